@@ -1,0 +1,1 @@
+//! Merging, task and mapping state, call graphs, histograms.

@@ -1,0 +1,1 @@
+//! ELF facts: symbols, build-ids, demangling; opens no files.

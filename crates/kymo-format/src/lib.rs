@@ -1,0 +1,1 @@
+//! tracefs format text to field layouts; print formats to text.

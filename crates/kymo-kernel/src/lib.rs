@@ -1,0 +1,1 @@
+//! The one door to the machine: perf events, tracefs, sysfs, /proc.

@@ -1,0 +1,20 @@
+//! The words every other crate speaks: what a perf event attribute, a raw
+//! record, a sample and the sideband records are, and cursors over bytes.
+//!
+//! No I/O happens here and nothing here is unsafe. Layouts follow
+//! perf_event_open(2) and `include/uapi/linux/perf_event.h`.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod cursor;
+mod record;
+mod sample;
+mod sideband;
+
+pub use attr::{Attr, AttrFlags, BranchType, EventType, ReadFormat, SampleType, hw, hw_cache, sw};
+pub use cursor::{Cursor, Endian, Truncated};
+pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};
+pub use sample::{CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Registers, Sample, UserStack};
+pub use sideband::{
+    BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,
+};

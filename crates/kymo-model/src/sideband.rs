@@ -1,0 +1,291 @@
+//! The records between samples: what was mapped, who was born, renamed and
+//! died, what was lost. Decoded from a [`RawRecord`] on demand.
+
+use crate::cursor::Truncated;
+use crate::record::{Misc, RawRecord, RecordKind};
+
+/// A build-id of up to 20 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BuildId {
+    bytes: [u8; 20],
+    len: u8,
+}
+
+impl BuildId {
+    /// Takes at most 20 bytes; longer ids are cut as perf and the kernel cut them.
+    pub fn new(id: &[u8]) -> Self {
+        let len = id.len().min(20);
+        let mut bytes = [0; 20];
+        bytes[..len].copy_from_slice(&id[..len]);
+        BuildId { bytes, len: len as u8 }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl std::fmt::Display for BuildId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_bytes().iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl std::fmt::Debug for BuildId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BuildId({self})")
+    }
+}
+
+/// MMAP and MMAP2: a file, or other memory, appeared in an address space.
+#[derive(Clone, Copy, Debug)]
+pub struct Mmap<'a> {
+    /// Process; `u32::MAX` (-1) for the kernel.
+    pub pid: u32,
+    /// Thread that mapped.
+    pub tid: u32,
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Offset in the file.
+    pub pgoff: u64,
+    /// Device major, minor, inode and generation, where recorded.
+    pub inode: Option<(u32, u32, u64, u64)>,
+    /// Build-id, where recorded in place of the inode.
+    pub build_id: Option<BuildId>,
+    /// `PROT_*`, where recorded.
+    pub prot: Option<u32>,
+    /// `MAP_*`, where recorded.
+    pub flags: Option<u32>,
+    /// File name.
+    pub filename: &'a [u8],
+}
+
+/// COMM: a task has a new name.
+#[derive(Clone, Copy, Debug)]
+pub struct Comm<'a> {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// The name.
+    pub comm: &'a [u8],
+    /// By exec, not by prctl.
+    pub exec: bool,
+}
+
+/// FORK and EXIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Process.
+    pub pid: u32,
+    /// Parent process.
+    pub ppid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Parent thread.
+    pub ptid: u32,
+    /// When.
+    pub time: u64,
+}
+
+/// LOST: records that did not fit the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The event whose ring it was.
+    pub id: u64,
+    /// How many.
+    pub lost: u64,
+}
+
+/// LOST_SAMPLES.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostSamples {
+    /// How many.
+    pub lost: u64,
+}
+
+/// THROTTLE and UNTHROTTLE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttle {
+    /// When.
+    pub time: u64,
+    /// Which event.
+    pub id: u64,
+    /// Which stream.
+    pub stream_id: u64,
+}
+
+/// KSYMBOL: kernel code appeared or went.
+#[derive(Clone, Copy, Debug)]
+pub struct Ksymbol<'a> {
+    /// First address.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u32,
+    /// `PERF_RECORD_KSYMBOL_TYPE_*`: 1 BPF, 2 out of line.
+    pub ksym_type: u16,
+    /// Bit 0: unregistered.
+    pub flags: u16,
+    /// Symbol name.
+    pub name: &'a [u8],
+}
+
+/// SWITCH and SWITCH_CPU_WIDE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// The task goes off the CPU.
+    pub out: bool,
+    /// It was preempted.
+    pub preempt: bool,
+    /// The other task, for CPU-wide records.
+    pub next_prev: Option<(u32, u32)>,
+}
+
+/// TEXT_POKE: kernel code was patched.
+#[derive(Clone, Copy, Debug)]
+pub struct TextPoke<'a> {
+    /// Where.
+    pub addr: u64,
+    /// Old bytes.
+    pub old: &'a [u8],
+    /// New bytes.
+    pub new: &'a [u8],
+}
+
+/// A decoded sideband record.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "each variant is named and documented by its payload")]
+pub enum Sideband<'a> {
+    Mmap(Mmap<'a>),
+    Comm(Comm<'a>),
+    Fork(Task),
+    Exit(Task),
+    Lost(Lost),
+    LostSamples(LostSamples),
+    Throttle(Throttle),
+    Unthrottle(Throttle),
+    Ksymbol(Ksymbol<'a>),
+    Switch(Switch),
+    TextPoke(TextPoke<'a>),
+}
+
+impl<'a> Sideband<'a> {
+    /// Decodes `record`; `None` for samples and kinds not listed here.
+    pub fn parse(record: &RawRecord<'a>) -> Result<Option<Sideband<'a>>, Truncated> {
+        let mut c = record.cursor();
+        Ok(Some(match record.kind {
+            RecordKind::MMAP => Sideband::Mmap(Mmap {
+                pid: c.u32()?,
+                tid: c.u32()?,
+                start: c.u64()?,
+                len: c.u64()?,
+                pgoff: c.u64()?,
+                inode: None,
+                build_id: None,
+                prot: None,
+                flags: None,
+                filename: c.cstr(),
+            }),
+            RecordKind::MMAP2 => Sideband::Mmap(mmap2(record)?),
+            RecordKind::COMM => Sideband::Comm(Comm {
+                pid: c.u32()?,
+                tid: c.u32()?,
+                comm: c.cstr(),
+                exec: record.misc.0 & Misc::COMM_EXEC != 0,
+            }),
+            RecordKind::FORK => Sideband::Fork(task(record)?),
+            RecordKind::EXIT => Sideband::Exit(task(record)?),
+            RecordKind::LOST => Sideband::Lost(Lost { id: c.u64()?, lost: c.u64()? }),
+            RecordKind::LOST_SAMPLES => Sideband::LostSamples(LostSamples { lost: c.u64()? }),
+            RecordKind::THROTTLE => Sideband::Throttle(throttle(record)?),
+            RecordKind::UNTHROTTLE => Sideband::Unthrottle(throttle(record)?),
+            RecordKind::KSYMBOL => Sideband::Ksymbol(Ksymbol {
+                addr: c.u64()?,
+                len: c.u32()?,
+                ksym_type: c.u16()?,
+                flags: c.u16()?,
+                name: c.cstr(),
+            }),
+            RecordKind::SWITCH => Sideband::Switch(switch(record, None)),
+            RecordKind::SWITCH_CPU_WIDE => {
+                Sideband::Switch(switch(record, Some((c.u32()?, c.u32()?))))
+            }
+            RecordKind::TEXT_POKE => {
+                let addr = c.u64()?;
+                let (old, new) = (usize::from(c.u16()?), usize::from(c.u16()?));
+                Sideband::TextPoke(TextPoke { addr, old: c.bytes(old)?, new: c.bytes(new)? })
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn mmap2<'a>(record: &RawRecord<'a>) -> Result<Mmap<'a>, Truncated> {
+    let mut c = record.cursor();
+    let (pid, tid) = (c.u32()?, c.u32()?);
+    let (start, len, pgoff) = (c.u64()?, c.u64()?, c.u64()?);
+    let (mut inode, mut build_id) = (None, None);
+    if record.misc.0 & Misc::MMAP_BUILD_ID != 0 {
+        let size = usize::from(c.u8()?).min(20);
+        c.skip(3)?;
+        build_id = Some(BuildId::new(&c.bytes(20)?[..size]));
+    } else {
+        inode = Some((c.u32()?, c.u32()?, c.u64()?, c.u64()?));
+    }
+    let (prot, flags) = (Some(c.u32()?), Some(c.u32()?));
+    Ok(Mmap { pid, tid, start, len, pgoff, inode, build_id, prot, flags, filename: c.cstr() })
+}
+
+fn task(record: &RawRecord<'_>) -> Result<Task, Truncated> {
+    let mut c = record.cursor();
+    let (pid, ppid, tid, ptid) = (c.u32()?, c.u32()?, c.u32()?, c.u32()?);
+    Ok(Task { pid, ppid, tid, ptid, time: c.u64()? })
+}
+
+fn throttle(record: &RawRecord<'_>) -> Result<Throttle, Truncated> {
+    let mut c = record.cursor();
+    Ok(Throttle { time: c.u64()?, id: c.u64()?, stream_id: c.u64()? })
+}
+
+fn switch(record: &RawRecord<'_>, next_prev: Option<(u32, u32)>) -> Switch {
+    Switch {
+        out: record.misc.0 & Misc::SWITCH_OUT != 0,
+        preempt: record.misc.0 & Misc::SWITCH_OUT_PREEMPT != 0,
+        next_prev,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cursor::Endian;
+
+    #[test]
+    fn mmap2_carries_an_inode_or_a_build_id() {
+        let mut body = Vec::new();
+        body.extend([1u32, 2].iter().flat_map(|v| v.to_le_bytes()));
+        body.extend([0x1000u64, 0x2000, 0].iter().flat_map(|v| v.to_le_bytes()));
+        body.extend([4, 0, 0, 0]);
+        body.extend([0xab; 20]);
+        body.extend([5u32, 2].iter().flat_map(|v| v.to_le_bytes()));
+        body.extend(b"/bin/true\0\0\0\0\0\0\0");
+        let record = |misc| RawRecord {
+            kind: RecordKind::MMAP2,
+            misc: Misc(misc),
+            body: &body,
+            endian: Endian::Little,
+        };
+        let Ok(Some(Sideband::Mmap(m))) = Sideband::parse(&record(Misc::MMAP_BUILD_ID)) else {
+            panic!("not a mapping");
+        };
+        assert_eq!(m.build_id.unwrap().to_string(), "abababab");
+        assert_eq!((m.start, m.prot, m.filename), (0x1000, Some(5), &b"/bin/true"[..]));
+        let Ok(Some(Sideband::Mmap(m))) = Sideband::parse(&record(0)) else {
+            panic!("not a mapping");
+        };
+        assert_eq!(m.inode, Some((4, 0xabab_abab, 0xabab_abab_abab_abab, 0xabab_abab_abab_abab)));
+    }
+}

@@ -1,0 +1,1 @@
+//! Recording sessions: perf rings to perf.data.

@@ -1,0 +1,1 @@
+//! What is at this address: finds binaries, kallsyms, maps and caches answers.

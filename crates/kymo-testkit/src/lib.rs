@@ -1,0 +1,1 @@
+//! Fixtures, fake trees and peers for tests.

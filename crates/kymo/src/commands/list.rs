@@ -1,0 +1,11 @@
+//! `kymo list`.
+
+use std::process::ExitCode;
+
+/// Flags of `kymo list`.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("not built yet")
+}

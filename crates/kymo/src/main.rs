@@ -1,0 +1,47 @@
+//! Flags and exit codes. One file per command under `commands/`; each has an
+//! `Args` (what was typed) and a `run` (what was meant).
+#![forbid(unsafe_code)]
+
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Count, profile and trace a running Linux system.
+#[derive(Parser)]
+#[command(name = "kymo", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Each variant is `Name(commands::name::Args)`.
+#[derive(Subcommand)]
+enum Command {
+    /// List the events this machine offers
+    List(commands::list::Args),
+    /// Count events for a command, a process, a cgroup, the machine
+    Stat(commands::stat::Args),
+    /// Record samples and tracepoints into perf.data
+    Record(commands::record::Args),
+    /// Show where the samples of a recording come from
+    Report(commands::report::Args),
+    /// Show the events of a recording as text or JSON lines
+    Script(commands::script::Args),
+    /// Find out what a command spends its time on
+    Profile(commands::profile::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result: anyhow::Result<ExitCode> = match cli.command {
+        Command::List(args) => commands::list::run(args),
+        Command::Stat(args) => commands::stat::run(args),
+        Command::Record(args) => commands::record::run(args),
+        Command::Report(args) => commands::report::run(args),
+        Command::Script(args) => commands::script::run(args),
+        Command::Profile(args) => commands::profile::run(args),
+    };
+    result.unwrap_or_else(|e| commands::fail(&e))
+}

@@ -1,0 +1,2 @@
+//! Build, test and bench tasks.
+fn main() {}
