@@ -7,12 +7,14 @@
 
 mod attr;
 mod cursor;
+mod flags;
 mod record;
 mod sample;
 mod sideband;
 
 pub use attr::{Attr, AttrFlags, BranchType, EventType, ReadFormat, SampleType, hw, hw_cache, sw};
 pub use cursor::{Cursor, Endian, Truncated};
+pub use flags::{AttrFlags, BranchType, ReadFormat, SampleType};
 pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};
 pub use sample::{CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Registers, Sample, UserStack};
 pub use sideband::{

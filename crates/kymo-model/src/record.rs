@@ -2,8 +2,9 @@
 //! and the sample-id trailer that follows every non-sample record when
 //! `sample_id_all` is set. Nothing is decoded until asked.
 
-use crate::attr::{Attr, AttrFlags, SampleType};
+use crate::attr::Attr;
 use crate::cursor::{Cursor, Endian, Truncated};
+use crate::flags::{AttrFlags, SampleType};
 
 /// The `type` of a record; unknown kinds survive as their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

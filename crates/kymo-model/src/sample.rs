@@ -1,8 +1,9 @@
 //! `PERF_RECORD_SAMPLE`: the fields an event's `sample_type` asks for, in the
 //! order of perf_event_open(2). Variable parts are borrowed, not copied.
 
-use crate::attr::{Attr, BranchType, ReadFormat, SampleType};
+use crate::attr::Attr;
 use crate::cursor::{Cursor, Endian, Truncated};
+use crate::flags::{BranchType, ReadFormat, SampleType};
 use crate::record::RawRecord;
 
 /// Entries of a call chain at or above this are context markers, not addresses.
