@@ -12,7 +12,7 @@ mod record;
 mod sample;
 mod sideband;
 
-pub use attr::{Attr, AttrFlags, BranchType, EventType, ReadFormat, SampleType, hw, hw_cache, sw};
+pub use attr::{Attr, EventType, hw, hw_cache, sw};
 pub use cursor::{Cursor, Endian, Truncated};
 pub use flags::{AttrFlags, BranchType, ReadFormat, SampleType};
 pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};
