@@ -1,1 +1,16 @@
 //! The one door to the machine: perf events, tracefs, sysfs, /proc.
+//!
+//! Every system call and every file under `/sys` and `/proc` that kymo touches
+//! goes through here, so that the crates above stay free of `unsafe` and can be
+//! tested against folders that only look like a machine.
+
+pub mod cpus;
+pub mod events;
+pub mod perf_event;
+pub mod pmu;
+pub mod proc_maps;
+pub mod process;
+pub mod ring;
+pub mod target;
+pub mod tracefs;
+pub mod vmstat;

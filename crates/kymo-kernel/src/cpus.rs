@@ -1,0 +1,1 @@
+//! CPU lists, which CPUs are online, how they are arranged.

@@ -1,0 +1,1 @@
+//! Events: from the text of -e to what the kernel opens.

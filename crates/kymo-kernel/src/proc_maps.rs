@@ -1,0 +1,1 @@
+//! What processes have mapped, from /proc.

@@ -1,0 +1,1 @@
+//! Children that wait before exec, and signals.

@@ -1,0 +1,1 @@
+//! The memory-mapped ring of a perf event.

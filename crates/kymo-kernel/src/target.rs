@@ -1,0 +1,1 @@
+//! What to watch: threads of processes, cgroups, users.
