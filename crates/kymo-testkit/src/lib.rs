@@ -1,1 +1,23 @@
-//! Fixtures, fake trees and peers for tests.
+//! What tests of several crates share: the question "does this machine have what
+//! the test needs", programs with a known shape to run, the peers to compare
+//! with, and a look at tracefs before and after.
+//!
+//! A test that needs something begins with
+//!
+//! ```no_run
+//! use kymo_testkit::{Need, require};
+//! if !require(&[Need::Root, Need::Tracefs]) {
+//!     return;
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod need;
+mod run;
+mod tracing_state;
+mod workload;
+
+pub use need::{Need, require};
+pub use run::{NOBODY, Outcome, Unprivileged, lines_with, perf, run, run_command};
+pub use tracing_state::TracingState;
+pub use workload::Workload;

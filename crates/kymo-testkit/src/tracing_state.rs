@@ -1,0 +1,117 @@
+//! A look at tracefs before and after: what a test switched on must be off again.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const ROOT: &str = "/sys/kernel/tracing";
+
+/// Files whose lines may only become fewer: an entry that is new was left behind.
+const LISTS: &[&str] = &["set_event", "uprobe_events", "kprobe_events", "dynamic_events"];
+
+/// Files whose content must be the same.
+const VALUES: &[&str] =
+    &["current_tracer", "tracing_on", "set_event_pid", "trace_clock", "buffer_size_kb"];
+
+/// Other tests run at the same time and clean up after themselves; this long is waited.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What tracefs held at one time. Compares itself when dropped, so that one line
+/// at the head of a test is enough.
+#[derive(Debug)]
+pub struct TracingState {
+    before: Snapshot,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Snapshot {
+    lists: Vec<(&'static str, BTreeSet<String>)>,
+    values: Vec<(&'static str, String)>,
+}
+
+impl TracingState {
+    /// Takes the state now. Without tracefs it is empty and compares equal.
+    #[must_use]
+    pub fn take() -> TracingState {
+        TracingState { before: Snapshot::take() }
+    }
+
+    /// What is different now, in words; `None` when nothing was left behind.
+    pub fn left_behind(&self) -> Option<String> {
+        let start = Instant::now();
+        loop {
+            let found = self.before.left_behind(&Snapshot::take());
+            if found.is_none() || start.elapsed() > PATIENCE {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for TracingState {
+    fn drop(&mut self) {
+        // A second panic would hide the first.
+        if std::thread::panicking() {
+            return;
+        }
+        if let Some(what) = self.left_behind() {
+            panic!("tracefs is not as it was: {what}");
+        }
+    }
+}
+
+impl Snapshot {
+    fn take() -> Snapshot {
+        let root = Path::new(ROOT);
+        let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_default();
+        let mut lists: Vec<_> = LISTS
+            .iter()
+            .map(|name| (*name, read(name).lines().map(str::to_owned).collect()))
+            .collect();
+        let instances = std::fs::read_dir(root.join("instances"))
+            .map(|dir| {
+                dir.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+            })
+            .unwrap_or_default();
+        lists.push(("instances", instances));
+        Snapshot { lists, values: VALUES.iter().map(|name| (*name, read(name))).collect() }
+    }
+
+    fn left_behind(&self, now: &Snapshot) -> Option<String> {
+        for ((name, before), (_, now)) in self.lists.iter().zip(&now.lists) {
+            if let Some(new) = now.difference(before).next() {
+                return Some(format!("{name} still has `{new}`"));
+            }
+        }
+        for ((name, before), (_, now)) in self.values.iter().zip(&now.values) {
+            if before != now {
+                return Some(format!("{name} was `{}` and is `{}`", before.trim(), now.trim()));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_new_is_named_and_what_went_away_is_not() {
+        let snapshot = |events: &[&str], tracer: &str| Snapshot {
+            lists: vec![("set_event", events.iter().map(|e| (*e).to_owned()).collect())],
+            values: vec![("current_tracer", tracer.to_owned())],
+        };
+        let before = snapshot(&["sched:sched_switch"], "nop\n");
+        assert_eq!(before.left_behind(&snapshot(&[], "nop\n")), None);
+        assert_eq!(
+            before.left_behind(&snapshot(&["sched:sched_switch", "irq:softirq_entry"], "nop\n")),
+            Some("set_event still has `irq:softirq_entry`".into())
+        );
+        assert_eq!(
+            before.left_behind(&snapshot(&[], "function\n")),
+            Some("current_tracer was `nop` and is `function`".into())
+        );
+    }
+}
