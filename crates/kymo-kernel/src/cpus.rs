@@ -1,1 +1,103 @@
-//! CPU lists, which CPUs are online, how they are arranged.
+//! CPU lists, which CPUs are online, and where each sits (core, die, socket).
+
+use std::fs;
+use std::path::Path;
+
+/// The highest CPU number taken for real: the kernel's own limit is lower.
+const CPU_LIMIT: u32 = 1 << 16;
+
+/// A CPU list could not be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{part:?} in CPU list {list:?} is neither a number nor a range such as 0-3")]
+pub struct ListError {
+    /// The list.
+    pub list: String,
+    /// The part that is wrong.
+    pub part: String,
+}
+
+/// Parses a list such as `0-3,5`, sorted and without duplicates. The kernel's
+/// own lists end in a newline and may be empty.
+pub fn parse_list(list: &str) -> Result<Vec<u32>, ListError> {
+    let mut cpus = Vec::new();
+    for part in list.trim().split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        let bad = || ListError { list: list.trim().to_owned(), part: part.to_owned() };
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: u32 = first.parse().map_err(|_| bad())?;
+        let last: u32 = last.parse().map_err(|_| bad())?;
+        if first > last || last >= CPU_LIMIT {
+            return Err(bad());
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Ok(cpus)
+}
+
+/// The CPUs that are online, in order. Without sysfs, as many as this process may use.
+pub fn online() -> Vec<u32> {
+    online_under(Path::new("/sys"))
+}
+
+fn online_under(sysfs: &Path) -> Vec<u32> {
+    fs::read_to_string(sysfs.join("devices/system/cpu/online"))
+        .ok()
+        .and_then(|text| parse_list(&text).ok())
+        .filter(|cpus| !cpus.is_empty())
+        .unwrap_or_else(|| {
+            let n = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+            (0..n).collect()
+        })
+}
+
+/// Where a CPU sits. What sysfs does not tell is 0, as for perf.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Topology {
+    /// `physical_package_id`.
+    pub socket: u32,
+    /// `die_id`.
+    pub die: u32,
+    /// `core_id`, unique within its die.
+    pub core: u32,
+}
+
+/// Where `cpu` sits.
+pub fn topology(cpu: u32) -> Topology {
+    topology_under(Path::new("/sys"), cpu)
+}
+
+fn topology_under(sysfs: &Path, cpu: u32) -> Topology {
+    let folder = sysfs.join(format!("devices/system/cpu/cpu{cpu}/topology"));
+    let number = |name: &str| {
+        let text = fs::read_to_string(folder.join(name)).ok()?;
+        text.trim().parse::<i64>().ok().and_then(|n| u32::try_from(n).ok())
+    };
+    Topology {
+        socket: number("physical_package_id").unwrap_or(0),
+        die: number("die_id").unwrap_or(0),
+        core: number("core_id").unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse_list("0-3,5\n"), Ok(vec![0, 1, 2, 3, 5]));
+        assert_eq!(parse_list("5,0-1,1"), Ok(vec![0, 1, 5]));
+        assert_eq!(parse_list("\n"), Ok(vec![]));
+        for bad in ["a", "3-1", "0-4294967295", "1--2", "0-"] {
+            assert_eq!(parse_list(bad).unwrap_err().part, bad);
+        }
+    }
+
+    #[test]
+    fn this_machine_has_a_first_cpu() {
+        let cpus = online();
+        assert!(!cpus.is_empty() && cpus.is_sorted(), "{cpus:?}");
+        assert_eq!(topology_under(Path::new("/nonexistent"), 0), Topology::default());
+    }
+}

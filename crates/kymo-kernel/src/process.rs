@@ -1,1 +1,484 @@
-//! Children that wait before exec, and signals.
+//! Running the command that is measured, and the signals that end measuring.
+//!
+//! [`GatedChild`] forks and keeps the child from executing the command until
+//! the events are attached. [`Signals`] turns signals into something that can
+//! be polled, so that no code ever runs in a handler.
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// The command could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// There is no command.
+    #[error("no command was given")]
+    Empty,
+    /// A NUL byte within an argument.
+    #[error("argument {0:?} holds a NUL byte")]
+    Nul(OsString),
+    /// No process could be made.
+    #[error("cannot fork: {0}")]
+    Fork(io::Error),
+    /// exec(2) failed.
+    #[error("cannot run {command:?}: {source}")]
+    Exec {
+        /// The command's name.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl SpawnError {
+    /// The exit status a shell gives for it: 127 for not found, 126 for not executable.
+    pub fn shell_status(&self) -> u8 {
+        match self {
+            SpawnError::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            _ => 126,
+        }
+    }
+}
+
+/// What a process used (`struct rusage`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time in user space.
+    pub user: Duration,
+    /// Time in the kernel.
+    pub system: Duration,
+    /// Peak resident memory in KiB.
+    pub max_rss_kib: u64,
+    /// Page faults without I/O.
+    pub minor_faults: u64,
+    /// Page faults with I/O.
+    pub major_faults: u64,
+    /// Switches because it waited.
+    pub voluntary_switches: u64,
+    /// Switches because its time was up.
+    pub involuntary_switches: u64,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Exit {
+    /// Its status.
+    pub status: ExitStatus,
+    /// What it and its waited-for children used.
+    pub usage: Usage,
+}
+
+impl Exit {
+    /// The exit status to pass on: the command's own, or 128 + the signal's
+    /// number as a shell has it.
+    pub fn code(&self) -> u8 {
+        match (self.status.code(), self.status.signal()) {
+            (Some(code), _) => code as u8,
+            (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
+            (None, None) => 1,
+        }
+    }
+}
+
+/// A command that has been forked and waits at a gate before exec. Dropping it
+/// before [`release`](GatedChild::release) ends it without running anything.
+#[derive(Debug)]
+pub struct GatedChild {
+    pid: i32,
+    command: String,
+    gate: Option<OwnedFd>,
+    exec_error: OwnedFd,
+    exit: Option<Exit>,
+}
+
+impl GatedChild {
+    /// Forks. The child has the signals of [`Signals`] unblocked and SIGPIPE
+    /// at its default; descriptors are inherited unless close-on-exec.
+    pub fn spawn(command: &[OsString]) -> Result<GatedChild, SpawnError> {
+        let name = command.first().ok_or(SpawnError::Empty)?;
+        let args: Vec<CString> = command
+            .iter()
+            .map(|a| CString::new(a.clone().into_vec()).map_err(|_| SpawnError::Nul(a.clone())))
+            .collect::<Result<_, _>>()?;
+        let mut argv: Vec<*const libc::c_char> = args.iter().map(|a| a.as_ptr()).collect();
+        argv.push(std::ptr::null());
+        let fork_error = |e: rustix::io::Errno| SpawnError::Fork(e.into());
+        let (gate_read, gate_write) = pipe_with(PipeFlags::CLOEXEC).map_err(fork_error)?;
+        let (error_read, error_write) = pipe_with(PipeFlags::CLOEXEC).map_err(fork_error)?;
+        let unblock = signal_set(&Signal::ALL);
+        // SAFETY: everything the child needs exists before the fork, and it calls only
+        // async-signal-safe functions until it execs or exits, so it is sound even if other
+        // threads of this process held locks.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => Err(SpawnError::Fork(io::Error::last_os_error())),
+            0 => child(&argv, &gate_read, gate_write, &error_write, &unblock),
+            pid => Ok(GatedChild {
+                pid,
+                command: name.to_string_lossy().into_owned(),
+                gate: Some(gate_write),
+                exec_error: error_read,
+                exit: None,
+            }),
+        }
+    }
+
+    /// The process id, also that of its first thread.
+    pub fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// The command's name as given.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// Lets the child execute the command, and waits until it does. Failing
+    /// that, the child is gone and the error says why.
+    pub fn release(&mut self) -> Result<(), SpawnError> {
+        let Some(gate) = self.gate.take() else { return Ok(()) };
+        let exec = |source: io::Error| SpawnError::Exec { command: self.command.clone(), source };
+        rustix::io::write(&gate, &[1]).map_err(|e| exec(e.into()))?;
+        drop(gate);
+        let mut errno = [0u8; 4];
+        let n = loop {
+            match rustix::io::read(&self.exec_error, &mut errno) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => break other.map_err(|e| exec(e.into()))?,
+            }
+        };
+        // The pipe closes on exec; only a failed exec writes to it.
+        if n == 0 {
+            return Ok(());
+        }
+        let error = exec(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)));
+        let _ = self.wait();
+        Err(error)
+    }
+
+    /// Waits for the end.
+    pub fn wait(&mut self) -> io::Result<Exit> {
+        loop {
+            match self.wait4(0) {
+                Ok(Some(exit)) => return Ok(exit),
+                Ok(None) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
+        self.wait4(libc::WNOHANG)
+    }
+
+    /// Sends a signal, unless it has been waited for.
+    pub fn kill(&self, signal: i32) -> io::Result<()> {
+        if self.exit.is_some() {
+            return Ok(());
+        }
+        // SAFETY: no memory is involved; the process has not been waited for, so its id is its own.
+        if unsafe { libc::kill(self.pid, signal) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// A descriptor that polls readable when the child ended (Linux 5.3).
+    pub fn pidfd(&self) -> io::Result<OwnedFd> {
+        let pid = rustix::process::Pid::from_raw(self.pid)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+    }
+
+    fn wait4(&mut self, options: i32) -> io::Result<Option<Exit>> {
+        if self.exit.is_some() {
+            return Ok(self.exit);
+        }
+        let mut status = 0;
+        // SAFETY: `rusage` is plain numbers, for which zero is a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are to live locals of the types the call fills in.
+        match unsafe { libc::wait4(self.pid, &raw mut status, options, &raw mut usage) } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => Ok(None),
+            _ => {
+                let status = ExitStatus::from_raw(status);
+                self.exit = Some(Exit { status, usage: usage_of(&usage) });
+                Ok(self.exit)
+            }
+        }
+    }
+}
+
+impl Drop for GatedChild {
+    fn drop(&mut self) {
+        // A closed gate makes a waiting child exit; a running command is left alone.
+        if self.gate.take().is_some() {
+            let _ = self.wait();
+        }
+    }
+}
+
+/// The child's side: waits for the gate, then becomes the command.
+fn child(
+    argv: &[*const libc::c_char],
+    gate: &OwnedFd,
+    gate_write: OwnedFd,
+    error: &OwnedFd,
+    unblock: &libc::sigset_t,
+) -> ! {
+    // The child's own copy would keep the gate from ever closing.
+    drop(gate_write);
+    let mut byte = [0u8; 1];
+    let opened = loop {
+        match rustix::io::read(gate, &mut byte) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other == Ok(1),
+        }
+    };
+    // SAFETY: signal, sigprocmask, execvp and _exit are called with valid arguments: `argv` is a
+    // NULL-terminated array of NUL-terminated strings made before the fork.
+    unsafe {
+        if opened {
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::sigprocmask(libc::SIG_UNBLOCK, unblock, std::ptr::null_mut());
+            if let Some(&file) = argv.first() {
+                libc::execvp(file, argv.as_ptr());
+            }
+            let errno = *libc::__errno_location();
+            libc::write(error.as_raw_fd(), (&raw const errno).cast(), 4);
+        }
+        libc::_exit(127)
+    }
+}
+
+fn usage_of(r: &libc::rusage) -> Usage {
+    let time = |t: libc::timeval| {
+        Duration::from_secs(t.tv_sec as u64) + Duration::from_micros(t.tv_usec as u64)
+    };
+    Usage {
+        user: time(r.ru_utime),
+        system: time(r.ru_stime),
+        max_rss_kib: r.ru_maxrss as u64,
+        minor_faults: r.ru_minflt as u64,
+        major_faults: r.ru_majflt as u64,
+        voluntary_switches: r.ru_nvcsw as u64,
+        involuntary_switches: r.ru_nivcsw as u64,
+    }
+}
+
+/// The signals that mean something to a measuring tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the system's")]
+pub enum Signal {
+    Int,
+    Term,
+    Hup,
+    Quit,
+    Child,
+    Usr1,
+    Usr2,
+    Winch,
+    Alarm,
+}
+
+impl Signal {
+    /// All of them.
+    pub const ALL: [Signal; 9] = [
+        Signal::Int,
+        Signal::Term,
+        Signal::Hup,
+        Signal::Quit,
+        Signal::Child,
+        Signal::Usr1,
+        Signal::Usr2,
+        Signal::Winch,
+        Signal::Alarm,
+    ];
+
+    /// Its number.
+    pub fn number(self) -> i32 {
+        match self {
+            Signal::Int => libc::SIGINT,
+            Signal::Term => libc::SIGTERM,
+            Signal::Hup => libc::SIGHUP,
+            Signal::Quit => libc::SIGQUIT,
+            Signal::Child => libc::SIGCHLD,
+            Signal::Usr1 => libc::SIGUSR1,
+            Signal::Usr2 => libc::SIGUSR2,
+            Signal::Winch => libc::SIGWINCH,
+            Signal::Alarm => libc::SIGALRM,
+        }
+    }
+
+    /// Whether it asks the program to end.
+    pub fn is_end(self) -> bool {
+        matches!(self, Signal::Int | Signal::Term | Signal::Hup | Signal::Quit)
+    }
+}
+
+/// Signals as a descriptor. They are blocked from when this is made until it
+/// is dropped; make it before threads are started, which inherit the mask.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Blocks `signals` and listens for them. One that was ignored when the
+    /// program started (nohup) stays ignored.
+    pub fn listen(signals: &[Signal]) -> io::Result<Signals> {
+        let set = signal_set(signals);
+        // SAFETY: `sigset_t` is plain data, for which zero is a value.
+        let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are to live locals.
+        let status = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &raw mut before) };
+        if status != 0 {
+            return Err(io::Error::from_raw_os_error(status));
+        }
+        // SAFETY: -1 asks for a new descriptor; the set is a live local.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just gave this descriptor to us alone.
+        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
+    }
+
+    /// The next signal that arrived, if any; never waits.
+    pub fn next(&self) -> io::Result<Option<Signal>> {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        loop {
+            match rustix::io::read(&self.fd, &mut info) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::AGAIN) => return Ok(None),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
+            }
+            let [a, b, c, d, ..] = info;
+            let number = i32::from_ne_bytes([a, b, c, d]);
+            if let Some(&signal) = Signal::ALL.iter().find(|s| s.number() == number) {
+                return Ok(Some(signal));
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: the mask is the one the system gave us.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+fn signal_set(signals: &[Signal]) -> libc::sigset_t {
+    // SAFETY: `sigset_t` is plain data, and both calls write only to it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, signal.number());
+        }
+        set
+    }
+}
+
+/// Ends this process by `signal` with its default action, so that whoever
+/// started it sees how it ended (a shell stops its loop on Ctrl-C).
+pub fn die_by(signal: Signal) -> ! {
+    let set = signal_set(&[signal]);
+    // SAFETY: no handler is installed, only the default one; the set is a live local.
+    unsafe {
+        libc::signal(signal.number(), libc::SIG_DFL);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        libc::raise(signal.number());
+    }
+    std::process::exit(128 + signal.number())
+}
+
+/// Raises the soft limit of open files to the hard one; tells whether it rose.
+pub fn raise_open_file_limit() -> io::Result<bool> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a live local of the type the call fills in.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if limit.rlim_cur >= limit.rlim_max {
+        return Ok(false);
+    }
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the pointer is to a live local that the call reads.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(list: &[&str]) -> Vec<OsString> {
+        list.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_command_runs_only_once_released() {
+        let mut child = GatedChild::spawn(&args(&["sh", "-c", "exit 7"])).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(child.try_wait().unwrap().is_none());
+        child.release().unwrap();
+        assert_eq!(child.wait().unwrap().code(), 7);
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_is_named() {
+        let mut child = GatedChild::spawn(&args(&["no-such-command-here"])).unwrap();
+        let e = child.release().unwrap_err();
+        assert!(e.to_string().contains("no-such-command-here"), "{e}");
+        assert_eq!(e.shell_status(), 127);
+        assert!(matches!(GatedChild::spawn(&[]), Err(SpawnError::Empty)));
+    }
+
+    #[test]
+    fn an_unreleased_child_is_gone_after_drop() {
+        let child = GatedChild::spawn(&args(&["sleep", "1000"])).unwrap();
+        let pid = child.pid();
+        drop(child);
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn a_signal_gives_128_and_its_number() {
+        let mut child = GatedChild::spawn(&args(&["sleep", "1000"])).unwrap();
+        child.release().unwrap();
+        child.kill(libc::SIGTERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), 143);
+    }
+
+    #[test]
+    fn signals_are_read_not_handled() {
+        let signals = Signals::listen(&[Signal::Usr2]).unwrap();
+        assert_eq!(signals.next().unwrap(), None);
+        // SAFETY: sends a signal to this thread, where it is blocked.
+        unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) };
+        assert_eq!(signals.next().unwrap(), Some(Signal::Usr2));
+    }
+}

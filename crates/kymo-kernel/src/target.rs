@@ -1,1 +1,227 @@
-//! What to watch: threads of processes, cgroups, users.
+//! Whom to count or sample: the threads of processes, the processes of a user,
+//! the directory of a cgroup. Tasks come and go while this looks; what left in
+//! between is left out.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// A target that cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Nothing runs under this process id.
+    #[error("process {0} is gone or never was")]
+    NoProcess(u32),
+    /// Nothing runs under this thread id.
+    #[error("thread {0} is gone or never was")]
+    NoThread(u32),
+    /// A list of ids holds something else.
+    #[error("{0:?} is not a list of process or thread ids")]
+    BadIds(String),
+    /// No such user.
+    #[error("no user is called {0:?}")]
+    NoUser(String),
+    /// No cgroup file system that perf events know is mounted.
+    #[error("no cgroup v2 and no perf_event controller of cgroup v1 is mounted")]
+    NoCgroupMount,
+    /// No such cgroup.
+    #[error("there is no cgroup {name:?} under {}", mount.display())]
+    NoCgroup {
+        /// As it was asked for.
+        name: String,
+        /// Where it was looked for.
+        mount: PathBuf,
+    },
+    /// /proc cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// What was read.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// Parses `12,34`.
+pub fn parse_ids(list: &str) -> Result<Vec<u32>, TargetError> {
+    let bad = || TargetError::BadIds(list.to_owned());
+    let ids: Vec<u32> = list
+        .split(',')
+        .map(|id| id.trim().parse::<u32>().ok().filter(|&id| id > 0 && id <= i32::MAX as u32))
+        .collect::<Option<_>>()
+        .ok_or_else(bad)?;
+    Ok(ids)
+}
+
+/// The threads of a process, sorted.
+pub fn threads_of(pid: u32) -> Result<Vec<u32>, TargetError> {
+    let path = PathBuf::from(format!("/proc/{pid}/task"));
+    let mut tids = match numbers_in(&path) {
+        Ok(tids) => tids,
+        Err(e) if gone(&e) => return Err(TargetError::NoProcess(pid)),
+        Err(source) => return Err(TargetError::Io { path, source }),
+    };
+    if tids.is_empty() {
+        return Err(TargetError::NoProcess(pid));
+    }
+    tids.sort_unstable();
+    Ok(tids)
+}
+
+/// The threads of several processes, sorted.
+pub fn threads_of_all(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
+    let mut tids = Vec::new();
+    for &pid in pids {
+        tids.extend(threads_of(pid)?);
+    }
+    tids.sort_unstable();
+    tids.dedup();
+    Ok(tids)
+}
+
+/// Makes sure a thread is there.
+pub fn check_thread(tid: u32) -> Result<(), TargetError> {
+    // Threads have no entry in the listing of /proc, but can be opened by name.
+    if Path::new(&format!("/proc/{tid}/stat")).exists() {
+        Ok(())
+    } else {
+        Err(TargetError::NoThread(tid))
+    }
+}
+
+/// The processes that run now, sorted.
+pub fn processes() -> Result<Vec<u32>, TargetError> {
+    let path = PathBuf::from("/proc");
+    let mut pids = numbers_in(&path).map_err(|source| TargetError::Io { path, source })?;
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+/// Every thread of the machine, sorted.
+pub fn all_threads() -> Result<Vec<u32>, TargetError> {
+    let mut tids: Vec<u32> =
+        processes()?.into_iter().filter_map(|pid| threads_of(pid).ok()).flatten().collect();
+    tids.sort_unstable();
+    Ok(tids)
+}
+
+/// The processes whose owner is `uid`, sorted.
+pub fn processes_of_user(uid: u32) -> Result<Vec<u32>, TargetError> {
+    let owned = |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|m| m.uid() == uid);
+    Ok(processes()?.into_iter().filter(owned).collect())
+}
+
+/// A user's id by number or by name.
+pub fn user_id(user: &str) -> Result<u32, TargetError> {
+    if let Ok(uid) = user.parse() {
+        return Ok(uid);
+    }
+    fs::read_to_string("/etc/passwd")
+        .ok()
+        .and_then(|text| {
+            text.lines().find_map(|line| {
+                let mut fields = line.split(':');
+                (fields.next() == Some(user)).then(|| fields.nth(1)?.parse().ok())?
+            })
+        })
+        .ok_or_else(|| TargetError::NoUser(user.to_owned()))
+}
+
+/// The name of a task.
+pub fn comm(tid: u32) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{tid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
+}
+
+/// The directory of the cgroup called `name`: an absolute path below a cgroup
+/// mount, or a path relative to the root of the perf_event hierarchy (v1) or
+/// of the unified one (v2).
+pub fn cgroup_dir(name: &str) -> Result<PathBuf, TargetError> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mount = cgroup_mount(&mounts).ok_or(TargetError::NoCgroupMount)?;
+    let path = Path::new(name);
+    if path.starts_with(&mount) && path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let dir = mount.join(name.trim_start_matches('/'));
+    if dir.is_dir() { Ok(dir) } else { Err(TargetError::NoCgroup { name: name.to_owned(), mount }) }
+}
+
+/// Where the cgroups are that perf events can be bound to.
+fn cgroup_mount(mounts: &str) -> Option<PathBuf> {
+    let mut unified = None;
+    for line in mounts.lines() {
+        let mut fields = line.split(' ').skip(1);
+        let (Some(dir), Some(kind), Some(options)) = (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        if kind == "cgroup" && options.split(',').any(|o| o == "perf_event") {
+            return Some(PathBuf::from(dir));
+        }
+        if kind == "cgroup2" && unified.is_none() {
+            unified = Some(PathBuf::from(dir));
+        }
+    }
+    unified
+}
+
+fn numbers_in(dir: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(e) if gone(&e) => break,
+            Err(e) => return Err(e),
+        };
+        numbers.extend(entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()));
+    }
+    Ok(numbers)
+}
+
+fn gone(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(libc::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_its_own_threads() {
+        let pid = std::process::id();
+        let (tx, rx) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || rx.recv().is_err());
+        let tids = threads_of(pid).unwrap();
+        assert!(tids.contains(&pid) && tids.len() >= 2, "{tids:?}");
+        drop(tx);
+        assert!(thread.join().unwrap());
+        assert!(all_threads().unwrap().contains(&pid));
+        assert!(comm(pid).is_some());
+    }
+
+    #[test]
+    fn who_is_gone_is_named() {
+        assert_eq!(
+            threads_of(i32::MAX as u32).unwrap_err().to_string(),
+            "process 2147483647 is gone or never was"
+        );
+        assert!(matches!(parse_ids("1,x"), Err(TargetError::BadIds(_))));
+        assert!(matches!(parse_ids("0"), Err(TargetError::BadIds(_))));
+        assert_eq!(parse_ids("3,4").unwrap(), [3, 4]);
+        assert_eq!(user_id("0").unwrap(), 0);
+        assert!(user_id("no such user").is_err());
+    }
+
+    #[test]
+    fn the_perf_event_hierarchy_goes_before_the_unified_one() {
+        let v2 = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let v1 = "cgroup /sys/fs/cgroup/perf cgroup rw,perf_event 0 0\n";
+        let other = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n";
+        let mount = |text: &str| cgroup_mount(text).map(|p| p.display().to_string());
+        assert_eq!(mount(&format!("{other}{v2}{v1}")).as_deref(), Some("/sys/fs/cgroup/perf"));
+        assert_eq!(mount(&format!("{other}{v2}")).as_deref(), Some("/sys/fs/cgroup/unified"));
+        assert_eq!(mount(other), None);
+    }
+}
