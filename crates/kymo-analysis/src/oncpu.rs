@@ -1,0 +1,144 @@
+//! How long each thread ran, waited for a CPU and slept, from the context
+//! switch records of a recording (`PERF_RECORD_SWITCH`, perf_event_open(2)).
+//!
+//! A thread is on a CPU from its switch-in to its switch-out. What lies between
+//! a switch-out and the next switch-in is *ready* time when the switch-out was
+//! a preemption, *blocked* time otherwise (which includes the wait for a CPU
+//! after the wake-up: the records do not tell when that came).
+
+use kymo_model::{Sideband, Switch};
+use rustc_hash::FxHashMap;
+
+/// Nanoseconds of one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTime {
+    /// On a CPU.
+    pub on_cpu: u64,
+    /// Preempted, or newborn and not yet run.
+    pub ready: u64,
+    /// Off the CPU by its own doing.
+    pub blocked: u64,
+    /// Switches away from the CPU.
+    pub switches: u64,
+    /// How many of them were preemptions.
+    pub preemptions: u64,
+}
+
+impl ThreadTime {
+    /// Sums two accounts.
+    pub fn plus(self, other: ThreadTime) -> ThreadTime {
+        ThreadTime {
+            on_cpu: self.on_cpu + other.on_cpu,
+            ready: self.ready + other.ready,
+            blocked: self.blocked + other.blocked,
+            switches: self.switches + other.switches,
+            preemptions: self.preemptions + other.preemptions,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Since {
+    Running(u64),
+    Ready(u64),
+    Blocked(u64),
+    Dead,
+}
+
+/// The accounts of all threads of a recording, fed in time order.
+#[derive(Debug, Default)]
+pub struct OnCpu {
+    threads: FxHashMap<u32, (ThreadTime, Since)>,
+}
+
+impl OnCpu {
+    /// Takes note of a record of thread `tid` (from the sample-id trailer) at `time`.
+    pub fn apply(&mut self, tid: u32, time: u64, record: &Sideband<'_>) {
+        match record {
+            Sideband::Switch(s) => self.switch(tid, time, *s),
+            Sideband::Fork(f) => {
+                self.threads.insert(f.tid, (ThreadTime::default(), Since::Ready(time)));
+            }
+            // The program counted from its exec is running as it does it.
+            Sideband::Comm(c) if c.exec => {
+                self.threads.entry(tid).or_insert((ThreadTime::default(), Since::Running(time)));
+            }
+            Sideband::Exit(e) => self.settle(e.tid, time, Since::Dead),
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, tid: u32, time: u64, s: Switch) {
+        if !s.out {
+            return self.settle(tid, time, Since::Running(time));
+        }
+        let next = if s.preempt { Since::Ready(time) } else { Since::Blocked(time) };
+        self.settle(tid, time, next);
+        if let Some((t, _)) = self.threads.get_mut(&tid) {
+            t.switches += 1;
+            t.preemptions += u64::from(s.preempt);
+        }
+    }
+
+    /// Books the time since the last change to the state the thread was in.
+    fn settle(&mut self, tid: u32, time: u64, next: Since) {
+        let Some((t, since)) = self.threads.get_mut(&tid) else {
+            self.threads.insert(tid, (ThreadTime::default(), next));
+            return;
+        };
+        match *since {
+            Since::Running(t0) => t.on_cpu += time.saturating_sub(t0),
+            Since::Ready(t0) => t.ready += time.saturating_sub(t0),
+            Since::Blocked(t0) => t.blocked += time.saturating_sub(t0),
+            Since::Dead => return,
+        }
+        *since = next;
+    }
+
+    /// The accounts, open intervals closed at `end`, in no particular order.
+    pub fn finish(mut self, end: u64) -> Vec<(u32, ThreadTime)> {
+        let tids: Vec<u32> = self.threads.keys().copied().collect();
+        for tid in tids {
+            self.settle(tid, end, Since::Dead);
+        }
+        self.threads.into_iter().map(|(tid, (t, _))| (tid, t)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kymo_model::{Comm, Task};
+
+    fn switch(out: bool, preempt: bool) -> Sideband<'static> {
+        Sideband::Switch(Switch { out, preempt, next_prev: None })
+    }
+
+    #[test]
+    fn running_ready_and_blocked_add_up_to_the_lifetime() {
+        let mut on = OnCpu::default();
+        let exec = Comm { pid: 5, tid: 5, comm: b"x", exec: true };
+        on.apply(5, 100, &Sideband::Comm(exec));
+        on.apply(5, 130, &switch(true, true));
+        on.apply(5, 150, &switch(false, false));
+        on.apply(5, 160, &switch(true, false));
+        on.apply(5, 200, &switch(false, false));
+        on.apply(5, 203, &Sideband::Exit(Task { pid: 5, ppid: 1, tid: 5, ptid: 1, time: 203 }));
+        // The last switch-out of a dead thread counts as a switch, not as time.
+        on.apply(5, 204, &switch(true, false));
+        let t = on.finish(900);
+        let want =
+            ThreadTime { on_cpu: 43, ready: 20, blocked: 40, switches: 3, preemptions: 1 };
+        assert_eq!(t, [(5, want)]);
+    }
+
+    #[test]
+    fn a_newborn_thread_waits_for_its_first_cpu() {
+        let mut on = OnCpu::default();
+        let fork = Task { pid: 5, ppid: 5, tid: 6, ptid: 5, time: 10 };
+        on.apply(5, 10, &Sideband::Fork(fork));
+        on.apply(6, 14, &switch(false, false));
+        let t = on.finish(20);
+        assert_eq!(t, [(6, ThreadTime { on_cpu: 6, ready: 4, ..ThreadTime::default() })]);
+    }
+}

@@ -1,0 +1,223 @@
+//! The page that `kymo profile` prints: plain words first, then functions, the
+//! hot path and threads. Takes numbers, returns text; knows no recording.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// All that the page says.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    /// The command as typed.
+    pub(crate) command: String,
+    /// From its start to its end.
+    pub(crate) elapsed: Duration,
+    /// User and system time, as the kernel accounts them to the command.
+    pub(crate) user: Duration,
+    pub(crate) system: Duration,
+    /// Off the CPU though able to run, over all threads; `None` where not recorded.
+    pub(crate) ready: Option<Duration>,
+    /// Off the CPU by its own doing, over all threads.
+    pub(crate) blocked: Option<Duration>,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+    pub(crate) voluntary_switches: u64,
+    pub(crate) involuntary_switches: u64,
+    /// Samples, the event they count and how often it was taken.
+    pub(crate) samples: u64,
+    pub(crate) event: String,
+    pub(crate) rate: Option<u64>,
+    /// Most expensive first.
+    pub(crate) functions: Vec<Function>,
+    /// The path of the largest share, outermost first.
+    pub(crate) path: Vec<Step>,
+    /// Most expensive first.
+    pub(crate) threads: Vec<Thread>,
+}
+
+/// A function and its share of the samples.
+#[derive(Debug, Clone)]
+pub(crate) struct Function {
+    pub(crate) own: f64,
+    pub(crate) total: f64,
+    pub(crate) name: String,
+    pub(crate) object: String,
+}
+
+/// A frame of the hot path, with the largest of the calls that leave it.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) depth: usize,
+    pub(crate) share: f64,
+    pub(crate) name: String,
+}
+
+/// A thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Thread {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) share: f64,
+    pub(crate) on_cpu: Option<Duration>,
+    pub(crate) ready: Option<Duration>,
+    pub(crate) blocked: Option<Duration>,
+    /// The function it spent most in.
+    pub(crate) hottest: String,
+}
+
+impl Page {
+    /// The page.
+    pub(crate) fn to_text(&self) -> String {
+        let mut o = String::new();
+        self.summary(&mut o);
+        self.function_table(&mut o);
+        self.hot_path(&mut o);
+        self.thread_table(&mut o);
+        o
+    }
+
+    fn summary(&self, o: &mut String) {
+        let cpu = self.user + self.system;
+        let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
+        let _ = writeln!(o, "{}", self.command);
+        let _ = writeln!(
+            o,
+            "\n  Time      {} from start to end; {} on CPU ({busy:.2} CPUs busy on average)",
+            time(self.elapsed),
+            time(cpu)
+        );
+        let _ = writeln!(
+            o,
+            "            {} in programs, {} in the kernel on their behalf",
+            time(self.user),
+            time(self.system)
+        );
+        if let (Some(blocked), Some(ready)) = (self.blocked, self.ready) {
+            let _ = writeln!(
+                o,
+                "  Waiting   {} asleep or blocked, {} able to run but without a CPU (all threads)",
+                time(blocked),
+                time(ready)
+            );
+        }
+        let _ = writeln!(
+            o,
+            "  Faults    {} page faults, {} of them read from disk",
+            number(self.minor_faults + self.major_faults),
+            number(self.major_faults)
+        );
+        let _ = writeln!(
+            o,
+            "  Switches  {} context switches: {} to wait, {} preempted",
+            number(self.voluntary_switches + self.involuntary_switches),
+            number(self.voluntary_switches),
+            number(self.involuntary_switches)
+        );
+        let rate = self.rate.map_or(String::new(), |r| format!(", {} a second", number(r)));
+        let _ = writeln!(o, "  Samples   {} of {}{rate}", number(self.samples), self.event);
+    }
+
+    fn function_table(&self, o: &mut String) {
+        if self.functions.is_empty() {
+            return;
+        }
+        let _ = writeln!(o, "\nWhere the CPU time went (self: in the function; total: with what it called)");
+        let _ = writeln!(o, "    self   total  function");
+        for f in &self.functions {
+            let _ = writeln!(o, "  {:5.1}%  {:5.1}%  {}  [{}]", f.own, f.total, f.name, f.object);
+        }
+    }
+
+    fn hot_path(&self, o: &mut String) {
+        if self.path.is_empty() {
+            return;
+        }
+        let _ = writeln!(o, "\nThe hot path (share of all samples that pass through)");
+        for s in &self.path {
+            let indent = "  ".repeat(s.depth);
+            let _ = writeln!(o, "  {:5.1}%  {indent}{}", s.share, s.name);
+        }
+    }
+
+    fn thread_table(&self, o: &mut String) {
+        if self.threads.len() < 2 {
+            return;
+        }
+        let _ = writeln!(o, "\nBy thread");
+        let _ = writeln!(
+            o,
+            "   share     on CPU    blocked      ready  thread                     hottest function"
+        );
+        for t in &self.threads {
+            let cell = |d: Option<Duration>| d.map_or("-".to_owned(), time);
+            let who = format!("{} {}/{}", t.name, t.pid, t.tid);
+            let _ = writeln!(
+                o,
+                "  {:5.1}% {:>10} {:>10} {:>10}  {who:<25}  {}",
+                t.share,
+                cell(t.on_cpu),
+                cell(t.blocked),
+                cell(t.ready),
+                t.hottest
+            );
+        }
+    }
+}
+
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 0.0 }
+}
+
+/// A duration in the unit a person would use.
+fn time(d: Duration) -> String {
+    let s = d.as_secs_f64();
+    match s {
+        s if s >= 100.0 => format!("{s:.0} s"),
+        s if s >= 1.0 => format!("{s:.2} s"),
+        s if s >= 0.001 => format!("{:.1} ms", s * 1e3),
+        s => format!("{:.0} us", s * 1e6),
+    }
+}
+
+/// A number with commas between thousands.
+fn number(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_read_like_a_persons() {
+        assert_eq!([number(7), number(1234), number(1_234_567)], ["7", "1,234", "1,234,567"]);
+        let t = |us| time(Duration::from_micros(us));
+        assert_eq!([t(12), t(1500), t(2_345_678), t(123_000_000)], ["12 us", "1.5 ms", "2.35 s", "123 s"]);
+    }
+
+    #[test]
+    fn a_single_thread_needs_no_table() {
+        let thread = Thread {
+            name: "a".into(),
+            pid: 1,
+            tid: 1,
+            share: 100.0,
+            on_cpu: None,
+            ready: None,
+            blocked: None,
+            hottest: "main".into(),
+        };
+        let mut page = Page { threads: vec![thread.clone()], ..Page::default() };
+        assert!(!page.to_text().contains("By thread"));
+        page.threads.push(thread);
+        assert!(page.to_text().contains("a 1/1"));
+    }
+}
