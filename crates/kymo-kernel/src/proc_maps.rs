@@ -1,1 +1,269 @@
-//! What processes have mapped, from /proc.
+//! What processes are and have mapped, from `/proc`, and what the kernel itself
+//! has: its text and modules. Used to describe what existed before a recording
+//! began.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// One line of `/proc/PID/maps`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// Address behind the last.
+    pub end: u64,
+    /// `PROT_READ`, `PROT_WRITE`, `PROT_EXEC` as bits 1, 2, 4.
+    pub prot: u32,
+    /// `MAP_SHARED` 1 or `MAP_PRIVATE` 2.
+    pub flags: u32,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Device.
+    pub major: u32,
+    /// Device.
+    pub minor: u32,
+    /// Inode.
+    pub inode: u64,
+    /// File name, `[vdso]` and the like, or empty.
+    pub path: Vec<u8>,
+}
+
+impl Mapping {
+    /// Whether code can run there.
+    pub fn executable(&self) -> bool {
+        self.prot & 4 != 0
+    }
+
+    /// Parses one line; `None` for what is not one.
+    pub fn parse(line: &[u8]) -> Option<Mapping> {
+        let mut rest = line;
+        let mut word = || {
+            let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
+            let (w, r) = rest.split_at(end);
+            rest = r.strip_prefix(b" ").unwrap_or(r);
+            std::str::from_utf8(w).ok()
+        };
+        let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+        let (start, end) = word()?.split_once('-')?;
+        let perms = word()?.as_bytes();
+        let offset = hex(word()?)?;
+        let (major, minor) = word()?.split_once(':')?;
+        let inode = word()?.parse().ok()?;
+        let bit = |i: usize, c: u8, v: u32| if perms.get(i) == Some(&c) { v } else { 0 };
+        Some(Mapping {
+            start: hex(start)?,
+            end: hex(end)?,
+            prot: bit(0, b'r', 1) | bit(1, b'w', 2) | bit(2, b'x', 4),
+            flags: if perms.get(3) == Some(&b's') { 1 } else { 2 },
+            offset,
+            major: hex(major)? as u32,
+            minor: hex(minor)? as u32,
+            inode,
+            path: rest.trim_ascii_start().to_vec(),
+        })
+    }
+}
+
+/// The mappings of a process.
+#[derive(Clone, Debug, Default)]
+pub struct Maps {
+    /// In address order.
+    pub mappings: Vec<Mapping>,
+    /// Time ran out before all were read.
+    pub cut_short: bool,
+}
+
+/// Reads `/proc/PID/maps`, giving up after `timeout`.
+pub fn maps(pid: u32, timeout: Duration) -> io::Result<Maps> {
+    let began = Instant::now();
+    let mut file = fs::File::open(format!("/proc/{pid}/maps"))?;
+    let mut maps = Maps::default();
+    let mut buffer = vec![0; 1 << 16];
+    let mut filled = 0;
+    loop {
+        let n = file.read(&mut buffer[filled..])?;
+        filled += n;
+        let end = if n == 0 {
+            filled
+        } else {
+            buffer[..filled].iter().rposition(|&b| b == b'\n').map_or(0, |p| p + 1)
+        };
+        let lines = buffer[..end].split(|&b| b == b'\n');
+        maps.mappings.extend(lines.filter_map(Mapping::parse));
+        buffer.copy_within(end..filled, 0);
+        filled -= end;
+        if n == 0 || filled == buffer.len() {
+            return Ok(maps);
+        }
+        if began.elapsed() > timeout {
+            maps.cut_short = true;
+            return Ok(maps);
+        }
+    }
+}
+
+/// Who a thread is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Its name.
+    pub comm: Vec<u8>,
+    /// Its process.
+    pub tgid: u32,
+    /// The parent process.
+    pub ppid: u32,
+    /// The effective user.
+    pub uid: u32,
+    /// Whether it has memory of its own (kernel threads have not).
+    pub has_memory: bool,
+}
+
+/// Reads `/proc/TID/status`.
+pub fn status(tid: u32) -> io::Result<Status> {
+    Ok(parse_status(&fs::read(format!("/proc/{tid}/status"))?))
+}
+
+fn parse_status(text: &[u8]) -> Status {
+    let mut s = Status::default();
+    let number = |v: &[u8], nth: usize| -> u32 {
+        let text = std::str::from_utf8(v).unwrap_or("");
+        text.split_ascii_whitespace().nth(nth).and_then(|w| w.parse().ok()).unwrap_or(0)
+    };
+    for line in text.split(|&b| b == b'\n') {
+        let Some(colon) = line.iter().position(|&b| b == b':') else { continue };
+        let value = line[colon + 1..].trim_ascii();
+        match &line[..colon] {
+            b"Name" => s.comm = value.to_vec(),
+            b"Tgid" => s.tgid = number(value, 0),
+            b"PPid" => s.ppid = number(value, 0),
+            b"Uid" => s.uid = number(value, 1),
+            b"VmPeak" => s.has_memory = true,
+            _ => {}
+        }
+    }
+    s
+}
+
+/// All processes, as their numbers.
+pub fn processes() -> io::Result<Vec<u32>> {
+    numbers(Path::new("/proc"))
+}
+
+/// All threads of a process.
+pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
+    numbers(Path::new(&format!("/proc/{pid}/task")))
+}
+
+fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
+    let names = fs::read_dir(folder)?.filter_map(Result::ok);
+    let mut found: Vec<u32> =
+        names.filter_map(|e| e.file_name().to_str().and_then(|n| n.parse().ok())).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Where the kernel's text lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelText {
+    /// The symbol the addresses are relative to: `_text` or `_stext`.
+    pub reference: &'static str,
+    /// Its address.
+    pub start: u64,
+    /// `_etext`.
+    pub end: u64,
+}
+
+/// A loaded module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub start: u64,
+    /// Its size.
+    pub size: u64,
+}
+
+/// Finds the kernel's text in `/proc/kallsyms`; `None` where addresses are hidden.
+pub fn kernel_text() -> io::Result<Option<KernelText>> {
+    Ok(parse_kallsyms(io::BufReader::new(fs::File::open("/proc/kallsyms")?)))
+}
+
+fn parse_kallsyms(reader: impl io::BufRead) -> Option<KernelText> {
+    let (mut text, mut stext, mut etext) = (0, 0, 0);
+    for line in reader.lines() {
+        let Ok(line) = line else { break };
+        let mut words = line.split_ascii_whitespace();
+        let (Some(addr), Some(_), Some(name)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        let slot = match name {
+            "_text" => &mut text,
+            "_stext" => &mut stext,
+            "_etext" => &mut etext,
+            _ => continue,
+        };
+        *slot = u64::from_str_radix(addr, 16).unwrap_or(0);
+        if etext != 0 && (text != 0 || stext != 0) {
+            break;
+        }
+    }
+    let (reference, start) = if text != 0 { ("_text", text) } else { ("_stext", stext) };
+    (start != 0 && etext > start).then_some(KernelText { reference, start, end: etext })
+}
+
+/// The loaded modules, from `/proc/modules`; none where addresses are hidden.
+pub fn modules() -> Vec<Module> {
+    let text = fs::read_to_string("/proc/modules").unwrap_or_default();
+    text.lines().filter_map(parse_module).collect()
+}
+
+fn parse_module(line: &str) -> Option<Module> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let start = u64::from_str_radix(words.get(5)?.trim_start_matches("0x"), 16).ok()?;
+    let (name, size) = (words.first()?, words.get(1)?.parse().ok()?);
+    (start != 0).then(|| Module { name: (*name).to_owned(), start, size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_maps() {
+        let m = Mapping::parse(
+            b"7f5ba7175000-7f5ba719b000 r-xp 00001000 fe:0a 325843     /lib/a b.so (deleted)",
+        )
+        .unwrap();
+        assert_eq!((m.start, m.end, m.prot, m.flags), (0x7f5ba7175000, 0x7f5ba719b000, 5, 2));
+        assert_eq!((m.offset, m.major, m.minor, m.inode), (0x1000, 0xfe, 10, 325843));
+        assert_eq!(m.path, b"/lib/a b.so (deleted)");
+        assert!(m.executable());
+        assert_eq!(Mapping::parse(b"00-10 rw-s 00 00:00 0").unwrap().path, b"");
+        assert_eq!(Mapping::parse(b"nonsense"), None);
+    }
+
+    #[test]
+    fn own_maps_have_own_code() {
+        let maps = maps(std::process::id(), Duration::from_secs(5)).unwrap();
+        let here = own_maps_have_own_code as *const () as u64;
+        assert!(maps.mappings.iter().any(|m| m.executable() && m.start <= here && here < m.end));
+        let me = status(std::process::id()).unwrap();
+        assert_eq!(me.tgid, std::process::id());
+        assert!(me.has_memory && threads(me.tgid).unwrap().contains(&me.tgid));
+    }
+
+    #[test]
+    fn hidden_kernel_addresses_are_no_addresses() {
+        let hidden = &b"0000000000000000 T _text\n0000000000000000 T _etext\n"[..];
+        assert_eq!(parse_kallsyms(hidden), None);
+        let shown =
+            &b"ffffffff81000000 T _text\nffffffff81000000 T _stext\nffffffff82209988 T _etext\n"[..];
+        let text = parse_kallsyms(shown).unwrap();
+        assert_eq!((text.reference, text.end - text.start), ("_text", 0x1209988));
+        assert_eq!(parse_module("ext4 1024 2 jbd2,crc, Live 0x0000000000000000"), None);
+        let m = parse_module("ext4 1024 2 - Live 0xffffffffc0000000 (E)").unwrap();
+        assert_eq!((m.name.as_str(), m.start, m.size), ("ext4", 0xffff_ffff_c000_0000, 1024));
+    }
+}
