@@ -1,0 +1,56 @@
+//! `cargo xtask bench`: whole commands against the installed perf, on the same
+//! input and in one run, so that the ratios mean something on any machine.
+//! Prints a table and keeps it in BENCHMARKS.md.
+
+mod inputs;
+mod measure;
+mod page;
+mod rows;
+
+use anyhow::{Context as _, bail};
+
+use crate::steps::Steps;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// The sizes that the goals are stated for; writes BENCHMARKS.md.
+    Full,
+    /// A tenth of it, to see that everything runs; writes nothing.
+    Quick,
+}
+
+pub(crate) fn run(effort: Effort) -> anyhow::Result<()> {
+    let mut steps = Steps::default();
+    steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
+    let kymo = steps.step("release program", crate::cargo::build_release)?;
+    let inputs = steps.step("inputs", || inputs::Inputs::prepare(effort))?;
+    let bench = rows::Bench::new(&kymo, &inputs, effort)?;
+    let mut rows = Vec::new();
+    let mut broken = Vec::new();
+    let parts: [(&'static str, rows::Part<'_>); 4] = [
+        ("script", rows::Bench::script),
+        ("report", rows::Bench::report),
+        ("record", rows::Bench::record),
+        ("start-up", rows::Bench::start_up),
+    ];
+    for (name, part) in parts {
+        match steps.step(name, || part(&bench)) {
+            Ok(part) => rows.extend(part),
+            Err(e) => {
+                println!("{name} is left out: {e:#}");
+                broken.push(name);
+            }
+        }
+    }
+    let table = page::table(&rows);
+    println!("\n{table}\nwhere the time went:\n{}", steps.table());
+    if !broken.is_empty() {
+        bail!("did not run: {}; BENCHMARKS.md is left as it was", broken.join(", "));
+    }
+    if effort == Effort::Full {
+        let path = crate::root().join("BENCHMARKS.md");
+        std::fs::write(&path, page::page(&table, &inputs))
+            .with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Calling cargo from a task, in the workspace's folder.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+/// `cargo ARGS…`, not yet started.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(args).current_dir(crate::root());
+    command
+}
+
+/// Runs cargo with its output on ours.
+pub(crate) fn run(args: &[&str]) -> anyhow::Result<()> {
+    run_command(command(args))
+}
+
+/// Runs a command with its output on ours; a status other than 0 is an error.
+pub(crate) fn run_command(mut command: Command) -> anyhow::Result<()> {
+    let text = format!("{command:?}").replace('"', "");
+    let status = command.status().with_context(|| format!("cannot run `{text}`"))?;
+    if !status.success() {
+        bail!("`{text}` failed: {status}");
+    }
+    Ok(())
+}
+
+/// Whether a program runs when asked for its version.
+pub(crate) fn has(program: &str, args: &[&str]) -> bool {
+    Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+/// Builds the release program and says where it is.
+pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
+    let args = ["build", "--release", "--bin", "kymo"];
+    let output = command(&args)
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("`cargo {}` failed: {}", args.join(" "), output.status);
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .next_back()
+        .context("cargo named no program")
+}

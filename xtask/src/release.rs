@@ -1,0 +1,65 @@
+//! `cargo xtask release`: builds the program that is handed out and checks what is
+//! promised of it: one self-contained static file of less than 15 MB.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+
+use crate::cargo;
+
+const MAX_BYTES: u64 = 15_000_000;
+const PT_INTERP: u32 = 3;
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    let program = cargo::build_release()?;
+    check(&program)
+}
+
+fn check(program: &Path) -> anyhow::Result<()> {
+    let bytes = std::fs::read(program).with_context(|| program.display().to_string())?;
+    let size = bytes.len() as u64;
+    if size >= MAX_BYTES {
+        bail!("{} has {size} bytes; the promise is less than {MAX_BYTES}", program.display());
+    }
+    if has_interpreter(&bytes).context("not a 64-bit little-endian ELF file")? {
+        bail!("{} asks for a dynamic loader; the promise is a static file", program.display());
+    }
+    let mut version = std::process::Command::new(program);
+    version.arg("--version");
+    cargo::run_command(version)?;
+    println!("{}: static, {:.1} MB", program.display(), size as f64 / 1e6);
+    Ok(())
+}
+
+/// Whether an ELF64 little-endian program header table has `PT_INTERP`.
+fn has_interpreter(elf: &[u8]) -> Option<bool> {
+    if elf.get(..6)? != b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let u16_at = |at: usize| Some(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?));
+    let table = u64::from_le_bytes(elf.get(32..40)?.try_into().ok()?) as usize;
+    let (entry, count) = (u16_at(54)? as usize, u16_at(56)? as usize);
+    for i in 0..count {
+        let at = table.checked_add(i * entry)?;
+        let kind = u32::from_le_bytes(elf.get(at..at.checked_add(4)?)?.try_into().ok()?);
+        if kind == PT_INTERP {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_interpreter;
+
+    #[test]
+    fn a_dynamic_program_is_told_from_text() {
+        let shell = std::fs::read("/bin/sh").unwrap();
+        assert_eq!(has_interpreter(&shell), Some(true));
+        let ourselves = std::fs::read("/proc/self/exe").unwrap();
+        assert_eq!(has_interpreter(&ourselves), Some(false), "crt-static is not in force");
+        assert_eq!(has_interpreter(b"#!/bin/sh\n"), None);
+        assert_eq!(has_interpreter(&shell[..60]), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! `cargo xtask setup`: the Debian packages that tests and benches need. Says what
+//! it would install when it may not, and does nothing when all is there.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::cargo;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Install,
+    Say,
+}
+
+/// A package, and how to see that what it brings is there.
+struct Package {
+    name: &'static str,
+    why: &'static str,
+    present: fn() -> bool,
+}
+
+const PACKAGES: &[Package] = &[
+    Package {
+        name: "linux-perf",
+        why: "the peer that results are compared with",
+        present: || cargo::has("perf", &["--version"]),
+    },
+    Package {
+        name: "gcc",
+        why: "compiles the small programs that tests watch",
+        present: || cargo::has("gcc", &["--version"]),
+    },
+    Package {
+        name: "g++",
+        why: "compiles a program with C++ names",
+        present: || cargo::has("g++", &["--version"]),
+    },
+    Package {
+        name: "libc6-dev",
+        why: "the static C library and its headers",
+        present: || Path::new("/usr/include/stdio.h").exists(),
+    },
+    Package {
+        name: "mount",
+        why: "mounts tracefs where it is not mounted",
+        present: || cargo::has("mount", &["--version"]),
+    },
+    Package {
+        name: "git",
+        why: "a program worth profiling in the benches",
+        present: || cargo::has("git", &["--version"]),
+    },
+];
+
+pub(crate) fn run(mode: Mode) -> anyhow::Result<()> {
+    components()?;
+    let missing: Vec<&Package> = PACKAGES.iter().filter(|p| !(p.present)()).collect();
+    if missing.is_empty() {
+        println!("setup: everything is there");
+        return Ok(());
+    }
+    for package in &missing {
+        println!("setup: missing {}: {}", package.name, package.why);
+    }
+    let names: Vec<&str> = missing.iter().map(|p| p.name).collect();
+    let line = format!("apt-get install -y --no-install-recommends {}", names.join(" "));
+    if mode == Mode::Say {
+        println!("setup: would run: apt-get update && {line}");
+        return Ok(());
+    }
+    if !cargo::has("apt-get", &["--version"]) {
+        bail!("no apt-get here; install what Debian calls {}", names.join(", "));
+    }
+    if !is_root() {
+        bail!("only root may install packages; run as root: apt-get update && {line}");
+    }
+    apt(&["update"])?;
+    let mut args = vec!["install", "-y", "--no-install-recommends"];
+    args.extend(&names);
+    apt(&args)?;
+    match missing.iter().find(|p| !(p.present)()) {
+        Some(still) => bail!("{} is installed, and still {}: not found", still.name, still.why),
+        None => Ok(()),
+    }
+}
+
+/// rustfmt and clippy, which a minimal toolchain lacks.
+fn components() -> anyhow::Result<()> {
+    for (name, subcommand) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
+        if cargo::command(&[subcommand, "--version"]).output().is_ok_and(|o| o.status.success()) {
+            continue;
+        }
+        let mut rustup = Command::new("rustup");
+        rustup.args(["component", "add", name]);
+        cargo::run_command(rustup)?;
+    }
+    Ok(())
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output();
+    output.is_ok_and(|o| o.stdout.trim_ascii() == b"0")
+}
+
+fn apt(args: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new("apt-get");
+    command.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+    cargo::run_command(command)
+}

@@ -1,0 +1,151 @@
+//! `cargo xtask test`: everything CI checks, cheapest first, with the runner's
+//! summary as the last line.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+use crate::cargo;
+use crate::steps::Steps;
+
+/// What a test runner counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    let mut steps = Steps::default();
+    let result = all(&mut steps);
+    println!("\nwhere the time went:\n{}", steps.table());
+    let (counts, skips) = result?;
+    if !skips.is_empty() {
+        println!("skipped because this machine lacks something:");
+        skips.iter().for_each(|line| println!("  {line}"));
+        println!();
+    }
+    // A skipping test returns early and counts as passed for the runner.
+    let skipped = counts.skipped + skips.len() as u64;
+    let passed = counts.passed - (skips.len() as u64).min(counts.passed);
+    println!("{passed} passed, {} failed, {skipped} skipped", counts.failed);
+    if counts.failed > 0 {
+        bail!("{} tests failed", counts.failed);
+    }
+    Ok(())
+}
+
+fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
+    steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
+    steps.step("format check", || cargo::run(&["fmt", "--all", "--check"]))?;
+    steps.step("tidy", crate::tidy::run)?;
+    steps.step("clippy", || {
+        cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    })?;
+    steps.step("release program", crate::release::run)?;
+    let docs =
+        steps.step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;
+    let skip_log = crate::root().join("target").join("skipped-tests");
+    std::fs::create_dir_all(crate::root().join("target")).context("target")?;
+    // Left over from the last run, if at all.
+    let _ = std::fs::remove_file(&skip_log);
+    let nextest = cargo::has("cargo", &["nextest", "--version"]);
+    let mut tests = cargo::command(if nextest {
+        &["nextest", "run", "--workspace", "--no-fail-fast"]
+    } else {
+        &["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"]
+    });
+    tests.env("KYMO_SKIP_LOG", &skip_log);
+    let tests = steps.step("unit and integration tests", || counted(tests))?;
+    let mut skips: Vec<String> =
+        std::fs::read_to_string(&skip_log).unwrap_or_default().lines().map(str::to_owned).collect();
+    skips.sort();
+    skips.dedup();
+    let counts = Counts {
+        passed: docs.passed + tests.passed,
+        failed: docs.failed + tests.failed,
+        skipped: docs.skipped + tests.skipped,
+    };
+    Ok((counts, skips))
+}
+
+/// Runs a test command, shows its output as it comes and adds up its counts. A
+/// command that fails without a failed test (it did not compile) is an error.
+fn counted(mut command: Command) -> anyhow::Result<Counts> {
+    let text = format!("{command:?}").replace('"', "");
+    // Both runners and both streams into one pipe, in the order they were written.
+    let (reader, writer) = std::io::pipe().context("pipe")?;
+    command
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone().context("pipe")?)
+        .stderr(writer)
+        .env("CARGO_TERM_COLOR", "never");
+    let mut child = command.spawn().with_context(|| format!("cannot run `{text}`"))?;
+    // The command holds the write end; without this the loop would never end.
+    drop(command);
+    let mut counts = Counts::default();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.context("reading the test output")?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        if let Some(found) = parse_counts(&line) {
+            counts.passed += found.passed;
+            counts.failed += found.failed;
+            counts.skipped += found.skipped;
+        }
+    }
+    let status = child.wait().with_context(|| format!("waiting for `{text}`"))?;
+    if !status.success() && counts.failed == 0 {
+        bail!("`{text}` failed: {status}");
+    }
+    Ok(counts)
+}
+
+/// The counts in a summary line of nextest (`Summary [ 1.0s] 9 tests run: 8 passed,
+/// 1 failed, 0 skipped`) or of the built-in runner (`test result: ok. 8 passed; 0
+/// failed; 1 ignored; …`).
+fn parse_counts(line: &str) -> Option<Counts> {
+    let line = line.trim_start();
+    let list = match line.strip_prefix("test result: ") {
+        Some(rest) => rest.split_once(". ")?.1,
+        None => line.strip_prefix("Summary [")?.split_once("run: ")?.1,
+    };
+    let mut counts = Counts::default();
+    for part in list.split([',', ';']) {
+        let mut words = part.split_whitespace();
+        let (Some(number), Some(word)) = (words.next(), words.next()) else { continue };
+        let Ok(number) = number.parse::<u64>() else { continue };
+        match word {
+            "passed" => counts.passed += number,
+            "failed" | "timed" | "exec" => counts.failed += number,
+            "skipped" | "ignored" => counts.skipped += number,
+            _ => {}
+        }
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, parse_counts};
+
+    #[test]
+    fn summaries_of_both_runners_are_understood() {
+        let check = |line: &str, passed, failed, skipped| {
+            assert_eq!(parse_counts(line), Some(Counts { passed, failed, skipped }), "{line}");
+        };
+        check("     Summary [   0.372s] 6 tests run: 6 passed, 0 skipped", 6, 0, 0);
+        check("Summary [ 1.1s] 9/12 tests run: 5 passed (1 slow), 4 failed, 3 skipped", 5, 4, 3);
+        check("Summary [ 1.1s] 3 tests run: 1 passed, 1 failed, 1 timed out, 0 skipped", 1, 2, 0);
+        check(
+            "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out",
+            2,
+            0,
+            1,
+        );
+        check("test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured", 2, 3, 0);
+        assert_eq!(parse_counts("test need::tests::ok ... ok"), None);
+    }
+}
