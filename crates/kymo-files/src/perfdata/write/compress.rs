@@ -1,0 +1,110 @@
+//! `PERF_RECORD_COMPRESSED`: the kernel's records as one zstd stream, cut into
+//! records of at most 64 KiB.
+
+use std::io;
+
+use kymo_model::{RecordHeader, RecordKind};
+use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
+
+/// Most bytes behind a record's header.
+const MOST: usize = u16::MAX as usize - 7 - RecordHeader::SIZE;
+/// Bytes compressed between two flushes: no record expands to more, which is
+/// what readers size their buffers by (`comp_mmap_len`).
+pub(crate) const CHUNK: usize = 1 << 18;
+
+/// The stream's state.
+pub struct Compressor {
+    encoder: Encoder<'static>,
+    buffer: Vec<u8>,
+    taken: u64,
+    given: u64,
+}
+
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Compressor({} -> {})", self.taken, self.given)
+    }
+}
+
+impl Compressor {
+    /// Most bytes one record expands to.
+    pub const EXPANDS_TO: usize = CHUNK;
+
+    /// Starts a stream.
+    pub fn new(level: i32) -> io::Result<Compressor> {
+        let encoder = Encoder::new(level)?;
+        Ok(Compressor { encoder, buffer: vec![0; MOST], taken: 0, given: 0 })
+    }
+
+    /// Appends `bytes` to `out` as compressed records.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        for chunk in bytes.chunks(CHUNK) {
+            let mut input = InBuffer::around(chunk);
+            loop {
+                let mut output = OutBuffer::around(&mut self.buffer[..]);
+                while input.pos() < chunk.len() && output.pos() < MOST {
+                    self.encoder.run(&mut input, &mut output)?;
+                }
+                let mut left = 1;
+                if input.pos() == chunk.len() && output.pos() < MOST {
+                    left = self.encoder.flush(&mut output)?;
+                }
+                let filled = output.pos();
+                self.emit(filled, out);
+                if left == 0 {
+                    break;
+                }
+            }
+            self.taken += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn emit(&mut self, filled: usize, out: &mut Vec<u8>) {
+        if filled == 0 {
+            return;
+        }
+        let size = (filled + RecordHeader::SIZE) as u16;
+        let header = RecordHeader { kind: RecordKind::COMPRESSED, misc: Default::default(), size };
+        out.extend(header.to_bytes());
+        out.extend_from_slice(&self.buffer[..filled]);
+        self.given += filled as u64 + RecordHeader::SIZE as u64;
+    }
+
+    /// Bytes taken per byte given.
+    pub fn ratio(&self) -> f64 {
+        if self.given == 0 { 1.0 } else { self.taken as f64 / self.given as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn the_records_hold_one_stream() {
+        // Hard to compress, so that one chunk needs several records.
+        let mut x = 1u64;
+        let mut input = Vec::new();
+        for _ in 0..100_000 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            input.extend((x >> 16).to_le_bytes());
+        }
+        let mut c = Compressor::new(1).unwrap();
+        let mut out = Vec::new();
+        input.chunks(70_001).for_each(|part| c.push(part, &mut out).unwrap());
+        let (mut stream, mut at, mut records) = (Vec::new(), 0, 0);
+        while at < out.len() {
+            let size = usize::from(u16::from_ne_bytes([out[at + 6], out[at + 7]]));
+            assert_eq!(out[at], 81);
+            stream.extend_from_slice(&out[at + 8..at + size]);
+            at += size;
+            records += 1;
+        }
+        assert!(records > 12, "{records}");
+        let mut back = vec![0; input.len()];
+        zstd::stream::read::Decoder::new(&stream[..]).unwrap().read_exact(&mut back).unwrap();
+        assert!(back == input);
+    }
+}

@@ -1,0 +1,351 @@
+//! Writing perf.data: the file form (header, attributes, records as they come,
+//! feature sections at the end) and the pipe form (everything as records).
+//!
+//! Records go out as they lie in the ring: nothing here looks into them. The
+//! file form stays readable when the writer is killed: the header is complete
+//! from the start but for the size of the data, and readers take a size of 0
+//! for "to the end".
+
+mod compress;
+pub mod features;
+pub mod synth;
+mod tracing;
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::os::unix::fs::FileExt;
+
+use kymo_model::{Attr, RecordHeader, RecordKind};
+
+pub use compress::Compressor;
+pub use tracing::TracingBlob;
+
+use super::{Feature, MAGIC_V2};
+
+/// Size of the version 2 header.
+const HEADER_SIZE: u64 = 104;
+/// Size of the pipe form's header.
+const PIPE_HEADER_SIZE: u64 = 16;
+/// An attribute and where its ids are.
+const ATTR_ENTRY: u64 = Attr::SIZE as u64 + 16;
+/// Small records are gathered up to this size.
+const GATHER: usize = 1 << 16;
+
+/// An event of the recording.
+#[derive(Clone, Debug, Default)]
+pub struct EventMeta {
+    /// Its name as it is to be shown.
+    pub name: String,
+    /// What was opened.
+    pub attr: Attr,
+    /// The ids of all its instances.
+    pub ids: Vec<u64>,
+}
+
+/// The sections that describe the recording, by number.
+pub type FeatureSections = std::collections::BTreeMap<Feature, Vec<u8>>;
+
+/// What the bytes go to.
+enum Out {
+    File(File),
+    Pipe(Box<dyn Write + Send>),
+}
+
+impl std::fmt::Debug for Out {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Out::File(_) => "File",
+            Out::Pipe(_) => "Pipe",
+        })
+    }
+}
+
+/// A perf.data being written.
+#[derive(Debug)]
+pub struct Writer {
+    out: Out,
+    events: Vec<EventMeta>,
+    attrs_at: u64,
+    data_at: u64,
+    data: u64,
+    gathered: Vec<u8>,
+    compressor: Option<Compressor>,
+}
+
+impl Writer {
+    /// Begins a file: header, ids and attributes.
+    pub fn file(file: File, events: Vec<EventMeta>) -> io::Result<Writer> {
+        let mut head = vec![0; HEADER_SIZE as usize];
+        let mut entries = Vec::new();
+        for event in &events {
+            let at = head.len() as u64;
+            event.ids.iter().for_each(|id| head.extend(id.to_ne_bytes()));
+            entries.extend(event.attr.to_bytes());
+            entries.extend(at.to_ne_bytes());
+            entries.extend((event.ids.len() as u64 * 8).to_ne_bytes());
+        }
+        let attrs_at = head.len() as u64;
+        head.extend(entries);
+        let data_at = head.len() as u64;
+        let mut writer = Writer {
+            out: Out::File(file),
+            events,
+            attrs_at,
+            data_at,
+            data: 0,
+            gathered: Vec::new(),
+            compressor: None,
+        };
+        let first = writer.header(0, [0; 4]);
+        head[..first.len()].copy_from_slice(&first);
+        writer.put(&[IoSlice::new(&head)])?;
+        Ok(writer)
+    }
+
+    /// Begins a pipe: header, attributes, then the sections known by now and
+    /// the tracing data, as records.
+    pub fn pipe(
+        out: Box<dyn Write + Send>,
+        events: Vec<EventMeta>,
+        features: &FeatureSections,
+        tracing: Option<&TracingBlob>,
+    ) -> io::Result<Writer> {
+        let mut head = MAGIC_V2_NATIVE.to_ne_bytes().to_vec();
+        head.extend(PIPE_HEADER_SIZE.to_ne_bytes());
+        for event in &events {
+            let mut body = event.attr.to_bytes().to_vec();
+            event.ids.iter().for_each(|id| body.extend(id.to_ne_bytes()));
+            match synth::record(RecordKind::HEADER_ATTR, 0, &body) {
+                Some(record) => head.extend(record),
+                None => return Err(io::Error::other("an event has too many ids for a pipe")),
+            }
+        }
+        for (feature, bytes) in features {
+            let mut body = u64::from(feature.0).to_ne_bytes().to_vec();
+            body.extend(bytes);
+            body.resize(body.len().next_multiple_of(8), 0);
+            // A section too large for a record is left out, as perf does.
+            if let Some(record) = synth::record(RecordKind::HEADER_FEATURE, 0, &body) {
+                head.extend(record);
+            }
+        }
+        if let Some(blob) = tracing {
+            let mut bytes = blob.to_bytes();
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            head.extend(
+                RecordHeader {
+                    kind: RecordKind::HEADER_TRACING_DATA,
+                    misc: Default::default(),
+                    size: 12,
+                }
+                .to_bytes(),
+            );
+            head.extend((bytes.len() as u32).to_ne_bytes());
+            head.extend(bytes);
+        }
+        let mut writer = Writer {
+            out: Out::Pipe(out),
+            events,
+            attrs_at: 0,
+            data_at: 0,
+            data: 0,
+            gathered: Vec::new(),
+            compressor: None,
+        };
+        writer.put(&[IoSlice::new(&head)])?;
+        Ok(writer)
+    }
+
+    /// From now on the spans are compressed at `level` (zstd's).
+    pub fn compress(&mut self, level: i32) -> io::Result<()> {
+        self.compressor = Some(Compressor::new(level)?);
+        Ok(())
+    }
+
+    /// The events.
+    pub fn events(&self) -> &[EventMeta] {
+        &self.events
+    }
+
+    /// Whether this is the pipe form.
+    pub fn is_pipe(&self) -> bool {
+        matches!(self.out, Out::Pipe(_))
+    }
+
+    /// Bytes of records so far.
+    pub fn data_size(&self) -> u64 {
+        self.data + self.gathered.len() as u64
+    }
+
+    /// Where the records begin in the file.
+    pub fn data_offset(&self) -> u64 {
+        self.data_at
+    }
+
+    /// Uncompressed bytes per compressed byte, where compressing.
+    pub fn ratio(&self) -> Option<f64> {
+        self.compressor.as_ref().map(Compressor::ratio)
+    }
+
+    /// Adds a record of our own making.
+    pub fn record(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.gathered.extend_from_slice(bytes);
+        if self.gathered.len() >= GATHER { self.flush() } else { Ok(()) }
+    }
+
+    /// Adds the two spans of a ring, in one system call where possible.
+    pub fn spans(&mut self, first: &[u8], second: &[u8]) -> io::Result<()> {
+        if let Some(mut c) = self.compressor.take() {
+            let done =
+                c.push(first, &mut self.gathered).and_then(|()| c.push(second, &mut self.gathered));
+            self.compressor = Some(c);
+            done?;
+            return self.flush();
+        }
+        let gathered = std::mem::take(&mut self.gathered);
+        let done =
+            self.put_data(&[IoSlice::new(&gathered), IoSlice::new(first), IoSlice::new(second)]);
+        self.gathered = gathered;
+        self.gathered.clear();
+        done
+    }
+
+    /// Writes what was gathered.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.spans_flush()
+    }
+
+    fn spans_flush(&mut self) -> io::Result<()> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let gathered = std::mem::take(&mut self.gathered);
+        let done = self.put_data(&[IoSlice::new(&gathered)]);
+        self.gathered = gathered;
+        self.gathered.clear();
+        done
+    }
+
+    fn put_data(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        let len: usize = slices.iter().map(|s| s.len()).sum();
+        self.put(slices)?;
+        self.data += len as u64;
+        Ok(())
+    }
+
+    fn put(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        let out: &mut dyn Write = match &mut self.out {
+            Out::File(f) => f,
+            Out::Pipe(p) => p,
+        };
+        let mut copies: Vec<IoSlice<'_>> =
+            slices.iter().filter(|s| !s.is_empty()).copied().collect();
+        let mut left = &mut copies[..];
+        while !left.is_empty() {
+            match out.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => IoSlice::advance_slices(&mut left, n),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&self, data: u64, features: [u64; 4]) -> Vec<u8> {
+        let mut h = MAGIC_V2_NATIVE.to_ne_bytes().to_vec();
+        let words = [
+            HEADER_SIZE,
+            ATTR_ENTRY,
+            self.attrs_at,
+            self.events.len() as u64 * ATTR_ENTRY,
+            self.data_at,
+            data,
+            0,
+            0,
+        ];
+        words.iter().chain(&features).for_each(|w| h.extend(w.to_ne_bytes()));
+        h
+    }
+
+    /// Notes the size of the data so far in the header, for readers of a file
+    /// whose writer died. Does nothing for pipes.
+    pub fn note_size(&mut self) -> io::Result<()> {
+        let header = self.header(self.data, [0; 4]);
+        match &self.out {
+            Out::File(f) => f.write_all_at(&header, 0),
+            Out::Pipe(_) => Ok(()),
+        }
+    }
+
+    /// Gives up after a write error: cuts a half-written record off where
+    /// possible and notes the size, so that what is there can be read.
+    pub fn abandon(mut self) -> io::Result<u64> {
+        self.gathered.clear();
+        self.note_size()?;
+        Ok(self.data)
+    }
+
+    /// Ends the recording with its sections; gives the file's size.
+    pub fn finish(mut self, features: &FeatureSections) -> io::Result<u64> {
+        self.flush()?;
+        let Out::File(file) = &self.out else {
+            if let Out::Pipe(p) = &mut self.out {
+                p.flush()?;
+            }
+            return Ok(self.data);
+        };
+        // The data is safe whatever happens to the sections.
+        file.write_all_at(&self.header(self.data, [0; 4]), 0)?;
+        let mut bits = [0u64; 4];
+        let table_at = self.data_at + self.data;
+        let mut at = table_at + features.len() as u64 * 16;
+        let (mut table, mut body) = (Vec::new(), Vec::new());
+        for (feature, bytes) in features {
+            if let Some(word) = bits.get_mut(feature.0 as usize / 64) {
+                *word |= 1 << (feature.0 % 64);
+                table.extend(at.to_ne_bytes());
+                table.extend((bytes.len() as u64).to_ne_bytes());
+                body.extend_from_slice(bytes);
+                at += bytes.len() as u64;
+            }
+        }
+        table.extend(body);
+        file.write_all_at(&table, table_at)?;
+        file.write_all_at(&self.header(self.data, bits), 0)?;
+        Ok(table_at + table.len() as u64)
+    }
+}
+
+/// The magic as a number: writing it natively states the byte order.
+const MAGIC_V2_NATIVE: u64 = u64::from_le_bytes(MAGIC_V2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_its_parts_where_the_header_says() {
+        let dir = std::env::temp_dir().join(format!("kymo-writer-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&dir);
+        let file = file.unwrap();
+        std::fs::remove_file(&dir).unwrap();
+        let event = EventMeta { name: "cpu-clock".into(), ids: vec![7, 8], ..Default::default() };
+        let mut w = Writer::file(file.try_clone().unwrap(), vec![event]).unwrap();
+        w.record(&synth::finished_round()).unwrap();
+        w.spans(b"abcd", b"efgh").unwrap();
+        assert_eq!(w.data_size(), 16);
+        let features = FeatureSections::from([(Feature::HOSTNAME, features::string("vm"))]);
+        let end = w.finish(&features).unwrap();
+        let mut all = vec![0; end as usize];
+        file.read_exact_at(&mut all, 0).unwrap();
+        assert_eq!(&all[..8], b"PERFILE2");
+        let word = |at: usize| u64::from_le_bytes(*all[at..].first_chunk().unwrap());
+        assert_eq!((word(8), word(16), word(24), word(32)), (104, 152, 120, 152));
+        assert_eq!((word(40), word(48), word(72)), (272, 16, 1 << 3));
+        assert_eq!((word(104), word(112)), (7, 8));
+        assert_eq!(&all[280..288], b"abcdefgh");
+        let (at, len) = (word(288) as usize, word(296) as usize);
+        assert_eq!((len, &all[at + 4..at + 7]), (68, &b"vm\0"[..]));
+    }
+}
