@@ -1,0 +1,201 @@
+//! Files that are not what they should be: the message names the file, the status
+//! is not 0, nothing panics, and what could be read is still shown.
+
+use std::path::{Path, PathBuf};
+
+use kymo_testkit::{Need, Outcome, Workload, require, run};
+
+const READERS: &[&str] = &["report", "script"];
+
+#[track_caller]
+fn kymo(args: &[&str]) -> Outcome {
+    run(env!("CARGO_BIN_EXE_kymo"), args)
+}
+
+/// The failure of a command that was given `path`.
+#[track_caller]
+fn refused(command: &str, path: &str) -> Outcome {
+    let outcome = kymo(&[command, "-i", path]).failure();
+    assert!(outcome.stderr.contains(path), "`{path}` not in:\n{}", outcome.stderr);
+    outcome
+}
+
+/// A folder with files to refuse.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> String {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        text(&path)
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// A recording by perf, so that these tests say which reader is at fault.
+fn recording(workload: &Workload) -> PathBuf {
+    let path = workload.dir().join("perf.data");
+    let out = text(&path);
+    let args = ["record", "-q", "-e", "cpu-clock", "-g", "-o", &out, workload.arg(), "20"];
+    let _ = kymo_testkit::perf(args).success();
+    path
+}
+
+#[test]
+fn files_that_are_no_recordings_are_refused_by_name() {
+    let place = Place::new();
+    let paths = [
+        place.file("empty", b""),
+        place.file("text", b"this is a text, not a recording, whatever its name says\n"),
+        place.file("magic", b"PERFILE2"),
+        text(place.0.path()),
+        "/dev/null".to_owned(),
+    ];
+    for command in READERS {
+        for path in &paths {
+            refused(command, path);
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_says_so() {
+    let place = Place::new();
+    let path = text(&place.0.path().join("nowhere.data"));
+    for command in READERS {
+        let outcome = refused(command, &path);
+        assert!(outcome.stderr.contains("No such file"), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_truncated_recording_shows_what_it_has_and_fails() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let workload = Workload::spin();
+    let whole = std::fs::read(recording(&workload)).unwrap();
+    let place = Place::new();
+    let complete = place.file("whole.data", &whole);
+    let all = kymo(&["script", "-i", &complete]).success().stdout;
+    assert!(all.contains("spin"), "{all}");
+    // Somewhere in the data section, which starts right after the attributes.
+    let cut = place.file("cut.data", &whole[..whole.len() * 2 / 3]);
+    let outcome = refused("script", &cut);
+    assert!(!outcome.stdout.is_empty(), "nothing shown; stderr: {}", outcome.stderr);
+    let first = |text: &str| text.lines().next().map(str::to_owned);
+    assert_eq!(first(&outcome.stdout), first(&all));
+    assert!(outcome.stdout.len() < all.len());
+    refused("report", &cut);
+}
+
+#[test]
+fn no_cut_makes_it_panic_or_succeed_with_nothing() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let workload = Workload::spin();
+    let whole = std::fs::read(recording(&workload)).unwrap();
+    let place = Place::new();
+    // The header byte by byte, then a sample: the reader's own tests do every byte.
+    let cuts = (0..256).step_by(17).chain((256..whole.len()).step_by(whole.len() / 16));
+    for cut in cuts {
+        let path = place.file("cut.data", &whole[..cut]);
+        for command in READERS {
+            let outcome = kymo(&[command, "-i", &path]);
+            assert!(
+                outcome.status < 101 && !outcome.stderr.contains("panicked"),
+                "{command} at {cut}: {outcome:?}"
+            );
+            assert!(
+                outcome.status != 0 || !outcome.stdout.is_empty(),
+                "{command} at {cut} bytes: silence and success"
+            );
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_never_panic() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let workload = Workload::spin();
+    let whole = std::fs::read(recording(&workload)).unwrap();
+    let place = Place::new();
+    // A fixed sequence, so that a failure can be repeated.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for round in 0..24 {
+        let mut bytes = whole.clone();
+        for _ in 0..=round {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let bit = (state % (bytes.len() as u64 * 8)) as usize;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        let path = place.file("flipped.data", &bytes);
+        for command in READERS {
+            let outcome = kymo(&[command, "-i", &path]);
+            assert!(
+                outcome.status < 101 && !outcome.stderr.contains("panicked"),
+                "{command} round {round}: {outcome:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_unknown_event_is_named_by_every_command_that_takes_one() {
+    let place = Place::new();
+    let out = text(&place.0.path().join("out.data"));
+    let event = "sched:sched_swich";
+    for args in [
+        vec!["stat", "-e", event, "true"],
+        vec!["record", "-e", event, "-o", &out, "true"],
+        vec!["stat", "-e", "no-such-event", "true"],
+    ] {
+        let outcome = kymo(&args).failure();
+        assert!(outcome.stderr.contains(args[2]), "{}", outcome.stderr);
+    }
+    assert!(!Path::new(&out).exists(), "a refused recording left a file");
+}
+
+#[test]
+fn a_command_that_is_not_there_gives_the_status_of_a_shell() {
+    let place = Place::new();
+    let out = text(&place.0.path().join("out.data"));
+    for args in [
+        vec!["stat", "--", "no-such-program-here"],
+        vec!["record", "-o", &out, "--", "no-such-program-here"],
+    ] {
+        let outcome = kymo(&args).failure();
+        assert!(outcome.stderr.contains("no-such-program-here"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("No such file"), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_process_that_is_gone_is_named() {
+    // No pid reaches this number, which is past the largest pid_max.
+    let gone = "4194305";
+    let place = Place::new();
+    let out = text(&place.0.path().join("out.data"));
+    for args in [vec!["stat", "-p", gone], vec!["record", "-p", gone, "-o", &out]] {
+        let outcome = kymo(&args).failure();
+        assert!(outcome.stderr.contains(gone), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let outcome = kymo(&["record", "-e", "cpu-clock", "-o", "/dev/full", "--", "true"]).failure();
+    assert!(outcome.stderr.contains("/dev/full"), "{}", outcome.stderr);
+}

@@ -1,0 +1,71 @@
+//! The outside of the program: help, refusals, exit statuses. What a command does
+//! with good input is in the file named after it.
+
+use kymo_testkit::{Outcome, run};
+
+const COMMANDS: &[&str] = &["list", "stat", "record", "report", "script", "profile"];
+
+#[track_caller]
+fn kymo(args: &[&str]) -> Outcome {
+    run(env!("CARGO_BIN_EXE_kymo"), args)
+}
+
+#[test]
+fn help_names_every_command() {
+    let help = kymo(&["--help"]).success().stdout;
+    for command in COMMANDS {
+        let line = help.lines().find(|l| l.trim_start().starts_with(command));
+        // A name without a sentence helps nobody.
+        assert!(line.is_some_and(|l| l.split_whitespace().count() > 2), "{command}:\n{help}");
+    }
+}
+
+#[test]
+fn every_command_explains_every_flag() {
+    for command in COMMANDS {
+        let help = kymo(&[command, "--help"]).success().stdout;
+        assert!(help.contains(&format!("Usage: kymo {command}")), "{command}:\n{help}");
+        // With --help clap puts the sentence on the line below or beside the flag.
+        let lines: Vec<&str> = help.lines().collect();
+        for (i, line) in lines.iter().enumerate() {
+            let flag = line.trim_start();
+            if !flag.starts_with("--") && !(flag.starts_with('-') && flag.contains("--")) {
+                continue;
+            }
+            let beside = flag.split_once("  ").is_some_and(|(_, text)| !text.trim().is_empty());
+            let below = lines
+                .get(i + 1)
+                .is_some_and(|next| !next.trim().is_empty() && !next.trim_start().starts_with('-'));
+            assert!(beside || below, "kymo {command}: no word about `{flag}`");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_the_package_version() {
+    let expected = format!("kymo {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(kymo(&["--version"]).success().stdout, expected);
+}
+
+#[test]
+fn what_was_typed_wrong_is_named_with_status_2() {
+    let check = |args: &[&str], named: &str| {
+        let outcome = kymo(args).expect_status(2);
+        assert!(outcome.stderr.contains(named), "`{named}` not in:\n{}", outcome.stderr);
+        assert_eq!(outcome.stdout, "");
+    };
+    check(&["frobnicate"], "frobnicate");
+    check(&["--frobnicate"], "--frobnicate");
+    for command in COMMANDS {
+        check(&[command, "--frobnicate"], "--frobnicate");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", "set -o pipefail; \"$0\" list | head -1"]);
+    command.arg(env!("CARGO_BIN_EXE_kymo"));
+    let outcome = kymo_testkit::run_command(command).success();
+    assert_eq!(outcome.stderr, "");
+}

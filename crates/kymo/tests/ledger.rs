@@ -1,0 +1,93 @@
+//! The trust ledger from the outside: silence when there is nothing to say, the
+//! figures when there is, and status 3 under `--strict`.
+
+use kymo_testkit::{Need, Outcome, Workload, perf, require, run};
+
+const STRICT: i32 = 3;
+
+#[track_caller]
+fn kymo(args: &[&str]) -> Outcome {
+    run(env!("CARGO_BIN_EXE_kymo"), args)
+}
+
+/// The notes that a result ended with, without the comment signs of a report.
+fn notes(outcome: &Outcome) -> Vec<String> {
+    let text = format!("{}\n{}", outcome.stdout, outcome.stderr);
+    text.lines()
+        .map(|l| l.trim_start_matches(['#', ' ']).to_owned())
+        .skip_while(|l| l != "Trust:")
+        .skip(1)
+        .collect()
+}
+
+/// A recording of the machine's system calls through the smallest ring, which loses.
+#[track_caller]
+fn with_losses(workload: &Workload) -> String {
+    let out = workload.file("lost.data");
+    let args = ["record", "-q", "-m", "1", "-e", "raw_syscalls:*", "-o", &out];
+    let _ = perf(args.iter().copied().chain(["--", workload.arg(), "300000"])).success();
+    out
+}
+
+#[test]
+fn a_clean_count_is_silent_and_strict_agrees() {
+    if !require(&[Need::PerfEvents]) {
+        return;
+    }
+    let outcome =
+        kymo(&["stat", "--strict", "-e", "task-clock,context-switches", "true"]).success();
+    assert_eq!(notes(&outcome), [""; 0]);
+}
+
+#[test]
+fn what_could_not_be_counted_is_noted() {
+    if !require(&[Need::PerfEvents]) {
+        return;
+    }
+    // `cycles:u` counts where there is a PMU, so the test asks what this machine does.
+    let plain = kymo(&["stat", "-e", "cycles", "true"]);
+    let shown = format!("{}{}", plain.stdout, plain.stderr);
+    let counted = !shown.contains("<not supported>");
+    let strict = kymo(&["stat", "--strict", "-e", "cycles", "true"]);
+    assert_eq!(strict.status, if counted { 0 } else { STRICT }, "{strict:?}");
+    assert_eq!(notes(&strict).is_empty(), counted, "{strict:?}");
+}
+
+#[test]
+fn lost_events_are_noted_with_their_number() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf, Need::Gcc]) {
+        return;
+    }
+    let workload = Workload::syscalls();
+    let path = with_losses(&workload);
+    for command in ["script", "report"] {
+        let outcome = kymo(&[command, "-i", &path]).success();
+        let notes = notes(&outcome);
+        let lost = notes.iter().find(|n| n.starts_with("lost:"));
+        assert!(
+            lost.is_some_and(|n| n.chars().any(|c| c.is_ascii_digit())),
+            "{command}: {notes:?}\n{}",
+            outcome.stderr
+        );
+        let _ = kymo(&[command, "--strict", "-i", &path]).expect_status(STRICT);
+    }
+}
+
+#[test]
+fn a_recording_that_loses_says_so_when_it_is_made() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let state = kymo_testkit::TracingState::take();
+    let workload = Workload::syscalls();
+    let out = workload.file("lost.data");
+    let args =
+        ["record", "--strict", "-m", "1", "-e", "raw_syscalls:*", "-o", &out, "--", workload.arg()];
+    let outcome = kymo(&[&args[..], &["1000000"]].concat());
+    // A machine quick enough to lose nothing passes with an empty ledger.
+    let notes = notes(&outcome);
+    let lost = notes.iter().any(|n| n.starts_with("lost:"));
+    assert_eq!(outcome.status, if lost { STRICT } else { 0 }, "{outcome:?}");
+    assert_eq!(lost, !notes.is_empty(), "{outcome:?}");
+    assert_eq!(state.left_behind(), None);
+}

@@ -1,0 +1,126 @@
+//! What a user without privileges gets: their own programs counted and profiled,
+//! and for the rest a message with the setting that forbids it. A missing limit
+//! costs only what needs it.
+
+use std::path::Path;
+
+use kymo_testkit::{Need, Unprivileged, require};
+
+fn kymo() -> Unprivileged {
+    Unprivileged::new(Path::new(env!("CARGO_BIN_EXE_kymo")))
+}
+
+/// The setting in force, or `None` where it would not stop these users.
+fn paranoid() -> Option<i32> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
+    let level = text.trim().parse::<i32>().unwrap();
+    (level >= 2).then_some(level)
+}
+
+/// Words that tell a user which setting stands in the way and how it is set.
+#[track_caller]
+fn names_the_setting(stderr: &str) {
+    let level = paranoid().unwrap_or_default();
+    assert!(stderr.contains("perf_event_paranoid"), "{stderr}");
+    assert!(stderr.contains(&level.to_string()), "{stderr}");
+}
+
+#[test]
+fn ones_own_command_can_be_counted() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let outcome = kymo().run(["stat", "-e", "task-clock", "true"]).success();
+    let shown = format!("{}{}", outcome.stdout, outcome.stderr);
+    assert!(shown.contains("task-clock"), "{shown}");
+    assert!(!shown.contains("<not"), "{shown}");
+}
+
+#[test]
+fn ones_own_command_can_be_recorded() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let place = kymo();
+    let load = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let _ = place.run(["record", "-o", "own.data", "--", "sh", "-c", load]).success();
+    let report = place.run(["report", "-i", "own.data"]).success().stdout;
+    assert!(report.lines().any(|l| !l.starts_with('#') && l.contains("sh")), "{report}");
+}
+
+#[test]
+fn the_whole_machine_is_refused_with_the_setting() {
+    if !require(&[Need::Root, Need::PerfEvents]) || paranoid().is_none() {
+        return;
+    }
+    let place = kymo();
+    for args in [
+        vec!["stat", "-a", "-e", "task-clock", "true"],
+        vec!["record", "-a", "-o", "all.data", "true"],
+    ] {
+        names_the_setting(&place.run(args).failure().stderr);
+    }
+    assert!(!place.dir().join("all.data").exists(), "a refused recording left a file");
+}
+
+#[test]
+fn tracepoints_are_refused_with_the_reason() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let outcome = kymo().run(["stat", "-e", "sched:sched_switch", "true"]).failure();
+    assert!(
+        outcome.stderr.contains("sched:sched_switch") || outcome.stderr.contains("tracing"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(
+        ["permission", "Permission", "root"].iter().any(|w| outcome.stderr.contains(w)),
+        "{}",
+        outcome.stderr
+    );
+}
+
+#[test]
+fn listing_needs_no_privilege() {
+    if !require(&[Need::Root]) {
+        return;
+    }
+    let list = kymo().run(["list", "sw"]).success().stdout;
+    assert!(list.contains("cpu-clock"), "{list}");
+}
+
+#[test]
+fn too_few_file_descriptors_are_named() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let events = vec!["task-clock"; 64].join(",");
+    let outcome = kymo().run_limited("-n 20", ["stat", "-e", &events, "true"]).failure();
+    let named = ["open files", "file descriptors", "ulimit -n"];
+    assert!(named.iter().any(|w| outcome.stderr.contains(w)), "{}", outcome.stderr);
+}
+
+#[test]
+fn little_locked_memory_costs_ring_size_and_not_the_recording() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let place = kymo();
+    let args = ["record", "-m", "16384", "-o", "small.data", "--", "true"];
+    let outcome = place.run_limited("-l 64", args);
+    let named = ["perf_event_mlock_kb", "ulimit -l", "mlock", "locked memory"];
+    assert!(named.iter().any(|w| outcome.stderr.contains(w)), "{outcome:?}");
+    // Either a smaller ring that it told of, or a refusal; never a silent success.
+    assert!(outcome.status == 0 || outcome.status < 101, "{outcome:?}");
+    assert_eq!(outcome.status == 0, place.dir().join("small.data").exists(), "{outcome:?}");
+}
+
+#[test]
+fn a_folder_one_may_not_write_to_is_named() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let outcome = kymo().run(["record", "-o", "/proc/no.data", "--", "true"]).failure();
+    assert!(outcome.stderr.contains("/proc/no.data"), "{}", outcome.stderr);
+}
