@@ -1,0 +1,124 @@
+//! Chunked reading: a window over the file that moves forward, of bounded size.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+
+use super::ReadError;
+
+/// Bytes asked for at once.
+const CHUNK: usize = 1 << 20;
+
+/// The file behind a recording and a window of what was read of it.
+pub(super) struct Input {
+    pub(super) file: File,
+    buf: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Offset in the file of `buf[start]`.
+    offset: u64,
+    /// Reading must not go past this offset.
+    limit: u64,
+    eof: bool,
+}
+
+impl Input {
+    pub(super) fn new(file: File) -> Input {
+        Input { file, buf: Vec::new(), start: 0, end: 0, offset: 0, limit: u64::MAX, eof: false }
+    }
+
+    /// Forgets the window; the file was positioned at `offset` by the caller.
+    pub(super) fn restart(&mut self, offset: u64, limit: u64) {
+        (self.start, self.end, self.eof) = (0, 0, false);
+        (self.offset, self.limit) = (offset, limit);
+    }
+
+    /// Offset in the file of the next unread byte.
+    #[inline]
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// What is in the window.
+    #[inline]
+    pub(super) fn window(&self) -> &[u8] {
+        &self.buf[self.start..self.end]
+    }
+
+    /// Makes the window at least `need` bytes long; `false` when the file ends
+    /// before that.
+    #[inline]
+    pub(super) fn want(&mut self, need: usize) -> Result<bool, ReadError> {
+        if self.end - self.start >= need {
+            return Ok(true);
+        }
+        self.fill(need)
+    }
+
+    #[cold]
+    fn fill(&mut self, need: usize) -> Result<bool, ReadError> {
+        self.buf.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.buf.len() < need.max(CHUNK) {
+            self.buf.resize(need.max(CHUNK), 0);
+        }
+        while self.end < need && !self.eof {
+            let at = self.offset + self.end as u64;
+            let room = (self.buf.len() - self.end) as u64;
+            let take = room.min(self.limit.saturating_sub(at)) as usize;
+            if take == 0 {
+                self.eof = true;
+                break;
+            }
+            match self.file.read(&mut self.buf[self.end..self.end + take]) {
+                Ok(0) => self.eof = true,
+                Ok(n) => self.end += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(source) => return Err(ReadError::Io { offset: at, source }),
+            }
+        }
+        Ok(self.end >= need)
+    }
+
+    /// Moves past `n` bytes of the window.
+    #[inline]
+    pub(super) fn consume(&mut self, n: usize) {
+        let n = n.min(self.end - self.start);
+        self.start += n;
+        self.offset += n as u64;
+    }
+
+    /// Moves past `n` bytes, reading and dropping what is not in the window;
+    /// returns how many there were.
+    pub(super) fn skip(&mut self, n: u64) -> Result<u64, ReadError> {
+        let mut left = n;
+        while left > 0 {
+            let step = left.min(CHUNK as u64) as usize;
+            self.want(step)?;
+            let have = step.min(self.end - self.start);
+            if have == 0 {
+                break;
+            }
+            self.consume(have);
+            left -= have as u64;
+        }
+        Ok(n - left)
+    }
+
+    /// Takes `n` bytes out, growing only as bytes arrive; fewer at the end of
+    /// the file.
+    pub(super) fn take(&mut self, n: u64) -> Result<Vec<u8>, ReadError> {
+        let mut out = Vec::new();
+        while (out.len() as u64) < n {
+            let step = (n - out.len() as u64).min(CHUNK as u64) as usize;
+            self.want(step)?;
+            let have = step.min(self.end - self.start);
+            if have == 0 {
+                break;
+            }
+            out.extend_from_slice(&self.buf[self.start..self.start + have]);
+            self.consume(have);
+        }
+        Ok(out)
+    }
+}

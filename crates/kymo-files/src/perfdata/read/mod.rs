@@ -1,0 +1,253 @@
+//! Reading perf.data of either form, version and byte order, from a file or a
+//! pipe, in chunks: memory does not grow with the file.
+//!
+//! Nothing in the file is believed: sizes, offsets and counts are checked
+//! against what is there. Damage ends the reading at the damaged place, after
+//! everything before it was delivered, and is told in [`ReadStats::damaged`].
+
+mod features;
+mod header;
+mod input;
+mod layout;
+mod names;
+mod order;
+mod stream;
+mod tracing;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kymo_model::{Attr, Endian, RawRecord, RecordKind};
+
+pub use features::{BuildIdEntry, DescribedEvent, Features, GroupDesc};
+pub use order::Batch;
+pub use tracing::TracingData;
+
+/// An event of a recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventDesc {
+    /// As perf names it, modifiers included: `cpu-clock:u`, `sched:sched_switch`.
+    pub name: String,
+    /// What was opened.
+    pub attr: Attr,
+    /// The ids its records carry.
+    pub ids: Vec<u64>,
+    /// Unit of its values, where the PMU states one.
+    pub unit: String,
+    /// Factor to the unit, where the PMU states one.
+    pub scale: Option<f64>,
+}
+
+/// In which order records are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As they lie in the file.
+    File,
+    /// By time, as far as the file's round marks allow; records without a time
+    /// come as early as they are read. Equal times keep the file's order.
+    Time,
+}
+
+/// One record, handed to the sink of [`PerfData::for_each`].
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The record.
+    pub raw: RawRecord<'a>,
+    /// Index of its event in `events`. For records that are not of one event
+    /// it is 0.
+    pub event: usize,
+    /// All events known when the record was read. Never empty for kernel records.
+    pub events: &'a [EventDesc],
+    /// All feature sections known when the record was read.
+    pub features: &'a Features,
+    /// Its time, where it carries one.
+    pub time: Option<u64>,
+    /// Where in the file it is; for a compressed record, where its
+    /// compressed container is.
+    pub offset: u64,
+}
+
+impl<'a> Entry<'a> {
+    /// The event of the record; `None` only for records of perf itself read
+    /// before any event is known.
+    pub fn desc(&self) -> Option<&'a EventDesc> {
+        self.events.get(self.event)
+    }
+}
+
+/// Where and why reading had to stop.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at offset {offset}: {what}")]
+pub struct Damage {
+    /// Offset in the file.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// What was read, and what could make a result of it wrong.
+#[derive(Clone, Debug, Default)]
+pub struct ReadStats {
+    /// Records, containers of compressed ones excluded.
+    pub records: u64,
+    /// Samples among them.
+    pub samples: u64,
+    /// Bytes read of the file.
+    pub bytes: u64,
+    /// Records the kernel lost, as LOST records say.
+    pub lost: u64,
+    /// LOST records.
+    pub lost_chunks: u64,
+    /// Samples lost, as LOST_SAMPLES records say.
+    pub lost_samples: u64,
+    /// THROTTLE records.
+    pub throttled: u64,
+    /// Records of kinds this code does not know, by kind.
+    pub unknown_kinds: BTreeMap<u32, u64>,
+    /// Samples whose id belongs to no event.
+    pub unknown_ids: u64,
+    /// Records too short for the fields their event promises.
+    pub malformed: u64,
+    /// Records delivered after a later one, because the file's round marks lie.
+    pub out_of_order: u64,
+    /// Times the reorder queue reached its limit and was half emptied without
+    /// knowing that nothing earlier follows.
+    pub forced_flushes: u64,
+    /// The recorder did not finish the file (its data size is 0).
+    pub unfinished: bool,
+    /// AUX area bytes passed over.
+    pub aux_bytes: u64,
+    /// Where and why reading stopped early.
+    pub damaged: Option<Damage>,
+}
+
+/// A recording cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum ReadError {
+    #[error("{path}: {source}")]
+    Open { path: String, source: std::io::Error },
+    #[error("{path} is a directory: name the file in it that holds the recording")]
+    Directory { path: String },
+    #[error("read at offset {offset}: {source}")]
+    Io { offset: u64, source: std::io::Error },
+    #[error("{path} is empty")]
+    Empty { path: String },
+    #[error("{path} is not a perf.data file: it begins with {begin}")]
+    NotPerfData { path: String, begin: String },
+    #[error("{path}: header is cut short after {have} of {need} bytes")]
+    ShortHeader { path: String, have: u64, need: u64 },
+    #[error("{path}: header field {field} is {value}: {why}")]
+    Header { path: String, field: &'static str, value: u64, why: &'static str },
+    #[error("{path} is of the file form, which cannot be read from a pipe: name the file with -i")]
+    NotSeekable { path: String },
+    #[error("{path} has no events")]
+    NoEvents { path: String },
+    #[error("records were already read from this pipe")]
+    Consumed,
+    #[error("zstd decoder: {0}")]
+    Zstd(std::io::Error),
+}
+
+/// An opened recording.
+pub struct PerfData {
+    name: String,
+    input: input::Input,
+    endian: Endian,
+    version: u8,
+    pipe: bool,
+    data: header::DataRange,
+    events: Arc<Vec<EventDesc>>,
+    features: Arc<Features>,
+    /// Damage outside of the records: a features table that lies.
+    notes: Vec<String>,
+    consumed: bool,
+}
+
+impl PerfData {
+    /// Opens a recording; `-` is the standard input.
+    pub fn open(path: impl AsRef<Path>) -> Result<PerfData, ReadError> {
+        header::open(path.as_ref())
+    }
+
+    /// The path `perf script` and `perf report` read without `-i`: `perf.data`,
+    /// or the standard input when that is a pipe.
+    pub fn default_path() -> PathBuf {
+        let stdin_is_pipe = std::fs::metadata("/proc/self/fd/0")
+            .is_ok_and(|m| std::os::unix::fs::FileTypeExt::is_fifo(&m.file_type()));
+        PathBuf::from(if stdin_is_pipe { "-" } else { "perf.data" })
+    }
+
+    /// The events. Complete for the file form; of the pipe form, those that
+    /// were read so far.
+    pub fn events(&self) -> &[EventDesc] {
+        &self.events
+    }
+
+    /// The feature sections; of the pipe form, those that were read so far.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Byte order of the recording.
+    pub fn endian(&self) -> Endian {
+        self.endian
+    }
+
+    /// Header version, 1 or 2.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// Whether it is of the pipe form.
+    pub fn is_pipe(&self) -> bool {
+        self.pipe
+    }
+
+    /// `(offset, size)` of the records as the header states them.
+    pub fn data_range(&self) -> (u64, u64) {
+        (self.data.offset, self.data.size)
+    }
+
+    /// What was wrong outside of the records, in words.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What the recording is called in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Hands every record to `sink`. `Break` stops the reading without error;
+    /// records not yet delivered are then dropped. Damage is not an error: it
+    /// is in the statistics. The file form can be read several times.
+    pub fn for_each(
+        &mut self,
+        order: Order,
+        sink: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<ReadStats, ReadError> {
+        self.for_each_batch(order, &mut |batch| {
+            let flow = batch.entries().try_for_each(|e| sink(&e));
+            (flow, Some(batch))
+        })
+    }
+
+    /// Like [`for_each`](Self::for_each), but hands over batches of records
+    /// that own their bytes, so that they can be sent to another thread. The
+    /// sink may return a batch it is done with: its memory is used again.
+    pub fn for_each_batch(
+        &mut self,
+        order: Order,
+        sink: &mut dyn FnMut(Batch) -> (ControlFlow<()>, Option<Batch>),
+    ) -> Result<ReadStats, ReadError> {
+        stream::run(self, order, sink)
+    }
+}
+
+/// Whether a kind is one this code knows the meaning of.
+fn known(kind: RecordKind) -> bool {
+    kind.name().is_some()
+}

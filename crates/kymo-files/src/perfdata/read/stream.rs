@@ -1,0 +1,481 @@
+//! The record loop: which bytes are a record, which records steer the reading
+//! (attributes, features, rounds, compression), and which are handed on.
+
+use std::io::{Seek, SeekFrom};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use kymo_model::{Attr, Cursor, Endian, RecordHeader, RecordKind};
+use rustc_hash::FxHashMap;
+use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
+
+use super::header::name_events;
+use super::input::Input;
+use super::layout::{Layout, u64_at, u64_from_end};
+use super::order::{Batch, Queue};
+use super::{Damage, EventDesc, Features, Order, PerfData, ReadError, ReadStats, known};
+use crate::perfdata::Feature;
+
+/// Batches of this size stay in a core's cache between reader and consumer.
+const BATCH: usize = 512 << 10;
+/// Largest window a compressed stream may ask for: 2^27 bytes, zstd's own limit
+/// for what it decodes without being told otherwise.
+const WINDOW_LOG_MAX: u32 = 27;
+const DECOMPRESS_CHUNK: usize = 256 << 10;
+const MAX_EVENTS: usize = 1 << 16;
+const MAX_IDS: usize = 1 << 24;
+const MAX_BUILD_IDS: usize = 1 << 20;
+const MAX_TRACING_DATA: u64 = 256 << 20;
+
+type Sink<'s> = dyn FnMut(Batch) -> (ControlFlow<()>, Option<Batch>) + 's;
+
+pub(super) fn run(
+    data: &mut PerfData,
+    order: Order,
+    sink: &mut Sink<'_>,
+) -> Result<ReadStats, ReadError> {
+    if data.pipe && data.consumed {
+        return Err(ReadError::Consumed);
+    }
+    data.consumed = true;
+    let limit = match data.data.size {
+        0 => u64::MAX,
+        size => data.data.offset.saturating_add(size),
+    };
+    if !data.pipe {
+        let seek = data.input.file.seek(SeekFrom::Start(data.data.offset));
+        seek.map_err(|source| ReadError::Io { offset: data.data.offset, source })?;
+    }
+    data.input.restart(data.data.offset, limit);
+    let min_batch = if data.pipe { 0 } else { BATCH };
+    let mut reading = Reading {
+        endian: data.endian,
+        pipe: data.pipe,
+        events: Arc::clone(&data.events),
+        features: Arc::clone(&data.features),
+        layouts: Vec::new(),
+        ids: FxHashMap::default(),
+        last_id: (0, 0),
+        queue: Queue::new(order, data.endian, min_batch),
+        complete: 0,
+        stats: ReadStats::default(),
+        unpacked: Unpacked::default(),
+        sink,
+    };
+    reading.stats.unfinished = !data.pipe && data.data.size == 0;
+    reading.index_events();
+    let result = reading.records(&mut data.input, limit);
+    let mut stats = std::mem::take(&mut reading.stats);
+    if let Ok(ControlFlow::Continue(())) = result
+        && let Some(batch) = reading.queue.finish()
+    {
+        // The last batch: whether the sink wants more no longer matters.
+        let _ = reading.deliver(batch);
+    }
+    stats.bytes = data.input.offset() - data.data.offset;
+    stats.out_of_order = reading.queue.out_of_order;
+    stats.forced_flushes = reading.queue.forced_flushes;
+    let (events, features) = (reading.events, reading.features);
+    (data.events, data.features) = (events, features);
+    result.map(|_| stats)
+}
+
+struct Reading<'s, 'f> {
+    endian: Endian,
+    pipe: bool,
+    events: Arc<Vec<EventDesc>>,
+    features: Arc<Features>,
+    layouts: Vec<Layout>,
+    ids: FxHashMap<u64, u32>,
+    last_id: (u64, u32),
+    queue: Queue,
+    /// Largest time seen when the last round ended.
+    complete: u64,
+    stats: ReadStats,
+    unpacked: Unpacked,
+    sink: &'s mut Sink<'f>,
+}
+
+/// What compressed records unfold to.
+#[derive(Default)]
+struct Unpacked {
+    decoder: Option<Decoder<'static>>,
+    bytes: Vec<u8>,
+    filled: usize,
+}
+
+impl Reading<'_, '_> {
+    fn records(&mut self, input: &mut Input, limit: u64) -> Result<ControlFlow<()>, ReadError> {
+        const GO_ON: Result<ControlFlow<()>, ReadError> = Ok(ControlFlow::Continue(()));
+        loop {
+            let offset = input.offset();
+            if !input.want(RecordHeader::SIZE)? {
+                self.end_of_input(input, limit);
+                return GO_ON;
+            }
+            let Ok(header) = RecordHeader::parse(input.window(), self.endian) else { return GO_ON };
+            let size = usize::from(header.size);
+            if size < RecordHeader::SIZE {
+                self.damage(offset, format!("a record states a size of {size} bytes"));
+                return GO_ON;
+            }
+            if !input.want(size)? {
+                let have = input.window().len();
+                self.damage(offset, format!("a record of {size} bytes is cut short after {have}"));
+                return GO_ON;
+            }
+            let record = &input.window()[..size];
+            let flow = match header.kind {
+                RecordKind::COMPRESSED | RecordKind::COMPRESSED2 => {
+                    self.compressed(header.kind, &record[RecordHeader::SIZE..], offset)?
+                }
+                RecordKind::HEADER_TRACING_DATA | RecordKind::AUXTRACE => {
+                    if self.record(header, record, offset).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    let body = &record[RecordHeader::SIZE..];
+                    let blob = if header.kind == RecordKind::AUXTRACE {
+                        u64_at(body, 0, self.endian)
+                    } else {
+                        Cursor::new(body, self.endian).u32().ok().map(u64::from)
+                    };
+                    input.consume(size);
+                    self.blob(header.kind, blob.unwrap_or(0), input)?;
+                    if self.stats.damaged.is_some() {
+                        return GO_ON;
+                    }
+                    continue;
+                }
+                _ => self.record(header, record, offset),
+            };
+            input.consume(size);
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            if self.stats.damaged.is_some() {
+                return GO_ON;
+            }
+        }
+    }
+
+    fn damage(&mut self, offset: u64, what: String) {
+        self.stats.damaged.get_or_insert(Damage { offset, what });
+    }
+
+    fn end_of_input(&mut self, input: &Input, limit: u64) {
+        let (left, at) = (input.window().len(), input.offset());
+        if left > 0 {
+            self.damage(at, format!("a record header is cut short after {left} bytes"));
+        } else if limit != u64::MAX && at < limit {
+            self.damage(at, format!("the file ends here, its records should go on to {limit}"));
+        } else if self.unpacked.filled > 0 {
+            let n = self.unpacked.filled;
+            self.damage(at, format!("the last compressed record is cut short after {n} bytes"));
+        }
+    }
+
+    /// Bytes that follow their record without being part of it.
+    fn blob(&mut self, kind: RecordKind, size: u64, input: &mut Input) -> Result<(), ReadError> {
+        let at = input.offset();
+        let have = if kind == RecordKind::AUXTRACE {
+            let have = input.skip(size)?;
+            self.stats.aux_bytes += have;
+            have
+        } else if size > MAX_TRACING_DATA {
+            self.damage(at, format!("{size} bytes of tracing data are too many"));
+            return Ok(());
+        } else {
+            let bytes = input.take(size)?;
+            let have = bytes.len() as u64;
+            self.feature(Feature::TRACING_DATA, bytes);
+            have
+        };
+        if have < size {
+            self.damage(at, format!("{size} bytes should follow, {have} are there"));
+        }
+        Ok(())
+    }
+
+    /// One whole record, its header included.
+    #[inline]
+    fn record(&mut self, header: RecordHeader, record: &[u8], offset: u64) -> ControlFlow<()> {
+        self.stats.records += 1;
+        let body = &record[RecordHeader::SIZE..];
+        if header.kind == RecordKind::SAMPLE {
+            self.sample(record, body, offset);
+        } else if header.kind.is_user() {
+            self.user_record(header, body);
+            self.queue.push(offset, record, None, 0);
+        } else {
+            self.sideband(header, record, body, offset);
+        }
+        if self.queue.is_due() { self.flush() } else { ControlFlow::Continue(()) }
+    }
+
+    #[inline]
+    fn sample(&mut self, record: &[u8], body: &[u8], offset: u64) {
+        let Some(layout) = self.layouts.first() else {
+            self.stats.unknown_ids += 1;
+            return;
+        };
+        let event = match layout.sample_id {
+            Some(at) if self.layouts.len() > 1 => match u64_at(body, at, self.endian) {
+                Some(id) => match self.event_of(id) {
+                    Some(event) => event,
+                    None => {
+                        self.stats.unknown_ids += 1;
+                        return;
+                    }
+                },
+                None => {
+                    self.stats.malformed += 1;
+                    return;
+                }
+            },
+            _ => 0,
+        };
+        let layout = &self.layouts[event as usize];
+        let time = match layout.sample_time {
+            Some(at) => match u64_at(body, at, self.endian) {
+                Some(time) => usable(time),
+                None => {
+                    self.stats.malformed += 1;
+                    return;
+                }
+            },
+            None => None,
+        };
+        self.stats.samples += 1;
+        self.queue.push(offset, record, time, event);
+    }
+
+    /// The event with this id. Id 0 is the first event's, as perf has it.
+    #[inline]
+    fn event_of(&mut self, id: u64) -> Option<u32> {
+        if self.last_id.0 == id {
+            return Some(self.last_id.1);
+        }
+        let event = if id == 0 { 0 } else { *self.ids.get(&id)? };
+        self.last_id = (id, event);
+        Some(event)
+    }
+
+    fn sideband(&mut self, header: RecordHeader, record: &[u8], body: &[u8], offset: u64) {
+        let kind = header.kind;
+        if !known(kind) {
+            *self.stats.unknown_kinds.entry(kind.0).or_default() += 1;
+            return;
+        }
+        let Some(layout) = self.layouts.first() else {
+            self.stats.unknown_ids += 1;
+            return;
+        };
+        let id = layout.trailer_id.and_then(|back| u64_from_end(body, back, self.endian));
+        let event = id.and_then(|id| self.event_of(id)).unwrap_or(0);
+        let back = self.layouts[event as usize].trailer_time;
+        let time = back.and_then(|back| u64_from_end(body, back, self.endian)).and_then(usable);
+        if back.is_some_and(|back| back > body.len()) {
+            self.stats.malformed += 1;
+        }
+        match kind {
+            RecordKind::LOST => {
+                self.stats.lost_chunks += 1;
+                self.stats.lost += u64_at(body, 8, self.endian).unwrap_or(0);
+            }
+            RecordKind::LOST_SAMPLES => {
+                self.stats.lost_samples += u64_at(body, 0, self.endian).unwrap_or(0);
+            }
+            RecordKind::THROTTLE => self.stats.throttled += 1,
+            _ => {}
+        }
+        self.queue.push(offset, record, time, event);
+    }
+
+    fn user_record(&mut self, header: RecordHeader, body: &[u8]) {
+        let taken = match header.kind {
+            RecordKind::FINISHED_ROUND => {
+                self.queue.round(&mut self.complete);
+                Some(())
+            }
+            RecordKind::HEADER_ATTR => self.header_attr(body),
+            RecordKind::EVENT_UPDATE => self.event_update(body),
+            RecordKind::HEADER_FEATURE => {
+                let id = u64_at(body, 0, self.endian).filter(|id| *id < u64::from(Feature::BITS));
+                id.map(|id| self.feature(Feature(id as u32), body[8..].to_vec()))
+            }
+            RecordKind::HEADER_BUILD_ID => {
+                let features = Arc::make_mut(&mut self.features);
+                if features.build_ids.len() < MAX_BUILD_IDS {
+                    features.build_id(header.misc.0, body, self.endian).ok()
+                } else {
+                    None
+                }
+            }
+            kind if !known(kind) => {
+                *self.stats.unknown_kinds.entry(kind.0).or_default() += 1;
+                Some(())
+            }
+            _ => Some(()),
+        };
+        if taken.is_none() {
+            self.stats.malformed += 1;
+        }
+    }
+
+    fn feature(&mut self, feature: Feature, bytes: Vec<u8>) {
+        let features = Arc::make_mut(&mut self.features);
+        features.accept(feature, bytes, self.endian);
+        // What the sections tell about events may name those known by now.
+        if matches!(feature, Feature::EVENT_DESC | Feature::TRACING_DATA) && self.pipe {
+            for event in Arc::make_mut(&mut self.events) {
+                if event.name.starts_with("tracepoint:") {
+                    event.name.clear();
+                }
+            }
+            name_events(Arc::<Vec<EventDesc>>::make_mut(&mut self.events), &self.features);
+        }
+    }
+
+    fn header_attr(&mut self, body: &[u8]) -> Option<()> {
+        if !self.pipe {
+            return Some(());
+        }
+        let stated = Cursor::new(body.get(4..)?, self.endian).u32().ok()? as usize;
+        let size = if stated == 0 { Attr::SIZE_VER0 } else { stated };
+        let attr = Attr::parse(body.get(..size)?, self.endian).ok()?;
+        let ids = body[size..].as_chunks::<8>().0.iter().map(|b| self.endian.u64(*b)).collect();
+        let events = Arc::make_mut(&mut self.events);
+        if events.len() >= MAX_EVENTS {
+            return None;
+        }
+        events.push(EventDesc { attr, ids, ..EventDesc::default() });
+        let last = events.len() - 1;
+        name_events(&mut events[last..], &self.features);
+        self.index_event(last);
+        Some(())
+    }
+
+    fn event_update(&mut self, body: &[u8]) -> Option<()> {
+        const UNIT: u64 = 0;
+        const SCALE: u64 = 1;
+        const NAME: u64 = 2;
+        let mut c = Cursor::new(body, self.endian);
+        let (what, id) = (c.u64().ok()?, c.u64().ok()?);
+        let event = *self.ids.get(&id)? as usize;
+        let event = Arc::make_mut(&mut self.events).get_mut(event)?;
+        match what {
+            UNIT => event.unit = String::from_utf8_lossy(c.cstr()).into_owned(),
+            SCALE => event.scale = Some(f64::from_bits(c.u64().ok()?)),
+            NAME => event.name = String::from_utf8_lossy(c.cstr()).into_owned(),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn index_events(&mut self) {
+        for i in 0..self.events.len() {
+            self.index_event(i);
+        }
+    }
+
+    fn index_event(&mut self, i: usize) {
+        let event = &self.events[i];
+        self.layouts.push(Layout::of(&event.attr));
+        for id in &event.ids {
+            if self.ids.len() < MAX_IDS {
+                self.ids.insert(*id, i as u32);
+            }
+        }
+        self.last_id = (0, 0);
+    }
+
+    fn flush(&mut self) -> ControlFlow<()> {
+        match self.queue.flush() {
+            Some(batch) => self.deliver(batch),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn deliver(&mut self, batch: Batch) -> ControlFlow<()> {
+        let (flow, back) = (self.sink)(batch.known(&self.events, &self.features));
+        if let Some(batch) = back {
+            self.queue.recycle(batch);
+        }
+        flow
+    }
+
+    fn compressed(
+        &mut self,
+        kind: RecordKind,
+        body: &[u8],
+        offset: u64,
+    ) -> Result<ControlFlow<()>, ReadError> {
+        let packed = if kind == RecordKind::COMPRESSED {
+            Some(body)
+        } else {
+            let size = u64_at(body, 0, self.endian).and_then(|n| usize::try_from(n).ok());
+            size.and_then(|n| body.get(8..)?.get(..n))
+        };
+        let Some(packed) = packed else {
+            self.damage(offset, "a compressed record states more bytes than it has".to_owned());
+            return Ok(ControlFlow::Continue(()));
+        };
+        let mut unpacked = std::mem::take(&mut self.unpacked);
+        let flow = self.unpack(&mut unpacked, packed, offset);
+        self.unpacked = unpacked;
+        flow
+    }
+
+    fn unpack(
+        &mut self,
+        u: &mut Unpacked,
+        packed: &[u8],
+        offset: u64,
+    ) -> Result<ControlFlow<()>, ReadError> {
+        let decoder = match &mut u.decoder {
+            Some(d) => d,
+            none => {
+                let mut d = Decoder::new().map_err(ReadError::Zstd)?;
+                let window = DParameter::WindowLogMax(WINDOW_LOG_MAX);
+                d.set_parameter(window).map_err(ReadError::Zstd)?;
+                none.insert(d)
+            }
+        };
+        let mut input = InBuffer::around(packed);
+        loop {
+            // Room for what is left of the last record and a chunk more.
+            u.bytes.resize(u.filled + DECOMPRESS_CHUNK, 0);
+            let mut output = OutBuffer::around(&mut u.bytes[u.filled..]);
+            if let Err(e) = decoder.run(&mut input, &mut output) {
+                self.damage(offset, format!("compressed data does not decode: {e}"));
+                return Ok(ControlFlow::Continue(()));
+            }
+            let produced = output.pos();
+            u.filled += produced;
+            let mut at = 0;
+            while let Ok(header) = RecordHeader::parse(&u.bytes[at..u.filled], self.endian) {
+                let size = usize::from(header.size);
+                if size < RecordHeader::SIZE {
+                    self.damage(offset, format!("a record in compressed data states {size} bytes"));
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let Some(record) = u.bytes[at..u.filled].get(..size) else { break };
+                if self.record(header, record, offset).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                at += size;
+            }
+            u.bytes.copy_within(at..u.filled, 0);
+            u.filled -= at;
+            if input.pos >= packed.len() && produced < DECOMPRESS_CHUNK {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+    }
+}
+
+/// Times perf takes for "no time".
+#[inline]
+fn usable(time: u64) -> Option<u64> {
+    (time != 0 && time != u64::MAX).then_some(time)
+}
