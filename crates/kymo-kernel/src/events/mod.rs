@@ -12,6 +12,7 @@ mod modifiers;
 pub mod names;
 mod paranoid;
 mod parse;
+mod support;
 mod terms;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod tests;
 pub use catalog::Catalog;
 pub use error::{ParseError, Reason};
 pub use paranoid::{Paranoid, paranoid};
+pub use support::Support;
 
 use kymo_model::{Attr, AttrFlags, EventType};
 

@@ -484,6 +484,16 @@ impl<'a> Parser<'a> {
         };
         let mut e = error(self.text, at, word, reason);
         e.near = self.catalog.near(word);
+        // `cyclse:u` is a misspelt event with a modifier, not a tracepoint.
+        if e.near.is_empty()
+            && let Some((left, right)) = word.split_once(':')
+            && modifiers::is_modifier_text(right)
+        {
+            e.near = self.catalog.near(left);
+            if !e.near.is_empty() {
+                (e.part, e.reason) = (left.to_owned(), Reason::UnknownEvent);
+            }
+        }
         e
     }
 }

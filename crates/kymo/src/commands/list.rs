@@ -1,11 +1,92 @@
-//! `kymo list`.
+//! `kymo list`: every event of this machine, by kind, as text or JSON.
+//!
+//! Gathering is in `list/gather.rs`, the two forms of output in `list/show.rs`.
 
+mod gather;
+mod show;
+
+use std::io::Write as _;
 use std::process::ExitCode;
+
+use anyhow::Context as _;
+use kymo_kernel::events::Catalog;
 
 /// Flags of `kymo list`.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(after_long_help = "\
+KINDS
+  hw (hardware)   events with a fixed name that the processor counts
+  sw (software)   events that the kernel counts
+  tool            values that kymo itself knows
+  cache (hwcache) cache and TLB events
+  pmu             events that PMUs describe in sysfs
+  raw             how to write an event by its number
+  mem (breakpoint) how to write a hardware breakpoint
+  tracepoint      static and dynamic tracepoints of the kernel
+  probe           dynamic ones only (kprobes, uprobes, synthetic events)
+  vmstat          counters of /proc/vmstat
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+MARKS
+  [not supported here]   the kernel was asked to open it and has no such event
+  [no permission: …]     it may be there, but may not be opened by you
+  [user mode only: …]    the kernel's share may not be counted by you
+Tracepoints are asked for once, not one by one: the kernel opens every
+tracepoint that has an id, so that the answer depends on permission alone.
+
+JSON
+An array of objects with the keys: name, alias (string or null), kind (as above),
+label, description, support (\"yes\", \"no\", \"denied\", \"user-only\", or null where
+there is nothing to ask), reason (string or null). PMU events add pmu, terms,
+unit, scale, cpus. With -v tracepoints add id, fields (array of {name, type,
+offset, size, signed}) and print_fmt; PMU events add formats. Dynamic events
+add definition.")]
+pub(crate) struct Args {
+    /// Kinds of events (hw sw tool cache pmu raw mem tracepoint probe vmstat),
+    /// globs on names, or parts of names; everything if none is given
+    #[arg(value_name = "GLOB")]
+    globs: Vec<String>,
+
+    /// Also show fields and print formats of tracepoints, formats and CPUs of
+    /// PMUs, and what each event counts
+    #[arg(short = 'v', long, visible_alias = "details")]
+    verbose: bool,
+
+    /// One array of JSON objects (keys: see --help)
+    #[arg(short = 'j', long)]
+    json: bool,
+
+    /// Only the names, in one line, for completion in shells
+    #[arg(long, conflicts_with_all = ["json", "verbose"])]
+    raw_dump: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let catalog = Catalog::open();
+    let filter = gather::Filter::new(&args.globs)?;
+    let found = gather::gather(&catalog, &filter, args.verbose);
+
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if args.json {
+        show::json(&mut out, &found.entries)?;
+    } else if args.raw_dump {
+        show::names(&mut out, &found.entries)?;
+    } else {
+        show::text(&mut out, &found.entries, args.verbose)?;
+    }
+    out.flush()?;
+    drop(out);
+    for note in &found.notes {
+        anstream::eprintln!("kymo list: {note}");
+    }
+    if found.entries.is_empty() && !args.globs.is_empty() {
+        // The grammar's own error names what is nearest.
+        for glob in &args.globs {
+            catalog
+                .parse(glob)
+                .map(drop)
+                .with_context(|| format!("nothing to list for '{glob}'"))?;
+        }
+        anyhow::bail!("nothing to list for {}", args.globs.join(" "));
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,451 @@
+//! What there is to list: one [`Entry`] per event, with the kernel's answer to
+//! whether it can be counted.
+
+use std::collections::BTreeMap;
+
+use globset::{GlobBuilder, GlobMatcher};
+use kymo_kernel::events::{Catalog, Support, names};
+use kymo_kernel::pmu::Pmu;
+use kymo_kernel::tracefs::{DynamicEvent, Tracefs, TracefsError};
+use kymo_kernel::vmstat;
+
+/// The kinds of events, in the order they are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Hardware,
+    Software,
+    Tool,
+    Cache,
+    Pmu,
+    Raw,
+    Breakpoint,
+    Tracepoint,
+    Probe,
+    Vmstat,
+}
+
+impl Kind {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Kind::Hardware => "hw",
+            Kind::Software => "sw",
+            Kind::Tool => "tool",
+            Kind::Cache => "cache",
+            Kind::Pmu => "pmu",
+            Kind::Raw => "raw",
+            Kind::Breakpoint => "mem",
+            Kind::Tracepoint => "tracepoint",
+            Kind::Probe => "probe",
+            Kind::Vmstat => "vmstat",
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Kind> {
+        Some(match word {
+            "hw" | "hardware" => Kind::Hardware,
+            "sw" | "software" => Kind::Software,
+            "tool" => Kind::Tool,
+            "cache" | "hwcache" => Kind::Cache,
+            "pmu" => Kind::Pmu,
+            "raw" => Kind::Raw,
+            "mem" | "breakpoint" => Kind::Breakpoint,
+            "tracepoint" => Kind::Tracepoint,
+            "probe" => Kind::Probe,
+            "vmstat" => Kind::Vmstat,
+            _ => return None,
+        })
+    }
+}
+
+/// One event.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) alias: Option<String>,
+    pub(super) label: &'static str,
+    pub(super) about: String,
+    /// `None` where there is nothing to ask the kernel.
+    pub(super) support: Option<Support>,
+    pub(super) detail: Detail,
+}
+
+/// What only some kinds have.
+#[derive(Debug)]
+pub(super) enum Detail {
+    None,
+    Pmu {
+        pmu: String,
+        terms: String,
+        unit: String,
+        scale: f64,
+        cpus: Option<Vec<u32>>,
+        formats: BTreeMap<String, String>,
+    },
+    Tracepoint {
+        definition: Option<String>,
+        layout: Option<Layout>,
+    },
+}
+
+/// The facts of a tracepoint's `format` file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) id: u64,
+    pub(super) fields: Vec<Field>,
+    pub(super) print_fmt: String,
+}
+
+/// One field of a tracepoint's record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) declared: String,
+    pub(super) offset: u32,
+    pub(super) size: u32,
+    pub(super) signed: bool,
+}
+
+/// The list, and what could not be listed.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) entries: Vec<Entry>,
+    pub(super) notes: Vec<String>,
+}
+
+/// What the command line chose.
+#[derive(Debug, Default)]
+pub(super) struct Filter {
+    kinds: Vec<Kind>,
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+enum Pattern {
+    Glob(GlobMatcher),
+    Part(String),
+}
+
+impl Filter {
+    pub(super) fn new(words: &[String]) -> anyhow::Result<Filter> {
+        let mut filter = Filter::default();
+        for word in words.iter().flat_map(|w| w.split(',')).filter(|w| !w.is_empty()) {
+            if let Some(kind) = Kind::from_word(word) {
+                filter.kinds.push(kind);
+            } else if word.contains(['*', '?', '[']) {
+                let glob = GlobBuilder::new(word).case_insensitive(true).build()?;
+                filter.patterns.push(Pattern::Glob(glob.compile_matcher()));
+            } else {
+                filter.patterns.push(Pattern::Part(word.to_ascii_lowercase()));
+            }
+        }
+        Ok(filter)
+    }
+
+    fn everything(&self) -> bool {
+        self.kinds.is_empty() && self.patterns.is_empty()
+    }
+
+    /// Whether events of that kind have to be looked up at all.
+    fn may_want(&self, kind: Kind) -> bool {
+        self.everything()
+            || !self.patterns.is_empty()
+            || self.kinds.contains(&kind)
+            || kind == Kind::Tracepoint && self.kinds.contains(&Kind::Probe)
+    }
+
+    fn wants(&self, kind: Kind, names: &[&str]) -> bool {
+        if self.everything() || self.kinds.contains(&kind) {
+            return true;
+        }
+        // As in perf, `sw` lists the tool's own values too, and probes are tracepoints.
+        let wider = match kind {
+            Kind::Probe => Some(Kind::Tracepoint),
+            Kind::Tool => Some(Kind::Software),
+            _ => None,
+        };
+        if wider.is_some_and(|k| self.kinds.contains(&k)) {
+            return true;
+        }
+        names.iter().filter(|n| !n.is_empty()).any(|name| {
+            let after_colon = name.split_once(':').map(|(_, n)| n);
+            self.patterns.iter().any(|p| match p {
+                Pattern::Glob(glob) => {
+                    glob.is_match(name) || after_colon.is_some_and(|n| glob.is_match(n))
+                }
+                Pattern::Part(part) => name.to_ascii_lowercase().contains(part.as_str()),
+            })
+        })
+    }
+}
+
+/// Looks everything up that the filter lets through.
+pub(super) fn gather(catalog: &Catalog, filter: &Filter, verbose: bool) -> Found {
+    let mut found = Found::default();
+    fixed(catalog, filter, &mut found);
+    if filter.may_want(Kind::Pmu) {
+        for pmu in catalog.pmus().iter() {
+            of_pmu(catalog, pmu, filter, verbose, &mut found);
+        }
+    }
+    descriptors(catalog, filter, &mut found);
+    if filter.may_want(Kind::Tracepoint)
+        && let Err(e) = tracepoints(catalog, filter, verbose, &mut found)
+    {
+        found.notes.push(format!("tracepoints are not listed: {e}"));
+    }
+    if filter.may_want(Kind::Vmstat) {
+        counters(catalog, filter, &mut found);
+    }
+    found
+}
+
+/// Reads one event text and asks the kernel.
+fn ask(catalog: &Catalog, text: &str) -> Option<Support> {
+    Some(catalog.parse(text).ok()?.first()?.support())
+}
+
+fn fixed(catalog: &Catalog, filter: &Filter, found: &mut Found) {
+    let tables = [
+        (Kind::Hardware, "Hardware event", names::HARDWARE.as_slice()),
+        (Kind::Software, "Software event", names::SOFTWARE.as_slice()),
+    ];
+    for (kind, label, table) in tables {
+        for n in table.iter().filter(|n| filter.wants(kind, &[n.name, n.alias])) {
+            found.entries.push(Entry {
+                kind,
+                name: n.name.to_owned(),
+                alias: (!n.alias.is_empty()).then(|| n.alias.to_owned()),
+                label,
+                about: n.about.to_owned(),
+                support: ask(catalog, n.name),
+                detail: Detail::None,
+            });
+        }
+    }
+    for (name, _, about) in names::TOOL.iter().filter(|t| filter.wants(Kind::Tool, &[t.0])) {
+        found.entries.push(simple(Kind::Tool, name, "Tool event", about, None));
+    }
+    for (name, _) in names::caches() {
+        if filter.wants(Kind::Cache, &[&name]) {
+            let support = ask(catalog, &name);
+            found.entries.push(simple(Kind::Cache, &name, "Hardware cache event", "", support));
+        }
+    }
+}
+
+fn simple(
+    kind: Kind,
+    name: &str,
+    label: &'static str,
+    about: &str,
+    support: Option<Support>,
+) -> Entry {
+    Entry {
+        kind,
+        name: name.to_owned(),
+        alias: None,
+        label,
+        about: about.to_owned(),
+        support,
+        detail: Detail::None,
+    }
+}
+
+fn of_pmu(catalog: &Catalog, pmu: &Pmu, filter: &Filter, verbose: bool, found: &mut Found) {
+    let aliases = pmu.alias_names();
+    if aliases.is_empty() {
+        return;
+    }
+    let cpus = pmu.cpus();
+    let formats: BTreeMap<String, String> = if verbose {
+        pmu.formats().into_iter().map(|(term, f)| (term, f.to_string())).collect()
+    } else {
+        BTreeMap::new()
+    };
+    for alias in aliases {
+        let name = format!("{}/{alias}/", pmu.name);
+        if !filter.wants(Kind::Pmu, &[&name, &alias]) {
+            continue;
+        }
+        let Some(facts) = pmu.alias(&alias) else { continue };
+        let detail = Detail::Pmu {
+            pmu: pmu.name.clone(),
+            terms: facts.terms.clone(),
+            unit: facts.unit,
+            scale: facts.scale,
+            cpus: cpus.clone(),
+            formats: formats.clone(),
+        };
+        // An event with an open parameter (`domain=?`) cannot be asked for.
+        let support = ask(catalog, &name);
+        let about = facts.terms;
+        let entry = simple(Kind::Pmu, &name, "Kernel PMU event", &about, support);
+        found.entries.push(Entry { detail, ..entry });
+    }
+}
+
+fn descriptors(catalog: &Catalog, filter: &Filter, found: &mut Found) {
+    const RAW: &str = "Raw hardware event descriptor";
+    let raw = [
+        ("rNNN", "The processor's own event number, in hexadecimal"),
+        (
+            "cpu/t1=v1[,t2=v2,t3 ...]/modifier",
+            "The PMU's terms; `kymo list -v pmu` shows which there are",
+        ),
+    ];
+    for (name, about) in raw.iter().filter(|r| filter.wants(Kind::Raw, &[r.0])) {
+        // Number 0 stands for all of them: which numbers count is not the kernel's to know.
+        let support = if *name == "rNNN" {
+            ask(catalog, "r0")
+        } else {
+            let cpu = catalog.pmus().get("cpu");
+            Some(cpu.map_or(Support::No(libc::ENOENT), |_| Support::Yes))
+        };
+        found.entries.push(simple(Kind::Raw, name, RAW, about, support));
+    }
+    let name = "mem:<addr>[/len][:access]";
+    if filter.wants(Kind::Breakpoint, &[name]) {
+        // The address of something in this process, asked for as data.
+        let address = std::ptr::from_ref(&name) as usize;
+        let support = ask(catalog, &format!("mem:{address:#x}/1:w"));
+        let about = "Accesses to an address; access is any of r, w and x";
+        found.entries.push(simple(Kind::Breakpoint, name, "Hardware breakpoint", about, support));
+    }
+}
+
+fn tracepoints(
+    catalog: &Catalog,
+    filter: &Filter,
+    verbose: bool,
+    found: &mut Found,
+) -> Result<(), TracefsError> {
+    let tracefs = catalog.tracefs()?;
+    let dynamic: BTreeMap<(String, String), DynamicEvent> = tracefs
+        .dynamic_events()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|e| ((e.system.clone(), e.name.clone()), e))
+        .collect();
+    let mut answer = None;
+    for (system, event) in catalog.tracepoints()? {
+        let name = format!("{system}:{event}");
+        let key = (system, event);
+        let added = dynamic.get(&key);
+        let (kind, label) = match added {
+            Some(_) => (Kind::Probe, "Dynamic event"),
+            None => (Kind::Tracepoint, "Tracepoint event"),
+        };
+        if !filter.wants(kind, &[&name]) {
+            continue;
+        }
+        // One answer holds for all, see the help text. `ftrace` entries are
+        // record formats, and some of them no tracepoints at all.
+        if answer.is_none() && key.0 != "ftrace" {
+            answer = ask(catalog, &name);
+        }
+        let support = if key.0 == "ftrace" { ask_ftrace(catalog, tracefs, &key) } else { answer };
+        let layout = if verbose {
+            tracefs.event_format(&key.0, &key.1).ok().map(|text| layout(&text))
+        } else {
+            None
+        };
+        let definition = added.map(|e| e.definition.clone());
+        let entry = simple(kind, &name, label, "", support);
+        let detail = Detail::Tracepoint { definition, layout };
+        found.entries.push(Entry { detail, ..entry });
+    }
+    Ok(())
+}
+
+/// `ftrace:function` and its like: only entries with an `id` can be events.
+fn ask_ftrace(catalog: &Catalog, tracefs: &Tracefs, key: &(String, String)) -> Option<Support> {
+    match tracefs.event_id(&key.0, &key.1) {
+        Ok(_) => ask(catalog, &format!("{}:{}", key.0, key.1)),
+        Err(_) => Some(Support::No(libc::ENOENT)),
+    }
+}
+
+fn counters(catalog: &Catalog, filter: &Filter, found: &mut Found) {
+    for counter in catalog.vmstat_names() {
+        let name = format!("vmstat:{counter}");
+        if !filter.wants(Kind::Vmstat, &[&name]) {
+            continue;
+        }
+        let about = if vmstat::is_gauge(counter) {
+            "A level of /proc/vmstat; counting shows how far it moved"
+        } else {
+            "A counter of /proc/vmstat since boot, of the whole machine"
+        };
+        found.entries.push(simple(Kind::Vmstat, &name, "Vmstat counter", about, None));
+    }
+}
+
+/// Takes the lines of a `format` file apart; what does not fit is left out.
+pub(super) fn layout(text: &str) -> Layout {
+    let mut layout = Layout::default();
+    for line in text.lines() {
+        let line = line.trim();
+        if let Some(id) = line.strip_prefix("ID:") {
+            layout.id = id.trim().parse().unwrap_or(0);
+        } else if let Some(print) = line.strip_prefix("print fmt:") {
+            print.trim().clone_into(&mut layout.print_fmt);
+        } else if let Some(field) = line.strip_prefix("field:").and_then(field) {
+            layout.fields.push(field);
+        }
+    }
+    layout
+}
+
+/// `char prev_comm[16];	offset:8;	size:16;	signed:0;`
+fn field(line: &str) -> Option<Field> {
+    let mut parts = line.split(';').map(str::trim);
+    let declaration = parts.next()?;
+    let mut number = |name: &str| -> Option<u32> {
+        parts.next()?.strip_prefix(name)?.strip_prefix(':')?.parse().ok()
+    };
+    let (offset, size, signed) = (number("offset")?, number("size")?, number("signed")?);
+    let (declared, name) = declaration.rsplit_once(char::is_whitespace)?;
+    let (name, array) = match name.find('[') {
+        Some(at) => name.split_at(at),
+        None => (name, ""),
+    };
+    let declared = format!("{}{array}", declared.trim());
+    Some(Field { name: name.to_owned(), declared, offset, size, signed: signed != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_a_format_file() {
+        let text = "name: x\nID: 7\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
+            \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:1;\n\
+            \tfield:__data_loc char[] name;\toffset:24;\tsize:4;\tsigned:0;\n\nprint fmt: \"x=%s\", REC->x\n";
+        let l = layout(text);
+        assert_eq!((l.id, l.print_fmt.as_str()), (7, "\"x=%s\", REC->x"));
+        let f: Vec<_> =
+            l.fields.iter().map(|f| (f.declared.as_str(), f.name.as_str(), f.offset)).collect();
+        assert_eq!(
+            f,
+            [
+                ("unsigned short", "common_type", 0),
+                ("char[16]", "prev_comm", 8),
+                ("__data_loc char[]", "name", 24)
+            ]
+        );
+        assert!(l.fields[1].signed);
+    }
+
+    #[test]
+    fn kinds_globs_and_parts_choose() {
+        let words = |w: &[&str]| -> Vec<String> { w.iter().map(|s| (*s).to_owned()).collect() };
+        let f = Filter::new(&words(&["sw", "sched:*switch", "kmalloc"])).unwrap();
+        assert!(f.wants(Kind::Software, &["cs"]));
+        assert!(f.wants(Kind::Tracepoint, &["sched:sched_switch"]));
+        assert!(f.wants(Kind::Tracepoint, &["kmem:kmalloc_node"]));
+        assert!(!f.wants(Kind::Tracepoint, &["kmem:kfree"]));
+        assert!(Filter::new(&words(&["a["])).is_err());
+    }
+}
