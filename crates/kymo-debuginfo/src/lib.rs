@@ -1,1 +1,13 @@
-//! ELF facts: symbols, build-ids, demangling; opens no files.
+//! Facts out of ELF files: symbol tables, build-ids, program headers, debug
+//! links, demangled names. Works on bytes it is given and opens no files.
+//! Whatever the bytes are, nothing here panics.
+#![forbid(unsafe_code)]
+
+mod demangle;
+mod elf;
+mod plt;
+mod symtab;
+
+pub use demangle::demangle;
+pub use elf::{DebugLink, Elf, ElfError, Load, build_id_of_notes};
+pub use symtab::{Binding, RawSymbol, SymbolTable, Type};

@@ -1,1 +1,14 @@
-//! What is at this address: finds binaries, kallsyms, maps and caches answers.
+//! What is at this address: finds binaries, separate debug files, kallsyms,
+//! the vdso and perf-PID.map files, and answers from sorted tables. Facts of
+//! ELF come from `kymo-debuginfo`; which mapping an address belongs to is for
+//! `kymo-analysis`.
+#![forbid(unsafe_code)]
+
+mod kallsyms;
+mod locate;
+mod perf_map;
+mod resolver;
+mod vdso;
+
+pub use kallsyms::Kallsyms;
+pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, Resolver, SymId};

@@ -1,0 +1,229 @@
+//! What an ELF file says about itself. Everything needed later is copied out,
+//! so that the file's bytes can be dropped.
+
+use kymo_model::{BuildId, Cursor, Endian};
+use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
+use object::{SegmentFlags, SymbolFlags};
+
+use crate::plt;
+use crate::symtab::{Binding, RawSymbol, SymbolTable, Type};
+
+/// The bytes are no ELF file that can be used.
+#[derive(Debug, thiserror::Error)]
+#[error("not a usable ELF file of {size} bytes: {source}")]
+pub struct ElfError {
+    /// Size of the input.
+    pub size: usize,
+    /// What is wrong.
+    pub source: object::Error,
+}
+
+/// A loadable segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Where it is in the file.
+    pub offset: u64,
+    /// Bytes of it in the file.
+    pub size: u64,
+    /// Its stated virtual address.
+    pub vaddr: u64,
+    /// Whether it is code.
+    pub executable: bool,
+}
+
+/// The name and checksum of a separate debug file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebugLink {
+    /// File name without a folder.
+    pub name: Vec<u8>,
+    /// CRC-32 of its contents.
+    pub crc: u32,
+}
+
+/// The facts.
+#[derive(Clone, Debug, Default)]
+pub struct Elf {
+    /// Content of the build-id note.
+    pub build_id: Option<BuildId>,
+    /// Content of `.gnu_debuglink`.
+    pub debuglink: Option<DebugLink>,
+    /// Loadable segments.
+    pub loads: Vec<Load>,
+    /// `.symtab` if there is one, `.dynsym` otherwise; addresses are the
+    /// stated virtual ones.
+    pub symbols: SymbolTable,
+    /// Whether the symbols are of `.symtab`.
+    pub has_symtab: bool,
+    /// Entries of the procedure linkage table, as `name@plt`.
+    pub plt: SymbolTable,
+}
+
+impl Elf {
+    /// Reads the facts.
+    pub fn parse(bytes: &[u8]) -> Result<Elf, ElfError> {
+        let file =
+            object::File::parse(bytes).map_err(|source| ElfError { size: bytes.len(), source })?;
+        let mut elf = Elf {
+            build_id: file.build_id().ok().flatten().map(BuildId::new),
+            debuglink: file
+                .gnu_debuglink()
+                .ok()
+                .flatten()
+                .map(|(name, crc)| DebugLink { name: name.to_vec(), crc }),
+            ..Elf::default()
+        };
+        for segment in file.segments() {
+            let (offset, size) = segment.file_range();
+            let executable = match segment.flags() {
+                SegmentFlags::Elf { p_flags, .. } => p_flags.0 & 1 != 0,
+                _ => false,
+            };
+            elf.loads.push(Load { offset, size, vaddr: segment.address(), executable });
+        }
+        let text: Vec<bool> = text_sections(&file);
+        let mut raw: Vec<RawSymbol<'_>> =
+            file.symbols().filter_map(|s| function(&s, &text)).collect();
+        elf.has_symtab = !raw.is_empty();
+        if raw.is_empty() {
+            raw = file.dynamic_symbols().filter_map(|s| function(&s, &text)).collect();
+        }
+        elf.symbols = SymbolTable::build(raw);
+        elf.plt = plt::symbols(&file);
+        Ok(elf)
+    }
+
+    /// The stated virtual address of a place in the file.
+    pub fn vaddr(&self, file_offset: u64) -> Option<u64> {
+        // Two segments may share a page of the file: code wins.
+        let covers = |l: &&Load| file_offset >= l.offset && file_offset - l.offset < l.size;
+        let load = self.loads.iter().filter(covers).max_by_key(|l| l.executable)?;
+        load.vaddr.checked_add(file_offset - load.offset)
+    }
+}
+
+/// Which sections may hold labels that are code: index → yes or no.
+fn text_sections(file: &object::File<'_>) -> Vec<bool> {
+    let mut text = Vec::new();
+    for section in file.sections() {
+        let index = section.index().0;
+        // Section indices are bounded by the section header table, which is
+        // bounded by the file.
+        if text.len() <= index {
+            text.resize(index + 1, false);
+        }
+        let name = section.name_bytes().unwrap_or_default();
+        if let Some(slot) = text.get_mut(index) {
+            *slot = name.windows(4).any(|w| w == b"text");
+        }
+    }
+    text
+}
+
+fn function<'data>(symbol: &object::Symbol<'data, '_>, text: &[bool]) -> Option<RawSymbol<'data>> {
+    const NOTYPE: u8 = 0;
+    const FUNC: u8 = 2;
+    const GNU_IFUNC: u8 = 10;
+    const HIDDEN_OR_INTERNAL: [u8; 2] = [1, 2];
+    let SymbolFlags::Elf { st_info, st_other } = symbol.flags() else { return None };
+    let (kind, binding) = (st_info.0 & 15, st_info.0 >> 4);
+    if symbol.is_undefined() {
+        return None;
+    }
+    match kind {
+        FUNC | GNU_IFUNC => {}
+        NOTYPE => {
+            let in_text =
+                symbol.section_index().is_some_and(|i| text.get(i.0).copied().unwrap_or(false));
+            if !in_text || HIDDEN_OR_INTERNAL.contains(&(st_other.0 & 3)) {
+                return None;
+            }
+        }
+        _ => return None,
+    }
+    let name = symbol.name_bytes().ok().filter(|n| !n.is_empty())?;
+    Some(RawSymbol {
+        start: symbol.address(),
+        size: symbol.size(),
+        name,
+        binding: match binding {
+            0 => Binding::Local,
+            2 => Binding::Weak,
+            _ => Binding::Global,
+        },
+        kind: if kind == NOTYPE { Type::NoType } else { Type::Typed },
+    })
+}
+
+/// The build-id in bare ELF notes, such as `/sys/kernel/notes`.
+pub fn build_id_of_notes(notes: &[u8], endian: Endian) -> Option<BuildId> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let mut c = Cursor::new(notes, endian);
+    loop {
+        let (name_size, desc_size, kind) = (c.u32().ok()?, c.u32().ok()?, c.u32().ok()?);
+        let name = padded(&mut c, name_size)?;
+        let desc = padded(&mut c, desc_size)?;
+        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" {
+            return Some(BuildId::new(desc));
+        }
+    }
+}
+
+fn padded<'a>(c: &mut Cursor<'a>, size: u32) -> Option<&'a [u8]> {
+    let bytes = c.bytes(usize::try_from(size).ok()?).ok()?;
+    let padding = bytes.len().wrapping_neg() & 3;
+    c.skip(padding.min(c.remaining())).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_test_finds_itself() {
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let elf = Elf::parse(&bytes).unwrap();
+        assert!(elf.has_symtab);
+        assert!(elf.loads.iter().any(|l| l.executable));
+        let code = elf.loads.iter().find(|l| l.executable).unwrap();
+        assert_eq!(elf.vaddr(code.offset), Some(code.vaddr));
+        assert_eq!(elf.vaddr(u64::MAX), None);
+        let hits = (0..code.size).step_by(64).filter_map(|o| elf.symbols.lookup(code.vaddr + o));
+        let mine = hits.map(|(_, _, n)| crate::demangle(&String::from_utf8_lossy(n)).into_owned());
+        assert!(mine.into_iter().any(|n| n.contains("kymo_debuginfo::elf")));
+    }
+
+    #[test]
+    fn damaged_files_do_not_panic() {
+        let bytes = std::fs::read("/bin/true").unwrap();
+        for cut in (0..bytes.len()).step_by(97) {
+            let _ = Elf::parse(&bytes[..cut]);
+        }
+        let mut state = 1u32;
+        for _ in 0..300 {
+            let mut broken = bytes.clone();
+            for _ in 0..40 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let at = (state >> 8) as usize % broken.len().min(4096);
+                broken[at] = state as u8;
+            }
+            let _ = Elf::parse(&broken);
+        }
+    }
+
+    #[test]
+    fn the_build_id_is_found_among_other_notes() {
+        let mut notes = Vec::new();
+        for (name, kind, desc) in [(&b"Xen\0"[..], 3u32, &b"12345"[..]), (b"GNU\0", 3, b"abcd")] {
+            notes.extend((name.len() as u32).to_le_bytes());
+            notes.extend((desc.len() as u32).to_le_bytes());
+            notes.extend(kind.to_le_bytes());
+            notes.extend(name);
+            notes.extend(desc);
+            notes.resize(notes.len().next_multiple_of(4), 0);
+        }
+        let id = build_id_of_notes(&notes, Endian::Little).unwrap();
+        assert_eq!(id.as_bytes(), b"abcd");
+        assert_eq!(build_id_of_notes(&notes[..20], Endian::Little), None);
+    }
+}

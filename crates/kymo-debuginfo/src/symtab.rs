@@ -1,0 +1,188 @@
+//! A sorted table of functions: which name covers an address. Aliases at one
+//! address are resolved the way perf resolves them, so that the two agree.
+
+/// Strength of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are ELF's")]
+pub enum Binding {
+    Local,
+    Global,
+    Weak,
+}
+
+/// Whether a symbol says what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A label.
+    NoType,
+    /// A function, an indirect function or an object.
+    Typed,
+}
+
+/// A symbol before the table is built.
+#[derive(Clone, Copy, Debug)]
+pub struct RawSymbol<'a> {
+    /// First address.
+    pub start: u64,
+    /// Bytes; 0 when not stated.
+    pub size: u64,
+    /// Name as stored.
+    pub name: &'a [u8],
+    /// Strength.
+    pub binding: Binding,
+    /// Kind.
+    pub kind: Type,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u64,
+    end: u64,
+    name: u32,
+    len: u32,
+}
+
+/// The table. Names live in one buffer.
+#[derive(Clone, Debug, Default)]
+pub struct SymbolTable {
+    entries: Vec<Entry>,
+    names: Vec<u8>,
+}
+
+impl SymbolTable {
+    /// Sorts, drops aliases, and gives symbols without a size the room up to
+    /// the next one.
+    pub fn build(mut raw: Vec<RawSymbol<'_>>) -> SymbolTable {
+        raw.sort_by_key(|s| s.start);
+        raw.dedup_by(|later, kept| {
+            let same = later.start == kept.start;
+            if same && better(later, kept) {
+                *kept = *later;
+            }
+            same
+        });
+        let mut table = SymbolTable::default();
+        table.entries.reserve(raw.len());
+        for (i, s) in raw.iter().enumerate() {
+            let next = raw.get(i + 1).map(|n| n.start);
+            let end = match (s.size, next) {
+                (0, Some(next)) => next,
+                // The last one: to the end of its page and one more.
+                (0, None) => (s.start | 0xfff).saturating_add(1 + 4096),
+                (size, _) => s.start.saturating_add(size),
+            };
+            table.push(s.start, end, s.name);
+        }
+        table
+    }
+
+    fn push(&mut self, start: u64, end: u64, name: &[u8]) {
+        let at = self.names.len();
+        // Names beyond 4 GiB could not be addressed; such a file lies.
+        let (Ok(at), Ok(len)) = (u32::try_from(at), u32::try_from(name.len())) else { return };
+        self.names.extend_from_slice(name);
+        self.entries.push(Entry { start, end, name: at, len });
+    }
+
+    /// Adds symbols where the table has none that begins there.
+    pub fn merge(&mut self, other: &SymbolTable) {
+        let mine = self.entries.len();
+        for e in &other.entries {
+            let after = self.entries[..mine].partition_point(|x| x.start <= e.start);
+            let before = after.checked_sub(1).and_then(|i| self.entries.get(i));
+            if before.is_none_or(|x| x.start != e.start && x.end <= e.start) {
+                self.push(e.start, e.end, other.name(*e));
+            }
+        }
+        self.entries.sort_by_key(|e| e.start);
+    }
+
+    fn name(&self, e: Entry) -> &[u8] {
+        let start = e.name as usize;
+        self.names.get(start..start + e.len as usize).unwrap_or_default()
+    }
+
+    /// `(start, end, name)` of the symbol that covers `addr`.
+    pub fn lookup(&self, addr: u64) -> Option<(u64, u64, &[u8])> {
+        let after = self.entries.partition_point(|e| e.start <= addr);
+        // A short symbol inside a long one hides it behind its own end; look
+        // back a little for the long one.
+        self.entries.get(after.saturating_sub(16)..after)?.iter().rev().find_map(|e| {
+            (addr < e.end || addr == e.start).then(|| (e.start, e.end, self.name(*e)))
+        })
+    }
+
+    /// Number of symbols.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no symbols.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// Whether `a` names the address better than `b`, which came earlier.
+fn better(a: &RawSymbol<'_>, b: &RawSymbol<'_>) -> bool {
+    let rank = |s: &RawSymbol<'_>| {
+        let underscores = s.name.iter().take_while(|c| **c == b'_').count();
+        let syscall_alias = s.name.starts_with(b"SyS") || s.name.starts_with(b"compat_SyS");
+        (
+            s.size > 0,
+            s.kind == Type::Typed,
+            s.binding != Binding::Weak,
+            s.binding == Binding::Global,
+            std::cmp::Reverse(underscores),
+            s.name.len(),
+            !syscall_alias,
+        )
+    };
+    rank(a) > rank(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbol(start: u64, size: u64, name: &str, binding: Binding) -> RawSymbol<'_> {
+        RawSymbol { start, size, name: name.as_bytes(), binding, kind: Type::Typed }
+    }
+
+    fn at(table: &SymbolTable, addr: u64) -> Option<String> {
+        table.lookup(addr).map(|(_, _, n)| String::from_utf8_lossy(n).into_owned())
+    }
+
+    #[test]
+    fn the_alias_that_perf_prefers_is_kept() {
+        let table = SymbolTable::build(vec![
+            symbol(0x10, 4, "weak", Binding::Weak),
+            symbol(0x10, 4, "__global", Binding::Global),
+            symbol(0x10, 4, "global", Binding::Global),
+            symbol(0x10, 4, "local_and_long", Binding::Local),
+            symbol(0x10, 0, "global_without_size", Binding::Global),
+            symbol(0x20, 0, "open_end", Binding::Local),
+            symbol(0x30, 0x40, "outer", Binding::Global),
+            symbol(0x40, 4, "inner", Binding::Local),
+        ]);
+        assert_eq!(table.len(), 4);
+        assert_eq!(at(&table, 0x13).as_deref(), Some("global"));
+        assert_eq!(at(&table, 0x14), None);
+        assert_eq!(at(&table, 0x2f).as_deref(), Some("open_end"));
+        assert_eq!(at(&table, 0x41).as_deref(), Some("inner"));
+        assert_eq!(at(&table, 0x50).as_deref(), Some("outer"));
+        assert_eq!(at(&table, 0x0), None);
+        assert_eq!(at(&table, u64::MAX), None);
+    }
+
+    #[test]
+    fn merging_fills_holes_only() {
+        let mut table = SymbolTable::build(vec![symbol(0x10, 0x10, "a", Binding::Global)]);
+        table.merge(&SymbolTable::build(vec![
+            symbol(0x8, 8, "x@plt", Binding::Global),
+            symbol(0x14, 4, "no", Binding::Global),
+        ]));
+        assert_eq!(at(&table, 0x8).as_deref(), Some("x@plt"));
+        assert_eq!(at(&table, 0x15).as_deref(), Some("a"));
+    }
+}

@@ -1,0 +1,147 @@
+//! `/proc/kallsyms`: every symbol of the kernel and its modules. Sizes are not
+//! stated; a symbol reaches to the next one.
+
+/// The parsed table; names live in the text it was made of.
+#[derive(Debug, Default)]
+pub struct Kallsyms {
+    text: Vec<u8>,
+    entries: Vec<Entry>,
+    hidden: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    addr: u64,
+    name: u32,
+    len: u32,
+    module: u32,
+    module_len: u32,
+}
+
+impl Kallsyms {
+    /// Parses lines of `address type name [module]`. Lines that are not of
+    /// this form are passed over.
+    pub fn parse(text: Vec<u8>) -> Kallsyms {
+        let mut entries: Vec<Entry> = Vec::with_capacity(text.len() / 45);
+        let mut zeros = 0usize;
+        let mut start = 0;
+        for line in text.split(|b| *b == b'\n') {
+            let at = start;
+            start += line.len() + 1;
+            let Some(e) = parse_line(line, at) else { continue };
+            if e.addr == 0 {
+                zeros += 1;
+            }
+            entries.push(e);
+        }
+        // A kernel that hides its addresses prints all of them as zero. A few
+        // real symbols (per-CPU offsets) may be near zero anyway.
+        let hidden = !entries.is_empty() && zeros == entries.len();
+        if hidden {
+            entries.clear();
+        }
+        entries.sort_by_key(|e| e.addr);
+        // Of several names for one address the last one is meant, as in perf.
+        entries.dedup_by(|later, kept| {
+            let same = later.addr == kept.addr;
+            if same {
+                *kept = *later;
+            }
+            same
+        });
+        Kallsyms { text, entries, hidden }
+    }
+
+    /// Whether the addresses were all zero: `kptr_restrict` hides them.
+    pub fn hidden(&self) -> bool {
+        self.hidden
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// `(start, end, name, module)` of the symbol that covers `addr`.
+    pub fn lookup(&self, addr: u64) -> Option<(u64, u64, &str, Option<&str>)> {
+        let after = self.entries.partition_point(|e| e.addr <= addr);
+        let e = self.entries.get(after.checked_sub(1)?)?;
+        let last = (e.addr | 0xfff).saturating_add(1 + 4096);
+        let end = match self.entries.get(after) {
+            Some(next) if next.module_len == e.module_len => next.addr,
+            Some(next) => next.addr.min(last),
+            None => last,
+        };
+        if addr >= end {
+            return None;
+        }
+        let module = (e.module_len > 0).then(|| self.piece(e.module, e.module_len));
+        Some((e.addr, end, self.piece(e.name, e.len), module))
+    }
+
+    fn piece(&self, at: u32, len: u32) -> &str {
+        let at = at as usize;
+        let bytes = self.text.get(at..at + len as usize).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+fn parse_line(line: &[u8], at: usize) -> Option<Entry> {
+    let mut addr = 0u64;
+    let mut pos = 0;
+    while let Some(digit) = line.get(pos).and_then(|b| (*b as char).to_digit(16)) {
+        addr = addr.checked_mul(16)? | u64::from(digit);
+        pos += 1;
+    }
+    if pos == 0 || line.get(pos) != Some(&b' ') {
+        return None;
+    }
+    let kind = line.get(pos + 1)?.to_ascii_uppercase();
+    if !matches!(kind, b'T' | b'W' | b'D' | b'B') {
+        return None;
+    }
+    let name = pos + 3;
+    let rest = line.get(name..)?;
+    let len = rest.iter().position(|b| *b == b'\t' || *b == b' ').unwrap_or(rest.len());
+    if len == 0 {
+        return None;
+    }
+    let open = rest.iter().position(|b| *b == b'[');
+    let close = rest.iter().rposition(|b| *b == b']');
+    let (module, module_len) = match (open, close) {
+        (Some(open), Some(close)) if open >= len && open < close => (open + 1, close - open - 1),
+        _ => (0, 0),
+    };
+    Some(Entry {
+        addr,
+        name: u32::try_from(at + name).ok()?,
+        len: len as u32,
+        module: u32::try_from(at + name + module).ok()?,
+        module_len: module_len as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_become_ranges() {
+        let text = "ffffffff81000000 T _stext\nffffffff81000000 T _text\nnonsense\n\
+                    ffffffff81000040 t helper\nffffffffc0000000 t mod_fn\t[my_mod]\n";
+        let k = Kallsyms::parse(text.as_bytes().to_vec());
+        let at = |a| k.lookup(a).map(|(s, _, n, m)| (s & 0xffff, n, m));
+        assert_eq!(at(0xffff_ffff_8100_003f), Some((0, "_text", None)));
+        assert_eq!(at(0xffff_ffff_8100_0041), Some((0x40, "helper", None)));
+        assert_eq!(at(0xffff_ffff_9000_0000), None);
+        assert_eq!(at(0xffff_ffff_c000_0001), Some((0, "mod_fn", Some("my_mod"))));
+        assert_eq!(at(1), None);
+        assert!(!k.hidden());
+    }
+
+    #[test]
+    fn all_zeros_means_hidden() {
+        let k = Kallsyms::parse(b"0000000000000000 T _stext\n0000000000000000 t x\n".to_vec());
+        assert!(k.hidden() && k.is_empty());
+    }
+}

@@ -1,0 +1,134 @@
+//! Where the symbols of a binary may be: the binary itself, perf's cache of
+//! build-ids, and separate debug files by build-id and by debug link.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use kymo_debuginfo::{Elf, ElfError};
+use kymo_model::BuildId;
+
+/// What came of looking for a binary.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Elf(Box<Elf>),
+    Missing,
+    /// The file there now has another build-id than the one recorded.
+    Changed {
+        path: PathBuf,
+    },
+    /// It is there, but not readable as ELF.
+    Unusable {
+        path: PathBuf,
+        why: String,
+    },
+}
+
+/// Larger files are not read into memory.
+const LIMIT: u64 = 4 << 30;
+
+/// Reads a regular file; anything else (a device, a FIFO) is not touched.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let meta = std::fs::metadata(path).ok()?;
+    if !meta.is_file() || meta.len() > LIMIT {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(meta.len() as usize);
+    File::open(path).ok()?.take(LIMIT).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn under(symfs: Option<&Path>, path: &Path) -> PathBuf {
+    match symfs {
+        Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+        None => path.to_path_buf(),
+    }
+}
+
+fn matches(elf: &Elf, wanted: Option<BuildId>) -> bool {
+    match (wanted, elf.build_id) {
+        // The kernel records at most 20 bytes, zero-padded where shorter.
+        (Some(w), Some(have)) => {
+            let (w, have) = (w.as_bytes(), have.as_bytes());
+            w == have || w.strip_prefix(have).is_some_and(|rest| rest.iter().all(|b| *b == 0))
+        }
+        (Some(w), None) => w.as_bytes().iter().all(|b| *b == 0),
+        (None, _) => true,
+    }
+}
+
+/// Finds the binary at `path` and gives it the best symbols there are.
+pub(crate) fn binary(path: &Path, wanted: Option<BuildId>, symfs: Option<&Path>) -> Found {
+    let place = under(symfs, path);
+    let on_disk = read(&place).map(|bytes| Elf::parse(&bytes));
+    let mut result = match on_disk {
+        Some(Ok(elf)) if matches(&elf, wanted) => Found::Elf(Box::new(elf)),
+        Some(Ok(_)) => Found::Changed { path: place.clone() },
+        Some(Err(ElfError { source, .. })) => {
+            Found::Unusable { path: place.clone(), why: source.to_string() }
+        }
+        None => Found::Missing,
+    };
+    if !matches!(result, Found::Elf(_))
+        && let Some(id) = wanted
+        && let Some(elf) = cached(id)
+    {
+        result = Found::Elf(Box::new(elf));
+    }
+    match &mut result {
+        Found::Elf(elf) if !elf.has_symtab => {
+            if let Some(debug) = debug_file(&place, elf, symfs) {
+                elf.symbols = debug.symbols;
+                elf.has_symtab = true;
+            }
+        }
+        Found::Elf(_) => {}
+        // Without the binary its debug file alone still has the symbols.
+        _ => {
+            if let Some(debug) = wanted.and_then(|id| by_build_id(id, symfs)) {
+                result = Found::Elf(Box::new(debug));
+            }
+        }
+    }
+    result
+}
+
+fn split(id: BuildId) -> Option<(String, String)> {
+    let hex = id.to_string();
+    (hex.len() > 2).then(|| (hex[..2].to_string(), hex[2..].to_string()))
+}
+
+fn parse_matching(path: &Path, id: Option<BuildId>) -> Option<Elf> {
+    Elf::parse(&read(path)?).ok().filter(|e| e.has_symtab && matches(e, id))
+}
+
+/// perf keeps copies of recorded binaries under `~/.debug`.
+fn cached(id: BuildId) -> Option<Elf> {
+    let (head, tail) = split(id)?;
+    let home = PathBuf::from(std::env::var_os("HOME")?);
+    let path = home.join(".debug/.build-id").join(head).join(tail).join("elf");
+    Elf::parse(&read(&path)?).ok().filter(|e| matches(e, Some(id)))
+}
+
+fn by_build_id(id: BuildId, symfs: Option<&Path>) -> Option<Elf> {
+    let (head, tail) = split(id)?;
+    let path = Path::new("/usr/lib/debug/.build-id").join(head).join(format!("{tail}.debug"));
+    parse_matching(&under(symfs, &path), Some(id))
+}
+
+fn debug_file(binary: &Path, elf: &Elf, symfs: Option<&Path>) -> Option<Elf> {
+    if let Some(found) = elf.build_id.and_then(|id| by_build_id(id, symfs)) {
+        return Some(found);
+    }
+    let link = elf.debuglink.as_ref()?;
+    let name = std::str::from_utf8(&link.name).ok().filter(|n| !n.contains('/'))?;
+    let folder = binary.parent()?;
+    let global = under(symfs, Path::new("/usr/lib/debug"));
+    let places = [
+        folder.join(name),
+        folder.join(".debug").join(name),
+        global.join(folder.strip_prefix("/").unwrap_or(folder)).join(name),
+    ];
+    // A build-id that differs refuses a file of the right name.
+    places.iter().filter(|p| *p != binary).find_map(|p| parse_matching(p, elf.build_id))
+}

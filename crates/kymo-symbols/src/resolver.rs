@@ -1,0 +1,418 @@
+//! The registry of binaries (dso, in perf's word) and the answers. A binary's
+//! table is read when its first address is asked for; each symbol gets a
+//! number, and its readable name is made once.
+
+use std::path::{Path, PathBuf};
+
+use kymo_debuginfo::{Elf, SymbolTable, build_id_of_notes, demangle};
+use kymo_model::{BuildId, Endian};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use crate::kallsyms::Kallsyms;
+use crate::locate::{self, Found};
+use crate::{perf_map, vdso};
+
+/// Number of a binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DsoId(pub u32);
+
+/// Number of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SymId(pub u32);
+
+/// What kind of code a name in a mapping stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DsoKind {
+    /// `[kernel.kallsyms]`.
+    Kernel,
+    /// `[name]` of a kernel module, or its file.
+    Module,
+    /// A BPF program; it has one symbol, its own name.
+    Bpf,
+    /// `[vdso]`.
+    Vdso,
+    /// Anonymous executable memory: `/tmp/perf-PID.map`.
+    PerfMap,
+    /// A file.
+    File,
+    /// Memory without symbols: `[stack]`, `[vsyscall]`.
+    Other,
+}
+
+/// A binary.
+#[derive(Debug)]
+pub struct Dso {
+    /// What it is.
+    pub kind: DsoKind,
+    /// Path or bracketed name.
+    pub long_name: String,
+    /// Last part of the path; what reports show.
+    pub short_name: String,
+    /// As recorded.
+    pub build_id: Option<BuildId>,
+    table: Option<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    symbols: SymbolTable,
+    /// For ELF: file offset → stated virtual address.
+    elf: Option<Box<Elf>>,
+}
+
+/// Where to look and what to print.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Look for files under this folder.
+    pub symfs: Option<PathBuf>,
+    /// Kernel symbols from this file.
+    pub kallsyms: Option<PathBuf>,
+    /// Leave names as the compiler mangled them.
+    pub no_demangle: bool,
+}
+
+/// Why symbols of a binary could not be had; for the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// The file now has another build-id than the one recorded.
+    Changed {
+        /// The file.
+        path: String,
+    },
+    /// The file is no usable ELF file.
+    Unusable {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// `/proc/kallsyms` shows zeros.
+    KernelHidden {
+        /// `kernel.kptr_restrict`, when it can be read.
+        kptr_restrict: Option<String>,
+        /// `kernel.perf_event_paranoid`, when it can be read.
+        paranoid: Option<String>,
+    },
+    /// The recording was made on another kernel than the running one.
+    OtherKernel,
+    /// The kernel's symbols could not be read at all.
+    NoKernelSymbols,
+}
+
+/// Finds symbols.
+#[derive(Debug, Default)]
+pub struct Resolver {
+    options: Options,
+    dsos: Vec<Dso>,
+    by_name: FxHashMap<(String, Option<BuildId>), DsoId>,
+    recorded_ids: FxHashMap<String, BuildId>,
+    kallsyms: Option<Kallsyms>,
+    embedded_kallsyms: Option<String>,
+    symbols: Vec<(DsoId, u64, Box<str>)>,
+    symbol_ids: FxHashMap<(DsoId, u64), SymId>,
+    problems: Vec<Problem>,
+}
+
+impl Resolver {
+    /// A resolver that knows no binary yet.
+    pub fn new(options: Options) -> Resolver {
+        Resolver { options, ..Resolver::default() }
+    }
+
+    /// Tells the build-id that a recording states for a path.
+    pub fn set_build_id(&mut self, path: &str, id: BuildId) {
+        self.recorded_ids.insert(path.to_string(), id);
+    }
+
+    /// Offers kernel symbols that came with the recording.
+    pub fn set_embedded_kallsyms(&mut self, text: String) {
+        if !text.is_empty() {
+            self.embedded_kallsyms = Some(text);
+        }
+    }
+
+    /// The number of the binary of a mapping; `pid` is the process that mapped it.
+    pub fn dso(&mut self, name: &str, build_id: Option<BuildId>, pid: u32) -> DsoId {
+        let anonymous =
+            matches!(name, "//anon" | "/anon_hugepage" | "/anon_hugepage (deleted)" | "[heap]")
+                || name.starts_with("/dev/zero")
+                || name.starts_with("[stack")
+                || name.starts_with("/SYSV")
+                || name.starts_with("[anon:");
+        let (long_name, kind) = if anonymous {
+            (format!("/tmp/perf-{pid}.map"), DsoKind::PerfMap)
+        } else if name.starts_with("[kernel.") || name.starts_with("[guest.kernel.") {
+            ("[kernel.kallsyms]".to_string(), DsoKind::Kernel)
+        } else if name == "[vdso]" {
+            (name.to_string(), DsoKind::Vdso)
+        } else if name.starts_with('[') {
+            let module = pid == u32::MAX;
+            (name.to_string(), if module { DsoKind::Module } else { DsoKind::Other })
+        } else if pid == u32::MAX && !name.starts_with('/') {
+            (name.to_string(), DsoKind::Bpf)
+        } else if pid == u32::MAX {
+            (name.to_string(), DsoKind::Module)
+        } else {
+            (name.to_string(), DsoKind::File)
+        };
+        let build_id = build_id.or_else(|| self.recorded_ids.get(&long_name).copied());
+        let key = (long_name, build_id);
+        if let Some(id) = self.by_name.get(&key) {
+            return *id;
+        }
+        let id = DsoId(self.dsos.len() as u32);
+        let long_name = key.0.clone();
+        self.by_name.insert(key, id);
+        let short_name = short_name(&long_name, kind);
+        self.dsos.push(Dso { kind, long_name, short_name, build_id, table: None });
+        id
+    }
+
+    /// A binary by its number.
+    pub fn get(&self, id: DsoId) -> Option<&Dso> {
+        self.dsos.get(id.0 as usize)
+    }
+
+    /// What reports call a binary.
+    pub fn dso_name(&self, id: Option<DsoId>) -> &str {
+        id.and_then(|id| self.get(id)).map_or("[unknown]", |d| &d.short_name)
+    }
+
+    /// Readable name of a symbol.
+    pub fn name(&self, id: SymId) -> &str {
+        self.symbols.get(id.0 as usize).map_or("", |s| &s.2)
+    }
+
+    /// Binary and first address (in the binary's own terms) of a symbol.
+    pub fn start(&self, id: SymId) -> (DsoId, u64) {
+        self.symbols.get(id.0 as usize).map_or((DsoId(u32::MAX), 0), |s| (s.0, s.1))
+    }
+
+    /// What went wrong so far.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Reads the tables of several binaries at once, in parallel.
+    pub fn preload(&mut self, ids: &[DsoId]) {
+        let options = self.options.clone();
+        let wanted: Vec<(DsoId, DsoKind, String, Option<BuildId>)> = ids
+            .iter()
+            .filter_map(|id| self.get(*id).map(|d| (*id, d)))
+            .filter(|(_, d)| d.table.is_none() && d.kind == DsoKind::File)
+            .map(|(id, d)| (id, d.kind, d.long_name.clone(), d.build_id))
+            .collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let loaded: Vec<_> = wanted
+            .par_iter()
+            .map(|(id, kind, name, build)| (*id, load(*kind, name, *build, &options)))
+            .collect();
+        for (id, (table, problem)) in loaded {
+            self.install(id, table, problem);
+        }
+    }
+
+    fn install(&mut self, id: DsoId, table: Table, problem: Option<Problem>) {
+        if let Some(d) = self.dsos.get_mut(id.0 as usize) {
+            d.table = Some(table);
+        }
+        if let Some(p) = problem
+            && !self.problems.contains(&p)
+        {
+            self.problems.push(p);
+        }
+    }
+
+    /// The symbol at `addr` of a binary: a file offset for files, the vdso and
+    /// anonymous memory's address, an absolute address for the kernel.
+    /// The second value is the distance from the symbol's start.
+    pub fn symbol(&mut self, id: DsoId, addr: u64) -> Option<(SymId, u64)> {
+        let kind = self.get(id)?.kind;
+        match kind {
+            DsoKind::Kernel | DsoKind::Module => {
+                self.load_kallsyms();
+                let (start, _, name, _) = self.kallsyms.as_ref()?.lookup(addr)?;
+                let name = name.to_string();
+                Some((self.intern(id, start, || name), addr - start))
+            }
+            DsoKind::Bpf => {
+                let name = self.get(id)?.long_name.clone();
+                Some((self.intern(id, 0, || name), addr))
+            }
+            DsoKind::Other => None,
+            DsoKind::Vdso | DsoKind::PerfMap | DsoKind::File => {
+                if self.get(id)?.table.is_none() {
+                    let d = self.get(id)?;
+                    let (table, problem) = load(kind, &d.long_name, d.build_id, &self.options);
+                    self.install(id, table, problem);
+                }
+                let table = self.dsos.get(id.0 as usize)?.table.as_ref()?;
+                let vaddr = match &table.elf {
+                    Some(elf) => elf.vaddr(addr)?,
+                    None => addr,
+                };
+                let (start, _, name) = table.symbols.lookup(vaddr)?;
+                let raw = String::from_utf8_lossy(name).into_owned();
+                let plain = self.options.no_demangle || kind == DsoKind::PerfMap;
+                let make = || if plain { raw } else { demangle(&raw).into_owned() };
+                Some((self.intern(id, start, make), vaddr - start))
+            }
+        }
+    }
+
+    fn intern(&mut self, dso: DsoId, start: u64, name: impl FnOnce() -> String) -> SymId {
+        if let Some(id) = self.symbol_ids.get(&(dso, start)) {
+            return *id;
+        }
+        let id = SymId(self.symbols.len() as u32);
+        self.symbols.push((dso, start, name().into_boxed_str()));
+        self.symbol_ids.insert((dso, start), id);
+        id
+    }
+
+    /// The kernel symbol at an absolute address, as printk's `%pS` needs it:
+    /// `(name, offset, size, module)`.
+    pub fn kernel_symbol(&mut self, addr: u64) -> Option<(&str, u64, u64, Option<&str>)> {
+        self.load_kallsyms();
+        let (start, end, name, module) = self.kallsyms.as_ref()?.lookup(addr)?;
+        Some((name, addr - start, end - start, module))
+    }
+
+    /// Reads the kernel's symbols now; answers whether there are any.
+    pub fn load_kallsyms(&mut self) -> bool {
+        if self.kallsyms.is_none() {
+            let (table, problem) = self.find_kallsyms();
+            self.kallsyms = Some(table);
+            self.problems.extend(problem);
+        }
+        self.kallsyms.as_ref().is_some_and(|k| !k.is_empty())
+    }
+
+    fn find_kallsyms(&mut self) -> (Kallsyms, Option<Problem>) {
+        if let Some(path) = &self.options.kallsyms {
+            let text = std::fs::read(path).unwrap_or_default();
+            let table = Kallsyms::parse(text);
+            let problem = table.is_empty().then(|| Problem::Unusable {
+                path: path.display().to_string(),
+                why: "holds no kernel symbols".into(),
+            });
+            return (table, problem);
+        }
+        let recorded = self.recorded_ids.get("[kernel.kallsyms]").copied();
+        let running = std::fs::read("/sys/kernel/notes")
+            .ok()
+            .and_then(|n| build_id_of_notes(&n, Endian::NATIVE));
+        if recorded.is_some() && recorded != running {
+            if let Some(text) = recorded.and_then(cached_kallsyms) {
+                return (Kallsyms::parse(text), None);
+            }
+            let embedded = self.embedded_kallsyms.take().unwrap_or_default();
+            let table = Kallsyms::parse(embedded.into_bytes());
+            let problem = table.is_empty().then_some(Problem::OtherKernel);
+            return (table, problem);
+        }
+        let table = Kallsyms::parse(std::fs::read("/proc/kallsyms").unwrap_or_default());
+        let problem = if table.hidden() {
+            Some(Problem::KernelHidden {
+                kptr_restrict: sysctl("kptr_restrict"),
+                paranoid: sysctl("perf_event_paranoid"),
+            })
+        } else {
+            table.is_empty().then_some(Problem::NoKernelSymbols)
+        };
+        (table, problem)
+    }
+}
+
+fn cached_kallsyms(id: BuildId) -> Option<Vec<u8>> {
+    let home = PathBuf::from(std::env::var_os("HOME")?);
+    std::fs::read(home.join(format!(".debug/[kernel.kallsyms]/{id}/kallsyms"))).ok()
+}
+
+fn sysctl(name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
+    Some(text.trim().to_string())
+}
+
+fn short_name(long: &str, kind: DsoKind) -> String {
+    let base = Path::new(long).file_name().map_or(long.into(), |n| n.to_string_lossy());
+    match kind {
+        DsoKind::Module if !long.starts_with('[') => {
+            let stem = base.split(".ko").next().unwrap_or(&base);
+            format!("[{}]", stem.replace('-', "_"))
+        }
+        DsoKind::File | DsoKind::PerfMap => base.into_owned(),
+        _ => long.to_string(),
+    }
+}
+
+fn load(
+    kind: DsoKind,
+    name: &str,
+    build_id: Option<BuildId>,
+    options: &Options,
+) -> (Table, Option<Problem>) {
+    match kind {
+        DsoKind::PerfMap => {
+            let text = std::fs::read(name).unwrap_or_default();
+            (Table { symbols: perf_map::parse(&text), elf: None }, None)
+        }
+        DsoKind::Vdso => {
+            let elf = vdso::own().and_then(|bytes| Elf::parse(&bytes).ok());
+            let elf = elf.filter(|e| build_id.is_none_or(|id| e.build_id == Some(id)));
+            (elf.map(with_plt).unwrap_or_default(), None)
+        }
+        _ => match locate::binary(Path::new(name), build_id, options.symfs.as_deref()) {
+            Found::Elf(elf) => (with_plt(*elf), None),
+            Found::Missing => (Table::default(), None),
+            Found::Changed { path } => {
+                (Table::default(), Some(Problem::Changed { path: path.display().to_string() }))
+            }
+            Found::Unusable { path, why } => {
+                let path = path.display().to_string();
+                (Table::default(), Some(Problem::Unusable { path, why }))
+            }
+        },
+    }
+}
+
+fn with_plt(mut elf: Elf) -> Table {
+    let mut symbols = std::mem::take(&mut elf.symbols);
+    symbols.merge(&elf.plt);
+    elf.plt = SymbolTable::default();
+    Table { symbols, elf: Some(Box::new(elf)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_binary_is_refused_and_told() {
+        let mut r = Resolver::new(Options::default());
+        let exe = std::env::current_exe().unwrap().display().to_string();
+        let wrong = r.dso(&exe, Some(BuildId::new(&[1; 20])), 5);
+        assert_eq!(r.symbol(wrong, 0x1000), None);
+        assert_eq!(r.problems(), [Problem::Changed { path: exe.clone() }]);
+        let right = r.dso(&exe, None, 5);
+        let found = (0..0x40_0000u64).step_by(64).filter_map(|o| r.symbol(right, o)).count();
+        assert!(found > 1000, "{found}");
+    }
+
+    #[test]
+    fn anonymous_memory_is_a_jit_map_of_its_process() {
+        let mut r = Resolver::new(Options::default());
+        let pid = std::process::id() | 0x4000_0000;
+        let id = r.dso("//anon", None, pid);
+        let path = format!("/tmp/perf-{pid}.map");
+        std::fs::write(&path, "1000 10 jitted f\n").unwrap();
+        let (symbol, offset) = r.symbol(id, 0x1008).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((r.name(symbol), offset), ("jitted f", 8));
+        assert_eq!(r.dso_name(Some(id)), format!("perf-{pid}.map"));
+        assert_eq!(r.dso_name(None), "[unknown]");
+    }
+}
