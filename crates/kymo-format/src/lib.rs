@@ -1,1 +1,39 @@
-//! tracefs format text to field layouts; print formats to text.
+//! tracefs `format` text to field layouts, print formats to text.
+//!
+//! [`EventFormat::parse`] reads the text of an event's `format` file and
+//! compiles its print format once; [`EventFormat::render`] then writes what the
+//! kernel's own `trace` file shows for a payload, and [`Field::value`] gives
+//! typed values. [`FormatTable`] finds an event by the id in its payload.
+//!
+//! Nothing here fails on a print format: what only the kernel can compute is
+//! shown by its arguments or field by field, and [`EventFormat::fallbacks`]
+//! says so. Any text and any payload may come in; output, depth and time are
+//! bounded. No I/O happens here.
+#![forbid(unsafe_code)]
+
+mod binprintf;
+mod calls;
+mod constants;
+mod context;
+mod ctype;
+mod error;
+mod expr;
+mod field;
+mod format;
+mod lex;
+mod parse;
+mod plan;
+mod pointer;
+mod render;
+mod spec;
+mod table;
+mod text;
+mod value;
+
+pub use constants::{Builtin, Constants};
+pub use context::{KernelSymbol, NoSymbols, PointerStyle, RenderContext, Symbols};
+pub use error::FormatError;
+pub use field::{Field, FieldKind};
+pub use format::{EventFormat, ParseOptions};
+pub use table::FormatTable;
+pub use value::{Integers, Value, json_string};

@@ -1,0 +1,151 @@
+//! One field of an event: where it lies in the payload and what it holds.
+
+use kymo_model::Endian;
+
+/// How a field's bytes are to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldKind {
+    /// An integer, enum or pid of [`Field::size`] bytes.
+    Int,
+    /// A `bool`.
+    Bool,
+    /// An address.
+    Pointer,
+    /// `char name[N]`: text up to the first NUL.
+    String,
+    /// `T name[N]` of integers of `elem` bytes.
+    Array {
+        /// Bytes of one element.
+        elem: u8,
+        /// Whether an element is signed.
+        signed: bool,
+    },
+    /// `__data_loc char[]` (or `__rel_loc`): text elsewhere in the payload.
+    DynString {
+        /// Whether the offset counts from the end of the field itself.
+        relative: bool,
+    },
+    /// `__data_loc T[]` (or `__rel_loc`): integers elsewhere in the payload.
+    DynArray {
+        /// Whether the offset counts from the end of the field itself.
+        relative: bool,
+        /// Bytes of one element.
+        elem: u8,
+        /// Whether an element is signed.
+        signed: bool,
+    },
+    /// `__data_loc cpumask_t` and other bit maps elsewhere in the payload.
+    DynBitmask {
+        /// Whether the offset counts from the end of the field itself.
+        relative: bool,
+    },
+    /// A structure: bytes without an inner layout.
+    Opaque,
+}
+
+/// A field of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// The type as the kernel writes it, with `[N]` where it is an array.
+    pub type_text: String,
+    /// Byte offset in the payload.
+    pub offset: u32,
+    /// Bytes; 0 for an array that takes the rest of the payload.
+    pub size: u32,
+    /// Whether the kernel calls it signed.
+    pub signed: bool,
+    /// How to read it.
+    pub kind: FieldKind,
+    /// Whether every event has it (`common_type`, `common_pid`, …).
+    pub common: bool,
+}
+
+impl Field {
+    /// The bytes of the field itself; for dynamic kinds the bytes it points to.
+    /// Bytes that lie outside of the payload are not there.
+    pub fn bytes<'p>(&self, payload: &'p [u8], endian: Endian) -> &'p [u8] {
+        match self.kind {
+            FieldKind::DynString { relative }
+            | FieldKind::DynArray { relative, .. }
+            | FieldKind::DynBitmask { relative } => dynamic(payload, self.offset, relative, endian),
+            _ if self.size == 0 => tail(payload, self.offset),
+            _ => fixed(payload, self.offset, self.size),
+        }
+    }
+
+    /// The field as an integer; `None` where it is none or the payload is short.
+    pub fn int(&self, payload: &[u8], endian: Endian) -> Option<i64> {
+        match self.kind {
+            FieldKind::Int | FieldKind::Bool | FieldKind::Pointer => {
+                let size = u8::try_from(self.size).ok()?;
+                load(payload, self.offset, size, self.signed, endian).map(|v| v as i64)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads an integer and extends it to 64 bits.
+#[inline]
+pub(crate) fn load(
+    payload: &[u8],
+    offset: u32,
+    size: u8,
+    signed: bool,
+    endian: Endian,
+) -> Option<u64> {
+    let at = payload.get(offset as usize..)?;
+    Some(match (size, signed) {
+        (4, false) => u64::from(endian.u32(*at.first_chunk()?)),
+        (4, true) => i64::from(endian.u32(*at.first_chunk()?) as i32) as u64,
+        (8, _) => endian.u64(*at.first_chunk()?),
+        (2, false) => u64::from(endian.u16(*at.first_chunk()?)),
+        (2, true) => i64::from(endian.u16(*at.first_chunk()?) as i16) as u64,
+        (1, false) => u64::from(*at.first()?),
+        (1, true) => i64::from(*at.first()? as i8) as u64,
+        _ => return None,
+    })
+}
+
+/// The bytes a `__data_loc` or `__rel_loc` word at `offset` points to, cut to
+/// what the payload has.
+#[inline]
+pub(crate) fn dynamic(payload: &[u8], offset: u32, relative: bool, endian: Endian) -> &[u8] {
+    let Some(word) = load(payload, offset, 4, false, endian) else { return &[] };
+    let mut start = (word & 0xffff) as usize;
+    if relative {
+        start += offset as usize + 4;
+    }
+    let len = (word >> 16) as usize;
+    let Some(rest) = payload.get(start..) else { return &[] };
+    rest.get(..len).unwrap_or(rest)
+}
+
+/// `size` bytes at `offset`, or as many as there are.
+#[inline]
+pub(crate) fn fixed(payload: &[u8], offset: u32, size: u32) -> &[u8] {
+    let Some(rest) = payload.get(offset as usize..) else { return &[] };
+    rest.get(..size as usize).unwrap_or(rest)
+}
+
+/// Everything from `offset`.
+#[inline]
+pub(crate) fn tail(payload: &[u8], offset: u32) -> &[u8] {
+    payload.get(offset as usize..).unwrap_or(&[])
+}
+
+/// The bytes before the first NUL.
+#[inline]
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
+    // Names such as comm are short: a plain loop beats a call.
+    if bytes.len() <= 32 {
+        let n = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        return bytes.get(..n).unwrap_or(bytes);
+    }
+    match memchr::memchr(0, bytes) {
+        Some(n) => bytes.get(..n).unwrap_or(bytes),
+        None => bytes,
+    }
+}

@@ -1,0 +1,144 @@
+//! Running a plan over a payload.
+
+use crate::context::{PointerStyle, RenderContext};
+use crate::ctype::{IntTy, Ty};
+use crate::expr::{Expr, Scope, Val};
+use crate::field::{dynamic, fixed, load, until_nul};
+use crate::format::EventFormat;
+use crate::plan::{Op, Plan};
+use crate::spec::{self, Amount, Conv, MAX_WIDTH, Shape, Spec};
+use crate::text::{self, MAX_OUTPUT};
+use crate::{binprintf, pointer};
+
+impl EventFormat {
+    /// Appends the text the kernel's `trace` file shows for `payload` (the raw
+    /// record from `common_type` on). A payload shorter than the format says
+    /// reads as zeros and empty strings; at most 64 KiB are appended.
+    pub fn render(&self, out: &mut Vec<u8>, payload: &[u8], ctx: &RenderContext<'_>) {
+        let start = out.len();
+        if self.plan.binary_printf && binprintf::render(self, out, payload, ctx) {
+            return;
+        }
+        if self.plan.by_fields {
+            self.render_fields(out, payload, ctx);
+        } else {
+            run(&self.plan, out, payload, ctx);
+        }
+        out.truncate(out.len().min(start + MAX_OUTPUT));
+    }
+}
+
+#[inline]
+fn run(plan: &Plan, out: &mut Vec<u8>, payload: &[u8], ctx: &RenderContext<'_>) {
+    let end = out.len() + MAX_OUTPUT;
+    let endian = ctx.endian;
+    let scope = Scope { payload, endian, hz: ctx.hz };
+    for op in &plan.ops {
+        match op {
+            Op::Literal(l) => out.extend_from_slice(l),
+            Op::Decimal { offset, size, signed } => {
+                let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
+                if *signed {
+                    spec::signed_decimal(out, v as i64);
+                } else {
+                    spec::decimal(out, v);
+                }
+            }
+            Op::Hex { offset, size, signed, mask, digits } => {
+                let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
+                spec::hex(out, v & mask, usize::from(*digits));
+            }
+            Op::Chars { offset, len } => {
+                out.extend_from_slice(until_nul(fixed(payload, *offset, *len)));
+            }
+            Op::DynChars { offset, relative } => {
+                out.extend_from_slice(until_nul(dynamic(payload, *offset, *relative, endian)));
+            }
+            Op::Text(t) => text::write(t, out, scope),
+            Op::General { spec, arg, ty } => general(out, spec, arg, *ty, scope, ctx),
+            Op::Missing => out.extend_from_slice(b"(missing)"),
+        }
+        if out.len() > end {
+            return;
+        }
+    }
+}
+
+/// Settles `*` amounts.
+fn shape(spec: &Spec, s: Scope<'_>) -> Shape {
+    let mut shape = Shape {
+        left: spec.left,
+        plus: spec.plus,
+        space: spec.space,
+        alt: spec.alt,
+        zero: spec.zero,
+        width: 0,
+        precision: None,
+    };
+    match &spec.width {
+        Amount::None => {}
+        Amount::Fixed(n) => shape.width = *n,
+        Amount::Arg(e) => {
+            let w = IntTy::INT.wrap(e.int(s)) as i64;
+            shape.left |= w < 0;
+            shape.width = (w.unsigned_abs() as usize).min(MAX_WIDTH);
+        }
+    }
+    shape.precision = match &spec.precision {
+        Amount::None => None,
+        Amount::Fixed(n) => Some(*n),
+        Amount::Arg(e) => {
+            let p = IntTy::INT.wrap(e.int(s)) as i64;
+            Some(usize::try_from(p).unwrap_or(0).min(MAX_OUTPUT))
+        }
+    };
+    shape
+}
+
+fn general(
+    out: &mut Vec<u8>,
+    spec: &Spec,
+    arg: &Expr,
+    ty: Ty,
+    s: Scope<'_>,
+    ctx: &RenderContext<'_>,
+) {
+    let shape = shape(spec, s);
+    let start = out.len();
+    match spec.conv {
+        Conv::Str => {
+            text::string(out, arg.eval(s), s, shape.precision);
+            spec::fit(out, start, shape);
+        }
+        Conv::Char => {
+            out.push(arg.int(s) as u8);
+            spec::fit(out, start, Shape { precision: None, ..shape });
+        }
+        Conv::Pointer => pointer::write(out, &spec.ext, arg.eval(s), shape, s, ctx),
+        conv => match arg.eval(s) {
+            Val::Int(v) => {
+                // Narrow arguments arrive as ints.
+                let v = match ty {
+                    Ty::Int(i) => i.wrap(v),
+                    _ => v,
+                };
+                spec::integer(out, v, spec.size, conv, shape);
+            }
+            other => text::string(out, other, s, shape.precision),
+        },
+    }
+}
+
+/// `%p`: the value in digits.
+pub(crate) fn plain_pointer(out: &mut Vec<u8>, v: u64, shape: Shape, ctx: &RenderContext<'_>) {
+    match ctx.pointers {
+        PointerStyle::Kernel => {
+            let width = if shape.width == 0 { 16 } else { shape.width };
+            let zero = shape.width == 0 || shape.zero;
+            spec::integer(out, v, 8, Conv::Hex, Shape { width, zero, ..shape });
+        }
+        PointerStyle::Short => {
+            spec::integer(out, v, 8, Conv::Hex, Shape { alt: true, ..shape });
+        }
+    }
+}
