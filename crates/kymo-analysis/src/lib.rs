@@ -1,1 +1,6 @@
 //! Merging, task and mapping state, call graphs, histograms.
+#![forbid(unsafe_code)]
+
+pub mod oncpu;
+pub mod profile;
+pub mod state;

@@ -1,0 +1,292 @@
+//! Who was running and what was mapped where, at the time of each record.
+//!
+//! Feed every record, in time order, to [`Machine::apply`]; then ask about the
+//! sample at hand. An address space is shared between a process and its forks
+//! until one of them changes it, and each state of one has a number of its
+//! own, so that equal stacks in equal states can be resolved once.
+
+use std::sync::Arc;
+
+use kymo_model::{Misc, Mmap, RawRecord, Sideband};
+use kymo_symbols::{DsoId, DsoKind, Resolver, SymId};
+use rustc_hash::FxHashMap;
+
+/// Number of a task name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CommId(pub u32);
+
+/// A range of an address space and what is behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// First address behind.
+    pub end: u64,
+    /// Offset of `start` in the file.
+    pub pgoff: u64,
+    /// The binary.
+    pub dso: DsoId,
+    /// Addresses are the binary's own (kernel, anonymous memory).
+    pub identity: bool,
+}
+
+impl Mapping {
+    /// The address in the binary's terms.
+    pub fn to_dso(&self, ip: u64) -> u64 {
+        if self.identity { ip } else { (ip - self.start).wrapping_add(self.pgoff) }
+    }
+}
+
+/// One state of an address space.
+#[derive(Clone, Debug, Default)]
+pub struct Maps {
+    /// Distinguishes states.
+    pub generation: u64,
+    /// By start, without overlaps.
+    ranges: Vec<Mapping>,
+}
+
+impl Maps {
+    /// The mapping of an address.
+    pub fn find(&self, ip: u64) -> Option<&Mapping> {
+        let after = self.ranges.partition_point(|m| m.start <= ip);
+        self.ranges.get(after.checked_sub(1)?).filter(|m| ip < m.end)
+    }
+
+    /// Puts a mapping over whatever was there.
+    fn insert(&mut self, new: Mapping) {
+        if new.start >= new.end {
+            return;
+        }
+        let from = self.ranges.partition_point(|m| m.end <= new.start);
+        let to = self.ranges.partition_point(|m| m.start < new.end).max(from);
+        let mut kept = Vec::with_capacity(3);
+        if let Some(first) = self.ranges.get(from..to).and_then(|r| r.first())
+            && first.start < new.start
+        {
+            kept.push(Mapping { end: new.start, ..*first });
+        }
+        kept.push(new);
+        if let Some(last) = self.ranges.get(from..to).and_then(|r| r.last())
+            && last.end > new.end
+        {
+            let pgoff = last.pgoff.wrapping_add(new.end - last.start);
+            kept.push(Mapping { start: new.end, pgoff, ..*last });
+        }
+        self.ranges.splice(from..to, kept);
+    }
+}
+
+#[derive(Debug)]
+struct Thread {
+    pid: u32,
+    comm: CommId,
+    named: bool,
+}
+
+/// A resolved address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Located {
+    /// The binary, when the address is mapped.
+    pub dso: Option<DsoId>,
+    /// The address in the binary's terms, or as it was when not mapped.
+    pub addr: u64,
+    /// The symbol.
+    pub symbol: Option<SymId>,
+    /// Distance from the symbol's start.
+    pub offset: u64,
+}
+
+/// The state of the recorded machine.
+#[derive(Debug)]
+pub struct Machine {
+    /// The binaries and their symbols.
+    pub symbols: Resolver,
+    threads: FxHashMap<u32, Thread>,
+    spaces: FxHashMap<u32, Arc<Maps>>,
+    kernel: Arc<Maps>,
+    comms: Vec<Box<str>>,
+    comm_ids: FxHashMap<Box<str>, CommId>,
+    generations: u64,
+}
+
+impl Machine {
+    /// An empty machine.
+    pub fn new(symbols: Resolver) -> Machine {
+        let mut machine = Machine {
+            symbols,
+            threads: FxHashMap::default(),
+            spaces: FxHashMap::default(),
+            kernel: Arc::default(),
+            comms: Vec::new(),
+            comm_ids: FxHashMap::default(),
+            generations: 1,
+        };
+        let idle = machine.comm_id("swapper");
+        machine.threads.insert(0, Thread { pid: 0, comm: idle, named: true });
+        machine
+    }
+
+    /// Takes note of the build-ids and kernel symbols a recording states.
+    pub fn adopt(&mut self, features: &kymo_files::perfdata::Features) {
+        for b in &features.build_ids {
+            self.symbols.set_build_id(&b.filename, b.build_id);
+        }
+        if let Some(t) = &features.tracing_data {
+            self.symbols.set_embedded_kallsyms(t.kallsyms.clone());
+        }
+    }
+
+    /// Takes note of a record; samples and unknown kinds change nothing. A
+    /// record cut short is ignored: the reader counts it.
+    pub fn apply(&mut self, record: &RawRecord<'_>) {
+        match Sideband::parse(record) {
+            Ok(Some(Sideband::Mmap(m))) => self.map(&m, record.misc),
+            Ok(Some(Sideband::Comm(c))) => {
+                let comm = self.comm_id(&String::from_utf8_lossy(c.comm));
+                self.threads.insert(c.tid, Thread { pid: c.pid, comm, named: true });
+                if c.exec {
+                    self.spaces.insert(c.pid, Arc::default());
+                }
+            }
+            Ok(Some(Sideband::Fork(t))) => {
+                let comm = match self.threads.get(&t.ptid).or_else(|| self.threads.get(&t.ppid)) {
+                    Some(parent) => parent.comm,
+                    None => self.comm_id(&format!(":{}", t.ptid)),
+                };
+                self.threads.insert(t.tid, Thread { pid: t.pid, comm, named: true });
+                if t.pid != t.ppid
+                    && record.misc.0 & Misc::FORK_EXEC == 0
+                    && let Some(space) = self.spaces.get(&t.ppid).cloned()
+                {
+                    self.spaces.insert(t.pid, space);
+                }
+            }
+            Ok(Some(Sideband::Ksymbol(k))) if k.flags & 1 == 0 => {
+                let name = String::from_utf8_lossy(k.name).into_owned();
+                // Type 2, out of line code, has its symbol in kallsyms.
+                if k.ksym_type == 1 {
+                    let dso = self.symbols.dso(&name, None, u32::MAX);
+                    let end = k.addr.saturating_add(u64::from(k.len));
+                    let new = Mapping { start: k.addr, end, pgoff: 0, dso, identity: false };
+                    self.change_kernel(|m| m.insert(new));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn map(&mut self, m: &Mmap<'_>, misc: Misc) {
+        let name = String::from_utf8_lossy(m.filename);
+        let end = m.start.saturating_add(m.len);
+        if matches!(misc.cpumode(), Misc::KERNEL | Misc::GUEST_KERNEL) {
+            if misc.cpumode() == Misc::GUEST_KERNEL {
+                return;
+            }
+            let dso = self.symbols.dso(&name, m.build_id, u32::MAX);
+            // A hidden kernel states no place: all of its half is then it.
+            let (start, end) = if m.start == 0 { (1 << 63, u64::MAX) } else { (m.start, end) };
+            self.change_kernel(|maps| {
+                maps.insert(Mapping { start, end, pgoff: 0, dso, identity: true });
+            });
+            return;
+        }
+        let dso = self.symbols.dso(&name, m.build_id, m.pid);
+        let kind = self.symbols.get(dso).map(|d| d.kind);
+        let identity = kind == Some(DsoKind::PerfMap);
+        let new = Mapping { start: m.start, end, pgoff: m.pgoff, dso, identity };
+        self.generations += 1;
+        let generation = self.generations;
+        let space = Arc::make_mut(self.spaces.entry(m.pid).or_default());
+        space.generation = generation;
+        space.insert(new);
+        let comm = self.comm_id(&format!(":{}", m.pid));
+        self.threads.entry(m.tid).or_insert(Thread { pid: m.pid, comm, named: false });
+    }
+
+    fn change_kernel(&mut self, change: impl FnOnce(&mut Maps)) {
+        self.generations += 1;
+        let kernel = Arc::make_mut(&mut self.kernel);
+        kernel.generation = self.generations;
+        change(kernel);
+    }
+
+    fn comm_id(&mut self, name: &str) -> CommId {
+        if let Some(id) = self.comm_ids.get(name) {
+            return *id;
+        }
+        let id = CommId(self.comms.len() as u32);
+        self.comms.push(name.into());
+        self.comm_ids.insert(name.into(), id);
+        id
+    }
+
+    /// The name of a thread now; perf's `:TID` when it never said.
+    pub fn comm_of(&mut self, pid: u32, tid: u32) -> CommId {
+        if let Some(t) = self.threads.get(&tid).filter(|t| t.named) {
+            return t.comm;
+        }
+        let comm = self.comm_id(&format!(":{tid}"));
+        self.threads.insert(tid, Thread { pid, comm, named: true });
+        comm
+    }
+
+    /// The text of a task name.
+    pub fn comm(&self, id: CommId) -> &str {
+        self.comms.get(id.0 as usize).map_or("", |c| c)
+    }
+
+    /// The process of a thread, where known.
+    pub fn pid_of(&self, tid: u32) -> Option<u32> {
+        self.threads.get(&tid).map(|t| t.pid)
+    }
+
+    /// The address space of a process now.
+    pub fn space(&self, pid: u32) -> Arc<Maps> {
+        self.spaces.get(&pid).cloned().unwrap_or_default()
+    }
+
+    /// The kernel's address space now.
+    pub fn kernel(&self) -> Arc<Maps> {
+        Arc::clone(&self.kernel)
+    }
+
+    /// Number of the state that addresses of a process resolve in now.
+    pub fn generation(&self, pid: u32) -> (u64, u64) {
+        (self.spaces.get(&pid).map_or(0, |s| s.generation), self.kernel.generation)
+    }
+
+    /// The mapping of an address now.
+    pub fn lookup(&self, pid: u32, ip: u64, cpumode: u16) -> Option<Mapping> {
+        match cpumode {
+            Misc::KERNEL => self.kernel.find(ip).copied(),
+            Misc::USER => self.spaces.get(&pid)?.find(ip).copied(),
+            _ => None,
+        }
+    }
+
+    /// Binary and symbol of an address now.
+    pub fn locate(&mut self, pid: u32, ip: u64, cpumode: u16) -> Located {
+        let mapping = self.lookup(pid, ip, cpumode);
+        self.locate_in(mapping, ip)
+    }
+
+    /// Binary and symbol of an address in a mapping found earlier.
+    pub fn locate_in(&mut self, mapping: Option<Mapping>, ip: u64) -> Located {
+        let Some(m) = mapping else {
+            return Located { dso: None, addr: ip, symbol: None, offset: 0 };
+        };
+        let addr = m.to_dso(ip);
+        let found = self.symbols.symbol(m.dso, addr);
+        Located {
+            dso: Some(m.dso),
+            addr,
+            symbol: found.map(|f| f.0),
+            offset: found.map_or(0, |f| f.1),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;
