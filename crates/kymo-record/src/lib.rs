@@ -1,1 +1,22 @@
-//! Recording sessions: perf rings to perf.data.
+//! Recording sessions: opens events, drains their rings into a perf.data, and
+//! says what was lost. [`record`] does a whole recording by its [`Options`].
+//!
+//! Nothing here looks into records while recording: spans of the rings go to
+//! the file as they lie. What the recording holds (samples, losses, which
+//! binaries) is found by one pass over the written file at its end.
+#![forbid(unsafe_code)]
+
+mod attrs;
+mod build_id;
+mod error;
+mod existing;
+mod facts;
+mod open;
+mod options;
+mod output;
+mod scan;
+mod session;
+
+pub use error::RecordError;
+pub use options::{CallGraph, Clock, Options, Output, SwitchOn, Target};
+pub use session::{Note, Summary, record};

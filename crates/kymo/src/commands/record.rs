@@ -1,11 +1,277 @@
-//! `kymo record`.
+//! `kymo record`: samples and tracepoints of a command, of processes or of the
+//! machine, into perf.data.
 
+mod events;
+mod values;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use kymo_kernel::events::Catalog;
+use kymo_kernel::{cpus, target};
+use kymo_record::{CallGraph, Clock, Options, Output, Summary, SwitchOn, Target};
+use kymo_view::Ledger;
+
+use values::{Rate, Ring, bytes, call_graph, millis, ring, sample_rate, switch_on};
 
 /// Flags of `kymo record`.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(flatten)]
+    events: events::EventArgs,
+    /// Samples per second, or `max`
+    #[arg(short = 'F', long = "freq", value_name = "HZ", value_parser = sample_rate)]
+    freq: Option<Rate>,
+    /// Events per sample
+    #[arg(short = 'c', long = "count", value_name = "N", conflicts_with = "freq")]
+    count: Option<u64>,
+    /// Record call chains by frame pointers
+    #[arg(short = 'g')]
+    graph: bool,
+    /// How to record call chains: fp, dwarf[,BYTES]
+    #[arg(long, value_name = "MODE", value_parser = call_graph)]
+    call_graph: Option<CallGraph>,
+    /// The whole machine
+    #[arg(short = 'a', long)]
+    all_cpus: bool,
+    /// These processes
+    #[arg(short = 'p', long, value_name = "PID,…")]
+    pid: Option<String>,
+    /// These threads
+    #[arg(short = 't', long, value_name = "TID,…")]
+    tid: Option<String>,
+    /// Only on these CPUs
+    #[arg(short = 'C', long, value_name = "CPUS")]
+    cpu: Option<String>,
+    /// The processes of a user
+    #[arg(short = 'u', long, value_name = "USER")]
+    uid: Option<String>,
+    /// Only in these cgroups (on all CPUs)
+    #[arg(short = 'G', long, value_name = "NAME,…", value_delimiter = ',')]
+    cgroup: Vec<String>,
+    /// Wait before counting, in milliseconds
+    #[arg(short = 'D', long, value_name = "MS", value_parser = millis)]
+    delay: Option<std::time::Duration>,
+    /// Stop after so many milliseconds
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    timeout: Option<std::time::Duration>,
+    /// Size of each ring, in pages or with a suffix B, K, M, G
+    #[arg(short = 'm', long = "mmap-pages", value_name = "PAGES|SIZE", value_parser = ring)]
+    mmap_pages: Option<Ring>,
+    /// Clock of the timestamps: monotonic, monotonic_raw, boottime, realtime, tai, perf
+    #[arg(short = 'k', long = "clockid", value_name = "CLOCK")]
+    clockid: Option<String>,
+    /// File to write, or `-` for standard output
+    #[arg(short = 'o', long, value_name = "FILE", default_value = "perf.data")]
+    output: OsString,
+    /// Overwrite a file that is not a recording
+    #[arg(short = 'f', long)]
+    force: bool,
+    /// Compress with zstd
+    #[arg(short = 'z', long = "compression-level", value_name = "LEVEL", num_args = 0..=1,
+          require_equals = false, default_missing_value = "1",
+          value_parser = clap::value_parser!(i32).range(1..=22))]
+    compression_level: Option<i32>,
+    /// Leave events of kymo itself out
+    #[arg(long)]
+    exclude_perf: bool,
+    /// Counts per thread
+    #[arg(short = 's', long)]
+    stat: bool,
+    /// Addresses of data in samples
+    #[arg(short = 'd', long)]
+    data: bool,
+    /// Timestamps in samples (always so)
+    #[arg(short = 'T', long)]
+    timestamp: bool,
+    /// The period in samples
+    #[arg(short = 'P', long)]
+    period: bool,
+    /// The CPU in samples
+    #[arg(long)]
+    sample_cpu: bool,
+    /// Record context switches
+    #[arg(long)]
+    switch_events: bool,
+    /// Record namespaces
+    #[arg(long)]
+    namespaces: bool,
+    /// Go on in a new file on SIGUSR2, or at a size (10M) or time (30s)
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+          default_missing_value = "signal", value_parser = switch_on)]
+    switch_output: Option<SwitchOn>,
+    /// Keep only the newest events; write them on SIGUSR2 and at the end
+    #[arg(long)]
+    overwrite: bool,
+    /// Stop when the recording has this size (10M)
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    max_size: Option<u64>,
+    /// Do not follow children
+    #[arg(short = 'i', long)]
+    no_inherit: bool,
+    /// No build-ids in the file
+    #[arg(short = 'B', long, visible_alias = "no-buildid-cache", short_alias = 'N')]
+    no_buildid: bool,
+    /// Longest time for reading one process's maps, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "500", value_parser = millis)]
+    proc_map_timeout: std::time::Duration,
+    /// Say nothing but errors
+    #[arg(short = 'q', long)]
+    quiet: bool,
+    /// Say more
+    #[arg(short = 'v', long)]
+    verbose: bool,
+    /// Exit with status 3 if anything was lost or left out
+    #[arg(long)]
+    strict: bool,
+    /// The command to record
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let options = options(&args)?;
+    if options.output == Output::Stdout && std::io::stdout().is_terminal() {
+        bail!("a recording is not for a terminal: send standard output to a file or a pipe");
+    }
+    let summary = match kymo_record::record(&options) {
+        Ok(summary) => summary,
+        Err(kymo_record::RecordError::Spawn(e)) => {
+            anstream::eprintln!("kymo: {e}");
+            return Ok(ExitCode::from(e.shell_status()));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let ledger = ledger(&summary, &args);
+    if !args.quiet {
+        tell(&summary, &ledger, args.verbose);
+    }
+    if args.strict && !ledger.is_empty() {
+        return Ok(ExitCode::from(Ledger::STRICT_STATUS));
+    }
+    Ok(ExitCode::from(summary.exit.unwrap_or(0)))
+}
+
+fn options(args: &Args) -> anyhow::Result<Options> {
+    let catalog = Catalog::open();
+    let mut command_line = vec!["kymo".to_owned()];
+    command_line.extend(std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()));
+    let cpus = args.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
+    let clock = match &args.clockid {
+        None => Clock::default(),
+        Some(name) => Clock::parse(name).with_context(|| {
+            format!(
+                "there is no clock {name:?}; there are monotonic, monotonic_raw, boottime, \
+                 realtime, tai and perf"
+            )
+        })?,
+    };
+    let output = if args.output == "-" {
+        Output::Stdout
+    } else {
+        Output::File { path: args.output.clone().into(), force: args.force }
+    };
+    Ok(Options {
+        events: args.events.specs(&catalog)?,
+        target: target(args)?,
+        command: args.command.clone(),
+        cpus: cpus.unwrap_or_default(),
+        freq: args.freq.map(|r| r.0),
+        period: args.count,
+        call_graph: args.call_graph.or(args.graph.then_some(CallGraph::FramePointers)),
+        addresses: args.data,
+        inherit_stat: args.stat,
+        sample_cpu: args.sample_cpu,
+        sample_period: args.period,
+        switch_events: args.switch_events,
+        namespaces: args.namespaces,
+        inherit: !args.no_inherit,
+        delay: args.delay,
+        timeout: args.timeout,
+        max_size: args.max_size,
+        pages: args.mmap_pages.map(|r| r.0),
+        clock,
+        output,
+        compress: args.compression_level,
+        exclude_self: args.exclude_perf,
+        switch: args.switch_output,
+        overwrite: args.overwrite,
+        build_ids: !args.no_buildid,
+        map_timeout: args.proc_map_timeout,
+        command_line,
+        version: format!("kymo {}", env!("CARGO_PKG_VERSION")),
+    })
+}
+
+fn target(args: &Args) -> anyhow::Result<Target> {
+    let given =
+        [args.pid.is_some(), args.tid.is_some(), args.uid.is_some(), !args.cgroup.is_empty()];
+    if given.iter().filter(|g| **g).count() > 1 {
+        bail!("give one of -p, -t, -u and -G");
+    }
+    Ok(if let Some(pids) = &args.pid {
+        Target::Processes(target::parse_ids(pids)?)
+    } else if let Some(tids) = &args.tid {
+        Target::Threads(target::parse_ids(tids)?)
+    } else if let Some(user) = &args.uid {
+        let pids = target::processes_of_user(target::user_id(user)?)?;
+        if pids.is_empty() {
+            bail!("user {user} has no processes");
+        }
+        Target::Processes(pids)
+    } else if !args.cgroup.is_empty() {
+        Target::Cgroups(args.cgroup.clone())
+    } else if args.all_cpus || args.cpu.is_some() || args.command.is_empty() {
+        // As with perf: without a command and a task, the whole machine.
+        Target::System
+    } else {
+        Target::Command
+    })
+}
+
+fn ledger(s: &Summary, args: &Args) -> Ledger {
+    let mut ledger = Ledger::default();
+    for n in &s.notes {
+        ledger.note(n.kind, n.fact.clone(), n.advice.clone());
+    }
+    if s.lost > 0 {
+        let all = s.samples + s.lost;
+        let share = s.lost as f64 * 100.0 / all as f64;
+        let advice = match args.mmap_pages {
+            Some(Ring(pages)) => format!("a larger ring: -m {}", pages * 4),
+            None => "a larger ring: -m 16M".into(),
+        };
+        let fact = format!("{} of {all} events lost ({share:.1}%): the ring was full", s.lost);
+        ledger.note("lost", fact, Some(advice));
+    }
+    if s.lost_samples > 0 {
+        let fact = format!("{} samples lost before they reached the ring", s.lost_samples);
+        ledger.note("lost-samples", fact, None);
+    }
+    if s.throttled > 0 {
+        let fact = format!("the kernel paused sampling {} times: too many interrupts", s.throttled);
+        ledger.note("throttled", fact, Some("a lower -F or a larger -c".into()));
+    }
+    ledger
+}
+
+fn tell(s: &Summary, ledger: &Ledger, verbose: bool) {
+    let mut text = String::new();
+    for path in &s.switched {
+        text.push_str(&format!("[ kymo record: Dump {} ]\n", path.display()));
+    }
+    if verbose {
+        text.push_str(&format!("[ kymo record: Woken up {} times to write data ]\n", s.wakeups));
+    }
+    let name = s.path.as_ref().map_or("-".into(), |p| p.display().to_string());
+    text.push_str(&format!(
+        "[ kymo record: Captured and wrote {:.3} MB {name} ({} samples) ]\n",
+        s.bytes as f64 / (1024.0 * 1024.0),
+        s.samples
+    ));
+    text.push_str(&ledger.to_text(""));
+    // Nobody may be there to read it; the recording is done all the same.
+    let _ = anstream::stderr().write_all(text.as_bytes());
 }

@@ -1,0 +1,628 @@
+//! A recording from start to end: open, tell what exists, start, drain until
+//! it is time to stop, and describe what was recorded.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use kymo_files::perfdata::Feature;
+use kymo_files::perfdata::write::{
+    Compressor, FeatureSections, TracingBlob, Writer, features, synth,
+};
+use kymo_kernel::events::{Catalog, EventSpec};
+use kymo_kernel::perf_event::{OpenError, OpenFlags, PerfEvent};
+use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
+use kymo_kernel::ring::Mode;
+use kymo_kernel::{cpus, target};
+use kymo_model::{AttrFlags, RecordKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::attrs::{self, Kernel, Planned};
+use crate::error::RecordError;
+use crate::existing::{Existing, Teller};
+use crate::facts;
+use crate::open::{Opened, Places};
+use crate::options::{Options, Output, SwitchOn, Target};
+use crate::output;
+use crate::scan::Scan;
+
+/// A reason for less than full trust, or a choice made for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// A stable word.
+    pub kind: &'static str,
+    /// What happened.
+    pub fact: String,
+    /// The way out, if any.
+    pub advice: Option<String>,
+}
+
+/// What a recording came to.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The (last) file; none for standard output.
+    pub path: Option<PathBuf>,
+    /// Files completed before it by `switch`.
+    pub switched: Vec<PathBuf>,
+    /// Size of the (last) file.
+    pub bytes: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Records lost because a ring was full.
+    pub lost: u64,
+    /// Samples the hardware lost.
+    pub lost_samples: u64,
+    /// Times the kernel slowed an event down.
+    pub throttled: u64,
+    /// How often the recorder woke up.
+    pub wakeups: u64,
+    /// The command's exit status.
+    pub exit: Option<u8>,
+    /// What the command used, once it has ended.
+    pub usage: Option<Usage>,
+    /// From the start of the command (or of the recording) to its end.
+    pub elapsed: Duration,
+    /// The signal that ended the recording.
+    pub signal: Option<Signal>,
+    /// What else to know.
+    pub notes: Vec<Note>,
+}
+
+/// Makes a recording by `options`. Returns when the command or the processes
+/// end, on Ctrl-C or SIGTERM, or when time or size is used up. When writing
+/// fails (a full disk), what was written before stays readable.
+pub fn record(options: &Options) -> Result<Summary, RecordError> {
+    Session::new(options)?.run()
+}
+
+struct Session<'a> {
+    options: &'a Options,
+    specs: Vec<EventSpec>,
+    plan: Vec<Planned>,
+    opened: Opened,
+    tracing: Option<TracingBlob>,
+    child: Option<GatedChild>,
+    watched: Vec<OwnedFd>,
+    tids: Vec<u32>,
+    signals: Signals,
+    writer: Option<Writer>,
+    file: Option<File>,
+    path: Option<PathBuf>,
+    features: FeatureSections,
+    scan: Scan,
+    summary: Summary,
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> RecordError {
+    move |source| RecordError::System { what, source }
+}
+
+impl<'a> Session<'a> {
+    fn new(options: &'a Options) -> Result<Session<'a>, RecordError> {
+        let mut notes = Vec::new();
+        if options.command.is_empty() && options.target == Target::Command {
+            return Err(RecordError::Nothing);
+        }
+        let mut specs = chosen(options, &mut notes)?;
+        // Refuse a bad file before anything runs.
+        let (file, path, stream) = match &options.output {
+            Output::Stdout => (None, None, true),
+            Output::File { path, force } => {
+                let (file, stream) = output::create(path, *force)?;
+                (Some(file), Some(path.clone()), stream)
+            }
+        };
+        let mut signals = vec![Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
+        if options.switch.is_some() || options.overwrite {
+            signals.push(Signal::Usr2);
+        }
+        let signals = Signals::listen(&signals).map_err(system("cannot listen for signals"))?;
+        let child = match options.command.is_empty() {
+            true => None,
+            false => Some(GatedChild::spawn(&options.command)?),
+        };
+        let tids = tids(options, child.as_ref())?;
+        let places = places(options, &tids)?;
+        let mut plan = attrs::plan(options, &specs, Kernel::probe())?;
+        clamp_note(options, &plan, &mut notes);
+        let opened = match Opened::open(&mut plan, &places, options.pages, &mut notes) {
+            Err(RecordError::Open { source, .. }) if user_only_helps(&source) => {
+                specs.iter_mut().for_each(EventSpec::restrict_to_user);
+                notes.push(Note {
+                    kind: "user-only",
+                    fact: format!(
+                        "only user space is recorded: kernel.perf_event_paranoid is {}",
+                        source.paranoid.unwrap_or_default()
+                    ),
+                    advice: source.advice(),
+                });
+                plan = attrs::plan(options, &specs, Kernel::probe())?;
+                plan.iter_mut().for_each(|p| p.attr.flags |= AttrFlags::EXCLUDE_KERNEL);
+                Opened::open(&mut plan, &places, options.pages, &mut notes)?
+            }
+            other => other?,
+        };
+        let tracing = facts::tracing(&specs)?;
+        let scan = Scan::new(&plan.first().map(|p| p.attr.clone()).unwrap_or_default());
+        let mut session = Session {
+            options,
+            specs,
+            plan,
+            opened,
+            tracing,
+            child,
+            watched: Vec::new(),
+            tids,
+            signals,
+            writer: None,
+            file,
+            path,
+            features: FeatureSections::new(),
+            scan,
+            summary: Summary { notes, ..Summary::default() },
+        };
+        session.watch();
+        session.begin(stream)?;
+        Ok(session)
+    }
+
+    /// Watches the processes that are attached to for their end.
+    fn watch(&mut self) {
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+        if let Target::Processes(pids) = &self.options.target {
+            let open = |&p: &u32| pidfd_open(Pid::from_raw(p as i32)?, PidfdFlags::empty()).ok();
+            self.watched = pids.iter().filter_map(open).collect();
+        }
+    }
+
+    /// Begins a file (or the pipe) with what exists by now.
+    fn begin(&mut self, stream: bool) -> Result<(), RecordError> {
+        let events = self.opened.events.clone();
+        self.features = facts::at_start(self.options, &events, &self.specs);
+        let level = self.options.compress;
+        if let Some(level) = level {
+            // The ratio is known at the end; readers need only the size.
+            self.compressed_feature(level, 1);
+        }
+        let first = events.first().cloned().unwrap_or_default();
+        let mut writer = match (&self.file, stream) {
+            (Some(file), false) => {
+                let file = file.try_clone().map_err(system("cannot write"))?;
+                Writer::file(file, events)
+            }
+            (file, _) => {
+                let out: Box<dyn io::Write + Send> = match file {
+                    Some(f) => Box::new(f.try_clone().map_err(system("cannot write"))?),
+                    None => Box::new(io::stdout()),
+                };
+                Writer::pipe(out, events, &self.features, self.tracing.as_ref())
+            }
+        }
+        .map_err(|e| self.write_error(e, 0))?;
+        if let Some(tracing) = &self.tracing {
+            self.features.insert(Feature::TRACING_DATA, tracing.to_bytes());
+        }
+        let tracker = self.opened.events.iter().find(|e| e.attr.flags.contains(AttrFlags::TASK));
+        let tracker = tracker.unwrap_or(&first);
+        let mut teller = Teller {
+            synth: synth::Synth::new(&tracker.attr, tracker.ids.first().copied().unwrap_or(0)),
+            writer: &mut writer,
+            build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
+            data: self.options.addresses,
+            timeout: self.options.map_timeout,
+        };
+        let existing = match &self.options.target {
+            Target::Command => Existing::None,
+            Target::System | Target::Cgroups(_) => Existing::All,
+            Target::Processes(_) | Target::Threads(_) => Existing::Tids(self.tids.clone()),
+        };
+        let mut notes = std::mem::take(&mut self.summary.notes);
+        let told = teller
+            .kernel(&mut notes)
+            .and_then(|()| teller.tasks(&existing, &mut notes))
+            .and_then(|()| teller.writer.record(&synth::finished_init()))
+            .and_then(|()| teller.writer.flush());
+        self.summary.notes = notes;
+        told.map_err(|e| self.write_error(e, writer.data_size()))?;
+        if let Some(level) = level {
+            writer.compress(level).map_err(system("cannot compress"))?;
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn compressed_feature(&mut self, level: i32, ratio: u32) {
+        let bytes =
+            features::compressed(level.unsigned_abs(), ratio, Compressor::EXPANDS_TO as u32);
+        self.features.insert(Feature::COMPRESSED, bytes);
+    }
+
+    fn write_error(&self, source: io::Error, kept: u64) -> RecordError {
+        let path = self.path.clone().unwrap_or_else(|| "standard output".into());
+        RecordError::Write { path, source, kept }
+    }
+
+    fn run(mut self) -> Result<Summary, RecordError> {
+        let start = system("cannot start the events");
+        let on_exec = self.options.target == Target::Command && self.options.delay.is_none();
+        if !on_exec {
+            let tracking_on_exec = self.options.target == Target::Command;
+            if !tracking_on_exec {
+                self.opened.switch(&self.plan, true, true).map_err(&start)?;
+            }
+            if self.options.delay.is_none() {
+                self.opened.switch(&self.plan, true, false).map_err(&start)?;
+            }
+        }
+        if let Some(child) = &mut self.child {
+            child.release()?;
+        }
+        let began = Instant::now();
+        let ended = self.drain_until_end();
+        self.summary.elapsed = began.elapsed();
+        // What was switched on is switched off, also after an error.
+        let off = self.opened.switch(&self.plan, false, false);
+        let off = off.and(self.opened.switch(&self.plan, false, true));
+        let exit = match &mut self.child {
+            Some(child) if ended.is_ok() => end_child(child, self.summary.signal.is_some()),
+            _ => None,
+        };
+        ended.and_then(|()| self.drain().map(|_| ())).map_err(|e| self.failed(e))?;
+        if self.options.overwrite {
+            self.dump_overwritten().map_err(|e| self.failed(e))?;
+        }
+        off.map_err(system("cannot stop the events"))?;
+        self.summary.exit = exit.map(|e| e.code());
+        self.summary.usage = exit.map(|e| e.usage);
+        self.finish()?;
+        if let (Some(SwitchOn::Size(_) | SwitchOn::Time(_) | SwitchOn::Signal), Some(path)) =
+            (self.options.switch, &self.path)
+        {
+            self.summary.path = Some(set_aside(path)?);
+        }
+        Ok(self.summary)
+    }
+
+    /// The error of a failed write, after making what is there readable.
+    fn failed(&mut self, source: io::Error) -> RecordError {
+        let kept = self.writer.take().map_or(0, |w| w.abandon().unwrap_or(0));
+        self.write_error(source, kept)
+    }
+
+    fn drain_until_end(&mut self) -> io::Result<()> {
+        let began = Instant::now();
+        let mut delay = self.options.delay;
+        let mut file_began = began;
+        let mut hung = vec![false; self.opened.buffers.len()];
+        let mut rounds = 0u32;
+        loop {
+            let wait = self.wait_for(began, file_began, delay, hung.iter().any(|h| *h));
+            self.wait(wait, &mut hung)?;
+            if self.drain()? > 0 {
+                rounds += 1;
+                if rounds.is_multiple_of(16)
+                    && let Some(w) = &mut self.writer
+                {
+                    w.note_size()?;
+                }
+            }
+            let mut switch = false;
+            while let Some(signal) = self.signals.next()? {
+                if signal.is_end() {
+                    self.summary.signal = Some(signal);
+                    return Ok(());
+                }
+                switch |= signal == Signal::Usr2;
+            }
+            if delay.is_some_and(|d| began.elapsed() >= d) {
+                delay = None;
+                self.opened.switch(&self.plan, true, false)?;
+            }
+            let size = self.writer.as_ref().map_or(0, Writer::data_size);
+            match self.options.switch {
+                Some(SwitchOn::Size(s)) => switch |= size >= s,
+                Some(SwitchOn::Time(t)) => switch |= file_began.elapsed() >= t,
+                _ => {}
+            }
+            if self.ended(began, size)? {
+                return Ok(());
+            }
+            if switch && (self.options.switch.is_some() || self.options.overwrite) {
+                self.switch_file().map_err(io::Error::other)?;
+                file_began = Instant::now();
+            }
+        }
+    }
+
+    /// How long to sleep at most.
+    fn wait_for(
+        &self,
+        began: Instant,
+        file_began: Instant,
+        delay: Option<Duration>,
+        hung: bool,
+    ) -> Option<Duration> {
+        let left = |since: Instant, all: Duration| all.saturating_sub(since.elapsed());
+        let mut wait = delay.map(|d| left(began, d));
+        let mut least = |d: Duration| wait = Some(wait.map_or(d, |w: Duration| w.min(d)));
+        if let Some(t) = self.options.timeout {
+            least(left(began, t + self.options.delay.unwrap_or_default()));
+        }
+        if let Some(SwitchOn::Time(t)) = self.options.switch {
+            least(left(file_began, t));
+        }
+        // Threads have no descriptor to wait on, nor has a ring whose owner ended.
+        if hung || matches!(self.options.target, Target::Threads(_)) {
+            least(Duration::from_millis(100));
+        }
+        wait
+    }
+
+    fn wait(&mut self, wait: Option<Duration>, hung: &mut [bool]) -> io::Result<()> {
+        let wait = wait.map(|w| Timespec {
+            tv_sec: w.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: w.subsec_nanos().into(),
+        });
+        let mut fds = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
+        fds.extend(self.watched.iter().map(|f| PollFd::new(f, PollFlags::IN)));
+        let first = fds.len();
+        let mut of_ring = Vec::new();
+        for (i, b) in self.opened.buffers.iter().enumerate() {
+            // An overwritten ring has nothing to be woken for.
+            if b.ring.mode() == Mode::Keep
+                && !hung[i]
+                && let Some(fd) = self.opened.fd(b)
+            {
+                of_ring.push(i);
+                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
+        }
+        match poll(&mut fds, wait.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        self.summary.wakeups += 1;
+        for (fd, i) in fds[first..].iter().zip(of_ring) {
+            hung[i] |= fd.revents().intersects(PollFlags::HUP | PollFlags::ERR);
+        }
+        let ended: Vec<bool> =
+            fds[1..first].iter().map(|f| f.revents().contains(PollFlags::IN)).collect();
+        let mut ended = ended.into_iter();
+        self.watched.retain(|_| !ended.next().unwrap_or(false));
+        Ok(())
+    }
+
+    fn ended(&mut self, began: Instant, size: u64) -> io::Result<bool> {
+        let o = self.options;
+        let full_time = |t: Duration| began.elapsed() >= t + o.delay.unwrap_or_default();
+        if o.timeout.is_some_and(full_time) {
+            return Ok(true);
+        }
+        if let Some(max) = o.max_size.filter(|m| size >= *m) {
+            self.summary.notes.push(Note {
+                kind: "max-size",
+                fact: format!("stopped: {max} bytes were reached"),
+                advice: None,
+            });
+            return Ok(true);
+        }
+        if let Some(child) = &mut self.child {
+            return Ok(child.try_wait()?.is_some());
+        }
+        Ok(match &o.target {
+            Target::Processes(_) => self.watched.is_empty(),
+            Target::Threads(tids) => tids.iter().all(|&t| target::check_thread(t).is_err()),
+            _ => false,
+        })
+    }
+
+    /// One pass over all rings; gives the bytes written.
+    fn drain(&mut self) -> io::Result<usize> {
+        let Some(writer) = &mut self.writer else { return Ok(0) };
+        let look = writer.is_pipe() || self.options.compress.is_some();
+        let mut total = 0;
+        for b in self.opened.buffers.iter_mut().filter(|b| b.ring.mode() == Mode::Keep) {
+            total += b.ring.read(|first, second| {
+                if look {
+                    self.scan.piece(first);
+                    self.scan.piece(second);
+                }
+                writer.spans(first, second)
+            })?;
+        }
+        if total > 0 {
+            writer.record(&synth::finished_round())?;
+            if writer.is_pipe() {
+                writer.flush()?;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Takes what the overwriting rings hold.
+    fn dump_overwritten(&mut self) -> io::Result<()> {
+        self.opened.pause(true)?;
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let look = writer.is_pipe() || self.options.compress.is_some();
+        for b in self.opened.buffers.iter_mut().filter(|b| b.ring.mode() == Mode::Overwrite) {
+            b.ring.read(|first, second| {
+                if look {
+                    self.scan.piece(first);
+                    self.scan.piece(second);
+                }
+                writer.spans(first, second)
+            })?;
+        }
+        writer.record(&synth::finished_round())?;
+        self.opened.pause(false)
+    }
+
+    /// Completes the file and begins the next.
+    fn switch_file(&mut self) -> Result<(), RecordError> {
+        if self.options.overwrite {
+            self.dump_overwritten().map_err(|e| self.failed(e))?;
+        }
+        let Some(path) = self.path.clone() else { return Ok(()) };
+        self.finish()?;
+        self.summary.switched.push(set_aside(&path)?);
+        let (file, stream) = output::create(&path, true)?;
+        self.file = Some(file);
+        self.scan = Scan::new(&self.plan.first().map(|p| p.attr.clone()).unwrap_or_default());
+        self.begin(stream)
+    }
+
+    /// Ends the file with its sections.
+    fn finish(&mut self) -> Result<(), RecordError> {
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        let kept = writer.data_size();
+        let mut features = std::mem::take(&mut self.features);
+        let done = self.finish_with(&mut writer, &mut features);
+        let size = done.and_then(|()| writer.finish(&features));
+        let size = size.map_err(|e| self.write_error(e, kept))?;
+        let s = &mut self.summary;
+        s.path = self.path.clone();
+        s.bytes = size;
+        s.samples = self.scan.samples;
+        s.lost += self.scan.lost;
+        s.lost_samples += self.scan.lost_samples;
+        s.throttled += self.scan.throttled;
+        Ok(())
+    }
+
+    fn finish_with(&mut self, writer: &mut Writer, f: &mut FeatureSections) -> io::Result<()> {
+        writer.flush()?;
+        if let (Some(level), Some(ratio)) = (self.options.compress, writer.ratio()) {
+            self.compressed_feature(level, ratio.round() as u32);
+            f.append(&mut self.features);
+        } else if let Some(file) = self.file.as_ref().filter(|_| !writer.is_pipe()) {
+            self.scan.file(file, writer.data_offset(), writer.data_size())?;
+        }
+        if !writer.is_pipe() {
+            facts::at_end(&self.scan, self.options.build_ids, f);
+        } else if self.options.build_ids {
+            for entry in facts::build_id_list(&self.scan) {
+                let mut record = features::build_id(&entry);
+                record[..4].copy_from_slice(&RecordKind::HEADER_BUILD_ID.0.to_ne_bytes());
+                writer.record(&record)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Renames a completed file of several.
+fn set_aside(path: &std::path::Path) -> Result<PathBuf, RecordError> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let name = output::stamped(path, now);
+    std::fs::rename(path, &name)
+        .map_err(|source| RecordError::Create { path: name.clone(), source })?;
+    Ok(name)
+}
+
+/// Ends a command that still runs when the recording was told to end.
+fn end_child(child: &mut GatedChild, told: bool) -> Option<Exit> {
+    if let Ok(Some(exit)) = child.try_wait() {
+        return Some(exit);
+    }
+    if told || child.kill(libc_sigterm()).is_ok() {
+        let _ = child.kill(libc_sigterm());
+        return child.wait().ok();
+    }
+    None
+}
+
+fn libc_sigterm() -> i32 {
+    Signal::Term.number()
+}
+
+fn user_only_helps(e: &OpenError) -> bool {
+    e.is_denied() && e.wants_kernel && e.pid != -1 && e.paranoid.is_some_and(|p| p > 1)
+}
+
+/// The events asked for, or the default.
+fn chosen(options: &Options, notes: &mut Vec<Note>) -> Result<Vec<EventSpec>, RecordError> {
+    let mut specs = options.events.clone();
+    if specs.is_empty() {
+        let catalog = Catalog::open();
+        specs = catalog.parse("cycles")?;
+        let works = specs.first().is_some_and(|s| {
+            let mut attr = s.attr.clone();
+            (attr.sample_period, attr.flags) = (1_000_000, attr.flags | AttrFlags::EXCLUDE_KERNEL);
+            match PerfEvent::open(&attr, 0, -1, None, OpenFlags::NONE) {
+                Ok(_) => true,
+                Err(e) => !e.is_unsupported(),
+            }
+        });
+        if !works {
+            specs = catalog.parse("cpu-clock")?;
+            notes.push(Note {
+                kind: "default-event",
+                fact: "cycles are not supported on this machine: recording cpu-clock".into(),
+                advice: None,
+            });
+        }
+    }
+    if options.exclude_self {
+        let own = format!("common_pid != {}", std::process::id());
+        for s in specs.iter_mut().filter(|s| s.is_tracepoint()) {
+            s.filter = Some(match s.filter.take() {
+                Some(f) => format!("({f}) && ({own})"),
+                None => own.clone(),
+            });
+        }
+    }
+    match specs.iter().find(|s| s.filter.is_some() && !s.is_tracepoint()) {
+        Some(s) => Err(RecordError::FilterTarget(s.name.clone())),
+        None => Ok(specs),
+    }
+}
+
+fn tids(options: &Options, child: Option<&GatedChild>) -> Result<Vec<u32>, RecordError> {
+    Ok(match &options.target {
+        Target::Command => child.map(|c| vec![c.pid()]).unwrap_or_default(),
+        Target::System | Target::Cgroups(_) => Vec::new(),
+        Target::Processes(pids) => target::threads_of_all(pids)?,
+        Target::Threads(tids) => {
+            tids.iter().try_for_each(|&t| target::check_thread(t))?;
+            tids.clone()
+        }
+    })
+}
+
+fn places(options: &Options, tids: &[u32]) -> Result<Places, RecordError> {
+    let online = cpus::online();
+    let cpus = match options.cpus.is_empty() {
+        true => online,
+        false => match options.cpus.iter().find(|c| !online.contains(c)) {
+            Some(&c) => return Err(RecordError::Cpu(c)),
+            None => options.cpus.clone(),
+        },
+    };
+    let mut cgroups = Vec::new();
+    if let Target::Cgroups(names) = &options.target {
+        for name in names {
+            let path = target::cgroup_dir(name)?;
+            let open = File::open(&path);
+            cgroups.push(open.map_err(|source| RecordError::Create { path, source })?);
+        }
+    }
+    let tids = match tids.is_empty() {
+        true => vec![-1],
+        false => tids.iter().map(|&t| t as i32).collect(),
+    };
+    Ok(Places { tids, cgroups, cpus })
+}
+
+fn clamp_note(options: &Options, plan: &[Planned], notes: &mut Vec<Note>) {
+    let Some(asked) = options.freq.filter(|f| *f != u64::MAX) else { return };
+    let sampled = plan.iter().find(|p| p.attr.flags.contains(AttrFlags::FREQ));
+    if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < asked) {
+        notes.push(Note {
+            kind: "frequency",
+            fact: format!("sampling at {got} Hz, not {asked}: the kernel allows no more"),
+            advice: Some("raise /proc/sys/kernel/perf_event_max_sample_rate".into()),
+        });
+    }
+}

@@ -1,0 +1,118 @@
+//! `-e` and `--filter`, whose order matters: a filter belongs to the events of
+//! the `-e` before it.
+
+use anyhow::bail;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use kymo_kernel::events::{Catalog, EventSpec};
+
+/// One `-e` or `--filter`, as typed.
+#[derive(Clone, Debug)]
+enum Typed {
+    Event(String),
+    Filter(String),
+}
+
+/// All of them, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EventArgs(Vec<Typed>);
+
+impl EventArgs {
+    /// What they mean.
+    pub(super) fn specs(&self, catalog: &Catalog) -> anyhow::Result<Vec<EventSpec>> {
+        let mut specs: Vec<EventSpec> = Vec::new();
+        let (mut last, mut groups) = (0, 0);
+        for typed in &self.0 {
+            match typed {
+                Typed::Event(text) => {
+                    last = specs.len();
+                    specs.extend(catalog.parse(text)?);
+                    // Groups are numbered within one text.
+                    let base = groups;
+                    for s in specs.iter_mut().skip(last) {
+                        s.group = s.group.map(|g| g + base);
+                        groups = groups.max(s.group.map_or(0, |g| g + 1));
+                    }
+                }
+                Typed::Filter(filter) => {
+                    if specs.is_empty() {
+                        bail!("--filter {filter:?} needs an -e before it");
+                    }
+                    for s in specs.iter_mut().skip(last) {
+                        if !s.is_tracepoint() {
+                            bail!("--filter {filter:?} needs a tracepoint, and {} is none", s.name);
+                        }
+                        s.filter = Some(match s.filter.take() {
+                            Some(before) => format!("({before}) && ({filter})"),
+                            None => filter.clone(),
+                        });
+                    }
+                }
+            }
+        }
+        Ok(specs)
+    }
+}
+
+impl clap::FromArgMatches for EventArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let all = |id: &str, make: fn(String) -> Typed| -> Vec<(usize, Typed)> {
+            let values = matches.get_many::<String>(id).into_iter().flatten().cloned().map(make);
+            matches.indices_of(id).into_iter().flatten().zip(values).collect()
+        };
+        let mut typed = all("event", Typed::Event);
+        typed.extend(all("filter", Typed::Filter));
+        typed.sort_by_key(|(at, _)| *at);
+        Ok(EventArgs(typed.into_iter().map(|(_, t)| t).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for EventArgs {
+    fn augment_args(command: Command) -> Command {
+        let event = Arg::new("event").short('e').long("event").value_name("EVENTS");
+        let filter = Arg::new("filter").long("filter").value_name("FILTER");
+        command.arg(event.action(ArgAction::Append).help("Events, as `kymo list` names them")).arg(
+            filter.action(ArgAction::Append).help("Filter for the tracepoints of the -e before it"),
+        )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+    use clap::{Args as _, FromArgMatches as _};
+
+    fn parse(words: &[&str]) -> EventArgs {
+        let command = EventArgs::augment_args(Command::new("x"));
+        EventArgs::from_arg_matches(&command.get_matches_from(words)).unwrap()
+    }
+
+    #[test]
+    fn a_filter_belongs_to_the_event_before_it() {
+        let args = parse(&[
+            "x",
+            "-e",
+            "sched:sched_switch",
+            "--filter",
+            "prev_pid > 3",
+            "-e",
+            "cpu-clock",
+        ]);
+        let kinds: Vec<bool> = args.0.iter().map(|t| matches!(t, Typed::Filter(_))).collect();
+        assert_eq!(kinds, [false, true, false]);
+        let error = |words: &[&str]| {
+            parse(words).specs(&Catalog::open()).context("x").unwrap_err().to_string()
+        };
+        assert!(!error(&["x", "--filter", "a"]).is_empty());
+        assert!(!error(&["x", "-e", "cpu-clock", "--filter", "a"]).is_empty());
+    }
+}
