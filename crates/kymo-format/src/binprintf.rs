@@ -72,7 +72,7 @@ fn one(
     match spec.conv {
         Conv::Str => {
             let s = args.string();
-            text::string(out, Val::Bytes(s), args.scope, shape.precision);
+            text::string(out, Val::Bytes(s), args.scope, shape.precision, ctx.symbols);
             spec::fit(out, start, shape);
         }
         Conv::Char => {

@@ -4,7 +4,7 @@ use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, Table, TextFn};
 use crate::field::{Field, FieldKind};
 use crate::lex::Tok;
-use crate::parse::{Parser, Reason, Typed, constant};
+use crate::parse::{Parser, Reason, Typed, UNKNOWN, constant};
 
 const TEXT: Ty = Ty::Ptr { size: 1, elem: Some(IntTy::CHAR) };
 /// The most rows of a table that are read.
@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
                 self.expect(")")?;
                 let mut x = Expr::Jiffies(Box::new(e.expr));
                 if name == "jiffies_to_usecs" {
-                    let k = Expr::Const(1000, IntTy::UINT);
+                    let k = Expr::Const(1000);
                     x = Expr::Bin(crate::expr::BinOp::Mul, IntTy::UINT, Box::new((x, k)));
                 }
                 Ok(int(x, IntTy::UINT))
@@ -135,10 +135,13 @@ impl<'a> Parser<'a> {
                 // A trailing comma, or `{}` written otherwise.
                 break;
             }
+            if self.eat("}") {
+                break;
+            }
             let start = self.pos;
             let value = match self.expr() {
                 Ok(e) => constant(&e.expr),
-                Err(reason) if reason.ends_with("is not known") => {
+                Err(reason) if reason.ends_with(UNKNOWN) => {
                     self.pos = start;
                     self.skip_to_comma();
                     None
@@ -219,7 +222,7 @@ impl<'a> Parser<'a> {
     fn nanoseconds(&mut self, name: &str) -> Result<Typed, Reason> {
         let e = self.expr()?;
         self.expect(")")?;
-        let k = Expr::Const(1_000_000_000, IntTy::U64);
+        let k = Expr::Const(1_000_000_000);
         let secs = name == "__print_ns_to_secs";
         let op = if secs { crate::expr::BinOp::Div } else { crate::expr::BinOp::Rem };
         let x = Expr::Bin(op, IntTy::U64, Box::new((e.expr, k)));
@@ -254,14 +257,11 @@ fn dynamic(f: &Field) -> Typed {
         FieldKind::DynBitmask { relative } => (relative, IntTy::U8),
         _ => {
             let ty = Ty::Ptr { size: 1, elem: Some(IntTy::U8) };
-            return Typed {
-                expr: Expr::Bytes { offset: f.offset, len: f.size, elem: IntTy::U8 },
-                ty,
-            };
+            return Typed { expr: Expr::Bytes { offset: f.offset, len: f.size }, ty };
         }
     };
     Typed {
-        expr: Expr::Dynamic { offset: f.offset, relative, elem },
+        expr: Expr::Dynamic { offset: f.offset, relative },
         ty: Ty::Ptr { size: u32::from(elem.size), elem: Some(elem) },
     }
 }

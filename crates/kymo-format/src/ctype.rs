@@ -16,7 +16,6 @@ impl IntTy {
     pub(crate) const CHAR: IntTy = IntTy { size: 1, signed: true };
     pub(crate) const U8: IntTy = IntTy { size: 1, signed: false };
     pub(crate) const U64: IntTy = IntTy { size: 8, signed: false };
-    pub(crate) const S64: IntTy = IntTy { size: 8, signed: true };
 
     /// Cuts `v` to this type and extends it to 64 bits again.
     #[inline]

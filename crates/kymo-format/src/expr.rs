@@ -92,7 +92,7 @@ pub(crate) enum TextFn {
 /// A node. The type of an integer node is the one it evaluates to.
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
-    Const(u64, IntTy),
+    Const(u64),
     Str(Box<[u8]>),
     Null,
     /// A scalar field.
@@ -105,13 +105,11 @@ pub(crate) enum Expr {
     Bytes {
         offset: u32,
         len: u32,
-        elem: IntTy,
     },
     /// Bytes behind a `__data_loc` word.
     Dynamic {
         offset: u32,
         relative: bool,
-        elem: IntTy,
     },
     /// Length behind a `__data_loc` word.
     DynamicLen {
@@ -123,8 +121,6 @@ pub(crate) enum Expr {
     Cast(IntTy, Box<Expr>),
     /// Element of bytes.
     Index(IntTy, Box<(Expr, Expr)>),
-    /// Bytes seen as elements of another type.
-    Recast(IntTy, Box<Expr>),
     /// Jiffies to milliseconds.
     Jiffies(Box<Expr>),
     Text(Box<TextFn>),
@@ -151,15 +147,15 @@ impl Expr {
     /// Evaluates the tree.
     pub(crate) fn eval<'v>(&'v self, s: Scope<'v>) -> Val<'v> {
         match self {
-            Expr::Const(v, _) => Val::Int(*v),
+            Expr::Const(v) => Val::Int(*v),
             Expr::Str(b) => Val::Bytes(b),
             Expr::Null => Val::Null,
             Expr::Load { offset, size, signed } => {
                 Val::Int(load(s.payload, *offset, *size, *signed, s.endian).unwrap_or(0))
             }
-            Expr::Bytes { offset, len: 0, .. } => Val::Bytes(tail(s.payload, *offset)),
-            Expr::Bytes { offset, len, .. } => Val::Bytes(fixed(s.payload, *offset, *len)),
-            Expr::Dynamic { offset, relative, .. } => {
+            Expr::Bytes { offset, len: 0 } => Val::Bytes(tail(s.payload, *offset)),
+            Expr::Bytes { offset, len } => Val::Bytes(fixed(s.payload, *offset, *len)),
+            Expr::Dynamic { offset, relative } => {
                 Val::Bytes(dynamic(s.payload, *offset, *relative, s.endian))
             }
             Expr::DynamicLen { offset } => {
@@ -197,7 +193,6 @@ impl Expr {
                 let at = u32::try_from(at).unwrap_or(u32::MAX);
                 Val::Int(load(b, at, ty.size, ty.signed, s.endian).unwrap_or(0))
             }
-            Expr::Recast(_, e) => e.eval(s),
             Expr::Jiffies(e) => {
                 let hz = u64::from(s.hz.max(1));
                 Val::Int(IntTy::UINT.wrap(e.int(s).wrapping_mul(1000).wrapping_div(hz)))

@@ -13,6 +13,9 @@ use crate::lex::{Tok, unescape};
 /// Why a print format could not be compiled.
 pub(crate) type Reason = String;
 
+/// How a reason ends that says a name could not be resolved.
+pub(crate) const UNKNOWN: &str = " is not known";
+
 /// How deep expressions may nest.
 const MAX_DEPTH: u32 = 64;
 /// How many nodes one print format may have.
@@ -34,6 +37,8 @@ pub(crate) struct Parser<'a> {
     pub(crate) constants: &'a dyn Constants,
     /// What could not be done exactly.
     pub(crate) notes: Vec<String>,
+    /// Names whose value nobody knows.
+    pub(crate) unresolved: Vec<String>,
     pub(crate) depth: u32,
     pub(crate) nodes: u32,
     /// Variables of `({ int x = …; … })`.
@@ -87,6 +92,36 @@ impl<'a> Parser<'a> {
         r
     }
 
+    /// One argument of the format. What depends on a value nobody knows, such
+    /// as the kernel's `jiffies` at the time of printing, shows as `?`.
+    pub(crate) fn argument(&mut self) -> Result<Typed, Reason> {
+        let start = self.pos;
+        match self.expr() {
+            Err(reason) if reason.ends_with(UNKNOWN) => {
+                self.pos = start;
+                self.depth = 0;
+                self.skip_argument();
+                let ty = Ty::Ptr { size: 1, elem: Some(IntTy::CHAR) };
+                Ok(Typed { expr: Expr::Str((*b"?").into()), ty })
+            }
+            other => other,
+        }
+    }
+
+    fn skip_argument(&mut self) {
+        let mut depth = 0i32;
+        loop {
+            match self.peek() {
+                Tok::Punct("(" | "{" | "[") => depth += 1,
+                Tok::Punct(")" | "}" | "]") => depth -= 1,
+                Tok::Punct(",") if depth <= 0 => return,
+                Tok::End => return,
+                _ => {}
+            }
+            self.pos += 1;
+        }
+    }
+
     /// A whole expression, ternary included.
     pub(crate) fn expr(&mut self) -> Result<Typed, Reason> {
         self.deeper(|p| {
@@ -97,7 +132,7 @@ impl<'a> Parser<'a> {
             let yes = if matches!(p.peek(), Tok::Punct(":")) { cond.clone() } else { p.expr()? };
             p.expect(":")?;
             let no = p.expr()?;
-            if let Expr::Const(c, _) = cond.expr {
+            if let Expr::Const(c) = cond.expr {
                 return Ok(if c != 0 { yes } else { no });
             }
             Ok(p.conditional(cond, yes, no))
@@ -155,13 +190,13 @@ impl<'a> Parser<'a> {
             _ => (x.common(y), x.common(y)),
         };
         let ty = ptr.unwrap_or(Ty::Int(result));
-        if let (Expr::Const(l, _), Expr::Const(r, _)) = (&a.expr, &b.expr) {
+        if let (Expr::Const(l), Expr::Const(r)) = (&a.expr, &b.expr) {
             let v = match op {
                 BinOp::LogAnd => u64::from(*l != 0 && *r != 0),
                 BinOp::LogOr => u64::from(*l != 0 || *r != 0),
                 _ => binary(op, work, *l, *r),
             };
-            return Typed { expr: Expr::Const(v, result), ty };
+            return Typed { expr: Expr::Const(v), ty };
         }
         Typed { expr: Expr::Bin(op, work, Box::new((a.expr, b.expr))), ty }
     }
@@ -183,7 +218,7 @@ impl<'a> Parser<'a> {
                 "*" => {
                     p.pos += 1;
                     let e = p.unary()?;
-                    let zero = Typed { expr: Expr::Const(0, IntTy::INT), ty: Ty::Int(IntTy::INT) };
+                    let zero = Typed { expr: Expr::Const(0), ty: Ty::Int(IntTy::INT) };
                     Ok(index(e, zero))
                 }
                 "(" => p.parenthesis(),
@@ -200,13 +235,13 @@ impl<'a> Parser<'a> {
             "!" => (UnOp::Not, IntTy::INT),
             _ => return e,
         };
-        if let Expr::Const(v, _) = e.expr {
+        if let Expr::Const(v) = e.expr {
             let v = match op {
                 UnOp::Neg => ty.wrap(v.wrapping_neg()),
                 UnOp::BitNot => ty.wrap(!v),
                 UnOp::Not => u64::from(v == 0),
             };
-            return Typed { expr: Expr::Const(v, result), ty: Ty::Int(result) };
+            return Typed { expr: Expr::Const(v), ty: Ty::Int(result) };
         }
         Typed { expr: Expr::Un(op, ty, Box::new(e.expr)), ty: Ty::Int(result) }
     }
@@ -311,28 +346,13 @@ impl<'a> Parser<'a> {
     fn statements(&mut self) -> Result<Typed, Reason> {
         let outer = self.vars.len();
         loop {
-            let start = self.pos;
-            let declared = self.type_name();
-            if let (Some((ty, _)), Tok::Punct("=")) = (declared, self.peek())
-                && let Some(Tok::Ident(name)) = self.toks.get(self.pos.wrapping_sub(1)).copied()
-            {
-                // type_name took the variable for a word of the type.
-                let words: Vec<&str> = self
-                    .toks
-                    .get(start..self.pos - 1)
-                    .unwrap_or(&[])
-                    .iter()
-                    .filter_map(|t| if let Tok::Ident(w) = t { Some(*w) } else { None })
-                    .collect();
-                let ty = ctype::from_words(words.into_iter(), self.long).unwrap_or(ty);
-                self.pos += 1;
+            if let Some((name, ty)) = self.declaration() {
                 let value = self.expr()?;
                 self.expect(";")?;
                 let value = cast(value, ty, self.long);
                 self.vars.push((name, value));
                 continue;
             }
-            self.pos = start;
             let value = self.expr()?;
             self.expect(";")?;
             if self.eat("}") {
@@ -341,6 +361,23 @@ impl<'a> Parser<'a> {
                 return Ok(value);
             }
         }
+    }
+
+    /// `int name =`, if that is what comes.
+    fn declaration(&mut self) -> Option<(&'a str, Ty)> {
+        let rest = self.toks.get(self.pos..)?;
+        let words: Vec<&'a str> = rest
+            .iter()
+            .take(8)
+            .map_while(|t| if let Tok::Ident(w) = t { Some(*w) } else { None })
+            .collect();
+        let (name, ty) = words.split_last()?;
+        if ty.is_empty() || rest.get(words.len()) != Some(&Tok::Punct("=")) {
+            return None;
+        }
+        let ty = ctype::from_words(ty.iter().copied(), self.long)?;
+        self.pos += words.len() + 1;
+        Some((name, ty))
     }
 
     fn postfix(&mut self) -> Result<Typed, Reason> {
@@ -368,10 +405,10 @@ impl<'a> Parser<'a> {
         match self.bump() {
             Tok::Number { value, unsigned, long, decimal } => {
                 let ty = literal_type(value, unsigned, long, decimal, self.long);
-                Ok(Typed { expr: Expr::Const(value, ty), ty: Ty::Int(ty) })
+                Ok(Typed { expr: Expr::Const(value), ty: Ty::Int(ty) })
             }
             Tok::Char(c) => Ok(Typed {
-                expr: Expr::Const(IntTy::CHAR.wrap(u64::from(c)), IntTy::INT),
+                expr: Expr::Const(IntTy::CHAR.wrap(u64::from(c))),
                 ty: Ty::Int(IntTy::INT),
             }),
             Tok::Ident("REC") => self.member(),
@@ -389,15 +426,18 @@ impl<'a> Parser<'a> {
         if let Some((_, v)) = self.vars.iter().rev().find(|v| v.0 == name) {
             return Ok(v.clone());
         }
+        if ctype::from_words([name, "int"].into_iter(), self.long).is_some() {
+            return Err("a declaration of other than integers".to_owned());
+        }
         let (v, ty) = match self.constants.value(name) {
             Some(v) if i32::try_from(v).is_ok() => (v as u64, IntTy::INT),
             Some(v) => (v as u64, IntTy { size: 8, signed: false }),
             None => {
-                self.notes.push(format!("value of {name} is not known"));
-                return Err(format!("value of {name} is not known"));
+                self.unresolved.push(name.to_owned());
+                return Err(format!("value of {name}{UNKNOWN}"));
             }
         };
-        Ok(Typed { expr: Expr::Const(v, ty), ty: Ty::Int(ty) })
+        Ok(Typed { expr: Expr::Const(v), ty: Ty::Int(ty) })
     }
 
     /// After `REC`: `->name`, perhaps with `.name` behind it.
@@ -449,7 +489,7 @@ impl<'a> Parser<'a> {
 
 fn size_value(v: u64, long: u8) -> Typed {
     let ty = IntTy { size: long, signed: false };
-    Typed { expr: Expr::Const(v, ty), ty: Ty::Int(ty) }
+    Typed { expr: Expr::Const(v), ty: Ty::Int(ty) }
 }
 
 fn operator(p: &str) -> Option<(BinOp, u8)> {
@@ -503,7 +543,7 @@ fn convert(e: Expr, from: IntTy, to: IntTy) -> Expr {
         return e;
     }
     match e {
-        Expr::Const(v, _) => Expr::Const(to.wrap(v), to),
+        Expr::Const(v) => Expr::Const(to.wrap(v)),
         e => Expr::Cast(to, Box::new(e)),
     }
 }
@@ -513,11 +553,11 @@ fn scale(e: Typed, int: IntTy, size: u32, long: u8) -> Typed {
     let ty = Ty::Int(wide);
     match e.expr {
         expr if size <= 1 => Typed { expr, ty },
-        Expr::Const(v, _) => {
-            Typed { expr: Expr::Const(wide.wrap(v.wrapping_mul(u64::from(size))), wide), ty }
+        Expr::Const(v) => {
+            Typed { expr: Expr::Const(wide.wrap(v.wrapping_mul(u64::from(size)))), ty }
         }
         expr => {
-            let by = Expr::Const(u64::from(size), wide);
+            let by = Expr::Const(u64::from(size));
             Typed { expr: Expr::Bin(BinOp::Mul, wide, Box::new((expr, by))), ty }
         }
     }
@@ -527,17 +567,15 @@ fn cast(e: Typed, ty: Ty, long: u8) -> Typed {
     let Ty::Int(to) = ty else {
         // A pointer: bytes keep their place and change what they are made of.
         return match (ty, e.expr) {
-            (_, Expr::Const(0, _)) => Typed { expr: Expr::Null, ty },
-            (Ty::Ptr { elem: Some(i), .. }, x) if is_bytes(&x) => {
-                Typed { expr: Expr::Recast(i, Box::new(x)), ty }
-            }
+            (_, Expr::Const(0)) => Typed { expr: Expr::Null, ty },
+
             (_, x) => Typed { expr: x, ty },
         };
     };
     let from = e.ty.int(long);
     let expr = match e.expr {
-        Expr::Const(v, _) => Expr::Const(to.wrap(v), to),
-        Expr::Null => Expr::Const(0, to),
+        Expr::Const(v) => Expr::Const(to.wrap(v)),
+        Expr::Null => Expr::Const(0),
         x if from == to => x,
         // Reading a field and extending it already gives the wider value.
         x @ Expr::Load { .. } if to.size == 8 => x,
@@ -549,20 +587,13 @@ fn cast(e: Typed, ty: Ty, long: u8) -> Typed {
     Typed { expr, ty }
 }
 
-fn is_bytes(e: &Expr) -> bool {
-    matches!(
-        e,
-        Expr::Bytes { .. } | Expr::Dynamic { .. } | Expr::Recast(..) | Expr::Str(_) | Expr::Cond(_)
-    )
-}
-
 fn index(base: Typed, at: Typed) -> Typed {
     let elem = match base.ty {
         Ty::Ptr { elem: Some(i), .. } => i,
         _ => IntTy::U8,
     };
     // A constant element of a fixed array is a field of its own.
-    if let (Expr::Bytes { offset, len, .. }, Expr::Const(i, _)) = (&base.expr, &at.expr) {
+    if let (Expr::Bytes { offset, len, .. }, Expr::Const(i)) = (&base.expr, &at.expr) {
         let start = i.saturating_mul(u64::from(elem.size));
         if let Ok(start) = u32::try_from(start)
             && (*len == 0 || start.saturating_add(u32::from(elem.size)) <= *len)
@@ -579,7 +610,7 @@ fn index(base: Typed, at: Typed) -> Typed {
 fn address_of(e: Typed) -> Typed {
     match (e.expr, e.ty) {
         (Expr::Load { offset, size, .. }, Ty::Int(i)) => Typed {
-            expr: Expr::Bytes { offset, len: u32::from(size), elem: i },
+            expr: Expr::Bytes { offset, len: u32::from(size) },
             ty: Ty::Ptr { size: u32::from(size), elem: Some(i) },
         },
         (expr, ty) => Typed { expr, ty },
@@ -593,7 +624,7 @@ fn field_value(f: &Field, long: u8) -> Typed {
         _ => None,
     };
     let bytes = |elem: IntTy| Typed {
-        expr: Expr::Bytes { offset: f.offset, len: f.size, elem },
+        expr: Expr::Bytes { offset: f.offset, len: f.size },
         ty: Ty::Ptr { size: u32::from(elem.size), elem: Some(elem) },
     };
     match (&f.kind, int(f.size)) {
@@ -628,7 +659,7 @@ fn field_value(f: &Field, long: u8) -> Typed {
 pub(crate) fn constant(e: &Expr) -> Option<u64> {
     let scope = Scope { payload: &[], endian: kymo_model::Endian::Little, hz: 1 };
     match e {
-        Expr::Const(v, _) => Some(*v),
+        Expr::Const(v) => Some(*v),
         Expr::Cast(..) | Expr::Bin(..) | Expr::Un(..) if pure(e) => match e.eval(scope) {
             Val::Int(v) => Some(v),
             _ => None,

@@ -65,12 +65,18 @@ impl Plan {
             long: if options.long_size == 4 { 4 } else { 8 },
             constants: options.constants,
             notes: Vec::new(),
+            unresolved: Vec::new(),
             depth: 0,
             nodes: 0,
             vars: Vec::new(),
         };
         let compiled = compile(&mut p);
         let mut notes = p.notes;
+        if !p.unresolved.is_empty() {
+            p.unresolved.sort();
+            p.unresolved.dedup();
+            notes.push(format!("values not known: {}", p.unresolved.join(", ")));
+        }
         notes.sort();
         notes.dedup();
         let binary_printf = event == "bprint" && fields.iter().any(|f| f.name == "fmt");
@@ -110,7 +116,7 @@ fn compile(p: &mut Parser<'_>) -> Result<Vec<Op>, Reason> {
     let format = p.literal().ok_or("no format string")?;
     let mut args = Vec::new();
     while p.eat(",") {
-        let a = p.expr()?;
+        let a = p.argument()?;
         args.push(a);
     }
     if p.peek() != Tok::End {
@@ -143,7 +149,18 @@ fn compile(p: &mut Parser<'_>) -> Result<Vec<Op>, Reason> {
     if ops.iter().any(|o| matches!(o, Op::Missing)) {
         p.notes.push("fewer arguments than conversions".to_owned());
     }
+    if ops.iter().any(reads_kernel_text) {
+        p.notes.push(KERNEL_TEXT.to_owned());
+    }
     Ok(ops)
+}
+
+/// The note on strings that only their address is recorded of.
+const KERNEL_TEXT: &str = "text at a kernel address, known only if printk_formats lists it";
+
+fn reads_kernel_text(op: &Op) -> bool {
+    let Op::General { spec, arg, .. } = op else { return false };
+    spec.conv == Conv::Str && matches!(**arg, Expr::Load { .. })
 }
 
 /// Picks the cheapest operation for a conversion.

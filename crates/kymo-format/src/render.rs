@@ -107,7 +107,7 @@ fn general(
     let start = out.len();
     match spec.conv {
         Conv::Str => {
-            text::string(out, arg.eval(s), s, shape.precision);
+            text::string(out, arg.eval(s), s, shape.precision, ctx.symbols);
             spec::fit(out, start, shape);
         }
         Conv::Char => {
@@ -124,7 +124,7 @@ fn general(
                 };
                 spec::integer(out, v, spec.size, conv, shape);
             }
-            other => text::string(out, other, s, shape.precision),
+            other => text::string(out, other, s, shape.precision, ctx.symbols),
         },
     }
 }

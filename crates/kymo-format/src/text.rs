@@ -1,6 +1,6 @@
 //! The helpers that write text: flags, symbols, arrays, hex, bit maps.
 
-use crate::ctype::IntTy;
+use crate::context::Symbols;
 use crate::expr::{Expr, Scope, TextFn, Val};
 use crate::field::{load, until_nul};
 use crate::spec::{Conv, Shape, hex, integer};
@@ -227,7 +227,13 @@ fn hex_dump(out: &mut Vec<u8>, d: Dump<'_>, bytes: &[u8]) {
 }
 
 /// `%s` of any value.
-pub(crate) fn string(out: &mut Vec<u8>, v: Val<'_>, s: Scope<'_>, precision: Option<usize>) {
+pub(crate) fn string(
+    out: &mut Vec<u8>,
+    v: Val<'_>,
+    s: Scope<'_>,
+    precision: Option<usize>,
+    symbols: &dyn Symbols,
+) {
     match v {
         Val::Bytes(b) => {
             // With a precision the kernel reads no further than that.
@@ -236,10 +242,13 @@ pub(crate) fn string(out: &mut Vec<u8>, v: Val<'_>, s: Scope<'_>, precision: Opt
         }
         Val::Text(t) => write(t, out, s),
         Val::Null | Val::Int(0) => out.extend_from_slice(b"(null)"),
-        Val::Int(v) => {
-            // The address of a string that is not in the payload.
-            out.extend_from_slice(b"0x");
-            hex(out, IntTy::U64.wrap(v), 0);
-        }
+        // A string in the kernel's memory: known if tracefs lists it.
+        Val::Int(v) => match symbols.printk_string(v) {
+            Some(text) => out.extend_from_slice(text.as_bytes()),
+            None => {
+                out.extend_from_slice(b"0x");
+                hex(out, v, 0);
+            }
+        },
     }
 }
