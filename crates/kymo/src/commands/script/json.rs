@@ -1,0 +1,103 @@
+//! A sample as one JSON object a line: task, time, event, and a tracepoint's
+//! fields with their types.
+
+use std::io::Write as _;
+
+use kymo_files::perfdata::Entry;
+use kymo_format::json_string;
+
+use super::filter::Filter;
+use super::number;
+use super::symbols::{Symbols, frames};
+use super::text::{Text, facts};
+use super::trace::payload_endian;
+
+pub(super) fn print(
+    entry: &Entry<'_>,
+    filter: &Filter,
+    text: &mut Text,
+    out: &mut Vec<u8>,
+) -> anyhow::Result<()> {
+    let Some(s) = text.see(entry)? else { return Ok(()) };
+    let comm = text.symbols.comm(s.pid, s.tid);
+    if filter.any && !filter.wants(&facts(entry, &s, comm)) {
+        return Ok(());
+    }
+    out.extend_from_slice(b"{\"comm\":");
+    json_string(out, comm);
+    // -1, the kernel's "none", stays -1.
+    write!(out, ",\"pid\":{},\"tid\":{}", s.pid as i32, s.tid as i32)?;
+    if let Some(cpu) = s.cpu {
+        write!(out, ",\"cpu\":{}", cpu as i32)?;
+    }
+    if let Some(time) = s.time {
+        out.extend_from_slice(b",\"time\":");
+        number::decimal(out, time / 1_000_000_000, 0);
+        out.push(b'.');
+        number::zeros(out, time % 1_000_000_000, 9);
+    }
+    out.extend_from_slice(b",\"event\":");
+    json_string(out, entry.desc().map_or("", |e| &e.name).as_bytes());
+    if let Some(period) = s.period {
+        write!(out, ",\"period\":{period}")?;
+    }
+    let mode = entry.raw.misc.cpumode();
+    if let Some(ip) = s.ip {
+        out.push(b',');
+        frame(entry, s.pid, ip, mode, &mut text.symbols, out);
+    }
+    if let Some(addr) = s.addr {
+        write!(out, ",\"addr\":\"{addr:#x}\"")?;
+    }
+    if let (Some(raw), Some(format)) = (s.raw, text.trace.format(entry)) {
+        let endian = payload_endian(entry);
+        out.extend_from_slice(b",\"fields\":{");
+        for (i, field) in format.own_fields().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            json_string(out, field.name.as_bytes());
+            out.push(b':');
+            field.value(raw, endian).write_json(out, endian);
+        }
+        out.push(b'}');
+    }
+    let mut chain = frames(s.chain(entry.raw.endian), mode).peekable();
+    if chain.peek().is_some() {
+        out.extend_from_slice(b",\"callchain\":[");
+        for (i, (ip, mode)) in chain.enumerate() {
+            out.extend_from_slice(if i > 0 { b",{" } else { b"{" });
+            frame(entry, s.pid, ip, mode, &mut text.symbols, out);
+            out.push(b'}');
+        }
+        out.push(b']');
+    }
+    out.extend_from_slice(b"}\n");
+    Ok(())
+}
+
+/// `"ip":…,"sym":…,"symoff":…,"dso":…`; addresses as hexadecimal text, since
+/// JSON numbers do not hold 64 bits everywhere.
+fn frame(
+    entry: &Entry<'_>,
+    pid: u32,
+    ip: u64,
+    mode: u16,
+    symbols: &mut Symbols,
+    out: &mut Vec<u8>,
+) {
+    let at = symbols.locate(entry.features, pid, ip, mode);
+    out.extend_from_slice(b"\"ip\":\"0x");
+    number::hex(out, ip, 0);
+    out.push(b'"');
+    if let Some(symbol) = symbols.symbol(&at) {
+        out.extend_from_slice(b",\"sym\":");
+        json_string(out, symbol.as_bytes());
+        out.extend_from_slice(b",\"symoff\":");
+        number::decimal(out, at.offset, 0);
+    }
+    if at.dso.is_some() {
+        out.extend_from_slice(b",\"dso\":");
+        json_string(out, symbols.dso(&at).as_bytes());
+    }
+}

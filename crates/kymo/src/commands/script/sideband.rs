@@ -1,0 +1,147 @@
+//! Records that are no samples, as `--show-*-events` print them, and the raw
+//! dump of `-D`.
+
+use std::io::Write as _;
+
+use kymo_files::perfdata::Entry;
+use kymo_model::{Mmap, RecordKind, SampleId, Sideband};
+
+use super::text::{Seen, Text};
+
+/// Which of them are printed.
+pub(super) struct Show {
+    pub(super) tasks: bool,
+    pub(super) mmaps: bool,
+    pub(super) lost: bool,
+    pub(super) switches: bool,
+}
+
+impl Show {
+    pub(super) fn wants(&self, kind: RecordKind) -> bool {
+        match kind {
+            RecordKind::COMM | RecordKind::FORK | RecordKind::EXIT => self.tasks,
+            RecordKind::MMAP | RecordKind::MMAP2 => self.mmaps,
+            RecordKind::LOST | RecordKind::LOST_SAMPLES => self.lost,
+            RecordKind::SWITCH | RecordKind::SWITCH_CPU_WIDE => self.switches,
+            _ => false,
+        }
+    }
+
+    pub(super) fn print(&self, entry: &Entry<'_>, text: &mut Text, out: &mut Vec<u8>) {
+        let Ok(Some(record)) = Sideband::parse(&entry.raw) else { return };
+        let id = match entry.desc() {
+            Some(e) => entry.raw.sample_id(&e.attr).unwrap_or_default(),
+            None => SampleId::default(),
+        };
+        // Records made up for tasks that were there before carry no id: the task itself tells.
+        let own = match &record {
+            Sideband::Comm(c) => Some((c.pid, c.tid)),
+            Sideband::Mmap(m) => Some((m.pid, m.tid)),
+            Sideband::Fork(t) | Sideband::Exit(t) => Some((t.pid, t.tid)),
+            _ => None,
+        };
+        let (pid, tid) = id.tid.or(own).unwrap_or((0, 0));
+        let seen = Seen { pid, tid, time: id.time, cpu: id.cpu, ..Seen::default() };
+        text.start_of(entry, &seen, out);
+        describe(entry, &record, out);
+        out.push(b'\n');
+    }
+}
+
+/// `PERF_RECORD_…` and the content, as perf words them.
+fn describe(entry: &Entry<'_>, record: &Sideband<'_>, out: &mut Vec<u8>) {
+    let kind = entry.raw.kind.name().unwrap_or("?");
+    let _ = write!(out, "PERF_RECORD_{kind}");
+    let _ = match record {
+        Sideband::Comm(c) => {
+            let exec = if c.exec { " exec" } else { "" };
+            let _ = write!(out, "{exec}: ");
+            out.extend_from_slice(c.comm);
+            write!(out, ":{}/{}", c.pid as i32, c.tid as i32)
+        }
+        Sideband::Fork(t) | Sideband::Exit(t) => {
+            write!(out, "({}:{}):({}:{})", t.pid as i32, t.tid as i32, t.ppid as i32, t.ptid as i32)
+        }
+        Sideband::Mmap(m) => mmap(m, out),
+        Sideband::Lost(l) => write!(out, " lost {}", l.lost),
+        Sideband::LostSamples(l) => write!(out, " lost {}", l.lost),
+        Sideband::Switch(s) => {
+            let way = match (s.out, s.preempt) {
+                (true, true) => " OUT preempt ",
+                (true, false) => " OUT         ",
+                (false, _) => " IN          ",
+            };
+            match s.next_prev {
+                Some((pid, tid)) => {
+                    let other = if s.out { "next" } else { "prev" };
+                    let _ = write!(out, "{way} {other} pid/tid: ");
+                    write!(out, "{:>5}/{:<5}", pid as i32, tid as i32)
+                }
+                None => write!(out, "{way}"),
+            }
+        }
+        _ => Ok(()),
+    };
+}
+
+fn mmap(m: &Mmap<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let (pid, tid) = (m.pid as i32, m.tid as i32);
+    write!(out, " {pid}/{tid}: [{:#x}({:#x}) @ {}", m.start, m.len, Hex(m.pgoff))?;
+    if let Some((major, minor, inode, generation)) = m.inode {
+        write!(out, " {major:02x}:{minor:02x} {inode} {generation}")?;
+    }
+    if let Some(id) = m.build_id {
+        write!(out, " <{id}>")?;
+    }
+    write!(out, "]: ")?;
+    match m.prot {
+        Some(prot) => {
+            let bit = |b: u32, c: char| if prot & b != 0 { c } else { '-' };
+            // MAP_SHARED is 1.
+            let shared = if m.flags.is_some_and(|f| f & 1 != 0) { 's' } else { 'p' };
+            write!(out, "{}{}{}{shared} ", bit(1, 'r'), bit(2, 'w'), bit(4, 'x'))?;
+        }
+        None => write!(out, "x ")?,
+    }
+    out.write_all(m.filename)
+}
+
+/// C's `%#x`: no prefix for zero.
+struct Hex(u64);
+
+impl std::fmt::Display for Hex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 == 0 { f.write_str("0") } else { write!(f, "{:#x}", self.0) }
+    }
+}
+
+/// Place, size, kind and bytes of a record.
+pub(super) fn dump(entry: &Entry<'_>, file: &str, out: &mut Vec<u8>) {
+    let raw = &entry.raw;
+    let size = raw.body.len() + 8;
+    let _ = write!(out, "\n{:#x}@{file} [{size:#x}]: event: {}\n", entry.offset, raw.kind.0);
+    let _ = write!(out, ".\n. ... raw event: size {size} bytes\n");
+    // The header as this machine would store it, then the body as it lies.
+    let header = kymo_model::RecordHeader { kind: raw.kind, misc: raw.misc, size: size as u16 };
+    let bytes: Vec<u8> = header.to_bytes().iter().chain(raw.body).copied().collect();
+    for (i, line) in bytes.chunks(16).enumerate() {
+        let _ = write!(out, ".  {:04x}: ", i * 16);
+        for n in 0..16 {
+            let _ = match line.get(n) {
+                Some(b) => write!(out, " {b:02x}"),
+                None => write!(out, "   "),
+            };
+        }
+        let _ = write!(out, "  ");
+        out.extend(line.iter().map(|b| if (32..127).contains(b) { *b } else { b'.' }));
+        out.push(b'\n');
+    }
+    let name = raw.kind.name().unwrap_or("UNKNOWN");
+    let time = entry.time.map_or(String::new(), |t| format!("{t} "));
+    let _ = write!(out, "\n{time}{:#x} [{size:#x}]: PERF_RECORD_{name}", entry.offset);
+    if let Ok(Some(record)) = Sideband::parse(raw) {
+        out.truncate(out.len() - 12 - name.len());
+        describe(entry, &record, out);
+    }
+    out.push(b'\n');
+}

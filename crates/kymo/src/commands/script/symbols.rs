@@ -1,0 +1,165 @@
+//! Task names and the text of addresses at the present place in the
+//! recording. Each distinct address of an address space is resolved once.
+
+use kymo_analysis::state::{Located, Machine};
+use kymo_files::perfdata::{Entry, Features};
+use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RecordKind};
+use kymo_symbols::{Options, Problem, Resolver};
+use kymo_view::Ledger;
+use rustc_hash::FxHashMap;
+
+use super::fields::Fields;
+use super::number;
+
+/// Addresses remembered; more start the memory over.
+const MAX_KNOWN: usize = 1 << 18;
+/// Slots for task names, a power of two.
+const COMMS: usize = 64;
+
+/// An address space's state, the address, and the mode it was seen in.
+type Key = (u64, u64, u64, u16);
+
+/// The recorded machine, asked for names.
+pub(super) struct Symbols {
+    pub(super) machine: Machine,
+    known: FxHashMap<Key, Located>,
+    comms: Vec<Option<(u32, Vec<u8>)>>,
+    adopted: bool,
+}
+
+impl Default for Symbols {
+    fn default() -> Self {
+        Symbols {
+            machine: Machine::new(Resolver::new(Options::default())),
+            known: FxHashMap::default(),
+            comms: vec![None; COMMS],
+            adopted: false,
+        }
+    }
+}
+
+impl Symbols {
+    pub(super) fn apply(&mut self, entry: &Entry<'_>) {
+        if matches!(entry.raw.kind, RecordKind::COMM | RecordKind::FORK) {
+            self.comms.fill(None);
+        }
+        self.machine.apply(&entry.raw);
+    }
+
+    /// The name of a task; `:TID` when the recording does not tell it.
+    #[inline]
+    pub(super) fn comm(&mut self, pid: u32, tid: u32) -> &[u8] {
+        let slot = tid as usize % COMMS;
+        let stale = !matches!(&self.comms[slot], Some((t, _)) if *t == tid);
+        if stale {
+            let id = self.machine.comm_of(pid, tid);
+            self.comms[slot] = Some((tid, self.machine.comm(id).as_bytes().to_vec()));
+        }
+        self.comms[slot].as_ref().map_or(b"", |(_, comm)| comm)
+    }
+
+    pub(super) fn locate(
+        &mut self,
+        features: &Features,
+        pid: u32,
+        ip: u64,
+        cpumode: u16,
+    ) -> Located {
+        if !self.adopted {
+            self.adopted = true;
+            self.machine.adopt(features);
+        }
+        let (user, kernel) = self.machine.generation(pid);
+        let key = (user, kernel, ip, cpumode);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let located = self.machine.locate(pid, ip, cpumode);
+        if self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(key, located);
+        located
+    }
+
+    /// Symbol, offset and binary as `fields` ask for them.
+    pub(super) fn write(&self, at: &Located, fields: Fields, out: &mut Vec<u8>) {
+        if fields.has(Fields::SYM) {
+            out.push(b' ');
+            match at.symbol {
+                Some(symbol) => {
+                    out.extend_from_slice(self.machine.symbols.name(symbol).as_bytes());
+                    if fields.has(Fields::SYMOFF) {
+                        out.extend_from_slice(b"+0x");
+                        number::hex(out, at.offset, 0);
+                    }
+                }
+                None => out.extend_from_slice(b"[unknown]"),
+            }
+        }
+        if fields.has(Fields::DSO) {
+            out.extend_from_slice(b" (");
+            out.extend_from_slice(self.dso(at).as_bytes());
+            out.push(b')');
+        }
+    }
+
+    /// The path or bracketed name of the binary.
+    pub(super) fn dso(&self, at: &Located) -> &str {
+        let dso = at.dso.and_then(|id| self.machine.symbols.get(id));
+        dso.map_or("[unknown]", |d| d.long_name.as_str())
+    }
+
+    pub(super) fn symbol(&self, at: &Located) -> Option<&str> {
+        at.symbol.map(|s| self.machine.symbols.name(s))
+    }
+
+    pub(super) fn note(&self, ledger: &mut Ledger) {
+        for problem in self.machine.symbols.problems() {
+            match problem {
+                Problem::Changed { path } => {
+                    let fact = format!("{path} is not the file that was recorded");
+                    ledger.note("symbols", fact, None);
+                }
+                Problem::Unusable { path, why } => {
+                    ledger.note("symbols", format!("{path}: {why}"), None);
+                }
+                Problem::KernelHidden { kptr_restrict, .. } => {
+                    let value = kptr_restrict.as_deref().unwrap_or("unknown");
+                    let fact = format!("kernel symbols are hidden: kernel.kptr_restrict = {value}");
+                    let advice = "sysctl kernel.kptr_restrict=0, or run as root".to_owned();
+                    ledger.note("symbols", fact, Some(advice));
+                }
+                Problem::OtherKernel => {
+                    let fact = "recorded under another kernel than the one running";
+                    ledger.note("symbols", fact, None);
+                }
+                Problem::NoKernelSymbols => {
+                    ledger.note("symbols", "the kernel's symbols could not be read", None);
+                }
+            }
+        }
+    }
+}
+
+/// The addresses of a call chain, each with the mode its marker states.
+pub(super) fn frames(
+    chain: impl Iterator<Item = u64>,
+    cpumode: u16,
+) -> impl Iterator<Item = (u64, u16)> {
+    let mut mode = cpumode;
+    chain.filter_map(move |ip| {
+        if ip < CALLCHAIN_CONTEXT_MIN {
+            return Some((ip, mode));
+        }
+        mode = match ChainContext(ip) {
+            ChainContext::KERNEL => Misc::KERNEL,
+            ChainContext::USER | ChainContext::USER_DEFERRED => Misc::USER,
+            ChainContext::HV => Misc::HYPERVISOR,
+            ChainContext::GUEST_KERNEL => Misc::GUEST_KERNEL,
+            ChainContext::GUEST | ChainContext::GUEST_USER => Misc::GUEST_USER,
+            _ => 0,
+        };
+        None
+    })
+}

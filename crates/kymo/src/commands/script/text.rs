@@ -1,0 +1,357 @@
+//! A sample as perf script lays it out.
+
+use kymo_files::perfdata::Entry;
+use kymo_model::{Endian, EventType, Sample, SampleType, sw};
+
+use super::fields::{Fields, Spec};
+use super::filter::{Facts, Filter};
+use super::number;
+use super::symbols::{Symbols, frames};
+use super::trace::Payloads;
+
+/// What is the same for all samples of one event.
+struct Plan {
+    fields: Fields,
+    chain: bool,
+    /// Right-aligned over all events, with the colon.
+    name: Vec<u8>,
+    sample_type: SampleType,
+    fixed_period: Option<u64>,
+    /// Byte offsets of the fixed part of a sample.
+    at: Offsets,
+}
+
+#[derive(Default)]
+struct Offsets {
+    ip: Option<usize>,
+    tid: Option<usize>,
+    time: Option<usize>,
+    addr: Option<usize>,
+    cpu: Option<usize>,
+    period: Option<usize>,
+    end: usize,
+}
+
+impl Offsets {
+    fn of(has: SampleType) -> Offsets {
+        let mut at = 0;
+        let mut next = |field| {
+            has.contains(field).then(|| {
+                at += 8;
+                at - 8
+            })
+        };
+        next(SampleType::IDENTIFIER);
+        let ip = next(SampleType::IP);
+        let tid = next(SampleType::TID);
+        let time = next(SampleType::TIME);
+        let addr = next(SampleType::ADDR);
+        next(SampleType::ID);
+        next(SampleType::STREAM_ID);
+        let cpu = next(SampleType::CPU);
+        let period = next(SampleType::PERIOD);
+        Offsets { ip, tid, time, addr, cpu, period, end: at }
+    }
+}
+
+/// The part of a sample that is printed.
+#[derive(Default)]
+pub(super) struct Seen<'a> {
+    pub(super) ip: Option<u64>,
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+    pub(super) time: Option<u64>,
+    pub(super) addr: Option<u64>,
+    pub(super) cpu: Option<u32>,
+    pub(super) period: Option<u64>,
+    pub(super) chain: &'a [u8],
+    pub(super) raw: Option<&'a [u8]>,
+}
+
+impl Seen<'_> {
+    pub(super) fn chain(&self, endian: Endian) -> impl Iterator<Item = u64> + '_ {
+        self.chain.as_chunks::<8>().0.iter().map(move |b| endian.u64(*b))
+    }
+}
+
+/// Renders samples.
+pub(super) struct Text {
+    spec: Spec,
+    chains: bool,
+    ns: bool,
+    plans: Vec<Plan>,
+    pub(super) symbols: Symbols,
+    pub(super) trace: Payloads,
+    pub(super) malformed: u64,
+}
+
+impl Text {
+    pub(super) fn new(spec: Spec, chains: bool, ns: bool) -> Text {
+        Text {
+            spec,
+            chains,
+            ns,
+            plans: Vec::new(),
+            symbols: Symbols::default(),
+            trace: Payloads::default(),
+            malformed: 0,
+        }
+    }
+
+    /// Makes the plans again when there are more events than before.
+    fn plan(&mut self, entry: &Entry<'_>) -> anyhow::Result<()> {
+        let width = entry.events.iter().map(|e| e.name.len()).max().unwrap_or(0);
+        self.plans.clear();
+        for event in entry.events {
+            let has = event.attr.sample_type;
+            let mut name = Vec::new();
+            number::pad(&mut name, width - event.name.len());
+            name.extend_from_slice(event.name.as_bytes());
+            name.extend_from_slice(b": ");
+            let fields = self.spec.of(event, self.chains)?;
+            let freq = event.attr.flags.contains(kymo_model::AttrFlags::FREQ);
+            self.plans.push(Plan {
+                fields,
+                chain: self.chains && has.contains(SampleType::CALLCHAIN) && fields.has(Fields::IP),
+                name,
+                sample_type: has,
+                fixed_period: (!freq).then_some(event.attr.sample_period),
+                at: Offsets::of(has),
+            });
+        }
+        Ok(())
+    }
+
+    /// Decodes what is printed of a sample; `None` when it is too short.
+    pub(super) fn see<'a>(&mut self, entry: &Entry<'a>) -> anyhow::Result<Option<Seen<'a>>> {
+        if self.plans.len() != entry.events.len() {
+            self.plan(entry)?;
+        }
+        let seen = self.plans.get(entry.event).and_then(|plan| plan.see(entry));
+        if seen.is_none() {
+            self.malformed += 1;
+        }
+        Ok(seen)
+    }
+
+    pub(super) fn print(
+        &mut self,
+        entry: &Entry<'_>,
+        filter: &Filter,
+        out: &mut Vec<u8>,
+    ) -> anyhow::Result<()> {
+        let Some(s) = self.see(entry)? else { return Ok(()) };
+        let plan = &self.plans[entry.event];
+        let fields = plan.fields;
+        let comm = self.symbols.comm(s.pid, s.tid);
+        if filter.any && !filter.wants(&facts(entry, &s, comm)) {
+            return Ok(());
+        }
+        start(fields, plan.chain, comm, &s, self.ns, out);
+        if fields.has(Fields::PERIOD) {
+            number::decimal(out, s.period.unwrap_or(1), 10);
+            out.push(b' ');
+        }
+        if fields.has(Fields::EVENT) {
+            out.extend_from_slice(&plan.name);
+        }
+        if fields.has(Fields::TRACE)
+            && let Some(raw) = s.raw
+        {
+            self.trace.write(entry, raw, out);
+        }
+        let mode = entry.raw.misc.cpumode();
+        if fields.has(Fields::ADDR) {
+            let addr = s.addr.unwrap_or(0);
+            number::hex(out, addr, 16);
+            if addr_is_code_or_data(entry) && fields.any(Fields(Fields::SYM.0 | Fields::DSO.0)) {
+                let at = self.symbols.locate(entry.features, s.pid, addr, mode);
+                self.symbols.write(&at, fields, out);
+            }
+        }
+        let rare = Fields(Fields::DATA_SRC.0 | Fields::WEIGHT.0 | Fields::PHYS_ADDR.0);
+        if fields.any(rare) {
+            write_rare(entry, fields, out);
+        }
+        if plan.chain {
+            out.push(b'\n');
+            for (ip, mode) in frames(s.chain(entry.raw.endian), mode) {
+                let at = self.symbols.locate(entry.features, s.pid, ip, mode);
+                out.push(b'\t');
+                number::hex(out, at.addr, 16);
+                self.symbols.write(&at, fields, out);
+                out.push(b'\n');
+            }
+        } else if fields.has(Fields::IP) {
+            let ip = s.ip.unwrap_or(0);
+            out.push(b' ');
+            number::hex(out, ip, 16);
+            if fields.any(Fields(Fields::SYM.0 | Fields::DSO.0)) {
+                let at = self.symbols.locate(entry.features, s.pid, ip, mode);
+                self.symbols.write(&at, fields, out);
+            }
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+
+    /// The start of a line for a record that is no sample.
+    pub(super) fn start_of(&mut self, entry: &Entry<'_>, s: &Seen<'_>, out: &mut Vec<u8>) {
+        if self.plans.len() != entry.events.len() && self.plan(entry).is_err() {
+            return;
+        }
+        let Some(plan) = self.plans.get(entry.event) else { return };
+        start(plan.fields, plan.chain, self.symbols.comm(s.pid, s.tid), s, self.ns, out);
+    }
+}
+
+/// What the conditions of a filter look at.
+pub(super) fn facts<'a>(entry: &Entry<'a>, s: &Seen<'_>, comm: &'a [u8]) -> Facts<'a> {
+    Facts {
+        time: s.time,
+        cpu: s.cpu,
+        pid: s.pid,
+        tid: s.tid,
+        comm: Some(comm),
+        event: entry.desc().map_or("", |e| &e.name),
+    }
+}
+
+impl Plan {
+    #[inline]
+    fn see<'a>(&self, entry: &Entry<'a>) -> Option<Seen<'a>> {
+        let (body, endian) = (entry.raw.body, entry.raw.endian);
+        if self.sample_type.contains(SampleType::READ) {
+            return self.see_all(entry);
+        }
+        // One check covers the fixed part.
+        let fixed = body.get(..self.at.end)?;
+        let word = |at: usize| Some(endian.u64(*fixed.get(at..)?.first_chunk()?));
+        let half = |at: usize| Some(endian.u32(*fixed.get(at..)?.first_chunk()?));
+        let mut s = Seen {
+            ip: self.at.ip.and_then(word),
+            time: self.at.time.and_then(word),
+            addr: self.at.addr.and_then(word),
+            cpu: self.at.cpu.and_then(half),
+            period: self.at.period.and_then(word).or(self.fixed_period),
+            ..Seen::default()
+        };
+        if let Some(at) = self.at.tid {
+            (s.pid, s.tid) = (half(at)?, half(at + 4)?);
+        }
+        let mut rest = &body[self.at.end..];
+        if self.sample_type.contains(SampleType::CALLCHAIN) {
+            let count = usize::try_from(endian.u64(*rest.first_chunk()?)).ok()?;
+            rest = &rest[8..];
+            s.chain = rest.get(..count.checked_mul(8)?)?;
+            rest = &rest[s.chain.len()..];
+        }
+        if self.sample_type.contains(SampleType::RAW) {
+            let size = endian.u32(*rest.first_chunk()?) as usize;
+            s.raw = Some(rest[4..].get(..size)?);
+        }
+        Some(s)
+    }
+
+    /// The slower way for samples whose parts have no fixed place.
+    fn see_all<'a>(&self, entry: &Entry<'a>) -> Option<Seen<'a>> {
+        let full = Sample::parse(&entry.raw, &entry.desc()?.attr).ok()?;
+        let (pid, tid) = full.tid.unwrap_or((0, 0));
+        // The chain's words lie together: find them again by their number.
+        let words = full.callchain().len() * 8;
+        let mut chain = &entry.raw.body[..0];
+        if words > 0 {
+            let first = full.callchain().next()?;
+            let last = entry.raw.body.len().checked_sub(words)?;
+            let at = (0..=last).step_by(8).find(|at| {
+                let here = &entry.raw.body[*at..*at + words];
+                let word = |b: &[u8; 8]| entry.raw.endian.u64(*b);
+                here.first_chunk().map(word) == Some(first)
+                    && here.as_chunks::<8>().0.iter().map(word).eq(full.callchain())
+            })?;
+            chain = &entry.raw.body[at..at + words];
+        }
+        Some(Seen {
+            ip: full.ip,
+            pid,
+            tid,
+            time: full.time,
+            addr: full.addr,
+            cpu: full.cpu,
+            period: full.period.or(self.fixed_period),
+            chain,
+            raw: full.raw,
+        })
+    }
+}
+
+/// Task, CPU and time.
+#[inline]
+fn start(fields: Fields, chain: bool, comm: &[u8], s: &Seen<'_>, ns: bool, out: &mut Vec<u8>) {
+    if fields.has(Fields::COMM) {
+        if !chain {
+            number::pad(out, 16usize.saturating_sub(comm.len()));
+        }
+        out.extend_from_slice(comm);
+        out.push(b' ');
+    }
+    // The kernel's -1 is printed as such.
+    let id = |n: u32, width: usize, out: &mut Vec<u8>| {
+        if n == u32::MAX {
+            number::pad(out, width.saturating_sub(2));
+            out.extend_from_slice(b"-1");
+        } else {
+            number::decimal(out, u64::from(n), width);
+        }
+    };
+    match (fields.has(Fields::PID), fields.has(Fields::TID)) {
+        (true, true) => {
+            id(s.pid, 5, out);
+            out.push(b'/');
+            let before = out.len();
+            id(s.tid, 0, out);
+            let written = out.len() - before;
+            number::pad(out, 5usize.saturating_sub(written));
+            out.push(b' ');
+        }
+        (true, false) | (false, true) => {
+            id(if fields.has(Fields::PID) { s.pid } else { s.tid }, 5, out);
+            out.push(b' ');
+        }
+        (false, false) => {}
+    }
+    if fields.has(Fields::CPU) {
+        out.push(b'[');
+        match s.cpu {
+            Some(cpu) if cpu < 1000 => number::zeros(out, u64::from(cpu), 3),
+            Some(u32::MAX) => out.extend_from_slice(b"-01"),
+            cpu => number::decimal(out, u64::from(cpu.unwrap_or(0)), 3),
+        }
+        out.extend_from_slice(b"] ");
+    }
+    if fields.has(Fields::TIME) {
+        number::time(out, s.time.unwrap_or(0), ns);
+        out.extend_from_slice(b": ");
+    }
+}
+
+/// Page faults: the address is one a symbol may have.
+fn addr_is_code_or_data(entry: &Entry<'_>) -> bool {
+    entry.desc().is_some_and(|e| {
+        e.attr.kind == EventType::SOFTWARE
+            && [sw::PAGE_FAULTS, sw::PAGE_FAULTS_MIN, sw::PAGE_FAULTS_MAJ].contains(&e.attr.config)
+    })
+}
+
+fn write_rare(entry: &Entry<'_>, fields: Fields, out: &mut Vec<u8>) {
+    let Some(Ok(s)) = entry.desc().map(|e| Sample::parse(&entry.raw, &e.attr)) else { return };
+    if fields.has(Fields::DATA_SRC) {
+        number::hex(out, s.data_src.unwrap_or(0), 16);
+    }
+    if fields.has(Fields::WEIGHT) {
+        number::decimal(out, s.weight.unwrap_or(0), 16);
+    }
+    if fields.has(Fields::PHYS_ADDR) {
+        number::hex(out, s.phys_addr.unwrap_or(0), 16);
+    }
+}
