@@ -1,6 +1,9 @@
 //! Merging, task and mapping state, call graphs, histograms.
 #![forbid(unsafe_code)]
 
+pub mod chain_tree;
+mod counting;
+pub mod histogram;
 pub mod oncpu;
 pub mod profile;
 pub mod state;

@@ -127,8 +127,7 @@ mod tests {
         // The last switch-out of a dead thread counts as a switch, not as time.
         on.apply(5, 204, &switch(true, false));
         let t = on.finish(900);
-        let want =
-            ThreadTime { on_cpu: 43, ready: 20, blocked: 40, switches: 3, preemptions: 1 };
+        let want = ThreadTime { on_cpu: 43, ready: 20, blocked: 40, switches: 3, preemptions: 1 };
         assert_eq!(t, [(5, want)]);
     }
 
