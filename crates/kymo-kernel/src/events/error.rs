@@ -26,7 +26,7 @@ pub enum Reason {
     /// No tracepoint, PMU event or counter fits that pattern.
     NothingMatches,
     /// Whether there is such a tracepoint cannot be told.
-    Tracefs(TracefsError),
+    Tracefs(Box<TracefsError>),
     /// No PMU has that name.
     UnknownPmu,
     /// A PMU has no such term.

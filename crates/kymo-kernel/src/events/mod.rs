@@ -149,8 +149,8 @@ impl EventSpec {
         }
     }
 
-    /// A hardware, software, cache or raw event. Without modifiers perf counts
-    /// the host only, hence `exclude_guest`.
+    /// An event of the given PMU. Without modifiers perf counts the host only,
+    /// hence `exclude_guest`.
     fn legacy(name: &str, kind: EventType, config: u64) -> EventSpec {
         let flags = AttrFlags::EXCLUDE_GUEST;
         EventSpec::new(name, Attr { kind, config, flags, ..Attr::default() })

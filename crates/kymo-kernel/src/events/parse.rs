@@ -14,7 +14,7 @@
 //!        | system ":" name "/" terms "/" [modifiers]
 //! ```
 
-use kymo_model::{Attr, AttrFlags, EventType};
+use kymo_model::{AttrFlags, EventType};
 
 use super::catalog::Catalog;
 use super::error::{ParseError, Reason};
@@ -248,7 +248,10 @@ impl<'a> Parser<'a> {
     ) -> Result<Option<Vec<EventSpec>>, ParseError> {
         match self.catalog.fixed(word) {
             Some(Ok(mut event)) => {
-                whole.clone_into(&mut event.name);
+                // perf names cache events without their modifiers.
+                if event.attr.kind != EventType::HW_CACHE {
+                    whole.clone_into(&mut event.name);
+                }
                 return Ok(Some(vec![event]));
             }
             Some(Err(why)) => return Err(self.malformed(at, word, why)),
@@ -434,7 +437,7 @@ impl<'a> Parser<'a> {
             return Err(self.malformed(at, part, "a tracepoint is written SYSTEM:NAME"));
         }
         let (systems, names) = (self.glob(system, at)?, self.glob(name, at + system.len() + 1)?);
-        let fail = |e| error(self.text, at, part, Reason::Tracefs(e));
+        let fail = |e| error(self.text, at, part, Reason::Tracefs(Box::new(e)));
         let tracefs = self.catalog.tracefs().map_err(fail)?;
         if systems.is_none() && names.is_none() {
             return match tracefs.event_id(system, name) {
@@ -479,7 +482,7 @@ impl<'a> Parser<'a> {
     /// looked up, the error says that.
     fn unknown(&self, word: &str, at: usize) -> ParseError {
         let reason = match (word.contains(':'), self.catalog.tracefs()) {
-            (true, Err(e)) => Reason::Tracefs(e),
+            (true, Err(e)) => Reason::Tracefs(Box::new(e)),
             _ => Reason::UnknownEvent,
         };
         let mut e = error(self.text, at, word, reason);
@@ -519,9 +522,8 @@ fn of_pmu(pmu: &crate::pmu::Pmu, name: &str) -> EventSpec {
 }
 
 fn tracepoint(system: &str, name: &str, id: u64) -> EventSpec {
-    let attr =
-        Attr { kind: EventType::TRACEPOINT, config: id, sample_period: 1, ..Attr::default() };
-    let mut event = EventSpec::new(format!("{system}:{name}"), attr);
+    let mut event = EventSpec::legacy(&format!("{system}:{name}"), EventType::TRACEPOINT, id);
+    event.attr.sample_period = 1;
     event.tracepoint = Some((system.to_owned(), name.to_owned()));
     event
 }

@@ -185,7 +185,7 @@ fn tracepoints_by_name_and_glob() {
     assert_eq!((e.name.as_str(), e.attr.config), ("sched:sched_switch", 21));
     assert_eq!(e.attr.sample_period, 1);
     assert!(e.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
-    assert_eq!(one("kmem:kfree").attr.flags, AttrFlags::empty());
+    assert_eq!(one("kmem:kfree").attr.flags, AttrFlags::EXCLUDE_GUEST);
 }
 
 #[test]

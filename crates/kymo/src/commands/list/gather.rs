@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use globset::{GlobBuilder, GlobMatcher};
 use kymo_kernel::events::{Catalog, Support, names};
 use kymo_kernel::pmu::Pmu;
-use kymo_kernel::tracefs::{DynamicEvent, Tracefs, TracefsError};
+use kymo_kernel::tracefs::{DynamicEvent, TracefsError};
 use kymo_kernel::vmstat;
 
 /// The kinds of events, in the order they are listed.
@@ -339,12 +339,19 @@ fn tracepoints(
         if !filter.wants(kind, &[&name]) {
             continue;
         }
-        // One answer holds for all, see the help text. `ftrace` entries are
-        // record formats, and some of them no tracepoints at all.
-        if answer.is_none() && key.0 != "ftrace" {
-            answer = ask(catalog, &name);
-        }
-        let support = if key.0 == "ftrace" { ask_ftrace(catalog, tracefs, &key) } else { answer };
+        // One answer holds for all, see the help text. The `ftrace` entries are
+        // apart: they are record formats, and only those with an id are events.
+        let support = if key.0 == "ftrace" {
+            if tracefs.event_id(&key.0, &key.1).is_err() {
+                continue;
+            }
+            ask(catalog, &name)
+        } else {
+            if answer.is_none() {
+                answer = ask(catalog, &name);
+            }
+            answer
+        };
         let layout = if verbose {
             tracefs.event_format(&key.0, &key.1).ok().map(|text| layout(&text))
         } else {
@@ -356,14 +363,6 @@ fn tracepoints(
         found.entries.push(Entry { detail, ..entry });
     }
     Ok(())
-}
-
-/// `ftrace:function` and its like: only entries with an `id` can be events.
-fn ask_ftrace(catalog: &Catalog, tracefs: &Tracefs, key: &(String, String)) -> Option<Support> {
-    match tracefs.event_id(&key.0, &key.1) {
-        Ok(_) => ask(catalog, &format!("{}:{}", key.0, key.1)),
-        Err(_) => Some(Support::No(libc::ENOENT)),
-    }
 }
 
 fn counters(catalog: &Catalog, filter: &Filter, found: &mut Found) {
