@@ -2,7 +2,7 @@
 
 use kymo_model::BuildId;
 
-use super::{Attr, EventMeta};
+use super::{EventMeta, attr_bytes, attr_size};
 
 /// Strings are padded to a multiple of this.
 const NAME_ALIGN: usize = 64;
@@ -39,9 +39,10 @@ pub fn number(n: u64) -> Vec<u8> {
 /// EVENT_DESC: every event with its attribute, name and ids.
 pub fn event_desc(events: &[EventMeta]) -> Vec<u8> {
     let mut b = (events.len() as u32).to_ne_bytes().to_vec();
-    b.extend((Attr::SIZE as u32).to_ne_bytes());
+    let size = attr_size(events);
+    b.extend((size as u32).to_ne_bytes());
     for e in events {
-        b.extend(e.attr.to_bytes());
+        b.extend(attr_bytes(&e.attr, size));
         b.extend((e.ids.len() as u32).to_ne_bytes());
         b.extend(string(&e.name));
         e.ids.iter().for_each(|id| b.extend(id.to_ne_bytes()));

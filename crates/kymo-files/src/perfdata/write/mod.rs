@@ -26,8 +26,9 @@ use super::{Feature, MAGIC_V2};
 const HEADER_SIZE: u64 = 104;
 /// Size of the pipe form's header.
 const PIPE_HEADER_SIZE: u64 = 16;
-/// An attribute and where its ids are.
-const ATTR_ENTRY: u64 = Attr::SIZE as u64 + 16;
+/// Size of the attribute before `config3` (`PERF_ATTR_SIZE_VER7`). Readers that
+/// do not know `config3` refuse a file whose attributes are larger.
+const ATTR_SIZE_VER7: usize = 128;
 /// Small records are gathered up to this size.
 const GATHER: usize = 1 << 16;
 
@@ -40,6 +41,21 @@ pub struct EventMeta {
     pub attr: Attr,
     /// The ids of all its instances.
     pub ids: Vec<u64>,
+}
+
+/// The size that the attributes of a file with these events have.
+pub fn attr_size(events: &[EventMeta]) -> usize {
+    match events.iter().all(|e| e.attr.config3 == 0) {
+        true => ATTR_SIZE_VER7,
+        false => Attr::SIZE,
+    }
+}
+
+/// The attribute cut to `size`, which it also states.
+fn attr_bytes(attr: &Attr, size: usize) -> Vec<u8> {
+    let mut bytes = attr.to_bytes()[..size.min(Attr::SIZE)].to_vec();
+    bytes[4..8].copy_from_slice(&(size as u32).to_ne_bytes());
+    bytes
 }
 
 /// The sections that describe the recording, by number.
@@ -77,10 +93,11 @@ impl Writer {
     pub fn file(file: File, events: Vec<EventMeta>) -> io::Result<Writer> {
         let mut head = vec![0; HEADER_SIZE as usize];
         let mut entries = Vec::new();
+        let size = attr_size(&events);
         for event in &events {
             let at = head.len() as u64;
             event.ids.iter().for_each(|id| head.extend(id.to_ne_bytes()));
-            entries.extend(event.attr.to_bytes());
+            entries.extend(attr_bytes(&event.attr, size));
             entries.extend(at.to_ne_bytes());
             entries.extend((event.ids.len() as u64 * 8).to_ne_bytes());
         }
@@ -112,8 +129,9 @@ impl Writer {
     ) -> io::Result<Writer> {
         let mut head = MAGIC_V2_NATIVE.to_ne_bytes().to_vec();
         head.extend(PIPE_HEADER_SIZE.to_ne_bytes());
+        let size = attr_size(&events);
         for event in &events {
-            let mut body = event.attr.to_bytes().to_vec();
+            let mut body = attr_bytes(&event.attr, size);
             event.ids.iter().for_each(|id| body.extend(id.to_ne_bytes()));
             match synth::record(RecordKind::HEADER_ATTR, 0, &body) {
                 Some(record) => head.extend(record),
@@ -254,11 +272,12 @@ impl Writer {
 
     fn header(&self, data: u64, features: [u64; 4]) -> Vec<u8> {
         let mut h = MAGIC_V2_NATIVE.to_ne_bytes().to_vec();
+        let entry = attr_size(&self.events) as u64 + 16;
         let words = [
             HEADER_SIZE,
-            ATTR_ENTRY,
+            entry,
             self.attrs_at,
-            self.events.len() as u64 * ATTR_ENTRY,
+            self.events.len() as u64 * entry,
             self.data_at,
             data,
             0,
@@ -341,11 +360,11 @@ mod tests {
         file.read_exact_at(&mut all, 0).unwrap();
         assert_eq!(&all[..8], b"PERFILE2");
         let word = |at: usize| u64::from_le_bytes(*all[at..].first_chunk().unwrap());
-        assert_eq!((word(8), word(16), word(24), word(32)), (104, 152, 120, 152));
-        assert_eq!((word(40), word(48), word(72)), (272, 16, 1 << 3));
+        assert_eq!((word(8), word(16), word(24), word(32)), (104, 144, 120, 144));
+        assert_eq!((word(40), word(48), word(72)), (264, 16, 1 << 3));
         assert_eq!((word(104), word(112)), (7, 8));
-        assert_eq!(&all[280..288], b"abcdefgh");
-        let (at, len) = (word(288) as usize, word(296) as usize);
+        assert_eq!(&all[272..280], b"abcdefgh");
+        let (at, len) = (word(280) as usize, word(288) as usize);
         assert_eq!((len, &all[at + 4..at + 7]), (68, &b"vm\0"[..]));
     }
 }
