@@ -1,6 +1,10 @@
 //! View models and their text renderers. Nothing here knows where data came from.
 #![forbid(unsafe_code)]
 
+mod call_tree;
 mod ledger;
+mod table;
 
+pub use call_tree::{GraphStyle, TreeNode, percent, write_flat, write_folded, write_graph};
 pub use ledger::{Ledger, Note};
+pub use table::{Column, Table};

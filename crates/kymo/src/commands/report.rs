@@ -1,11 +1,142 @@
-//! `kymo report`.
+//! `kymo report`: where the samples of a recording come from.
 
+mod fields;
+mod header;
+mod json;
+mod meaning;
+mod text;
+mod trust;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use anyhow::Context;
+use kymo_analysis::histogram::histogram;
+use kymo_analysis::profile::{LoadOptions, Profile};
+use kymo_files::perfdata::PerfData;
+use kymo_view::Ledger;
 
 /// Flags of `kymo report`.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Recording to read; `-` is the standard input
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Plain text; this is the only face there is
+    #[arg(long)]
+    stdio: bool,
+    /// Call graphs: none|graph|fractal|flat|folded|caller|callee, a least percentage; comma-separated
+    #[arg(short = 'g', long, value_name = "SPEC", num_args = 0..=1, default_missing_value = "graph")]
+    call_graph: Option<String>,
+    /// Add to each function what it called
+    #[arg(long, overrides_with = "no_children")]
+    children: bool,
+    /// Show each function's own share only
+    #[arg(long)]
+    no_children: bool,
+    /// Group by these keys: comm,dso,symbol,pid,tid,cpu,parent
+    #[arg(short, long, value_name = "KEYS")]
+    sort: Option<String>,
+    /// Columns to show: overhead,overhead_children,sample,period and sort keys
+    #[arg(short = 'F', long, value_name = "FIELDS")]
+    fields: Option<String>,
+    /// Only these task names
+    #[arg(short, long, value_name = "NAMES")]
+    comms: Option<String>,
+    /// Only these binaries
+    #[arg(short, long, value_name = "NAMES")]
+    dsos: Option<String>,
+    /// Only these symbols
+    #[arg(short = 'S', long, value_name = "NAMES")]
+    symbols: Option<String>,
+    /// Leave out entries below this percentage
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    percent_limit: f64,
+    /// Show where and how it was recorded, too
+    #[arg(long)]
+    header: bool,
+    /// Show only where and how it was recorded
+    #[arg(long)]
+    header_only: bool,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+    /// Show the number of samples
+    #[arg(short = 'n', long)]
+    show_nr_samples: bool,
+    /// Show the sum of periods
+    #[arg(long)]
+    show_total_period: bool,
+    /// Separate columns by this, without filling up
+    #[arg(short = 't', long, value_name = "SEP")]
+    field_separator: Option<String>,
+    /// Kernel symbols from this file
+    #[arg(long, value_name = "FILE")]
+    kallsyms: Option<PathBuf>,
+    /// Look for binaries under this folder
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    /// Leave names as the compiler mangled them
+    #[arg(long)]
+    no_demangle: bool,
+    /// With the key `parent`: callers whose name contains this
+    #[arg(short, long, value_name = "TEXT", default_value = "sys_")]
+    parent: String,
+    /// Exit with status 3 if anything could make the result wrong
+    #[arg(long)]
+    strict: bool,
+}
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let meant = meaning::Meaning::of(&args)?;
+    let path = args.input.clone().unwrap_or_else(PerfData::default_path);
+    let mut file = PerfData::open(&path)?;
+    let color = std::io::stdout().is_terminal() && !args.json;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if args.header_only {
+        header::write(&mut out, &file)?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = LoadOptions {
+        symbols: kymo_symbols::Options {
+            symfs: args.symfs.clone(),
+            kallsyms: args.kallsyms.clone(),
+            no_demangle: args.no_demangle,
+        },
+        by_cpu: meant.keys.contains(&kymo_analysis::histogram::Key::Cpu),
+        no_chains: meant.needs_no_chains(),
+    };
+    let profile = Profile::read(&mut file, &options).context("report")?;
+    let ledger = trust::ledger(&profile, file.notes());
+    if args.json {
+        json::write(&mut out, &profile, &meant, &ledger)?;
+    } else {
+        let mut report = text::Text { out: &mut out, profile: &profile, meant: &meant, color };
+        report.prologue()?;
+        if args.header {
+            header::write(report.out, &file)?;
+        }
+        for event in &profile.events {
+            if event.samples == 0 && (profile.events.len() > 1 || event.desc.name == "dummy:HG") {
+                continue;
+            }
+            let shape = meant.shape(event.has_chains());
+            let pattern = args.parent.as_str();
+            let is_parent = |f| profile.frame_name(f).contains(pattern);
+            let entries = histogram(&profile, event, &shape.histogram, &is_parent);
+            report.event(event, &shape, &entries)?;
+        }
+        report.epilogue(&ledger)?;
+    }
+    out.flush()?;
+    Ok(exit(&ledger, args.strict))
+}
+
+fn exit(ledger: &Ledger, strict: bool) -> ExitCode {
+    match strict && !ledger.is_empty() {
+        true => ExitCode::from(Ledger::STRICT_STATUS),
+        false => ExitCode::SUCCESS,
+    }
 }

@@ -1,0 +1,104 @@
+//! Columns of text as perf lays them out: a header line behind `#`, a line of
+//! dots, rows indented by two.
+
+use std::io::{self, Write};
+
+/// A column.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Heading.
+    pub title: String,
+    /// Numbers stand to the right.
+    pub right: bool,
+    /// The last column of perf's symbols is not filled up with blanks.
+    pub ragged: bool,
+}
+
+/// Rows of cells under columns.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// Widths; at least those of the titles once [`fit`](Table::fit) was called.
+    pub widths: Vec<usize>,
+}
+
+impl Table {
+    /// A table with columns as wide as their titles.
+    pub fn new(columns: Vec<Column>) -> Table {
+        let widths = columns.iter().map(|c| c.title.chars().count()).collect();
+        Table { columns, widths }
+    }
+
+    /// Makes the columns wide enough for a row.
+    pub fn fit<'a>(&mut self, cells: impl IntoIterator<Item = &'a str>) {
+        for (width, cell) in self.widths.iter_mut().zip(cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+
+    /// Writes the heading; with a separator there are no dots.
+    pub fn write_head(&self, out: &mut dyn Write, separator: Option<&str>) -> io::Result<()> {
+        write!(out, "# ")?;
+        for (i, (column, width)) in self.columns.iter().zip(&self.widths).enumerate() {
+            let gap = if i == 0 { "" } else { separator.unwrap_or("  ") };
+            match column.right {
+                true => write!(out, "{gap}{:>width$}", column.title)?,
+                false => write!(out, "{gap}{:<width$}", column.title)?,
+            }
+        }
+        writeln!(out)?;
+        if separator.is_some() {
+            return Ok(());
+        }
+        let dots: Vec<String> = self.widths.iter().map(|w| ".".repeat(*w)).collect();
+        writeln!(out, "# {}\n#", dots.join("  "))
+    }
+
+    /// Writes a row. `paint` may wrap a cell in colour.
+    pub fn write_row(
+        &self,
+        out: &mut dyn Write,
+        cells: &[String],
+        separator: Option<&str>,
+        paint: &dyn Fn(usize, &str) -> Option<anstyle::Style>,
+    ) -> io::Result<()> {
+        if separator.is_none() {
+            write!(out, "  ")?;
+        }
+        for (i, cell) in cells.iter().enumerate() {
+            let width = self.widths.get(i).copied().unwrap_or(0);
+            let column = self.columns.get(i);
+            let gap = if i == 0 { "" } else { separator.unwrap_or("  ") };
+            let right = column.is_some_and(|c| c.right);
+            let ragged = column.is_some_and(|c| c.ragged) && i + 1 == cells.len();
+            let style = paint(i, cell).unwrap_or_default();
+            write!(out, "{gap}{style}")?;
+            match (ragged, right) {
+                (true, _) => write!(out, "{cell}")?,
+                (_, true) => write!(out, "{cell:>width$}")?,
+                (_, false) => write!(out, "{cell:<width$}")?,
+            }
+            write!(out, "{style:#}")?;
+        }
+        writeln!(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let column = |title: &str, right| Column { title: title.into(), right, ragged: !right };
+        let mut table = Table::new(vec![column("Overhead", true), column("Symbol", false)]);
+        let cells = ["82.25%".to_string(), "[.] leaf".to_string()];
+        table.fit(cells.iter().map(String::as_str));
+        let mut out = Vec::new();
+        table.write_head(&mut out, None).unwrap();
+        table.write_row(&mut out, &cells, None, &|_, _| None).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "# Overhead  Symbol  \n# ........  ........\n#\n    82.25%  [.] leaf\n");
+    }
+}

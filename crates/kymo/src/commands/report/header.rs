@@ -1,0 +1,57 @@
+//! Where and how a recording was made, as `#` lines.
+
+use std::io::{self, Write};
+
+use kymo_files::perfdata::PerfData;
+
+pub(crate) fn write(out: &mut dyn Write, file: &PerfData) -> io::Result<()> {
+    let f = file.features();
+    let (offset, size) = file.data_range();
+    writeln!(out, "# ========")?;
+    writeln!(out, "# header version : {}", file.version())?;
+    writeln!(out, "# data offset    : {offset}")?;
+    writeln!(out, "# data size      : {size}")?;
+    let texts = [
+        ("hostname", &f.hostname),
+        ("os release", &f.osrelease),
+        ("perf version", &f.version),
+        ("arch", &f.arch),
+    ];
+    for (name, value) in texts {
+        if let Some(value) = value {
+            writeln!(out, "# {name} : {value}")?;
+        }
+    }
+    if let Some((available, online)) = f.nrcpus {
+        writeln!(out, "# nrcpus online : {online}\n# nrcpus avail : {available}")?;
+    }
+    for (name, value) in [("cpudesc", &f.cpudesc), ("cpuid", &f.cpuid)] {
+        if let Some(value) = value {
+            writeln!(out, "# {name} : {value}")?;
+        }
+    }
+    if let Some(kib) = f.total_mem {
+        writeln!(out, "# total memory : {kib} kB")?;
+    }
+    if !f.cmdline.is_empty() {
+        writeln!(out, "# cmdline : {} ", f.cmdline.join(" "))?;
+    }
+    for e in file.events() {
+        let a = &e.attr;
+        write!(out, "# event : name = {}, , id = {{", e.name)?;
+        for (i, id) in e.ids.iter().enumerate() {
+            write!(out, "{}{id}", if i == 0 { " " } else { ", " })?;
+        }
+        let (kind, period) = (a.kind.0, a.sample_period);
+        write!(out, " }}, type = {kind}, config = {:#x}", a.config)?;
+        writeln!(out, ", {{ sample_period, sample_freq }} = {period}")?;
+    }
+    if let Some((first, last)) = f.sample_time {
+        let seconds = |t: u64| format!("{}.{:06}", t / 1_000_000_000, t % 1_000_000_000 / 1000);
+        writeln!(out, "# time of first sample : {}", seconds(first))?;
+        writeln!(out, "# time of last sample : {}", seconds(last))?;
+        let ms = last.saturating_sub(first) as f64 / 1e6;
+        writeln!(out, "# sample duration : {ms:10.3} ms")?;
+    }
+    writeln!(out, "# ========\n#")
+}

@@ -1,0 +1,131 @@
+//! What could make a report wrong, for the ledger.
+
+use kymo_analysis::profile::Profile;
+use kymo_symbols::Problem;
+use kymo_view::{Ledger, percent};
+
+/// Below this share of samples without a symbol nothing is said.
+const UNRESOLVED_PERCENT: f64 = 1.0;
+
+pub(crate) fn ledger(profile: &Profile, notes: &[String]) -> Ledger {
+    let mut ledger = Ledger::default();
+    reading(profile, notes, &mut ledger);
+    unresolved(profile, &mut ledger);
+    for problem in profile.machine.symbols.problems() {
+        tell(problem, &mut ledger);
+    }
+    ledger
+}
+
+fn reading(profile: &Profile, notes: &[String], ledger: &mut Ledger) {
+    let s = &profile.stats;
+    let larger = || Some("record with a larger ring (-m) or fewer events".to_string());
+    if s.lost + s.lost_samples > 0 {
+        let lost = s.lost + s.lost_samples;
+        let fact = format!("{lost} records lost, {} samples kept", s.samples);
+        ledger.note("lost", fact, larger());
+    }
+    if s.throttled > 0 {
+        let advice = Some("record at a lower frequency (-F)".to_string());
+        ledger.note(
+            "throttled",
+            format!("the kernel paused sampling {} times", s.throttled),
+            advice,
+        );
+    }
+    if let Some(d) = &s.damaged {
+        let fact = format!("{d}; what came before is shown");
+        ledger.note("damaged", fact, None);
+    }
+    if s.unfinished {
+        ledger.note("unfinished", "the recorder did not finish the file", None);
+    }
+    for note in notes {
+        ledger.note("damaged", note.clone(), None);
+    }
+    for (kind, count) in &s.unknown_kinds {
+        ledger.note("unknown", format!("{count} records of unknown kind {kind} skipped"), None);
+    }
+    if s.malformed + s.unknown_ids > 0 {
+        let fact = format!(
+            "{} records too short for their event, {} of unknown events",
+            s.malformed, s.unknown_ids
+        );
+        ledger.note("malformed", fact, None);
+    }
+    if s.out_of_order > 0 {
+        ledger.note("order", format!("{} records out of time order", s.out_of_order), None);
+    }
+    for e in &profile.events {
+        let name = &e.desc.name;
+        if e.empty_chains > 0 {
+            let fact =
+                format!("{name}: {} of {} samples have no call chain", e.empty_chains, e.samples);
+            ledger.note("chains", fact, None);
+        }
+        if e.cut_chains > 0 {
+            let fact = format!("{name}: {} of {} call chains cut short", e.cut_chains, e.samples);
+            let advice = Some("raise kernel.perf_event_max_stack or --max-stack".to_string());
+            ledger.note("chains", fact, advice);
+        }
+    }
+}
+
+fn unresolved(profile: &Profile, ledger: &mut Ledger) {
+    for e in &profile.events {
+        // Samples of tracepoints without an address have nothing to resolve.
+        let mut by_dso: std::collections::BTreeMap<&str, u64> = Default::default();
+        for stack in &e.stacks {
+            let frame = profile.frame(stack.leaf);
+            if frame.symbol.is_none() && frame.ip != 0 {
+                let name = profile.machine.symbols.dso_name(frame.dso);
+                *by_dso.entry(name).or_default() += stack.samples;
+            }
+        }
+        let sum: u64 = by_dso.values().sum();
+        let share = percent(sum, e.samples);
+        if share < UNRESOLVED_PERCENT {
+            continue;
+        }
+        let mut worst: Vec<(&str, u64)> = by_dso.into_iter().collect();
+        worst.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        let worst: Vec<String> =
+            worst.iter().take(3).map(|(name, n)| format!("{name} ({n})")).collect();
+        let fact = format!(
+            "{}: {share:.1}% of {} samples have no symbol, in {}",
+            e.desc.name,
+            e.samples,
+            worst.join(", ")
+        );
+        ledger.note("unresolved", fact, None);
+    }
+}
+
+fn tell(problem: &Problem, ledger: &mut Ledger) {
+    match problem {
+        Problem::Changed { path } => ledger.note(
+            "changed",
+            format!("{path} is not the file that was recorded (another build-id)"),
+            Some("its symbols were not used; put the old file under a folder and name it with --symfs".into()),
+        ),
+        Problem::Unusable { path, why } => ledger.note("unusable", format!("{path}: {why}"), None),
+        Problem::KernelHidden { kptr_restrict, paranoid } => {
+            let show = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".into());
+            let fact = format!(
+                "kernel symbols are hidden: kernel.kptr_restrict = {}, kernel.perf_event_paranoid = {}",
+                show(kptr_restrict),
+                show(paranoid)
+            );
+            let advice = "run as root or: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1";
+            ledger.note("hidden", fact, Some(advice.into()));
+        }
+        Problem::OtherKernel => ledger.note(
+            "kernel",
+            "recorded on another kernel than the running one; its symbols are not here",
+            Some("give that kernel's symbols with --kallsyms".into()),
+        ),
+        Problem::NoKernelSymbols => {
+            ledger.note("kernel", "/proc/kallsyms cannot be read or is empty", None);
+        }
+    }
+}
