@@ -1,11 +1,114 @@
-//! `kymo profile`.
+//! `kymo profile`: record a command and say what it spent its time on, for
+//! someone who has never profiled. A recording into a temporary file (or `-o`),
+//! then one pass over it.
 
+mod page;
+mod text;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use anyhow::Context as _;
+use kymo_analysis::profile::{LoadOptions, Profile};
+use kymo_record::{CallGraph, Options, Output, Summary, record};
+use kymo_view::Ledger;
 
 /// Flags of `kymo profile`.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(after_help = "Example:\n  kymo profile -- gzip -9 -c /usr/bin/perl > /dev/null")]
+pub(crate) struct Args {
+    /// Keep the recording in FILE (perf.data format) for `kymo report` and `kymo script`
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    output: Option<PathBuf>,
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+    /// Samples per second and CPU
+    #[arg(short = 'F', long = "freq", value_name = "N", default_value_t = 4000)]
+    freq: u64,
+
+    /// Show so many functions
+    #[arg(short = 'n', long = "top", value_name = "N", default_value_t = 15)]
+    top: usize,
+
+    /// Exit with status 3 when anything limits the trust in the result
+    #[arg(long)]
+    strict: bool,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let scratch = Scratch::new(args.output.is_none())?;
+    let path = args.output.clone().unwrap_or_else(|| scratch.file());
+    let options = Options {
+        command: args.command.clone(),
+        freq: Some(args.freq),
+        call_graph: Some(CallGraph::FramePointers),
+        switch_events: true,
+        output: Output::File { path: path.clone(), force: false },
+        command_line: std::env::args().collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Options::default()
+    };
+    let summary = record(&options)?;
+    let profile = Profile::load(&path, &LoadOptions::default())?;
+    let (page, ledger) = page::build(&args, &summary, profile);
+    // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
+    // must give the same file as without.
+    let mut out = std::io::stderr().lock();
+    out.write_all(b"\n")?;
+    out.write_all(page.to_text().as_bytes())?;
+    if args.output.is_some() {
+        writeln!(out, "\nThe recording is in {}: kymo report -i {0}", path.display())?;
+    }
+    if !ledger.is_empty() {
+        write!(out, "\n{}", ledger.to_text(""))?;
+    }
+    out.flush()?;
+    Ok(status(&args, &summary, &ledger))
+}
+
+/// The command's own status, unless `--strict` finds something to object to.
+fn status(args: &Args, summary: &Summary, ledger: &Ledger) -> ExitCode {
+    match summary.exit {
+        Some(code) if code != 0 => ExitCode::from(code),
+        _ if args.strict && !ledger.is_empty() => ExitCode::from(Ledger::STRICT_STATUS),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// A folder for the recording that goes when the profile is printed.
+struct Scratch(Option<PathBuf>);
+
+impl Scratch {
+    fn new(wanted: bool) -> anyhow::Result<Scratch> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        if !wanted {
+            return Ok(Scratch(None));
+        }
+        let base = std::env::temp_dir();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let nanos = now.map_or(0, |d| d.subsec_nanos());
+        let dir = base.join(format!("kymo-profile-{}-{nanos}", std::process::id()));
+        // Fails if somebody else made it first: nothing of theirs is used.
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).with_context(|| {
+            format!("cannot make {} for the recording (TMPDIR names another place)", dir.display())
+        })?;
+        Ok(Scratch(Some(dir)))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.as_deref().unwrap_or(Path::new(".")).join("perf.data")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.0 {
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
 }

@@ -121,7 +121,10 @@ impl Page {
         if self.functions.is_empty() {
             return;
         }
-        let _ = writeln!(o, "\nWhere the CPU time went (self: in the function; total: with what it called)");
+        let _ = writeln!(
+            o,
+            "\nWhere the CPU time went (self: in the function; total: with what it called)"
+        );
         let _ = writeln!(o, "    self   total  function");
         for f in &self.functions {
             let _ = writeln!(o, "  {:5.1}%  {:5.1}%  {}  [{}]", f.own, f.total, f.name, f.object);
@@ -184,7 +187,7 @@ fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(c);
@@ -200,7 +203,10 @@ mod tests {
     fn numbers_and_times_read_like_a_persons() {
         assert_eq!([number(7), number(1234), number(1_234_567)], ["7", "1,234", "1,234,567"]);
         let t = |us| time(Duration::from_micros(us));
-        assert_eq!([t(12), t(1500), t(2_345_678), t(123_000_000)], ["12 us", "1.5 ms", "2.35 s", "123 s"]);
+        assert_eq!(
+            [t(12), t(1500), t(2_345_678), t(123_000_000)],
+            ["12 us", "1.5 ms", "2.35 s", "123 s"]
+        );
     }
 
     #[test]

@@ -1,0 +1,229 @@
+//! From a recording's summary and profile to the page and its ledger.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use kymo_analysis::chain_tree::{Branch, ChainTree, Limit};
+use kymo_analysis::oncpu::ThreadTime;
+use kymo_analysis::profile::{EventProfile, FrameId, Profile};
+use kymo_record::Summary;
+use kymo_symbols::Problem;
+use kymo_view::Ledger;
+use rustc_hash::FxHashMap;
+
+use super::Args;
+use super::text::{Function, Page, Step, Thread};
+
+/// Branches of the tree below this share of all samples are not shown.
+const PATH_SHARE: f64 = 0.05;
+const PATH_LINES: usize = 30;
+const THREADS: usize = 20;
+/// Shares below this (in per cent) do not harm a profile.
+const HARMLESS: f64 = 1.0;
+
+pub(super) fn build(args: &Args, summary: &Summary, mut profile: Profile) -> (Page, Ledger) {
+    let end = profile.span.map_or(0, |s| s.1);
+    let mut times: FxHashMap<u32, ThreadTime> =
+        std::mem::take(&mut profile.on_cpu).finish(end).into_iter().collect();
+    times.retain(|_, t| *t != ThreadTime::default());
+    let empty = EventProfile::default();
+    let event = profile.events.first().unwrap_or(&empty);
+    let usage = summary.usage.unwrap_or_default();
+    let all = times.values().fold(ThreadTime::default(), |a, t| a.plus(*t));
+    let nanos = |n: u64| (!times.is_empty()).then(|| Duration::from_nanos(n));
+    let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
+    let page = Page {
+        command: words.join(" "),
+        elapsed: summary.elapsed,
+        user: usage.user,
+        system: usage.system,
+        ready: nanos(all.ready),
+        blocked: nanos(all.blocked),
+        minor_faults: usage.minor_faults,
+        major_faults: usage.major_faults,
+        voluntary_switches: usage.voluntary_switches,
+        involuntary_switches: usage.involuntary_switches,
+        samples: event.samples,
+        event: event.desc.name.clone(),
+        rate: Some(args.freq),
+        functions: functions(args.top, &profile, event),
+        path: path(&profile, event),
+        threads: threads(&profile, event, &times),
+    };
+    (page, ledger(summary, &profile, event))
+}
+
+fn share(part: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 }
+}
+
+fn functions(top: usize, profile: &Profile, event: &EventProfile) -> Vec<Function> {
+    let mut costs: FxHashMap<FrameId, (u64, u64)> = FxHashMap::default();
+    let mut seen: HashSet<FrameId> = HashSet::new();
+    for s in &event.stacks {
+        seen.clear();
+        costs.entry(s.leaf).or_default().0 += s.period;
+        for f in s.frames.iter().chain([&s.leaf]).filter(|f| seen.insert(**f)) {
+            costs.entry(*f).or_default().1 += s.period;
+        }
+    }
+    let mut order: Vec<_> = costs.into_iter().filter(|(_, c)| c.0 > 0).collect();
+    order.sort_by_key(|(f, c)| (std::cmp::Reverse(c.0), *f));
+    let row = |(frame, (own, total)): (FrameId, (u64, u64))| Function {
+        own: share(own, event.period),
+        total: share(total, event.period),
+        name: profile.frame_name(frame),
+        object: profile.machine.symbols.dso_name(profile.frame(frame).dso).to_owned(),
+    };
+    order.into_iter().map(row).take(top).collect()
+}
+
+/// The heavy branches of the call tree, outermost caller first.
+fn path(profile: &Profile, event: &EventProfile) -> Vec<Step> {
+    let mut tree = ChainTree::default();
+    for s in event.stacks.iter().filter(|s| !s.frames.is_empty()) {
+        tree.add(s.frames.iter().rev().copied(), s.period);
+    }
+    let least = (event.period as f64 * PATH_SHARE) as u64;
+    let mut steps = Vec::new();
+    for b in tree.branches(Limit::Period(least.max(1))) {
+        walk(profile, event, &b, 0, &mut steps);
+    }
+    steps
+}
+
+/// A stretch without forks keeps its indentation, so that deep stacks stay on the page.
+fn walk(p: &Profile, event: &EventProfile, b: &Branch, depth: usize, steps: &mut Vec<Step>) {
+    for f in &b.frames {
+        if steps.len() == PATH_LINES {
+            return;
+        }
+        steps.push(Step { depth, share: share(b.total, event.period), name: p.frame_name(*f) });
+    }
+    let depth = depth + usize::from(b.children.len() > 1);
+    for c in &b.children {
+        walk(p, event, c, depth, steps);
+    }
+}
+
+fn threads(p: &Profile, event: &EventProfile, times: &FxHashMap<u32, ThreadTime>) -> Vec<Thread> {
+    struct Row {
+        name: String,
+        pid: u32,
+        period: u64,
+        places: FxHashMap<FrameId, u64>,
+    }
+    let mut rows: FxHashMap<u32, Row> = FxHashMap::default();
+    for s in &event.stacks {
+        let row = rows.entry(s.tid).or_insert_with(|| Row {
+            name: String::new(),
+            pid: s.pid,
+            period: 0,
+            places: FxHashMap::default(),
+        });
+        // Stacks come in the order they were first seen: the last name wins.
+        p.machine.comm(s.comm).clone_into(&mut row.name);
+        row.period += s.period;
+        *row.places.entry(s.leaf).or_default() += s.period;
+    }
+    let mut order: Vec<(u32, Row)> = rows.into_iter().collect();
+    order.sort_by_key(|(tid, r)| (std::cmp::Reverse(r.period), *tid));
+    let view = |(tid, r): (u32, Row)| {
+        let time = times.get(&tid);
+        let hottest = r.places.iter().max_by_key(|(f, w)| (**w, std::cmp::Reverse(**f)));
+        Thread {
+            name: r.name,
+            pid: r.pid,
+            tid,
+            share: share(r.period, event.period),
+            on_cpu: time.map(|t| Duration::from_nanos(t.on_cpu)),
+            ready: time.map(|t| Duration::from_nanos(t.ready)),
+            blocked: time.map(|t| Duration::from_nanos(t.blocked)),
+            hottest: hottest.map_or(String::new(), |(f, _)| p.frame_name(*f)),
+        }
+    };
+    order.into_iter().take(THREADS).map(view).collect()
+}
+
+fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger {
+    let mut ledger = Ledger::default();
+    for n in &summary.notes {
+        ledger.note(n.kind, n.fact.clone(), n.advice.clone());
+    }
+    if summary.usage.is_none() {
+        let fact = "the command had not ended: its times, faults and switches are not known";
+        ledger.note("unfinished", fact, None);
+    }
+    if event.samples < 100 {
+        let fact = format!("only {} samples: shares are rough", event.samples);
+        ledger.note("few", fact, Some("a higher rate (-F), or a longer run".into()));
+    }
+    if let Some(d) = &profile.stats.damaged {
+        ledger.note("damaged", format!("the recording is damaged {d}"), None);
+    }
+    nameless(&mut ledger, profile, event);
+    let lone: u64 = event.stacks.iter().filter(|s| s.frames.len() < 2).map(|s| s.period).sum();
+    let lone = share(lone, event.period);
+    if lone >= HARMLESS {
+        ledger.note(
+            "stacks",
+            format!("{lone:.1}% of the time has no caller (code built without frame pointers)"),
+            Some("build with -fno-omit-frame-pointer or -C force-frame-pointers=yes".into()),
+        );
+    }
+    for p in profile.machine.symbols.problems() {
+        problem(&mut ledger, p);
+    }
+    ledger
+}
+
+/// Notes the share of time in code without symbols, and where most of it is.
+fn nameless(ledger: &mut Ledger, profile: &Profile, event: &EventProfile) {
+    let mut by_object: FxHashMap<&str, u64> = FxHashMap::default();
+    for s in &event.stacks {
+        let frame = profile.frame(s.leaf);
+        if frame.symbol.is_none() {
+            *by_object.entry(profile.machine.symbols.dso_name(frame.dso)).or_default() += s.period;
+        }
+    }
+    let all = share(by_object.values().sum(), event.period);
+    let worst = by_object.into_iter().max_by_key(|(name, weight)| (*weight, *name));
+    if let Some((worst, _)) = worst.filter(|_| all >= HARMLESS) {
+        ledger.note(
+            "unresolved",
+            format!("{all:.1}% of the time is in code without symbols, most of it in {worst}"),
+            Some(format!("install the debug symbols of {worst}, or build it without stripping")),
+        );
+    }
+}
+
+fn problem(ledger: &mut Ledger, p: &Problem) {
+    match p {
+        Problem::Changed { path } => ledger.note(
+            "changed",
+            format!("{path} is not the file that was recorded: its symbols were not used"),
+            None,
+        ),
+        Problem::Unusable { path, why } => {
+            ledger.note("unusable", format!("{path}: {why}"), None);
+        }
+        Problem::KernelHidden { kptr_restrict, paranoid } => {
+            let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".into());
+            ledger.note(
+                "kernel symbols",
+                format!(
+                    "hidden (kernel.kptr_restrict = {}, kernel.perf_event_paranoid = {})",
+                    value(kptr_restrict),
+                    value(paranoid)
+                ),
+                Some("sysctl kernel.kptr_restrict=0, or run as root".into()),
+            );
+        }
+        Problem::OtherKernel => {
+            ledger.note("kernel symbols", "the recording is of another kernel", None);
+        }
+        Problem::NoKernelSymbols => {
+            ledger.note("kernel symbols", "the kernel shows none in /proc/kallsyms", None);
+        }
+    }
+}
