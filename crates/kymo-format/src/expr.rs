@@ -201,6 +201,29 @@ impl Expr {
         }
     }
 
+    /// Nodes of the tree.
+    pub(crate) fn size(&self) -> usize {
+        1 + match self {
+            Expr::Un(_, _, e) | Expr::Cast(_, e) | Expr::Jiffies(e) => e.size(),
+            Expr::Bin(_, _, ab) | Expr::Index(_, ab) => ab.0.size() + ab.1.size(),
+            Expr::Cond(c) => c.0.size() + c.1.size() + c.2.size(),
+            Expr::Text(t) => match &**t {
+                TextFn::Flags { value: e, .. }
+                | TextFn::Symbolic { value: e, .. }
+                | TextFn::Bitmask { bytes: e }
+                | TextFn::ErrorType(e) => e.size(),
+                TextFn::Hex { bytes, len, .. } | TextFn::HexDump { bytes, len, .. } => {
+                    bytes.size() + len.size()
+                }
+                TextFn::Array { bytes, count, elem } => {
+                    bytes.size() + elem.size() + count.as_ref().map_or(0, |c| c.size())
+                }
+                TextFn::Unknown { args, .. } => args.iter().map(Expr::size).sum(),
+            },
+            _ => 0,
+        }
+    }
+
     /// Evaluates to an integer; whatever is none counts as 0.
     pub(crate) fn int(&self, s: Scope<'_>) -> u64 {
         match self.eval(s) {

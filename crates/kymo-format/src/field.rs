@@ -139,13 +139,18 @@ pub(crate) fn tail(payload: &[u8], offset: u32) -> &[u8] {
 /// The bytes before the first NUL.
 #[inline]
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
-    // Names such as comm are short: a plain loop beats a call.
-    if bytes.len() <= 32 {
-        let n = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-        return bytes.get(..n).unwrap_or(bytes);
-    }
     match memchr::memchr(0, bytes) {
         Some(n) => bytes.get(..n).unwrap_or(bytes),
         None => bytes,
     }
+}
+
+/// The first NUL of 16 bytes, or 16: the length of a `comm`.
+#[inline]
+pub(crate) fn nul16(bytes: &[u8; 16]) -> usize {
+    let x = u128::from_le_bytes(*bytes);
+    const ONES: u128 = u128::MAX / 255;
+    // The lowest byte that is zero gets its high bit set; others above may too.
+    let zeros = x.wrapping_sub(ONES) & !x & (ONES << 7);
+    (zeros.trailing_zeros() / 8) as usize
 }

@@ -17,9 +17,13 @@ pub(crate) type Reason = String;
 pub(crate) const UNKNOWN: &str = " is not known";
 
 /// How deep expressions may nest.
-const MAX_DEPTH: u32 = 64;
+const MAX_DEPTH: u32 = 96;
 /// How many nodes one print format may have.
 const MAX_NODES: u32 = 20_000;
+
+/// How large one tree may be after constants are folded; keeps evaluation
+/// short and its recursion within any stack.
+const MAX_TREE: usize = 1000;
 
 /// An expression with its static type.
 #[derive(Clone, Debug)]
@@ -129,13 +133,14 @@ impl<'a> Parser<'a> {
             if !p.eat("?") {
                 return Ok(cond);
             }
-            let yes = if matches!(p.peek(), Tok::Punct(":")) { cond.clone() } else { p.expr()? };
+            let elvis = matches!(p.peek(), Tok::Punct(":"));
+            let yes = if elvis { bounded(cond.clone())? } else { p.expr()? };
             p.expect(":")?;
             let no = p.expr()?;
             if let Expr::Const(c) = cond.expr {
                 return Ok(if c != 0 { yes } else { no });
             }
-            Ok(p.conditional(cond, yes, no))
+            bounded(p.conditional(cond, yes, no))
         })
     }
 
@@ -161,7 +166,7 @@ impl<'a> Parser<'a> {
             }
             self.pos += 1;
             let right = self.deeper(|q| q.binary_expr(level + 1))?;
-            left = self.combine(op, left, right);
+            left = bounded(self.combine(op, left, right))?;
         }
         Ok(left)
     }
@@ -389,7 +394,7 @@ impl<'a> Parser<'a> {
         while self.eat("[") {
             let i = self.expr()?;
             self.expect("]")?;
-            e = index(e, i);
+            e = bounded(index(e, i))?;
         }
         if matches!(self.peek(), Tok::Punct("." | "->")) {
             return Err("member of a structure the format does not describe".to_owned());
@@ -424,7 +429,9 @@ impl<'a> Parser<'a> {
 
     fn name(&mut self, name: &str) -> Result<Typed, Reason> {
         if let Some((_, v)) = self.vars.iter().rev().find(|v| v.0 == name) {
-            return Ok(v.clone());
+            let v = v.clone();
+            self.nodes += v.expr.size() as u32;
+            return bounded(v);
         }
         if ctype::from_words([name, "int"].into_iter(), self.long).is_some() {
             return Err("a declaration of other than integers".to_owned());
@@ -485,6 +492,11 @@ impl<'a> Parser<'a> {
         self.expect(")")?;
         self.fields.iter().find(|f| f.name == name).ok_or_else(|| format!("no field {name}"))
     }
+}
+
+/// Refuses trees that have grown too large.
+fn bounded(e: Typed) -> Result<Typed, Reason> {
+    if e.expr.size() > MAX_TREE { Err("expression is too long".to_owned()) } else { Ok(e) }
 }
 
 fn size_value(v: u64, long: u8) -> Typed {

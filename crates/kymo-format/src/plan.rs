@@ -19,6 +19,8 @@ const MAX_OPS: usize = 4096;
 pub(crate) enum Op {
     /// Bytes as they are.
     Literal(Box<[u8]>),
+    /// The same, if they are few.
+    Short([u8; 16], u8),
     /// `%d`, `%u` and their kin of a field as wide as the conversion.
     Decimal { offset: u32, size: u8, signed: bool },
     /// `%x`, `%08lx`, `%#x` of a field.
@@ -129,7 +131,7 @@ fn compile(p: &mut Parser<'_>) -> Result<Vec<Op>, Reason> {
             return Err("too many conversions".to_owned());
         }
         match piece {
-            Piece::Literal(l) => ops.push(Op::Literal(l.into())),
+            Piece::Literal(l) => ops.push(literal(l)),
             Piece::Conversion { mut spec, star_width, star_precision } => {
                 let star = |on: bool, fixed, next: Option<_>| match (on, next) {
                     (true, Some(crate::parse::Typed { expr, .. })) => Amount::Arg(Box::new(expr)),
@@ -153,6 +155,17 @@ fn compile(p: &mut Parser<'_>) -> Result<Vec<Op>, Reason> {
         p.notes.push(KERNEL_TEXT.to_owned());
     }
     Ok(ops)
+}
+
+fn literal(bytes: Vec<u8>) -> Op {
+    if bytes.len() > 16 {
+        return Op::Literal(bytes.into());
+    }
+    let mut all = [0; 16];
+    for (to, from) in all.iter_mut().zip(&bytes) {
+        *to = *from;
+    }
+    Op::Short(all, bytes.len() as u8)
 }
 
 /// The note on strings that only their address is recorded of.

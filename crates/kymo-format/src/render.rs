@@ -3,7 +3,7 @@
 use crate::context::{PointerStyle, RenderContext};
 use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, Scope, Val};
-use crate::field::{dynamic, fixed, load, until_nul};
+use crate::field::{dynamic, fixed, load, nul16, until_nul};
 use crate::format::EventFormat;
 use crate::plan::{Op, Plan};
 use crate::spec::{self, Amount, Conv, MAX_WIDTH, Shape, Spec};
@@ -32,10 +32,12 @@ impl EventFormat {
 fn run(plan: &Plan, out: &mut Vec<u8>, payload: &[u8], ctx: &RenderContext<'_>) {
     let end = out.len() + MAX_OUTPUT;
     let endian = ctx.endian;
+    out.reserve(512);
     let scope = Scope { payload, endian, hz: ctx.hz };
     for op in &plan.ops {
         match op {
             Op::Literal(l) => out.extend_from_slice(l),
+            Op::Short(bytes, n) => spec::short(out, bytes, usize::from(*n)),
             Op::Decimal { offset, size, signed } => {
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
                 if *signed {
@@ -49,7 +51,11 @@ fn run(plan: &Plan, out: &mut Vec<u8>, payload: &[u8], ctx: &RenderContext<'_>) 
                 spec::hex(out, v & mask, usize::from(*digits));
             }
             Op::Chars { offset, len } => {
-                out.extend_from_slice(until_nul(fixed(payload, *offset, *len)));
+                let bytes = fixed(payload, *offset, *len);
+                match bytes.try_into() {
+                    Ok(comm) => spec::short(out, comm, nul16(comm)),
+                    Err(_) => out.extend_from_slice(until_nul(bytes)),
+                }
             }
             Op::DynChars { offset, relative } => {
                 out.extend_from_slice(until_nul(dynamic(payload, *offset, *relative, endian)));

@@ -205,16 +205,39 @@ fn extension(letters: &[u8]) -> &[u8] {
     letters.get(..n).unwrap_or(letters)
 }
 
+/// Appends at most 16 bytes. One fixed-size copy is cheaper than a call that
+/// copies a few bytes, and these are most of what rendering does.
+#[inline]
+pub(crate) fn short(out: &mut Vec<u8>, bytes: &[u8; 16], len: usize) {
+    let end = out.len() + len.min(16);
+    out.extend_from_slice(bytes);
+    out.truncate(end);
+}
+
 /// Writes `v` in decimal.
 #[inline]
 pub(crate) fn decimal(out: &mut Vec<u8>, v: u64) {
+    if v < 10_000 {
+        // Left-aligned digits of a small number.
+        let v = v as u32;
+        let digits = [v / 1000, v / 100 % 10, v / 10 % 10, v % 10];
+        let word = digits.iter().fold(0u32, |w, d| w << 8 | (d + u32::from(b'0')));
+        let n = 1 + usize::from(v >= 10) + usize::from(v >= 100) + usize::from(v >= 1000);
+        let end = out.len() + n;
+        out.extend_from_slice(&(word << (8 * (4 - n as u32))).to_be_bytes());
+        out.truncate(end);
+        return;
+    }
     out.extend_from_slice(itoa::Buffer::new().format(v).as_bytes());
 }
 
 /// Writes `v` in decimal.
 #[inline]
 pub(crate) fn signed_decimal(out: &mut Vec<u8>, v: i64) {
-    out.extend_from_slice(itoa::Buffer::new().format(v).as_bytes());
+    if v < 0 {
+        out.push(b'-');
+    }
+    decimal(out, v.unsigned_abs());
 }
 
 const LOWER: &[u8; 16] = b"0123456789abcdef";
@@ -223,18 +246,23 @@ const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 /// Writes `v` in hexadecimal, zeros before it up to `min` digits (at most 16).
 #[inline]
 pub(crate) fn hex(out: &mut Vec<u8>, v: u64, min: usize) {
-    digits16(out, v, min, LOWER);
+    let used = (67 - (v | 1).leading_zeros() as usize) / 4;
+    let n = used.max(min.min(16));
+    let aligned = v << (64 - 4 * n);
+    let (high, low) = (nibbles((aligned >> 32) as u32), nibbles(aligned as u32));
+    short(out, &(u128::from(high) << 64 | u128::from(low)).to_be_bytes(), n);
 }
 
+/// The hexadecimal digits of `v`, one a byte, the first in the highest byte.
 #[inline]
-fn digits16(out: &mut Vec<u8>, v: u64, min: usize, set: &[u8; 16]) {
-    let used = (64 - (v | 1).leading_zeros() as usize).div_ceil(4);
-    let n = used.max(min.min(16));
-    let mut buf = [0u8; 16];
-    for (i, slot) in buf.iter_mut().take(n).enumerate() {
-        *slot = set[((v >> (4 * (n - 1 - i))) & 15) as usize];
-    }
-    out.extend_from_slice(buf.get(..n).unwrap_or(&buf));
+fn nibbles(v: u32) -> u64 {
+    let mut x = u64::from(v);
+    x = (x | x << 16) & 0x0000_ffff_0000_ffff;
+    x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
+    x = (x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    // 1 in each byte that holds ten or more: those continue at 'a'.
+    let letters = (x + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    x + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'0' - 10)
 }
 
 /// Writes an integer of `size` bytes as the kernel's `number()` does: `#`

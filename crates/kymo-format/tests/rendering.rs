@@ -1,0 +1,196 @@
+//! Fields, bytes and the line they make, beside each other. Expectations are
+//! what the kernel's `vsnprintf` and trace helpers write for these values.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use kymo_format::{
+    EventFormat, FieldKind, KernelSymbol, PointerStyle, RenderContext, Symbols, Value,
+};
+use kymo_model::Endian;
+
+/// Own fields as (declaration, size, signed, bytes); laid out from offset 8.
+fn event(fields: &[(&str, u32, u8, &[u8])], print: &str) -> (EventFormat, Vec<u8>) {
+    let mut text = String::from(
+        "name: x\nID: 300\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n",
+    );
+    let mut payload = vec![0x2c, 1, 0, 0, 0, 0, 0, 0];
+    for (decl, size, signed, bytes) in fields {
+        let offset = payload.len();
+        text += &format!("\tfield:{decl};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n");
+        payload.extend_from_slice(bytes);
+    }
+    text += &format!("\nprint fmt: {print}\n");
+    let f = EventFormat::parse(&text).unwrap();
+    (f, payload)
+}
+
+struct OneSymbol;
+
+impl Symbols for OneSymbol {
+    fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>> {
+        let offset = address.checked_sub(0x1000).filter(|o| *o < 0x40)?;
+        Some(KernelSymbol { name: "vfs_read", offset, size: 0x40, module: None })
+    }
+}
+
+#[track_caller]
+fn check(fields: &[(&str, u32, u8, &[u8])], print: &str, want: &str) {
+    let (f, payload) = event(fields, print);
+    let ctx =
+        RenderContext { endian: Endian::Little, symbols: &OneSymbol, ..RenderContext::default() };
+    let mut out = Vec::new();
+    f.render(&mut out, &payload, &ctx);
+    assert_eq!(String::from_utf8_lossy(&out), want, "{print} {:?}", f.fallbacks());
+}
+
+#[test]
+fn integers() {
+    let f: &[(&str, u32, u8, &[u8])] = &[("int x", 4, 1, &(-5i32).to_le_bytes())];
+    check(f, "\"%d %u\", REC->x", "-5 (missing)");
+    let x = "REC->x";
+    check(
+        f,
+        &format!(r#""%d %u %x %lx", {x}, {x}, {x}, {x}"#),
+        "-5 4294967291 fffffffb fffffffffffffffb",
+    );
+    check(
+        f,
+        &format!(r#""%hhu|%hd|%5d|%-5d|%05d|%+d", {x}, {x}, {x}, {x}, {x}, 7"#),
+        "251|-5|   -5|-5   |-0005|+7",
+    );
+    // The kernel prefixes zero too, and precision 0 keeps the digit.
+    check(
+        f,
+        r##""%#x %#x %#o %#010x %.0d %.3d %X", 0, 255, 8, 255, 0, 7, 0xabc"##,
+        "0x0 0xff 010 0x000000ff 0 007 ABC",
+    );
+    check(f, r#""%016llx %-8x| %zu %i %%", 0x1fULL, 31, 9, 3"#, "000000000000001f 1f      | 9 3 %");
+    check(f, r#""%c%c %*d %-*d|", 'a', 98, 4, 1, 4, 2"#, "ab    1 2   |");
+}
+
+#[test]
+fn arithmetic_is_that_of_c() {
+    let f: &[(&str, u32, u8, &[u8])] = &[("u32 x", 4, 0, &7u32.to_le_bytes())];
+    check(f, r#""%d %d %d", REC->x + 2 * 3, (REC->x + 2) * 3, REC->x % 4 << 1"#, "13 27 6");
+    check(f, r#""%d %d", REC->x == 7 && !(REC->x & 8) || 0, REC->x > -1"#, "1 0");
+    check(f, r#""%d %lld", -7 / 2, (s64)REC->x - 9"#, "-3 -2");
+    check(f, r#""%u", REC->x - 9"#, "4294967294");
+    check(f, r#""%llx %x", 1ULL << 40, ~0x0f & 0xff"#, "10000000000 f0");
+    check(f, r#""%s", REC->x ? REC->x > 6 ? "big" : "small" : "none""#, "big");
+    check(f, r#""%d", ({ int a = (REC->x); int b = (3); ((a) < (b) ? (a) : (b)); })"#, "3");
+    check(f, r#""%d %d", REC->x / 0, REC->x % 0"#, "0 0");
+    check(f, r#""%d", (u8)(REC->x + 250)"#, "1");
+    check(f, r#""%ld %ld", sizeof(u64), sizeof(REC->x)"#, "8 4");
+}
+
+#[test]
+fn text_fields() {
+    let f: &[(&str, u32, u8, &[u8])] = &[
+        ("char comm[16]", 16, 0, b"bash\0rubbish....".as_slice()),
+        ("__data_loc char[] name", 4, 0, &(32u32 | 6 << 16).to_le_bytes()),
+        ("int pad", 4, 1, &[0; 4]),
+        ("char text[6]", 6, 0, b"hello\0"),
+    ];
+    check(
+        f,
+        r#""%s|%8s|%-8s|%.2s|", REC->comm, REC->comm, REC->comm, REC->comm"#,
+        "bash|    bash|bash    |ba|",
+    );
+    check(
+        f,
+        r#""%s %.*s" "+" "\t%s", __get_str(name), 3, __get_str(name), "end""#,
+        "hello hel+\tend",
+    );
+    check(
+        f,
+        r#""%d %c %s", __get_dynamic_array_len(name), __get_str(name)[1], __get_str(name)[0] ? "y" : "n""#,
+        "6 e y",
+    );
+    check(f, r#""%s %.*s|", ((void *)0), 0, ((void *)0)"#, "(null) |");
+}
+
+#[test]
+fn helpers() {
+    let f: &[(&str, u32, u8, &[u8])] = &[
+        ("u32 x", 4, 0, &0x45u32.to_le_bytes()),
+        ("u16 list[3]", 6, 0, &[1, 0, 2, 0, 255, 255]),
+        ("u8 raw[4]", 4, 0, &[0xde, 0xad, 0, 1]),
+    ];
+    let flags = r#"__print_flags(REC->x, "|", { 1, "A" }, { 4, "C" }, { 8, "D" })"#;
+    check(f, &format!(r#""%s", {flags}"#), "A|C|0x40");
+    check(f, r#""[%s]", __print_flags(REC->x & 0, "|", { 0, "none" })"#, "[]");
+    check(f, r#""%-6s|", __print_symbolic(REC->x, { 0x45, "hit" })"#, "hit   |");
+    check(f, r#""%s", __print_symbolic(REC->x, { 1, "one" })"#, "0x45");
+    check(
+        f,
+        r#""%s %s", __print_hex(REC->raw, 4), __print_hex_str(REC->raw, 4)"#,
+        "de ad 00 01 dead0001",
+    );
+    check(f, r#""%s", __print_array(REC->list, 3, 2)"#, "{0x1,0x2,0xffff}");
+    check(f, r#""%d %d", REC->list[2], REC->raw[REC->list[0]]"#, "65535 173");
+    check(f, r#""%s", scsi_thing(p, REC->raw, REC->x)"#, "scsi_thing(de ad 00 01, 0x45)");
+}
+
+#[test]
+fn pointers() {
+    let v6 = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let mut sock = [0u8; 28];
+    sock[..8].copy_from_slice(&[2, 0, 0x1f, 0x90, 127, 0, 0, 1]);
+    let f: &[(&str, u32, u8, &[u8])] = &[
+        ("void * ip", 8, 0, &0x1010u64.to_le_bytes()),
+        ("u8 v6[16]", 16, 0, &v6),
+        ("u8 sock[28]", 28, 0, &sock),
+    ];
+    check(
+        f,
+        r#""%pS %ps %pB %p", REC->ip, REC->ip, REC->ip, REC->ip"#,
+        "vfs_read+0x10/0x40 vfs_read vfs_read+0x10/0x40 0000000000001010",
+    );
+    check(f, r#""%pS %ps", (void *)0x99, 0"#, "0x99 0x0");
+    check(
+        f,
+        r#""%pI6c %pI6 %pI4 %pi4", REC->v6, REC->v6, REC->v6, REC->v6"#,
+        "2001:db8::1 2001:0db8:0000:0000:0000:0000:0000:0001 32.1.13.184 032.001.013.184",
+    );
+    check(f, r#""%pISpc", REC->sock"#, "127.0.0.1:8080");
+    check(
+        f,
+        r#""%pM %pU", REC->v6, REC->v6"#,
+        "20:01:0d:b8:00:00 20010db8-0000-0000-0000-000000000001",
+    );
+    check(f, r#""%4phC %*pbl %*pb", REC->v6, 16, REC->v6, 12, REC->v6"#, "20:01:0d:b8 5,8 120");
+    check(f, r#""%pe %pe", (void *)-2, REC->ip"#, "-ENOENT 0000000000001010");
+    let (e, payload) = event(f, r#""%p", REC->ip"#);
+    let mut out = Vec::new();
+    let ctx = RenderContext { pointers: PointerStyle::Short, ..RenderContext::default() };
+    e.render(&mut out, &payload, &ctx);
+    assert_eq!(out, b"0x1010");
+}
+
+#[test]
+fn both_byte_orders_and_typed_values() {
+    let f: &[(&str, u32, u8, &[u8])] = &[
+        ("int x", 4, 1, &(-2i32).to_be_bytes()),
+        ("__data_loc u16[] list", 4, 0, &(16u32 | 4 << 16).to_be_bytes()),
+        ("u16 data[2]", 4, 0, &[0, 1, 0, 2]),
+    ];
+    let (e, payload) = event(f, r#""%d", REC->x"#);
+    let ctx = RenderContext { endian: Endian::Big, ..RenderContext::default() };
+    let mut out = Vec::new();
+    e.render(&mut out, &payload, &ctx);
+    assert_eq!(out, b"-2");
+    let x = e.field("x").unwrap();
+    assert_eq!(x.value(&payload, Endian::Big), Value::Signed(-2));
+    let list = e.field("list").unwrap();
+    assert_eq!(list.kind, FieldKind::DynArray { relative: false, elem: 2, signed: false });
+    out.clear();
+    list.value(&payload, Endian::Big).write_json(&mut out, Endian::Big);
+    assert_eq!(out, b"[1,2]");
+}
+
+#[test]
+fn what_cannot_be_compiled_is_shown_by_fields() {
+    let f: &[(&str, u32, u8, &[u8])] = &[("int x", 4, 1, &9i32.to_le_bytes())];
+    check(f, r#""%d %s", REC->nothing, "x""#, "x=9");
+    check(f, r#""%d", REC->x.."#, "x=9");
+    check(f, r#""%lu", (jiffies - REC->x) / 1000"#, "?");
+}
