@@ -29,7 +29,7 @@ pub enum RecordError {
     #[error("cannot read the format of tracepoint {event}")]
     Format { event: String, source: TracefsError },
     #[error(
-        "the kernel refuses the filter {filter:?} for {event} ({source}); \
+        "the kernel refuses the filter {filter:?} for {event}; \
          `kymo list -v {event}` shows its fields"
     )]
     Filter { event: String, filter: String, source: io::Error },
@@ -40,7 +40,7 @@ pub enum RecordError {
     #[error("cannot create {}", path.display())]
     Create { path: PathBuf, source: io::Error },
     #[error(
-        "cannot write {}: {source}; {kept} bytes of records were written before and can be read",
+        "cannot write {} ({kept} bytes of records were written before and can be read)",
         path.display()
     )]
     Write { path: PathBuf, source: io::Error, kept: u64 },

@@ -287,7 +287,7 @@ impl<'a> Session<'a> {
 
     /// The error of a failed write, after making what is there readable.
     fn failed(&mut self, source: io::Error) -> RecordError {
-        let kept = self.writer.take().map_or(0, |w| w.abandon().unwrap_or(0));
+        let kept = self.writer.take().map_or(0, |w| w.abandon(&self.features).unwrap_or(0));
         self.write_error(source, kept)
     }
 

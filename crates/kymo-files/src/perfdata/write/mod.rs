@@ -139,13 +139,14 @@ impl Writer {
             }
         }
         for (feature, bytes) in features {
-            let mut body = u64::from(feature.0).to_ne_bytes().to_vec();
-            body.extend(bytes);
-            body.resize(body.len().next_multiple_of(8), 0);
+            // Not padded: perf takes what follows CPU_TOPOLOGY for more of it.
+            let size = RecordHeader::SIZE + 8 + bytes.len();
             // A section too large for a record is left out, as perf does.
-            if let Some(record) = synth::record(RecordKind::HEADER_FEATURE, 0, &body) {
-                head.extend(record);
-            }
+            let Ok(size) = u16::try_from(size) else { continue };
+            let kind = RecordKind::HEADER_FEATURE;
+            head.extend(RecordHeader { kind, misc: Default::default(), size }.to_bytes());
+            head.extend(u64::from(feature.0).to_ne_bytes());
+            head.extend(bytes);
         }
         if let Some(blob) = tracing {
             let mut bytes = blob.to_bytes();
@@ -245,13 +246,18 @@ impl Writer {
     }
 
     fn put_data(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        let len: usize = slices.iter().map(|s| s.len()).sum();
-        self.put(slices)?;
-        self.data += len as u64;
-        Ok(())
+        let mut written = 0;
+        let done = self.put_counted(slices, &mut written);
+        // Also what was written before an error.
+        self.data += written;
+        done
     }
 
     fn put(&mut self, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        self.put_counted(slices, &mut 0)
+    }
+
+    fn put_counted(&mut self, slices: &[IoSlice<'_>], written: &mut u64) -> io::Result<()> {
         let out: &mut dyn Write = match &mut self.out {
             Out::File(f) => f,
             Out::Pipe(p) => p,
@@ -262,7 +268,10 @@ impl Writer {
         while !left.is_empty() {
             match out.write_vectored(left) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => IoSlice::advance_slices(&mut left, n),
+                Ok(n) => {
+                    *written += n as u64;
+                    IoSlice::advance_slices(&mut left, n);
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
@@ -297,12 +306,25 @@ impl Writer {
         }
     }
 
-    /// Gives up after a write error: cuts a half-written record off where
-    /// possible and notes the size, so that what is there can be read.
-    pub fn abandon(mut self) -> io::Result<u64> {
+    /// Gives up after a write error (a full disk): cuts the records off behind
+    /// a whole one, early enough that the sections fit where records were.
+    /// Gives the bytes of records that are left.
+    pub fn abandon(mut self, features: &FeatureSections) -> io::Result<u64> {
         self.gathered.clear();
+        let Out::File(file) = &self.out else { return Ok(self.data) };
+        if !file.metadata()?.is_file() {
+            return Ok(0);
+        }
+        let need: u64 = features.values().map(|b| b.len() as u64 + 16).sum();
+        let room = if need * 2 < self.data { need } else { 0 };
+        let keep = whole_records(file, self.data_at, self.data - room)?;
+        file.set_len(self.data_at + keep)?;
+        self.data = keep;
         self.note_size()?;
-        Ok(self.data)
+        if room > 0 {
+            self.finish(features)?;
+        }
+        Ok(keep)
     }
 
     /// Ends the recording with its sections; gives the file's size.
@@ -333,6 +355,28 @@ impl Writer {
         file.write_all_at(&table, table_at)?;
         file.write_all_at(&self.header(self.data, bits), 0)?;
         Ok(table_at + table.len() as u64)
+    }
+}
+
+/// How many of `len` bytes of `file` from `at` are whole records.
+fn whole_records(file: &File, at: u64, len: u64) -> io::Result<u64> {
+    let mut buffer = vec![0; 1 << 18];
+    let mut done = 0;
+    loop {
+        let want = (len - done).min(buffer.len() as u64) as usize;
+        let n = file.read_at(&mut buffer[..want], at + done)?;
+        let mut walked = 0;
+        while let Some([_, _, _, _, _, _, lo, hi]) = buffer[walked..n].first_chunk::<8>() {
+            let size = usize::from(u16::from_ne_bytes([*lo, *hi]));
+            if size < RecordHeader::SIZE || walked + size > n {
+                break;
+            }
+            walked += size;
+        }
+        done += walked as u64;
+        if walked == 0 {
+            return Ok(done);
+        }
     }
 }
 
