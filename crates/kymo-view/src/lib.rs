@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod call_tree;
-mod ledger;
+pub mod ledger;
 mod table;
 
 pub use call_tree::{GraphStyle, TreeNode, percent, write_flat, write_folded, write_graph};
