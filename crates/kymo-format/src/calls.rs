@@ -1,7 +1,7 @@
 //! The helper functions print formats call: `__print_flags`, `__get_str`, ….
 
 use crate::ctype::{IntTy, Ty};
-use crate::expr::{Expr, Table, TextFn};
+use crate::expr::{Expr, Row, Table, TextFn};
 use crate::field::{Field, FieldKind};
 use crate::lex::Tok;
 use crate::parse::{Parser, Reason, Typed, UNKNOWN, constant};
@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
 
     /// `, { value, "name" }, … )`. Rows whose value nobody knows are left out
     /// and noted: a value that has no row prints as a number.
-    fn rows(&mut self) -> Result<Vec<(u64, Box<[u8]>)>, Reason> {
+    fn rows(&mut self) -> Result<Vec<Row>, Reason> {
         let mut rows = Vec::new();
         let mut ended = false;
         while self.eat(",") {

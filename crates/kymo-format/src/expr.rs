@@ -39,10 +39,13 @@ pub(crate) enum UnOp {
     Not,
 }
 
+/// A value and its name.
+pub(crate) type Row = (u64, Box<[u8]>);
+
 /// Rows of `__print_flags` and `__print_symbolic`.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    pub(crate) rows: Vec<(u64, Box<[u8]>)>,
+    pub(crate) rows: Vec<Row>,
     /// Row of each value below its length (`u16::MAX`: none), for symbolic
     /// tables with small values.
     pub(crate) dense: Vec<u16>,
@@ -278,7 +281,7 @@ pub(crate) fn binary(op: BinOp, ty: IntTy, a: u64, b: u64) -> u64 {
 
 impl Table {
     /// Builds a table; `lookup` makes it fast to find a value.
-    pub(crate) fn new(rows: Vec<(u64, Box<[u8]>)>, lookup: bool) -> Table {
+    pub(crate) fn new(rows: Vec<Row>, lookup: bool) -> Table {
         let mut dense = Vec::new();
         if lookup && rows.len() > 8 {
             let top = rows.iter().map(|r| r.0).filter(|v| *v < 1024).max().unwrap_or(0);

@@ -187,7 +187,7 @@ fn kind_of(type_text: &str, size: u32, signed: bool, long: u8) -> FieldKind {
         None => (inner.trim(), false, None),
     };
     let words = || base.split([' ', '\t']).filter(|w| !w.is_empty());
-    let is_char = matches!(words().last(), Some("char"))
+    let is_char = matches!(words().next_back(), Some("char"))
         && !words().any(|w| w == "unsigned" || w == "signed")
         && !base.contains('*');
     let element = element_type(base, long);
@@ -203,7 +203,7 @@ fn kind_of(type_text: &str, size: u32, signed: bool, long: u8) -> FieldKind {
             return FieldKind::String;
         }
         // The written size settles what an unknown typedef's element takes.
-        let by_size = count.filter(|n| *n > 0 && size % n == 0).map(|n| size / n);
+        let by_size = count.filter(|n| *n > 0 && size.is_multiple_of(*n)).map(|n| size / n);
         return match (element, by_size) {
             (Some(e), None) => FieldKind::Array { elem: e.size, signed: e.signed },
             (Some(e), Some(n)) if u32::from(e.size) == n => {

@@ -145,7 +145,7 @@ pub(crate) fn bitmap(out: &mut Vec<u8>, bytes: &[u8], bits: usize, s: Scope<'_>)
     let bits = bits.min(bytes.len().saturating_mul(8)).min(MAX_OUTPUT);
     let groups = bits.div_ceil(32);
     for i in (0..groups).rev() {
-        let in_group = if i + 1 == groups && bits % 32 != 0 { bits % 32 } else { 32 };
+        let in_group = if i + 1 == groups && !bits.is_multiple_of(32) { bits % 32 } else { 32 };
         let word = word32(bytes, i, s) & (u32::MAX >> (32 - in_group as u32));
         if i + 1 != groups {
             out.push(b',');
@@ -200,7 +200,7 @@ struct Dump<'a> {
 fn hex_dump(out: &mut Vec<u8>, d: Dump<'_>, bytes: &[u8]) {
     let row = if d.row == 32 { 32 } else { 16 };
     let group = match d.group {
-        g @ (2 | 4 | 8) if bytes.len() as u64 % g == 0 => g as usize,
+        g @ (2 | 4 | 8) if (bytes.len() as u64).is_multiple_of(g) => g as usize,
         _ => 1,
     };
     out.push(b'\n');
