@@ -373,6 +373,21 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Waits until a signal arrives, at most for `most`.
+    pub fn wait(&self, most: Option<Duration>) -> io::Result<()> {
+        let time = most.map(|d| rustix::time::Timespec {
+            tv_sec: d.as_secs() as _,
+            tv_nsec: d.subsec_nanos().into(),
+        });
+        let mut fds = [rustix::event::PollFd::new(&self.fd, rustix::event::PollFlags::IN)];
+        match rustix::event::poll(&mut fds, time.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -411,6 +426,31 @@ pub fn die_by(signal: Signal) -> ! {
         libc::raise(signal.number());
     }
     std::process::exit(128 + signal.number())
+}
+
+/// The time now where the machine is, as `Sat Nov 21 14:42:17 2026`.
+pub fn local_time() -> String {
+    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    // SAFETY: a null pointer asks for the value only; `tm` is plain data (its pointer may be
+    // null) and both calls write only to the locals.
+    let tm = unsafe {
+        let now = libc::time(std::ptr::null_mut());
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const now, &raw mut tm);
+        tm
+    };
+    format!(
+        "{} {} {:2} {:02}:{:02}:{:02} {}",
+        DAYS.get(tm.tm_wday as usize).unwrap_or(&"???"),
+        MONTHS.get(tm.tm_mon as usize).unwrap_or(&"???"),
+        tm.tm_mday,
+        tm.tm_hour,
+        tm.tm_min,
+        tm.tm_sec,
+        tm.tm_year + 1900
+    )
 }
 
 /// Raises the soft limit of open files to the hard one; tells whether it rose.

@@ -1,0 +1,121 @@
+//! `kymo stat`: counts events for a command, tasks, cgroups or the machine.
+//!
+//! `events.rs` reads -e and --filter, `plan.rs` turns the flags into what is
+//! meant, `counters.rs` opens and reads, `rows.rs` sums, `metrics.rs` derives,
+//! `print.rs` lays out, `run.rs` runs the command and keeps the time.
+
+mod counters;
+mod events;
+mod metrics;
+mod plan;
+mod print;
+mod rows;
+mod run;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Flags of `kymo stat`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    events: events::EventArgs,
+    /// Count on all CPUs, whoever runs there
+    #[arg(short = 'a', long)]
+    all_cpus: bool,
+    /// Count on these CPUs, as 0-3,5
+    #[arg(short = 'C', long, value_name = "CPUS")]
+    cpu: Option<String>,
+    /// Show each CPU by itself
+    #[arg(short = 'A', long)]
+    no_aggr: bool,
+    /// Sum by physical core
+    #[arg(long)]
+    per_core: bool,
+    /// Sum by socket
+    #[arg(long)]
+    per_socket: bool,
+    /// Sum by thread
+    #[arg(long)]
+    per_thread: bool,
+    /// Count these processes
+    #[arg(short = 'p', long, value_name = "PIDS")]
+    pid: Option<String>,
+    /// Count these threads
+    #[arg(short = 't', long, value_name = "TIDS")]
+    tid: Option<String>,
+    /// Count in these cgroups, one for each event or one for all
+    #[arg(short = 'G', long, value_name = "NAMES", conflicts_with = "for_each_cgroup")]
+    cgroup: Option<String>,
+    /// Count every event in each of these cgroups
+    #[arg(long, value_name = "NAMES")]
+    for_each_cgroup: Option<String>,
+    /// Do not count the children of the tasks
+    #[arg(short = 'i', long)]
+    no_inherit: bool,
+    /// Run the command N times and print mean and spread; 0 is for ever
+    #[arg(short = 'r', long, value_name = "N")]
+    repeat: Option<u32>,
+    /// Print what was added every so many milliseconds
+    #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    interval_print: Option<u64>,
+    /// Stop after so many intervals
+    #[arg(long, value_name = "N", requires = "interval_print")]
+    interval_count: Option<u64>,
+    /// Stop after so many milliseconds
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
+    /// Begin so many milliseconds after the command; -1 never begins
+    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true)]
+    delay: Option<i64>,
+    /// Print fields separated by this, for programs
+    #[arg(short = 'x', long, value_name = "SEP", conflicts_with = "json_output")]
+    field_separator: Option<String>,
+    /// Print a JSON object a line
+    #[arg(short = 'j', long)]
+    json_output: bool,
+    /// Print to this file
+    #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "log_fd")]
+    output: Option<PathBuf>,
+    /// Print to this open file descriptor
+    #[arg(long, value_name = "FD")]
+    log_fd: Option<u32>,
+    /// Add to the file of -o
+    #[arg(long)]
+    append: bool,
+    /// More events: caches, twice TLBs, three times prefetches
+    #[arg(short = 'd', long, action = clap::ArgAction::Count)]
+    detailed: u8,
+    /// Large numbers with thousands' separators
+    #[arg(short = 'B', long)]
+    big_num: bool,
+    /// Large numbers without them
+    #[arg(long, conflicts_with = "big_num")]
+    no_big_num: bool,
+    /// Count nothing, only take the time
+    #[arg(short = 'n', long)]
+    null: bool,
+    /// Write caches to disk before each run
+    #[arg(short = 'S', long)]
+    sync: bool,
+    /// Show each counter as it is read
+    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Scale counts of shared counters up (the default)
+    #[arg(long, overrides_with = "no_scale")]
+    scale: bool,
+    /// Do not
+    #[arg(long)]
+    no_scale: bool,
+    /// Exit with status 3 if anything lessens the trust in the result
+    #[arg(long)]
+    strict: bool,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    run::run(plan::Plan::new(args)?)
+}
