@@ -95,6 +95,18 @@ impl Pmus {
         self.list.iter().find(|p| p.kind == kind)
     }
 
+    /// The PMUs of machines with several kinds of core (`cpu_core`, `cpu_atom`),
+    /// each of which counts the hardware events of its own CPUs only; none on
+    /// machines with one kind.
+    pub fn hybrid(&self) -> Vec<&Pmu> {
+        let kinds: Vec<&Pmu> = self
+            .list
+            .iter()
+            .filter(|p| p.name.starts_with("cpu_") && p.path.join("cpus").exists())
+            .collect();
+        if kinds.len() > 1 { kinds } else { Vec::new() }
+    }
+
     /// The PMUs meant by `name` before a slash: that name itself; else, as in
     /// perf, its numbered siblings (`uncore_imc` for `uncore_imc_0`, …), also
     /// with `uncore_` left out, or those that match it as a glob.

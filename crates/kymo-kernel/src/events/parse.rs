@@ -252,7 +252,7 @@ impl<'a> Parser<'a> {
                 if event.attr.kind != EventType::HW_CACHE {
                     whole.clone_into(&mut event.name);
                 }
-                return Ok(Some(vec![event]));
+                return Ok(Some(self.per_core_kind(event, word)));
             }
             Some(Err(why)) => return Err(self.malformed(at, word, why)),
             None => {}
@@ -267,6 +267,38 @@ impl<'a> Parser<'a> {
             events.push(event);
         }
         Ok((!events.is_empty()).then_some(events))
+    }
+
+    /// On a machine with several kinds of core, one event for each kind: the
+    /// upper half of `config` names the PMU. Its name is perf's, `cpu_core/cycles/`.
+    fn per_core_kind(&self, event: EventSpec, base: &str) -> Vec<EventSpec> {
+        let raw = event.attr.kind == EventType::RAW;
+        if !raw && !matches!(event.attr.kind, EventType::HARDWARE | EventType::HW_CACHE) {
+            return vec![event];
+        }
+        let pmus = self.catalog.pmus().hybrid();
+        if pmus.is_empty() {
+            return vec![event];
+        }
+        let named = event.name != base && !event.name.starts_with(&format!("{base}/"));
+        pmus.into_iter()
+            .map(|pmu| {
+                let mut event = event.clone();
+                if raw {
+                    event.attr.kind = EventType(pmu.kind);
+                } else {
+                    event.attr.config |= u64::from(pmu.kind) << 32;
+                }
+                if let Some(mods) = event.name.strip_prefix(&format!("{base}:")) {
+                    event.name = format!("{}/{base}/{mods}", pmu.name);
+                } else if !named {
+                    event.name = format!("{}/{base}/", pmu.name);
+                }
+                event.cpus = pmu.cpus();
+                event.pmu = Some(pmu.name.clone());
+                event
+            })
+            .collect()
     }
 
     /// `base/terms/modifiers`; `slash` is the first slash's place in `word`.
@@ -293,7 +325,7 @@ impl<'a> Parser<'a> {
             Some(Ok(mut event)) => {
                 word.clone_into(&mut event.name);
                 terms::apply(&mut event, &list, None, self.text)?;
-                events.push(event);
+                events = self.per_core_kind(event, base);
             }
             Some(Err(why)) => return Err(self.malformed(at, base, why)),
             None => {

@@ -34,14 +34,13 @@ impl EventSpec {
         let user = attr.flags | AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
         let first_cpu = self.cpus.as_ref().and_then(|c| c.first()).copied().unwrap_or(0) as i32;
         // Uncore PMUs count for CPUs, not for tasks.
-        let places: &[(i32, i32)] =
-            if self.cpus.is_some() { &[(-1, first_cpu)] } else { &[(0, -1), (-1, first_cpu)] };
+        let places = [(0, -1), (-1, first_cpu)];
         let mut refusal = None;
         for (flags, answer) in
             [(attr.flags, Support::Yes), (plain, Support::Yes), (user, Support::UserOnly)]
         {
             attr.flags = flags;
-            for &(pid, cpu) in places {
+            for (pid, cpu) in places {
                 match PerfEvent::open(&attr, pid, cpu, None, OpenFlags::NONE) {
                     Ok(_) => return answer,
                     // EINVAL may be about the flags or the place: go on asking.

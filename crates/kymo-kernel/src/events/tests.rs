@@ -8,7 +8,7 @@ use kymo_model::{AttrFlags, EventType};
 use super::{Catalog, EventSpec, Source, Tool};
 
 struct Machine {
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     catalog: Catalog,
 }
 
@@ -59,7 +59,7 @@ fn machine() -> Machine {
     let vmstat = dir.path().join("vmstat");
     std::fs::write(&vmstat, "pgfault 1\npgmajfault 2\nnr_free_pages 3\n").unwrap();
     let catalog = Catalog::at(&devices, &tracefs, &vmstat);
-    Machine { _dir: dir, catalog }
+    Machine { dir, catalog }
 }
 
 fn parse(text: &str) -> Vec<EventSpec> {
@@ -160,6 +160,28 @@ fn an_uncore_event_has_scale_unit_and_cpus() {
     let pmus: Vec<_> = both.iter().map(|e| (e.pmu.as_deref(), e.attr.kind.0)).collect();
     assert_eq!(pmus, [(Some("uncore_box_0"), 20), (Some("uncore_box_1"), 21)]);
     assert_eq!(parse("uncore_*/event=1/").len(), 2);
+}
+
+#[test]
+fn several_kinds_of_core_give_an_event_each() {
+    let m = machine();
+    let devices = m.dir.path().join("devices");
+    for (name, kind, cpus) in [("cpu_core", "4\n", "0-3\n"), ("cpu_atom", "10\n", "4-7\n")] {
+        write(&devices, &format!("{name}/type"), kind);
+        write(&devices, &format!("{name}/cpus"), cpus);
+    }
+    let of = |text: &str| -> Vec<(String, u32, u64)> {
+        let list = m.catalog.parse(text).unwrap();
+        list.into_iter().map(|e| (e.name, e.attr.kind.0, e.attr.config)).collect()
+    };
+    let atom = |name: &str, kind, config| (format!("cpu_atom/{name}"), kind, config);
+    assert_eq!(of("instructions:u")[0], atom("instructions/u", 0, (10 << 32) | 1));
+    assert_eq!(of("instructions:u")[1].0, "cpu_core/instructions/u");
+    assert_eq!(of("LLC-loads")[0], atom("LLC-loads/", 3, (10 << 32) | 2));
+    assert_eq!(of("r1a8")[0], atom("r1a8/", 10, 0x1a8));
+    assert_eq!(of("cycles/name=c/")[1], ("c".to_owned(), 0, 4 << 32));
+    assert_eq!(of("cs").len(), 1);
+    assert_eq!(m.catalog.parse("cycles").unwrap()[0].cpus, Some(vec![4, 5, 6, 7]));
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! `kymo list`: what it names is what the machine has, and its JSON is what its
+//! help says.
+
+use kymo_testkit::{Need, Outcome, perf, require, run};
+use serde_json::Value;
+
+#[track_caller]
+fn list(args: &[&str]) -> Outcome {
+    run(env!("CARGO_BIN_EXE_kymo"), [&["list"], args].concat())
+}
+
+#[track_caller]
+fn json(args: &[&str]) -> Vec<Value> {
+    let text = list(&[&["--json"], args].concat()).success().stdout;
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn software_events_are_laid_out_as_perf_does() {
+    if !require(&[Need::Perf, Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().filter(|l| !l.is_empty()).map(str::to_owned).collect()
+    };
+    // perf puts the tool's own values below `sw` as well.
+    let theirs = lines(&perf(["list", "sw"]).success().stdout);
+    assert!(theirs.len() >= 12, "{theirs:?}");
+    assert_eq!(lines(&list(&["sw"]).success().stdout), theirs);
+}
+
+#[test]
+fn tracepoints_are_perf_s() {
+    if !require(&[Need::Perf, Need::Root, Need::Tracefs]) {
+        return;
+    }
+    for glob in ["sched:*", "kmem:*alloc*", "signal"] {
+        let theirs = perf(["list", "--raw-dump", glob]).success().stdout;
+        let ours = list(&["--raw-dump", glob]).success().stdout;
+        let words = |text: &str| -> Vec<String> {
+            let mut words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+            words.retain(|w| !w.starts_with("vmstat:"));
+            words.sort();
+            words
+        };
+        assert_eq!(words(&ours), words(&theirs), "{glob}");
+        assert!(!ours.trim().is_empty(), "{glob}");
+    }
+}
+
+#[test]
+fn fields_of_a_tracepoint() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let path = "/sys/kernel/tracing/events/sched/sched_switch/format";
+    let format = std::fs::read_to_string(path).unwrap();
+    let found = json(&["-v", "sched:sched_switch"]);
+    assert_eq!(found.len(), 1);
+    let event = &found[0];
+    assert_eq!(event["kind"], "tracepoint");
+    assert!(format.contains(&format!("ID: {}\n", event["id"])));
+    let print = event["print_fmt"].as_str().unwrap();
+    assert!(format.contains(&format!("print fmt: {print}")));
+    let fields = event["fields"].as_array().unwrap();
+    assert_eq!(fields.len(), format.matches("field:").count());
+    let field = |name: &str| fields.iter().find(|f| f["name"] == name).unwrap();
+    assert_eq!(
+        (&field("next_comm")["type"], &field("next_comm")["size"]),
+        (&"char[16]".into(), &16.into())
+    );
+    assert_eq!(field("prev_pid")["signed"], true);
+    let text = list(&["-v", "sched:sched_switch"]).success().stdout;
+    assert!(text.contains("char[16] next_comm") && text.contains("print fmt: "), "{text}");
+}
+
+#[test]
+fn every_object_has_the_keys_that_the_help_names() {
+    let help = list(&["--help"]).success().stdout;
+    let all = json(&[]);
+    for key in ["name", "alias", "kind", "label", "description", "support", "reason"] {
+        assert!(help.contains(key), "{key} is not in the help");
+        assert!(all.iter().all(|e| e.get(key).is_some()), "{key} is missing somewhere");
+    }
+    for kind in ["hw", "sw", "tool", "cache", "raw", "mem", "vmstat"] {
+        assert!(all.iter().any(|e| e["kind"] == kind), "no event of kind {kind}");
+        let only = json(&[kind]);
+        let tool_too = |e: &Value| kind == "sw" && e["kind"] == "tool";
+        assert!(only.iter().all(|e| e["kind"] == kind || tool_too(e)), "{kind}");
+    }
+}
+
+#[test]
+fn what_cannot_be_counted_is_marked() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let support = |name: &str| {
+        json(&[name]).into_iter().find(|e| e["name"] == name).unwrap()["support"].clone()
+    };
+    assert_eq!(support("context-switches"), "yes");
+    // Whether there is a cycle counter: the kernel's answer is the same to perf.
+    let counts = std::path::Path::new("/sys/bus/event_source/devices/cpu").exists();
+    assert_eq!(support("cpu-cycles"), if counts { "yes" } else { "no" });
+    let text = list(&["hw"]).success().stdout;
+    assert_eq!(text.contains("[not supported here]"), !counts, "{text}");
+}
+
+#[test]
+fn an_unknown_name_is_an_error_with_a_hint() {
+    let out = list(&["cycels"]).failure();
+    assert!(out.stderr.contains("unknown event 'cycels'; did you mean cycles?"), "{}", out.stderr);
+}
