@@ -16,7 +16,7 @@ use std::io::{Write, stdout};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use anyhow::Context as _;
 use kymo_files::perfdata::{Batch, Entry, Feature, Order, PerfData, ReadError, ReadStats};
@@ -135,10 +135,7 @@ fn read_and_print(
     std::thread::scope(|scope| {
         let reader = scope.spawn(move || -> Result<ReadStats, ReadError> {
             data.for_each_batch(order, &mut |batch| {
-                let spare = match used.try_recv() {
-                    Ok(batch) => Some(batch),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-                };
+                let spare = used.try_recv().ok();
                 match send.send(batch) {
                     Ok(()) => (ControlFlow::Continue(()), spare),
                     // The printing side gave up: a closed pipe, a full disk.
@@ -255,7 +252,8 @@ fn ledger(data: &PerfData, s: &ReadStats) -> Ledger {
     if s.lost > 0 {
         l.note("lost", format!("{} events lost in {} places", s.lost, s.lost_chunks), more());
     }
-    if s.lost_samples > 0 {
+    // Recorders of today count what LOST records say once more, by event, at the end.
+    if s.lost_samples > s.lost {
         l.note("lost", format!("{} samples lost", s.lost_samples), more());
     }
     if s.throttled > 0 {

@@ -128,13 +128,14 @@ impl Class {
 /// What `-F` said.
 #[derive(Debug)]
 pub(super) struct Spec {
-    fields: [(Fields, bool); 6],
+    /// For each class what is printed, and what of it was asked for by name.
+    fields: [(Fields, Fields); 6],
 }
 
 impl Spec {
     /// Applies each `-F` in turn to the defaults.
     pub(super) fn parse(specs: &[String]) -> anyhow::Result<Spec> {
-        let mut s = Spec { fields: CLASSES.map(|c| (c.default_fields(), false)) };
+        let mut s = Spec { fields: CLASSES.map(|c| (c.default_fields(), Fields::default())) };
         for spec in specs {
             s.apply(spec)?;
         }
@@ -168,13 +169,12 @@ impl Spec {
         for class in classes {
             let slot = &mut self.fields[*class as usize];
             let base = if relative { slot.0 } else { Fields::default() };
-            *slot =
-                (base.with(add).without(remove), !relative || slot.1 || add != Fields::default());
+            *slot = (base.with(add).without(remove), slot.1.with(add).without(remove));
         }
         let needs = Fields(Fields::SYM.0 | Fields::DSO.0 | Fields::SYMOFF.0);
         for (fields, asked) in &mut self.fields {
             if fields.any(needs) && !fields.any(Fields(Fields::IP.0 | Fields::ADDR.0)) {
-                if *asked && !relative {
+                if asked.any(needs) {
                     bail!("-F {spec}: symbols and dsos are those of an address: add ip or addr");
                 }
                 *fields = fields.without(needs);
@@ -189,7 +189,7 @@ impl Spec {
         let (mut fields, asked) = self.fields[class as usize];
         let has = event.attr.sample_type;
         let chain = chains && has.contains(SampleType::CALLCHAIN);
-        if class == Class::Tracepoint && chain && !asked {
+        if class == Class::Tracepoint && chain && asked == Fields::default() {
             fields = fields.with(Fields::WHERE);
         }
         if class != Class::Tracepoint {
@@ -214,7 +214,7 @@ impl Spec {
             if field == Fields::PERIOD && !event.attr.flags.contains(AttrFlags::FREQ) {
                 continue;
             }
-            if asked {
+            if asked.has(field) {
                 bail!("samples of {} carry no {name}: that field cannot be printed", event.name);
             }
             fields = fields.without(field);

@@ -41,8 +41,9 @@ impl Show {
             _ => None,
         };
         let (pid, tid) = id.tid.or(own).unwrap_or((0, 0));
+        let own = own.filter(|_| matches!(record, Sideband::Comm(_) | Sideband::Mmap(_)));
         let seen = Seen { pid, tid, time: id.time, cpu: id.cpu, ..Seen::default() };
-        text.start_of(entry, &seen, out);
+        text.start_of(entry, own.unwrap_or((pid, tid)), &seen, out);
         describe(entry, &record, out);
         out.push(b'\n');
     }

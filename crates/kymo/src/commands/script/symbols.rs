@@ -53,7 +53,10 @@ impl Symbols {
         let stale = !matches!(&self.comms[slot], Some((t, _)) if *t == tid);
         if stale {
             let id = self.machine.comm_of(pid, tid);
-            self.comms[slot] = Some((tid, self.machine.comm(id).as_bytes().to_vec()));
+            let comm = self.machine.comm(id);
+            // A task without a number is the kernel's -1.
+            let comm = if tid == u32::MAX { ":-1" } else { comm };
+            self.comms[slot] = Some((tid, comm.as_bytes().to_vec()));
         }
         self.comms[slot].as_ref().map_or(b"", |(_, comm)| comm)
     }

@@ -196,12 +196,18 @@ impl Text {
     }
 
     /// The start of a line for a record that is no sample.
-    pub(super) fn start_of(&mut self, entry: &Entry<'_>, s: &Seen<'_>, out: &mut Vec<u8>) {
+    pub(super) fn start_of(
+        &mut self,
+        entry: &Entry<'_>,
+        named: (u32, u32),
+        s: &Seen<'_>,
+        out: &mut Vec<u8>,
+    ) {
         if self.plans.len() != entry.events.len() && self.plan(entry).is_err() {
             return;
         }
         let Some(plan) = self.plans.get(entry.event) else { return };
-        start(plan.fields, plan.chain, self.symbols.comm(s.pid, s.tid), s, self.ns, out);
+        start(plan.fields, plan.chain, self.symbols.comm(named.0, named.1), s, self.ns, out);
     }
 }
 
