@@ -171,14 +171,12 @@ impl Expr {
                     c.2.eval(s)
                 }
             }
-            Expr::Un(op, ty, e) => {
-                let v = e.int(s);
-                Val::Int(match op {
-                    UnOp::Neg => ty.wrap(v.wrapping_neg()),
-                    UnOp::BitNot => ty.wrap(!v),
-                    UnOp::Not => u64::from(!e.truth(s)),
-                })
-            }
+            // Each operand is evaluated once: a chain must not double the work.
+            Expr::Un(op, ty, e) => Val::Int(match op {
+                UnOp::Neg => ty.wrap(e.int(s).wrapping_neg()),
+                UnOp::BitNot => ty.wrap(!e.int(s)),
+                UnOp::Not => u64::from(!e.truth(s)),
+            }),
             Expr::Bin(op, ty, ab) => Val::Int(match op {
                 BinOp::LogAnd => u64::from(ab.0.truth(s) && ab.1.truth(s)),
                 BinOp::LogOr => u64::from(ab.0.truth(s) || ab.1.truth(s)),

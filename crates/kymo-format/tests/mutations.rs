@@ -161,6 +161,8 @@ fn texts_made_to_grow_stay_small() {
     let cases = [
         format!("\"%d\", {}REC->a{}", "(".repeat(100_000), ")".repeat(100_000)),
         format!("\"%d\", {}REC->a", "-".repeat(100_000)),
+        format!("\"%d\", {}REC->a", "!".repeat(60)),
+        format!("\"%d\", {}REC->a", "~*!-".repeat(15)),
         format!("\"%d\", REC->a{}", " + REC->a".repeat(50_000)),
         format!("\"%d\", REC->a{}", "[1]".repeat(50_000)),
         format!("\"%d\", {}REC->a{}", "(".repeat(30), " ?: REC->a)".repeat(30)),
