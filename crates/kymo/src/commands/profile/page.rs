@@ -82,7 +82,10 @@ fn functions(top: usize, profile: &Profile, event: &EventProfile) -> Vec<Functio
 fn path(profile: &Profile, event: &EventProfile) -> Vec<Step> {
     let mut tree = ChainTree::default();
     for s in event.stacks.iter().filter(|s| !s.frames.is_empty()) {
-        tree.add(s.frames.iter().rev().copied(), s.period);
+        // What a chain holds beyond the first unmapped address is not code: code
+        // without frame pointers keeps data where the kernel looks for a caller.
+        let mapped = s.frames.iter().take_while(|f| profile.frame(**f).dso.is_some()).count();
+        tree.add(s.frames.iter().take(mapped).rev().copied(), s.period);
     }
     let least = (event.period as f64 * PATH_SHARE) as u64;
     let mut steps = Vec::new();
@@ -147,7 +150,8 @@ fn threads(p: &Profile, event: &EventProfile, times: &FxHashMap<u32, ThreadTime>
 
 fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger {
     let mut ledger = Ledger::default();
-    for n in &summary.notes {
+    // The page names the event itself.
+    for n in summary.notes.iter().filter(|n| n.kind != "default-event") {
         ledger.note(n.kind, n.fact.clone(), n.advice.clone());
     }
     if summary.usage.is_none() {

@@ -127,7 +127,9 @@ impl Page {
         );
         let _ = writeln!(o, "    self   total  function");
         for f in &self.functions {
-            let _ = writeln!(o, "  {:5.1}%  {:5.1}%  {}  [{}]", f.own, f.total, f.name, f.object);
+            // The kernel's name has brackets of its own.
+            let object = f.object.trim_start_matches('[').trim_end_matches(']');
+            let _ = writeln!(o, "  {:5.1}%  {:5.1}%  {}  [{object}]", f.own, f.total, f.name);
         }
     }
 
