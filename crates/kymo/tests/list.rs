@@ -111,3 +111,40 @@ fn an_unknown_name_is_an_error_with_a_hint() {
     let out = list(&["cycels"]).failure();
     assert!(out.stderr.contains("unknown event 'cycels'; did you mean cycles?"), "{}", out.stderr);
 }
+
+/// Takes a dynamic event away again, also when the test fails.
+struct Probe {
+    name: String,
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let _ = append(&format!("-:{}", self.name));
+    }
+}
+
+fn append(line: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let mut file =
+        std::fs::OpenOptions::new().append(true).open("/sys/kernel/tracing/uprobe_events")?;
+    file.write_all(line.as_bytes())
+}
+
+#[test]
+fn dynamic_events_are_listed_with_their_definition() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    // A probe that is defined and never enabled: the place does not matter.
+    let name = format!("kymo_list_{}/here", std::process::id());
+    append(&format!("p:{name} /proc/self/exe:0x1000 first=%di")).unwrap();
+    let probe = Probe { name };
+    let shown = probe.name.replace('/', ":");
+    let found = json(&["-v", "probe"]);
+    let event = found.iter().find(|e| e["name"] == shown.as_str()).unwrap();
+    assert_eq!(event["kind"], "probe");
+    assert!(event["definition"].as_str().unwrap().ends_with("first=%di"), "{event}");
+    assert!(event["fields"].as_array().unwrap().iter().any(|f| f["name"] == "first"));
+    drop(probe);
+    assert!(!list(&["--raw-dump", "probe"]).success().stdout.contains(&shown));
+}

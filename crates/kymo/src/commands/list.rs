@@ -77,12 +77,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     for note in &found.notes {
         anstream::eprintln!("kymo list: {note}");
     }
-    if found.entries.is_empty() && !args.globs.is_empty() {
+    if found.entries.is_empty() && found.notes.is_empty() && filter.has_patterns() {
         // The grammar's own error names what is nearest.
         for glob in &args.globs {
             catalog.parse(glob)?;
         }
         anyhow::bail!("nothing to list for {}", args.globs.join(" "));
+    }
+    if found.entries.is_empty() && found.notes.is_empty() {
+        anstream::eprintln!("kymo list: no {} events here", args.globs.join(" or "));
+    }
+    if found.entries.is_empty() && !found.notes.is_empty() {
+        // What was asked for could not be looked up: that is no success.
+        return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
 }

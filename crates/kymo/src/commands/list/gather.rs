@@ -142,6 +142,11 @@ impl Filter {
         Ok(filter)
     }
 
+    /// Whether anything was named that is not a kind.
+    pub(super) fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+
     fn everything(&self) -> bool {
         self.kinds.is_empty() && self.patterns.is_empty()
     }
@@ -396,7 +401,7 @@ pub(super) fn layout(text: &str) -> Layout {
     layout
 }
 
-/// `char prev_comm[16];	offset:8;	size:16;	signed:0;`
+/// `char prev_comm[16]; offset:8; size:16; signed:0;`, with tabs between
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.split(';').map(str::trim);
     let declaration = parts.next()?;
