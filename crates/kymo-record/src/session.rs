@@ -302,7 +302,8 @@ impl<'a> Session<'a> {
             self.wait(wait, &mut hung)?;
             if self.drain()? > 0 {
                 rounds += 1;
-                if rounds.is_multiple_of(16)
+                // Often at first, so that a short file is readable too.
+                if (rounds < 16 || rounds.is_multiple_of(16))
                     && let Some(w) = &mut self.writer
                 {
                     w.note_size()?;
