@@ -113,14 +113,22 @@ pub(crate) fn tracing(specs: &[EventSpec]) -> Result<Option<TracingBlob>, Record
     }
     let Some(fs) = fs else { return Ok(None) };
     Ok(Some(TracingBlob {
-        header_page: fs.header_page().unwrap_or_default().into(),
-        header_event: fs.header_event().unwrap_or_default().into(),
+        header_page: in_one_read(&fs.path("events/header_page")),
+        header_event: in_one_read(&fs.path("events/header_event")),
         systems,
         kallsyms: Vec::new(),
         printk_formats: fs.printk_formats().unwrap_or_default().into(),
         cmdlines: fs.saved_cmdlines().unwrap_or_default().into(),
         page_size: rustix::param::page_size() as u32,
     }))
+}
+
+/// The kernel gives these files to the first read(2) only: a small one cuts them.
+fn in_one_read(path: &Path) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 14];
+    let n = fs::File::open(path).and_then(|mut f| std::io::Read::read(&mut f, &mut bytes));
+    bytes.truncate(n.unwrap_or(0));
+    bytes
 }
 
 fn cpu_list(path: &str) -> Vec<u32> {
