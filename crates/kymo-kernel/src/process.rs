@@ -27,12 +27,12 @@ pub enum SpawnError {
     #[error("cannot fork: {0}")]
     Fork(io::Error),
     /// exec(2) failed.
-    #[error("cannot run {command:?}: {source}")]
+    #[error("cannot run {command:?}: {error}")]
     Exec {
         /// The command's name.
         command: String,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -40,7 +40,7 @@ impl SpawnError {
     /// The exit status a shell gives for it: 127 for not found, 126 for not executable.
     pub fn shell_status(&self) -> u8 {
         match self {
-            SpawnError::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            SpawnError::Exec { error, .. } if error.kind() == io::ErrorKind::NotFound => 127,
             _ => 126,
         }
     }
@@ -143,7 +143,7 @@ impl GatedChild {
     /// that, the child is gone and the error says why.
     pub fn release(&mut self) -> Result<(), SpawnError> {
         let Some(gate) = self.gate.take() else { return Ok(()) };
-        let exec = |source: io::Error| SpawnError::Exec { command: self.command.clone(), source };
+        let exec = |error: io::Error| SpawnError::Exec { command: self.command.clone(), error };
         rustix::io::write(&gate, &[1]).map_err(|e| exec(e.into()))?;
         drop(gate);
         let mut errno = [0u8; 4];

@@ -34,12 +34,12 @@ pub enum TargetError {
         mount: PathBuf,
     },
     /// /proc cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     Io {
         /// What was read.
         path: PathBuf,
         /// Why it failed.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -60,7 +60,7 @@ pub fn threads_of(pid: u32) -> Result<Vec<u32>, TargetError> {
     let mut tids = match numbers_in(&path) {
         Ok(tids) => tids,
         Err(e) if gone(&e) => return Err(TargetError::NoProcess(pid)),
-        Err(source) => return Err(TargetError::Io { path, source }),
+        Err(error) => return Err(TargetError::Io { path, error }),
     };
     if tids.is_empty() {
         return Err(TargetError::NoProcess(pid));
@@ -93,7 +93,7 @@ pub fn check_thread(tid: u32) -> Result<(), TargetError> {
 /// The processes that run now, sorted.
 pub fn processes() -> Result<Vec<u32>, TargetError> {
     let path = PathBuf::from("/proc");
-    let mut pids = numbers_in(&path).map_err(|source| TargetError::Io { path, source })?;
+    let mut pids = numbers_in(&path).map_err(|error| TargetError::Io { path, error })?;
     pids.sort_unstable();
     Ok(pids)
 }
