@@ -204,7 +204,9 @@ fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut [HistEntry]
         Key::Parent => a.parent.cmp(&b.parent),
     };
     let depth = |a: &HistEntry, b: &HistEntry| {
-        if options.chains.is_none() || !options.children || a.tid != b.tid {
+        // perf compares depths within a thread only, which is no total order: sorting
+        // by it would depend on where a tie starts, and the library's sort panics.
+        if options.chains.is_none() || !options.children {
             return Ordering::Equal;
         }
         match options.order {
