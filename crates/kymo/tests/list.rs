@@ -12,7 +12,7 @@ fn list(args: &[&str]) -> Outcome {
 #[track_caller]
 fn json(args: &[&str]) -> Vec<Value> {
     let text = list(&[&["--json"], args].concat()).success().stdout;
-    serde_json::from_str(&text).unwrap()
+    serde_json::from_str(&text).expect("kymo list --json prints one JSON array")
 }
 
 #[test]
