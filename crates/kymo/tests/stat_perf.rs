@@ -80,7 +80,16 @@ fn a_command_that_does_the_same_gives_the_same_counts() {
     if !ready() || !require(&[Need::Tracefs]) {
         return;
     }
-    let dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=2000", "status=none"];
+    let dd = [
+        "env",
+        "LC_ALL=C",
+        "dd",
+        "if=/dev/zero",
+        "of=/dev/null",
+        "bs=1",
+        "count=2000",
+        "status=none",
+    ];
     let events = "syscalls:sys_enter_read,syscalls:sys_enter_write";
     let mut args = vec!["-x,", "-e", events];
     args.extend(dd);
