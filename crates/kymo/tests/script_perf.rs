@@ -126,7 +126,7 @@ fn call_chains_and_symbols() {
     record(&file, &["-e", "cpu-clock", "-F", "4000", "-g"], WORK);
     same_after(&file, &[], without_aliases);
     same_after(&file, &["-F", "ip,sym,symoff,dso"], without_aliases);
-    same(&file, &["-F", "+pid,-period,-sym,-symoff,-dso"]);
+    same(&file, &["-G", "-F", "+pid,-period,-sym,-symoff,-dso"]);
     same(&file, &["-G", "-F", "comm,tid,time,event,ip"]);
     // Names agree but for a few aliases.
     let (perf, kymo) = (lines("perf", &file, &[]), lines(KYMO, &file, &[]));
