@@ -319,7 +319,8 @@ impl Session<'_> {
         covered: Duration,
     ) -> anyhow::Result<()> {
         let mut text = String::new();
-        if matches!(self.plan.form, Form::Text { .. }) && self.readings.is_multiple_of(HEADER_EVERY) {
+        if matches!(self.plan.form, Form::Text { .. }) && self.readings.is_multiple_of(HEADER_EVERY)
+        {
             text.push_str(interval_header(self.plan.by));
         }
         self.readings += 1;
