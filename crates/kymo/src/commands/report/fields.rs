@@ -50,7 +50,7 @@ impl Field {
             Field::Key(Key::Symbol) => format!("[{}] {}", e.level, symbol(profile, e)),
             Field::Key(Key::Pid) => format!("{:>7}:{comm}", e.pid),
             Field::Key(Key::Tid) => format!("{:>7}:{comm}", e.tid),
-            Field::Key(Key::Cpu) => e.cpu.map_or("-01".to_string(), |c| format!("{c:03}")),
+            Field::Key(Key::Cpu) => e.cpu.map_or("-001".to_string(), |c| format!("{c:03}")),
             Field::Key(Key::Parent) => {
                 e.parent.map_or_else(|| "[other]".to_string(), |p| profile.frame_name(p))
             }

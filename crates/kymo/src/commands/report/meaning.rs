@@ -147,12 +147,10 @@ impl Meaning {
 
     /// What this means for an event with or without call chains.
     pub(crate) fn shape(&self, chains: bool) -> Shape {
-        let by_symbol = self.keys.contains(&Key::Symbol);
         let children = chains
             && self
                 .children
                 .unwrap_or(!matches!(self.fields, Some(ref f) if !f.contains(&Field::Children)));
-        let _ = by_symbol;
         let drawing = match chains {
             true => self.drawing.unwrap_or(Drawing::Graph),
             false => Drawing::None,
