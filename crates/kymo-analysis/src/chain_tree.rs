@@ -102,8 +102,7 @@ impl ChainTree {
 
     fn branch(&self, mut at: u32, min: Limit, depth: usize) -> Branch {
         let mut frames = Vec::new();
-        loop {
-            let Some(node) = self.nodes.get(at as usize) else { break };
+        while let Some(node) = self.nodes.get(at as usize) {
             frames.extend(node.frame);
             match node.children.as_slice() {
                 [only] if node.own == 0 => at = *only,

@@ -1,6 +1,7 @@
 //! A real recording, cut at every byte, with bits flipped and with sizes that
 //! lie: reading ends where the damage is, what came before is delivered, and
 //! neither time nor memory runs away.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 mod common;
 

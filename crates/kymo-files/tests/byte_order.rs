@@ -1,5 +1,6 @@
 //! A real recording rewritten as a big-endian machine would have written it
 //! yields the same events.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! The event grammar next to perf's own: for each text the attributes that perf
 //! says it opens (`perf stat -vv`) and ours must be the same, field by field,
 //! and so must the names it prints; the list of tracepoints must be perf's.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::collections::BTreeMap;
 

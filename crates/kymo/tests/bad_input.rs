@@ -1,5 +1,6 @@
 //! Files that are not what they should be: the message names the file, the status
 //! is not 0, nothing panics, and what could be read is still shown.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::path::{Path, PathBuf};
 

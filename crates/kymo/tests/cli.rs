@@ -29,7 +29,7 @@ fn every_command_explains_every_flag() {
         let lines: Vec<&str> = help.lines().collect();
         for (i, line) in lines.iter().enumerate() {
             let flag = line.trim_start();
-            if !flag.starts_with("--") && !(flag.starts_with('-') && flag.contains("--")) {
+            if !(flag.starts_with("--") || flag.starts_with('-') && flag.contains("--")) {
                 continue;
             }
             let beside = flag.split_once("  ").is_some_and(|(_, text)| !text.trim().is_empty());

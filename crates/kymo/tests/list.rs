@@ -1,5 +1,6 @@
 //! `kymo list`: what it names is what the machine has, and its JSON is what its
 //! help says.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use kymo_testkit::{Need, Outcome, perf, require, run};
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! What a user without privileges gets: their own programs counted and profiled,
 //! and for the rest a message with the setting that forbids it. A missing limit
 //! costs only what needs it.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::path::Path;
 

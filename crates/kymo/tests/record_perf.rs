@@ -1,5 +1,6 @@
 //! perf opens what `kymo record` wrote: the same events, counts and names, in
 //! each form and after each way a recording can end.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};

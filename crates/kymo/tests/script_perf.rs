@@ -4,6 +4,7 @@
 //! Where the text of a payload differs, the kernel's own is followed: perf
 //! leaves the size out of `%pS`, writes `%p` with `0x` and as few digits as
 //! needed, and shows `page` without the address of its map.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -127,7 +127,7 @@ pub(crate) struct Args {
     #[arg(long)]
     strict: bool,
     /// The command to record
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 

@@ -97,7 +97,7 @@ impl Synth {
                     self.buffer.extend(u64::to_ne_bytes(value));
                 }
             }
-            debug_assert!(SampleId::size(&self.attr) % 8 == 0);
+            debug_assert!(SampleId::size(&self.attr).is_multiple_of(8));
         }
         let size = self.buffer.len() as u16;
         self.buffer[..8].copy_from_slice(&RecordHeader { kind, misc: Misc(misc), size }.to_bytes());
