@@ -113,9 +113,15 @@ impl Tracefs {
     /// The text of a file below the root.
     pub fn read(&self, relative: &str) -> Result<String, TracefsError> {
         let path = self.path(relative);
-        let mut bytes = Vec::new();
+        let mut bytes = vec![0; 16 * 1024];
         std::fs::File::open(&path)
-            .and_then(|f| f.take(LIMIT).read_to_end(&mut bytes))
+            .and_then(|mut f| {
+                // Some files (`header_page`) answer only the first read, with as
+                // much as fits: it must be a large one.
+                let first = f.read(&mut bytes)?;
+                bytes.truncate(first);
+                f.take(LIMIT).read_to_end(&mut bytes)
+            })
             .map_err(|e| self.error(path, e))?;
         Ok(String::from_utf8(bytes)
             .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))

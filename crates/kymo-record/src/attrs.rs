@@ -127,7 +127,7 @@ fn tracking(options: &Options, kernel: Kernel) -> AttrFlags {
         | AttrFlags::COMM_EXEC
         | AttrFlags::TASK
         | kernel.optional(AttrFlags::KSYMBOL | AttrFlags::BUILD_ID);
-    if options.addresses {
+    if options.data_mappings() {
         flags |= AttrFlags::MMAP_DATA;
     }
     if options.switch_events {

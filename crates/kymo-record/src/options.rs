@@ -163,6 +163,17 @@ pub struct Options {
     pub version: String,
 }
 
+impl Options {
+    /// Whether mappings without code are recorded: for data addresses, and for
+    /// unwinding, whose tables (`.eh_frame_hdr`) lie in such a mapping.
+    pub(crate) fn data_mappings(&self) -> bool {
+        let unwound = |e: &EventSpec| e.terms.call_graph.as_deref() == Some("dwarf");
+        self.addresses
+            || matches!(self.call_graph, Some(CallGraph::Dwarf(_)))
+            || self.events.iter().any(unwound)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {

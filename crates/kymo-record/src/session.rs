@@ -106,14 +106,6 @@ impl<'a> Session<'a> {
             return Err(RecordError::Nothing);
         }
         let mut specs = chosen(options, &mut notes)?;
-        // Refuse a bad file before anything runs.
-        let (file, path, stream) = match &options.output {
-            Output::Stdout => (None, None, true),
-            Output::File { path, force } => {
-                let (file, stream) = output::create(path, *force)?;
-                (Some(file), Some(path.clone()), stream)
-            }
-        };
         let mut signals = vec![Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
         if options.switch.is_some() || options.overwrite {
             signals.push(Signal::Usr2);
@@ -145,6 +137,15 @@ impl<'a> Session<'a> {
             other => other?,
         };
         let tracing = facts::tracing(&specs)?;
+        // Only now, so that a refused recording leaves no file; the command still
+        // waits at its gate.
+        let (file, path, stream) = match &options.output {
+            Output::Stdout => (None, None, true),
+            Output::File { path, force } => {
+                let (file, stream) = output::create(path, *force)?;
+                (Some(file), Some(path.clone()), stream)
+            }
+        };
         let scan = Scan::new(&plan.first().map(|p| p.attr.clone()).unwrap_or_default());
         let mut session = Session {
             options,
@@ -210,7 +211,7 @@ impl<'a> Session<'a> {
             synth: synth::Synth::new(&tracker.attr, tracker.ids.first().copied().unwrap_or(0)),
             writer: &mut writer,
             build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
-            data: self.options.addresses,
+            data: self.options.data_mappings(),
             timeout: self.options.map_timeout,
         };
         let existing = match &self.options.target {

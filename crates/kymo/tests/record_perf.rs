@@ -46,8 +46,7 @@ fn perf_counts_every_event_of_every_form() {
     }
     let w = Workload::syscalls();
     let data = w.file("x.data");
-    let forms: [&[&str]; 5] =
-        [&[], &["-z"], &["-z", "-m", "1M"], &["-k", "boottime"], &["-B", "-d"]];
+    let forms: [&[&str]; 5] = [&[], &["-z"], &["-z", "-m", "1M"], &["-k", "raw"], &["-B", "-d"]];
     for form in forms {
         let args = [form, &["-q", "-o", &data, "-e", EVENT, "--", w.arg(), CALLS]].concat();
         let _ = record(&args).success();
@@ -154,7 +153,7 @@ fn attaching_tells_what_was_there_before() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(out.success().stderr.contains("Captured and wrote"));
-    let text = perf_script(&data, "comm,pid,sym,dso");
+    let text = perf_script(&data, "comm,pid,ip,sym,dso");
     assert!(lines_with(&text, "hot").iter().any(|l| l.contains("spin")), "{text}");
     // Its end ends the recording.
     let mut child = Command::new(w.program()).arg("20").stdout(Stdio::null()).spawn().unwrap();
@@ -306,7 +305,7 @@ fn a_killed_recorder_leaves_a_readable_file() {
     std::thread::sleep(Duration::from_millis(1500));
     recorder.kill().unwrap();
     recorder.wait().unwrap();
-    let out = perf(["script", "-F", "comm,sym", "-i", &data]).success();
+    let out = perf(["script", "-F", "comm,ip,sym", "-i", &data]).success();
     assert!(lines_with(&out.stdout, "hot").len() > 100, "{}", out.stderr);
 }
 

@@ -93,7 +93,7 @@ mod tests {
         }
         let mut c = Compressor::new(1).unwrap();
         let mut out = Vec::new();
-        input.chunks(70_001).for_each(|part| c.push(part, &mut out).unwrap());
+        input.chunks(200_003).for_each(|part| c.push(part, &mut out).unwrap());
         let (mut stream, mut at, mut records) = (Vec::new(), 0, 0);
         while at < out.len() {
             let size = usize::from(u16::from_ne_bytes([out[at + 6], out[at + 7]]));
@@ -102,7 +102,7 @@ mod tests {
             at += size;
             records += 1;
         }
-        assert!(records > 12, "{records}");
+        assert!(records > input.len().div_ceil(200_003), "{records}");
         let mut back = vec![0; input.len()];
         zstd::stream::read::Decoder::new(&stream[..]).unwrap().read_exact(&mut back).unwrap();
         assert!(back == input);
