@@ -131,6 +131,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         report.epilogue(&ledger)?;
     }
     out.flush()?;
+    if let Some(damage) = &profile.stats.damaged {
+        anstream::eprintln!("kymo: {}: {damage}; what came before is shown", path.display());
+        return Ok(ExitCode::FAILURE);
+    }
     Ok(exit(&ledger, args.strict))
 }
 

@@ -169,8 +169,9 @@ impl Reading<'_, '_> {
         } else if limit != u64::MAX && at < limit {
             self.damage(at, format!("the file ends here, its records should go on to {limit}"));
         } else if self.unpacked.filled > 0 {
-            let n = self.unpacked.filled;
-            self.damage(at, format!("the last compressed record is cut short after {n} bytes"));
+            // The file is whole; perf 6.1 itself now and then leaves the beginning of
+            // a record at the end of its last compressed chunk.
+            self.stats.malformed += 1;
         }
     }
 
