@@ -7,7 +7,7 @@ use kymo_analysis::chain_tree::{Branch, ChainTree, Limit};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, FrameId, Profile};
 use kymo_record::Summary;
-use kymo_symbols::Problem;
+use kymo_symbols::{DsoId, Problem};
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
@@ -27,6 +27,7 @@ pub(super) fn build(args: &Args, summary: &Summary, mut profile: Profile) -> (Pa
         std::mem::take(&mut profile.on_cpu).finish(end).into_iter().collect();
     times.retain(|_, t| *t != ThreadTime::default());
     let empty = EventProfile::default();
+    merge_nameless(&mut profile);
     let event = profile.events.first().unwrap_or(&empty);
     let usage = summary.usage.unwrap_or_default();
     let all = times.values().fold(ThreadTime::default(), |a, t| a.plus(*t));
@@ -53,6 +54,32 @@ pub(super) fn build(args: &Args, summary: &Summary, mut profile: Profile) -> (Pa
     (page, ledger(summary, &profile, event))
 }
 
+/// Code of one binary without symbols is one place: a list of its addresses
+/// tells a newcomer nothing.
+fn merge_nameless(profile: &mut Profile) {
+    let mut first: FxHashMap<Option<DsoId>, FrameId> = FxHashMap::default();
+    let mut canon = Vec::with_capacity(profile.frames.len());
+    for (i, frame) in profile.frames.iter().enumerate() {
+        let own = FrameId(i as u32);
+        let nameless = frame.symbol.is_none();
+        canon.push(if nameless { *first.entry(frame.dso).or_insert(own) } else { own });
+    }
+    let merge = |f: &mut FrameId| *f = canon.get(f.0 as usize).copied().unwrap_or(*f);
+    for stack in profile.events.iter_mut().flat_map(|e| &mut e.stacks) {
+        merge(&mut stack.leaf);
+        stack.frames.iter_mut().for_each(merge);
+        stack.frames.dedup();
+    }
+}
+
+/// A function's name, or that there is none.
+fn label(profile: &Profile, frame: FrameId) -> String {
+    match profile.frame(frame) {
+        f if f.symbol.is_some() => profile.frame_name(frame),
+        f => format!("(no symbols) in {}", profile.machine.symbols.dso_name(f.dso)),
+    }
+}
+
 fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 }
 }
@@ -72,7 +99,7 @@ fn functions(top: usize, profile: &Profile, event: &EventProfile) -> Vec<Functio
     let row = |(frame, (own, total)): (FrameId, (u64, u64))| Function {
         own: share(own, event.period),
         total: share(total, event.period),
-        name: profile.frame_name(frame),
+        name: label(profile, frame),
         object: profile.machine.symbols.dso_name(profile.frame(frame).dso).to_owned(),
     };
     order.into_iter().map(row).take(top).collect()
@@ -101,7 +128,7 @@ fn walk(p: &Profile, event: &EventProfile, b: &Branch, depth: usize, steps: &mut
         if steps.len() == PATH_LINES {
             return;
         }
-        steps.push(Step { depth, share: share(b.total, event.period), name: p.frame_name(*f) });
+        steps.push(Step { depth, share: share(b.total, event.period), name: label(p, *f) });
     }
     let depth = depth + usize::from(b.children.len() > 1);
     for c in &b.children {
@@ -142,7 +169,7 @@ fn threads(p: &Profile, event: &EventProfile, times: &FxHashMap<u32, ThreadTime>
             on_cpu: time.map(|t| Duration::from_nanos(t.on_cpu)),
             ready: time.map(|t| Duration::from_nanos(t.ready)),
             blocked: time.map(|t| Duration::from_nanos(t.blocked)),
-            hottest: hottest.map_or(String::new(), |(f, _)| p.frame_name(*f)),
+            hottest: hottest.map_or(String::new(), |(f, _)| label(p, *f)),
         }
     };
     order.into_iter().take(THREADS).map(view).collect()
