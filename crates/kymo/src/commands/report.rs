@@ -5,7 +5,7 @@ mod header;
 mod json;
 mod meaning;
 mod text;
-mod trust;
+pub(crate) mod trust;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;

@@ -7,12 +7,13 @@ use kymo_analysis::chain_tree::{Branch, ChainTree, Limit};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, FrameId, Profile};
 use kymo_record::Summary;
-use kymo_symbols::{DsoId, Problem};
+use kymo_symbols::DsoId;
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
 use super::Args;
 use super::text::{Function, Page, Step, Thread};
+use crate::commands::report::trust;
 
 /// Branches of the tree below this share of all samples are not shown.
 const PATH_SHARE: f64 = 0.05;
@@ -203,7 +204,7 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
         );
     }
     for p in profile.machine.symbols.problems() {
-        problem(&mut ledger, p);
+        trust::tell(p, &mut ledger);
     }
     ledger
 }
@@ -225,36 +226,5 @@ fn nameless(ledger: &mut Ledger, profile: &Profile, event: &EventProfile) {
             format!("{all:.1}% of the time is in code without symbols, most of it in {worst}"),
             Some(format!("install the debug symbols of {worst}, or build it without stripping")),
         );
-    }
-}
-
-fn problem(ledger: &mut Ledger, p: &Problem) {
-    match p {
-        Problem::Changed { path } => ledger.note(
-            "changed",
-            format!("{path} is not the file that was recorded: its symbols were not used"),
-            None,
-        ),
-        Problem::Unusable { path, why } => {
-            ledger.note("unusable", format!("{path}: {why}"), None);
-        }
-        Problem::KernelHidden { kptr_restrict, paranoid } => {
-            let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".into());
-            ledger.note(
-                "kernel symbols",
-                format!(
-                    "hidden (kernel.kptr_restrict = {}, kernel.perf_event_paranoid = {})",
-                    value(kptr_restrict),
-                    value(paranoid)
-                ),
-                Some("sysctl kernel.kptr_restrict=0, or run as root".into()),
-            );
-        }
-        Problem::OtherKernel => {
-            ledger.note("kernel symbols", "the recording is of another kernel", None);
-        }
-        Problem::NoKernelSymbols => {
-            ledger.note("kernel symbols", "the kernel shows none in /proc/kallsyms", None);
-        }
     }
 }

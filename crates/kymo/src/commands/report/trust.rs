@@ -101,7 +101,8 @@ fn unresolved(profile: &Profile, ledger: &mut Ledger) {
     }
 }
 
-fn tell(problem: &Problem, ledger: &mut Ledger) {
+/// Notes why symbols of a binary could not be had.
+pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
     match problem {
         Problem::Changed { path } => ledger.note(
             "changed",
