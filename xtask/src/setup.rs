@@ -28,6 +28,22 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("perf", &["--version"]),
     },
     Package {
+        name: "trace-cmd",
+        why: "the peer that kernel traces are compared with",
+        // It answers every question about itself with a status of failure.
+        present: || Path::new("/usr/bin/trace-cmd").exists(),
+    },
+    Package {
+        name: "qemu-system-x86",
+        why: "boots the guest that has what this kernel lacks",
+        present: || cargo::has("qemu-system-x86_64", &["--version"]),
+    },
+    Package {
+        name: "dbench",
+        why: "tbench, a network load for the benches",
+        present: || Path::new("/usr/bin/tbench").exists(),
+    },
+    Package {
         name: "gcc",
         why: "compiles the small programs that tests watch",
         present: || cargo::has("gcc", &["--version"]),
