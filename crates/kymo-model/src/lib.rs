@@ -1,5 +1,6 @@
 //! The words every other crate speaks: what a perf event attribute, a raw
-//! record, a sample and the sideband records are, and cursors over bytes.
+//! record, a sample, the sideband records and a note about a result are, and
+//! cursors over bytes.
 //!
 //! No I/O happens here and nothing here is unsafe. Layouts follow
 //! perf_event_open(2) and `include/uapi/linux/perf_event.h`.
@@ -8,6 +9,7 @@
 mod attr;
 mod cursor;
 mod flags;
+mod note;
 mod record;
 mod sample;
 mod sideband;
@@ -15,6 +17,7 @@ mod sideband;
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
 pub use cursor::{Cursor, Endian, Truncated};
 pub use flags::{AttrFlags, BranchType, ReadFormat, SampleType};
+pub use note::{Note, Weight};
 pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};
 pub use sample::{CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Registers, Sample, UserStack};
 pub use sideband::{

@@ -9,10 +9,9 @@ use std::time::Duration;
 use kymo_files::perfdata::write::Writer;
 use kymo_files::perfdata::write::synth::{MapFacts, Synth};
 use kymo_kernel::proc_maps::{self, Mapping};
-use kymo_model::BuildId;
+use kymo_model::{BuildId, Note};
 
 use crate::build_id;
-use crate::session::Note;
 
 /// Whose.
 pub(crate) enum Existing {
@@ -45,11 +44,11 @@ impl Teller<'_> {
                 let record = self.synth.kernel_mmap(text.start, len, text.start, name.as_bytes());
                 self.writer.record(record)?;
             }
-            _ => notes.push(Note {
-                kind: "kernel-symbols",
-                fact: "kernel addresses are hidden: kernel functions will have no names".into(),
-                advice: Some("run as root, or set kernel.kptr_restrict = 0".into()),
-            }),
+            _ => notes.push(Note::doubt(
+                "kernel-symbols",
+                "kernel addresses are hidden: kernel functions will have no names",
+                Some("run as root, or set kernel.kptr_restrict = 0".into()),
+            )),
         }
         for m in proc_maps::modules() {
             let name = format!("[{}]", m.name);
@@ -78,11 +77,11 @@ impl Teller<'_> {
             slow += u32::from(self.process(pid, &mut ids)?);
         }
         if slow > 0 {
-            notes.push(Note {
-                kind: "maps",
-                fact: format!("the mappings of {slow} processes could not be read in time"),
-                advice: Some("a larger --proc-map-timeout".into()),
-            });
+            notes.push(Note::doubt(
+                "maps",
+                format!("the mappings of {slow} processes could not be read in time"),
+                Some("a larger --proc-map-timeout".into()),
+            ));
         }
         Ok(())
     }

@@ -19,4 +19,4 @@ mod session;
 
 pub use error::RecordError;
 pub use options::{CallGraph, Clock, Options, Output, SwitchOn, Target};
-pub use session::{Note, Summary, record};
+pub use session::{Summary, record};

@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use kymo_files::perfdata::write::EventMeta;
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::ring::{MapError, Mode, Ring};
+use kymo_model::Note;
 
 use crate::attrs::Planned;
 use crate::error::RecordError;
-use crate::session::Note;
 
 /// Ring sizes tried in turn when none was asked for: 2 MiB where we may,
 /// perf's 512 KiB otherwise, and less where not even that may be locked.
@@ -185,13 +185,11 @@ fn map(
         match Ring::map(event, n, mode) {
             Ok(ring) => {
                 if n < PERF_PAGES {
-                    notes.push(Note {
-                        kind: "mlock",
-                        fact: format!("rings of {n} pages only: no more memory may be locked"),
-                        advice: Some(
-                            "raise /proc/sys/kernel/perf_event_mlock_kb or `ulimit -l`".into(),
-                        ),
-                    });
+                    notes.push(Note::told(
+                        "mlock",
+                        format!("rings of {n} pages only: no more memory may be locked"),
+                        Some("raise /proc/sys/kernel/perf_event_mlock_kb or `ulimit -l`".into()),
+                    ));
                 }
                 // The first ring sets the size of the others, but each may have to be smaller.
                 return Ok(ring);

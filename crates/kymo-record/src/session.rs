@@ -16,7 +16,7 @@ use kymo_kernel::perf_event::{OpenError, OpenFlags, PerfEvent};
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
 use kymo_kernel::ring::Mode;
 use kymo_kernel::{cpus, target};
-use kymo_model::{AttrFlags, RecordKind};
+use kymo_model::{AttrFlags, Note, RecordKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::attrs::{self, Kernel, Planned};
@@ -27,17 +27,6 @@ use crate::open::{Opened, Places};
 use crate::options::{Options, Output, SwitchOn, Target};
 use crate::output;
 use crate::scan::Scan;
-
-/// A reason for less than full trust, or a choice made for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// A stable word.
-    pub kind: &'static str,
-    /// What happened.
-    pub fact: String,
-    /// The way out, if any.
-    pub advice: Option<String>,
-}
 
 /// What a recording came to.
 #[derive(Clone, Debug, Default)]
@@ -122,14 +111,14 @@ impl<'a> Session<'a> {
         let opened = match Opened::open(&mut plan, &places, options.pages, &mut notes) {
             Err(RecordError::Open { source, .. }) if user_only_helps(&source) => {
                 specs.iter_mut().for_each(EventSpec::restrict_to_user);
-                notes.push(Note {
-                    kind: "user-only",
-                    fact: format!(
+                notes.push(Note::doubt(
+                    "user-only",
+                    format!(
                         "only user space is recorded: kernel.perf_event_paranoid is {}",
                         source.paranoid.unwrap_or_default()
                     ),
-                    advice: source.advice(),
-                });
+                    source.advice(),
+                ));
                 plan = attrs::plan(options, &specs, Kernel::probe())?;
                 plan.iter_mut().for_each(|p| p.attr.flags |= AttrFlags::EXCLUDE_KERNEL);
                 Opened::open(&mut plan, &places, options.pages, &mut notes)?
@@ -403,11 +392,11 @@ impl<'a> Session<'a> {
             return Ok(true);
         }
         if let Some(max) = o.max_size.filter(|m| size >= *m) {
-            self.summary.notes.push(Note {
-                kind: "max-size",
-                fact: format!("stopped: {max} bytes were reached"),
-                advice: None,
-            });
+            self.summary.notes.push(Note::told(
+                "max-size",
+                format!("stopped: {max} bytes were reached"),
+                None,
+            ));
             return Ok(true);
         }
         if let Some(child) = &mut self.child {
@@ -559,11 +548,11 @@ fn chosen(options: &Options, notes: &mut Vec<Note>) -> Result<Vec<EventSpec>, Re
         });
         if !works {
             specs = catalog.parse("cpu-clock")?;
-            notes.push(Note {
-                kind: "default-event",
-                fact: "cycles are not supported on this machine: recording cpu-clock".into(),
-                advice: None,
-            });
+            notes.push(Note::told(
+                "default-event",
+                "cycles are not supported on this machine: recording cpu-clock",
+                None,
+            ));
         }
     }
     if options.exclude_self {
@@ -621,10 +610,10 @@ fn clamp_note(options: &Options, plan: &[Planned], notes: &mut Vec<Note>) {
     let Some(asked) = options.freq.filter(|f| *f != u64::MAX) else { return };
     let sampled = plan.iter().find(|p| p.attr.flags.contains(AttrFlags::FREQ));
     if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < asked) {
-        notes.push(Note {
-            kind: "frequency",
-            fact: format!("sampling at {got} Hz, not {asked}: the kernel allows no more"),
-            advice: Some("raise /proc/sys/kernel/perf_event_max_sample_rate".into()),
-        });
+        notes.push(Note::doubt(
+            "frequency",
+            format!("sampling at {got} Hz, not {asked}: the kernel allows no more"),
+            Some("raise /proc/sys/kernel/perf_event_max_sample_rate".into()),
+        ));
     }
 }

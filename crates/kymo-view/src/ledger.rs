@@ -3,16 +3,7 @@
 
 use std::fmt::Write as _;
 
-/// One reason for less than full trust.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// A stable word for scripts: `lost`, `throttled`, `unresolved`, `multiplexed`, …
-    pub kind: &'static str,
-    /// What happened, with the figures.
-    pub fact: String,
-    /// The way out, where there is one.
-    pub advice: Option<String>,
-}
+use kymo_model::{Note, Weight};
 
 /// All notes of one result, in the order they were made.
 #[derive(Clone, Debug, Default)]
@@ -24,9 +15,18 @@ impl Ledger {
     /// Exit status under `--strict` when there is anything to note.
     pub const STRICT_STATUS: u8 = 3;
 
-    /// Adds a note; the same note twice is kept once.
+    /// Adds a reason for less than full trust; the same note twice is kept once.
     pub fn note(&mut self, kind: &'static str, fact: impl Into<String>, advice: Option<String>) {
-        let note = Note { kind, fact: fact.into(), advice };
+        self.push(Note::doubt(kind, fact, advice));
+    }
+
+    /// Adds a fact that takes nothing from the result: a choice made for the user.
+    pub fn tell(&mut self, kind: &'static str, fact: impl Into<String>, advice: Option<String>) {
+        self.push(Note::told(kind, fact, advice));
+    }
+
+    /// Adds a note of either kind; the same note twice is kept once.
+    pub fn push(&mut self, note: Note) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -34,16 +34,17 @@ impl Ledger {
 
     /// Takes over the notes of another ledger.
     pub fn extend(&mut self, other: Ledger) {
-        for n in other.notes {
-            if !self.notes.contains(&n) {
-                self.notes.push(n);
-            }
-        }
+        other.notes.into_iter().for_each(|n| self.push(n));
     }
 
     /// Whether there is nothing to say.
     pub fn is_empty(&self) -> bool {
         self.notes.is_empty()
+    }
+
+    /// Whether anything lessens the trust in the result, which `--strict` minds.
+    pub fn has_doubts(&self) -> bool {
+        self.notes.iter().any(|n| n.weight == Weight::Doubt)
     }
 
     /// The notes.
@@ -52,17 +53,20 @@ impl Ledger {
     }
 
     /// The text that ends a report: each line starts with `prefix` (perf's
-    /// `# ` for stdio reports, nothing on a terminal). Empty for an empty ledger.
+    /// `# ` for stdio reports, nothing on a terminal), doubts first. Empty for an
+    /// empty ledger.
     pub fn to_text(&self, prefix: &str) -> String {
         let mut out = String::new();
-        if self.notes.is_empty() {
-            return out;
-        }
-        let _ = writeln!(out, "{prefix}Trust:");
-        for n in &self.notes {
-            let _ = writeln!(out, "{prefix}  {}: {}", n.kind, n.fact);
-            if let Some(advice) = &n.advice {
-                let _ = writeln!(out, "{prefix}    -> {advice}");
+        for (weight, title) in [(Weight::Doubt, "Trust:"), (Weight::Told, "Note:")] {
+            let mut of_weight = self.notes.iter().filter(|n| n.weight == weight).peekable();
+            if of_weight.peek().is_some() {
+                let _ = writeln!(out, "{prefix}{title}");
+            }
+            for n in of_weight {
+                let _ = writeln!(out, "{prefix}  {}: {}", n.kind, n.fact);
+                if let Some(advice) = &n.advice {
+                    let _ = writeln!(out, "{prefix}    -> {advice}");
+                }
             }
         }
         out
@@ -72,7 +76,12 @@ impl Ledger {
     pub fn to_json(&self) -> serde_json::Value {
         self.notes
             .iter()
-            .map(|n| serde_json::json!({"kind": n.kind, "fact": n.fact, "advice": n.advice}))
+            .map(|n| {
+                let doubt = n.weight == Weight::Doubt;
+                serde_json::json!({
+                    "kind": n.kind, "fact": n.fact, "advice": n.advice, "doubt": doubt
+                })
+            })
             .collect()
     }
 }
@@ -90,6 +99,20 @@ mod tests {
         assert_eq!(
             ledger.to_text("# "),
             "# Trust:\n#   lost: 12 of 100 events lost\n#     -> a larger ring: -m 1024\n"
+        );
+        assert!(ledger.has_doubts());
+    }
+
+    #[test]
+    fn what_is_only_told_is_no_doubt() {
+        let mut ledger = Ledger::default();
+        ledger.tell("default-event", "recording cpu-clock", None);
+        assert!(!ledger.has_doubts() && !ledger.is_empty());
+        assert_eq!(ledger.to_text(""), "Note:\n  default-event: recording cpu-clock\n");
+        ledger.note("lost", "1 event", None);
+        assert_eq!(
+            ledger.to_text(""),
+            "Trust:\n  lost: 1 event\nNote:\n  default-event: recording cpu-clock\n"
         );
     }
 }

@@ -6,5 +6,5 @@ pub mod ledger;
 mod table;
 
 pub use call_tree::{GraphStyle, TreeNode, percent, write_flat, write_folded, write_graph};
-pub use ledger::{Ledger, Note};
+pub use ledger::Ledger;
 pub use table::{Column, Table};

@@ -54,6 +54,22 @@ fn what_could_not_be_counted_is_noted() {
 }
 
 #[test]
+fn events_that_kymo_chose_itself_are_no_doubt() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let stat = kymo(&["stat", "--strict", "true"]).success();
+    let missing = stat.stderr.contains("<not supported>");
+    assert_eq!(stat.stderr.contains("\nNote:\n  not-supported: "), missing, "{stat:?}");
+    assert_eq!(notes(&stat), [""; 0]);
+    let dir = Workload::spin();
+    let data = dir.file("x.data");
+    let args = ["record", "--strict", "-o", &data, "--", dir.arg(), "20"];
+    let record = kymo(&args).success();
+    assert_eq!(record.stderr.contains("\nNote:\n  default-event: "), missing, "{record:?}");
+}
+
+#[test]
 fn lost_events_are_noted_with_their_number() {
     if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf, Need::Gcc]) {
         return;

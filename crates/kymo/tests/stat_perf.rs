@@ -18,7 +18,7 @@ fn both(args: &[&str]) -> (Vec<String>, Vec<String>) {
         outcome
             .stderr
             .lines()
-            .take_while(|l| *l != "Trust:")
+            .take_while(|l| !["Trust:", "Note:"].contains(l))
             .filter(|l| !l.is_empty())
             .map(str::to_owned)
             .collect()

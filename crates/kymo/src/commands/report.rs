@@ -139,7 +139,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn exit(ledger: &Ledger, strict: bool) -> ExitCode {
-    match strict && !ledger.is_empty() {
+    match strict && ledger.has_doubts() {
         true => ExitCode::from(Ledger::STRICT_STATUS),
         false => ExitCode::SUCCESS,
     }

@@ -117,7 +117,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         anstream::eprintln!("kymo: {}: {damage}; what came before was printed", data.name());
         return Ok(ExitCode::FAILURE);
     }
-    if args.strict && !ledger.is_empty() {
+    if args.strict && ledger.has_doubts() {
         return Ok(ExitCode::from(Ledger::STRICT_STATUS));
     }
     Ok(ExitCode::SUCCESS)

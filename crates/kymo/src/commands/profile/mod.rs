@@ -75,7 +75,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn status(args: &Args, summary: &Summary, ledger: &Ledger) -> ExitCode {
     match summary.exit {
         Some(code) if code != 0 => ExitCode::from(code),
-        _ if args.strict && !ledger.is_empty() => ExitCode::from(Ledger::STRICT_STATUS),
+        _ if args.strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
         _ => ExitCode::SUCCESS,
     }
 }

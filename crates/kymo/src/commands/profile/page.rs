@@ -180,7 +180,7 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
     let mut ledger = Ledger::default();
     // The page names the event itself.
     for n in summary.notes.iter().filter(|n| n.kind != "default-event") {
-        ledger.note(n.kind, n.fact.clone(), n.advice.clone());
+        ledger.push(n.clone());
     }
     if summary.usage.is_none() {
         let fact = "the command had not ended: its times, faults and switches are not known";

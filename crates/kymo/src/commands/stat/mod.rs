@@ -108,7 +108,8 @@ pub(crate) struct Args {
     /// Do not
     #[arg(long)]
     no_scale: bool,
-    /// Exit with status 3 if anything lessens the trust in the result
+    /// Exit with status 3 if anything lessens the trust in the result, as a named
+    /// event that cannot be counted (one of the default set may be missing)
     #[arg(long)]
     strict: bool,
     /// The command and its arguments

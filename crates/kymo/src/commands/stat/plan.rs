@@ -43,6 +43,8 @@ pub(super) enum Output {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) wanted: Vec<Wanted>,
+    /// Whether the events are perf's default set, not the user's.
+    pub(super) default_events: bool,
     pub(super) target: Target,
     /// Chosen, or all that are online when the target is the machine.
     pub(super) cpus: Option<Vec<u32>>,
@@ -101,6 +103,7 @@ impl Plan {
             (None, false) => Form::Text { thousands: !args.no_big_num && locale_has_thousands() },
         };
         Ok(Plan {
+            default_events: args.events.list.is_empty(),
             wanted: in_cgroups(specs, &args)?,
             target,
             cpus,

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use kymo_kernel::events::Source;
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, die_by, local_time};
 use kymo_kernel::target;
+use kymo_model::Note;
 use kymo_view::Ledger;
 
 use super::counters::{Counters, Manner, Place};
@@ -96,7 +97,7 @@ fn finish(plan: &Plan, ended: &Ended, ledger: &Ledger) -> anyhow::Result<ExitCod
         _ => 0,
     };
     Ok(match status {
-        0 if plan.strict && !ledger.is_empty() => ExitCode::from(Ledger::STRICT_STATUS),
+        0 if plan.strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
         status => ExitCode::from(status),
     })
 }
@@ -372,16 +373,18 @@ impl Session<'_> {
             .map(|c| c.wanted.spec.name.as_str())
             .collect();
         if !unsupported.is_empty() {
-            self.ledger.note(
-                "not-supported",
-                format!(
-                    "{} of {} events: {}",
-                    unsupported.len(),
-                    counters.list.len(),
-                    unsupported.join(", ")
-                ),
-                Some("`kymo list` shows what this machine can count".into()),
+            let fact = format!(
+                "{} of {} events: {}",
+                unsupported.len(),
+                counters.list.len(),
+                unsupported.join(", ")
             );
+            let advice = Some("`kymo list` shows what this machine can count".into());
+            // What the user did not name is not missing from what was asked for.
+            self.ledger.push(match self.plan.default_events {
+                true => Note::told("not-supported", fact, advice),
+                false => Note::doubt("not-supported", fact, advice),
+            });
         }
         for row in rows {
             match row.state {
