@@ -88,7 +88,11 @@ fn walk(dir: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
             if !skip.iter().any(|s| name == *s) {
                 walk(&path, files)?;
             }
-        } else if kind.is_file() && !name.to_string_lossy().starts_with("perf.data") {
+        } else if kind.is_file()
+            // In a worktree `.git` is a file that points to the repository.
+            && name != ".git"
+            && !name.to_string_lossy().starts_with("perf.data")
+        {
             files.push(path);
         }
     }
