@@ -4,6 +4,7 @@ use anyhow::{Context as _, bail};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::Args;
+use super::line::Head;
 
 /// Conditions on an event; those not given hold.
 #[derive(Default)]
@@ -20,11 +21,7 @@ pub(super) struct Filter {
 
 /// What the conditions look at.
 pub(super) struct Facts<'a> {
-    pub(super) time: Option<u64>,
-    pub(super) cpu: Option<u32>,
-    pub(super) pid: u32,
-    pub(super) tid: u32,
-    pub(super) comm: Option<&'a [u8]>,
+    pub(super) head: Head<'a>,
     pub(super) event: &'a str,
 }
 
@@ -69,14 +66,14 @@ impl Filter {
     }
 
     pub(super) fn wants(&self, facts: &Facts<'_>) -> bool {
+        let of = &facts.head;
         let among = |list: &[u32], n: u32| list.is_empty() || list.contains(&n);
-        facts.time.is_none_or(|t| t >= self.from && t <= self.to)
+        of.time.is_none_or(|t| t >= self.from && t <= self.to)
             && (self.cpus.is_empty()
-                || facts.cpu.is_some_and(|c| self.cpus.get(c as usize) == Some(&true)))
-            && among(&self.pids, facts.pid)
-            && among(&self.tids, facts.tid)
-            && (self.comms.is_empty()
-                || facts.comm.is_some_and(|c| self.comms.iter().any(|want| want == c)))
+                || of.cpu.is_some_and(|c| self.cpus.get(c as usize) == Some(&true)))
+            && among(&self.pids, of.pid)
+            && among(&self.tids, of.tid)
+            && (self.comms.is_empty() || self.comms.iter().any(|want| want == of.comm))
             && self.events.as_ref().is_none_or(|set| set.is_match(facts.event))
     }
 }

@@ -7,10 +7,30 @@ use kymo_files::perfdata::Entry;
 use kymo_format::json_string;
 
 use super::filter::Filter;
-use super::number;
+use super::formats::payload_endian;
+use super::line::Head;
 use super::symbols::{Symbols, frames};
 use super::text::{Text, facts};
-use super::trace::payload_endian;
+use super::{number, payload};
+
+/// The opening of an object: task, CPU, time, event.
+pub(super) fn head(s: &Head<'_>, event: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"comm\":");
+    json_string(out, s.comm);
+    // -1, the kernel's "none", stays -1.
+    let _ = write!(out, ",\"pid\":{},\"tid\":{}", s.pid as i32, s.tid as i32);
+    if let Some(cpu) = s.cpu {
+        let _ = write!(out, ",\"cpu\":{}", cpu as i32);
+    }
+    if let Some(time) = s.time {
+        out.extend_from_slice(b",\"time\":");
+        number::decimal(out, time / 1_000_000_000, 0);
+        out.push(b'.');
+        number::zeros(out, time % 1_000_000_000, 9);
+    }
+    out.extend_from_slice(b",\"event\":");
+    json_string(out, event.as_bytes());
+}
 
 pub(super) fn print(
     entry: &Entry<'_>,
@@ -23,21 +43,8 @@ pub(super) fn print(
     if filter.any && !filter.wants(&facts(entry, &s, comm)) {
         return Ok(());
     }
-    out.extend_from_slice(b"{\"comm\":");
-    json_string(out, comm);
-    // -1, the kernel's "none", stays -1.
-    write!(out, ",\"pid\":{},\"tid\":{}", s.pid as i32, s.tid as i32)?;
-    if let Some(cpu) = s.cpu {
-        write!(out, ",\"cpu\":{}", cpu as i32)?;
-    }
-    if let Some(time) = s.time {
-        out.extend_from_slice(b",\"time\":");
-        number::decimal(out, time / 1_000_000_000, 0);
-        out.push(b'.');
-        number::zeros(out, time % 1_000_000_000, 9);
-    }
-    out.extend_from_slice(b",\"event\":");
-    json_string(out, entry.desc().map_or("", |e| &e.name).as_bytes());
+    let event = entry.desc().map_or("", |e| &e.name);
+    head(&s.head(comm), event, out);
     if let Some(period) = s.period {
         write!(out, ",\"period\":{period}")?;
     }
@@ -50,17 +57,8 @@ pub(super) fn print(
         write!(out, ",\"addr\":\"{addr:#x}\"")?;
     }
     if let (Some(raw), Some(format)) = (s.raw, text.trace.format(entry)) {
-        let endian = payload_endian(entry);
-        out.extend_from_slice(b",\"fields\":{");
-        for (i, field) in format.own_fields().enumerate() {
-            if i > 0 {
-                out.push(b',');
-            }
-            json_string(out, field.name.as_bytes());
-            out.push(b':');
-            field.value(raw, endian).write_json(out, endian);
-        }
-        out.push(b'}');
+        out.extend_from_slice(b",\"fields\":");
+        payload::json(format, raw, payload_endian(entry), out);
     }
     let mut chain = frames(s.chain(entry.raw.endian), mode).peekable();
     if chain.peek().is_some() {

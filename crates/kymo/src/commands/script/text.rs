@@ -5,9 +5,10 @@ use kymo_model::{Endian, EventType, Sample, SampleType, sw};
 
 use super::fields::{Fields, Spec};
 use super::filter::{Facts, Filter};
+use super::formats::Payloads;
+use super::line::{self, Head, Style};
 use super::number;
 use super::symbols::{Symbols, frames};
-use super::trace::Payloads;
 
 /// What is the same for all samples of one event.
 struct Plan {
@@ -69,6 +70,10 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    pub(super) fn head<'h>(&self, comm: &'h [u8]) -> Head<'h> {
+        Head { comm, pid: self.pid, tid: self.tid, cpu: self.cpu, time: self.time }
+    }
+
     pub(super) fn chain(&self, endian: Endian) -> impl Iterator<Item = u64> + '_ {
         self.chain.as_chunks::<8>().0.iter().map(move |b| endian.u64(*b))
     }
@@ -147,7 +152,8 @@ impl Text {
         if filter.any && !filter.wants(&facts(entry, &s, comm)) {
             return Ok(());
         }
-        start(fields, plan.chain, comm, &s, self.ns, out);
+        let style = Style { ragged: plan.chain, ns: self.ns };
+        line::start(fields, style, &s.head(comm), out);
         if fields.has(Fields::PERIOD) {
             number::decimal(out, s.period.unwrap_or(1), 10);
             out.push(b' ');
@@ -207,20 +213,14 @@ impl Text {
             return;
         }
         let Some(plan) = self.plans.get(entry.event) else { return };
-        start(plan.fields, plan.chain, self.symbols.comm(named.0, named.1), s, self.ns, out);
+        let style = Style { ragged: plan.chain, ns: self.ns };
+        line::start(plan.fields, style, &s.head(self.symbols.comm(named.0, named.1)), out);
     }
 }
 
 /// What the conditions of a filter look at.
 pub(super) fn facts<'a>(entry: &Entry<'a>, s: &Seen<'_>, comm: &'a [u8]) -> Facts<'a> {
-    Facts {
-        time: s.time,
-        cpu: s.cpu,
-        pid: s.pid,
-        tid: s.tid,
-        comm: Some(comm),
-        event: entry.desc().map_or("", |e| &e.name),
-    }
+    Facts { head: s.head(comm), event: entry.desc().map_or("", |e| &e.name) }
 }
 
 impl Plan {
@@ -288,56 +288,6 @@ impl Plan {
             chain,
             raw: full.raw,
         })
-    }
-}
-
-/// Task, CPU and time.
-#[inline]
-fn start(fields: Fields, chain: bool, comm: &[u8], s: &Seen<'_>, ns: bool, out: &mut Vec<u8>) {
-    if fields.has(Fields::COMM) {
-        if !chain {
-            number::pad(out, 16usize.saturating_sub(comm.len()));
-        }
-        out.extend_from_slice(comm);
-        out.push(b' ');
-    }
-    // The kernel's -1 is printed as such.
-    let id = |n: u32, width: usize, out: &mut Vec<u8>| {
-        if n == u32::MAX {
-            number::pad(out, width.saturating_sub(2));
-            out.extend_from_slice(b"-1");
-        } else {
-            number::decimal(out, u64::from(n), width);
-        }
-    };
-    match (fields.has(Fields::PID), fields.has(Fields::TID)) {
-        (true, true) => {
-            id(s.pid, 5, out);
-            out.push(b'/');
-            let before = out.len();
-            id(s.tid, 0, out);
-            let written = out.len() - before;
-            number::pad(out, 5usize.saturating_sub(written));
-            out.push(b' ');
-        }
-        (true, false) | (false, true) => {
-            id(if fields.has(Fields::PID) { s.pid } else { s.tid }, 5, out);
-            out.push(b' ');
-        }
-        (false, false) => {}
-    }
-    if fields.has(Fields::CPU) {
-        out.push(b'[');
-        match s.cpu {
-            Some(cpu) if cpu < 1000 => number::zeros(out, u64::from(cpu), 3),
-            Some(u32::MAX) => out.extend_from_slice(b"-01"),
-            cpu => number::decimal(out, u64::from(cpu.unwrap_or(0)), 3),
-        }
-        out.extend_from_slice(b"] ");
-    }
-    if fields.has(Fields::TIME) {
-        number::time(out, s.time.unwrap_or(0), ns);
-        out.extend_from_slice(b": ");
     }
 }
 

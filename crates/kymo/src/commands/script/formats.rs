@@ -1,15 +1,14 @@
-//! Tracepoint payloads: the formats come with the recording, and the kernel's
-//! print format says what the text is.
+//! The formats that a perf.data file carries, by event, and the payloads of its
+//! samples.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use kymo_files::perfdata::{Entry, Features};
-use kymo_format::{EventFormat, KernelSymbol, ParseOptions, RenderContext, Symbols};
+use kymo_format::{EventFormat, ParseOptions};
 use kymo_model::{Endian, EventType};
-use kymo_symbols::Kallsyms;
 use kymo_view::Ledger;
-use rustc_hash::FxHashMap;
+
+use super::payload::{self, KallsymsSource, Names};
 
 /// Formats of the recording's tracepoints, read when first needed.
 #[derive(Default)]
@@ -32,7 +31,7 @@ impl Payloads {
 
     fn read(&mut self, entry: &Entry<'_>) {
         self.formats.clear();
-        self.names.prepare(entry.features);
+        self.names = names(entry.features);
         let tracing = entry.features.tracing_data.as_ref();
         for event in entry.events {
             if event.attr.kind != EventType::TRACEPOINT {
@@ -67,8 +66,7 @@ impl Payloads {
         let endian = payload_endian(entry);
         match self.formats.get(entry.event) {
             Some(Some(format)) => {
-                let symbols: &dyn Symbols = &self.names;
-                format.render(out, raw, &RenderContext { endian, symbols, ..Default::default() });
+                payload::text(format, raw, endian, &self.names, out);
             }
             _ => {
                 if let Some((_, n)) = entry.desc().and_then(|e| self.unrendered.get_mut(&e.name)) {
@@ -93,55 +91,15 @@ pub(super) fn payload_endian(entry: &Entry<'_>) -> Endian {
     entry.raw.endian
 }
 
-/// Kernel symbols and strings for `%pS` and `%ps`.
-#[derive(Default)]
-struct Names {
-    embedded: String,
-    same_kernel: bool,
-    kallsyms: OnceCell<Kallsyms>,
-    strings: FxHashMap<u64, String>,
-}
-
-impl Names {
-    fn prepare(&mut self, features: &Features) {
-        let running = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        self.same_kernel = features.osrelease.as_deref() == Some(running.trim());
-        let Some(t) = &features.tracing_data else { return };
-        self.embedded.clone_from(&t.kallsyms);
-        self.kallsyms.take();
-        for line in t.printk_formats.lines() {
-            // `0xffff… : "text\n"`
-            let Some((address, text)) = line.split_once(':') else { continue };
-            let address = address.trim().trim_start_matches("0x");
-            let text = text.trim().trim_matches('"');
-            if let Ok(address) = u64::from_str_radix(address, 16) {
-                self.strings.insert(address, unescape(text));
-            }
-        }
-    }
-}
-
-fn unescape(text: &str) -> String {
-    text.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\\\", "\\")
-}
-
-impl Symbols for Names {
-    fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>> {
-        let table = self.kallsyms.get_or_init(|| {
-            let text = if !self.embedded.is_empty() {
-                self.embedded.clone().into_bytes()
-            } else if self.same_kernel {
-                std::fs::read("/proc/kallsyms").unwrap_or_default()
-            } else {
-                Vec::new()
-            };
-            Kallsyms::parse(text)
-        });
-        let (start, end, name, module) = table.lookup(address)?;
-        Some(KernelSymbol { name, offset: address - start, size: end - start, module })
-    }
-
-    fn printk_string(&self, address: u64) -> Option<&str> {
-        self.strings.get(&address).map(String::as_str)
-    }
+fn names(features: &Features) -> Names {
+    let Some(t) = &features.tracing_data else { return Names::default() };
+    let running = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let source = if !t.kallsyms.is_empty() {
+        KallsymsSource::Embedded(t.kallsyms.clone())
+    } else if features.osrelease.as_deref() == Some(running.trim()) {
+        KallsymsSource::Running
+    } else {
+        KallsymsSource::None
+    };
+    Names::new(source, &t.printk_formats)
 }

@@ -1,0 +1,95 @@
+//! How a tracepoint's payload becomes text or JSON, wherever it comes from: a
+//! format, the bytes, and the names that the recorded kernel gave to addresses.
+
+use std::sync::OnceLock;
+
+use kymo_format::{EventFormat, KernelSymbol, RenderContext, Symbols, json_string};
+use kymo_model::Endian;
+use kymo_symbols::Kallsyms;
+use rustc_hash::FxHashMap;
+
+/// Kernel symbols for `%pS` and its kin, and strings of the kernel for `%s`.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    source: KallsymsSource,
+    kallsyms: OnceLock<Kallsyms>,
+    strings: FxHashMap<u64, String>,
+}
+
+/// Where a recording's kernel symbols are; read when the first is asked for.
+#[derive(Debug, Default)]
+pub(super) enum KallsymsSource {
+    /// Nowhere.
+    #[default]
+    None,
+    /// The recording holds their text.
+    Embedded(String),
+    /// It was made under the kernel that runs now.
+    Running,
+}
+
+impl Names {
+    /// `printk_formats` is the text of the tracefs file of that name.
+    pub(super) fn new(source: KallsymsSource, printk_formats: &str) -> Names {
+        let mut strings = FxHashMap::default();
+        for line in printk_formats.lines() {
+            // `0xffff… : "text\n"`
+            let Some((address, text)) = line.split_once(':') else { continue };
+            let address = address.trim().trim_start_matches("0x");
+            let text = text.trim().trim_matches('"');
+            if let Ok(address) = u64::from_str_radix(address, 16) {
+                strings.insert(address, unescape(text));
+            }
+        }
+        Names { source, kallsyms: OnceLock::new(), strings }
+    }
+}
+
+fn unescape(text: &str) -> String {
+    text.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\\\", "\\")
+}
+
+impl Symbols for Names {
+    fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>> {
+        let table = self.kallsyms.get_or_init(|| {
+            Kallsyms::parse(match &self.source {
+                KallsymsSource::None => Vec::new(),
+                KallsymsSource::Embedded(text) => text.clone().into_bytes(),
+                KallsymsSource::Running => std::fs::read("/proc/kallsyms").unwrap_or_default(),
+            })
+        });
+        let (start, end, name, module) = table.lookup(address)?;
+        Some(KernelSymbol { name, offset: address - start, size: end - start, module })
+    }
+
+    fn printk_string(&self, address: u64) -> Option<&str> {
+        self.strings.get(&address).map(String::as_str)
+    }
+}
+
+/// Appends the text of a payload, `common_type` and all.
+#[inline]
+pub(super) fn text(
+    format: &EventFormat,
+    payload: &[u8],
+    endian: Endian,
+    names: &Names,
+    out: &mut Vec<u8>,
+) {
+    let symbols: &dyn Symbols = names;
+    format.render(out, payload, &RenderContext { endian, symbols, ..Default::default() });
+}
+
+/// Appends a payload's own fields as a JSON object.
+pub(super) fn json(format: &EventFormat, payload: &[u8], endian: Endian, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (i, field) in format.own_fields().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        json_string(out, field.name.as_bytes());
+        out.push(b':');
+        field.value(payload, endian).write_json(out, endian);
+    }
+    out.push(b'}');
+}
