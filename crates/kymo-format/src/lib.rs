@@ -4,6 +4,7 @@
 //! compiles its print format once; [`EventFormat::render`] then writes what the
 //! kernel's own `trace` file shows for a payload, and [`Field::value`] gives
 //! typed values. [`FormatTable`] finds an event by the id in its payload.
+//! [`ring`] walks the pages of the ring buffer such payloads come from.
 //!
 //! Nothing here fails on a print format: what only the kernel can compute is
 //! shown by its arguments or field by field, and [`EventFormat::fallbacks`]
@@ -25,6 +26,7 @@ mod parse;
 mod plan;
 mod pointer;
 mod render;
+pub mod ring;
 mod spec;
 mod table;
 mod text;

@@ -97,6 +97,8 @@ pub(crate) struct Instance {
 /// A line of `trace`: event and text behind it.
 pub(crate) struct Line {
     pub(crate) event: String,
+    /// Seconds and microseconds, as printed.
+    pub(crate) time: String,
     pub(crate) text: Vec<u8>,
 }
 
@@ -202,7 +204,7 @@ fn header(raw: &[u8]) -> Option<Line> {
         && !rest.starts_with("sys_exit: ")
     {
         // `syscalls:*` have a printer of their own here, not their print format.
-        return Some(Line { event: String::new(), text: Vec::new() });
+        return Some(Line { event: String::new(), time: time.to_owned(), text: Vec::new() });
     }
     let (event, _) = rest.split_once(':')?;
     // Cut the raw bytes at the same place, for text that is not UTF-8.
@@ -210,7 +212,7 @@ fn header(raw: &[u8]) -> Option<Line> {
     let at = raw.windows(mark.len()).position(|w| w == mark.as_bytes())? + mark.len();
     let tail = raw.get(at..)?;
     let tail = tail.strip_prefix(b" ").unwrap_or(tail);
-    Some(Line { event: event.to_owned(), text: tail.to_vec() })
+    Some(Line { event: event.to_owned(), time: time.to_owned(), text: tail.to_vec() })
 }
 
 impl Drop for Instance {

@@ -134,7 +134,10 @@ fn real_events_render_as_the_kernel_renders_them() {
         let lines = instance.lines(&cpu);
         let payloads = ring::payloads(&instance.raw(&cpu));
         assert_eq!(lines.len(), payloads.len(), "events on {cpu}");
-        for (line, payload) in lines.iter().zip(&payloads) {
+        for (line, (time, payload)) in lines.iter().zip(&payloads) {
+            // The kernel rounds to microseconds.
+            let micros = (time + 500) / 1000;
+            assert_eq!(line.time, format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000));
             let f = table.of_payload(payload, Endian::NATIVE).unwrap();
             if f.system == "ftrace" || line.event.is_empty() {
                 continue;

@@ -1,33 +1,28 @@
-//! A walk over the pages of `trace_pipe_raw`, after the layout tracefs states
-//! in `header_page` and `header_event`.
+//! The payloads in the pages of `trace_pipe_raw`.
 
-/// The payloads in `pages`, in order.
-pub(crate) fn payloads(pages: &[Vec<u8>]) -> Vec<Vec<u8>> {
+use std::fs::File;
+use std::io::Read as _;
+
+use kymo_format::ring::PageLayout;
+use kymo_model::Endian;
+
+const HEADER_PAGE: &str = "/sys/kernel/tracing/events/header_page";
+
+/// The payloads in `pages` with their times, in order.
+pub(crate) fn payloads(pages: &[Vec<u8>]) -> Vec<(u64, Vec<u8>)> {
+    // This file answers one read only.
+    let mut header = [0; 4096];
+    let n = File::open(HEADER_PAGE).unwrap().read(&mut header).unwrap();
+    let header = std::str::from_utf8(&header[..n]).unwrap();
+    let layout = PageLayout::parse(header, Endian::NATIVE).unwrap();
     let mut out = Vec::new();
-    for page in pages {
-        let commit = u64::from_le_bytes(page[8..16].try_into().unwrap()) & 0xf_ffff;
-        let data = &page[16..16 + commit as usize];
-        let word = |at: usize| u32::from_le_bytes(data[at..at + 4].try_into().unwrap());
-        let mut at = 0;
-        while at + 4 <= data.len() {
-            let head = word(at);
-            let (kind, delta) = (head & 31, head >> 5);
-            let (start, len) = match kind {
-                29 if delta == 0 => break,
-                29 => {
-                    at += 4 + word(at + 4) as usize;
-                    continue;
-                }
-                30 | 31 => {
-                    at += 8;
-                    continue;
-                }
-                0 => (at + 8, word(at + 4) as usize - 4),
-                n => (at + 4, n as usize * 4),
-            };
-            out.push(data[start..start + len].to_vec());
-            at = start + len;
-        }
+    for bytes in pages {
+        let page = layout.page(bytes).unwrap();
+        assert_eq!(page.missed, None, "the ring was large enough");
+        out.extend(page.events().map(|e| {
+            let e = e.unwrap();
+            (e.time, e.payload.to_vec())
+        }));
     }
     out
 }
