@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use kymo_files::perfdata::Feature;
-use kymo_files::perfdata::write::features::{self, BuildIdOf, NumaNode};
+use kymo_files::perfdata::write::features::{self, BuildIdOf};
 use kymo_files::perfdata::write::{EventMeta, FeatureSections, TracingBlob};
 use kymo_kernel::cpus;
 use kymo_kernel::events::EventSpec;
@@ -12,6 +12,7 @@ use kymo_kernel::tracefs::Tracefs;
 
 use crate::build_id;
 use crate::error::RecordError;
+use crate::hardware;
 use crate::options::{Clock, Options};
 use crate::scan::Scan;
 
@@ -29,7 +30,7 @@ pub(crate) fn at_start(
     f.insert(Feature::ARCH, text(name.machine()));
     f.insert(Feature::VERSION, features::string(&options.version));
     let online = cpus::online();
-    let possible = cpu_list("/sys/devices/system/cpu/possible");
+    let possible = hardware::cpu_list("/sys/devices/system/cpu/possible");
     let available = possible.len().max(online.len()) as u32;
     f.insert(Feature::NRCPUS, features::nr_cpus(available, online.len() as u32));
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -40,15 +41,22 @@ pub(crate) fn at_start(
         f.insert(Feature::CPUID, features::string(&id));
     }
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    if let Some(kb) = kb_of(&memory, "MemTotal:") {
+    if let Some(kb) = hardware::kb_of(&memory, "MemTotal:") {
         f.insert(Feature::TOTAL_MEM, features::number(kb));
     }
     f.insert(Feature::CMDLINE, features::strings(&options.command_line));
     f.insert(Feature::EVENT_DESC, features::event_desc(events));
-    f.insert(Feature::CPU_TOPOLOGY, topology(available));
-    let nodes = numa();
+    f.insert(Feature::CPU_TOPOLOGY, hardware::topology(available));
+    let nodes = hardware::numa();
     if !nodes.is_empty() {
         f.insert(Feature::NUMA_TOPOLOGY, features::numa_topology(&nodes));
+    }
+    let caches = hardware::caches(&online);
+    if !caches.is_empty() {
+        f.insert(Feature::CACHE, features::caches(&caches));
+    }
+    if let Some((block, nodes)) = hardware::memory() {
+        f.insert(Feature::MEM_TOPOLOGY, features::mem_topology(block, &nodes));
     }
     f.insert(Feature::PMU_MAPPINGS, features::pmu_mappings(&pmus()));
     let groups = groups(specs);
@@ -131,11 +139,6 @@ fn in_one_read(path: &Path) -> Vec<u8> {
     bytes
 }
 
-fn cpu_list(path: &str) -> Vec<u32> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    cpus::parse_list(text.trim()).unwrap_or_default()
-}
-
 fn cpuinfo<'a>(info: &'a str, names: &[&str]) -> Option<&'a str> {
     names.iter().find_map(|name| {
         info.lines().find_map(|line| {
@@ -160,50 +163,6 @@ fn cpuid(info: &str) -> Option<String> {
         get("model")?,
         get("stepping")?
     ))
-}
-
-fn kb_of(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let at = line.find(key)?;
-        line[at + key.len()..].split_ascii_whitespace().next()?.parse().ok()
-    })
-}
-
-fn topology(available: u32) -> Vec<u8> {
-    let mut lists = [Vec::new(), Vec::new()];
-    let mut places = Vec::new();
-    for cpu in 0..available {
-        let dir = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
-        for (list, file) in lists.iter_mut().zip(["core_siblings_list", "thread_siblings_list"]) {
-            if let Ok(text) = fs::read_to_string(format!("{dir}/{file}")) {
-                let text = text.trim().to_owned();
-                if !list.contains(&text) {
-                    list.push(text);
-                }
-            }
-        }
-        let place = cpus::topology(cpu);
-        places.push((place.core, place.socket));
-    }
-    let [cores, threads] = lists;
-    features::cpu_topology(&cores, &threads, &places)
-}
-
-fn numa() -> Vec<NumaNode> {
-    let nodes = cpu_list("/sys/devices/system/node/online");
-    nodes
-        .into_iter()
-        .filter_map(|node| {
-            let dir = format!("/sys/devices/system/node/node{node}");
-            let memory = fs::read_to_string(format!("{dir}/meminfo")).ok()?;
-            Some(NumaNode {
-                node,
-                total_kb: kb_of(&memory, "MemTotal:")?,
-                free_kb: kb_of(&memory, "MemFree:")?,
-                cpus: fs::read_to_string(format!("{dir}/cpulist")).ok()?.trim().to_owned(),
-            })
-        })
-        .collect()
 }
 
 fn pmus() -> Vec<(u32, String)> {
@@ -266,7 +225,6 @@ mod tests {
         let info =
             "vendor_id\t: A\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: B C\nstepping\t: 1\n";
         assert_eq!(cpuinfo(info, &["model name"]), Some("B C"));
-        assert_eq!(kb_of("Node 0 MemFree:  12 kB\n", "MemFree:"), Some(12));
         if cfg!(target_arch = "x86_64") {
             assert_eq!(cpuid(info).as_deref(), Some("A,26,2,1"));
         }

@@ -11,6 +11,7 @@ mod build_id;
 mod error;
 mod existing;
 mod facts;
+mod hardware;
 mod open;
 mod options;
 mod output;

@@ -137,8 +137,14 @@ impl Opened {
             });
         }
         for (p, ids) in plan.iter().zip(ids) {
-            let (name, attr) = (p.spec.name.clone(), p.attr.clone());
-            opened.events.push(EventMeta { name, attr, ids });
+            opened.events.push(EventMeta {
+                name: p.spec.name.clone(),
+                attr: p.attr.clone(),
+                ids,
+                unit: p.spec.unit.clone(),
+                scale: p.spec.scale,
+                cpus: p.spec.cpus.clone(),
+            });
         }
         Ok(opened)
     }

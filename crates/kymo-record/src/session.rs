@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kymo_files::perfdata::Feature;
 use kymo_files::perfdata::write::{
-    Compressor, FeatureSections, TracingBlob, Writer, features, synth,
+    Compressor, FeatureSections, TracingBlob, Writer, features, synth, update,
 };
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::perf_event::{OpenError, OpenFlags, PerfEvent};
@@ -27,6 +27,9 @@ use crate::open::{Opened, Places};
 use crate::options::{Options, Output, SwitchOn, Target};
 use crate::output;
 use crate::scan::Scan;
+
+/// A killed recorder has lost no more than what was written in this time.
+const MARK_EVERY: Duration = Duration::from_millis(250);
 
 /// What a recording came to.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +78,7 @@ struct Session<'a> {
     child: Option<GatedChild>,
     watched: Vec<OwnedFd>,
     tids: Vec<u32>,
+    cpus: Vec<u32>,
     signals: Signals,
     writer: Option<Writer>,
     file: Option<File>,
@@ -145,6 +149,7 @@ impl<'a> Session<'a> {
             child,
             watched: Vec::new(),
             tids,
+            cpus: places.cpus,
             signals,
             writer: None,
             file,
@@ -176,11 +181,14 @@ impl<'a> Session<'a> {
             // The ratio is known at the end; readers need only the size.
             self.compressed_feature(level, 1);
         }
+        if let Some(tracing) = &self.tracing {
+            self.features.insert(Feature::TRACING_DATA, tracing.to_bytes());
+        }
         let first = events.first().cloned().unwrap_or_default();
         let mut writer = match (&self.file, stream) {
             (Some(file), false) => {
                 let file = file.try_clone().map_err(system("cannot write"))?;
-                Writer::file(file, events)
+                Writer::file(file, events, &self.features)
             }
             (file, _) => {
                 let out: Box<dyn io::Write + Send> = match file {
@@ -191,9 +199,6 @@ impl<'a> Session<'a> {
             }
         }
         .map_err(|e| self.write_error(e, 0))?;
-        if let Some(tracing) = &self.tracing {
-            self.features.insert(Feature::TRACING_DATA, tracing.to_bytes());
-        }
         let tracker = self.opened.events.iter().find(|e| e.attr.flags.contains(AttrFlags::TASK));
         let tracker = tracker.unwrap_or(&first);
         let mut teller = Teller {
@@ -209,11 +214,14 @@ impl<'a> Session<'a> {
             Target::Processes(_) | Target::Threads(_) => Existing::Tids(self.tids.clone()),
         };
         let mut notes = std::mem::take(&mut self.summary.notes);
+        let about = about(teller.writer, &self.tids, &self.cpus);
         let told = teller
-            .kernel(&mut notes)
+            .writer
+            .record(&about)
+            .and_then(|()| teller.kernel(&mut notes))
             .and_then(|()| teller.tasks(&existing, &mut notes))
             .and_then(|()| teller.writer.record(&synth::finished_init()))
-            .and_then(|()| teller.writer.flush());
+            .and_then(|()| teller.writer.mark());
         self.summary.notes = notes;
         told.map_err(|e| self.write_error(e, writer.data_size()))?;
         if let Some(level) = level {
@@ -286,18 +294,20 @@ impl<'a> Session<'a> {
         let mut delay = self.options.delay;
         let mut file_began = began;
         let mut hung = vec![false; self.opened.buffers.len()];
-        let mut rounds = 0u32;
+        let (mut unmarked, mut marked) = (false, began);
         loop {
-            let wait = self.wait_for(began, file_began, delay, hung.iter().any(|h| *h));
+            let mut wait = self.wait_for(began, file_began, delay, hung.iter().any(|h| *h));
+            if unmarked {
+                let rest = MARK_EVERY.saturating_sub(marked.elapsed());
+                wait = Some(wait.map_or(rest, |w| w.min(rest)));
+            }
             self.wait(wait, &mut hung)?;
-            if self.drain()? > 0 {
-                rounds += 1;
-                // Often at first, so that a short file is readable too.
-                if (rounds < 16 || rounds.is_multiple_of(16))
-                    && let Some(w) = &mut self.writer
-                {
-                    w.note_size()?;
+            unmarked |= self.drain()? > 0;
+            if unmarked && marked.elapsed() >= MARK_EVERY {
+                if let Some(w) = &mut self.writer {
+                    w.mark()?;
                 }
+                (unmarked, marked) = (false, Instant::now());
             }
             let mut switch = false;
             while let Some(signal) = self.signals.next()? {
@@ -501,6 +511,21 @@ impl<'a> Session<'a> {
         }
         Ok(())
     }
+}
+
+/// What the events are, and on whom and where they were opened.
+fn about(writer: &Writer, tids: &[u32], cpus: &[u32]) -> Vec<u8> {
+    let pipe = writer.is_pipe();
+    let mut records: Vec<u8> =
+        writer.events().iter().flat_map(|e| update::event_updates(e, pipe)).collect();
+    let name = |&tid: &u32| (tid as i32, target::comm(tid).unwrap_or_default());
+    let mut threads: Vec<_> = tids.iter().map(name).collect();
+    if threads.is_empty() {
+        threads.push((-1, String::new()));
+    }
+    records.extend(update::thread_map(&threads));
+    records.extend(update::cpu_map(cpus));
+    records
 }
 
 /// Renames a completed file of several.

@@ -143,6 +143,10 @@ fn file_form(data: &mut PerfData, mut head: Vec<u8>) -> Result<(), ReadError> {
     if records.size != 0 {
         read_features(data, records, &bits, len)?;
     }
+    // The table is that of a mark in the middle of the data, which goes on behind it.
+    if bits.contains(&Feature::RESERVED) {
+        data.data.size = 0;
+    }
     name_events(Arc::<Vec<EventDesc>>::make_mut(&mut data.events), &data.features);
     Ok(())
 }
@@ -254,6 +258,9 @@ fn read_features(
     let (endian, mut left) = (data.endian, MAX_FEATURE_BYTES);
     let mut features = Features::default();
     for (feature, entry) in bits.iter().zip(table.chunks_exact(16)) {
+        if *feature == Feature::RESERVED {
+            continue;
+        }
         let name = feature.name().map_or_else(|| feature.0.to_string(), str::to_owned);
         let mut c = Cursor::new(entry, endian);
         let s = Section { offset: c.u64().unwrap_or(0), size: c.u64().unwrap_or(0) };

@@ -50,14 +50,83 @@ pub fn event_desc(events: &[EventMeta]) -> Vec<u8> {
     b
 }
 
-/// CPU_TOPOLOGY: sibling lists, then core and socket of each CPU.
-pub fn cpu_topology(cores: &[String], threads: &[String], cpus: &[(u32, u32)]) -> Vec<u8> {
+/// CPU_TOPOLOGY: lists of those that share a socket and a core, then core and
+/// socket of each CPU, and the same of dies where the kernel tells of them.
+pub fn cpu_topology(
+    cores: &[String],
+    threads: &[String],
+    dies: &[String],
+    cpus: &[(u32, u32, u32)],
+) -> Vec<u8> {
     let mut b = strings(cores);
     b.extend(strings(threads));
-    cpus.iter().for_each(|(core, socket)| {
+    cpus.iter().for_each(|(core, socket, _)| {
         b.extend(core.to_ne_bytes());
         b.extend(socket.to_ne_bytes());
     });
+    if !dies.is_empty() {
+        b.extend(strings(dies));
+        cpus.iter().for_each(|(_, _, die)| b.extend(die.to_ne_bytes()));
+    }
+    b
+}
+
+/// A cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// 1 is nearest to the CPU.
+    pub level: u32,
+    /// Bytes of a line.
+    pub line_size: u32,
+    /// Sets of lines.
+    pub sets: u32,
+    /// Lines of a set.
+    pub ways: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: String,
+    /// As the kernel writes it: `32K`.
+    pub size: String,
+    /// The CPUs that share it, as a list.
+    pub cpus: String,
+}
+
+/// CACHE.
+pub fn caches(caches: &[Cache]) -> Vec<u8> {
+    const VERSION: u32 = 1;
+    let mut b = VERSION.to_ne_bytes().to_vec();
+    b.extend((caches.len() as u32).to_ne_bytes());
+    for c in caches {
+        [c.level, c.line_size, c.sets, c.ways].iter().for_each(|n| b.extend(n.to_ne_bytes()));
+        [&c.kind, &c.size, &c.cpus].iter().for_each(|t| b.extend(string(t)));
+    }
+    b
+}
+
+/// The memory blocks of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryNode {
+    /// Its number.
+    pub node: u64,
+    /// The numbers of its blocks, in order.
+    pub blocks: Vec<u64>,
+}
+
+/// MEM_TOPOLOGY: the size of a block, and a bitmap of blocks for each node.
+pub fn mem_topology(block: u64, nodes: &[MemoryNode]) -> Vec<u8> {
+    const VERSION: u64 = 1;
+    let words = [VERSION, block, nodes.len() as u64];
+    let mut b: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    for n in nodes {
+        let bits = n.blocks.last().map_or(0, |last| last + 1);
+        let mut map = vec![0u64; (bits as usize).div_ceil(64)];
+        for block in &n.blocks {
+            if let Some(word) = map.get_mut((block / 64) as usize) {
+                *word |= 1 << (block % 64);
+            }
+        }
+        // The size stands twice: the node's, and the bitmap's own.
+        [n.node, bits, bits].iter().chain(&map).for_each(|w| b.extend(w.to_ne_bytes()));
+    }
     b
 }
 

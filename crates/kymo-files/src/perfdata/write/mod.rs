@@ -1,16 +1,25 @@
-//! Writing perf.data: the file form (header, attributes, records as they come,
-//! feature sections at the end) and the pipe form (everything as records).
+//! Writing perf.data: the file form (header, attributes, the sections known
+//! from the start, records as they come, the other sections) and the pipe form
+//! (everything as records).
 //!
-//! Records go out as they lie in the ring: nothing here looks into them. The
-//! file form stays readable when the writer is killed: the header is complete
-//! from the start but for the size of the data, and readers take a size of 0
-//! for "to the end".
+//! Records go out as they lie in the ring: nothing here looks into them.
+//!
+//! **A killed writer leaves a whole file.** Readers look for the table of
+//! sections right behind the data, which does not end while recording. So every
+//! now and then a *mark* goes into the data: a FINISHED_ROUND record that is
+//! larger than its header, whose bytes are also a table of sections. The header
+//! states that the data ends before the last mark. The first entry of that
+//! table is the mark's own record header; it stands for feature 0, which is
+//! reserved and which readers pass over. The finished file has a table of its
+//! own at its end, and the marks in it are records without a meaning.
 
 mod compress;
 pub mod features;
 pub mod synth;
 mod tracing;
+pub mod update;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::FileExt;
@@ -33,7 +42,7 @@ const ATTR_SIZE_VER7: usize = 128;
 const GATHER: usize = 1 << 16;
 
 /// An event of the recording.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct EventMeta {
     /// Its name as it is to be shown.
     pub name: String,
@@ -41,6 +50,25 @@ pub struct EventMeta {
     pub attr: Attr,
     /// The ids of all its instances.
     pub ids: Vec<u64>,
+    /// What its scaled counts are in; empty where they are plain numbers.
+    pub unit: String,
+    /// From the count to the unit.
+    pub scale: f64,
+    /// The only CPUs it can be opened on.
+    pub cpus: Option<Vec<u32>>,
+}
+
+impl Default for EventMeta {
+    fn default() -> EventMeta {
+        EventMeta {
+            name: String::new(),
+            attr: Attr::default(),
+            ids: Vec::new(),
+            unit: String::new(),
+            scale: 1.0,
+            cpus: None,
+        }
+    }
 }
 
 /// The size that the attributes of a file with these events have.
@@ -59,7 +87,7 @@ fn attr_bytes(attr: &Attr, size: usize) -> Vec<u8> {
 }
 
 /// The sections that describe the recording, by number.
-pub type FeatureSections = std::collections::BTreeMap<Feature, Vec<u8>>;
+pub type FeatureSections = BTreeMap<Feature, Vec<u8>>;
 
 /// What the bytes go to.
 enum Out {
@@ -84,13 +112,21 @@ pub struct Writer {
     attrs_at: u64,
     data_at: u64,
     data: u64,
+    /// What the header says of the data's end: where the last mark begins.
+    marked: u64,
+    /// Sections that lie before the data: where, and what they say.
+    early: BTreeMap<Feature, (u64, Vec<u8>)>,
     gathered: Vec<u8>,
     compressor: Option<Compressor>,
 }
 
 impl Writer {
-    /// Begins a file: header, ids and attributes.
-    pub fn file(file: File, events: Vec<EventMeta>) -> io::Result<Writer> {
+    /// Begins a file: header, ids, attributes and the sections known by now.
+    pub fn file(
+        file: File,
+        events: Vec<EventMeta>,
+        features: &FeatureSections,
+    ) -> io::Result<Writer> {
         let mut head = vec![0; HEADER_SIZE as usize];
         let mut entries = Vec::new();
         let size = attr_size(&events);
@@ -103,6 +139,12 @@ impl Writer {
         }
         let attrs_at = head.len() as u64;
         head.extend(entries);
+        let mut early = BTreeMap::new();
+        for (feature, bytes) in features {
+            early.insert(*feature, (head.len() as u64, bytes.clone()));
+            head.extend_from_slice(bytes);
+            head.resize(head.len().next_multiple_of(8), 0);
+        }
         let data_at = head.len() as u64;
         let mut writer = Writer {
             out: Out::File(file),
@@ -110,6 +152,8 @@ impl Writer {
             attrs_at,
             data_at,
             data: 0,
+            marked: 0,
+            early,
             gathered: Vec::new(),
             compressor: None,
         };
@@ -138,7 +182,8 @@ impl Writer {
                 None => return Err(io::Error::other("an event has too many ids for a pipe")),
             }
         }
-        for (feature, bytes) in features {
+        // In a pipe the tracing data is a record of its own kind.
+        for (feature, bytes) in features.iter().filter(|(f, _)| **f != Feature::TRACING_DATA) {
             // Not padded: perf takes what follows CPU_TOPOLOGY for more of it.
             let size = RecordHeader::SIZE + 8 + bytes.len();
             // A section too large for a record is left out, as perf does.
@@ -168,6 +213,8 @@ impl Writer {
             attrs_at: 0,
             data_at: 0,
             data: 0,
+            marked: 0,
+            early: BTreeMap::new(),
             gathered: Vec::new(),
             compressor: None,
         };
@@ -296,10 +343,28 @@ impl Writer {
         h
     }
 
-    /// Notes the size of the data so far in the header, for readers of a file
-    /// whose writer died. Does nothing for pipes.
-    pub fn note_size(&mut self) -> io::Result<()> {
-        let header = self.header(self.data, [0; 4]);
+    /// Makes what was written so far readable, should this process be killed: a
+    /// mark goes behind it. Does nothing for pipes.
+    pub fn mark(&mut self) -> io::Result<()> {
+        if self.is_pipe() {
+            return Ok(());
+        }
+        self.flush()?;
+        let size = RecordHeader::SIZE + 8 + 16 * self.early.len();
+        let kind = RecordKind::FINISHED_ROUND;
+        let size = u16::try_from(size).map_err(io::Error::other)?;
+        let mut mark = RecordHeader { kind, misc: Default::default(), size }.to_bytes().to_vec();
+        mark.extend([0; 8]);
+        let mut bits = [1u64, 0, 0, 0];
+        for (feature, (at, bytes)) in &self.early {
+            set_bit(&mut bits, *feature);
+            mark.extend(at.to_ne_bytes());
+            mark.extend((bytes.len() as u64).to_ne_bytes());
+        }
+        let at = self.data;
+        self.put_data(&[IoSlice::new(&mark)])?;
+        self.marked = at;
+        let header = self.header(at, bits);
         match &self.out {
             Out::File(f) => f.write_all_at(&header, 0),
             Out::Pipe(_) => Ok(()),
@@ -315,16 +380,24 @@ impl Writer {
         if !file.metadata()?.is_file() {
             return Ok(0);
         }
-        let need: u64 = features.values().map(|b| b.len() as u64 + 16).sum();
+        let late = |(f, b): (&Feature, &Vec<u8>)| match self.is_early(*f, b) {
+            true => 16,
+            false => b.len() as u64 + 16,
+        };
+        let need: u64 = features.iter().map(late).sum();
         let room = if need * 2 < self.data { need } else { 0 };
         let keep = whole_records(file, self.data_at, self.data - room)?;
         file.set_len(self.data_at + keep)?;
         self.data = keep;
-        self.note_size()?;
+        file.write_all_at(&self.header(self.data, [0; 4]), 0)?;
         if room > 0 {
             self.finish(features)?;
         }
         Ok(keep)
+    }
+
+    fn is_early(&self, feature: Feature, bytes: &[u8]) -> bool {
+        self.early.get(&feature).is_some_and(|(_, b)| b == bytes)
     }
 
     /// Ends the recording with its sections; gives the file's size.
@@ -336,17 +409,16 @@ impl Writer {
             }
             return Ok(self.data);
         };
-        // The data is safe whatever happens to the sections.
-        file.write_all_at(&self.header(self.data, [0; 4]), 0)?;
         let mut bits = [0u64; 4];
         let table_at = self.data_at + self.data;
         let mut at = table_at + features.len() as u64 * 16;
         let (mut table, mut body) = (Vec::new(), Vec::new());
         for (feature, bytes) in features {
-            if let Some(word) = bits.get_mut(feature.0 as usize / 64) {
-                *word |= 1 << (feature.0 % 64);
-                table.extend(at.to_ne_bytes());
-                table.extend((bytes.len() as u64).to_ne_bytes());
+            set_bit(&mut bits, *feature);
+            let early = self.early.get(feature).filter(|(_, b)| b == bytes);
+            table.extend(early.map_or(at, |(early, _)| *early).to_ne_bytes());
+            table.extend((bytes.len() as u64).to_ne_bytes());
+            if early.is_none() {
                 body.extend_from_slice(bytes);
                 at += bytes.len() as u64;
             }
@@ -355,6 +427,12 @@ impl Writer {
         file.write_all_at(&table, table_at)?;
         file.write_all_at(&self.header(self.data, bits), 0)?;
         Ok(table_at + table.len() as u64)
+    }
+}
+
+fn set_bit(bits: &mut [u64; 4], feature: Feature) {
+    if let Some(word) = bits.get_mut(feature.0 as usize / 64) {
+        *word |= 1 << (feature.0 % 64);
     }
 }
 
@@ -387,14 +465,21 @@ const MAGIC_V2_NATIVE: u64 = u64::from_le_bytes(MAGIC_V2);
 mod tests {
     use super::*;
 
+    fn tempfile() -> File {
+        let number = std::sync::atomic::AtomicU32::new(0);
+        let unique = (std::process::id(), std::thread::current().id(), &raw const number);
+        let path = std::env::temp_dir().join(format!("kymo-writer-{unique:?}"));
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        std::fs::remove_file(&path).unwrap();
+        file.unwrap()
+    }
+
     #[test]
     fn a_file_has_its_parts_where_the_header_says() {
-        let dir = std::env::temp_dir().join(format!("kymo-writer-{}", std::process::id()));
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&dir);
-        let file = file.unwrap();
-        std::fs::remove_file(&dir).unwrap();
+        let file = tempfile();
         let event = EventMeta { name: "cpu-clock".into(), ids: vec![7, 8], ..Default::default() };
-        let mut w = Writer::file(file.try_clone().unwrap(), vec![event]).unwrap();
+        let none = FeatureSections::new();
+        let mut w = Writer::file(file.try_clone().unwrap(), vec![event], &none).unwrap();
         w.record(&synth::finished_round()).unwrap();
         w.spans(b"abcd", b"efgh").unwrap();
         assert_eq!(w.data_size(), 16);
@@ -410,5 +495,29 @@ mod tests {
         assert_eq!(&all[272..280], b"abcdefgh");
         let (at, len) = (word(280) as usize, word(288) as usize);
         assert_eq!((len, &all[at + 4..at + 7]), (68, &b"vm\0"[..]));
+    }
+
+    #[test]
+    fn a_mark_is_a_record_and_a_table() {
+        let file = tempfile();
+        let features = FeatureSections::from([(Feature::ARCH, features::string("x86_64"))]);
+        let event = EventMeta { ids: vec![7], ..Default::default() };
+        let mut w = Writer::file(file.try_clone().unwrap(), vec![event], &features).unwrap();
+        w.record(&synth::finished_init()).unwrap();
+        w.mark().unwrap();
+        w.record(&synth::finished_round()).unwrap();
+        w.flush().unwrap();
+        drop(w);
+        let mut all = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut all, 0).unwrap();
+        let word = |at: usize| u64::from_ne_bytes(*all[at..].first_chunk().unwrap());
+        let (data, size, bits) = (word(40) as usize, word(48) as usize, word(72));
+        assert_eq!((size, bits), (8, 1 | 1 << 6));
+        let mark = data + size;
+        let record = synth::record(RecordKind::FINISHED_ROUND, 0, &[0; 24]).unwrap();
+        assert_eq!(all[mark..mark + 16], record[..16]);
+        let (at, len) = (word(mark + 16) as usize, word(mark + 24) as usize);
+        assert_eq!(all[at..at + len], features::string("x86_64"));
+        assert_eq!(all[mark + 32..], synth::finished_round());
     }
 }
