@@ -10,8 +10,22 @@ const ROOT: &str = "/sys/kernel/tracing";
 const LISTS: &[&str] = &["set_event", "uprobe_events", "kprobe_events", "dynamic_events"];
 
 /// Files whose content must be the same.
-const VALUES: &[&str] =
-    &["current_tracer", "tracing_on", "set_event_pid", "trace_clock", "buffer_size_kb"];
+const VALUES: &[&str] = &[
+    "current_tracer",
+    "tracing_on",
+    "set_event_pid",
+    "set_event_notrace_pid",
+    "set_ftrace_filter",
+    "set_ftrace_notrace",
+    "set_ftrace_pid",
+    "set_graph_function",
+    "max_graph_depth",
+    "trace_clock",
+    "trace_options",
+    "tracing_cpumask",
+    "buffer_size_kb",
+    "buffer_percent",
+];
 
 /// Other tests run at the same time and clean up after themselves; this long is waited.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -75,7 +89,28 @@ impl Snapshot {
             })
             .unwrap_or_default();
         lists.push(("instances", instances));
-        Snapshot { lists, values: VALUES.iter().map(|name| (*name, read(name))).collect() }
+        lists.extend(Snapshot::rules(root));
+        let value = |name: &&'static str| (*name, expanded(read(name)));
+        Snapshot { lists, values: VALUES.iter().map(value).collect() }
+    }
+
+    /// Filters and triggers of all events.
+    fn rules(root: &Path) -> [(&'static str, BTreeSet<String>); 2] {
+        let (mut filters, mut triggers) = (BTreeSet::new(), BTreeSet::new());
+        let folders =
+            |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path());
+        for event in folders(&root.join("events")).flat_map(|system| folders(&system)) {
+            let read = |file| std::fs::read_to_string(event.join(file)).unwrap_or_default();
+            let name = event.strip_prefix(root.join("events")).unwrap_or(&event).display();
+            let filter = read("filter");
+            if !matches!(filter.trim(), "none" | "") {
+                filters.insert(format!("{name}: {}", filter.trim()));
+            }
+            let lines = read("trigger");
+            let lines = lines.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
+            triggers.extend(lines.map(|l| format!("{name}: {l}")));
+        }
+        [("filters", filters), ("triggers", triggers)]
     }
 
     fn left_behind(&self, now: &Snapshot) -> Option<String> {
@@ -90,6 +125,15 @@ impl Snapshot {
             }
         }
         None
+    }
+}
+
+/// `7 (expanded: 1408)`: the top's ring gets its real size when it is first
+/// used, and keeps it.
+fn expanded(value: String) -> String {
+    match value.split_once("(expanded: ") {
+        Some((_, size)) => size.replace(')', ""),
+        None => value,
     }
 }
 
@@ -113,5 +157,6 @@ mod tests {
             before.left_behind(&snapshot(&[], "function\n")),
             Some("current_tracer was `nop` and is `function`".into())
         );
+        assert_eq!(expanded("7 (expanded: 1408)\n".into()), "1408\n");
     }
 }
