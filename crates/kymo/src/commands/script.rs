@@ -14,6 +14,7 @@ mod number;
 mod output;
 mod payload;
 mod perfdata;
+mod pool;
 mod sideband;
 mod symbols;
 mod text;

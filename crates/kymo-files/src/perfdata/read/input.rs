@@ -1,12 +1,12 @@
 //! Chunked reading: a window over the file that moves forward, of bounded size.
+//! What lies before the window can be handed over as a block.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::sync::Arc;
 
 use super::ReadError;
-
-/// Bytes asked for at once.
-const CHUNK: usize = 1 << 20;
+use super::block::{BLOCK as CHUNK, Block, Origin, Pool, hand_over};
 
 /// The file behind a recording and a window of what was read of it.
 pub(super) struct Input {
@@ -42,6 +42,21 @@ impl Input {
     #[inline]
     pub(super) fn window(&self) -> &[u8] {
         &self.buf[self.start..self.end]
+    }
+
+    /// Where in the buffer the window begins.
+    #[inline]
+    pub(super) fn position(&self) -> usize {
+        self.start
+    }
+
+    /// Hands over everything before the window.
+    pub(super) fn hand_over(&mut self, pool: &Arc<Pool>) -> Block {
+        let origin = Origin::From(self.offset - self.start as u64);
+        let block = hand_over(&mut self.buf, self.start, self.start..self.end, origin, pool);
+        self.end -= self.start;
+        self.start = 0;
+        block
     }
 
     /// Makes the window at least `need` bytes long; `false` when the file ends

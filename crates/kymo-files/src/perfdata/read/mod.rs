@@ -5,6 +5,7 @@
 //! against what is there. Damage ends the reading at the damaged place, after
 //! everything before it was delivered, and is told in [`ReadStats::damaged`].
 
+mod block;
 mod features;
 mod header;
 mod input;
@@ -229,19 +230,16 @@ impl PerfData {
         order: Order,
         sink: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ReadStats, ReadError> {
-        self.for_each_batch(order, &mut |batch| {
-            let flow = batch.entries().try_for_each(|e| sink(&e));
-            (flow, Some(batch))
-        })
+        self.for_each_batch(order, &mut |batch| batch.entries().try_for_each(|e| sink(&e)))
     }
 
     /// Like [`for_each`](Self::for_each), but hands over batches of records
-    /// that own their bytes, so that they can be sent to another thread. The
-    /// sink may return a batch it is done with: its memory is used again.
+    /// that can be sent to another thread and share the memory the file was read
+    /// into, which is used again when the last of them is dropped.
     pub fn for_each_batch(
         &mut self,
         order: Order,
-        sink: &mut dyn FnMut(Batch) -> (ControlFlow<()>, Option<Batch>),
+        sink: &mut dyn FnMut(Batch) -> ControlFlow<()>,
     ) -> Result<ReadStats, ReadError> {
         stream::run(self, order, sink)
     }

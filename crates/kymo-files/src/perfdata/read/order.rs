@@ -11,38 +11,42 @@
 //!                                     from now on is later than 12
 //! ```
 //!
-//! Only `(time, position)` pairs are sorted; the bytes stay where they are and
-//! leave together with the pairs as a [`Batch`].
+//! Only `(time, position)` pairs are sorted. The bytes stay in the blocks they
+//! were read into; a [`Batch`] is some pairs and a share in the blocks.
 
 use std::sync::Arc;
 
 use kymo_model::{Endian, Misc, RawRecord, RecordHeader, RecordKind};
 
+use super::block::Block;
 use super::{Entry, EventDesc, Features, Order};
 
 /// Bytes waiting for a round mark at which half of them are let go regardless.
 const MAX_QUEUED: usize = 192 << 20;
+/// Records of a batch at most, and bytes of them or so: some work for a consumer's
+/// core, not too much text.
+const BATCH: usize = 4096;
+const BATCH_BYTES: usize = 512 << 10;
 
-/// Bytes handed over at once when no order is asked for.
-const FILE_ORDER_BATCH: usize = 512 << 10;
-
-/// The file offset stored in front of each record.
-const PREFIX: usize = 8;
+/// Set in [`Key::event`] for records that are no samples.
+const OTHER: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug)]
 struct Key {
     /// 0 for records without a time, so that they come first.
     time: u64,
-    /// Of the prefix, within the batch's bytes.
+    /// Number of the block the record is in.
+    block: u32,
+    /// Where in it.
     at: u32,
     event: u32,
 }
 
-/// Records in order of delivery, with the bytes they lie in.
-#[derive(Debug, Default)]
+/// Records in order of delivery, with a share in the bytes they lie in.
+#[derive(Debug)]
 pub struct Batch {
-    bytes: Vec<u8>,
     keys: Vec<Key>,
+    blocks: Arc<[Arc<Block>]>,
     events: Arc<Vec<EventDesc>>,
     features: Arc<Features>,
     big_endian: bool,
@@ -51,8 +55,15 @@ pub struct Batch {
 impl Batch {
     /// The records.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
-        let endian = if self.big_endian { Endian::Big } else { Endian::Little };
+        let endian = self.endian();
         self.keys.iter().map(move |key| self.entry(key, endian))
+    }
+
+    /// Those that are no samples: what changes the meaning of later ones.
+    pub fn others(&self) -> impl Iterator<Item = Entry<'_>> {
+        let endian = self.endian();
+        let others = self.keys.iter().filter(|key| key.event & OTHER != 0);
+        others.map(move |key| self.entry(key, endian))
     }
 
     /// Number of records.
@@ -75,12 +86,22 @@ impl Batch {
         &self.features
     }
 
+    /// Says what was known when the batch was made.
+    pub(super) fn known(mut self, events: &Arc<Vec<EventDesc>>, features: &Arc<Features>) -> Self {
+        self.events = Arc::clone(events);
+        self.features = Arc::clone(features);
+        self
+    }
+
+    fn endian(&self) -> Endian {
+        if self.big_endian { Endian::Big } else { Endian::Little }
+    }
+
     #[inline]
     fn entry(&self, key: &Key, endian: Endian) -> Entry<'_> {
-        // Keys are made by `Queue::push` only, which put prefix and record there.
-        let (prefix, record) = self.bytes[key.at as usize..].split_at(PREFIX);
-        let mut offset = [0; PREFIX];
-        offset.copy_from_slice(prefix);
+        // Keys are made by `Queue::push` only, for records that lie wholly in their block.
+        let block = &self.blocks[key.block as usize];
+        let record = &block.bytes()[key.at as usize..];
         let header = RecordHeader::parse(record, endian).unwrap_or(RecordHeader {
             kind: RecordKind(0),
             misc: Misc(0),
@@ -94,11 +115,11 @@ impl Batch {
         };
         Entry {
             raw,
-            event: key.event as usize,
+            event: (key.event & !OTHER) as usize,
             events: &self.events,
             features: &self.features,
             time: (key.time != 0).then_some(key.time),
-            offset: u64::from_ne_bytes(offset),
+            offset: block.offset_of(key.at),
         }
     }
 }
@@ -107,12 +128,18 @@ impl Batch {
 pub(super) struct Queue {
     order: Order,
     endian: Endian,
-    bytes: Vec<u8>,
     keys: Vec<Key>,
+    /// Sealed blocks that keys point into. The block that is still being filled
+    /// has the number behind the last.
+    blocks: Vec<Arc<Block>>,
+    /// Keys there are without those of the open block.
+    sealed_keys: usize,
+    /// Bytes of all blocks.
+    bytes: usize,
     /// Bytes needed before a flush is tried again, so that each flush moves a
     /// fair share of what it looks at.
     enough: usize,
-    /// Batches smaller than this are not worth handing over.
+    /// Less than this is not worth handing over.
     min_batch: usize,
     /// A round ended since the last flush.
     round_ended: bool,
@@ -120,7 +147,6 @@ pub(super) struct Queue {
     limit: u64,
     max_time: u64,
     delivered: u64,
-    spare: Vec<Batch>,
     pub(super) out_of_order: u64,
     pub(super) forced_flushes: u64,
 }
@@ -130,38 +156,44 @@ impl Queue {
         Queue {
             order,
             endian,
-            bytes: Vec::new(),
             keys: Vec::new(),
+            blocks: Vec::new(),
+            sealed_keys: 0,
+            bytes: 0,
             enough: min_batch,
             min_batch,
             round_ended: false,
             limit: 0,
             max_time: 0,
             delivered: 0,
-            spare: Vec::new(),
             out_of_order: 0,
             forced_flushes: 0,
         }
     }
 
-    /// Takes a whole record, its header included.
+    /// Takes note of a sample at `at` in the block that is being filled.
     #[inline]
-    pub(super) fn push(&mut self, offset: u64, record: &[u8], time: Option<u64>, event: u32) {
+    pub(super) fn push(&mut self, at: usize, time: Option<u64>, event: u32) {
         let time = time.unwrap_or(0);
         self.max_time = self.max_time.max(time);
-        let at = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(&offset.to_ne_bytes());
-        self.bytes.extend_from_slice(record);
-        self.keys.push(Key { time, at, event });
+        self.keys.push(Key { time, block: self.blocks.len() as u32, at: at as u32, event });
     }
 
-    /// Takes back a batch for its memory.
-    pub(super) fn recycle(&mut self, mut batch: Batch) {
-        if self.spare.len() < 2 {
-            batch.bytes.clear();
-            batch.keys.clear();
-            self.spare.push(batch);
-        }
+    /// The same for a record that is no sample.
+    pub(super) fn push_other(&mut self, at: usize, time: Option<u64>, event: u32) {
+        self.push(at, time, event | OTHER);
+    }
+
+    /// Whether anything in the open block is waited for.
+    pub(super) fn open_is_used(&self) -> bool {
+        self.keys.len() > self.sealed_keys
+    }
+
+    /// The open block is full: takes it. The next begins.
+    pub(super) fn seal(&mut self, block: Block) {
+        self.bytes += cost(&block);
+        self.blocks.push(Arc::new(block));
+        self.sealed_keys = self.keys.len();
     }
 
     /// A round mark was read.
@@ -171,88 +203,116 @@ impl Queue {
         *complete = self.max_time;
     }
 
-    /// Whether [`flush`](Self::flush) is worth calling.
-    #[inline]
+    /// Whether [`flush`](Self::flush) is worth calling, once all is sealed.
     pub(super) fn is_due(&self) -> bool {
-        let have = self.bytes.len();
-        have >= self.enough
-            && (self.round_ended
-                || have >= MAX_QUEUED
-                || (self.order == Order::File && have >= FILE_ORDER_BATCH))
+        !self.open_is_used()
+            && self.bytes >= self.enough
+            && (self.round_ended || self.held() >= MAX_QUEUED || self.order == Order::File)
+    }
+
+    fn held(&self) -> usize {
+        self.bytes + self.keys.len() * size_of::<Key>()
     }
 
     /// Lets go what is complete; half of everything when too much waits.
-    pub(super) fn flush(&mut self) -> Option<Batch> {
+    pub(super) fn flush(&mut self) -> Vec<Batch> {
         self.round_ended = false;
         if self.order == Order::File {
             return self.finish();
         }
-        let forced = self.bytes.len() >= MAX_QUEUED;
+        let forced = self.held() >= MAX_QUEUED;
         self.keys.sort_by_key(|k| k.time);
         let mut split = self.keys.partition_point(|k| k.time <= self.limit);
         if forced && split < self.keys.len() / 4 {
             split = self.keys.len().div_ceil(2);
             self.forced_flushes += 1;
         }
-        let batch = self.split_off(split);
-        self.enough = (self.bytes.len() + self.bytes.len() / 2 + self.min_batch).min(MAX_QUEUED);
-        batch
+        let batches = self.split_off(split);
+        self.enough = (self.bytes + self.bytes / 2 + self.min_batch).min(MAX_QUEUED / 2);
+        batches
     }
 
-    /// Lets everything go.
-    pub(super) fn finish(&mut self) -> Option<Batch> {
+    /// Lets everything go; all must be sealed.
+    pub(super) fn finish(&mut self) -> Vec<Batch> {
         if self.order == Order::Time {
             self.keys.sort_by_key(|k| k.time);
         }
         self.split_off(self.keys.len())
     }
 
-    fn split_off(&mut self, split: usize) -> Option<Batch> {
-        if split == 0 {
-            return None;
-        }
-        let mut next = self.spare.pop().unwrap_or_default();
-        for key in &self.keys[split..] {
-            let from = key.at as usize;
-            let header = &self.bytes[from + PREFIX..];
-            let size = RecordHeader::parse(header, self.endian).map_or(8, |h| usize::from(h.size));
-            let at = next.bytes.len() as u32;
-            next.bytes.extend_from_slice(&self.bytes[from..from + PREFIX + size]);
-            next.keys.push(Key { at, ..*key });
-        }
-        self.keys.truncate(split);
+    /// The first `split` keys as batches.
+    fn split_off(&mut self, split: usize) -> Vec<Batch> {
+        let blocks: Arc<[Arc<Block>]> = self.blocks.as_slice().into();
         if self.order == Order::Time {
-            let late = self.keys.partition_point(|k| k.time < self.delivered);
-            let untimed = self.keys.partition_point(|k| k.time == 0);
+            let gone = &self.keys[..split];
+            let late = gone.partition_point(|k| k.time < self.delivered);
+            let untimed = gone.partition_point(|k| k.time == 0);
             self.out_of_order += (late - untimed.min(late)) as u64;
-            self.delivered = self.keys.last().map_or(0, |k| k.time).max(self.delivered);
+            self.delivered = gone.last().map_or(0, |k| k.time).max(self.delivered);
         }
-        let bytes = std::mem::replace(&mut self.bytes, next.bytes);
-        let keys = std::mem::replace(&mut self.keys, next.keys);
         let big_endian = self.endian == Endian::Big;
-        Some(Batch { bytes, keys, big_endian, ..Batch::default() })
+        let batch = |keys: &[Key]| Batch {
+            keys: keys.to_vec(),
+            blocks: Arc::clone(&blocks),
+            events: Arc::default(),
+            features: Arc::default(),
+            big_endian,
+        };
+        let each = self.bytes / self.keys.len().max(1);
+        let size = (BATCH_BYTES / each.max(1)).clamp(64, BATCH);
+        let batches = self.keys[..split].chunks(size).map(batch).collect();
+        self.keys.drain(..split);
+        self.sealed_keys = self.keys.len();
+        self.forget_blocks();
+        batches
+    }
+
+    /// Keeps only the blocks that something waits for, and numbers them anew.
+    fn forget_blocks(&mut self) {
+        const UNUSED: u32 = u32::MAX;
+        let mut numbers = vec![UNUSED; self.blocks.len()];
+        for key in &self.keys {
+            if let Some(n) = numbers.get_mut(key.block as usize) {
+                *n = 0;
+            }
+        }
+        for (kept, n) in numbers.iter_mut().filter(|n| **n != UNUSED).enumerate() {
+            *n = kept as u32;
+        }
+        let mut n = 0;
+        self.blocks.retain(|_| {
+            n += 1;
+            numbers[n - 1] != UNUSED
+        });
+        for key in &mut self.keys {
+            key.block = numbers.get(key.block as usize).copied().unwrap_or(UNUSED);
+        }
+        self.bytes = self.blocks.iter().map(|b| cost(b)).sum();
     }
 }
 
-impl Batch {
-    /// Says what was known when the batch was made.
-    pub(super) fn known(mut self, events: &Arc<Vec<EventDesc>>, features: &Arc<Features>) -> Self {
-        self.events = Arc::clone(events);
-        self.features = Arc::clone(features);
-        self
-    }
+/// What holding a block takes.
+fn cost(block: &Block) -> usize {
+    block.bytes().len() + 128
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::Origin;
     use super::*;
 
     fn record(tag: u16) -> Vec<u8> {
         RecordHeader { kind: RecordKind::SAMPLE, misc: Misc(tag), size: 8 }.to_bytes().to_vec()
     }
 
-    fn tags(batch: &Option<Batch>) -> Vec<u16> {
-        batch.iter().flat_map(|b| b.entries().map(|e| e.raw.misc.0).collect::<Vec<_>>()).collect()
+    fn tags(batches: &[Batch]) -> Vec<u16> {
+        batches.iter().flat_map(|b| b.entries().map(|e| e.raw.misc.0).collect::<Vec<_>>()).collect()
+    }
+
+    /// Each record in a block of its own, at offset 1000 and its tag.
+    fn push(q: &mut Queue, tag: u16, time: Option<u64>) {
+        q.push(0, time, 0);
+        q.seal(Block::exact(&record(tag), Origin::From(1000 + u64::from(tag))));
     }
 
     #[test]
@@ -260,17 +320,17 @@ mod tests {
         let mut q = Queue::new(Order::Time, Endian::NATIVE, 0);
         let mut complete = 0;
         for (t, tag) in [(10, 1), (12, 2), (11, 3)] {
-            q.push(0, &record(tag), Some(t), 0);
+            push(&mut q, tag, Some(t));
         }
         q.round(&mut complete);
         assert!(tags(&q.flush()).is_empty());
         for (t, tag) in [(20, 4), (13, 5)] {
-            q.push(0, &record(tag), Some(t), 0);
+            push(&mut q, tag, Some(t));
         }
-        q.push(0, &record(6), None, 0);
+        push(&mut q, 6, None);
         q.round(&mut complete);
         assert_eq!(tags(&q.flush()), [6, 1, 3, 2]);
-        q.push(0, &record(7), Some(5), 0);
+        push(&mut q, 7, Some(5));
         assert_eq!(tags(&q.finish()), [7, 5, 4]);
         assert_eq!(q.out_of_order, 1);
     }
@@ -279,9 +339,26 @@ mod tests {
     fn equal_times_keep_the_files_order() {
         let mut q = Queue::new(Order::Time, Endian::NATIVE, 0);
         for tag in 0..100 {
-            q.push(u64::from(tag), &record(tag), Some(7), 0);
+            push(&mut q, tag, Some(7));
         }
-        let batch = q.finish().unwrap();
-        assert!(batch.entries().enumerate().all(|(i, e)| e.offset == i as u64));
+        let batches = q.finish();
+        assert_eq!(tags(&batches), (0..100).collect::<Vec<u16>>());
+        let offsets = batches[0].entries().map(|e| e.offset);
+        assert!(offsets.eq(1000..1100));
+    }
+
+    #[test]
+    fn blocks_go_with_the_last_record_that_lies_in_them() {
+        let mut q = Queue::new(Order::Time, Endian::NATIVE, 0);
+        let mut complete = 0;
+        push(&mut q, 1, Some(10));
+        q.round(&mut complete);
+        push(&mut q, 2, Some(30));
+        push(&mut q, 3, Some(5));
+        q.round(&mut complete);
+        assert_eq!(tags(&q.flush()), [3, 1]);
+        assert_eq!(q.blocks.len(), 1);
+        assert_eq!(tags(&q.finish()), [2]);
+        assert_eq!((q.blocks.len(), q.bytes), (0, 0), "{:?}", q.blocks);
     }
 }

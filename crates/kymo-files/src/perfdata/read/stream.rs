@@ -9,6 +9,7 @@ use kymo_model::{Attr, Cursor, Endian, RecordHeader, RecordKind};
 use rustc_hash::FxHashMap;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
+use super::block::{BLOCK, Block, Origin, Pool, hand_over};
 use super::header::name_events;
 use super::input::Input;
 use super::layout::{Layout, u64_at, u64_from_end};
@@ -16,18 +17,17 @@ use super::order::{Batch, Queue};
 use super::{Damage, EventDesc, Features, Order, PerfData, ReadError, ReadStats, known};
 use crate::perfdata::Feature;
 
-/// Batches of this size stay in a core's cache between reader and consumer.
+/// What is waited for until records are put in order.
 const BATCH: usize = 512 << 10;
 /// Largest window a compressed stream may ask for: 2^27 bytes, zstd's own limit
 /// for what it decodes without being told otherwise.
 const WINDOW_LOG_MAX: u32 = 27;
-const DECOMPRESS_CHUNK: usize = 256 << 10;
 const MAX_EVENTS: usize = 1 << 16;
 const MAX_IDS: usize = 1 << 24;
 const MAX_BUILD_IDS: usize = 1 << 20;
 const MAX_TRACING_DATA: u64 = 256 << 20;
 
-type Sink<'s> = dyn FnMut(Batch) -> (ControlFlow<()>, Option<Batch>) + 's;
+type Sink<'s> = dyn FnMut(Batch) -> ControlFlow<()> + 's;
 
 pub(super) fn run(
     data: &mut PerfData,
@@ -57,20 +57,22 @@ pub(super) fn run(
         ids: FxHashMap::default(),
         last_id: (0, 0),
         queue: Queue::new(order, data.endian, min_batch),
+        pool: Arc::default(),
         complete: 0,
         stats: ReadStats::default(),
         unpacked: Unpacked::default(),
+        stopped: false,
         sink,
     };
     reading.stats.unfinished = !data.pipe && data.data.size == 0;
     reading.index_events();
     let result = reading.records(&mut data.input, limit);
     let mut stats = std::mem::take(&mut reading.stats);
-    if let Ok(ControlFlow::Continue(())) = result
-        && let Some(batch) = reading.queue.finish()
-    {
-        // The last batch: whether the sink wants more no longer matters.
-        let _ = reading.deliver(batch);
+    if let Ok(ControlFlow::Continue(())) = result {
+        reading.seal(&mut data.input);
+        let batches = reading.queue.finish();
+        // The last: whether the sink wants more no longer matters.
+        let _ = reading.deliver(batches);
     }
     stats.bytes = data.input.offset() - data.data.offset;
     stats.out_of_order = reading.queue.out_of_order;
@@ -89,10 +91,13 @@ struct Reading<'s, 'f> {
     ids: FxHashMap<u64, u32>,
     last_id: (u64, u32),
     queue: Queue,
+    pool: Arc<Pool>,
     /// Largest time seen when the last round ended.
     complete: u64,
     stats: ReadStats,
     unpacked: Unpacked,
+    /// The sink wants no more.
+    stopped: bool,
     sink: &'s mut Sink<'f>,
 }
 
@@ -107,9 +112,9 @@ struct Unpacked {
 impl Reading<'_, '_> {
     fn records(&mut self, input: &mut Input, limit: u64) -> Result<ControlFlow<()>, ReadError> {
         const GO_ON: Result<ControlFlow<()>, ReadError> = Ok(ControlFlow::Continue(()));
-        loop {
+        while !self.stopped {
             let offset = input.offset();
-            if !input.want(RecordHeader::SIZE)? {
+            if !self.want(input, RecordHeader::SIZE)? {
                 self.end_of_input(input, limit);
                 return GO_ON;
             }
@@ -119,20 +124,22 @@ impl Reading<'_, '_> {
                 self.damage(offset, format!("a record states a size of {size} bytes"));
                 return GO_ON;
             }
-            if !input.want(size)? {
+            if !self.want(input, size)? {
                 let have = input.window().len();
                 self.damage(offset, format!("a record of {size} bytes is cut short after {have}"));
                 return GO_ON;
             }
             let record = &input.window()[..size];
-            let flow = match header.kind {
+            match header.kind {
                 RecordKind::COMPRESSED | RecordKind::COMPRESSED2 => {
-                    self.compressed(header.kind, &record[RecordHeader::SIZE..], offset)?
+                    if self.queue.open_is_used() {
+                        self.seal(input);
+                        continue;
+                    }
+                    self.compressed(header.kind, &record[RecordHeader::SIZE..], offset)?;
                 }
                 RecordKind::HEADER_TRACING_DATA | RecordKind::AUXTRACE => {
-                    if self.record(header, record, offset).is_break() {
-                        return Ok(ControlFlow::Break(()));
-                    }
+                    self.record_at(header, record, input.position(), offset);
                     let body = &record[RecordHeader::SIZE..];
                     let blob = if header.kind == RecordKind::AUXTRACE {
                         u64_at(body, 0, self.endian)
@@ -140,21 +147,53 @@ impl Reading<'_, '_> {
                         Cursor::new(body, self.endian).u32().ok().map(u64::from)
                     };
                     input.consume(size);
+                    self.seal(input);
                     self.blob(header.kind, blob.unwrap_or(0), input)?;
                     if self.stats.damaged.is_some() {
                         return GO_ON;
                     }
                     continue;
                 }
-                _ => self.record(header, record, offset),
-            };
-            input.consume(size);
-            if flow.is_break() {
-                return Ok(flow);
+                _ => self.record_at(header, record, input.position(), offset),
             }
+            input.consume(size);
             if self.stats.damaged.is_some() {
                 return GO_ON;
             }
+        }
+        Ok(ControlFlow::Break(()))
+    }
+
+    /// Makes the window that large; when that takes reading, lets go first what
+    /// can go.
+    #[inline]
+    fn want(&mut self, input: &mut Input, need: usize) -> Result<bool, ReadError> {
+        if input.window().len() >= need {
+            return Ok(true);
+        }
+        self.seal(input);
+        self.flush_if_due();
+        input.want(need)
+    }
+
+    /// What was read so far does not change any more.
+    fn seal(&mut self, input: &mut Input) {
+        if self.queue.open_is_used() {
+            self.queue.seal(input.hand_over(&self.pool));
+        }
+    }
+
+    /// A record of the file itself, at `at` in its block. Among compressed ones the
+    /// open block is what those unfold to, so it gets a block of its own.
+    #[inline]
+    fn record_at(&mut self, header: RecordHeader, record: &[u8], at: usize, offset: u64) {
+        if self.unpacked.decoder.is_none() {
+            self.record(header, record, at);
+            return;
+        }
+        self.record(header, record, 0);
+        if self.queue.open_is_used() {
+            self.queue.seal(Block::exact(record, Origin::From(offset)));
         }
     }
 
@@ -199,22 +238,21 @@ impl Reading<'_, '_> {
 
     /// One whole record, its header included.
     #[inline]
-    fn record(&mut self, header: RecordHeader, record: &[u8], offset: u64) -> ControlFlow<()> {
+    fn record(&mut self, header: RecordHeader, record: &[u8], at: usize) {
         self.stats.records += 1;
         let body = &record[RecordHeader::SIZE..];
         if header.kind == RecordKind::SAMPLE {
-            self.sample(record, body, offset);
+            self.sample(body, at);
         } else if header.kind.is_user() {
             self.user_record(header, body);
-            self.queue.push(offset, record, None, 0);
+            self.queue.push_other(at, None, 0);
         } else {
-            self.sideband(header, record, body, offset);
+            self.sideband(header, body, at);
         }
-        if self.queue.is_due() { self.flush() } else { ControlFlow::Continue(()) }
     }
 
     #[inline]
-    fn sample(&mut self, record: &[u8], body: &[u8], offset: u64) {
+    fn sample(&mut self, body: &[u8], at: usize) {
         let Some(layout) = self.layouts.first() else {
             self.stats.unknown_ids += 1;
             return;
@@ -247,7 +285,7 @@ impl Reading<'_, '_> {
             None => None,
         };
         self.stats.samples += 1;
-        self.queue.push(offset, record, time, event);
+        self.queue.push(at, time, event);
     }
 
     /// The event with this id. Id 0 is the first event's, as perf has it.
@@ -261,7 +299,7 @@ impl Reading<'_, '_> {
         Some(event)
     }
 
-    fn sideband(&mut self, header: RecordHeader, record: &[u8], body: &[u8], offset: u64) {
+    fn sideband(&mut self, header: RecordHeader, body: &[u8], at: usize) {
         let kind = header.kind;
         if !known(kind) {
             *self.stats.unknown_kinds.entry(kind.0).or_default() += 1;
@@ -289,7 +327,7 @@ impl Reading<'_, '_> {
             RecordKind::THROTTLE => self.stats.throttled += 1,
             _ => {}
         }
-        self.queue.push(offset, record, time, event);
+        self.queue.push_other(at, time, event);
     }
 
     fn user_record(&mut self, header: RecordHeader, body: &[u8]) {
@@ -390,27 +428,20 @@ impl Reading<'_, '_> {
         self.last_id = (0, 0);
     }
 
-    fn flush(&mut self) -> ControlFlow<()> {
-        match self.queue.flush() {
-            Some(batch) => self.deliver(batch),
-            None => ControlFlow::Continue(()),
+    fn flush_if_due(&mut self) {
+        if self.queue.is_due() {
+            let batches = self.queue.flush();
+            self.stopped |= self.deliver(batches).is_break();
         }
     }
 
-    fn deliver(&mut self, batch: Batch) -> ControlFlow<()> {
-        let (flow, back) = (self.sink)(batch.known(&self.events, &self.features));
-        if let Some(batch) = back {
-            self.queue.recycle(batch);
-        }
-        flow
+    fn deliver(&mut self, batches: Vec<Batch>) -> ControlFlow<()> {
+        let (events, features) = (&self.events, &self.features);
+        let sink = &mut self.sink;
+        batches.into_iter().try_for_each(|batch| sink(batch.known(events, features)))
     }
 
-    fn compressed(
-        &mut self,
-        kind: RecordKind,
-        body: &[u8],
-        offset: u64,
-    ) -> Result<ControlFlow<()>, ReadError> {
+    fn compressed(&mut self, kind: RecordKind, body: &[u8], offset: u64) -> Result<(), ReadError> {
         let packed = if kind == RecordKind::COMPRESSED {
             Some(body)
         } else {
@@ -419,20 +450,15 @@ impl Reading<'_, '_> {
         };
         let Some(packed) = packed else {
             self.damage(offset, "a compressed record states more bytes than it has".to_owned());
-            return Ok(ControlFlow::Continue(()));
+            return Ok(());
         };
         let mut unpacked = std::mem::take(&mut self.unpacked);
-        let flow = self.unpack(&mut unpacked, packed, offset);
+        let result = self.unpack(&mut unpacked, packed, offset);
         self.unpacked = unpacked;
-        flow
+        result
     }
 
-    fn unpack(
-        &mut self,
-        u: &mut Unpacked,
-        packed: &[u8],
-        offset: u64,
-    ) -> Result<ControlFlow<()>, ReadError> {
+    fn unpack(&mut self, u: &mut Unpacked, packed: &[u8], offset: u64) -> Result<(), ReadError> {
         let decoder = match &mut u.decoder {
             Some(d) => d,
             none => {
@@ -443,35 +469,51 @@ impl Reading<'_, '_> {
             }
         };
         let mut input = InBuffer::around(packed);
-        loop {
-            // Room for what is left of the last record and a chunk more.
-            u.bytes.resize(u.filled + DECOMPRESS_CHUNK, 0);
+        while !self.stopped {
+            // What is left of the last record is shorter than any block.
+            if u.bytes.is_empty() {
+                u.bytes = self.pool.take(BLOCK);
+            }
+            let room = u.bytes.len() - u.filled;
             let mut output = OutBuffer::around(&mut u.bytes[u.filled..]);
             if let Err(e) = decoder.run(&mut input, &mut output) {
                 self.damage(offset, format!("compressed data does not decode: {e}"));
-                return Ok(ControlFlow::Continue(()));
+                break;
             }
             let produced = output.pos();
             u.filled += produced;
-            let mut at = 0;
-            while let Ok(header) = RecordHeader::parse(&u.bytes[at..u.filled], self.endian) {
-                let size = usize::from(header.size);
-                if size < RecordHeader::SIZE {
-                    self.damage(offset, format!("a record in compressed data states {size} bytes"));
-                    return Ok(ControlFlow::Continue(()));
-                }
-                let Some(record) = u.bytes[at..u.filled].get(..size) else { break };
-                if self.record(header, record, offset).is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-                at += size;
+            let at = self.unpacked_records(&u.bytes[..u.filled], offset);
+            if self.queue.open_is_used() {
+                let origin = Origin::Inside(offset);
+                let block = hand_over(&mut u.bytes, at, at..u.filled, origin, &self.pool);
+                self.queue.seal(block);
+            } else {
+                u.bytes.copy_within(at..u.filled, 0);
             }
-            u.bytes.copy_within(at..u.filled, 0);
             u.filled -= at;
-            if input.pos >= packed.len() && produced < DECOMPRESS_CHUNK {
-                return Ok(ControlFlow::Continue(()));
+            self.flush_if_due();
+            let all = input.pos >= packed.len() && produced < room;
+            if all || self.stats.damaged.is_some() {
+                break;
             }
         }
+        Ok(())
+    }
+
+    /// Takes the whole records at the start of `bytes`; says where they end.
+    fn unpacked_records(&mut self, bytes: &[u8], offset: u64) -> usize {
+        let mut at = 0;
+        while let Ok(header) = RecordHeader::parse(&bytes[at..], self.endian) {
+            let size = usize::from(header.size);
+            if size < RecordHeader::SIZE {
+                self.damage(offset, format!("a record in compressed data states {size} bytes"));
+                break;
+            }
+            let Some(record) = bytes[at..].get(..size) else { break };
+            self.record(header, record, at);
+            at += size;
+        }
+        at
     }
 }
 

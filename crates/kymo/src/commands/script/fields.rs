@@ -47,6 +47,8 @@ impl Fields {
 
     const COMMON: Fields =
         Fields(Self::COMM.0 | Self::TID.0 | Self::TIME.0 | Self::CPU.0 | Self::EVENT.0);
+    /// Those that need symbol tables.
+    pub(super) const NAMES: Fields = Fields(Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
     const WHERE: Fields = Fields(Self::IP.0 | Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
 
     #[inline]
@@ -126,7 +128,7 @@ impl Class {
 }
 
 /// What `-F` said.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Spec {
     /// For each class what is printed, and what of it was asked for by name.
     fields: [(Fields, Fields); 6],

@@ -7,7 +7,7 @@ use super::Args;
 use super::line::Head;
 
 /// Conditions on an event; those not given hold.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Filter {
     pub(super) any: bool,
     from: u64,

@@ -2,87 +2,105 @@
 //! samples.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use kymo_files::perfdata::{Entry, Features};
+use kymo_files::perfdata::{Entry, EventDesc, Features};
 use kymo_format::{EventFormat, ParseOptions};
 use kymo_model::{Endian, EventType};
 use kymo_view::Ledger;
 
 use super::payload::{self, KallsymsSource, Names};
 
-/// Formats of the recording's tracepoints, read when first needed.
+/// Formats of all events known at some time, and the names their payloads need.
+#[derive(Default)]
+struct Formats {
+    /// Of other events than tracepoints `None`; else the format, or why there is none.
+    of: Vec<Option<Result<EventFormat, String>>>,
+    names: Names,
+}
+
+impl Formats {
+    fn read(entry: &Entry<'_>) -> Formats {
+        let tracing = entry.features.tracing_data.as_ref();
+        let format = |event: &EventDesc| {
+            let Some((t, (system, text))) =
+                tracing.and_then(|t| Some((t, t.format(event.attr.config)?)))
+            else {
+                return Err("the recording has no format of it".to_owned());
+            };
+            let options = ParseOptions { long_size: t.long_size, ..ParseOptions::default() };
+            let parsed = EventFormat::parse_with(text, &options);
+            parsed.map(|f| f.with_system(system)).map_err(|e| e.to_string())
+        };
+        let tracepoint = |e: &EventDesc| e.attr.kind == EventType::TRACEPOINT;
+        let of = entry.events.iter().map(|e| tracepoint(e).then(|| format(e))).collect();
+        Formats { of, names: names(entry.features) }
+    }
+}
+
+/// Payloads of the recording's tracepoints; formats are read when first needed, once
+/// for all printers.
 #[derive(Default)]
 pub(super) struct Payloads {
-    formats: Vec<Option<EventFormat>>,
-    names: Names,
+    shared: Arc<Mutex<Arc<Formats>>>,
+    formats: Arc<Formats>,
     /// Samples by event whose payload could not be rendered, with the reason.
     unrendered: BTreeMap<String, (String, u64)>,
 }
 
 impl Payloads {
+    /// One that shares the formats.
+    pub(super) fn another(&self) -> Payloads {
+        Payloads { shared: Arc::clone(&self.shared), ..Payloads::default() }
+    }
+
     /// The format of an entry's event.
     #[inline]
     pub(super) fn format(&mut self, entry: &Entry<'_>) -> Option<&EventFormat> {
-        if self.formats.len() != entry.events.len() {
-            self.read(entry);
+        if self.formats.of.len() != entry.events.len() {
+            self.update(entry);
         }
-        self.formats.get(entry.event)?.as_ref()
+        self.formats.of.get(entry.event)?.as_ref()?.as_ref().ok()
     }
 
-    fn read(&mut self, entry: &Entry<'_>) {
-        self.formats.clear();
-        self.names = names(entry.features);
-        let tracing = entry.features.tracing_data.as_ref();
-        for event in entry.events {
-            if event.attr.kind != EventType::TRACEPOINT {
-                self.formats.push(None);
-                continue;
-            }
-            let found = tracing.and_then(|t| Some((t, t.format(event.attr.config)?)));
-            let parsed = match found {
-                None => Err("the recording has no format of it".to_owned()),
-                Some((t, (system, text))) => {
-                    let options =
-                        ParseOptions { long_size: t.long_size, ..ParseOptions::default() };
-                    EventFormat::parse_with(text, &options)
-                        .map(|f| f.with_system(system))
-                        .map_err(|e| e.to_string())
-                }
-            };
-            self.formats.push(match parsed {
-                Ok(format) => Some(format),
-                Err(why) => {
-                    self.unrendered.insert(event.name.clone(), (why, 0));
-                    None
-                }
-            });
+    #[cold]
+    fn update(&mut self, entry: &Entry<'_>) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.of.len() != entry.events.len() {
+            *shared = Arc::new(Formats::read(entry));
         }
+        self.formats = Arc::clone(&shared);
     }
 
     /// Appends the text of a payload.
     #[inline]
     pub(super) fn write(&mut self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
-        self.format(entry);
-        let endian = payload_endian(entry);
-        match self.formats.get(entry.event) {
-            Some(Some(format)) => {
-                payload::text(format, raw, endian, &self.names, out);
+        if self.formats.of.len() != entry.events.len() {
+            self.update(entry);
+        }
+        match self.formats.of.get(entry.event) {
+            Some(Some(Ok(format))) => {
+                payload::text(format, raw, payload_endian(entry), &self.formats.names, out);
             }
-            _ => {
-                if let Some((_, n)) = entry.desc().and_then(|e| self.unrendered.get_mut(&e.name)) {
-                    *n += 1;
-                }
+            Some(Some(Err(why))) => {
+                let name = entry.desc().map_or("", |e| &e.name);
+                let slot = self.unrendered.entry(name.to_owned());
+                slot.or_insert_with(|| (why.clone(), 0)).1 += 1;
             }
+            _ => {}
         }
     }
+}
 
-    pub(super) fn note(&self, ledger: &mut Ledger) {
-        for (event, (why, n)) in &self.unrendered {
-            if *n > 0 {
-                let fact = format!("{n} payloads of {event} are not shown: {why}");
-                ledger.note("payload", fact, None);
-            }
-        }
+/// What could not be rendered by any of them.
+pub(super) fn note<'p>(all: impl Iterator<Item = &'p Payloads>, ledger: &mut Ledger) {
+    let mut sum = BTreeMap::new();
+    for (event, (why, n)) in all.flat_map(|p| &p.unrendered) {
+        *sum.entry((event, why)).or_insert(0) += n;
+    }
+    for ((event, why), n) in sum {
+        let fact = format!("{n} payloads of {event} are not shown: {why}");
+        ledger.note("payload", fact, None);
     }
 }
 

@@ -1,9 +1,12 @@
 //! The start of a line as perf script lays it out: task, CPU, time.
+//!
+//! Most of it repeats from line to line, so that it is copied and not made anew.
 
 use super::fields::Fields;
 use super::number;
 
 /// Who, where and when.
+#[derive(Clone, Copy)]
 pub(super) struct Head<'a> {
     pub(super) comm: &'a [u8],
     pub(super) pid: u32,
@@ -21,9 +24,109 @@ pub(super) struct Style {
     pub(super) ns: bool,
 }
 
-/// Task, CPU and time.
-#[inline]
-pub(super) fn start(fields: Fields, style: Style, s: &Head<'_>, out: &mut Vec<u8>) {
+/// Starts of lines, remembered: a task on a CPU writes many.
+pub(super) struct Starts {
+    slots: Vec<Slot>,
+    second: Second,
+}
+
+/// Slots, a power of two.
+const SLOTS: usize = 128;
+/// Bytes of a start that is remembered.
+const LONG: usize = 64;
+
+#[derive(Clone)]
+struct Slot {
+    /// Fields and style, task, CPU; the first is never 0 for a filled slot.
+    key: (u32, u32, u32, u32),
+    len: usize,
+    text: [u8; LONG],
+}
+
+/// The text of the second that lines are in.
+#[derive(Default)]
+struct Second {
+    begin: u64,
+    len: usize,
+    text: [u8; 16],
+}
+
+impl Default for Starts {
+    fn default() -> Self {
+        let empty = Slot { key: (0, 0, 0, 0), len: 0, text: [0; LONG] };
+        Starts { slots: vec![empty; SLOTS], second: Second::default() }
+    }
+}
+
+impl Starts {
+    /// Tasks may have other names from now on.
+    pub(super) fn forget(&mut self) {
+        self.slots.iter_mut().for_each(|s| s.key.0 = 0);
+    }
+
+    /// Task, CPU and time; `comm` is asked for the task's name when it is not known.
+    #[inline]
+    pub(super) fn write<'c>(
+        &mut self,
+        fields: Fields,
+        style: Style,
+        s: &Head<'_>,
+        comm: impl FnOnce() -> &'c [u8],
+        out: &mut Vec<u8>,
+    ) {
+        // The cpu itself never has its top bit set but as "none", which `Option` tells too.
+        let cpu = s.cpu.unwrap_or(u32::MAX - 1);
+        let key = (fields.0 << 2 | u32::from(style.ragged) << 1 | 1, s.pid, s.tid, cpu);
+        let at = (s.tid ^ cpu.wrapping_mul(37)) as usize % SLOTS;
+        let slot = &mut self.slots[at];
+        if slot.key != key {
+            let from = out.len();
+            who(fields, style, &Head { comm: comm(), ..*s }, out);
+            let text = &out[from..];
+            if let Some(place) = slot.text.get_mut(..text.len()) {
+                place.copy_from_slice(text);
+                (slot.key, slot.len) = (key, text.len());
+            }
+        } else {
+            number::some_of(out, &slot.text, slot.len);
+        }
+        if fields.has(Fields::TIME) {
+            let time = s.time.unwrap_or(0);
+            if style.ns {
+                number::time(out, time, true);
+                out.extend_from_slice(b": ");
+            } else {
+                self.second.micros(out, time);
+            }
+        }
+    }
+}
+
+impl Second {
+    /// `seconds.micros: `.
+    #[inline]
+    fn micros(&mut self, out: &mut Vec<u8>, time: u64) {
+        const SECOND: u64 = 1_000_000_000;
+        let mut rest = time.wrapping_sub(self.begin);
+        if rest >= SECOND || self.len == 0 {
+            rest = time % SECOND;
+            self.begin = time - rest;
+            let mut text = Vec::with_capacity(16);
+            number::decimal(&mut text, time / SECOND, 5);
+            text.push(b'.');
+            self.len = text.len();
+            text.resize(16, 0);
+            self.text.copy_from_slice(&text);
+        }
+        number::some_of(out, &self.text, self.len);
+        let micros = number::six((rest / 1000) as u32);
+        let [a, b, c, d, e, f] = micros;
+        out.extend_from_slice(&[a, b, c, d, e, f, b':', b' ']);
+    }
+}
+
+/// Task and CPU.
+fn who(fields: Fields, style: Style, s: &Head<'_>, out: &mut Vec<u8>) {
     if fields.has(Fields::COMM) {
         if !style.ragged {
             number::pad(out, 16usize.saturating_sub(s.comm.len()));
@@ -64,9 +167,5 @@ pub(super) fn start(fields: Fields, style: Style, s: &Head<'_>, out: &mut Vec<u8
             cpu => number::decimal(out, u64::from(cpu.unwrap_or(0)), 3),
         }
         out.extend_from_slice(b"] ");
-    }
-    if fields.has(Fields::TIME) {
-        number::time(out, s.time.unwrap_or(0), style.ns);
-        out.extend_from_slice(b": ");
     }
 }

@@ -54,6 +54,35 @@ pub(super) fn pad(out: &mut Vec<u8>, n: usize) {
     }
 }
 
+/// Appends the first `len` of some bytes. One copy of a fixed size is cheaper than
+/// a call that copies few.
+#[inline]
+pub(super) fn some_of<const N: usize>(out: &mut Vec<u8>, bytes: &[u8; N], len: usize) {
+    let end = out.len() + len.min(N);
+    out.extend_from_slice(bytes);
+    out.truncate(end);
+}
+
+/// Two digits of each number below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut n = 0;
+    while n < 100 {
+        pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
+        n += 1;
+    }
+    pairs
+};
+
+/// The six digits of a number below a million.
+#[inline]
+pub(super) fn six(n: u32) -> [u8; 6] {
+    let [a, b] = PAIRS[(n / 10_000 % 100) as usize];
+    let [c, d] = PAIRS[(n / 100 % 100) as usize];
+    let [e, f] = PAIRS[(n % 100) as usize];
+    [a, b, c, d, e, f]
+}
+
 /// `seconds.micros`, or nanoseconds; whole, right-aligned in 12 columns as perf.
 #[inline]
 pub(super) fn time(out: &mut Vec<u8>, t: u64, ns: bool) {
@@ -85,6 +114,8 @@ mod tests {
         assert_eq!(of(|o| hex(o, 0xbeef, 16)), "            beef");
         assert_eq!(of(|o| hex(o, 0, 1)), "0");
         assert_eq!(of(|o| time(o, 6_880_661_636_999, false)), " 6880.661636");
+        assert_eq!(six(907_065), *b"907065");
+        assert_eq!(of(|o| some_of(o, b"abcdef", 4)), "abcd");
         assert_eq!(of(|o| time(o, 1, true)), "    0.000000001");
     }
 }

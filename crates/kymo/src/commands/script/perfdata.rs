@@ -1,44 +1,40 @@
 //! Events of a perf.data file: read and ordered on one thread, rendered on
-//! another.
+//! others.
 
 mod header;
 
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadError, ReadStats};
+use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadStats};
 use kymo_view::Ledger;
 
 use super::Args;
-use super::fields::Spec;
+use super::fields::{Fields, Spec};
 use super::filter::Filter;
-use super::output::{Output, PIECE};
-use super::{json, sideband, text};
-
-/// Batches under way between the threads.
-const IN_FLIGHT: usize = 3;
+use super::pool::{self, Job, Worker};
+use super::{formats, json, output, sideband, text};
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let spec = Spec::parse(&args.fields)?;
     let filter = Filter::new(args)?;
     let mut data = PerfData::open(path)?;
-    let mut out = Output::default();
     if args.header || args.header_only {
-        header::write(&data, &mut out.text);
-        out.flush()?;
+        let mut text = Vec::new();
+        header::write(&data, &mut text);
+        output::write(&text)?;
         if args.header_only {
             return Ok(ExitCode::SUCCESS);
         }
     }
     let order = if args.dump_raw_trace { Order::File } else { Order::Time };
-    let mut printer = Printer::new(args, spec, filter, data.name().to_owned());
-    let stats = read_and_print(&mut data, order, &mut printer, &mut out)?;
-    out.flush()?;
+    let first = Printer::new(args, spec, filter, data.name().to_owned());
+    let n = number_of_printers(args, &first.text.spec, &data);
+    let printers = std::iter::repeat_with(|| first.another()).take(n).collect();
+    let (stats, printers) = read_and_print(&mut data, order, printers)?;
     let mut ledger = ledger(&data, &stats);
-    printer.note(&mut ledger);
+    note(&printers, &mut ledger);
     std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
     if let Some(damage) = &stats.damaged {
         anstream::eprintln!("kymo: {}: {damage}; what came before was printed", data.name());
@@ -50,47 +46,34 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The reader runs on a thread of its own and sends batches; used ones go back.
+/// Reads and orders on one thread, renders on others.
 fn read_and_print(
     data: &mut PerfData,
     order: Order,
-    printer: &mut Printer,
-    out: &mut Output,
-) -> anyhow::Result<ReadStats> {
-    let (send, receive): (SyncSender<Batch>, Receiver<Batch>) = sync_channel(IN_FLIGHT);
-    let (give_back, used) = sync_channel::<Batch>(IN_FLIGHT + 2);
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(move || -> Result<ReadStats, ReadError> {
-            data.for_each_batch(order, &mut |batch| {
-                let spare = used.try_recv().ok();
-                match send.send(batch) {
-                    Ok(()) => (ControlFlow::Continue(()), spare),
-                    // The printing side gave up: a closed pipe, a full disk.
-                    Err(_) => (ControlFlow::Break(()), None),
-                }
-            })
-        });
-        let mut result = Ok(());
-        for batch in &receive {
-            result = batch.entries().try_for_each(|e| {
-                printer.print(&e, &mut out.text)?;
-                out.drain(PIECE)
-            });
-            if result.is_err() {
-                break;
-            }
-            let _ = give_back.try_send(batch);
-            // Whoever follows a live recording wants to see what there is.
-            result = out.drain(if printer.live { 1 } else { PIECE });
-            if result.is_err() {
-                break;
-            }
-        }
-        drop(receive);
-        let stats = reader.join().map_err(|_| anyhow::anyhow!("the reading thread failed"))??;
-        result?;
-        Ok(stats)
-    })
+    printers: Vec<Printer>,
+) -> anyhow::Result<(ReadStats, Vec<Printer>)> {
+    let (stats, printers) = pool::run(printers, |give| {
+        data.for_each_batch(order, &mut |batch| {
+            let for_all = batch.others().next().is_some();
+            give(Job { job: batch, for_all })
+        })
+    })?;
+    Ok((stats?, printers))
+}
+
+/// More threads than this only wait for the reader.
+const MOST_PRINTERS: usize = 4;
+
+/// How many render. Names of addresses are resolved by one alone: others would read
+/// every symbol table again.
+fn number_of_printers(args: &Args, spec: &Spec, data: &PerfData) -> usize {
+    let chains = !args.hide_call_graph;
+    let resolves = |e| spec.of(e, chains).is_ok_and(|f| f.any(Fields::NAMES));
+    // The events of a pipe are not known yet.
+    if data.is_pipe() || args.json || data.events().iter().any(resolves) {
+        return 1;
+    }
+    std::thread::available_parallelism().map_or(1, usize::from).min(MOST_PRINTERS)
 }
 
 /// Everything that turns an entry into text.
@@ -100,7 +83,6 @@ struct Printer {
     sideband: sideband::Show,
     json: bool,
     dump: bool,
-    live: bool,
     file: String,
 }
 
@@ -117,7 +99,6 @@ impl Printer {
             },
             json: args.json,
             dump: args.dump_raw_trace,
-            live: file == "standard input",
             file,
         }
     }
@@ -129,7 +110,7 @@ impl Printer {
             return Ok(());
         }
         if entry.raw.kind != kymo_model::RecordKind::SAMPLE {
-            self.text.symbols.apply(entry);
+            self.text.apply(entry);
             if self.sideband.wants(entry.raw.kind) && !self.json {
                 self.sideband.print(entry, &mut self.text, out);
             }
@@ -142,14 +123,35 @@ impl Printer {
         }
     }
 
-    fn note(&self, ledger: &mut Ledger) {
-        let n = self.text.malformed;
-        if n > 0 {
-            ledger.note("malformed", format!("{n} samples are shorter than their fields"), None);
+    /// One that begins with nothing seen.
+    fn another(&self) -> Printer {
+        Printer {
+            filter: self.filter.clone(),
+            text: self.text.another(),
+            file: self.file.clone(),
+            ..*self
         }
-        self.text.trace.note(ledger);
-        self.text.symbols.note(ledger);
     }
+}
+
+impl Worker<Batch> for Printer {
+    fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
+        batch.entries().try_for_each(|e| self.print(&e, out))
+    }
+
+    fn pass(&mut self, batch: &Batch) {
+        batch.others().for_each(|e| self.text.apply(&e));
+    }
+}
+
+/// What the printers met.
+fn note(printers: &[Printer], ledger: &mut Ledger) {
+    let n: u64 = printers.iter().map(|p| p.text.malformed).sum();
+    if n > 0 {
+        ledger.note("malformed", format!("{n} samples are shorter than their fields"), None);
+    }
+    formats::note(printers.iter().map(|p| &p.text.trace), ledger);
+    printers.iter().for_each(|p| p.text.symbols.note(ledger));
 }
 
 /// What could make the output less than the truth.

@@ -9,6 +9,7 @@ use kymo_model::{Mmap, RecordKind, SampleId, Sideband};
 use super::text::{Seen, Text};
 
 /// Which of them are printed.
+#[derive(Clone, Copy)]
 pub(super) struct Show {
     pub(super) tasks: bool,
     pub(super) mmaps: bool,

@@ -1,12 +1,12 @@
 //! A sample as perf script lays it out.
 
 use kymo_files::perfdata::Entry;
-use kymo_model::{Endian, EventType, Sample, SampleType, sw};
+use kymo_model::{Endian, EventType, RecordKind, Sample, SampleType, sw};
 
 use super::fields::{Fields, Spec};
 use super::filter::{Facts, Filter};
 use super::formats::Payloads;
-use super::line::{self, Head, Style};
+use super::line::{Head, Starts, Style};
 use super::number;
 use super::symbols::{Symbols, frames};
 
@@ -15,11 +15,30 @@ struct Plan {
     fields: Fields,
     chain: bool,
     /// Right-aligned over all events, with the colon.
-    name: Vec<u8>,
+    name: Name,
     sample_type: SampleType,
     fixed_period: Option<u64>,
     /// Byte offsets of the fixed part of a sample.
     at: Offsets,
+}
+
+/// A name of an event; short ones are copied in one go.
+enum Name {
+    Short([u8; 64], usize),
+    Long(Vec<u8>),
+}
+
+impl Name {
+    fn of(name: Vec<u8>) -> Name {
+        let mut short = [0; 64];
+        match short.get_mut(..name.len()) {
+            Some(place) => {
+                place.copy_from_slice(&name);
+                Name::Short(short, name.len())
+            }
+            None => Name::Long(name),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -81,10 +100,11 @@ impl Seen<'_> {
 
 /// Renders samples.
 pub(super) struct Text {
-    spec: Spec,
+    pub(super) spec: Spec,
     chains: bool,
     ns: bool,
     plans: Vec<Plan>,
+    starts: Starts,
     pub(super) symbols: Symbols,
     pub(super) trace: Payloads,
     pub(super) malformed: u64,
@@ -97,10 +117,25 @@ impl Text {
             chains,
             ns,
             plans: Vec::new(),
+            starts: Starts::default(),
             symbols: Symbols::default(),
             trace: Payloads::default(),
             malformed: 0,
         }
+    }
+
+    /// One that begins with nothing seen.
+    pub(super) fn another(&self) -> Text {
+        let new = Text::new(self.spec.clone(), self.chains, self.ns);
+        Text { trace: self.trace.another(), ..new }
+    }
+
+    /// Takes note of a record that is no sample.
+    pub(super) fn apply(&mut self, entry: &Entry<'_>) {
+        if matches!(entry.raw.kind, RecordKind::COMM | RecordKind::FORK) {
+            self.starts.forget();
+        }
+        self.symbols.apply(entry);
     }
 
     /// Makes the plans again when there are more events than before.
@@ -118,7 +153,7 @@ impl Text {
             self.plans.push(Plan {
                 fields,
                 chain: self.chains && has.contains(SampleType::CALLCHAIN) && fields.has(Fields::IP),
-                name,
+                name: Name::of(name),
                 sample_type: has,
                 fixed_period: (!freq).then_some(event.attr.sample_period),
                 at: Offsets::of(has),
@@ -148,18 +183,24 @@ impl Text {
         let Some(s) = self.see(entry)? else { return Ok(()) };
         let plan = &self.plans[entry.event];
         let fields = plan.fields;
-        let comm = self.symbols.comm(s.pid, s.tid);
-        if filter.any && !filter.wants(&facts(entry, &s, comm)) {
-            return Ok(());
+        if filter.any {
+            let comm = self.symbols.comm(s.pid, s.tid);
+            if !filter.wants(&facts(entry, &s, comm)) {
+                return Ok(());
+            }
         }
         let style = Style { ragged: plan.chain, ns: self.ns };
-        line::start(fields, style, &s.head(comm), out);
+        let (symbols, pid, tid) = (&mut self.symbols, s.pid, s.tid);
+        self.starts.write(fields, style, &s.head(b""), || symbols.comm(pid, tid), out);
         if fields.has(Fields::PERIOD) {
             number::decimal(out, s.period.unwrap_or(1), 10);
             out.push(b' ');
         }
         if fields.has(Fields::EVENT) {
-            out.extend_from_slice(&plan.name);
+            match &plan.name {
+                Name::Short(name, len) => number::some_of(out, name, *len),
+                Name::Long(name) => out.extend_from_slice(name),
+            }
         }
         if fields.has(Fields::TRACE)
             && let Some(raw) = s.raw
@@ -214,7 +255,9 @@ impl Text {
         }
         let Some(plan) = self.plans.get(entry.event) else { return };
         let style = Style { ragged: plan.chain, ns: self.ns };
-        line::start(plan.fields, style, &s.head(self.symbols.comm(named.0, named.1)), out);
+        // Nothing is remembered: the record may be of another task than the one it names.
+        let comm = self.symbols.comm(named.0, named.1);
+        Starts::default().write(plan.fields, style, &s.head(b""), || comm, out);
     }
 }
 

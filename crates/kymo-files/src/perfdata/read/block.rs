@@ -1,0 +1,106 @@
+//! The memory that records are read into and stay in: blocks, shared by all who
+//! still look at them, used again when nobody does.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of a block that is read into.
+pub(super) const BLOCK: usize = 256 << 10;
+/// Blocks kept for later.
+const SPARE: usize = 64;
+
+/// Where the bytes of a block come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The file, from this offset on.
+    From(u64),
+    /// The compressed record at this offset.
+    Inside(u64),
+}
+
+/// Bytes that do not change any more.
+#[derive(Debug)]
+pub(super) struct Block {
+    bytes: Vec<u8>,
+    used: usize,
+    origin: Origin,
+    pool: Option<Arc<Pool>>,
+}
+
+impl Block {
+    /// A block of just these bytes.
+    pub(super) fn exact(bytes: &[u8], origin: Origin) -> Block {
+        Block { bytes: bytes.to_vec(), used: bytes.len(), origin, pool: None }
+    }
+
+    /// The first `used` bytes of a buffer that goes back to `pool` in the end.
+    pub(super) fn pooled(bytes: Vec<u8>, used: usize, origin: Origin, pool: &Arc<Pool>) -> Block {
+        Block { used: used.min(bytes.len()), bytes, origin, pool: Some(Arc::clone(pool)) }
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// Offset in the file of what is at `at`.
+    #[inline]
+    pub(super) fn offset_of(&self, at: u32) -> u64 {
+        match self.origin {
+            Origin::From(start) => start + u64::from(at),
+            Origin::Inside(container) => container,
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.give(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+/// Buffers without an owner.
+#[derive(Debug, Default)]
+pub(super) struct Pool(Mutex<Vec<Vec<u8>>>);
+
+impl Pool {
+    /// A buffer of at least `need` bytes; what is in it is of no meaning.
+    pub(super) fn take(&self, need: usize) -> Vec<u8> {
+        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut buffer = spare.unwrap_or_default();
+        if buffer.len() < need.max(BLOCK) {
+            buffer.resize(need.max(BLOCK), 0);
+        }
+        buffer
+    }
+
+    /// Takes a buffer back.
+    pub(super) fn give(&self, buffer: Vec<u8>) {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Buffers that grew for a large piece are not kept.
+        if spare.len() < SPARE && buffer.len() <= 2 * BLOCK {
+            spare.push(buffer);
+        }
+    }
+}
+
+/// A buffer of which `used` bytes have been turned into records and `rest` not
+/// yet: hands over the first as a block and leaves the others at the start of
+/// the buffer. Mostly empty buffers are copied, full ones given away.
+pub(super) fn hand_over(
+    buffer: &mut Vec<u8>,
+    used: usize,
+    rest: std::ops::Range<usize>,
+    origin: Origin,
+    pool: &Arc<Pool>,
+) -> Block {
+    if used < BLOCK / 2 {
+        let block = Block::exact(&buffer[..used], origin);
+        buffer.copy_within(rest, 0);
+        return block;
+    }
+    let mut next = pool.take(rest.len());
+    next[..rest.len()].copy_from_slice(&buffer[rest]);
+    Block::pooled(std::mem::replace(buffer, next), used, origin, pool)
+}

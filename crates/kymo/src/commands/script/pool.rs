@@ -1,0 +1,133 @@
+//! Rendering on several threads with the output in order.
+//!
+//! Jobs are dealt in turn, and texts are collected in the same turn, so that
+//! no numbers need be carried and nobody can run far ahead. A worker does not
+//! render the jobs of others, but sees those that change the meaning of later
+//! ones.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use super::output;
+
+/// Jobs waiting for each worker.
+const WAITING: usize = 2;
+
+/// Renders jobs; has a state that jobs may change.
+pub(super) trait Worker<J>: Send {
+    /// Appends the text of a job.
+    fn render(&mut self, job: &J, out: &mut Vec<u8>) -> anyhow::Result<()>;
+
+    /// Takes note of a job that another worker renders.
+    fn pass(&mut self, job: &J);
+}
+
+/// What comes from the feeding thread.
+pub(super) struct Job<J> {
+    pub(super) job: J,
+    /// Whether workers that do not render it must see it.
+    pub(super) for_all: bool,
+}
+
+enum Task<J> {
+    Render(Arc<J>),
+    Pass(Arc<J>),
+}
+
+type Text = anyhow::Result<Vec<u8>>;
+
+/// One worker's ends of the channels.
+struct Lane {
+    texts: Receiver<Text>,
+    used: SyncSender<Vec<u8>>,
+}
+
+/// Runs `feed` on a thread, which gives jobs to the function it is handed;
+/// renders them on one thread a worker and writes their texts to the standard
+/// output. The jobs' giver is told to stop when the output cannot be written.
+pub(super) fn run<J, W, R>(
+    workers: Vec<W>,
+    feed: impl FnOnce(&mut dyn FnMut(Job<J>) -> ControlFlow<()>) -> R + Send,
+) -> anyhow::Result<(R, Vec<W>)>
+where
+    J: Send + Sync,
+    W: Worker<J>,
+    R: Send,
+{
+    std::thread::scope(|scope| {
+        let (mut inputs, mut lanes, mut threads) = (Vec::new(), Vec::new(), Vec::new());
+        for worker in workers {
+            let (input, tasks) = sync_channel::<Task<J>>(WAITING);
+            let (text, texts) = sync_channel::<Text>(1);
+            let (used, spare) = sync_channel::<Vec<u8>>(2);
+            inputs.push(input);
+            lanes.push(Lane { texts, used });
+            threads.push(scope.spawn(move || work(worker, &tasks, &text, &spare)));
+        }
+        let feeder = scope.spawn(move || {
+            let mut turn = 0;
+            feed(&mut |job| deal(&inputs, &mut turn, job))
+        });
+        let written = collect(&lanes);
+        // Whoever still works finds nobody who takes the text, and stops.
+        drop(lanes);
+        let failed = |_| anyhow::anyhow!("a thread failed");
+        let fed = feeder.join().map_err(failed)?;
+        let workers = threads.into_iter().map(|t| t.join().map_err(failed));
+        let workers = workers.collect::<anyhow::Result<Vec<W>>>()?;
+        written.map(|()| (fed, workers))
+    })
+}
+
+fn deal<J>(inputs: &[SyncSender<Task<J>>], turn: &mut usize, job: Job<J>) -> ControlFlow<()> {
+    let shared = Arc::new(job.job);
+    for (n, input) in inputs.iter().enumerate() {
+        let task = match n == *turn {
+            true => Task::Render(Arc::clone(&shared)),
+            false if job.for_all => Task::Pass(Arc::clone(&shared)),
+            false => continue,
+        };
+        if input.send(task).is_err() {
+            return ControlFlow::Break(());
+        }
+    }
+    *turn = (*turn + 1) % inputs.len();
+    ControlFlow::Continue(())
+}
+
+fn work<J, W: Worker<J>>(
+    mut worker: W,
+    tasks: &Receiver<Task<J>>,
+    text: &SyncSender<Text>,
+    spare: &Receiver<Vec<u8>>,
+) -> W {
+    for task in tasks {
+        let job = match task {
+            Task::Render(job) => job,
+            Task::Pass(job) => {
+                worker.pass(&job);
+                continue;
+            }
+        };
+        let mut out = spare.try_recv().unwrap_or_default();
+        let rendered = worker.render(&job, &mut out).map(|()| out);
+        drop(job);
+        if text.send(rendered).is_err() {
+            break;
+        }
+    }
+    worker
+}
+
+fn collect(lanes: &[Lane]) -> anyhow::Result<()> {
+    for lane in lanes.iter().cycle() {
+        // No more from the one whose turn it is: no more from anybody.
+        let Ok(text) = lane.texts.recv() else { break };
+        let mut text = text?;
+        output::write(&text)?;
+        text.clear();
+        let _ = lane.used.try_send(text);
+    }
+    Ok(())
+}
