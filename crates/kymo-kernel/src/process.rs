@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -433,14 +433,7 @@ pub fn local_time() -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    // SAFETY: a null pointer asks for the value only; `tm` is plain data (its pointer may be
-    // null) and both calls write only to the locals.
-    let tm = unsafe {
-        let now = libc::time(std::ptr::null_mut());
-        let mut tm: libc::tm = std::mem::zeroed();
-        libc::localtime_r(&raw const now, &raw mut tm);
-        tm
-    };
+    let tm = local(now().0);
     format!(
         "{} {} {:2} {:02}:{:02}:{:02} {}",
         DAYS.get(tm.tm_wday as usize).unwrap_or(&"???"),
@@ -451,6 +444,40 @@ pub fn local_time() -> String {
         tm.tm_sec,
         tm.tm_year + 1900
     )
+}
+
+/// The time now where the machine is, as `2026112114421705`, down to hundredths:
+/// what perf puts behind the names of the files of `--switch-output`.
+pub fn local_stamp() -> String {
+    let (seconds, nanos) = now();
+    let tm = local(seconds);
+    format!(
+        "{:04}{:02}{:02}{:02}{:02}{:02}{:02}",
+        tm.tm_year + 1900,
+        tm.tm_mon + 1,
+        tm.tm_mday,
+        tm.tm_hour,
+        tm.tm_min,
+        tm.tm_sec,
+        nanos / 10_000_000
+    )
+}
+
+/// Seconds and nanoseconds since 1970.
+fn now() -> (libc::time_t, u32) {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs() as libc::time_t, since.subsec_nanos())
+}
+
+/// The calendar's words for a time, where the machine is.
+fn local(seconds: libc::time_t) -> libc::tm {
+    // SAFETY: `tm` is plain data (its pointer may be null), and the call reads and writes only
+    // the two locals.
+    unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const seconds, &raw mut tm);
+        tm
+    }
 }
 
 /// Raises the soft limit of open files to the hard one; tells whether it rose.

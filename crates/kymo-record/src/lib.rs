@@ -6,6 +6,7 @@
 //! binaries) is found by one pass over the written file at its end.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod attrs;
 mod build_id;
 mod error;
@@ -20,4 +21,4 @@ mod session;
 
 pub use error::RecordError;
 pub use options::{CallGraph, Clock, Options, Output, SwitchOn, Target};
-pub use session::{Summary, record};
+pub use session::{Running, Summary, record};

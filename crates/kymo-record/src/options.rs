@@ -64,6 +64,28 @@ impl Clock {
         })
     }
 
+    /// All of them.
+    pub const ALL: [Clock; 6] = [
+        Clock::Monotonic,
+        Clock::MonotonicRaw,
+        Clock::Perf,
+        Clock::Boottime,
+        Clock::Realtime,
+        Clock::Tai,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Clock::Monotonic => "monotonic",
+            Clock::MonotonicRaw => "monotonic_raw",
+            Clock::Realtime => "realtime",
+            Clock::Boottime => "boottime",
+            Clock::Tai => "tai",
+            Clock::Perf => "perf",
+        }
+    }
+
     /// The kernel's number; none for perf's own clock.
     pub fn id(self) -> Option<i32> {
         Some(match self {

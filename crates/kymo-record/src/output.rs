@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kymo_files::perfdata::{MAGIC_V1, MAGIC_V2};
+use kymo_kernel::process::local_stamp;
 
 use crate::error::RecordError;
 
@@ -52,37 +53,26 @@ fn is_recording(path: &Path) -> io::Result<bool> {
     Ok([MAGIC_V1, MAGIC_V2].iter().any(|m| *m == magic || *m == swapped))
 }
 
-/// The name a file of `--switch-output` is given when it is complete:
-/// `PATH.` and the UTC time as perf writes it, `YYYYMMDDhhmmss` and hundredths.
-pub(crate) fn stamped(path: &Path, now: std::time::Duration) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}", stamp(now.as_secs(), now.subsec_millis() / 10)));
-    name.into()
-}
-
-fn stamp(secs: u64, hundredths: u32) -> String {
-    // Days to a civil date: eras of 400 years that begin in March.
-    let days = (secs / 86_400) as i64 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (d, m) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let y = year + era * 400 + i64::from(m <= 2);
-    let t = secs % 86_400;
-    format!("{y:04}{m:02}{d:02}{:02}{:02}{:02}{hundredths:02}", t / 3600, t / 60 % 60, t % 60)
+/// Renames a completed file of `--switch-output` as perf does: `PATH.` and the
+/// local time. A name that is taken (two files within a hundredth of a second)
+/// is not written over.
+pub(crate) fn set_aside(path: &Path) -> Result<PathBuf, RecordError> {
+    let stamped = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}", local_stamp()));
+        if number > 0 {
+            name.push(format!("-{number}"));
+        }
+        PathBuf::from(name)
+    };
+    let free = (0..).map(stamped).find(|n| !n.exists()).unwrap_or_else(|| stamped(0));
+    fs::rename(path, &free).map_err(|source| RecordError::Create { path: free.clone(), source })?;
+    Ok(free)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates() {
-        assert_eq!(stamp(0, 7), "1970010100000007");
-        assert_eq!(stamp(951_827_696, 0), "2000022912345600");
-        assert_eq!(stamp(1_793_622_896, 99), "2026110212345699");
-    }
 
     #[test]
     fn only_recordings_are_moved_aside() {

@@ -5,25 +5,25 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use kymo_files::perfdata::Feature;
 use kymo_files::perfdata::write::{
     Compressor, FeatureSections, TracingBlob, Writer, features, synth, update,
 };
-use kymo_kernel::events::{Catalog, EventSpec};
-use kymo_kernel::perf_event::{OpenError, OpenFlags, PerfEvent};
+use kymo_kernel::events::EventSpec;
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
 use kymo_kernel::ring::Mode;
-use kymo_kernel::{cpus, target};
+use kymo_kernel::target;
 use kymo_model::{AttrFlags, Note, RecordKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::asked::{blame_clock, chosen, clamp_note, places, tids, user_only_helps};
 use crate::attrs::{self, Kernel, Planned};
 use crate::error::RecordError;
 use crate::existing::{Existing, Teller};
 use crate::facts;
-use crate::open::{Opened, Places};
+use crate::open::Opened;
 use crate::options::{Options, Output, SwitchOn, Target};
 use crate::output;
 use crate::scan::Scan;
@@ -32,7 +32,7 @@ use crate::scan::Scan;
 const MARK_EVERY: Duration = Duration::from_millis(250);
 
 /// What a recording came to.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Summary {
     /// The (last) file; none for standard output.
     pub path: Option<PathBuf>,
@@ -58,8 +58,39 @@ pub struct Summary {
     pub elapsed: Duration,
     /// The signal that ended the recording.
     pub signal: Option<Signal>,
+    /// Samples in all files.
+    pub recorded: u64,
+    /// Bytes of the largest ring.
+    pub ring: usize,
+    /// The command, where it was left running because the file has its full size.
+    pub running: Option<Running>,
     /// What else to know.
     pub notes: Vec<Note>,
+}
+
+/// A command that runs on after its recording ended.
+#[derive(Debug)]
+pub struct Running {
+    child: GatedChild,
+    signals: Signals,
+}
+
+impl Running {
+    /// Waits for its end and gives its exit status; a signal that asks us to
+    /// end is passed on to it.
+    pub fn wait(mut self) -> io::Result<u8> {
+        loop {
+            if let Some(exit) = self.child.try_wait()? {
+                return Ok(exit.code());
+            }
+            self.signals.wait(None)?;
+            while let Some(signal) = self.signals.next()? {
+                if signal.is_end() {
+                    self.child.kill(signal.number())?;
+                }
+            }
+        }
+    }
 }
 
 /// Makes a recording by `options`. Returns when the command or the processes
@@ -85,6 +116,8 @@ struct Session<'a> {
     path: Option<PathBuf>,
     features: FeatureSections,
     scan: Scan,
+    /// `max_size` was reached.
+    full: bool,
     summary: Summary,
 }
 
@@ -127,7 +160,7 @@ impl<'a> Session<'a> {
                 plan.iter_mut().for_each(|p| p.attr.flags |= AttrFlags::EXCLUDE_KERNEL);
                 Opened::open(&mut plan, &places, options.pages, &mut notes)?
             }
-            other => other?,
+            other => other.map_err(|e| blame_clock(e, options, &plan))?,
         };
         let tracing = facts::tracing(&specs)?;
         // Only now, so that a refused recording leaves no file; the command still
@@ -139,6 +172,7 @@ impl<'a> Session<'a> {
                 (Some(file), Some(path.clone()), stream)
             }
         };
+        let ring = opened.buffers.iter().map(|b| b.ring.size()).max().unwrap_or(0);
         let scan = Scan::new(&plan.first().map(|p| p.attr.clone()).unwrap_or_default());
         let mut session = Session {
             options,
@@ -156,7 +190,8 @@ impl<'a> Session<'a> {
             path,
             features: FeatureSections::new(),
             scan,
-            summary: Summary { notes, ..Summary::default() },
+            full: false,
+            summary: Summary { notes, ring, ..Summary::default() },
         };
         session.watch();
         session.begin(stream)?;
@@ -264,7 +299,9 @@ impl<'a> Session<'a> {
         let off = self.opened.switch(&self.plan, false, false);
         let off = off.and(self.opened.switch(&self.plan, false, true));
         let exit = match &mut self.child {
-            Some(child) if ended.is_ok() => end_child(child, self.summary.signal.is_some()),
+            Some(child) if ended.is_ok() && !self.full => {
+                end_child(child, self.summary.signal.is_some())
+            }
             _ => None,
         };
         ended.and_then(|()| self.drain().map(|_| ())).map_err(|e| self.failed(e))?;
@@ -278,7 +315,10 @@ impl<'a> Session<'a> {
         if let (Some(SwitchOn::Size(_) | SwitchOn::Time(_) | SwitchOn::Signal), Some(path)) =
             (self.options.switch, &self.path)
         {
-            self.summary.path = Some(set_aside(path)?);
+            self.summary.path = Some(output::set_aside(path)?);
+        }
+        if let (true, Some(child)) = (self.full, self.child) {
+            self.summary.running = Some(Running { child, signals: self.signals });
         }
         Ok(self.summary)
     }
@@ -407,6 +447,7 @@ impl<'a> Session<'a> {
                 format!("stopped: {max} bytes were reached"),
                 None,
             ));
+            self.full = true;
             return Ok(true);
         }
         if let Some(child) = &mut self.child {
@@ -467,7 +508,7 @@ impl<'a> Session<'a> {
         }
         let Some(path) = self.path.clone() else { return Ok(()) };
         self.finish()?;
-        self.summary.switched.push(set_aside(&path)?);
+        self.summary.switched.push(output::set_aside(&path)?);
         let (file, stream) = output::create(&path, true)?;
         self.file = Some(file);
         self.scan = Scan::new(&self.plan.first().map(|p| p.attr.clone()).unwrap_or_default());
@@ -486,6 +527,7 @@ impl<'a> Session<'a> {
         s.path = self.path.clone();
         s.bytes = size;
         s.samples = self.scan.samples;
+        s.recorded += self.scan.samples;
         s.lost += self.scan.lost;
         s.lost_samples += self.scan.lost_samples;
         s.throttled += self.scan.throttled;
@@ -528,15 +570,6 @@ fn about(writer: &Writer, tids: &[u32], cpus: &[u32]) -> Vec<u8> {
     records
 }
 
-/// Renames a completed file of several.
-fn set_aside(path: &std::path::Path) -> Result<PathBuf, RecordError> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let name = output::stamped(path, now);
-    std::fs::rename(path, &name)
-        .map_err(|source| RecordError::Create { path: name.clone(), source })?;
-    Ok(name)
-}
-
 /// Ends a command that still runs when the recording was told to end.
 fn end_child(child: &mut GatedChild, told: bool) -> Option<Exit> {
     if let Ok(Some(exit)) = child.try_wait() {
@@ -551,94 +584,4 @@ fn end_child(child: &mut GatedChild, told: bool) -> Option<Exit> {
 
 fn libc_sigterm() -> i32 {
     Signal::Term.number()
-}
-
-fn user_only_helps(e: &OpenError) -> bool {
-    e.is_denied() && e.wants_kernel && e.pid != -1 && e.paranoid.is_some_and(|p| p > 1)
-}
-
-/// The events asked for, or the default.
-fn chosen(options: &Options, notes: &mut Vec<Note>) -> Result<Vec<EventSpec>, RecordError> {
-    let mut specs = options.events.clone();
-    if specs.is_empty() {
-        let catalog = Catalog::open();
-        specs = catalog.parse("cycles")?;
-        let works = specs.first().is_some_and(|s| {
-            let mut attr = s.attr.clone();
-            (attr.sample_period, attr.flags) = (1_000_000, attr.flags | AttrFlags::EXCLUDE_KERNEL);
-            match PerfEvent::open(&attr, 0, -1, None, OpenFlags::NONE) {
-                Ok(_) => true,
-                Err(e) => !e.is_unsupported(),
-            }
-        });
-        if !works {
-            specs = catalog.parse("cpu-clock")?;
-            notes.push(Note::told(
-                "default-event",
-                "cycles are not supported on this machine: recording cpu-clock",
-                None,
-            ));
-        }
-    }
-    if options.exclude_self {
-        let own = format!("common_pid != {}", std::process::id());
-        for s in specs.iter_mut().filter(|s| s.is_tracepoint()) {
-            s.filter = Some(match s.filter.take() {
-                Some(f) => format!("({f}) && ({own})"),
-                None => own.clone(),
-            });
-        }
-    }
-    match specs.iter().find(|s| s.filter.is_some() && !s.is_tracepoint()) {
-        Some(s) => Err(RecordError::FilterTarget(s.name.clone())),
-        None => Ok(specs),
-    }
-}
-
-fn tids(options: &Options, child: Option<&GatedChild>) -> Result<Vec<u32>, RecordError> {
-    Ok(match &options.target {
-        Target::Command => child.map(|c| vec![c.pid()]).unwrap_or_default(),
-        Target::System | Target::Cgroups(_) => Vec::new(),
-        Target::Processes(pids) => target::threads_of_all(pids)?,
-        Target::Threads(tids) => {
-            tids.iter().try_for_each(|&t| target::check_thread(t))?;
-            tids.clone()
-        }
-    })
-}
-
-fn places(options: &Options, tids: &[u32]) -> Result<Places, RecordError> {
-    let online = cpus::online();
-    let cpus = match options.cpus.is_empty() {
-        true => online,
-        false => match options.cpus.iter().find(|c| !online.contains(c)) {
-            Some(&c) => return Err(RecordError::Cpu(c)),
-            None => options.cpus.clone(),
-        },
-    };
-    let mut cgroups = Vec::new();
-    if let Target::Cgroups(names) = &options.target {
-        for name in names {
-            let path = target::cgroup_dir(name)?;
-            let open = File::open(&path);
-            cgroups.push(open.map_err(|source| RecordError::Create { path, source })?);
-        }
-    }
-    let tids = match tids.is_empty() {
-        true => vec![-1],
-        false => tids.iter().map(|&t| t as i32).collect(),
-    };
-    Ok(Places { tids, cgroups, cpus })
-}
-
-fn clamp_note(options: &Options, plan: &[Planned], notes: &mut Vec<Note>) {
-    let Some(asked) = options.freq.filter(|f| *f != u64::MAX) else { return };
-    let sampled = plan.iter().find(|p| p.attr.flags.contains(AttrFlags::FREQ));
-    if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < asked) {
-        notes.push(Note::doubt(
-            "frequency",
-            format!("sampling at {got} Hz, not {asked}: the kernel allows no more"),
-            Some("raise /proc/sys/kernel/perf_event_max_sample_rate".into()),
-        ));
-    }
 }

@@ -4,6 +4,7 @@
 
 mod commands;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -34,7 +35,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = parse(std::env::args_os().collect());
     let result: anyhow::Result<ExitCode> = match cli.command {
         Command::List(args) => commands::list::run(args),
         Command::Stat(args) => commands::stat::run(args),
@@ -44,4 +45,11 @@ fn main() -> ExitCode {
         Command::Profile(args) => commands::profile::run(args),
     };
     result.unwrap_or_else(|e| commands::fail(&e))
+}
+
+fn parse(args: Vec<OsString>) -> Cli {
+    Cli::try_parse_from(&args).unwrap_or_else(|e| {
+        let again = commands::record::level_with_equals(&args);
+        again.and_then(|args| Cli::try_parse_from(args).ok()).unwrap_or_else(|| e.exit())
+    })
 }

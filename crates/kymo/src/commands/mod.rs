@@ -9,6 +9,9 @@ pub(crate) mod stat;
 
 use std::process::ExitCode;
 
+use kymo_kernel::process::SpawnError;
+use kymo_record::RecordError;
+
 /// Prints an error with its causes and gives the exit status for it.
 /// A reader that went away (`kymo … | head`) is not an error.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
@@ -20,5 +23,10 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     anstream::eprintln!("kymo: {error:#}");
-    ExitCode::FAILURE
+    // A command that cannot be run gives the status that a shell would give.
+    let spawn = error.downcast_ref::<SpawnError>().or(match error.downcast_ref() {
+        Some(RecordError::Spawn(e)) => Some(e),
+        _ => None,
+    });
+    spawn.map_or(ExitCode::FAILURE, |e| ExitCode::from(e.shell_status()))
 }

@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Wait before counting, in milliseconds
     #[arg(short = 'D', long, value_name = "MS", value_parser = millis)]
     delay: Option<std::time::Duration>,
-    /// Stop after so many milliseconds
+    /// Stop after so many milliseconds, and the command with it
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<std::time::Duration>,
     /// Size of each ring, in pages or with a suffix B, K, M, G
@@ -69,9 +69,9 @@ pub(crate) struct Args {
     /// Overwrite a file that is not a recording
     #[arg(short = 'f', long)]
     force: bool,
-    /// Compress with zstd
+    /// Compress with zstd: -z, -z9, --compression-level=9
     #[arg(short = 'z', long = "compression-level", value_name = "LEVEL", num_args = 0..=1,
-          require_equals = false, default_missing_value = "1",
+          require_equals = true, default_missing_value = "1",
           value_parser = clap::value_parser!(i32).range(1..=22))]
     compression_level: Option<i32>,
     /// Leave events of kymo itself out
@@ -105,15 +105,18 @@ pub(crate) struct Args {
     /// Keep only the newest events; write them on SIGUSR2 and at the end
     #[arg(long)]
     overwrite: bool,
-    /// Stop when the recording has this size (10M)
+    /// Stop recording at this size (10M); the command runs on
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_size: Option<u64>,
     /// Do not follow children
     #[arg(short = 'i', long)]
     no_inherit: bool,
     /// No build-ids in the file
-    #[arg(short = 'B', long, visible_alias = "no-buildid-cache", short_alias = 'N')]
+    #[arg(short = 'B', long)]
     no_buildid: bool,
+    /// Leave perf's build-id cache alone (always so)
+    #[arg(short = 'N', long)]
+    no_buildid_cache: bool,
     /// Longest time for reading one process's maps, in milliseconds
     #[arg(long, value_name = "MS", default_value = "500", value_parser = millis)]
     proc_map_timeout: std::time::Duration,
@@ -137,17 +140,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if options.output == Output::Stdout && std::io::stdout().is_terminal() {
         bail!("a recording is not for a terminal: send standard output to a file or a pipe");
     }
-    let summary = match kymo_record::record(&options) {
-        Ok(summary) => summary,
-        Err(kymo_record::RecordError::Spawn(e)) => {
-            anstream::eprintln!("kymo: {e}");
-            return Ok(ExitCode::from(e.shell_status()));
-        }
-        Err(e) => return Err(e.into()),
-    };
-    let ledger = ledger(&summary, &args);
+    let mut summary = kymo_record::record(&options)?;
+    let ledger = ledger(&summary);
     if !args.quiet {
         tell(&summary, &ledger, args.verbose);
+    }
+    if let Some(running) = summary.running.take() {
+        // perf ends the command here; its user wanted a small recording, not that.
+        if !args.quiet {
+            anstream::eprintln!("[ kymo record: The command runs on, unrecorded ]");
+        }
+        summary.exit = Some(running.wait().context("cannot wait for the command")?);
     }
     if args.strict && ledger.has_doubts() {
         return Ok(ExitCode::from(Ledger::STRICT_STATUS));
@@ -232,18 +235,15 @@ fn target(args: &Args) -> anyhow::Result<Target> {
     })
 }
 
-fn ledger(s: &Summary, args: &Args) -> Ledger {
+fn ledger(s: &Summary) -> Ledger {
     let mut ledger = Ledger::default();
     for n in &s.notes {
         ledger.push(n.clone());
     }
     if s.lost > 0 {
-        let all = s.samples + s.lost;
+        let all = s.recorded + s.lost;
         let share = s.lost as f64 * 100.0 / all as f64;
-        let advice = match args.mmap_pages {
-            Some(Ring(pages)) => format!("a larger ring: -m {}", pages * 4),
-            None => "a larger ring: -m 16M".into(),
-        };
+        let advice = format!("a larger ring: -m {}", larger(s.ring as u64, s.recorded, s.lost));
         let fact = format!("{} of {all} events lost ({share:.1}%): the ring was full", s.lost);
         ledger.note("lost", fact, Some(advice));
     }
@@ -256,6 +256,31 @@ fn ledger(s: &Summary, args: &Args) -> Ledger {
         ledger.note("throttled", fact, Some("a lower -F or a larger -c".into()));
     }
     ledger
+}
+
+/// A ring that would have held what was lost beside what was not, as -m takes it.
+fn larger(ring: u64, recorded: u64, lost: u64) -> String {
+    const MOST: u64 = 1 << 30;
+    let times = (recorded + lost).div_ceil(recorded.max(1)).max(2);
+    let bytes = ring.saturating_mul(times).clamp(1 << 12, MOST).next_power_of_two();
+    match bytes {
+        b if b >= 1 << 20 => format!("{}M", b >> 20),
+        b => format!("{}K", b >> 10),
+    }
+}
+
+/// `-z9` as perf takes it, in the one form that clap knows for a value that may
+/// be left out: `-z=9`. Gives the arguments with the first such argument changed.
+pub(crate) fn level_with_equals(args: &[OsString]) -> Option<Vec<OsString>> {
+    let (at, changed) = args.iter().take_while(|a| *a != "--").enumerate().find_map(|(i, a)| {
+        let (flags, level) = a.to_str()?.strip_prefix('-')?.rsplit_once('z')?;
+        let flags_only = flags.chars().all(|c| c.is_ascii_alphabetic());
+        let number = !level.is_empty() && level.chars().all(|c| c.is_ascii_digit());
+        (flags_only && number).then(|| (i, format!("-{flags}z={level}")))
+    })?;
+    let mut args = args.to_vec();
+    args[at] = changed.into();
+    Some(args)
 }
 
 fn tell(s: &Summary, ledger: &Ledger, verbose: bool) {
@@ -275,4 +300,27 @@ fn tell(s: &Summary, ledger: &Ledger, verbose: bool) {
     text.push_str(&ledger.to_text(""));
     // Nobody may be there to read it; the recording is done all the same.
     let _ = anstream::stderr().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_to_try_next_comes_from_the_loss() {
+        assert_eq!(larger(4096, 1000, 10), "8K");
+        assert_eq!(larger(2 << 20, 1000, 9000), "32M");
+        assert_eq!(larger(2 << 20, 0, 9000), "1024M");
+    }
+
+    #[test]
+    fn a_level_may_be_attached() {
+        let args = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(
+            level_with_equals(&args(&["kymo", "record", "-qz9", "x"])),
+            Some(args(&["kymo", "record", "-qz=9", "x"]))
+        );
+        assert_eq!(level_with_equals(&args(&["kymo", "record", "--", "gzip", "-z9"])), None);
+        assert_eq!(level_with_equals(&args(&["kymo", "record", "-z", "true"])), None);
+    }
 }
