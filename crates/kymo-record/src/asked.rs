@@ -71,6 +71,10 @@ pub(crate) fn chosen(
         }
     }
     if options.exclude_self {
+        if !specs.iter().any(EventSpec::is_tracepoint) {
+            let why = "--exclude-perf is a filter for tracepoints, and none is recorded";
+            return Err(RecordError::Usage(why.into()));
+        }
         let own = format!("common_pid != {}", std::process::id());
         for s in specs.iter_mut().filter(|s| s.is_tracepoint()) {
             s.filter = Some(match s.filter.take() {
@@ -99,7 +103,11 @@ pub(crate) fn tids(options: &Options, child: Option<&GatedChild>) -> Result<Vec<
 }
 
 /// On whom and where.
-pub(crate) fn places(options: &Options, tids: &[u32]) -> Result<Places, RecordError> {
+pub(crate) fn places(
+    options: &Options,
+    tids: &[u32],
+    events: usize,
+) -> Result<Places, RecordError> {
     let online = cpus::online();
     let cpus = match options.cpus.is_empty() {
         true => online,
@@ -110,6 +118,13 @@ pub(crate) fn places(options: &Options, tids: &[u32]) -> Result<Places, RecordEr
     };
     let mut cgroups = Vec::new();
     if let Target::Cgroups(names) = &options.target {
+        if names.len() != 1 && names.len() != events {
+            let why = format!(
+                "-G names {} cgroups for {events} events: name one, or one for each",
+                names.len()
+            );
+            return Err(RecordError::Usage(why));
+        }
         for name in names {
             let path = target::cgroup_dir(name)?;
             let open = File::open(&path);

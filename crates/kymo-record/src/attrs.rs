@@ -175,13 +175,18 @@ fn sampled(options: &Options, spec: &EventSpec, kernel: Kernel, several: bool) -
     if spec.is_tracepoint() {
         attr.sample_type |= SampleType::RAW | SampleType::PERIOD;
     }
+    if options.raw {
+        attr.sample_type |= SampleType::RAW;
+    }
     if options.sample_period {
         attr.sample_type |= SampleType::PERIOD;
     }
     if options.addresses {
         attr.sample_type |= SampleType::ADDR | SampleType::DATA_SRC;
     }
-    if spec.terms.inherit.unwrap_or(options.inherit) && !everywhere {
+    // As with perf, -t is about these threads alone.
+    let inherit = options.inherit && !matches!(options.target, Target::Threads(_));
+    if spec.terms.inherit.unwrap_or(inherit) && !everywhere {
         attr.flags |= AttrFlags::INHERIT;
     }
     if options.inherit_stat {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use kymo_files::perfdata::write::EventMeta;
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::ring::{MapError, Mode, Ring};
-use kymo_model::Note;
+use kymo_model::{AttrFlags, Note, ReadFormat};
 
 use crate::attrs::Planned;
 use crate::error::RecordError;
@@ -16,6 +16,8 @@ use crate::error::RecordError;
 /// perf's 512 KiB otherwise, and less where not even that may be locked.
 const DEFAULT_PAGES: [usize; 6] = [512, 128, 64, 32, 16, 8];
 const PERF_PAGES: usize = 128;
+/// Of a ring that overwrites.
+const BACKWARD: AttrFlags = AttrFlags::WRITE_BACKWARD;
 
 /// One opened event.
 struct Instance {
@@ -41,7 +43,7 @@ pub(crate) struct Opened {
 pub(crate) struct Places {
     /// Threads; -1 for all.
     pub(crate) tids: Vec<i32>,
-    /// Cgroup directories in place of threads.
+    /// Cgroup directories in place of threads: one for all events, or one for each.
     pub(crate) cgroups: Vec<File>,
     /// CPUs.
     pub(crate) cpus: Vec<u32>,
@@ -62,23 +64,20 @@ impl Opened {
         for &cpu in &places.cpus {
             // Per kind of ring: its owner's index.
             let mut owners: [Option<usize>; 2] = [None, None];
-            let whom: Vec<(i32, OpenFlags)> = if places.cgroups.is_empty() {
-                places.tids.iter().map(|&t| (t, OpenFlags::NONE)).collect()
-            } else {
-                places.cgroups.iter().map(|f| (f.as_raw_fd(), OpenFlags::PID_CGROUP)).collect()
-            };
-            for (pid, flags) in whom {
+            // Each event has one cgroup, but may have many threads.
+            let whom = if places.cgroups.is_empty() { &places.tids[..] } else { &[-1] };
+            for &tid in whom {
                 let mut leaders: Vec<Option<usize>> = vec![None; plan.len()];
                 for i in 0..plan.len() {
                     let Some(p) = plan.get(i) else { break };
                     if p.spec.cpus.as_ref().is_some_and(|c| !c.contains(&cpu)) {
                         continue;
                     }
-                    // The tracking event sees the whole CPU, not only cgroups.
-                    let (pid, flags) = if p.sideband_only && flags == OpenFlags::PID_CGROUP {
-                        (-1, OpenFlags::NONE)
-                    } else {
-                        (pid, flags)
+                    // The tracking event sees the whole CPU, not only a cgroup.
+                    let cgroup = places.cgroups.get(i).or(places.cgroups.first());
+                    let (pid, flags) = match cgroup.filter(|_| !p.sideband_only) {
+                        Some(dir) => (dir.as_raw_fd(), OpenFlags::PID_CGROUP),
+                        None => (tid, OpenFlags::NONE),
                     };
                     let leader = p.leader.and_then(|l| leaders.get(l).copied().flatten());
                     let group =
@@ -112,7 +111,7 @@ impl Opened {
                     if let Some(slot) = leaders.get_mut(i) {
                         *slot = Some(index);
                     }
-                    let backward = p.attr.flags.contains(kymo_model::AttrFlags::WRITE_BACKWARD);
+                    let backward = p.attr.flags.contains(BACKWARD);
                     let owner = &mut owners[usize::from(backward)];
                     match owner.and_then(|o| opened.instances.get(o)) {
                         Some(o) => event.set_output(&o.event).map_err(|source| {
@@ -158,6 +157,23 @@ impl Opened {
             if on { i.event.enable()? } else { i.event.disable()? }
         }
         Ok(())
+    }
+
+    /// How many records the kernel lost of all events, where it counts that
+    /// (Linux 6.0). The LOST records in the rings miss what was lost last.
+    pub(crate) fn lost(&self, plan: &[Planned]) -> Option<u64> {
+        let mut lost = 0;
+        for i in &self.instances {
+            let planned = plan.get(i.planned)?;
+            let format = planned.attr.read_format;
+            if !format.contains(ReadFormat::LOST) || planned.attr.flags.contains(BACKWARD) {
+                return None;
+            }
+            // A group's read tells of all; the others are asked themselves.
+            let read = i.event.read(format).ok()?;
+            lost += read.values.first()?.2?;
+        }
+        Some(lost)
     }
 
     /// The descriptor of a ring's owner, to wait on.

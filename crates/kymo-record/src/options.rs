@@ -18,7 +18,7 @@ pub enum Target {
     Processes(Vec<u32>),
     /// These threads (`-t`).
     Threads(Vec<u32>),
-    /// These cgroups, on all CPUs (`-G`).
+    /// These cgroups, on all CPUs: one for all events, or one for each (`-G`).
     Cgroups(Vec<String>),
 }
 
@@ -149,6 +149,8 @@ pub struct Options {
     pub sample_cpu: bool,
     /// The period in every sample (`-P`).
     pub sample_period: bool,
+    /// What else an event gives, as bytes, in every sample (`-R`; tracepoints' always).
+    pub raw: bool,
     /// Records of context switches (`--switch-events`).
     pub switch_events: bool,
     /// Records of namespaces (`--namespaces`).
@@ -210,6 +212,7 @@ impl Default for Options {
             inherit_stat: false,
             sample_cpu: false,
             sample_period: false,
+            raw: false,
             switch_events: false,
             namespaces: false,
             inherit: true,

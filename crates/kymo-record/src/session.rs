@@ -118,6 +118,8 @@ struct Session<'a> {
     scan: Scan,
     /// `max_size` was reached.
     full: bool,
+    /// What the kernel counted as lost, once it is over.
+    all_lost: Option<u64>,
     summary: Summary,
 }
 
@@ -142,7 +144,7 @@ impl<'a> Session<'a> {
             false => Some(GatedChild::spawn(&options.command)?),
         };
         let tids = tids(options, child.as_ref())?;
-        let places = places(options, &tids)?;
+        let places = places(options, &tids, specs.len())?;
         let mut plan = attrs::plan(options, &specs, Kernel::probe())?;
         clamp_note(options, &plan, &mut notes);
         let opened = match Opened::open(&mut plan, &places, options.pages, &mut notes) {
@@ -191,6 +193,7 @@ impl<'a> Session<'a> {
             features: FeatureSections::new(),
             scan,
             full: false,
+            all_lost: None,
             summary: Summary { notes, ring, ..Summary::default() },
         };
         session.watch();
@@ -249,11 +252,15 @@ impl<'a> Session<'a> {
             Target::Processes(_) | Target::Threads(_) => Existing::Tids(self.tids.clone()),
         };
         let mut notes = std::mem::take(&mut self.summary.notes);
+        // Without samples of the kernel nobody misses its symbols.
+        let user_only =
+            teller.writer.events().iter().all(|e| e.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
+        let mut unasked = Vec::new();
         let about = about(teller.writer, &self.tids, &self.cpus);
         let told = teller
             .writer
             .record(&about)
-            .and_then(|()| teller.kernel(&mut notes))
+            .and_then(|()| teller.kernel(if user_only { &mut unasked } else { &mut notes }))
             .and_then(|()| teller.tasks(&existing, &mut notes))
             .and_then(|()| teller.writer.record(&synth::finished_init()))
             .and_then(|()| teller.writer.mark());
@@ -309,6 +316,7 @@ impl<'a> Session<'a> {
             self.dump_overwritten().map_err(|e| self.failed(e))?;
         }
         off.map_err(system("cannot stop the events"))?;
+        self.all_lost = self.opened.lost(&self.plan);
         self.summary.exit = exit.map(|e| e.code());
         self.summary.usage = exit.map(|e| e.usage);
         self.finish()?;
@@ -541,6 +549,14 @@ impl<'a> Session<'a> {
             f.append(&mut self.features);
         } else if let Some(file) = self.file.as_ref().filter(|_| !writer.is_pipe()) {
             self.scan.file(file, writer.data_offset(), writer.data_size())?;
+        }
+        let told = self.summary.lost + self.scan.lost;
+        if let Some(rest) = self.all_lost.and_then(|all| all.checked_sub(told)).filter(|r| *r > 0) {
+            let first = self.opened.events.first().cloned().unwrap_or_default();
+            let id = first.ids.first().copied().unwrap_or(0);
+            writer.record(synth::Synth::new(&first.attr, id).lost(rest))?;
+            writer.flush()?;
+            self.scan.lost += rest;
         }
         if !writer.is_pipe() {
             facts::at_end(&self.scan, self.options.build_ids, f);

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// These processes
     #[arg(short = 'p', long, value_name = "PID,…")]
     pid: Option<String>,
-    /// These threads
+    /// These threads, without those they start
     #[arg(short = 't', long, value_name = "TID,…")]
     tid: Option<String>,
     /// Only on these CPUs
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// The processes of a user
     #[arg(short = 'u', long, value_name = "USER")]
     uid: Option<String>,
-    /// Only in these cgroups (on all CPUs)
+    /// Only in this cgroup, or one for each event (on all CPUs)
     #[arg(short = 'G', long, value_name = "NAME,…", value_delimiter = ',')]
     cgroup: Vec<String>,
     /// Wait before counting, in milliseconds
@@ -74,7 +74,7 @@ pub(crate) struct Args {
           require_equals = true, default_missing_value = "1",
           value_parser = clap::value_parser!(i32).range(1..=22))]
     compression_level: Option<i32>,
-    /// Leave events of kymo itself out
+    /// Leave tracepoint events of kymo itself out
     #[arg(long)]
     exclude_perf: bool,
     /// Counts per thread
@@ -89,6 +89,9 @@ pub(crate) struct Args {
     /// The period in samples
     #[arg(short = 'P', long)]
     period: bool,
+    /// Raw bytes in samples (tracepoints' are always there)
+    #[arg(short = 'R', long)]
+    raw_samples: bool,
     /// The CPU in samples
     #[arg(long)]
     sample_cpu: bool,
@@ -189,6 +192,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         inherit_stat: args.stat,
         sample_cpu: args.sample_cpu,
         sample_period: args.period,
+        raw: args.raw_samples,
         switch_events: args.switch_events,
         namespaces: args.namespaces,
         inherit: !args.no_inherit,

@@ -121,6 +121,15 @@ impl Synth {
         self.end(RecordKind::FORK, Misc::FORK_EXEC, pid, tid)
     }
 
+    /// LOST: so many records that the kernel has not told of itself.
+    pub fn lost(&mut self, records: u64) -> &[u8] {
+        let id = self.id;
+        let b = self.start();
+        b.extend(id.to_ne_bytes());
+        b.extend(records.to_ne_bytes());
+        self.end(RecordKind::LOST, 0, 0, 0)
+    }
+
     /// MMAP2: a mapping of a process.
     pub fn mmap2(&mut self, m: &MapFacts<'_>) -> &[u8] {
         let mut misc = Misc::USER;
