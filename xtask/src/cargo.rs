@@ -41,8 +41,22 @@ pub(crate) fn has(program: &str, args: &[&str]) -> bool {
 
 /// Builds the release program and says where it is.
 pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
-    let args = ["build", "--release", "--bin", "kymo"];
-    let output = command(&args)
+    build(&["build", "--release", "--bin", "kymo"])
+}
+
+/// Runs a build of one program and says where it is.
+pub(crate) fn build(args: &[&str]) -> anyhow::Result<PathBuf> {
+    let messages = messages(args)?;
+    messages
+        .iter()
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .next_back()
+        .context("cargo named no program")
+}
+
+/// What a build says about each of its artefacts, in cargo's own JSON.
+pub(crate) fn messages(args: &[&str]) -> anyhow::Result<Vec<serde_json::Value>> {
+    let output = command(args)
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()
@@ -50,10 +64,6 @@ pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
     if !output.status.success() {
         bail!("`cargo {}` failed: {}", args.join(" "), output.status);
     }
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .next_back()
-        .context("cargo named no program")
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }

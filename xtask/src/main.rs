@@ -8,6 +8,7 @@ mod setup;
 mod steps;
 mod test;
 mod tidy;
+mod vm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,34 +26,38 @@ usage: cargo xtask <task>
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = |()| ExitCode::SUCCESS;
     let result = match args.as_slice() {
-        ["setup"] => setup::run(setup::Mode::Install),
-        ["setup", "--dry-run"] => setup::run(setup::Mode::Say),
-        ["test"] => test::run(),
-        ["tidy"] => tidy::run(),
-        ["release"] => release::run(),
-        ["bench"] => bench::run(bench::Effort::Full),
-        ["bench", "--quick"] => bench::run(bench::Effort::Quick),
+        ["setup"] => setup::run(setup::Mode::Install).map(done),
+        ["setup", "--dry-run"] => setup::run(setup::Mode::Say).map(done),
+        ["test"] => test::run().map(done),
+        ["tidy"] => tidy::run().map(done),
+        ["release"] => release::run().map(done),
+        ["vm", rest @ ..] => vm::main(rest),
+        ["bench"] => bench::run(bench::Effort::Full).map(done),
+        ["bench", "--quick"] => bench::run(bench::Effort::Quick).map(done),
         [] | ["help" | "-h" | "--help"] => {
-            print!("{USAGE}");
+            print!("{USAGE}{}", vm::USAGE);
             return ExitCode::SUCCESS;
         }
         other => {
-            eprint!("xtask: no such task: {}\n\n{USAGE}", other.join(" "));
+            eprint!("xtask: no such task: {}\n\n{USAGE}{}", other.join(" "), vm::USAGE);
             return ExitCode::from(2);
         }
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("xtask: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|e| {
+        eprintln!("xtask: {e:#}");
+        ExitCode::FAILURE
+    })
 }
 
 /// The folder of the workspace.
 fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or(here.clone(), PathBuf::from)
+}
+
+/// Where cargo builds, by default `target`.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

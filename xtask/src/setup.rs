@@ -115,7 +115,7 @@ fn components() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let output = Command::new("id").arg("-u").output();
     output.is_ok_and(|o| o.stdout.trim_ascii() == b"0")
 }

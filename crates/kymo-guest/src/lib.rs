@@ -1,0 +1,22 @@
+//! What the host and the guest's init say to each other: the [`Job`] that lies in
+//! the initrd, and the [`Frame`]s that come back through a virtio-serial port. The
+//! console stays free for the kernel's own words. The init itself is `main.rs`,
+//! QEMU is driven by `cargo xtask vm`.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod frame;
+mod job;
+
+pub use frame::{Frame, Stream};
+pub use job::{Command, Job, Module};
+
+/// Where the guest finds its [`Job`].
+pub const JOB: &str = "/vm/job";
+
+/// Modules that can be loaded on demand: one line each, name and then the paths to
+/// load, in order.
+pub const MODULES: &str = "/vm/modules";
+
+/// The port's device in the guest.
+pub const PORT: &str = "/dev/vport0p1";

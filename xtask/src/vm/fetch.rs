@@ -1,0 +1,276 @@
+//! Debian's cloud kernel, downloaded by apt and unpacked under `target/vm`. Needs
+//! no root: nothing is installed. A folder is there only when it is whole.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+/// Depends on the package of the current kernel.
+const META: &str = "linux-image-cloud-amd64";
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// An unpacked kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    /// As `uname -r` says it.
+    pub(crate) release: String,
+    /// Where the package is unpacked.
+    folder: PathBuf,
+}
+
+impl Kernel {
+    pub(crate) fn image(&self) -> PathBuf {
+        self.folder.join("boot").join(format!("vmlinuz-{}", self.release))
+    }
+
+    pub(crate) fn modules(&self) -> PathBuf {
+        self.folder.join("lib/modules").join(&self.release)
+    }
+}
+
+/// What can be fetched beyond the kernel itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extra {
+    /// vmlinux and modules with DWARF: 283 MB to download.
+    Debug,
+    /// What an out-of-tree module is built with.
+    Headers,
+    /// The sources, as a tar archive.
+    Source,
+}
+
+/// A package as apt knows it.
+#[derive(Debug, PartialEq, Eq)]
+struct Package {
+    name: String,
+    version: String,
+    bytes: u64,
+    sha256: String,
+}
+
+/// The kernel in use: the one that is there, else the current one, fetched.
+pub(crate) fn kernel() -> anyhow::Result<Kernel> {
+    let named = std::fs::read_to_string(super::folder().join("current")).unwrap_or_default();
+    match named.trim() {
+        "" => fetch(&[]),
+        name => match unpacked(&super::folder().join(name)) {
+            Some(kernel) => Ok(kernel),
+            None => fetch(&[]),
+        },
+    }
+}
+
+/// Fetches the current kernel, if it is not there, and what is asked for with it.
+pub(crate) fn fetch(extras: &[Extra]) -> anyhow::Result<Kernel> {
+    let name = current_name()?;
+    let release = name.trim_start_matches("linux-image-").to_owned();
+    let folder = ensure(&name)?;
+    let folder_name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let kernel = unpacked(&folder).with_context(|| format!("{name} holds no kernel"))?;
+    let mark = super::folder().join("current");
+    std::fs::write(&mark, folder_name).with_context(|| mark.display().to_string())?;
+    println!("vm: Linux {release} in {}", folder.display());
+    for extra in extras {
+        for name in packages_of(*extra, &release)? {
+            println!("vm: {name} in {}", ensure(&name)?.display());
+        }
+    }
+    Ok(kernel)
+}
+
+fn packages_of(extra: Extra, release: &str) -> anyhow::Result<Vec<String>> {
+    Ok(match extra {
+        Extra::Debug => vec![format!("linux-image-{release}-dbg")],
+        Extra::Headers => {
+            let common = release.replace("-cloud-amd64", "-common");
+            vec![format!("linux-headers-{release}"), format!("linux-headers-{common}")]
+        }
+        Extra::Source => {
+            let mut parts = release.split('.');
+            let (Some(major), Some(minor)) = (parts.next(), parts.next()) else {
+                bail!("the release {release} has no major and minor number");
+            };
+            vec![format!("linux-source-{major}.{minor}")]
+        }
+    })
+}
+
+fn unpacked(folder: &Path) -> Option<Kernel> {
+    if !folder.join("complete").exists() {
+        return None;
+    }
+    let boot = std::fs::read_dir(folder.join("boot")).ok()?;
+    let names = boot.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+    let release = names.filter_map(|n| n.strip_prefix("vmlinuz-").map(str::to_owned)).next()?;
+    Some(Kernel { release, folder: folder.to_owned() })
+}
+
+/// The package behind the one that always names the newest.
+fn current_name() -> anyhow::Result<String> {
+    let ask = || -> Option<String> {
+        let text = output("apt-cache", &["depends", META]).ok()?;
+        let mut names = text.lines().filter_map(|l| l.trim().strip_prefix("Depends: "));
+        names.find(|n| n.starts_with("linux-image-")).map(str::to_owned)
+    };
+    if let Some(name) = ask() {
+        return Ok(name);
+    }
+    update().with_context(|| format!("apt does not know {META}"))?;
+    ask().with_context(|| format!("apt does not know {META}, also after `apt-get update`"))
+}
+
+/// The folder with the package's files, made if need be.
+fn ensure(name: &str) -> anyhow::Result<PathBuf> {
+    let mut last = None;
+    for attempt in 1..=ATTEMPTS {
+        match describe(name).and_then(|package| ensure_version(&package)) {
+            Ok(folder) => return Ok(folder),
+            Err(e) => {
+                println!("vm: {name}, attempt {attempt} of {ATTEMPTS}: {e:#}");
+                last = Some(e);
+            }
+        }
+        if attempt < ATTEMPTS {
+            std::thread::sleep(PAUSE);
+            // A mirror drops old versions; a list that names one has to be renewed.
+            if let Err(e) = update() {
+                println!("vm: {e:#}");
+            }
+        }
+    }
+    let last = last.unwrap_or_else(|| anyhow::anyhow!("no attempt was made"));
+    Err(last.context(format!("cannot fetch the package {name}")))
+}
+
+fn ensure_version(package: &Package) -> anyhow::Result<PathBuf> {
+    let Package { name, version, .. } = package;
+    let folder = super::folder().join(format!("{name}_{}", version.replace(':', "%3a")));
+    let mark = folder.join("complete");
+    if std::fs::read_to_string(&mark).is_ok_and(|sum| sum == package.sha256) {
+        return Ok(folder);
+    }
+    let archive = download(package)?;
+    let fresh = folder.with_extension(format!("new-{}", std::process::id()));
+    remove(&fresh)?;
+    std::fs::create_dir_all(&fresh).with_context(|| fresh.display().to_string())?;
+    let mut unpack = Command::new("dpkg-deb");
+    unpack.arg("-x").arg(&archive).arg(&fresh);
+    crate::cargo::run_command(unpack)?;
+    std::fs::write(fresh.join("complete"), &package.sha256).context("marking as complete")?;
+    // Somebody else may have been faster; theirs is as good.
+    if std::fs::read_to_string(&mark).is_ok_and(|sum| sum == package.sha256) {
+        remove(&fresh)?;
+    } else {
+        remove(&folder)?;
+        std::fs::rename(&fresh, &folder).with_context(|| folder.display().to_string())?;
+    }
+    remove(archive.parent().unwrap_or(&archive))?;
+    Ok(folder)
+}
+
+/// The archive in a folder of its own, with the sum that apt's signed list states.
+fn download(package: &Package) -> anyhow::Result<PathBuf> {
+    let Package { name, version, bytes, sha256 } = package;
+    let folder = super::folder().join(format!("download-{}", std::process::id()));
+    remove(&folder)?;
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    println!("vm: downloading {name} {version}, {:.1} MB", *bytes as f64 / 1e6);
+    let mut apt = Command::new("apt-get");
+    apt.args(["-q", "-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=", "download"]);
+    apt.arg(format!("{name}={version}")).current_dir(&folder);
+    crate::cargo::run_command(apt)?;
+    let archive = std::fs::read_dir(&folder)?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|e| e == "deb"))
+        .context("apt-get download left no .deb")?;
+    let sum = output("sha256sum", &[&archive.to_string_lossy()])?;
+    let sum = sum.trim_start_matches('\\').split(' ').next().unwrap_or_default();
+    if sum != sha256 {
+        bail!("{} has the SHA-256 {sum}, apt states {sha256}", archive.display());
+    }
+    Ok(archive)
+}
+
+fn describe(name: &str) -> anyhow::Result<Package> {
+    let text = output("apt-cache", &["show", "--no-all-versions", name])?;
+    parse_description(&text).with_context(|| format!("apt-cache show {name}: facts are missing"))
+}
+
+fn parse_description(text: &str) -> Option<Package> {
+    let first = text.split("\n\n").next()?;
+    let field = |key: &str| {
+        first.lines().find_map(|l| Some(l.strip_prefix(key)?.strip_prefix(": ")?.trim().to_owned()))
+    };
+    Some(Package {
+        name: field("Package")?,
+        version: field("Version")?,
+        bytes: field("Size")?.parse().ok()?,
+        sha256: field("SHA256")?,
+    })
+}
+
+fn update() -> anyhow::Result<()> {
+    if !crate::setup::is_root() {
+        bail!("apt's lists may be missing or old; run as root: apt-get update");
+    }
+    let mut apt = Command::new("apt-get");
+    apt.args(["-q", "update"]).stdout(Stdio::null());
+    crate::cargo::run_command(apt)
+}
+
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| folder.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a command prints.
+fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(program);
+    let output = command.args(arguments).env("LC_ALL", "C").output();
+    let output = output.with_context(|| format!("cannot run {program}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        bail!("`{program} {}`: {}: {said}", arguments.join(" "), output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn apts_description_is_read() {
+        let text = "Package: linux-image-x\nVersion: 6.1.1-1\nDepends: kmod\nSize: 267\n\
+                    SHA256: abc\n\nPackage: linux-image-x\nVersion: 6.1.0-9\n";
+        let expected = Package {
+            name: "linux-image-x".into(),
+            version: "6.1.1-1".into(),
+            bytes: 267,
+            sha256: "abc".into(),
+        };
+        assert_eq!(parse_description(text), Some(expected));
+        assert_eq!(parse_description("N: Unable to locate package x"), None);
+    }
+
+    #[test]
+    fn packages_beside_the_kernel_are_named_after_it() {
+        let check = |extra, expected: &[&str]| {
+            assert_eq!(packages_of(extra, "6.1.0-56-cloud-amd64").unwrap(), expected);
+        };
+        check(Extra::Debug, &["linux-image-6.1.0-56-cloud-amd64-dbg"]);
+        check(
+            Extra::Headers,
+            &["linux-headers-6.1.0-56-cloud-amd64", "linux-headers-6.1.0-56-common"],
+        );
+        check(Extra::Source, &["linux-source-6.1"]);
+    }
+}

@@ -1,0 +1,87 @@
+//! `cargo xtask vm`: a guest with a kernel that can do what the host's cannot
+//! (kprobes, function tracers, histograms, modules), under QEMU's software
+//! emulation, up in about two seconds. Here are the words of the command line;
+//! `fetch` gets the kernel, `initrd` packs the file system, `machine` runs it,
+//! `tests` runs the tests marked for the guest.
+
+mod cpio;
+mod fetch;
+mod initrd;
+mod machine;
+mod modules;
+mod run;
+pub(crate) mod tests;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+
+use crate::cargo;
+
+pub(crate) const USAGE: &str = "\
+  vm fetch [--debug] [--headers] [--source]
+                      get the guest's kernel; with its DWARF, headers, sources
+  vm run [OPTION…] [--] CMD…
+                      boot the guest, run CMD in it, exit with its status
+    --program NAME      take a program of the host along (CMD's is taken anyway)
+    --module 'NAME [PARAMETERS]'   load a kernel module at the start
+    --put HOST[:GUEST]  take a file along; its place is the same unless said
+    --get GUEST[:HOST]  bring a file back, to this folder unless said
+    --dev               kymo's development build instead of the release build
+    --memory MB, --limit SECONDS, --console (shows it)
+  vm test [-p PACKAGE] [--release] [FILTER…]
+                      run the tests of crates/*/tests/guest_*.rs in the guest
+";
+
+pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
+    match args {
+        ["fetch", extras @ ..] => fetch_extras(extras).map(|()| ExitCode::SUCCESS),
+        ["run", rest @ ..] => run::main(rest),
+        ["test", rest @ ..] => tests::main(rest),
+        other => bail!("no such task: vm {}\n\n{USAGE}", other.join(" ")),
+    }
+}
+
+fn fetch_extras(options: &[&str]) -> anyhow::Result<()> {
+    let extra = |option: &&str| match *option {
+        "--debug" => Ok(fetch::Extra::Debug),
+        "--headers" => Ok(fetch::Extra::Headers),
+        "--source" => Ok(fetch::Extra::Source),
+        other => bail!("vm fetch has no option {other}"),
+    };
+    let extras = options.iter().map(extra).collect::<anyhow::Result<Vec<_>>>()?;
+    fetch::fetch(&extras).map(drop)
+}
+
+/// `target/vm`, wherever the target folder is.
+fn folder() -> PathBuf {
+    crate::target().join("vm")
+}
+
+/// A folder of this run, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> anyhow::Result<Scratch> {
+        let path = folder().join(format!("run-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        Ok(Scratch(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is removed with the target folder.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The guest's init, built.
+fn init() -> anyhow::Result<PathBuf> {
+    cargo::build(&["build", "--package", "kymo-guest", "--bin", "kymo-guest"])
+}
