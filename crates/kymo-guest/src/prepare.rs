@@ -4,21 +4,21 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::mount::MountFlags;
 use rustix::net::{AddressFamily, SendFlags, SocketType};
 
-/// Type, where, options.
+/// Type, where, options. Nothing covers `/tmp` or `/run`: programs of the host may lie
+/// below them, and the first file system is in memory anyway.
 const MOUNTS: &[(&str, &str, &str)] = &[
     ("proc", "/proc", ""),
     ("sysfs", "/sys", ""),
     ("devtmpfs", "/dev", ""),
     ("devpts", "/dev/pts", "ptmxmode=666"),
     ("tmpfs", "/dev/shm", ""),
-    ("tmpfs", "/run", ""),
-    ("tmpfs", "/tmp", "size=75%"),
     ("tracefs", "/sys/kernel/tracing", ""),
     ("debugfs", "/sys/kernel/debug", ""),
     ("cgroup2", "/sys/fs/cgroup", ""),
@@ -43,6 +43,13 @@ pub(crate) fn mounts() -> Vec<String> {
         if let Err(e) = one(kind, place, options) {
             failed.push(format!("{kind} on {place}: {e}"));
         }
+    }
+    for place in ["/tmp", "/run"] {
+        let open = || {
+            std::fs::create_dir_all(place)?;
+            std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o1777))
+        };
+        failed.extend(open().err().map(|e| format!("{place}: {e}")));
     }
     if let Err(e) = rustix::system::sethostname(b"guest") {
         failed.push(format!("host name: {e}"));

@@ -61,8 +61,21 @@ int main(void) {
 }
 "#;
 
+/// Where programs lie ready in the guest, each with its source.
+const IN_GUEST: &str = "/vm/programs";
+
 impl Workload {
-    /// Compiles C source with frame pointers, symbols and lines.
+    /// The programs that every test can use: names and sources.
+    pub const SOURCES: [(&str, &str); 3] =
+        [("spin", SPIN), ("syscalls", SYSCALLS), ("threads", THREADS)];
+
+    /// What the compiler is told: frame pointers, symbols, lines.
+    pub const FLAGS: [&str; 5] =
+        ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread"];
+
+    /// Compiles C source with frame pointers, symbols and lines. In the guest the
+    /// program lies ready: its source must be one of [`Workload::SOURCES`] or a file
+    /// `tests/guest_programs/<name>.c` of a crate.
     ///
     /// # Panics
     /// If the compiler is missing (see [`crate::Need::Gcc`]) or refuses.
@@ -70,11 +83,13 @@ impl Workload {
     pub fn compile(name: &str, source: &str) -> Workload {
         let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("temporary folder: {e}"));
         let (code, program) = (dir.path().join(format!("{name}.c")), dir.path().join(name));
+        if crate::guest() {
+            take_ready(name, source, &program);
+            return Workload { dir, program };
+        }
         std::fs::write(&code, source).unwrap_or_else(|e| panic!("{}: {e}", code.display()));
         let mut gcc = Command::new("gcc");
-        gcc.args(["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"])
-            .args(["-pthread", "-o"])
-            .args([&program, &code]);
+        gcc.args(Workload::FLAGS).arg("-o").args([&program, &code]);
         let _ = crate::run_command(gcc).success();
         Workload { dir, program }
     }
@@ -124,6 +139,19 @@ impl Workload {
         let path = self.dir.path().join(name);
         path.to_str().unwrap_or_else(|| panic!("{}: not UTF-8", path.display())).to_owned()
     }
+}
+
+/// Copies a program that was compiled before the guest started.
+#[track_caller]
+fn take_ready(name: &str, source: &str, program: &Path) {
+    let ready = Path::new(IN_GUEST).join(name);
+    let built_from = std::fs::read_to_string(ready.with_extension("c"));
+    assert!(
+        built_from.as_ref().is_ok_and(|b| b == source),
+        "no program {name} of this source lies ready in the guest: the source belongs into \
+         tests/guest_programs/{name}.c of a crate"
+    );
+    std::fs::copy(&ready, program).unwrap_or_else(|e| panic!("{}: {e}", ready.display()));
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! (kprobes, function tracers, histograms, modules), under QEMU's software
 //! emulation, up in about two seconds. Here are the words of the command line;
 //! `fetch` gets the kernel, `initrd` packs the file system, `machine` runs it,
-//! `tests` runs the tests marked for the guest.
+//! `suite` runs the tests marked for the guest.
 
 mod cpio;
 mod fetch;
@@ -10,7 +10,7 @@ mod initrd;
 mod machine;
 mod modules;
 mod run;
-pub(crate) mod tests;
+pub(crate) mod suite;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     match args {
         ["fetch", extras @ ..] => fetch_extras(extras).map(|()| ExitCode::SUCCESS),
         ["run", rest @ ..] => run::main(rest),
-        ["test", rest @ ..] => tests::main(rest),
+        ["test", rest @ ..] => suite::main(rest),
         other => bail!("no such task: vm {}\n\n{USAGE}", other.join(" ")),
     }
 }

@@ -1,0 +1,329 @@
+//! `cargo xtask vm test`: the integration tests in `crates/*/tests/guest_*.rs`, all in
+//! one guest, one after the other (they change what the whole kernel does). C
+//! programs that they watch are compiled here, because the guest has no compiler.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use kymo_guest::{Command, Job, Stream};
+
+use super::initrd::{self, Contents};
+use super::machine::{Ended, Machine};
+use super::modules::Modules;
+use super::{Scratch, fetch};
+use crate::cargo;
+use crate::test::{Counts, parse_counts};
+
+/// The peers, beside the programs of every guest.
+const PEERS: [&str; 2] = ["perf", "trace-cmd"];
+
+/// Modules that a test can load with `kymo_testkit::load_module`.
+const READY: [&str; 4] = ["scsi_debug", "null_blk", "loop", "virtio_blk"];
+
+/// Where `kymo_testkit::Workload` looks for programs.
+const PROGRAMS: &str = "/vm/programs";
+
+/// Where skips are written down, as on the host.
+const SKIPS: &str = "/vm/skipped-tests";
+
+const MEMORY_MB: u32 = 1024;
+const LIMIT_OF_ONE: u32 = 180;
+const LIMIT_OF_ALL: u32 = 900;
+
+/// Which tests to run, and with which kymo.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Selection {
+    packages: Vec<String>,
+    filters: Vec<String>,
+    /// The release program instead of the development build.
+    release: bool,
+}
+
+/// What came of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) counts: Counts,
+    /// One line for each test that the guest lacks something for.
+    pub(crate) skips: Vec<String>,
+}
+
+/// A test program.
+struct Target {
+    name: String,
+    program: PathBuf,
+}
+
+impl Selection {
+    /// All of them, with the program that is handed out: what CI runs.
+    pub(crate) fn all() -> Selection {
+        Selection { release: true, ..Selection::default() }
+    }
+
+    fn parse(args: &[&str]) -> anyhow::Result<Selection> {
+        let mut selection = Selection::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match *arg {
+                "-p" | "--package" => {
+                    let name = args.next().context("-p wants a package")?;
+                    selection.packages.push((*name).to_owned());
+                }
+                "--release" => selection.release = true,
+                other if other.starts_with('-') => bail!("vm test has no option {other}"),
+                other => selection.filters.push(other.to_owned()),
+            }
+        }
+        Ok(selection)
+    }
+}
+
+pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
+    let Results { counts, skips } = run(&Selection::parse(args)?)?;
+    skips.iter().for_each(|line| println!("{line}"));
+    println!("{} passed, {} failed in the guest", counts.passed, counts.failed);
+    Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Builds the tests, boots the guest once and runs them.
+pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
+    let kernel = fetch::kernel()?;
+    let modules = Modules::of(&kernel.modules())?;
+    let (mut targets, kymo) = build(selection)?;
+    let (names, filters): (Vec<_>, Vec<_>) =
+        selection.filters.iter().partition(|f| targets.iter().any(|t| t.name.contains(*f)));
+    if !names.is_empty() {
+        targets.retain(|t| names.iter().any(|f| t.name.contains(*f)));
+    }
+    let scratch = Scratch::new()?;
+    let mut contents = Contents {
+        init: super::init()?,
+        programs: PEERS.map(String::from).into(),
+        ready: READY.map(String::from).into(),
+        ..Contents::default()
+    };
+    if let Some(place) = kymo {
+        let program = if selection.release { cargo::build_release()? } else { place.clone() };
+        let place = place.to_string_lossy().into_owned();
+        contents.links.push(("/vm/bin/kymo".into(), place.clone()));
+        contents.files.push((program, place));
+    }
+    let programs = compile_programs(scratch.path())?;
+    contents.files.extend(programs);
+    let targets_as_files =
+        targets.iter().map(|t| (t.program.clone(), t.program.to_string_lossy().into_owned()));
+    contents.files.extend(targets_as_files);
+    let no_skips = scratch.path().join("skipped-tests");
+    std::fs::write(&no_skips, "").with_context(|| no_skips.display().to_string())?;
+    contents.files.push((no_skips, SKIPS.into()));
+    let job = Job {
+        commands: targets.iter().map(|t| command(t, &filters)).collect(),
+        get: vec![SKIPS.into()],
+        limit_seconds: LIMIT_OF_ALL,
+        ..Job::default()
+    };
+    let initrd = scratch.path().join("initrd");
+    initrd::write(&initrd, &contents, &modules, job)?;
+    let machine = Machine {
+        image: kernel.image(),
+        initrd,
+        memory_mb: MEMORY_MB,
+        limit: Duration::from_secs(u64::from(LIMIT_OF_ALL)),
+        show_console: false,
+    };
+    let mut tally = Tally { targets: &targets, shown: None, line: Vec::new(), counts: Vec::new() };
+    let outcome = machine
+        .run(scratch.path(), &mut |place, stream, bytes| tally.hear(place, stream, bytes))?;
+    println!(
+        "guest: Linux {}, up after {:.1} s, {:.1} s in all",
+        kernel.release,
+        outcome.boot.as_secs_f64(),
+        outcome.total.as_secs_f64()
+    );
+    let skips = outcome.files.iter().find(|(path, _)| path == SKIPS);
+    let skips = skips.map(|(_, copy)| std::fs::read_to_string(copy).unwrap_or_default());
+    Ok(Results {
+        counts: tally.sum(&outcome.ended),
+        skips: skips.unwrap_or_default().lines().map(str::to_owned).collect(),
+    })
+}
+
+fn command(target: &Target, filters: &[&String]) -> Command {
+    let mut arguments =
+        vec![target.program.to_string_lossy().into_owned(), "--test-threads=1".into()];
+    arguments.extend(filters.iter().map(|f| (*f).clone()));
+    Command {
+        arguments,
+        // The guest has what its tests need, or something is wrong with it.
+        environment: vec!["CI=true".into(), format!("KYMO_SKIP_LOG={SKIPS}")],
+        limit_seconds: LIMIT_OF_ONE,
+    }
+}
+
+/// Builds the test programs; also says where they expect kymo.
+fn build(selection: &Selection) -> anyhow::Result<(Vec<Target>, Option<PathBuf>)> {
+    let mut args = vec!["test", "--no-run", "--test", "guest_*"];
+    if selection.packages.is_empty() {
+        args.push("--workspace");
+    }
+    args.extend(selection.packages.iter().flat_map(|p| ["--package", p]));
+    let (mut targets, mut kymo) = (Vec::new(), None);
+    for message in cargo::messages(&args)? {
+        let Some(program) = message["executable"].as_str().map(PathBuf::from) else { continue };
+        let name = message["target"]["name"].as_str().unwrap_or_default().to_owned();
+        match message["target"]["kind"][0].as_str() {
+            Some("test") if name.starts_with("guest_") => targets.push(Target { name, program }),
+            Some("bin") if name == "kymo" => kymo = Some(program),
+            _ => {}
+        }
+    }
+    if targets.is_empty() {
+        bail!("cargo built no test named guest_*");
+    }
+    targets.sort_by(|a, b| (&a.name, &a.program).cmp(&(&b.name, &b.program)));
+    Ok((targets, kymo))
+}
+
+/// Compiles the programs of the testkit and those in `tests/guest_programs/*.c` of
+/// the crates. Each comes with its source, so that a test knows its program.
+fn compile_programs(folder: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let mut sources: Vec<(String, String)> = kymo_testkit::Workload::SOURCES
+        .iter()
+        .map(|(name, source)| ((*name).to_owned(), (*source).to_owned()))
+        .collect();
+    for file in own_programs()? {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let source = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        if sources.iter().any(|(known, _)| *known == name) {
+            bail!("{}: there is a program of this name already", file.display());
+        }
+        sources.push((name, source));
+    }
+    let mut files = Vec::new();
+    for (name, source) in &sources {
+        let (code, program) = (folder.join(format!("{name}.c")), folder.join(name));
+        std::fs::write(&code, source).with_context(|| code.display().to_string())?;
+        let mut gcc = std::process::Command::new("gcc");
+        gcc.args(kymo_testkit::Workload::FLAGS).arg("-static").arg("-o").args([&program, &code]);
+        cargo::run_command(gcc)?;
+        files.push((code, format!("{PROGRAMS}/{name}.c")));
+        files.push((program, format!("{PROGRAMS}/{name}")));
+    }
+    Ok(files)
+}
+
+fn own_programs() -> anyhow::Result<Vec<PathBuf>> {
+    let crates = crate::root().join("crates");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&crates).with_context(|| crates.display().to_string())? {
+        let folder = entry?.path().join("tests/guest_programs");
+        // Most crates have none.
+        let Ok(files) = std::fs::read_dir(folder) else { continue };
+        let files = files.flatten().map(|e| e.path());
+        found.extend(files.filter(|p| p.extension().is_some_and(|e| e == "c")));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Shows the output of the tests and counts.
+struct Tally<'a> {
+    targets: &'a [Target],
+    /// The target whose output is shown.
+    shown: Option<usize>,
+    line: Vec<u8>,
+    /// By target.
+    counts: Vec<(usize, Counts)>,
+}
+
+impl Tally<'_> {
+    fn hear(&mut self, place: usize, stream: Stream, bytes: &[u8]) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.shown != Some(place) {
+            let name = self.targets.get(place).map_or("?", |t| t.name.as_str());
+            writeln!(out, "\n--- {name} (in the guest)").context("stdout")?;
+            self.shown = Some(place);
+        }
+        out.write_all(bytes).and_then(|()| out.flush()).context("stdout")?;
+        if stream == Stream::Err {
+            return Ok(());
+        }
+        for byte in bytes {
+            if *byte != b'\n' {
+                self.line.push(*byte);
+                continue;
+            }
+            if let Some(counts) = parse_counts(&String::from_utf8_lossy(&self.line)) {
+                self.counts.push((place, counts));
+            }
+            self.line.clear();
+        }
+        Ok(())
+    }
+
+    /// A test program that ended badly without a failed test (a crash, a time limit)
+    /// is itself a failed test.
+    fn sum(&self, ended: &[Ended]) -> Counts {
+        let mut sum = Counts::default();
+        for (place, target) in self.targets.iter().enumerate() {
+            let of_target = self.counts.iter().filter(|(p, _)| *p == place);
+            let counts = of_target.fold(Counts::default(), |sum, (_, c)| sum.plus(*c));
+            sum = sum.plus(counts);
+            let end = ended.get(place).copied();
+            if end == Some(Ended { status: 0, late: false }) || counts.failed > 0 {
+                continue;
+            }
+            sum.failed += 1;
+            match end {
+                Some(Ended { late: true, .. }) => {
+                    println!("FAILED: {} took longer than {LIMIT_OF_ONE} s", target.name);
+                }
+                Some(Ended { status, .. }) => {
+                    println!("FAILED: {} ended with status {status}", target.name);
+                }
+                None => println!("FAILED: {} never ended", target.name),
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_command_line() {
+        let selection = Selection::parse(&["-p", "kymo", "--release", "function_graph"]).unwrap();
+        let expected = Selection {
+            packages: vec!["kymo".into()],
+            filters: vec!["function_graph".into()],
+            release: true,
+        };
+        assert_eq!(selection, expected);
+        assert!(Selection::parse(&["--no-such"]).is_err());
+        assert!(Selection::parse(&["-p"]).is_err());
+    }
+
+    #[test]
+    fn a_crash_and_a_time_limit_count_as_failures() {
+        let target = |name: &str| Target { name: name.into(), program: name.into() };
+        let targets = [target("guest_a"), target("guest_b"), target("guest_c"), target("guest_d")];
+        let counts = |passed, failed| Counts { passed, failed, skipped: 0 };
+        let mut tally = Tally { targets: &targets, shown: None, line: Vec::new(), counts: vec![] };
+        let text = b"test result: ok. 2 passed; 0 failed; 0 ignored\n";
+        // Output arrives in any pieces.
+        for byte in text {
+            tally.hear(0, Stream::Out, &[*byte]).unwrap();
+        }
+        tally
+            .hear(1, Stream::Out, b"test result: FAILED. 1 passed; 2 failed; 0 ignored\n")
+            .unwrap();
+        let end = |status, late| Ended { status, late };
+        let ended = [end(0, false), end(101, false), end(139, false), end(137, true)];
+        assert_eq!(tally.sum(&ended), counts(3, 4));
+        assert_eq!(tally.sum(&ended[..2]), counts(3, 4));
+    }
+}
