@@ -1,0 +1,108 @@
+//! What a file says of the machine and of the recording, beside the events.
+
+/// What rendering needs of the machine that recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Text of `events/header_page`.
+    pub header_page: String,
+    /// Text of `events/header_event`.
+    pub header_event: String,
+    /// Formats of ftrace's own entries (`function`, `kernel_stack`, `print`, …).
+    pub ftrace_formats: Vec<String>,
+    /// `(system, format text)` of each event.
+    pub formats: Vec<(String, String)>,
+    /// `/proc/kallsyms`.
+    pub kallsyms: String,
+    /// `printk_formats`: address and string.
+    pub printk_formats: String,
+    /// `saved_cmdlines`: pid and name.
+    pub saved_cmdlines: String,
+}
+
+/// How times of the x86-tsc clock become nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TscToNsec {
+    /// Multiplier.
+    pub mult: u32,
+    /// Bits to shift right after that.
+    pub shift: u32,
+    /// Nanoseconds to add.
+    pub offset: u64,
+}
+
+/// A guest that was recorded together with its host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guest {
+    /// Its name.
+    pub name: String,
+    /// Its recording's [`Options::trace_id`].
+    pub trace_id: u64,
+    /// Virtual CPU and the host's task that runs it.
+    pub vcpus: Vec<(u32, u32)>,
+}
+
+/// How the clocks of one CPU of a guest and its host differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuShift {
+    /// Guest times the others belong to.
+    pub times: Vec<u64>,
+    /// Difference then.
+    pub offsets: Vec<i64>,
+    /// Ratio then.
+    pub scalings: Vec<u64>,
+}
+
+/// Time synchronisation between guest and host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimeShift {
+    /// [`Options::trace_id`] of the other recording.
+    pub peer: u64,
+    /// Flags of the protocol.
+    pub flags: u32,
+    /// One entry for each CPU.
+    pub cpus: Vec<CpuShift>,
+}
+
+/// The options of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What to add to times to get the time of day, as written.
+    pub date: Option<String>,
+    /// Text of each CPU's `stats`, and the headings between instances.
+    pub cpustat: Vec<String>,
+    /// Content of `trace_clock`.
+    pub trace_clock: Option<String>,
+    /// The machine, as uname(1) names it.
+    pub uname: Option<String>,
+    /// Events connected by name.
+    pub hooks: Vec<String>,
+    /// What to add to every time, as written.
+    pub offset: Option<String>,
+    /// CPUs of the machine.
+    pub cpu_count: Option<u32>,
+    /// The program that recorded.
+    pub version: Option<String>,
+    /// Memory maps of traced processes.
+    pub procmaps: Vec<String>,
+    /// Number of the recording.
+    pub trace_id: Option<u64>,
+    /// Synchronisation with another machine.
+    pub time_shift: Option<TimeShift>,
+    /// Guests recorded with this host.
+    pub guests: Vec<Guest>,
+    /// Conversion of TSC times.
+    pub tsc2nsec: Option<TscToNsec>,
+    /// Options this code does not know.
+    pub unknown: Vec<(u16, Vec<u8>)>,
+}
+
+impl Options {
+    /// The clock marked in `trace_clock`: `[local] global …`.
+    pub fn clock(&self) -> Option<&str> {
+        let text = self.trace_clock.as_deref()?;
+        match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
+            Some((name, _)) => Some(name),
+            None => Some(text.trim()),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! trace.dat: the pages of the kernel's ring buffer, one run of them for each
+//! CPU, with all that is needed to read them on another machine. trace-cmd,
+//! KernelShark and libtracecmd call it so; versions 6 and 7.
+//!
+//! `docs/formats/trace-dat.md` states the bytes.
+
+mod codec;
+mod facts;
+mod ids;
+pub mod read;
+
+pub use codec::Compression;
+pub use facts::{CpuShift, Guest, Machine, Options, TimeShift, TscToNsec};
+pub use ids::{OptionId, SectionId};
+pub use read::{Buffer, CpuData, Damage, Event, ReadError, ReadStats, Select, TraceDat};
+
+/// First ten bytes of every file. The tracing data inside of a perf.data file
+/// begin so too.
+pub const MAGIC: [u8; 10] = *b"\x17\x08\x44tracing";
