@@ -8,11 +8,13 @@ mod codec;
 mod facts;
 mod ids;
 pub mod read;
+pub mod write;
 
 pub use codec::Compression;
 pub use facts::{CpuShift, Guest, Machine, Options, TimeShift, TscToNsec};
 pub use ids::{OptionId, SectionId};
 pub use read::{Buffer, CpuData, Damage, Event, ReadError, ReadStats, Select, TraceDat};
+pub use write::{BufferSpec, CpuSink, Facts, Format, Recording, WriteError, Writer};
 
 /// First ten bytes of every file. The tracing data inside of a perf.data file
 /// begin so too.

@@ -169,7 +169,8 @@ fn text(bytes: &[u8]) -> String {
 /// Reads until `buf` is full or the file ends.
 pub(super) fn read_at(file: &File, buf: &mut [u8], at: u64) -> std::io::Result<usize> {
     let mut have = 0;
-    while have < buf.len() {
+    // The system knows no offsets beyond; no file has anything there.
+    while have < buf.len() && at <= i64::MAX as u64 - buf.len() as u64 {
         match file.read_at(&mut buf[have..], at + have as u64) {
             Ok(0) => break,
             Ok(n) => have += n,

@@ -1,0 +1,140 @@
+//! Files cut at every byte and files with every byte of what describes them
+//! changed: no panic, no run-away, and what is whole is delivered.
+
+use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
+
+use kymo_files::tracedat::{Compression, Format, TraceDat};
+use kymo_model::Endian;
+
+use super::made::{Seen, events, facts, formats, made, open, temp};
+
+/// Places worth cutting or changing: everything before the pages and a bit of
+/// each page, and all behind.
+fn places(bytes: &[u8]) -> Vec<usize> {
+    let (data, _file) = open(bytes).unwrap();
+    let cpus = data.buffers().iter().flat_map(|b| &b.cpus);
+    let runs: Vec<_> = cpus.map(|c| (c.offset as usize, c.size as usize)).collect();
+    let inside = |at: usize| {
+        // Within a run only the heads of its pages.
+        runs.iter().any(|(start, size)| {
+            at > *start && at < start + size && (at - start) % 4096 > 24 && !at.is_multiple_of(97)
+        })
+    };
+    (0..bytes.len()).filter(|at| !inside(*at)).collect()
+}
+
+/// Events in the order of each CPU, which damage elsewhere must not change.
+fn by_cpu(seen: &[Seen]) -> Vec<Vec<u32>> {
+    let mut rings = vec![Vec::new(); 6];
+    for (buffer, cpu, _, number, _) in seen {
+        if let Some(ring) = rings.get_mut(buffer * 2 + *cpu as usize) {
+            ring.push(*number);
+        }
+    }
+    rings
+}
+
+#[test]
+fn cut_anywhere_it_delivers_what_is_whole() {
+    for format in formats() {
+        let whole = made(format, &facts(Endian::Little, 8));
+        let all = by_cpu(&events(&open(&whole).unwrap().0).0);
+        let file = temp(&whole);
+        let mut least = 1200;
+        let mut cut_page = 0;
+        // Every byte of the plainest form, some of the others.
+        let step = if format == formats()[1] { 1 } else { 11 };
+        for n in places(&whole).into_iter().rev().step_by(step) {
+            file.as_file().set_len(n as u64).unwrap();
+            let Ok(data) = TraceDat::open(file.path()) else {
+                least = 0;
+                continue;
+            };
+            let (seen, stats) = events(&data);
+            let told = !data.damage().is_empty() || stats.damaged_places > 0;
+            // Behind the last event of the file there is only padding.
+            assert!(told || seen.len() == 1200, "{format:?} cut at {n}: nothing said");
+            for (cut, all) in by_cpu(&seen).iter().zip(&all) {
+                assert_eq!(cut[..], all[..cut.len()], "{format:?} cut at {n}");
+            }
+            assert!(seen.len() <= least, "{format:?} cut at {n}: {} before {least}", seen.len());
+            least = seen.len();
+            cut_page += usize::from(least % 50 != 0);
+        }
+        assert!(least == 0 || step > 1);
+        // The events before a cut within a page are there, if it is not packed.
+        assert!(cut_page > 0 || format.compression != Compression::None, "{format:?}");
+    }
+}
+
+#[test]
+fn no_changed_byte_makes_reading_fail_badly() {
+    for format in [formats()[0], formats()[1]] {
+        let whole = made(format, &facts(Endian::Little, 8));
+        let file = temp(&whole);
+        let places = places(&whole);
+        let mut opened = 0;
+        for (i, at) in places.iter().enumerate() {
+            // Each place gets one of the changes, each change many places.
+            let byte = match i % 4 {
+                0 => whole[*at] ^ 0x80,
+                1 => whole[*at] ^ 1,
+                2 => 0xff,
+                _ => 0,
+            };
+            file.as_file().write_all_at(&[byte], *at as u64).unwrap();
+            let start = Instant::now();
+            if let Ok(data) = TraceDat::open(file.path()) {
+                let (seen, stats) = events(&data);
+                opened += 1;
+                assert_eq!(stats.events as usize, seen.len());
+                assert!(seen.len() < 20_000, "{format:?} byte {at}: {} events", seen.len());
+            }
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(5), "{format:?} byte {at}: {took:?}");
+            file.as_file().write_all_at(&whole[*at..=*at], *at as u64).unwrap();
+        }
+        assert!(opened > places.len() / 2, "{format:?}: {opened} of {}", places.len());
+    }
+}
+
+#[test]
+fn a_lying_size_is_told_with_its_place() {
+    let format = Format { version: 7, compression: Compression::None };
+    let whole = made(format, &facts(Endian::Little, 8));
+    let find = |needle: &[u8]| whole.windows(needle.len()).position(|w| w == needle).unwrap();
+    let lie = |at: usize, value: u64| {
+        let mut bytes = whole.clone();
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        let (data, _file) = open(&bytes).unwrap();
+        let told = data.damage().iter().map(|d| (d.offset, d.what.clone())).collect::<Vec<_>>();
+        (told, events(&data).0.len())
+    };
+    // The size of header_page: its table is gone, pages are read without it.
+    let at = find(b"header_page\0") + 12;
+    let (told, n) = lie(at, u64::MAX / 2);
+    assert_eq!(told[0].0, at as u64 + 8);
+    assert!(told[0].1.starts_with("header_page of 9223372036854775807 bytes"), "{told:?}");
+    assert_eq!(n, 1200);
+    // Where the options are.
+    let at = find(b"none\0\0") + 6;
+    let (told, n) = lie(at, whole.len() as u64 + 1);
+    assert_eq!((told[0].0, n), (at as u64, 0));
+    assert!(told[0].1.contains("OPTIONS section at"), "{told:?}");
+}
+
+#[test]
+fn an_options_chain_that_is_a_ring_ends() {
+    let format = Format { version: 7, compression: Compression::None };
+    let mut bytes = made(format, &facts(Endian::Little, 8));
+    let none = bytes.windows(6).position(|w| w == b"none\0\0").unwrap();
+    let first = bytes[none + 6..none + 14].to_vec();
+    // The option DONE, of eight bytes of zeros, closes the section.
+    let done = [0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let at = bytes.windows(14).rposition(|w| w == done).unwrap();
+    bytes[at + 6..at + 14].copy_from_slice(&first);
+    let (data, _file) = open(&bytes).unwrap();
+    let told: Vec<_> = data.damage().iter().map(|d| d.what.as_str()).collect();
+    assert!(told.iter().any(|t| t.contains("option sections follow")), "{told:?}");
+}

@@ -1,0 +1,128 @@
+//! trace.dat made by hand: what is written is read, in every form; files that
+//! are cut or that lie cost what is damaged and nothing else.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+mod bad;
+mod made;
+mod recording;
+
+use kymo_files::tracedat::{Compression, Format, Select, TraceDat, WriteError, Writer};
+use kymo_format::ring::Missed;
+use kymo_model::Endian;
+
+use made::{ENDS, events, facts, formats, made, open, specs};
+
+#[test]
+fn what_is_written_is_read_in_every_form() {
+    for endian in ENDS {
+        for long in [4, 8] {
+            for format in formats() {
+                let what = format!("{endian:?} {long} {format:?}");
+                let mut facts = facts(endian, long);
+                made::all_options(&mut facts.options);
+                let (data, _file) = open(&made(format, &facts)).unwrap();
+                assert_eq!(data.damage(), [], "{what}");
+                assert_eq!((data.version(), data.endian()), (format.version, endian));
+                assert_eq!((data.long_size(), data.page_size()), (long, 4096));
+                assert_eq!(data.compression(), format.compression);
+                assert_eq!(data.machine(), &facts.machine, "{what}");
+                assert_eq!(data.options(), &facts.options, "{what}");
+                let names: Vec<_> = data.buffers().iter().map(|b| (&*b.name, &*b.clock)).collect();
+                assert_eq!(names, [("", "local"), ("mine", "local"), ("yours", "local")]);
+            }
+        }
+    }
+}
+
+#[test]
+fn events_come_by_time_over_all_cpus_and_instances() {
+    for endian in ENDS {
+        for long in [4, 8] {
+            for format in formats() {
+                let (data, _file) = open(&made(format, &facts(endian, long))).unwrap();
+                let (seen, stats) = events(&data);
+                let what = format!("{endian:?} {long} {format:?}");
+                assert_eq!(seen.len(), 1200, "{what}");
+                for (i, (buffer, cpu, time, number, missed)) in seen.iter().enumerate() {
+                    let (round, turn) = (i / 300, i / 50 % 6);
+                    assert_eq!((*buffer, *cpu as usize), (turn / 2, turn % 2), "{what} {i}");
+                    assert_eq!(*number as usize, i, "{what}");
+                    let at = round * 60_000 + turn * 10_000 + i % 50 * 100;
+                    assert_eq!(*time as usize, 1_000_000_000 + at);
+                    let lost = round == 2 && turn % 2 == 1 && i % 50 == 0;
+                    let lost = lost.then_some(Missed::Count(40 + (turn / 2) as u64));
+                    assert_eq!(*missed, lost, "{what} {i}");
+                }
+                assert_eq!((stats.events, stats.pages), (1200, 24));
+                assert_eq!((stats.lost, stats.lost_places), (40 + 41 + 42, 3));
+                assert_eq!((stats.damaged_places, stats.lost_unknown), (0, 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_is_selected_is_delivered() {
+    let (data, _file) = open(&made(Format::default(), &facts(Endian::Little, 8))).unwrap();
+    let count = |select: Select| {
+        let mut seen = std::collections::BTreeMap::<(usize, u32), u32>::new();
+        let mut sink = |e: &kymo_files::tracedat::Event<'_>| {
+            *seen.entry((e.buffer, e.cpu)).or_default() += 1;
+            std::ops::ControlFlow::Continue(())
+        };
+        data.for_each(&select, &mut sink).unwrap();
+        seen.into_iter().collect::<Vec<_>>()
+    };
+    let cpus = Some(vec![1, 7]);
+    let of_cpu = count(Select { cpus: cpus.clone(), ..Select::default() });
+    assert_eq!(of_cpu, [((0, 1), 200), ((1, 1), 200), ((2, 1), 200)]);
+    assert_eq!(
+        count(Select { cpus, buffers: Some(vec![2]), ..Select::default() }),
+        [((2, 1), 200)]
+    );
+}
+
+#[test]
+fn times_are_corrected_as_the_options_ask_unless_raw_ones_are_wanted() {
+    let mut f = facts(Endian::Little, 8);
+    made::all_options(&mut f.options);
+    let (data, _file) = open(&made(Format::default(), &f)).unwrap();
+    let first = |raw_times| {
+        let mut time = 0;
+        let select = Select { raw_times, ..Select::default() };
+        data.for_each(&select, &mut |e| {
+            time = e.time;
+            std::ops::ControlFlow::Break(())
+        })
+        .unwrap();
+        time
+    };
+    assert_eq!(first(true), 1_000_000_000);
+    // Twice by the TSC's factor, 0x1000 µs of DATE, −5 ns of OFFSET.
+    assert_eq!(first(false), 2_000_000_000 + 4_096_000 - 5);
+}
+
+#[test]
+fn the_writer_refuses_what_cannot_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.dat");
+    let f = facts(Endian::Little, 8);
+    let create = |version, compression| {
+        Writer::create(&path, Format { version, compression }, &f, specs()).map(drop)
+    };
+    assert!(matches!(create(5, Compression::None), Err(WriteError::Version(5))));
+    assert!(matches!(create(6, Compression::Zstd), Err(WriteError::CompressedVersion6)));
+    assert!(!path.exists(), "nothing is left of a refused file");
+    let mut w = Writer::create(&path, Format::default(), &f, specs()).unwrap();
+    let mut pages = made::temp(&[0; 4096]);
+    let mut add = |buffer, cpu| w.add_cpu_data(buffer, cpu, pages.as_file_mut(), 0, 4096);
+    assert!(matches!(add(3, 0), Err(WriteError::NoSuchCpu { buffer: 3, cpu: 0 })));
+    assert!(matches!(add(1, 2), Err(WriteError::NoSuchCpu { buffer: 1, cpu: 2 })));
+    add(1, 1).unwrap();
+    assert!(matches!(add(1, 1), Err(WriteError::Twice { buffer: 1, cpu: 1 })));
+    assert!(matches!(add(0, 0), Err(WriteError::Order { buffer: 0, last: 1 })));
+    w.finish().unwrap();
+    let data = TraceDat::open(&path).unwrap();
+    assert_eq!(data.buffers().len(), 3);
+    assert_eq!(data.buffers()[1].cpus[1].size, 4096);
+}
