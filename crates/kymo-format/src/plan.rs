@@ -25,6 +25,10 @@ pub(crate) enum Op {
     Decimal { offset: u32, size: u8, signed: bool },
     /// `%x`, `%08lx`, `%#x` of a field.
     Hex { offset: u32, size: u8, signed: bool, mask: u64, digits: u8 },
+    /// A few bytes, then a decimal number: one step where most formats have two.
+    ThenDecimal { text: [u8; 8], len: u8, offset: u32, size: u8, signed: bool },
+    /// A few bytes, then a hexadecimal number.
+    ThenHex { text: [u8; 8], len: u8, offset: u32, size: u8, signed: bool, mask: u64, digits: u8 },
     /// `%s` of a `char` array.
     Chars { offset: u32, len: u32 },
     /// `%s` of a dynamic string.
@@ -154,7 +158,32 @@ fn compile(p: &mut Parser<'_>) -> Result<Vec<Op>, Reason> {
     if ops.iter().any(reads_kernel_text) {
         p.notes.push(KERNEL_TEXT.to_owned());
     }
-    Ok(ops)
+    Ok(joined(ops))
+}
+
+/// Puts few bytes and the number behind them into one step.
+fn joined(ops: Vec<Op>) -> Vec<Op> {
+    let mut out: Vec<Op> = Vec::with_capacity(ops.len());
+    for op in ops {
+        let before = match out.last() {
+            Some(Op::Short(bytes, len @ ..=8)) => bytes.first_chunk().map(|text| (*text, *len)),
+            _ => None,
+        };
+        let both = match (before, &op) {
+            (Some((text, len)), &Op::Decimal { offset, size, signed }) => {
+                Some(Op::ThenDecimal { text, len, offset, size, signed })
+            }
+            (Some((text, len)), &Op::Hex { offset, size, signed, mask, digits }) => {
+                Some(Op::ThenHex { text, len, offset, size, signed, mask, digits })
+            }
+            _ => None,
+        };
+        if both.is_some() {
+            out.pop();
+        }
+        out.push(both.unwrap_or(op));
+    }
+    out
 }
 
 fn literal(bytes: Vec<u8>) -> Op {

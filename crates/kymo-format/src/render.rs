@@ -40,11 +40,17 @@ fn run(plan: &Plan, out: &mut Vec<u8>, payload: &[u8], ctx: &RenderContext<'_>) 
             Op::Short(bytes, n) => spec::short(out, bytes, usize::from(*n)),
             Op::Decimal { offset, size, signed } => {
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
-                if *signed {
-                    spec::signed_decimal(out, v as i64);
-                } else {
-                    spec::decimal(out, v);
-                }
+                decimal(out, v, *signed);
+            }
+            Op::ThenDecimal { text, len, offset, size, signed } => {
+                few(out, text, *len);
+                let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
+                decimal(out, v, *signed);
+            }
+            Op::ThenHex { text, len, offset, size, signed, mask, digits } => {
+                few(out, text, *len);
+                let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
+                spec::hex(out, v & mask, usize::from(*digits));
             }
             Op::Hex { offset, size, signed, mask, digits } => {
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
@@ -68,6 +74,23 @@ fn run(plan: &Plan, out: &mut Vec<u8>, payload: &[u8], ctx: &RenderContext<'_>) 
             return;
         }
     }
+}
+
+#[inline]
+fn decimal(out: &mut Vec<u8>, v: u64, signed: bool) {
+    if signed {
+        spec::signed_decimal(out, v as i64);
+    } else {
+        spec::decimal(out, v);
+    }
+}
+
+/// Appends at most eight bytes.
+#[inline]
+fn few(out: &mut Vec<u8>, bytes: &[u8; 8], len: u8) {
+    let end = out.len() + usize::from(len);
+    out.extend_from_slice(bytes);
+    out.truncate(end);
 }
 
 /// Settles `*` amounts.

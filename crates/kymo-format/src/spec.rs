@@ -248,6 +248,13 @@ const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 pub(crate) fn hex(out: &mut Vec<u8>, v: u64, min: usize) {
     let used = (67 - (v | 1).leading_zeros() as usize) / 4;
     let n = used.max(min.min(16));
+    if n <= 8 {
+        let word = nibbles((v as u32) << (32 - 4 * n as u32));
+        let end = out.len() + n;
+        out.extend_from_slice(&word.to_be_bytes());
+        out.truncate(end);
+        return;
+    }
     let aligned = v << (64 - 4 * n);
     let (high, low) = (nibbles((aligned >> 32) as u32), nibbles(aligned as u32));
     short(out, &(u128::from(high) << 64 | u128::from(low)).to_be_bytes(), n);

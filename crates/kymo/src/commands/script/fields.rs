@@ -45,7 +45,7 @@ impl Fields {
     pub(super) const DATA_SRC: Fields = Fields(1 << 14);
     pub(super) const PHYS_ADDR: Fields = Fields(1 << 15);
 
-    const COMMON: Fields =
+    pub(super) const COMMON: Fields =
         Fields(Self::COMM.0 | Self::TID.0 | Self::TIME.0 | Self::CPU.0 | Self::EVENT.0);
     /// Those that need symbol tables.
     pub(super) const NAMES: Fields = Fields(Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
@@ -61,7 +61,7 @@ impl Fields {
         self.0 & other.0 != 0
     }
 
-    fn with(self, other: Fields) -> Fields {
+    pub(super) fn with(self, other: Fields) -> Fields {
         Fields(self.0 | other.0)
     }
 

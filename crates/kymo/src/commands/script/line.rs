@@ -43,13 +43,15 @@ struct Slot {
     text: [u8; LONG],
 }
 
-/// The text of the second that lines are in.
-#[derive(Default)]
+/// `seconds.micros: ` of the second that lines are in: seconds and point end at
+/// [`POINT`], six digits and two more bytes follow.
 struct Second {
     begin: u64,
     len: usize,
-    text: [u8; 16],
+    text: [u8; 48],
 }
+
+const POINT: usize = 24;
 
 impl Default for Starts {
     fn default() -> Self {
@@ -102,28 +104,41 @@ impl Starts {
     }
 }
 
-impl Second {
-    /// `seconds.micros: `.
-    #[inline]
-    fn micros(&mut self, out: &mut Vec<u8>, time: u64) {
-        const SECOND: u64 = 1_000_000_000;
-        let mut rest = time.wrapping_sub(self.begin);
-        if rest >= SECOND || self.len == 0 {
-            rest = time % SECOND;
-            self.begin = time - rest;
-            let mut text = Vec::with_capacity(16);
-            number::decimal(&mut text, time / SECOND, 5);
-            text.push(b'.');
-            self.len = text.len();
-            text.resize(16, 0);
-            self.text.copy_from_slice(&text);
-        }
-        number::some_of(out, &self.text, self.len);
-        let micros = number::six((rest / 1000) as u32);
-        let [a, b, c, d, e, f] = micros;
-        out.extend_from_slice(&[a, b, c, d, e, f, b':', b' ']);
+impl Default for Second {
+    fn default() -> Self {
+        Second { begin: 0, len: 0, text: [b' '; 48] }
     }
 }
+
+impl Second {
+    #[inline]
+    fn micros(&mut self, out: &mut Vec<u8>, time: u64) {
+        let mut rest = time.wrapping_sub(self.begin);
+        if rest >= SECOND || self.len == 0 {
+            rest = self.enter(time);
+        }
+        let [a, b, c, d, e, f] = number::six((rest / 1000) as u32);
+        self.text[POINT..POINT + 8].copy_from_slice(&[a, b, c, d, e, f, b':', b' ']);
+        if let Some(text) = self.text[POINT - self.len..].first_chunk::<24>() {
+            number::some_of(out, text, self.len + 8);
+        }
+    }
+
+    /// Another second begins; nanoseconds since.
+    #[cold]
+    fn enter(&mut self, time: u64) -> u64 {
+        let mut text = Vec::with_capacity(16);
+        number::decimal(&mut text, time / SECOND, 5);
+        text.push(b'.');
+        // At most 11 digits: 2^64 nanoseconds are 584 years.
+        self.len = text.len();
+        self.text[POINT - text.len()..POINT].copy_from_slice(&text);
+        self.begin = time - time % SECOND;
+        time % SECOND
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
 
 /// Task and CPU.
 fn who(fields: Fields, style: Style, s: &Head<'_>, out: &mut Vec<u8>) {

@@ -20,6 +20,45 @@ struct Plan {
     fixed_period: Option<u64>,
     /// Byte offsets of the fixed part of a sample.
     at: Offsets,
+    /// The same for the common case.
+    plain: Option<Plain>,
+}
+
+/// A tracepoint's sample printed as usual: everything printed of it has a fixed place
+/// but the payload, which lies right behind the fixed part.
+#[derive(Clone, Copy)]
+struct Plain {
+    tid: usize,
+    time: usize,
+    cpu: usize,
+    raw: usize,
+}
+
+impl Plain {
+    fn of(fields: Fields, has: SampleType, at: &Offsets) -> Option<Plain> {
+        let usual = Fields::COMMON.with(Fields::TRACE);
+        let variable = SampleType::READ | SampleType::CALLCHAIN;
+        if fields != usual || has.intersects(variable) || !has.contains(SampleType::RAW) {
+            return None;
+        }
+        Some(Plain { tid: at.tid?, time: at.time?, cpu: at.cpu?, raw: at.end })
+    }
+
+    /// What is printed of a sample, and its payload.
+    #[inline]
+    fn see(self, body: &[u8], endian: Endian) -> Option<(Head<'static>, &[u8])> {
+        let (fixed, rest) = body.split_at_checked(self.raw)?;
+        let half = |at: usize| Some(endian.u32(*fixed.get(at..)?.first_chunk()?));
+        let head = Head {
+            comm: b"",
+            pid: half(self.tid)?,
+            tid: half(self.tid + 4)?,
+            cpu: Some(half(self.cpu)?),
+            time: Some(endian.u64(*fixed.get(self.time..)?.first_chunk()?)),
+        };
+        let (size, raw) = rest.split_first_chunk()?;
+        Some((head, raw.get(..endian.u32(*size) as usize)?))
+    }
 }
 
 /// A name of an event; short ones are copied in one go.
@@ -37,6 +76,14 @@ impl Name {
                 Name::Short(short, name.len())
             }
             None => Name::Long(name),
+        }
+    }
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Name::Short(name, len) => number::some_of(out, name, *len),
+            Name::Long(name) => out.extend_from_slice(name),
         }
     }
 }
@@ -149,6 +196,7 @@ impl Text {
             name.extend_from_slice(event.name.as_bytes());
             name.extend_from_slice(b": ");
             let fields = self.spec.of(event, self.chains)?;
+            let at = Offsets::of(has);
             let freq = event.attr.flags.contains(kymo_model::AttrFlags::FREQ);
             self.plans.push(Plan {
                 fields,
@@ -156,7 +204,8 @@ impl Text {
                 name: Name::of(name),
                 sample_type: has,
                 fixed_period: (!freq).then_some(event.attr.sample_period),
-                at: Offsets::of(has),
+                plain: Plain::of(fields, has, &at),
+                at,
             });
         }
         Ok(())
@@ -180,6 +229,21 @@ impl Text {
         filter: &Filter,
         out: &mut Vec<u8>,
     ) -> anyhow::Result<()> {
+        if let Some(plan) = self.plans.get(entry.event)
+            && self.plans.len() == entry.events.len()
+            && let Some(plain) = plan.plain
+            && !filter.any
+            && let Some((head, raw)) = plain.see(entry.raw.body, entry.raw.endian)
+        {
+            let style = Style { ragged: false, ns: self.ns };
+            let symbols = &mut self.symbols;
+            let (pid, tid) = (head.pid, head.tid);
+            self.starts.write(plan.fields, style, &head, || symbols.comm(pid, tid), out);
+            plan.name.write(out);
+            self.trace.write(entry, raw, out);
+            out.push(b'\n');
+            return Ok(());
+        }
         let Some(s) = self.see(entry)? else { return Ok(()) };
         let plan = &self.plans[entry.event];
         let fields = plan.fields;
@@ -197,10 +261,7 @@ impl Text {
             out.push(b' ');
         }
         if fields.has(Fields::EVENT) {
-            match &plan.name {
-                Name::Short(name, len) => number::some_of(out, name, *len),
-                Name::Long(name) => out.extend_from_slice(name),
-            }
+            plan.name.write(out);
         }
         if fields.has(Fields::TRACE)
             && let Some(raw) = s.raw
