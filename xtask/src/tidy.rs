@@ -112,7 +112,15 @@ fn source_file(name: &str, text: &str) -> Vec<String> {
     if lines > MAX_LINES {
         found.push(format!("{name}: {lines} lines; past {MAX_LINES} a second subject moved in"));
     }
+    found.extend(twice_told(name, text));
     found
+}
+
+/// A field called `source` is a cause, which whoever prints the error prints as well.
+fn twice_told(name: &str, text: &str) -> Option<String> {
+    let cause = concat!("{", "source}");
+    let line = text.lines().position(|l| l.contains(cause))?;
+    Some(format!("{name}:{}: the message holds the cause; call the field `error`", line + 1))
 }
 
 fn machine_paths(name: &str, text: &str) -> Vec<String> {

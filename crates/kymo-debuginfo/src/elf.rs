@@ -10,12 +10,12 @@ use crate::symtab::{Binding, RawSymbol, SymbolTable, Type};
 
 /// The bytes are no ELF file that can be used.
 #[derive(Debug, thiserror::Error)]
-#[error("not a usable ELF file of {size} bytes: {source}")]
+#[error("not a usable ELF file of {size} bytes: {error}")]
 pub struct ElfError {
     /// Size of the input.
     pub size: usize,
     /// What is wrong.
-    pub source: object::Error,
+    pub error: object::Error,
 }
 
 /// A loadable segment.
@@ -62,7 +62,7 @@ impl Elf {
     /// Reads the facts.
     pub fn parse(bytes: &[u8]) -> Result<Elf, ElfError> {
         let file =
-            object::File::parse(bytes).map_err(|source| ElfError { size: bytes.len(), source })?;
+            object::File::parse(bytes).map_err(|error| ElfError { size: bytes.len(), error })?;
         let mut elf = Elf {
             build_id: file.build_id().ok().flatten().map(BuildId::new),
             debuglink: file

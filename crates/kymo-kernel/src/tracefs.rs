@@ -15,11 +15,11 @@ pub struct Tracefs {
 pub enum TracefsError {
     /// Neither place holds a tracefs, and mounting one failed.
     #[error(
-        "tracefs is not mounted and mounting it failed ({source}); as root: mount -t tracefs nodev /sys/kernel/tracing"
+        "tracefs is not mounted and mounting it failed ({error}); as root: mount -t tracefs nodev /sys/kernel/tracing"
     )]
     NotMounted {
         /// What mount(2) said.
-        source: io::Error,
+        error: io::Error,
     },
     /// It is there, but only root may look into it.
     #[error(
@@ -44,12 +44,12 @@ pub enum TracefsError {
         root: PathBuf,
     },
     /// Any other failure.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     Io {
         /// What could not be read.
         path: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        error: io::Error,
     },
     /// A file that should hold a number does not.
     #[error("{} holds {text:?}, not a number", path.display())]
@@ -84,7 +84,7 @@ impl Tracefs {
         if let Some(root) = mounted_elsewhere() {
             return Ok(Tracefs { root });
         }
-        mount(PLACES[0]).map_err(|source| TracefsError::NotMounted { source })?;
+        mount(PLACES[0]).map_err(|error| TracefsError::NotMounted { error })?;
         Ok(Tracefs { root: PathBuf::from(PLACES[0]) })
     }
 
@@ -107,7 +107,7 @@ impl Tracefs {
         if source.kind() == io::ErrorKind::PermissionDenied {
             return TracefsError::Denied { path, root: self.root.clone() };
         }
-        TracefsError::Io { path, source }
+        TracefsError::Io { path, error: source }
     }
 
     /// The text of a file below the root.
@@ -167,7 +167,7 @@ impl Tracefs {
             return Err(none());
         }
         match self.read(&format!("events/{system}/{name}/{file}")) {
-            Err(TracefsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(TracefsError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
                 Err(none())
             }
             other => other,

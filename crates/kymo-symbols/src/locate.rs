@@ -64,8 +64,8 @@ pub(crate) fn binary(path: &Path, wanted: Option<BuildId>, symfs: Option<&Path>)
     let mut result = match on_disk {
         Some(Ok(elf)) if matches(&elf, wanted) => Found::Elf(Box::new(elf)),
         Some(Ok(_)) => Found::Changed { path: place.clone() },
-        Some(Err(ElfError { source, .. })) => {
-            Found::Unusable { path: place.clone(), why: source.to_string() }
+        Some(Err(ElfError { error, .. })) => {
+            Found::Unusable { path: place.clone(), why: error.to_string() }
         }
         None => Found::Missing,
     };

@@ -202,3 +202,53 @@ fn a_full_disk_is_an_error() {
     let outcome = kymo(&["record", "-e", "cpu-clock", "-o", "/dev/full", "--", "true"]).failure();
     assert!(outcome.stderr.contains("/dev/full"), "{}", outcome.stderr);
 }
+
+/// The cause of an error is in the message, and in it once.
+#[test]
+fn each_message_tells_its_cause_once() {
+    let place = Place::new();
+    let nowhere = text(&place.0.path().join("nowhere/x.data"));
+    let file = place.file("plain", b"no recording");
+    let out = text(&place.0.path().join("out.data"));
+    let missing = "No such file or directory";
+    let mut cases: Vec<(Vec<&str>, &str)> = vec![
+        (vec!["script", "-i", &nowhere], missing),
+        (vec!["report", "-i", &nowhere], missing),
+        (vec!["script", "-i", &file], "is not a perf.data file"),
+        (vec!["record", "-e", "cpu-clock", "-o", &nowhere, "--", "true"], missing),
+        (vec!["stat", "-o", &nowhere, "--", "true"], missing),
+    ];
+    if require(&[Need::PerfEvents]) {
+        let full = vec!["record", "-e", "cpu-clock", "-o", "/dev/full", "--", "true"];
+        cases.push((full, "No space left on device"));
+    }
+    if require(&[Need::PerfEvents, Need::Tracefs]) {
+        let refused = ["-e", "sched:sched_switch", "--filter", "bogus==1", "--", "true"];
+        let record = [&["record", "-o", &out][..], &refused].concat();
+        cases.push((record, "Invalid argument"));
+        cases.push(([&["stat"][..], &refused].concat(), "Invalid argument"));
+    }
+    for (args, cause) in cases {
+        let said = kymo(&args).failure().stderr;
+        assert_eq!(said.matches(cause).count(), 1, "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_told_once() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let workload = Workload::spin();
+    let path = text(&recording(&workload));
+    for command in READERS {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"))
+            .args([command, "-i", &path])
+            .stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert_eq!(said.matches("No space left").count(), 1, "{command}: {said}");
+    }
+}

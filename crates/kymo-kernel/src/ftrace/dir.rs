@@ -56,7 +56,7 @@ impl TraceDir {
             io::ErrorKind::NotFound => {
                 FtraceError::Lacking { path: path.clone(), why: error::lacking("instances") }
             }
-            _ => FtraceError::Tracefs(TracefsError::Io { path: path.clone(), source }),
+            _ => FtraceError::Tracefs(TracefsError::Io { path: path.clone(), error: source }),
         })?;
         let mut names: Vec<String> =
             entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
@@ -97,7 +97,7 @@ impl TraceDir {
     /// The text of a file.
     pub fn read(&self, file: &str) -> Result<String, FtraceError> {
         self.tree.read(file).map_err(|e| match e {
-            TracefsError::Io { path, source } if source.kind() == io::ErrorKind::NotFound => {
+            TracefsError::Io { path, error } if error.kind() == io::ErrorKind::NotFound => {
                 FtraceError::Lacking { path, why: error::lacking(file) }
             }
             e => e.into(),

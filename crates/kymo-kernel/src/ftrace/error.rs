@@ -43,30 +43,30 @@ pub enum FtraceError {
     },
     /// An instance could not be made.
     #[error("cannot make the trace instance {}: {}", path.display(),
-        fact.as_deref().unwrap_or(&plain(source)))]
+        fact.as_deref().unwrap_or(&plain(error)))]
     Create {
         /// Its folder.
         path: PathBuf,
         /// What mkdir(2) said.
-        source: io::Error,
+        error: io::Error,
         /// The fact behind it, where it is known.
         fact: Option<String>,
     },
     /// An instance could not be removed.
-    #[error("cannot remove the trace instance {}: {source}", path.display())]
+    #[error("cannot remove the trace instance {}: {error}", path.display())]
     Remove {
         /// Its folder.
         path: PathBuf,
         /// What rmdir(2) said.
-        source: io::Error,
+        error: io::Error,
     },
     /// Reading or moving ring pages failed.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     Pipe {
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        error: io::Error,
     },
     /// A file holds something that is not understood.
     #[error("{} holds {text:?}, which is not {expected}", path.display())]
@@ -115,10 +115,10 @@ impl FtraceError {
     pub fn errno(&self) -> Option<i32> {
         match self {
             FtraceError::Refused(r) => r.source.raw_os_error(),
-            FtraceError::Create { source, .. }
-            | FtraceError::Remove { source, .. }
-            | FtraceError::Pipe { source, .. }
-            | FtraceError::Tracefs(TracefsError::Io { source, .. }) => source.raw_os_error(),
+            FtraceError::Create { error, .. }
+            | FtraceError::Remove { error, .. }
+            | FtraceError::Pipe { error, .. }
+            | FtraceError::Tracefs(TracefsError::Io { error, .. }) => error.raw_os_error(),
             FtraceError::Lacking { .. } => Some(libc::ENOENT),
             FtraceError::Tracefs(TracefsError::Denied { .. }) => Some(libc::EACCES),
             _ => None,

@@ -82,7 +82,7 @@ impl Instance {
                 }
                 _ => fact(&path, "", &source, tracefs.root()),
             };
-            FtraceError::Create { path, source, fact }
+            FtraceError::Create { path, error: source, fact }
         })?;
         let instance = Instance { dir, guarded: true };
         instance.set_tracing(false)?;
@@ -159,8 +159,8 @@ fn remove(dir: &TraceDir) -> Result<(), FtraceError> {
                 tries += 1;
                 std::thread::sleep(PAUSE);
             }
-            Err(source) => {
-                return Err(FtraceError::Remove { path: dir.root().to_owned(), source });
+            Err(error) => {
+                return Err(FtraceError::Remove { path: dir.root().to_owned(), error });
             }
         }
     }

@@ -40,7 +40,7 @@ impl TraceDir {
             .read(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
             .open(&path)
-            .map_err(|source| FtraceError::Pipe { path: path.clone(), source })?;
+            .map_err(|error| FtraceError::Pipe { path: path.clone(), error })?;
         Ok(RawPipe { file, path, cpu, page_size: self.page_size() })
     }
 
@@ -87,7 +87,7 @@ impl RawPipe {
     }
 
     fn error(&self, e: Errno) -> FtraceError {
-        FtraceError::Pipe { path: self.path.clone(), source: e.into() }
+        FtraceError::Pipe { path: self.path.clone(), error: e.into() }
     }
 }
 
@@ -104,12 +104,12 @@ pub enum MoveError {
     #[error(transparent)]
     From(FtraceError),
     /// The file or socket did not take them.
-    #[error("{left} bytes of ring pages could not be written: {source}")]
+    #[error("{left} bytes of ring pages could not be written: {error}")]
     To {
         /// Bytes that had left the ring and are lost.
         left: usize,
         /// The system's reason.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -149,10 +149,10 @@ impl PageMover {
         let mut left = taken;
         while left > 0 {
             match rustix::pipe::splice(&self.read, None, to, None, left, SpliceFlags::MOVE) {
-                Ok(0) => return Err(MoveError::To { left, source: Errno::PIPE.into() }),
+                Ok(0) => return Err(MoveError::To { left, error: Errno::PIPE.into() }),
                 Ok(n) => left -= n,
                 Err(Errno::INTR) => {}
-                Err(e) => return Err(MoveError::To { left, source: e.into() }),
+                Err(e) => return Err(MoveError::To { left, error: e.into() }),
             }
         }
         Ok(taken)

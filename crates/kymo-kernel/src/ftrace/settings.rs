@@ -98,7 +98,7 @@ impl TraceDir {
     pub fn cpus(&self) -> Result<Vec<u32>, FtraceError> {
         let path = self.path("per_cpu");
         let entries = std::fs::read_dir(&path)
-            .map_err(|source| FtraceError::Pipe { path: path.clone(), source })?;
+            .map_err(|error| FtraceError::Pipe { path: path.clone(), error })?;
         let mut cpus: Vec<u32> = entries
             .flatten()
             .filter_map(|e| e.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())

@@ -45,7 +45,7 @@ pub(super) fn open(path: &Path) -> Result<PerfData, ReadError> {
     } else {
         File::open(path)
     };
-    let open_error = |source| ReadError::Open { path: name.clone(), source };
+    let open_error = |error| ReadError::Open { path: name.clone(), error };
     let mut file = opened.map_err(open_error)?;
     if file.metadata().map_err(open_error)?.is_dir() {
         return Err(ReadError::Directory { path: name });
@@ -103,7 +103,7 @@ fn magic(begin: &[u8]) -> Option<(u8, Option<Endian>)> {
 
 fn read_up_to(file: &mut File, into: &mut Vec<u8>, n: u64) -> Result<(), ReadError> {
     let at = into.len() as u64;
-    file.take(n).read_to_end(into).map_err(|source| ReadError::Io { offset: at, source })?;
+    file.take(n).read_to_end(into).map_err(|error| ReadError::Io { offset: at, error })?;
     Ok(())
 }
 
@@ -113,7 +113,7 @@ fn file_form(data: &mut PerfData, mut head: Vec<u8>) -> Result<(), ReadError> {
     let Ok(len) = file.seek(SeekFrom::End(0)) else {
         return Err(ReadError::NotSeekable { path });
     };
-    let seek_error = |source| ReadError::Io { offset: PIPE_HEADER, source };
+    let seek_error = |error| ReadError::Io { offset: PIPE_HEADER, error };
     file.seek(SeekFrom::Start(PIPE_HEADER)).map_err(seek_error)?;
     let stated = data.endian.u64(*head[8..].first_chunk().unwrap_or(&[0; 8]));
     if stated < HEADER_WITHOUT_FEATURES {

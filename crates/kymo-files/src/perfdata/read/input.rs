@@ -89,7 +89,7 @@ impl Input {
                 Ok(0) => self.eof = true,
                 Ok(n) => self.end += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(ReadError::Io { offset: at, source }),
+                Err(error) => return Err(ReadError::Io { offset: at, error }),
             }
         }
         Ok(self.end >= need)

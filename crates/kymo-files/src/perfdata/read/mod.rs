@@ -128,12 +128,12 @@ pub struct ReadStats {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ReadError {
-    #[error("{path}: {source}")]
-    Open { path: String, source: std::io::Error },
+    #[error("{path}: {error}")]
+    Open { path: String, error: std::io::Error },
     #[error("{path} is a directory: name the file in it that holds the recording")]
     Directory { path: String },
-    #[error("read at offset {offset}: {source}")]
-    Io { offset: u64, source: std::io::Error },
+    #[error("read at offset {offset}: {error}")]
+    Io { offset: u64, error: std::io::Error },
     #[error("{path} is empty")]
     Empty { path: String },
     #[error("{path} is not a perf.data file: it begins with {begin}")]

@@ -44,7 +44,7 @@ pub(super) fn run(
     };
     if !data.pipe {
         let seek = data.input.file.seek(SeekFrom::Start(data.data.offset));
-        seek.map_err(|source| ReadError::Io { offset: data.data.offset, source })?;
+        seek.map_err(|error| ReadError::Io { offset: data.data.offset, error })?;
     }
     data.input.restart(data.data.offset, limit);
     let min_batch = if data.pipe { 0 } else { BATCH };
