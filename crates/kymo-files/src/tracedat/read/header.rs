@@ -11,7 +11,7 @@ use crate::tracedat::{Compression, MAGIC, Machine, OptionId, Options};
 
 pub(super) fn open(path: &Path) -> Result<TraceDat, ReadError> {
     let name = path.display().to_string();
-    let open_error = |source| ReadError::Open { path: name.clone(), source };
+    let open_error = |error| ReadError::Open { path: name.clone(), error };
     let file = File::open(path).map_err(open_error)?;
     let meta = file.metadata().map_err(open_error)?;
     if meta.is_dir() {

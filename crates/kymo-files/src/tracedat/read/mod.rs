@@ -130,8 +130,8 @@ impl ReadStats {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ReadError {
-    #[error("{path}: {source}")]
-    Open { path: String, source: std::io::Error },
+    #[error("{path}: {error}")]
+    Open { path: String, error: std::io::Error },
     #[error("{path} is a directory: name the file in it that holds the recording")]
     Directory { path: String },
     #[error("{path} is not a file: a trace.dat can only be read from a file")]
@@ -142,8 +142,8 @@ pub enum ReadError {
     NotTraceDat { path: String, begin: String },
     #[error("{path}: {damage}")]
     Header { path: String, damage: Damage },
-    #[error("read at offset {offset}: {source}")]
-    Io { offset: u64, source: std::io::Error },
+    #[error("read at offset {offset}: {error}")]
+    Io { offset: u64, error: std::io::Error },
 }
 
 /// An opened recording.

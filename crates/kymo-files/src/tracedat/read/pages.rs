@@ -178,7 +178,7 @@ impl Stream {
                 let take = left.min(self.ask as u64) as usize;
                 self.window.resize(take, 0);
                 let got = read_at(file, &mut self.window, *at)
-                    .map_err(|source| ReadError::Io { offset: *at, source })?;
+                    .map_err(|error| ReadError::Io { offset: *at, error })?;
                 self.window.truncate(got);
                 self.window_at = *at;
                 *at += got as u64;
@@ -245,7 +245,7 @@ impl Stream {
         }
         packed.resize(size as usize, 0);
         let got = read_at(file, packed, *at + 8)
-            .map_err(|source| ReadError::Io { offset: *at + 8, source })?;
+            .map_err(|error| ReadError::Io { offset: *at + 8, error })?;
         packed.truncate(got);
         if let Err(e) = compression.decompress(packed, unpacked as usize, &mut self.window) {
             give_up(format!("chunk cannot be unpacked: {e}"));
@@ -263,6 +263,6 @@ fn words<const N: usize>(
 ) -> Result<Option<[u32; N]>, ReadError> {
     let mut bytes = [[0; 4]; N];
     let got = read_at(file, bytes.as_flattened_mut(), at)
-        .map_err(|source| ReadError::Io { offset: at, source })?;
+        .map_err(|error| ReadError::Io { offset: at, error })?;
     Ok((got == N * 4).then(|| bytes.map(|b| endian.u32(b))))
 }

@@ -83,8 +83,8 @@ pub struct BufferSpec {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum WriteError {
-    #[error("{path}: {what}: {source}")]
-    Io { path: String, what: &'static str, source: std::io::Error },
+    #[error("{path}: {what}: {error}")]
+    Io { path: String, what: &'static str, error: std::io::Error },
     #[error("trace.dat version {0}: versions 6 and 7 can be written")]
     Version(u32),
     #[error("trace.dat version 6 cannot be compressed")]
@@ -292,5 +292,5 @@ fn section_header(endian: Endian, compression: Compression, name: u32, size: u64
 }
 
 fn io(path: &Path, what: &'static str, source: std::io::Error) -> WriteError {
-    WriteError::Io { path: path.display().to_string(), what, source }
+    WriteError::Io { path: path.display().to_string(), what, error: source }
 }
