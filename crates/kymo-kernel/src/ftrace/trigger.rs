@@ -78,7 +78,11 @@ impl Trigger {
         let kind = TriggerKind::ALL.iter().find(|(w, _)| *w == word).map(|(_, k)| *k);
         match kind {
             Some(kind) if !rest.contains('\n') => {
-                Ok(Trigger { text: rest.to_owned(), kind, remove })
+                let text = match kind {
+                    TriggerKind::Hist => rest.trim_end_matches(" [active]").to_owned(),
+                    _ => given(rest),
+                };
+                Ok(Trigger { text, kind, remove })
             }
             _ => Err(FtraceError::BadName {
                 text: text.to_owned(),
@@ -87,6 +91,17 @@ impl Trigger {
             }),
         }
     }
+}
+
+/// The kernel shows `stacktrace:unlimited` and `traceoff:count=2 if x == 1` for
+/// what is given as `stacktrace` and `traceoff:2 if x == 1`.
+fn given(shown: &str) -> String {
+    let (head, condition) = match shown.split_once(" if ") {
+        Some((head, condition)) => (head, Some(condition)),
+        None => (shown, None),
+    };
+    let head = head.trim_end().trim_end_matches(":unlimited").replace(":count=", ":");
+    condition.map_or(head.clone(), |c| format!("{head} if {c}"))
 }
 
 impl TraceDir {
@@ -121,6 +136,16 @@ impl TraceDir {
         Ok(lines.map(str::to_owned).collect())
     }
 
+    /// Takes all of an event's triggers away.
+    pub fn clear_triggers(&self, event: &EventName) -> Result<(), FtraceError> {
+        // Only histograms go when the file is opened with O_TRUNC.
+        for shown in self.triggers(event)? {
+            let trigger = Trigger { remove: true, ..Trigger::parse(&shown)? };
+            self.set_trigger(event, &trigger)?;
+        }
+        Ok(())
+    }
+
     /// Adds a trigger or takes it away.
     pub fn set_trigger(&self, event: &EventName, trigger: &Trigger) -> Result<(), FtraceError> {
         let file = format!("{}/trigger", event.folder());
@@ -131,17 +156,19 @@ impl TraceDir {
         self.add(&file, &value).map_err(|e| self.explain(event, trigger, e))
     }
 
-    /// The kernel says only EINVAL to a kind that it was not built with; the
-    /// trigger file of such a kernel does not list it.
+    /// The kernel says only EINVAL to a kind that it was not built with; such a
+    /// kernel lacks the files that go with it.
     fn explain(&self, event: &EventName, trigger: &Trigger, error: FtraceError) -> FtraceError {
         let FtraceError::Refused(mut refusal) = error else { return error };
         if refusal.fact.is_some() {
             return FtraceError::Refused(refusal);
         }
-        let offered = self.read(&format!("{}/trigger", event.folder())).unwrap_or_default();
-        let list = offered.lines().find(|l| l.starts_with("# traceon"));
+        let missing = match trigger.kind {
+            TriggerKind::Snapshot => !self.has("snapshot"),
+            TriggerKind::StackTrace => false,
+            _ => !self.has(&format!("{}/hist", event.folder())),
+        };
         let word = trigger.kind.word();
-        let missing = list.is_some_and(|l| !l.split([' ', ',']).any(|w| w == word));
         refusal.fact = match (refusal.source.raw_os_error(), trigger.kind.needs()) {
             (Some(libc::EINVAL), Some(needs)) if missing => {
                 Some(format!("this kernel has no {word} triggers (it needs {needs})"))
@@ -177,6 +204,9 @@ mod tests {
             Trigger::parse("hist:keys=pid").unwrap().kind.needs(),
             Some("CONFIG_HIST_TRIGGERS")
         );
+        let shown = Trigger::parse("!traceoff:count=2 if x == 1").unwrap();
+        assert_eq!(shown.text, "traceoff:2 if x == 1");
+        assert_eq!(Trigger::parse("stacktrace:unlimited").unwrap().text, "stacktrace");
         for bad in ["", "!", "explode", "histogram:keys=x", "traceon\ntraceoff"] {
             assert!(Trigger::parse(bad).is_err(), "{bad:?}");
         }

@@ -1,11 +1,13 @@
 //! The commands, and what they share: how an error ends the program.
 
+pub(crate) mod event;
 pub(crate) mod list;
 pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod script;
 pub(crate) mod stat;
+pub(crate) mod tracing;
 
 use std::process::ExitCode;
 
