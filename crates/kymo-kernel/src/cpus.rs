@@ -80,6 +80,14 @@ fn topology_under(sysfs: &Path, cpu: u32) -> Topology {
     }
 }
 
+/// The memory node of `cpu`; 0 where the kernel has none.
+pub fn node(cpu: u32) -> u32 {
+    let Ok(dir) = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")) else { return 0 };
+    dir.filter_map(|e| e.ok()?.file_name().to_str()?.strip_prefix("node")?.parse().ok())
+        .next()
+        .unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! `kymo stat` beside `perf stat` for the same command: the same lines, columns,
 //! names and, where the command always does the same, the same counts.
 
-use kymo_testkit::{Need, Outcome, perf, require, run, run_command};
+use kymo_testkit::{Need, Outcome, Workload, perf, require, run, run_command};
 
 /// Runs kymo in the locale that `perf` is run in: a command reads locale files
 /// of its own in others, and is counted doing it.
@@ -50,6 +50,19 @@ fn same_shape(args: &[&str]) {
     assert_eq!(shapes(&ours), shapes(&theirs), "{args:?}\n{ours:#?}\n{theirs:#?}");
 }
 
+/// Text is padded around numbers of any length: the same words in lines of the same length.
+#[track_caller]
+fn same_text(args: &[&str]) {
+    let (ours, theirs) = both(args);
+    let words = |l: &String| {
+        let words: Vec<String> = l.split_whitespace().map(shape).collect();
+        (words.join(" "), l.len())
+    };
+    let shapes = |lines: &[String]| lines.iter().map(words).collect::<Vec<_>>();
+    assert!(!theirs.is_empty(), "perf printed nothing for {args:?}");
+    assert_eq!(shapes(&ours), shapes(&theirs), "{args:?}\n{ours:#?}\n{theirs:#?}");
+}
+
 #[test]
 fn csv_lines_have_perfs_columns() {
     if !ready() {
@@ -62,7 +75,58 @@ fn csv_lines_have_perfs_columns() {
     same_shape(&["-x,", "-a", "-A", "-e", clock, "sleep", "0.02"]);
     same_shape(&["-x,", "-a", "--per-core", "-e", clock, "sleep", "0.02"]);
     same_shape(&["-x,", "-a", "--per-socket", "-e", clock, "sleep", "0.02"]);
-    same_shape(&["-x,", "-a", "-I", "40", "-e", "cpu-clock", "sleep", "0.06"]);
+    same_shape(&["-x,", "-a", "--per-die", "-e", clock, "sleep", "0.02"]);
+    same_shape(&["-x,", "-a", "--per-node", "-e", clock, "sleep", "0.02"]);
+    let intervals = ["-x,", "-a", "-I", "40", "-e", "cpu-clock", "sleep", "0.06"];
+    same_shape(&intervals);
+    same_shape(&[&["--summary"], &intervals[..]].concat());
+    same_shape(&[&["--summary", "--no-csv-summary"], &intervals[..]].concat());
+    // For an event that is not supported perf leaves a column that its header lacks.
+    let clock = "task-clock,page-faults";
+    same_shape(&["-x,", "-a", "--per-core", "--metric-only", "-e", clock, "sleep", "0.02"]);
+}
+
+#[test]
+fn text_is_laid_out_as_perfs() {
+    if !ready() {
+        return;
+    }
+    let clock = "cpu-clock";
+    for flag in ["-A", "--per-core", "--per-die", "--per-socket", "--per-node"] {
+        same_text(&["-a", flag, "-e", clock, "sleep", "0.02"]);
+        same_text(&["-a", flag, "-I", "40", "-e", clock, "sleep", "0.06"]);
+        same_text(&["-a", flag, "--metric-only", "-e", clock, "sleep", "0.02"]);
+    }
+    same_text(&["-a", "-I", "40", "--summary", "-e", clock, "sleep", "0.06"]);
+    let table = kymo(&["stat", "--table", "-r", "4", "-e", "task-clock", "true"]).success().stderr;
+    let runs: Vec<&str> = table.lines().filter(|l| l.ends_with('#')).collect();
+    assert_eq!(runs.len(), 4, "{table}");
+    assert!(table.contains("# Table of individual measurements:"), "{table}");
+    assert!(table.contains("# Final result:"), "{table}");
+}
+
+#[test]
+fn a_group_is_counted_at_one_moment() {
+    if !ready() || !require(&[Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::syscalls();
+    let group = "{raw_syscalls:sys_enter,raw_syscalls:sys_exit}";
+    let out = kymo(&["stat", "-x,", "-I", "20", "-e", group, w.arg(), "400000"]).success();
+    let (mut entered, mut left, mut readings) = (0i64, 0i64, 0);
+    for line in out.stderr.lines() {
+        let fields: Vec<&str> = line.split(',').collect();
+        let Some(count) = fields.get(1).and_then(|c| c.parse::<i64>().ok()) else { continue };
+        if fields[3].ends_with("enter") {
+            entered += count;
+        } else {
+            left += count;
+            readings += 1;
+            // The task is in one call at most; it begins to be counted in execve(2).
+            assert!((entered - left).abs() <= 1, "{entered} {left}\n{}", out.stderr);
+        }
+    }
+    assert!(readings > 1 && entered > 400_000, "{out:?}");
 }
 
 #[test]
@@ -76,7 +140,9 @@ fn json_lines_have_perfs_keys() {
     same_shape(&["-j", "-a", "-A", "-e", clock, "sleep", "0.02"]);
     same_shape(&["-j", "-a", "--per-core", "-e", clock, "sleep", "0.02"]);
     same_shape(&["-j", "-a", "--per-socket", "-e", clock, "sleep", "0.02"]);
-    same_shape(&["-j", "-a", "-I", "40", "-e", "cpu-clock", "sleep", "0.06"]);
+    same_shape(&["-j", "-a", "--per-die", "-e", clock, "sleep", "0.02"]);
+    same_shape(&["-j", "-a", "--per-node", "-e", clock, "sleep", "0.02"]);
+    same_shape(&["-j", "-a", "-I", "40", "--summary", "-e", "cpu-clock", "sleep", "0.06"]);
 }
 
 #[test]

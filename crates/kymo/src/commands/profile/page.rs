@@ -37,6 +37,7 @@ pub(super) fn build(args: &Args, summary: &Summary, mut profile: Profile) -> (Pa
     let page = Page {
         command: words.join(" "),
         elapsed: summary.elapsed,
+        on_cpu: nanos(all.on_cpu),
         user: usage.user,
         system: usage.system,
         ready: nanos(all.ready),

@@ -4,6 +4,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+/// Times below this say little.
+const UNSURE: Duration = Duration::from_millis(10);
+
 /// All that the page says.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
@@ -14,6 +17,8 @@ pub(crate) struct Page {
     /// User and system time, as the kernel accounts them to the command.
     pub(crate) user: Duration,
     pub(crate) system: Duration,
+    /// On a CPU, over all threads; `None` where not recorded.
+    pub(crate) on_cpu: Option<Duration>,
     /// Off the CPU though able to run, over all threads; `None` where not recorded.
     pub(crate) ready: Option<Duration>,
     /// Off the CPU by its own doing, over all threads.
@@ -77,7 +82,10 @@ impl Page {
     }
 
     fn summary(&self, o: &mut String) {
-        let cpu = self.user + self.system;
+        let accounted = self.user + self.system;
+        // The kernel accounts a child to its parent when the parent waits for it.
+        let left_out = self.on_cpu.filter(|c| *c > accounted.mul_f64(1.5) + UNSURE);
+        let cpu = left_out.unwrap_or(accounted);
         let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
         let _ = writeln!(o, "{}", self.command);
         let _ = writeln!(
@@ -86,12 +94,17 @@ impl Page {
             time(self.elapsed),
             time(cpu)
         );
-        let _ = writeln!(
-            o,
-            "            {} in programs, {} in the kernel on their behalf",
-            time(self.user),
-            time(self.system)
-        );
+        if left_out.is_some() {
+            let _ =
+                writeln!(o, "            (by context switches: it did not wait for its children)");
+        } else {
+            let _ = writeln!(
+                o,
+                "            {} in programs, {} in the kernel on their behalf",
+                time(self.user),
+                time(self.system)
+            );
+        }
         if let (Some(blocked), Some(ready)) = (self.blocked, self.ready) {
             let _ = writeln!(
                 o,
@@ -113,8 +126,35 @@ impl Page {
             number(self.voluntary_switches),
             number(self.involuntary_switches)
         );
+        if let Some(verdict) = self.verdict(busy, cpu, left_out.is_some()) {
+            let _ = writeln!(o, "  In short  {verdict}");
+        }
         let rate = self.rate.map_or(String::new(), |r| format!(", {} a second", number(r)));
         let _ = writeln!(o, "  Samples   {} of {}{rate}", number(self.samples), self.event);
+    }
+
+    /// What a person would say first; nothing of a run too short to say.
+    fn verdict(&self, busy: f64, cpu: Duration, unsplit: bool) -> Option<String> {
+        if self.elapsed < UNSURE {
+            return None;
+        }
+        let ready = self.ready.unwrap_or_default();
+        let mut said = match (busy, self.blocked) {
+            (b, _) if b >= 1.5 => format!("it keeps {b:.1} CPUs busy"),
+            (b, _) if b >= 0.75 => "it is busy: a faster CPU or less work would help".to_owned(),
+            (_, Some(blocked)) if ready > blocked.max(cpu) => {
+                "it waits for a CPU: others keep the machine busy".to_owned()
+            }
+            (b, _) => format!(
+                "it waits for {:.0}% of the time (the functions below are of the rest)",
+                100.0 * (1.0 - b)
+            ),
+        };
+        let kernel = ratio(self.system.as_secs_f64(), cpu.as_secs_f64());
+        if !unsplit && kernel >= 0.5 && cpu > UNSURE {
+            said.push_str(&format!("; {:.0}% of its CPU time is in the kernel", 100.0 * kernel));
+        }
+        Some(said)
     }
 
     fn function_table(&self, o: &mut String) {
@@ -209,6 +249,28 @@ mod tests {
             [t(12), t(1500), t(2_345_678), t(123_000_000)],
             ["12 us", "1.5 ms", "2.35 s", "123 s"]
         );
+    }
+
+    #[test]
+    fn what_matters_is_said_first() {
+        let ms = Duration::from_millis;
+        let of = |elapsed, user, system, ready, blocked| {
+            let (ready, blocked) = (Some(ms(ready)), Some(ms(blocked)));
+            let (elapsed, user, system) = (ms(elapsed), ms(user), ms(system));
+            let on_cpu = Some(user + system);
+            Page { elapsed, user, system, ready, blocked, on_cpu, ..Page::default() }.to_text()
+        };
+        assert!(of(1000, 950, 20, 0, 0).contains("In short  it is busy"));
+        assert!(of(1000, 50, 250, 0, 700).contains(
+            "it waits for 70% of the time (the functions below are of the rest); \
+             83% of its CPU time is in the kernel"
+        ));
+        assert!(of(1000, 300, 0, 600, 100).contains("it waits for a CPU"));
+        assert!(of(1000, 3000, 100, 0, 0).contains("keeps 3.1 CPUs busy"));
+        assert!(!of(5, 1, 1, 0, 0).contains("In short"));
+        let orphaned =
+            Page { elapsed: ms(1000), on_cpu: Some(ms(800)), user: ms(1), ..Page::default() };
+        assert!(orphaned.to_text().contains("800.0 ms on CPU (0.80 CPUs"));
     }
 
     #[test]

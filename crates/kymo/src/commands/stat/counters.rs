@@ -3,6 +3,7 @@
 //! Each event has one cell for each CPU or thread it is opened on. A cell keeps
 //! what it read last, so that a reading gives what was added since.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::fd::AsRawFd as _;
@@ -95,6 +96,8 @@ pub(super) struct Cell {
     /// What was counted since the reading before.
     pub(super) count: Count,
     event: Option<PerfEvent>,
+    /// By which a group's reading names this one.
+    id: Option<u64>,
     last: Count,
 }
 
@@ -107,6 +110,8 @@ pub(super) struct Counter {
     pub(super) cells: Vec<Cell>,
     /// What the event said that does not come from the kernel's counters.
     pub(super) other: i64,
+    other_sum: i64,
+    format: ReadFormat,
     leads: bool,
 }
 
@@ -184,26 +189,49 @@ impl Counters {
             for counter in &mut self.list {
                 if let Source::Vmstat(name) = &counter.wanted.spec.source {
                     counter.other = now.delta(before, name).unwrap_or(0);
+                    counter.other_sum += counter.other;
                 }
             }
             self.vmstat = Some(now);
         }
+        // A group is read at once, when its leader's turn comes: its counts are of one moment.
+        let mut of_group: HashMap<u64, (u64, u64, u64)> = HashMap::new();
         for counter in &mut self.list {
             for cell in &mut counter.cells {
                 let Some(event) = &cell.event else { continue };
-                let read = event
-                    .read(READ)
-                    .with_context(|| format!("cannot read {}", counter.wanted.spec.name))?;
+                let known = cell.id.and_then(|id| of_group.remove(&id));
+                let (value, enabled, running) = match known {
+                    Some(known) => known,
+                    None => {
+                        let read = event
+                            .read(counter.format)
+                            .with_context(|| format!("cannot read {}", counter.wanted.spec.name))?;
+                        let times = (read.time_enabled, read.time_running);
+                        for (value, id, _) in read.values.iter().skip(1) {
+                            of_group.extend(id.map(|id| (id, (*value, times.0, times.1))));
+                        }
+                        let own = read.values.first().map_or(cell.last.value, |v| v.0);
+                        (own, times.0, times.1)
+                    }
+                };
                 let now = Count {
-                    value: read.values.first().map_or(cell.last.value, |v| v.0),
-                    enabled: read.time_enabled.max(cell.last.enabled),
-                    running: read.time_running.max(cell.last.running),
+                    value,
+                    enabled: enabled.max(cell.last.enabled),
+                    running: running.max(cell.last.running),
                 };
                 cell.count = now.since(cell.last);
                 cell.last = now;
             }
         }
         Ok(())
+    }
+
+    /// Makes the counts those since the start, not since the last reading.
+    pub(super) fn sum_up(&mut self) {
+        for counter in &mut self.list {
+            counter.other = counter.other_sum;
+            counter.cells.iter_mut().for_each(|c| c.count = c.last);
+        }
     }
 
     fn leaders(&self, f: impl Fn(&PerfEvent) -> std::io::Result<()>) -> std::io::Result<()> {
@@ -227,6 +255,11 @@ fn open_one(
         supported: true,
         cells: Vec::new(),
         other: 0,
+        other_sum: 0,
+        format: match wanted.spec.group {
+            Some(_) => READ | ReadFormat::GROUP | ReadFormat::ID,
+            None => READ,
+        },
         leads: leader.is_none(),
     };
     if wanted.spec.source != Source::Perf {
@@ -236,7 +269,7 @@ fn open_one(
     let mut attr = wanted.spec.attr.clone();
     attr.sample_period = 0;
     attr.sample_type = SampleType::empty();
-    attr.read_format = READ;
+    attr.read_format = counter.format;
     attr.flags.remove(AttrFlags::FREQ);
     attr.flags.set(
         AttrFlags::INHERIT,
@@ -286,10 +319,12 @@ fn open_one(
                 .set_filter(filter)
                 .with_context(|| format!("the kernel does not take the filter {filter:?}"))?;
         }
+        let id = event.as_ref().filter(|_| wanted.spec.group.is_some()).map(PerfEvent::id);
         counter.cells.push(Cell {
             cpu,
             tid,
             count: Count::default(),
+            id: id.transpose().context("cannot get an event's id")?,
             event,
             last: Count::default(),
         });

@@ -12,19 +12,21 @@ pub(super) struct Metric {
     /// As perf's text has it, blanks included.
     pub(super) text: String,
     pub(super) unit: String,
+    /// A second number of the same event, on a line of its own.
+    pub(super) more: Option<Box<Metric>>,
 }
 
 impl Metric {
     fn plain(value: f64, unit: impl Into<String>) -> Metric {
-        Metric { value, text: format!("{value:8.3}"), unit: unit.into() }
+        Metric { value, text: format!("{value:8.3}"), unit: unit.into(), more: None }
     }
 
     fn ratio(value: f64, unit: &str) -> Metric {
-        Metric { value, text: format!("{value:7.2} "), unit: unit.into() }
+        Metric { value, text: format!("{value:7.2} "), unit: unit.into(), more: None }
     }
 
     fn percent(value: f64, unit: &str) -> Metric {
-        Metric { value, text: format!("{value:7.2}%"), unit: unit.into() }
+        Metric { value, text: format!("{value:7.2}%"), unit: unit.into(), more: None }
     }
 
     /// The number as CSV has it: without blanks and signs of percent.
@@ -47,10 +49,18 @@ pub(super) fn metric(rows: &[Row], index: usize, elapsed_ns: f64) -> Option<Metr
         peers(rows, row).find(|r| r.event == Some((kind, config))).map(|r| r.value)
     };
     let hardware = |config| other(EventType::HARDWARE, config).filter(|v| *v > 0.0);
+    // The worse of the two ends of the pipeline.
+    let stalled = || {
+        let ends = [hw::STALLED_CYCLES_FRONTEND, hw::STALLED_CYCLES_BACKEND];
+        let worst = ends.into_iter().filter_map(hardware).max_by(f64::total_cmp)?;
+        (row.value > 0.0).then(|| Metric::ratio(worst / row.value, "stalled cycles per insn"))
+    };
     if event.0 == EventType::HARDWARE {
         let special = match event.1 {
-            hw::INSTRUCTIONS => hardware(hw::CPU_CYCLES)
-                .map(|cycles| Metric::ratio(row.value / cycles, "insn per cycle")),
+            hw::INSTRUCTIONS => hardware(hw::CPU_CYCLES).map(|cycles| Metric {
+                more: stalled().map(Box::new),
+                ..Metric::ratio(row.value / cycles, "insn per cycle")
+            }),
             hw::BRANCH_MISSES => hardware(hw::BRANCH_INSTRUCTIONS)
                 .map(|all| Metric::percent(100.0 * row.value / all, "of all branches")),
             hw::CACHE_MISSES => hardware(hw::CACHE_REFERENCES)
@@ -155,6 +165,13 @@ mod tests {
         check(&rows, 3, "1000.000", "M/sec");
         check(&rows, 4, "   5.00%", "of all branches");
         check(&rows, 5, "   1.500", "K/sec");
+        assert_eq!(metric(&rows, 2, 2e9).unwrap().more, None);
+        let stalled = row(hw, hw::STALLED_CYCLES_BACKEND, 1.5e9);
+        let more = metric(&[&rows[..], &[stalled]].concat(), 2, 2e9).unwrap().more.unwrap();
+        assert_eq!(
+            (more.text.as_str(), more.unit.as_str()),
+            ("   0.25 ", "stalled cycles per insn")
+        );
         check(&rows, 7, "  10.00%", "of all L1-dcache accesses");
         assert_eq!(metric(&rows, 4, 1.0).unwrap().csv(), "5.00");
     }

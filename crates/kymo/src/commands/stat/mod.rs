@@ -6,6 +6,7 @@
 
 mod counters;
 mod events;
+mod metric_only;
 mod metrics;
 mod plan;
 mod print;
@@ -33,6 +34,12 @@ pub(crate) struct Args {
     /// Sum by physical core
     #[arg(long)]
     per_core: bool,
+    /// Sum by die
+    #[arg(long)]
+    per_die: bool,
+    /// Sum by memory node
+    #[arg(long)]
+    per_node: bool,
     /// Sum by socket
     #[arg(long)]
     per_socket: bool,
@@ -63,6 +70,24 @@ pub(crate) struct Args {
     /// Stop after so many intervals
     #[arg(long, value_name = "N", requires = "interval_print")]
     interval_count: Option<u64>,
+    /// After the intervals, print the sums as well
+    #[arg(long, requires = "interval_print")]
+    summary: bool,
+    /// Do not begin the lines of --summary with `summary` in -x output
+    #[arg(long)]
+    no_csv_summary: bool,
+    /// Print only what is derived: ratios, not counts and rates
+    #[arg(long, conflicts_with = "repeat")]
+    metric_only: bool,
+    /// With -r, print the time of each run as well
+    #[arg(long)]
+    table: bool,
+    /// Do not sum the same event of several PMUs (it never is)
+    #[arg(long)]
+    no_merge: bool,
+    /// Print no result, only run the command
+    #[arg(long)]
+    quiet: bool,
     /// Stop after so many milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,

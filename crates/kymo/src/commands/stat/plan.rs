@@ -61,6 +61,11 @@ pub(super) struct Plan {
     pub(super) interval_count: Option<u64>,
     pub(super) timeout: Option<Duration>,
     pub(super) delay: Delay,
+    pub(super) summary: bool,
+    pub(super) csv_summary: bool,
+    pub(super) metric_only: bool,
+    pub(super) table: bool,
+    pub(super) quiet: bool,
     pub(super) sync: bool,
     pub(super) verbose: bool,
     pub(super) strict: bool,
@@ -85,8 +90,8 @@ impl Plan {
             _ => None,
         };
         let machine = target == Target::Machine;
-        if matches!(by, Aggregate::Cpu | Aggregate::Core | Aggregate::Socket) && !machine {
-            bail!("-A, --per-core and --per-socket need -a or -C");
+        if (by.is_place() || by == Aggregate::Cpu) && !machine {
+            bail!("-A, --per-core, --per-die, --per-socket and --per-node need -a or -C");
         }
         let cgroups = args.cgroup.is_some() || args.for_each_cgroup.is_some();
         if cgroups && !machine {
@@ -126,6 +131,11 @@ impl Plan {
                 Some(ms) => u64::try_from(ms)
                     .map_or(Delay::Never, |ms| Delay::For(Duration::from_millis(ms))),
             },
+            summary: args.summary,
+            csv_summary: !args.no_csv_summary,
+            metric_only: args.metric_only,
+            table: args.table,
+            quiet: args.quiet,
             sync: args.sync,
             verbose: args.verbose > 0,
             strict: args.strict,
@@ -158,7 +168,9 @@ fn aggregate(args: &Args) -> anyhow::Result<Aggregate> {
     let chosen: Vec<Aggregate> = [
         (args.no_aggr, Aggregate::Cpu),
         (args.per_core, Aggregate::Core),
+        (args.per_die, Aggregate::Die),
         (args.per_socket, Aggregate::Socket),
+        (args.per_node, Aggregate::Node),
         (args.per_thread, Aggregate::Thread),
     ]
     .into_iter()
@@ -167,7 +179,9 @@ fn aggregate(args: &Args) -> anyhow::Result<Aggregate> {
     match chosen.as_slice() {
         [] => Ok(Aggregate::Global),
         [one] => Ok(*one),
-        _ => bail!("-A, --per-core, --per-socket and --per-thread exclude each other"),
+        _ => bail!(
+            "give one of -A, --per-core, --per-die, --per-socket, --per-node and --per-thread"
+        ),
     }
 }
 

@@ -16,8 +16,17 @@ pub(super) enum Aggregate {
     Global,
     Cpu,
     Core,
+    Die,
     Socket,
+    Node,
     Thread,
+}
+
+impl Aggregate {
+    /// By a part of the machine that has several CPUs, whose number is shown.
+    pub(super) fn is_place(self) -> bool {
+        matches!(self, Aggregate::Core | Aggregate::Die | Aggregate::Socket | Aggregate::Node)
+    }
 }
 
 /// Which part of the machine or program a row is about.
@@ -26,7 +35,9 @@ pub(super) enum Key {
     All,
     Cpu(u32),
     Core(Topology),
+    Die(Topology),
     Socket(u32),
+    Node(u32),
     Thread { comm: String, tid: u32 },
 }
 
@@ -98,10 +109,12 @@ pub(super) fn rows(counters: &Counters, by: Aggregate, scale: bool, own: Own) ->
             }
         }
     }
-    if matches!(by, Aggregate::Core | Aggregate::Socket) {
+    if by.is_place() {
         rows.sort_by_key(|r| match r.key {
             Key::Core(t) => (t.socket, t.die, t.core),
+            Key::Die(t) => (t.socket, t.die, 0),
             Key::Socket(s) => (s, 0, 0),
+            Key::Node(n) => (n, 0, 0),
             _ => (u32::MAX, 0, 0),
         });
     }
@@ -114,7 +127,9 @@ fn keys(counter: &Counter, by: Aggregate) -> Vec<(Key, Vec<Count>)> {
         let key = match (by, cell.cpu, cell.tid) {
             (Aggregate::Cpu, Some(cpu), _) => Key::Cpu(cpu),
             (Aggregate::Core, Some(cpu), _) => Key::Core(cpus::topology(cpu)),
+            (Aggregate::Die, Some(cpu), _) => Key::Die(Topology { core: 0, ..cpus::topology(cpu) }),
             (Aggregate::Socket, Some(cpu), _) => Key::Socket(cpus::topology(cpu).socket),
+            (Aggregate::Node, Some(cpu), _) => Key::Node(cpus::node(cpu)),
             (Aggregate::Thread, _, Some(tid)) => {
                 Key::Thread { comm: target::comm(tid).unwrap_or_else(|| "<gone>".into()), tid }
             }

@@ -13,6 +13,7 @@ use kymo_model::Note;
 use kymo_view::Ledger;
 
 use super::counters::{Counters, Manner, Place};
+use super::metric_only;
 use super::plan::{Delay, Output, Plan, Target};
 use super::print::{Form, Reading, interval_header, lines};
 use super::rows::{Own, Repeated, Row, Spread, State, rows};
@@ -37,13 +38,16 @@ struct Session<'a> {
     out: Box<dyn Write>,
     ledger: Ledger,
     readings: u64,
+    /// Seconds of each run, for `--table`.
+    times: Vec<f64>,
 }
 
 pub(super) fn run(plan: Plan) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Child])
         .context("cannot listen for signals")?;
     let out = open_output(&plan)?;
-    let mut session = Session { plan: &plan, signals, out, ledger: Ledger::default(), readings: 0 };
+    let ledger = Ledger::default();
+    let mut session = Session { plan: &plan, signals, out, ledger, readings: 0, times: Vec::new() };
     let (mut repeated, mut elapsed) = (Repeated::default(), Spread::default());
     let mut done = 0;
     let ended = loop {
@@ -62,7 +66,10 @@ pub(super) fn run(plan: Plan) -> anyhow::Result<ExitCode> {
         };
         done += 1;
         elapsed.add(ended.elapsed.as_secs_f64());
-        if plan.interval.is_none() {
+        if plan.table {
+            session.times.push(ended.elapsed.as_secs_f64());
+        }
+        if plan.interval.is_none() || plan.summary {
             if plan.runs == 1 || plan.runs == 0 {
                 session.print(&rows, &ended, None)?;
             } else {
@@ -103,6 +110,9 @@ fn finish(plan: &Plan, ended: &Ended, ledger: &Ledger) -> anyhow::Result<ExitCod
 }
 
 fn open_output(plan: &Plan) -> anyhow::Result<Box<dyn Write>> {
+    if plan.quiet {
+        return Ok(Box::new(std::io::sink()));
+    }
     let mut out: Box<dyn Write> = match &plan.output {
         Output::Stderr => return Ok(Box::new(std::io::stderr())),
         Output::File { path, append } => {
@@ -250,6 +260,12 @@ impl Session<'_> {
                 self.print_interval(&rows, elapsed, covered)?;
             }
             if finished {
+                let mut rows = rows;
+                if plan.interval.is_some() && plan.summary {
+                    counters.sum_up();
+                    let own = Own { elapsed_ns: elapsed.as_nanos() as u64, ..own };
+                    rows = super::rows::rows(counters, plan.by, plan.scale, own);
+                }
                 self.account(&rows, counters);
                 let signal = match end {
                     Some(End::Signal(signal)) => Some(signal),
@@ -320,12 +336,17 @@ impl Session<'_> {
         covered: Duration,
     ) -> anyhow::Result<()> {
         let mut text = String::new();
-        if matches!(self.plan.form, Form::Text { .. }) && self.readings.is_multiple_of(HEADER_EVERY)
-        {
-            text.push_str(interval_header(self.plan.by));
+        let reading = self.reading(Some(elapsed.as_secs_f64()), covered);
+        let is_text = matches!(self.plan.form, Form::Text { .. });
+        if is_text && self.readings.is_multiple_of(HEADER_EVERY) || self.readings == 0 {
+            match (self.plan.metric_only, is_text) {
+                (true, _) => text.push_str(&metric_only::header(rows, reading)),
+                (false, true) => text.push_str(interval_header(self.plan.by)),
+                (false, false) => {}
+            }
         }
+        text.push_str(&lines(rows, reading));
         self.readings += 1;
-        text.push_str(&lines(rows, self.reading(Some(elapsed.as_secs_f64()), covered)));
         self.write(&text)
     }
 
@@ -334,6 +355,8 @@ impl Session<'_> {
             form: &self.plan.form,
             by: self.plan.by,
             interval,
+            summary: self.plan.interval.is_some() && interval.is_none() && self.plan.csv_summary,
+            metric_only: self.plan.metric_only,
             elapsed_ns: covered.as_nanos() as f64,
         }
     }
@@ -346,7 +369,11 @@ impl Session<'_> {
     ) -> anyhow::Result<()> {
         let covered =
             repeated.map_or(ended.elapsed, |(_, s)| Duration::from_secs_f64(s.mean().max(0.0)));
-        let body = lines(rows, self.reading(None, covered));
+        let reading = self.reading(None, covered);
+        let mut body = lines(rows, reading);
+        if self.plan.metric_only && self.plan.interval.is_none() {
+            body.insert_str(0, &metric_only::header(rows, reading));
+        }
         if !matches!(self.plan.form, Form::Text { .. }) {
             return self.write(&body);
         }
@@ -355,6 +382,9 @@ impl Session<'_> {
             format!("\n Performance counter stats for {}{runs}:\n\n{body}\n", self.plan.title);
         if rows.is_empty() {
             text.truncate(text.len() - 1);
+        }
+        if let Some((_, spread)) = repeated {
+            text.push_str(&table(&self.times, spread));
         }
         text.push_str(&footer(self.plan, ended, repeated));
         self.write(&text)
@@ -426,13 +456,31 @@ enum End {
     Gone,
 }
 
+/// So many digits that two of the error's are shown.
+fn digits(error: f64) -> usize {
+    let digits = if error > 0.0 && error < 1.0 { (-error.log10()).ceil() as usize + 2 } else { 2 };
+    digits.min(12)
+}
+
+/// The time of each run with its distance from the mean; nothing without `--table`.
+fn table(times: &[f64], spread: Spread) -> String {
+    if times.is_empty() {
+        return String::new();
+    }
+    let (mean, digits) = (spread.mean(), digits(spread.error()));
+    let mut text = String::from("          # Table of individual measurements:\n");
+    for run in times {
+        let bar = "#".repeat(1 + ((100.0 * (run - mean) / run) as i64 / 5).unsigned_abs() as usize);
+        text.push_str(&format!(" {run:17.digits$} ({:+.digits$}) {bar}\n", run - mean));
+    }
+    text + "\n          # Final result:\n"
+}
+
 /// The times below the counts.
 fn footer(plan: &Plan, ended: &Ended, repeated: Option<(u32, Spread)>) -> String {
     if let Some((_, elapsed)) = repeated {
         let (mean, error) = (elapsed.mean(), elapsed.error());
-        let digits =
-            if error > 0.0 && error < 1.0 { (-error.log10()).ceil() as usize + 2 } else { 2 };
-        let digits = digits.min(12);
+        let digits = digits(error);
         return format!(
             " {mean:17.digits$} +- {error:.digits$} seconds time elapsed  ( +-{:6.2}% )\n\n",
             elapsed.percent()
