@@ -1,31 +1,34 @@
-//! Call trees: chains with a common beginning share it.
+//! Call chains as one tree: chains with a common beginning share it. What is
+//! shown of it, of a whole or of the parts below some nodes, is merged on
+//! demand and no deeper than its weight asks for.
 
 use rustc_hash::FxHashMap;
 
 use crate::profile::FrameId;
 
-#[derive(Clone, Debug, Default)]
+/// Number of a node.
+pub type NodeId = u32;
+
+const NO_NODE: NodeId = NodeId::MAX;
+
+#[derive(Clone, Copy, Debug)]
 struct Node {
-    frame: Option<FrameId>,
-    /// Period of chains that end here, and of all that pass.
-    own: u64,
+    frame: FrameId,
+    parent: NodeId,
+    first_child: NodeId,
+    next_sibling: NodeId,
+    /// Period of all chains that pass or end here.
     total: u64,
-    children: Vec<u32>,
+    /// Nodes on the longest way from here to an end, this one included.
+    height: u32,
 }
 
-/// A tree under construction; node 0 is the root and stands for no frame.
-#[derive(Clone, Debug)]
+/// The tree. Its trunks keep chains of different groups apart; they stand for
+/// no frame.
+#[derive(Clone, Debug, Default)]
 pub struct ChainTree {
     nodes: Vec<Node>,
-    edges: FxHashMap<(u32, FrameId), u32>,
-    /// Frames of the longest chain.
-    pub depth: usize,
-}
-
-impl Default for ChainTree {
-    fn default() -> Self {
-        ChainTree { nodes: vec![Node::default()], edges: FxHashMap::default(), depth: 0 }
-    }
+    edges: FxHashMap<(NodeId, FrameId), NodeId>,
 }
 
 /// A stretch of a tree without a fork in it.
@@ -41,98 +44,6 @@ pub struct Branch {
     pub children: Vec<Branch>,
 }
 
-impl ChainTree {
-    /// Adds a chain.
-    pub fn add(&mut self, chain: impl Iterator<Item = FrameId>, period: u64) {
-        let mut at = 0u32;
-        let mut depth = 0;
-        self.enter(at, period);
-        for frame in chain {
-            depth += 1;
-            let fresh = self.nodes.len() as u32;
-            let next = *self.edges.entry((at, frame)).or_insert(fresh);
-            if next == fresh {
-                self.nodes.push(Node { frame: Some(frame), ..Node::default() });
-                if let Some(parent) = self.nodes.get_mut(at as usize) {
-                    parent.children.push(fresh);
-                }
-            }
-            at = next;
-            self.enter(at, period);
-        }
-        if let Some(last) = self.nodes.get_mut(at as usize) {
-            last.own = last.own.saturating_add(period);
-        }
-        self.depth = self.depth.max(depth);
-    }
-
-    fn enter(&mut self, at: u32, period: u64) {
-        if let Some(node) = self.nodes.get_mut(at as usize) {
-            node.total = node.total.saturating_add(period);
-        }
-    }
-
-    /// The branches that weigh at least `min`, heaviest first. With
-    /// `relative`, the least weight is that share of what hangs below the
-    /// parent instead.
-    pub fn branches(&self, min: Limit) -> Vec<Branch> {
-        self.below(0, min, 0)
-    }
-
-    fn below(&self, at: u32, min: Limit, depth: usize) -> Vec<Branch> {
-        // Stacks have at most some thousand frames; a file that says otherwise
-        // is cut here.
-        const DEEPEST: usize = 2048;
-        let Some(node) = self.nodes.get(at as usize) else { return Vec::new() };
-        let inside = node.total - node.own.min(node.total);
-        let least = match min {
-            Limit::Period(p) => p,
-            Limit::Share(s) => (inside as f64 * s) as u64,
-        };
-        let mut branches: Vec<Branch> = node
-            .children
-            .iter()
-            .filter(|c| self.nodes.get(**c as usize).is_some_and(|n| n.total >= least))
-            .filter(|_| depth < DEEPEST)
-            .map(|c| self.branch(*c, min, depth + 1))
-            .collect();
-        branches.sort_by_key(|b| std::cmp::Reverse(b.total));
-        branches
-    }
-
-    fn branch(&self, mut at: u32, min: Limit, depth: usize) -> Branch {
-        let mut frames = Vec::new();
-        while let Some(node) = self.nodes.get(at as usize) {
-            frames.extend(node.frame);
-            match node.children.as_slice() {
-                [only] if node.own == 0 => at = *only,
-                _ => break,
-            }
-        }
-        let (own, total) = self.nodes.get(at as usize).map_or((0, 0), |n| (n.own, n.total));
-        Branch { frames, own, total, children: self.below(at, min, depth) }
-    }
-
-    /// Every whole chain with the period that ends with it, heaviest first.
-    pub fn chains(&self, min: u64) -> Vec<(Vec<FrameId>, u64)> {
-        let mut found = Vec::new();
-        let mut path: Vec<FrameId> = Vec::new();
-        // (node, depth), depth first without recursion.
-        let mut todo: Vec<(u32, usize)> = vec![(0, 0)];
-        while let Some((at, depth)) = todo.pop() {
-            let Some(node) = self.nodes.get(at as usize) else { continue };
-            path.truncate(depth.saturating_sub(1));
-            path.extend(node.frame);
-            if node.own > 0 && node.own >= min && !path.is_empty() {
-                found.push((path.clone(), node.own));
-            }
-            todo.extend(node.children.iter().rev().map(|c| (*c, depth + 1)));
-        }
-        found.sort_by_key(|(_, own)| std::cmp::Reverse(*own));
-        found
-    }
-}
-
 /// The least weight that is shown.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
@@ -142,26 +53,355 @@ pub enum Limit {
     Share(f64),
 }
 
+/// Some of a tree's chains, or parts of them.
+#[derive(Clone, Debug, Default)]
+pub struct Chains {
+    /// Whole chains by their last nodes, with their periods.
+    pub whole: Vec<(NodeId, u64)>,
+    /// The parts of chains from these nodes on. No node is below another one.
+    pub below: Vec<NodeId>,
+}
+
+impl ChainTree {
+    /// The trunk with a number.
+    pub fn trunk(&mut self, number: u32) -> NodeId {
+        self.child(NO_NODE, FrameId(number))
+    }
+
+    fn child(&mut self, parent: NodeId, frame: FrameId) -> NodeId {
+        // Most nodes have one child.
+        let first = self.node(parent).map_or(NO_NODE, |n| n.first_child);
+        if self.node(first).is_some_and(|n| n.frame == frame) {
+            return first;
+        }
+        let fresh = self.nodes.len() as NodeId;
+        let at = *self.edges.entry((parent, frame)).or_insert(fresh);
+        if at == fresh {
+            let mut node = Node {
+                frame,
+                parent,
+                first_child: NO_NODE,
+                next_sibling: NO_NODE,
+                total: 0,
+                height: 1,
+            };
+            if let Some(above) = self.nodes.get_mut(parent as usize) {
+                node.next_sibling = std::mem::replace(&mut above.first_child, fresh);
+            }
+            self.nodes.push(node);
+        }
+        at
+    }
+
+    /// Adds a chain to a trunk; answers its last node.
+    pub fn add(
+        &mut self,
+        trunk: NodeId,
+        chain: impl ExactSizeIterator<Item = FrameId>,
+        period: u64,
+    ) -> NodeId {
+        let mut at = trunk;
+        let mut left = chain.len() as u32 + 1;
+        self.enter(at, period, left);
+        for frame in chain {
+            at = self.child(at, frame);
+            left -= 1;
+            self.enter(at, period, left);
+        }
+        at
+    }
+
+    fn enter(&mut self, at: NodeId, period: u64, height: u32) {
+        if let Some(node) = self.nodes.get_mut(at as usize) {
+            node.total = node.total.saturating_add(period);
+            node.height = node.height.max(height);
+        }
+    }
+
+    fn node(&self, at: NodeId) -> Option<&Node> {
+        self.nodes.get(at as usize)
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Parent (none for a trunk), frame, and period of all chains that pass.
+    pub fn facts(&self, at: NodeId) -> Option<(Option<NodeId>, FrameId, u64)> {
+        let node = self.node(at)?;
+        Some(((node.parent != NO_NODE).then_some(node.parent), node.frame, node.total))
+    }
+
+    /// Frames from a node on to the farthest end, the node included.
+    pub fn height(&self, at: NodeId) -> u32 {
+        self.node(at).map_or(0, |n| n.height)
+    }
+
+    /// The nodes from an end to the beginning of its chain, the trunk left out.
+    pub fn ancestors(&self, end: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let mut at = end;
+        std::iter::from_fn(move || {
+            let node = self.node(at).filter(|n| n.parent != NO_NODE)?;
+            Some(std::mem::replace(&mut at, node.parent))
+        })
+    }
+
+    fn children(&self, at: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let mut next = self.node(at).map_or(NO_NODE, |n| n.first_child);
+        std::iter::from_fn(move || {
+            let at = next;
+            next = self.node(at)?.next_sibling;
+            Some(at)
+        })
+    }
+}
+
+/// Which weight of a node counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// That of chosen whole chains.
+    Whole,
+    /// That of all chains which are not among them.
+    Rest,
+}
+
+type Item = (FrameId, u64, NodeId, Side);
+
+/// Draws [`Chains`] of a tree. Holds memory for marks that is used again.
+pub struct Viewer<'a> {
+    tree: &'a ChainTree,
+    /// Puts branches of equal weight in order.
+    rank: &'a dyn Fn(FrameId) -> (u32, u64),
+    whole: Vec<u64>,
+    minus: Vec<u64>,
+    marked: Vec<NodeId>,
+}
+
+impl<'a> Viewer<'a> {
+    /// A viewer of a tree. `rank` puts branches of equal weight in order.
+    pub fn new(tree: &'a ChainTree, rank: &'a dyn Fn(FrameId) -> (u32, u64)) -> Viewer<'a> {
+        let zeros = || vec![0; tree.len()];
+        Viewer { tree, rank, whole: zeros(), minus: zeros(), marked: Vec::new() }
+    }
+
+    /// The branches that weigh at least `limit`, heaviest first.
+    pub fn branches(&mut self, chains: &Chains, limit: Limit) -> Vec<Branch> {
+        let items = self.mark(chains);
+        let inside = items.iter().map(|i| i.1).sum();
+        let branches = self.level(items, inside, limit, 0);
+        self.unmark();
+        branches
+    }
+
+    /// Every whole chain that ends with a period of at least `min`, heaviest
+    /// first.
+    pub fn chains(&mut self, chains: &Chains, min: u64) -> Vec<(Vec<FrameId>, u64)> {
+        let mut found = Vec::new();
+        let mut path: Vec<FrameId> = Vec::new();
+        // Groups still to be looked at and their depth; no recursion.
+        let mut todo: Vec<(usize, u64, Vec<Item>)> = Vec::new();
+        let items = self.mark(chains);
+        let push = |todo: &mut Vec<_>, items, depth| {
+            let groups = self.groups(items);
+            // In order of rank, so that equal weights stay in it.
+            for (total, items) in groups.into_iter().rev().filter(|g| g.0 >= min) {
+                todo.push((depth, total, items));
+            }
+        };
+        push(&mut todo, items, 0);
+        while let Some((depth, total, items)) = todo.pop() {
+            path.truncate(depth);
+            path.extend(items.first().map(|i| i.0));
+            let below = self.below(&items);
+            let own = total.saturating_sub(below.iter().map(|i| i.1).sum());
+            if own > 0 && own >= min {
+                found.push((path.clone(), own));
+            }
+            push(&mut todo, below, depth + 1);
+        }
+        found.sort_by_key(|(_, own)| std::cmp::Reverse(*own));
+        self.unmark();
+        found
+    }
+
+    /// Spreads the chains' weights over the nodes; answers where they begin.
+    fn mark(&mut self, chains: &Chains) -> Vec<Item> {
+        let tree = self.tree;
+        let below: rustc_hash::FxHashSet<NodeId> = chains.below.iter().copied().collect();
+        let mut begins: Vec<NodeId> = Vec::new();
+        for (end, period) in &chains.whole {
+            let mut begin = None;
+            let mut stop = None;
+            for at in tree.ancestors(*end) {
+                if let Some(w) = self.whole.get_mut(at as usize) {
+                    begin = (*w == 0).then_some(at);
+                    *w = w.saturating_add(*period);
+                }
+                self.marked.push(at);
+                if below.contains(&at) {
+                    stop = Some(at);
+                }
+            }
+            begins.extend(begin);
+            let Some(stop) = stop else { continue };
+            // A whole chain is no part as well.
+            for at in tree.ancestors(*end) {
+                if let Some(m) = self.minus.get_mut(at as usize) {
+                    *m = m.saturating_add(*period);
+                }
+                if at == stop {
+                    break;
+                }
+            }
+        }
+        let whole = begins.into_iter().map(|at| (at, Side::Whole));
+        let rest = chains.below.iter().map(|at| (*at, Side::Rest));
+        whole.chain(rest).filter_map(|(at, side)| self.item(at, side)).collect()
+    }
+
+    fn unmark(&mut self) {
+        for at in self.marked.drain(..) {
+            for marks in [&mut self.whole, &mut self.minus] {
+                if let Some(m) = marks.get_mut(at as usize) {
+                    *m = 0;
+                }
+            }
+        }
+    }
+
+    fn item(&self, at: NodeId, side: Side) -> Option<Item> {
+        let node = self.tree.node(at)?;
+        let weight = match side {
+            Side::Whole => *self.whole.get(at as usize)?,
+            Side::Rest => node.total.saturating_sub(*self.minus.get(at as usize)?),
+        };
+        (weight > 0).then_some((node.frame, weight, at, side))
+    }
+
+    fn below(&self, items: &[Item]) -> Vec<Item> {
+        let below = |(_, _, at, side): &Item| {
+            let side = *side;
+            self.tree.children(*at).filter_map(move |c| self.item(c, side))
+        };
+        items.iter().flat_map(below).collect()
+    }
+
+    /// Puts equal frames together, with their weight, in the order of rank.
+    fn groups(&self, mut items: Vec<Item>) -> Vec<(u64, Vec<Item>)> {
+        items.sort_unstable_by_key(|(frame, _, at, _)| (*frame, *at));
+        let mut groups: Vec<(u64, Vec<Item>)> = items
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|run| (run.iter().map(|i| i.1).sum(), run.to_vec()))
+            .collect();
+        groups.sort_by_cached_key(|(_, items)| items.first().map(|i| (self.rank)(i.0)));
+        groups
+    }
+
+    fn level(&self, items: Vec<Item>, inside: u64, limit: Limit, depth: usize) -> Vec<Branch> {
+        // Stacks have at most some thousand frames; a file that says otherwise
+        // is cut here.
+        const DEEPEST: usize = 1024;
+        let least = match limit {
+            Limit::Period(p) => p,
+            Limit::Share(s) => (inside as f64 * s) as u64,
+        };
+        if depth == DEEPEST {
+            return Vec::new();
+        }
+        let mut groups = self.groups(items);
+        groups.retain(|(total, _)| *total >= least);
+        groups.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
+        groups.into_iter().map(|(_, items)| self.branch(items, limit, depth)).collect()
+    }
+
+    fn branch(&self, mut items: Vec<Item>, limit: Limit, depth: usize) -> Branch {
+        let mut frames = Vec::new();
+        loop {
+            frames.extend(items.first().map(|i| i.0));
+            let total: u64 = items.iter().map(|i| i.1).sum();
+            let below = self.below(&items);
+            let inside: u64 = below.iter().map(|i| i.1).sum();
+            let own = total.saturating_sub(inside);
+            let straight = below.first().is_some_and(|first| below.iter().all(|i| i.0 == first.0));
+            if own == 0 && straight {
+                items = below;
+                continue;
+            }
+            let children = self.level(below, inside, limit, depth + 1);
+            return Branch { frames, own, total, children };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const F: fn(u32) -> FrameId = FrameId;
+
+    fn rank(f: FrameId) -> (u32, u64) {
+        (0, u64::from(f.0))
+    }
+
+    fn tree(chains: &[(&[u32], u64)]) -> (ChainTree, Chains) {
+        let mut tree = ChainTree::default();
+        let trunk = tree.trunk(7);
+        let whole = chains
+            .iter()
+            .map(|(frames, period)| {
+                (tree.add(trunk, frames.iter().map(|f| F(*f)), *period), *period)
+            })
+            .collect();
+        (tree, Chains { whole, below: Vec::new() })
+    }
+
     #[test]
     fn chains_share_their_beginning() {
-        let f = |n| FrameId(n);
-        let mut tree = ChainTree::default();
-        tree.add([1, 2, 3].map(f).into_iter(), 10);
-        tree.add([1, 2, 4].map(f).into_iter(), 30);
-        tree.add([1, 2].map(f).into_iter(), 1);
-        let roots = tree.branches(Limit::Period(0));
-        assert_eq!(roots.len(), 1);
-        assert_eq!(
-            (roots[0].frames.clone(), roots[0].own, roots[0].total),
-            (vec![f(1), f(2)], 1, 41)
-        );
-        let weights: Vec<u64> = roots[0].children.iter().map(|b| b.total).collect();
-        assert_eq!((weights, tree.depth), (vec![30, 10], 3));
-        let chains = tree.chains(5);
-        assert_eq!(chains, [(vec![f(1), f(2), f(4)], 30), (vec![f(1), f(2), f(3)], 10)]);
+        let (tree, all) = tree(&[(&[1, 2, 3], 10), (&[1, 2, 4], 30), (&[1, 2], 1)]);
+        let mut viewer = Viewer::new(&tree, &rank);
+        for _ in 0..2 {
+            let roots = viewer.branches(&all, Limit::Period(0));
+            assert_eq!(roots.len(), 1);
+            assert_eq!(
+                (roots[0].frames.clone(), roots[0].own, roots[0].total),
+                (vec![F(1), F(2)], 1, 41)
+            );
+            let weights: Vec<u64> = roots[0].children.iter().map(|b| b.total).collect();
+            assert_eq!(weights, [30, 10]);
+        }
+        let chains = viewer.chains(&all, 5);
+        assert_eq!(chains, [(vec![F(1), F(2), F(4)], 30), (vec![F(1), F(2), F(3)], 10)]);
+        assert_eq!(viewer.branches(&all, Limit::Period(42)), []);
+        assert_eq!(tree.height(tree.ancestors(all.whole[0].0).last().unwrap()), 3);
+    }
+
+    #[test]
+    fn a_part_of_the_tree_leaves_whole_chains_out() {
+        // What 2 called, and the chains that end at 2 from their beginning:
+        // 1 → 2 → 3 and 5 → 2 → 2 belong to 2, the latter as a whole.
+        let (tree, all) = tree(&[(&[1, 2, 3], 10), (&[5, 2, 2], 4), (&[1, 2], 1)]);
+        let below: Vec<NodeId> = [0, 1]
+            .iter()
+            .map(|i| {
+                let ways = tree.ancestors(all.whole[*i].0);
+                ways.filter(|n| tree.facts(*n).unwrap().1 == F(2)).last().unwrap()
+            })
+            .collect();
+        let chains = Chains { whole: vec![all.whole[1], all.whole[2]], below };
+        let mut viewer = Viewer::new(&tree, &rank);
+        let mut found = viewer.chains(&chains, 0);
+        found.sort();
+        let expected = [(vec![F(1), F(2)], 1), (vec![F(2), F(3)], 10), (vec![F(5), F(2), F(2)], 4)];
+        assert_eq!(found, expected);
+        let roots = viewer.branches(&chains, Limit::Period(2));
+        let weights: Vec<(u64, Vec<FrameId>)> =
+            roots.into_iter().map(|b| (b.total, b.frames)).collect();
+        assert_eq!(weights, [(10, vec![F(2), F(3)]), (4, vec![F(5), F(2), F(2)])]);
     }
 }

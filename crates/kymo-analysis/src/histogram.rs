@@ -1,10 +1,13 @@
-//! The histogram of one event: stacks grouped by the sort keys, with the call
-//! tree of each group and, on demand, what was called from it.
+//! The histogram of one event: stacks grouped by the sort keys. All call chains
+//! lie in one tree; a group knows only where in it its own are, so that what is
+//! drawn of a group is made when it is printed and forgotten afterwards.
+
+use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::chain_tree::ChainTree;
-use crate::profile::{EventProfile, FrameId, Profile, Stack};
+use crate::chain_tree::{ChainTree, Chains, NodeId};
+use crate::profile::{EventProfile, Frame, FrameId, Frames, Profile, Stack};
 use crate::state::CommId;
 
 /// What stacks are grouped by.
@@ -18,6 +21,7 @@ pub enum Key {
     Tid,
     Cpu,
     Parent,
+    Label,
 }
 
 /// From which end call chains are read.
@@ -36,9 +40,9 @@ pub struct HistogramOptions {
     pub keys: Vec<Key>,
     /// Each function also gets the weight of what it called.
     pub children: bool,
-    /// Keep call trees, read from this end.
-    pub chains: Option<ChainOrder>,
-    /// Order in which callers are met when there are no trees.
+    /// Keep call chains of entries that weigh at least this.
+    pub chains: Option<u64>,
+    /// From which end they are read.
     pub order: ChainOrder,
 }
 
@@ -53,8 +57,13 @@ pub struct HistEntry {
     pub tid: u32,
     /// CPU of the first sample.
     pub cpu: Option<u32>,
+    /// What the user of the profile tells apart, of the first sample.
+    pub label: u32,
     /// Where.
     pub frame: FrameId,
+    /// What stands for a place without a symbol: the address in the binary's
+    /// terms where the processor was, the sampled one of callers, as in perf.
+    pub place: u64,
     /// `k`, `.`, …
     pub level: char,
     /// The outermost frame that matches the parent pattern.
@@ -65,165 +74,332 @@ pub struct HistEntry {
     pub own: u64,
     /// Period spent here and in what was called from here.
     pub total: u64,
-    /// The chains.
+    /// The call chains, in [`Histogram::tree`].
+    pub chains: Chains,
+    /// Frames of the longest one.
+    depth: u32,
+}
+
+/// The groups, heaviest first.
+#[derive(Debug)]
+pub struct Histogram {
+    /// The groups.
+    pub entries: Vec<HistEntry>,
+    /// All call chains.
     pub tree: ChainTree,
 }
 
 /// Groups the stacks of `event`. `is_parent` tells which frames the parent
-/// key looks for. Heaviest first.
+/// key looks for.
 pub fn histogram(
     profile: &Profile,
     event: &EventProfile,
     options: &HistogramOptions,
     is_parent: &dyn Fn(FrameId) -> bool,
-) -> Vec<HistEntry> {
-    let mut groups = Groups { profile, options, entries: Vec::new(), ids: FxHashMap::default() };
-    let mut seen: Vec<u32> = Vec::new();
-    for stack in &event.stacks {
-        let parent = match options.keys.contains(&Key::Parent) {
-            true => stack.frames.iter().rev().copied().find(|f| is_parent(*f)),
+) -> Histogram {
+    let mut groups = Groups {
+        profile,
+        options,
+        tree: ChainTree::default(),
+        entries: Vec::new(),
+        ids: FxHashMap::default(),
+        trunks: FxHashMap::default(),
+        heads: Vec::new(),
+        entry_of: Vec::new(),
+        levels: Vec::new(),
+    };
+    let with_parent = options.keys.contains(&Key::Parent);
+    let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
+    let mut matches = |f: FrameId| *known.entry(f).or_insert_with(|| is_parent(f));
+    let mut entry_of_stack: Vec<u32> = Vec::new();
+    for (stack, frames) in event.stacks() {
+        let parent = match with_parent {
+            true => frames.iter().rev().find(|f| matches(*f)),
             false => None,
         };
-        let own = groups.add(stack, stack.leaf, stack.level, parent);
-        groups.weigh(own, stack, true, 0, stack.frames.len());
-        if !options.children {
-            continue;
-        }
-        seen.clear();
-        seen.push(own);
-        let mut level = stack.level;
-        let count = stack.frames.len();
-        for i in 0..count {
-            let at = match options.order {
-                ChainOrder::Callee => i,
-                ChainOrder::Caller => count - 1 - i,
-            };
-            let Some(frame) = stack.frames.get(at).copied() else { break };
-            let facts = profile.frame(frame);
-            if facts.dso.is_some() || facts.symbol.is_some() {
-                level = if facts.kernel { 'k' } else { '.' };
-            }
-            let id = groups.add(stack, frame, level, parent);
-            if !seen.contains(&id) {
-                seen.push(id);
-                groups.weigh(id, stack, false, i, count);
-            }
+        let head = Head { stack, parent };
+        let id = groups.own(&head);
+        if options.children {
+            groups.chain(head, id, frames);
+        } else if options.chains.is_some() {
+            entry_of_stack.push(id);
         }
     }
-    let mut entries = groups.entries;
+    match options.chains {
+        _ if options.children => groups.weigh_callers(),
+        // Few entries are heavy enough for a tree.
+        Some(least) => {
+            for ((stack, frames), id) in event.stacks().zip(entry_of_stack) {
+                if groups.entries.get(id as usize).is_some_and(|e| e.own >= least) {
+                    groups.chain(Head { stack, parent: None }, id, frames);
+                }
+            }
+        }
+        None => {}
+    }
+    let Groups { mut entries, tree, .. } = groups;
     sort(profile, options, &mut entries);
-    entries
+    Histogram { entries, tree }
+}
+
+/// What all entries along a chain have in common.
+#[derive(Clone, Copy)]
+struct Head {
+    stack: Stack,
+    parent: Option<FrameId>,
 }
 
 struct Groups<'a> {
     profile: &'a Profile,
     options: &'a HistogramOptions,
+    tree: ChainTree,
     entries: Vec<HistEntry>,
-    ids: FxHashMap<[u64; 7], u32>,
+    ids: FxHashMap<[u64; 8], u32>,
+    /// Trunks of the tree by the keys that do not depend on the frame.
+    trunks: FxHashMap<[u64; 8], u32>,
+    heads: Vec<Head>,
+    /// Of each node of the tree, with `children`.
+    entry_of: Vec<u32>,
+    levels: Vec<char>,
 }
 
+/// The frame that an entry is about.
+#[derive(Clone, Copy)]
+struct Spot {
+    frame: FrameId,
+    place: u64,
+    level: char,
+}
+
+const NO_ENTRY: u32 = u32::MAX;
+
 impl Groups<'_> {
-    fn add(&mut self, stack: &Stack, frame: FrameId, level: char, parent: Option<FrameId>) -> u32 {
-        let mut key = [0u64; 7];
+    /// Counts a stack where the processor was.
+    fn own(&mut self, head: &Head) -> u32 {
+        let stack = &head.stack;
+        let place = self.profile.frame(stack.leaf).addr;
+        let id = self.add(head, Spot { frame: stack.leaf, place, level: stack.level });
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.own = entry.own.saturating_add(stack.period);
+            entry.total = entry.total.saturating_add(stack.period);
+            entry.samples += stack.samples;
+        }
+        id
+    }
+
+    /// Puts the chain of a stack, which belongs to an entry, into the tree.
+    fn chain(&mut self, head: Head, id: u32, frames: Frames<'_>) {
+        let trunk = if self.options.children { self.trunk(head) } else { self.tree.trunk(0) };
+        let period = head.stack.period;
+        let end = match self.options.order {
+            ChainOrder::Callee => self.tree.add(trunk, frames.iter(), period),
+            ChainOrder::Caller => self.tree.add(trunk, frames.iter().rev(), period),
+        };
+        if self.options.children {
+            self.name_new_nodes(head);
+        }
+        if let Some(entry) = self.entries.get_mut(id as usize) {
+            entry.depth = entry.depth.max(frames.len() as u32);
+            entry.chains.whole.push((end, period));
+        }
+    }
+
+    fn trunk(&mut self, head: Head) -> NodeId {
+        let key = self.key(&head, None);
+        let heads = &mut self.heads;
+        let number = *self.trunks.entry(key).or_insert_with(|| {
+            heads.push(head);
+            heads.len() as u32 - 1
+        });
+        self.tree.trunk(number)
+    }
+
+    /// Finds the entries of the nodes that the last stack brought. They were
+    /// made in the order of its chain.
+    fn name_new_nodes(&mut self, head: Head) {
+        for node in self.entry_of.len() as NodeId..self.tree.len() as NodeId {
+            let facts = self.tree.facts(node);
+            let Some((Some(parent), frame, _)) = facts else {
+                self.entry_of.push(NO_ENTRY);
+                self.levels.push(head.stack.level);
+                continue;
+            };
+            let facts = self.profile.frame(frame);
+            let level = match facts {
+                // Mapped nowhere: as the frame before it, or the sample.
+                Frame { dso: None, symbol: None, .. } => match self.entry_at(parent) {
+                    NO_ENTRY => head.stack.level,
+                    _ => self.levels.get(parent as usize).copied().unwrap_or('.'),
+                },
+                Frame { kernel: true, .. } => 'k',
+                _ => '.',
+            };
+            self.levels.push(level);
+            let id = self.add(&head, Spot { frame, place: facts.ip, level });
+            self.entry_of.push(id);
+        }
+    }
+
+    /// Gives each function the weight of what it called: once for each node
+    /// that all its stacks share, not once for each stack.
+    fn weigh_callers(&mut self) {
+        for node in 0..self.tree.len() as NodeId {
+            let id = self.entry_at(node);
+            let inside = self.tree.ancestors(node).skip(1).any(|n| self.entry_at(n) == id);
+            let Some((Some(_), _, total)) = self.tree.facts(node) else { continue };
+            let height = self.tree.height(node);
+            let Some(entry) = self.entries.get_mut(id as usize) else { continue };
+            if !inside {
+                entry.total = entry.total.saturating_add(total);
+                entry.depth = entry.depth.max(height);
+                entry.chains.below.push(node);
+            }
+        }
+        // What ends in an entry was counted as its own already.
+        for id in 0..self.entries.len() as u32 {
+            let Some(entry) = self.entries.get(id as usize) else { break };
+            let passes = |end: NodeId| self.tree.ancestors(end).any(|n| self.entry_at(n) == id);
+            let twice = entry.chains.whole.iter().filter(|(end, _)| passes(*end));
+            let twice = twice.fold(0u64, |sum, (_, period)| sum.saturating_add(*period));
+            if let Some(entry) = self.entries.get_mut(id as usize) {
+                entry.total = entry.total.saturating_sub(twice);
+                if self.options.chains.is_none_or(|least| entry.total < least) {
+                    entry.chains = Chains::default();
+                }
+            }
+        }
+    }
+
+    fn entry_at(&self, node: NodeId) -> u32 {
+        self.entry_of.get(node as usize).copied().unwrap_or(NO_ENTRY)
+    }
+
+    fn key(&self, head: &Head, spot: Option<Spot>) -> [u64; 8] {
+        let mut key = [0u64; 8];
+        let frame = spot.map(|s| self.profile.frame(s.frame));
         for (slot, k) in key.iter_mut().zip(&self.options.keys) {
             *slot = match k {
-                Key::Comm => u64::from(stack.comm.0),
-                Key::Dso => self.profile.frame(frame).dso.map_or(0, |d| u64::from(d.0) + 1),
-                Key::Symbol => u64::from(frame.0),
-                Key::Pid => u64::from(stack.pid),
-                Key::Tid => u64::from(stack.tid),
-                Key::Cpu => stack.cpu.map_or(0, |c| u64::from(c) + 1),
-                Key::Parent => parent.map_or(0, |p| u64::from(p.0) + 1),
+                Key::Comm => u64::from(head.stack.comm.0),
+                Key::Dso => frame.and_then(|f| f.dso).map_or(0, |d| u64::from(d.0) + 1),
+                Key::Symbol => match (frame, spot) {
+                    (Some(Frame { symbol: Some(s), .. }), _) => u64::from(s.0) << 1 | 1,
+                    (_, Some(spot)) => spot.place << 1,
+                    _ => 0,
+                },
+                Key::Pid => u64::from(head.stack.pid),
+                Key::Tid => u64::from(head.stack.tid),
+                Key::Cpu => head.stack.cpu.map_or(0, |c| u64::from(c) + 1),
+                Key::Parent => head.parent.map_or(0, |p| u64::from(p.0) + 1),
+                Key::Label => u64::from(head.stack.label),
             };
         }
+        // Symbols of the same name in two binaries are two, and so are equal
+        // addresses.
+        if self.options.keys.contains(&Key::Symbol) && !self.options.keys.contains(&Key::Dso) {
+            let dso = frame.and_then(|f| f.dso).map_or(0, |d| u64::from(d.0) + 1);
+            if let Some(last) = key.last_mut() {
+                *last = dso;
+            }
+        }
+        key
+    }
+
+    fn add(&mut self, head: &Head, spot: Spot) -> u32 {
+        let key = self.key(head, Some(spot));
         let entries = &mut self.entries;
         *self.ids.entry(key).or_insert_with(|| {
             entries.push(HistEntry {
-                comm: stack.comm,
-                pid: stack.pid,
-                tid: stack.tid,
-                cpu: stack.cpu,
-                frame,
-                level,
-                parent,
+                comm: head.stack.comm,
+                pid: head.stack.pid,
+                tid: head.stack.tid,
+                cpu: head.stack.cpu,
+                label: head.stack.label,
+                frame: spot.frame,
+                place: spot.place,
+                level: spot.level,
+                parent: head.parent,
                 samples: 0,
                 own: 0,
                 total: 0,
-                tree: ChainTree::default(),
+                chains: Chains::default(),
+                depth: 0,
             });
             entries.len() as u32 - 1
         })
     }
-
-    /// Adds the weight of `stack`, whose frames from `from` on (in chain
-    /// order) are the group's chain.
-    fn weigh(&mut self, id: u32, stack: &Stack, own: bool, from: usize, count: usize) {
-        let Some(entry) = self.entries.get_mut(id as usize) else { return };
-        entry.total = entry.total.saturating_add(stack.period);
-        if own {
-            entry.own = entry.own.saturating_add(stack.period);
-            entry.samples += stack.samples;
-        }
-        match self.options.chains {
-            Some(ChainOrder::Callee) => {
-                entry.tree.add(stack.frames.iter().skip(from).copied(), stack.period);
-            }
-            Some(ChainOrder::Caller) => {
-                let chain = stack.frames.iter().take(count - from).rev().copied();
-                entry.tree.add(chain, stack.period);
-            }
-            None => {}
-        }
-    }
 }
 
-/// Heaviest first; equals by depth of their chains, then by their names.
-fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut [HistEntry]) {
-    use std::cmp::Ordering;
+/// Heaviest first; equals by depth of their chains, then by their names. Names
+/// are compared once, not whenever two entries meet.
+fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEntry>) {
     let symbols = &profile.machine.symbols;
-    let unknown_last = |a: bool, b: bool| b.cmp(&a);
-    let by_key = |key: &Key, a: &HistEntry, b: &HistEntry| match key {
-        Key::Comm => profile.machine.comm(a.comm).cmp(profile.machine.comm(b.comm)),
-        Key::Dso => {
-            let (x, y) = (profile.frame(a.frame).dso, profile.frame(b.frame).dso);
-            unknown_last(x.is_some(), y.is_some())
-                .then_with(|| symbols.dso_name(x).cmp(symbols.dso_name(y)))
-        }
-        Key::Symbol => {
-            let (x, y) = (profile.frame(a.frame), profile.frame(b.frame));
-            unknown_last(x.symbol.is_some(), y.symbol.is_some()).then_with(|| {
-                match (x.symbol, y.symbol) {
-                    (Some(x), Some(y)) => symbols.name(x).cmp(symbols.name(y)),
-                    _ => y.addr.cmp(&x.addr),
-                }
-            })
-        }
-        Key::Pid => b.pid.cmp(&a.pid),
-        Key::Tid => b.tid.cmp(&a.tid),
-        Key::Cpu => b.cpu.cmp(&a.cpu),
-        Key::Parent => a.parent.cmp(&b.parent),
-    };
-    let depth = |a: &HistEntry, b: &HistEntry| {
-        // perf compares depths within a thread only, which is no total order: sorting
-        // by it would depend on where a tie starts, and the library's sort panics.
-        if options.chains.is_none() || !options.children {
-            return Ordering::Equal;
-        }
-        match options.order {
-            ChainOrder::Caller => b.tree.depth.cmp(&a.tree.depth),
-            ChainOrder::Callee => a.tree.depth.cmp(&b.tree.depth),
+    let frame = |e: &HistEntry| profile.frame(e.frame);
+    let comms = Ranks::of(entries.iter().map(|e| e.comm), |c| profile.machine.comm(c));
+    let dsos =
+        Ranks::of(entries.iter().filter_map(|e| frame(e).dso), |d| symbols.dso_name(Some(d)));
+    let names = Ranks::of(entries.iter().filter_map(|e| frame(e).symbol), |s| symbols.name(s));
+    let parents = Ranks::of(entries.iter().filter_map(|e| e.parent), |f| profile.frame_name(f));
+    let by_key = |key: &Key, e: &HistEntry| -> u64 {
+        match key {
+            Key::Comm => comms.get(e.comm),
+            // What is unknown comes last.
+            Key::Dso => frame(e).dso.map_or(u64::MAX, |d| dsos.get(d)),
+            Key::Symbol => match frame(e).symbol {
+                Some(s) => names.get(s),
+                None => (1 << 63) | (!e.place >> 1),
+            },
+            Key::Pid => u64::from(!e.pid),
+            Key::Tid => u64::from(!e.tid),
+            Key::Cpu => e.cpu.map_or(u64::MAX, |c| u64::from(!c)),
+            Key::Parent => e.parent.map_or(u64::MAX, |p| parents.get(p)),
+            Key::Label => u64::from(e.label),
         }
     };
-    entries.sort_by(|a, b| {
-        let weight = if options.children {
-            b.total.cmp(&a.total).then_with(|| depth(a, b)).then(b.own.cmp(&a.own))
-        } else {
-            b.own.cmp(&a.own)
-        };
-        weight.then_with(|| {
-            let mut keys = options.keys.iter();
-            keys.find_map(|k| Some(by_key(k, a, b)).filter(|o| o.is_ne()))
-                .unwrap_or(Ordering::Equal)
-        })
+    // perf compares depths within a thread only, which is no total order: sorting
+    // by it would depend on where a tie starts, and the library's sort panics.
+    let depth = |e: &HistEntry| match options.order {
+        _ if options.chains.is_none() || !options.children => 0,
+        ChainOrder::Caller => !e.depth,
+        ChainOrder::Callee => e.depth,
+    };
+    let count = options.keys.len();
+    let mut order: Vec<(u64, u32, u64, u32)> = Vec::with_capacity(entries.len());
+    let mut keys: Vec<u64> = Vec::with_capacity(entries.len() * count);
+    for (i, e) in entries.iter().enumerate() {
+        let weight = if options.children { e.total } else { e.own };
+        order.push((!weight, depth(e), !e.own, i as u32));
+        keys.extend(options.keys.iter().map(|k| by_key(k, e)));
+    }
+    let keys_of = |i: u32| keys.get(i as usize * count..(i as usize + 1) * count);
+    order.sort_unstable_by(|a, b| {
+        (a.0, a.1, a.2)
+            .cmp(&(b.0, b.1, b.2))
+            .then_with(|| keys_of(a.3).cmp(&keys_of(b.3)).then(a.3.cmp(&b.3)))
     });
+    let mut slots: Vec<Option<HistEntry>> = std::mem::take(entries).into_iter().map(Some).collect();
+    let take = |o: (u64, u32, u64, u32)| slots.get_mut(o.3 as usize).and_then(Option::take);
+    entries.extend(order.into_iter().filter_map(take));
+}
+
+/// Places of names in their order; equal names share one.
+struct Ranks<T>(FxHashMap<T, u32>);
+
+impl<T: Copy + Eq + Hash> Ranks<T> {
+    fn of<N: Ord>(used: impl Iterator<Item = T>, name: impl Fn(T) -> N) -> Ranks<T> {
+        let mut ranks: FxHashMap<T, u32> = used.map(|t| (t, 0)).collect();
+        let mut named: Vec<(N, T)> = ranks.keys().map(|t| (name(*t), *t)).collect();
+        named.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut rank = 0;
+        for run in named.chunk_by(|a, b| a.0 == b.0) {
+            rank += 1;
+            for (_, t) in run {
+                ranks.insert(*t, rank);
+            }
+        }
+        Ranks(ranks)
+    }
+
+    fn get(&self, t: T) -> u64 {
+        self.0.get(&t).map_or(u64::MAX, |r| u64::from(*r))
+    }
 }

@@ -1,6 +1,7 @@
 //! Merging, task and mapping state, call graphs, histograms.
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod chain_tree;
 mod counting;
 pub mod histogram;

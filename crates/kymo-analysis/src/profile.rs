@@ -12,9 +12,9 @@ use std::sync::Arc;
 use kymo_files::perfdata::{Entry, EventDesc, Order, PerfData, ReadError, ReadStats};
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RecordKind, Sample};
 use kymo_symbols::{DsoId, Options, Resolver, SymId};
-use rustc_hash::FxHashMap;
 
-use crate::counting::{Counter, RawStack, Spaces};
+use crate::addresses::Addresses;
+use crate::counting::{Counter, StackKey};
 use crate::oncpu::OnCpu;
 use crate::state::{CommId, Machine, Maps};
 
@@ -29,32 +29,31 @@ pub struct Frame {
     pub dso: Option<DsoId>,
     /// The symbol.
     pub symbol: Option<SymId>,
-    /// The address in the binary's terms, of the first sample seen here.
+    /// The address in the binary's terms; of a symbol's frame, the first one.
     pub addr: u64,
-    /// The address as it was sampled first.
+    /// The address as it was sampled; of a symbol's frame, the first one.
     pub ip: u64,
     /// Found in the kernel's address space.
     pub kernel: bool,
 }
 
-/// A distinct stack of one thread and what it weighs.
-#[derive(Clone, Debug)]
+/// A distinct stack and what it weighs.
+#[derive(Clone, Copy, Debug)]
 pub struct Stack {
     /// Name of the task at that time.
     pub comm: CommId,
-    /// Process.
+    /// Process; of the first sample where threads are counted together.
     pub pid: u32,
-    /// Thread.
+    /// Thread, likewise.
     pub tid: u32,
     /// CPU, if it is recorded and was asked for.
     pub cpu: Option<u32>,
+    /// What [`LoadOptions::label`] said.
+    pub label: u32,
     /// `k`, `.`, `g`, `u` or `H`: where the processor was.
     pub level: char,
     /// Where the processor was.
     pub leaf: FrameId,
-    /// The call chain from the inside out, the leaf included. Empty when none
-    /// was recorded.
-    pub frames: Vec<FrameId>,
     /// Samples.
     pub samples: u64,
     /// Sum of their periods.
@@ -62,7 +61,7 @@ pub struct Stack {
 }
 
 /// All of one event.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct EventProfile {
     /// What it is.
     pub desc: EventDesc,
@@ -70,30 +69,79 @@ pub struct EventProfile {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
-    /// In the order in which they were first seen.
-    pub stacks: Vec<Stack>,
+    counter: Counter,
     /// Samples that should have a call chain and have none.
     pub empty_chains: u64,
     /// Samples whose call chain is as long as was allowed.
     pub cut_chains: u64,
+    /// Samples whose call chain holds what cannot be in one.
+    pub bad_chains: u64,
 }
 
 impl EventProfile {
+    /// The stacks in the order in which they were first seen, each with its
+    /// call chain from the inside out, the leaf included; that is empty when
+    /// none was recorded.
+    pub fn stacks(&self) -> impl ExactSizeIterator<Item = (Stack, Frames<'_>)> {
+        self.counter.slots.iter().map(|slot| {
+            let stack = Stack {
+                comm: slot.key.comm,
+                pid: slot.task.0,
+                tid: slot.task.1,
+                cpu: slot.key.cpu,
+                label: slot.key.label,
+                level: level(slot.key.mode),
+                leaf: FrameId(slot.key.leaf),
+                samples: slot.samples,
+                period: slot.period,
+            };
+            (stack, Frames(self.counter.chain(slot)))
+        })
+    }
+
     /// Whether call chains were recorded.
     pub fn has_chains(&self) -> bool {
         self.desc.attr.sample_type.contains(kymo_model::SampleType::CALLCHAIN)
     }
 }
 
+/// A call chain from the inside out.
+#[derive(Clone, Copy, Debug)]
+pub struct Frames<'a>(&'a [u32]);
+
+impl<'a> Frames<'a> {
+    /// The frames.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = FrameId> + ExactSizeIterator + 'a {
+        self.0.iter().map(|f| FrameId(*f))
+    }
+
+    /// How many.
+    pub fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no chain was recorded.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Gives each sample a number that keeps it apart from others.
+pub type Label<'a> = dyn FnMut(&Entry<'_>, &Sample<'_>) -> u32 + 'a;
+
 /// What to read.
-#[derive(Clone, Debug, Default)]
-pub struct LoadOptions {
+#[derive(Default)]
+pub struct LoadOptions<'a> {
     /// Where symbols come from.
     pub symbols: Options,
     /// Keep the samples of different CPUs apart.
     pub by_cpu: bool,
+    /// Do not keep the samples of different threads apart.
+    pub merge_threads: bool,
     /// Leave call chains aside.
     pub no_chains: bool,
+    /// Keep samples apart by more than that.
+    pub label: Option<&'a mut Label<'a>>,
 }
 
 /// A recording, resolved.
@@ -115,18 +163,23 @@ pub struct Profile {
 
 impl Profile {
     /// Reads a recording from a path; `-` is the standard input.
-    pub fn load(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Profile, ReadError> {
+    pub fn load(path: impl AsRef<Path>, options: LoadOptions<'_>) -> Result<Profile, ReadError> {
         let mut file = PerfData::open(path)?;
         Profile::read(&mut file, options)
     }
 
     /// Reads an opened recording.
-    pub fn read(file: &mut PerfData, options: &LoadOptions) -> Result<Profile, ReadError> {
+    pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ReadError> {
         let mut machine = Machine::new(Resolver::new(options.symbols.clone()));
         let piped = file.is_pipe();
         machine.adopt(file.features());
-        let mut counters: Vec<Counter> = Vec::new();
-        let mut spaces = Spaces::default();
+        let mut counting = Counting {
+            machine,
+            options,
+            counters: Vec::new(),
+            addresses: Addresses::default(),
+            user: None,
+        };
         let mut on_cpu = OnCpu::default();
         let mut span: Option<(u64, u64)> = None;
         let stats = file.for_each(Order::Time, &mut |entry| {
@@ -135,28 +188,36 @@ impl Profile {
                     if let Some(t) = entry.time {
                         span = Some(span.map_or((t, t), |(a, b)| (a.min(t), b.max(t))));
                     }
-                    count(entry, &mut machine, &mut counters, &mut spaces, options);
+                    counting.sample(entry);
                 }
                 RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE if piped => {
-                    machine.adopt(entry.features);
+                    counting.machine.adopt(entry.features);
                 }
                 _ => {
-                    machine.apply(&entry.raw);
+                    counting.user = None;
+                    counting.machine.apply(&entry.raw);
                     account(entry, &mut on_cpu);
                 }
             }
             ControlFlow::Continue(())
         })?;
-        let mut resolving = Resolving { machine, frames: Vec::new(), ids: FxHashMap::default() };
-        resolving.preload(&counters, &spaces);
-        let descs = file.events();
+        let Counting { mut machine, counters, addresses, .. } = counting;
+        let (frame_of, frames) = addresses.resolve(&mut machine.symbols);
+        let frame_of = |a: u32| frame_of.get(a as usize).map_or(u32::MAX, |f| f.0);
         let mut counters = counters.into_iter();
-        let mut events = Vec::with_capacity(descs.len());
-        for desc in descs {
-            let counter = counters.next().unwrap_or_default();
-            events.push(resolving.event(desc, &counter, &spaces));
-        }
-        let Resolving { machine, frames, .. } = resolving;
+        let events = file.events().iter().map(|desc| {
+            let counter = counters.next().unwrap_or_default().in_frames(&frame_of);
+            EventProfile {
+                desc: desc.clone(),
+                samples: counter.slots.iter().map(|s| s.samples).sum(),
+                period: counter.slots.iter().fold(0, |sum, s| sum.saturating_add(s.period)),
+                empty_chains: counter.empty_chains,
+                cut_chains: counter.cut_chains,
+                bad_chains: counter.bad_chains,
+                counter,
+            }
+        });
+        let events = events.collect();
         Ok(Profile { machine, events, frames, stats, on_cpu, span })
     }
 
@@ -169,6 +230,13 @@ impl Profile {
             ip: 0,
             kernel: false,
         })
+    }
+
+    /// Puts frames of equal weight in an order: that of their places.
+    pub fn rank(&self, id: FrameId) -> (u32, u64) {
+        let frame = self.frame(id);
+        let place = frame.symbol.map_or(frame.ip, |s| self.machine.symbols.start(s).1);
+        (frame.dso.map_or(0, |d| d.0 + 1), place)
     }
 
     /// What a call chain calls the frame: its symbol, or its address.
@@ -200,126 +268,74 @@ fn account(entry: &Entry<'_>, on_cpu: &mut OnCpu) {
     }
 }
 
-fn count(
-    entry: &Entry<'_>,
-    machine: &mut Machine,
-    counters: &mut Vec<Counter>,
-    spaces: &mut Spaces,
-    options: &LoadOptions,
-) {
-    let Some(desc) = entry.desc() else { return };
-    let Ok(sample) = Sample::parse(&entry.raw, &desc.attr) else { return };
-    let (pid, tid) = sample.tid.unwrap_or((0, 0));
-    let comm = machine.comm_of(pid, tid);
-    let (user, kernel) = machine.generation(pid);
-    spaces.keep(user, || machine.space(pid));
-    spaces.keep(kernel, || machine.kernel());
-    if counters.len() <= entry.event {
-        counters.resize_with(entry.event + 1, Counter::default);
-    }
-    let Some(counter) = counters.get_mut(entry.event) else { return };
-    let has_chain = sample.has_callchain() && !options.no_chains;
-    let raw = RawStack {
-        comm,
-        pid,
-        tid,
-        cpu: if options.by_cpu { sample.cpu } else { None },
-        user,
-        kernel,
-        mode: entry.raw.misc.cpumode(),
-        ip: sample.ip.unwrap_or(0),
-    };
-    let period = sample.period.unwrap_or(desc.attr.sample_period.max(1));
-    let chain = sample.callchain();
-    let length = chain.len();
-    let max = match desc.attr.sample_max_stack {
-        0 => 127,
-        n => usize::from(n),
-    };
-    if sample.has_callchain() {
-        let addresses = chain.clone().filter(|a| *a < CALLCHAIN_CONTEXT_MIN).count();
-        counter.empty_chains += u64::from(addresses == 0);
-        counter.cut_chains += u64::from(addresses >= max);
-    }
-    counter.add(raw, chain.take(if has_chain { length } else { 0 }), period);
-}
-
-struct Resolving {
+/// Samples on their way into stacks of addresses.
+struct Counting<'a> {
     machine: Machine,
-    frames: Vec<Frame>,
-    /// Of symbols and of addresses without one.
-    ids: FxHashMap<(Option<DsoId>, Result<SymId, u64>), FrameId>,
+    options: LoadOptions<'a>,
+    counters: Vec<Counter>,
+    addresses: Addresses,
+    /// The process last asked for and its address space, while nothing changes.
+    user: Option<(u32, Arc<Maps>)>,
 }
 
-type Memo = FxHashMap<(u64, u64), FrameId>;
-
-impl Resolving {
-    fn preload(&mut self, counters: &[Counter], spaces: &Spaces) {
-        let mut wanted: Vec<DsoId> = Vec::new();
-        let mut seen = rustc_hash::FxHashSet::default();
-        for counter in counters {
-            counter.for_each(|raw, chain, _, _| {
-                walk(raw, chain, |mode, ip| {
-                    let Some(maps) = space(raw, mode, spaces) else { return };
-                    if let Some(m) = maps.find(ip)
-                        && seen.insert(m.dso)
-                    {
-                        wanted.push(m.dso);
-                    }
-                });
-            });
+impl Counting<'_> {
+    fn sample(&mut self, entry: &Entry<'_>) {
+        let Some(desc) = entry.desc() else { return };
+        let Ok(sample) = Sample::parse(&entry.raw, &desc.attr) else { return };
+        let (pid, tid) = sample.tid.unwrap_or((0, 0));
+        if self.counters.len() <= entry.event {
+            self.counters.resize_with(entry.event + 1, Counter::default);
         }
-        self.machine.symbols.preload(&wanted);
-    }
-
-    fn event(&mut self, desc: &EventDesc, counter: &Counter, spaces: &Spaces) -> EventProfile {
-        let mut event = EventProfile {
-            desc: desc.clone(),
-            empty_chains: counter.empty_chains,
-            cut_chains: counter.cut_chains,
-            ..EventProfile::default()
+        let Some(counter) = self.counters.get_mut(entry.event) else { return };
+        if self.user.as_ref().is_none_or(|u| u.0 != pid) {
+            self.user = Some((pid, self.machine.space(pid)));
+        }
+        let user = self.user.as_ref().map(|u| &*u.1);
+        let mode = entry.raw.misc.cpumode();
+        if mode == Misc::KERNEL {
+            self.machine.symbols.prefetch_kernel();
+        }
+        let kernel = self.machine.kernel();
+        let addresses = &mut self.addresses;
+        let mut id = |mode: u16, ip: u64| match mode {
+            Misc::KERNEL => addresses.id(Some(kernel), ip, true),
+            Misc::USER => addresses.id(user, ip, false),
+            _ => addresses.id(None, ip, false),
         };
-        let (mut user, mut kernel) = (Memo::default(), Memo::default());
-        counter.for_each(|raw, chain, samples, period| {
-            let mut frame = |mode: u16, ip: u64| match mode {
-                Misc::KERNEL => *kernel
-                    .entry((raw.kernel, ip))
-                    .or_insert_with(|| self.frame(spaces.get(raw.kernel), ip, true)),
-                Misc::USER => *user
-                    .entry((raw.user, ip))
-                    .or_insert_with(|| self.frame(spaces.get(raw.user), ip, false)),
-                _ => self.frame(None, ip, false),
+        let leaf = id(mode, sample.ip.unwrap_or(0));
+        let start = counter.arena.len();
+        if sample.has_callchain() {
+            let length = match self.options.no_chains {
+                true => walk_chain(sample.callchain(), |_, _| {}),
+                false => walk_chain(sample.callchain(), |m, ip| counter.arena.push(id(m, ip))),
             };
-            let leaf = frame(raw.mode, raw.ip);
-            let mut frames = Vec::with_capacity(chain.len());
-            walk_chain(chain, |mode, ip| frames.push(frame(mode, ip)));
-            event.samples += samples;
-            event.period = event.period.saturating_add(period);
-            event.stacks.push(Stack {
-                comm: raw.comm,
-                pid: raw.pid,
-                tid: raw.tid,
-                cpu: raw.cpu,
-                level: level(raw.mode),
-                leaf,
-                frames,
-                samples,
-                period,
-            });
-        });
-        event
-    }
-
-    fn frame(&mut self, maps: Option<&Arc<Maps>>, ip: u64, kernel: bool) -> FrameId {
-        let mapping = maps.and_then(|m| m.find(ip)).copied();
-        let at = self.machine.locate_in(mapping, ip);
-        let key = (at.dso, at.symbol.ok_or(at.addr));
-        *self.ids.entry(key).or_insert_with(|| {
-            let id = FrameId(self.frames.len() as u32);
-            let kernel = kernel && at.dso.is_some();
-            self.frames.push(Frame { dso: at.dso, symbol: at.symbol, addr: at.addr, ip, kernel });
-            id
-        })
+            let max = match desc.attr.sample_max_stack {
+                0 => 127,
+                n => usize::from(n),
+            };
+            // An unknown marker makes all of a chain doubtful: perf, too, uses
+            // nothing of it.
+            match length {
+                Some(length) => {
+                    counter.empty_chains += u64::from(length == 0);
+                    counter.cut_chains += u64::from(length >= max);
+                }
+                None => {
+                    counter.arena.truncate(start);
+                    counter.bad_chains += 1;
+                }
+            }
+        }
+        let key = StackKey {
+            comm: self.machine.comm_of(pid, tid),
+            cpu: if self.options.by_cpu { sample.cpu } else { None },
+            task: (!self.options.merge_threads).then_some((pid, tid)),
+            label: self.options.label.as_mut().map_or(0, |label| label(entry, &sample)),
+            mode,
+            leaf,
+        };
+        let period = sample.period.unwrap_or(desc.attr.sample_period.max(1));
+        counter.add(key, (pid, tid), start, 1, period);
     }
 }
 
@@ -333,25 +349,15 @@ fn level(mode: u16) -> char {
     }
 }
 
-fn space<'a>(raw: &RawStack, mode: u16, spaces: &'a Spaces) -> Option<&'a Arc<Maps>> {
-    match mode {
-        Misc::KERNEL => spaces.get(raw.kernel),
-        Misc::USER => spaces.get(raw.user),
-        _ => None,
-    }
-}
-
-fn walk(raw: &RawStack, chain: &[u64], mut each: impl FnMut(u16, u64)) {
-    each(raw.mode, raw.ip);
-    walk_chain(chain, each);
-}
-
-/// Calls `each` with mode and address of every frame, innermost first.
-fn walk_chain(chain: &[u64], mut each: impl FnMut(u16, u64)) {
+/// Calls `each` with mode and address of every frame, innermost first; answers
+/// how many there are, or `None` at a marker that nobody knows.
+fn walk_chain(chain: impl Iterator<Item = u64>, mut each: impl FnMut(u16, u64)) -> Option<usize> {
     let mut mode = Misc::USER;
-    for &word in chain {
+    let mut length = 0;
+    for word in chain {
         if word < CALLCHAIN_CONTEXT_MIN {
             each(mode, word);
+            length += 1;
             continue;
         }
         mode = match ChainContext(word) {
@@ -360,8 +366,8 @@ fn walk_chain(chain: &[u64], mut each: impl FnMut(u16, u64)) {
             ChainContext::HV => Misc::HYPERVISOR,
             ChainContext::GUEST_KERNEL => Misc::GUEST_KERNEL,
             ChainContext::GUEST | ChainContext::GUEST_USER => Misc::GUEST_USER,
-            // An unknown marker makes the rest meaningless.
-            _ => return,
+            _ => return None,
         };
     }
+    Some(length)
 }

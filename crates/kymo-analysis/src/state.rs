@@ -42,6 +42,9 @@ impl Mapping {
 pub struct Maps {
     /// Distinguishes states.
     pub generation: u64,
+    /// Distinguishes states in which one address means two things. An address
+    /// that is mapped in one state is the same in all later ones of the line.
+    pub line: u64,
     /// By start, without overlaps.
     ranges: Vec<Mapping>,
 }
@@ -53,10 +56,11 @@ impl Maps {
         self.ranges.get(after.checked_sub(1)?).filter(|m| ip < m.end)
     }
 
-    /// Puts a mapping over whatever was there.
-    fn insert(&mut self, new: Mapping) {
+    /// Puts a mapping over whatever was there; answers whether there was
+    /// something.
+    fn insert(&mut self, new: Mapping) -> bool {
         if new.start >= new.end {
-            return;
+            return false;
         }
         let from = self.ranges.partition_point(|m| m.end <= new.start);
         let to = self.ranges.partition_point(|m| m.start < new.end).max(from);
@@ -74,6 +78,7 @@ impl Maps {
             kept.push(Mapping { start: new.end, pgoff, ..*last });
         }
         self.ranges.splice(from..to, kept);
+        from < to
     }
 }
 
@@ -132,6 +137,9 @@ impl Machine {
         for b in &features.build_ids {
             self.symbols.set_build_id(&b.filename, b.build_id);
         }
+        if let Some(release) = &features.osrelease {
+            self.symbols.set_kernel_release(release.clone());
+        }
         if let Some(t) = &features.tracing_data {
             self.symbols.set_embedded_kallsyms(t.kallsyms.clone());
         }
@@ -187,7 +195,7 @@ impl Machine {
             // A hidden kernel states no place: all of its half is then it.
             let (start, end) = if m.start == 0 { (1 << 63, u64::MAX) } else { (m.start, end) };
             self.change_kernel(|maps| {
-                maps.insert(Mapping { start, end, pgoff: 0, dso, identity: true });
+                maps.insert(Mapping { start, end, pgoff: 0, dso, identity: true })
             });
             return;
         }
@@ -197,18 +205,24 @@ impl Machine {
         let new = Mapping { start: m.start, end, pgoff: m.pgoff, dso, identity };
         self.generations += 1;
         let generation = self.generations;
-        let space = Arc::make_mut(self.spaces.entry(m.pid).or_default());
+        let space = self.spaces.entry(m.pid).or_default();
+        let shared = Arc::strong_count(space) > 1;
+        let space = Arc::make_mut(space);
         space.generation = generation;
-        space.insert(new);
+        if space.insert(new) || shared || space.line == 0 {
+            space.line = generation;
+        }
         let comm = self.comm_id(&format!(":{}", m.pid));
         self.threads.entry(m.tid).or_insert(Thread { pid: m.pid, comm, named: false });
     }
 
-    fn change_kernel(&mut self, change: impl FnOnce(&mut Maps)) {
+    fn change_kernel(&mut self, change: impl FnOnce(&mut Maps) -> bool) {
         self.generations += 1;
         let kernel = Arc::make_mut(&mut self.kernel);
         kernel.generation = self.generations;
-        change(kernel);
+        if change(kernel) || kernel.line == 0 {
+            kernel.line = self.generations;
+        }
     }
 
     fn comm_id(&mut self, name: &str) -> CommId {
@@ -247,8 +261,8 @@ impl Machine {
     }
 
     /// The kernel's address space now.
-    pub fn kernel(&self) -> Arc<Maps> {
-        Arc::clone(&self.kernel)
+    pub fn kernel(&self) -> &Maps {
+        &self.kernel
     }
 
     /// Number of the state that addresses of a process resolve in now.

@@ -22,7 +22,9 @@ pub fn demangle(name: &str) -> Cow<'_, str> {
 fn demangle_stem(name: &str) -> Option<String> {
     // The hash tells a Rust name of the old scheme from a C++ one.
     let rust = name.starts_with("_R") || (name.starts_with("_ZN") && name.contains("17h"));
-    if rust && let Ok(d) = rustc_demangle::try_demangle(name) {
+    // What a compiler pass appended to a name of the new scheme is not shown.
+    let plain = if name.starts_with("_R") { name.split('.').next().unwrap_or(name) } else { name };
+    if rust && let Ok(d) = rustc_demangle::try_demangle(plain) {
         return Some(format!("{d:#}"));
     }
     if !name.starts_with("_Z") && !name.starts_with("__Z") {
@@ -37,13 +39,48 @@ fn demangle_stem(name: &str) -> Option<String> {
     }
     let options =
         cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(96);
-    let mut readable = symbol.demangle_with_options(&options).ok()?;
+    let mut readable = as_binutils(symbol.demangle_with_options(&options).ok()?);
     if !tail.is_empty() {
         readable.push_str(" [clone ");
         readable.push_str(&String::from_utf8_lossy(tail));
         readable.push(']');
     }
     Some(readable)
+}
+
+/// Writes literals and empty packs as binutils (and so perf) does: `2u` for
+/// `(unsigned int)2`, nothing for a pack of nothing.
+fn as_binutils(mut name: String) -> String {
+    const LITERALS: [(&str, &str); 6] = [
+        ("(int)", ""),
+        ("(unsigned int)", "u"),
+        ("(long)", "l"),
+        ("(unsigned long)", "ul"),
+        ("(long long)", "ll"),
+        ("(unsigned long long)", "ull"),
+    ];
+    if name.contains(", >") {
+        name = name.replace(", >", ">");
+    }
+    if !name.contains(')') {
+        return name;
+    }
+    for (cast, suffix) in LITERALS {
+        let mut from = 0;
+        while let Some(at) = name.get(from..).and_then(|rest| rest.find(cast)) {
+            let (start, digits) = (from + at, from + at + cast.len());
+            let rest = name.get(digits..).unwrap_or_default();
+            let sign = usize::from(rest.starts_with('-'));
+            let count = rest.bytes().skip(sign).take_while(u8::is_ascii_digit).count();
+            from = digits;
+            if count > 0 {
+                name.insert_str(digits + sign + count, suffix);
+                name.replace_range(start..digits, "");
+                from = start;
+            }
+        }
+    }
+    name.replace("(bool)0", "false").replace("(bool)1", "true")
 }
 
 #[cfg(test)]
@@ -61,6 +98,11 @@ mod tests {
             ("fclose@@GLIBC_2.2.5", "fclose@@GLIBC_2.2.5"),
             ("_Znonsense", "_Znonsense"),
             ("@", "@"),
+            ("_RNvCskwGfYPst2Cb_3foo16example_function.llvm.12.cold", "foo::example_function"),
+            ("_ZN1AIJEE1fEv", "A<>::f"),
+            ("_ZN1AILj12EE1fEv", "A<12u>::f"),
+            ("_ZN1AILin3EE1fEv", "A<-3>::f"),
+            ("_ZN1AILb1EE1fEv", "A<true>::f"),
         ];
         for (mangled, readable) in cases {
             assert_eq!(demangle(mangled), readable);

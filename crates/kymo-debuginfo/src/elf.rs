@@ -2,7 +2,7 @@
 //! so that the file's bytes can be dropped.
 
 use kymo_model::{BuildId, Cursor, Endian};
-use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
+use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{SegmentFlags, SymbolFlags};
 
 use crate::plt;
@@ -72,14 +72,7 @@ impl Elf {
                 .map(|(name, crc)| DebugLink { name: name.to_vec(), crc }),
             ..Elf::default()
         };
-        for segment in file.segments() {
-            let (offset, size) = segment.file_range();
-            let executable = match segment.flags() {
-                SegmentFlags::Elf { p_flags, .. } => p_flags.0 & 1 != 0,
-                _ => false,
-            };
-            elf.loads.push(Load { offset, size, vaddr: segment.address(), executable });
-        }
+        elf.loads = loads(&file);
         let text: Vec<bool> = text_sections(&file);
         let mut raw: Vec<RawSymbol<'_>> =
             file.symbols().filter_map(|s| function(&s, &text)).collect();
@@ -94,15 +87,33 @@ impl Elf {
 
     /// The stated virtual address of a place in the file.
     pub fn vaddr(&self, file_offset: u64) -> Option<u64> {
-        // Two segments may share a page of the file: code wins.
-        let covers = |l: &&Load| file_offset >= l.offset && file_offset - l.offset < l.size;
-        let load = self.loads.iter().filter(covers).max_by_key(|l| l.executable)?;
-        load.vaddr.checked_add(file_offset - load.offset)
+        vaddr(&self.loads, file_offset)
     }
 }
 
+/// The loadable segments.
+pub(crate) fn loads<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<Load> {
+    let load = |segment: object::Segment<'d, '_, R>| {
+        let (offset, size) = segment.file_range();
+        let executable = match segment.flags() {
+            SegmentFlags::Elf { p_flags, .. } => p_flags.0 & 1 != 0,
+            _ => false,
+        };
+        Load { offset, size, vaddr: segment.address(), executable }
+    };
+    file.segments().map(load).collect()
+}
+
+/// The stated virtual address of a place in the file.
+pub(crate) fn vaddr(loads: &[Load], file_offset: u64) -> Option<u64> {
+    // Two segments may share a page of the file: code wins.
+    let covers = |l: &&Load| file_offset >= l.offset && file_offset - l.offset < l.size;
+    let load = loads.iter().filter(covers).max_by_key(|l| l.executable)?;
+    load.vaddr.checked_add(file_offset - load.offset)
+}
+
 /// Which sections may hold labels that are code: index → yes or no.
-fn text_sections(file: &object::File<'_>) -> Vec<bool> {
+pub(crate) fn text_sections<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<bool> {
     let mut text = Vec::new();
     for section in file.sections() {
         let index = section.index().0;
@@ -119,7 +130,11 @@ fn text_sections(file: &object::File<'_>) -> Vec<bool> {
     text
 }
 
-fn function<'data>(symbol: &object::Symbol<'data, '_>, text: &[bool]) -> Option<RawSymbol<'data>> {
+/// The symbol if it stands for code.
+pub(crate) fn function<'data>(
+    symbol: &impl ObjectSymbol<'data>,
+    text: &[bool],
+) -> Option<RawSymbol<'data>> {
     const NOTYPE: u8 = 0;
     const FUNC: u8 = 2;
     const GNU_IFUNC: u8 = 10;

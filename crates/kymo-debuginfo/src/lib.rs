@@ -5,9 +5,12 @@
 
 mod demangle;
 mod elf;
+mod lookup;
 mod plt;
 mod symtab;
 
 pub use demangle::demangle;
 pub use elf::{DebugLink, Elf, ElfError, Load, build_id_of_notes};
+pub use lookup::{Covering, LazyElf};
+pub use object::read::{ReadCache, ReadRef};
 pub use symtab::{Binding, RawSymbol, SymbolTable, Type};

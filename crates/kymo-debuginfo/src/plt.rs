@@ -2,13 +2,13 @@
 //! named after the relocations they jump through.
 
 use kymo_model::{Cursor, Endian};
-use object::read::{Object, ObjectSection, ObjectSymbol, ObjectSymbolTable};
+use object::read::{Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, ReadRef};
 use object::{Architecture, SymbolIndex};
 
 use crate::symtab::{Binding, RawSymbol, SymbolTable, Type};
 
 /// `(bytes before the first entry, bytes of an entry)`.
-fn layout(file: &object::File<'_>, secondary: bool) -> Option<(u64, u64)> {
+fn layout<'d, R: ReadRef<'d>>(file: &object::File<'d, R>, secondary: bool) -> Option<(u64, u64)> {
     match file.architecture() {
         _ if secondary => Some((0, 16)),
         Architecture::X86_64 | Architecture::I386 => Some((16, 16)),
@@ -20,7 +20,7 @@ fn layout(file: &object::File<'_>, secondary: bool) -> Option<(u64, u64)> {
 }
 
 /// One symbol for each entry.
-pub(crate) fn symbols(file: &object::File<'_>) -> SymbolTable {
+pub(crate) fn symbols<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> SymbolTable {
     let names = names(file);
     let mut raw = Vec::new();
     for (section, secondary) in [(".plt", false), (".plt.sec", true)] {
@@ -45,7 +45,7 @@ pub(crate) fn symbols(file: &object::File<'_>) -> SymbolTable {
     SymbolTable::build(raw)
 }
 
-fn names(file: &object::File<'_>) -> Vec<Vec<u8>> {
+fn names<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<Vec<u8>> {
     let endian = if file.is_little_endian() { Endian::Little } else { Endian::Big };
     let (section, has_addend) = match file.section_by_name(".rela.plt") {
         Some(s) => (Some(s), true),

@@ -112,6 +112,11 @@ impl SymbolTable {
         })
     }
 
+    /// `(start, end, name)` of all symbols by start.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64, &[u8])> {
+        self.entries.iter().map(|e| (e.start, e.end, self.name(*e)))
+    }
+
     /// Number of symbols.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -124,7 +129,7 @@ impl SymbolTable {
 }
 
 /// Whether `a` names the address better than `b`, which came earlier.
-fn better(a: &RawSymbol<'_>, b: &RawSymbol<'_>) -> bool {
+pub(crate) fn better(a: &RawSymbol<'_>, b: &RawSymbol<'_>) -> bool {
     let rank = |s: &RawSymbol<'_>| {
         let underscores = s.name.iter().take_while(|c| **c == b'_').count();
         let syscall_alias = s.name.starts_with(b"SyS") || s.name.starts_with(b"compat_SyS");

@@ -1,6 +1,8 @@
 //! `/proc/kallsyms`: every symbol of the kernel and its modules. Sizes are not
 //! stated; a symbol reaches to the next one.
 
+use kymo_debuginfo::Elf;
+
 /// The parsed table; names live in the text it was made of.
 #[derive(Debug, Default)]
 pub struct Kallsyms {
@@ -50,6 +52,19 @@ impl Kallsyms {
             same
         });
         Kallsyms { text, entries, hidden }
+    }
+
+    /// The functions of a kernel image.
+    pub(crate) fn of_elf(elf: &Elf) -> Kallsyms {
+        let (mut text, mut entries) = (Vec::new(), Vec::with_capacity(elf.symbols.len()));
+        for (addr, _, name) in elf.symbols.iter() {
+            let (Ok(at), Ok(len)) = (u32::try_from(text.len()), u32::try_from(name.len())) else {
+                break;
+            };
+            text.extend_from_slice(name);
+            entries.push(Entry { addr, name: at, len, module: at, module_len: 0 });
+        }
+        Kallsyms { text, entries, hidden: false }
     }
 
     /// Whether the addresses were all zero: `kptr_restrict` hides them.

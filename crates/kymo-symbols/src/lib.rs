@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod kallsyms;
+mod kernel;
 mod locate;
 mod perf_map;
 mod resolver;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use kymo_debuginfo::{Elf, ElfError};
+use kymo_debuginfo::{Covering, DebugLink, Elf, ElfError, LazyElf, ReadCache};
 use kymo_model::BuildId;
 
 /// What came of looking for a binary.
@@ -46,7 +46,11 @@ fn under(symfs: Option<&Path>, path: &Path) -> PathBuf {
 }
 
 fn matches(elf: &Elf, wanted: Option<BuildId>) -> bool {
-    match (wanted, elf.build_id) {
+    same(elf.build_id, wanted)
+}
+
+fn same(stated: Option<BuildId>, wanted: Option<BuildId>) -> bool {
+    match (wanted, stated) {
         // The kernel records at most 20 bytes, zero-padded where shorter.
         (Some(w), Some(have)) => {
             let (w, have) = (w.as_bytes(), have.as_bytes());
@@ -55,6 +59,67 @@ fn matches(elf: &Elf, wanted: Option<BuildId>) -> bool {
         (Some(w), None) => w.as_bytes().iter().all(|b| *b == 0),
         (None, _) => true,
     }
+}
+
+/// The symbols at places of a binary, given as ascending file offsets.
+pub(crate) enum Names {
+    Found(Vec<Option<Covering>>),
+    /// The file is not what it should be: [`binary`] knows where else to look,
+    /// and what to say.
+    Unclear,
+}
+
+/// Looks up a few places without reading all of the file.
+pub(crate) fn names(
+    path: &Path,
+    wanted: Option<BuildId>,
+    symfs: Option<&Path>,
+    offsets: &[u64],
+) -> Names {
+    let place = under(symfs, path);
+    let Some(cache) = open(&place) else { return Names::Unclear };
+    let Ok(elf) = LazyElf::parse(&cache) else { return Names::Unclear };
+    if !same(elf.build_id, wanted) {
+        return Names::Unclear;
+    }
+    // Segments may lie in another order than the file.
+    let mut addresses: Vec<(u64, usize)> =
+        offsets.iter().enumerate().filter_map(|(i, o)| elf.vaddr(*o).map(|a| (a, i))).collect();
+    addresses.sort_unstable();
+    let (addresses, order): (Vec<u64>, Vec<usize>) = addresses.into_iter().unzip();
+    let separate = match elf.has_symtab() {
+        true => None,
+        false => debug_places(&place, elf.build_id, elf.debuglink.as_ref(), symfs)
+            .into_iter()
+            .find_map(|p| covering_in(&p, elf.build_id, &addresses)),
+    };
+    let mut found = separate.unwrap_or_else(|| elf.covering(&addresses));
+    elf.add_plt(&addresses, &mut found);
+    let mut all = vec![None; offsets.len()];
+    for (at, covering) in order.into_iter().zip(found) {
+        if let Some(slot) = all.get_mut(at) {
+            *slot = covering;
+        }
+    }
+    Names::Found(all)
+}
+
+fn open(path: &Path) -> Option<ReadCache<File>> {
+    let meta = std::fs::metadata(path).ok()?;
+    if !meta.is_file() || meta.len() > LIMIT {
+        return None;
+    }
+    Some(ReadCache::new(File::open(path).ok()?))
+}
+
+fn covering_in(
+    path: &Path,
+    id: Option<BuildId>,
+    addresses: &[u64],
+) -> Option<Vec<Option<Covering>>> {
+    let cache = open(path)?;
+    let elf = LazyElf::parse(&cache).ok()?;
+    (same(elf.build_id, id) && elf.has_symtab()).then(|| elf.covering(addresses))
 }
 
 /// Finds the binary at `path` and gives it the best symbols there are.
@@ -110,25 +175,41 @@ fn cached(id: BuildId) -> Option<Elf> {
     Elf::parse(&read(&path)?).ok().filter(|e| matches(e, Some(id)))
 }
 
-fn by_build_id(id: BuildId, symfs: Option<&Path>) -> Option<Elf> {
+fn build_id_place(id: BuildId, symfs: Option<&Path>) -> Option<PathBuf> {
     let (head, tail) = split(id)?;
     let path = Path::new("/usr/lib/debug/.build-id").join(head).join(format!("{tail}.debug"));
-    parse_matching(&under(symfs, &path), Some(id))
+    Some(under(symfs, &path))
+}
+
+fn by_build_id(id: BuildId, symfs: Option<&Path>) -> Option<Elf> {
+    parse_matching(&build_id_place(id, symfs)?, Some(id))
 }
 
 fn debug_file(binary: &Path, elf: &Elf, symfs: Option<&Path>) -> Option<Elf> {
-    if let Some(found) = elf.build_id.and_then(|id| by_build_id(id, symfs)) {
-        return Some(found);
+    debug_places(binary, elf.build_id, elf.debuglink.as_ref(), symfs)
+        .iter()
+        .find_map(|p| parse_matching(p, elf.build_id))
+}
+
+/// Where a separate debug file may be. A build-id that differs refuses a file
+/// of the right name.
+fn debug_places(
+    binary: &Path,
+    id: Option<BuildId>,
+    link: Option<&DebugLink>,
+    symfs: Option<&Path>,
+) -> Vec<PathBuf> {
+    let mut places: Vec<PathBuf> = Vec::new();
+    places.extend(id.and_then(|id| build_id_place(id, symfs)));
+    let name = link
+        .and_then(|link| std::str::from_utf8(&link.name).ok())
+        .filter(|name| !name.contains('/'));
+    if let (Some(name), Some(folder)) = (name, binary.parent()) {
+        let global = under(symfs, Path::new("/usr/lib/debug"));
+        places.push(folder.join(name));
+        places.push(folder.join(".debug").join(name));
+        places.push(global.join(folder.strip_prefix("/").unwrap_or(folder)).join(name));
     }
-    let link = elf.debuglink.as_ref()?;
-    let name = std::str::from_utf8(&link.name).ok().filter(|n| !n.contains('/'))?;
-    let folder = binary.parent()?;
-    let global = under(symfs, Path::new("/usr/lib/debug"));
-    let places = [
-        folder.join(name),
-        folder.join(".debug").join(name),
-        global.join(folder.strip_prefix("/").unwrap_or(folder)).join(name),
-    ];
-    // A build-id that differs refuses a file of the right name.
-    places.iter().filter(|p| *p != binary).find_map(|p| parse_matching(p, elf.build_id))
+    places.retain(|p| p != binary);
+    places
 }

@@ -3,15 +3,17 @@
 //! number, and its readable name is made once.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread::JoinHandle;
 
-use kymo_debuginfo::{Elf, SymbolTable, build_id_of_notes, demangle};
-use kymo_model::{BuildId, Endian};
+use kymo_debuginfo::{Covering, Elf, SymbolTable, demangle};
+use kymo_model::BuildId;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::kallsyms::Kallsyms;
 use crate::locate::{self, Found};
-use crate::{perf_map, vdso};
+use crate::{kernel, perf_map, vdso};
 
 /// Number of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,6 +70,8 @@ pub struct Options {
     pub symfs: Option<PathBuf>,
     /// Kernel symbols from this file.
     pub kallsyms: Option<PathBuf>,
+    /// Kernel symbols from this uncompressed kernel image.
+    pub vmlinux: Option<PathBuf>,
     /// Leave names as the compiler mangled them.
     pub no_demangle: bool,
 }
@@ -95,9 +99,30 @@ pub enum Problem {
         paranoid: Option<String>,
     },
     /// The recording was made on another kernel than the running one.
-    OtherKernel,
+    OtherKernel {
+        /// The recorded kernel's release, when it is stated.
+        recorded: Option<String>,
+        /// The running kernel's.
+        running: Option<String>,
+    },
     /// The kernel's symbols could not be read at all.
     NoKernelSymbols,
+}
+
+#[derive(Debug)]
+struct Symbol {
+    dso: DsoId,
+    start: u64,
+    /// As stored in the file; empty where `readable` is there from the start.
+    raw: Vec<u8>,
+    /// Made when it is asked for: most symbols are never printed.
+    readable: OnceLock<Box<str>>,
+}
+
+/// A name that a symbol gets.
+enum Name {
+    Raw(Vec<u8>),
+    Readable(String),
 }
 
 /// Finds symbols.
@@ -109,7 +134,9 @@ pub struct Resolver {
     recorded_ids: FxHashMap<String, BuildId>,
     kallsyms: Option<Kallsyms>,
     embedded_kallsyms: Option<String>,
-    symbols: Vec<(DsoId, u64, Box<str>)>,
+    recorded_release: Option<String>,
+    kernel_reader: Option<JoinHandle<(Kallsyms, Option<Problem>)>>,
+    symbols: Vec<Symbol>,
     symbol_ids: FxHashMap<(DsoId, u64), SymId>,
     problems: Vec<Problem>,
 }
@@ -130,6 +157,11 @@ impl Resolver {
         if !text.is_empty() {
             self.embedded_kallsyms = Some(text);
         }
+    }
+
+    /// Tells the release of the recorded kernel.
+    pub fn set_kernel_release(&mut self, release: String) {
+        self.recorded_release = Some(release);
     }
 
     /// The number of the binary of a mapping; `pid` is the process that mapped it.
@@ -181,12 +213,16 @@ impl Resolver {
 
     /// Readable name of a symbol.
     pub fn name(&self, id: SymId) -> &str {
-        self.symbols.get(id.0 as usize).map_or("", |s| &s.2)
+        let Some(symbol) = self.symbols.get(id.0 as usize) else { return "" };
+        symbol.readable.get_or_init(|| {
+            let raw = String::from_utf8_lossy(&symbol.raw);
+            if self.options.no_demangle { raw.into() } else { demangle(&raw).into() }
+        })
     }
 
     /// Binary and first address (in the binary's own terms) of a symbol.
     pub fn start(&self, id: SymId) -> (DsoId, u64) {
-        self.symbols.get(id.0 as usize).map_or((DsoId(u32::MAX), 0), |s| (s.0, s.1))
+        self.symbols.get(id.0 as usize).map_or((DsoId(u32::MAX), 0), |s| (s.dso, s.start))
     }
 
     /// What went wrong so far.
@@ -194,25 +230,44 @@ impl Resolver {
         &self.problems
     }
 
-    /// Reads the tables of several binaries at once, in parallel.
-    pub fn preload(&mut self, ids: &[DsoId]) {
-        let options = self.options.clone();
-        let wanted: Vec<(DsoId, DsoKind, String, Option<BuildId>)> = ids
-            .iter()
-            .filter_map(|id| self.get(*id).map(|d| (*id, d)))
-            .filter(|(_, d)| d.table.is_none() && d.kind == DsoKind::File)
-            .map(|(id, d)| (id, d.kind, d.long_name.clone(), d.build_id))
-            .collect();
-        if wanted.is_empty() {
+    /// Begins to read the kernel's symbols, which takes a while, in the background.
+    pub fn prefetch_kernel(&mut self) {
+        if self.kallsyms.is_some() || self.kernel_reader.is_some() {
             return;
         }
-        let loaded: Vec<_> = wanted
+        let source = self.kernel_source();
+        let reader = std::thread::Builder::new().name("kallsyms".into());
+        self.kernel_reader = reader.spawn(move || source.read()).ok();
+    }
+
+    /// Looks up many addresses at once: the files in parallel, each in one
+    /// pass that reads no more than it needs. Addresses are as for
+    /// [`symbol`](Self::symbol), ascending; answers stand in the same places.
+    pub fn symbols_of(&mut self, wanted: &[(DsoId, Vec<u64>)]) -> Vec<Vec<Option<SymId>>> {
+        let found: Vec<Option<Vec<Option<Covering>>>> = wanted
             .par_iter()
-            .map(|(id, kind, name, build)| (*id, load(*kind, name, *build, &options)))
+            // One at a time: the first in the list are the largest.
+            .with_max_len(1)
+            .map(|(id, addresses)| {
+                let dso = self.get(*id).filter(|d| d.kind == DsoKind::File && d.table.is_none())?;
+                let (path, symfs) = (Path::new(&dso.long_name), self.options.symfs.as_deref());
+                match locate::names(path, dso.build_id, symfs, addresses) {
+                    locate::Names::Found(found) => Some(found),
+                    locate::Names::Unclear => None,
+                }
+            })
             .collect();
-        for (id, (table, problem)) in loaded {
-            self.install(id, table, problem);
+        let mut all = Vec::with_capacity(wanted.len());
+        for ((id, addresses), found) in wanted.iter().zip(found) {
+            all.push(match found {
+                Some(found) => found
+                    .into_iter()
+                    .map(|c| c.map(|c| self.intern(*id, c.start, || Name::Raw(c.name))))
+                    .collect(),
+                None => addresses.iter().map(|a| self.symbol(*id, *a).map(|s| s.0)).collect(),
+            });
         }
+        all
     }
 
     fn install(&mut self, id: DsoId, table: Table, problem: Option<Problem>) {
@@ -236,11 +291,11 @@ impl Resolver {
                 self.load_kallsyms();
                 let (start, _, name, _) = self.kallsyms.as_ref()?.lookup(addr)?;
                 let name = name.to_string();
-                Some((self.intern(id, start, || name), addr - start))
+                Some((self.intern(id, start, || Name::Readable(name)), addr - start))
             }
             DsoKind::Bpf => {
                 let name = self.get(id)?.long_name.clone();
-                Some((self.intern(id, 0, || name), addr))
+                Some((self.intern(id, 0, || Name::Readable(name)), addr))
             }
             DsoKind::Other => None,
             DsoKind::Vdso | DsoKind::PerfMap | DsoKind::File => {
@@ -255,20 +310,26 @@ impl Resolver {
                     None => addr,
                 };
                 let (start, _, name) = table.symbols.lookup(vaddr)?;
-                let raw = String::from_utf8_lossy(name).into_owned();
-                let plain = self.options.no_demangle || kind == DsoKind::PerfMap;
-                let make = || if plain { raw } else { demangle(&raw).into_owned() };
+                let raw = name.to_vec();
+                let make = || match kind {
+                    DsoKind::PerfMap => Name::Readable(String::from_utf8_lossy(&raw).into_owned()),
+                    _ => Name::Raw(raw),
+                };
                 Some((self.intern(id, start, make), vaddr - start))
             }
         }
     }
 
-    fn intern(&mut self, dso: DsoId, start: u64, name: impl FnOnce() -> String) -> SymId {
+    fn intern(&mut self, dso: DsoId, start: u64, name: impl FnOnce() -> Name) -> SymId {
         if let Some(id) = self.symbol_ids.get(&(dso, start)) {
             return *id;
         }
         let id = SymId(self.symbols.len() as u32);
-        self.symbols.push((dso, start, name().into_boxed_str()));
+        let (raw, readable) = match name() {
+            Name::Raw(raw) => (raw, OnceLock::new()),
+            Name::Readable(text) => (Vec::new(), OnceLock::from(text.into_boxed_str())),
+        };
+        self.symbols.push(Symbol { dso, start, raw, readable });
         self.symbol_ids.insert((dso, start), id);
         id
     }
@@ -284,57 +345,23 @@ impl Resolver {
     /// Reads the kernel's symbols now; answers whether there are any.
     pub fn load_kallsyms(&mut self) -> bool {
         if self.kallsyms.is_none() {
-            let (table, problem) = self.find_kallsyms();
+            let reader = self.kernel_reader.take().and_then(|r| r.join().ok());
+            let (table, problem) = reader.unwrap_or_else(|| self.kernel_source().read());
             self.kallsyms = Some(table);
             self.problems.extend(problem);
         }
         self.kallsyms.as_ref().is_some_and(|k| !k.is_empty())
     }
 
-    fn find_kallsyms(&mut self) -> (Kallsyms, Option<Problem>) {
-        if let Some(path) = &self.options.kallsyms {
-            let text = std::fs::read(path).unwrap_or_default();
-            let table = Kallsyms::parse(text);
-            let problem = table.is_empty().then(|| Problem::Unusable {
-                path: path.display().to_string(),
-                why: "holds no kernel symbols".into(),
-            });
-            return (table, problem);
+    fn kernel_source(&self) -> kernel::Source {
+        kernel::Source {
+            kallsyms: self.options.kallsyms.clone(),
+            vmlinux: self.options.vmlinux.clone(),
+            build_id: self.recorded_ids.get("[kernel.kallsyms]").copied(),
+            release: self.recorded_release.clone(),
+            embedded: self.embedded_kallsyms.clone(),
         }
-        let recorded = self.recorded_ids.get("[kernel.kallsyms]").copied();
-        let running = std::fs::read("/sys/kernel/notes")
-            .ok()
-            .and_then(|n| build_id_of_notes(&n, Endian::NATIVE));
-        if recorded.is_some() && recorded != running {
-            if let Some(text) = recorded.and_then(cached_kallsyms) {
-                return (Kallsyms::parse(text), None);
-            }
-            let embedded = self.embedded_kallsyms.take().unwrap_or_default();
-            let table = Kallsyms::parse(embedded.into_bytes());
-            let problem = table.is_empty().then_some(Problem::OtherKernel);
-            return (table, problem);
-        }
-        let table = Kallsyms::parse(std::fs::read("/proc/kallsyms").unwrap_or_default());
-        let problem = if table.hidden() {
-            Some(Problem::KernelHidden {
-                kptr_restrict: sysctl("kptr_restrict"),
-                paranoid: sysctl("perf_event_paranoid"),
-            })
-        } else {
-            table.is_empty().then_some(Problem::NoKernelSymbols)
-        };
-        (table, problem)
     }
-}
-
-fn cached_kallsyms(id: BuildId) -> Option<Vec<u8>> {
-    let home = PathBuf::from(std::env::var_os("HOME")?);
-    std::fs::read(home.join(format!(".debug/[kernel.kallsyms]/{id}/kallsyms"))).ok()
-}
-
-fn sysctl(name: &str) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
-    Some(text.trim().to_string())
 }
 
 fn short_name(long: &str, kind: DsoKind) -> String {

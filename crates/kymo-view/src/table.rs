@@ -30,10 +30,10 @@ impl Table {
         Table { columns, widths }
     }
 
-    /// Makes the columns wide enough for a row.
-    pub fn fit<'a>(&mut self, cells: impl IntoIterator<Item = &'a str>) {
+    /// Makes the columns wide enough for a row with so many characters.
+    pub fn fit(&mut self, cells: impl IntoIterator<Item = usize>) {
         for (width, cell) in self.widths.iter_mut().zip(cells) {
-            *width = (*width).max(cell.chars().count());
+            *width = (*width).max(cell);
         }
     }
 
@@ -72,17 +72,35 @@ impl Table {
             let gap = if i == 0 { "" } else { separator.unwrap_or("  ") };
             let right = column.is_some_and(|c| c.right);
             let ragged = column.is_some_and(|c| c.ragged) && i + 1 == cells.len();
-            let style = paint(i, cell).unwrap_or_default();
-            write!(out, "{gap}{style}")?;
-            match (ragged, right) {
-                (true, _) => write!(out, "{cell}")?,
-                (_, true) => write!(out, "{cell:>width$}")?,
-                (_, false) => write!(out, "{cell:<width$}")?,
+            let style = paint(i, cell);
+            out.write_all(gap.as_bytes())?;
+            if let Some(style) = style {
+                write!(out, "{style}")?;
             }
-            write!(out, "{style:#}")?;
+            let missing = if ragged { 0 } else { width.saturating_sub(cell.chars().count()) };
+            if right {
+                blanks(out, missing)?;
+            }
+            out.write_all(cell.as_bytes())?;
+            if !right {
+                blanks(out, missing)?;
+            }
+            if let Some(style) = style {
+                write!(out, "{style:#}")?;
+            }
         }
         writeln!(out)
     }
+}
+
+fn blanks(out: &mut dyn Write, mut count: usize) -> io::Result<()> {
+    const BLANKS: &[u8] = &[b' '; 64];
+    while count > 0 {
+        let some = BLANKS.get(..count).unwrap_or(BLANKS);
+        out.write_all(some)?;
+        count -= some.len();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -94,7 +112,7 @@ mod tests {
         let column = |title: &str, right| Column { title: title.into(), right, ragged: !right };
         let mut table = Table::new(vec![column("Overhead", true), column("Symbol", false)]);
         let cells = ["82.25%".to_string(), "[.] leaf".to_string()];
-        table.fit(cells.iter().map(String::as_str));
+        table.fit(cells.iter().map(|c| c.chars().count()));
         let mut out = Vec::new();
         table.write_head(&mut out, None).unwrap();
         table.write_row(&mut out, &cells, None, &|_, _| None).unwrap();

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use kymo_analysis::histogram::histogram;
+use kymo_analysis::histogram::{Key, histogram};
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_files::perfdata::PerfData;
 use kymo_view::Ledger;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     stdio: bool,
     /// Call graphs: none|graph|fractal|flat|folded|caller|callee, a least percentage; comma-separated
-    #[arg(short = 'g', long, value_name = "SPEC", num_args = 0..=1, default_missing_value = "graph")]
+    #[arg(short = 'g', long, value_name = "SPEC", num_args = 0..=1, default_missing_value = "graph,0.5,caller")]
     call_graph: Option<String>,
     /// Add to each function what it called
     #[arg(long, overrides_with = "no_children")]
@@ -103,12 +103,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         symbols: kymo_symbols::Options {
             symfs: args.symfs.clone(),
             kallsyms: args.kallsyms.clone(),
+            vmlinux: None,
             no_demangle: args.no_demangle,
         },
-        by_cpu: meant.keys.contains(&kymo_analysis::histogram::Key::Cpu),
+        merge_threads: !meant.keys.iter().any(|k| matches!(k, Key::Pid | Key::Tid)),
+        label: None,
+        by_cpu: meant.keys.contains(&Key::Cpu),
         no_chains: meant.needs_no_chains(),
     };
-    let profile = Profile::read(&mut file, &options).context("report")?;
+    let profile = Profile::read(&mut file, options).context("report")?;
     let ledger = trust::ledger(&profile, file.notes());
     if args.json {
         json::write(&mut out, &profile, &meant, &ledger)?;
@@ -122,7 +125,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             if event.samples == 0 && (profile.events.len() > 1 || event.desc.name == "dummy:HG") {
                 continue;
             }
-            let shape = meant.shape(event.has_chains());
+            let shape = meant.shape(event.has_chains(), event.period);
             let pattern = args.parent.as_str();
             let is_parent = |f| profile.frame_name(f).contains(pattern);
             let entries = histogram(&profile, event, &shape.histogram, &is_parent);
@@ -135,7 +138,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         anstream::eprintln!("kymo: {}: {damage}; what came before is shown", path.display());
         return Ok(ExitCode::FAILURE);
     }
-    Ok(exit(&ledger, args.strict))
+    let code = exit(&ledger, args.strict);
+    // The process ends here; giving each piece back takes longer than the rest.
+    std::mem::forget(profile);
+    Ok(code)
 }
 
 fn exit(ledger: &Ledger, strict: bool) -> ExitCode {

@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     let summary = record(&options)?;
-    let profile = Profile::load(&path, &LoadOptions::default())?;
+    let profile = Profile::load(&path, LoadOptions::default())?;
     let (page, ledger) = page::build(&args, &summary, profile);
     // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
     // must give the same file as without.

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use kymo_analysis::chain_tree::{Branch, ChainTree, Limit};
+use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
 use kymo_analysis::oncpu::ThreadTime;
-use kymo_analysis::profile::{EventProfile, FrameId, Profile};
+use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
 use kymo_record::Summary;
 use kymo_symbols::DsoId;
 use kymo_view::Ledger;
@@ -13,14 +13,12 @@ use rustc_hash::FxHashMap;
 
 use super::Args;
 use super::text::{Function, Page, Step, Thread};
-use crate::commands::report::trust;
+use crate::commands::report::trust::{self, HARMLESS_PERCENT, Nameless};
 
 /// Branches of the tree below this share of all samples are not shown.
 const PATH_SHARE: f64 = 0.05;
 const PATH_LINES: usize = 30;
 const THREADS: usize = 20;
-/// Shares below this (in per cent) do not harm a profile.
-const HARMLESS: f64 = 1.0;
 
 pub(super) fn build(args: &Args, summary: &Summary, mut profile: Profile) -> (Page, Ledger) {
     let end = profile.span.map_or(0, |s| s.1);
@@ -28,7 +26,7 @@ pub(super) fn build(args: &Args, summary: &Summary, mut profile: Profile) -> (Pa
         std::mem::take(&mut profile.on_cpu).finish(end).into_iter().collect();
     times.retain(|_, t| *t != ThreadTime::default());
     let empty = EventProfile::default();
-    merge_nameless(&mut profile);
+    let places = Places::of(&profile);
     let event = profile.events.first().unwrap_or(&empty);
     let usage = summary.usage.unwrap_or_default();
     let all = times.values().fold(ThreadTime::default(), |a, t| a.plus(*t));
@@ -49,28 +47,37 @@ pub(super) fn build(args: &Args, summary: &Summary, mut profile: Profile) -> (Pa
         samples: event.samples,
         event: event.desc.name.clone(),
         rate: Some(args.freq),
-        functions: functions(args.top, &profile, event),
-        path: path(&profile, event),
-        threads: threads(&profile, event, &times),
+        functions: functions(args.top, &profile, event, &places),
+        path: path(&profile, event, &places),
+        threads: threads(&profile, event, &times, &places),
     };
     (page, ledger(summary, &profile, event))
 }
 
 /// Code of one binary without symbols is one place: a list of its addresses
-/// tells a newcomer nothing.
-fn merge_nameless(profile: &mut Profile) {
-    let mut first: FxHashMap<Option<DsoId>, FrameId> = FxHashMap::default();
-    let mut canon = Vec::with_capacity(profile.frames.len());
-    for (i, frame) in profile.frames.iter().enumerate() {
-        let own = FrameId(i as u32);
-        let nameless = frame.symbol.is_none();
-        canon.push(if nameless { *first.entry(frame.dso).or_insert(own) } else { own });
+/// tells a newcomer nothing. For each frame the one that stands for it.
+struct Places(Vec<FrameId>);
+
+impl Places {
+    fn of(profile: &Profile) -> Places {
+        let mut first: FxHashMap<Option<DsoId>, FrameId> = FxHashMap::default();
+        let place = |(i, frame): (usize, &Frame)| {
+            let own = FrameId(i as u32);
+            let nameless = frame.symbol.is_none();
+            if nameless { *first.entry(frame.dso).or_insert(own) } else { own }
+        };
+        Places(profile.frames.iter().enumerate().map(place).collect())
     }
-    let merge = |f: &mut FrameId| *f = canon.get(f.0 as usize).copied().unwrap_or(*f);
-    for stack in profile.events.iter_mut().flat_map(|e| &mut e.stacks) {
-        merge(&mut stack.leaf);
-        stack.frames.iter_mut().for_each(merge);
-        stack.frames.dedup();
+
+    fn at(&self, frame: FrameId) -> FrameId {
+        self.0.get(frame.0 as usize).copied().unwrap_or(frame)
+    }
+
+    /// A chain with a run of one place as one frame.
+    fn chain(&self, frames: Frames<'_>) -> Vec<FrameId> {
+        let mut chain: Vec<FrameId> = frames.iter().map(|f| self.at(f)).collect();
+        chain.dedup();
+        chain
     }
 }
 
@@ -86,14 +93,20 @@ fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 }
 }
 
-fn functions(top: usize, profile: &Profile, event: &EventProfile) -> Vec<Function> {
+fn functions(
+    top: usize,
+    profile: &Profile,
+    event: &EventProfile,
+    places: &Places,
+) -> Vec<Function> {
     let mut costs: FxHashMap<FrameId, (u64, u64)> = FxHashMap::default();
     let mut seen: HashSet<FrameId> = HashSet::new();
-    for s in &event.stacks {
+    for (s, frames) in event.stacks() {
         seen.clear();
-        costs.entry(s.leaf).or_default().0 += s.period;
-        for f in s.frames.iter().chain([&s.leaf]).filter(|f| seen.insert(**f)) {
-            costs.entry(*f).or_default().1 += s.period;
+        let leaf = places.at(s.leaf);
+        costs.entry(leaf).or_default().0 += s.period;
+        for f in frames.iter().map(|f| places.at(f)).chain([leaf]).filter(|f| seen.insert(*f)) {
+            costs.entry(f).or_default().1 += s.period;
         }
     }
     let mut order: Vec<_> = costs.into_iter().filter(|(_, c)| c.0 > 0).collect();
@@ -108,17 +121,24 @@ fn functions(top: usize, profile: &Profile, event: &EventProfile) -> Vec<Functio
 }
 
 /// The heavy branches of the call tree, outermost caller first.
-fn path(profile: &Profile, event: &EventProfile) -> Vec<Step> {
+fn path(profile: &Profile, event: &EventProfile, places: &Places) -> Vec<Step> {
     let mut tree = ChainTree::default();
-    for s in event.stacks.iter().filter(|s| !s.frames.is_empty()) {
+    let trunk = tree.trunk(0);
+    let mut all = Chains::default();
+    for (s, frames) in event.stacks().filter(|(_, frames)| !frames.is_empty()) {
         // What a chain holds beyond the first unmapped address is not code: code
         // without frame pointers keeps data where the kernel looks for a caller.
-        let mapped = s.frames.iter().take_while(|f| profile.frame(**f).dso.is_some()).count();
-        tree.add(s.frames.iter().take(mapped).rev().copied(), s.period);
+        let mut chain = places.chain(frames);
+        let mapped = chain.iter().take_while(|f| profile.frame(**f).dso.is_some()).count();
+        chain.truncate(mapped);
+        let end = tree.add(trunk, chain.into_iter().rev(), s.period);
+        all.whole.push((end, s.period));
     }
+    let rank = |f| profile.rank(f);
+    let mut viewer = Viewer::new(&tree, &rank);
     let least = (event.period as f64 * PATH_SHARE) as u64;
     let mut steps = Vec::new();
-    for b in tree.branches(Limit::Period(least.max(1))) {
+    for b in viewer.branches(&all, Limit::Period(least.max(1))) {
         walk(profile, event, &b, 0, &mut steps);
     }
     steps
@@ -138,7 +158,12 @@ fn walk(p: &Profile, event: &EventProfile, b: &Branch, depth: usize, steps: &mut
     }
 }
 
-fn threads(p: &Profile, event: &EventProfile, times: &FxHashMap<u32, ThreadTime>) -> Vec<Thread> {
+fn threads(
+    p: &Profile,
+    event: &EventProfile,
+    times: &FxHashMap<u32, ThreadTime>,
+    places: &Places,
+) -> Vec<Thread> {
     struct Row {
         name: String,
         pid: u32,
@@ -146,7 +171,7 @@ fn threads(p: &Profile, event: &EventProfile, times: &FxHashMap<u32, ThreadTime>
         places: FxHashMap<FrameId, u64>,
     }
     let mut rows: FxHashMap<u32, Row> = FxHashMap::default();
-    for s in &event.stacks {
+    for (s, _) in event.stacks() {
         let row = rows.entry(s.tid).or_insert_with(|| Row {
             name: String::new(),
             pid: s.pid,
@@ -156,7 +181,7 @@ fn threads(p: &Profile, event: &EventProfile, times: &FxHashMap<u32, ThreadTime>
         // Stacks come in the order they were first seen: the last name wins.
         p.machine.comm(s.comm).clone_into(&mut row.name);
         row.period += s.period;
-        *row.places.entry(s.leaf).or_default() += s.period;
+        *row.places.entry(places.at(s.leaf)).or_default() += s.period;
     }
     let mut order: Vec<(u32, Row)> = rows.into_iter().collect();
     order.sort_by_key(|(tid, r)| (std::cmp::Reverse(r.period), *tid));
@@ -195,9 +220,10 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
         ledger.note("damaged", format!("the recording is damaged {d}"), None);
     }
     nameless(&mut ledger, profile, event);
-    let lone: u64 = event.stacks.iter().filter(|s| s.frames.len() < 2).map(|s| s.period).sum();
+    let lone = event.stacks().filter(|(_, frames)| frames.len() < 2);
+    let lone: u64 = lone.map(|(s, _)| s.period).sum();
     let lone = share(lone, event.period);
-    if lone >= HARMLESS {
+    if lone >= HARMLESS_PERCENT {
         ledger.note(
             "stacks",
             format!("{lone:.1}% of the time has no caller (code built without frame pointers)"),
@@ -212,16 +238,10 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
 
 /// Notes the share of time in code without symbols, and where most of it is.
 fn nameless(ledger: &mut Ledger, profile: &Profile, event: &EventProfile) {
-    let mut by_object: FxHashMap<&str, u64> = FxHashMap::default();
-    for s in &event.stacks {
-        let frame = profile.frame(s.leaf);
-        if frame.symbol.is_none() {
-            *by_object.entry(profile.machine.symbols.dso_name(frame.dso)).or_default() += s.period;
-        }
-    }
-    let all = share(by_object.values().sum(), event.period);
-    let worst = by_object.into_iter().max_by_key(|(name, weight)| (*weight, *name));
-    if let Some((worst, _)) = worst.filter(|_| all >= HARMLESS) {
+    let spent = event.stacks().map(|(s, _)| (s.leaf, s.period));
+    let Nameless { sum, worst } = Nameless::of(profile, spent);
+    let all = share(sum, event.period);
+    if let Some((worst, _)) = worst.first().filter(|_| all >= HARMLESS_PERCENT) {
         ledger.note(
             "unresolved",
             format!("{all:.1}% of the time is in code without symbols, most of it in {worst}"),

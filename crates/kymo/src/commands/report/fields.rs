@@ -1,5 +1,8 @@
 //! The columns of a report and the text of their cells.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 use kymo_analysis::histogram::{HistEntry, Key};
 use kymo_analysis::profile::Profile;
 use kymo_view::{Column, percent};
@@ -30,6 +33,7 @@ impl Field {
             Field::Key(Key::Tid) => ("    Tid:Command", false, false),
             Field::Key(Key::Cpu) => ("CPU", false, false),
             Field::Key(Key::Parent) => ("Parent symbol", false, false),
+            Field::Key(Key::Label) => ("Trace output", false, false),
         };
         Column { title: title.to_string(), right, ragged }
     }
@@ -38,21 +42,47 @@ impl Field {
         matches!(self, Field::Children | Field::Own | Field::Overhead)
     }
 
-    pub(crate) fn cell(self, profile: &Profile, e: &HistEntry, whole: u64) -> String {
+    /// Appends the text of the cell.
+    pub(crate) fn cell(self, out: &mut String, profile: &Profile, e: &HistEntry, whole: u64) {
         let comm = profile.machine.comm(e.comm);
+        // Writing to a String cannot fail.
+        let _ = match self {
+            Field::Children => write!(out, "{:.2}%", percent(e.total, whole)),
+            Field::Own | Field::Overhead => write!(out, "{:.2}%", percent(e.own, whole)),
+            Field::Samples => write!(out, "{}", e.samples),
+            Field::Period => write!(out, "{}", e.own),
+            Field::Key(Key::Comm) => out.write_str(comm),
+            Field::Key(Key::Dso) => out.write_str(dso(profile, e)),
+            Field::Key(Key::Symbol) => {
+                let _ = write!(out, "[{}] ", e.level);
+                out.write_str(&symbol(profile, e))
+            }
+            Field::Key(Key::Pid) => write!(out, "{:>7}:{comm}", e.pid),
+            Field::Key(Key::Tid) => write!(out, "{:>7}:{comm}", e.tid),
+            Field::Key(Key::Cpu) => match e.cpu {
+                Some(cpu) => write!(out, "{cpu:03}"),
+                None => out.write_str("-001"),
+            },
+            Field::Key(Key::Label) => Ok(()),
+            Field::Key(Key::Parent) => match e.parent {
+                Some(p) => out.write_str(&profile.frame_name(p)),
+                None => out.write_str("[other]"),
+            },
+        };
+    }
+
+    /// Characters of the cell; those of a share never matter.
+    pub(crate) fn width(self, profile: &Profile, e: &HistEntry) -> usize {
+        let chars = |text: &str| text.chars().count();
         match self {
-            Field::Children => format!("{:.2}%", percent(e.total, whole)),
-            Field::Own | Field::Overhead => format!("{:.2}%", percent(e.own, whole)),
-            Field::Samples => e.samples.to_string(),
-            Field::Period => e.own.to_string(),
-            Field::Key(Key::Comm) => comm.to_string(),
-            Field::Key(Key::Dso) => dso(profile, e).to_string(),
-            Field::Key(Key::Symbol) => format!("[{}] {}", e.level, symbol(profile, e)),
-            Field::Key(Key::Pid) => format!("{:>7}:{comm}", e.pid),
-            Field::Key(Key::Tid) => format!("{:>7}:{comm}", e.tid),
-            Field::Key(Key::Cpu) => e.cpu.map_or("-001".to_string(), |c| format!("{c:03}")),
-            Field::Key(Key::Parent) => {
-                e.parent.map_or_else(|| "[other]".to_string(), |p| profile.frame_name(p))
+            Field::Children | Field::Own | Field::Overhead => 0,
+            Field::Key(Key::Comm) => chars(profile.machine.comm(e.comm)),
+            Field::Key(Key::Dso) => chars(dso(profile, e)),
+            Field::Key(Key::Symbol) => 4 + chars(&symbol(profile, e)),
+            _ => {
+                let mut cell = String::new();
+                self.cell(&mut cell, profile, e, 0);
+                chars(&cell)
             }
         }
     }
@@ -64,11 +94,11 @@ pub(crate) fn dso<'a>(profile: &'a Profile, e: &HistEntry) -> &'a str {
 }
 
 /// Name of the symbol, or the address with all its digits.
-pub(crate) fn symbol(profile: &Profile, e: &HistEntry) -> String {
+pub(crate) fn symbol<'a>(profile: &'a Profile, e: &HistEntry) -> Cow<'a, str> {
     let frame = profile.frame(e.frame);
     match frame.symbol {
-        Some(s) => profile.machine.symbols.name(s).to_string(),
-        None if frame.addr == 0 => "0".repeat(16),
-        None => format!("{:#018x}", frame.addr),
+        Some(s) => profile.machine.symbols.name(s).into(),
+        None if e.place == 0 => "0000000000000000".into(),
+        None => format!("{:#018x}", e.place).into(),
     }
 }

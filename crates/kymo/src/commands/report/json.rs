@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use kymo_analysis::chain_tree::Viewer;
 use kymo_analysis::histogram::histogram;
 use kymo_analysis::profile::Profile;
 use kymo_view::{Ledger, percent};
@@ -18,10 +19,13 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     let mut events = Vec::new();
     for event in &profile.events {
-        let shape = meant.shape(event.has_chains());
-        let entries = histogram(profile, event, &shape.histogram, &|_| false);
+        let shape = meant.shape(event.has_chains(), event.period);
+        let found = histogram(profile, event, &shape.histogram, &|_| false);
+        let rank = |f| profile.rank(f);
+        let mut viewer = Viewer::new(&found.tree, &rank);
         let least = (event.period as f64 * (shape.least / 100.0)) as u64;
-        let rows: Vec<Value> = entries
+        let rows: Vec<Value> = found
+            .entries
             .iter()
             .map(|e| {
                 let mut row = json!({
@@ -40,7 +44,7 @@ pub(crate) fn write(
                     row["children_percent"] = percent(e.total, event.period).into();
                 }
                 if shape.drawing != Drawing::None {
-                    let chains = e.tree.chains(least);
+                    let chains = viewer.chains(&e.chains, least);
                     row["chains"] = chains
                         .iter()
                         .map(|(frames, period)| {

@@ -145,8 +145,9 @@ impl Meaning {
             && !self.keys.contains(&Key::Parent)
     }
 
-    /// What this means for an event with or without call chains.
-    pub(crate) fn shape(&self, chains: bool) -> Shape {
+    /// What this means for an event with or without call chains and a sum of
+    /// periods.
+    pub(crate) fn shape(&self, chains: bool, period: u64) -> Shape {
         let children = chains
             && self
                 .children
@@ -177,7 +178,12 @@ impl Meaning {
             histogram: HistogramOptions {
                 keys: self.keys.clone(),
                 children,
-                chains: (drawing != Drawing::None).then_some(order),
+                chains: match drawing {
+                    Drawing::None => None,
+                    // Every tree has its own 100 %.
+                    Drawing::Fractal => Some(0),
+                    _ => Some((period as f64 * (self.least / 100.0)) as u64),
+                },
                 order,
             },
             drawing,

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use kymo_analysis::chain_tree::{Branch, Limit};
-use kymo_analysis::histogram::{HistEntry, Key};
+use kymo_analysis::chain_tree::{Branch, Limit, Viewer};
+use kymo_analysis::histogram::{HistEntry, Histogram, Key};
 use kymo_analysis::profile::{EventProfile, FrameId, Profile};
 use kymo_view::{
     GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph,
@@ -53,7 +53,7 @@ impl Text<'_> {
         &mut self,
         event: &EventProfile,
         shape: &Shape,
-        entries: &[HistEntry],
+        histogram: &Histogram,
     ) -> io::Result<()> {
         let (count, unit) = scaled(event.samples);
         let name = &event.desc.name;
@@ -61,23 +61,26 @@ impl Text<'_> {
         writeln!(self.out, "# Event count (approx.): {}\n#", event.period)?;
         let separator = self.meant.separator.as_deref();
         let mut table = Table::new(shape.fields.iter().map(|f| f.column()).collect());
-        let shown: Vec<&HistEntry> = entries.iter().filter(|e| self.wanted(e)).collect();
-        let mut rows: Vec<Vec<String>> = Vec::with_capacity(shown.len());
+        let shown: Vec<&HistEntry> = histogram.entries.iter().filter(|e| self.wanted(e)).collect();
+        let rank = |f| self.profile.rank(f);
+        let mut viewer = Viewer::new(&histogram.tree, &rank);
         for entry in &shown {
-            let cells: Vec<String> =
-                shape.fields.iter().map(|f| f.cell(self.profile, entry, event.period)).collect();
-            table.fit(cells.iter().map(String::as_str));
+            let widths = shape.fields.iter().map(|f| f.width(self.profile, entry));
+            table.fit(widths);
             self.widen(&mut table, shape, entry);
-            rows.push(cells);
         }
         table.write_head(self.out, separator)?;
-        for (entry, mut cells) in shown.into_iter().zip(rows) {
+        let mut cells: Vec<String> = vec![String::new(); shape.fields.len()];
+        for entry in shown {
             let weight = if shape.histogram.children { entry.total } else { entry.own };
             if percent(weight, event.period) < self.meant.percent_limit {
-                continue;
+                // Heaviest first.
+                break;
             }
-            if let Some(sep) = separator {
-                for (cell, field) in cells.iter_mut().zip(&shape.fields) {
+            for (cell, field) in cells.iter_mut().zip(&shape.fields) {
+                cell.clear();
+                field.cell(cell, self.profile, entry, event.period);
+                if let Some(sep) = separator {
                     *cell = cell.replace(sep, ".");
                     if field.is_share() {
                         *cell = format!(" {cell:<7}");
@@ -88,7 +91,7 @@ impl Text<'_> {
             let paint = |i: usize, cell: &str| heat(color, shape.fields.get(i).copied(), cell);
             table.write_row(self.out, &cells, separator, &paint)?;
             if weight > 0 {
-                self.chains(event, shape, entry, weight)?;
+                self.chains(event, shape, entry, weight, &mut viewer)?;
             }
         }
         writeln!(self.out, "\n")
@@ -127,8 +130,12 @@ impl Text<'_> {
         shape: &Shape,
         entry: &HistEntry,
         weight: u64,
+        viewer: &mut Viewer<'_>,
     ) -> io::Result<()> {
         let least = (event.period as f64 * (shape.least / 100.0)) as u64;
+        if weight < least && shape.drawing != Drawing::Fractal {
+            return Ok(());
+        }
         let names = |frames: &[FrameId]| -> Vec<String> {
             frames.iter().map(|f| self.profile.frame_name(*f)).collect()
         };
@@ -140,8 +147,8 @@ impl Text<'_> {
                     true => Limit::Share(shape.least / 100.0),
                     false => Limit::Period(least),
                 };
-                let roots: Vec<TreeNode> =
-                    entry.tree.branches(limit).iter().map(|b| node(b, &names)).collect();
+                let branches = viewer.branches(&entry.chains, limit);
+                let roots: Vec<TreeNode> = branches.iter().map(|b| node(b, &names)).collect();
                 let style = GraphStyle {
                     whole: event.period,
                     entry: weight,
@@ -151,8 +158,9 @@ impl Text<'_> {
                 write_graph(self.out, &roots, style)
             }
             Drawing::Flat | Drawing::Folded => {
+                let chains = viewer.chains(&entry.chains, least);
                 let chains: Vec<(Vec<String>, u64)> =
-                    entry.tree.chains(least).iter().map(|(f, w)| (names(f), *w)).collect();
+                    chains.iter().map(|(f, w)| (names(f), *w)).collect();
                 match shape.drawing {
                     Drawing::Flat => write_flat(self.out, &chains, event.period),
                     _ => write_folded(self.out, &chains, event.period),

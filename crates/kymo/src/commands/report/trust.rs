@@ -1,11 +1,13 @@
 //! What could make a report wrong, for the ledger.
 
-use kymo_analysis::profile::Profile;
+use std::collections::BTreeMap;
+
+use kymo_analysis::profile::{FrameId, Profile};
 use kymo_symbols::Problem;
 use kymo_view::{Ledger, percent};
 
-/// Below this share of samples without a symbol nothing is said.
-const UNRESOLVED_PERCENT: f64 = 1.0;
+/// Below this share of what has no symbol nothing is said.
+pub(crate) const HARMLESS_PERCENT: f64 = 1.0;
 
 pub(crate) fn ledger(profile: &Profile, notes: &[String]) -> Ledger {
     let mut ledger = Ledger::default();
@@ -63,6 +65,12 @@ fn reading(profile: &Profile, notes: &[String], ledger: &mut Ledger) {
                 format!("{name}: {} of {} samples have no call chain", e.empty_chains, e.samples);
             ledger.note("chains", fact, None);
         }
+        if e.bad_chains > 0 {
+            let (bad, all) = (e.bad_chains, e.samples);
+            let fact = format!("{name}: {bad} of {all} call chains make no sense and are left out");
+            let advice = "build with -fno-omit-frame-pointer or -C force-frame-pointers=yes";
+            ledger.note("chains", fact, Some(advice.into()));
+        }
         if e.cut_chains > 0 {
             let fact = format!("{name}: {} of {} call chains cut short", e.cut_chains, e.samples);
             let advice = Some("raise kernel.perf_event_max_stack or --max-stack".to_string());
@@ -74,30 +82,45 @@ fn reading(profile: &Profile, notes: &[String], ledger: &mut Ledger) {
 fn unresolved(profile: &Profile, ledger: &mut Ledger) {
     for e in &profile.events {
         // Samples of tracepoints without an address have nothing to resolve.
-        let mut by_dso: std::collections::BTreeMap<&str, u64> = Default::default();
-        for stack in &e.stacks {
-            let frame = profile.frame(stack.leaf);
-            if frame.symbol.is_none() && frame.ip != 0 {
-                let name = profile.machine.symbols.dso_name(frame.dso);
-                *by_dso.entry(name).or_default() += stack.samples;
-            }
-        }
-        let sum: u64 = by_dso.values().sum();
-        let share = percent(sum, e.samples);
-        if share < UNRESOLVED_PERCENT {
+        let nameless = Nameless::of(profile, e.stacks().map(|(s, _)| (s.leaf, s.samples)));
+        let share = percent(nameless.sum, e.samples);
+        if share < HARMLESS_PERCENT {
             continue;
         }
-        let mut worst: Vec<(&str, u64)> = by_dso.into_iter().collect();
-        worst.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-        let worst: Vec<String> =
-            worst.iter().take(3).map(|(name, n)| format!("{name} ({n})")).collect();
+        let worst = nameless.worst.iter().take(3).map(|(name, n)| format!("{name} ({n})"));
         let fact = format!(
             "{}: {share:.1}% of {} samples have no symbol, in {}",
             e.desc.name,
             e.samples,
-            worst.join(", ")
+            worst.collect::<Vec<_>>().join(", ")
         );
         ledger.note("unresolved", fact, None);
+    }
+}
+
+/// What was spent in code without symbols.
+pub(crate) struct Nameless<'a> {
+    pub(crate) sum: u64,
+    /// By binary, most first.
+    pub(crate) worst: Vec<(&'a str, u64)>,
+}
+
+impl<'a> Nameless<'a> {
+    /// Sums weights of places.
+    pub(crate) fn of(
+        profile: &'a Profile,
+        spent: impl Iterator<Item = (FrameId, u64)>,
+    ) -> Nameless<'a> {
+        let mut by_dso: BTreeMap<&str, u64> = BTreeMap::new();
+        for (leaf, weight) in spent {
+            let frame = profile.frame(leaf);
+            if frame.symbol.is_none() && frame.ip != 0 {
+                *by_dso.entry(profile.machine.symbols.dso_name(frame.dso)).or_default() += weight;
+            }
+        }
+        let mut worst: Vec<(&str, u64)> = by_dso.into_iter().collect();
+        worst.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        Nameless { sum: worst.iter().map(|(_, n)| n).sum(), worst }
     }
 }
 
@@ -120,11 +143,19 @@ pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
             let advice = "run as root or: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1";
             ledger.note("hidden", fact, Some(advice.into()));
         }
-        Problem::OtherKernel => ledger.note(
-            "kernel",
-            "recorded on another kernel than the running one; its symbols are not here",
-            Some("give that kernel's symbols with --kallsyms".into()),
-        ),
+        Problem::OtherKernel { recorded, running } => {
+            let which = match (recorded, running) {
+                (Some(r), Some(here)) if r == here => format!("another build of {r}"),
+                (Some(r), Some(here)) => format!("{r}, and not on {here}, which runs here"),
+                (Some(r), None) => r.clone(),
+                _ => "another kernel than the running one".into(),
+            };
+            ledger.note(
+                "kernel",
+                format!("recorded on {which}: kernel addresses have no names"),
+                Some("give that kernel's symbols with --kallsyms or --vmlinux".into()),
+            );
+        }
         Problem::NoKernelSymbols => {
             ledger.note("kernel", "/proc/kallsyms cannot be read or is empty", None);
         }

@@ -133,7 +133,7 @@ impl Symbols {
                     let advice = "sysctl kernel.kptr_restrict=0, or run as root".to_owned();
                     ledger.note("symbols", fact, Some(advice));
                 }
-                Problem::OtherKernel => {
+                Problem::OtherKernel { .. } => {
                     let fact = "recorded under another kernel than the one running";
                     ledger.note("symbols", fact, None);
                 }

@@ -1,0 +1,332 @@
+//! Names for a handful of addresses of a large ELF file, without reading all
+//! of it: one pass over the symbol table, which is neither sorted nor copied;
+//! names are read of those symbols only that cover an address. The answers are
+//! those of [`SymbolTable`](crate::SymbolTable), which is for many questions.
+
+use kymo_model::BuildId;
+use object::read::{Object, ObjectSection, ObjectSymbol, ReadRef};
+
+use crate::elf::{self, DebugLink, ElfError, Load};
+use crate::plt;
+use crate::symtab::{RawSymbol, better};
+
+/// The symbol that covers an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Covering {
+    /// Its first address.
+    pub start: u64,
+    /// Name as stored.
+    pub name: Vec<u8>,
+}
+
+/// An ELF file of which only what is asked for is read.
+#[derive(Debug)]
+pub struct LazyElf<'d, R: ReadRef<'d>> {
+    file: object::File<'d, R>,
+    /// Content of the build-id note.
+    pub build_id: Option<BuildId>,
+    /// Content of `.gnu_debuglink`.
+    pub debuglink: Option<DebugLink>,
+    loads: Vec<Load>,
+    text: Vec<bool>,
+}
+
+/// What the first pass finds for each address, as starts of symbols; no symbol
+/// starts at the highest address.
+#[derive(Clone, Copy)]
+struct Nearest {
+    /// The last symbol that starts at or before the address.
+    before: u64,
+    /// The last one of those that states a size that reaches the address.
+    covering: u64,
+}
+
+const NONE: u64 = u64::MAX;
+
+impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
+    /// Reads headers and notes.
+    pub fn parse(data: R) -> Result<Self, ElfError> {
+        let size = data.len().unwrap_or(0) as usize;
+        let file = object::File::parse(data).map_err(|source| ElfError { size, source })?;
+        let link = file.gnu_debuglink().ok().flatten();
+        Ok(LazyElf {
+            build_id: file.build_id().ok().flatten().map(BuildId::new),
+            debuglink: link.map(|(name, crc)| DebugLink { name: name.to_vec(), crc }),
+            loads: elf::loads(&file),
+            text: elf::text_sections(&file),
+            file,
+        })
+    }
+
+    /// Whether there is a `.symtab` with symbols.
+    pub fn has_symtab(&self) -> bool {
+        self.file.symbols().any(|s| elf::function(&s, &self.text).is_some())
+    }
+
+    /// The stated virtual address of a place in the file.
+    pub fn vaddr(&self, file_offset: u64) -> Option<u64> {
+        elf::vaddr(&self.loads, file_offset)
+    }
+
+    /// The symbols at `addresses`, which are stated virtual addresses in
+    /// ascending order, from `.symtab`, or from `.dynsym` where that is all.
+    pub fn covering(&self, addresses: &[u64]) -> Vec<Option<Covering>> {
+        debug_assert!(addresses.is_sorted());
+        let found = scan(|| self.file.symbols(), &self.text, addresses);
+        match found {
+            Some(found) => found,
+            None => scan(|| self.file.dynamic_symbols(), &self.text, addresses)
+                .unwrap_or_else(|| vec![None; addresses.len()]),
+        }
+    }
+
+    /// Fills the holes of `found` with entries of the procedure linkage table.
+    pub fn add_plt(&self, addresses: &[u64], found: &mut [Option<Covering>]) {
+        let ranges: Vec<(u64, u64)> = [".plt", ".plt.sec"]
+            .iter()
+            .filter_map(|name| self.file.section_by_name(name))
+            .map(|s| (s.address(), s.size()))
+            .collect();
+        let in_plt = |a: u64| ranges.iter().any(|(start, size)| a.wrapping_sub(*start) < *size);
+        if !addresses.iter().zip(found.iter()).any(|(a, f)| f.is_none() && in_plt(*a)) {
+            return;
+        }
+        let table = plt::symbols(&self.file);
+        for (address, hole) in addresses.iter().zip(found).filter(|(_, f)| f.is_none()) {
+            *hole = table
+                .lookup(*address)
+                .map(|(start, _, name)| Covering { start, name: name.to_vec() });
+        }
+    }
+}
+
+/// `None` when there are no symbols at all.
+fn scan<'d, 'f, S, I>(
+    symbols: impl Fn() -> I,
+    text: &[bool],
+    addresses: &[u64],
+) -> Option<Vec<Option<Covering>>>
+where
+    S: ObjectSymbol<'d>,
+    I: Iterator<Item = S> + 'f,
+{
+    let nearest = nearest(symbols(), text, addresses)?;
+    let mut starts: Vec<u64> = nearest.iter().flat_map(|n| [n.before, n.covering]).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let chosen = choose(symbols(), text, &starts);
+    let at = |start: u64| {
+        let i = starts.binary_search(&start).ok()?;
+        chosen.get(i)?.as_ref()
+    };
+    let answer = |(address, near): (&u64, &Nearest)| {
+        let before = at(near.before)?;
+        // One without a size reaches to the next one; the last one to the end
+        // of its page and one more.
+        let reaches = match before.size {
+            0 => before.next || *address <= (before.start | 0xfff).saturating_add(4096),
+            size => *address - before.start < size || *address == before.start,
+        };
+        let found = if reaches { before } else { at(near.covering)? };
+        Some(Covering { start: found.start, name: found.name.clone() })
+    };
+    Some(addresses.iter().zip(&nearest).map(answer).collect())
+}
+
+fn nearest<'d, S: ObjectSymbol<'d>>(
+    symbols: impl Iterator<Item = S>,
+    text: &[bool],
+    addresses: &[u64],
+) -> Option<Vec<Nearest>> {
+    let index = Index::new(addresses);
+    let mut found = vec![Nearest { before: NONE, covering: NONE }; addresses.len()];
+    let mut any = false;
+    // Real symbols hardly overlap. A file in which all of them reach over all
+    // addresses must not take all day.
+    let mut budget = addresses.len().saturating_mul(64).saturating_add(1 << 20);
+    for symbol in symbols {
+        if !any {
+            any = elf::function(&symbol, text).is_some();
+        }
+        let (start, size) = (symbol.address(), symbol.size());
+        let from = index.first_from(addresses, start);
+        let Some(first) = found.get(from) else { continue };
+        let later = |old: u64| old == NONE || old < start;
+        let end = start.saturating_add(size);
+        let covers = addresses.get(from).is_some_and(|a| *a < end || *a == start);
+        if !(later(first.before) || covers) || elf::function(&symbol, text).is_none() {
+            continue;
+        }
+        if let Some(first) = found.get_mut(from).filter(|f| later(f.before)) {
+            first.before = start;
+        }
+        for (address, near) in addresses.iter().zip(&mut found).skip(from) {
+            if (*address >= end && *address != start) || budget == 0 {
+                break;
+            }
+            budget -= 1;
+            if later(near.covering) {
+                near.covering = start;
+            }
+        }
+    }
+    // The last start before an address may have been noted at an earlier one.
+    let mut last = NONE;
+    for near in &mut found {
+        if near.before == NONE || (last != NONE && last > near.before) {
+            near.before = last;
+        }
+        last = near.before;
+    }
+    any.then_some(found)
+}
+
+struct Chosen {
+    start: u64,
+    size: u64,
+    name: Vec<u8>,
+    /// There are symbols behind it.
+    next: bool,
+}
+
+/// Of all names for each of `starts`, the one that perf prefers.
+fn choose<'d, S: ObjectSymbol<'d>>(
+    symbols: impl Iterator<Item = S>,
+    text: &[bool],
+    starts: &[u64],
+) -> Vec<Option<Chosen>> {
+    let index = Index::new(starts);
+    let mut best: Vec<Option<(S, u64)>> = Vec::new();
+    best.resize_with(starts.len(), || None);
+    let mut highest = 0;
+    for symbol in symbols {
+        let start = symbol.address();
+        let at = index.first_from(starts, start);
+        let wanted = starts.get(at) == Some(&start);
+        if !wanted && start <= highest {
+            continue;
+        }
+        let Some(raw) = elf::function(&symbol, text) else { continue };
+        highest = highest.max(start);
+        let Some(slot) = best.get_mut(at).filter(|_| wanted) else { continue };
+        let old: Option<RawSymbol<'_>> = slot.as_ref().and_then(|(s, _)| elf::function(s, text));
+        if old.is_none_or(|old| better(&raw, &old)) {
+            let size = raw.size;
+            *slot = Some((symbol, size));
+        }
+    }
+    let finish = |(symbol, size): (S, u64)| Chosen {
+        start: symbol.address(),
+        size,
+        name: symbol.name_bytes().unwrap_or_default().to_vec(),
+        next: symbol.address() < highest,
+    };
+    best.into_iter().map(|slot| slot.map(finish)).collect()
+}
+
+/// Finds places in a sorted list: most questions are for addresses that are
+/// far from all of the list, and a table of pages answers them.
+struct Index {
+    first: u64,
+    /// For each page from `first` on, the place of the first entry in or
+    /// behind it.
+    pages: Vec<u32>,
+}
+
+const PAGE: u32 = 10;
+/// A list that spreads over more pages than this is searched.
+const MAX_PAGES: u64 = 1 << 20;
+
+impl Index {
+    fn new(sorted: &[u64]) -> Index {
+        let listed = match sorted {
+            [first, .., last] if *last == NONE => (*first, sorted.get(sorted.len() - 2)),
+            [first, ..] => (*first, sorted.last()),
+            [] => (0, None),
+        };
+        let (first, last) = (listed.0, listed.1.copied().unwrap_or(listed.0));
+        let count = ((last - first.min(last)) >> PAGE) + 2;
+        let mut pages = Vec::new();
+        if count <= MAX_PAGES {
+            let mut at = 0;
+            for page in 0..count {
+                let begin = first.saturating_add(page << PAGE);
+                while sorted.get(at).is_some_and(|a| *a < begin) {
+                    at += 1;
+                }
+                pages.push(at as u32);
+            }
+        }
+        Index { first, pages }
+    }
+
+    /// Place of the first entry that is `at` or behind.
+    fn first_from(&self, sorted: &[u64], at: u64) -> usize {
+        let Some(distance) = at.checked_sub(self.first) else { return 0 };
+        let page = (distance >> PAGE) as usize;
+        let (from, to) = match (self.pages.get(page), self.pages.get(page + 1)) {
+            (Some(from), Some(to)) => (*from as usize, *to as usize),
+            (Some(from), None) => (*from as usize, sorted.len()),
+            _ => (self.pages.last().map_or(0, |p| *p as usize), sorted.len()),
+        };
+        from + sorted.get(from..to).unwrap_or_default().partition_point(|a| *a < at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Elf;
+
+    /// Both ways of asking give the same names, everywhere in real files.
+    #[test]
+    fn the_pass_agrees_with_the_table() {
+        let own = std::env::current_exe().unwrap().display().to_string();
+        let libc = "/lib/x86_64-linux-gnu/libc.so.6".to_string();
+        let mut files = 0;
+        for path in [own, "/bin/bash".to_string(), libc] {
+            let Ok(bytes) = std::fs::read(&path) else { continue };
+            files += 1;
+            let mut whole = Elf::parse(&bytes).unwrap();
+            whole.symbols.merge(&whole.plt.clone());
+            let lazy = LazyElf::parse(bytes.as_slice()).unwrap();
+            assert_eq!((lazy.build_id, lazy.has_symtab()), (whole.build_id, whole.has_symtab));
+            let code = whole.loads.iter().find(|l| l.executable).unwrap();
+            for step in [4096 * 5 + 13, 61] {
+                let offsets = (code.offset..code.offset + code.size).step_by(step);
+                let addresses: Vec<u64> = offsets.filter_map(|o| lazy.vaddr(o)).collect();
+                let mut found = lazy.covering(&addresses);
+                lazy.add_plt(&addresses, &mut found);
+                let mut named = 0;
+                for (address, found) in addresses.iter().zip(&found) {
+                    let table = whole.symbols.lookup(*address);
+                    let expected = table.map(|(start, _, n)| (start, n.to_vec()));
+                    let found = found.as_ref().map(|f| (f.start, f.name.clone()));
+                    assert_eq!(found, expected, "{path} {address:#x}");
+                    named += usize::from(found.is_some());
+                }
+                assert!(named > addresses.len() / 10, "{path}: {named}");
+            }
+        }
+        assert!(files > 1);
+    }
+
+    #[test]
+    fn damaged_files_do_not_panic() {
+        let bytes = std::fs::read("/bin/true").unwrap();
+        let mut state = 7u32;
+        for cut in (0..bytes.len()).step_by(197) {
+            let mut broken = bytes[..cut].to_vec();
+            for _ in 0..cut.min(10) {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let at = (state >> 8) as usize % broken.len().min(4096);
+                broken[at] = state as u8;
+            }
+            if let Ok(elf) = LazyElf::parse(broken.as_slice()) {
+                let addresses = [0, 0x1000, 0x3000, u64::MAX];
+                let mut found = elf.covering(&addresses);
+                elf.add_plt(&addresses, &mut found);
+            }
+        }
+    }
+}
