@@ -154,9 +154,9 @@ struct Groups<'a> {
     options: &'a HistogramOptions,
     tree: ChainTree,
     entries: Vec<HistEntry>,
-    ids: FxHashMap<[u64; 8], u32>,
+    ids: FxHashMap<[u64; KEYS], u32>,
     /// Trunks of the tree by the keys that do not depend on the frame.
-    trunks: FxHashMap<[u64; 8], u32>,
+    trunks: FxHashMap<[u64; KEYS], u32>,
     heads: Vec<Head>,
     /// Of each node of the tree, with `children`.
     entry_of: Vec<u32>,
@@ -172,6 +172,8 @@ struct Spot {
 }
 
 const NO_ENTRY: u32 = u32::MAX;
+/// One slot for each key there is, and one more.
+const KEYS: usize = 9;
 
 impl Groups<'_> {
     /// Counts a stack where the processor was.
@@ -274,16 +276,16 @@ impl Groups<'_> {
         self.entry_of.get(node as usize).copied().unwrap_or(NO_ENTRY)
     }
 
-    fn key(&self, head: &Head, spot: Option<Spot>) -> [u64; 8] {
-        let mut key = [0u64; 8];
+    fn key(&self, head: &Head, spot: Option<Spot>) -> [u64; KEYS] {
+        let mut key = [0u64; KEYS];
         let frame = spot.map(|s| self.profile.frame(s.frame));
         for (slot, k) in key.iter_mut().zip(&self.options.keys) {
             *slot = match k {
                 Key::Comm => u64::from(head.stack.comm.0),
                 Key::Dso => frame.and_then(|f| f.dso).map_or(0, |d| u64::from(d.0) + 1),
                 Key::Symbol => match (frame, spot) {
-                    (Some(Frame { symbol: Some(s), .. }), _) => u64::from(s.0) << 1 | 1,
-                    (_, Some(spot)) => spot.place << 1,
+                    (Some(Frame { symbol: Some(s), .. }), _) => u64::from(s.0),
+                    (_, Some(spot)) => spot.place,
                     _ => 0,
                 },
                 Key::Pid => u64::from(head.stack.pid),
@@ -293,13 +295,13 @@ impl Groups<'_> {
                 Key::Label => u64::from(head.stack.label),
             };
         }
-        // Symbols of the same name in two binaries are two, and so are equal
-        // addresses.
-        if self.options.keys.contains(&Key::Symbol) && !self.options.keys.contains(&Key::Dso) {
-            let dso = frame.and_then(|f| f.dso).map_or(0, |d| u64::from(d.0) + 1);
-            if let Some(last) = key.last_mut() {
-                *last = dso;
-            }
+        // Equal addresses in two binaries are two, and so are an address and
+        // the number of a symbol.
+        if let (Some(frame), Some(last)) = (frame, key.last_mut())
+            && self.options.keys.contains(&Key::Symbol)
+        {
+            let dso = frame.dso.map_or(0, |d| u64::from(d.0) + 1);
+            *last = dso << 1 | u64::from(frame.symbol.is_some());
         }
         key
     }
@@ -338,6 +340,8 @@ fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEnt
     let dsos =
         Ranks::of(entries.iter().filter_map(|e| frame(e).dso), |d| symbols.dso_name(Some(d)));
     let names = Ranks::of(entries.iter().filter_map(|e| frame(e).symbol), |s| symbols.name(s));
+    let nameless = entries.iter().filter(|e| frame(e).symbol.is_none());
+    let places = Ranks::of(nameless.map(|e| e.place), |p| p);
     let parents = Ranks::of(entries.iter().filter_map(|e| e.parent), |f| profile.frame_name(f));
     let by_key = |key: &Key, e: &HistEntry| -> u64 {
         match key {
@@ -346,7 +350,7 @@ fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEnt
             Key::Dso => frame(e).dso.map_or(u64::MAX, |d| dsos.get(d)),
             Key::Symbol => match frame(e).symbol {
                 Some(s) => names.get(s),
-                None => (1 << 63) | (!e.place >> 1),
+                None => !places.get(e.place),
             },
             Key::Pid => u64::from(!e.pid),
             Key::Tid => u64::from(!e.tid),

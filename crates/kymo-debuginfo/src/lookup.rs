@@ -47,7 +47,7 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
     /// Reads headers and notes.
     pub fn parse(data: R) -> Result<Self, ElfError> {
         let size = data.len().unwrap_or(0) as usize;
-        let file = object::File::parse(data).map_err(|source| ElfError { size, source })?;
+        let file = object::File::parse(data).map_err(|error| ElfError { size, error })?;
         let link = file.gnu_debuglink().ok().flatten();
         Ok(LazyElf {
             build_id: file.build_id().ok().flatten().map(BuildId::new),
