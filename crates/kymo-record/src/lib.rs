@@ -12,6 +12,7 @@ mod build_id;
 mod error;
 mod existing;
 mod facts;
+pub mod ftrace;
 mod hardware;
 mod open;
 mod options;

@@ -22,6 +22,8 @@ struct Cli {
 enum Command {
     /// List the events this machine offers
     List(commands::list::Args),
+    /// Take traces that other machines send
+    Listen(commands::listen::Args),
     /// Count events for a command, a process, a cgroup, the machine
     Stat(commands::stat::Args),
     /// Record samples and tracepoints into perf.data
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let cli = parse(std::env::args_os().collect());
     let result: anyhow::Result<ExitCode> = match cli.command {
         Command::List(args) => commands::list::run(args),
+        Command::Listen(args) => commands::listen::run(args),
         Command::Stat(args) => commands::stat::run(args),
         Command::Record(args) => commands::record::run(args),
         Command::Report(args) => commands::report::run(args),

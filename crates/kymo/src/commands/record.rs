@@ -2,7 +2,7 @@
 //! machine, into perf.data.
 
 mod events;
-mod values;
+pub(crate) mod values;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};

@@ -23,7 +23,7 @@ pub(super) fn sample_rate(text: &str) -> Result<Rate, String> {
 }
 
 /// A number of bytes with an optional suffix B, K, M or G.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.to_ascii_uppercase().chars().last() {
         Some('B') => (&text[..text.len() - 1], 0),
         Some('K') => (&text[..text.len() - 1], 10),

@@ -1,0 +1,149 @@
+//! Moves ring pages from where the kernel keeps them to where they go, without
+//! looking at them: `trace_pipe_raw` → pipe → file or socket, by splice(2).
+#![allow(dead_code, reason = "the recorder that uses it follows")]
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+
+/// Asked for as the pipe's room; the kernel may grant less.
+const PIPE_BYTES: usize = 1 << 20;
+/// Turns of one sweep, so that a ring that fills as fast as it is emptied cannot
+/// keep the mover from looking at anything else.
+const TURNS: usize = 64;
+
+/// Where pages go.
+pub(crate) trait Sink {
+    /// Whether there is room now. Pages that wait do so in the kernel's ring,
+    /// which counts what it must drop.
+    fn ready(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+    /// Takes `len` bytes, whole pages, out of the pipe.
+    fn pipe(&mut self, stream: usize, pipe: &OwnedFd, len: usize) -> io::Result<()>;
+    /// Takes whole pages from memory.
+    fn bytes(&mut self, stream: usize, pages: &[u8]) -> io::Result<()>;
+}
+
+/// One CPU's ring.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// `trace_pipe_raw` (or `snapshot_raw`), opened without blocking.
+    pub(crate) raw: File,
+    /// Which stream of the file it feeds.
+    pub(crate) stream: usize,
+}
+
+/// Rings, and the pipe between them and the sink.
+#[derive(Debug)]
+pub(crate) struct Pump {
+    sources: Vec<Source>,
+    read: OwnedFd,
+    write: OwnedFd,
+    room: usize,
+    page: usize,
+    /// The kernel moves no pages here: they are copied.
+    copying: bool,
+}
+
+impl Pump {
+    pub(crate) fn new(sources: Vec<Source>, page: usize) -> io::Result<Pump> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let room = fcntl_setpipe_size(&write, PIPE_BYTES)
+            .or_else(|_| rustix::pipe::fcntl_getpipe_size(&write))?;
+        // A page of the pipe holds one sub-buffer at most.
+        let room = (room / page).max(1) * page;
+        Ok(Pump { sources, read, write, room, page, copying: false })
+    }
+
+    /// What polls readable when a ring is filled to its `buffer_percent`.
+    pub(crate) fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sources.iter().map(|s| s.raw.as_fd())
+    }
+
+    /// Moves full pages until there are none (or for long enough). Gives the bytes.
+    pub(crate) fn sweep(&mut self, sink: &mut impl Sink) -> io::Result<u64> {
+        let mut total = 0;
+        for _ in 0..TURNS {
+            let mut turn = 0;
+            for i in 0..self.sources.len() {
+                if !sink.ready()? {
+                    return Ok(total + turn);
+                }
+                turn += self.turn(i, sink)? as u64;
+            }
+            total += turn;
+            if turn == 0 {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// What one ring has, up to the pipe's room.
+    fn turn(&mut self, i: usize, sink: &mut impl Sink) -> io::Result<usize> {
+        let Some(source) = self.sources.get(i) else { return Ok(0) };
+        if self.copying {
+            // Splice gives only full pages, read would also give begun ones: those
+            // are left for the end, so that the ring can fill them.
+            return Ok(0);
+        }
+        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+        match splice(&source.raw, None, &self.write, None, self.room, flags) {
+            Ok(n) => {
+                if n > 0 {
+                    sink.pipe(source.stream, &self.read, n)?;
+                }
+                Ok(n)
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+                self.copying = true;
+                Ok(0)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The begun pages, once no more events come. Gives the bytes.
+    pub(crate) fn last(&mut self, sink: &mut impl Sink) -> io::Result<u64> {
+        let mut total = self.sweep(sink)?;
+        let mut page = vec![0; self.page];
+        for source in &mut self.sources {
+            loop {
+                let n = match source.raw.read(&mut page) {
+                    Ok(n) => n,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) => return Err(e),
+                };
+                if n == 0 {
+                    break;
+                }
+                page.get_mut(n..).unwrap_or_default().fill(0);
+                sink.bytes(source.stream, &page)?;
+                total += page.len() as u64;
+            }
+        }
+        Ok(total)
+    }
+}
+
+/// Waits until one of the descriptors is readable, at most so long.
+pub(crate) fn wait(fds: &mut [PollFd<'_>], most: Duration) -> io::Result<bool> {
+    let time = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos().into() };
+    match poll(fds, Some(&time)) {
+        Ok(n) => Ok(n > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// A descriptor to poll for input.
+pub(crate) fn readable<'a>(fd: &'a impl AsFd) -> PollFd<'a> {
+    PollFd::new(fd, PollFlags::IN)
+}

@@ -1,0 +1,274 @@
+//! The frames on the wire between `kymo trace -o tcp://…` and `kymo listen`.
+//! Bytes of the other side are data to be checked: every length has a limit that
+//! is tested before anything is allocated.
+//!
+//! A frame is a header of 16 bytes and a payload, all little endian:
+//!
+//! ```text
+//! 0  kind: u8     what follows
+//! 1  zero: u8
+//! 2  stream: u16  index of a CPU's stream, for PAGES
+//! 4  len: u32     bytes of payload
+//! 8  position: u64  byte position in the stream (PAGES) or the front (FRONT)
+//! ```
+
+use std::io::{self, Read};
+
+use super::super::front::{Layout, LayoutError, MAX_STREAMS};
+
+/// First bytes of either side; the last one is the protocol's version.
+pub(super) const MAGIC: [u8; 8] = *b"kymostr\x01";
+/// Bytes of a header.
+pub(super) const HEADER: usize = 16;
+/// The longest payload of pages or of a piece of a front.
+pub(super) const MAX_DATA: u32 = 16 << 20;
+/// The longest front: event formats and kernel symbols are a tenth of it.
+pub(super) const MAX_FRONT: u64 = 256 << 20;
+/// The longest payload of any other kind.
+const MAX_WORDS: u32 = 256 << 10;
+/// The longest name or message.
+const MAX_TEXT: usize = 1024;
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// The recording's [`Begin`].
+    Begin = 1,
+    /// A piece of the front.
+    Front = 2,
+    /// Whole ring pages of one stream.
+    Pages = 3,
+    /// Nothing; the sender is alive.
+    Alive = 4,
+    /// The [`Begin`] of the final front, which follows in pieces.
+    Final = 5,
+    /// The recording is complete: `u64` sent per stream.
+    End = 6,
+    /// The listener is ready: the folder's name.
+    Ready = 16,
+    /// `u64` stored per stream.
+    Ack = 17,
+    /// The file is complete: `u64` stored per stream.
+    Done = 18,
+    /// The listener gives up: why.
+    Refused = 19,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Kind> {
+        use Kind::*;
+        [Begin, Front, Pages, Alive, Final, End, Ready, Ack, Done, Refused]
+            .into_iter()
+            .find(|k| *k as u8 == byte)
+    }
+
+    fn longest(self) -> u32 {
+        match self {
+            Kind::Front | Kind::Pages => MAX_DATA,
+            Kind::Alive => 0,
+            Kind::Ready | Kind::Refused => MAX_TEXT as u32,
+            Kind::Begin | Kind::Final | Kind::End | Kind::Ack | Kind::Done => MAX_WORDS,
+        }
+    }
+}
+
+/// The other side broke the rules.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum ProtocolError {
+    #[error("the other side does not speak this protocol (it began with {0:02x?})")]
+    Magic([u8; 8]),
+    #[error("there is no frame of kind {0}")]
+    Kind(u8),
+    #[error("a frame of kind {kind} with {len} bytes, more than {most}")]
+    Length { kind: u8, len: u32, most: u32 },
+    #[error("a frame of kind {0} is out of place")]
+    Order(u8),
+    #[error("a {what} of {len} bytes is cut short")]
+    Short { what: &'static str, len: usize },
+    #[error("a front of {0} bytes; at most {MAX_FRONT} are taken")]
+    Front(u64),
+    #[error("a piece of the front for byte {at}, not {expected}")]
+    FrontPlace { at: u64, expected: u64 },
+    #[error("pages for stream {stream} of {streams}")]
+    Stream { stream: u16, streams: usize },
+    #[error("{len} bytes for byte {at} of stream {stream}, which has {stored}")]
+    Place { stream: u16, at: u64, len: u32, stored: u64 },
+    #[error("the sender says it sent {said} bytes in stream {stream}, {stored} came")]
+    Total { stream: usize, said: u64, stored: u64 },
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+/// A decoded header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    pub(super) stream: u16,
+    pub(super) len: u32,
+    pub(super) position: u64,
+}
+
+impl Header {
+    /// A header of a frame without stream and position.
+    pub(super) fn plain(kind: Kind, len: usize) -> Header {
+        Header { kind, stream: 0, len: u32::try_from(len).unwrap_or(u32::MAX), position: 0 }
+    }
+
+    pub(super) fn encode(self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[0] = self.kind as u8;
+        bytes[2..4].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.position.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: [u8; HEADER]) -> Result<Header, ProtocolError> {
+        let [k, _, s0, s1, l0, l1, l2, l3, position @ ..] = bytes;
+        let kind = Kind::from_byte(k).ok_or(ProtocolError::Kind(k))?;
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        if len > kind.longest() {
+            return Err(ProtocolError::Length { kind: k, len, most: kind.longest() });
+        }
+        let stream = u16::from_le_bytes([s0, s1]);
+        Ok(Header { kind, stream, len, position: u64::from_le_bytes(position) })
+    }
+}
+
+/// A frame as bytes.
+pub(super) fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Header::plain(kind, payload.len()).encode().to_vec();
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// Reads a payload whose header has been checked.
+pub(super) fn payload(from: &mut impl Read, header: Header) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; header.len as usize];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What a recording is: its name and the layout of its front.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Begin {
+    pub(super) name: String,
+    pub(super) layout: Layout,
+}
+
+impl Begin {
+    /// `front length u64, page size u32, flags u32 (1: big endian), streams u32,
+    /// slot u64 each, name`.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let l = &self.layout;
+        let mut out = l.len.to_le_bytes().to_vec();
+        out.extend_from_slice(&l.page_size.to_le_bytes());
+        out.extend_from_slice(&u32::from(l.big_endian).to_le_bytes());
+        out.extend_from_slice(&(l.slots.len() as u32).to_le_bytes());
+        l.slots.iter().for_each(|s| out.extend_from_slice(&s.to_le_bytes()));
+        out.extend(self.name.bytes().take(MAX_TEXT));
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Begin, ProtocolError> {
+        let short = ProtocolError::Short { what: "description of the recording", len: bytes.len() };
+        let decode = || {
+            let (len, rest) = bytes.split_first_chunk::<8>()?;
+            let (page_size, rest) = rest.split_first_chunk::<4>()?;
+            let (flags, rest) = rest.split_first_chunk::<4>()?;
+            let (streams, rest) = rest.split_first_chunk::<4>()?;
+            let streams = u32::from_le_bytes(*streams) as usize;
+            // A wrong number is found by the check of the layout.
+            let (slots, name) = rest.split_at_checked(streams.min(MAX_STREAMS + 1) * 8)?;
+            let (slots, _) = slots.as_chunks::<8>();
+            let layout = Layout {
+                len: u64::from_le_bytes(*len),
+                slots: slots.iter().map(|s| u64::from_le_bytes(*s)).collect(),
+                big_endian: u32::from_le_bytes(*flags) & 1 != 0,
+                page_size: u32::from_le_bytes(*page_size),
+            };
+            let name = name.get(..name.len().min(MAX_TEXT))?;
+            Some(Begin { name: String::from_utf8_lossy(name).into_owned(), layout })
+        };
+        let begin = decode().ok_or(short)?;
+        if begin.layout.len > MAX_FRONT {
+            return Err(ProtocolError::Front(begin.layout.len));
+        }
+        begin.layout.check()?;
+        Ok(begin)
+    }
+}
+
+/// `u64` for each stream.
+pub(super) fn totals(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    values.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// The `u64` of each of `streams` streams.
+pub(super) fn totals_of(bytes: &[u8], streams: usize) -> Result<Vec<u64>, ProtocolError> {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    if chunks.len() != streams || !rest.is_empty() {
+        return Err(ProtocolError::Short { what: "list of totals", len: bytes.len() });
+    }
+    Ok(chunks.iter().map(|c| u64::from_le_bytes(*c)).collect())
+}
+
+/// A text of the other side, fit for a terminal.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let bytes = bytes.get(..bytes.len().min(MAX_TEXT)).unwrap_or_default();
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin() -> Begin {
+        Begin {
+            name: "a host".into(),
+            layout: Layout { len: 100, slots: vec![8, 80], big_endian: true, page_size: 8192 },
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let h = Header { kind: Kind::Pages, stream: 7, len: 4096, position: 1 << 40 };
+        assert_eq!(Header::decode(h.encode()), Ok(h));
+        assert_eq!(Begin::decode(&begin().encode()), Ok(begin()));
+        assert_eq!(totals_of(&totals([1, u64::MAX]), 2), Ok(vec![1, u64::MAX]));
+    }
+
+    #[test]
+    fn every_cut_and_every_lie_is_an_error() {
+        let good = begin().encode();
+        for n in 0..good.len() - begin().name.len() {
+            assert!(matches!(Begin::decode(&good[..n]), Err(ProtocolError::Short { .. })), "{n}");
+        }
+        let with = |at: usize, bytes: &[u8]| {
+            let mut b = good.clone();
+            b[at..at + bytes.len()].copy_from_slice(bytes);
+            Begin::decode(&b).unwrap_err()
+        };
+        assert_eq!(with(0, &u64::MAX.to_le_bytes()), ProtocolError::Front(u64::MAX));
+        assert!(matches!(with(8, &0u32.to_le_bytes()), ProtocolError::Layout(_)));
+        assert!(matches!(with(16, &0u32.to_le_bytes()), ProtocolError::Layout(_)));
+        assert!(matches!(with(16, &u32::MAX.to_le_bytes()), ProtocolError::Short { .. }));
+        assert!(matches!(with(20, &85u64.to_le_bytes()), ProtocolError::Layout(_)));
+        assert!(totals_of(&[0; 15], 2).is_err());
+        assert!(totals_of(&[0; 24], 2).is_err());
+    }
+
+    #[test]
+    fn headers_from_elsewhere() {
+        let mut bytes = Header::plain(Kind::Pages, 4096).encode();
+        bytes[0] = 99;
+        assert_eq!(Header::decode(bytes), Err(ProtocolError::Kind(99)));
+        bytes[0] = Kind::Ack as u8;
+        bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(matches!(Header::decode(bytes), Err(ProtocolError::Length { kind: 17, .. })));
+        assert_eq!(text(b"no\x1b[2Jroom\n"), "no?[2Jroom?");
+    }
+}

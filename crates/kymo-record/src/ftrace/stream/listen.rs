@@ -1,0 +1,217 @@
+//! The listener: takes connections, one thread each, until told to stop.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kymo_kernel::process::Signals;
+
+use super::super::pump;
+use super::auth::Secret;
+use super::receive::{Arriving, ReceiveError, Rules, refuse};
+
+/// What to listen on and what to allow.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// Recordings go to folders in here.
+    pub dir: PathBuf,
+    /// Where to listen.
+    pub bind: SocketAddr,
+    /// What senders must know.
+    pub secret: Option<Secret>,
+    /// Listen beyond this machine although anyone may send.
+    pub allow_strangers: bool,
+    /// The most bytes of pages taken for one recording.
+    pub max_size: Option<u64>,
+    /// The most recordings at the same time.
+    pub max_senders: usize,
+    /// Ends after this many recordings.
+    pub count: Option<u64>,
+    /// Acknowledge only what is on the disk.
+    pub sync: bool,
+}
+
+/// Something to tell the user.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum ListenEvent {
+    Listening {
+        address: SocketAddr,
+    },
+    Started {
+        from: SocketAddr,
+        path: PathBuf,
+    },
+    Complete {
+        from: SocketAddr,
+        path: PathBuf,
+        stored: u64,
+    },
+    /// The recording ended early; what is stored can be read.
+    Broken {
+        from: SocketAddr,
+        path: PathBuf,
+        stored: u64,
+        error: ReceiveError,
+    },
+    /// No recording came about.
+    Refused {
+        from: SocketAddr,
+        error: ReceiveError,
+    },
+    /// No room for another sender.
+    Full {
+        from: SocketAddr,
+    },
+}
+
+/// Listening failed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum ListenError {
+    #[error(
+        "{0} can be reached from other machines and nobody is asked for a secret; \
+         give --secret-file, or --no-secret to take recordings from anyone"
+    )]
+    Open(SocketAddr),
+    #[error("cannot listen on {address}")]
+    Bind { address: SocketAddr, source: io::Error },
+    #[error("cannot make the folder {}", path.display())]
+    Dir { path: PathBuf, source: io::Error },
+    #[error("cannot wait for connections")]
+    Wait(#[source] io::Error),
+}
+
+/// What was listened to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Listened {
+    /// Complete recordings.
+    pub complete: u64,
+    /// Recordings that ended early.
+    pub broken: u64,
+}
+
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    open: AtomicUsize,
+    complete: AtomicU64,
+    broken: AtomicU64,
+}
+
+/// Takes recordings until a signal asks to end or enough have come. Recordings
+/// that are under way then are ended, and can be read as far as they came.
+pub fn listen(
+    options: &ListenOptions,
+    signals: &Signals,
+    tell: &(dyn Fn(ListenEvent) + Sync),
+) -> Result<Listened, ListenError> {
+    if options.secret.is_none() && !options.bind.ip().is_loopback() && !options.allow_strangers {
+        return Err(ListenError::Open(options.bind));
+    }
+    std::fs::create_dir_all(&options.dir)
+        .map_err(|source| ListenError::Dir { path: options.dir.clone(), source })?;
+    let bind = |source| ListenError::Bind { address: options.bind, source };
+    let listener = TcpListener::bind(options.bind).map_err(bind)?;
+    listener.set_nonblocking(true).map_err(bind)?;
+    tell(ListenEvent::Listening { address: listener.local_addr().map_err(bind)? });
+    let rules = Rules {
+        dir: options.dir.clone(),
+        secret: options.secret.clone(),
+        max_size: options.max_size,
+        sync: options.sync,
+    };
+    let state = State::default();
+    let result = std::thread::scope(|scope| {
+        let result = accept(
+            &listener,
+            options,
+            signals,
+            &state,
+            |socket, from| {
+                let (state, rules) = (&state, &rules);
+                state.open.fetch_add(1, Ordering::Relaxed);
+                scope.spawn(move || {
+                    serve(&socket, from, rules, state, tell);
+                    state.open.fetch_sub(1, Ordering::Relaxed);
+                });
+            },
+            tell,
+        );
+        state.stop.store(true, Ordering::Relaxed);
+        result
+    });
+    result.map_err(ListenError::Wait)?;
+    let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
+    Ok(Listened { complete: count(&state.complete), broken: count(&state.broken) })
+}
+
+fn accept(
+    listener: &TcpListener,
+    options: &ListenOptions,
+    signals: &Signals,
+    state: &State,
+    mut start: impl FnMut(TcpStream, SocketAddr),
+    tell: &dyn Fn(ListenEvent),
+) -> io::Result<()> {
+    loop {
+        let listening = listener.as_fd();
+        let mut fds = [pump::readable(&listening), pump::readable(signals)];
+        pump::wait(&mut fds, Duration::from_millis(200))?;
+        while let Some(signal) = signals.next()? {
+            if signal.is_end() {
+                return Ok(());
+            }
+        }
+        let ended = state.complete.load(Ordering::Relaxed) + state.broken.load(Ordering::Relaxed);
+        if options.count.is_some_and(|n| ended >= n) {
+            return Ok(());
+        }
+        match listener.accept() {
+            Ok((socket, from)) => {
+                socket.set_nonblocking(false)?;
+                if state.open.load(Ordering::Relaxed) < options.max_senders {
+                    start(socket, from);
+                } else {
+                    tell(ListenEvent::Full { from });
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            // A connection that ended before it was taken, or no descriptors
+            // left for now.
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+fn serve(
+    socket: &TcpStream,
+    from: SocketAddr,
+    rules: &Rules,
+    state: &State,
+    tell: &(dyn Fn(ListenEvent) + Sync),
+) {
+    let arriving = match Arriving::begin(socket, rules, &state.stop) {
+        Ok(arriving) => arriving,
+        Err(error) => {
+            let _ = refuse(socket, &error);
+            return tell(ListenEvent::Refused { from, error });
+        }
+    };
+    tell(ListenEvent::Started { from, path: arriving.path() });
+    let arrived = arriving.run();
+    let (path, stored) = (arrived.path, arrived.stored);
+    match arrived.error {
+        None => {
+            tell(ListenEvent::Complete { from, path, stored });
+            state.complete.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(error) => {
+            tell(ListenEvent::Broken { from, path, stored, error });
+            state.broken.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
