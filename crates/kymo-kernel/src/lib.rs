@@ -7,6 +7,7 @@
 pub mod cpus;
 pub mod events;
 pub mod ftrace;
+pub mod kallsyms;
 pub mod perf_event;
 pub mod pmu;
 pub mod proc_maps;

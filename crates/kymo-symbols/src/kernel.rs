@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use kymo_debuginfo::{Elf, build_id_of_notes};
 use kymo_model::{BuildId, Endian};
 
-use crate::kallsyms::Kallsyms;
+use crate::Kallsyms;
 use crate::resolver::Problem;
 
 /// All that the choice depends on.
@@ -82,7 +82,7 @@ impl Source {
             let why = format!("is of another kernel: build-id {have}, recorded {recorded}");
             return (Kallsyms::default(), Some(unusable(why)));
         }
-        let table = Kallsyms::of_elf(&elf);
+        let table = Kallsyms::of_symbols(elf.symbols.iter().map(|(addr, _, name)| (addr, name)));
         let problem = table.is_empty().then(|| unusable("has no symbols".into()));
         (table, problem)
     }

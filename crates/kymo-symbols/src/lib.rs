@@ -4,12 +4,11 @@
 //! `kymo-analysis`.
 #![forbid(unsafe_code)]
 
-mod kallsyms;
 mod kernel;
 mod locate;
 mod perf_map;
 mod resolver;
 mod vdso;
 
-pub use kallsyms::Kallsyms;
+pub use kymo_kernel::kallsyms::Kallsyms;
 pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, Resolver, SymId};

@@ -11,7 +11,7 @@ use kymo_model::BuildId;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::kallsyms::Kallsyms;
+use crate::Kallsyms;
 use crate::locate::{self, Found};
 use crate::{kernel, perf_map, vdso};
 

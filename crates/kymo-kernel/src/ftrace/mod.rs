@@ -28,25 +28,29 @@
 //! What lives where: `dir` the files and how a refusal is explained, `instance`
 //! making, owning and removing folders, `settings` everything that is one value,
 //! `events` names to `enable` files, `trigger` filters and triggers, `error_log`
-//! the kernel's own account of what was wrong, `pipe` the ring pages, `stats`
-//! what was lost.
+//! the kernel's own account of what was wrong, `pipe` the ring pages, `stream`
+//! their events merged by time, `hook` a closure on events, `stats` what was lost.
 
 mod dir;
 mod error;
 mod error_log;
 mod events;
+mod hook;
 mod instance;
 mod pipe;
 mod settings;
 mod stats;
+mod stream;
 mod trigger;
 
 pub use dir::TraceDir;
 pub use error::{FtraceError, Refusal};
 pub use error_log::Complaint;
 pub use events::{EventName, Selection, State};
+pub use hook::{Fired, Hook};
 pub use instance::{Instance, Stale};
 pub use pipe::{MoveError, PageMover, RawPipe, wait_readable};
 pub use settings::{Clocks, mask_text};
 pub use stats::CpuStats;
+pub use stream::{Item, Stream};
 pub use trigger::{Trigger, TriggerKind};

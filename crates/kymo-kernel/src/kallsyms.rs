@@ -1,7 +1,7 @@
 //! `/proc/kallsyms`: every symbol of the kernel and its modules. Sizes are not
 //! stated; a symbol reaches to the next one.
 
-use kymo_debuginfo::Elf;
+use kymo_format::{KernelSymbol, Symbols};
 
 /// The parsed table; names live in the text it was made of.
 #[derive(Debug, Default)]
@@ -20,17 +20,40 @@ struct Entry {
     module_len: u32,
 }
 
+/// Which of several names of one address is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// The last, and only code and data, as perf has it.
+    Last,
+    /// The first, as the kernel's own `%ps` has it.
+    First,
+}
+
 impl Kallsyms {
-    /// Parses lines of `address type name [module]`. Lines that are not of
-    /// this form are passed over.
+    /// Parses lines of `address type name [module]` and chooses among names as
+    /// perf does. Lines that are not of this form are passed over.
     pub fn parse(text: Vec<u8>) -> Kallsyms {
+        Kallsyms::parse_choosing(text, Choice::Last)
+    }
+
+    /// The same, choosing among names as the kernel does when it prints one.
+    pub fn parse_as_kernel(text: Vec<u8>) -> Kallsyms {
+        Kallsyms::parse_choosing(text, Choice::First)
+    }
+
+    /// The running kernel's symbols, chosen as it does. Empty if they cannot be read.
+    pub fn running() -> Kallsyms {
+        Kallsyms::parse_as_kernel(std::fs::read("/proc/kallsyms").unwrap_or_default())
+    }
+
+    fn parse_choosing(text: Vec<u8>, choice: Choice) -> Kallsyms {
         let mut entries: Vec<Entry> = Vec::with_capacity(text.len() / 45);
         let mut zeros = 0usize;
         let mut start = 0;
         for line in text.split(|b| *b == b'\n') {
             let at = start;
             start += line.len() + 1;
-            let Some(e) = parse_line(line, at) else { continue };
+            let Some(e) = parse_line(line, at, choice) else { continue };
             if e.addr == 0 {
                 zeros += 1;
             }
@@ -42,11 +65,11 @@ impl Kallsyms {
         if hidden {
             entries.clear();
         }
+        // Stable: names of one address stay in their order.
         entries.sort_by_key(|e| e.addr);
-        // Of several names for one address the last one is meant, as in perf.
         entries.dedup_by(|later, kept| {
             let same = later.addr == kept.addr;
-            if same {
+            if same && choice == Choice::Last {
                 *kept = *later;
             }
             same
@@ -54,10 +77,11 @@ impl Kallsyms {
         Kallsyms { text, entries, hidden }
     }
 
-    /// The functions of a kernel image.
-    pub(crate) fn of_elf(elf: &Elf) -> Kallsyms {
-        let (mut text, mut entries) = (Vec::new(), Vec::with_capacity(elf.symbols.len()));
-        for (addr, _, name) in elf.symbols.iter() {
+    /// Symbols from elsewhere, such as a kernel image: sorted by address, one an
+    /// address.
+    pub fn of_symbols<'a>(symbols: impl Iterator<Item = (u64, &'a [u8])>) -> Kallsyms {
+        let (mut text, mut entries) = (Vec::new(), Vec::new());
+        for (addr, name) in symbols {
             let (Ok(at), Ok(len)) = (u32::try_from(text.len()), u32::try_from(name.len())) else {
                 break;
             };
@@ -101,7 +125,14 @@ impl Kallsyms {
     }
 }
 
-fn parse_line(line: &[u8], at: usize) -> Option<Entry> {
+impl Symbols for Kallsyms {
+    fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>> {
+        let (start, end, name, module) = self.lookup(address)?;
+        Some(KernelSymbol { name, offset: address - start, size: end - start, module })
+    }
+}
+
+fn parse_line(line: &[u8], at: usize, choice: Choice) -> Option<Entry> {
     let mut addr = 0u64;
     let mut pos = 0;
     while let Some(digit) = line.get(pos).and_then(|b| (*b as char).to_digit(16)) {
@@ -112,7 +143,12 @@ fn parse_line(line: &[u8], at: usize) -> Option<Entry> {
         return None;
     }
     let kind = line.get(pos + 1)?.to_ascii_uppercase();
-    if !matches!(kind, b'T' | b'W' | b'D' | b'B') {
+    let wanted = match choice {
+        Choice::Last => matches!(kind, b'T' | b'W' | b'D' | b'B'),
+        // Absolute symbols are offsets into per-CPU data, not places.
+        Choice::First => kind != b'A',
+    };
+    if !wanted {
         return None;
     }
     let name = pos + 3;
@@ -152,6 +188,17 @@ mod tests {
         assert_eq!(at(0xffff_ffff_c000_0001), Some((0, "mod_fn", Some("my_mod"))));
         assert_eq!(at(1), None);
         assert!(!k.hidden());
+    }
+
+    #[test]
+    fn the_kernel_prints_the_first_of_several_names() {
+        let text = "0000000000001000 A per_cpu\nffffffff81000000 T _stext\n\
+                    ffffffff81000000 T _text\nffffffff81000040 r table\n";
+        let k = Kallsyms::parse_as_kernel(text.as_bytes().to_vec());
+        let name = |a| k.kernel(a).map(|s| (s.name, s.offset, s.size));
+        assert_eq!(name(0xffff_ffff_8100_0001), Some(("_stext", 1, 0x40)));
+        assert_eq!(name(0xffff_ffff_8100_0041).map(|n| n.0), Some("table"));
+        assert_eq!(name(0x1001), None);
     }
 
     #[test]
