@@ -5,6 +5,7 @@
 //! them: where events come from (`perfdata`), how a tracepoint's payload
 //! becomes text or JSON (`payload`), and how a line is laid out (`line`, `json`).
 
+mod extra;
 mod fields;
 mod filter;
 mod formats;
@@ -31,13 +32,15 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Fields to print, `[type:]a,b,…` or `+a,-b`: comm, tid, pid, time, cpu, event, trace, ip,
-    /// sym, symoff, dso, addr, period, weight, data_src, phys_addr; types: hw, sw, trace, raw
+    /// sym, symoff, dso, addr, period, misc, iregs, uregs, brstack, brstacksym, weight, ins_lat,
+    /// data_src, phys_addr, data_page_size, code_page_size, cgroup; types: hw, sw, trace, raw
     #[arg(short = 'F', long, value_name = "SPEC", allow_hyphen_values = true)]
     fields: Vec<String>,
     /// Print one JSON object a line, with typed fields
     #[arg(long)]
     json: bool,
-    /// Only events between START,STOP (seconds; either may be missing)
+    /// Only events between START,STOP (seconds; either may be missing; several with blanks
+    /// between), or in a share of the whole: 10%/2 (the second tenth), 0%-10%,30%-40%
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     time: Option<String>,
     /// Only events of these CPUs (`0,2-3`)
@@ -55,12 +58,27 @@ pub(crate) struct Args {
     /// Only these events (names or globs)
     #[arg(long = "event", value_name = "NAMES", value_delimiter = ',')]
     events: Vec<String>,
+    /// Only samples in these functions
+    #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
+    symbols: Vec<String>,
+    /// Print C++ and Rust names as the compiler mangled them
+    #[arg(long)]
+    no_demangle: bool,
     /// Print no call chains
     #[arg(short = 'G', long)]
     hide_call_graph: bool,
+    /// Print at most so many frames of a call chain
+    #[arg(long, value_name = "N", default_value_t = 127)]
+    max_stack: usize,
     /// Print times in nanoseconds
     #[arg(long)]
     ns: bool,
+    /// Print times since the first event
+    #[arg(long, conflicts_with = "deltatime")]
+    reltime: bool,
+    /// Print times since the event before
+    #[arg(long)]
+    deltatime: bool,
     /// Print what the recording says of the machine first
     #[arg(long)]
     header: bool,

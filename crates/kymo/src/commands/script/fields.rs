@@ -8,7 +8,7 @@ use kymo_model::{AttrFlags, EventType, SampleType};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields(pub(super) u32);
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 25] = [
     "comm",
     "tid",
     "pid",
@@ -25,6 +25,35 @@ const NAMES: [&str; 16] = [
     "weight",
     "data_src",
     "phys_addr",
+    "misc",
+    "iregs",
+    "uregs",
+    "brstack",
+    "brstacksym",
+    "data_page_size",
+    "code_page_size",
+    "ins_lat",
+    "cgroup",
+];
+
+/// Fields that perf knows, and why they are not here.
+const ABSENT: [(&[&str], &str); 4] = [
+    (&["srcline", "srccode"], "source lines are not resolved yet"),
+    (
+        &[
+            "flags",
+            "callindent",
+            "insn",
+            "insnlen",
+            "brstackinsn",
+            "brstackinsnlen",
+            "ipc",
+            "synth",
+        ],
+        "instruction traces (intel_pt, arm_spe) are not decoded",
+    ),
+    (&["metric"], "metrics are not computed from samples; see kymo stat"),
+    (&["tod", "bpf-output", "brstackoff", "machine_pid", "vcpu"], "it is not supported"),
 ];
 
 impl Fields {
@@ -44,11 +73,21 @@ impl Fields {
     pub(super) const WEIGHT: Fields = Fields(1 << 13);
     pub(super) const DATA_SRC: Fields = Fields(1 << 14);
     pub(super) const PHYS_ADDR: Fields = Fields(1 << 15);
+    pub(super) const MISC: Fields = Fields(1 << 16);
+    pub(super) const IREGS: Fields = Fields(1 << 17);
+    pub(super) const UREGS: Fields = Fields(1 << 18);
+    pub(super) const BRSTACK: Fields = Fields(1 << 19);
+    pub(super) const BRSTACKSYM: Fields = Fields(1 << 20);
+    pub(super) const DATA_PAGE_SIZE: Fields = Fields(1 << 21);
+    pub(super) const CODE_PAGE_SIZE: Fields = Fields(1 << 22);
+    pub(super) const INS_LAT: Fields = Fields(1 << 23);
+    pub(super) const CGROUP: Fields = Fields(1 << 24);
 
     pub(super) const COMMON: Fields =
         Fields(Self::COMM.0 | Self::TID.0 | Self::TIME.0 | Self::CPU.0 | Self::EVENT.0);
     /// Those that need symbol tables.
-    pub(super) const NAMES: Fields = Fields(Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
+    pub(super) const NAMES: Fields =
+        Fields(Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0 | Self::BRSTACK.0 | Self::BRSTACKSYM.0);
     const WHERE: Fields = Fields(Self::IP.0 | Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
 
     #[inline]
@@ -72,7 +111,12 @@ impl Fields {
     fn named(name: &str) -> anyhow::Result<Fields> {
         match NAMES.iter().position(|n| *n == name) {
             Some(bit) => Ok(Fields(1 << bit)),
-            None => bail!("-F: no field {name}; there are {}", NAMES.join(" ")),
+            None => {
+                if let Some((_, why)) = ABSENT.iter().find(|(names, _)| names.contains(&name)) {
+                    bail!("-F: {name} cannot be printed: {why}; there are {}", NAMES.join(" "));
+                }
+                bail!("-F: no field {name}; there are {}", NAMES.join(" "))
+            }
         }
     }
 }
@@ -175,7 +219,11 @@ impl Spec {
         }
         let needs = Fields(Fields::SYM.0 | Fields::DSO.0 | Fields::SYMOFF.0);
         for (fields, asked) in &mut self.fields {
-            if fields.any(needs) && !fields.any(Fields(Fields::IP.0 | Fields::ADDR.0)) {
+            if fields.any(needs)
+                && !fields.any(Fields(
+                    Fields::IP.0 | Fields::ADDR.0 | Fields::BRSTACK.0 | Fields::BRSTACKSYM.0,
+                ))
+            {
                 if asked.any(needs) {
                     bail!("-F {spec}: symbols and dsos are those of an address: add ip or addr");
                 }
@@ -208,6 +256,14 @@ impl Spec {
             (Fields::WEIGHT, SampleType::WEIGHT | SampleType::WEIGHT_STRUCT, "WEIGHT"),
             (Fields::DATA_SRC, SampleType::DATA_SRC, "DATA_SRC"),
             (Fields::PHYS_ADDR, SampleType::PHYS_ADDR, "PHYS_ADDR"),
+            (Fields::IREGS, SampleType::REGS_INTR, "REGS_INTR"),
+            (Fields::UREGS, SampleType::REGS_USER, "REGS_USER"),
+            (Fields::BRSTACK, SampleType::BRANCH_STACK, "BRANCH_STACK"),
+            (Fields::BRSTACKSYM, SampleType::BRANCH_STACK, "BRANCH_STACK"),
+            (Fields::DATA_PAGE_SIZE, SampleType::DATA_PAGE_SIZE, "DATA_PAGE_SIZE"),
+            (Fields::CODE_PAGE_SIZE, SampleType::CODE_PAGE_SIZE, "CODE_PAGE_SIZE"),
+            (Fields::INS_LAT, SampleType::WEIGHT_STRUCT, "WEIGHT_STRUCT"),
+            (Fields::CGROUP, SampleType::CGROUP, "CGROUP"),
         ] {
             if !fields.has(field) || has.intersects(needs) {
                 continue;

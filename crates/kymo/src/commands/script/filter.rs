@@ -10,8 +10,8 @@ use super::line::Head;
 #[derive(Clone, Default)]
 pub(super) struct Filter {
     pub(super) any: bool,
-    from: u64,
-    to: u64,
+    /// From and to, both included.
+    times: Vec<(u64, u64)>,
     cpus: Vec<bool>,
     comms: Vec<Vec<u8>>,
     pids: Vec<u32>,
@@ -26,15 +26,11 @@ pub(super) struct Facts<'a> {
 }
 
 impl Filter {
-    pub(super) fn new(args: &Args) -> anyhow::Result<Filter> {
-        let mut f = Filter { to: u64::MAX, ..Filter::default() };
-        if let Some(range) = &args.time {
-            let (from, to) = range.split_once(',').unwrap_or((range, ""));
-            f.from = if from.is_empty() { 0 } else { seconds(from)? };
-            f.to = if to.is_empty() { u64::MAX } else { seconds(to)? };
-            if f.from > f.to {
-                bail!("--time {range}: the start is later than the end");
-            }
+    /// `span` is when the first and the last sample were taken, where that is known.
+    pub(super) fn new(args: &Args, span: Option<(u64, u64)>) -> anyhow::Result<Filter> {
+        let mut f = Filter::default();
+        if let Some(text) = &args.time {
+            f.times = times(text, span)?;
         }
         if let Some(list) = &args.cpu {
             for part in list.split(',') {
@@ -68,7 +64,8 @@ impl Filter {
     pub(super) fn wants(&self, facts: &Facts<'_>) -> bool {
         let of = &facts.head;
         let among = |list: &[u32], n: u32| list.is_empty() || list.contains(&n);
-        of.time.is_none_or(|t| t >= self.from && t <= self.to)
+        let within = |t| self.times.iter().any(|(from, to)| (*from..=*to).contains(&t));
+        (self.times.is_empty() || of.time.is_none_or(within))
             && (self.cpus.is_empty()
                 || of.cpu.is_some_and(|c| self.cpus.get(c as usize) == Some(&true)))
             && among(&self.pids, of.pid)
@@ -76,6 +73,63 @@ impl Filter {
             && (self.comms.is_empty() || self.comms.iter().any(|want| want == of.comm))
             && self.events.as_ref().is_none_or(|set| set.is_match(facts.event))
     }
+}
+
+/// `START,STOP START,STOP…`, or shares of the whole: `10%/2`, `0%-10%,30%-40%`.
+fn times(text: &str, span: Option<(u64, u64)>) -> anyhow::Result<Vec<(u64, u64)>> {
+    let mut times = Vec::new();
+    if text.contains('%') {
+        let Some((first, last)) = span else {
+            bail!(
+                "--time {text}: the recording does not say when it begins and ends, \
+                 so that shares of it are not known; name times in seconds"
+            );
+        };
+        for part in text.split([',', ' ']).filter(|p| !p.is_empty()) {
+            let (from, to) = share(part).with_context(|| {
+                format!("--time {text}: {part} is no share such as 10%, 10%/2 or 0%-10%")
+            })?;
+            let length = last.saturating_sub(first) as f64;
+            let at = |share: f64| first.saturating_add((share * length).round() as u64);
+            times.push((at(from), at(to).min(last)));
+        }
+        // Where one share ends another may begin: a sample belongs to the later.
+        let shares = times.len();
+        for (_, to) in times.iter_mut().take(shares.saturating_sub(1)) {
+            *to = to.saturating_sub(1);
+        }
+    } else {
+        for part in text.split_whitespace() {
+            let (from, to) = part.split_once(',').unwrap_or((part, ""));
+            let from = if from.is_empty() { 0 } else { seconds(from)? };
+            let to = if to.is_empty() { u64::MAX } else { seconds(to)? };
+            if from > to {
+                bail!("--time {part}: the start is later than the end");
+            }
+            times.push((from, to));
+        }
+    }
+    if times.is_empty() {
+        bail!("--time: no time is given");
+    }
+    Ok(times)
+}
+
+/// `A%`, the N-th of such shares (`A%/N`), or `A%-B%`, as parts of one.
+fn share(part: &str) -> Option<(f64, f64)> {
+    let percent = |t: &str| {
+        let n: f64 = t.strip_suffix('%')?.parse().ok()?;
+        (0.0..=100.0).contains(&n).then_some(n / 100.0)
+    };
+    let (from, to) = if let Some((size, n)) = part.split_once('/') {
+        let (size, n) = (percent(size)?, n.parse::<u32>().ok().filter(|n| *n > 0)?);
+        (size * f64::from(n - 1), size * f64::from(n))
+    } else if let Some((from, to)) = part.split_once('-') {
+        (percent(from)?, percent(to)?)
+    } else {
+        (0.0, percent(part)?)
+    };
+    (from <= to && from < 1.0).then_some((from, to.min(1.0)))
 }
 
 /// Decimal seconds to nanoseconds, exactly.
@@ -96,6 +150,19 @@ fn seconds(text: &str) -> anyhow::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_of_the_time_between_first_and_last_sample() {
+        let of = |text: &str| times(text, Some((1000, 2000))).unwrap();
+        assert_eq!(of("10%/2"), [(1100, 1200)]);
+        assert_eq!(of("0%-10%,30%-40%"), [(1000, 1099), (1300, 1400)]);
+        assert_eq!(of("25%"), [(1000, 1250)]);
+        assert_eq!(of("1,2 3,4"), [(1_000_000_000, 2_000_000_000), (3_000_000_000, 4_000_000_000)]);
+        for bad in ["10%/0", "110%", "20%-10%", "x%", "10%/11", "60%/3", ""] {
+            assert!(times(bad, Some((1000, 2000))).is_err(), "{bad}");
+        }
+        assert!(times("10%", None).is_err());
+    }
 
     #[test]
     fn seconds_keep_their_nanoseconds() {

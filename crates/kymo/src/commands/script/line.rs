@@ -2,6 +2,9 @@
 //!
 //! Most of it repeats from line to line, so that it is copied and not made anew.
 
+use kymo_model::{Misc, RecordKind};
+
+use super::extra;
 use super::fields::Fields;
 use super::number;
 
@@ -13,6 +16,8 @@ pub(super) struct Head<'a> {
     pub(super) tid: u32,
     pub(super) cpu: Option<u32>,
     pub(super) time: Option<u64>,
+    /// What the record is and where it was made, for the letters of `misc`.
+    pub(super) misc: (RecordKind, Misc),
 }
 
 /// How the start of a line is laid out.
@@ -22,12 +27,28 @@ pub(super) struct Style {
     pub(super) ragged: bool,
     /// Times in nanoseconds.
     pub(super) ns: bool,
+    /// What times are counted from.
+    pub(super) since: Since,
+}
+
+/// What times are counted from.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Since {
+    /// The clock's own beginning.
+    #[default]
+    Epoch,
+    /// The first event.
+    First,
+    /// The event before.
+    Last,
 }
 
 /// Starts of lines, remembered: a task on a CPU writes many.
 pub(super) struct Starts {
     slots: Vec<Slot>,
     second: Second,
+    /// The event that times are counted from.
+    origin: Option<u64>,
 }
 
 /// Slots, a power of two.
@@ -56,7 +77,7 @@ const POINT: usize = 24;
 impl Default for Starts {
     fn default() -> Self {
         let empty = Slot { key: (0, 0, 0, 0), len: 0, text: [0; LONG] };
-        Starts { slots: vec![empty; SLOTS], second: Second::default() }
+        Starts { slots: vec![empty; SLOTS], second: Second::default(), origin: None }
     }
 }
 
@@ -92,8 +113,14 @@ impl Starts {
         } else {
             number::some_of(out, &slot.text, slot.len);
         }
+        if fields.has(Fields::MISC) {
+            extra::misc(s.misc.0, s.misc.1, out);
+        }
         if fields.has(Fields::TIME) {
-            let time = s.time.unwrap_or(0);
+            let mut time = s.time.unwrap_or(0);
+            if style.since != Since::Epoch {
+                time = self.since(style.since, time);
+            }
             if style.ns {
                 number::time(out, time, true);
                 out.extend_from_slice(b": ");
@@ -101,6 +128,16 @@ impl Starts {
                 self.second.micros(out, time);
             }
         }
+    }
+}
+
+impl Starts {
+    fn since(&mut self, since: Since, time: u64) -> u64 {
+        let origin = *self.origin.get_or_insert(time);
+        if since == Since::Last {
+            self.origin = Some(time);
+        }
+        time.saturating_sub(origin)
     }
 }
 

@@ -13,13 +13,14 @@ use kymo_view::Ledger;
 use super::Args;
 use super::fields::{Fields, Spec};
 use super::filter::Filter;
+use super::line::{Since, Style};
 use super::pool::{self, Job, Worker};
 use super::{formats, json, output, sideband, text};
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let spec = Spec::parse(&args.fields)?;
-    let filter = Filter::new(args)?;
     let mut data = PerfData::open(path)?;
+    let filter = Filter::new(args, data.features().sample_time)?;
     if args.header || args.header_only {
         let mut text = Vec::new();
         header::write(&data, &mut text);
@@ -70,7 +71,8 @@ fn number_of_printers(args: &Args, spec: &Spec, data: &PerfData) -> usize {
     let chains = !args.hide_call_graph;
     let resolves = |e| spec.of(e, chains).is_ok_and(|f| f.any(Fields::NAMES));
     // The events of a pipe are not known yet.
-    if data.is_pipe() || args.json || data.events().iter().any(resolves) {
+    let in_turn = args.json || args.reltime || args.deltatime || !args.symbols.is_empty();
+    if data.is_pipe() || in_turn || data.events().iter().any(resolves) {
         return 1;
     }
     std::thread::available_parallelism().map_or(1, usize::from).min(MOST_PRINTERS)
@@ -86,11 +88,26 @@ struct Printer {
     file: String,
 }
 
+fn how(args: &Args) -> text::How {
+    let since = match (args.reltime, args.deltatime) {
+        (true, _) => Since::First,
+        (_, true) => Since::Last,
+        _ => Since::Epoch,
+    };
+    text::How {
+        chains: !args.hide_call_graph,
+        max_stack: args.max_stack,
+        style: Style { ragged: false, ns: args.ns, since },
+        only: args.symbols.clone(),
+        no_demangle: args.no_demangle,
+    }
+}
+
 impl Printer {
     fn new(args: &Args, spec: Spec, filter: Filter, file: String) -> Printer {
         Printer {
             filter,
-            text: text::Text::new(spec, !args.hide_call_graph, args.ns),
+            text: text::Text::new(spec, how(args)),
             sideband: sideband::Show {
                 tasks: args.show_task_events,
                 mmaps: args.show_mmap_events,

@@ -43,7 +43,8 @@ impl Show {
         };
         let (pid, tid) = id.tid.or(own).unwrap_or((0, 0));
         let own = own.filter(|_| matches!(record, Sideband::Comm(_) | Sideband::Mmap(_)));
-        let seen = Seen { pid, tid, time: id.time, cpu: id.cpu, ..Seen::default() };
+        let seen = Seen::record(entry.raw.kind, entry.raw.misc);
+        let seen = Seen { pid, tid, time: id.time, cpu: id.cpu, ..seen };
         text.start_of(entry, own.unwrap_or((pid, tid)), &seen, out);
         describe(entry, &record, out);
         out.push(b'\n');

@@ -3,7 +3,7 @@
 
 use kymo_analysis::state::{Located, Machine};
 use kymo_files::perfdata::{Entry, Features};
-use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RecordKind};
+use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RawRecord, RecordKind};
 use kymo_symbols::{Options, Problem, Resolver};
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
@@ -25,15 +25,18 @@ pub(super) struct Symbols {
     known: FxHashMap<Key, Located>,
     comms: Vec<Option<(u32, Vec<u8>)>>,
     adopted: bool,
+    cgroups: FxHashMap<u64, Vec<u8>>,
 }
 
-impl Default for Symbols {
-    fn default() -> Self {
+impl Symbols {
+    pub(super) fn new(no_demangle: bool) -> Self {
+        let options = Options { no_demangle, ..Options::default() };
         Symbols {
-            machine: Machine::new(Resolver::new(Options::default())),
+            machine: Machine::new(Resolver::new(options)),
             known: FxHashMap::default(),
             comms: vec![None; COMMS],
             adopted: false,
+            cgroups: FxHashMap::default(),
         }
     }
 }
@@ -59,6 +62,21 @@ impl Symbols {
             self.comms[slot] = Some((tid, comm.as_bytes().to_vec()));
         }
         self.comms[slot].as_ref().map_or(b"", |(_, comm)| comm)
+    }
+
+    /// Takes note of a CGROUP record: an id and its path.
+    pub(super) fn name_cgroup(&mut self, record: &RawRecord<'_>) {
+        let mut c = record.cursor();
+        if let Ok(id) = c.u64()
+            && self.cgroups.len() < MAX_KNOWN
+        {
+            self.cgroups.insert(id, c.cstr().to_vec());
+        }
+    }
+
+    /// The path of a cgroup.
+    pub(super) fn cgroup(&self, id: u64) -> &[u8] {
+        self.cgroups.get(&id).map_or(b"unknown", |path| path)
     }
 
     pub(super) fn locate(

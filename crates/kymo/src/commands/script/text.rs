@@ -1,8 +1,9 @@
 //! A sample as perf script lays it out.
 
 use kymo_files::perfdata::Entry;
-use kymo_model::{Endian, EventType, RecordKind, Sample, SampleType, sw};
+use kymo_model::{Endian, EventType, Misc, RecordKind, Sample, SampleType, sw};
 
+use super::extra;
 use super::fields::{Fields, Spec};
 use super::filter::{Facts, Filter};
 use super::formats::Payloads;
@@ -55,6 +56,7 @@ impl Plain {
             tid: half(self.tid + 4)?,
             cpu: Some(half(self.cpu)?),
             time: Some(endian.u64(*fixed.get(self.time..)?.first_chunk()?)),
+            misc: (RecordKind::SAMPLE, Misc(0)),
         };
         let (size, raw) = rest.split_first_chunk()?;
         Some((head, raw.get(..endian.u32(*size) as usize)?))
@@ -122,7 +124,6 @@ impl Offsets {
 }
 
 /// The part of a sample that is printed.
-#[derive(Default)]
 pub(super) struct Seen<'a> {
     pub(super) ip: Option<u64>,
     pub(super) pid: u32,
@@ -131,13 +132,31 @@ pub(super) struct Seen<'a> {
     pub(super) addr: Option<u64>,
     pub(super) cpu: Option<u32>,
     pub(super) period: Option<u64>,
+    pub(super) misc: (RecordKind, Misc),
     pub(super) chain: &'a [u8],
     pub(super) raw: Option<&'a [u8]>,
 }
 
 impl Seen<'_> {
+    /// Of a record nothing else is known of.
+    pub(super) fn record(kind: RecordKind, misc: Misc) -> Self {
+        Seen {
+            ip: None,
+            pid: 0,
+            tid: 0,
+            time: None,
+            addr: None,
+            cpu: None,
+            period: None,
+            misc: (kind, misc),
+            chain: &[],
+            raw: None,
+        }
+    }
+
     pub(super) fn head<'h>(&self, comm: &'h [u8]) -> Head<'h> {
-        Head { comm, pid: self.pid, tid: self.tid, cpu: self.cpu, time: self.time }
+        let Seen { pid, tid, cpu, time, misc, .. } = *self;
+        Head { comm, pid, tid, cpu, time, misc }
     }
 
     pub(super) fn chain(&self, endian: Endian) -> impl Iterator<Item = u64> + '_ {
@@ -145,11 +164,23 @@ impl Seen<'_> {
     }
 }
 
+/// What was asked for beside the fields.
+#[derive(Clone)]
+pub(super) struct How {
+    /// Call chains are printed.
+    pub(super) chains: bool,
+    /// At most so many frames of each.
+    pub(super) max_stack: usize,
+    pub(super) style: Style,
+    /// Only samples in these functions, if any are named.
+    pub(super) only: Vec<String>,
+    pub(super) no_demangle: bool,
+}
+
 /// Renders samples.
 pub(super) struct Text {
     pub(super) spec: Spec,
-    chains: bool,
-    ns: bool,
+    how: How,
     plans: Vec<Plan>,
     starts: Starts,
     pub(super) symbols: Symbols,
@@ -158,14 +189,13 @@ pub(super) struct Text {
 }
 
 impl Text {
-    pub(super) fn new(spec: Spec, chains: bool, ns: bool) -> Text {
+    pub(super) fn new(spec: Spec, how: How) -> Text {
         Text {
             spec,
-            chains,
-            ns,
+            symbols: Symbols::new(how.no_demangle),
+            how,
             plans: Vec::new(),
             starts: Starts::default(),
-            symbols: Symbols::default(),
             trace: Payloads::default(),
             malformed: 0,
         }
@@ -173,14 +203,16 @@ impl Text {
 
     /// One that begins with nothing seen.
     pub(super) fn another(&self) -> Text {
-        let new = Text::new(self.spec.clone(), self.chains, self.ns);
+        let new = Text::new(self.spec.clone(), self.how.clone());
         Text { trace: self.trace.another(), ..new }
     }
 
     /// Takes note of a record that is no sample.
     pub(super) fn apply(&mut self, entry: &Entry<'_>) {
-        if matches!(entry.raw.kind, RecordKind::COMM | RecordKind::FORK) {
-            self.starts.forget();
+        match entry.raw.kind {
+            RecordKind::COMM | RecordKind::FORK => self.starts.forget(),
+            RecordKind::CGROUP => self.symbols.name_cgroup(&entry.raw),
+            _ => {}
         }
         self.symbols.apply(entry);
     }
@@ -195,12 +227,14 @@ impl Text {
             number::pad(&mut name, width - event.name.len());
             name.extend_from_slice(event.name.as_bytes());
             name.extend_from_slice(b": ");
-            let fields = self.spec.of(event, self.chains)?;
+            let fields = self.spec.of(event, self.how.chains)?;
             let at = Offsets::of(has);
             let freq = event.attr.flags.contains(kymo_model::AttrFlags::FREQ);
             self.plans.push(Plan {
                 fields,
-                chain: self.chains && has.contains(SampleType::CALLCHAIN) && fields.has(Fields::IP),
+                chain: self.how.chains
+                    && has.contains(SampleType::CALLCHAIN)
+                    && fields.has(Fields::IP),
                 name: Name::of(name),
                 sample_type: has,
                 fixed_period: (!freq).then_some(event.attr.sample_period),
@@ -233,9 +267,10 @@ impl Text {
             && self.plans.len() == entry.events.len()
             && let Some(plain) = plan.plain
             && !filter.any
+            && self.how.only.is_empty()
             && let Some((head, raw)) = plain.see(entry.raw.body, entry.raw.endian)
         {
-            let style = Style { ragged: false, ns: self.ns };
+            let style = self.how.style;
             let symbols = &mut self.symbols;
             let (pid, tid) = (head.pid, head.tid);
             self.starts.write(plan.fields, style, &head, || symbols.comm(pid, tid), out);
@@ -253,7 +288,15 @@ impl Text {
                 return Ok(());
             }
         }
-        let style = Style { ragged: plan.chain, ns: self.ns };
+        if !self.how.only.is_empty() {
+            let mode = entry.raw.misc.cpumode();
+            let at = self.symbols.locate(entry.features, s.pid, s.ip.unwrap_or(0), mode);
+            let symbol = self.symbols.symbol(&at);
+            if !symbol.is_some_and(|name| self.how.only.iter().any(|o| o == name)) {
+                return Ok(());
+            }
+        }
+        let style = Style { ragged: plan.chain, ..self.how.style };
         let (symbols, pid, tid) = (&mut self.symbols, s.pid, s.tid);
         self.starts.write(fields, style, &s.head(b""), || symbols.comm(pid, tid), out);
         if fields.has(Fields::PERIOD) {
@@ -277,13 +320,13 @@ impl Text {
                 self.symbols.write(&at, fields, out);
             }
         }
-        let rare = Fields(Fields::DATA_SRC.0 | Fields::WEIGHT.0 | Fields::PHYS_ADDR.0);
-        if fields.any(rare) {
-            write_rare(entry, fields, out);
+        let full = extra::parse(entry, fields);
+        if let Some(full) = &full {
+            extra::before(entry, full, fields, out);
         }
         if plan.chain {
             out.push(b'\n');
-            for (ip, mode) in frames(s.chain(entry.raw.endian), mode) {
+            for (ip, mode) in frames(s.chain(entry.raw.endian), mode).take(self.how.max_stack) {
                 let at = self.symbols.locate(entry.features, s.pid, ip, mode);
                 out.push(b'\t');
                 number::hex(out, at.addr, 16);
@@ -298,6 +341,9 @@ impl Text {
                 let at = self.symbols.locate(entry.features, s.pid, ip, mode);
                 self.symbols.write(&at, fields, out);
             }
+        }
+        if let Some(full) = &full {
+            extra::behind(entry, full, fields, &mut self.symbols, out);
         }
         out.push(b'\n');
         Ok(())
@@ -315,7 +361,7 @@ impl Text {
             return;
         }
         let Some(plan) = self.plans.get(entry.event) else { return };
-        let style = Style { ragged: plan.chain, ns: self.ns };
+        let style = Style { ragged: plan.chain, ..self.how.style };
         // Nothing is remembered: the record may be of another task than the one it names.
         let comm = self.symbols.comm(named.0, named.1);
         Starts::default().write(plan.fields, style, &s.head(b""), || comm, out);
@@ -344,7 +390,7 @@ impl Plan {
             addr: self.at.addr.and_then(word),
             cpu: self.at.cpu.and_then(half),
             period: self.at.period.and_then(word).or(self.fixed_period),
-            ..Seen::default()
+            ..Seen::record(entry.raw.kind, entry.raw.misc)
         };
         if let Some(at) = self.at.tid {
             (s.pid, s.tid) = (half(at)?, half(at + 4)?);
@@ -389,6 +435,7 @@ impl Plan {
             addr: full.addr,
             cpu: full.cpu,
             period: full.period.or(self.fixed_period),
+            misc: (entry.raw.kind, entry.raw.misc),
             chain,
             raw: full.raw,
         })
@@ -401,17 +448,4 @@ fn addr_is_code_or_data(entry: &Entry<'_>) -> bool {
         e.attr.kind == EventType::SOFTWARE
             && [sw::PAGE_FAULTS, sw::PAGE_FAULTS_MIN, sw::PAGE_FAULTS_MAJ].contains(&e.attr.config)
     })
-}
-
-fn write_rare(entry: &Entry<'_>, fields: Fields, out: &mut Vec<u8>) {
-    let Some(Ok(s)) = entry.desc().map(|e| Sample::parse(&entry.raw, &e.attr)) else { return };
-    if fields.has(Fields::DATA_SRC) {
-        number::hex(out, s.data_src.unwrap_or(0), 16);
-    }
-    if fields.has(Fields::WEIGHT) {
-        number::decimal(out, s.weight.unwrap_or(0), 16);
-    }
-    if fields.has(Fields::PHYS_ADDR) {
-        number::hex(out, s.phys_addr.unwrap_or(0), 16);
-    }
 }

@@ -1,0 +1,231 @@
+//! Fields and selections of `kymo script` beside those of the installed perf,
+//! on recordings made on the spot. What this machine's processor cannot sample
+//! (branches, memory accesses) is added to the samples of a real recording, so
+//! that both read the same bytes.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use kymo_testkit::{Need, require};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const WORK: &str = "for i in 1 2 3; do ls -lR /etc >/dev/null; cat /etc/passwd | wc -l; done";
+
+fn record(dir: &Path, args: &[&str]) -> PathBuf {
+    let file = dir.join("perf.data");
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q"]).args(args).arg("-o").arg(&file).args(["--", "sh", "-c", WORK]);
+    let status = perf.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    assert!(status.success(), "perf record {args:?}: {status}");
+    file
+}
+
+fn lines(program: &str, file: &Path, args: &[&str]) -> Vec<String> {
+    let output = Command::new(program)
+        .args(["script", "-i"])
+        .arg(file)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} script {args:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn same(file: &Path, args: &[&str]) -> Vec<String> {
+    let (perf, kymo) = (lines("perf", file, args), lines(KYMO, file, args));
+    assert!(!perf.is_empty(), "{args:?}: perf printed nothing");
+    for (n, (p, k)) in perf.iter().zip(&kymo).enumerate() {
+        assert_eq!(k, p, "{args:?}: line {}", n + 1);
+    }
+    assert_eq!(kymo.len(), perf.len(), "{args:?}: number of lines");
+    kymo
+}
+
+#[test]
+fn registers_pages_and_modes() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Root]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let asked = ["-e", "cpu-clock,page-faults", "-d", "--user-regs=ip,sp,ax,r12", "-W"];
+    let more = ["--intr-regs=ip,sp,flags", "--phys-data", "--data-page-size", "--code-page-size"];
+    let file = record(dir.path(), &[&asked[..], &more].concat());
+    let fields = ["misc", "iregs", "uregs", "phys_addr", "data_page_size", "code_page_size"];
+    for field in fields.into_iter().chain(["weight", "misc,iregs,uregs,phys_addr"]) {
+        let lines = same(&file, &["-F", &format!("comm,tid,time,event,ip,{field}")]);
+        // Something else than blanks and zeros is seen at least once.
+        let seen = match field {
+            "misc" => " U ",
+            "iregs" | "uregs" => "ABI:2",
+            "code_page_size" => "K",
+            _ => continue,
+        };
+        assert!(lines.iter().any(|l| l.contains(seen)), "{field}: {}", lines[0]);
+    }
+}
+
+#[test]
+fn cgroups_have_their_paths() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Root]) {
+        return;
+    }
+    // perf 6.1 records cgroups and cannot print them, so the kernel's paths are the judge.
+    let dir = tempfile::tempdir().unwrap();
+    let file = record(dir.path(), &["-e", "cpu-clock", "--all-cgroups"]);
+    let lines = lines(KYMO, &file, &["-F", "comm,cgroup"]);
+    assert!(!lines.is_empty());
+    for line in lines {
+        let path = line.split_whitespace().nth(1).unwrap_or("");
+        assert!(path.starts_with('/'), "{line}");
+    }
+}
+
+/// Adds fields to each sample of a recording of one event, behind all others.
+fn with(file: &Path, bit: u64, branch_type: u64, extra: impl Fn(u64, u64) -> Vec<u8>) -> PathBuf {
+    let old = std::fs::read(file).unwrap();
+    let word = |at: usize| u64::from_le_bytes(old[at..at + 8].try_into().unwrap());
+    let (attr, data, size) = (word(24) as usize, word(40) as usize, word(48) as usize);
+    let mut new = old[..data].to_vec();
+    let mut put = |at: usize, v: u64| new[at..at + 8].copy_from_slice(&v.to_le_bytes());
+    assert_eq!(word(attr + 24) & bit, 0, "perf recorded the field itself");
+    put(attr + 24, word(attr + 24) | bit);
+    put(attr + 72, branch_type);
+    // The feature sections would have to move: there are none then.
+    (0..4).for_each(|n| put(72 + 8 * n, 0));
+    let (mut at, mut n) = (data, 0);
+    while at < data + size {
+        let record = usize::from(u16::from_le_bytes([old[at + 6], old[at + 7]]));
+        let start = new.len();
+        new.extend_from_slice(&old[at..at + record]);
+        if old[at] == 9 {
+            new.extend(extra(n, word(at + 8)));
+            let length = (new.len() - start) as u16;
+            new[start + 6..start + 8].copy_from_slice(&length.to_le_bytes());
+            n += 1;
+        }
+        at += record;
+    }
+    let length = (new.len() - data) as u64;
+    new[48..56].copy_from_slice(&length.to_le_bytes());
+    let file = file.with_extension("more");
+    std::fs::write(&file, new).unwrap();
+    file
+}
+
+fn words(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    values.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// perf writes some parts twice apart by blanks, and fills up to the longest so far.
+fn squeezed(lines: &[String]) -> Vec<String> {
+    lines.iter().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn branch_stacks() {
+    if !require(&[Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    const BRANCH_STACK: u64 = 1 << 11;
+    const ANY: u64 = 8;
+    let dir = tempfile::tempdir().unwrap();
+    let plain = record(dir.path(), &["-e", "cpu-clock", "-F", "3000"]);
+    let file = with(&plain, BRANCH_STACK, ANY, |n, ip| {
+        // Every type, every flag, some cycles; addresses around the sampled one.
+        let flags = |k: u64| ((n + k) % 16) | ((n * 7 % 65536) << 4) | (((n + k) % 16) << 20);
+        let entry = |k: u64| [ip.wrapping_sub(16 * k), ip.wrapping_add(k), flags(k)];
+        words([3].into_iter().chain((0..3).flat_map(entry)))
+    });
+    let seen = same(&file, &["-F", "comm,time,ip,brstack"]);
+    assert!(seen.iter().any(|l| l.contains("/COND ")), "{}", seen[0]);
+    same(&file, &["-F", "comm,time,ip,brstack,dso"]);
+    let args = ["-F", "comm,time,brstacksym"];
+    let (perf, kymo) = (lines("perf", &file, &args), lines(KYMO, &file, &args));
+    let differ = perf.iter().zip(&kymo).filter(|(p, k)| p != k).count();
+    // Names of one place with several names may differ.
+    assert!(differ * 10 < perf.len(), "{differ} of {}: {} {}", perf.len(), perf[0], kymo[0]);
+}
+
+#[test]
+fn data_sources_in_words() {
+    if !require(&[Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    const DATA_SRC: u64 = 1 << 15;
+    let dir = tempfile::tempdir().unwrap();
+    let plain = record(dir.path(), &["-e", "cpu-clock", "-F", "3000"]);
+    // Each bit alone, then a few that occur together: load, L1 hit, no snoop, TLB hit.
+    let together = [0x6810_0142_u64, 0x1e_0508_0021, 0x0510_0142, 0x2_6808_0842];
+    let file = with(&plain, DATA_SRC, 0, |n, _| {
+        words([if n < 46 { 1 << n } else { together[n as usize % together.len()] }])
+    });
+    let args = ["-F", "data_src"];
+    let (perf, kymo) = (lines("perf", &file, &args), lines(KYMO, &file, &args));
+    assert!(perf.len() > 50, "{} samples are too few for all bits", perf.len());
+    assert_eq!(squeezed(&kymo), squeezed(&perf));
+}
+
+#[test]
+fn shares_and_several_ranges_of_time() {
+    if !require(&[Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = record(dir.path(), &["-e", "cpu-clock", "-F", "3000"]);
+    let all = lines(KYMO, &file, &["-F", "time", "--ns"]);
+    for time in ["10%/2", "0%-10%", "10%/1,10%/3", "0%-10%,30%-40%", "50%-100%", "100%/1"] {
+        let some = same(&file, &["-F", "comm,time,ip", "--time", time]);
+        assert!(some.len() < all.len() || time == "100%/1", "{time}: {}", some.len());
+    }
+    let at = |n: usize| all[all.len() * n / 10].trim().trim_end_matches(':').to_owned();
+    let ranges = format!("{},{} {},{}", at(1), at(2), at(5), at(7));
+    same(&file, &["-F", "comm,time,ip", "--time", &ranges]);
+}
+
+#[test]
+fn times_since_the_first_or_the_last_event() {
+    if !require(&[Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = record(dir.path(), &["-e", "cpu-clock", "-F", "3000"]);
+    for args in [&["--reltime"][..], &["--deltatime"], &["--deltatime", "--ns"]] {
+        same(&file, &[&["-F", "comm,time,ip"], args].concat());
+    }
+}
+
+#[test]
+fn chosen_functions_and_short_stacks() {
+    if !require(&[Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = record(dir.path(), &["-e", "cpu-clock", "-F", "4000", "-g"]);
+    for depth in ["1", "4"] {
+        same(&file, &["-F", "comm,time,event,ip", "--max-stack", depth]);
+    }
+    let symbols = lines(KYMO, &file, &["-G", "-F", "ip,sym"]);
+    let name = symbols.iter().find_map(|l| Some(l.split_whitespace().nth(1)?.to_owned()));
+    let name = name.filter(|n| n != "[unknown]").unwrap_or("do_syscall_64".to_owned());
+    let chosen = lines(KYMO, &file, &["-G", "-F", "ip,sym", "-S", &name]);
+    let expected: Vec<&String> =
+        symbols.iter().filter(|l| l.split_whitespace().nth(1) == Some(&name)).collect();
+    assert!(!chosen.is_empty() && chosen.iter().eq(expected), "{name}");
+}
+
+#[test]
+fn fields_that_are_not_there_say_why() {
+    let refused = |field: &str| {
+        let output = Command::new(KYMO).args(["script", "-i", "none", "-F", field]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(refused("ip,srcline").contains("source lines"), "{}", refused("ip,srcline"));
+    assert!(refused("insn").contains("instruction traces"), "{}", refused("insn"));
+    assert!(refused("colour").contains("no field colour"), "{}", refused("colour"));
+}
