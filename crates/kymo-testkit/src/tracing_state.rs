@@ -129,11 +129,16 @@ impl Snapshot {
 }
 
 /// `7 (expanded: 1408)`: the top's ring gets its real size when it is first
-/// used, and keeps it.
+/// used, and keeps it. Sizes are compared in whole pages of the ring (4,080 bytes of
+/// data each), because some kernels then say 1410.
 fn expanded(value: String) -> String {
-    match value.split_once("(expanded: ") {
+    let size = match value.split_once("(expanded: ") {
         Some((_, size)) => size.replace(')', ""),
         None => value,
+    };
+    match size.trim().parse::<u64>() {
+        Ok(kb) => format!("{} pages", (kb * 1024).div_ceil(4080)),
+        Err(_) => size,
     }
 }
 
@@ -157,6 +162,9 @@ mod tests {
             before.left_behind(&snapshot(&[], "function\n")),
             Some("current_tracer was `nop` and is `function`".into())
         );
-        assert_eq!(expanded("7 (expanded: 1408)\n".into()), "1408\n");
+        for text in ["7 (expanded: 1408)\n", "1408\n", "1410\n"] {
+            assert_eq!(expanded(text.into()), "354 pages", "{text}");
+        }
+        assert_eq!(expanded("X\n".into()), "X\n");
     }
 }

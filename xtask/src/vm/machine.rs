@@ -23,6 +23,10 @@ const QEMU: &str = "qemu-system-x86_64";
 const KERNEL_LINE: &str =
     "console=ttyS0 quiet panic=-1 oops=panic nowatchdog rcupdate.rcu_cpu_stall_suppress=1";
 
+/// One thread for both CPUs: with a thread for each, a guest that patches its own
+/// code (the function tracers) now and then hangs or runs the old code for a while.
+const ACCELERATOR: &str = "tcg,thread=single";
+
 /// Lines of the console that are kept for the report.
 const CONSOLE_LINES: usize = 60;
 
@@ -34,6 +38,8 @@ pub(crate) struct Machine {
     pub(crate) memory_mb: u32,
     /// It is ended after this time.
     pub(crate) limit: Duration,
+    /// Nor may it be silent for longer than this.
+    pub(crate) silence: Duration,
     /// Shows the console as it comes.
     pub(crate) show_console: bool,
 }
@@ -83,9 +89,9 @@ impl Machine {
             .with_context(|| socket.display().to_string())?;
         let mut running = self.start(folder)?;
         let mut talk = Talk { folder, place: 0, file: None, outcome: Outcome::default() };
-        let result = running
-            .accept(&door, deadline)
-            .and_then(|port| talk.listen(port, deadline, start, listener));
+        let result = running.accept(&door, deadline).and_then(|port| {
+            talk.listen(Patient { port, deadline, silence: self.silence }, start, listener)
+        });
         let end = running.end();
         match result {
             Ok(true) => {
@@ -93,7 +99,7 @@ impl Machine {
                 Ok(talk.outcome)
             }
             Ok(false) => bail!("the guest died{}\n{end}", talk.state()),
-            Err(e) => Err(e.context(format!("the guest failed{}\n{end}", talk.state()))),
+            Err(e) => bail!("the guest failed{}: {e:#}\n{end}", talk.state()),
         }
     }
 
@@ -101,7 +107,7 @@ impl Machine {
         let memory = self.memory_mb.to_string();
         let mut qemu = Command::new(QEMU);
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
-            .args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", &memory])
+            .args(["-accel", ACCELERATOR, "-cpu", "max", "-smp", "2", "-m", &memory])
             .arg("-kernel")
             .arg(absolute(&self.image)?)
             .arg("-initrd")
@@ -243,12 +249,11 @@ impl Talk<'_> {
     /// Takes frames until the last one. `false`: the guest was gone before it.
     fn listen(
         &mut self,
-        port: UnixStream,
-        deadline: Instant,
+        port: Patient,
         start: Instant,
         listener: Listener<'_>,
     ) -> anyhow::Result<bool> {
-        let mut port = BufReader::with_capacity(1 << 16, Patient { port, deadline });
+        let mut port = BufReader::with_capacity(1 << 16, port);
         loop {
             let frame = match Frame::read(&mut port) {
                 Ok(Some(frame)) => frame,
@@ -296,19 +301,26 @@ impl Talk<'_> {
     }
 }
 
-/// A stream whose reads end at a deadline.
+/// A stream whose reads end at a deadline, or when nothing comes for long.
 struct Patient {
     port: UnixStream,
     deadline: Instant,
+    silence: Duration,
 }
 
 impl io::Read for Patient {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "it ran into its time limit");
-        let left = self.deadline.checked_duration_since(Instant::now()).ok_or_else(late)?;
-        self.port.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, what.to_owned());
+        let left = self.deadline.checked_duration_since(Instant::now());
+        let left = left.ok_or_else(|| late("it ran into its time limit"))?;
+        self.port.set_read_timeout(Some(left.min(self.silence).max(Duration::from_millis(1))))?;
         match self.port.read(buffer) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(late()),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && left <= self.silence => {
+                Err(late("it ran into its time limit"))
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                Err(late(&format!("it said nothing for {} s", self.silence.as_secs())))
+            }
             // QEMU that dies takes its end of the socket along.
             Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Ok(0),
             other => other,

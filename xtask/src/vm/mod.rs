@@ -30,7 +30,7 @@ pub(crate) const USAGE: &str = "\
     --get GUEST[:HOST]  bring a file back, to this folder unless said
     --dev               kymo's development build instead of the release build
     --memory MB, --limit SECONDS, --console (shows it)
-  vm test [-p PACKAGE] [--release] [FILTER…]
+  vm test [-v] [-p PACKAGE] [--release] [FILTER…]
                       run the tests of crates/*/tests/guest_*.rs in the guest
 ";
 

@@ -116,6 +116,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
         initrd,
         memory_mb: options.memory_mb,
         limit: Duration::from_secs(u64::from(options.limit_seconds) + 60),
+        silence: Duration::from_secs(u64::from(options.limit_seconds) + 30),
         show_console: options.console,
     };
     let outcome = machine.run(scratch.path(), &mut |_, stream, bytes| {

@@ -21,7 +21,7 @@ use crate::test::{Counts, parse_counts};
 const PEERS: [&str; 2] = ["perf", "trace-cmd"];
 
 /// Modules that a test can load with `kymo_testkit::load_module`.
-const READY: [&str; 4] = ["scsi_debug", "null_blk", "loop", "virtio_blk"];
+const READY: [&str; 6] = ["scsi_debug", "sd_mod", "nbd", "null_blk", "loop", "virtio_blk"];
 
 /// Where `kymo_testkit::Workload` looks for programs.
 const PROGRAMS: &str = "/vm/programs";
@@ -40,6 +40,8 @@ pub(crate) struct Selection {
     filters: Vec<String>,
     /// The release program instead of the development build.
     release: bool,
+    /// Shows what passing tests print as well.
+    verbose: bool,
 }
 
 /// What came of them.
@@ -72,6 +74,7 @@ impl Selection {
                     selection.packages.push((*name).to_owned());
                 }
                 "--release" => selection.release = true,
+                "-v" | "--verbose" => selection.verbose = true,
                 other if other.starts_with('-') => bail!("vm test has no option {other}"),
                 other => selection.filters.push(other.to_owned()),
             }
@@ -119,7 +122,7 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     std::fs::write(&no_skips, "").with_context(|| no_skips.display().to_string())?;
     contents.files.push((no_skips, SKIPS.into()));
     let job = Job {
-        commands: targets.iter().map(|t| command(t, &filters)).collect(),
+        commands: targets.iter().map(|t| command(t, &filters, selection.verbose)).collect(),
         get: vec![SKIPS.into()],
         limit_seconds: LIMIT_OF_ALL,
         ..Job::default()
@@ -131,6 +134,8 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
         initrd,
         memory_mb: MEMORY_MB,
         limit: Duration::from_secs(u64::from(LIMIT_OF_ALL)),
+        // The guest ends a test program that takes too long, and says so.
+        silence: Duration::from_secs(u64::from(LIMIT_OF_ONE) + 30),
         show_console: false,
     };
     let mut tally = Tally { targets: &targets, shown: None, line: Vec::new(), counts: Vec::new() };
@@ -150,9 +155,10 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     })
 }
 
-fn command(target: &Target, filters: &[&String]) -> Command {
+fn command(target: &Target, filters: &[&String], verbose: bool) -> Command {
     let mut arguments =
         vec![target.program.to_string_lossy().into_owned(), "--test-threads=1".into()];
+    arguments.extend(verbose.then(|| "--show-output".into()));
     arguments.extend(filters.iter().map(|f| (*f).clone()));
     Command {
         arguments,
@@ -301,6 +307,7 @@ mod tests {
             packages: vec!["kymo".into()],
             filters: vec!["function_graph".into()],
             release: true,
+            verbose: false,
         };
         assert_eq!(selection, expected);
         assert!(Selection::parse(&["--no-such"]).is_err());

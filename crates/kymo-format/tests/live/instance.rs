@@ -110,7 +110,9 @@ impl Instance {
         let i = Instance { root };
         i.write("tracing_on", "0");
         i.write("buffer_size_kb", "16384");
-        i.write("options/hash-ptr", "0");
+        if !kymo_testkit::guest() {
+            i.write("options/hash-ptr", "0");
+        }
         i
     }
 

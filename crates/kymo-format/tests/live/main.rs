@@ -32,6 +32,22 @@ fn formats() -> Vec<EventFormat> {
 const BY_FIELDS: &[&str] =
     &["kvm_mmu_get_page", "kvm_mmu_sync_page", "kvm_mmu_unsync_page", "kvm_mmu_prepare_zap_page"];
 
+/// Functions in print formats that no one outside the kernel has: a disk's name, the
+/// words for a page request, Xen's tables.
+const KERNEL_ALONE: &[&str] = &[
+    "nvme_trace_disk_name",
+    "decode_prq_descriptor",
+    "xen_hypercall_name",
+    "native_make_pte",
+    "native_make_pmd",
+    "native_make_pud",
+    "native_make_pgd",
+    "pte_val",
+    "pmd_val",
+    "pud_val",
+    "pgd_val",
+];
+
 #[test]
 fn every_format_of_this_kernel_compiles() {
     if !require(&[Need::Root, Need::Tracefs]) {
@@ -45,7 +61,9 @@ fn every_format_of_this_kernel_compiles() {
             let named = note.starts_with("values not known: ");
             let address = note.starts_with("text at a kernel address");
             let listed = BY_FIELDS.contains(&f.name.as_str());
-            assert!(named || address || listed, "{}:{}: {note}", f.system, f.name);
+            let alone = note.strip_suffix("() is known to the kernel alone");
+            let alone = alone.is_some_and(|function| KERNEL_ALONE.contains(&function));
+            assert!(named || address || listed || alone, "{}:{}: {note}", f.system, f.name);
         }
     }
 }
@@ -110,6 +128,30 @@ fn without_page(line: &[u8]) -> Vec<u8> {
     format!("{}page=? {tail}", &text[..at]).into_bytes()
 }
 
+/// Debian's Linux 6.1 in the guest shows `%s` empty and ends lines early as soon as
+/// pointers are not hashed (seen with `kmem_cache_alloc` and `ma_read`; hashed, both
+/// are right). So there pointers stay hashed and are left out of the comparison.
+fn without_pointers(line: &[u8]) -> Vec<u8> {
+    if !kymo_testkit::guest() {
+        return line.to_vec();
+    }
+    let hex = |b: &u8| b.is_ascii_digit() || (b'a'..=b'f').contains(b);
+    let mut out = Vec::new();
+    for run in line.chunk_by(|a, b| hex(a) == hex(b)) {
+        out.extend(if run.len() == 16 && hex(&run[0]) { b"POINTER" } else { run });
+    }
+    out
+}
+
+/// Without the line end that some formats of older kernels have; [`Instance::lines`]
+/// drops the empty line that comes of it.
+///
+/// [`Instance::lines`]: instance::Instance::lines
+fn comparable(line: &[u8]) -> Vec<u8> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    without_pointers(&without_page(line))
+}
+
 #[test]
 fn real_events_render_as_the_kernel_renders_them() {
     if !require(&[Need::Root, Need::Tracefs]) {
@@ -149,7 +191,7 @@ fn real_events_render_as_the_kernel_renders_them() {
             entry.0 += 1;
             // All strings of rcu are listed in printk_formats.
             let exact = f.fallbacks().is_empty() || f.system == "rcu";
-            if exact && without_page(&out) != without_page(&line.text) && entry.1.is_none() {
+            if exact && comparable(&out) != comparable(&line.text) && entry.1.is_none() {
                 entry.1 = Some(format!(
                     "{}:{}\n  kernel {:?}\n  kymo   {:?}\n  {}",
                     f.system,
@@ -165,5 +207,7 @@ fn real_events_render_as_the_kernel_renders_them() {
     println!("{events} events of {} kinds compared", seen.len());
     let differ: Vec<_> = seen.values().filter_map(|v| v.1.clone()).collect();
     assert!(differ.is_empty(), "{} kinds differ:\n{}", differ.len(), differ.join("\n"));
-    assert!(events > 10_000 && seen.len() > 100, "{events} events of {} kinds", seen.len());
+    // The guest has one kind of file system and no network driver.
+    let kinds = if kymo_testkit::guest() { 80 } else { 100 };
+    assert!(events > 10_000 && seen.len() > kinds, "{events} events of {} kinds", seen.len());
 }
