@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use globset::{GlobBuilder, GlobMatcher};
+use kymo_format::EventFormat;
 use kymo_kernel::events::{Catalog, Support, names};
 use kymo_kernel::pmu::Pmu;
 use kymo_kernel::tracefs::{DynamicEvent, TracefsError};
@@ -84,26 +85,8 @@ pub(super) enum Detail {
     },
     Tracepoint {
         definition: Option<String>,
-        layout: Option<Layout>,
+        layout: Option<Box<EventFormat>>,
     },
-}
-
-/// The facts of a tracepoint's `format` file.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Layout {
-    pub(super) id: u64,
-    pub(super) fields: Vec<Field>,
-    pub(super) print_fmt: String,
-}
-
-/// One field of a tracepoint's record.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Field {
-    pub(super) name: String,
-    pub(super) declared: String,
-    pub(super) offset: u32,
-    pub(super) size: u32,
-    pub(super) signed: bool,
 }
 
 /// The list, and what could not be listed.
@@ -358,7 +341,14 @@ fn tracepoints(
             answer
         };
         let layout = if verbose {
-            tracefs.event_format(&key.0, &key.1).ok().map(|text| layout(&text))
+            let text = tracefs.event_format(&key.0, &key.1).unwrap_or_default();
+            match EventFormat::parse(&text) {
+                Ok(format) => Some(Box::new(format)),
+                Err(e) => {
+                    found.notes.push(format!("the fields of {name} are not shown: {e}"));
+                    None
+                }
+            }
         } else {
             None
         };
@@ -385,62 +375,9 @@ fn counters(catalog: &Catalog, filter: &Filter, found: &mut Found) {
     }
 }
 
-/// Takes the lines of a `format` file apart; what does not fit is left out.
-pub(super) fn layout(text: &str) -> Layout {
-    let mut layout = Layout::default();
-    for line in text.lines() {
-        let line = line.trim();
-        if let Some(id) = line.strip_prefix("ID:") {
-            layout.id = id.trim().parse().unwrap_or(0);
-        } else if let Some(print) = line.strip_prefix("print fmt:") {
-            print.trim().clone_into(&mut layout.print_fmt);
-        } else if let Some(field) = line.strip_prefix("field:").and_then(field) {
-            layout.fields.push(field);
-        }
-    }
-    layout
-}
-
-/// `char prev_comm[16]; offset:8; size:16; signed:0;`, with tabs between
-fn field(line: &str) -> Option<Field> {
-    let mut parts = line.split(';').map(str::trim);
-    let declaration = parts.next()?;
-    let mut number = |name: &str| -> Option<u32> {
-        parts.next()?.strip_prefix(name)?.strip_prefix(':')?.parse().ok()
-    };
-    let (offset, size, signed) = (number("offset")?, number("size")?, number("signed")?);
-    let (declared, name) = declaration.rsplit_once(char::is_whitespace)?;
-    let (name, array) = match name.find('[') {
-        Some(at) => name.split_at(at),
-        None => (name, ""),
-    };
-    let declared = format!("{}{array}", declared.trim());
-    Some(Field { name: name.to_owned(), declared, offset, size, signed: signed != 0 })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields_of_a_format_file() {
-        let text = "name: x\nID: 7\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
-            \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:1;\n\
-            \tfield:__data_loc char[] name;\toffset:24;\tsize:4;\tsigned:0;\n\nprint fmt: \"x=%s\", REC->x\n";
-        let l = layout(text);
-        assert_eq!((l.id, l.print_fmt.as_str()), (7, "\"x=%s\", REC->x"));
-        let f: Vec<_> =
-            l.fields.iter().map(|f| (f.declared.as_str(), f.name.as_str(), f.offset)).collect();
-        assert_eq!(
-            f,
-            [
-                ("unsigned short", "common_type", 0),
-                ("char[16]", "prev_comm", 8),
-                ("__data_loc char[]", "name", 24)
-            ]
-        );
-        assert!(l.fields[1].signed);
-    }
 
     #[test]
     fn kinds_globs_and_parts_choose() {

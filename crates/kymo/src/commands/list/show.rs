@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use kymo_format::{EventFormat, Field};
 use kymo_kernel::events::{Support, paranoid};
 use serde_json::{Map, Value, json};
 
-use super::gather::{Detail, Entry, Kind, Layout};
+use super::gather::{Detail, Entry, Kind};
 
 /// Width of perf's name column.
 const NAME_WIDTH: usize = 50;
@@ -76,10 +77,10 @@ fn details(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
     }
 }
 
-fn fields(out: &mut impl Write, layout: &Layout) -> io::Result<()> {
+fn fields(out: &mut impl Write, layout: &EventFormat) -> io::Result<()> {
     writeln!(out, "       id {}", layout.id)?;
     for f in &layout.fields {
-        let declared = format!("{} {}", f.declared, f.name);
+        let declared = format!("{} {}", f.type_text, f.name);
         let sign = if f.signed { "signed" } else { "unsigned" };
         writeln!(out, "       {declared:<44} offset {:>4}  size {:>3}  {sign}", f.offset, f.size)?;
     }
@@ -147,6 +148,6 @@ fn object(entry: &Entry, denied: &str) -> Value {
     Value::Object(o)
 }
 
-fn field(f: &super::gather::Field) -> Value {
-    json!({"name": f.name, "type": f.declared, "offset": f.offset, "size": f.size, "signed": f.signed})
+fn field(f: &Field) -> Value {
+    json!({"name": f.name, "type": f.type_text, "offset": f.offset, "size": f.size, "signed": f.signed})
 }
