@@ -176,7 +176,7 @@ fn sampled(options: &Options, spec: &EventSpec, kernel: Kernel, several: bool) -
         attr.sample_type |= SampleType::RAW | SampleType::PERIOD;
     }
     if options.raw {
-        attr.sample_type |= SampleType::RAW;
+        attr.sample_type |= SampleType::RAW | SampleType::CPU;
     }
     if options.sample_period {
         attr.sample_type |= SampleType::PERIOD;

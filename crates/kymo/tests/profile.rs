@@ -1,0 +1,78 @@
+//! `kymo profile`: the page for a newcomer, however the command ends.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kymo_testkit::{Need, Outcome, Unprivileged, Workload, lines_with, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+#[track_caller]
+fn is_a_page(text: &str) {
+    for part in ["  Time ", "  Waiting ", "  Faults ", "  Switches ", "  Samples ", "The hot path"]
+    {
+        assert_eq!(lines_with(text, part).len(), 1, "{part} in {text}");
+    }
+    let hot = lines_with(text, "  hot  [");
+    assert!(hot.len() == 1 && text.contains("self   total  function"), "{text}");
+}
+
+#[test]
+fn a_busy_program_is_called_busy() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::spin();
+    let out = run(KYMO, ["profile", "--", w.arg(), "300"]).success();
+    is_a_page(&out.stderr);
+    assert!(lines_with(&out.stderr, "  In short  it ").len() == 1, "{}", out.stderr);
+    let asleep = run(KYMO, ["profile", "--", "sleep", "0.2"]).success();
+    assert!(asleep.stderr.contains("it waits for"), "{}", asleep.stderr);
+}
+
+#[test]
+fn the_commands_end_is_passed_on() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let status =
+        |command: &[&str]| -> Outcome { run(KYMO, [&["profile", "--"], command].concat()) };
+    assert_eq!(status(&["sh", "-c", "exit 7"]).status, 7);
+    let missing = status(&["no-such-program-here"]);
+    assert_eq!(missing.status, 127, "{missing:?}");
+    assert!(missing.stderr.contains("no-such-program-here"), "{missing:?}");
+}
+
+#[test]
+fn an_interrupt_prints_the_page() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::spin();
+    let page = w.file("page.txt");
+    let child = Command::new(KYMO)
+        .args(["profile", "--", w.arg(), "100000"])
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&page).unwrap())
+        .spawn();
+    let mut child = child.unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    let _ = run("kill", ["-INT", &child.id().to_string()]).success();
+    assert!(!child.wait().unwrap().success());
+    is_a_page(&std::fs::read_to_string(&page).unwrap());
+}
+
+#[test]
+fn no_privilege_is_needed_for_ones_own_program() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let place = Unprivileged::new(Path::new(KYMO));
+    let w = Workload::spin();
+    let program = place.dir().join("spin");
+    std::fs::copy(w.program(), &program).unwrap();
+    let out = place.run(["profile", "--", program.to_str().unwrap(), "300"]).success();
+    is_a_page(&out.stderr);
+}

@@ -1,0 +1,265 @@
+//! Each flag of `kymo record` opens what perf opens for it, and refusals name
+//! what is wrong and the way out.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use kymo_testkit::{Need, Outcome, Workload, lines_with, perf, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: [Need; 5] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf, Need::Gcc];
+
+#[track_caller]
+fn record(args: &[&str]) -> Outcome {
+    run(KYMO, [&["record"], args].concat())
+}
+
+/// The attributes of a recording's events, one a line, as perf reads them.
+#[track_caller]
+fn attributes(path: &str) -> Vec<String> {
+    let text = perf(["evlist", "-v", "-i", path]).success().stdout;
+    text.lines().filter(|l| !l.starts_with('#')).map(attribute).collect()
+}
+
+/// Without what kymo asks for and perf does not (build-ids of mappings) or the
+/// other way round (BPF programs, never read by either), and with one name for the
+/// two ways to put an event's id into its samples.
+fn attribute(line: &str) -> String {
+    let mut line = line.replace(", build_id: 1", "").replace(", bpf_event: 1", "");
+    // perf prints this union where `config1` has a value, or not, as it happens.
+    if let Some(at) = line.find(", { bp_addr, config1 }") {
+        line.truncate(at);
+    }
+    line.replace("|ID|", "|").replace("|ID,", ",").replace("|IDENTIFIER", "")
+}
+
+/// Records the same with both tools and compares the attributes.
+#[track_caller]
+fn as_perf(w: &Workload, flags: &[&str], command: &[&str]) {
+    let (ours, theirs) = (w.file("ours.data"), w.file("theirs.data"));
+    let clock = if flags.contains(&"-k") { &[][..] } else { &["-k", "monotonic"] };
+    // perf would copy every binary to its cache.
+    let tail = [clock, &["-N", "--"], command].concat();
+    let _ = record(&[&["-q", "-o", &ours], flags, &tail].concat()).success();
+    let _ = perf([&["record", "-q", "-o", &theirs], flags, &tail].concat()).success();
+    assert_eq!(attributes(&ours), attributes(&theirs), "{flags:?}");
+}
+
+#[test]
+fn events_are_opened_as_perf_opens_them() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let (clock, faults) = ("cpu-clock", "page-faults");
+    // perf takes a second for each: flags that do not meddle share one.
+    let cases: [&[&str]; 10] = [
+        &["-e", clock, "-F", "max"],
+        &["-e", clock, "-c", "100000"],
+        &["-e", clock, "-R"],
+        &["-e", clock, "-F", "99", "-g", "-s", "-T", "-P", "-m", "64"],
+        &["-e", clock, "-d", "--namespaces", "--switch-events", "--sample-cpu", "--no-buildid"],
+        &["-e", clock, "--no-inherit"],
+        &["-e", clock, "-k", "tai"],
+        &["-e", "raw_syscalls:sys_enter,cpu-clock"],
+        &["-e", "cpu-clock:u,page-faults:k"],
+        &["-e", clock, "-e", faults, "-c", "100000"],
+    ];
+    for flags in cases {
+        as_perf(&w, flags, &["true"]);
+    }
+    let mut child = spinning(&w);
+    let id = child.id().to_string();
+    as_perf(&w, &["-e", clock, "-p", &id], &["sleep", "0.05"]);
+    as_perf(&w, &["-e", clock, "-t", &id], &["sleep", "0.05"]);
+    end(&mut child);
+}
+
+fn spinning(w: &Workload) -> Child {
+    Command::new(w.program()).arg("100000").stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn end(child: &mut Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_comes_of_cpus_and_delay() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let data = w.file("x.data");
+    let script = |fields: &str| perf(["script", "-F", fields, "-i", &data]).success().stdout;
+    let one = ["-q", "-o", &data, "-e", "cpu-clock", "-F", "99", "-C", "0", "--", "sleep", "0.2"];
+    let _ = record(&one).success();
+    let cpus = script("cpu,event");
+    assert!(!cpus.is_empty() && cpus.lines().all(|l| l.contains("[000]")), "{cpus}");
+    let offline = record(&["-o", &data, "-C", "4095", "--", "true"]).failure();
+    assert!(offline.stderr.contains("4095"), "{offline:?}");
+    // Nothing of the first half of its life.
+    let args = ["-q", "-o", &data, "-e", "cpu-clock", "-D", "150", "--", w.arg(), "300"];
+    let _ = record(&args).success();
+    let header = perf(["script", "--show-task-events", "-F", "comm,time,event", "-i", &data]);
+    let text = header.success().stdout;
+    let time = |line: &str| -> f64 {
+        let number = line.split_whitespace().find_map(|f| f.strip_suffix(':')?.parse().ok());
+        number.unwrap_or_else(|| panic!("no time in {line:?}"))
+    };
+    let named = text.lines().find(|l| l.contains("PERF_RECORD_COMM exec")).unwrap();
+    let first = text.lines().find(|l| l.contains("cpu-clock")).unwrap();
+    let waited = time(first) - time(named);
+    assert!((0.14..1.0).contains(&waited), "{waited}: {text}");
+}
+
+/// A cgroup of the test's own, if there may be any.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new() -> Option<Cgroup> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let root = mounts.lines().find_map(|l| {
+            let mut f = l.split(' ').skip(1);
+            let (at, kind) = (f.next()?, f.next()?);
+            (kind == "cgroup2").then(|| at.to_owned())
+        })?;
+        let path = Path::new(&root).join(format!("kymo-test-{}", std::process::id()));
+        std::fs::create_dir(&path).ok()?;
+        Some(Cgroup(path))
+    }
+
+    fn name(&self) -> &str {
+        self.0.file_name().unwrap().to_str().unwrap()
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // The kernel lets a group go a moment after its last task.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_cgroup_is_recorded_and_no_other_task() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let Some(group) = Cgroup::new() else { return };
+    let (w, other) = (Workload::spin(), Workload::spin());
+    let mut inside = spinning(&w);
+    let mut outside = Command::new(other.program());
+    let mut outside = outside.arg("100000").stdout(Stdio::null()).spawn().unwrap();
+    std::fs::write(group.0.join("cgroup.procs"), inside.id().to_string()).unwrap();
+    let data = w.file("x.data");
+    let flags = ["-o", &data, "-a", "-e", "cpu-clock", "-F", "999", "-G", group.name()];
+    let recorded = record(&[&flags[..], &["--", "sleep", "0.3"]].concat());
+    let two = ["-o", &data, "-a", "-e", "cpu-clock", "-G", "a,b", "--", "true"];
+    let two = record(&two).failure();
+    let missing = ["-o", &data, "-a", "-e", "cpu-clock", "-G", "no-such-group", "--", "true"];
+    let missing = record(&missing).failure();
+    let stat = ["stat", "-x,", "-a", "-e", "task-clock", "-G", group.name(), "sleep", "0.3"];
+    let stat = run(KYMO, stat);
+    end(&mut outside);
+    end(&mut inside);
+    let _ = recorded.success();
+    let pids = perf(["script", "-F", "pid", "-i", &data]).success().stdout;
+    let own = inside.id().to_string();
+    assert!(pids.lines().count() > 5, "{pids}");
+    assert!(pids.lines().all(|l| l.trim() == own), "{own}: {pids}");
+    assert!(two.stderr.contains("-G names 2 cgroups for 1 events"), "{two:?}");
+    assert!(missing.stderr.contains("no-such-group"), "{missing:?}");
+    let stat = stat.success().stderr;
+    let fields: Vec<&str> = stat.trim().split(',').collect();
+    assert_eq!(fields[3], group.name(), "{stat}");
+    let counted: f64 = fields[0].parse().unwrap();
+    assert!((1.0..1000.0).contains(&counted), "{stat}");
+}
+
+#[test]
+fn refusals_name_the_thing() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::syscalls();
+    let data = w.file("x.data");
+    let refused = |args: &[&str]| record(&[&["-o", &data], args].concat()).failure().stderr;
+    assert!(refused(&["-p", "4194303"]).contains("4194303"));
+    assert!(refused(&["-t", "4194303"]).contains("4194303"));
+    assert!(refused(&["-u", "no-such-user"]).contains("no-such-user"));
+    assert!(refused(&["-k", "sundial", "true"]).contains("sundial"));
+    assert!(refused(&["-e", "cpu-clock", "--exclude-perf", "true"]).contains("--exclude-perf"));
+    assert!(!Path::new(&data).exists(), "a refused recording left a file");
+}
+
+/// A file system of a given size, gone with the value.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new(size: &str) -> Option<Small> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let options = format!("size={size}");
+        let mount = run("mount", ["-t", "tmpfs", "-o", &options, "kymo-test", path]);
+        (mount.status == 0).then(|| Small(dir))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = run("umount", [self.0.path()]);
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_what_was_written() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let Some(small) = Small::new("512k") else { return };
+    let data = small.0.path().join("x.data");
+    let data = data.to_str().unwrap();
+    let w = Workload::syscalls();
+    let event = "raw_syscalls:sys_enter";
+    let out = record(&["-o", data, "-e", event, "--", w.arg(), "300000"]).failure();
+    assert!(out.stderr.contains(data) && out.stderr.contains("No space left"), "{out:?}");
+    let text = perf(["script", "-F", "comm,event,trace", "-i", data]).success().stdout;
+    assert!(lines_with(&text, event).len() > 1000, "{}", text.len());
+    let ours = run(KYMO, ["script", "-i", data]).success().stdout;
+    assert_eq!(lines_with(&ours, event).len(), lines_with(&text, event).len());
+}
+
+#[test]
+fn each_tool_reads_the_others_pipe() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::syscalls();
+    let event = "syscalls:sys_enter_getppid";
+    let record = |tool: &str| {
+        format!("{tool} record -q -o - -e {event} -e page-faults -- '{}' 500", w.arg())
+    };
+    let count = |command: String| {
+        let out = run("sh", ["-c", &command]).success();
+        lines_with(&out.stdout, event).len()
+    };
+    assert_eq!(count(format!("{} | perf script -i -", record(KYMO))), 500);
+    assert_eq!(count(format!("{} | {KYMO} script -i -", record(KYMO))), 500);
+    assert_eq!(count(format!("{} | {KYMO} script -i -", record("perf"))), 500);
+    let header = format!("{} | perf report --header-only -I -i -", record(KYMO));
+    let header = run("sh", ["-c", &header]).success().stdout;
+    for fact in ["# hostname :", "# CPU cache info:", "# memory nodes (", "# clockid: monotonic"] {
+        assert_eq!(lines_with(&header, fact).len(), 1, "{fact} in {header}");
+    }
+    let kinds = format!("{} | perf script -D -i - 2>/dev/null", record(KYMO));
+    let kinds = run("sh", ["-c", &kinds]).success().stdout;
+    assert_eq!(lines_with(&kinds, &format!("... name:  {event}")).len(), 1);
+    assert_eq!(lines_with(&kinds, "PERF_RECORD_THREAD_MAP nr: 1").len(), 1);
+}
