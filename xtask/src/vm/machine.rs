@@ -59,6 +59,8 @@ pub(crate) struct Outcome {
     pub(crate) ended: Vec<Ended>,
     /// Files brought back: path in the guest, copy on the host.
     pub(crate) files: Vec<(String, PathBuf)>,
+    /// The last lines of the console: who was killed for want of memory, for instance.
+    pub(crate) console: String,
     pub(crate) boot: Duration,
     pub(crate) total: Duration,
 }
@@ -96,6 +98,7 @@ impl Machine {
         match result {
             Ok(true) => {
                 talk.outcome.total = start.elapsed();
+                talk.outcome.console = end;
                 Ok(talk.outcome)
             }
             Ok(false) => bail!("the guest died{}\n{end}", talk.state()),

@@ -144,6 +144,10 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
         eprintln!("vm: {}", to.display());
     }
     let ended = outcome.ended.first().context("the command never ended")?;
+    // Killed: the kernel may have said why.
+    if ended.status >= 128 {
+        eprintln!("vm: status {}; {}", ended.status, outcome.console);
+    }
     if ended.late {
         bail!("the command took longer than {} s", options.limit_seconds);
     }

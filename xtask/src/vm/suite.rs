@@ -147,6 +147,9 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
         outcome.boot.as_secs_f64(),
         outcome.total.as_secs_f64()
     );
+    if outcome.ended.iter().any(|ended| ended.status != 0) {
+        println!("guest: {}", outcome.console);
+    }
     let skips = outcome.files.iter().find(|(path, _)| path == SKIPS);
     let skips = skips.map(|(_, copy)| std::fs::read_to_string(copy).unwrap_or_default());
     Ok(Results {
