@@ -1,14 +1,16 @@
 //! Facts out of ELF files: symbol tables, build-ids, program headers, debug
-//! links, demangled names. Works on bytes it is given and opens no files.
+//! links, demangled names; enumerators out of BTF. Works on bytes it is given and opens no files.
 //! Whatever the bytes are, nothing here panics.
 #![forbid(unsafe_code)]
 
+mod btf;
 mod demangle;
 mod elf;
 mod lookup;
 mod plt;
 mod symtab;
 
+pub use btf::{BtfError, Enumerators};
 pub use demangle::demangle;
 pub use elf::{DebugLink, Elf, ElfError, Load, build_id_of_notes};
 pub use lookup::{Covering, LazyElf};

@@ -205,3 +205,34 @@ fn a_cut_recording_is_shown_as_far_as_it_goes() {
     let shown = String::from_utf8_lossy(&output.stdout).lines().count();
     assert!(shown * 2 > whole.len() && shown < whole.len(), "{shown} of {}", whole.len());
 }
+
+/// SIGKILL leaves a perf.data of perf without formats, names and sizes.
+#[test]
+fn a_killed_recorders_file_shows_payloads_and_says_what_it_took() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    let mut perf = Command::new("perf")
+        .args(["record", "-q", "-e", "raw_syscalls:sys_enter", "-o"])
+        .arg(&file)
+        .args(["--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do ls -lR /etc; sleep 0.2; done"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("perf is installed");
+    let enough = |f: &Path| std::fs::metadata(f).is_ok_and(|m| m.len() > 100_000);
+    for _ in 0..200 {
+        if enough(&file) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    perf.kill().unwrap();
+    perf.wait().unwrap();
+    assert!(enough(&file), "perf wrote nothing in four seconds");
+    let output = Command::new(KYMO).args(["script", "-i"]).arg(&file).output().unwrap();
+    let (said, shown) =
+        (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    let first = shown.lines().next().unwrap_or_default();
+    assert!(first.contains(": NR ") && first.contains('('), "{first}\n{said}");
+    assert!(said.contains("unfinished") && said.contains("the running kernel's is used"), "{said}");
+}

@@ -11,6 +11,7 @@ mod filter;
 mod formats;
 mod json;
 mod line;
+mod machine;
 mod number;
 mod output;
 mod payload;
@@ -27,6 +28,8 @@ use kymo_files::perfdata::PerfData;
 
 /// Flags of `kymo script`.
 #[derive(clap::Args)]
+#[command(after_help = "Exit status: 0; 1 when the recording is damaged or cannot be read (what \
+comes before the damage is printed first); 3 under --strict when anything is doubtful.")]
 pub(crate) struct Args {
     /// The recording; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]

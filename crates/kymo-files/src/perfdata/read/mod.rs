@@ -120,6 +120,8 @@ pub struct ReadStats {
     pub unfinished: bool,
     /// AUX area bytes passed over.
     pub aux_bytes: u64,
+    /// Bytes at the end of the last compressed record that are no whole record.
+    pub cut_compressed: u64,
     /// Where and why reading stopped early.
     pub damaged: Option<Damage>,
 }

@@ -48,6 +48,11 @@ fn reading(profile: &Profile, notes: &[String], ledger: &mut Ledger) {
     for (kind, count) in &s.unknown_kinds {
         ledger.note("unknown", format!("{count} records of unknown kind {kind} skipped"), None);
     }
+    if s.cut_compressed > 0 {
+        let n = s.cut_compressed;
+        let fact = format!("the compressed data ends {n} bytes into a record: one is missing");
+        ledger.note("cut", fact, None);
+    }
     if s.malformed + s.unknown_ids > 0 {
         let fact = format!(
             "{} records too short for their event, {} of unknown events",

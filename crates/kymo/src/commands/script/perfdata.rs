@@ -195,6 +195,14 @@ fn ledger(data: &PerfData, s: &ReadStats) -> Ledger {
     if s.malformed > 0 {
         l.note("malformed", format!("{} records are too short", s.malformed), None);
     }
+    if s.cut_compressed > 0 {
+        let n = s.cut_compressed;
+        let fact = format!(
+            "the compressed data ends {n} bytes into a record, as perf record -z at times \
+             leaves it: the last event is missing, those before are complete"
+        );
+        l.note("cut", fact, None);
+    }
     if s.out_of_order > 0 {
         l.note("order", format!("{} events are out of order", s.out_of_order), None);
     }

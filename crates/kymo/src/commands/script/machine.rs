@@ -1,0 +1,64 @@
+//! What the running kernel can tell about a recording that does not say it
+//! itself: values of names that print formats use, and formats of tracepoints.
+//! Read only when asked for; whether the recording was made under this kernel is
+//! for the caller to know.
+
+use std::cell::OnceCell;
+
+use kymo_debuginfo::Enumerators;
+use kymo_format::{Builtin, Constants};
+use kymo_kernel::tracefs::Tracefs;
+use rustc_hash::FxHashMap;
+
+/// The release of the running kernel.
+pub(super) fn release() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// Names with a value everywhere, then those of the running kernel.
+#[derive(Default)]
+pub(super) struct Values {
+    running: OnceCell<Enumerators>,
+}
+
+impl Constants for Values {
+    fn value(&self, name: &str) -> Option<i64> {
+        Builtin.value(name).or_else(|| {
+            let running = self.running.get_or_init(|| {
+                let btf = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+                Enumerators::parse(&btf).unwrap_or_default()
+            });
+            running.value(name)
+        })
+    }
+}
+
+/// Formats of the running kernel, by the number of their event.
+#[derive(Default)]
+pub(super) struct Running {
+    names: OnceCell<FxHashMap<u64, (String, String)>>,
+}
+
+impl Running {
+    /// System and format text.
+    pub(super) fn format(&self, id: u64) -> Option<(String, String)> {
+        let tracefs = Tracefs::open().ok()?;
+        let names = self.names.get_or_init(|| names(&tracefs));
+        let (system, name) = names.get(&id)?;
+        let text = tracefs.event_format(system, name).ok()?;
+        Some((system.clone(), text))
+    }
+}
+
+fn names(tracefs: &Tracefs) -> FxHashMap<u64, (String, String)> {
+    let mut names = FxHashMap::default();
+    for system in tracefs.systems().unwrap_or_default() {
+        for name in tracefs.events(&system).unwrap_or_default() {
+            if let Ok(id) = tracefs.event_id(&system, &name) {
+                names.insert(id, (system.clone(), name));
+            }
+        }
+    }
+    names
+}
