@@ -1,6 +1,6 @@
 //! `cargo xtask vm`: a guest with a kernel that can do what the host's cannot
 //! (kprobes, function tracers, histograms, modules), under QEMU's software
-//! emulation, up in about two seconds. Here are the words of the command line;
+//! emulation, up in a few seconds. Here are the words of the command line;
 //! `fetch` gets the kernel, `initrd` packs the file system, `machine` runs it,
 //! `suite` runs the tests marked for the guest.
 
