@@ -43,11 +43,14 @@ fn old(path: &Path) -> PathBuf {
 }
 
 fn is_recording(path: &Path) -> io::Result<bool> {
-    let mut magic = [0; 8];
-    let mut file = File::open(path)?;
-    if file.read(&mut magic)? < magic.len() {
-        return Ok(false);
+    let mut begin = [0; 10];
+    let n = File::open(path)?.read(&mut begin)?;
+    if n == begin.len() && begin == kymo_files::tracedat::MAGIC {
+        return Ok(true);
     }
+    let Some(magic) = begin.first_chunk::<8>().filter(|_| n >= 8).copied() else {
+        return Ok(false);
+    };
     let mut swapped = magic;
     swapped.reverse();
     Ok([MAGIC_V1, MAGIC_V2].iter().any(|m| *m == magic || *m == swapped))

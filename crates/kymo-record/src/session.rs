@@ -71,8 +71,8 @@ pub struct Summary {
 /// A command that runs on after its recording ended.
 #[derive(Debug)]
 pub struct Running {
-    child: GatedChild,
-    signals: Signals,
+    pub(crate) child: GatedChild,
+    pub(crate) signals: Signals,
 }
 
 impl Running {
@@ -587,7 +587,7 @@ fn about(writer: &Writer, tids: &[u32], cpus: &[u32]) -> Vec<u8> {
 }
 
 /// Ends a command that still runs when the recording was told to end.
-fn end_child(child: &mut GatedChild, told: bool) -> Option<Exit> {
+pub(crate) fn end_child(child: &mut GatedChild, told: bool) -> Option<Exit> {
     if let Ok(Some(exit)) = child.try_wait() {
         return Some(exit);
     }

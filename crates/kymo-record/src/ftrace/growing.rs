@@ -8,7 +8,6 @@
 //! growing:  front | slack | cpu 0 pages … hole … | cpu 1 pages … hole … |
 //! finished: front | slack | cpu 0 pages | cpu 1 pages |
 //! ```
-#![allow(dead_code, reason = "the recorder that uses it follows")]
 
 use std::fs::File;
 use std::io;
@@ -33,7 +32,7 @@ const REGION: u64 = 1 << 40;
 /// Up to this much is moved by copying within the page cache. More is moved by
 /// the file system, which writes to the disk first.
 const COPY_UP_TO: u64 = 256 << 20;
-/// Copied at a time, so that a nearly full disk needs little more room.
+/// Copied at a time.
 const CHUNK: usize = 1 << 20;
 
 /// The file and how far it has come. Streams may grow from different threads.
@@ -243,36 +242,65 @@ impl Growing {
         self.file.sync_data()
     }
 
+    /// Where a stream's pages are: offset and size.
+    pub(crate) fn region(&self, stream: usize) -> (u64, u64) {
+        (self.offset(stream), self.stored(stream))
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Takes the holes out and gives the file with its final size. If that
-    /// fails the file is still readable, only sparse.
+    /// fails the file is still readable, only sparse. Nothing is freed before
+    /// the table says where its copy is.
     pub(crate) fn finish(self) -> io::Result<(File, u64)> {
+        let streams = self.streams();
+        let to_move: u64 = (1..streams).map(|s| self.stored(s)).sum();
+        let mut copying = to_move <= COPY_UP_TO;
         let mut end = self.data_start + self.stored(0);
-        let mut by_copying = (1..self.streams()).map(|s| self.stored(s)).sum::<u64>() <= COPY_UP_TO;
         // How far what is still to come has moved already.
         let mut moved = 0;
-        for stream in 1..self.streams() {
-            let from = self.offset(stream) - moved;
+        for stream in 1..streams {
             let size = self.stored(stream);
+            let from = self.offset(stream) - moved;
             if size == 0 {
                 self.enter_at(stream, end)?;
                 continue;
             }
-            if !by_copying {
-                match fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, end, from - end) {
-                    Ok(()) => moved += from - end,
-                    Err(_) => by_copying = true,
+            if copying && self.copy_down(from, end, size).is_err() {
+                // No room for a copy: the file system may need none.
+                copying = false;
+            } else if copying {
+                self.enter_at(stream, end)?;
+            }
+            if !copying {
+                let gap = from - end;
+                match fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, end, gap) {
+                    Ok(()) => {
+                        moved += gap;
+                        (stream..streams)
+                            .try_for_each(|s| self.enter_at(s, self.offset(s) - moved))?;
+                    }
+                    Err(_) => {
+                        self.copy_down(from, end, size)?;
+                        self.enter_at(stream, end)?;
+                        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                        let keep = (end + size).max(from);
+                        // What cannot be freed here goes with the end of the file.
+                        let _ = fallocate(&self.file, hole, keep, from + size - keep);
+                    }
                 }
             }
-            if by_copying {
-                self.copy_down(from, end, size)?;
-            }
-            self.enter_at(stream, end)?;
             end += size;
         }
         self.file.set_len(end)?;
         Ok((self.file, end))
     }
 
+    /// Copies within the file; the source stays unless they overlap, which they
+    /// do only where a region is smaller than what lies before it.
     fn copy_down(&self, from: u64, to: u64, size: u64) -> io::Result<()> {
         let mut buffer = vec![0; CHUNK];
         let mut done = 0;
@@ -281,12 +309,6 @@ impl Growing {
             let piece = buffer.get_mut(..n).unwrap_or_default();
             self.file.read_exact_at(piece, from + done)?;
             self.file.write_all_at(piece, to + done)?;
-            // Frees the source for the next piece. Where that cannot be done, the
-            // copy only needs more room.
-            if from + done >= to + done + n as u64 {
-                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                let _ = fallocate(&self.file, hole, from + done, n as u64);
-            }
             done += n as u64;
         }
         Ok(())

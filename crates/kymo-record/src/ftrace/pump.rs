@@ -1,6 +1,5 @@
 //! Moves ring pages from where the kernel keeps them to where they go, without
 //! looking at them: `trace_pipe_raw` → pipe → file or socket, by splice(2).
-#![allow(dead_code, reason = "the recorder that uses it follows")]
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -27,6 +26,19 @@ pub(crate) trait Sink {
     fn pipe(&mut self, stream: usize, pipe: &OwnedFd, len: usize) -> io::Result<()>;
     /// Takes whole pages from memory.
     fn bytes(&mut self, stream: usize, pages: &[u8]) -> io::Result<()>;
+    /// Called at least once a second.
+    fn attend(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Which side of the pipe failed.
+#[derive(Debug)]
+pub(crate) enum PumpError {
+    /// The ring could not be read; nothing was lost by that.
+    Ring(io::Error),
+    /// The pages did not get to their place.
+    Sink(io::Error),
 }
 
 /// One CPU's ring.
@@ -66,12 +78,12 @@ impl Pump {
     }
 
     /// Moves full pages until there are none (or for long enough). Gives the bytes.
-    pub(crate) fn sweep(&mut self, sink: &mut impl Sink) -> io::Result<u64> {
+    pub(crate) fn sweep(&mut self, sink: &mut impl Sink) -> Result<u64, PumpError> {
         let mut total = 0;
         for _ in 0..TURNS {
             let mut turn = 0;
             for i in 0..self.sources.len() {
-                if !sink.ready()? {
+                if !sink.ready().map_err(PumpError::Sink)? {
                     return Ok(total + turn);
                 }
                 turn += self.turn(i, sink)? as u64;
@@ -85,7 +97,7 @@ impl Pump {
     }
 
     /// What one ring has, up to the pipe's room.
-    fn turn(&mut self, i: usize, sink: &mut impl Sink) -> io::Result<usize> {
+    fn turn(&mut self, i: usize, sink: &mut impl Sink) -> Result<usize, PumpError> {
         let Some(source) = self.sources.get(i) else { return Ok(0) };
         if self.copying {
             // Splice gives only full pages, read would also give begun ones: those
@@ -96,7 +108,7 @@ impl Pump {
         match splice(&source.raw, None, &self.write, None, self.room, flags) {
             Ok(n) => {
                 if n > 0 {
-                    sink.pipe(source.stream, &self.read, n)?;
+                    sink.pipe(source.stream, &self.read, n).map_err(PumpError::Sink)?;
                 }
                 Ok(n)
             }
@@ -105,12 +117,12 @@ impl Pump {
                 self.copying = true;
                 Ok(0)
             }
-            Err(e) => Err(e.into()),
+            Err(e) => Err(PumpError::Ring(e.into())),
         }
     }
 
     /// The begun pages, once no more events come. Gives the bytes.
-    pub(crate) fn last(&mut self, sink: &mut impl Sink) -> io::Result<u64> {
+    pub(crate) fn last(&mut self, sink: &mut impl Sink) -> Result<u64, PumpError> {
         let mut total = self.sweep(sink)?;
         let mut page = vec![0; self.page];
         for source in &mut self.sources {
@@ -119,13 +131,13 @@ impl Pump {
                     Ok(n) => n,
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(e) => return Err(e),
+                    Err(e) => return Err(PumpError::Ring(e)),
                 };
                 if n == 0 {
                     break;
                 }
                 page.get_mut(n..).unwrap_or_default().fill(0);
-                sink.bytes(source.stream, &page)?;
+                sink.bytes(source.stream, &page).map_err(PumpError::Sink)?;
                 total += page.len() as u64;
             }
         }

@@ -8,6 +8,7 @@ pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod script;
 pub(crate) mod stat;
+pub(crate) mod trace;
 pub(crate) mod tracing;
 
 use std::process::ExitCode;

@@ -6,6 +6,7 @@
 //! a region of its own, and which is a readable trace.dat at any moment; when
 //! the capture ends, [`Recording::finish`] packs it through a [`Writer`].
 
+mod front;
 mod head;
 mod machine;
 mod options;
@@ -22,6 +23,7 @@ use kymo_model::Endian;
 
 use super::ids::SECTION_COMPRESSED;
 use super::{Compression, Machine, Options, SectionId};
+pub use front::{Front, front};
 pub use recording::{CpuSink, Recording};
 
 /// Which of the file format's forms is written.

@@ -1,7 +1,6 @@
 //! The sending side: pages go from the ring through a pipe into one connection,
 //! all CPUs in turn. Nothing is kept here: while the listener does not take
 //! anything, events stay in the kernel's ring, which counts what it must drop.
-#![allow(dead_code, reason = "the recorder that uses it follows")]
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -306,7 +305,7 @@ impl Remote {
 
 impl Sink for Remote {
     fn ready(&mut self) -> io::Result<bool> {
-        self.attend()?;
+        Remote::attend(self)?;
         let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
         pump::wait(&mut fds, Duration::ZERO)
     }
@@ -334,6 +333,10 @@ impl Sink for Remote {
     fn bytes(&mut self, stream: usize, pages: &[u8]) -> io::Result<()> {
         self.header(stream, pages.len())?;
         Ok(self.write(pages)?)
+    }
+
+    fn attend(&mut self) -> io::Result<()> {
+        Ok(Remote::attend(self)?)
     }
 }
 

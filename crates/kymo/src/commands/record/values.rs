@@ -50,7 +50,7 @@ pub(super) fn ring(text: &str) -> Result<Ring, String> {
     }
 }
 
-pub(super) fn millis(text: &str) -> Result<Duration, String> {
+pub(crate) fn millis(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_millis).map_err(|_| "not a number of milliseconds".into())
 }
 
@@ -75,7 +75,7 @@ pub(super) fn call_graph(text: &str) -> Result<CallGraph, String> {
 }
 
 /// `signal`, a size with suffix, or a time in s, m, h, d.
-pub(super) fn switch_on(text: &str) -> Result<SwitchOn, String> {
+pub(crate) fn switch_on(text: &str) -> Result<SwitchOn, String> {
     if text == "signal" {
         return Ok(SwitchOn::Signal);
     }

@@ -1,0 +1,543 @@
+//! A recording from start to end: an instance of its own, events switched on in
+//! it, pages moved until it is time to stop, and what was lost.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kymo_files::tracedat::write::Format;
+use kymo_kernel::ftrace::{EventName, Instance, Selection, TraceDir};
+use kymo_kernel::process::{GatedChild, Signal, Signals};
+use kymo_kernel::target;
+use kymo_kernel::tracefs::Tracefs;
+use kymo_model::Note;
+use rustix::event::{PollFd, PollFlags};
+
+use super::error::TraceError;
+use super::facts::Gathered;
+use super::growing::Growing;
+use super::movers::{self, Current, Movers, ToFile};
+use super::pack;
+use super::pump::{self, PumpError, Source};
+use super::stream::{Remote, Secret, SendError};
+use crate::options::SwitchOn;
+use crate::output;
+use crate::session::{Running, end_child};
+
+/// Room in the ring for each CPU: a third of a second of what one CPU can say.
+const BUFFER_KB: u64 = 8 << 10;
+/// All rings together take at most this share of the memory.
+const MEMORY_SHARE: u64 = 32;
+/// The kernel's own default.
+const LEAST_KB: u64 = 1408;
+
+/// An event to record.
+#[derive(Clone, Debug)]
+pub struct TraceEvent {
+    /// Which.
+    pub selection: Selection,
+    /// Only those for which this holds.
+    pub filter: Option<String>,
+}
+
+/// Where a trace goes.
+#[derive(Clone, Debug)]
+pub enum TraceOutput {
+    /// Into a file.
+    File {
+        /// Its name.
+        path: PathBuf,
+        /// Overwrite a file that is not a recording.
+        force: bool,
+    },
+    /// To a listener.
+    Remote {
+        /// `HOST:PORT`.
+        address: String,
+        /// What both sides know.
+        secret: Option<Secret>,
+        /// The folder's name over there.
+        name: String,
+    },
+}
+
+/// A whole recording.
+#[derive(Clone, Debug)]
+pub struct TraceOptions {
+    /// What.
+    pub events: Vec<TraceEvent>,
+    /// The command, if any.
+    pub command: Vec<OsString>,
+    /// Only these processes, if any; the command's own if there is one.
+    pub pids: Vec<u32>,
+    /// Everybody's events although there is a command.
+    pub system_wide: bool,
+    /// Children too.
+    pub follow: bool,
+    /// Only these CPUs' events.
+    pub cpus: Vec<u32>,
+    /// The clock.
+    pub clock: String,
+    /// Room for each CPU in KiB.
+    pub buffer_kb: Option<u64>,
+    /// The kernel's stack with each event.
+    pub stacks: bool,
+    /// Where to.
+    pub output: TraceOutput,
+    /// Which form of file.
+    pub format: Format,
+    /// Go on in another file.
+    pub switch: Option<SwitchOn>,
+    /// Keep this many of them.
+    pub keep_files: Option<usize>,
+    /// Stop at this many bytes of events.
+    pub max_size: Option<u64>,
+    /// Stop after this time.
+    pub timeout: Option<Duration>,
+}
+
+/// What a recording came to.
+#[derive(Debug, Default)]
+pub struct TraceSummary {
+    /// The (last) file, or the folder at the listener.
+    pub path: PathBuf,
+    /// Files completed before it.
+    pub switched: Vec<PathBuf>,
+    /// Bytes of the last file; of events sent, for a listener.
+    pub bytes: u64,
+    /// Events in all files.
+    pub events: u64,
+    /// Events lost because the ring was full.
+    pub lost: u64,
+    /// Room for each CPU in KiB.
+    pub buffer_kb: u64,
+    /// The command's exit status.
+    pub exit: Option<u8>,
+    /// The signal that ended the recording.
+    pub signal: Option<Signal>,
+    /// From the start to the end of tracing.
+    pub elapsed: Duration,
+    /// The command, where it was left running because the file has its full size.
+    pub running: Option<Running>,
+    /// What else to know.
+    pub notes: Vec<Note>,
+}
+
+pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> TraceError {
+    move |error| TraceError::System { what, error }
+}
+
+/// Records until the command or the processes end, until a signal asks to
+/// end, or until time or size is used up. What was switched on is switched off.
+pub fn record_trace(tracefs: &Tracefs, options: &TraceOptions) -> Result<TraceSummary, TraceError> {
+    let mut wanted = vec![Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
+    if options.switch == Some(SwitchOn::Signal) {
+        wanted.push(Signal::Usr2);
+    }
+    let signals = Signals::listen(&wanted).map_err(system("cannot listen for signals"))?;
+    let child = match options.command.is_empty() {
+        true => None,
+        false => Some(GatedChild::spawn(&options.command)?),
+    };
+    let instance = Instance::create(tracefs, "trace")?;
+    let mut summary = TraceSummary::default();
+    let events = set_up(&instance, options, child.as_ref(), &mut summary)?;
+    let cpus = instance.cpus()?;
+    let gathered = Gathered::new(&instance, &events, &cpus, options.format)?;
+    let capture = Capture {
+        options,
+        instance: &instance,
+        cpus,
+        gathered,
+        signals,
+        child,
+        watched: watch(&options.pids),
+        full: false,
+        summary,
+    };
+    match &options.output {
+        TraceOutput::File { path, force } => capture.into_file(path, *force),
+        TraceOutput::Remote { address, secret, name } => {
+            capture.into_listener(address, secret.as_ref(), name)
+        }
+    }
+}
+
+/// Everything but the start. Gives the events that will be recorded.
+fn set_up(
+    dir: &TraceDir,
+    options: &TraceOptions,
+    child: Option<&GatedChild>,
+    summary: &mut TraceSummary,
+) -> Result<Vec<EventName>, TraceError> {
+    dir.set_clock(&options.clock)?;
+    let kb = options.buffer_kb.unwrap_or_else(|| default_buffer(dir));
+    dir.set_buffer_size_kb(kb)?;
+    summary.buffer_kb = dir.buffer_size_kb()?.unwrap_or(kb);
+    if !options.cpus.is_empty() {
+        dir.set_cpus(&options.cpus)?;
+    }
+    let tids = match (child, options.system_wide) {
+        (_, true) => Vec::new(),
+        (Some(child), _) if options.pids.is_empty() => vec![child.pid()],
+        _ => target::threads_of_all(&options.pids)?,
+    };
+    if !tids.is_empty() {
+        if dir.option("event-fork").is_some() {
+            dir.set_option("event-fork", options.follow)?;
+        } else if options.follow {
+            let fact = "children are not followed: this kernel has no event-fork (Linux 4.7)";
+            summary.notes.push(Note::doubt("children", fact, None));
+        }
+        dir.set_pids(&tids)?;
+    }
+    if options.stacks {
+        dir.set_option("stacktrace", true)?;
+    }
+    for e in &options.events {
+        if let Some(filter) = &e.filter {
+            for event in dir.select(&e.selection)? {
+                dir.set_filter(&event, filter)?;
+            }
+        }
+        dir.enable(&e.selection)?;
+    }
+    Ok(dir.enabled()?)
+}
+
+fn default_buffer(dir: &TraceDir) -> u64 {
+    let cpus = dir.cpus().map_or(1, |c| c.len().max(1) as u64);
+    let memory_kb = rustix::system::sysinfo().totalram as u64 / 1024;
+    BUFFER_KB.min(memory_kb / MEMORY_SHARE / cpus).max(LEAST_KB)
+}
+
+/// Watches processes for their end.
+fn watch(pids: &[u32]) -> Vec<OwnedFd> {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let open = |&p: &u32| pidfd_open(Pid::from_raw(p.cast_signed())?, PidfdFlags::empty()).ok();
+    pids.iter().filter_map(open).collect()
+}
+
+/// The rings of a folder, for a pump.
+pub(crate) fn sources(dir: &TraceDir, cpus: &[u32], name: &str) -> Result<Vec<Source>, TraceError> {
+    let mut sources = Vec::new();
+    for (stream, cpu) in cpus.iter().enumerate() {
+        let path = dir.path(&format!("per_cpu/cpu{cpu}/{name}"));
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+        let raw = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(&path);
+        let raw = raw.map_err(TraceError::Ring)?;
+        sources.push(Source { raw, stream });
+    }
+    Ok(sources)
+}
+
+/// The connection, which only one mover has.
+struct Once(Option<Remote>);
+
+impl Once {
+    fn remote(&mut self) -> io::Result<&mut Remote> {
+        self.0.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl pump::Sink for Once {
+    fn ready(&mut self) -> io::Result<bool> {
+        self.remote()?.ready()
+    }
+
+    fn pipe(&mut self, stream: usize, pipe: &OwnedFd, len: usize) -> io::Result<()> {
+        self.remote()?.pipe(stream, pipe, len)
+    }
+
+    fn bytes(&mut self, stream: usize, pages: &[u8]) -> io::Result<()> {
+        self.remote()?.bytes(stream, pages)
+    }
+
+    fn attend(&mut self) -> io::Result<()> {
+        Ok(self.remote()?.attend()?)
+    }
+}
+
+struct Capture<'a> {
+    options: &'a TraceOptions,
+    instance: &'a Instance,
+    cpus: Vec<u32>,
+    gathered: Gathered,
+    signals: Signals,
+    child: Option<GatedChild>,
+    watched: Vec<OwnedFd>,
+    /// `max_size` was reached.
+    full: bool,
+    summary: TraceSummary,
+}
+
+impl Capture<'_> {
+    fn into_file(mut self, path: &Path, force: bool) -> Result<TraceSummary, TraceError> {
+        let growing = self.begin_file(path, force)?;
+        let current = Current::new(growing);
+        let (sources, page) = self.sources()?;
+        let movers = Movers::start(sources, page, false, || ToFile(current.clone()))
+            .map_err(system("cannot start threads"))?;
+        let ran = self.run(&movers, Some((&current, path)), &|| current.get().total());
+        let (sinks, moved) = movers.stop();
+        drop(sinks);
+        self.after()?;
+        let growing = movers::take(current).map_err(system("a file is still written to"))?;
+        let kept = growing.total();
+        let failed = |error| TraceError::Write { path: path.to_owned(), error, kept };
+        let finished = self.finish(growing, path);
+        ran?;
+        match moved {
+            Ok(_) => {}
+            Err(PumpError::Ring(e)) => return Err(TraceError::Ring(e)),
+            Err(PumpError::Sink(e)) => return Err(failed(e)),
+        }
+        self.summary.bytes = finished?;
+        self.summary.path = path.to_owned();
+        if self.options.switch.is_some() {
+            self.summary.path = output::set_aside(path)?;
+            self.prune();
+        }
+        Ok(self.end())
+    }
+
+    fn into_listener(
+        mut self,
+        address: &str,
+        secret: Option<&Secret>,
+        name: &str,
+    ) -> Result<TraceSummary, TraceError> {
+        let front = self.gathered.front(self.instance, &self.cpus)?;
+        let ending = Arc::new(AtomicBool::new(false));
+        // One thread has all CPUs, so a sink is asked for once.
+        let mut remote = Some(Remote::connect(address, name, &front, secret, ending.clone())?);
+        let (sources, page) = self.sources()?;
+        let movers = Movers::start(sources, page, true, || Once(remote.take()))
+            .map_err(system("cannot start threads"))?;
+        let ran = self.run(&movers, None, &|| 0);
+        ending.store(true, Ordering::Relaxed);
+        let (sinks, moved) = movers.stop();
+        self.after()?;
+        let Some(mut remote) = sinks.into_iter().find_map(|once| once.0) else {
+            return Err(SendError::Gone(io::ErrorKind::BrokenPipe.into()).into());
+        };
+        let front = self.gathered.front(self.instance, &self.cpus)?;
+        let sent = match moved {
+            Ok(_) => remote.finish(Some(&front)),
+            Err(PumpError::Ring(e)) => return Err(TraceError::Ring(e)),
+            Err(PumpError::Sink(e)) => Err(match e.downcast::<SendError>() {
+                Ok(e) => e,
+                Err(e) => SendError::Gone(e),
+            }),
+        };
+        ran?;
+        sent.map_err(|error| {
+            let left = self.left_in_ring();
+            let missing = format!("{}; {left} events were left in the ring", remote.missing());
+            TraceError::Sent { error: Box::new(error), missing }
+        })?;
+        self.summary.bytes = remote.sent();
+        self.summary.path = format!("tcp://{address}/{}/trace.dat", remote.folder()).into();
+        Ok(self.end())
+    }
+
+    fn sources(&self) -> Result<(Vec<Source>, usize), TraceError> {
+        Ok((sources(self.instance, &self.cpus, "trace_pipe_raw")?, self.instance.page_size()))
+    }
+
+    fn begin_file(&self, path: &Path, force: bool) -> Result<Growing, TraceError> {
+        let (file, stream) = output::create(path, force)?;
+        let regular = file.metadata().is_ok_and(|m| m.is_file());
+        if stream || !regular {
+            return Err(TraceError::NotAFile(path.to_owned()));
+        }
+        let front = self.gathered.front(self.instance, &self.cpus)?;
+        Growing::with_front(file, &front).map_err(|error| TraceError::Write {
+            path: path.to_owned(),
+            error,
+            kept: 0,
+        })
+    }
+
+    /// Completes a file: names and figures of the end, no holes, compressed if
+    /// asked. Gives its size.
+    fn finish(&mut self, mut growing: Growing, path: &Path) -> Result<u64, TraceError> {
+        let kept = growing.total();
+        let write = |error| TraceError::Write { path: path.to_owned(), error, kept };
+        if let Ok(front) = self.gathered.front(self.instance, &self.cpus)
+            && front.layout.len <= growing.room_for_front()
+        {
+            growing.replace_front(&front).map_err(write)?;
+        }
+        if self.gathered.format().compression != Default::default() {
+            let facts = self.gathered.facts(self.instance, &self.cpus);
+            match pack::pack(&growing, path, &facts, &self.gathered) {
+                Ok(size) => return Ok(size),
+                Err(e) => {
+                    let fact = format!("{} is not compressed: {e}", path.display());
+                    self.summary.notes.push(Note::doubt("compression", fact, None));
+                }
+            }
+        }
+        Ok(growing.finish().map_err(write)?.1)
+    }
+
+    /// From the start of tracing to its end.
+    fn run<S: pump::Sink + Send + 'static>(
+        &mut self,
+        movers: &Movers<S>,
+        file: Option<(&Arc<Current>, &Path)>,
+        size: &dyn Fn() -> u64,
+    ) -> Result<(), TraceError> {
+        self.instance.set_tracing(true)?;
+        let began = Instant::now();
+        let released = match &mut self.child {
+            Some(child) => child.release().map_err(TraceError::from),
+            None => Ok(()),
+        };
+        let ran = released.and_then(|()| self.wait_for_end(movers, file, size, began));
+        self.summary.elapsed = began.elapsed();
+        let off = self.instance.set_tracing(false);
+        ran?;
+        Ok(off?)
+    }
+
+    fn wait_for_end<S: pump::Sink + Send + 'static>(
+        &mut self,
+        movers: &Movers<S>,
+        file: Option<(&Arc<Current>, &Path)>,
+        size: &dyn Fn() -> u64,
+        began: Instant,
+    ) -> Result<(), TraceError> {
+        let mut file_began = began;
+        let waiting = system("cannot wait");
+        let watching = !self.watched.is_empty();
+        loop {
+            let mut fds = vec![pump::readable(&self.signals)];
+            let polled = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+            fds.extend(movers.ended().map(polled));
+            let first_watched = fds.len();
+            fds.extend(self.watched.iter().map(pump::readable));
+            pump::wait(&mut fds, self.next_look(began, file_began)).map_err(&waiting)?;
+            let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
+            let (own, watched) = ready.split_at(first_watched);
+            // A mover that ends by itself has failed.
+            if own.iter().skip(1).any(|r| *r) {
+                return Ok(());
+            }
+            let mut dead = watched.iter();
+            drop(fds);
+            self.watched.retain(|_| !dead.next().is_some_and(|d| *d));
+            if watching && self.watched.is_empty() {
+                return Ok(());
+            }
+            let mut switch = false;
+            while let Some(signal) = self.signals.next().map_err(&waiting)? {
+                if signal.is_end() {
+                    self.summary.signal = Some(signal);
+                    return Ok(());
+                }
+                switch |= signal == Signal::Usr2;
+            }
+            if let Some(child) = &mut self.child
+                && child.try_wait().map_err(&waiting)?.is_some()
+            {
+                return Ok(());
+            }
+            if self.options.timeout.is_some_and(|t| began.elapsed() >= t) {
+                return Ok(());
+            }
+            let switched: u64 = self.summary.bytes;
+            if self.options.max_size.is_some_and(|m| switched + size() >= m) {
+                self.full = true;
+                return Ok(());
+            }
+            match self.options.switch {
+                Some(SwitchOn::Size(s)) => switch |= size() >= s,
+                Some(SwitchOn::Time(t)) => switch |= file_began.elapsed() >= t,
+                _ => {}
+            }
+            if let (true, Some((current, path))) = (switch, file) {
+                self.switch_file(current, path)?;
+                file_began = Instant::now();
+            }
+        }
+    }
+
+    fn next_look(&self, began: Instant, file_began: Instant) -> Duration {
+        let mut most = Duration::from_secs(3600);
+        if self.options.max_size.is_some() || matches!(self.options.switch, Some(SwitchOn::Size(_)))
+        {
+            most = Duration::from_millis(50);
+        }
+        if let Some(t) = self.options.timeout {
+            most = most.min(t.saturating_sub(began.elapsed()));
+        }
+        if let Some(SwitchOn::Time(t)) = self.options.switch {
+            most = most.min(t.saturating_sub(file_began.elapsed()));
+        }
+        most
+    }
+
+    /// Goes on in a new file; the one before gets a name with the time.
+    fn switch_file(&mut self, current: &Arc<Current>, path: &Path) -> Result<(), TraceError> {
+        let aside = output::set_aside(path)?;
+        let before = match self.begin_file(path, false) {
+            Ok(next) => current.switch(next),
+            Err(e) => {
+                // The old file goes on under its old name.
+                let _ = std::fs::rename(&aside, path);
+                return Err(e);
+            }
+        };
+        self.summary.bytes += before.total();
+        self.finish(before, &aside)?;
+        self.summary.switched.push(aside);
+        self.prune();
+        Ok(())
+    }
+
+    /// Removes the oldest files beyond the number to keep.
+    fn prune(&mut self) {
+        let Some(keep) = self.options.keep_files else { return };
+        while self.summary.switched.len() >= keep.max(1) {
+            let oldest = self.summary.switched.remove(0);
+            // One that is gone already is gone.
+            let _ = std::fs::remove_file(oldest);
+        }
+    }
+
+    /// Takes the command's end and the rings' figures.
+    fn after(&mut self) -> Result<(), TraceError> {
+        if self.full {
+            // The command goes on; its end is somebody else's matter.
+        } else if let Some(child) = &mut self.child {
+            let exit = end_child(child, self.summary.signal.is_some());
+            self.summary.exit = exit.map(|e| e.code());
+        }
+        for cpu in &self.cpus {
+            let stats = self.instance.stats(*cpu)?;
+            self.summary.events += stats.read;
+            self.summary.lost += stats.lost();
+        }
+        Ok(())
+    }
+
+    fn left_in_ring(&self) -> u64 {
+        self.cpus.iter().filter_map(|c| self.instance.stats(*c).ok()).map(|s| s.entries).sum()
+    }
+
+    fn end(self) -> TraceSummary {
+        let mut summary = self.summary;
+        if let (true, Some(child)) = (self.full, self.child) {
+            summary.running = Some(Running { child, signals: self.signals });
+        }
+        summary
+    }
+}

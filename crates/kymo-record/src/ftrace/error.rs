@@ -1,0 +1,47 @@
+//! Why a trace could not be recorded.
+
+use std::io;
+use std::path::PathBuf;
+
+use kymo_files::tracedat::write::WriteError;
+use kymo_kernel::ftrace::FtraceError;
+use kymo_kernel::process::SpawnError;
+use kymo_kernel::target::TargetError;
+use kymo_kernel::tracefs::TracefsError;
+
+use super::stream::SendError;
+use crate::error::RecordError;
+
+/// A recording through the ftrace ring failed; what had been written is named
+/// where there is any.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum TraceError {
+    #[error(transparent)]
+    Ftrace(#[from] FtraceError),
+    #[error(transparent)]
+    Tracefs(#[from] TracefsError),
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Output(#[from] RecordError),
+    #[error(transparent)]
+    Format(#[from] WriteError),
+    #[error(transparent)]
+    Send(#[from] SendError),
+    #[error("{error}; {missing}")]
+    Sent { error: Box<SendError>, missing: String },
+    #[error(
+        "cannot write {}: {error} ({kept} bytes of events were written before and can be read)",
+        path.display()
+    )]
+    Write { path: PathBuf, error: io::Error, kept: u64 },
+    #[error("cannot read the ring: {0}")]
+    Ring(io::Error),
+    #[error("{what}: {error}")]
+    System { what: &'static str, error: io::Error },
+    #[error("{0} is not a regular file: pages of several CPUs go to places of their own in it")]
+    NotAFile(PathBuf),
+}

@@ -1,0 +1,138 @@
+//! What a trace.dat says of the machine and the recording, gathered from tracefs
+//! and /proc.
+
+use std::collections::BTreeMap;
+
+use kymo_files::tracedat::write::{BufferSpec, Facts, Format, front};
+use kymo_files::tracedat::{Machine, Options};
+use kymo_kernel::ftrace::{EventName, TraceDir};
+
+use super::error::TraceError;
+use super::front::{Front, Layout};
+
+/// What stays the same from the start to the end of a recording.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    facts: Facts,
+    pub(crate) buffers: Vec<BufferSpec>,
+    format: Format,
+}
+
+/// The most names of tasks that are written.
+const MAX_TASKS: usize = 100_000;
+
+impl Gathered {
+    /// Looks at the machine. `events` are those whose formats are needed.
+    pub(crate) fn new(
+        dir: &TraceDir,
+        events: &[EventName],
+        cpus: &[u32],
+        format: Format,
+    ) -> Result<Gathered, TraceError> {
+        let tree = dir.tracefs();
+        let mut formats = Vec::new();
+        for e in events {
+            formats.push((e.system.clone(), tree.event_format(&e.system, &e.name)?));
+        }
+        let ftrace = tree.events("ftrace")?;
+        let machine = Machine {
+            header_page: tree.header_page()?,
+            header_event: tree.header_event()?,
+            ftrace_formats: ftrace
+                .iter()
+                .filter_map(|name| tree.event_format("ftrace", name).ok())
+                .collect(),
+            formats,
+            // Unreadable for who is not root: then functions have no names.
+            kallsyms: std::fs::read_to_string("/proc/kallsyms").unwrap_or_default(),
+            printk_formats: tree.printk_formats().unwrap_or_default(),
+            saved_cmdlines: String::new(),
+        };
+        let clocks = dir.read("trace_clock")?;
+        let options = Options {
+            trace_clock: Some(clocks),
+            uname: Some(uname()),
+            cpu_count: Some(cpus.iter().max().map_or(1, |c| c + 1)),
+            version: Some(format!("kymo {}", env!("CARGO_PKG_VERSION"))),
+            trace_id: Some(trace_id()),
+            ..Options::default()
+        };
+        let facts = Facts {
+            page_size: rustix::param::page_size() as u32,
+            machine,
+            options,
+            ..Facts::default()
+        };
+        let buffer = BufferSpec {
+            name: String::new(),
+            clock: dir.clocks()?.current,
+            page_size: dir.page_size() as u32,
+            cpus: cpus.to_vec(),
+        };
+        Ok(Gathered { facts, buffers: vec![buffer], format })
+    }
+
+    /// The facts as they are now: tasks have got names, rings have figures.
+    pub(crate) fn facts(&self, dir: &TraceDir, cpus: &[u32]) -> Facts {
+        let mut facts = self.facts.clone();
+        facts.machine.saved_cmdlines = tasks(dir);
+        facts.options.cpustat = cpus
+            .iter()
+            .filter_map(|cpu| {
+                let text = dir.read(&format!("per_cpu/cpu{cpu}/stats")).ok()?;
+                Some(format!("CPU: {cpu}\n{text}"))
+            })
+            .collect();
+        facts
+    }
+
+    /// The front of a file now.
+    pub(crate) fn front(&self, dir: &TraceDir, cpus: &[u32]) -> Result<Front, TraceError> {
+        let made = front(&self.facts(dir, cpus), self.format, &self.buffers)?;
+        let layout = Layout {
+            len: made.bytes.len() as u64,
+            slots: made.places,
+            big_endian: cfg!(target_endian = "big"),
+            page_size: self.buffers.first().map_or(4096, |b| b.page_size),
+        };
+        Ok(Front { bytes: made.bytes, layout })
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+}
+
+/// Names of tasks: those the kernel noted while they were traced, and those that
+/// live now.
+fn tasks(dir: &TraceDir) -> String {
+    let mut names = BTreeMap::new();
+    for pid in kymo_kernel::target::processes().unwrap_or_default() {
+        if let Some(comm) = kymo_kernel::target::comm(pid) {
+            names.insert(pid, comm);
+        }
+    }
+    let noted = dir.tracefs().saved_cmdlines().unwrap_or_default();
+    for line in noted.lines() {
+        if let Some((pid, comm)) = line.split_once(' ')
+            && let Ok(pid) = pid.parse()
+        {
+            names.insert(pid, comm.to_owned());
+        }
+    }
+    let lines = names.iter().filter(|(pid, _)| **pid > 0).take(MAX_TASKS);
+    lines.map(|(pid, comm)| format!("{pid} {}\n", comm.replace('\n', "?"))).collect()
+}
+
+fn uname() -> String {
+    let u = rustix::system::uname();
+    let words = [u.sysname(), u.nodename(), u.release(), u.version(), u.machine()];
+    words.map(|w| w.to_string_lossy().into_owned()).join(" ")
+}
+
+/// A number that tells this recording from others.
+fn trace_id() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = now.map_or(0, |d| d.as_nanos() as u64);
+    nanos ^ (u64::from(std::process::id()) << 40)
+}

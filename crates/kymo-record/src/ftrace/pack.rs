@@ -1,0 +1,68 @@
+//! Compressing a finished recording: into a second file, which takes the place
+//! of the first once it is whole.
+
+use std::path::{Path, PathBuf};
+
+use kymo_files::tracedat::write::{Facts, WriteError, Writer};
+
+use super::facts::Gathered;
+use super::growing::Growing;
+
+/// Writes the compressed file over `path` and gives its size.
+pub(crate) fn pack(
+    growing: &Growing,
+    path: &Path,
+    facts: &Facts,
+    gathered: &Gathered,
+) -> Result<u64, WriteError> {
+    let packed = beside(path);
+    let written = write(growing, &packed, facts, gathered).and_then(|()| {
+        std::fs::rename(&packed, path).map_err(|error| WriteError::Io {
+            path: path.display().to_string(),
+            what: "rename the compressed file",
+            error,
+        })
+    });
+    if written.is_err() {
+        // Half of a file is of no use; the uncompressed one is there.
+        let _ = std::fs::remove_file(&packed);
+    }
+    written?;
+    Ok(std::fs::metadata(path).map_or(0, |m| m.len()))
+}
+
+fn write(
+    growing: &Growing,
+    to: &Path,
+    facts: &Facts,
+    gathered: &Gathered,
+) -> Result<(), WriteError> {
+    let mut pages = growing.file().try_clone().map_err(|error| WriteError::Io {
+        path: to.display().to_string(),
+        what: "open the pages",
+        error,
+    })?;
+    let mut writer = Writer::create(to, gathered.format(), facts, gathered.buffers.clone())?;
+    let mut stream = 0;
+    for (buffer, spec) in gathered.buffers.iter().enumerate() {
+        for cpu in &spec.cpus {
+            let (start, len) = growing.region(stream);
+            writer.add_cpu_data(buffer, *cpu, &mut pages, start, len)?;
+            stream += 1;
+        }
+    }
+    writer.finish()?;
+    use std::os::unix::fs::PermissionsExt as _;
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(to, private).map_err(|error| WriteError::Io {
+        path: to.display().to_string(),
+        what: "set the permissions",
+        error,
+    })
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    name.into()
+}

@@ -1,0 +1,157 @@
+//! `kymo trace -o`: into a trace.dat here, or to a listener (`tcp://HOST:PORT`).
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use kymo_files::tracedat::Compression;
+use kymo_files::tracedat::write::Format;
+use kymo_record::SwitchOn;
+use kymo_record::ftrace::stream::Secret;
+use kymo_record::ftrace::{TraceError, TraceOptions, TraceOutput, TraceSummary, record_trace};
+use kymo_view::Ledger;
+
+use super::super::record::values::{bytes, switch_on};
+use super::super::tracing;
+use super::Args;
+
+/// Flags for where a trace goes.
+#[derive(clap::Args)]
+pub(super) struct OutArgs {
+    /// File to write (a recording that is there becomes FILE.old), or
+    /// tcp://HOST:PORT of a `kymo listen`
+    #[arg(short = 'o', long, value_name = "FILE|tcp://HOST:PORT", default_value = "trace.dat")]
+    output: OsString,
+    /// Overwrite a file that is not a recording
+    #[arg(short = 'f', long)]
+    force: bool,
+    /// Version of the file: 6 or 7
+    #[arg(long, value_name = "N", default_value = "7",
+          value_parser = clap::value_parser!(u32).range(6..=7))]
+    file_version: u32,
+    /// Compress the file at the end: none, zlib, zstd
+    #[arg(long, value_name = "HOW", default_value = "none", value_parser = compression)]
+    compression: Compression,
+    /// Go on in a new file on SIGUSR2, or at a size (10M) or time (30s)
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+          default_missing_value = "signal", value_parser = switch_on)]
+    switch_output: Option<SwitchOn>,
+    /// Of these files, keep the newest N
+    #[arg(long, value_name = "N", requires = "switch_output")]
+    switch_max_files: Option<usize>,
+    /// Stop when there are so many bytes of events (10M)
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    max_size: Option<u64>,
+    /// File with the secret that the listener asks for
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// What the listener calls this recording's folder; the host's name if not given
+    #[arg(long, value_name = "NAME")]
+    sender: Option<String>,
+}
+
+fn compression(text: &str) -> Result<Compression, String> {
+    Compression::named(text).ok_or_else(|| "there are none, zlib and zstd".into())
+}
+
+impl OutArgs {
+    fn output(&self) -> anyhow::Result<TraceOutput> {
+        let Some(address) = self.output.to_str().and_then(|o| o.strip_prefix("tcp://")) else {
+            if self.secret_file.is_some() {
+                bail!("--secret-file is for -o tcp://HOST:PORT");
+            }
+            return Ok(TraceOutput::File { path: self.output.clone().into(), force: self.force });
+        };
+        if self.switch_output.is_some() || self.compression != Compression::None {
+            bail!("--switch-output and --compression are for files, not for a listener");
+        }
+        let name = match &self.sender {
+            Some(name) => name.clone(),
+            None => std::fs::read_to_string("/proc/sys/kernel/hostname")
+                .context("the host's name")?
+                .trim()
+                .to_owned(),
+        };
+        let secret = self.secret_file.as_deref().map(Secret::read).transpose()?;
+        Ok(TraceOutput::Remote { address: address.trim_end_matches('/').to_owned(), secret, name })
+    }
+
+    fn format(&self) -> anyhow::Result<Format> {
+        if self.file_version == 6 && self.compression != Compression::None {
+            bail!("version 6 files are not compressed; take --file-version 7");
+        }
+        Ok(Format { version: self.file_version, compression: self.compression })
+    }
+}
+
+pub(super) fn record(args: &Args) -> anyhow::Result<ExitCode> {
+    let options = TraceOptions {
+        events: args.wanted()?,
+        command: args.command.clone(),
+        pids: args.pids()?,
+        system_wide: args.all_cpus,
+        follow: !args.no_inherit,
+        cpus: args.cpus()?,
+        clock: args.clock.clone(),
+        buffer_kb: args.buffer_size.map(|b| b.div_ceil(1024)),
+        stacks: args.stacks,
+        output: args.out.output()?,
+        format: args.out.format()?,
+        switch: args.out.switch_output,
+        keep_files: args.out.switch_max_files,
+        max_size: args.out.max_size,
+        timeout: args.timeout,
+    };
+    let tracefs = tracing::open()?;
+    let summary = match record_trace(&tracefs, &options) {
+        Ok(summary) => summary,
+        Err(TraceError::Spawn(e)) => {
+            anstream::eprintln!("kymo: {e}");
+            return Ok(ExitCode::from(e.shell_status()));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let ledger = ledger(&summary);
+    if !args.quiet {
+        tell(&summary, &ledger);
+    }
+    let exit = match summary.running {
+        Some(running) => running.wait()?,
+        None => summary.exit.unwrap_or(0),
+    };
+    if args.strict && ledger.has_doubts() {
+        return Ok(ExitCode::from(Ledger::STRICT_STATUS));
+    }
+    Ok(ExitCode::from(exit))
+}
+
+fn ledger(s: &TraceSummary) -> Ledger {
+    let mut ledger = Ledger::default();
+    s.notes.iter().for_each(|n| ledger.push(n.clone()));
+    if s.lost > 0 {
+        let all = s.events + s.lost;
+        let share = s.lost as f64 * 100.0 / all as f64;
+        let fact = format!("{} of {all} events lost ({share:.1}%): the ring was full", s.lost);
+        let advice = format!("a larger ring: --buffer-size {}K", s.buffer_kb * 4);
+        ledger.note("lost", fact, Some(advice));
+    }
+    ledger
+}
+
+fn tell(s: &TraceSummary, ledger: &Ledger) {
+    let mut text = String::new();
+    for path in &s.switched {
+        text.push_str(&format!("[ kymo trace: wrote {} ]\n", path.display()));
+    }
+    text.push_str(&format!(
+        "[ kymo trace: wrote {:.3} MB {} ({} events) ]\n",
+        s.bytes as f64 / (1024.0 * 1024.0),
+        s.path.display(),
+        s.events
+    ));
+    text.push_str(&ledger.to_text(""));
+    // Nobody may be there to read it; the recording is done all the same.
+    let _ = anstream::stderr().write_all(text.as_bytes());
+}
