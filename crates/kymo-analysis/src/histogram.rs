@@ -21,7 +21,8 @@ pub enum Key {
     Tid,
     Cpu,
     Parent,
-    Label,
+    /// Part of a stack's label.
+    Label(u8),
 }
 
 /// From which end call chains are read.
@@ -44,6 +45,9 @@ pub struct HistogramOptions {
     pub chains: Option<u64>,
     /// From which end they are read.
     pub order: ChainOrder,
+    /// Keep stacks of different labels apart: of each part of a label, the
+    /// place of each label in the order of that part.
+    pub labels: Option<Vec<Vec<u32>>>,
 }
 
 /// A group.
@@ -66,7 +70,7 @@ pub struct HistEntry {
     pub place: u64,
     /// `k`, `.`, …
     pub level: char,
-    /// The outermost frame that matches the parent pattern.
+    /// The first frame met that matches the parent pattern.
     pub parent: Option<FrameId>,
     /// Samples taken here.
     pub samples: u64,
@@ -89,13 +93,20 @@ pub struct Histogram {
     pub tree: ChainTree,
 }
 
-/// Groups the stacks of `event`. `is_parent` tells which frames the parent
-/// key looks for.
+/// Which stacks and frames count.
+pub struct Choice<'a> {
+    /// Only stacks for which this holds are shown.
+    pub wanted: &'a dyn Fn(&Stack) -> bool,
+    /// The frames that the parent key looks for.
+    pub is_parent: &'a dyn Fn(FrameId) -> bool,
+}
+
+/// Groups the stacks of `event`.
 pub fn histogram(
     profile: &Profile,
     event: &EventProfile,
     options: &HistogramOptions,
-    is_parent: &dyn Fn(FrameId) -> bool,
+    choice: &Choice<'_>,
 ) -> Histogram {
     let mut groups = Groups {
         profile,
@@ -110,12 +121,14 @@ pub fn histogram(
     };
     let with_parent = options.keys.contains(&Key::Parent);
     let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
-    let mut matches = |f: FrameId| *known.entry(f).or_insert_with(|| is_parent(f));
+    let mut matches = |f: FrameId| *known.entry(f).or_insert_with(|| (choice.is_parent)(f));
     let mut entry_of_stack: Vec<u32> = Vec::new();
-    for (stack, frames) in event.stacks() {
-        let parent = match with_parent {
-            true => frames.iter().rev().find(|f| matches(*f)),
-            false => None,
+    for (stack, frames) in event.stacks().filter(|(s, _)| (choice.wanted)(s)) {
+        // The first one met.
+        let parent = match options.order {
+            _ if !with_parent => None,
+            ChainOrder::Callee => frames.iter().find(|f| matches(*f)),
+            ChainOrder::Caller => frames.iter().rev().find(|f| matches(*f)),
         };
         let head = Head { stack, parent };
         let id = groups.own(&head);
@@ -129,7 +142,8 @@ pub fn histogram(
         _ if options.children => groups.weigh_callers(),
         // Few entries are heavy enough for a tree.
         Some(least) => {
-            for ((stack, frames), id) in event.stacks().zip(entry_of_stack) {
+            let stacks = event.stacks().filter(|(s, _)| (choice.wanted)(s));
+            for ((stack, frames), id) in stacks.zip(entry_of_stack) {
                 if groups.entries.get(id as usize).is_some_and(|e| e.own >= least) {
                     groups.chain(Head { stack, parent: None }, id, frames);
                 }
@@ -172,7 +186,7 @@ struct Spot {
 }
 
 const NO_ENTRY: u32 = u32::MAX;
-/// One slot for each key there is, and one more.
+/// One slot for each key there is, one for labels, and one for binaries.
 const KEYS: usize = 9;
 
 impl Groups<'_> {
@@ -279,7 +293,8 @@ impl Groups<'_> {
     fn key(&self, head: &Head, spot: Option<Spot>) -> [u64; KEYS] {
         let mut key = [0u64; KEYS];
         let frame = spot.map(|s| self.profile.frame(s.frame));
-        for (slot, k) in key.iter_mut().zip(&self.options.keys) {
+        let plain = self.options.keys.iter().filter(|k| !matches!(k, Key::Label(_)));
+        for (slot, k) in key.iter_mut().zip(plain) {
             *slot = match k {
                 Key::Comm => u64::from(head.stack.comm.0),
                 Key::Dso => frame.and_then(|f| f.dso).map_or(0, |d| u64::from(d.0) + 1),
@@ -292,8 +307,12 @@ impl Groups<'_> {
                 Key::Tid => u64::from(head.stack.tid),
                 Key::Cpu => head.stack.cpu.map_or(0, |c| u64::from(c) + 1),
                 Key::Parent => head.parent.map_or(0, |p| u64::from(p.0) + 1),
-                Key::Label => u64::from(head.stack.label),
+                Key::Label(_) => continue,
             };
+        }
+        // A label stands for all of its parts.
+        if let Some(slot) = key.get_mut(KEYS - 2).filter(|_| self.options.labels.is_some()) {
+            *slot = u64::from(head.stack.label);
         }
         // Equal addresses in two binaries are two, and so are an address and
         // the number of a symbol.
@@ -356,7 +375,10 @@ fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEnt
             Key::Tid => u64::from(!e.tid),
             Key::Cpu => e.cpu.map_or(u64::MAX, |c| u64::from(!c)),
             Key::Parent => e.parent.map_or(u64::MAX, |p| parents.get(p)),
-            Key::Label => u64::from(e.label),
+            Key::Label(part) => {
+                let ranks = options.labels.as_ref().and_then(|l| l.get(usize::from(*part)));
+                ranks.and_then(|r| r.get(e.label as usize)).map_or(0, |r| u64::from(*r))
+            }
         }
     };
     // perf compares depths within a thread only, which is no total order: sorting

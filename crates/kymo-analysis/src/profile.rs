@@ -232,11 +232,12 @@ impl Profile {
         })
     }
 
-    /// Puts frames of equal weight in an order: that of their places.
+    /// Puts frames of equal weight in an order, mostly that of perf: higher
+    /// addresses first.
     pub fn rank(&self, id: FrameId) -> (u32, u64) {
         let frame = self.frame(id);
         let place = frame.symbol.map_or(frame.ip, |s| self.machine.symbols.start(s).1);
-        (frame.dso.map_or(0, |d| d.0 + 1), place)
+        (!frame.dso.map_or(0, |d| d.0 + 1), !place)
     }
 
     /// What a call chain calls the frame: its symbol, or its address.

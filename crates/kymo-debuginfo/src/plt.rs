@@ -60,7 +60,8 @@ fn names<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<Vec<u8>> {
         let mut name = symbol
             .and_then(|s| s.name_bytes().ok().map(<[u8]>::to_vec))
             .filter(|n| !n.is_empty())
-            .unwrap_or_else(|| b"*ABS*".to_vec());
+            // As perf names what the loader resolves without a name.
+            .unwrap_or_default();
         name.extend_from_slice(b"@plt");
         names.push(name);
     }

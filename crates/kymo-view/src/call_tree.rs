@@ -34,7 +34,7 @@ const MARGIN: usize = 12;
 pub fn write_graph(out: &mut dyn Write, roots: &[TreeNode], style: GraphStyle) -> io::Result<()> {
     let (mut margin, mut level) = (MARGIN, roots);
     let mut printed = false;
-    let mut whole = if style.relative { style.entry } else { style.whole };
+    let whole = if style.relative { style.entry } else { style.whole };
     if let [only] = roots
         && only.total == style.entry
     {
@@ -49,9 +49,6 @@ pub fn write_graph(out: &mut dyn Write, roots: &[TreeNode], style: GraphStyle) -
             }
         }
         level = &only.children;
-        if style.relative {
-            whole = only.below;
-        }
     }
     let mut bars = vec![true];
     let drawn = write_level(out, level, whole, style.relative, margin, &mut bars)?;

@@ -1,5 +1,7 @@
 //! `kymo report` next to `perf report` on the same recordings of real programs.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
 use std::collections::BTreeSet;
 
 use kymo_testkit::{Need, Workload, perf, require, run};
@@ -94,4 +96,107 @@ fn a_tracepoint_is_reported_with_its_callers() {
     let _ = perf(["record", "-q", "-g", "-e", event, "-o", &file, &program]).success();
     same(&file, &["--no-children", "-g", "none", "--sort", "comm,dso,sym"]);
     same(&file, &["--children", "-g", "none", "--sort", "comm,dso,sym"]);
+}
+
+/// Lines as perf prints them, in perf's order, headings included; what perf adds
+/// in grey (a tip) and our ledger left out.
+fn lines(text: &str) -> Vec<String> {
+    let shown = text.lines().take_while(|l| !l.starts_with("# Trust") && !l.contains("(Tip:"));
+    let trimmed = shown.map(|l| l.trim_end().to_string());
+    trimmed.filter(|l| !l.is_empty() && l != "#").collect()
+}
+
+#[track_caller]
+fn same_lines(file: &str, options: &[&str]) {
+    let args: Vec<&str> =
+        ["report", "--stdio", "-i", file].into_iter().chain(options.iter().copied()).collect();
+    let theirs = lines(&perf(&args).success().stdout);
+    let ours = lines(&run(env!("CARGO_BIN_EXE_kymo"), &args).success().stdout);
+    assert!(theirs.len() > 5, "{options:?}: perf shows nothing: {theirs:#?}");
+    for (i, (a, b)) in theirs.iter().zip(&ours).enumerate() {
+        assert_eq!(b, a, "{options:?}: line {i} of {}", theirs.len());
+    }
+    assert_eq!(ours.len(), theirs.len(), "{options:?}");
+}
+
+#[test]
+fn payload_fields_are_sort_keys() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Tracefs, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("report_fields", SOURCE);
+    let file = w.file("perf.data");
+    let program = w.program().display().to_string();
+    // Without task names in payloads: perf cuts those with a blank at the blank.
+    let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit,cpu-clock";
+    let _ = perf(["record", "-q", "-e", events, "-o", &file, &program]).success();
+    let tracepoint = w.file("exit.data");
+    let event = "raw_syscalls:sys_exit";
+    let _ = perf(["record", "-q", "-e", event, "-o", &tracepoint, &program]).success();
+    same_lines(&file, &["-s", "comm,id"]);
+    same_lines(&file, &["-s", "id,ret,comm"]);
+    same_lines(&tracepoint, &["-s", "sys_exit.id"]);
+    same_lines(&tracepoint, &["-s", "comm,trace_fields"]);
+    // Tracepoints alone are told apart by their text.
+    same_lines(&tracepoint, &[]);
+    same_lines(&tracepoint, &["-s", "trace", "-n"]);
+    let wrong = run(env!("CARGO_BIN_EXE_kymo"), ["report", "-i", &file, "-s", "nonsense"]);
+    assert_ne!(wrong.status, 0);
+    assert!(wrong.stderr.contains("unknown sort key `nonsense`"), "{wrong:?}");
+}
+
+#[test]
+fn parents_and_filters_are_perfs_line_by_line() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("report_parent", SOURCE);
+    let file = w.file("perf.data");
+    let program = w.program().display().to_string();
+    let record = ["record", "-q", "-F", "2000", "-g", "-e", "cpu-clock", "-o", &file, &program];
+    let _ = perf(record).success();
+    let flat = ["--no-children", "-g", "none"];
+    let cases: &[&[&str]] = &[
+        &["-s", "comm,parent", "-p", "^top_[ab]$"],
+        &["-s", "comm,dso", "-p", "^vfs_|^top_b"],
+        &["-s", "sym", "-S", "leaf"],
+        &["-s", "comm,dso", "-d", "report_parent,libc.so.6"],
+        &["-s", "comm", "-c", "nobody,report_parent"],
+    ];
+    for options in cases {
+        same_lines(&file, &[&flat[..], options].concat());
+    }
+    // With children the filter is about where the processor was, and the first
+    // parent met is the outermost one.
+    same_lines(&file, &["-g", "none", "-s", "comm,parent", "-p", "^mid|^top_"]);
+}
+
+#[test]
+fn json_honours_filters_and_the_limit() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("report_json", SOURCE);
+    let file = w.file("perf.data");
+    let program = w.program().display().to_string();
+    let _ = perf(["record", "-q", "-g", "-e", "cpu-clock", "-o", &file, &program]).success();
+    let json = |options: &[&str]| -> Vec<(String, f64)> {
+        let args = ["report", "--json", "-i", &file, "--no-children"];
+        let args: Vec<&str> = args.into_iter().chain(options.iter().copied()).collect();
+        let text = run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout;
+        let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let rows = all["events"][0]["entries"].as_array().unwrap();
+        let row = |r: &serde_json::Value| {
+            (r["symbol"].as_str().unwrap().to_owned(), r["percent"].as_f64().unwrap())
+        };
+        rows.iter().map(row).collect()
+    };
+    let all = json(&[]);
+    assert!(all.iter().any(|(s, _)| s == "leaf") && all.iter().any(|(s, _)| s == "mid"));
+    let heavy: Vec<_> = all.iter().filter(|(_, p)| *p >= 5.0).cloned().collect();
+    assert!(!heavy.is_empty() && heavy.len() < all.len());
+    assert_eq!(json(&["--percent-limit", "5"]), heavy);
+    let leaf: Vec<_> = all.iter().filter(|(s, _)| s == "leaf").cloned().collect();
+    assert_eq!(json(&["-S", "leaf"]), leaf);
+    assert_eq!(json(&["-c", "nobody"]), []);
 }

@@ -5,6 +5,7 @@ mod header;
 mod json;
 mod meaning;
 mod text;
+mod trace;
 pub(crate) mod trust;
 
 use std::io::{IsTerminal, Write};
@@ -12,9 +13,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use kymo_analysis::histogram::{Key, histogram};
-use kymo_analysis::profile::{LoadOptions, Profile};
-use kymo_files::perfdata::PerfData;
+use kymo_analysis::histogram::{Choice, Histogram, Key, histogram};
+use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, Stack};
+use kymo_files::perfdata::{Entry, PerfData};
+use kymo_model::Sample;
 use kymo_view::Ledger;
 
 /// Flags of `kymo report`.
@@ -35,7 +37,7 @@ pub(crate) struct Args {
     /// Show each function's own share only
     #[arg(long)]
     no_children: bool,
-    /// Group by these keys: comm,dso,symbol,pid,tid,cpu,parent
+    /// Group by these keys: comm,dso,symbol,pid,tid,cpu,parent; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
     /// Columns to show: overhead,overhead_children,sample,period and sort keys
@@ -71,25 +73,28 @@ pub(crate) struct Args {
     /// Separate columns by this, without filling up
     #[arg(short = 't', long, value_name = "SEP")]
     field_separator: Option<String>,
-    /// Kernel symbols from this file
+    /// Kernel symbols from this file, of the form of /proc/kallsyms
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<PathBuf>,
+    /// Kernel symbols from this uncompressed kernel image
+    #[arg(short = 'k', long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
     /// Look for binaries under this folder
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
     /// Leave names as the compiler mangled them
     #[arg(long)]
     no_demangle: bool,
-    /// With the key `parent`: callers whose name contains this
-    #[arg(short, long, value_name = "TEXT", default_value = "sys_")]
-    parent: String,
+    /// Tell apart by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
+    #[arg(short, long, value_name = "REGEX")]
+    parent: Option<String>,
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     strict: bool,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let meant = meaning::Meaning::of(&args)?;
+    let mut meant = meaning::Meaning::of(&args)?;
     let path = args.input.clone().unwrap_or_else(PerfData::default_path);
     let mut file = PerfData::open(&path)?;
     let color = std::io::stdout().is_terminal() && !args.json;
@@ -99,36 +104,39 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
+    meant.settle(file.events());
+    let mut labels = trace::Labels::new(&meant.trace);
+    let mut label = |entry: &Entry<'_>, sample: &Sample<'_>| labels.label(entry, sample);
     let options = LoadOptions {
         symbols: kymo_symbols::Options {
             symfs: args.symfs.clone(),
             kallsyms: args.kallsyms.clone(),
-            vmlinux: None,
+            vmlinux: args.vmlinux.clone(),
             no_demangle: args.no_demangle,
         },
-        merge_threads: !meant.keys.iter().any(|k| matches!(k, Key::Pid | Key::Tid)),
-        label: None,
-        by_cpu: meant.keys.contains(&Key::Cpu),
+        merge_threads: !meant.has(Key::Pid) && !meant.has(Key::Tid),
+        label: (!meant.trace.is_empty()).then_some(&mut label),
+        by_cpu: meant.has(Key::Cpu),
         no_chains: meant.needs_no_chains(),
     };
     let profile = Profile::read(&mut file, options).context("report")?;
+    meant.check(&labels, profile.stats.samples > 0)?;
     let ledger = trust::ledger(&profile, file.notes());
     if args.json {
-        json::write(&mut out, &profile, &meant, &ledger)?;
+        json::write(&mut out, &profile, &meant, &labels, &ledger)?;
     } else {
-        let mut report = text::Text { out: &mut out, profile: &profile, meant: &meant, color };
+        let mut report =
+            text::Text { out: &mut out, profile: &profile, meant: &meant, labels: &labels, color };
         report.prologue()?;
         if args.header {
             header::write(report.out, &file)?;
         }
-        for event in &profile.events {
+        for (number, event) in profile.events.iter().enumerate() {
             if event.samples == 0 && (profile.events.len() > 1 || event.desc.name == "dummy:HG") {
                 continue;
             }
-            let shape = meant.shape(event.has_chains(), event.period);
-            let pattern = args.parent.as_str();
-            let is_parent = |f| profile.frame_name(f).contains(pattern);
-            let entries = histogram(&profile, event, &shape.histogram, &is_parent);
+            let shape = meant.shape(number, event, &labels);
+            let entries = grouped(&profile, event, &shape, &meant);
             report.event(event, &shape, &entries)?;
         }
         report.epilogue(&ledger)?;
@@ -142,6 +150,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The process ends here; giving each piece back takes longer than the rest.
     std::mem::forget(profile);
     Ok(code)
+}
+
+/// The groups that the flags ask for.
+fn grouped(
+    profile: &Profile,
+    event: &EventProfile,
+    shape: &meaning::Shape,
+    meant: &meaning::Meaning,
+) -> Histogram {
+    let is_parent = |f| {
+        let symbol = profile.frame(f).symbol;
+        symbol.is_some_and(|s| meant.parent.is_match(profile.machine.symbols.name(s)))
+    };
+    let wanted = |s: &Stack| meant.wants(profile, s);
+    let choice = Choice { wanted: &wanted, is_parent: &is_parent };
+    histogram(profile, event, &shape.histogram, &choice)
 }
 
 fn exit(ledger: &Ledger, strict: bool) -> ExitCode {

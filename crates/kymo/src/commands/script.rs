@@ -8,7 +8,7 @@
 mod extra;
 mod fields;
 mod filter;
-mod formats;
+pub(crate) mod formats;
 mod json;
 mod line;
 mod machine;

@@ -7,6 +7,17 @@ use kymo_analysis::histogram::{HistEntry, Key};
 use kymo_analysis::profile::Profile;
 use kymo_view::{Column, percent};
 
+use super::trace::Labels;
+
+/// Where texts of cells come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) labels: &'a Labels,
+    /// Number of the event.
+    pub(crate) event: usize,
+}
+
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
@@ -19,7 +30,11 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    pub(crate) fn column(self) -> Column {
+    pub(crate) fn column(self, source: Source<'_>) -> Column {
+        if let Field::Key(Key::Label(part)) = self {
+            let (title, _, right) = source.labels.heading(source.event, part);
+            return Column { title, right, ragged: !right };
+        }
         let (title, right, ragged) = match self {
             Field::Children => ("Children", true, false),
             Field::Own => ("    Self", true, false),
@@ -33,7 +48,7 @@ impl Field {
             Field::Key(Key::Tid) => ("    Tid:Command", false, false),
             Field::Key(Key::Cpu) => ("CPU", false, false),
             Field::Key(Key::Parent) => ("Parent symbol", false, false),
-            Field::Key(Key::Label) => ("Trace output", false, false),
+            Field::Key(Key::Label(_)) => ("", false, false),
         };
         Column { title: title.to_string(), right, ragged }
     }
@@ -43,7 +58,8 @@ impl Field {
     }
 
     /// Appends the text of the cell.
-    pub(crate) fn cell(self, out: &mut String, profile: &Profile, e: &HistEntry, whole: u64) {
+    pub(crate) fn cell(self, out: &mut String, source: Source<'_>, e: &HistEntry, whole: u64) {
+        let profile = source.profile;
         let comm = profile.machine.comm(e.comm);
         // Writing to a String cannot fail.
         let _ = match self {
@@ -63,7 +79,7 @@ impl Field {
                 Some(cpu) => write!(out, "{cpu:03}"),
                 None => out.write_str("-001"),
             },
-            Field::Key(Key::Label) => Ok(()),
+            Field::Key(Key::Label(part)) => out.write_str(source.labels.text(e.label, part)),
             Field::Key(Key::Parent) => match e.parent {
                 Some(p) => out.write_str(&profile.frame_name(p)),
                 None => out.write_str("[other]"),
@@ -72,16 +88,21 @@ impl Field {
     }
 
     /// Characters of the cell; those of a share never matter.
-    pub(crate) fn width(self, profile: &Profile, e: &HistEntry) -> usize {
+    pub(crate) fn width(self, source: Source<'_>, e: &HistEntry) -> usize {
+        let profile = source.profile;
         let chars = |text: &str| text.chars().count();
         match self {
             Field::Children | Field::Own | Field::Overhead => 0,
             Field::Key(Key::Comm) => chars(profile.machine.comm(e.comm)),
             Field::Key(Key::Dso) => chars(dso(profile, e)),
             Field::Key(Key::Symbol) => 4 + chars(&symbol(profile, e)),
+            Field::Key(Key::Label(part)) => {
+                let (_, least, _) = source.labels.heading(source.event, part);
+                least.max(chars(source.labels.text(e.label, part)))
+            }
             _ => {
                 let mut cell = String::new();
-                self.cell(&mut cell, profile, e, 0);
+                self.cell(&mut cell, source, e, 0);
                 chars(&cell)
             }
         }

@@ -3,30 +3,36 @@
 use std::io::{self, Write};
 
 use kymo_analysis::chain_tree::Viewer;
-use kymo_analysis::histogram::histogram;
+use kymo_analysis::histogram::Key;
 use kymo_analysis::profile::Profile;
 use kymo_view::{Ledger, percent};
 use serde_json::{Value, json};
 
 use super::fields;
 use super::meaning::{Drawing, Meaning};
+use super::trace::Labels;
 
 pub(crate) fn write(
     out: &mut dyn Write,
     profile: &Profile,
     meant: &Meaning,
+    labels: &Labels,
     ledger: &Ledger,
 ) -> io::Result<()> {
     let mut events = Vec::new();
-    for event in &profile.events {
-        let shape = meant.shape(event.has_chains(), event.period);
-        let found = histogram(profile, event, &shape.histogram, &|_| false);
+    for (number, event) in profile.events.iter().enumerate() {
+        let shape = meant.shape(number, event, labels);
+        let found = super::grouped(profile, event, &shape, meant);
         let rank = |f| profile.rank(f);
         let mut viewer = Viewer::new(&found.tree, &rank);
         let least = (event.period as f64 * (shape.least / 100.0)) as u64;
         let rows: Vec<Value> = found
             .entries
             .iter()
+            .filter(|e| {
+                let weight = if shape.histogram.children { e.total } else { e.own };
+                percent(weight, event.period) >= meant.percent_limit
+            })
             .map(|e| {
                 let mut row = json!({
                     "comm": profile.machine.comm(e.comm),
@@ -42,6 +48,20 @@ pub(crate) fn write(
                 if shape.histogram.children {
                     row["children_period"] = e.total.into();
                     row["children_percent"] = percent(e.total, event.period).into();
+                }
+                for key in &shape.histogram.keys {
+                    match key {
+                        Key::Cpu => row["cpu"] = e.cpu.into(),
+                        Key::Parent => {
+                            row["parent"] = e.parent.map(|p| profile.frame_name(p)).into();
+                        }
+                        Key::Label(part) => {
+                            let (name, ..) = labels.heading(number, *part);
+                            let name = if name == "Trace output" { "text" } else { &name };
+                            row["trace"][name] = labels.text(e.label, *part).into();
+                        }
+                        _ => {}
+                    }
                 }
                 if shape.drawing != Drawing::None {
                     let chains = viewer.chains(&e.chains, least);

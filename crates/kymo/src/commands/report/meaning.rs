@@ -1,10 +1,15 @@
 //! What the flags of `kymo report` mean, once it is known what was recorded.
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use kymo_analysis::histogram::{ChainOrder, HistogramOptions, Key};
+use kymo_analysis::profile::{EventProfile, Profile, Stack};
+use kymo_files::perfdata::EventDesc;
+use kymo_model::EventType;
+use regex_automata::meta::Regex;
 
 use super::Args;
 use super::fields::Field;
+use super::trace::{Labels, TraceKey};
 
 /// How call chains are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +23,12 @@ pub(crate) enum Drawing {
 
 /// The flags, checked.
 pub(crate) struct Meaning {
-    pub(crate) keys: Vec<Key>,
-    fields: Option<Vec<Field>>,
+    /// `None` where the recorded events decide.
+    keys: Option<Vec<Sort>>,
+    fields: Option<Vec<Show>>,
+    /// What is asked of payloads.
+    pub(crate) trace: Vec<TraceKey>,
+    pub(crate) parent: Regex,
     drawing: Option<Drawing>,
     order: Option<ChainOrder>,
     least: f64,
@@ -37,6 +46,8 @@ pub(crate) struct Meaning {
 
 /// How the samples of one event are shown.
 pub(crate) struct Shape {
+    /// Number of the event.
+    pub(crate) event: usize,
     pub(crate) histogram: HistogramOptions,
     pub(crate) drawing: Drawing,
     /// Least share of a branch, in percent.
@@ -61,40 +72,79 @@ fn key(word: &str) -> Option<Key> {
     })
 }
 
+const USUAL: [Sort; 3] = [Sort::Key(Key::Comm), Sort::Key(Key::Dso), Sort::Key(Key::Symbol)];
 const KEYS: &str = "comm, dso, sym, pid, tid, cpu, parent";
+
+/// A sort key: of samples, or by number of payloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Key(Key),
+    Trace(usize),
+}
+
+/// A column as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Show {
+    Field(Field),
+    Trace(usize),
+}
+
+fn sort_key(word: &str, trace: &mut Vec<TraceKey>) -> Sort {
+    if let Some(key) = key(word) {
+        return Sort::Key(key);
+    }
+    let wanted = TraceKey::parse(word);
+    let known = trace.iter().position(|t| *t == wanted);
+    Sort::Trace(known.unwrap_or_else(|| {
+        trace.push(wanted);
+        trace.len() - 1
+    }))
+}
+
+/// The callers that the key `parent` names unless others are asked for.
+pub(crate) const PARENT: &str = "^sys_|^do_page_fault";
 
 impl Meaning {
     pub(crate) fn of(args: &Args) -> anyhow::Result<Meaning> {
-        let fields = match &args.fields {
-            Some(text) => Some(parse_fields(text)?),
-            None => None,
-        };
-        let mut keys = Vec::new();
-        match (&args.sort, &fields) {
+        let mut trace = Vec::new();
+        let fields = args.fields.as_ref().map(|text| parse_fields(text, &mut trace));
+        let mut keys: Option<Vec<Sort>> = match (&args.sort, &fields) {
             (Some(text), _) => {
-                for word in text.split(',').map(str::trim).filter(|w| *w != "overhead") {
-                    match key(word) {
-                        Some(k) if !keys.contains(&k) => keys.push(k),
-                        Some(_) => {}
-                        None => bail!("unknown sort key `{word}`: there are {KEYS}"),
-                    }
-                }
+                let words = text.split(',').map(str::trim).filter(|w| *w != "overhead");
+                Some(words.map(|w| sort_key(w, &mut trace)).collect())
             }
-            (None, Some(fields)) => {
-                for f in fields {
-                    if let Field::Key(k) = f
-                        && !keys.contains(k)
-                    {
-                        keys.push(*k);
-                    }
-                }
-            }
-            (None, None) => keys = vec![Key::Comm, Key::Dso, Key::Symbol],
+            (None, Some(fields)) => Some(
+                fields
+                    .iter()
+                    .filter_map(|f| match f {
+                        Show::Field(Field::Key(k)) => Some(Sort::Key(*k)),
+                        Show::Trace(n) => Some(Sort::Trace(*n)),
+                        Show::Field(_) => None,
+                    })
+                    .collect(),
+            ),
+            (None, None) => None,
+        };
+        if args.parent.is_some() {
+            keys.get_or_insert_with(|| USUAL.to_vec()).push(Sort::Key(Key::Parent));
         }
+        if let Some(keys) = &mut keys {
+            let mut seen = Vec::new();
+            keys.retain(|k| {
+                !seen.contains(k) && {
+                    seen.push(*k);
+                    true
+                }
+            });
+        }
+        let pattern = args.parent.as_deref().unwrap_or(PARENT);
+        let parent = Regex::new(pattern).with_context(|| format!("--parent {pattern}"))?;
         let mut meant = Meaning {
             symbol_first: args.sort.as_ref().is_some_and(|s| s.starts_with("sym")),
             keys,
             fields,
+            trace,
+            parent,
             drawing: None,
             order: None,
             least: 0.5,
@@ -138,45 +188,118 @@ impl Meaning {
         Ok(())
     }
 
+    /// Settles what the recorded events decide: without keys, tracepoints
+    /// alone are told apart by their text.
+    pub(crate) fn settle(&mut self, events: &[EventDesc]) {
+        let only = events.iter().all(|e| e.attr.kind == EventType::TRACEPOINT);
+        if self.keys.is_none() && only && !events.is_empty() {
+            self.keys = Some(vec![sort_key("trace", &mut self.trace)]);
+        }
+    }
+
+    /// Names of keys that no event has.
+    pub(crate) fn check(&self, labels: &Labels, any: bool) -> anyhow::Result<()> {
+        let unknown = |(i, _): &(usize, &TraceKey)| any && !labels.known(*i);
+        for (_, key) in self.trace.iter().enumerate().filter(unknown) {
+            if let TraceKey::Fields { event, name } = key {
+                let event = event.as_ref().map_or(String::new(), |e| format!("{e}."));
+                let name = name.as_deref().unwrap_or("*");
+                bail!(
+                    "unknown sort key `{event}{name}`: there are {KEYS}, trace, trace_fields, \
+                     and fields of the recorded tracepoints"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has(&self, key: Key) -> bool {
+        self.keys.as_deref().unwrap_or(&USUAL).contains(&Sort::Key(key))
+    }
+
     /// Call chains need not even be looked at.
     pub(crate) fn needs_no_chains(&self) -> bool {
         self.drawing == Some(Drawing::None)
             && self.children == Some(false)
-            && !self.keys.contains(&Key::Parent)
+            && !self.has(Key::Parent)
     }
 
-    /// What this means for an event with or without call chains and a sum of
-    /// periods.
-    pub(crate) fn shape(&self, chains: bool, period: u64) -> Shape {
-        let children = chains
-            && self
-                .children
-                .unwrap_or(!matches!(self.fields, Some(ref f) if !f.contains(&Field::Children)));
+    /// Whether a stack is to be shown. As in perf, filters are about the place
+    /// where the processor was, not about its callers.
+    pub(crate) fn wants(&self, profile: &Profile, stack: &Stack) -> bool {
+        let among = |list: &Option<Vec<String>>, name: &dyn Fn() -> String| {
+            list.as_ref().is_none_or(|l| l.contains(&name()))
+        };
+        let frame = profile.frame(stack.leaf);
+        let symbols = &profile.machine.symbols;
+        among(&self.comms, &|| profile.machine.comm(stack.comm).to_string())
+            && among(&self.dsos, &|| symbols.dso_name(frame.dso).to_string())
+            && among(&self.symbols, &|| match frame.symbol {
+                Some(s) => symbols.name(s).to_string(),
+                None => format!("{:#018x}", frame.addr),
+            })
+    }
+
+    /// What this means for an event.
+    pub(crate) fn shape(&self, number: usize, event: &EventProfile, labels: &Labels) -> Shape {
+        let (chains, period) = (event.has_chains(), event.period);
+        let mut keys: Vec<Key> = Vec::new();
+        for key in self.keys.as_deref().unwrap_or(&USUAL) {
+            match key {
+                Sort::Key(k) => keys.push(*k),
+                Sort::Trace(n) => keys.extend(labels.keys_of(number, *n)),
+            }
+        }
+        let parts = keys.iter().filter_map(|k| match k {
+            Key::Label(part) => Some(*part),
+            _ => None,
+        });
+        let orders =
+            parts.max().map(|last| (0..=last).map(|part| labels.order(number, part)).collect());
+        let asked = |f: &Vec<Show>| !f.contains(&Show::Field(Field::Children));
+        let children = chains && self.children.unwrap_or(!self.fields.as_ref().is_some_and(asked));
         let drawing = match chains {
             true => self.drawing.unwrap_or(Drawing::Graph),
             false => Drawing::None,
         };
         let default = if children { ChainOrder::Caller } else { ChainOrder::Callee };
         let order = self.order.unwrap_or(default);
-        let fields = self.fields.clone().unwrap_or_else(|| {
-            let mut fields = match children {
-                true => vec![Field::Children, Field::Own],
-                false => vec![Field::Overhead],
-            };
-            fields.extend(self.nr_samples.then_some(Field::Samples));
-            fields.extend(self.total_period.then_some(Field::Period));
-            fields.extend(self.keys.iter().map(|k| Field::Key(*k)));
-            fields
-        });
+        let mut fields = Vec::new();
+        match &self.fields {
+            Some(asked) => {
+                for show in asked {
+                    match show {
+                        Show::Field(f) => fields.push(*f),
+                        Show::Trace(n) => {
+                            fields.extend(labels.keys_of(number, *n).into_iter().map(Field::Key));
+                        }
+                    }
+                }
+            }
+            None => {
+                match children {
+                    true => fields.extend([Field::Children, Field::Own]),
+                    false => fields.push(Field::Overhead),
+                }
+                fields.extend(self.nr_samples.then_some(Field::Samples));
+                fields.extend(self.total_period.then_some(Field::Period));
+                fields.extend(keys.iter().map(|k| Field::Key(*k)));
+            }
+        }
         let hidden = |f: &Field| match f {
             Field::Key(Key::Comm) => self.comms.as_ref().is_some_and(|l| l.len() == 1),
             Field::Key(Key::Dso) => self.dsos.as_ref().is_some_and(|l| l.len() == 1),
             Field::Key(Key::Symbol) => self.symbols.as_ref().is_some_and(|l| l.len() == 1),
             _ => false,
         };
+        // A table without any key would say nothing.
+        let is_key = |f: &&Field| matches!(f, Field::Key(_));
+        let keep_all = fields.iter().filter(is_key).all(hidden);
         Shape {
+            event: number,
             histogram: HistogramOptions {
-                keys: self.keys.clone(),
+                keys,
+                labels: orders,
                 children,
                 chains: match drawing {
                     Drawing::None => None,
@@ -188,25 +311,22 @@ impl Meaning {
             },
             drawing,
             least: self.least,
-            fields: fields.into_iter().filter(|f| !hidden(f)).collect(),
+            fields: fields.into_iter().filter(|f| keep_all || !hidden(f)).collect(),
         }
     }
 }
 
-fn parse_fields(text: &str) -> anyhow::Result<Vec<Field>> {
-    text.split(',')
-        .map(str::trim)
+fn parse_fields(text: &str, trace: &mut Vec<TraceKey>) -> Vec<Show> {
+    let words = text.split(',').map(str::trim);
+    words
         .map(|word| match word {
-            "overhead" => Ok(Field::Overhead),
-            "overhead_children" => Ok(Field::Children),
-            "sample" => Ok(Field::Samples),
-            "period" => Ok(Field::Period),
-            _ => match key(word) {
-                Some(k) => Ok(Field::Key(k)),
-                None => bail!(
-                    "unknown field `{word}`: there are overhead, overhead_children, sample, \
-                     period, {KEYS}"
-                ),
+            "overhead" => Show::Field(Field::Overhead),
+            "overhead_children" => Show::Field(Field::Children),
+            "sample" => Show::Field(Field::Samples),
+            "period" => Show::Field(Field::Period),
+            _ => match sort_key(word, trace) {
+                Sort::Key(k) => Show::Field(Field::Key(k)),
+                Sort::Trace(n) => Show::Trace(n),
             },
         })
         .collect()

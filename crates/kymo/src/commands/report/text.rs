@@ -10,14 +10,16 @@ use kymo_view::{
     GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph,
 };
 
-use super::fields::{Field, dso, symbol};
+use super::fields::{Field, Source};
 use super::meaning::{Drawing, Meaning, Shape};
+use super::trace::Labels;
 
 /// Writes a report.
 pub(crate) struct Text<'a> {
     pub(crate) out: &'a mut dyn Write,
     pub(crate) profile: &'a Profile,
     pub(crate) meant: &'a Meaning,
+    pub(crate) labels: &'a Labels,
     pub(crate) color: bool,
 }
 
@@ -60,18 +62,18 @@ impl Text<'_> {
         writeln!(self.out, "# Samples: {count}{unit} of event '{name}'")?;
         writeln!(self.out, "# Event count (approx.): {}\n#", event.period)?;
         let separator = self.meant.separator.as_deref();
-        let mut table = Table::new(shape.fields.iter().map(|f| f.column()).collect());
-        let shown: Vec<&HistEntry> = histogram.entries.iter().filter(|e| self.wanted(e)).collect();
+        let source = Source { profile: self.profile, labels: self.labels, event: shape.event };
+        let mut table = Table::new(shape.fields.iter().map(|f| f.column(source)).collect());
         let rank = |f| self.profile.rank(f);
         let mut viewer = Viewer::new(&histogram.tree, &rank);
-        for entry in &shown {
-            let widths = shape.fields.iter().map(|f| f.width(self.profile, entry));
+        for entry in &histogram.entries {
+            let widths = shape.fields.iter().map(|f| f.width(source, entry));
             table.fit(widths);
             self.widen(&mut table, shape, entry);
         }
         table.write_head(self.out, separator)?;
         let mut cells: Vec<String> = vec![String::new(); shape.fields.len()];
-        for entry in shown {
+        for entry in &histogram.entries {
             let weight = if shape.histogram.children { entry.total } else { entry.own };
             if percent(weight, event.period) < self.meant.percent_limit {
                 // Heaviest first.
@@ -79,7 +81,7 @@ impl Text<'_> {
             }
             for (cell, field) in cells.iter_mut().zip(&shape.fields) {
                 cell.clear();
-                field.cell(cell, self.profile, entry, event.period);
+                field.cell(cell, source, entry, event.period);
                 if let Some(sep) = separator {
                     *cell = cell.replace(sep, ".");
                     if field.is_share() {
@@ -112,16 +114,6 @@ impl Text<'_> {
                 _ => {}
             }
         }
-    }
-
-    fn wanted(&self, e: &HistEntry) -> bool {
-        let m = self.meant;
-        let among = |list: &Option<Vec<String>>, name: &str| {
-            list.as_ref().is_none_or(|l| l.iter().any(|n| n == name))
-        };
-        among(&m.comms, self.profile.machine.comm(e.comm))
-            && (m.dsos.is_none() || among(&m.dsos, dso(self.profile, e)))
-            && (m.symbols.is_none() || among(&m.symbols, &symbol(self.profile, e)))
     }
 
     fn chains(

@@ -63,7 +63,7 @@ impl Formats {
 /// Payloads of the recording's tracepoints; formats are read when first needed, once
 /// for all printers.
 #[derive(Default)]
-pub(super) struct Payloads {
+pub(crate) struct Payloads {
     shared: Arc<Mutex<Arc<Formats>>>,
     formats: Arc<Formats>,
     /// Samples by event whose payload could not be rendered, with the reason.
@@ -78,7 +78,7 @@ impl Payloads {
 
     /// The format of an entry's event.
     #[inline]
-    pub(super) fn format(&mut self, entry: &Entry<'_>) -> Option<&EventFormat> {
+    pub(crate) fn format(&mut self, entry: &Entry<'_>) -> Option<&EventFormat> {
         if self.formats.of.len() != entry.events.len() {
             self.update(entry);
         }
@@ -96,7 +96,7 @@ impl Payloads {
 
     /// Appends the text of a payload.
     #[inline]
-    pub(super) fn write(&mut self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn write(&mut self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
         if self.formats.of.len() != entry.events.len() {
             self.update(entry);
         }
@@ -146,7 +146,7 @@ pub(super) fn note<'p>(all: impl Iterator<Item = &'p Payloads>, ledger: &mut Led
 }
 
 /// Payloads are in the byte order the tracing data states; it is the file's.
-pub(super) fn payload_endian(entry: &Entry<'_>) -> Endian {
+pub(crate) fn payload_endian(entry: &Entry<'_>) -> Endian {
     entry.raw.endian
 }
 

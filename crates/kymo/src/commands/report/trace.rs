@@ -1,0 +1,216 @@
+//! Sort keys out of tracepoint payloads: `trace`, the whole text, and single
+//! fields (`prev_pid`, `sched_switch.next_comm`, `*` and `trace_fields` for all
+//! of them). Each sample gets the number of its combination of values.
+
+use kymo_analysis::histogram::Key;
+use kymo_files::perfdata::{Entry, EventDesc};
+use kymo_format::{Field, FieldKind};
+use kymo_model::Sample;
+use rustc_hash::FxHashMap;
+
+use crate::commands::script::formats::{Payloads, payload_endian};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TraceKey {
+    /// The payload's text.
+    Output,
+    /// One field, or all of them, of one event or of any.
+    Fields { event: Option<String>, name: Option<String> },
+}
+
+impl TraceKey {
+    /// Understands a word that is no key of its own.
+    pub(crate) fn parse(word: &str) -> TraceKey {
+        let field = |name: &str| (name != "*").then(|| name.to_string());
+        match word.rsplit_once('.') {
+            _ if word == "trace" => TraceKey::Output,
+            _ if word == "trace_fields" => TraceKey::Fields { event: None, name: None },
+            Some((event, name)) => {
+                TraceKey::Fields { event: Some(event.to_string()), name: field(name) }
+            }
+            None => TraceKey::Fields { event: None, name: field(word) },
+        }
+    }
+
+    fn wants(&self, desc: &EventDesc) -> bool {
+        let TraceKey::Fields { event: Some(event), .. } = self else { return true };
+        let short = desc.name.rsplit(':').next().unwrap_or(&desc.name);
+        desc.name == *event || short == event
+    }
+}
+
+/// A column of one event.
+#[derive(Clone, Debug)]
+struct Column {
+    key: usize,
+    /// None for the whole text.
+    field: Option<Field>,
+}
+
+struct Value {
+    /// What values are told apart and sorted by.
+    raw: Vec<u8>,
+    text: String,
+}
+
+/// Values met so far.
+#[derive(Default)]
+pub(crate) struct Labels {
+    keys: Vec<TraceKey>,
+    payloads: Payloads,
+    /// By event.
+    columns: Vec<Option<Vec<Column>>>,
+    ids: FxHashMap<(usize, Vec<u8>), u32>,
+    /// By label, then by column of its event.
+    values: Vec<Vec<Value>>,
+}
+
+impl Labels {
+    pub(crate) fn new(keys: &[TraceKey]) -> Labels {
+        Labels {
+            keys: keys.to_vec(),
+            // Label 0 is that of samples without a payload.
+            values: vec![Vec::new()],
+            ..Labels::default()
+        }
+    }
+
+    /// The number of a sample's combination of values.
+    pub(crate) fn label(&mut self, entry: &Entry<'_>, sample: &Sample<'_>) -> u32 {
+        let (Some(raw), Some(desc)) = (sample.raw, entry.desc()) else { return 0 };
+        let endian = payload_endian(entry);
+        let at = entry.event;
+        if self.columns.len() <= at {
+            self.columns.resize_with(at + 1, || None);
+        }
+        let Some(slot) = self.columns.get_mut(at) else { return 0 };
+        if slot.is_none() {
+            *slot = Some(columns(&self.keys, desc, &mut self.payloads, entry));
+        }
+        let mut printed = Vec::new();
+        self.payloads.write(entry, raw, &mut printed);
+        let mut values = Vec::new();
+        let mut whole = Vec::new();
+        for column in slot.iter().flatten() {
+            let value = match &column.field {
+                None => Value { raw: printed.clone(), text: lossy(&printed) },
+                Some(f) => {
+                    let bytes = f.bytes(raw, endian).to_vec();
+                    Value { raw: bytes, text: text(f, raw, entry, &printed) }
+                }
+            };
+            whole.extend((value.raw.len() as u64).to_ne_bytes());
+            whole.extend_from_slice(&value.raw);
+            values.push(value);
+        }
+        let next = self.values.len() as u32;
+        let id = *self.ids.entry((at, whole)).or_insert(next);
+        if id == next {
+            self.values.push(values);
+        }
+        id
+    }
+
+    /// The columns that key number `key` stands for in an event.
+    pub(crate) fn keys_of(&self, event: usize, key: usize) -> Vec<Key> {
+        let all = self.columns.get(event).and_then(Option::as_deref).unwrap_or_default();
+        let own = all.iter().enumerate().filter(|(_, c)| c.key == key);
+        own.map(|(i, _)| Key::Label(i as u8)).collect()
+    }
+
+    /// Whether any event has what key number `key` names.
+    pub(crate) fn known(&self, key: usize) -> bool {
+        self.columns.iter().flatten().flatten().any(|c| c.key == key)
+    }
+
+    /// Heading of a column, its least width, and whether it stands to the right.
+    pub(crate) fn heading(&self, event: usize, column: u8) -> (String, usize, bool) {
+        let all = self.columns.get(event).and_then(Option::as_deref).unwrap_or_default();
+        let Some(Column { field: Some(f), .. }) = all.get(usize::from(column)) else {
+            return ("Trace output".into(), 0, false);
+        };
+        let size = f.size as usize;
+        let text = matches!(f.kind, FieldKind::String | FieldKind::DynString { .. });
+        // Room for the number in hexadecimal, as in perf.
+        (f.name.clone(), if text { size } else { size * 2 + 2 }, true)
+    }
+
+    /// Text of a value.
+    pub(crate) fn text(&self, label: u32, column: u8) -> &str {
+        let values = self.values.get(label as usize);
+        values.and_then(|v| v.get(usize::from(column))).map_or("", |v| &v.text)
+    }
+
+    /// Puts two labels in the order of a column: texts rise, fields fall by
+    /// their bytes, as in perf.
+    pub(crate) fn order(&self, event: usize, column: u8) -> Vec<u32> {
+        let raw = |label: usize| {
+            let values = self.values.get(label);
+            values.and_then(|v| v.get(usize::from(column))).map_or(&[][..], |v| &v.raw)
+        };
+        let mut sorted: Vec<usize> = (0..self.values.len()).collect();
+        let (.., falls) = self.heading(event, column);
+        sorted.sort_by(|a, b| match falls {
+            true => raw(*b).cmp(raw(*a)),
+            false => raw(*a).cmp(raw(*b)),
+        });
+        let mut ranks = vec![0; sorted.len()];
+        let mut rank = 0;
+        for run in sorted.chunk_by(|a, b| raw(*a) == raw(*b)) {
+            rank += 1;
+            for label in run {
+                if let Some(slot) = ranks.get_mut(*label) {
+                    *slot = rank;
+                }
+            }
+        }
+        ranks
+    }
+}
+
+fn columns(
+    keys: &[TraceKey],
+    desc: &EventDesc,
+    payloads: &mut Payloads,
+    entry: &Entry<'_>,
+) -> Vec<Column> {
+    let mut found: Vec<Column> = Vec::new();
+    let Some(format) = payloads.format(entry) else { return found };
+    for (number, key) in keys.iter().enumerate().filter(|(_, k)| k.wants(desc)) {
+        let TraceKey::Fields { name, .. } = key else {
+            found.push(Column { key: number, field: None });
+            continue;
+        };
+        let wanted = |f: &&Field| name.as_ref().is_none_or(|n| *n == f.name);
+        for field in format.own_fields().filter(wanted) {
+            let known = found.iter().any(|c| c.field.as_ref() == Some(field));
+            // Numbers of columns are small.
+            if !known && found.len() < usize::from(u8::MAX) {
+                found.push(Column { key: number, field: Some(field.clone()) });
+            }
+        }
+    }
+    found
+}
+
+/// A value as the event's own text shows it, where that says `name=value`.
+/// Texts may hold blanks, so that they are taken from the payload.
+fn text(f: &Field, raw: &[u8], entry: &Entry<'_>, printed: &[u8]) -> String {
+    let endian = payload_endian(entry);
+    if !matches!(f.kind, FieldKind::String | FieldKind::DynString { .. }) {
+        let named = printed.split(|b| *b == b' ').find_map(|word| {
+            word.strip_prefix(f.name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+        });
+        if let Some(value) = named {
+            return lossy(value);
+        }
+    }
+    let mut out = Vec::new();
+    f.value(raw, endian).write(&mut out, endian);
+    lossy(&out)
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
