@@ -47,7 +47,8 @@ pub enum PointerStyle {
     /// 16 digits, as `trace` prints with `hash-ptr` 0.
     #[default]
     Kernel,
-    /// `0x` and as many digits as needed, as perf script prints.
+    /// `0x` and as many digits as needed, `(nil)` for none, as perf script and
+    /// trace-cmd report print.
     Short,
 }
 

@@ -166,6 +166,11 @@ pub(crate) fn plain_pointer(out: &mut Vec<u8>, v: u64, shape: Shape, ctx: &Rende
             let zero = shape.width == 0 || shape.zero;
             spec::integer(out, v, 8, Conv::Hex, Shape { width, zero, ..shape });
         }
+        PointerStyle::Short if v == 0 => {
+            let start = out.len();
+            out.extend_from_slice(b"(nil)");
+            spec::fit(out, start, Shape { precision: None, ..shape });
+        }
         PointerStyle::Short => {
             spec::integer(out, v, 8, Conv::Hex, Shape { alt: true, ..shape });
         }

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use kymo_format::{EventFormat, KernelSymbol, RenderContext, Symbols, json_string};
+use kymo_format::{EventFormat, KernelSymbol, PointerStyle, RenderContext, Symbols, json_string};
 use kymo_model::Endian;
 use kymo_symbols::Kallsyms;
 use rustc_hash::FxHashMap;
@@ -67,7 +67,9 @@ impl Symbols for Names {
     }
 }
 
-/// Appends the text of a payload, `common_type` and all.
+/// Appends the text of a payload, `common_type` and all. The kernel's `trace` file
+/// shows pointers hashed with a secret of that boot, which nobody can repeat, so they
+/// are written as the peers write them.
 #[inline]
 pub(super) fn text(
     format: &EventFormat,
@@ -77,7 +79,9 @@ pub(super) fn text(
     out: &mut Vec<u8>,
 ) {
     let symbols: &dyn Symbols = names;
-    format.render(out, payload, &RenderContext { endian, symbols, ..Default::default() });
+    let pointers = PointerStyle::Short;
+    let context = RenderContext { endian, symbols, pointers, ..Default::default() };
+    format.render(out, payload, &context);
 }
 
 /// Appends a payload's own fields as a JSON object.
