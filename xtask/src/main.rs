@@ -3,6 +3,8 @@
 
 mod bench;
 mod cargo;
+mod licences;
+mod man;
 mod release;
 mod setup;
 mod steps;
@@ -20,6 +22,7 @@ usage: cargo xtask <task>
   test                setup, then everything CI checks
   tidy                the project's own rules (file heads, crate arrows, …)
   release             build the release program and check what is promised of it
+  man                 manual pages and completions, into target/man
   bench [--quick]     whole commands against perf; writes BENCHMARKS.md
 ";
 
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         ["setup", "--dry-run"] => setup::run(setup::Mode::Say).map(done),
         ["test"] => test::run().map(done),
         ["tidy"] => tidy::run().map(done),
+        ["man"] => man::run().map(done),
         ["release"] => release::run().map(done),
         ["vm", rest @ ..] => vm::main(rest),
         ["bench"] => bench::run(bench::Effort::Full).map(done),

@@ -45,7 +45,8 @@ const MAX_LINES: usize = 1000;
 const MACHINE: &[&str] = &[concat!("/wor", "k/"), concat!("/roo", "t/"), concat!("/tmp", "/t-")];
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    let findings = findings(&crate::root())?;
+    let mut findings = findings(&crate::root())?;
+    findings.extend(crate::licences::findings(&crate::root())?);
     if findings.is_empty() {
         println!("tidy: nothing to say");
         return Ok(());

@@ -7,7 +7,7 @@ mod commands;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Count, profile and trace a running Linux system.
 #[derive(Parser)]
@@ -38,6 +38,8 @@ enum Command {
     Event(commands::event::Args),
     /// Find out what a command spends its time on
     Profile(commands::profile::Args),
+    /// Print a manual page, or completions for a shell
+    Manual(commands::manual::Args),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => commands::trace::run(args),
         Command::Event(args) => commands::event::run(args),
         Command::Profile(args) => commands::profile::run(args),
+        Command::Manual(args) => commands::manual::run(args, Cli::command()),
     };
     result.unwrap_or_else(|e| commands::fail(&e))
 }

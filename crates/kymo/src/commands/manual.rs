@@ -1,0 +1,106 @@
+//! `kymo manual`: manual pages and shell completions, made from the flags that the
+//! program itself was built with, so that a single copied file has them along.
+
+use std::io::{Write as _, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Command;
+use clap_complete::Shell;
+
+/// Flags of `kymo manual`.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Read a page:        kymo manual record | man -l -
+Install them all:   kymo manual --dir /usr/local/share/man/man1
+Completions:        kymo manual --completions bash > /etc/bash_completion.d/kymo")]
+pub(crate) struct Args {
+    /// The command whose page is printed; without it, that of kymo itself
+    #[arg(value_name = "COMMAND", conflicts_with_all = ["dir", "completions"])]
+    command: Option<String>,
+    /// Write every page into this folder, as `kymo.1`, `kymo-record.1`, …
+    #[arg(long, value_name = "DIR", conflicts_with = "completions")]
+    dir: Option<PathBuf>,
+    /// Print completions for this shell
+    #[arg(long, value_name = "SHELL")]
+    completions: Option<Shell>,
+}
+
+pub(crate) fn run(args: Args, mut cli: Command) -> anyhow::Result<ExitCode> {
+    let mut text = Vec::new();
+    if let Some(shell) = args.completions {
+        clap_complete::generate(shell, &mut cli, "kymo", &mut text);
+    } else {
+        let pages = pages(cli)?;
+        if let Some(dir) = &args.dir {
+            write(dir, &pages)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let wanted = args.command.map_or("kymo".to_owned(), |c| format!("kymo-{c}"));
+        match pages.into_iter().find(|(name, _)| *name == wanted) {
+            Some((_, page)) => text = page,
+            None => bail!("no page {wanted}; `kymo --help` lists the commands"),
+        }
+    }
+    let mut out = stdout().lock();
+    out.write_all(&text).and_then(|()| out.flush()).context("standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The page of kymo and of each command, by name.
+fn pages(cli: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    // Names, versions and global flags reach the commands only when built.
+    let mut cli = cli.disable_help_subcommand(true);
+    cli.build();
+    let mut pages = vec![("kymo".to_owned(), page(cli.clone())?)];
+    for command in cli.get_subcommands() {
+        let name = format!("kymo-{}", command.get_name());
+        // clap names a command's page after the command alone.
+        let text = page(command.clone().display_name(name.clone()))?;
+        pages.push((name, text));
+    }
+    Ok(pages)
+}
+
+fn page(command: Command) -> anyhow::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command).render(&mut text).context("a manual page")?;
+    Ok(text)
+}
+
+fn write(dir: &Path, pages: &[(String, Vec<u8>)]) -> anyhow::Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    for (name, text) in pages {
+        let path = dir.join(format!("{name}.1"));
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::pages;
+
+    #[test]
+    fn each_page_has_all_flags_of_its_command() {
+        let mut cli = crate::Cli::command();
+        cli.build();
+        let pages = pages(crate::Cli::command()).unwrap();
+        let commands: Vec<_> = cli.get_subcommands().filter(|c| c.get_name() != "help").collect();
+        assert_eq!(pages.len(), commands.len() + 1);
+        for command in commands {
+            let name = format!("kymo-{}", command.get_name());
+            let (_, text) = pages.iter().find(|(n, _)| *n == name).unwrap();
+            // roff writes a hyphen that is one as `\-`.
+            let text = String::from_utf8(text.clone()).unwrap().replace("\\-", "-");
+            assert!(text.contains(&format!(".TH {name} 1")), "{name}: {}", &text[..200]);
+            for flag in command.get_arguments().filter(|a| !a.is_hide_set()) {
+                let Some(long) = flag.get_long() else { continue };
+                assert!(text.contains(&format!("--{long}")), "{name}: no --{long}");
+            }
+        }
+    }
+}
