@@ -1,9 +1,13 @@
-//! Readers and writers of trace file formats: today perf.data, in
-//! [`perfdata`], with `read` and `write` that mirror each other.
+//! Readers and writers of trace file formats: perf.data in [`perfdata`],
+//! trace.dat in [`tracedat`], each with `read` and `write` that mirror each
+//! other; [`Kind`] tells them apart by their first bytes.
 //!
-//! Nothing here interprets what the records mean: they are handed on as
-//! [`kymo_model::RawRecord`]s with their event and time.
+//! Nothing here interprets what the records mean: they are handed on as bytes
+//! with their event and time.
 #![forbid(unsafe_code)]
 
+mod kind;
 pub mod perfdata;
 pub mod tracedat;
+
+pub use kind::Kind;

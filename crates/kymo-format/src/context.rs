@@ -61,6 +61,9 @@ pub struct RenderContext<'a> {
     pub symbols: &'a dyn Symbols,
     /// How a plain `%p` is written.
     pub pointers: PointerStyle,
+    /// Whether `%pS` tells the size of the symbol, as the kernel does and
+    /// trace-cmd does not.
+    pub symbol_sizes: bool,
     /// Ticks a second of the recorded kernel, for `jiffies_to_msecs()`.
     pub hz: u32,
 }
@@ -71,6 +74,7 @@ impl Default for RenderContext<'_> {
             endian: Endian::NATIVE,
             symbols: &NoSymbols,
             pointers: PointerStyle::Kernel,
+            symbol_sizes: true,
             hz: 250,
         }
     }

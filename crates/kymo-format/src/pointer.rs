@@ -84,8 +84,10 @@ fn symbol(out: &mut Vec<u8>, address: u64, kind: u8, ctx: &RenderContext<'_>) {
         let offset = sym.offset.wrapping_add(u64::from(kind == b'B'));
         out.extend_from_slice(b"+0x");
         hex(out, offset, 0);
-        out.extend_from_slice(b"/0x");
-        hex(out, sym.size, 0);
+        if ctx.symbol_sizes {
+            out.extend_from_slice(b"/0x");
+            hex(out, sym.size, 0);
+        }
     }
     if let Some(module) = sym.module {
         out.extend_from_slice(b" [");

@@ -83,6 +83,29 @@ fn only_what_is_selected_is_delivered() {
 }
 
 #[test]
+fn pages_before_a_time_are_passed_over_and_nothing_else() {
+    for format in formats() {
+        let (data, _file) = open(&made(format, &facts(Endian::Little, 8))).unwrap();
+        let all = events(&data).0;
+        let span = data.span().unwrap();
+        assert_eq!(span, (all[0].2, all[1199].2), "{format:?}");
+        for from in [1, 1_000_000_000, 1_000_060_000, 1_000_130_100, 1_000_239_999, u64::MAX] {
+            let mut seen = Vec::new();
+            let stats = data.for_each(&Select { from, ..Select::default() }, &mut |e| {
+                seen.push(e.time);
+                std::ops::ControlFlow::Continue(())
+            });
+            seen.retain(|t| *t >= from);
+            let expected: Vec<_> = all.iter().map(|e| e.2).filter(|t| *t >= from).collect();
+            assert_eq!(seen, expected, "{format:?} from {from}");
+            if format.compression == Compression::None && from > 1_000_200_000 {
+                assert!(stats.unwrap().pages <= 6, "one page of each CPU is enough");
+            }
+        }
+    }
+}
+
+#[test]
 fn times_are_corrected_as_the_options_ask_unless_raw_ones_are_wanted() {
     let mut f = facts(Endian::Little, 8);
     made::all_options(&mut f.options);

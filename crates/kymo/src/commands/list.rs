@@ -1,13 +1,18 @@
-//! `kymo list`: every event of this machine, by kind, as text or JSON.
+//! `kymo list`: every event of this machine, by kind, as text or JSON; or those
+//! of a recording.
 //!
-//! Gathering is in `list/gather.rs`, the two forms of output in `list/show.rs`.
+//! Gathering is in `list/gather.rs`, the two forms of output in `list/show.rs`,
+//! recordings in `list/recording.rs`.
 
 mod gather;
+mod recording;
 mod show;
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use kymo_files::Kind;
 use kymo_kernel::events::Catalog;
 
 /// Flags of `kymo list`.
@@ -45,6 +50,11 @@ pub(crate) struct Args {
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
 
+    /// The events of this trace.dat, and how many of each it holds; with globs also those
+    /// that did not happen. A file may also be named instead of the first glob
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
+
     /// Also show fields and print formats of tracepoints, formats and CPUs of
     /// PMUs, and what each event counts
     #[arg(short = 'v', long, visible_alias = "details")]
@@ -59,7 +69,10 @@ pub(crate) struct Args {
     raw_dump: bool,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(path) = recording(&mut args) {
+        return recording::run(&args, &path);
+    }
     let catalog = Catalog::open();
     let filter = gather::Filter::new(&args.globs)?;
     let found = gather::gather(&catalog, &filter, args.verbose);
@@ -92,4 +105,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The recording that is meant, if any: a file named instead of the first glob is one.
+fn recording(args: &mut Args) -> Option<PathBuf> {
+    if args.input.is_some() {
+        return args.input.take();
+    }
+    let first = args.globs.first().map(Path::new)?;
+    Kind::of(first)?;
+    Some(args.globs.remove(0).into())
 }

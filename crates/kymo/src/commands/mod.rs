@@ -10,12 +10,23 @@ pub(crate) mod report;
 pub(crate) mod script;
 pub(crate) mod stat;
 pub(crate) mod trace;
+pub(crate) mod tracedat;
 pub(crate) mod tracing;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use kymo_files::perfdata::PerfData;
 use kymo_kernel::process::SpawnError;
 use kymo_record::RecordError;
+
+/// What is read when no file is named: perf's choice, or a trace.dat where there is
+/// no perf.data.
+pub(crate) fn default_recording() -> PathBuf {
+    let path = PerfData::default_path();
+    let other = PathBuf::from("trace.dat");
+    if path.as_os_str() != "-" && !path.exists() && other.exists() { other } else { path }
+}
 
 /// Prints an error with its causes and gives the exit status for it.
 /// A reader that went away (`kymo … | head`) is not an error.

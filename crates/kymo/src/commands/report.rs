@@ -6,6 +6,7 @@ mod json;
 mod meaning;
 mod text;
 mod trace;
+mod tracedat;
 pub(crate) mod trust;
 
 use std::io::{IsTerminal, Write};
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use kymo_analysis::histogram::{Choice, Histogram, Key, histogram};
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, Stack};
+use kymo_files::Kind;
 use kymo_files::perfdata::{Entry, PerfData};
 use kymo_model::Sample;
 use kymo_view::Ledger;
@@ -22,9 +24,12 @@ use kymo_view::Ledger;
 /// Flags of `kymo report`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Recording to read; `-` is the standard input
+    /// Recording to read, perf.data or trace.dat; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
+    /// Recording to read, without -i
+    #[arg(value_name = "FILE", conflicts_with = "input")]
+    file: Option<PathBuf>,
     /// Plain text; this is the only face there is
     #[arg(long)]
     stdio: bool,
@@ -37,7 +42,8 @@ pub(crate) struct Args {
     /// Show each function's own share only
     #[arg(long)]
     no_children: bool,
-    /// Group by these keys: comm,dso,symbol,pid,tid,cpu,parent; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD
+    /// Group by these keys: comm,dso,symbol,pid,tid,cpu,parent; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
+    /// of a trace.dat: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
     /// Columns to show: overhead,overhead_children,sample,period and sort keys
@@ -94,8 +100,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let path = args.input.clone().or_else(|| args.file.clone());
+    let path = path.unwrap_or_else(super::default_recording);
+    if Kind::of(&path) == Some(Kind::TraceDat) {
+        return tracedat::run(&args, &path);
+    }
     let mut meant = meaning::Meaning::of(&args)?;
-    let path = args.input.clone().unwrap_or_else(PerfData::default_path);
     let mut file = PerfData::open(&path)?;
     let color = std::io::stdout().is_terminal() && !args.json;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());

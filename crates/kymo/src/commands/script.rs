@@ -1,8 +1,8 @@
 //! `kymo script`: the events of a recording as text, laid out as perf script
-//! does, or as JSON lines.
+//! or trace-cmd report do, or as JSON lines.
 //!
-//! Three things are kept apart, so that recordings of other kinds can share
-//! them: where events come from (`perfdata`), how a tracepoint's payload
+//! Three things are kept apart, so that recordings of both kinds share them:
+//! where events come from (`perfdata`, `tracedat`), how a tracepoint's payload
 //! becomes text or JSON (`payload`), and how a line is laid out (`line`, `json`).
 
 mod extra;
@@ -20,20 +20,24 @@ mod pool;
 mod sideband;
 mod symbols;
 mod text;
+mod tracedat;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use kymo_files::perfdata::PerfData;
+use kymo_files::Kind;
 
 /// Flags of `kymo script`.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status: 0; 1 when the recording is damaged or cannot be read (what \
 comes before the damage is printed first); 3 under --strict when anything is doubtful.")]
 pub(crate) struct Args {
-    /// The recording; `-` is the standard input
+    /// The recording, perf.data or trace.dat; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
+    /// The recording, without -i
+    #[arg(value_name = "FILE", conflicts_with = "input")]
+    file: Option<PathBuf>,
     /// Fields to print, `[type:]a,b,…` or `+a,-b`: comm, tid, pid, time, cpu, event, trace, ip,
     /// sym, symoff, dso, addr, period, misc, iregs, uregs, brstack, brstacksym, weight, ins_lat,
     /// data_src, phys_addr, data_page_size, code_page_size, cgroup; types: hw, sw, trace, raw
@@ -74,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 127)]
     max_stack: usize,
     /// Print times in nanoseconds
-    #[arg(long)]
+    #[arg(short = 't', long)]
     ns: bool,
     /// Print times since the first event
     #[arg(long, conflicts_with = "deltatime")]
@@ -82,6 +86,10 @@ pub(crate) struct Args {
     /// Print times since the event before
     #[arg(long)]
     deltatime: bool,
+    /// Print the flags of each event of a trace.dat: interrupts off, rescheduling wanted,
+    /// hard or soft interrupt, preemption and migration disabled
+    #[arg(short, long)]
+    latency: bool,
     /// Print what the recording says of the machine first
     #[arg(long)]
     header: bool,
@@ -109,6 +117,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let path = args.input.clone().unwrap_or_else(PerfData::default_path);
-    perfdata::run(&args, &path)
+    let path = args.input.clone().or_else(|| args.file.clone());
+    let path = path.unwrap_or_else(super::default_recording);
+    match Kind::of(&path) {
+        Some(Kind::TraceDat) => tracedat::run(&args, &path),
+        // What is neither is explained there.
+        _ => perfdata::run(&args, &path),
+    }
 }

@@ -20,6 +20,9 @@ pub struct Select {
     pub cpus: Option<Vec<u32>>,
     /// Only of these instances, by index.
     pub buffers: Option<Vec<usize>>,
+    /// Nothing before this time is wanted: pages that end before it may be
+    /// passed over. Events before it can still come.
+    pub from: u64,
     /// Times as they are in the ring, without the corrections the file asks for.
     pub raw_times: bool,
 }
@@ -39,6 +42,9 @@ impl TraceDat {
         let mut streams = self.streams(select, &mut stats);
         let mut heap = BinaryHeap::with_capacity(streams.len());
         for (i, s) in streams.iter_mut().enumerate() {
+            if select.from > 0 && clock == Clock::default() {
+                s.skip_to_time(file, select.from)?;
+            }
             if s.fill(file, &mut stats)?
                 && let Some(time) = s.time()
             {
@@ -57,7 +63,7 @@ impl TraceDat {
         Ok(stats)
     }
 
-    fn streams(&self, select: &Select, stats: &mut ReadStats) -> Vec<Stream> {
+    pub(super) fn streams(&self, select: &Select, stats: &mut ReadStats) -> Vec<Stream> {
         let wanted = |cpu: u32, buffer: usize| {
             select.cpus.as_ref().is_none_or(|c| c.contains(&cpu))
                 && select.buffers.as_ref().is_none_or(|b| b.contains(&buffer))

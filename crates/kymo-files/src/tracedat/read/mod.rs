@@ -13,6 +13,8 @@ mod options;
 mod pages;
 mod sections;
 mod source;
+mod span;
+mod text;
 
 use std::fs::File;
 use std::path::Path;

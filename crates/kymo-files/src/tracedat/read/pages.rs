@@ -10,7 +10,7 @@ use super::{Buffer, CpuData, ReadError, ReadStats};
 use crate::tracedat::Compression;
 
 /// The largest chunk of a compressed run that is unpacked.
-const MAX_CHUNK: u32 = 16 << 20;
+pub(super) const MAX_CHUNK: u32 = 16 << 20;
 
 /// An event of the window.
 #[derive(Clone, Copy)]
@@ -21,6 +21,7 @@ pub(super) struct Slot {
 }
 
 /// Where the next pages come from.
+#[derive(Clone)]
 enum Supply {
     Plain { at: u64 },
     Chunks { at: u64, left: u32, compression: Compression, packed: Vec<u8> },
@@ -81,6 +82,71 @@ impl Stream {
             next: 0,
             missed: None,
         })
+    }
+
+    /// One that begins where this one began, of which nothing was read yet.
+    pub(super) fn clone_unread(&self) -> Stream {
+        let supply = self.supply.clone();
+        Stream { supply, window: Vec::new(), slots: Vec::new(), ..*self }
+    }
+
+    /// Passes over all but the last few pages, of which nothing was read yet.
+    pub(super) fn skip_to_tail(&mut self, file: &File) -> Result<(), ReadError> {
+        let page = u64::from(self.layout.page_size);
+        match &mut self.supply {
+            Supply::Plain { at } => {
+                let len =
+                    file.metadata().map_or(self.end, |m| m.len().min(self.end)).saturating_sub(*at);
+                *at += (len / page).saturating_sub(4) * page;
+            }
+            Supply::Chunks { at, left, .. } => {
+                let endian = self.layout.endian;
+                let Some([n]) = words::<1>(file, *at, endian)? else { return Ok(()) };
+                (*at, *left) = (*at + 4, n.min(u32::MAX - 1));
+                while *left > 1 {
+                    let Some([size]) = words::<1>(file, *at, endian)? else { break };
+                    *at = at.saturating_add(8 + u64::from(size));
+                    *left -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over pages that end before `time`, of which nothing was read yet.
+    /// Pages are in order of time; where one seems not to be, nothing is passed
+    /// over. Compressed ones are not either: unpacking shows their times.
+    pub(super) fn skip_to_time(&mut self, file: &File, time: u64) -> Result<(), ReadError> {
+        let Supply::Plain { at } = &mut self.supply else { return Ok(()) };
+        let page = u64::from(self.layout.page_size);
+        let begins = |n: u64| -> Result<Option<u64>, ReadError> {
+            let offset = *at + n * page + u64::from(self.layout.timestamp);
+            let mut word = [0; 8];
+            let got = read_at(file, &mut word, offset)
+                .map_err(|error| ReadError::Io { offset, error })?;
+            Ok((got == 8).then(|| self.layout.endian.u64(word)).filter(|t| *t != 0))
+        };
+        // The page before the first that begins at `time` or later may reach into it.
+        let (mut low, mut high) = (0, self.end.saturating_sub(*at) / page);
+        let mut bounds = (0, u64::MAX);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let Some(t) = begins(middle)?.filter(|t| (bounds.0..=bounds.1).contains(t)) else {
+                return Ok(());
+            };
+            if t < time {
+                (low, bounds.0) = (middle + 1, t);
+            } else {
+                (high, bounds.1) = (middle, t);
+            }
+        }
+        *at += low.saturating_sub(1) * page;
+        Ok(())
+    }
+
+    /// Time of the last event of the page that is open.
+    pub(super) fn last_time(&self) -> Option<u64> {
+        self.slots.last().map(|s| s.time)
     }
 
     /// Time of the event that is next.

@@ -62,16 +62,45 @@ impl Filter {
     }
 
     pub(super) fn wants(&self, facts: &Facts<'_>) -> bool {
-        let of = &facts.head;
+        self.wants_head(&facts.head) && self.wants_event(&[facts.event])
+    }
+
+    /// The conditions on an event's name, which may have several forms.
+    pub(super) fn wants_event(&self, names: &[&str]) -> bool {
+        self.events.as_ref().is_none_or(|set| names.iter().any(|n| set.is_match(n)))
+    }
+
+    /// All other conditions.
+    pub(super) fn wants_head(&self, of: &Head<'_>) -> bool {
         let among = |list: &[u32], n: u32| list.is_empty() || list.contains(&n);
-        let within = |t| self.times.iter().any(|(from, to)| (*from..=*to).contains(&t));
-        (self.times.is_empty() || of.time.is_none_or(within))
+        of.time.is_none_or(|t| self.wants_time(t))
             && (self.cpus.is_empty()
                 || of.cpu.is_some_and(|c| self.cpus.get(c as usize) == Some(&true)))
             && among(&self.pids, of.pid)
             && among(&self.tids, of.tid)
             && (self.comms.is_empty() || self.comms.iter().any(|want| want == of.comm))
-            && self.events.as_ref().is_none_or(|set| set.is_match(facts.event))
+    }
+
+    /// The conditions on the time.
+    pub(super) fn wants_time(&self, time: u64) -> bool {
+        let within = |(from, to): &(u64, u64)| (*from..=*to).contains(&time);
+        self.times.is_empty() || self.times.iter().any(within)
+    }
+
+    /// The CPUs that are wanted, if not all.
+    pub(super) fn cpus(&self) -> Option<Vec<u32>> {
+        let wanted = |(i, yes): (usize, &bool)| yes.then_some(i as u32);
+        (!self.cpus.is_empty()).then(|| self.cpus.iter().enumerate().filter_map(wanted).collect())
+    }
+
+    /// Nothing later is wanted.
+    pub(super) fn until(&self) -> u64 {
+        self.times.iter().map(|t| t.1).max().unwrap_or(u64::MAX)
+    }
+
+    /// Nothing earlier is wanted.
+    pub(super) fn from(&self) -> u64 {
+        self.times.iter().map(|t| t.0).min().unwrap_or(0)
     }
 }
 

@@ -102,7 +102,7 @@ impl Payloads {
         }
         match self.formats.of.get(entry.event) {
             Some(Some(Ok(format))) => {
-                payload::text(format, raw, payload_endian(entry), &self.formats.names, out);
+                payload::text(format, raw, payload_endian(entry), &self.formats.names, true, out);
             }
             Some(Some(Err(why))) => {
                 let name = entry.desc().map_or("", |e| &e.name);

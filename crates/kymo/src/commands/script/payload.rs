@@ -24,6 +24,8 @@ pub(super) enum KallsymsSource {
     None,
     /// The recording holds their text.
     Embedded(String),
+    /// The same; of several names for an address the kernel's choice counts, not perf's.
+    EmbeddedByKernel(String),
     /// It was made under the kernel that runs now.
     Running,
 }
@@ -52,8 +54,11 @@ fn unescape(text: &str) -> String {
 impl Symbols for Names {
     fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>> {
         let table = self.kallsyms.get_or_init(|| {
+            if let KallsymsSource::EmbeddedByKernel(text) = &self.source {
+                return Kallsyms::parse_as_kernel(text.clone().into_bytes());
+            }
             Kallsyms::parse(match &self.source {
-                KallsymsSource::None => Vec::new(),
+                KallsymsSource::None | KallsymsSource::EmbeddedByKernel(_) => Vec::new(),
                 KallsymsSource::Embedded(text) => text.clone().into_bytes(),
                 KallsymsSource::Running => std::fs::read("/proc/kallsyms").unwrap_or_default(),
             })
@@ -67,20 +72,20 @@ impl Symbols for Names {
     }
 }
 
-/// Appends the text of a payload, `common_type` and all. The kernel's `trace` file
-/// shows pointers hashed with a secret of that boot, which nobody can repeat, so they
-/// are written as the peers write them.
+/// Appends the text of a payload, `common_type` and all. `symbol_sizes`: the kernel's
+/// and perf's `%pS` tells them, trace-cmd's does not.
 #[inline]
 pub(super) fn text(
     format: &EventFormat,
     payload: &[u8],
     endian: Endian,
     names: &Names,
+    symbol_sizes: bool,
     out: &mut Vec<u8>,
 ) {
     let symbols: &dyn Symbols = names;
     let pointers = PointerStyle::Short;
-    let context = RenderContext { endian, symbols, pointers, ..Default::default() };
+    let context = RenderContext { endian, symbols, pointers, symbol_sizes, ..Default::default() };
     format.render(out, payload, &context);
 }
 

@@ -1,0 +1,142 @@
+//! Events on their way to those who render them: copied together, with the
+//! names of tasks that became known.
+
+use std::ops::ControlFlow;
+
+use kymo_files::tracedat::{Event, ReadError, ReadStats, Select, TraceDat};
+use kymo_format::ring::Missed;
+
+use crate::commands::script::filter::Filter;
+use crate::commands::script::pool::Job;
+use crate::commands::tracedat::{Comm, Comms, Formats};
+
+/// Bytes of payloads that go together.
+const FULL: usize = 192 << 10;
+/// Events that go together: with few bytes each they still are enough work.
+const MANY: usize = 8 << 10;
+
+/// An event of a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Item {
+    pub(super) time: u64,
+    at: u32,
+    len: u32,
+    pub(super) cpu: u32,
+    pub(super) buffer: u32,
+    pub(super) missed: Option<Missed>,
+}
+
+/// Events that are rendered together.
+#[derive(Default)]
+pub(super) struct Batch {
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+    /// Tasks whose names became known with these events.
+    pub(super) names: Vec<(i32, Comm)>,
+}
+
+impl Batch {
+    fn with_room() -> Batch {
+        Batch { bytes: Vec::with_capacity(FULL + 4096), ..Batch::default() }
+    }
+
+    pub(super) fn events(&self) -> impl Iterator<Item = (&Item, &[u8])> {
+        self.items.iter().map(|i| {
+            let at = i.at as usize;
+            (i, self.bytes.get(at..at + i.len as usize).unwrap_or(&[]))
+        })
+    }
+
+    #[inline]
+    fn push(&mut self, e: &Event<'_>) {
+        self.items.push(Item {
+            time: e.time,
+            at: self.bytes.len() as u32,
+            len: e.payload.len() as u32,
+            cpu: e.cpu,
+            buffer: e.buffer as u32,
+            missed: e.missed,
+        });
+        self.bytes.extend_from_slice(e.payload);
+    }
+}
+
+/// What merges and gathers.
+pub(super) struct Feed<'a> {
+    data: &'a TraceDat,
+    formats: &'a Formats<'a>,
+    select: Select,
+    until: u64,
+    comms: Comms,
+}
+
+impl<'a> Feed<'a> {
+    pub(super) fn new(data: &'a TraceDat, formats: &'a Formats<'a>, filter: &Filter) -> Feed<'a> {
+        let select = Select { cpus: filter.cpus(), from: filter.from(), ..Select::default() };
+        let comms = Comms::new(&data.machine().saved_cmdlines);
+        Feed { data, formats, select, until: filter.until(), comms }
+    }
+
+    pub(super) fn run(
+        mut self,
+        give: &mut dyn FnMut(Job<Batch>) -> ControlFlow<()>,
+    ) -> Result<ReadStats, ReadError> {
+        let mut batch = Batch::with_room();
+        let mut give = |batch: Batch| {
+            let for_all = !batch.names.is_empty();
+            give(Job { job: batch, for_all })
+        };
+        let mut teachers = Teachers::default();
+        let stats = self.data.for_each(&self.select, &mut |e| {
+            if e.time > self.until {
+                return ControlFlow::Break(());
+            }
+            if teachers.may_teach(self.formats, e.payload)
+                && let Some(known) =
+                    self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok())
+            {
+                let names = &mut batch.names;
+                let new = |pid, comm| names.push((pid, comm));
+                self.comms.learn(known, e.payload, self.formats.endian, new);
+            }
+            batch.push(e);
+            if batch.bytes.len() < FULL && batch.items.len() < MANY {
+                return ControlFlow::Continue(());
+            }
+            give(std::mem::replace(&mut batch, Batch::with_room()))
+        });
+        if !batch.items.is_empty() {
+            let _ = give(batch);
+        }
+        stats
+    }
+}
+
+/// Which events name tasks, by their number.
+#[derive(Default)]
+struct Teachers {
+    /// 0: not known, 1: no, 2: yes.
+    of: Vec<u8>,
+}
+
+impl Teachers {
+    #[inline]
+    fn may_teach(&mut self, formats: &Formats<'_>, payload: &[u8]) -> bool {
+        let Some(id) = formats.id(payload) else { return false };
+        match self.of.get(usize::from(id)) {
+            Some(1) => false,
+            Some(2) => true,
+            _ => self.find(formats, id),
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, formats: &Formats<'_>, id: u16) -> bool {
+        let yes = formats.get(id).is_ok_and(|k| !k.names_of_tasks.is_empty());
+        self.of.resize(self.of.len().max(usize::from(id) + 1), 0);
+        if let Some(slot) = self.of.get_mut(usize::from(id)) {
+            *slot = 1 + u8::from(yes);
+        }
+        yes
+    }
+}

@@ -1,0 +1,423 @@
+//! An event as `trace-cmd report` lays it out, or as a JSON object.
+//!
+//! ```text
+//!   instance:             comm-pid   [cpu] seconds.micros: event:                payload
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use kymo_files::tracedat::TraceDat;
+use kymo_format::ring::Missed;
+use kymo_format::{Symbols as _, json_string};
+use kymo_model::{Misc, RecordKind};
+use kymo_view::Ledger;
+use rustc_hash::FxHashMap;
+
+use super::batch::{Batch, Item};
+use crate::commands::script::filter::Filter;
+use crate::commands::script::line::Head;
+use crate::commands::script::payload::{self, Names};
+use crate::commands::script::pool::Worker;
+use crate::commands::script::{Args, json, number};
+use crate::commands::tracedat::{Comm, Comms, Formats, Known};
+
+/// What is the same for all events of an instance.
+#[derive(Clone)]
+struct Instance {
+    name: String,
+    /// What its lines begin with.
+    prefix: Vec<u8>,
+    /// Times are counts, not nanoseconds.
+    counts: bool,
+}
+
+/// Renders events.
+pub(super) struct Printer<'a> {
+    formats: &'a Formats<'a>,
+    names: &'a Names,
+    instances: Vec<Instance>,
+    comms: Comms,
+    filter: Filter,
+    /// Whether the names in the filter are those of an event, by its number.
+    wanted: FxHashMap<u16, bool>,
+    json: bool,
+    latency: bool,
+    ns: bool,
+    starts: Starts,
+    /// Payloads that could not be rendered: event, reason, how many.
+    unrendered: BTreeMap<u16, (String, u64)>,
+    short: u64,
+}
+
+impl<'a> Printer<'a> {
+    pub(super) fn new(
+        args: &Args,
+        data: &TraceDat,
+        formats: &'a Formats<'a>,
+        names: &'a Names,
+        filter: Filter,
+    ) -> Printer<'a> {
+        Printer {
+            formats,
+            names,
+            instances: instances(data),
+            comms: Comms::new(&data.machine().saved_cmdlines),
+            filter,
+            wanted: FxHashMap::default(),
+            json: args.json,
+            latency: args.latency,
+            ns: args.ns,
+            starts: Starts::default(),
+            unrendered: BTreeMap::new(),
+            short: 0,
+        }
+    }
+
+    /// One that begins with nothing seen.
+    pub(super) fn another(&self) -> Printer<'a> {
+        Printer {
+            instances: self.instances.clone(),
+            comms: self.comms.clone(),
+            filter: self.filter.clone(),
+            wanted: FxHashMap::default(),
+            starts: Starts::default(),
+            unrendered: BTreeMap::new(),
+            ..*self
+        }
+    }
+
+    fn print(&mut self, item: &Item, payload: &[u8], out: &mut Vec<u8>) {
+        let Some(instance) = self.instances.get(item.buffer as usize) else { return };
+        let missed = item.missed.filter(|_| self.filter.wants_time(item.time));
+        if let Some(missed) = missed {
+            self.lost(instance, item, missed, out);
+        }
+        let Some(id) = self.formats.id(payload) else {
+            self.short += 1;
+            return;
+        };
+        let known = self.formats.get(id);
+        let pid = self.formats.pid(payload);
+        if self.filter.any && !self.wants(item, id, pid, known) {
+            return;
+        }
+        let Some(instance) = self.instances.get(item.buffer as usize) else { return };
+        if self.json {
+            self.json(instance, item, pid, known, payload, out);
+        } else {
+            // trace-cmd names the instance once: before what was lost.
+            let prefix = if missed.is_some() { &[][..] } else { &instance.prefix };
+            out.extend_from_slice(prefix);
+            let comms = &self.comms;
+            if self.latency {
+                latency_start(comms.get(pid), pid, item.cpu, self.formats.flags(payload), out);
+            } else {
+                self.starts.write(pid, item.cpu, || comms.get(pid), out);
+            }
+            time(item.time, instance.counts, self.ns, out);
+            match known {
+                Ok(k) => {
+                    out.extend_from_slice(&k.column);
+                    self.payload(k, payload, out);
+                }
+                Err(_) => _ = write!(out, "[unknown event {id}]"),
+            }
+            // Some texts end the line themselves.
+            if out.last() != Some(&b'\n') {
+                out.push(b'\n');
+            }
+        }
+        if let Err(why) = known {
+            self.unrendered.entry(id).or_insert_with(|| (why.to_owned(), 0)).1 += 1;
+        }
+    }
+
+    #[inline]
+    fn payload(&self, known: &Known, payload: &[u8], out: &mut Vec<u8>) {
+        let endian = self.formats.endian;
+        if let Some(stack) = &known.stack {
+            // The print format shows eight entries and no more.
+            out.extend_from_slice(b"<stack trace >\n");
+            for address in stack.entries(payload, endian) {
+                out.extend_from_slice(b"=> ");
+                match self.names.kernel(address) {
+                    Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
+                    None => out.extend_from_slice(b"0"),
+                }
+                let _ = writeln!(out, " ({address:x})");
+            }
+            return;
+        }
+        payload::text(&known.format, payload, endian, self.names, false, out);
+    }
+
+    fn wants(&mut self, item: &Item, id: u16, pid: i32, known: Result<&Known, &str>) -> bool {
+        let filter = &self.filter;
+        let named = self.wanted.entry(id).or_insert_with(|| match known {
+            Ok(k) => filter.wants_event(&[&k.full_name, &k.format.name]),
+            Err(_) => filter.wants_event(&[]),
+        });
+        *named && filter.wants_head(&head(item, pid, &self.comms.get(pid)))
+    }
+
+    /// A mark where events are missing.
+    fn lost(&self, instance: &Instance, item: &Item, missed: Missed, out: &mut Vec<u8>) {
+        if self.json {
+            let _ = write!(out, "{{\"cpu\":{},\"lost\":", item.cpu);
+            let _ = match missed {
+                Missed::Count(n) => write!(out, "{n}"),
+                Missed::Unknown => write!(out, "null"),
+            };
+            instance_json(instance, out);
+            out.extend_from_slice(b"}\n");
+            return;
+        }
+        out.extend_from_slice(&instance.prefix);
+        let _ = match missed {
+            Missed::Count(n) => writeln!(out, "CPU:{} [{n} EVENTS DROPPED]", item.cpu),
+            Missed::Unknown => writeln!(out, "CPU:{} [EVENTS DROPPED]", item.cpu),
+        };
+    }
+
+    fn json(
+        &self,
+        instance: &Instance,
+        item: &Item,
+        pid: i32,
+        known: Result<&Known, &str>,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let comm = self.comms.get(pid);
+        let mut head = head(item, pid, &comm);
+        if instance.counts {
+            head.time = None;
+        }
+        json::head(&head, known.map_or("", |k| &k.full_name), out);
+        if instance.counts {
+            let _ = write!(out, ",\"count\":{}", item.time);
+        }
+        let (flags, preempt) = self.formats.flags(payload);
+        out.extend_from_slice(b",\"flags\":");
+        json_string(out, &latency_flags(flags, preempt));
+        instance_json(instance, out);
+        if let Ok(k) = known {
+            out.extend_from_slice(b",\"fields\":");
+            payload::json(&k.format, payload, self.formats.endian, out);
+        }
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+fn instance_json(instance: &Instance, out: &mut Vec<u8>) {
+    if !instance.name.is_empty() {
+        out.extend_from_slice(b",\"instance\":");
+        json_string(out, instance.name.as_bytes());
+    }
+}
+
+fn head<'c>(item: &Item, pid: i32, comm: &'c Comm) -> Head<'c> {
+    let pid = pid as u32;
+    let (comm, time) = (comm.as_bytes(), Some(item.time));
+    Head { comm, pid, tid: pid, cpu: Some(item.cpu), time, misc: (RecordKind::SAMPLE, Misc(0)) }
+}
+
+/// Lines of several instances begin with their names, aligned.
+fn instances(data: &TraceDat) -> Vec<Instance> {
+    let widest = data.buffers().iter().map(|b| b.name.len()).max().unwrap_or(0);
+    let prefix = |name: &str| match (widest, name.is_empty()) {
+        (0, _) => String::new(),
+        (_, true) => " ".repeat(widest + 2),
+        (_, false) => format!("{name:>widest$}: "),
+    };
+    let converted = data.options().tsc2nsec.is_some();
+    data.buffers()
+        .iter()
+        .map(|b| Instance {
+            name: b.name.clone(),
+            prefix: prefix(&b.name).into_bytes(),
+            counts: matches!(b.clock.as_str(), "counter" | "x86-tsc") && !converted,
+        })
+        .collect()
+}
+
+impl Worker<Batch> for Printer<'_> {
+    fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
+        self.pass(batch);
+        batch.events().for_each(|(item, payload)| self.print(item, payload, out));
+        Ok(())
+    }
+
+    fn pass(&mut self, batch: &Batch) {
+        for (pid, comm) in &batch.names {
+            self.comms.add(*pid, *comm);
+            self.starts.forget(*pid);
+        }
+    }
+}
+
+/// ` seconds.micros: `, rounded as trace-cmd rounds, or a plain count.
+#[inline]
+fn time(time: u64, counts: bool, ns: bool, out: &mut Vec<u8>) {
+    if counts {
+        number::decimal(out, time, 12);
+    } else if ns {
+        out.push(b' ');
+        number::decimal(out, time / 1_000_000_000, 5);
+        out.push(b'.');
+        number::zeros(out, time % 1_000_000_000, 9);
+    } else {
+        let micros = time.saturating_add(500) / 1000;
+        out.push(b' ');
+        number::decimal(out, micros / 1_000_000, 5);
+        out.push(b'.');
+        out.extend_from_slice(&number::six((micros % 1_000_000) as u32));
+    }
+    out.extend_from_slice(b": ");
+}
+
+/// `comm-pid cpu` and the flags, as `trace-cmd report -l`.
+fn latency_start(comm: Comm, pid: i32, cpu: u32, flags: (u8, u8), out: &mut Vec<u8>) {
+    let comm = comm.as_bytes();
+    let comm = comm.get(..8).unwrap_or(comm);
+    number::pad(out, 8 - comm.len());
+    out.extend_from_slice(comm);
+    let _ = write!(out, "-{pid:<5} {cpu:>3}");
+    out.extend_from_slice(&latency_flags(flags.0, flags.1));
+}
+
+/// Interrupts off, rescheduling wanted, context, depth of preempt_disable() and
+/// of migrate_disable(), with the letters of the kernel's `trace` file.
+fn latency_flags(flags: u8, preempt: u8) -> [u8; 5] {
+    const IRQS_OFF: u8 = 1;
+    const RESCHED_LAZY: u8 = 2;
+    const RESCHED: u8 = 4;
+    const HARDIRQ: u8 = 8;
+    const SOFTIRQ: u8 = 0x10;
+    const PREEMPT_RESCHED: u8 = 0x20;
+    const NMI: u8 = 0x40;
+    const BH_OFF: u8 = 0x80;
+    let has = |f: u8| flags & f != 0;
+    let irqs = match (has(IRQS_OFF), has(BH_OFF)) {
+        (true, true) => b'D',
+        (true, false) => b'd',
+        (false, true) => b'b',
+        (false, false) => b'.',
+    };
+    let resched = match (has(RESCHED), has(PREEMPT_RESCHED), has(RESCHED_LAZY)) {
+        (true, true, true) => b'B',
+        (true, true, false) => b'N',
+        (false, true, true) => b'L',
+        (true, false, true) => b'b',
+        (true, false, false) => b'n',
+        (false, true, false) => b'p',
+        (false, false, true) => b'l',
+        (false, false, false) => b'.',
+    };
+    let context = match (has(NMI), has(HARDIRQ), has(SOFTIRQ)) {
+        (true, true, _) => b'Z',
+        (true, false, _) => b'z',
+        (false, true, true) => b'H',
+        (false, true, false) => b'h',
+        (false, false, true) => b's',
+        (false, false, false) => b'.',
+    };
+    let digit = |n: u8| if n == 0 { b'.' } else { b"0123456789abcdef"[usize::from(n & 15)] };
+    [irqs, resched, context, digit(preempt & 15), digit(preempt >> 4)]
+}
+
+/// Slots of remembered starts, a power of two.
+const SLOTS: usize = 256;
+/// Bytes of a start: name, number, CPU.
+const LONG: usize = 48;
+
+/// `comm-pid [cpu]`, remembered: a task on a CPU writes many lines.
+struct Starts {
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone)]
+struct Slot {
+    key: Option<(i32, u32)>,
+    len: usize,
+    text: [u8; LONG],
+}
+
+impl Default for Starts {
+    fn default() -> Self {
+        Starts { slots: vec![Slot { key: None, len: 0, text: [0; LONG] }; SLOTS] }
+    }
+}
+
+impl Starts {
+    /// The task has another name from now on.
+    fn forget(&mut self, pid: i32) {
+        for slot in self.slots.iter_mut().filter(|s| s.key.is_some_and(|k| k.0 == pid)) {
+            slot.key = None;
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, pid: i32, cpu: u32, comm: impl FnOnce() -> Comm, out: &mut Vec<u8>) {
+        let at = (pid as u32 ^ cpu.wrapping_mul(37)) as usize % SLOTS;
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        if slot.key == Some((pid, cpu)) {
+            number::some_of(out, &slot.text, slot.len);
+            return;
+        }
+        let from = out.len();
+        let comm = comm();
+        number::pad(out, 16 - comm.as_bytes().len());
+        out.extend_from_slice(comm.as_bytes());
+        let _ = write!(out, "-{pid:<5} [{cpu:03}]");
+        let text = out.get(from..).unwrap_or(&[]);
+        if let Some(place) = slot.text.get_mut(..text.len()) {
+            place.copy_from_slice(text);
+            (slot.key, slot.len) = (Some((pid, cpu)), text.len());
+        }
+    }
+}
+
+/// What the printers met.
+pub(super) fn note(printers: &[Printer<'_>], ledger: &mut Ledger) {
+    let short: u64 = printers.iter().map(|p| p.short).sum();
+    if short > 0 {
+        ledger.note("malformed", format!("{short} events are too short to name their kind"), None);
+    }
+    let mut all = BTreeMap::<u16, (&str, u64)>::new();
+    for (id, (why, n)) in printers.iter().flat_map(|p| &p.unrendered) {
+        all.entry(*id).or_insert((why, 0)).1 += n;
+    }
+    for (id, (why, n)) in all {
+        ledger.note("payload", format!("{n} payloads of event {id} are not shown: {why}"), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_have_the_kernels_letters() {
+        let text = |f, p| String::from_utf8(latency_flags(f, p).to_vec()).unwrap();
+        assert_eq!(text(0, 0), ".....");
+        assert_eq!(text(0x2d, 0x13), "dNh31");
+        assert_eq!(text(0x99, 0x0f), "D.Hf.");
+        assert_eq!(text(0x44, 0), ".nz..");
+        assert_eq!(text(0x02, 0), ".l...");
+    }
+
+    #[test]
+    fn times_round_to_the_nearest_microsecond() {
+        let of = |t, counts, ns| {
+            let mut out = Vec::new();
+            time(t, counts, ns, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(of(11_368_843_602_601, false, false), " 11368.843603: ");
+        assert_eq!(of(999_999_500, false, false), "     1.000000: ");
+        assert_eq!(of(1_000, false, true), "     0.000001000: ");
+        assert_eq!(of(2, true, false), "           2: ");
+    }
+}

@@ -1,0 +1,119 @@
+//! The names of tasks: those the kernel had saved when the recording ended,
+//! and for others what the events themselves say.
+
+use rustc_hash::FxHashMap;
+
+use super::Known;
+use kymo_model::Endian;
+
+/// A task's name, as the kernel keeps it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Comm {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Comm {
+    pub(crate) fn new(text: &[u8]) -> Comm {
+        let text = text.split(|b| *b == 0).next().unwrap_or_default();
+        let len = text.len().min(16);
+        let mut bytes = [0; 16];
+        bytes[..len].copy_from_slice(&text[..len]);
+        Comm { bytes, len: len as u8 }
+    }
+
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&self.bytes)
+    }
+}
+
+/// Tasks that are remembered at most; a recording has some thousands.
+const MOST: usize = 4 << 20;
+
+/// Names by task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Comms {
+    /// The name, and whether the kernel had saved it.
+    of: FxHashMap<i32, (Comm, bool)>,
+}
+
+impl Comms {
+    /// Reads `saved_cmdlines`: lines of `pid name`.
+    pub(crate) fn new(saved_cmdlines: &str) -> Comms {
+        let mut of = FxHashMap::default();
+        of.insert(0, (Comm::new(b"<idle>"), true));
+        for line in saved_cmdlines.lines() {
+            let Some((pid, comm)) = line.trim_start().split_once(' ') else { continue };
+            if let Ok(pid) = pid.parse() {
+                of.insert(pid, (Comm::new(comm.as_bytes()), true));
+            }
+        }
+        Comms { of }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, pid: i32) -> Comm {
+        self.of.get(&pid).map_or_else(|| Comm::new(b"<...>"), |(comm, _)| *comm)
+    }
+
+    /// Names the task, unless the kernel had saved its name; `true` if that is news.
+    pub(crate) fn add(&mut self, pid: i32, comm: Comm) -> bool {
+        match self.of.get_mut(&pid) {
+            Some((_, true)) => false,
+            Some((had, _)) if *had == comm => false,
+            Some((had, _)) => {
+                *had = comm;
+                true
+            }
+            None => {
+                let room = self.of.len() < MOST;
+                if room {
+                    self.of.insert(pid, (comm, false));
+                }
+                room
+            }
+        }
+    }
+
+    /// Hands `new` the tasks that an event gives another name than they had.
+    #[inline]
+    pub(crate) fn learn(
+        &mut self,
+        known: &Known,
+        payload: &[u8],
+        endian: Endian,
+        mut new: impl FnMut(i32, Comm),
+    ) {
+        for (comm, pid) in &known.names_of_tasks {
+            let Some(pid) = pid.int(payload, endian) else { continue };
+            let Ok(pid) = i32::try_from(pid) else { continue };
+            if self.of.get(&pid).is_some_and(|(_, saved)| *saved) {
+                continue;
+            }
+            let text = Comm::new(comm.bytes(payload, endian));
+            if !text.as_bytes().is_empty() && self.add(pid, text) {
+                new(pid, text);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn saved_names_count_before_learnt_ones() {
+        let mut c = Comms::new("12 cat\n  13 name with blanks\nnonsense\n");
+        let name = |c: &Comms, pid| String::from_utf8_lossy(c.get(pid).as_bytes()).into_owned();
+        assert!(!c.add(12, Comm::new(b"dog")));
+        assert!(c.add(14, Comm::new(b"egg")));
+        assert!(c.add(14, Comm::new(b"bird\0rest")));
+        assert!(!c.add(14, Comm::new(b"bird")));
+        assert_eq!(name(&c, 12), "cat");
+        assert_eq!(name(&c, 13), "name with blanks");
+        assert_eq!(name(&c, 14), "bird");
+        assert_eq!((name(&c, 0), name(&c, 15)), ("<idle>".into(), "<...>".into()));
+    }
+}

@@ -1,0 +1,176 @@
+//! The formats of a trace.dat. It holds those of every event of the kernel,
+//! some 2,000, of which a recording uses a few: each is read when its first
+//! event comes.
+
+use std::sync::OnceLock;
+
+use kymo_files::tracedat::{Machine, TraceDat};
+use kymo_format::{EventFormat, Field, FieldKind, ParseOptions};
+use kymo_model::Endian;
+use rustc_hash::FxHashMap;
+
+/// A format that was read.
+pub(crate) struct Known {
+    pub(crate) format: EventFormat,
+    /// `system:name`.
+    pub(crate) full_name: String,
+    /// The name as it begins a line of text: `name:`, at least 21 columns, a blank.
+    pub(crate) column: Vec<u8>,
+    /// Fields that name a task, each with the field of its number.
+    pub(crate) names_of_tasks: Vec<(Field, Field)>,
+    /// The event is the kernel stack of the one before it.
+    pub(crate) stack: Option<Stack>,
+}
+
+/// Where the entries of a kernel stack are.
+pub(crate) struct Stack {
+    offset: usize,
+    size: Option<Field>,
+    long_size: u8,
+}
+
+impl Stack {
+    fn of(format: &EventFormat, long_size: u8) -> Option<Stack> {
+        if format.system != "ftrace" || format.name != "kernel_stack" {
+            return None;
+        }
+        let offset = format.field("caller")?.offset as usize;
+        Some(Stack { offset, size: format.field("size").cloned(), long_size })
+    }
+
+    /// The entries, innermost first. The field is declared with eight; there
+    /// are as many as `size` says or the payload has.
+    pub(crate) fn entries(&self, payload: &[u8], endian: Endian) -> impl Iterator<Item = u64> {
+        let long = usize::from(self.long_size);
+        let size = self.size.as_ref().and_then(|f| f.int(payload, endian));
+        let most = size.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(0));
+        let words = payload.get(self.offset..).unwrap_or(&[]).chunks_exact(long).take(most);
+        let end = if long == 4 { u64::from(u32::MAX) } else { u64::MAX };
+        words
+            .filter_map(move |w| match w.first_chunk() {
+                Some(word) => Some(endian.u64(*word)),
+                None => w.first_chunk().map(|word| u64::from(endian.u32(*word))),
+            })
+            // Old kernels end a stack so.
+            .take_while(move |address| *address != end)
+    }
+}
+
+struct Entry<'m> {
+    system: &'m str,
+    text: &'m str,
+    known: OnceLock<Result<Box<Known>, String>>,
+}
+
+/// Where the fields that every event has lie.
+#[derive(Clone, Copy, Debug)]
+struct Common {
+    flags: usize,
+    preempt_count: usize,
+    pid: usize,
+}
+
+/// The formats by the number in `common_type`.
+pub(crate) struct Formats<'m> {
+    entries: Vec<Entry<'m>>,
+    by_id: FxHashMap<u32, u32>,
+    common: Common,
+    pub(crate) endian: Endian,
+    long_size: u8,
+}
+
+impl<'m> Formats<'m> {
+    pub(crate) fn new(data: &'m TraceDat) -> Formats<'m> {
+        let machine: &Machine = data.machine();
+        let own = machine.ftrace_formats.iter().map(|t| ("ftrace", t.as_str()));
+        let others = machine.formats.iter().map(|(s, t)| (s.as_str(), t.as_str()));
+        let entries: Vec<Entry<'_>> = own
+            .chain(others)
+            .map(|(system, text)| Entry { system, text, known: OnceLock::new() })
+            .collect();
+        let id = |e: &Entry<'_>| id_of(e.text);
+        let by_id = entries.iter().enumerate().filter_map(|(i, e)| Some((id(e)?, i as u32)));
+        let mut formats = Formats {
+            by_id: by_id.collect(),
+            entries,
+            common: Common { flags: 2, preempt_count: 3, pid: 4 },
+            endian: data.endian(),
+            long_size: data.long_size(),
+        };
+        let first = formats.iter().find_map(Result::ok);
+        if let Some(f) = first.map(|known| &known.format) {
+            let at = |name: &str, or: usize| f.field(name).map_or(or, |f| f.offset as usize);
+            formats.common = Common {
+                flags: at("common_flags", 2),
+                preempt_count: at("common_preempt_count", 3),
+                pid: at("common_pid", 4),
+            };
+        }
+        formats
+    }
+
+    /// All formats in the order of the file, or why they cannot be read.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<&Known, &str>> {
+        self.entries.iter().map(|e| self.known(e))
+    }
+
+    fn known<'s>(&self, e: &'s Entry<'m>) -> Result<&'s Known, &'s str> {
+        let read = || read(e.system, e.text, self.long_size).map(Box::new);
+        e.known.get_or_init(read).as_ref().map(|k| &**k).map_err(String::as_str)
+    }
+
+    /// The number of a payload's event.
+    #[inline]
+    pub(crate) fn id(&self, payload: &[u8]) -> Option<u16> {
+        EventFormat::payload_id(payload, self.endian)
+    }
+
+    /// The format with this number.
+    pub(crate) fn get(&self, id: u16) -> Result<&Known, &str> {
+        let entry = self.by_id.get(&u32::from(id)).and_then(|i| self.entries.get(*i as usize));
+        entry.map_or(Err("the recording has no format of it"), |e| self.known(e))
+    }
+
+    /// The task of a payload.
+    #[inline]
+    pub(crate) fn pid(&self, payload: &[u8]) -> i32 {
+        let bytes = payload.get(self.common.pid..).and_then(|b| b.first_chunk());
+        bytes.map_or(-1, |b| self.endian.u32(*b) as i32)
+    }
+
+    /// `common_flags` and `common_preempt_count`.
+    #[inline]
+    pub(crate) fn flags(&self, payload: &[u8]) -> (u8, u8) {
+        let byte = |at: usize| payload.get(at).copied().unwrap_or(0);
+        (byte(self.common.flags), byte(self.common.preempt_count))
+    }
+}
+
+fn id_of(text: &str) -> Option<u32> {
+    text.lines().take(4).find_map(|l| l.strip_prefix("ID:"))?.trim().parse().ok()
+}
+
+fn read(system: &str, text: &str, long_size: u8) -> Result<Known, String> {
+    let options = ParseOptions { long_size, ..ParseOptions::default() };
+    let format = EventFormat::parse_with(text, &options).map_err(|e| e.to_string())?;
+    let format = format.with_system(system);
+    Ok(Known {
+        full_name: format!("{system}:{}", format.name),
+        column: format!("{:<21} ", format!("{}:", format.name)).into_bytes(),
+        names_of_tasks: names_of_tasks(&format),
+        stack: Stack::of(&format, long_size),
+        format,
+    })
+}
+
+/// `comm` with `pid`, `next_comm` with `next_pid` and so on.
+fn names_of_tasks(format: &EventFormat) -> Vec<(Field, Field)> {
+    let is_text =
+        |f: &&Field| matches!(f.kind, FieldKind::String | FieldKind::DynString { .. }) && !f.common;
+    let pairs = format.fields.iter().filter(is_text).filter_map(|comm| {
+        let prefix = comm.name.strip_suffix("comm")?;
+        let pid = format.field(&format!("{prefix}pid"))?;
+        (pid.kind == FieldKind::Int).then(|| (comm.clone(), pid.clone()))
+    });
+    pairs.collect()
+}
