@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use kymo_files::perfdata::PerfData;
+use kymo_files::perfdata::{Feature, PerfData};
 
 pub(crate) fn write(out: &mut dyn Write, file: &PerfData) -> io::Result<()> {
     let f = file.features();
@@ -11,6 +11,9 @@ pub(crate) fn write(out: &mut dyn Write, file: &PerfData) -> io::Result<()> {
     writeln!(out, "# header version : {}", file.version())?;
     writeln!(out, "# data offset    : {offset}")?;
     writeln!(out, "# data size      : {size}")?;
+    if !file.is_pipe() {
+        writeln!(out, "# feat offset    : {}", offset.saturating_add(size))?;
+    }
     let texts = [
         ("hostname", &f.hostname),
         ("os release", &f.osrelease),
@@ -46,12 +49,25 @@ pub(crate) fn write(out: &mut dyn Write, file: &PerfData) -> io::Result<()> {
         write!(out, " }}, type = {kind}, config = {:#x}", a.config)?;
         writeln!(out, ", {{ sample_period, sample_freq }} = {period}")?;
     }
+    if !f.pmu_mappings.is_empty() {
+        let pairs = f.pmu_mappings.iter().map(|(kind, name)| format!("{name} = {kind}"));
+        writeln!(out, "# pmu mappings: {}", pairs.collect::<Vec<_>>().join(", "))?;
+    }
     if let Some((first, last)) = f.sample_time {
         let seconds = |t: u64| format!("{}.{:06}", t / 1_000_000_000, t % 1_000_000_000 / 1000);
         writeln!(out, "# time of first sample : {}", seconds(first))?;
         writeln!(out, "# time of last sample : {}", seconds(last))?;
         let ms = last.saturating_sub(first) as f64 / 1e6;
         writeln!(out, "# sample duration : {ms:10.3} ms")?;
+    }
+    let missing: Vec<&str> = (1..Feature::BITS)
+        .map(Feature)
+        .filter(|n| !f.raw.contains_key(n))
+        .filter(|n| *n != Feature::TRACING_DATA || f.tracing_data.is_none())
+        .filter_map(Feature::name)
+        .collect();
+    if !missing.is_empty() {
+        writeln!(out, "# missing features: {} ", missing.join(" "))?;
     }
     writeln!(out, "# ========\n#")
 }
