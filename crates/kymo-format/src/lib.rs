@@ -17,6 +17,7 @@ mod calls;
 mod constants;
 mod context;
 mod ctype;
+mod entry;
 mod error;
 mod expr;
 mod field;
@@ -34,6 +35,7 @@ mod value;
 
 pub use constants::{Builtin, Constants};
 pub use context::{KernelSymbol, NoSymbols, PointerStyle, RenderContext, Symbols};
+pub use entry::{EntryHead, EntryStyle, flag_letters};
 pub use error::FormatError;
 pub use field::{Field, FieldKind};
 pub use format::{EventFormat, ParseOptions};

@@ -32,10 +32,10 @@ enum Command {
     Report(commands::report::Args),
     /// Show the events of a recording as text or JSON lines
     Script(commands::script::Args),
-    /// Trace events of the kernel into a trace.dat
-    Trace(commands::trace::Args),
     /// Switch, filter and look at the kernel's tracepoints
     Event(commands::event::Args),
+    /// Watch events of the kernel as they happen, or record them into a trace.dat
+    Trace(Box<commands::trace::Args>),
     /// Find out what a command spends its time on
     Profile(commands::profile::Args),
     /// Print a manual page, or completions for a shell
@@ -51,8 +51,8 @@ fn main() -> ExitCode {
         Command::Record(args) => commands::record::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Script(args) => commands::script::run(args),
-        Command::Trace(args) => commands::trace::run(args),
         Command::Event(args) => commands::event::run(args),
+        Command::Trace(args) => commands::trace::run(*args),
         Command::Profile(args) => commands::profile::run(args),
         Command::Manual(args) => commands::manual::run(args, Cli::command()),
     };

@@ -1,7 +1,7 @@
 //! `kymo record`: samples and tracepoints of a command, of processes or of the
 //! machine, into perf.data.
 
-mod events;
+pub(super) mod events;
 pub(crate) mod values;
 
 use std::ffi::OsString;

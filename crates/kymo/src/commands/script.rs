@@ -14,7 +14,7 @@ mod line;
 mod machine;
 mod number;
 mod output;
-mod payload;
+pub(super) mod payload;
 mod perfdata;
 mod pool;
 mod sideband;

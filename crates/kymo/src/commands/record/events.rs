@@ -14,9 +14,37 @@ enum Typed {
 
 /// All of them, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct EventArgs(Vec<Typed>);
+pub(in crate::commands) struct EventArgs(Vec<Typed>);
 
 impl EventArgs {
+    /// Tracepoints as they were typed, each with the filter that belongs to it.
+    pub(in crate::commands) fn with_filters(
+        &self,
+    ) -> anyhow::Result<Vec<(String, Option<String>)>> {
+        let mut all: Vec<(String, Option<String>)> = Vec::new();
+        let mut last = 0;
+        for typed in &self.0 {
+            match typed {
+                Typed::Event(text) => {
+                    last = all.len();
+                    all.extend(text.split(',').map(|e| (e.trim().to_owned(), None)));
+                }
+                Typed::Filter(filter) => {
+                    if all.is_empty() {
+                        bail!("--filter {filter:?} needs an -e before it");
+                    }
+                    for (_, f) in all.iter_mut().skip(last) {
+                        *f = Some(match f.take() {
+                            Some(before) => format!("({before}) && ({filter})"),
+                            None => filter.clone(),
+                        });
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// What they mean.
     pub(super) fn specs(&self, catalog: &Catalog) -> anyhow::Result<Vec<EventSpec>> {
         let mut specs: Vec<EventSpec> = Vec::new();

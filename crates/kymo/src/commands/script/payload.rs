@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 /// Kernel symbols for `%pS` and its kin, and strings of the kernel for `%s`.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(in crate::commands) struct Names {
     source: KallsymsSource,
     kallsyms: OnceLock<Kallsyms>,
     strings: FxHashMap<u64, String>,
@@ -18,7 +18,7 @@ pub(super) struct Names {
 
 /// Where a recording's kernel symbols are; read when the first is asked for.
 #[derive(Debug, Default)]
-pub(super) enum KallsymsSource {
+pub(in crate::commands) enum KallsymsSource {
     /// Nowhere.
     #[default]
     None,
@@ -28,11 +28,13 @@ pub(super) enum KallsymsSource {
     EmbeddedByKernel(String),
     /// It was made under the kernel that runs now.
     Running,
+    /// The events are of the kernel that runs now, and their text is to be its own.
+    Live,
 }
 
 impl Names {
     /// `printk_formats` is the text of the tracefs file of that name.
-    pub(super) fn new(source: KallsymsSource, printk_formats: &str) -> Names {
+    pub(in crate::commands) fn new(source: KallsymsSource, printk_formats: &str) -> Names {
         let mut strings = FxHashMap::default();
         for line in printk_formats.lines() {
             // `0xffff… : "text\n"`
@@ -53,15 +55,16 @@ fn unescape(text: &str) -> String {
 
 impl Symbols for Names {
     fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>> {
-        let table = self.kallsyms.get_or_init(|| {
-            if let KallsymsSource::EmbeddedByKernel(text) = &self.source {
-                return Kallsyms::parse_as_kernel(text.clone().into_bytes());
+        let table = self.kallsyms.get_or_init(|| match &self.source {
+            KallsymsSource::None => Kallsyms::default(),
+            KallsymsSource::Embedded(text) => Kallsyms::parse(text.clone().into_bytes()),
+            KallsymsSource::EmbeddedByKernel(text) => {
+                Kallsyms::parse_as_kernel(text.clone().into_bytes())
             }
-            Kallsyms::parse(match &self.source {
-                KallsymsSource::None | KallsymsSource::EmbeddedByKernel(_) => Vec::new(),
-                KallsymsSource::Embedded(text) => text.clone().into_bytes(),
-                KallsymsSource::Running => std::fs::read("/proc/kallsyms").unwrap_or_default(),
-            })
+            KallsymsSource::Running => {
+                Kallsyms::parse(std::fs::read("/proc/kallsyms").unwrap_or_default())
+            }
+            KallsymsSource::Live => Kallsyms::running(),
         });
         let (start, end, name, module) = table.lookup(address)?;
         Some(KernelSymbol { name, offset: address - start, size: end - start, module })
@@ -75,7 +78,7 @@ impl Symbols for Names {
 /// Appends the text of a payload, `common_type` and all. `symbol_sizes`: the kernel's
 /// and perf's `%pS` tells them, trace-cmd's does not.
 #[inline]
-pub(super) fn text(
+pub(in crate::commands) fn text(
     format: &EventFormat,
     payload: &[u8],
     endian: Endian,
@@ -90,7 +93,12 @@ pub(super) fn text(
 }
 
 /// Appends a payload's own fields as a JSON object.
-pub(super) fn json(format: &EventFormat, payload: &[u8], endian: Endian, out: &mut Vec<u8>) {
+pub(in crate::commands) fn json(
+    format: &EventFormat,
+    payload: &[u8],
+    endian: Endian,
+    out: &mut Vec<u8>,
+) {
     out.push(b'{');
     for (i, field) in format.own_fields().enumerate() {
         if i > 0 {

@@ -1,7 +1,16 @@
-//! `kymo trace`: the kernel's tracepoints through its own ring, into a trace.dat
-//! or to a listener.
+//! `kymo trace`: events of the running kernel as they happen, or with `-o` into
+//! a trace.dat or to a listener (`out.rs`).
+//!
+//! Each run works in a trace instance of its own. Live, `source.rs` makes it and
+//! takes it away, `follow.rs` reads it until the end, and `text.rs` and `json.rs`
+//! are the forms of output.
 
+mod follow;
+mod json;
+mod names;
 mod out;
+mod source;
+mod text;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -12,19 +21,34 @@ use kymo_kernel::ftrace::Selection;
 use kymo_kernel::{cpus, target};
 use kymo_record::ftrace::TraceEvent;
 
+use super::record::events::EventArgs;
 use super::record::values::{bytes, millis};
 
 /// Flags of `kymo trace`.
 #[derive(clap::Args)]
+#[command(after_long_help = "\
+EVENTS
+  sched:sched_switch   one event            sched   a group
+  'sched:*wak*'        a pattern            '*:*'   everything
+Several with commas or several -e. A --filter belongs to the -e before it.
+
+WHOSE EVENTS
+  -- CMD    the command's and its children's, from its first instruction on
+  -p PID    a process's, all its threads' and its later children's
+  neither   everybody's (so does -a beside a command: while it runs)
+
+LIVE OUTPUT
+Without -o lines are those of the kernel's own `trace` file. The rings of all CPUs
+are looked at every 20 ms and merged by time, so an event is shown at most 50 ms
+after it happened (as long as the output takes it). Where events were lost, a line
+says so, and the figures stand at the end. With --json each event is an object a
+line: comm, tid, cpu, flags, time (seconds), event, fields; {\"lost\": N, \"cpu\": C}
+where events are missing.")]
 pub(crate) struct Args {
     #[command(flatten)]
     out: out::OutArgs,
-    /// Events: GROUP:EVENT, GROUP, EVENT or a pattern (repeat, or separate by commas)
-    #[arg(short = 'e', long = "event", value_name = "EVENT")]
-    events: Vec<String>,
-    /// Only events of the -e before it for which this holds, as the kernel writes filters
-    #[arg(long, value_name = "FILTER")]
-    filter: Vec<String>,
+    #[command(flatten)]
+    events: EventArgs,
     /// Everybody's events, although there is a command
     #[arg(short = 'a', long)]
     all_cpus: bool,
@@ -41,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CLOCK", default_value = "mono")]
     clock: String,
     /// Room in the ring for each CPU (8M)
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(short = 'm', long, value_name = "SIZE", value_parser = bytes)]
     buffer_size: Option<u64>,
     /// Do not follow children
     #[arg(short = 'i', long)]
@@ -49,6 +73,17 @@ pub(crate) struct Args {
     /// Stop after so many milliseconds
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
+    /// Stop after so many events
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "output")]
+    count: Option<u64>,
+    /// One JSON object a line
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+    /// Show what is in the ring of an existing instance, and go on as long as it records;
+    /// what is shown is taken out of its ring, nothing else is changed
+    #[arg(long, value_name = "NAME", conflicts_with_all =
+          ["event", "filter", "pid", "all_cpus", "stacks", "buffer_size", "output", "command"])]
+    instance: Option<String>,
     /// Say nothing but errors
     #[arg(short = 'q', long)]
     quiet: bool,
@@ -61,23 +96,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.events.is_empty() {
+    let wanted = args.wanted()?;
+    if wanted.is_empty() && args.instance.is_none() {
         bail!("which events? -e names them, `kymo event list` shows them");
     }
-    out::record(&args)
+    match args.out.given() {
+        true => out::record(&args, wanted),
+        false => follow::run(&args, &wanted),
+    }
 }
 
 impl Args {
     /// The events with their filters, in the order they were typed.
     fn wanted(&self) -> anyhow::Result<Vec<TraceEvent>> {
-        let filters = attached(&self.filter)?;
         let mut wanted = Vec::new();
-        for (n, names) in self.events.iter().enumerate() {
-            for name in names.split(',').filter(|n| !n.is_empty()) {
-                let selection = Selection::parse(name)?;
-                let filter = filters.get(n).cloned().flatten();
-                wanted.push(TraceEvent { selection, filter });
-            }
+        for (name, filter) in self.events.with_filters()? {
+            wanted.push(TraceEvent { selection: Selection::parse(&name)?, filter });
         }
         Ok(wanted)
     }
@@ -90,37 +124,4 @@ impl Args {
         let cpus = self.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
         Ok(cpus.unwrap_or_default())
     }
-}
-
-/// The filter that follows each `-e` on the command line.
-fn attached(filters: &[String]) -> anyhow::Result<Vec<Option<String>>> {
-    let mut found: Vec<Option<String>> = Vec::new();
-    let mut given = filters.iter();
-    let mut words = std::env::args_os().skip(2).map(|w| w.to_string_lossy().into_owned());
-    while let Some(word) = words.next() {
-        if word == "--" {
-            break;
-        }
-        if let Some(short) = word.strip_prefix("-e") {
-            found.push(None);
-            if short.is_empty() {
-                words.next();
-            }
-        } else if word == "--event" || word.starts_with("--event=") {
-            found.push(None);
-            if word == "--event" {
-                words.next();
-            }
-        } else if word == "--filter" || word.starts_with("--filter=") {
-            if word == "--filter" {
-                words.next();
-            }
-            let filter = given.next().cloned();
-            match found.last_mut() {
-                Some(place) => *place = filter,
-                None => bail!("--filter comes after the -e it is for"),
-            }
-        }
-    }
-    Ok(found)
 }

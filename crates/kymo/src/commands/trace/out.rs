@@ -10,7 +10,9 @@ use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
 use kymo_record::SwitchOn;
 use kymo_record::ftrace::stream::Secret;
-use kymo_record::ftrace::{TraceError, TraceOptions, TraceOutput, TraceSummary, record_trace};
+use kymo_record::ftrace::{
+    TraceError, TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_trace,
+};
 use kymo_view::Ledger;
 
 use super::super::record::values::{bytes, switch_on};
@@ -22,8 +24,8 @@ use super::Args;
 pub(super) struct OutArgs {
     /// File to write (a recording that is there becomes FILE.old), or
     /// tcp://HOST:PORT of a `kymo listen`
-    #[arg(short = 'o', long, value_name = "FILE|tcp://HOST:PORT", default_value = "trace.dat")]
-    output: OsString,
+    #[arg(short = 'o', long, value_name = "FILE|tcp://HOST:PORT")]
+    output: Option<OsString>,
     /// Overwrite a file that is not a recording
     #[arg(short = 'f', long)]
     force: bool,
@@ -57,12 +59,18 @@ fn compression(text: &str) -> Result<Compression, String> {
 }
 
 impl OutArgs {
+    /// Whether the trace is to be kept and not shown.
+    pub(super) fn given(&self) -> bool {
+        self.output.is_some()
+    }
+
     fn output(&self) -> anyhow::Result<TraceOutput> {
-        let Some(address) = self.output.to_str().and_then(|o| o.strip_prefix("tcp://")) else {
+        let output = self.output.clone().unwrap_or_else(|| "trace.dat".into());
+        let Some(address) = output.to_str().and_then(|o| o.strip_prefix("tcp://")) else {
             if self.secret_file.is_some() {
                 bail!("--secret-file is for -o tcp://HOST:PORT");
             }
-            return Ok(TraceOutput::File { path: self.output.clone().into(), force: self.force });
+            return Ok(TraceOutput::File { path: output.into(), force: self.force });
         };
         if self.switch_output.is_some() || self.compression != Compression::None {
             bail!("--switch-output and --compression are for files, not for a listener");
@@ -86,9 +94,9 @@ impl OutArgs {
     }
 }
 
-pub(super) fn record(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
     let options = TraceOptions {
-        events: args.wanted()?,
+        events,
         command: args.command.clone(),
         pids: args.pids()?,
         system_wide: args.all_cpus,

@@ -1,0 +1,276 @@
+//! Where the events of a run come from: an instance of its own, set up from the
+//! flags, or one that was named. Whatever was switched on is off again when this
+//! is dropped.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use kymo_kernel::ftrace::{Instance, Stream, TraceDir, wait_readable};
+use kymo_kernel::process::{GatedChild, Signal, Signals, SpawnError};
+use kymo_kernel::target;
+use kymo_record::ftrace::TraceEvent;
+use kymo_view::Ledger;
+
+use super::Args;
+use crate::commands::tracing;
+
+/// Between two looks at the rings.
+const TICK: Duration = Duration::from_millis(20);
+/// A ring this full is looked at before the tick.
+const WAKE_PERCENT: u8 = 20;
+
+/// Room in each CPU's ring if nothing else is asked for.
+const BUFFER: u64 = 8 << 20;
+
+/// Everything that is open during a run. Dropped from the top to the bottom:
+/// rings before the instance, and signals last, so that none ends the program
+/// while the instance is taken away.
+pub(super) struct Source {
+    pub(super) stream: Stream,
+    place: Place,
+    child: Option<(GatedChild, OwnedFd)>,
+    /// Of `-p`: whom to wait for.
+    pids: Vec<u32>,
+    cpus: Vec<u32>,
+    pub(super) header: String,
+    timeout: Option<Duration>,
+    until: Option<Instant>,
+    signals: Signals,
+}
+
+enum Place {
+    Own(Instance),
+    /// Somebody else's.
+    Named(TraceDir),
+}
+
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The command or the processes ended.
+    Task,
+    /// Ctrl-C or its like.
+    Signal,
+    /// The time is over.
+    Time,
+    /// The named instance does not record any more and its ring is empty.
+    Dry,
+}
+
+impl Source {
+    /// Sets an instance up; nothing is traced before [`start`](Source::start).
+    pub(super) fn open(
+        args: &Args,
+        events: &[TraceEvent],
+        ledger: &mut Ledger,
+    ) -> anyhow::Result<Source> {
+        let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup])?;
+        let tracefs = tracing::open()?;
+        let wanted_cpus = args.cpus()?;
+        let (place, child, pids) = match &args.instance {
+            Some(name) => (Place::Named(TraceDir::open(&tracefs, name)?), None, Vec::new()),
+            None => {
+                // Before anything is made: are there such events?
+                for event in events {
+                    TraceDir::top(&tracefs).select(&event.selection)?;
+                }
+                let instance = Instance::create(&tracefs, "trace")?;
+                let (child, pids) = whose(&instance, args, ledger)?;
+                configure(&instance, args, &wanted_cpus, ledger)?;
+                enable(&instance, events)?;
+                (Place::Own(instance), child, pids)
+            }
+        };
+        let dir = place.dir();
+        let mut cpus = dir.cpus()?;
+        cpus.retain(|c| wanted_cpus.is_empty() || wanted_cpus.contains(c));
+        let header = header(dir)?;
+        let stream = Stream::open(dir, &cpus)?;
+        let (timeout, until) = (args.timeout, None);
+        Ok(Source { stream, place, child, pids, cpus, header, timeout, until, signals })
+    }
+
+    /// The folder that is read.
+    pub(super) fn dir(&self) -> &TraceDir {
+        self.place.dir()
+    }
+
+    /// Lets the events and the command go.
+    pub(super) fn start(&mut self) -> anyhow::Result<Result<(), SpawnError>> {
+        self.until = self.timeout.and_then(|t| Instant::now().checked_add(t));
+        if let Place::Own(instance) = &self.place {
+            instance.set_tracing(true)?;
+        }
+        Ok(self.child.as_mut().map_or(Ok(()), |(child, _)| child.release()))
+    }
+
+    /// Waits for the next look at the rings; tells if the run is over.
+    pub(super) fn wait(&mut self) -> anyhow::Result<Option<End>> {
+        let exit = self.child.as_ref().map(|(_, fd)| fd.as_fd());
+        let fds: Vec<BorrowedFd<'_>> =
+            exit.into_iter().chain([self.signals.as_fd()]).chain(self.stream.fds()).collect();
+        wait_readable(&fds, Some(TICK))?;
+        if self.signals.next()?.is_some() {
+            return Ok(Some(End::Signal));
+        }
+        if self.until.is_some_and(|u| u <= Instant::now()) {
+            return Ok(Some(End::Time));
+        }
+        if let Some((child, _)) = &mut self.child {
+            return Ok(child.try_wait()?.map(|_| End::Task));
+        }
+        if !self.pids.is_empty() && self.pids.iter().all(|p| target::threads_of(*p).is_err()) {
+            return Ok(Some(End::Task));
+        }
+        match &self.place {
+            Place::Named(dir) if !dir.tracing()? => Ok(Some(End::Dry)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Ends the tracing; what is in the rings can still be read.
+    pub(super) fn stop(&self) -> anyhow::Result<()> {
+        if let Place::Own(instance) = &self.place {
+            instance.set_tracing(false)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the command to end; it may have heard of Ctrl-C itself.
+    pub(super) fn end_command(&self) {
+        if let Some((child, _)) = &self.child {
+            // It may be gone already, which is as good.
+            let _ = child.kill(Signal::Term.number());
+        }
+    }
+
+    /// What the rings lost, by CPU.
+    pub(super) fn lost(&self) -> Vec<(u32, u64)> {
+        let stats = |cpu: &u32| Some((*cpu, self.dir().stats(*cpu).ok()?.lost()));
+        self.cpus.iter().filter_map(stats).filter(|(_, n)| *n > 0).collect()
+    }
+
+    /// Waits for the command (which has the terminal's Ctrl-C too) and removes the
+    /// instance: the command's exit status.
+    pub(super) fn finish(mut self) -> anyhow::Result<Option<u8>> {
+        let code = match &mut self.child {
+            Some((child, _)) => Some(child.wait()?.code()),
+            None => None,
+        };
+        drop(self.stream);
+        if let Place::Own(instance) = self.place {
+            instance.remove()?;
+        }
+        drop(self.signals);
+        Ok(code)
+    }
+}
+
+impl Place {
+    fn dir(&self) -> &TraceDir {
+        match self {
+            Place::Own(instance) => instance,
+            Place::Named(dir) => dir,
+        }
+    }
+}
+
+type Child = Option<(GatedChild, OwnedFd)>;
+
+/// Whose events are taken: the command's, some processes', everybody's.
+fn whose(
+    instance: &Instance,
+    args: &Args,
+    ledger: &mut Ledger,
+) -> anyhow::Result<(Child, Vec<u32>)> {
+    let child = match args.command.is_empty() {
+        true => None,
+        false => {
+            let child = GatedChild::spawn(&args.command)?;
+            let pidfd = child.pidfd()?;
+            Some((child, pidfd))
+        }
+    };
+    let pids = args.pids()?;
+    let mut tids = target::threads_of_all(&pids)?;
+    if !args.all_cpus {
+        tids.extend(child.as_ref().map(|(c, _)| c.pid()));
+    }
+    if !tids.is_empty() {
+        if !args.no_inherit
+            && let Err(e) = instance.set_option("event-fork", true)
+        {
+            ledger.note("children", format!("events of children are missing: {e}"), None);
+        }
+        instance.set_pids(&tids)?;
+    }
+    Ok((child, pids))
+}
+
+fn configure(
+    instance: &Instance,
+    args: &Args,
+    cpus: &[u32],
+    ledger: &mut Ledger,
+) -> anyhow::Result<()> {
+    // A new instance takes over how the top one prints.
+    for (option, on) in [
+        ("context-info", true),
+        ("irq-info", true),
+        ("overwrite", true),
+        ("record-cmd", true),
+        ("record-tgid", false),
+        ("latency-format", false),
+        ("stacktrace", args.stacks),
+    ] {
+        if instance.option(option).is_some_and(|is| is != on) {
+            instance.set_option(option, on)?;
+        }
+    }
+    let size = args.buffer_size.unwrap_or(BUFFER);
+    instance.set_buffer_size_kb(size.div_ceil(1024)).context("--buffer-size")?;
+    if let Err(e) = instance.set_clock(&args.clock) {
+        if args.clock != "mono" {
+            return Err(e).context("--clock");
+        }
+        let clock = instance.clocks()?.current;
+        ledger.tell("clock", format!("times are of the clock {clock}: {e}"), None);
+    }
+    if !cpus.is_empty() {
+        instance.set_cpus(cpus).context("-C")?;
+    }
+    // Kernels before 4.20 have no threshold and wake at each event.
+    let _ = instance.set_wake_percent(WAKE_PERCENT);
+    Ok(())
+}
+
+/// Filters first: nothing that they exclude is recorded.
+fn enable(instance: &Instance, events: &[TraceEvent]) -> anyhow::Result<()> {
+    for TraceEvent { selection, filter } in events {
+        if let Some(filter) = filter {
+            for event in instance.select(selection)? {
+                instance.set_filter(&event, filter)?;
+            }
+        }
+        instance.enable(selection)?;
+    }
+    Ok(())
+}
+
+/// The lines that begin the folder's own `trace` file.
+fn header(dir: &TraceDir) -> anyhow::Result<String> {
+    use std::io::{BufRead as _, BufReader};
+    let path = dir.path("trace");
+    let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
+    let mut header = String::new();
+    for line in BufReader::new(file).lines() {
+        let line = line.with_context(|| path.display().to_string())?;
+        if !line.starts_with('#') {
+            break;
+        }
+        header.push_str(&line);
+        header.push('\n');
+    }
+    Ok(header)
+}
