@@ -31,8 +31,9 @@ pub(super) struct Item {
 pub(super) struct Batch {
     bytes: Vec<u8>,
     items: Vec<Item>,
-    /// Tasks whose names became known with these events.
-    pub(super) names: Vec<(i32, Comm)>,
+    /// Tasks whose names became known with these events, each with the event
+    /// from which on it has the name.
+    pub(super) names: Vec<(usize, i32, Comm)>,
 }
 
 impl Batch {
@@ -95,8 +96,8 @@ impl<'a> Feed<'a> {
                 && let Some(known) =
                     self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok())
             {
-                let names = &mut batch.names;
-                let new = |pid, comm| names.push((pid, comm));
+                let (names, at) = (&mut batch.names, batch.items.len());
+                let new = |pid, comm| names.push((at, pid, comm));
                 self.comms.learn(known, e.payload, self.formats.endian, new);
             }
             batch.push(e);

@@ -87,6 +87,12 @@ impl<'a> Printer<'a> {
         }
     }
 
+    /// The task has another name from now on.
+    fn name(&mut self, pid: i32, comm: Comm) {
+        self.comms.add(pid, comm);
+        self.starts.forget(pid);
+    }
+
     fn print(&mut self, item: &Item, payload: &[u8], out: &mut Vec<u8>) {
         let Some(instance) = self.instances.get(item.buffer as usize) else { return };
         let missed = item.missed.filter(|_| self.filter.wants_time(item.time));
@@ -244,16 +250,18 @@ fn instances(data: &TraceDat) -> Vec<Instance> {
 
 impl Worker<Batch> for Printer<'_> {
     fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
-        self.pass(batch);
-        batch.events().for_each(|(item, payload)| self.print(item, payload, out));
+        let mut names = batch.names.iter().peekable();
+        for (i, (item, payload)) in batch.events().enumerate() {
+            while let Some((_, pid, comm)) = names.next_if(|(from, ..)| *from <= i) {
+                self.name(*pid, *comm);
+            }
+            self.print(item, payload, out);
+        }
         Ok(())
     }
 
     fn pass(&mut self, batch: &Batch) {
-        for (pid, comm) in &batch.names {
-            self.comms.add(*pid, *comm);
-            self.starts.forget(*pid);
-        }
+        batch.names.iter().for_each(|(_, pid, comm)| self.name(*pid, *comm));
     }
 }
 
