@@ -16,6 +16,8 @@ pub enum Need {
     PerfEvents,
     /// The installed `perf`, as the peer to compare with.
     Perf,
+    /// The installed `trace-cmd`, likewise.
+    TraceCmd,
     /// A C compiler, for the programs of [`crate::Workload`].
     Gcc,
     /// A PMU that counts cycles. Virtual machines often lack it, so its absence
@@ -34,6 +36,10 @@ impl Need {
             Need::Perf => program_missing("perf", "linux-perf"),
             // Programs are compiled on the host and lie ready in the guest.
             Need::Gcc if crate::guest() => None,
+            Need::TraceCmd => {
+                let there = Path::new("/usr/bin/trace-cmd").exists();
+                (!there).then(|| "trace-cmd (Debian: trace-cmd)".into())
+            }
             Need::Gcc => program_missing("gcc", "gcc and libc6-dev"),
             Need::HardwareCounters => (!Path::new("/sys/bus/event_source/devices/cpu/type")
                 .exists())

@@ -65,9 +65,14 @@ fn refuse(args: &Args) -> anyhow::Result<()> {
         || args.show_mmap_events
         || args.show_lost_events
         || args.show_switch_events;
-    for (given, flag) in
-        [(!args.fields.is_empty(), "-F"), (args.dump_raw_trace, "-D"), (shows, "--show-…-events")]
-    {
+    for (given, flag) in [
+        (!args.fields.is_empty(), "-F"),
+        (args.dump_raw_trace, "-D"),
+        (shows, "--show-…-events"),
+        (args.reltime, "--reltime"),
+        (args.deltatime, "--deltatime"),
+        (!args.symbols.is_empty(), "-S"),
+    ] {
         if given {
             bail!("{flag} is for perf.data, not for a trace.dat");
         }
