@@ -5,9 +5,11 @@
 
 mod btf;
 mod demangle;
+pub mod dwarf;
 mod elf;
 mod lookup;
 mod plt;
+pub mod probe;
 mod symtab;
 
 pub use btf::{BtfError, Enumerators};

@@ -1,0 +1,605 @@
+//! From a description to places: functions and their inlined copies, lines,
+//! patterns; and the arguments at each.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::die::{Die, Walk};
+use super::fetch::{Fetched, Values};
+use super::location::Context;
+use super::names::last_name;
+use super::unit::{Dwarf, Unit};
+use super::{DwarfError, Entry, Result};
+use crate::probe::{Base, Description, Fetch, FetchArg, is_glob, lazy_match};
+
+/// Gives source files that are asked for.
+pub trait Sources {
+    /// The text of a source file, whose path may count from `comp_dir`.
+    fn read(&mut self, path: &str, comp_dir: &str) -> Option<Vec<u8>>;
+}
+
+/// A symbol and the bytes from its beginning, for an address.
+pub type SymbolLookup<'a> = dyn Fn(u64) -> Option<(String, u64)> + 'a;
+
+/// How data of the binary is named in fetch arguments.
+pub enum SymbolOf<'a> {
+    /// By symbol: the kernel and its modules.
+    Kernel(&'a SymbolLookup<'a>),
+    /// By offset in the file.
+    File {
+        /// Stated address minus file offset of the code.
+        bias: u64,
+    },
+}
+
+/// How to search.
+pub struct Options<'a> {
+    /// How data is named; tells probes of the kernel from those of programs.
+    pub data: SymbolOf<'a>,
+    /// Leave out inlined copies.
+    pub no_inlines: bool,
+    /// The most places one description may give.
+    pub max_probes: usize,
+}
+
+/// A place that was found, with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// Address.
+    pub addr: u64,
+    /// Entry of the function it is in.
+    pub entry: Option<u64>,
+    /// Name of the function that the description meant there: of an inlined copy
+    /// the inlined function.
+    pub function: String,
+    /// What is fetched.
+    pub args: Vec<FetchArg>,
+    /// Source file and line there.
+    pub line: Option<(String, u32)>,
+}
+
+/// Why no places are given.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// Nothing matches.
+    #[error("{what}")]
+    NotFound {
+        /// What was looked for, in words.
+        what: String,
+    },
+    /// An argument cannot be had.
+    #[error("argument {arg}: {why}")]
+    Argument {
+        /// The argument as written.
+        arg: String,
+        /// Why.
+        why: String,
+    },
+    /// More places than wanted.
+    #[error("more than {limit} places; --max-probes raises the limit")]
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
+    /// The place cannot be probed in the way asked for.
+    #[error("{0}")]
+    Refused(String),
+    /// The debugging information cannot be used.
+    #[error(transparent)]
+    Dwarf(#[from] DwarfError),
+}
+
+/// A place before its arguments are known.
+pub(crate) struct Site<'s> {
+    pub(super) addr: u64,
+    /// Where variables are looked for.
+    pub(super) scope: Die<'s>,
+    /// The function whose code it is.
+    pub(super) function: Die<'s>,
+}
+
+/// Searches one binary.
+pub struct Finder<'d, 's> {
+    pub(super) dwarf: &'d Dwarf<'s>,
+    pub(super) options: &'d Options<'d>,
+    pub(super) sources: &'d mut dyn Sources,
+    /// Places that cannot be used, in words, for the error if none is left.
+    pub(super) notes: Vec<String>,
+    missed_source: Option<String>,
+}
+
+type Found<T> = std::result::Result<T, FindError>;
+
+impl<'d, 's> Finder<'d, 's> {
+    /// A search of `dwarf`.
+    pub fn new(
+        dwarf: &'d Dwarf<'s>,
+        options: &'d Options<'d>,
+        sources: &'d mut dyn Sources,
+    ) -> Self {
+        Finder { dwarf, options, sources, notes: Vec::new(), missed_source: None }
+    }
+
+    /// Things worth knowing that happened during the search.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// All places of a description, with its arguments there.
+    pub fn find(&mut self, d: &Description) -> Found<Vec<Located>> {
+        let sites = self.sites(d)?;
+        let mut fetched: Vec<Vec<Fetched>> = Vec::new();
+        let mut located = Vec::new();
+        for site in &sites {
+            located.push(self.describe_place(site, d)?);
+            let values = self.values(site)?;
+            fetched.push(d.args.iter().map(|a| values.fetch(a)).collect::<Result<Vec<_>>>()?);
+        }
+        for (index, arg) in d.args.iter().enumerate() {
+            let mut column: Vec<Fetched> = fetched.iter_mut().map(|f| f.remove(0)).collect();
+            let _ = index;
+            if let Some(Fetched::Refused(why)) =
+                column.iter().find(|f| matches!(f, Fetched::Refused(_)))
+            {
+                return Err(FindError::Argument { arg: arg.to_string(), why: why.clone() });
+            }
+            let template = column.iter().find_map(|f| match f {
+                Fetched::Args(args) => Some(args.clone()),
+                _ => None,
+            });
+            let Some(template) = template else {
+                let why = column.iter().find_map(|f| match f {
+                    Fetched::Missing(why) => Some(why.clone()),
+                    _ => None,
+                });
+                let site = sites.first().ok_or(FindError::TooMany { limit: 0 })?;
+                let why = self.why_missing(site, arg, why.unwrap_or_default())?;
+                return Err(FindError::Argument { arg: arg.to_string(), why });
+            };
+            for (at, one) in column.drain(..).enumerate() {
+                let Some(place) = located.get_mut(at) else { continue };
+                match one {
+                    Fetched::Args(args) => place.args.extend(args),
+                    Fetched::Missing(why) | Fetched::Refused(why) => {
+                        self.notes.push(format!(
+                            "at {:#x}: {why}; the value recorded there is a mark",
+                            place.addr
+                        ));
+                        place.args.extend(template.iter().map(|t| FetchArg {
+                            name: t.name.clone(),
+                            fetch: Fetch::of(Base::Missing),
+                            kind: t.kind.clone(),
+                        }));
+                    }
+                }
+            }
+        }
+        Ok(located)
+    }
+
+    pub(super) fn values(&self, site: &Site<'s>) -> Result<Values<'d, 's>> {
+        let entry = self.dwarf.entry(&site.function)?;
+        let entry_pc = self.dwarf.entry_pc(&site.function.unit, &entry)?;
+        let context = Context {
+            dwarf: self.dwarf,
+            function: site.function.clone(),
+            entry: entry_pc,
+            pc: site.addr,
+        };
+        Ok(Values { dwarf: self.dwarf, context, scope: site.scope.clone(), options: self.options })
+    }
+
+    pub(super) fn describe_place(&self, site: &Site<'s>, d: &Description) -> Found<Located> {
+        let unit = &site.function.unit;
+        let entry = self.dwarf.entry(&site.function)?;
+        if !self.dwarf.covers(unit, &entry, site.addr)? {
+            let name = self.dwarf.name(&site.function)?.unwrap_or_default();
+            return Err(FindError::Refused(format!(
+                "offset {} is outside of {name}",
+                d.point.offset
+            )));
+        }
+        let entry_pc = self.dwarf.entry_pc(unit, &entry)?;
+        if d.point.ret && entry_pc != Some(site.addr) {
+            let name = d.point.function.as_deref().unwrap_or_default();
+            return Err(FindError::Refused(format!(
+                "{name} is inlined there and has no return point"
+            )));
+        }
+        let lines = self.dwarf.lines(unit)?;
+        let line = lines
+            .at(site.addr)
+            .and_then(|r| Some((lines.file(u64::from(r.file))?.to_owned(), r.line)));
+        let function = self.readable_name(&site.scope)?;
+        Ok(Located { addr: site.addr, entry: entry_pc, function, args: Vec::new(), line })
+    }
+
+    /// The name of the function that `die` is, or is a copy of.
+    pub(super) fn readable_name(&self, die: &Die<'s>) -> Result<String> {
+        let mut current = die.clone();
+        for _ in 0..8 {
+            let functions = self.dwarf.functions(&current.unit)?;
+            if !current.unit.is_c
+                && let Some(f) = functions.all.iter().find(|f| f.offset == current.offset)
+            {
+                return Ok(f.readable());
+            }
+            let entry = self.dwarf.entry(&current)?;
+            match self.dwarf.origin(&current, &entry)? {
+                Some(next) => current = next,
+                None => break,
+            }
+        }
+        Ok(self.dwarf.name(&current)?.unwrap_or_default())
+    }
+
+    /// All places of the point, each address once.
+    pub(super) fn sites(&mut self, d: &Description) -> Found<Vec<Site<'s>>> {
+        let mut sites = Vec::new();
+        let point = &d.point;
+        if let Some(address) = point.address {
+            for index in 0..self.dwarf.units() {
+                let unit = self.dwarf.unit(index)?;
+                if let Some(function) = self.dwarf.function_at(&unit, address)? {
+                    let scope = function.clone();
+                    sites.push(Site { addr: address, scope, function });
+                    break;
+                }
+            }
+        } else if let Some(function) = &point.function {
+            let units = if is_glob(function) {
+                (0..self.dwarf.units()).collect()
+            } else {
+                self.dwarf.units_naming(&last_name(function))
+            };
+            for index in units {
+                let unit = self.dwarf.unit(index)?;
+                self.in_unit_by_function(&unit, d, function, &mut sites)?;
+            }
+        } else if let Some(file) = &point.file {
+            for index in 0..self.dwarf.units() {
+                let unit = self.dwarf.unit(index)?;
+                let files = self.dwarf.files(&unit);
+                let Some(path) = files.iter().find(|f| super::lines::is_tail(file, f)).cloned()
+                else {
+                    continue;
+                };
+                let wanted = self.wanted_lines(&unit, d, &path, None)?;
+                self.at_lines(&unit, None, &path, &wanted, None, &mut sites)?;
+            }
+        }
+        if sites.is_empty() {
+            return Err(self.nothing(d));
+        }
+        Ok(sites)
+    }
+
+    fn nothing(&self, d: &Description) -> FindError {
+        if let Some(path) = &self.missed_source {
+            return FindError::NotFound {
+                what: format!(
+                    "the source file {path} is needed for a pattern and was not found; -s says where sources are"
+                ),
+            };
+        }
+        FindError::NotFound { what: format!("nothing found for {}", d.point) }
+    }
+
+    fn push(&self, sites: &mut Vec<Site<'s>>, site: Site<'s>) -> Found<()> {
+        if sites.iter().any(|s| s.addr == site.addr) {
+            return Ok(());
+        }
+        if sites.len() >= self.options.max_probes {
+            return Err(FindError::TooMany { limit: self.options.max_probes });
+        }
+        sites.push(site);
+        Ok(())
+    }
+
+    fn in_unit_by_function(
+        &mut self,
+        unit: &Rc<Unit<'s>>,
+        d: &Description,
+        pattern: &str,
+        sites: &mut Vec<Site<'s>>,
+    ) -> Found<()> {
+        if let Some(file) = &d.point.file
+            && !self.dwarf.files(unit).iter().any(|f| super::lines::is_tail(file, f))
+        {
+            return Ok(());
+        }
+        let functions = self.dwarf.functions(unit)?;
+        let mut done: BTreeSet<usize> = BTreeSet::new();
+        for f in functions.all.iter().filter(|f| !f.declared_only && f.matches(pattern)) {
+            let mut die = unit.die(f.offset);
+            let mut entry = self.dwarf.entry(&die)?;
+            // A copy out of line: its origin knows all copies.
+            if let Some(origin) =
+                self.dwarf.reference(&die, &entry, gimli::DW_AT_abstract_origin)?
+                && origin.unit.start == unit.start
+            {
+                entry = self.dwarf.entry(&origin)?;
+                die = origin;
+            }
+            if !done.insert(die.offset.0) {
+                continue;
+            }
+            let declared = self.decl_file(&die)?;
+            if let (Some(file), Some(declared)) = (&d.point.file, &declared)
+                && !super::lines::is_tail(file, declared)
+            {
+                continue;
+            }
+            self.in_function(unit, d, pattern, &die, &entry, declared, sites)?;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one function's facts, used once")]
+    fn in_function(
+        &mut self,
+        unit: &Rc<Unit<'s>>,
+        d: &Description,
+        pattern: &str,
+        die: &Die<'s>,
+        entry: &Entry<'s>,
+        declared: Option<String>,
+        sites: &mut Vec<Site<'s>>,
+    ) -> Found<()> {
+        let point = &d.point;
+        if point.line.unwrap_or(0) > 0 || point.next {
+            let Some(path) = declared else { return Ok(()) };
+            let wanted = self.wanted_lines(unit, d, &path, Some(die))?;
+            return self.at_lines(unit, None, &path, &wanted, Some(pattern), sites);
+        }
+        let instance = entry.has_attr(gimli::DW_AT_low_pc) || entry.has_attr(gimli::DW_AT_ranges);
+        if instance {
+            let Some(mut addr) = self.dwarf.entry_pc(unit, entry)?.filter(|a| *a != 0) else {
+                return Ok(());
+            };
+            if point.lazy.is_some() {
+                return self.lazily(unit, d, die, pattern, sites);
+            }
+            if self.skips_prologue(d) && point.offset == 0 && !self.dwarf.is_optimised(unit)? {
+                addr = self.dwarf.behind_prologue(unit, entry, addr)?;
+            }
+            let addr = addr.wrapping_add(point.offset);
+            return self.push(sites, Site { addr, scope: die.clone(), function: die.clone() });
+        }
+        for copy in self.dwarf.copies(die)? {
+            let copy_entry = self.dwarf.entry(&copy)?;
+            if self.options.no_inlines && copy_entry.tag() == gimli::DW_TAG_inlined_subroutine {
+                continue;
+            }
+            if point.lazy.is_some() {
+                self.lazily(&copy.unit.clone(), d, &copy, pattern, sites)?;
+                continue;
+            }
+            let Some(addr) = self.dwarf.entry_pc(&copy.unit, &copy_entry)?.filter(|a| *a != 0)
+            else {
+                continue;
+            };
+            let addr = addr.wrapping_add(point.offset);
+            if let Some(site) = self.site(&copy, addr)? {
+                self.push(sites, site)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A site in `scope`, with the function whose code it is.
+    fn site(&self, scope: &Die<'s>, addr: u64) -> Result<Option<Site<'s>>> {
+        if self.dwarf.tag(scope)? == gimli::DW_TAG_subprogram {
+            return Ok(Some(Site { addr, scope: scope.clone(), function: scope.clone() }));
+        }
+        let function = self.dwarf.function_at(&scope.unit, addr)?;
+        Ok(function.map(|function| Site { addr, scope: scope.clone(), function }))
+    }
+
+    fn skips_prologue(&self, d: &Description) -> bool {
+        let user = matches!(self.options.data, SymbolOf::File { .. });
+        user && d.has_variables() && !d.point.ret
+    }
+
+    pub(super) fn decl_file(&self, die: &Die<'s>) -> Result<Option<String>> {
+        let Some((unit, value)) = self.dwarf.inherited(die, gimli::DW_AT_decl_file)? else {
+            return Ok(None);
+        };
+        let Some(index) = super::die::unsigned(&value) else { return Ok(None) };
+        Ok(self.dwarf.lines(&unit)?.file(index).map(str::to_owned))
+    }
+
+    /// The lines that a line, `%next` or a pattern means.
+    fn wanted_lines(
+        &mut self,
+        unit: &Rc<Unit<'s>>,
+        d: &Description,
+        path: &str,
+        function: Option<&Die<'s>>,
+    ) -> Found<BTreeSet<u32>> {
+        if let Some(pattern) = &d.point.lazy {
+            return Ok(self.matching_lines(unit, path, pattern));
+        }
+        let mut line = d.point.line.unwrap_or(0);
+        if let Some(function) = function {
+            let first = self.dwarf.number(function, gimli::DW_AT_decl_line)?.unwrap_or(0);
+            line = line.saturating_add(u32::try_from(first).unwrap_or(u32::MAX));
+        }
+        if d.point.next {
+            let lines = self.dwarf.lines(unit)?;
+            let at = |r: &&super::lines::Row| {
+                r.is_stmt && !r.end && lines.file(u64::from(r.file)) == Some(path)
+            };
+            let next = lines.rows.iter().filter(at).map(|r| r.line).filter(|l| *l > line).min();
+            return Ok(next.into_iter().collect());
+        }
+        Ok(BTreeSet::from([line]))
+    }
+
+    fn matching_lines(&mut self, unit: &Rc<Unit<'s>>, path: &str, pattern: &str) -> BTreeSet<u32> {
+        let Some(text) = self.sources.read(path, &unit.comp_dir()) else {
+            self.missed_source = Some(path.to_owned());
+            return BTreeSet::new();
+        };
+        let lines = text.split(|b| *b == b'\n').zip(1u32..);
+        lines
+            .filter(|(l, _)| lazy_match(pattern, &String::from_utf8_lossy(l)))
+            .map(|(_, n)| n)
+            .collect()
+    }
+
+    fn lazily(
+        &mut self,
+        unit: &Rc<Unit<'s>>,
+        d: &Description,
+        die: &Die<'s>,
+        function: &str,
+        sites: &mut Vec<Site<'s>>,
+    ) -> Found<()> {
+        let Some(path) = self.decl_file(die)? else { return Ok(()) };
+        let wanted = self.wanted_lines(unit, d, &path, None)?;
+        self.at_lines(unit, Some(die), &path, &wanted, Some(function), sites)
+    }
+
+    /// Places of lines, in the whole unit or in one function or copy.
+    fn at_lines(
+        &mut self,
+        unit: &Rc<Unit<'s>>,
+        within: Option<&Die<'s>>,
+        path: &str,
+        wanted: &BTreeSet<u32>,
+        function: Option<&str>,
+        sites: &mut Vec<Site<'s>>,
+    ) -> Found<()> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        for (addr, line) in self.dwarf.line_places(unit, within, path, wanted)? {
+            let Some((scope, owner)) = self.best_scope(unit, addr, path, line, function)? else {
+                continue;
+            };
+            self.push(sites, Site { addr, scope, function: owner })?;
+        }
+        Ok(())
+    }
+
+    /// Of the function and inlined copies at `addr` the one that is meant: the
+    /// one named, else the one declared nearest before the line.
+    fn best_scope(
+        &self,
+        unit: &Rc<Unit<'s>>,
+        addr: u64,
+        path: &str,
+        line: u32,
+        function: Option<&str>,
+    ) -> Result<Option<(Die<'s>, Die<'s>)>> {
+        let Some(owner) = self.dwarf.function_at(unit, addr)? else { return Ok(None) };
+        let mut best: Option<(u32, Die<'s>)> = None;
+        for die in self.dwarf.chain_at(&owner, addr)? {
+            if self.decl_file(&die)?.as_deref() != Some(path) {
+                continue;
+            }
+            if let Some(pattern) = function {
+                if self.means(&die, pattern)? {
+                    return Ok(Some((die, owner)));
+                }
+                continue;
+            }
+            let declared = self.dwarf.number(&die, gimli::DW_AT_decl_line)?.unwrap_or(0);
+            let distance =
+                u64::from(line).checked_sub(declared).and_then(|d| u32::try_from(d).ok());
+            if let Some(distance) = distance
+                && best.as_ref().is_none_or(|b| distance < b.0)
+            {
+                best = Some((distance, die));
+            }
+        }
+        Ok(best.map(|b| (b.1, owner)))
+    }
+
+    /// Whether `die` is, or is a copy of, the function that `pattern` means.
+    fn means(&self, die: &Die<'s>, pattern: &str) -> Result<bool> {
+        let mut current = die.clone();
+        for _ in 0..8 {
+            let functions = self.dwarf.functions(&current.unit)?;
+            if let Some(f) = functions.all.iter().find(|f| f.offset == current.offset) {
+                return Ok(f.matches(pattern));
+            }
+            let entry = self.dwarf.entry(&current)?;
+            match self.dwarf.origin(&current, &entry)? {
+                Some(next) => current = next,
+                None => break,
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<'s> Dwarf<'s> {
+    /// Copies of an abstract function: out of line and inlined, in the order of
+    /// the file; of Rust and C++ also those in other units.
+    pub(super) fn copies(&self, origin: &Die<'s>) -> Result<Vec<Die<'s>>> {
+        let mut found = Vec::new();
+        self.copies_in(&origin.unit, origin, &mut found)?;
+        if !origin.unit.is_c {
+            for index in self.units_referring(origin.unit.start + origin.offset.0) {
+                if index != origin.unit.index {
+                    let unit = self.unit(index)?;
+                    self.copies_in(&unit, origin, &mut found)?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn copies_in(
+        &self,
+        unit: &Rc<Unit<'s>>,
+        origin: &Die<'s>,
+        found: &mut Vec<Die<'s>>,
+    ) -> Result<()> {
+        let global = origin.unit.start + origin.offset.0;
+        let own = self.entry(origin)?;
+        let decl = own.attr_value(gimli::DW_AT_decl_line).and_then(|v| super::die::unsigned(&v));
+        let file = own.attr_value(gimli::DW_AT_decl_file).and_then(|v| super::die::unsigned(&v));
+        unit.walk(unit.inner.header.root_offset(), &mut |e| {
+            let target = match e.attr_value(gimli::DW_AT_abstract_origin) {
+                Some(super::Value::UnitRef(o)) => unit.start + o.0,
+                Some(super::Value::DebugInfoRef(o)) => o.0,
+                _ => return Ok(if holds_code(e.tag()) { Walk::Into } else { Walk::Past }),
+            };
+            let inlined = e.tag() == gimli::DW_TAG_inlined_subroutine;
+            if target == global && (inlined || e.tag() == gimli::DW_TAG_subprogram) {
+                let call = |at| e.attr_value(at).and_then(|v| super::die::unsigned(&v));
+                // A copy that claims to be called from its own declaration is
+                // half of a function that was split in two.
+                let split = inlined
+                    && call(gimli::DW_AT_call_line).is_some()
+                    && call(gimli::DW_AT_call_line) == decl
+                    && call(gimli::DW_AT_call_file) == file;
+                if !split {
+                    found.push(unit.die(e.offset()));
+                }
+            }
+            Ok(if holds_code(e.tag()) { Walk::Into } else { Walk::Past })
+        })
+    }
+}
+
+/// Entries below which there is code.
+fn holds_code(tag: gimli::DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_subprogram
+            | gimli::DW_TAG_inlined_subroutine
+            | gimli::DW_TAG_lexical_block
+            | gimli::DW_TAG_namespace
+            | gimli::DW_TAG_module
+            | gimli::DW_TAG_structure_type
+            | gimli::DW_TAG_class_type
+            | gimli::DW_TAG_union_type
+            | gimli::DW_TAG_enumeration_type
+            | gimli::DW_TAG_try_block
+            | gimli::DW_TAG_catch_block
+    )
+}

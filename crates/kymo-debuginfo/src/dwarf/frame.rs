@@ -1,0 +1,47 @@
+//! The canonical frame address at a place: a register plus an offset, from
+//! `.debug_frame` or `.eh_frame`.
+
+use gimli::{BaseAddresses, CfaRule, DebugFrame, EhFrame, UnwindContext, UnwindSection};
+
+use super::Result;
+use super::location::{Expr, ExprBase};
+use super::unit::Dwarf;
+
+impl<'s> Dwarf<'s> {
+    /// The frame address at `pc`; `None` where nothing says it, or where it is
+    /// not simply a register plus an offset.
+    pub(super) fn frame_address(&self, pc: u64) -> Result<Option<Expr>> {
+        let sections = self.sections;
+        let size = sections.address_size;
+        let mut debug_frame = DebugFrame::new(&sections.debug_frame, sections.endian);
+        debug_frame.set_address_size(size);
+        if !sections.debug_frame.is_empty()
+            && let Some(found) = lookup(&debug_frame, &BaseAddresses::default(), pc)?
+        {
+            return Ok(Some(found));
+        }
+        let (addr, bytes) = &sections.eh_frame;
+        let mut eh_frame = EhFrame::new(bytes, sections.endian);
+        eh_frame.set_address_size(size);
+        lookup(&eh_frame, &BaseAddresses::default().set_eh_frame(*addr), pc)
+    }
+}
+
+fn lookup<R: gimli::Reader, S: UnwindSection<R>>(
+    section: &S,
+    bases: &BaseAddresses,
+    pc: u64,
+) -> Result<Option<Expr>> {
+    let mut context: UnwindContext<R::Offset> = UnwindContext::new();
+    let row = match section.unwind_info_for_address(bases, &mut context, pc, S::cie_from_offset) {
+        Ok(row) => row,
+        Err(gimli::Error::NoUnwindInfoForAddress) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    Ok(match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => {
+            Some(Expr { base: ExprBase::Register(register.0), derefs: Vec::new(), add: *offset })
+        }
+        CfaRule::Expression(_) => None,
+    })
+}

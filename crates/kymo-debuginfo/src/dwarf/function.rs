@@ -1,0 +1,231 @@
+//! The functions of a unit, with the path of namespaces and types they are in.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gimli::UnitOffset;
+
+use super::die::{Die, Walk, unsigned};
+use super::names::{path_matches, without_generics};
+use super::unit::{Dwarf, Unit};
+use super::{Entry, Result, Value};
+use crate::probe::{glob_match, is_glob};
+
+/// A function's entry: a definition, an abstract one of which copies are
+/// inlined, or a copy out of line.
+#[derive(Clone, Debug)]
+pub(crate) struct Function<'s> {
+    pub(super) offset: UnitOffset,
+    /// Its own or inherited name.
+    pub(super) name: &'s [u8],
+    /// Name for the linker, if stated.
+    pub(super) linkage: Option<&'s [u8]>,
+    /// What it is in, like `mycrate::module`; empty for C.
+    pub(super) scope: Rc<str>,
+    /// A declaration without code.
+    pub(super) declared_only: bool,
+}
+
+/// All functions of a unit in the order of the file, and their code.
+pub(crate) struct Functions<'s> {
+    pub(super) all: Vec<Function<'s>>,
+    /// `(start, end, index)`, sorted.
+    code: Vec<(u64, u64, u32)>,
+}
+
+impl<'s> Function<'s> {
+    /// `scope::name`.
+    pub(super) fn path(&self) -> String {
+        let name = String::from_utf8_lossy(self.name);
+        if self.scope.is_empty() { name.into_owned() } else { format!("{}::{name}", self.scope) }
+    }
+
+    /// The name a person knows it by: demangled if it has a linker's name.
+    pub(super) fn readable(&self) -> String {
+        let mangled = self.linkage.and_then(|l| std::str::from_utf8(l).ok());
+        match mangled.map(crate::demangle) {
+            Some(std::borrow::Cow::Owned(name)) => name,
+            _ => self.path(),
+        }
+    }
+
+    /// Whether a name, a path or a glob of a description means this function.
+    pub(super) fn matches(&self, pattern: &str) -> bool {
+        let Ok(name) = std::str::from_utf8(self.name) else { return false };
+        if name == pattern || self.linkage == Some(pattern.as_bytes()) {
+            return true;
+        }
+        let is_path = pattern.contains("::") || pattern.starts_with('<');
+        if !is_path {
+            let stem = without_generics(name);
+            return stem == pattern
+                || (is_glob(pattern) && (glob_match(pattern, name) || glob_match(pattern, &stem)));
+        }
+        path_matches(pattern, &self.path())
+            || (self.linkage.is_some() && path_matches(pattern, &self.readable()))
+    }
+}
+
+impl<'s> Functions<'s> {
+    /// Index of the function whose code covers `pc`.
+    pub(super) fn at(&self, pc: u64) -> Option<usize> {
+        let after = self.code.partition_point(|c| c.0 <= pc);
+        // Spans may nest (a function in a function): take the innermost.
+        let candidates = self.code.get(after.saturating_sub(64)..after)?;
+        candidates.iter().rev().find(|c| pc < c.1).map(|c| c.2 as usize)
+    }
+
+    /// Whether some function's code ends right at `pc`: a call that never
+    /// returned was the last thing in it.
+    pub(super) fn ends_at(&self, pc: u64) -> bool {
+        self.code.iter().any(|c| c.1 == pc)
+    }
+}
+
+/// Entries that can hold functions.
+fn holds_functions(tag: gimli::DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_namespace
+            | gimli::DW_TAG_module
+            | gimli::DW_TAG_structure_type
+            | gimli::DW_TAG_class_type
+            | gimli::DW_TAG_union_type
+            | gimli::DW_TAG_enumeration_type
+            | gimli::DW_TAG_lexical_block
+            | gimli::DW_TAG_imported_unit
+    )
+}
+
+struct Gather<'d, 's> {
+    dwarf: &'d Dwarf<'s>,
+    unit: Rc<Unit<'s>>,
+    all: Vec<Function<'s>>,
+    code: Vec<(u64, u64, u32)>,
+    /// Names of what the walk is inside of, with the depth of each.
+    scopes: Vec<(isize, Rc<str>)>,
+    /// Path of every function entry, for definitions that stand elsewhere.
+    paths: HashMap<usize, Rc<str>>,
+}
+
+impl<'s> Dwarf<'s> {
+    pub(super) fn functions(&self, unit: &Rc<Unit<'s>>) -> Result<Rc<Functions<'s>>> {
+        if let Some(known) = unit.functions.get() {
+            return Ok(known.clone());
+        }
+        let mut g = Gather {
+            dwarf: self,
+            unit: unit.clone(),
+            all: Vec::new(),
+            code: Vec::new(),
+            scopes: vec![(0, Rc::from(""))],
+            paths: HashMap::new(),
+        };
+        unit.walk(unit.inner.header.root_offset(), &mut |entry| g.visit(entry))?;
+        g.code.sort_unstable();
+        let made = Rc::new(Functions { all: g.all, code: g.code });
+        Ok(unit.functions.get_or_init(|| made).clone())
+    }
+
+    pub(super) fn function_at(&self, unit: &Rc<Unit<'s>>, pc: u64) -> Result<Option<Die<'s>>> {
+        let functions = self.functions(unit)?;
+        let found = functions.at(pc).and_then(|i| functions.all.get(i));
+        Ok(found.map(|f| unit.die(f.offset)))
+    }
+}
+
+impl<'s> Gather<'_, 's> {
+    fn visit(&mut self, entry: &Entry<'s>) -> Result<Walk> {
+        while self.scopes.len() > 1 && self.scopes.last().is_some_and(|s| s.0 >= entry.depth()) {
+            self.scopes.pop();
+        }
+        if entry.tag() == gimli::DW_TAG_subprogram {
+            self.function(entry)?;
+            return Ok(if self.unit.is_c { Walk::Past } else { Walk::Into });
+        }
+        if self.unit.is_c || !holds_functions(entry.tag()) {
+            return Ok(Walk::Past);
+        }
+        if let Some(name) =
+            entry.attr_value(gimli::DW_AT_name).and_then(|v| self.dwarf.string(&self.unit, v))
+        {
+            let name = String::from_utf8_lossy(name);
+            let scope = self.join(&name);
+            self.scopes.push((entry.depth(), scope));
+        }
+        Ok(Walk::Into)
+    }
+
+    fn join(&self, name: &str) -> Rc<str> {
+        match self.scopes.last() {
+            Some((_, outer)) if !outer.is_empty() => Rc::from(format!("{outer}::{name}")),
+            _ => Rc::from(name),
+        }
+    }
+
+    fn function(&mut self, entry: &Entry<'s>) -> Result<()> {
+        let mut scope = self.scopes.last().map(|s| s.1.clone()).unwrap_or_default();
+        let mut name =
+            entry.attr_value(gimli::DW_AT_name).and_then(|v| self.dwarf.string(&self.unit, v));
+        let own = linkage(entry).and_then(|v| self.dwarf.string(&self.unit, v));
+        let mut linkage_name = own;
+        let die = self.unit.die(entry.offset());
+        let mut origin = self.dwarf.origin(&die, entry)?;
+        for _ in 0..4 {
+            let Some(die) = origin else { break };
+            let e = self.dwarf.entry(&die)?;
+            name = name
+                .or(e.attr_value(gimli::DW_AT_name).and_then(|v| self.dwarf.string(&die.unit, v)));
+            linkage_name =
+                linkage_name.or(linkage(&e).and_then(|v| self.dwarf.string(&die.unit, v)));
+            if die.unit.start == self.unit.start
+                && let Some(path) = self.paths.get(&die.offset.0)
+            {
+                scope = path.clone();
+            }
+            origin = self.dwarf.origin(&die, &e)?;
+        }
+        self.paths.insert(entry.offset().0, scope.clone());
+        // A function in a function is in the scope of the outer one.
+        if !self.unit.is_c
+            && let Some(name) = name
+        {
+            let inner = format!(
+                "{}{}{}",
+                scope,
+                if scope.is_empty() { "" } else { "::" },
+                String::from_utf8_lossy(name)
+            );
+            self.scopes.push((entry.depth(), Rc::from(inner)));
+        }
+        let spans = self.dwarf.spans(&self.unit, entry)?;
+        let has_code = !spans.is_empty() || entry.has_attr(gimli::DW_AT_low_pc);
+        let declared = entry.has_attr(gimli::DW_AT_declaration);
+        let declared_only =
+            declared || (!has_code && !entry.has_attr(gimli::DW_AT_inline) && !is_abstract(entry));
+        let index = self.all.len() as u32;
+        if !declared_only {
+            self.code.extend(spans.into_iter().map(|(a, b)| (a, b, index)));
+        }
+        let Some(name) = name else { return Ok(()) };
+        self.all.push(Function {
+            offset: entry.offset(),
+            name,
+            linkage: linkage_name,
+            scope,
+            declared_only,
+        });
+        Ok(())
+    }
+}
+
+fn linkage<'s>(entry: &Entry<'s>) -> Option<Value<'s>> {
+    entry
+        .attr_value(gimli::DW_AT_linkage_name)
+        .or_else(|| entry.attr_value(gimli::DW_AT_MIPS_linkage_name))
+}
+
+/// Whether copies of it are inlined.
+fn is_abstract(entry: &Entry<'_>) -> bool {
+    matches!(entry.attr_value(gimli::DW_AT_inline), Some(v) if unsigned(&v).is_some_and(|n| n != 0))
+}

@@ -1,0 +1,308 @@
+//! Where a variable is at one address, in terms that a fetch argument can have:
+//! a register or an address, offsets, and reads of memory.
+
+use gimli::Operation;
+
+use super::die::Die;
+use super::unit::{Dwarf, Unit};
+use super::{Entry, Reader, Result, Value};
+use crate::probe::Deref;
+
+/// `((base + d0)* + d1)* + add`, where `*` reads memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expr {
+    pub(super) base: ExprBase,
+    pub(super) derefs: Vec<Deref>,
+    pub(super) add: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExprBase {
+    Register(u16),
+    /// An address of the binary.
+    Address(u64),
+    /// A number that is no address.
+    Number(i64),
+}
+
+/// Where a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Loc {
+    /// The value is the expression.
+    Value(Expr),
+    /// The value is in memory at the expression.
+    Memory(Expr),
+    /// Parts of it are in different places: `(bytes, place)`.
+    Pieces(Vec<(u64, Loc)>),
+    /// Another file defines it.
+    Extern(String),
+    /// It cannot be had, and why.
+    Gone(String),
+}
+
+impl Expr {
+    pub(super) fn register(number: u16) -> Expr {
+        Expr { base: ExprBase::Register(number), derefs: Vec::new(), add: 0 }
+    }
+
+    pub(super) fn number(n: i64) -> Expr {
+        Expr { base: ExprBase::Number(n), derefs: Vec::new(), add: 0 }
+    }
+
+    pub(super) fn plus(mut self, offset: i64) -> Expr {
+        match &mut self.base {
+            ExprBase::Number(n) if self.derefs.is_empty() => *n = n.wrapping_add(offset),
+            _ => self.add = self.add.wrapping_add(offset),
+        }
+        self
+    }
+
+    /// What is in memory there.
+    pub(super) fn load(mut self, user: bool) -> Expr {
+        self.derefs.push(Deref { offset: self.add, user });
+        self.add = 0;
+        self
+    }
+}
+
+/// What an expression is evaluated against.
+pub(crate) struct Context<'d, 's> {
+    pub(super) dwarf: &'d Dwarf<'s>,
+    /// The function the place is in.
+    pub(super) function: Die<'s>,
+    /// Its entry.
+    pub(super) entry: Option<u64>,
+    pub(super) pc: u64,
+}
+
+/// Where a variable is alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Alive {
+    /// Wherever its scope is.
+    Scope,
+    /// In these spans.
+    Spans(Vec<(u64, u64)>),
+}
+
+impl<'s> Context<'_, 's> {
+    /// Where the variable `die` is; `None` if it is nowhere at this place.
+    pub(super) fn locate(&self, die: &Die<'s>, entry: &Entry<'s>) -> Result<Option<Loc>> {
+        if let Some(value) = entry.attr_value(gimli::DW_AT_const_value) {
+            return Ok(Some(constant(&value)));
+        }
+        let Some((unit, value)) = self.dwarf.inherited(die, gimli::DW_AT_location)? else {
+            return match self.dwarf.inherited(die, gimli::DW_AT_const_value)? {
+                Some((_, value)) => Ok(Some(constant(&value))),
+                None if entry.has_attr(gimli::DW_AT_external) => {
+                    Ok(self.dwarf.name(die)?.map(Loc::Extern))
+                }
+                None => Ok(None),
+            };
+        };
+        match value {
+            Value::Exprloc(e) => self.evaluate(&unit, e).map(Some),
+            other => self.in_list(&unit, other, entry.tag() == gimli::DW_TAG_formal_parameter),
+        }
+    }
+
+    fn in_list(&self, unit: &Unit<'s>, value: Value<'s>, parameter: bool) -> Result<Option<Loc>> {
+        let Some(mut list) = self.dwarf.dwarf.attr_locations(&unit.inner, value)? else {
+            return Ok(None);
+        };
+        // A parameter is where the calling convention puts it from the very
+        // first instruction on, but compilers may state that only behind the
+        // call to the function tracer with which kernels begin functions.
+        const PREAMBLE: u64 = 9;
+        let at_entry = parameter && self.entry == Some(self.pc);
+        let mut later = None;
+        while let Some(entry) = list.next()? {
+            if (entry.range.begin..entry.range.end).contains(&self.pc) {
+                return self.evaluate(unit, entry.data).map(Some);
+            }
+            let near = entry.range.begin > self.pc && entry.range.begin - self.pc <= PREAMBLE;
+            if at_entry && near && later.is_none() && entry.range.begin < entry.range.end {
+                later = Some(entry.data);
+            }
+        }
+        later.map(|e| self.evaluate(unit, e)).transpose()
+    }
+
+    fn frame_base(&self) -> Result<Option<Expr>> {
+        let found = self.dwarf.inherited(&self.function, gimli::DW_AT_frame_base)?;
+        let Some((unit, Value::Exprloc(e))) = found else { return Ok(None) };
+        let encoding = unit.inner.encoding();
+        let mut ops = e.operations(encoding);
+        match ops.next()? {
+            Some(Operation::CallFrameCFA) => self.dwarf.frame_address(self.pc),
+            Some(Operation::Register { register }) => Ok(Some(Expr::register(register.0))),
+            Some(Operation::RegisterOffset { register, offset, .. }) => {
+                Ok(Some(Expr::register(register.0).plus(offset)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    pub(super) fn evaluate(
+        &self,
+        unit: &Unit<'s>,
+        expression: gimli::Expression<Reader<'s>>,
+    ) -> Result<Loc> {
+        let mut machine = Machine { stack: Vec::new(), done: None, pieces: Vec::new() };
+        let mut ops = expression.operations(unit.inner.encoding());
+        while let Some(op) = ops.next()? {
+            if let Some(why) = self.step(unit, &mut machine, op)? {
+                return Ok(Loc::Gone(why.to_owned()));
+            }
+        }
+        if !machine.pieces.is_empty() {
+            return Ok(Loc::Pieces(machine.pieces));
+        }
+        Ok(machine.take().unwrap_or_else(|| Loc::Gone("it is optimised out".into())))
+    }
+
+    /// One operation. Says why, if the value cannot be had with it.
+    fn step(
+        &self,
+        unit: &Unit<'s>,
+        m: &mut Machine,
+        op: Operation<Reader<'s>>,
+    ) -> Result<Option<&'static str>> {
+        const COMPUTED: &str = "its value would have to be computed, which fetch arguments cannot";
+        const FRAME: &str = "nothing says where the frame is at this place";
+        match op {
+            Operation::Register { register } => {
+                m.done = Some(Loc::Value(Expr::register(register.0)))
+            }
+            Operation::RegisterOffset { register, offset, .. } => {
+                m.stack.push(Expr::register(register.0).plus(offset))
+            }
+            Operation::FrameOffset { offset } => match self.frame_base()? {
+                Some(base) => m.stack.push(base.plus(offset)),
+                None => return Ok(Some(FRAME)),
+            },
+            Operation::CallFrameCFA => match self.dwarf.frame_address(self.pc)? {
+                Some(cfa) => m.stack.push(cfa),
+                None => return Ok(Some(FRAME)),
+            },
+            Operation::Address { address } => {
+                m.stack.push(Expr { base: ExprBase::Address(address), derefs: Vec::new(), add: 0 })
+            }
+            Operation::AddressIndex { index } => m.stack.push(Expr {
+                base: ExprBase::Address(self.dwarf.dwarf.address(&unit.inner, index)?),
+                derefs: Vec::new(),
+                add: 0,
+            }),
+            Operation::UnsignedConstant { value } => m.stack.push(Expr::number(value as i64)),
+            Operation::SignedConstant { value } => m.stack.push(Expr::number(value)),
+            Operation::PlusConstant { value } => match m.stack.pop() {
+                Some(top) => m.stack.push(top.plus(value as i64)),
+                None => return Ok(Some(COMPUTED)),
+            },
+            Operation::Plus => match (m.stack.pop(), m.stack.pop()) {
+                (Some(Expr { base: ExprBase::Number(n), derefs, .. }), Some(e))
+                    if derefs.is_empty() =>
+                {
+                    m.stack.push(e.plus(n));
+                }
+                (Some(e), Some(Expr { base: ExprBase::Number(n), derefs, .. }))
+                    if derefs.is_empty() =>
+                {
+                    m.stack.push(e.plus(n));
+                }
+                _ => return Ok(Some(COMPUTED)),
+            },
+            Operation::Deref { size, space: false, .. }
+                if size == self.dwarf.sections.address_size =>
+            {
+                match m.stack.pop() {
+                    Some(top) => m.stack.push(top.load(false)),
+                    None => return Ok(Some(COMPUTED)),
+                }
+            }
+            Operation::StackValue => m.done = m.stack.pop().map(Loc::Value),
+            Operation::ImplicitValue { data } => m.done = Some(implicit(data.slice())),
+            Operation::ImplicitPointer { .. } => {
+                return Ok(Some("it points to something that has no place in memory"));
+            }
+            Operation::EntryValue { expression } if self.entry == Some(self.pc) => {
+                match self.evaluate(unit, gimli::Expression(expression))? {
+                    Loc::Value(e) => m.stack.push(e),
+                    _ => return Ok(Some(COMPUTED)),
+                }
+            }
+            Operation::EntryValue { .. } | Operation::ParameterRef { .. } => {
+                return Ok(Some("only its value at the function's entry is known here"));
+            }
+            Operation::TLS => {
+                return Ok(Some("it is thread-local, which fetch arguments cannot reach"));
+            }
+            Operation::Piece { size_in_bits, bit_offset } => {
+                if size_in_bits % 8 != 0 || bit_offset.is_some_and(|b| b != 0) {
+                    return Ok(Some("it is scattered over bits of several places"));
+                }
+                let place = m
+                    .take()
+                    .unwrap_or_else(|| Loc::Gone("this part of it is optimised out".into()));
+                m.pieces.push((size_in_bits / 8, place));
+            }
+            Operation::Nop => {}
+            _ => return Ok(Some(COMPUTED)),
+        }
+        // Expressions are short; a hostile one must not grow without bound.
+        const LIMIT: usize = 256;
+        let large = m.stack.len() > LIMIT || m.pieces.len() > LIMIT;
+        Ok(large.then_some(COMPUTED))
+    }
+
+    /// Where the variable is alive.
+    pub(super) fn alive(&self, die: &Die<'s>) -> Result<Option<Alive>> {
+        let Some((unit, value)) = self.dwarf.inherited(die, gimli::DW_AT_location)? else {
+            return Ok(None);
+        };
+        if matches!(value, Value::Exprloc(_)) {
+            return Ok(Some(Alive::Scope));
+        }
+        let Some(mut list) = self.dwarf.dwarf.attr_locations(&unit.inner, value)? else {
+            return Ok(None);
+        };
+        let mut spans = Vec::new();
+        while let Some(entry) = list.next()? {
+            spans.push((entry.range.begin, entry.range.end));
+        }
+        Ok(Some(Alive::Spans(spans)))
+    }
+}
+
+/// The stack of an expression.
+struct Machine {
+    stack: Vec<Expr>,
+    done: Option<Loc>,
+    pieces: Vec<(u64, Loc)>,
+}
+
+impl Machine {
+    fn take(&mut self) -> Option<Loc> {
+        self.done.take().or_else(|| self.stack.pop().map(Loc::Memory))
+    }
+}
+
+fn constant(value: &Value<'_>) -> Loc {
+    if let Value::Block(bytes) = value {
+        return implicit(bytes.slice());
+    }
+    match value.sdata_value().or_else(|| value.udata_value().map(|u| u as i64)) {
+        Some(n) => Loc::Value(Expr::number(n)),
+        None => Loc::Gone("it is a constant that is no number".into()),
+    }
+}
+
+fn implicit(bytes: &[u8]) -> Loc {
+    let mut word = [0; 8];
+    match word.get_mut(..bytes.len()) {
+        Some(place) => {
+            place.copy_from_slice(bytes);
+            Loc::Value(Expr::number(i64::from_le_bytes(word)))
+        }
+        None => Loc::Gone("it is a constant of more than 8 bytes".into()),
+    }
+}

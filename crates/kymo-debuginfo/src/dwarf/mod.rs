@@ -1,0 +1,54 @@
+//! What the debugging information of a binary says about its functions, lines,
+//! variables and types, read lazily: a unit is parsed when something in it is
+//! asked for, and dropped again when others are.
+//!
+//! Nothing here opens a file: bytes are given, and sources are asked for through
+//! [`Sources`].
+
+mod die;
+mod fetch;
+mod finder;
+mod frame;
+mod function;
+mod lines;
+mod location;
+mod member;
+mod names;
+mod ranges;
+mod regs;
+mod scope;
+mod search;
+mod sections;
+mod types;
+mod unit;
+mod vars;
+
+pub use finder::{FindError, Finder, Located, Options, Sources};
+pub use ranges::{SourceLines, source_lines};
+pub use sections::{LoadedSection, Sections};
+pub use unit::Dwarf;
+pub use vars::{PlaceVariables, Variable};
+
+/// The debugging information cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DwarfError {
+    /// The file is not ELF, or damaged.
+    #[error("not a usable ELF file: {0}")]
+    Object(#[from] object::Error),
+    /// The information contradicts itself.
+    #[error("damaged debugging information: {0}")]
+    Gimli(#[from] gimli::Error),
+    /// A packed section claims to be larger than anything real.
+    #[error("section {section} claims to unpack to {size} bytes")]
+    TooLarge {
+        /// Its name.
+        section: String,
+        /// What it claims.
+        size: u64,
+    },
+}
+
+pub(crate) type Result<T> = std::result::Result<T, DwarfError>;
+pub(crate) type Reader<'s> = gimli::EndianSlice<'s, gimli::RunTimeEndian>;
+pub(crate) type Entry<'s> = gimli::DebuggingInformationEntry<Reader<'s>>;
+pub(crate) type Value<'s> = gimli::AttributeValue<Reader<'s>>;

@@ -1,0 +1,125 @@
+//! Types: what is behind names and qualifiers, sizes, signs, and how they are
+//! written.
+
+use gimli::DwTag;
+
+use super::Result;
+use super::die::{Die, unsigned};
+use super::unit::Dwarf;
+
+/// Longer chains of types are loops.
+const CHAIN: usize = 64;
+
+impl<'s> Dwarf<'s> {
+    pub(super) fn tag(&self, die: &Die<'s>) -> Result<DwTag> {
+        Ok(self.entry(die)?.tag())
+    }
+
+    /// The type of `die` without qualifiers and, if `names` is not kept, without
+    /// type definitions.
+    fn peel(&self, die: &Die<'s>, keep_names: bool) -> Result<Option<Die<'s>>> {
+        let mut current = self.type_of(die)?;
+        for _ in 0..CHAIN {
+            let Some(kind) = current else { return Ok(None) };
+            match self.tag(&kind)? {
+                gimli::DW_TAG_const_type
+                | gimli::DW_TAG_volatile_type
+                | gimli::DW_TAG_restrict_type
+                | gimli::DW_TAG_atomic_type
+                | gimli::DW_TAG_shared_type => {}
+                gimli::DW_TAG_typedef if !keep_names => {}
+                _ => return Ok(Some(kind)),
+            }
+            current = self.type_of(&kind)?;
+        }
+        Ok(None)
+    }
+
+    /// The type of `die` behind qualifiers and type definitions.
+    pub(super) fn real_type(&self, die: &Die<'s>) -> Result<Option<Die<'s>>> {
+        self.peel(die, false)
+    }
+
+    pub(super) fn byte_size(&self, kind: &Die<'s>) -> Result<Option<u64>> {
+        if let Some(size) = self.number(kind, gimli::DW_AT_byte_size)? {
+            return Ok(Some(size));
+        }
+        match self.tag(kind)? {
+            gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type => {
+                Ok(Some(u64::from(self.sections.address_size)))
+            }
+            gimli::DW_TAG_array_type => {
+                let Some(element) = self.real_type(kind)? else { return Ok(None) };
+                let count = self.array_count(kind)?;
+                Ok(self.byte_size(&element)?.zip(count).and_then(|(size, n)| size.checked_mul(n)))
+            }
+            gimli::DW_TAG_enumeration_type => match self.real_type(kind)? {
+                Some(base) => self.number(&base, gimli::DW_AT_byte_size),
+                None => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// How many elements an array has over all its dimensions.
+    pub(super) fn array_count(&self, kind: &Die<'s>) -> Result<Option<u64>> {
+        let mut count: Option<u64> = Some(1);
+        let unit = kind.unit.clone();
+        unit.walk(kind.offset, &mut |e| {
+            if e.tag() == gimli::DW_TAG_subrange_type {
+                let stated = e.attr_value(gimli::DW_AT_count).and_then(|v| unsigned(&v));
+                let upper = e.attr_value(gimli::DW_AT_upper_bound).and_then(|v| unsigned(&v));
+                let n = stated.or(upper.and_then(|u| u.checked_add(1)));
+                count = count.zip(n).and_then(|(a, b)| a.checked_mul(b));
+            }
+            Ok(super::die::Walk::Past)
+        })?;
+        Ok(count)
+    }
+
+    pub(super) fn is_signed(&self, kind: &Die<'s>) -> Result<bool> {
+        let Some((_, value)) = self.inherited(kind, gimli::DW_AT_encoding)? else {
+            return Ok(false);
+        };
+        Ok(matches!(
+            value,
+            gimli::AttributeValue::Encoding(
+                gimli::DW_ATE_signed | gimli::DW_ATE_signed_char | gimli::DW_ATE_signed_fixed
+            )
+        ))
+    }
+
+    pub(super) fn is_char(&self, kind: &Die<'s>) -> Result<bool> {
+        let name = self.name(kind)?;
+        Ok(matches!(name.as_deref(), Some("char" | "unsigned char" | "signed char" | "u8" | "i8")))
+    }
+
+    /// The type of `die` as `--vars` writes it: `struct file*`.
+    pub(super) fn type_text(&self, die: &Die<'s>) -> Result<Option<String>> {
+        let mut stars = 0;
+        let mut current = self.peel(die, true)?;
+        for _ in 0..CHAIN {
+            let Some(kind) = current else { return Ok(None) };
+            let prefix = match self.tag(&kind)? {
+                gimli::DW_TAG_array_type | gimli::DW_TAG_pointer_type => {
+                    stars += 1;
+                    current = self.peel(&kind, true)?;
+                    continue;
+                }
+                gimli::DW_TAG_subroutine_type => {
+                    return Ok(Some(format!("(function_type){}", "*".repeat(stars))));
+                }
+                _ if !kind.unit.is_c => "",
+                gimli::DW_TAG_union_type => "union ",
+                gimli::DW_TAG_structure_type => "struct ",
+                gimli::DW_TAG_enumeration_type => "enum ",
+                _ => "",
+            };
+            let Some(name) = self.name(&kind)? else { return Ok(None) };
+            return Ok(Some(format!("{prefix}{name}{}", "*".repeat(stars))));
+        }
+        Ok(None)
+    }
+}
