@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod btf;
+mod code_symbols;
 mod demangle;
 pub mod dwarf;
 mod elf;
@@ -13,6 +14,7 @@ pub mod probe;
 mod symtab;
 
 pub use btf::{BtfError, Enumerators};
+pub use code_symbols::{CodeSymbols, NamedSymbol};
 pub use demangle::demangle;
 pub use elf::{DebugLink, Elf, ElfError, Load, build_id_of_notes};
 pub use lookup::{Covering, LazyElf};

@@ -239,7 +239,8 @@ pub struct DynamicEvent {
 }
 
 impl DynamicEvent {
-    fn parse(line: &str) -> Option<DynamicEvent> {
+    /// Reads one line of the list; `None` for what is not one.
+    pub fn parse(line: &str) -> Option<DynamicEvent> {
         let (head, definition) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let (kind, name) = head.split_once(':')?;
         let (system, name) = name.split_once('/').unwrap_or(("synthetic", name));

@@ -7,6 +7,7 @@
 mod kernel;
 mod locate;
 mod perf_map;
+pub mod probe;
 mod resolver;
 mod vdso;
 

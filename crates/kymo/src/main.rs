@@ -36,6 +36,9 @@ enum Command {
     Event(commands::event::Args),
     /// Watch events of the kernel as they happen, or record them into a trace.dat
     Trace(Box<commands::trace::Args>),
+    /// Add new events to functions and lines of the kernel and of programs
+    #[command(disable_version_flag = true)]
+    Probe(commands::probe::Args),
     /// Find out what a command spends its time on
     Profile(commands::profile::Args),
     /// Print a manual page, or completions for a shell
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Script(args) => commands::script::run(args),
         Command::Event(args) => commands::event::run(args),
         Command::Trace(args) => commands::trace::run(*args),
+        Command::Probe(args) => commands::probe::run(args),
         Command::Profile(args) => commands::profile::run(args),
         Command::Manual(args) => commands::manual::run(args, Cli::command()),
     };

@@ -3,7 +3,7 @@
 
 use kymo_testkit::{Outcome, run};
 
-const COMMANDS: &[&str] = &["list", "stat", "record", "report", "script", "profile"];
+const COMMANDS: &[&str] = &["list", "stat", "record", "report", "script", "probe", "profile"];
 
 #[track_caller]
 fn kymo(args: &[&str]) -> Outcome {

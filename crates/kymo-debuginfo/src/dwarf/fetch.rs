@@ -301,11 +301,7 @@ impl<'s> Values<'_, 's> {
             Loc::Gone(why) => return Ok(Err(format!("{what} cannot be read here: {why}"))),
         };
         if let Some(n) = expr.as_number().filter(|_| !memory) {
-            return Ok(Ok(named(
-                label,
-                Fetch::of(Base::Immediate(n)),
-                None.or(kind.filter(|_| false)),
-            )));
+            return Ok(Ok(immediate(n, part.bits, label, kind)));
         }
         if memory {
             expr.derefs.push(Deref { offset: expr.add, user: part.user });
@@ -394,6 +390,19 @@ impl<'s> Values<'_, 's> {
     }
 }
 
+/// A constant; of some bits of one, those bits.
+fn immediate(n: i64, bits: Option<(u64, u64, u64)>, label: &str, kind: Option<String>) -> FetchArg {
+    let Some((width, offset, _)) = bits.filter(|b| b.0 < 64 && b.1 < 64) else {
+        return named(label, Fetch::of(Base::Immediate(n)), kind);
+    };
+    let value = (n as u64 >> offset) & ((1 << width) - 1);
+    named(
+        label,
+        Fetch::of(Base::Immediate(value as i64)),
+        Some(format!("x{}", width.next_power_of_two().max(8))),
+    )
+}
+
 fn named(label: &str, fetch: Fetch, kind: Option<String>) -> FetchArg {
     FetchArg { name: Some(label.to_owned()), fetch, kind }
 }
@@ -404,11 +413,17 @@ fn label(arg: &Arg, variable: &str, steps: &[Step]) -> String {
     if let Some(name) = &arg.name {
         return name.clone();
     }
-    let last = steps.iter().rev().find_map(|s| match s {
-        Step::Dot(n) | Step::Arrow(n) => Some(n.as_str()),
-        Step::Index(_) => None,
-    });
-    let mut text = last.unwrap_or(variable).to_owned();
+    let mut text = variable.to_owned();
+    for step in steps {
+        match step {
+            // A field of a tuple needs the name of the tuple, too.
+            Step::Dot(n) | Step::Arrow(n) if n.starts_with(|c: char| c.is_ascii_digit()) => {
+                text = format!("{text}_{n}");
+            }
+            Step::Dot(n) | Step::Arrow(n) => text.clone_from(n),
+            Step::Index(_) => {}
+        }
+    }
     if steps.is_empty()
         && let Some(cast) = &arg.cast
     {

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use kymo_model::Note;
+
 use super::die::{Die, Walk};
 use super::fetch::{Fetched, Values};
 use super::location::Context;
@@ -49,6 +51,8 @@ pub struct Located {
     pub addr: u64,
     /// Entry of the function it is in.
     pub entry: Option<u64>,
+    /// Name of the function whose code it is, as the linker knows it.
+    pub owner: Option<String>,
     /// Name of the function that the description meant there: of an inlined copy
     /// the inlined function.
     pub function: String,
@@ -104,7 +108,7 @@ pub struct Finder<'d, 's> {
     pub(super) options: &'d Options<'d>,
     pub(super) sources: &'d mut dyn Sources,
     /// Places that cannot be used, in words, for the error if none is left.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Vec<Note>,
     missed_source: Option<String>,
 }
 
@@ -121,7 +125,7 @@ impl<'d, 's> Finder<'d, 's> {
     }
 
     /// Things worth knowing that happened during the search.
-    pub fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
@@ -161,9 +165,10 @@ impl<'d, 's> Finder<'d, 's> {
                 match one {
                     Fetched::Args(args) => place.args.extend(args),
                     Fetched::Missing(why) | Fetched::Refused(why) => {
-                        self.notes.push(format!(
-                            "at {:#x}: {why}; the value recorded there is a mark",
-                            place.addr
+                        self.notes.push(Note::doubt(
+                            "missing",
+                            format!("at {:#x}: {why}", place.addr),
+                            Some("the value recorded there is the mark 0xdeade12d".to_owned()),
                         ));
                         place.args.extend(template.iter().map(|t| FetchArg {
                             name: t.name.clone(),
@@ -210,27 +215,19 @@ impl<'d, 's> Finder<'d, 's> {
         let line = lines
             .at(site.addr)
             .and_then(|r| Some((lines.file(u64::from(r.file))?.to_owned(), r.line)));
-        let function = self.readable_name(&site.scope)?;
-        Ok(Located { addr: site.addr, entry: entry_pc, function, args: Vec::new(), line })
+        let function = self.dwarf.readable_name(&site.scope)?;
+        let owner = self.linker_name(&site.function)?;
+        Ok(Located { addr: site.addr, entry: entry_pc, owner, function, args: Vec::new(), line })
     }
 
-    /// The name of the function that `die` is, or is a copy of.
-    pub(super) fn readable_name(&self, die: &Die<'s>) -> Result<String> {
-        let mut current = die.clone();
-        for _ in 0..8 {
-            let functions = self.dwarf.functions(&current.unit)?;
-            if !current.unit.is_c
-                && let Some(f) = functions.all.iter().find(|f| f.offset == current.offset)
-            {
-                return Ok(f.readable());
-            }
-            let entry = self.dwarf.entry(&current)?;
-            match self.dwarf.origin(&current, &entry)? {
-                Some(next) => current = next,
-                None => break,
+    fn linker_name(&self, die: &Die<'s>) -> Result<Option<String>> {
+        for at in [gimli::DW_AT_linkage_name, gimli::DW_AT_name] {
+            if let Some((unit, value)) = self.dwarf.inherited(die, at)? {
+                let name = self.dwarf.string(&unit, value);
+                return Ok(name.map(|b| String::from_utf8_lossy(b).into_owned()));
             }
         }
-        Ok(self.dwarf.name(&current)?.unwrap_or_default())
+        Ok(None)
     }
 
     /// All places of the point, each address once.
@@ -265,7 +262,7 @@ impl<'d, 's> Finder<'d, 's> {
                     continue;
                 };
                 let wanted = self.wanted_lines(&unit, d, &path, None)?;
-                self.at_lines(&unit, None, &path, &wanted, None, &mut sites)?;
+                self.at_lines(d, &unit, None, &path, &wanted, None, &mut sites)?;
             }
         }
         if sites.is_empty() {
@@ -350,7 +347,7 @@ impl<'d, 's> Finder<'d, 's> {
         if point.line.unwrap_or(0) > 0 || point.next {
             let Some(path) = declared else { return Ok(()) };
             let wanted = self.wanted_lines(unit, d, &path, Some(die))?;
-            return self.at_lines(unit, None, &path, &wanted, Some(pattern), sites);
+            return self.at_lines(d, unit, None, &path, &wanted, Some(pattern), sites);
         }
         let instance = entry.has_attr(gimli::DW_AT_low_pc) || entry.has_attr(gimli::DW_AT_ranges);
         if instance {
@@ -360,8 +357,8 @@ impl<'d, 's> Finder<'d, 's> {
             if point.lazy.is_some() {
                 return self.lazily(unit, d, die, pattern, sites);
             }
-            if self.skips_prologue(d) && point.offset == 0 && !self.dwarf.is_optimised(unit)? {
-                addr = self.dwarf.behind_prologue(unit, entry, addr)?;
+            if point.offset == 0 && self.skips_prologue(d) {
+                addr = self.entered(unit, d, die, entry, addr)?;
             }
             let addr = addr.wrapping_add(point.offset);
             return self.push(sites, Site { addr, scope: die.clone(), function: die.clone() });
@@ -385,6 +382,45 @@ impl<'d, 's> Finder<'d, 's> {
             }
         }
         Ok(())
+    }
+
+    /// Where the variables of a function are in place: its entry, or behind its
+    /// prologue if it first stores its parameters in its frame.
+    fn entered(
+        &mut self,
+        unit: &Rc<Unit<'s>>,
+        d: &Description,
+        die: &Die<'s>,
+        entry: &Entry<'s>,
+        addr: u64,
+    ) -> Found<u64> {
+        let behind = if !self.dwarf.is_optimised(unit)? {
+            self.dwarf.behind_prologue(unit, entry, addr)?
+        } else if self.dwarf.uses_frame(die, d, addr)? {
+            self.dwarf.prologue_end(unit, entry, addr)?
+        } else {
+            addr
+        };
+        if behind != addr {
+            let name = self.dwarf.readable_name(die)?;
+            self.notes.push(Note::told(
+                "prologue",
+                format!("{name} stores its parameters first: its variables are in place from {behind:#x} on, which is probed"),
+                Some(format!("to probe its entry, where they are not: {addr:#x}")),
+            ));
+        }
+        Ok(behind)
+    }
+
+    /// A line whose code begins with the function itself is probed where the
+    /// function's variables are in place, too.
+    fn behind_entry(&mut self, owner: &Die<'s>, d: &Description, addr: u64) -> Found<u64> {
+        let unit = owner.unit.clone();
+        let entry = self.dwarf.entry(owner)?;
+        if !self.skips_prologue(d) || self.dwarf.entry_pc(&unit, &entry)? != Some(addr) {
+            return Ok(addr);
+        }
+        self.entered(&unit, d, owner, &entry, addr)
     }
 
     /// A site in `scope`, with the function whose code it is.
@@ -458,12 +494,14 @@ impl<'d, 's> Finder<'d, 's> {
     ) -> Found<()> {
         let Some(path) = self.decl_file(die)? else { return Ok(()) };
         let wanted = self.wanted_lines(unit, d, &path, None)?;
-        self.at_lines(unit, Some(die), &path, &wanted, Some(function), sites)
+        self.at_lines(d, unit, Some(die), &path, &wanted, Some(function), sites)
     }
 
     /// Places of lines, in the whole unit or in one function or copy.
+    #[allow(clippy::too_many_arguments, reason = "what lines are wanted where")]
     fn at_lines(
         &mut self,
+        d: &Description,
         unit: &Rc<Unit<'s>>,
         within: Option<&Die<'s>>,
         path: &str,
@@ -478,6 +516,7 @@ impl<'d, 's> Finder<'d, 's> {
             let Some((scope, owner)) = self.best_scope(unit, addr, path, line, function)? else {
                 continue;
             };
+            let addr = self.behind_entry(&owner, d, addr)?;
             self.push(sites, Site { addr, scope, function: owner })?;
         }
         Ok(())
@@ -536,6 +575,25 @@ impl<'d, 's> Finder<'d, 's> {
 }
 
 impl<'s> Dwarf<'s> {
+    /// The name of the function that `die` is, or is a copy of.
+    pub(super) fn readable_name(&self, die: &Die<'s>) -> Result<String> {
+        let mut current = die.clone();
+        for _ in 0..8 {
+            let functions = self.functions(&current.unit)?;
+            if !current.unit.is_c
+                && let Some(f) = functions.all.iter().find(|f| f.offset == current.offset)
+            {
+                return Ok(f.readable());
+            }
+            let entry = self.entry(&current)?;
+            match self.origin(&current, &entry)? {
+                Some(next) => current = next,
+                None => break,
+            }
+        }
+        Ok(self.name(&current)?.unwrap_or_default())
+    }
+
     /// Copies of an abstract function: out of line and inlined, in the order of
     /// the file; of Rust and C++ also those in other units.
     pub(super) fn copies(&self, origin: &Die<'s>) -> Result<Vec<Die<'s>>> {

@@ -74,12 +74,6 @@ impl<'s> Functions<'s> {
         let candidates = self.code.get(after.saturating_sub(64)..after)?;
         candidates.iter().rev().find(|c| pc < c.1).map(|c| c.2 as usize)
     }
-
-    /// Whether some function's code ends right at `pc`: a call that never
-    /// returned was the last thing in it.
-    pub(super) fn ends_at(&self, pc: u64) -> bool {
-        self.code.iter().any(|c| c.1 == pc)
-    }
 }
 
 /// Entries that can hold functions.

@@ -33,11 +33,6 @@ impl Lines {
         (!name.is_empty()).then_some(name.as_str())
     }
 
-    /// The first file that `wanted` is the end of.
-    pub(super) fn find_file(&self, wanted: &str) -> Option<&str> {
-        self.files.iter().find(|f| is_tail(wanted, f)).map(String::as_str)
-    }
-
     /// The row that covers an address.
     pub(super) fn at(&self, pc: u64) -> Option<&Row> {
         let after = self.rows.partition_point(|r| r.addr <= pc);

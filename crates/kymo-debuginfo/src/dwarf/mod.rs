@@ -19,13 +19,16 @@ mod regs;
 mod scope;
 mod search;
 mod sections;
+mod source;
 mod types;
 mod unit;
 mod vars;
 
-pub use finder::{FindError, Finder, Located, Options, Sources};
+pub use finder::{FindError, Finder, Located, Options, Sources, SymbolLookup, SymbolOf};
 pub use ranges::{SourceLines, source_lines};
+pub(crate) use sections::layout_of;
 pub use sections::{LoadedSection, Sections};
+pub use source::SourcePlace;
 pub use unit::Dwarf;
 pub use vars::{PlaceVariables, Variable};
 

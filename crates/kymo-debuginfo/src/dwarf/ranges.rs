@@ -9,7 +9,7 @@ use super::finder::{FindError, Finder};
 use super::names::last_name;
 use super::unit::{Dwarf, Unit};
 use super::{Entry, Result, Value};
-use crate::probe::LineRange;
+use crate::probe::{ArgValue, Description, LineRange};
 
 /// Lines of a source file that can be probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -321,5 +321,45 @@ impl<'s> Dwarf<'s> {
         }
         let next = lines.rows.get(first + 1).map(|r| r.addr);
         Ok(next.filter(|a| *a < end).unwrap_or(addr))
+    }
+
+    /// Where the line table says that the prologue ends; clang and rustc do.
+    pub(super) fn prologue_end(
+        &self,
+        unit: &Rc<Unit<'s>>,
+        entry: &Entry<'s>,
+        addr: u64,
+    ) -> Result<u64> {
+        let end = self.spans(unit, entry)?.iter().map(|s| s.1).max().unwrap_or(u64::MAX);
+        let lines = self.lines(unit)?;
+        let found = lines.rows.iter().find(|r| r.prologue_end && r.addr >= addr && r.addr < end);
+        Ok(found.map_or(addr, |r| r.addr))
+    }
+
+    /// Whether a variable that the description names is said to be in the frame
+    /// of the function from its first instruction on, which cannot be: something
+    /// has to put it there.
+    pub(super) fn uses_frame(&self, die: &Die<'s>, d: &Description, addr: u64) -> Result<bool> {
+        for seen in self.variables_at(die, addr)? {
+            let name = self.name(&seen.die)?;
+            let named = d.args.iter().any(|a| match &a.value {
+                ArgValue::Variable { name: wanted, .. } => name.as_deref() == Some(wanted),
+                ArgValue::Vars | ArgValue::Params => true,
+                ArgValue::Raw(_) => false,
+            });
+            if !named {
+                continue;
+            }
+            if let Some((unit, Value::Exprloc(e))) =
+                self.inherited(&seen.die, gimli::DW_AT_location)?
+                && matches!(
+                    e.operations(unit.inner.encoding()).next()?,
+                    Some(gimli::Operation::FrameOffset { .. })
+                )
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

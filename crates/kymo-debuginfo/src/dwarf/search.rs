@@ -62,9 +62,7 @@ impl<'s> Dwarf<'s> {
         let mut units: Vec<usize> = std::thread::scope(|scope| {
             let parts: Vec<_> = (0..info.len())
                 .step_by(share)
-                .map(|from| {
-                    scope.spawn(move || units_in(starts, info, from, share, needles))
-                })
+                .map(|from| scope.spawn(move || units_in(starts, info, from, share, needles)))
                 .collect();
             parts.into_iter().filter_map(|p| p.join().ok()).flatten().collect()
         });

@@ -50,7 +50,7 @@ impl<'a> Sections<'a> {
     pub fn load(debug: &'a [u8], binary: Option<&'a [u8]>) -> Result<Sections<'a>, DwarfError> {
         let file = object::File::parse(debug)?;
         let relocatable = file.kind() == ObjectKind::Relocatable;
-        let loaded = layout(&file, relocatable);
+        let loaded = layout_of(&file, relocatable);
         let relocate = |name: &str, data: Cow<'a, [u8]>| {
             if relocatable { apply_relocations(&file, &loaded, name, data) } else { data }
         };
@@ -107,7 +107,7 @@ fn eh_frame<'a>(file: &object::File<'a>) -> Result<(u64, Cow<'a, [u8]>), DwarfEr
 
 /// Sections that are loaded. In an object that is not linked all of them are
 /// stated to begin at 0; they are laid one behind the other instead.
-fn layout(file: &object::File<'_>, relocatable: bool) -> Vec<LoadedSection> {
+pub(crate) fn layout_of(file: &object::File<'_>, relocatable: bool) -> Vec<LoadedSection> {
     const SHF_ALLOC: u64 = 2;
     let mut next = 0x1000u64;
     let mut sections = Vec::new();
@@ -116,7 +116,7 @@ fn layout(file: &object::File<'_>, relocatable: bool) -> Vec<LoadedSection> {
         let allocated = sh_flags.0 & SHF_ALLOC != 0;
         let mut addr = s.address();
         if relocatable && allocated {
-            addr = next.next_multiple_of(s.align().max(1).min(1 << 20));
+            addr = next.next_multiple_of(s.align().clamp(1, 1 << 20));
             next = addr.saturating_add(s.size());
         }
         sections.push(LoadedSection {

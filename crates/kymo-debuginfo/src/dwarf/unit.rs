@@ -57,13 +57,6 @@ impl<'s> Dwarf<'s> {
         self.starts.len()
     }
 
-    /// The bytes of `.debug_info` that unit `index` takes.
-    pub(super) fn span(&self, index: usize) -> std::ops::Range<usize> {
-        let start = self.starts.get(index).copied().unwrap_or(0);
-        let whole = gimli::Section::reader(&self.dwarf.debug_info).slice().len();
-        start..self.starts.get(index + 1).copied().unwrap_or(whole)
-    }
-
     /// Unit number `index`.
     pub(super) fn unit(&self, index: usize) -> Result<Rc<Unit<'s>>> {
         let mut kept = self.kept.borrow_mut();

@@ -120,7 +120,7 @@ impl fmt::Display for Fetch {
                 write!(f, "@+0x{:x}", at.wrapping_add_signed(first.unwrap_or(0)))?;
             }
             Base::Immediate(value) => write!(f, "\\{value}")?,
-            Base::Missing => write!(f, "\\{MISSING:x}")?,
+            Base::Missing => write!(f, "\\{MISSING:#x}")?,
         }
         for _ in rest {
             f.write_str(")")?;
@@ -194,6 +194,6 @@ mod tests {
         assert_eq!(fetch(di(), &[0], true), "+u0(%di)");
         assert_eq!(fetch(Base::Symbol("jiffies".into()), &[4, 8], false), "+8(@jiffies+4)");
         assert_eq!(fetch(Base::FileOffset(0x4010), &[8], false), "@+0x4018");
-        assert_eq!(Fetch::of(Base::Missing).to_string(), "\\deade12d");
+        assert_eq!(Fetch::of(Base::Missing).to_string(), "\\0xdeade12d");
     }
 }

@@ -203,11 +203,13 @@ fn parse_point(text: &str, at: usize, word: &str) -> Result<Point> {
     let mut point = Point::default();
     let first = special(word, ";:+@%");
     let name = &word[..first.map_or(word.len(), |(i, _)| i)];
-    let is_file = special(word, "+@").is_none()
-        && first.is_some_and(|(i, c)| {
-            (c == ':' || c == ';') && word[..i].contains('.') && !word[..i].contains("::")
-        })
-        && special(word, "%").is_none_or(|(i, _)| word[i..].starts_with("%next"));
+    // What stands behind `;` is a pattern and says nothing about the place.
+    let place = special(word, ";").map_or(word, |(i, _)| &word[..i]);
+    let is_file = special(place, "+@").is_none()
+        && first.is_some_and(|(_, c)| c == ':' || c == ';')
+        && name.contains('.')
+        && !name.contains("::")
+        && special(place, "%").is_none_or(|(i, _)| place[i..].starts_with("%next"));
     if is_file {
         point.file = Some(unescape(name));
     } else if let Some(hex) = name.strip_prefix("0x") {

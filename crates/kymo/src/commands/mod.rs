@@ -4,6 +4,7 @@ pub(crate) mod event;
 pub(crate) mod list;
 pub(crate) mod listen;
 pub(crate) mod manual;
+pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod report;

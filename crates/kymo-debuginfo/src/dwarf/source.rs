@@ -1,0 +1,95 @@
+//! From an address back to the source: file, line and function.
+
+use std::rc::Rc;
+
+use super::Result;
+use super::unit::{Dwarf, Unit};
+
+/// What the source calls an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePlace {
+    /// The innermost function that the line is declared in.
+    pub function: String,
+    /// Entry of the function whose code it is.
+    pub entry: Option<u64>,
+    /// File of the line; of an entry the file of the declaration.
+    pub file: String,
+    /// Line.
+    pub line: u32,
+    /// Line of the function's declaration; 0 if not stated.
+    pub declared: u32,
+}
+
+impl<'s> Dwarf<'s> {
+    /// The source of an address.
+    pub fn source_of(&self, addr: u64) -> Result<Option<SourcePlace>> {
+        for index in self.units_of(addr)? {
+            let unit = self.unit(index)?;
+            if let Some(found) = self.source_in(&unit, addr)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Units that may cover an address: by `.debug_aranges` where that says it,
+    /// otherwise all of them.
+    fn units_of(&self, addr: u64) -> Result<Vec<usize>> {
+        let mut headers = self.dwarf.debug_aranges.headers();
+        let mut listed = false;
+        while let Ok(Some(header)) = headers.next() {
+            listed = true;
+            let mut entries = header.entries();
+            while let Ok(Some(e)) = entries.next() {
+                if addr.checked_sub(e.address()).is_some_and(|d| d < e.length()) {
+                    let start = header.debug_info_offset().0;
+                    return Ok(self.starts.binary_search(&start).into_iter().collect());
+                }
+            }
+        }
+        let _ = listed;
+        Ok((0..self.units()).collect())
+    }
+
+    fn source_in(&self, unit: &Rc<Unit<'s>>, addr: u64) -> Result<Option<SourcePlace>> {
+        let Some(owner) = self.function_at(unit, addr)? else { return Ok(None) };
+        let entry = self.entry_pc(unit, &self.entry(&owner)?)?;
+        let lines = self.lines(unit)?;
+        let row = lines.at(addr).copied();
+        let mut best = owner.clone();
+        let mut file =
+            row.and_then(|r| lines.file(u64::from(r.file))).unwrap_or_default().to_owned();
+        let mut line = row.map_or(0, |r| r.line);
+        let declared_file = |die: &super::die::Die<'s>| -> Result<Option<String>> {
+            let Some((owner, value)) = self.inherited(die, gimli::DW_AT_decl_file)? else {
+                return Ok(None);
+            };
+            let Some(index) = super::die::unsigned(&value) else { return Ok(None) };
+            Ok(self.lines(&owner)?.file(index).map(str::to_owned))
+        };
+        let declared = |die: &super::die::Die<'s>| -> Result<u32> {
+            let n = self.number(die, gimli::DW_AT_decl_line)?.unwrap_or(0);
+            Ok(u32::try_from(n).unwrap_or(0))
+        };
+        if entry == Some(addr) {
+            if let Some(own) = declared_file(&owner)? {
+                file = own;
+                line = declared(&owner)?;
+            }
+        } else {
+            // A line belongs to the function declared nearest before it.
+            let mut nearest = None;
+            for die in self.chain_at(&owner, addr)? {
+                let distance = line.checked_sub(declared(&die)?);
+                if declared_file(&die)?.as_deref() == Some(&file)
+                    && distance.is_some_and(|d| nearest.is_none_or(|n| d < n))
+                {
+                    nearest = distance;
+                    best = die;
+                }
+            }
+        }
+        let function = self.readable_name(&best)?;
+        Ok(Some(SourcePlace { function, entry, declared: declared(&best)?, file, line }))
+    }
+}

@@ -1,0 +1,295 @@
+//! The files behind a probe: the binary, and where its debugging information is:
+//! in itself, in a separate file by build-id, or by debug link.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kymo_debuginfo::dwarf::{DwarfError, Sections};
+use kymo_kernel::mapped::MappedFile;
+use kymo_model::BuildId;
+use object::read::{Object as _, ObjectSection as _};
+
+/// What is probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A program or library.
+    User,
+    /// The running kernel.
+    RunningKernel,
+    /// A kernel given as a file.
+    OfflineKernel,
+    /// A module, by its name.
+    Module(String),
+}
+
+/// Mapped files.
+pub struct ProbeFiles {
+    /// What they are of.
+    pub kind: Kind,
+    /// The binary's path, as the kernel shall open it.
+    pub path: PathBuf,
+    binary: MappedFile,
+    debug: Option<(PathBuf, MappedFile)>,
+    /// Its build-id.
+    pub build_id: Option<BuildId>,
+}
+
+/// Why a binary cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It is no ELF file.
+    #[error("{}: {error}", path.display())]
+    Unusable {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: DwarfError,
+    },
+    /// The kernel's own binary is not there.
+    #[error("no vmlinux with debugging information for kernel {release} (looked in {}); install the package with it (Debian: linux-image-{release}-dbg), or name it with -k", looked.join(", "))]
+    NoVmlinux {
+        /// Which kernel.
+        release: String,
+        /// Where.
+        looked: Vec<String>,
+    },
+    /// It is there, but of another kernel.
+    #[error("{} is of another kernel: its build-id is {found}, the running kernel's {running}", path.display())]
+    WrongVmlinux {
+        /// Which file.
+        path: PathBuf,
+        /// Its build-id.
+        found: String,
+        /// The kernel's.
+        running: String,
+    },
+    /// No such module.
+    #[error(
+        "no module {name} for kernel {release} under /lib/modules or /usr/lib/debug/lib/modules; -m takes a path, too"
+    )]
+    NoModule {
+        /// Its name.
+        name: String,
+        /// Which kernel.
+        release: String,
+    },
+}
+
+fn open(path: &Path) -> Result<MappedFile, OpenError> {
+    MappedFile::open(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })
+}
+
+fn build_id(file: &object::File<'_>) -> Option<BuildId> {
+    file.build_id().ok().flatten().map(BuildId::new)
+}
+
+fn has_debuginfo(file: &object::File<'_>) -> bool {
+    file.section_by_name(".debug_info").is_some_and(|s| s.size() > 0)
+}
+
+impl ProbeFiles {
+    /// A program or library.
+    pub fn user(path: &Path) -> Result<ProbeFiles, OpenError> {
+        let real = std::fs::canonicalize(path)
+            .map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
+        ProbeFiles::with_debug(Kind::User, real)
+    }
+
+    /// A kernel given as a file.
+    pub fn vmlinux(path: &Path) -> Result<ProbeFiles, OpenError> {
+        ProbeFiles::with_debug(Kind::OfflineKernel, path.to_owned())
+    }
+
+    /// The running kernel's `vmlinux`: at `path`, or in one of the usual places.
+    pub fn running_kernel(path: Option<&Path>) -> Result<ProbeFiles, OpenError> {
+        let release = release();
+        let places = match path {
+            Some(path) => vec![path.to_owned()],
+            None => vmlinux_places(&release),
+        };
+        let running = std::fs::read("/sys/kernel/notes").ok().and_then(|notes| {
+            kymo_debuginfo::build_id_of_notes(&notes, kymo_model::Endian::NATIVE)
+        });
+        let mut wrong = None;
+        for place in &places {
+            if path.is_none() && !place.exists() {
+                continue;
+            }
+            let files = ProbeFiles::with_debug(Kind::RunningKernel, place.clone())?;
+            match (files.build_id, running) {
+                (Some(found), Some(running)) if found != running => {
+                    wrong = Some(OpenError::WrongVmlinux {
+                        path: place.clone(),
+                        found: found.to_string(),
+                        running: running.to_string(),
+                    });
+                }
+                _ => return Ok(files),
+            }
+        }
+        let looked = places.iter().map(|p| p.display().to_string()).collect();
+        Err(wrong.unwrap_or(OpenError::NoVmlinux { release, looked }))
+    }
+
+    /// A module: a path, or a name of the running kernel's.
+    pub fn module(name: &str) -> Result<ProbeFiles, OpenError> {
+        let release = release();
+        let path = if name.contains('/') {
+            PathBuf::from(name)
+        } else {
+            find_module(name, &release)
+                .ok_or_else(|| OpenError::NoModule { name: name.into(), release })?
+        };
+        let mut files = ProbeFiles::with_debug(Kind::Module(String::new()), path)?;
+        let own = module_name(files.binary.bytes()).or_else(|| {
+            let stem = files.path.file_name()?.to_str()?.split('.').next()?;
+            Some(stem.replace('-', "_"))
+        });
+        files.kind = Kind::Module(own.unwrap_or_else(|| name.to_owned()));
+        Ok(files)
+    }
+
+    fn with_debug(kind: Kind, path: PathBuf) -> Result<ProbeFiles, OpenError> {
+        let binary = open(&path)?;
+        let (id, debug) = {
+            let file = object::File::parse(binary.bytes())
+                .map_err(|e| OpenError::Unusable { path: path.clone(), error: e.into() })?;
+            let id = build_id(&file);
+            let debug = if has_debuginfo(&file) { None } else { separate(&path, &file, id) };
+            (id, debug)
+        };
+        Ok(ProbeFiles { kind, path, binary, debug, build_id: id })
+    }
+
+    /// The bytes of the binary.
+    pub fn binary(&self) -> &[u8] {
+        self.binary.bytes()
+    }
+
+    /// The bytes of the separate debug file, if there is one.
+    pub fn debug(&self) -> Option<&[u8]> {
+        self.debug.as_ref().map(|d| d.1.bytes())
+    }
+
+    /// The sections of the debugging information.
+    pub fn sections(&self) -> Result<Sections<'_>, OpenError> {
+        let (path, bytes, binary) = match &self.debug {
+            Some((path, map)) => (path, map.bytes(), Some(self.binary.bytes())),
+            None => (&self.path, self.binary.bytes(), None),
+        };
+        Sections::load(bytes, binary)
+            .map_err(|error| OpenError::Unusable { path: path.clone(), error })
+    }
+}
+
+/// A separate debug file of the right build-id.
+fn separate(
+    path: &Path,
+    file: &object::File<'_>,
+    id: Option<BuildId>,
+) -> Option<(PathBuf, MappedFile)> {
+    let mut places = Vec::new();
+    if let Some(id) = id {
+        let hex = id.to_string();
+        if hex.len() > 2 {
+            places.push(PathBuf::from(format!(
+                "/usr/lib/debug/.build-id/{}/{}.debug",
+                &hex[..2],
+                &hex[2..]
+            )));
+            if let Some(home) = std::env::var_os("HOME") {
+                places.push(PathBuf::from(home).join(format!(
+                    ".debug/.build-id/{}/{}/debug",
+                    &hex[..2],
+                    &hex[2..]
+                )));
+            }
+        }
+    }
+    if let Some((name, _)) = file.gnu_debuglink().ok().flatten()
+        && let Ok(name) = std::str::from_utf8(name)
+        && !name.contains('/')
+        && let Some(folder) = path.parent()
+    {
+        places.push(folder.join(name));
+        places.push(folder.join(".debug").join(name));
+        places.push(
+            Path::new("/usr/lib/debug").join(folder.strip_prefix("/").unwrap_or(folder)).join(name),
+        );
+    }
+    for place in places.into_iter().filter(|p| p != path) {
+        let Ok(map) = MappedFile::open(&place) else { continue };
+        let fits = object::File::parse(map.bytes()).is_ok_and(|f| {
+            has_debuginfo(&f) && (id.is_none() || build_id(&f).is_none_or(|have| Some(have) == id))
+        });
+        if fits {
+            return Some((place, map));
+        }
+    }
+    None
+}
+
+fn release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+fn vmlinux_places(release: &str) -> Vec<PathBuf> {
+    [
+        format!("/usr/lib/debug/boot/vmlinux-{release}"),
+        format!("/usr/lib/debug/lib/modules/{release}/vmlinux"),
+        format!("/lib/modules/{release}/build/vmlinux"),
+        format!("/boot/vmlinux-{release}"),
+        format!("/usr/lib/debug/boot/vmlinux-{release}.debug"),
+    ]
+    .into_iter()
+    .map(PathBuf::from)
+    .collect()
+}
+
+/// The module's file: with debugging information if that is installed.
+fn find_module(name: &str, release: &str) -> Option<PathBuf> {
+    let wanted = name.replace('-', "_");
+    let roots =
+        [format!("/usr/lib/debug/lib/modules/{release}"), format!("/lib/modules/{release}")];
+    roots.iter().find_map(|root| find_in(Path::new(root), &wanted, 0))
+}
+
+fn find_in(folder: &Path, wanted: &str, depth: usize) -> Option<PathBuf> {
+    const DEEPEST: usize = 12;
+    if depth > DEEPEST {
+        return None;
+    }
+    for entry in std::fs::read_dir(folder).ok()?.flatten() {
+        let kind = entry.file_type().ok()?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if kind.is_dir() {
+            if let Some(found) = find_in(&entry.path(), wanted, depth + 1) {
+                return Some(found);
+            }
+        } else if name
+            .strip_suffix(".ko")
+            .or_else(|| name.strip_suffix(".ko.debug"))
+            .is_some_and(|s| s.replace('-', "_") == wanted)
+        {
+            return Some(entry.path());
+        }
+    }
+    None
+}
+
+/// `name=` of a module's `.modinfo`.
+fn module_name(bytes: &[u8]) -> Option<String> {
+    let file = object::File::parse(bytes).ok()?;
+    let info = file.section_by_name(".modinfo")?.data().ok()?;
+    let name = info.split(|b| *b == 0).find_map(|s| s.strip_prefix(b"name="))?;
+    std::str::from_utf8(name).ok().map(str::to_owned)
+}

@@ -1,0 +1,11 @@
+//! Probes: which files a description is about, where their debugging
+//! information is, and what the kernel is to be told. Descriptions and
+//! definitions are words of `kymo_debuginfo::probe`; files are opened here.
+
+mod files;
+mod plan;
+mod sources;
+
+pub use files::{Kind, OpenError, ProbeFiles};
+pub use plan::{Facts, LineAt, Plan, PlanError, Settings};
+pub use sources::SourceFolders;

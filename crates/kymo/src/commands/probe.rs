@@ -1,0 +1,196 @@
+//! `kymo probe`: new events anywhere, named as the source names them.
+//!
+//! Here are the flags and which verb they mean; the verbs are in `probe/`.
+
+mod live;
+mod place;
+mod show;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use kymo_debuginfo::probe::{Filter, LineRange};
+
+/// Flags of `kymo probe`.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "kymo probe [OPTIONS] 'PROBE'\n       kymo probe [OPTIONS] --add 'PROBE'… | --definition 'PROBE'…\n       kymo probe --del '[GROUP:]EVENT'… | --list\n       kymo probe [OPTIONS] --line 'RANGE' | --vars 'PLACE' | --funcs",
+    after_long_help = "\
+PROBE
+  [[GROUP:]EVENT=]PLACE [ARGUMENT…], in one word for the shell ('…').
+  A line in the kernel's own syntax (p:…, r:…, -:…) is taken as it is.
+
+PLACE
+  FUNC[@SRC][+OFFSET | :LINE | %return | ;PATTERN]   lines count from the function's
+  SRC:LINE, SRC;PATTERN                             lines count from the file's beginning
+  …:LINE%next                                       the next line behind it that has code
+  0xADDRESS                                         a place of the binary
+  FUNC may be a glob (vfs_*), and in Rust and C++ a path (mycrate::module::func,
+  <T as Trait>::f, main::{closure#0}); without its generic arguments it means every
+  instance. SRC is matched from its end, by whole folders. PATTERN is a glob on source
+  lines, blanks left out.
+
+ARGUMENT
+  [NAME=]VALUE[:TYPE][@user]
+  VALUE  a variable and steps into it (file->f_mode, o.in.x, arr[2]); $vars, $params;
+         the kernel's: $retval, $stack, $stackN, $argN, $comm, %REG, @SYMBOL[+OFFSET],
+         +OFFSET(VALUE), \\NUMBER
+  TYPE   u8…u64, s8…s64, x8…x64; u, s, x (size from the source); string, ustring, char,
+         symbol, bWIDTH@OFFSET/SIZE; TYPE[N] and [N] for arrays
+  Rust: a &str or String gives its text and NAME_len, an enum its discriminant; fields
+  are reached through references (self.field), of variants by name (opt.Some.0).
+
+RANGE
+  FUNC[@SRC][:FIRST[+COUNT|-LAST]] or SRC[:FIRST[+COUNT|-LAST]]
+
+FILTER
+  Globs with !, &, | and parentheses: '!_* & *lock*'."
+)]
+pub(crate) struct Args {
+    /// Add this probe (words are joined; an absolute path first is the binary)
+    #[arg(value_name = "PROBE")]
+    probe: Vec<String>,
+
+    /// Add a probe
+    #[arg(short = 'a', long, value_name = "PROBE", allow_hyphen_values = true)]
+    add: Vec<String>,
+
+    /// Show what would be told to the kernel, and change nothing
+    #[arg(short = 'D', long, value_name = "PROBE", allow_hyphen_values = true)]
+    definition: Vec<String>,
+
+    /// Remove probes, by glob
+    #[arg(short = 'd', long, value_name = "[GROUP:]EVENT")]
+    del: Vec<String>,
+
+    /// List probes, with source lines and argument names
+    #[arg(short = 'l', long, value_name = "[GROUP:]EVENT", num_args = 0..=1, require_equals = true)]
+    list: Option<Option<String>>,
+
+    /// Show source lines; those with a number can be probed
+    #[arg(short = 'L', long, value_name = "RANGE")]
+    line: Option<String>,
+
+    /// Show the variables that can be read at a place
+    #[arg(short = 'V', long, value_name = "PLACE")]
+    vars: Option<String>,
+
+    /// Show functions that can be probed
+    #[arg(short = 'F', long, value_name = "FILTER", num_args = 0..=1)]
+    funcs: Option<Option<String>>,
+
+    /// Show variables of the file, too (with --vars)
+    #[arg(long)]
+    externs: bool,
+
+    /// Leave out inlined copies of functions
+    #[arg(long)]
+    no_inlines: bool,
+
+    /// Show where in the function each variable is alive (with --vars)
+    #[arg(long)]
+    range: bool,
+
+    /// Globs on the names shown (with --vars and --funcs)
+    #[arg(long, value_name = "FILTER")]
+    filter: Option<String>,
+
+    /// Program or library to probe
+    #[arg(short = 'x', long, value_name = "BINARY", conflicts_with_all = ["module", "vmlinux"])]
+    exec: Option<PathBuf>,
+
+    /// Kernel module to probe: a name or a path
+    #[arg(short = 'm', long, value_name = "MODULE")]
+    module: Option<String>,
+
+    /// The kernel's binary with debugging information; with --definition it may be
+    /// of any kernel
+    #[arg(short = 'k', long, value_name = "VMLINUX")]
+    vmlinux: Option<PathBuf>,
+
+    /// Where the sources are
+    #[arg(short = 's', long, value_name = "FOLDER")]
+    source: Option<PathBuf>,
+
+    /// Add even if an event of that name exists, under a name with a number
+    #[arg(short = 'f', long)]
+    force: bool,
+
+    /// Change nothing (with --add and --del)
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// The most places that one description may give
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    max_probes: u32,
+
+    /// Show hits and the definitions, too
+    #[arg(short = 'v', long, conflicts_with = "quiet")]
+    verbose: bool,
+
+    /// Only results and errors
+    #[arg(short = 'q', long)]
+    quiet: bool,
+
+    /// Exit status 3 if anything could make the result wrong
+    #[arg(long)]
+    strict: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut args = args;
+    take_words(&mut args);
+    let verbs = [
+        !args.add.is_empty(),
+        !args.definition.is_empty(),
+        !args.del.is_empty(),
+        args.list.is_some(),
+        args.line.is_some(),
+        args.vars.is_some(),
+        args.funcs.is_some(),
+    ];
+    match verbs.iter().filter(|v| **v).count() {
+        0 => bail!("nothing to do: give a probe, or --list, --line, --vars, --funcs (see --help)"),
+        1 => {}
+        // perf lets old probes be removed and new ones added in one go.
+        2 if !args.add.is_empty() && !args.del.is_empty() => {}
+        _ => bail!(
+            "only one of --add, --del, --definition, --list, --line, --vars, --funcs at a time"
+        ),
+    }
+    let filter = args.filter.as_deref().map(Filter::parse).transpose()?;
+    if let Some(range) = &args.line {
+        return show::lines(&args, &LineRange::parse(range)?);
+    }
+    if let Some(place) = &args.vars {
+        return show::variables(&args, place, filter.as_ref());
+    }
+    if let Some(own) = &args.funcs {
+        let own = own.as_deref().map(Filter::parse).transpose()?;
+        return show::functions(&args, own.or(filter).as_ref());
+    }
+    if let Some(glob) = &args.list {
+        return live::list(&args, glob.as_deref());
+    }
+    if !args.definition.is_empty() {
+        return show::definitions(&args);
+    }
+    if !args.del.is_empty() {
+        live::delete(&args)?;
+    }
+    if args.add.is_empty() { Ok(ExitCode::SUCCESS) } else { live::add(&args) }
+}
+
+/// Words without an option: the binary, if the first is an absolute path and none
+/// is named, and one probe.
+fn take_words(args: &mut Args) {
+    let mut words = std::mem::take(&mut args.probe);
+    let no_target = args.exec.is_none() && args.module.is_none();
+    if no_target && words.first().is_some_and(|w| w.starts_with('/')) {
+        args.exec = Some(PathBuf::from(words.remove(0)));
+    }
+    if !words.is_empty() {
+        args.add.push(words.join(" "));
+    }
+}

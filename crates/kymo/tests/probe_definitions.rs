@@ -1,0 +1,319 @@
+//! `kymo probe --definition` against `perf probe -D` on programs compiled here:
+//! C at -O0 and -O2, C++, Rust. Where the two differ the table says why.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kymo_testkit::{Need, Outcome, perf, require, run};
+
+/// What is expected of one description.
+enum Expect {
+    /// The same definitions as perf's.
+    Same,
+    /// Neither gives one; kymo says this.
+    Refused(&'static str),
+    /// Another result than perf's, for a reason: this is in kymo's.
+    Ours(&'static str, &'static str),
+}
+use Expect::{Ours, Refused, Same};
+
+const PERF_NO_PATHS: &str = "perf's grammar has no paths";
+const PERF_NO_GENERICS: &str = "perf knows no instances of generic functions";
+const PERF_SYMBOL: &str = "the kernel refuses @SYMBOL in programs; @+OFFSET is what it takes";
+const PERF_BITS: &str = "perf does not know bit fields as DWARF 5 states them";
+const PERF_SHARED: &str = "perf refuses a line whose first instruction another line has, too";
+const PERF_RETURN: &str = "perf looks for return probes in the symbol table alone";
+const PERF_OVERLOAD: &str = "perf takes the first function of a name in each unit";
+const PERF_CONSTANT: &str = "perf does not know values that are constants";
+const PERF_RUST: &str =
+    "perf treats what Rust adds to C (strings, enums, tuples, references) as numbers";
+
+struct Program {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+/// Compiles a program; `None` without its compiler.
+fn compile(compiler: &str, source: &str, text: &str, flags: &[&str]) -> Program {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join(source);
+    std::fs::write(&source, text).unwrap();
+    let path = folder.path().join("prog");
+    let made =
+        Command::new(compiler).args(flags).arg("-o").arg(&path).arg(&source).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Program { _folder: folder, path }
+}
+
+const C: &str = include_str!("probe_programs/plain.c");
+const CPP: &str = include_str!("probe_programs/shapes.cpp");
+const RUST: &str = include_str!("probe_programs/rusty.rs");
+
+fn kymo(program: &Path, description: &str) -> Outcome {
+    let path = program.to_str().unwrap();
+    run(env!("CARGO_BIN_EXE_kymo"), ["probe", "-q", "-x", path, "-D", description])
+}
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Compares a table; all mistakes are shown at once.
+fn check(program: &Program, table: &[(&str, Expect)]) {
+    let path = program.path.to_str().unwrap();
+    let mut wrong = Vec::new();
+    for (description, expect) in table {
+        let theirs = perf(["probe", "-q", "-x", path, "-D", description]);
+        let theirs = sorted(&theirs.stdout);
+        let outcome = kymo(&program.path, description);
+        let ours = sorted(&outcome.stdout);
+        let text = ours.join("\n");
+        let ok = match expect {
+            Same => !ours.is_empty() && ours == theirs,
+            Refused(why) => theirs.is_empty() && ours.is_empty() && outcome.stderr.contains(why),
+            Ours(_, part) if part.starts_with('!') => {
+                ours.is_empty() && outcome.stderr.contains(&part[1..])
+            }
+            Ours(_, part) => ours != theirs && text.contains(part),
+        };
+        if !ok {
+            let why = if let Ours(why, part) = expect {
+                format!(" ({why}: {part})")
+            } else {
+                String::new()
+            };
+            wrong.push(format!(
+                "{description}{why}\n  perf: {theirs:#?}\n  kymo: {text}\n  {}",
+                outcome.stderr
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), table.len(), wrong.join("\n"));
+}
+
+fn ready() -> bool {
+    require(&[Need::Root, Need::Tracefs, Need::Perf, Need::Gcc])
+}
+
+const C_COMMON: &[(&str, Expect)] = &[
+    ("work", Same),
+    ("main", Same),
+    ("work o n msg", Same),
+    ("work o", Same),
+    ("work n:u8", Same),
+    ("work n:x", Same),
+    ("work n:u", Same),
+    ("work o:x64", Same),
+    ("work msg:string", Same),
+    ("work first=n second=msg:string", Same),
+    ("work o->name:string", Same),
+    ("work o->name", Same),
+    ("work o->in.x", Same),
+    ("work o->in.s", Same),
+    ("work o->in.c", Same),
+    ("work o->ptr->x", Same),
+    ("work o->ptr->s", Same),
+    ("work o->arr[2]", Same),
+    ("work o->arr[0] o->arr[3]:x", Same),
+    ("work o->next->next->in.x", Same),
+    ("work o->text:string", Same),
+    ("work o->next->name:string o->ptr->c", Same),
+    ("work o->in.bits", Ours(PERF_BITS, ":b5@16/32")),
+    ("work o->in.more", Ours(PERF_BITS, ":b7@21/32")),
+    ("work counter", Ours(PERF_SYMBOL, "counter=@+0x")),
+    ("work global:x", Ours(PERF_SYMBOL, "global_x=@+0x")),
+    ("work+4", Same),
+    ("work%return", Same),
+    ("work%return $retval", Same),
+    ("work%return ret=$retval:s32", Same),
+    ("ev=work n", Same),
+    ("grp:ev=work n", Same),
+    ("work %di +8(%di):s32 $stack0 $stack", Same),
+    ("work@plain.c n", Same),
+    ("work@other.c n", Refused("nothing found")),
+    ("w*", Same),
+    ("*or*", Same),
+    ("work;sum*", Same),
+    ("work:5", Same),
+    ("main argc argv", Same),
+    ("main argv[0]:string", Same),
+    ("main o.text:string", Same),
+    ("main o.next->name:string", Same),
+    ("main o.in.x in.x", Same),
+    ("main:6", Same),
+    ("0x1139", Same),
+    ("nosuchfunction", Refused("no")),
+    ("work nosuchvariable", Refused("there are")),
+    ("work o->nosuch", Refused("has no field nosuch; it has name, in, ptr")),
+    ("work o.name", Refused("write o->name")),
+    ("work n->x", Refused("is not a pointer")),
+    ("work n:string", Refused("is no string")),
+    ("work%return n", Refused("gone when a function has returned")),
+    ("work+100000", Refused("outside of work")),
+    ("plain.c:1", Refused("nothing found")),
+    ("nosuch.c:3", Refused("nothing found")),
+];
+
+#[test]
+fn c_without_optimisation() {
+    if !ready() {
+        return;
+    }
+    let program = compile("gcc", "plain.c", C, &["-g", "-O0"]);
+    check(&program, C_COMMON);
+    check(
+        &program,
+        &[
+            ("work:3", Same),
+            ("work:5 sum i", Same),
+            ("work:5 $vars", Same),
+            ("work $params", Same),
+            ("work $vars", Same),
+            ("inl", Same),
+            ("inl v w", Same),
+            ("inl v o->in.x o->arr[1]", Same),
+            ("inl+4", Same),
+            ("other", Same),
+            ("other a b c", Same),
+            ("other b:s8 c:x", Same),
+            ("other%return $retval", Same),
+            ("plain.c:31", Same),
+            ("plain.c:31 r", Same),
+            ("plain.c:21", Same),
+            (
+                "plain.c;counter++*",
+                Ours("perf takes the + of a pattern for an offset", "p:probe_prog/work "),
+            ),
+            ("plain.c;sum*=*", Same),
+            ("main:1 argc", Ours(PERF_SHARED, "main_L1 ")),
+            ("work:4%next", Ours("perf has no %next", "work_L4 ")),
+        ],
+    );
+}
+
+#[test]
+fn c_optimised() {
+    if !ready() {
+        return;
+    }
+    let program = compile("gcc", "plain.c", C, &["-g", "-O2"]);
+    check(&program, C_COMMON);
+    check(
+        &program,
+        &[
+            ("work:3", Ours(PERF_SHARED, "work_L3 ")),
+            ("work:4", Same),
+            ("work:7", Same),
+            ("work:9", Same),
+            ("work:5 sum", Same),
+            ("work:5 i", Refused("it is alive at line")),
+            ("work:5 o n msg", Same),
+            ("work $params", Same),
+            ("work $vars", Ours(PERF_CONSTANT, "sum=\\0:s32")),
+            ("inl", Same),
+            ("inl o", Same),
+            ("inl v", Refused("optimised out")),
+            ("inl o->in.x", Same),
+            ("other", Same),
+            ("other%return $retval", Ours(PERF_RETURN, "r:probe_prog/other__return")),
+            ("other a", Same),
+            ("plain.c:31", Ours(PERF_SHARED, "p:probe_prog/other ")),
+        ],
+    );
+}
+
+#[test]
+fn cpp() {
+    if !ready() {
+        return;
+    }
+    let table: &[(&str, Expect)] = &[
+        ("main", Same),
+        ("main argc argv", Same),
+        ("bump", Same),
+        ("bump p up", Same),
+        ("bump p.x", Ours("perf does not look through references", "x=+12(")),
+        ("shapes::deep::bump up", Ours(PERF_NO_PATHS, "p:probe_prog/bump ")),
+        ("area", Same),
+        ("area this scale", Same),
+        ("area this->x this->y", Same),
+        ("area this->id", Ours("perf does not look into base classes", "id=+8(")),
+        ("shapes::Point::area scale", Ours(PERF_NO_PATHS, "scale=")),
+        ("Point::area", Ours(PERF_NO_PATHS, "p:probe_prog/area ")),
+        ("twice", Ours(PERF_NO_GENERICS, "p:probe_prog/twice ")),
+        ("twice<int> v", Ours("perf cannot name the event", ":s32")),
+        ("twice<double>", Ours("perf cannot name the event", "p:probe_prog/twice ")),
+        ("shapes::twice", Ours(PERF_NO_PATHS, "p:probe_prog/twice ")),
+        ("over", Ours(PERF_OVERLOAD, "p:probe_prog/over ")),
+        ("shapes.cpp:8", Same),
+        ("bump counter", Ours(PERF_SYMBOL, "counter=@+0x")),
+        ("area%return $retval", Ours(PERF_RETURN, "r:probe_prog/area__return")),
+        ("nosuch::area", Ours(PERF_NO_PATHS, "!no")),
+    ];
+    for level in ["-O0", "-O2"] {
+        check(&compile("g++", "shapes.cpp", CPP, &["-g", level]), table);
+    }
+}
+
+#[test]
+fn rust() {
+    if !ready() {
+        return;
+    }
+    let table: &[(&str, Expect)] = &[
+        ("label", Same),
+        ("area", Same),
+        ("paint", Same),
+        ("who", Same),
+        ("shapes::generic", Ours(PERF_NO_PATHS, "p:probe_prog/generic ")),
+        ("generic", Ours(PERF_NO_GENERICS, "p:probe_prog/generic ")),
+        ("generic v", Ours(PERF_NO_GENERICS, "p:probe_prog/generic_1 ")),
+        ("generic<u32>", Ours("perf cannot name the event", "p:probe_prog/generic ")),
+        ("rp::shapes::generic::<u8> v", Ours(PERF_NO_PATHS, "v=")),
+        ("rp::shapes::Point::label", Ours(PERF_NO_PATHS, "p:probe_prog/label ")),
+        ("label self", Ours("perf gives a reference no type", "self=")),
+        ("label self.x", Ours(PERF_RUST, "x=+24(")),
+        ("label self.name", Ours(PERF_RUST, ":string name_len=")),
+        (
+            "<rp::shapes::Point as rp::shapes::Area>::area",
+            Ours(PERF_NO_PATHS, "p:probe_prog/area "),
+        ),
+        ("<Point as Area>::area self.y", Ours(PERF_NO_PATHS, "y=+28(")),
+        ("<Point as Other>::area", Ours(PERF_NO_PATHS, "!no")),
+        ("paint depth", Ours(PERF_RUST, "depth=")),
+        ("paint depth.Some.0", Ours(PERF_RUST, "Some_0=")),
+        ("paint depth.Other.0", Ours(PERF_RUST, "!has no field Other; it has None, Some")),
+        ("rp::main::{closure#0}", Ours(PERF_NO_PATHS, "p:probe_prog/main_closure_0 ")),
+        ("paint%return $retval", Ours(PERF_RETURN, "r:probe_prog/paint__return")),
+    ];
+    let plain: &[(&str, Expect)] = &[
+        ("paint c", Ours("perf reads it before the function has stored it", "c=")),
+        ("label prefix", Ours(PERF_RUST, ":string prefix_len=")),
+        ("who owned", Ours(PERF_RUST, ":string owned_len=")),
+        ("paint pair.1 pair.0", Ours(PERF_RUST, "pair_1=")),
+        ("paint data[1]", Ours(PERF_RUST, "data=+4(")),
+        ("paint data.length", Ours(PERF_RUST, "length=")),
+        ("r.rs", Refused("no")),
+        ("area self.x scale", Ours(PERF_RUST, "scale=")),
+    ];
+    let program = compile(
+        "rustc",
+        "rusty.rs",
+        RUST,
+        &["-g", "-Copt-level=0", "--crate-name", "rp", "--edition", "2024"],
+    );
+    check(&program, table);
+    check(&program, plain);
+    let program = compile(
+        "rustc",
+        "rusty.rs",
+        RUST,
+        &["-g", "-Copt-level=2", "--crate-name", "rp", "--edition", "2024"],
+    );
+    check(&program, table);
+    check(&program, &[("paint c", Same)]);
+}

@@ -1,0 +1,321 @@
+//! `kymo probe` on the running kernel with probes of programs: added, hit, the
+//! values as the program makes them, listed, removed; and nothing left behind
+//! when something is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+use kymo_testkit::{Need, Outcome, TracingState, perf, require, run};
+
+const C: &str = include_str!("probe_programs/plain.c");
+const RUST: &str = include_str!("probe_programs/rusty.rs");
+
+struct Program {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+    group: String,
+}
+
+fn kymo(args: &[&str]) -> Outcome {
+    let mut all = vec!["probe"];
+    all.extend(args);
+    run(env!("CARGO_BIN_EXE_kymo"), all)
+}
+
+impl Program {
+    /// Compiled under a name of its own, so that tests do not meet in one group.
+    fn compile(name: &str, compiler: &str, source: &str, text: &str, flags: &[&str]) -> Program {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join(source);
+        std::fs::write(&source, text).unwrap();
+        let path = folder.path().join(name);
+        let made =
+            Command::new(compiler).args(flags).arg("-o").arg(&path).arg(&source).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Program { folder, path, group: format!("probe_{name}") }
+    }
+
+    fn add(&self, probes: &[&str]) -> Outcome {
+        let mut args = vec!["-q", "-x", self.path.to_str().unwrap()];
+        for p in probes {
+            args.extend(["--add", p]);
+        }
+        kymo(&args)
+    }
+
+    /// Runs it under perf and gives `event: fields` of each hit.
+    fn hits(&self) -> Vec<String> {
+        let data = self.folder.path().join("perf.data");
+        let data = data.to_str().unwrap();
+        let events = format!("{}:*", self.group);
+        let _ = perf(["record", "-q", "-e", &events, "-o", data, self.path.to_str().unwrap()])
+            .success();
+        let shown = perf(["script", "-i", data, "-F", "event,trace"]).success().stdout;
+        let strip = |line: &str| {
+            let (event, rest) = line.trim().split_once(": (")?;
+            let (_, fields) = rest.split_once(") ")?;
+            Some(format!("{}: {fields}", event.trim_end_matches(':').rsplit(':').next()?))
+        };
+        shown.lines().filter_map(strip).collect()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // What the test has removed already is no failure here.
+        let _ = kymo(&["-q", "--del", &format!("{}:*", self.group)]);
+    }
+}
+
+fn ready() -> bool {
+    require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf, Need::Gcc])
+}
+
+#[test]
+fn c_values_are_those_of_the_program() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    for level in ["-O0", "-O2"] {
+        let p = Program::compile("livec", "gcc", "plain.c", C, &["-g", level]);
+        let _ = p
+            .add(&[
+                "work o->name:string n msg:string o->in.x bits=o->in.bits more=o->in.more o->arr[2] deep=o->ptr->x global o->text:string",
+                "work%return $retval:s32",
+                "inl o->arr[3]",
+            ])
+            .success();
+        let hits = p.hits();
+        let work = r#"work: name="outer" n=3 msg_string="message" x=1 bits=3 more=4 arr=30 deep=5 global=7 text="hello""#;
+        assert!(hits.iter().any(|h| h == work), "{level}: {hits:#?}");
+        // work returns 0 + 60 + 9 (inlined copies) + 7 (length of the message).
+        assert!(
+            hits.iter().any(|h| h.starts_with("work__return") && h.ends_with("arg1=76")),
+            "{hits:#?}"
+        );
+        let inlined = hits.iter().filter(|h| *h == "inl: arr=40").count();
+        assert!(inlined >= 3, "{level}: {hits:#?}");
+    }
+}
+
+#[test]
+fn rust_values_are_those_of_the_program() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let flags = |level| ["-g", level, "--crate-name", "rp", "--edition", "2024"];
+    let p = Program::compile("liverust", "rustc", "rusty.rs", RUST, &flags("-Copt-level=0"));
+    let _ = p
+        .add(&[
+            "rp::shapes::Point::label self.x prefix self.name",
+            "<Point as Area>::area self.y scale",
+            "paint c depth depth.Some.0 pair.1 data[1] n=data.length",
+            "who name owned",
+            "shapes::generic v",
+            "rp::main::{closure#0} n",
+        ])
+        .success();
+    let hits = p.hits();
+    for expected in [
+        r#"label: x=0x3 prefix="point" prefix_len=5 name="origin" name_len=6"#,
+        "area: y=0x4 scale=0x2",
+        "generic: v=0x5",
+        "generic_1: v=0x6",
+        "paint: c=0x2 depth=0x1 Some_0=0xb pair_1=0x2 data=0x8 n=0x3",
+        r#"who: name="alice" name_len=6 owned="bob" owned_len=4"#,
+        "main_closure_0: n=0x1",
+    ] {
+        assert!(hits.iter().any(|h| h == expected), "{expected}\n{hits:#?}");
+    }
+    drop(p);
+    let p = Program::compile("liverust2", "rustc", "rusty.rs", RUST, &flags("-Copt-level=2"));
+    let _ = p
+        .add(&[
+            "label self.x self.name",
+            "area self.x self.y",
+            "paint c depth",
+            "shapes::generic v",
+        ])
+        .success();
+    let hits = p.hits();
+    for expected in [
+        r#"label: x=0x3 name="origin" name_len=6"#,
+        "area: x=0x3 y=0x4",
+        "generic: v=0x5",
+        "generic_1: v=0x6",
+    ] {
+        assert!(hits.iter().any(|h| h == expected), "{expected}\n{hits:#?}");
+    }
+    assert!(hits.iter().any(|h| h.starts_with("paint: c=0x2 depth=1")), "{hits:#?}");
+}
+
+#[test]
+fn probes_are_listed_with_lines_and_names() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let p = Program::compile("livelist", "gcc", "plain.c", C, &["-g", "-O2"]);
+    let _ = p.add(&["work n msg:string", "work:7", "mine=work%return $retval"]).success();
+    let list = kymo(&["--list=probe_livelist:*"]).success().stdout;
+    let at = format!("@{}/plain.c in {}", p.folder.path().display(), p.path.display());
+    for line in [
+        format!("  probe_livelist:work  (on work{at} with n msg_string)"),
+        format!("  probe_livelist:work_L7 (on work:7{at})"),
+        format!("  probe_livelist:mine__return (on work%return{at} with arg1)"),
+    ] {
+        assert!(list.contains(&line), "{line}\n{list}");
+    }
+    // perf says the same of them.
+    let theirs = perf(["probe", "-l", "probe_livelist:*"]).success().stdout;
+    assert_eq!(list, theirs);
+    let _ = p.hits();
+    let verbose = kymo(&["-v", "--list=probe_livelist:work"]).success().stdout;
+    assert!(verbose.contains("1 hits"), "{verbose}");
+}
+
+#[test]
+fn names_that_are_taken_are_refused_or_numbered() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let p = Program::compile("livename", "gcc", "plain.c", C, &["-g", "-O2"]);
+    let path = p.path.to_str().unwrap();
+    let _ = kymo(&["-x", path, "work"]).success();
+    let refused = kymo(&["-x", path, "work"]).failure();
+    assert!(
+        refused.stderr.contains("probe_livename:work exists") && refused.stderr.contains("--force"),
+        "{}",
+        refused.stderr
+    );
+    assert!(kymo(&["-x", path, "-f", "work"]).success().stdout.contains("probe_livename:work_1"));
+    assert!(kymo(&["-n", "--del", "probe_livename:*"]).success().stdout.contains("Would remove"));
+    assert_eq!(kymo(&["--list=probe_livename:*"]).success().stdout.lines().count(), 2);
+    let removed = kymo(&["--del", "probe_livename:work*"]).success().stdout;
+    assert_eq!(
+        removed,
+        "Removed event: probe_livename:work\nRemoved event: probe_livename:work_1\n"
+    );
+    let none = kymo(&["--del", "probe_livename:*"]).failure();
+    assert!(none.stderr.contains("matches no probe"), "{}", none.stderr);
+}
+
+#[test]
+fn nothing_is_left_of_an_addition_that_fails() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let p = Program::compile("livefail", "gcc", "plain.c", C, &["-g", "-O2"]);
+    // The second is refused by the kernel: there is no such register.
+    let failed = p.add(&["work n", "second=main %nosuch"]).failure();
+    assert!(
+        failed.stderr.contains("the kernel refused") && failed.stderr.contains('^'),
+        "{}",
+        failed.stderr
+    );
+    assert_eq!(kymo(&["--list=probe_livefail:*"]).success().stdout, "");
+    let path = p.path.to_str().unwrap();
+    let dry = kymo(&["-n", "-x", path, "work n"]).success().stdout;
+    assert!(dry.contains("p:probe_livefail/work") && dry.contains("Would add"), "{dry}");
+    assert_eq!(kymo(&["--list=probe_livefail:*"]).success().stdout, "");
+    // The kernel's own syntax goes through as it is.
+    let offset = kymo(&["-q", "-x", path, "-D", "work"]).success().stdout;
+    let place = offset.trim().rsplit(' ').next().unwrap().to_owned();
+    let _ = kymo(&["-q", &format!("p:probe_livefail/raw {place} n=%si:s32")]).success();
+    assert_eq!(p.hits(), ["raw: n=3"]);
+    let _ = kymo(&["-q", "--add", "-:probe_livefail/raw"]).success();
+    assert_eq!(kymo(&["--list=probe_livefail:*"]).success().stdout, "");
+}
+
+/// perf shows spans of no bytes, too: `[0-7,7-7]` → `[0-7]`.
+fn without_empty_spans(line: &str) -> String {
+    let Some((head, spans)) = line.split_once("+[") else { return line.to_owned() };
+    let spans = spans.trim_end_matches("]>");
+    let full = |s: &&str| s.split_once('-').is_none_or(|(a, b)| a != b);
+    let spans: Vec<&str> = spans.split(',').filter(full).collect();
+    format!("{head}+[{}]>", spans.join(","))
+}
+
+#[test]
+fn lines_and_variables_are_those_that_perf_shows() {
+    if !ready() {
+        return;
+    }
+    for level in ["-O0", "-O2"] {
+        let p = Program::compile("liveshow", "gcc", "plain.c", C, &["-g", level]);
+        let path = p.path.to_str().unwrap();
+        let requests: &[&[&str]] = &[
+            &["-L", "work"],
+            &["-L", "work:2+3"],
+            &["-L", "work:0-9"],
+            &["-L", "plain.c:15-20"],
+            &["-L", "plain.c"],
+            &["-L", "inl"],
+            &["-L", "other"],
+            &["-L", "main"],
+            &["-V", "work"],
+            &["-V", "work:5"],
+            &["-V", "work:5", "--range"],
+            &["-V", "work", "--externs"],
+            &["-V", "work", "--externs", "--filter", "!c* & *n*"],
+            &["-V", "main", "--range", "--externs"],
+            &["-F", "w*"],
+            &["-F", "*in | wor?"],
+        ];
+        for request in requests {
+            let with = |first: &[&str]| {
+                let mut all: Vec<String> = first.iter().map(|s| (*s).to_owned()).collect();
+                all.extend(request.iter().map(|s| (*s).to_owned()));
+                all
+            };
+            let theirs = perf(with(&["probe", "-x", path])).success().stdout;
+            let ours =
+                run(env!("CARGO_BIN_EXE_kymo"), with(&["probe", "-x", path])).success().stdout;
+            if level == "-O2" && request[0] == "-V" {
+                // perf passes over variables whose value is a constant there.
+                let shown =
+                    |text: &str| text.lines().map(without_empty_spans).collect::<BTreeSet<_>>();
+                let more: Vec<String> = shown(&ours).difference(&shown(&theirs)).cloned().collect();
+                assert!(shown(&theirs).is_subset(&shown(&ours)), "{request:?}\n{ours}\n{theirs}");
+                assert!(more.iter().all(|l| l.contains("int\t")), "{request:?}: {more:?}");
+                continue;
+            }
+            assert_eq!(ours, theirs, "{level} {request:?}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    if !ready() {
+        return;
+    }
+    let p = Program::compile("livewrong", "gcc", "plain.c", C, &["-O2"]);
+    let path = p.path.to_str().unwrap();
+    let caret = kymo(&["-x", path, "-D", "work:x3 n"]).failure().stderr;
+    assert!(caret.contains("  work:x3 n\n       ^^"), "{caret}");
+    let bare = kymo(&["-x", path, "-D", "work n"]).failure().stderr;
+    assert!(bare.contains("no debugging information") && bare.contains("-g"), "{bare}");
+    // Without debugging information the symbol table still knows functions.
+    assert!(
+        kymo(&["-x", path, "-D", "work %di"])
+            .success()
+            .stdout
+            .starts_with("p:probe_livewrong/work ")
+    );
+    let missing = kymo(&["-x", path, "-D", "wrk"]).failure().stderr;
+    assert!(missing.contains("no function wrk"), "{missing}");
+    let file = kymo(&["-x", "/nonexistent/x", "-D", "main"]).failure().stderr;
+    assert!(file.contains("/nonexistent/x"), "{file}");
+    let text = kymo(&["-x", "/etc/passwd", "-D", "main"]).failure().stderr;
+    assert!(text.contains("not a usable ELF file"), "{text}");
+    let nothing = kymo(&[]).failure().stderr;
+    assert!(nothing.contains("nothing to do"), "{nothing}");
+}
