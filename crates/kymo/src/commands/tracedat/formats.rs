@@ -9,6 +9,8 @@ use kymo_format::{EventFormat, Field, FieldKind, ParseOptions};
 use kymo_model::Endian;
 use rustc_hash::FxHashMap;
 
+use super::Graph;
+
 /// A format that was read.
 pub(crate) struct Known {
     pub(crate) format: EventFormat,
@@ -20,6 +22,8 @@ pub(crate) struct Known {
     pub(crate) names_of_tasks: Vec<(Field, Field)>,
     /// The event is the kernel stack of the one before it.
     pub(crate) stack: Option<Stack>,
+    /// The event is one of the function-graph tracer.
+    pub(crate) graph: Option<Graph>,
 }
 
 /// Where the entries of a kernel stack are.
@@ -156,11 +160,21 @@ fn read(system: &str, text: &str, long_size: u8) -> Result<Known, String> {
     let format = format.with_system(system);
     Ok(Known {
         full_name: format!("{system}:{}", format.name),
-        column: format!("{:<21} ", format!("{}:", format.name)).into_bytes(),
+        column: column(&format).into_bytes(),
         names_of_tasks: names_of_tasks(&format),
         stack: Stack::of(&format, long_size),
+        graph: Graph::of(&format),
         format,
     })
+}
+
+fn column(format: &EventFormat) -> String {
+    let name = format!("{}:", format.name);
+    // This print format brings the blank along.
+    if format.system == "ftrace" && format.name == "function" {
+        return format!("{name:<21}");
+    }
+    format!("{name:<21} ")
 }
 
 /// `comm` with `pid`, `next_comm` with `next_pid` and so on.

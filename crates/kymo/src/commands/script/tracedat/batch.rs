@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 
 use kymo_files::tracedat::{Event, ReadError, ReadStats, Select, TraceDat};
 use kymo_format::ring::Missed;
+use rustc_hash::FxHashMap;
 
 use crate::commands::script::filter::Filter;
 use crate::commands::script::pool::Job;
-use crate::commands::tracedat::{Comm, Comms, Formats};
+use crate::commands::tracedat::{Comm, Comms, Formats, Known};
 
 /// Bytes of payloads that go together.
 const FULL: usize = 192 << 10;
@@ -34,6 +35,9 @@ pub(super) struct Batch {
     /// Tasks whose names became known with these events, each with the event
     /// from which on it has the name.
     pub(super) names: Vec<(usize, i32, Comm)>,
+    /// Functions that called no other, by their event, with their durations.
+    /// Their exits are left out.
+    pub(super) leaves: FxHashMap<usize, u64>,
 }
 
 impl Batch {
@@ -46,6 +50,12 @@ impl Batch {
             let at = i.at as usize;
             (i, self.bytes.get(at..at + i.len as usize).unwrap_or(&[]))
         })
+    }
+
+    /// The duration of the function that an event begins and the next of its CPU ends.
+    #[inline]
+    pub(super) fn leaf(&self, event: usize) -> Option<u64> {
+        if self.leaves.is_empty() { None } else { self.leaves.get(&event).copied() }
     }
 
     #[inline]
@@ -69,13 +79,23 @@ pub(super) struct Feed<'a> {
     select: Select,
     until: u64,
     comms: Comms,
+    /// Whether entries and exits of functions are put together.
+    graph: bool,
+    /// Where the last event of a CPU is in the batch, if a function began with it.
+    entered: FxHashMap<(usize, u32), (usize, u64, i32)>,
 }
 
 impl<'a> Feed<'a> {
-    pub(super) fn new(data: &'a TraceDat, formats: &'a Formats<'a>, filter: &Filter) -> Feed<'a> {
+    pub(super) fn new(
+        data: &'a TraceDat,
+        formats: &'a Formats<'a>,
+        filter: &Filter,
+        graph: bool,
+    ) -> Feed<'a> {
         let select = Select { cpus: filter.cpus(), from: filter.from(), ..Select::default() };
         let comms = Comms::new(&data.machine().saved_cmdlines);
-        Feed { data, formats, select, until: filter.until(), comms }
+        let (until, entered) = (filter.until(), FxHashMap::default());
+        Feed { data, formats, select, until, comms, graph, entered }
     }
 
     pub(super) fn run(
@@ -88,11 +108,16 @@ impl<'a> Feed<'a> {
             give(Job { job: batch, for_all })
         };
         let mut teachers = Teachers::default();
-        let stats = self.data.for_each(&self.select, &mut |e| {
+        let (data, select) = (self.data, std::mem::take(&mut self.select));
+        let stats = data.for_each(&select, &mut |e| {
             if e.time > self.until {
                 return ControlFlow::Break(());
             }
-            if teachers.may_teach(self.formats, e.payload)
+            let special = teachers.is_special(self.formats, e.payload);
+            if (special || !self.entered.is_empty()) && self.graph && self.leaf(e, &mut batch) {
+                return ControlFlow::Continue(());
+            }
+            if special
                 && let Some(known) =
                     self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok())
             {
@@ -104,6 +129,11 @@ impl<'a> Feed<'a> {
             if batch.bytes.len() < FULL && batch.items.len() < MANY {
                 return ControlFlow::Continue(());
             }
+            // What follows may be the exit of a function whose entry is in here.
+            if !self.entered.is_empty() && batch.items.len() < 4 * MANY {
+                return ControlFlow::Continue(());
+            }
+            self.entered.clear();
             give(std::mem::replace(&mut batch, Batch::with_room()))
         });
         if !batch.items.is_empty() {
@@ -113,7 +143,37 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// Which events name tasks, by their number.
+impl Feed<'_> {
+    /// Takes note of an event of the function-graph tracer, or of any that comes
+    /// between an entry and its exit. `true`: it is the exit of a leaf.
+    fn leaf(&mut self, e: &Event<'_>, batch: &mut Batch) -> bool {
+        let known = self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok());
+        let graph = known.and_then(|k| k.graph.as_ref());
+        let before = self.entered.remove(&(e.buffer, e.cpu));
+        let Some(graph) = graph else { return false };
+        let endian = self.formats.endian;
+        let who = (graph.func(e.payload, endian), self.formats.pid(e.payload));
+        match graph.duration(e.payload, endian) {
+            Some(duration) => {
+                let Some((at, func, pid)) = before.filter(|_| e.missed.is_none()) else {
+                    return false;
+                };
+                if (func, pid) != who {
+                    return false;
+                }
+                batch.leaves.insert(at, duration);
+                true
+            }
+            None => {
+                self.entered.insert((e.buffer, e.cpu), (batch.items.len(), who.0, who.1));
+                false
+            }
+        }
+    }
+}
+
+/// Which events are more than themselves, by their number: they name tasks, or
+/// begin or end functions.
 #[derive(Default)]
 struct Teachers {
     /// 0: not known, 1: no, 2: yes.
@@ -122,7 +182,7 @@ struct Teachers {
 
 impl Teachers {
     #[inline]
-    fn may_teach(&mut self, formats: &Formats<'_>, payload: &[u8]) -> bool {
+    fn is_special(&mut self, formats: &Formats<'_>, payload: &[u8]) -> bool {
         let Some(id) = formats.id(payload) else { return false };
         match self.of.get(usize::from(id)) {
             Some(1) => false,
@@ -133,7 +193,8 @@ impl Teachers {
 
     #[cold]
     fn find(&mut self, formats: &Formats<'_>, id: u16) -> bool {
-        let yes = formats.get(id).is_ok_and(|k| !k.names_of_tasks.is_empty());
+        let special = |k: &Known| !k.names_of_tasks.is_empty() || k.graph.is_some();
+        let yes = formats.get(id).is_ok_and(special);
         self.of.resize(self.of.len().max(usize::from(id) + 1), 0);
         if let Some(slot) = self.of.get_mut(usize::from(id)) {
             *slot = 1 + u8::from(yes);

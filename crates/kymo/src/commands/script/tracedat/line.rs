@@ -20,7 +20,7 @@ use crate::commands::script::line::Head;
 use crate::commands::script::payload::{self, Names};
 use crate::commands::script::pool::Worker;
 use crate::commands::script::{Args, json, number};
-use crate::commands::tracedat::{Comm, Comms, Formats, Known};
+use crate::commands::tracedat::{Comm, Comms, Formats, Graph, Known, write_duration};
 
 /// What is the same for all events of an instance.
 #[derive(Clone)]
@@ -93,7 +93,7 @@ impl<'a> Printer<'a> {
         self.starts.forget(pid);
     }
 
-    fn print(&mut self, item: &Item, payload: &[u8], out: &mut Vec<u8>) {
+    fn print(&mut self, item: &Item, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
         let Some(instance) = self.instances.get(item.buffer as usize) else { return };
         let missed = item.missed.filter(|_| self.filter.wants_time(item.time));
         if let Some(missed) = missed {
@@ -125,7 +125,7 @@ impl<'a> Printer<'a> {
             match known {
                 Ok(k) => {
                     out.extend_from_slice(&k.column);
-                    self.payload(k, payload, out);
+                    self.payload(k, payload, leaf, out);
                 }
                 Err(_) => _ = write!(out, "[unknown event {id}]"),
             }
@@ -140,8 +140,11 @@ impl<'a> Printer<'a> {
     }
 
     #[inline]
-    fn payload(&self, known: &Known, payload: &[u8], out: &mut Vec<u8>) {
+    fn payload(&self, known: &Known, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
         let endian = self.formats.endian;
+        if let Some(graph) = &known.graph {
+            return self.graph(graph, payload, leaf, out);
+        }
         if let Some(stack) = &known.stack {
             // The print format shows eight entries and no more.
             out.extend_from_slice(b"<stack trace >\n");
@@ -156,6 +159,24 @@ impl<'a> Printer<'a> {
             return;
         }
         payload::text(&known.format, payload, endian, self.names, false, out);
+    }
+
+    /// A function that begins, ends, or is a leaf.
+    fn graph(&self, graph: &Graph, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
+        let endian = self.formats.endian;
+        let duration = graph.duration(payload, endian).or(leaf);
+        write_duration(duration, out);
+        number::pad(out, 2 * graph.depth(payload, endian));
+        if matches!(graph, Graph::Exit { .. }) {
+            out.push(b'}');
+            return;
+        }
+        let address = graph.func(payload, endian);
+        match self.names.kernel(address) {
+            Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
+            None => _ = write!(out, "{address:x}"),
+        }
+        out.extend_from_slice(if leaf.is_some() { b"();" } else { b"() {" });
     }
 
     fn wants(&mut self, item: &Item, id: u16, pid: i32, known: Result<&Known, &str>) -> bool {
@@ -255,7 +276,8 @@ impl Worker<Batch> for Printer<'_> {
             while let Some((_, pid, comm)) = names.next_if(|(from, ..)| *from <= i) {
                 self.name(*pid, *comm);
             }
-            self.print(item, payload, out);
+            let leaf = batch.leaf(i);
+            self.print(item, payload, leaf, out);
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let n = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_PRINTERS);
     let first = Printer::new(args, &data, &formats, &names, filter.clone());
     let printers = std::iter::repeat_with(|| first.another()).take(n).collect();
-    let feed = batch::Feed::new(&data, &formats, &filter);
+    let feed = batch::Feed::new(&data, &formats, &filter, !args.json);
     let (stats, printers) = pool::run(printers, |give| feed.run(give))?;
     let stats = stats?;
     let mut ledger = ledger(&data, &stats);

@@ -1,0 +1,105 @@
+//! Entries and exits of the function-graph tracer: an entry that is followed
+//! by its own exit is a leaf, one line with its duration.
+
+use kymo_format::{EventFormat, Field};
+use kymo_model::Endian;
+
+/// What an event of the function-graph tracer is.
+#[derive(Clone, Debug)]
+pub(crate) enum Graph {
+    /// A function begins.
+    Entry { func: Field, depth: Field },
+    /// It ends.
+    Exit { func: Field, depth: Field, calltime: Field, rettime: Field },
+}
+
+impl Graph {
+    pub(super) fn of(format: &EventFormat) -> Option<Graph> {
+        if format.system != "ftrace" {
+            return None;
+        }
+        let field = |name: &str| format.field(name).cloned();
+        let (func, depth) = (field("func")?, field("depth")?);
+        match format.name.as_str() {
+            "funcgraph_entry" => Some(Graph::Entry { func, depth }),
+            "funcgraph_exit" => {
+                let (calltime, rettime) = (field("calltime")?, field("rettime")?);
+                Some(Graph::Exit { func, depth, calltime, rettime })
+            }
+            _ => None,
+        }
+    }
+
+    fn func_field(&self) -> &Field {
+        match self {
+            Graph::Entry { func, .. } | Graph::Exit { func, .. } => func,
+        }
+    }
+
+    /// The function's address.
+    pub(crate) fn func(&self, payload: &[u8], endian: Endian) -> u64 {
+        self.func_field().int(payload, endian).unwrap_or(0) as u64
+    }
+
+    /// How deep it is nested, within reason.
+    pub(crate) fn depth(&self, payload: &[u8], endian: Endian) -> usize {
+        let (Graph::Entry { depth, .. } | Graph::Exit { depth, .. }) = self;
+        depth.int(payload, endian).map_or(0, |d| d.clamp(0, 500) as usize)
+    }
+
+    /// How long the function took; only an exit tells.
+    pub(crate) fn duration(&self, payload: &[u8], endian: Endian) -> Option<u64> {
+        let Graph::Exit { calltime, rettime, .. } = self else { return None };
+        let time = |f: &Field| f.int(payload, endian).map(|t| t as u64);
+        Some(time(rettime)?.wrapping_sub(time(calltime)?))
+    }
+}
+
+/// The columns before the function: a mark for what took long, microseconds.
+pub(crate) fn write_duration(duration: Option<u64>, out: &mut Vec<u8>) {
+    let Some(ns) = duration else {
+        out.extend_from_slice(b"             |  ");
+        return;
+    };
+    const MARKS: [(u64, u8); 6] = [
+        (1_000_000_000, b'$'),
+        (100_000_000, b'@'),
+        (10_000_000, b'*'),
+        (1_000_000, b'#'),
+        (100_000, b'!'),
+        (10_000, b'+'),
+    ];
+    let mark = MARKS.iter().find(|(least, _)| ns > *least).map_or(b' ', |(_, mark)| *mark);
+    let mut text = (ns / 1000).to_string();
+    // No more than seven digits together.
+    let room = 7usize.saturating_sub(text.len()).min(3);
+    if room > 0 {
+        let rest = format!("{:03}", ns % 1000);
+        text.push('.');
+        text.push_str(rest.get(..room).unwrap_or(&rest));
+    }
+    out.extend_from_slice(&[mark, b' ']);
+    out.extend_from_slice(format!("{text} us ").as_bytes());
+    out.extend(std::iter::repeat_n(b' ', 7usize.saturating_sub(text.len())));
+    out.extend_from_slice(b"|  ");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_stand_in_their_columns() {
+        let of = |ns| {
+            let mut out = Vec::new();
+            write_duration(ns, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        // As trace-cmd 3.1.6 showed them of a recording in the guest.
+        assert_eq!(of(Some(355_497)), "! 355.497 us |  ");
+        assert_eq!(of(Some(7_005)), "  7.005 us   |  ");
+        assert_eq!(of(Some(11_104)), "+ 11.104 us  |  ");
+        assert_eq!(of(Some(1_207_811)), "# 1207.811 us |  ");
+        assert_eq!(of(None), "             |  ");
+    }
+}
