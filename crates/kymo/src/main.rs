@@ -32,6 +32,8 @@ enum Command {
     Report(commands::report::Args),
     /// Show the events of a recording as text or JSON lines
     Script(commands::script::Args),
+    /// Keep traces running, and take their last seconds
+    Session(commands::session::Args),
     /// Switch, filter and look at the kernel's tracepoints
     Event(commands::event::Args),
     /// Watch events of the kernel as they happen, or record them into a trace.dat
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Record(args) => commands::record::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Script(args) => commands::script::run(args),
+        Command::Session(args) => commands::session::run(args),
         Command::Event(args) => commands::event::run(args),
         Command::Trace(args) => commands::trace::run(*args),
         Command::Probe(args) => commands::probe::run(args),

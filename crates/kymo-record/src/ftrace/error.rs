@@ -42,6 +42,25 @@ pub enum TraceError {
     Ring(io::Error),
     #[error("{what}: {error}")]
     System { what: &'static str, error: io::Error },
-    #[error("{0} is not a regular file: pages of several CPUs go to places of their own in it")]
+    #[error("{0}")]
+    Session(String),
+    #[error("{0}")]
+    Condition(String),
+    #[error(transparent)]
+    Text(#[from] super::condition::ConditionError),
+    #[error("cannot write {}: {error}", path.display())]
+    State { path: PathBuf, error: io::Error },
+    #[error("{} is not a regular file: pages of several CPUs go to places of their own in it", .0.display())]
     NotAFile(PathBuf),
+}
+
+impl TraceError {
+    /// Something in tracefs is not there (any more).
+    pub(crate) fn is_missing(&self) -> bool {
+        let gone = rustix::io::Errno::NOENT.raw_os_error();
+        match self {
+            TraceError::Ftrace(e) => matches!(e.errno(), Some(errno) if errno == gone),
+            _ => false,
+        }
+    }
 }

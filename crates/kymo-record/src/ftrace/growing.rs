@@ -23,6 +23,8 @@ use super::front::{Front, Layout};
 /// Room for a front that is longer at the end than at the beginning: names of
 /// tasks are known only then.
 const SLACK: u64 = 1 << 20;
+/// Room for a front of unknown length. It is a hole, and taken out at the end.
+const ROOM: u64 = 256 << 20;
 /// Where regions may begin: a multiple of every block and page size.
 const ALIGN: u64 = 1 << 20;
 /// The largest file counted on: half of what ext4 allows.
@@ -55,8 +57,20 @@ fn round_up(n: u64, to: u64) -> u64 {
 impl Growing {
     /// Makes an empty file ready for a front of this layout.
     pub(crate) fn new(file: File, layout: Layout) -> io::Result<Growing> {
-        refuse_without_holes(&file)?;
         let data_start = round_up(layout.len + SLACK, ALIGN);
+        Growing::at(file, layout, data_start)
+    }
+
+    /// Makes an empty file whose front is not known yet: pages first, then
+    /// [`replace_front`](Self::replace_front).
+    pub(crate) fn without_front(file: File, streams: usize, page_size: u32) -> io::Result<Growing> {
+        let slots: Vec<u64> = (0..streams as u64).map(|s| s * 16).collect();
+        let layout = Layout { len: slots.len() as u64 * 16, slots, page_size, ..Layout::default() };
+        Growing::at(file, layout, ROOM)
+    }
+
+    fn at(file: File, layout: Layout, data_start: u64) -> io::Result<Growing> {
+        refuse_without_holes(&file)?;
         let streams = layout.slots.len().max(1) as u64;
         let mut total = LARGEST.min(file_size_limit());
         let region = loop {
@@ -257,12 +271,17 @@ impl Growing {
     /// the table says where its copy is.
     pub(crate) fn finish(self) -> io::Result<(File, u64)> {
         let streams = self.streams();
-        let to_move: u64 = (1..streams).map(|s| self.stored(s)).sum();
+        // The slack of the front may stay, a large hole not.
+        let front = round_up(self.layout.len, u64::from(self.layout.page_size));
+        let (first, mut end) = match self.data_start - front > 2 * ALIGN {
+            true => (0, front),
+            false => (1, self.data_start + self.stored(0)),
+        };
+        let to_move: u64 = (first..streams).map(|s| self.stored(s)).sum();
         let mut copying = to_move <= COPY_UP_TO;
-        let mut end = self.data_start + self.stored(0);
         // How far what is still to come has moved already.
         let mut moved = 0;
-        for stream in 1..streams {
+        for stream in first..streams {
             let size = self.stored(stream);
             let from = self.offset(stream) - moved;
             if size == 0 {
@@ -420,6 +439,19 @@ mod tests {
         assert!(growing.append_pipe(0, &read, 8192).is_err());
         let (file, _) = growing.finish().unwrap();
         assert_eq!(contents(&file, 1), [[page(5), page(6), page(7)].concat()]);
+    }
+
+    #[test]
+    fn pages_before_the_front() {
+        let file = tempfile::tempfile().unwrap();
+        let mut growing = Growing::without_front(file, 2, 4096).unwrap();
+        growing.append(0, &page(5)).unwrap();
+        growing.append(1, &page(6)).unwrap();
+        growing.replace_front(&front(2)).unwrap();
+        growing.begin().unwrap();
+        let (file, size) = growing.finish().unwrap();
+        assert_eq!(contents(&file, 2), [page(5), page(6)]);
+        assert_eq!(size, 3 * 4096);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! here or at a listener, and nobody looks into them.
 
 mod capture;
+mod condition;
 mod error;
 mod facts;
 mod front;
@@ -9,8 +10,13 @@ mod growing;
 mod movers;
 mod pack;
 mod pump;
+mod session;
 pub mod stream;
+mod watch;
 
 pub use capture::{TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_trace};
+pub use condition::{ConditionError, On, OnLatency, TooLong};
 pub use error::TraceError;
 pub use front::{Front, Layout, LayoutError, MAX_STREAMS};
+pub use session::{Listed, Mode, Session, SessionOptions, SessionState, Taken, TakenBy};
+pub use watch::{Condition, Met, Watch};

@@ -121,25 +121,51 @@ impl Pump {
         }
     }
 
-    /// The begun pages, once no more events come. Gives the bytes.
-    pub(crate) fn last(&mut self, sink: &mut impl Sink) -> Result<u64, PumpError> {
-        let mut total = self.sweep(sink)?;
-        let mut page = vec![0; self.page];
-        for source in &mut self.sources {
-            loop {
-                let n = match source.raw.read(&mut page) {
-                    Ok(n) => n,
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(e) => return Err(PumpError::Ring(e)),
-                };
+    /// What each ring has now, about `most` bytes at most: while tracing goes on
+    /// there is always more.
+    pub(crate) fn once(&mut self, sink: &mut impl Sink, most: u64) -> Result<u64, PumpError> {
+        let mut total = 0;
+        for i in 0..self.sources.len() {
+            let mut taken = 0;
+            while taken < most {
+                let n = self.turn(i, sink)? as u64;
+                taken += n;
                 if n == 0 {
                     break;
                 }
-                page.get_mut(n..).unwrap_or_default().fill(0);
-                sink.bytes(source.stream, &page).map_err(PumpError::Sink)?;
-                total += page.len() as u64;
             }
+            total += taken + self.begun(i, sink, if self.copying { most } else { 1 })?;
+        }
+        Ok(total)
+    }
+
+    /// The begun pages, once no more events come. Gives the bytes.
+    pub(crate) fn last(&mut self, sink: &mut impl Sink) -> Result<u64, PumpError> {
+        let mut total = self.sweep(sink)?;
+        for i in 0..self.sources.len() {
+            total += self.begun(i, sink, u64::MAX)?;
+        }
+        Ok(total)
+    }
+
+    /// Copies pages that may be begun, about `most` bytes.
+    fn begun(&mut self, i: usize, sink: &mut impl Sink, most: u64) -> Result<u64, PumpError> {
+        let Some(source) = self.sources.get_mut(i) else { return Ok(0) };
+        let mut page = vec![0; self.page];
+        let mut total = 0;
+        while total < most {
+            let n = match source.raw.read(&mut page) {
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(PumpError::Ring(e)),
+            };
+            if n == 0 {
+                break;
+            }
+            page.get_mut(n..).unwrap_or_default().fill(0);
+            sink.bytes(source.stream, &page).map_err(PumpError::Sink)?;
+            total += page.len() as u64;
         }
         Ok(total)
     }

@@ -9,6 +9,7 @@ pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod script;
+pub(crate) mod session;
 pub(crate) mod stat;
 pub(crate) mod trace;
 pub(crate) mod tracedat;

@@ -1,0 +1,397 @@
+//! Named sessions: trace instances that outlive the command that made them.
+//!
+//! What the kernel knows is asked of the kernel: whether it traces, which events
+//! are on, how full the rings are. The small file beside it tells only what the
+//! kernel does not: who made the session and when. A session exists if its
+//! instance does; a file without an instance tells that it was lost.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kymo_files::tracedat::write::Format;
+use kymo_kernel::ftrace::{CpuStats, EventName, FtraceError, Instance, Selection, TraceDir};
+use kymo_kernel::target;
+use kymo_kernel::tracefs::Tracefs;
+
+use super::capture::{TraceEvent, sources};
+use super::error::TraceError;
+use super::facts::Gathered;
+use super::growing::Growing;
+use super::movers::{Current, ToFile};
+use super::pack;
+use super::pump::{Pump, PumpError};
+use crate::output;
+
+/// How the instances of sessions are called.
+const PREFIX: &str = "kymo-session-";
+/// Room for each CPU.
+const BUFFER_KB: u64 = 4096;
+
+/// What a full ring does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// New events replace the oldest: a flight recorder.
+    Overwrite,
+    /// New events are dropped until there is room.
+    Discard,
+}
+
+/// What a new session is to be.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// What a full ring does.
+    pub mode: Mode,
+    /// Room for each CPU in KiB.
+    pub buffer_kb: Option<u64>,
+    /// The clock.
+    pub clock: String,
+    /// Only these processes and their children; empty for everybody.
+    pub pids: Vec<u32>,
+}
+
+/// How the rings were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenBy {
+    /// The kernel swapped the rings, at one moment for all CPUs.
+    Kernel,
+    /// The rings were read one after the other while tracing went on.
+    Reading,
+}
+
+/// What was written.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The file.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// Bytes of events in it.
+    pub stored: u64,
+    /// How.
+    pub by: TakenBy,
+    /// The time of the oldest event there was, of the session's clock.
+    pub oldest_ns: Option<u64>,
+}
+
+/// What a session is now.
+#[derive(Clone, Debug)]
+pub struct SessionState {
+    /// Its name.
+    pub name: String,
+    /// The ring takes events.
+    pub tracing: bool,
+    /// What a full ring does.
+    pub mode: Mode,
+    /// Room for each CPU in KiB; none if they differ.
+    pub buffer_kb: Option<u64>,
+    /// The clock.
+    pub clock: String,
+    /// The events that are on, with their filters.
+    pub events: Vec<(EventName, Option<String>)>,
+    /// Whose events, if not everybody's.
+    pub pids: Vec<u32>,
+    /// The figures of each CPU's ring.
+    pub stats: Vec<(u32, CpuStats)>,
+    /// When it was made, in seconds since 1970, if that is known.
+    pub made: Option<u64>,
+}
+
+/// A session in a list.
+#[derive(Clone, Debug)]
+pub enum Listed {
+    /// It is there.
+    There(Box<SessionState>),
+    /// Its file is there, its instance is not: the machine was started again or
+    /// somebody removed it.
+    Gone {
+        /// Its name.
+        name: String,
+        /// The machine was started again since.
+        rebooted: bool,
+    },
+}
+
+/// A session that is there.
+#[derive(Debug)]
+pub struct Session {
+    name: String,
+    dir: TraceDir,
+}
+
+fn check_name(name: &str) -> Result<(), TraceError> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(good) {
+        return Err(TraceError::Session(format!(
+            "{name:?} cannot be a session's name: letters, digits, `-`, `_` and `.`"
+        )));
+    }
+    Ok(())
+}
+
+impl Session {
+    /// Makes a session; nothing is traced yet.
+    pub fn create(
+        tracefs: &Tracefs,
+        name: &str,
+        options: &SessionOptions,
+    ) -> Result<Session, TraceError> {
+        check_name(name)?;
+        let instance =
+            Instance::create_named(tracefs, &format!("{PREFIX}{name}")).map_err(|e| {
+                match e.errno() {
+                    Some(errno) if errno == rustix::io::Errno::EXIST.raw_os_error() => {
+                        TraceError::Session(format!("there is a session {name} already"))
+                    }
+                    _ => e.into(),
+                }
+            })?;
+        instance.set_clock(&options.clock)?;
+        instance.set_buffer_size_kb(options.buffer_kb.unwrap_or(BUFFER_KB))?;
+        instance.set_option("overwrite", options.mode == Mode::Overwrite)?;
+        if !options.pids.is_empty() {
+            if instance.option("event-fork").is_some() {
+                instance.set_option("event-fork", true)?;
+            }
+            instance.set_pids(&target::threads_of_all(&options.pids)?)?;
+        }
+        if instance.has("snapshot") {
+            // Takes the memory now, not when there is trouble.
+            instance.set("snapshot", "1")?;
+            instance.set("snapshot", "2")?;
+        }
+        note(name).map_err(|error| TraceError::State { path: file(name), error })?;
+        Ok(Session { name: name.to_owned(), dir: instance.keep() })
+    }
+
+    /// A session that was made before.
+    pub fn open(tracefs: &Tracefs, name: &str) -> Result<Session, TraceError> {
+        check_name(name)?;
+        let instance = format!("{PREFIX}{name}");
+        if !TraceDir::instances(tracefs)?.contains(&instance) {
+            let made = made(name).is_some();
+            let why = if made { "; it was lost, `kymo session destroy` clears up" } else { "" };
+            return Err(TraceError::Session(format!("there is no session {name}{why}")));
+        }
+        Ok(Session { name: name.to_owned(), dir: TraceDir::named(tracefs, &instance) })
+    }
+
+    /// All sessions, also those that were lost.
+    pub fn list(tracefs: &Tracefs) -> Result<Vec<Listed>, TraceError> {
+        let mut listed = Vec::new();
+        let mut there = Vec::new();
+        for instance in TraceDir::instances(tracefs)? {
+            let Some(name) = instance.strip_prefix(PREFIX) else { continue };
+            let dir = TraceDir::named(tracefs, &instance);
+            match (Session { name: name.to_owned(), dir }).state() {
+                Ok(state) => listed.push(Listed::There(Box::new(state))),
+                // Destroyed just now.
+                Err(e) if e.is_missing() => continue,
+                Err(e) => return Err(e),
+            }
+            there.push(name.to_owned());
+        }
+        for entry in std::fs::read_dir(folder()).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if check_name(&name).is_ok() && !there.contains(&name) {
+                let rebooted = boot_of(&name).is_some_and(|b| Some(b) != boot_id());
+                listed.push(Listed::Gone { name, rebooted });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Removes a session, its instance and its file. Tells whether there was anything.
+    pub fn destroy(tracefs: &Tracefs, name: &str) -> Result<bool, TraceError> {
+        check_name(name)?;
+        let removed = match Instance::remove_named(tracefs, &format!("{PREFIX}{name}")) {
+            Ok(()) => true,
+            Err(FtraceError::Lacking { .. }) => false,
+            Err(e) => return Err(e.into()),
+        };
+        let noted = std::fs::remove_file(file(name)).is_ok();
+        Ok(removed || noted)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its folder in tracefs.
+    pub fn dir(&self) -> &TraceDir {
+        &self.dir
+    }
+
+    /// Switches events on.
+    pub fn enable(&self, events: &[TraceEvent]) -> Result<Vec<EventName>, TraceError> {
+        let mut on = Vec::new();
+        for e in events {
+            if let Some(filter) = &e.filter {
+                for event in self.dir.select(&e.selection)? {
+                    self.dir.set_filter(&event, filter)?;
+                }
+            }
+            on.extend(self.dir.enable(&e.selection)?);
+        }
+        Ok(on)
+    }
+
+    /// Switches events off.
+    pub fn disable(&self, selection: &Selection) -> Result<Vec<EventName>, TraceError> {
+        Ok(self.dir.disable(selection)?)
+    }
+
+    /// Lets the ring take events, or not.
+    pub fn set_tracing(&self, on: bool) -> Result<(), TraceError> {
+        Ok(self.dir.set_tracing(on)?)
+    }
+
+    /// What it is now.
+    pub fn state(&self) -> Result<SessionState, TraceError> {
+        let mut events = Vec::new();
+        for event in self.dir.enabled()? {
+            let filter = self.dir.filter(&event)?;
+            events.push((event, filter));
+        }
+        let mut stats = Vec::new();
+        for cpu in self.dir.cpus()? {
+            stats.push((cpu, self.dir.stats(cpu)?));
+        }
+        let overwrite = self.dir.option("overwrite").unwrap_or(true);
+        Ok(SessionState {
+            name: self.name.clone(),
+            tracing: self.dir.tracing()?,
+            mode: if overwrite { Mode::Overwrite } else { Mode::Discard },
+            buffer_kb: self.dir.buffer_size_kb()?,
+            clock: self.dir.clocks()?.current,
+            events,
+            pids: self.dir.pids()?,
+            stats,
+            made: made(&self.name),
+        })
+    }
+
+    /// Writes what is in the rings to a file, while tracing goes on. The events
+    /// leave the rings: the next file begins where this one ends.
+    pub fn take(
+        &self,
+        path: &Path,
+        force: bool,
+        format: Format,
+        by_kernel: bool,
+    ) -> Result<Taken, TraceError> {
+        let cpus = self.dir.cpus()?;
+        let stats: Vec<CpuStats> = cpus.iter().filter_map(|c| self.dir.stats(*c).ok()).collect();
+        let oldest_ns = stats.iter().filter(|s| s.entries > 0).filter_map(|s| s.oldest_ns).min();
+        let by_kernel = by_kernel && self.dir.has("snapshot");
+        if by_kernel {
+            // First, so that nothing that is done now gets into it: what an earlier
+            // snapshot left goes away, then the rings change places.
+            self.dir.set("snapshot", "2")?;
+            self.dir.set("snapshot", "1")?;
+        }
+        let raw = if by_kernel { "snapshot_raw" } else { "trace_pipe_raw" };
+        let sources = sources(&self.dir, &cpus, raw)?;
+        let page = self.dir.page_size();
+        let (file, stream) = output::create(path, force)?;
+        if stream || !file.metadata().is_ok_and(|m| m.is_file()) {
+            return Err(TraceError::NotAFile(path.to_owned()));
+        }
+        let write = |kept| move |error| TraceError::Write { path: path.to_owned(), error, kept };
+        // The rings first: what the front needs takes time, during which a busy ring
+        // would lose its oldest events.
+        let growing = Growing::without_front(file, cpus.len(), page as u32).map_err(write(0))?;
+        let current = Current::new(growing);
+        let mut pump = Pump::new(sources, page).map_err(write(0))?;
+        let room = self.dir.buffer_size_kb()?.unwrap_or(1 << 20) * 1024;
+        pump.once(&mut ToFile(current.clone()), room + page as u64).map_err(|e| match e {
+            PumpError::Ring(e) => TraceError::Ring(e),
+            PumpError::Sink(e) => write(current.get().total())(e),
+        })?;
+        drop(pump);
+        let mut growing = super::movers::take(current).map_err(write(0))?;
+        let stored = growing.total();
+        let gathered = Gathered::new(&self.dir, &self.dir.enabled()?, &cpus, format)?;
+        let front = gathered.front(&self.dir, &cpus)?;
+        growing.replace_front(&front).map_err(write(stored))?;
+        growing.begin().map_err(write(stored))?;
+        let packed = format.compression != Default::default();
+        let bytes = if packed {
+            let facts = gathered.facts(&self.dir, &cpus);
+            pack::pack(&growing, path, &facts, &gathered)?
+        } else {
+            growing.finish().map_err(write(stored))?.1
+        };
+        let by = if by_kernel { TakenBy::Kernel } else { TakenBy::Reading };
+        Ok(Taken { path: path.to_owned(), bytes, stored, by, oldest_ns })
+    }
+
+    /// [`take`](Session::take) to a file whose name ends in the time.
+    pub fn take_stamped(
+        &self,
+        path: &Path,
+        force: bool,
+        format: Format,
+        by_kernel: bool,
+    ) -> Result<Taken, TraceError> {
+        let mut taken = self.take(path, force, format, by_kernel)?;
+        taken.path = output::set_aside(path)?;
+        Ok(taken)
+    }
+}
+
+/// Where the files of sessions are: `/run/kymo/sessions`, or the user's own
+/// folder of that kind.
+fn folder() -> PathBuf {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !rustix::process::geteuid().is_root());
+    own.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("kymo/sessions")
+}
+
+fn file(name: &str) -> PathBuf {
+    folder().join(name)
+}
+
+/// Notes what the kernel does not know of a session: the boot it belongs to.
+fn note(name: &str) -> io::Result<()> {
+    std::fs::create_dir_all(folder())?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let boot = boot_id().unwrap_or_default();
+    std::fs::write(file(name), format!("boot {boot}\nmade {now}\n"))
+}
+
+fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
+}
+
+fn noted(name: &str, what: &str) -> Option<String> {
+    let text = std::fs::read_to_string(file(name)).ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix(what)?.strip_prefix(' '))?;
+    Some(line.to_owned())
+}
+
+fn boot_of(name: &str) -> Option<String> {
+    noted(name, "boot")
+}
+
+fn made(name: &str) -> Option<u64> {
+    // Of another boot it would be another session's.
+    boot_of(name).filter(|b| Some(b) == boot_id().as_ref())?;
+    noted(name, "made")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_names() {
+        for good in ["a", "web-1.2_x", "1"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", ".x", "a/b", "a b", "ä", &"x".repeat(65)] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Waits for a condition in an instance of its own, which holds nothing but the
+//! condition's events: the session that is to be snapshotted stays untouched.
+
+use std::io;
+use std::time::Duration;
+
+use kymo_format::EventFormat;
+use kymo_format::ring::PageLayout;
+use kymo_kernel::ftrace::{EventName, Instance, RawPipe, Selection};
+use kymo_kernel::process::Signals;
+use kymo_kernel::tracefs::Tracefs;
+use kymo_model::Endian;
+use rustix::event::{PollFd, PollFlags};
+
+use super::condition::{Matcher, On, OnLatency, Side, TooLong};
+use super::error::TraceError;
+use super::pump;
+
+/// Room for each CPU: a condition's events are looked at as they come.
+const BUFFER_KB: u64 = 2048;
+/// Looks at the rings at least this often.
+const EVERY: Duration = Duration::from_millis(100);
+/// Lets some events gather, so that a frequent event does not wake us each time.
+const GATHER: Duration = Duration::from_millis(2);
+/// Pages of one CPU taken in one round.
+const PAGES: usize = 1024;
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// An event happened.
+    On(On),
+    /// It took too long from one to the other.
+    OnLatency(OnLatency),
+}
+
+/// What a condition met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// The event, at this time of CLOCK_MONOTONIC in nanoseconds.
+    Event(u64),
+    /// The two events.
+    TooLong(TooLong),
+}
+
+impl Met {
+    /// When it was met.
+    pub fn time(&self) -> u64 {
+        match self {
+            Met::Event(time) => *time,
+            Met::TooLong(l) => l.to,
+        }
+    }
+}
+
+/// An event of the condition: its time, which of the two it is, its key.
+type Seen = (u64, Side, i64);
+
+/// An event that is watched for.
+struct Watched {
+    id: u16,
+    side: Side,
+    key: Key,
+    format: EventFormat,
+}
+
+/// Where the key of an event is.
+enum Key {
+    None,
+    Cpu,
+    Field(String),
+}
+
+/// Waits for one condition.
+pub struct Watch {
+    pipes: Vec<RawPipe>,
+    watched: Vec<Watched>,
+    matcher: Option<Matcher>,
+    layout: PageLayout,
+    /// Events that are newer than the last look: others may still come before.
+    early: Vec<Seen>,
+    /// What happened up to then is not told again.
+    told_until: u64,
+    /// Times when events of the condition were lost.
+    pub lost: u64,
+    // Last, so that the pipes are closed before it is removed.
+    instance: Instance,
+}
+
+impl Watch {
+    /// Begins to watch.
+    pub fn start(tracefs: &Tracefs, condition: &Condition) -> Result<Watch, TraceError> {
+        let instance = Instance::create(tracefs, "watch")?;
+        instance.set_clock("mono")?;
+        instance.set_buffer_size_kb(BUFFER_KB)?;
+        instance.set_wake_percent(0)?;
+        let (sides, limit) = match condition {
+            Condition::On(on) => (vec![(on, Side::To, None)], None),
+            Condition::OnLatency(l) => {
+                let (a, b) = l.key.clone().map_or((None, None), |(a, b)| (Some(a), Some(b)));
+                (vec![(&l.from, Side::From, a), (&l.to, Side::To, b)], Some(l.limit))
+            }
+        };
+        let mut watched = Vec::new();
+        for (on, side, key) in sides {
+            let event = single(&instance, &on.event)?;
+            if let Some(filter) = &on.filter {
+                instance.set_filter(&event, filter)?;
+            }
+            let text = tracefs.event_format(&event.system, &event.name)?;
+            let format = EventFormat::parse(&text)
+                .map_err(|e| TraceError::Condition(format!("the format of {event}: {e}")))?;
+            let key = key_of(&format, &event, key)?;
+            let id = format.id as u16;
+            watched.push(Watched { id, side, key, format });
+            instance.enable(&Selection::Event(event))?;
+        }
+        let layout = PageLayout::parse(&tracefs.header_page()?, Endian::NATIVE)
+            .and_then(|l| l.with_page_size(instance.page_size() as u32))
+            .map_err(|e| TraceError::Condition(format!("the ring's pages: {e}")))?;
+        let pipes = instance.cpus()?.into_iter().map(|cpu| instance.raw_pipe(cpu));
+        let pipes = pipes.collect::<Result<_, _>>()?;
+        instance.set_tracing(true)?;
+        let matcher = limit.map(Matcher::new);
+        Ok(Watch {
+            pipes,
+            watched,
+            matcher,
+            layout,
+            early: Vec::new(),
+            told_until: 0,
+            lost: 0,
+            instance,
+        })
+    }
+
+    /// The name of the instance.
+    pub fn instance(&self) -> &str {
+        self.instance.name().unwrap_or_default()
+    }
+
+    /// Waits until the condition is met, a signal arrives (`None`), or time is up.
+    pub fn wait(
+        &mut self,
+        signals: &Signals,
+        until: Option<std::time::Instant>,
+    ) -> Result<Option<Met>, TraceError> {
+        loop {
+            if until.is_some_and(|u| std::time::Instant::now() >= u) {
+                return Ok(None);
+            }
+            let (asked, ready) = self.poll(signals).map_err(TraceError::Ring)?;
+            if asked {
+                return Ok(None);
+            }
+            if let Some(met) = self.look()? {
+                return Ok(Some(met));
+            }
+            if ready {
+                std::thread::sleep(GATHER);
+            }
+        }
+    }
+
+    /// What happened up to now belongs to what was told.
+    pub fn told(&mut self) {
+        self.told_until = now();
+    }
+
+    fn poll(&self, signals: &Signals) -> io::Result<(bool, bool)> {
+        let mut fds = vec![pump::readable(signals)];
+        fds.extend(self.pipes.iter().map(|p| PollFd::new(p, PollFlags::IN)));
+        pump::wait(&mut fds, EVERY)?;
+        let mut ready = fds.iter().map(|f| !f.revents().is_empty());
+        Ok((ready.next().unwrap_or(false), ready.any(|r| r)))
+    }
+
+    /// Takes in what is there. Events of all CPUs are matched by time: those up
+    /// to the moment before the look are complete.
+    fn look(&mut self) -> Result<Option<Met>, TraceError> {
+        let horizon = now();
+        let (mut events, lost) = self.read()?;
+        if lost {
+            self.lost += 1;
+            self.early.clear();
+            if let Some(m) = &mut self.matcher {
+                m.lost();
+            }
+        }
+        events.append(&mut self.early);
+        events.sort_unstable();
+        let later = events.partition_point(|(time, ..)| *time <= horizon);
+        self.early = events.split_off(later);
+        let mut met = None;
+        for (time, side, key) in events {
+            let found = match &mut self.matcher {
+                None => Some(Met::Event(time)),
+                Some(m) => m.event(side, key, time).map(Met::TooLong),
+            };
+            met = met.or(found.filter(|m| m.time() > self.told_until));
+        }
+        Ok(met)
+    }
+
+    fn read(&mut self) -> Result<(Vec<Seen>, bool), TraceError> {
+        let (mut events, mut lost) = (Vec::new(), false);
+        let mut bytes = vec![0; self.instance.page_size()];
+        for pipe in &mut self.pipes {
+            for _ in 0..PAGES {
+                let Some(n) = pipe.read(&mut bytes)? else { break };
+                let Ok(page) = self.layout.page(bytes.get(..n).unwrap_or_default()) else {
+                    continue;
+                };
+                lost |= page.missed.is_some();
+                for event in page.events().map_while(Result::ok) {
+                    if let Some((side, key)) = classify(&self.watched, event.payload, pipe.cpu()) {
+                        events.push((event.time, side, key));
+                    }
+                }
+            }
+        }
+        Ok((events, lost))
+    }
+}
+
+fn classify(watched: &[Watched], payload: &[u8], cpu: u32) -> Option<(Side, i64)> {
+    let id = EventFormat::payload_id(payload, Endian::NATIVE)?;
+    let w = watched.iter().find(|w| w.id == id)?;
+    let key = match &w.key {
+        Key::None => 0,
+        Key::Cpu => i64::from(cpu),
+        Key::Field(name) => w.format.field(name)?.int(payload, Endian::NATIVE)?,
+    };
+    Some((w.side, key))
+}
+
+/// The one event that a name stands for.
+pub(crate) fn single(dir: &Instance, name: &str) -> Result<EventName, TraceError> {
+    let found = dir.select(&Selection::parse(name)?)?;
+    match <[EventName; 1]>::try_from(found) {
+        Ok([event]) => Ok(event),
+        Err(found) => Err(TraceError::Condition(format!(
+            "{name:?} names {} events, a condition takes one",
+            found.len()
+        ))),
+    }
+}
+
+/// `pid` is the event's own field of that name or, failing that, the task that
+/// hit it; `cpu` likewise.
+fn key_of(format: &EventFormat, event: &EventName, key: Option<String>) -> Result<Key, TraceError> {
+    let Some(name) = key else { return Ok(Key::None) };
+    if format.field(&name).is_some() {
+        return Ok(Key::Field(name));
+    }
+    match name.as_str() {
+        "pid" => Ok(Key::Field("common_pid".into())),
+        "cpu" => Ok(Key::Cpu),
+        _ => {
+            let fields: Vec<&str> = format.own_fields().map(|f| f.name.as_str()).collect();
+            Err(TraceError::Condition(format!(
+                "{event} has no field {name:?}; it has {}",
+                fields.join(", ")
+            )))
+        }
+    }
+}
+
+/// CLOCK_MONOTONIC in nanoseconds, the ring's clock.
+fn now() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}

@@ -1,0 +1,337 @@
+//! `kymo session`: sessions outlive the command, snapshots are taken while tracing
+//! goes on, and a condition takes them when something is too slow, and only then.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kymo_testkit::{Need, Outcome, TracingState, Workload, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::TraceCmd, Need::Gcc];
+const GETPPID: &str = "syscalls:sys_enter_getppid";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Naps of a millisecond as often as the first argument says, then one as long as
+/// the second says, in milliseconds, then short ones again. `getpriority` calls
+/// surround the long one, so that it can be found.
+const NAPS: &str = r#"
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+static void nap(long ms) {
+    struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+    nanosleep(&t, 0);
+}
+int main(int argc, char **argv) {
+    for (int i = 0; i < atoi(argv[1]); i++) nap(1);
+    getpriority(PRIO_PROCESS, 0);
+    nap(atoi(argv[2]));
+    getpriority(PRIO_PROCESS, 0);
+    for (int i = 0; i < atoi(argv[1]); i++) nap(1);
+    return 0;
+}
+"#;
+
+#[track_caller]
+fn session(args: &[&str]) -> Outcome {
+    run(KYMO, [&["session"], args].concat())
+}
+
+#[track_caller]
+fn report(path: &str) -> Vec<String> {
+    let out = run("trace-cmd", ["report", "-i", path]).success();
+    out.stdout.lines().filter(|l| !l.starts_with("cpus=")).map(str::to_owned).collect()
+}
+
+/// A session with a name of its own, destroyed in any case.
+struct Named(String);
+
+impl Named {
+    fn create(what: &str, args: &[&str]) -> Named {
+        let name = format!("test-{what}-{}", std::process::id());
+        let _ = session(&[&["create", &name], args].concat()).success();
+        Named(name)
+    }
+
+    fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = session(&["destroy", &self.0]);
+    }
+}
+
+fn beside(args: &[&str]) -> Child {
+    let mut command = Command::new(KYMO);
+    command.arg("session").args(args).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until a child's own instance traces.
+fn watching(child: &Child) {
+    let start = Instant::now();
+    let own = format!("kymo-{}-", child.id());
+    loop {
+        assert!(start.elapsed() < LIMIT);
+        let all = std::fs::read_dir("/sys/kernel/tracing/instances").unwrap();
+        let on =
+            |p: &Path| std::fs::read_to_string(p.join("tracing_on")).is_ok_and(|t| t.trim() == "1");
+        if all.flatten().any(|e| e.file_name().to_string_lossy().starts_with(&own) && on(&e.path()))
+        {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn files(dir: &Path, with: &str) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|e| e.unwrap().path().to_str().unwrap().to_owned())
+        .filter(|n| n.contains(with))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_session_outlives_its_command_and_ends_when_destroyed() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let s = Named::create("life", &["-e", GETPPID, "--buffer-size", "1M"]);
+    let name = s.name();
+    let other = Named::create("other", &[]);
+    let again = session(&["create", name]).failure().stderr;
+    assert!(again.contains("there is a session"), "{again}");
+    let empty = session(&["start", other.name()]).failure().stderr;
+    assert!(empty.contains("has no events"), "{empty}");
+    // Nothing before the start.
+    let _ = run(w.program(), ["10"]).success();
+    let _ = session(&["start", name]).success();
+    let list = session(&["list"]).success().stdout;
+    assert!(list.contains(&format!("{name}: tracing, 1 events on, ")), "{list}");
+    assert!(list.contains(&format!("{}: stopped, 0 events on, ", other.name())), "{list}");
+    let _ = run(w.program(), ["500"]).success();
+    let _ = session(&[
+        "enable",
+        name,
+        "-e",
+        "sched:sched_process_exit",
+        "--filter",
+        "comm == \"syscalls\"",
+    ])
+    .success();
+    let _ = run(w.program(), ["1"]).success();
+    let _ = session(&["stop", name]).success();
+    let _ = run(w.program(), ["10"]).success();
+    let show = session(&["show", name]).success().stdout;
+    assert!(show.contains("sched:sched_process_exit if comm == \"syscalls\""), "{show}");
+    assert!(show.contains("1024 KiB") || show.contains("1027 KiB"), "{show}");
+    let dat = w.file("s.dat");
+    let said = session(&["snapshot", name, "-o", &dat]).success().stderr;
+    assert!(said.contains("taken by the kernel") || said.contains("read from the rings"), "{said}");
+    let lines = report(&dat);
+    let of =
+        |what: &str| lines.iter().filter(|l| l.contains("syscalls-") && l.contains(what)).count();
+    assert_eq!((of("sys_enter_getppid"), of("sched_process_exit")), (501, 1));
+    let _ = session(&["destroy", name]).success();
+    assert!(session(&["show", name]).failure().stderr.contains("there is no session"));
+    assert!(!session(&["list"]).success().stdout.contains(name));
+}
+
+#[test]
+fn rings_that_are_full_overwrite_or_discard() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    for (mode, newest) in [("overwrite", true), ("discard", false)] {
+        let args = ["-e", "raw_syscalls:sys_enter", "--mode", mode, "--buffer-size", "64K"];
+        let s = Named::create(mode, &args);
+        let _ = session(&[
+            "enable",
+            s.name(),
+            "-e",
+            "raw_syscalls:sys_enter",
+            "--filter",
+            "id == 110 || id == 140",
+        ])
+        .success();
+        let _ = session(&["start", s.name()]).success();
+        // getppid many times, then the mark; and the mark before.
+        let naps = Workload::compile("naps", NAPS);
+        let _ = run(naps.program(), ["0", "0"]).success();
+        let _ = run(w.program(), ["100000"]).success();
+        let _ = run(naps.program(), ["0", "0"]).success();
+        let _ = session(&["stop", s.name()]).success();
+        let dat = w.file(&format!("{mode}.dat"));
+        let _ = session(&["snapshot", s.name(), "-o", &dat]).success();
+        let lines = report(&dat);
+        // The marks run on any CPU: the one with the flood decides.
+        let flood: Vec<&String> = lines.iter().filter(|l| l.contains("NR 110 (")).collect();
+        assert!((500..10_000).contains(&flood.len()), "{mode}: {}", flood.len());
+        let show = session(&["show", s.name(), "--json"]).success().stdout;
+        let lost = if newest { "overwritten" } else { "dropped" };
+        assert!(!show.contains(&format!("\"{lost}\":0,\"entries\"")), "{show}");
+    }
+}
+
+#[test]
+fn rotations_together_hold_every_event_once() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let args = ["-e", GETPPID, "--mode", "discard", "--buffer-size", "4M"];
+    let s = Named::create("rotate", &args);
+    let _ = session(&["start", s.name()]).success();
+    let mut load = Command::new(w.program()).arg("60000").spawn().unwrap();
+    let pid = format!("syscalls-{} ", load.id());
+    let dat = w.file("rot.dat");
+    for _ in 0..4 {
+        let _ = session(&["rotate", s.name(), "-o", &dat]).success();
+    }
+    assert!(load.wait().unwrap().success());
+    let _ = session(&["rotate", s.name(), "-o", &dat]).success();
+    let files = files(w.dir(), "rot.dat.");
+    assert_eq!(files.len(), 5);
+    let total: usize = files
+        .iter()
+        .flat_map(|f| report(f))
+        .filter(|l| l.contains(&pid) && l.contains("sys_enter_getppid"))
+        .count();
+    assert_eq!(total, 60_000);
+}
+
+#[test]
+fn the_flight_recorder_catches_a_stall_with_what_was_before_it_and_nothing_else() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let naps = Workload::compile("naps", NAPS);
+    let s =
+        Named::create("stall", &["-e", "raw_syscalls,sched:sched_switch", "--buffer-size", "8M"]);
+    let _ = session(&["start", s.name()]).success();
+    let dat = naps.file("stall.dat");
+    // The child of the test is told by its name, which a filter can see: other
+    // programs sleep long too.
+    let condition = "raw_syscalls:sys_enter if id == 230 && comm == \"naps\" -> \
+                     raw_syscalls:sys_exit if id == 230 && comm == \"naps\" > 1500ms by pid";
+    let watcher = beside(&["snapshot", s.name(), "-o", &dat, "--on-latency", condition]);
+    watching(&watcher);
+    // Two hundred short naps before the stall, and as many after it.
+    let mut child = Command::new(naps.program()).args(["200", "2000"]).spawn().unwrap();
+    assert!(child.wait().unwrap().success());
+    // The same without a stall: no snapshot.
+    let _ = run(naps.program(), ["200", "20"]).success();
+    let _ = run("kill", ["-INT", &watcher.id().to_string()]).success();
+    let out = watcher.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("user space"), "{said}");
+    assert!(said.contains(&format!("key {}: ", child.id())), "{said}");
+    let files = files(naps.dir(), "stall.dat");
+    assert_eq!(files.len(), 1, "{said}");
+    let lines = report(&files[0]);
+    let own: Vec<&String> =
+        lines.iter().filter(|l| l.contains(&format!("naps-{} ", child.id()))).collect();
+    let enters =
+        |nr: &str| own.iter().filter(|l| l.contains("sys_enter") && l.contains(nr)).count();
+    // Everything before the stall and its end are there …
+    assert!(enters("NR 230 ") >= 201, "{}", enters("NR 230 "));
+    assert!(enters("NR 140 ") >= 1);
+    let time = |l: &str| -> f64 {
+        let after = l.split("] ").nth(1).unwrap_or_else(|| panic!("{l}"));
+        after.trim().split(':').next().unwrap().parse().unwrap()
+    };
+    let longest = own
+        .windows(2)
+        .filter(|w| w[0].contains("sched_switch") || w[0].contains("NR 230 ("))
+        .map(|w| time(w[1]) - time(w[0]))
+        .fold(0.0, f64::max);
+    assert!((1.9..30.0).contains(&longest), "{longest}");
+    // … and it was taken at once: not half of the naps after it are in.
+    assert!(enters("NR 230 ") < 400, "{}", enters("NR 230 "));
+}
+
+#[test]
+fn a_snapshot_on_an_event() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let s = Named::create("on", &["-e", GETPPID]);
+    let _ = session(&["start", s.name()]).success();
+    let dat = w.file("on.dat");
+    let watcher = beside(&[
+        "snapshot",
+        s.name(),
+        "-o",
+        &dat,
+        "-n",
+        "1",
+        "--on",
+        "sched:sched_process_exit if comm == \"syscalls\"",
+    ]);
+    watching(&watcher);
+    // Another program's end is not the condition.
+    let _ = run("true", [""; 0]).success();
+    assert_eq!(files(w.dir(), "on.dat").len(), 0);
+    let _ = run(w.program(), ["700"]).success();
+    let out = watcher.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.contains("event at"), "{said}");
+    let files = files(w.dir(), "on.dat");
+    assert_eq!(files.len(), 1, "{said}");
+    let lines = report(&files[0]);
+    let own = lines.iter().filter(|l| l.contains("syscalls-")).count();
+    assert_eq!(own, 700);
+}
+
+#[test]
+fn conditions_and_names_that_cannot_be() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let s = Named::create("bad", &["-e", GETPPID]);
+    for (args, expected) in [
+        (&["--on", "no:such"][..], "no event"),
+        (&["--on", "sched"], "a condition takes one"),
+        (&["--on-latency", "sched:sched_waking > 5ms"], "there is no `->`"),
+        (
+            &["--on-latency", "sched:sched_waking -> sched:sched_switch > 5ms by color"],
+            "has no field \"color\"",
+        ),
+        (&["--on-latency", "sched:sched_waking if foo == 1 -> sched:sched_switch > 5ms"], "foo"),
+    ] {
+        let said = session(&[&["snapshot", s.name()], args].concat()).failure().stderr;
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+    for name in ["../x", "a b", ""] {
+        let said = session(&["create", name]).failure().stderr;
+        assert!(said.contains("cannot be a session's name"), "{said}");
+    }
+    assert!(session(&["destroy", "no-such-session"]).failure().stderr.contains("no session"));
+    // An instance that somebody else removed: told, and cleared up.
+    let lost = Named::create("lost", &[]);
+    std::fs::remove_dir(format!("/sys/kernel/tracing/instances/kymo-session-{}", lost.name()))
+        .unwrap();
+    let list = session(&["list"]).success().stdout;
+    let expected = format!("{}: lost: its trace instance was removed", lost.name());
+    assert!(list.contains(&expected), "{list}");
+    let _ = session(&["destroy", lost.name()]).success();
+    assert!(!session(&["list"]).success().stdout.contains(lost.name()));
+}

@@ -1,0 +1,509 @@
+//! `kymo trace -o` against trace-cmd's report and perf's counts: the same events,
+//! nothing lost, readable after every kind of end, the machine as it was.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kymo_testkit::{Need, Outcome, TracingState, Workload, lines_with, perf, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::TraceCmd, Need::Gcc];
+const EVENT: &str = "syscalls:sys_enter_getppid";
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[track_caller]
+fn trace(args: &[&str]) -> Outcome {
+    run(KYMO, [&["trace"], args].concat())
+}
+
+/// The lines of trace-cmd's report, without its head.
+#[track_caller]
+fn report(path: &str) -> Vec<String> {
+    let out = run("trace-cmd", ["report", "-i", path]).success();
+    out.stdout.lines().filter(|l| !l.starts_with("cpus=")).map(str::to_owned).collect()
+}
+
+fn count(lines: &[String], what: &str) -> usize {
+    lines.iter().filter(|l| l.contains(what)).count()
+}
+
+/// A kymo that runs beside the test.
+struct Beside(Child);
+
+impl Beside {
+    fn start(args: &[&str], dir: &Path) -> Beside {
+        let mut command = Command::new(KYMO);
+        command.args(args).current_dir(dir).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        Beside(command.spawn().unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let _ = run("kill", [name, &self.0.id().to_string()]).success();
+    }
+
+    /// Its exit status and what it said.
+    fn end(self) -> (Option<i32>, String) {
+        let out = self.0.wait_with_output().unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    }
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < LIMIT, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn size(path: &str) -> u64 {
+    std::fs::metadata(path).map_or(0, |m| m.len())
+}
+
+/// Bytes that the file takes on the disk.
+fn blocks(path: &str) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path).unwrap()) * 512
+}
+
+#[test]
+fn trace_cmd_reads_every_event_of_every_form() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let dat = w.file("x.dat");
+    let forms: [&[&str]; 5] = [
+        &[],
+        &["--file-version", "6"],
+        &["--compression", "zstd"],
+        &["--compression", "zlib"],
+        &["--clock", "local", "--buffer-size", "1M", "-C", "0,1"],
+    ];
+    for form in forms {
+        let args = [form, &["-o", &dat, "-e", EVENT, "--", w.arg(), "3000"]].concat();
+        let said = trace(&args).success().stderr;
+        assert!(said.contains("(3000 events)") && !said.contains("lost"), "{form:?}: {said}");
+        let lines = report(&dat);
+        assert_eq!(lines.len(), 3000, "{form:?}");
+        assert!(lines.iter().all(|l| l.trim_start().starts_with("syscalls-")), "{}", lines[0]);
+        // No holes are left: what the file takes is what it says.
+        assert!(blocks(&dat) + (2 << 20) >= size(&dat), "{form:?}");
+    }
+    // The recording before was kept.
+    assert_eq!(report(&w.file("x.dat.old")).len(), 3000);
+}
+
+#[test]
+fn the_same_events_as_trace_cmd_and_perf_see() {
+    if !require(&[&NEEDS[..], &[Need::Perf, Need::PerfEvents]].concat()) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::threads();
+    let (ours, theirs) = (w.file("ours.dat"), w.file("theirs.data"));
+    // One run seen by both at the same time; children and threads too.
+    let _ = perf([
+        "record",
+        "-q",
+        "-o",
+        &theirs,
+        "-e",
+        "raw_syscalls:sys_enter",
+        "--",
+        KYMO,
+        "trace",
+        "-q",
+        "-o",
+        &ours,
+        "-e",
+        "raw_syscalls:sys_enter",
+        "--",
+        w.arg(),
+    ])
+    .success();
+    let ours = report(&ours);
+    let theirs = perf(["script", "-i", &theirs, "-F", "comm,tid,trace"]).success().stdout;
+    // From exec on: before it the child bears kymo's name.
+    for name in ["threads", "left", "right"] {
+        let of = |l: &str| {
+            let call = l.split("NR ").nth(1)?;
+            Some(call.trim().to_owned())
+        };
+        let mut a: Vec<_> = ours
+            .iter()
+            .filter(|l| l.trim_start().starts_with(&format!("{name}-")))
+            .filter_map(|l| of(l))
+            .collect();
+        let mut b: Vec<_> = theirs
+            .lines()
+            .filter(|l| l.trim_start().starts_with(&format!("{name} ")))
+            .filter_map(of)
+            .collect();
+        assert!(!b.is_empty(), "{name}");
+        // perf knows a thread's name at the event, trace-cmd its last one: calls that
+        // both give to the thread are compared.
+        a.sort();
+        b.sort();
+        let missing: Vec<_> = b.iter().filter(|call| !a.contains(call)).collect();
+        assert!(missing.is_empty(), "{name}: {missing:?}");
+    }
+    assert_eq!(count(&ours, "sys_enter:"), ours.len());
+    let theirs_all = lines_with(&theirs, "NR ").len();
+    assert!(theirs_all >= ours.len(), "perf follows kymo itself too: {theirs_all}");
+}
+
+#[test]
+fn a_killed_recorder_leaves_what_it_had_and_nothing_switched_on() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    for version in ["6", "7"] {
+        let dat = w.file("k.dat");
+        let _ = std::fs::remove_file(&dat);
+        let beside = Beside::start(
+            &[
+                "trace",
+                "-o",
+                &dat,
+                "--file-version",
+                version,
+                "--buffer-size",
+                "64K",
+                "-e",
+                EVENT,
+                "--",
+                w.arg(),
+                "20000000",
+            ],
+            w.dir(),
+        );
+        wait_until("a megabyte", || Path::new(&dat).exists() && blocks(&dat) > 6 << 20);
+        let instances = || -> Vec<String> {
+            let all = std::fs::read_dir("/sys/kernel/tracing/instances").unwrap();
+            let own = format!("kymo-{}-", beside.0.id());
+            let names = all.map(|e| e.unwrap().file_name().into_string().unwrap());
+            names.filter(|n| n.starts_with(&own)).collect()
+        };
+        assert_eq!(instances().len(), 1);
+        beside.signal("-KILL");
+        // The command goes on; it is ours to end.
+        let _ = run("pkill", ["-KILL", "-f", &format!("^{} 20000000", w.arg())]);
+        wait_until("its end", || !Path::new(&format!("/proc/{}/exe", beside.0.id())).exists());
+        let left = instances();
+        let lines = report(&dat);
+        assert!(lines.len() > 1000, "{}", lines.len());
+        assert!(lines.iter().all(|l| l.contains("sys_enter_getppid")));
+        // Found and removed by the next one.
+        let said = trace(&["-o", &w.file("next.dat"), "-e", EVENT, "--", "true"]).success().stderr;
+        // Another test's kymo may have been the next one.
+        let told = left.iter().all(|name| said.contains(name.as_str()));
+        assert!(told || instances().is_empty(), "{said}");
+        assert_eq!(instances(), Vec::<String>::new());
+        let _ = beside.end();
+    }
+}
+
+#[test]
+fn two_at_once_and_whose_owner_lives() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let (a, b) = (w.file("a.dat"), w.file("b.dat"));
+    let first = Beside::start(&["trace", "-o", &a, "-e", EVENT, "--", "sleep", "3"], w.dir());
+    wait_until("the first file", || Path::new(&a).exists());
+    let said = trace(&["-o", &b, "-e", EVENT, "--", w.arg(), "100"]).success().stderr;
+    // The first one's instance is not taken for a dead one's.
+    assert!(!said.contains(&format!("kymo-{}-", first.0.id())), "{said}");
+    assert_eq!(report(&b).len(), 100);
+    let (status, said) = first.end();
+    assert_eq!(status, Some(0), "{said}");
+    // Neither saw the other's command.
+    assert_eq!(count(&report(&a), "syscalls-"), 0);
+}
+
+#[test]
+fn files_by_size_and_by_time() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let dat = w.file("r.dat");
+    let said = trace(&[
+        "-o",
+        &dat,
+        "--switch-output=500K",
+        "--buffer-size",
+        "64K",
+        "-e",
+        EVENT,
+        "--",
+        w.arg(),
+        "300000",
+    ])
+    .success()
+    .stderr;
+    let files = |w: &Workload| -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(w.dir())
+            .unwrap()
+            .map(|e| e.unwrap().path().to_str().unwrap().to_owned())
+            .filter(|n| n.contains("r.dat."))
+            .collect();
+        names.sort();
+        names
+    };
+    let all = files(&w);
+    assert!(all.len() >= 3, "{all:?} {said}");
+    let total: usize = all.iter().map(|f| report(f).len()).sum();
+    // Every event is in one file.
+    if !said.contains("lost") {
+        assert_eq!(total, 300_000, "{said}");
+    }
+    let _ = trace(&[
+        "-q",
+        "-o",
+        &dat,
+        "--switch-output=200ms",
+        "--switch-max-files",
+        "2",
+        "-e",
+        EVENT,
+        "--",
+        "sleep",
+        "1.5",
+    ]);
+    let kept = files(&w).len() - all.len();
+    assert!((1..=2).contains(&kept), "{kept}");
+    // A size that ends the recording leaves the command alone.
+    let out = trace(&[
+        "-o",
+        &dat,
+        "--max-size",
+        "200K",
+        "--buffer-size",
+        "64K",
+        "-e",
+        EVENT,
+        "--",
+        "sh",
+        "-c",
+        &format!("{} 300000; echo done; exit 4", w.arg()),
+    ])
+    .expect_status(4);
+    assert_eq!(out.stdout, "done\n");
+    assert!(report(&dat).len() < 300_000);
+}
+
+#[test]
+fn what_is_not_a_recording_is_not_overwritten() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let dat = w.file("letters");
+    std::fs::write(&dat, "my letters").unwrap();
+    let said = trace(&["-o", &dat, "-e", EVENT, "--", "true"]).failure().stderr;
+    assert!(said.contains("is not a recording"), "{said}");
+    assert_eq!(std::fs::read_to_string(&dat).unwrap(), "my letters");
+    let _ = trace(&["-f", "-o", &dat, "-e", EVENT, "--", w.arg(), "5"]).success();
+    assert_eq!(report(&dat).len(), 5);
+    for (args, expected) in [
+        (&["-e", EVENT, "-o", "/dev/null", "--", "true"][..], "is not a regular file"),
+        (&["-e", "no:such", "--", "true"], "no event"),
+        (&["-e", EVENT, "--filter", "foo == 1", "--", "true"], "foo"),
+        (&["-e", EVENT, "-o", "tcp://127.0.0.1:9", "--", "true"], "no connection"),
+        (&["-e", EVENT, "--clock", "sundial", "--", "true"], "no such clock"),
+        (&["--", "true"], "which events"),
+    ] {
+        let mut command = Command::new(KYMO);
+        command.arg("trace").args(args).current_dir(w.dir());
+        let said = kymo_testkit::run_command(command).failure().stderr;
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+    let missing = trace(&["-o", &w.file("m"), "-e", EVENT, "--", "no-such-program"]);
+    assert_eq!(missing.status, 127, "{}", missing.stderr);
+}
+
+/// A small file system of its own.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mount(size: &str) -> Option<Small> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let out = run("mount", ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", path]);
+        (out.status == 0).then_some(Small(dir))
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = run("umount", [self.0.path()]);
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_is_there_can_be_read() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let Some(small) = Small::mount("16m") else {
+        eprintln!("SKIPPED: a tmpfs cannot be mounted here");
+        return;
+    };
+    let w = Workload::syscalls();
+    let dat = small.file("x.dat");
+    let out = trace(&[
+        "-o",
+        &dat,
+        "--buffer-size",
+        "256K",
+        "-e",
+        "raw_syscalls",
+        "--",
+        w.arg(),
+        "2000000",
+    ])
+    .failure();
+    let said = out.stderr;
+    assert!(said.contains("No space left on device") && said.contains("can be read"), "{said}");
+    let lines = report(&dat);
+    assert!(lines.len() > 10_000, "{}", lines.len());
+    let of_ours = count(&lines, "NR 110 (") + count(&lines, "NR 110 =");
+    assert!(of_ours * 10 > lines.len() * 9, "{of_ours} of {}", lines.len());
+}
+
+#[test]
+fn over_the_network_nothing_is_lost_and_no_stranger_gets_in() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let secret = w.file("secret");
+    std::fs::write(&secret, "a secret of some length\n").unwrap();
+    let _ = run("chmod", ["600", &secret]).success();
+    let wrong = w.file("wrong");
+    std::fs::write(&wrong, "another secret of length\n").unwrap();
+    let _ = run("chmod", ["600", &wrong]).success();
+    // The system names a free port; it stays free for the moment it takes.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (bind, to) = (format!("127.0.0.1:{port}"), format!("tcp://127.0.0.1:{port}"));
+    let listener = Beside::start(
+        &["listen", "--dir", "in", "--bind", &bind, "--secret-file", &secret, "-n", "2"],
+        w.dir(),
+    );
+    wait_until("the listener", || std::net::TcpStream::connect(&bind).is_ok());
+    for (with, expected) in [
+        (&[][..], "asks for a secret"),
+        (&["--secret-file", wrong.as_str()], "the sender does not know the secret"),
+    ] {
+        let args = [with, &["-o", &to, "-e", EVENT, "--", w.arg(), "10"]].concat();
+        let said = trace(&args).failure().stderr;
+        assert!(said.contains(expected), "{said}");
+    }
+    let a = Beside::start(
+        &[
+            "trace",
+            "-o",
+            &to,
+            "--secret-file",
+            &secret,
+            "--sender",
+            "a",
+            "-e",
+            EVENT,
+            "--",
+            w.arg(),
+            "200000",
+        ],
+        w.dir(),
+    );
+    let said = trace(&[
+        "-o",
+        &to,
+        "--secret-file",
+        &secret,
+        "--sender",
+        "../b",
+        "--file-version",
+        "6",
+        "-e",
+        EVENT,
+        "--",
+        w.arg(),
+        "100000",
+    ])
+    .success()
+    .stderr;
+    assert!(said.contains("(100000 events)"), "{said}");
+    let (status, said) = a.end();
+    assert_eq!(status, Some(0), "{said}");
+    let (status, said) = listener.end();
+    assert_eq!(status, Some(0), "{said}");
+    for (folder, events) in [("a", 200_000), ("_b", 100_000)] {
+        let lines = report(&w.file(&format!("in/{folder}/trace.dat")));
+        assert_eq!(count(&lines, "sys_enter_getppid"), events, "{folder}");
+    }
+    assert_eq!(std::fs::read_dir(w.file("in")).unwrap().count(), 2, "{said}");
+}
+
+#[test]
+fn a_listener_that_is_killed_keeps_what_it_acknowledged() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let w = Workload::syscalls();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (bind, to) = (format!("127.0.0.1:{port}"), format!("tcp://127.0.0.1:{port}"));
+    let listener = Beside::start(&["listen", "--dir", "in", "--bind", &bind], w.dir());
+    wait_until("the listener", || std::net::TcpStream::connect(&bind).is_ok());
+    let sender = Beside::start(
+        &[
+            "trace",
+            "-o",
+            &to,
+            "--sender",
+            "s",
+            "--buffer-size",
+            "64K",
+            "-e",
+            EVENT,
+            "--",
+            w.arg(),
+            "20000000",
+        ],
+        w.dir(),
+    );
+    let dat = w.file("in/s/trace.dat");
+    wait_until("some megabytes", || Path::new(&dat).exists() && blocks(&dat) > 8 << 20);
+    listener.signal("-KILL");
+    let _ = listener.end();
+    let (status, said) = sender.end();
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("the listener is gone"), "{said}");
+    let acknowledged: u64 = {
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let of = words.windows(3).find(|w| w[1] == "of" && w[0].parse::<u64>().is_ok()).unwrap();
+        of[0].parse().unwrap()
+    };
+    let stored = report(&dat).len() as u64;
+    // An event takes 20 bytes and its share of the page's head.
+    assert!(stored * 20 >= acknowledged * 9 / 10 && acknowledged > 0, "{stored} {acknowledged}");
+}
