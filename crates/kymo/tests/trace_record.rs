@@ -192,9 +192,11 @@ fn a_killed_recorder_leaves_what_it_had_and_nothing_switched_on() {
             names.filter(|n| n.starts_with(&own)).collect()
         };
         assert_eq!(instances().len(), 1);
+        let pid = beside.0.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         beside.signal("-KILL");
         // The command goes on; it is ours to end.
-        let _ = run("pkill", ["-KILL", "-f", &format!("^{} 20000000", w.arg())]);
+        let _ = run("kill", ["-KILL", children.trim()]).success();
         wait_until("its end", || !Path::new(&format!("/proc/{}/exe", beside.0.id())).exists());
         let left = instances();
         let lines = report(&dat);
@@ -319,17 +321,19 @@ fn what_is_not_a_recording_is_not_overwritten() {
     assert_eq!(report(&dat).len(), 5);
     for (args, expected) in [
         (&["-e", EVENT, "-o", "/dev/null", "--", "true"][..], "is not a regular file"),
-        (&["-e", "no:such", "--", "true"], "no event"),
-        (&["-e", EVENT, "--filter", "foo == 1", "--", "true"], "foo"),
+        (&["-e", "no:such", "-o", "n.dat", "--", "true"], "no event"),
+        (&["-e", EVENT, "--filter", "foo == 1", "-o", "n.dat", "--", "true"], "foo"),
         (&["-e", EVENT, "-o", "tcp://127.0.0.1:9", "--", "true"], "no connection"),
-        (&["-e", EVENT, "--clock", "sundial", "--", "true"], "no such clock"),
-        (&["--", "true"], "which events"),
+        (&["-e", EVENT, "--clock", "sundial", "-o", "n.dat", "--", "true"], "no such clock"),
+        (&["-o", "n.dat", "--", "true"], "which events"),
     ] {
         let mut command = Command::new(KYMO);
         command.arg("trace").args(args).current_dir(w.dir());
         let said = kymo_testkit::run_command(command).failure().stderr;
         assert!(said.contains(expected), "{args:?}: {said}");
     }
+    // What was refused leaves no file.
+    assert!(!Path::new(&w.file("n.dat")).exists());
     let missing = trace(&["-o", &w.file("m"), "-e", EVENT, "--", "no-such-program"]);
     assert_eq!(missing.status, 127, "{}", missing.stderr);
 }
