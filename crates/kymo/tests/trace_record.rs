@@ -22,7 +22,9 @@ fn trace(args: &[&str]) -> Outcome {
 #[track_caller]
 fn report(path: &str) -> Vec<String> {
     let out = run("trace-cmd", ["report", "-i", path]).success();
-    out.stdout.lines().filter(|l| !l.starts_with("cpus=")).map(str::to_owned).collect()
+    // Losses of a small ring are marked by lines of their own.
+    let head = |l: &str| l.starts_with("cpus=") || l.contains("EVENTS DROPPED");
+    out.stdout.lines().filter(|l| !head(l)).map(str::to_owned).collect()
 }
 
 fn count(lines: &[String], what: &str) -> usize {
@@ -84,7 +86,11 @@ fn trace_cmd_reads_every_event_of_every_form() {
         &["--compression", "zlib"],
         &["--clock", "local", "--buffer-size", "1M", "-C", "0,1"],
     ];
+    let packs = run("trace-cmd", ["list", "-c"]).stdout;
     for form in forms {
+        if form == ["--compression", "zlib"] && !packs.contains("zlib") {
+            continue;
+        }
         let args = [form, &["-o", &dat, "-e", EVENT, "--", w.arg(), "3000"]].concat();
         let said = trace(&args).success().stderr;
         assert!(said.contains("(3000 events)") && !said.contains("lost"), "{form:?}: {said}");
@@ -128,30 +134,21 @@ fn the_same_events_as_trace_cmd_and_perf_see() {
     .success();
     let ours = report(&ours);
     let theirs = perf(["script", "-i", &theirs, "-F", "comm,tid,trace"]).success().stdout;
-    // From exec on: before it the child bears kymo's name.
-    for name in ["threads", "left", "right"] {
-        let of = |l: &str| {
-            let call = l.split("NR ").nth(1)?;
-            Some(call.trim().to_owned())
-        };
-        let mut a: Vec<_> = ours
-            .iter()
-            .filter(|l| l.trim_start().starts_with(&format!("{name}-")))
-            .filter_map(|l| of(l))
-            .collect();
-        let mut b: Vec<_> = theirs
-            .lines()
-            .filter(|l| l.trim_start().starts_with(&format!("{name} ")))
-            .filter_map(of)
-            .collect();
-        assert!(!b.is_empty(), "{name}");
-        // perf knows a thread's name at the event, trace-cmd its last one: calls that
-        // both give to the thread are compared.
-        a.sort();
-        b.sort();
-        let missing: Vec<_> = b.iter().filter(|call| !a.contains(call)).collect();
-        assert!(missing.is_empty(), "{name}: {missing:?}");
+    // From exec on: before it the child bears kymo's name. A thread gets its name
+    // only some calls after its start, so the program's names go together.
+    let own = |l: &str| ["threads", "left", "right"].iter().any(|n| l.trim_start().starts_with(n));
+    let call = |l: &str| l.split("NR ").nth(1).map(|call| call.trim().to_owned());
+    let mut a: Vec<_> = ours.iter().filter(|l| own(l)).filter_map(|l| call(l)).collect();
+    let mut b: Vec<_> = theirs.lines().filter(|l| own(l)).filter_map(call).collect();
+    a.sort();
+    b.sort();
+    // The report gives a task its last name, also for what it called before exec.
+    let mut rest = a.clone();
+    for call in &b {
+        let at = rest.binary_search(call);
+        rest.remove(at.unwrap_or_else(|_| panic!("{call} is missing")));
     }
+    assert!(b.len() > 50 && rest.len() < 20, "{} {rest:?}", b.len());
     assert_eq!(count(&ours, "sys_enter:"), ours.len());
     let theirs_all = lines_with(&theirs, "NR ").len();
     assert!(theirs_all >= ours.len(), "perf follows kymo itself too: {theirs_all}");
@@ -245,7 +242,7 @@ fn files_by_size_and_by_time() {
         &dat,
         "--switch-output=500K",
         "--buffer-size",
-        "64K",
+        "1M",
         "-e",
         EVENT,
         "--",
@@ -264,7 +261,7 @@ fn files_by_size_and_by_time() {
         names
     };
     let all = files(&w);
-    assert!(all.len() >= 3, "{all:?} {said}");
+    assert!(all.len() >= 2, "{all:?} {said}");
     let total: usize = all.iter().map(|f| report(f).len()).sum();
     // Every event is in one file.
     if !said.contains("lost") {
@@ -274,7 +271,7 @@ fn files_by_size_and_by_time() {
         "-q",
         "-o",
         &dat,
-        "--switch-output=200ms",
+        "--switch-output=1s",
         "--switch-max-files",
         "2",
         "-e",

@@ -282,8 +282,10 @@ impl Capture<'_> {
         let growing = self.begin_file(path, force)?;
         let current = Current::new(growing);
         let (sources, page) = self.sources()?;
-        let movers = Movers::start(sources, page, false, || ToFile(current.clone()))
-            .map_err(system("cannot start threads"))?;
+        let movers = Movers::start(sources, (page, self.summary.buffer_kb * 1024), false, || {
+            ToFile(current.clone())
+        })
+        .map_err(system("cannot start threads"))?;
         let ran = self.run(&movers, Some((&current, path)), &|| current.get().total());
         let (sinks, moved) = movers.stop();
         drop(sinks);
@@ -318,8 +320,10 @@ impl Capture<'_> {
         // One thread has all CPUs, so a sink is asked for once.
         let mut remote = Some(Remote::connect(address, name, &front, secret, ending.clone())?);
         let (sources, page) = self.sources()?;
-        let movers = Movers::start(sources, page, true, || Once(remote.take()))
-            .map_err(system("cannot start threads"))?;
+        let movers = Movers::start(sources, (page, self.summary.buffer_kb * 1024), true, || {
+            Once(remote.take())
+        })
+        .map_err(system("cannot start threads"))?;
         let ran = self.run(&movers, None, &|| 0);
         ending.store(true, Ordering::Relaxed);
         let (sinks, moved) = movers.stop();

@@ -57,9 +57,9 @@ pub enum TraceError {
 impl TraceError {
     /// Something in tracefs is not there (any more).
     pub(crate) fn is_missing(&self) -> bool {
-        let gone = rustix::io::Errno::NOENT.raw_os_error();
+        let gone = [rustix::io::Errno::NOENT, rustix::io::Errno::NODEV].map(|e| e.raw_os_error());
         match self {
-            TraceError::Ftrace(e) => matches!(e.errno(), Some(errno) if errno == gone),
+            TraceError::Ftrace(e) => matches!(e.errno(), Some(errno) if gone.contains(&errno)),
             _ => false,
         }
     }

@@ -92,6 +92,7 @@ impl Gathered {
         let layout = Layout {
             len: made.bytes.len() as u64,
             slots: made.places,
+            section_size: made.section_size,
             big_endian: cfg!(target_endian = "big"),
             page_size: self.buffers.first().map_or(4096, |b| b.page_size),
         };

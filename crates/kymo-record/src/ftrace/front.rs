@@ -14,6 +14,9 @@ pub struct Layout {
     pub len: u64,
     /// For each stream the position of its `offset: u64, size: u64` pair.
     pub slots: Vec<u64>,
+    /// Position of the size of the section that the pages are in, a `u64` that the
+    /// section begins after.
+    pub section_size: Option<u64>,
     /// Numbers are big endian.
     pub big_endian: bool,
     /// Size of a ring page (sub-buffer), a power of two.
@@ -39,6 +42,8 @@ pub enum LayoutError {
     PageSize(u32),
     #[error("the place of stream {stream} at {at:#x} does not fit into {len:#x} bytes")]
     Slot { stream: usize, at: u64, len: u64 },
+    #[error("the place of the section's size at {at:#x} does not fit into {len:#x} bytes")]
+    Section { at: u64, len: u64 },
 }
 
 impl Layout {
@@ -55,15 +60,24 @@ impl Layout {
                 return Err(LayoutError::Slot { stream, at, len: self.len });
             }
         }
-        Ok(())
+        match self.section_size {
+            Some(at) if at.checked_add(8).is_none_or(|end| end > self.len) => {
+                Err(LayoutError::Section { at, len: self.len })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A number as it is stored.
+    pub(crate) fn number(&self, n: u64) -> [u8; 8] {
+        if self.big_endian { n.to_be_bytes() } else { n.to_le_bytes() }
     }
 
     /// A pair as it is stored.
     pub(crate) fn pair(&self, offset: u64, size: u64) -> [u8; 16] {
-        let bytes = |n: u64| if self.big_endian { n.to_be_bytes() } else { n.to_le_bytes() };
         let mut pair = [0; 16];
-        pair[..8].copy_from_slice(&bytes(offset));
-        pair[8..].copy_from_slice(&bytes(size));
+        pair[..8].copy_from_slice(&self.number(offset));
+        pair[8..].copy_from_slice(&self.number(size));
         pair
     }
 }
@@ -74,7 +88,7 @@ mod tests {
 
     #[test]
     fn only_layouts_that_can_be() {
-        let good = Layout { len: 64, slots: vec![0, 48], big_endian: false, page_size: 4096 };
+        let good = Layout { len: 64, slots: vec![0, 48], page_size: 4096, ..Layout::default() };
         assert_eq!(good.check(), Ok(()));
         let bad = |change: fn(&mut Layout)| {
             let mut l = good.clone();
@@ -86,6 +100,7 @@ mod tests {
         assert_eq!(bad(|l| l.page_size = 4095), LayoutError::PageSize(4095));
         assert_eq!(bad(|l| l.page_size = 1 << 21), LayoutError::PageSize(1 << 21));
         assert_eq!(bad(|l| l.slots[1] = 49), LayoutError::Slot { stream: 1, at: 49, len: 64 });
+        assert_eq!(bad(|l| l.section_size = Some(57)), LayoutError::Section { at: 57, len: 64 });
         let at = u64::MAX - 7;
         assert!(
             matches!(bad(|l| l.slots[0] = u64::MAX - 7), LayoutError::Slot { at: a, .. } if a == at)

@@ -125,6 +125,16 @@ impl Growing {
                 }
             }
         }
+        if let Some(slot) = self.layout.section_size {
+            let size = self.layout.number(LARGEST.saturating_sub(slot + 8));
+            for (place, value) in (slot..slot + 8).zip(size) {
+                if (at..end).contains(&place)
+                    && let Some(byte) = bytes.get_mut((place - at) as usize)
+                {
+                    *byte = value;
+                }
+            }
+        }
         self.file.write_all_at(&bytes, at)
     }
 
@@ -136,6 +146,8 @@ impl Growing {
             self.file.set_len(self.data_start)?;
         }
         self.begun = true;
+        // Until the end the section is as large as the file can become.
+        self.section(LARGEST)?;
         (0..self.streams()).try_for_each(|stream| self.enter(stream))
     }
 
@@ -242,6 +254,12 @@ impl Growing {
         if self.stored(stream) > before { self.enter(stream) } else { Ok(()) }
     }
 
+    /// Enters that the section ends at `end`.
+    fn section(&self, end: u64) -> io::Result<()> {
+        let Some(at) = self.layout.section_size else { return Ok(()) };
+        self.file.write_all_at(&self.layout.number(end.saturating_sub(at + 8)), at)
+    }
+
     fn enter(&self, stream: usize) -> io::Result<()> {
         self.enter_at(stream, self.offset(stream))
     }
@@ -315,6 +333,7 @@ impl Growing {
             end += size;
         }
         self.file.set_len(end)?;
+        self.section(end)?;
         Ok((self.file, end))
     }
 
@@ -364,7 +383,7 @@ mod tests {
         let slots = (0..streams).map(|s| 32 + 16 * s as u64).collect();
         Front {
             bytes: vec![b'f'; len],
-            layout: Layout { len: len as u64, slots, big_endian: false, page_size: 4096 },
+            layout: Layout { len: len as u64, slots, page_size: 4096, ..Layout::default() },
         }
     }
 

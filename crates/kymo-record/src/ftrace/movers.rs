@@ -17,7 +17,8 @@ use super::pump::{self, Pump, PumpError, Sink, Source};
 const EVERY: Duration = Duration::from_secs(1);
 /// A pause for kernels that call a ring readable whatever is in it.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A sweep that moved less than this was not worth its wake-up.
+/// A sweep that moved less than this, and less than a quarter of a ring, was not
+/// worth its wake-up.
 const WORTH: u64 = 256 << 10;
 /// CPUs of one thread.
 const GROUP: usize = 16;
@@ -91,7 +92,7 @@ impl<S: Sink + Send + 'static> Movers<S> {
     /// Starts moving. One thread for every sixteen CPUs, or one for all.
     pub(crate) fn start(
         sources: Vec<Source>,
-        page: usize,
+        (page, ring): (usize, u64),
         in_one: bool,
         mut sink: impl FnMut() -> S,
     ) -> io::Result<Movers<S>> {
@@ -105,7 +106,7 @@ impl<S: Sink + Send + 'static> Movers<S> {
             let (stop, sink) = (stop_read.try_clone()?, sink());
             let thread = std::thread::Builder::new().name("kymo-pages".into());
             movers.threads.push(thread.spawn(move || {
-                let moved = run(pump, sink, &stop);
+                let moved = run(pump, sink, &stop, WORTH.min(ring / 4));
                 drop(end);
                 moved
             })?);
@@ -139,12 +140,17 @@ impl<S: Sink + Send + 'static> Movers<S> {
     }
 }
 
-fn run<S: Sink>(mut pump: Pump, mut sink: S, stop: &OwnedFd) -> Moved<S> {
-    let moved = until_stopped(&mut pump, &mut sink, stop);
+fn run<S: Sink>(mut pump: Pump, mut sink: S, stop: &OwnedFd, worth: u64) -> Moved<S> {
+    let moved = until_stopped(&mut pump, &mut sink, stop, worth);
     (sink, moved)
 }
 
-fn until_stopped(pump: &mut Pump, sink: &mut impl Sink, stop: &OwnedFd) -> Result<u64, PumpError> {
+fn until_stopped(
+    pump: &mut Pump,
+    sink: &mut impl Sink,
+    stop: &OwnedFd,
+    worth: u64,
+) -> Result<u64, PumpError> {
     let mut total = 0;
     loop {
         let (woken, stopping) = {
@@ -159,7 +165,7 @@ fn until_stopped(pump: &mut Pump, sink: &mut impl Sink, stop: &OwnedFd) -> Resul
         let moved = pump.sweep(sink)?;
         total += moved;
         sink.attend().map_err(PumpError::Sink)?;
-        if woken && moved < WORTH {
+        if woken && moved < worth {
             std::thread::sleep(PAUSE);
         }
     }

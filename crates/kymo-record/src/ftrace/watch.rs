@@ -150,8 +150,11 @@ impl Watch {
                 return Ok(None);
             }
             let (asked, ready) = self.poll(signals).map_err(TraceError::Ring)?;
-            if asked {
-                return Ok(None);
+            // Taken here: one that is left would end the program once nobody listens.
+            while let Some(signal) = signals.next().map_err(TraceError::Ring)?.filter(|_| asked) {
+                if signal.is_end() {
+                    return Ok(None);
+                }
             }
             if let Some(met) = self.look()? {
                 return Ok(Some(met));

@@ -13,6 +13,11 @@ pub struct Front {
     /// For each CPU of each instance, in their order, where the offset of its
     /// pages is to be written (a `u64`). Their size follows it.
     pub places: Vec<u64>,
+    /// Where the size of the last instance's section is to be written (a
+    /// `u64`), in version 7. The section begins after it. trace-cmd goes from
+    /// section to section in search of one: a size that is too small makes it
+    /// walk through pages and holes.
+    pub section_size: Option<u64>,
 }
 
 /// Makes a front. A compression in `format` is only named: the pages are to
@@ -24,12 +29,14 @@ pub fn front(facts: &Facts, format: Format, buffers: &[BufferSpec]) -> Result<Fr
     let headers_at = head.bytes.len() as u64;
     let mut bytes = sink::Bytes::new(facts.endian);
     bytes.raw(&std::mem::take(&mut head.bytes));
+    let mut section_size = None;
     for (n, place) in head.buffers.iter().enumerate() {
         if let Some(section) = place.section {
+            section_size = Some(headers_at + 16 * n as u64 + 8);
             bytes.set_u64(section, headers_at + 16 * n as u64);
             bytes.raw(&section_header(facts.endian, Compression::None, place.description, 0));
         }
     }
     let places = head.buffers.iter().flat_map(|b| &b.cpus).map(|(offset, _)| *offset).collect();
-    Ok(Front { bytes: bytes.bytes, places })
+    Ok(Front { bytes: bytes.bytes, places, section_size })
 }

@@ -159,13 +159,14 @@ pub(super) struct Begin {
 }
 
 impl Begin {
-    /// `front length u64, page size u32, flags u32 (1: big endian), streams u32,
-    /// slot u64 each, name`.
+    /// `front length u64, page size u32, flags u32 (1: big endian), place of the
+    /// section's size u64 (or all ones), streams u32, slot u64 each, name`.
     pub(super) fn encode(&self) -> Vec<u8> {
         let l = &self.layout;
         let mut out = l.len.to_le_bytes().to_vec();
         out.extend_from_slice(&l.page_size.to_le_bytes());
         out.extend_from_slice(&u32::from(l.big_endian).to_le_bytes());
+        out.extend_from_slice(&l.section_size.unwrap_or(u64::MAX).to_le_bytes());
         out.extend_from_slice(&(l.slots.len() as u32).to_le_bytes());
         l.slots.iter().for_each(|s| out.extend_from_slice(&s.to_le_bytes()));
         out.extend(self.name.bytes().take(MAX_TEXT));
@@ -178,6 +179,7 @@ impl Begin {
             let (len, rest) = bytes.split_first_chunk::<8>()?;
             let (page_size, rest) = rest.split_first_chunk::<4>()?;
             let (flags, rest) = rest.split_first_chunk::<4>()?;
+            let (section, rest) = rest.split_first_chunk::<8>()?;
             let (streams, rest) = rest.split_first_chunk::<4>()?;
             let streams = u32::from_le_bytes(*streams) as usize;
             // A wrong number is found by the check of the layout.
@@ -186,6 +188,7 @@ impl Begin {
             let layout = Layout {
                 len: u64::from_le_bytes(*len),
                 slots: slots.iter().map(|s| u64::from_le_bytes(*s)).collect(),
+                section_size: Some(u64::from_le_bytes(*section)).filter(|at| *at != u64::MAX),
                 big_endian: u32::from_le_bytes(*flags) & 1 != 0,
                 page_size: u32::from_le_bytes(*page_size),
             };
@@ -229,7 +232,13 @@ mod tests {
     fn begin() -> Begin {
         Begin {
             name: "a host".into(),
-            layout: Layout { len: 100, slots: vec![8, 80], big_endian: true, page_size: 8192 },
+            layout: Layout {
+                len: 100,
+                slots: vec![8, 80],
+                section_size: Some(30),
+                big_endian: true,
+                page_size: 8192,
+            },
         }
     }
 
@@ -254,9 +263,9 @@ mod tests {
         };
         assert_eq!(with(0, &u64::MAX.to_le_bytes()), ProtocolError::Front(u64::MAX));
         assert!(matches!(with(8, &0u32.to_le_bytes()), ProtocolError::Layout(_)));
-        assert!(matches!(with(16, &0u32.to_le_bytes()), ProtocolError::Layout(_)));
-        assert!(matches!(with(16, &u32::MAX.to_le_bytes()), ProtocolError::Short { .. }));
-        assert!(matches!(with(20, &85u64.to_le_bytes()), ProtocolError::Layout(_)));
+        assert!(matches!(with(24, &0u32.to_le_bytes()), ProtocolError::Layout(_)));
+        assert!(matches!(with(24, &u32::MAX.to_le_bytes()), ProtocolError::Short { .. }));
+        assert!(matches!(with(28, &85u64.to_le_bytes()), ProtocolError::Layout(_)));
         assert!(totals_of(&[0; 15], 2).is_err());
         assert!(totals_of(&[0; 24], 2).is_err());
     }

@@ -24,7 +24,7 @@ const SLOTS: u64 = 64;
 fn front(streams: usize, text: u8) -> Front {
     let len = SLOTS as usize + 16 * streams;
     let slots = (0..streams).map(|s| SLOTS + 16 * s as u64).collect();
-    let layout = Layout { len: len as u64, slots, big_endian: false, page_size: 4096 };
+    let layout = Layout { len: len as u64, slots, page_size: 4096, ..Layout::default() };
     Front { bytes: vec![text; len], layout }
 }
 
