@@ -23,7 +23,8 @@ usage: cargo xtask <task>
   tidy                the project's own rules (file heads, crate arrows, …)
   release             build the release program and check what is promised of it
   man                 manual pages and completions, into target/man
-  bench [--quick]     whole commands against perf; writes BENCHMARKS.md
+  bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
+        [--only PART] one part (script, report, record, trace, start-up); writes nothing
 ";
 
 fn main() -> ExitCode {
@@ -38,8 +39,12 @@ fn main() -> ExitCode {
         ["man"] => man::run().map(done),
         ["release"] => release::run().map(done),
         ["vm", rest @ ..] => vm::main(rest),
-        ["bench"] => bench::run(bench::Effort::Full).map(done),
-        ["bench", "--quick"] => bench::run(bench::Effort::Quick).map(done),
+        ["bench"] => bench::run(bench::Effort::Full, None).map(done),
+        ["bench", "--quick"] => bench::run(bench::Effort::Quick, None).map(done),
+        ["bench", "--only", part] => bench::run(bench::Effort::Full, Some(part)).map(done),
+        ["bench", "--only", part, "--quick"] => {
+            bench::run(bench::Effort::Quick, Some(part)).map(done)
+        }
         [] | ["help" | "-h" | "--help"] => {
             print!("{USAGE}{}", vm::USAGE);
             return ExitCode::SUCCESS;

@@ -31,6 +31,17 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
+    /// Only the folder, for parts that make their own recordings.
+    pub(crate) fn folder(effort: Effort) -> anyhow::Result<Inputs> {
+        let dir = crate::root().join("target").join("bench").join(match effort {
+            Effort::Full => "full",
+            Effort::Quick => "quick",
+        });
+        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        let none = || Recording { path: PathBuf::new(), samples: 0, bytes: 0 };
+        Ok(Inputs { dir, syscalls: none(), syscalls_half: none(), stacks: none() })
+    }
+
     pub(crate) fn prepare(effort: Effort) -> anyhow::Result<Inputs> {
         let (dir, events, samples) = match effort {
             Effort::Full => ("full", 2_000_000, 100_000),

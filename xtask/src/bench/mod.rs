@@ -6,6 +6,7 @@ mod inputs;
 mod measure;
 mod page;
 mod rows;
+mod trace;
 
 use anyhow::{Context as _, bail};
 
@@ -19,21 +20,33 @@ pub(crate) enum Effort {
     Quick,
 }
 
-pub(crate) fn run(effort: Effort) -> anyhow::Result<()> {
+/// Runs all parts, or one of them, which is only shown.
+pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let mut steps = Steps::default();
     steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
     let kymo = steps.step("release program", crate::cargo::build_release)?;
-    let inputs = steps.step("inputs", || inputs::Inputs::prepare(effort))?;
+    let inputs = steps.step("inputs", || match only {
+        // The other parts' recordings take long to make.
+        Some("trace") => inputs::Inputs::folder(effort),
+        _ => inputs::Inputs::prepare(effort),
+    })?;
     let bench = rows::Bench::new(&kymo, &inputs, effort)?;
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    let parts: [(&'static str, rows::Part<'_>); 4] = [
+    let parts: [(&'static str, rows::Part<'_>); 5] = [
         ("script", rows::Bench::script),
         ("report", rows::Bench::report),
         ("record", rows::Bench::record),
+        ("trace", rows::Bench::trace),
         ("start-up", rows::Bench::start_up),
     ];
+    if let Some(only) = only.filter(|only| !parts.iter().any(|(name, _)| name == only)) {
+        bail!("there is no part {only:?}");
+    }
     for (name, part) in parts {
+        if only.is_some_and(|only| only != name) {
+            continue;
+        }
         match steps.step(name, || part(&bench)) {
             Ok(part) => rows.extend(part),
             Err(e) => {
@@ -47,7 +60,7 @@ pub(crate) fn run(effort: Effort) -> anyhow::Result<()> {
     if !broken.is_empty() {
         bail!("did not run: {}; BENCHMARKS.md is left as it was", broken.join(", "));
     }
-    if effort == Effort::Full {
+    if effort == Effort::Full && only.is_none() {
         let path = crate::root().join("BENCHMARKS.md");
         std::fs::write(&path, page::page(&table, &inputs))
             .with_context(|| path.display().to_string())?;

@@ -43,17 +43,26 @@ impl<'a> Bench<'a> {
         Ok(Bench { kymo, inputs, effort })
     }
 
-    fn rounds(&self, full: usize) -> usize {
+    pub(super) fn effort(&self) -> Effort {
+        self.effort
+    }
+
+    /// Where recordings are.
+    pub(super) fn dir(&self) -> &Path {
+        &self.inputs.dir
+    }
+
+    pub(super) fn rounds(&self, full: usize) -> usize {
         if self.effort == Effort::Full { full } else { 1 }
     }
 
-    fn perf_with(&self, args: &[&str]) -> Command {
+    pub(super) fn perf_with(&self, args: &[&str]) -> Command {
         let mut command = Command::new("perf");
         command.args(args).current_dir(&self.inputs.dir);
         command
     }
 
-    fn kymo_with(&self, args: &[&str]) -> Command {
+    pub(super) fn kymo_with(&self, args: &[&str]) -> Command {
         let mut command = Command::new(self.kymo);
         command.args(args).current_dir(&self.inputs.dir);
         command

@@ -15,10 +15,20 @@ use super::record::values::bytes;
 
 /// Flags of `kymo listen`.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Each recording becomes DIR/SENDER/trace.dat, which can be read while it grows and after either \
-side died. Nothing is encrypted: between machines use a tunnel, which needs no open port:
-  ssh -R 7411:127.0.0.1:7411 HOST kymo trace -o tcp://127.0.0.1:7411 -e sched")]
+#[command(after_long_help = "\
+FILES
+Each recording becomes DIR/SENDER/trace.dat (SENDER.2, … if that is there). It can be read while
+it grows, and after either side died up to what was acknowledged.
+
+BETWEEN MACHINES
+Nothing is encrypted. A tunnel is, and needs no open port:
+  kymo listen --dir traces &
+  ssh -R 7411:127.0.0.1:7411 root@HOST kymo trace -o tcp://127.0.0.1:7411 -e sched
+On a network that is trusted, both sides know a secret:
+  head -c 32 /dev/urandom | base64 > secret; chmod 600 secret     (copy it to the sender)
+  kymo listen --dir traces --bind 192.0.2.1:7411 --secret-file secret
+  kymo trace -o tcp://192.0.2.1:7411 --secret-file secret -e sched
+The secret keeps strangers from sending, and from being sent to.")]
 pub(crate) struct Args {
     /// Folder for the recordings
     #[arg(long, value_name = "DIR")]

@@ -19,7 +19,20 @@ use super::tracing;
 
 /// Flags of `kymo session`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
+A session lives in the kernel, in the trace instance kymo-session-NAME, until it is destroyed or
+the machine is started again. A snapshot or rotation takes the events out of the ring: the next
+file begins where this one ends. Where the kernel has a snapshot buffer it is used, and all CPUs
+are taken at one moment; else the rings are read one after the other. What was done is said.
+
+CONDITIONS
+  EVENT [if FILTER]                                  snapshot --on
+  A [if FILTER] -> B [if FILTER] > TIME [by KEY]     snapshot --on-latency
+The command stays and watches, in user space, in an instance of its own; nothing watches after it
+ended. KEY is a field of both events (by pid), or of each (by pid=next_pid); pid and cpu are the
+task and the CPU where the event has no field of that name. Of several A the last one counts. An A
+without B is not reported. Files get the time into their names.
+
 A flight recorder for the scheduler, and its last seconds when something took too long:
   kymo session create box -e sched
   kymo session start box

@@ -1,0 +1,284 @@
+//! What tracing through the ftrace ring costs, beside trace-cmd and perf, and how
+//! fast a trace.dat is read.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use super::Effort;
+use super::inputs::statistics;
+use super::measure::{interleaved, median};
+use super::rows::{Bench, Row};
+
+/// Calls and returns of one round trip of `perf bench sched pipe`.
+const EVENTS_PER_LOOP: u64 = 8;
+const EVENTS: &str = "raw_syscalls:*";
+
+/// A finished command: its output, what it said, how long it took.
+struct Ran {
+    stdout: String,
+    stderr: String,
+    time: Duration,
+}
+
+fn run(mut command: Command) -> anyhow::Result<Ran> {
+    let text = format!("{command:?}").replace('"', "");
+    let start = Instant::now();
+    let out =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{text}`"))?;
+    let time = start.elapsed();
+    let (stdout, stderr) = (out.stdout, String::from_utf8_lossy(&out.stderr).into_owned());
+    if !out.status.success() {
+        bail!("`{text}` failed: {}: {}", out.status, stderr.trim());
+    }
+    Ok(Ran { stdout: String::from_utf8_lossy(&stdout).into_owned(), stderr, time })
+}
+
+/// The number before a word in what kymo says.
+fn before(text: &str, word: &str) -> Option<u64> {
+    let at = text.find(word)?;
+    let digits = text.get(..at)?.trim_end().rsplit(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
+/// Events recorded and lost.
+fn events(said: &str) -> (u64, u64) {
+    let lost = said.find(" events lost").and_then(|at| {
+        let line = said.get(..at)?.rsplit('\n').next()?;
+        line.split_once("lost:").map_or(line, |(_, l)| l).trim().split(' ').next()?.parse().ok()
+    });
+    (before(said, " events) ]").unwrap_or(0), lost.unwrap_or(0))
+}
+
+fn args(command: &mut Command, words: &str) {
+    command.args(words.split(' '));
+}
+
+impl Bench<'_> {
+    pub(crate) fn trace(&self) -> anyhow::Result<Vec<Row>> {
+        let mut rows = self.overhead()?;
+        rows.extend(self.reading()?);
+        rows.push(self.live()?);
+        rows.push(self.tbench()?);
+        Ok(rows)
+    }
+
+    fn loops(&self, full: u64) -> u64 {
+        if self.effort() == Effort::Full { full } else { full / 10 }
+    }
+
+    /// `perf bench sched pipe` bare and traced in three ways.
+    fn overhead(&self) -> anyhow::Result<Vec<Row>> {
+        let loops = self.loops(100_000);
+        let load = format!("perf bench -f simple sched pipe -l {loops}");
+        let bare = || {
+            let mut c = self.perf_with(&[]);
+            args(&mut c, load.trim_start_matches("perf "));
+            c
+        };
+        let kymo = || {
+            let mut c = self.kymo_with(&[]);
+            args(&mut c, &format!("trace -o pipe.dat -e {EVENTS} -- {load}"));
+            c
+        };
+        let perf = || {
+            let mut c = self.perf_with(&[]);
+            args(&mut c, &format!("record -q -e {EVENTS} -o pipe.data -- {load}"));
+            c
+        };
+        let trace_cmd = || {
+            let mut c = Command::new("trace-cmd");
+            args(&mut c, &format!("record -q -o pipe-tc.dat -e raw_syscalls {load}"));
+            c.current_dir(self.dir());
+            c
+        };
+        let micros = |ran: &Ran| -> anyhow::Result<f64> {
+            let seconds = ran.stdout.lines().find_map(|l| l.trim().parse::<f64>().ok());
+            Ok(seconds.context("no seconds in the output")? * 1e6 / loops as f64)
+        };
+        let mut times: [Vec<f64>; 4] = Default::default();
+        let (mut recorded, mut lost, mut perf_counts) = (0, 0, (0, 0));
+        let mut refused = None;
+        for _ in 0..self.rounds(5) {
+            times[0].push(micros(&run(bare())?)?);
+            let ran = run(kymo())?;
+            times[1].push(micros(&ran)?);
+            let (n, l) = events(&ran.stderr);
+            (recorded, lost) = (recorded + n, lost + l);
+            times[2].push(micros(&run(perf())?)?);
+            let found = statistics(&self.dir().join("pipe.data"))?;
+            perf_counts = (perf_counts.0 + found.samples, perf_counts.1 + found.lost);
+            // Where functions may not be traced it does not begin.
+            match run(trace_cmd()) {
+                Ok(ran) => times[3].push(micros(&ran)?),
+                Err(e) => refused = Some(e),
+            }
+        }
+        let size = |name: &str| std::fs::metadata(self.dir().join(name)).map_or(0, |m| m.len());
+        let with = size("pipe.dat");
+        let mut empty = self.kymo_with(&[]);
+        args(&mut empty, &format!("trace -q -o empty.dat -e {EVENTS} -- true"));
+        run(empty)?;
+        let rounds = self.rounds(5) as u64;
+        let per_event =
+            with.saturating_sub(size("empty.dat")) as f64 / (recorded / rounds).max(1) as f64;
+        let perf_per_event = size("pipe.data") as f64 / (perf_counts.0 / rounds).max(1) as f64;
+        let middle = |v: &[f64]| median(v).context("no rounds");
+        let (bare, kymo, perf) = (middle(&times[0])?, middle(&times[1])?, middle(&times[2])?);
+        let theirs = match (median(&times[3]), refused) {
+            (Some(t), _) => format!("trace-cmd {t:.1}, perf record {perf:.1} µs/op"),
+            (None, _) => format!("trace-cmd does not start here; perf record {perf:.1} µs/op"),
+        };
+        Ok(vec![
+            Row {
+                what: format!(
+                    "`trace -o`, `{EVENTS}` of `perf bench sched pipe` (bare: {bare:.1} µs/op)"
+                ),
+                perf: theirs,
+                kymo: format!("{kymo:.1} µs/op"),
+                verdict: format!(
+                    "{:.2} of bare, perf record {:.2} (goal: ≤ 1.05)",
+                    kymo / bare,
+                    perf / bare
+                ),
+            },
+            Row {
+                what: "the same, bytes per event in the file".into(),
+                perf: format!("perf record {perf_per_event:.0}"),
+                kymo: format!("{per_event:.0}"),
+                verdict: String::new(),
+            },
+            Row {
+                what: "the same, events lost in all rounds".into(),
+                perf: format!("perf record {} of {}", perf_counts.1, perf_counts.0 + perf_counts.1),
+                kymo: format!("{lost} of {}", recorded + lost),
+                verdict: "goal: none".into(),
+            },
+        ])
+    }
+
+    /// `script` of two million events.
+    fn reading(&self) -> anyhow::Result<Vec<Row>> {
+        let loops = self.loops(250_000) * 11 / 10;
+        let mut record = self.kymo_with(&[]);
+        args(
+            &mut record,
+            &format!("trace -m 64M -o big.dat -e {EVENTS} -- perf bench sched pipe -l {loops}"),
+        );
+        let (count, lost) = events(&run(record)?.stderr);
+        if count < loops * EVENTS_PER_LOOP * 9 / 10 {
+            bail!("big.dat has {count} events, {lost} were lost");
+        }
+        let theirs = || {
+            let mut c = Command::new("trace-cmd");
+            c.args(["report", "-i", "big.dat"]).current_dir(self.dir());
+            c
+        };
+        let ours = || self.kymo_with(&["script", "-i", "big.dat"]);
+        let costs = interleaved(self.rounds(3), &[&theirs, &ours])?;
+        let [theirs, ours] = costs.as_slice() else { bail!("two commands give two costs") };
+        let (a, b) = (theirs.time.as_secs_f64(), ours.time.as_secs_f64());
+        let rate = |seconds: f64| format!("{:.2} M/s", count as f64 / seconds / 1e6);
+        Ok(vec![
+            Row {
+                what: format!("`script` of a trace.dat, {count} events"),
+                perf: format!("trace-cmd report {a:.2} s"),
+                kymo: format!("{b:.2} s"),
+                verdict: format!("{:.1}× as fast (goal: 20×, least 8×)", a / b),
+            },
+            Row {
+                what: "the same, events a second; peak memory".into(),
+                perf: format!("{}; {:.1} MB", rate(a), theirs.peak as f64 / 1e6),
+                kymo: format!("{}; {:.1} MB", rate(b), ours.peak as f64 / 1e6),
+                verdict: String::new(),
+            },
+        ])
+    }
+
+    /// Text while it happens: what is shown of a program that does nothing but calls.
+    fn live(&self) -> anyhow::Result<Row> {
+        let loops = self.loops(200_000);
+        let mut c = self.kymo_with(&[]);
+        let load = format!("perf bench sched pipe -l {loops}");
+        args(&mut c, &format!("trace -m 64M -e {EVENTS} -- {load}"));
+        let ran = run(c)?;
+        let lines = ran.stdout.lines().filter(|l| l.contains(": NR ") || l.contains("NR ")).count();
+        Ok(Row {
+            what: "live `trace`, text of the same events".into(),
+            perf: String::new(),
+            kymo: format!("{:.2} M/s", lines as f64 / ran.time.as_secs_f64() / 1e6),
+            verdict: format!("{lines} of {} events shown", loops * EVENTS_PER_LOOP),
+        })
+    }
+
+    /// tbench over loopback with the events that LTTng's authors switched on.
+    fn tbench(&self) -> anyhow::Result<Row> {
+        let server = Server(
+            Command::new("tbench_srv")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .context("tbench_srv (Debian: dbench)")?,
+        );
+        std::thread::sleep(Duration::from_millis(300));
+        let seconds = if self.effort() == Effort::Full { 10 } else { 2 };
+        let load = format!("tbench -t {seconds} 1 127.0.0.1");
+        let throughput = |ran: &Ran| -> anyhow::Result<f64> {
+            let line = ran.stdout.lines().find(|l| l.starts_with("Throughput"));
+            let line = line.context("tbench says no throughput")?;
+            Ok(line.split_whitespace().nth(1).context("no number")?.parse()?)
+        };
+        let (mut bare, mut traced, mut lost, mut all) = (Vec::new(), Vec::new(), 0, 0);
+        for _ in 0..self.rounds(3) {
+            let mut c = Command::new("sh");
+            c.args(["-c", &load]).current_dir(self.dir());
+            bare.push(throughput(&run(c)?)?);
+            let mut c = self.kymo_with(&[]);
+            args(&mut c, "trace -a -o tbench.dat -e sched -e raw_syscalls -e net --");
+            args(&mut c, &load);
+            let ran = run(c)?;
+            traced.push(throughput(&ran)?);
+            let (n, l) = events(&ran.stderr);
+            (all, lost) = (all + n + l, lost + l);
+        }
+        drop(server);
+        let (bare, traced) =
+            (median(&bare).context("no rounds")?, median(&traced).context("no rounds")?);
+        Ok(Row {
+            what: format!("tbench over loopback, sched, syscalls and net (bare: {bare:.0} MB/s)"),
+            perf: "LTTng, published: 18.2 % slower at worst, 5 % typically".into(),
+            kymo: format!("{traced:.0} MB/s"),
+            verdict: format!(
+                "{:.1} % slower; {lost} of {all} events lost",
+                (1.0 - traced / bare) * 100.0
+            ),
+        })
+    }
+}
+
+/// A server that ends with us.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kymo_says_is_understood() {
+        let said = "[ kymo trace: wrote 7.059 MB x.dat (3000 events) ]\n";
+        assert_eq!(events(said), (3000, 0));
+        let said =
+            format!("{said}Trust:\n  lost: 26 of 3026 events lost (0.9%): the ring was full\n");
+        assert_eq!(events(&said), (3000, 26));
+    }
+}
