@@ -9,6 +9,7 @@ pub mod events;
 pub mod ftrace;
 pub mod kallsyms;
 pub mod mapped;
+pub mod memory;
 pub mod perf_event;
 pub mod pmu;
 pub mod probe_events;

@@ -480,6 +480,24 @@ fn local(seconds: libc::time_t) -> libc::tm {
     }
 }
 
+/// Lets this thread run before all ordinary ones as soon as it has something to
+/// do (`SCHED_FIFO`, the lowest priority of it). Processes it starts are ordinary.
+pub fn hurry() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: 0 is this thread, and the pointer is to a live local that the call reads.
+    if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The monotonic clock.
+pub fn monotonic() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
+}
+
 /// Raises the soft limit of open files to the hard one; tells whether it rose.
 pub fn raise_open_file_limit() -> io::Result<bool> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -144,9 +144,21 @@ impl Stream {
         last: bool,
         sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
     ) -> Result<bool, FtraceError> {
+        self.round_seeing(last, &mut |_, _| {}, sink)
+    }
+
+    /// The same; `sight` is shown the time and payload of each event as soon as it
+    /// is read, before it is its turn: for whoever must look at the task while it is
+    /// still there.
+    pub fn round_seeing(
+        &mut self,
+        last: bool,
+        sight: &mut dyn FnMut(u64, &[u8]),
+        sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, FtraceError> {
         let complete = self.youngest;
         for i in 0..self.rings.len() {
-            self.fill(i, sink)?;
+            self.fill(i, sight, sink)?;
         }
         let more = self.rings.iter().any(|r| !r.emptied);
         let limit = match (last, more) {
@@ -167,6 +179,7 @@ impl Stream {
     fn fill(
         &mut self,
         i: usize,
+        sight: &mut dyn FnMut(u64, &[u8]),
         sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
     ) -> Result<(), FtraceError> {
         let Some(ring) = self.rings.get_mut(i) else { return Ok(()) };
@@ -183,9 +196,12 @@ impl Stream {
             match self.layout.page(&page) {
                 Ok(opened) => {
                     // The walk is cheap beside what follows, and memory is warm.
-                    let events = opened.events();
-                    let youngest = events.filter_map(Result::ok).map(|e| e.time).last();
-                    ring.youngest = youngest.unwrap_or(opened.timestamp).max(ring.youngest);
+                    let mut youngest = opened.timestamp;
+                    for event in opened.events().filter_map(Result::ok) {
+                        youngest = event.time;
+                        sight(event.time, event.payload);
+                    }
+                    ring.youngest = ring.youngest.max(youngest);
                     ring.pages.push_back(page);
                 }
                 Err(_) => {

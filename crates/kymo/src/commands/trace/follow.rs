@@ -9,7 +9,7 @@ use kymo_record::ftrace::TraceEvent;
 use kymo_view::Ledger;
 
 use super::names::{Formats, Tasks};
-use super::source::{End, Source};
+use super::source::{End, Pace, Source};
 use super::text::Text;
 use super::{Args, json};
 
@@ -18,7 +18,7 @@ const OUTPUT: usize = 256 << 10;
 
 pub(super) fn run(args: &Args, events: &[TraceEvent]) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
-    let mut source = Source::open(args, events, &mut ledger)?;
+    let mut source = Source::open(args, events, Pace::Tick, &mut ledger)?;
     let mut printer = Printer::new(args, &source)?;
     printer.flush()?;
     if let Err(e) = source.start()? {
@@ -31,7 +31,8 @@ pub(super) fn run(args: &Args, events: &[TraceEvent]) -> anyhow::Result<ExitCode
         source.end_command();
     }
     let lost = source.lost();
-    note_lost(&mut ledger, &printer, &lost);
+    let shown = (printer.shown, printer.lost);
+    note_lost(&mut ledger, shown, (printer.damaged, printer.unknown), &lost);
     let code = source.finish()?;
     if !args.quiet {
         anstream::eprint!("{}", ledger.to_text(""));
@@ -64,22 +65,28 @@ fn until_the_end(source: &mut Source, printer: &mut Printer) -> anyhow::Result<O
     }
 }
 
-fn note_lost(ledger: &mut Ledger, printer: &Printer, lost: &[(u32, u64)]) {
+/// What is missing: events beside those shown, with what was said inline and what
+/// the rings count; pages that were damaged and events of no known format.
+pub(super) fn note_lost(
+    ledger: &mut Ledger,
+    (shown, inline): (u64, u64),
+    (damaged, unknown): (u64, u64),
+    lost: &[(u32, u64)],
+) {
     let by_ring: u64 = lost.iter().map(|(_, n)| n).sum();
-    let n = by_ring.max(printer.lost);
+    let n = by_ring.max(inline);
     if n > 0 {
         let cpus: Vec<String> = lost.iter().map(|(cpu, n)| format!("CPU {cpu}: {n}")).collect();
         let cpus = if cpus.is_empty() { String::new() } else { format!(" ({})", cpus.join(", ")) };
         let advice = "a larger ring: --buffer-size 64M; or a --filter".to_owned();
-        let fact = format!("{n} events lost beside {} shown{cpus}", printer.shown);
-        ledger.note("lost", fact, Some(advice));
+        ledger.note("lost", format!("{n} events lost beside {shown} shown{cpus}"), Some(advice));
     }
-    if printer.damaged > 0 {
-        let fact = format!("{} ring pages could not be read to their end", printer.damaged);
+    if damaged > 0 {
+        let fact = format!("{damaged} ring pages could not be read to their end");
         ledger.note("damaged", fact, None);
     }
-    if printer.unknown > 0 {
-        let fact = format!("{} events whose format is gone are not shown", printer.unknown);
+    if unknown > 0 {
+        let fact = format!("{unknown} events whose format is gone are not shown");
         ledger.note("unknown", fact, None);
     }
 }

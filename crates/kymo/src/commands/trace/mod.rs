@@ -3,13 +3,14 @@
 //!
 //! Each run works in a trace instance of its own. Live, `source.rs` makes it and
 //! takes it away, `follow.rs` reads it until the end, and `text.rs` and `json.rs`
-//! are the forms of output.
+//! are the forms of output. Without events it is system calls (`syscalls/`).
 
 mod follow;
 mod json;
 mod names;
 mod out;
 mod source;
+mod syscalls;
 mod text;
 
 use std::ffi::OsString;
@@ -37,8 +38,14 @@ WHOSE EVENTS
   -p PID    a process's, all its threads' and its later children's
   neither   everybody's (so does -a beside a command: while it runs)
 
+SYSTEM CALLS
+Without -e the system calls are shown, one a line when it returns: name, arguments,
+result, <seconds>. The program is not stopped: texts that its arguments point to are
+read from its memory a moment later. A text that was read after its call had returned
+is marked ~; one whose task had ended by then is shown as its address.
+
 LIVE OUTPUT
-Without -o lines are those of the kernel's own `trace` file. The rings of all CPUs
+With -e and without -o lines are those of the kernel's own `trace` file. The rings of all CPUs
 are looked at every 20 ms and merged by time, so an event is shown at most 50 ms
 after it happened (as long as the output takes it). Where events were lost, a line
 says so, and the figures stand at the end. With --json each event is an object a
@@ -49,6 +56,8 @@ pub(crate) struct Args {
     out: out::OutArgs,
     #[command(flatten)]
     events: EventArgs,
+    #[command(flatten)]
+    call: syscalls::CallArgs,
     /// Everybody's events, although there is a command
     #[arg(short = 'a', long)]
     all_cpus: bool,
@@ -97,12 +106,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let wanted = args.wanted()?;
-    if wanted.is_empty() && args.instance.is_none() {
-        bail!("which events? -e names them, `kymo event list` shows them");
-    }
-    match args.out.given() {
-        true => out::record(&args, wanted),
-        false => follow::run(&args, &wanted),
+    match (args.out.given(), wanted.is_empty() && args.instance.is_none()) {
+        (true, true) => bail!("which events? -e names them, `kymo event list` shows them"),
+        (true, false) => out::record(&args, wanted),
+        (false, true) => syscalls::run(&args),
+        (false, false) => follow::run(&args, &wanted),
     }
 }
 

@@ -17,6 +17,8 @@ use crate::commands::tracing;
 
 /// Between two looks at the rings.
 const TICK: Duration = Duration::from_millis(20);
+/// Until the next look, when one event must not wait for another.
+const SOON: Duration = Duration::from_millis(1);
 /// A ring this full is looked at before the tick.
 const WAKE_PERCENT: u8 = 20;
 
@@ -33,6 +35,8 @@ pub(super) struct Source {
     /// Of `-p`: whom to wait for.
     pids: Vec<u32>,
     cpus: Vec<u32>,
+    pace: Pace,
+    limited: bool,
     pub(super) header: String,
     timeout: Option<Duration>,
     until: Option<Instant>,
@@ -43,6 +47,24 @@ enum Place {
     Own(Instance),
     /// Somebody else's.
     Named(TraceDir),
+}
+
+/// How soon events are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// At the tick, many at once.
+    Tick,
+    /// As soon as there is one.
+    AtOnce,
+}
+
+impl Pace {
+    fn percent(self) -> u8 {
+        match self {
+            Pace::Tick => WAKE_PERCENT,
+            Pace::AtOnce => 0,
+        }
+    }
 }
 
 /// How a run came to its end.
@@ -63,6 +85,7 @@ impl Source {
     pub(super) fn open(
         args: &Args,
         events: &[TraceEvent],
+        pace: Pace,
         ledger: &mut Ledger,
     ) -> anyhow::Result<Source> {
         let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup])?;
@@ -78,6 +101,8 @@ impl Source {
                 let instance = Instance::create(&tracefs, "trace")?;
                 let (child, pids) = whose(&instance, args, ledger)?;
                 configure(&instance, args, &wanted_cpus, ledger)?;
+                // Kernels before 4.20 have no threshold and wake at each event.
+                let _ = instance.set_wake_percent(pace.percent());
                 enable(&instance, events)?;
                 (Place::Own(instance), child, pids)
             }
@@ -88,12 +113,35 @@ impl Source {
         let header = header(dir)?;
         let stream = Stream::open(dir, &cpus)?;
         let (timeout, until) = (args.timeout, None);
-        Ok(Source { stream, place, child, pids, cpus, header, timeout, until, signals })
+        let limited = !pids.is_empty() || child.is_some() && !args.all_cpus;
+        Ok(Source {
+            stream,
+            place,
+            child,
+            pids,
+            cpus,
+            pace,
+            limited,
+            header,
+            timeout,
+            until,
+            signals,
+        })
     }
 
     /// The folder that is read.
     pub(super) fn dir(&self) -> &TraceDir {
         self.place.dir()
+    }
+
+    /// Whether only some tasks' events are taken.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.limited
+    }
+
+    /// The command's process.
+    pub(super) fn child_id(&self) -> Option<u32> {
+        self.child.as_ref().map(|(child, _)| child.pid())
     }
 
     /// Lets the events and the command go.
@@ -110,7 +158,12 @@ impl Source {
         let exit = self.child.as_ref().map(|(_, fd)| fd.as_fd());
         let fds: Vec<BorrowedFd<'_>> =
             exit.into_iter().chain([self.signals.as_fd()]).chain(self.stream.fds()).collect();
-        wait_readable(&fds, Some(TICK))?;
+        // What was read needs a next round to be complete.
+        let most = match (self.pace, self.stream.pending()) {
+            (Pace::AtOnce, true) => SOON,
+            _ => TICK,
+        };
+        wait_readable(&fds, Some(most))?;
         if self.signals.next()?.is_some() {
             return Ok(Some(End::Signal));
         }
@@ -240,8 +293,6 @@ fn configure(
     if !cpus.is_empty() {
         instance.set_cpus(cpus).context("-C")?;
     }
-    // Kernels before 4.20 have no threshold and wake at each event.
-    let _ = instance.set_wake_percent(WAKE_PERCENT);
     Ok(())
 }
 

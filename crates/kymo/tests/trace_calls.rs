@@ -1,0 +1,175 @@
+//! `kymo trace` without events: system calls of programs whose calls are known.
+//! Texts are read from a running program, so a `~` may stand before them.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use kymo_testkit::{Need, Outcome, TracingState, Workload, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn begin() -> Option<TracingState> {
+    require(&[Need::Root, Need::Tracefs, Need::Gcc]).then(TracingState::take)
+}
+
+fn trace(args: &[&str]) -> Outcome {
+    run(KYMO, [&["trace"], args].concat())
+}
+
+/// Calls of every kind of argument, with time between them for whoever looks.
+const KNOWN: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define PAUSE usleep(20000)
+int main(void) {
+    PAUSE;
+    int fd = openat(AT_FDCWD, "known.txt", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640); PAUSE;
+    syscall(SYS_write, fd, "hello \"you\"\n", 12); PAUSE;
+    syscall(SYS_dup3, fd, 9, O_CLOEXEC); PAUSE;
+    syscall(SYS_close, fd); PAUSE;
+    syscall(SYS_lseek, 9, -2L, SEEK_END); PAUSE;
+    void *p = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); PAUSE;
+    munmap(p, 8192); PAUSE;
+    syscall(SYS_access, "/nonexistent/x", R_OK); PAUSE;
+    syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); PAUSE;
+    kill(getpid(), 0); PAUSE;
+    syscall(SYS_read, 77, p, 5); PAUSE;
+    syscall(SYS_unlinkat, AT_FDCWD, "known.txt", 0); PAUSE;
+    syscall(SYS_chdir, 0); PAUSE;
+    return 7;
+}
+"#;
+
+/// A line without what differs from run to run: the pid, the duration, `~`.
+fn bare(line: &str) -> String {
+    let line = line.split_once("] ").filter(|_| line.starts_with("[pid ")).map_or(line, |l| l.1);
+    let line = line.rsplit_once(" <").filter(|_| line.ends_with('>')).map_or(line, |l| l.0);
+    line.replace("~\"", "\"")
+}
+
+#[test]
+fn arguments_and_results_are_decoded() {
+    let Some(_state) = begin() else { return };
+    let work = Workload::compile("known", KNOWN);
+    let script = format!("cd {} && exec ./known", work.dir().display());
+    let o = trace(&["--", "sh", "-c", &script]).expect_status(7);
+    let lines: Vec<String> = o.stdout.lines().map(bare).collect();
+    let exec = lines.iter().position(|l| l.starts_with("execve(\"./known\", ")).unwrap();
+    let tail = &lines[exec..];
+    let has = |expected: &str| {
+        assert!(tail.iter().any(|l| l == expected), "{expected}\n{}", tail.join("\n"));
+    };
+    let pid = tail.iter().find_map(|l| l.strip_prefix("getpid() = ")).unwrap();
+    let open = r#"openat(AT_FDCWD, "known.txt", O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC, 0640)"#;
+    has(&format!("{open} = 3<known.txt>"));
+    has(r#"write(3<known.txt>, "hello \"you\"\n", 12) = 12"#);
+    has("dup3(3<known.txt>, 9, O_CLOEXEC) = 9<known.txt>");
+    has("close(3<known.txt>) = 0");
+    has("lseek(9<known.txt>, -2, SEEK_END) = 10");
+    let map = "mmap(NULL, 8192, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x";
+    assert!(tail.iter().any(|l| l.starts_with(map)), "{}", tail.join("\n"));
+    has(r#"access("/nonexistent/x", R_OK) = -1 ENOENT (No such file or directory)"#);
+    has("socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0) = 3");
+    has(&format!("kill({pid}, 0) = 0"));
+    assert!(
+        tail.iter()
+            .any(|l| l.starts_with("read(77, 0x") && l.ends_with("-1 EBADF (Bad file descriptor)")),
+        "{}",
+        tail.join("\n")
+    );
+    has(r#"unlinkat(AT_FDCWD, "known.txt", 0) = 0"#);
+    has("chdir(NULL) = -1 EFAULT (Bad address)");
+    assert_eq!(tail.last().unwrap(), "exit_group(7) = ?");
+    // What kymo does in the process before the command is there is not the command's.
+    assert!(lines[0].starts_with("execve(\"/") && lines[0].ends_with("= 0"), "{}", lines[0]);
+}
+
+#[test]
+fn the_table_counts_what_was_called() {
+    let Some(_state) = begin() else { return };
+    let work = Workload::syscalls();
+    let o = trace(&["-s", "--", work.arg(), "12345"]).success();
+    let row = |name: &str| {
+        let line = o.stdout.lines().find(|l| l.split_whitespace().next() == Some(name));
+        line.map(|l| l.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let getppid = row("getppid").unwrap();
+    assert_eq!((getppid[1].as_str(), getppid[2].as_str()), ("12345", "0"));
+    let number = |n: usize| getppid[n].parse::<f64>().unwrap();
+    // min ≤ avg ≤ max, and the average is the total's share.
+    assert!(number(4) <= number(5) && number(5) <= number(6), "{getppid:?}");
+    assert!((number(3) / 12345.0 - number(5)).abs() <= 0.001, "{getppid:?}");
+    assert!(!o.stdout.contains("getppid()"), "only the table");
+    let both = trace(&["-S", "--calls", "getppid", "--", work.arg(), "10"]).success();
+    assert_eq!(both.stdout.matches("getppid() = ").count(), 10, "{}", both.stdout);
+    assert!(both.stdout.lines().last().unwrap().starts_with("total "), "{}", both.stdout);
+    assert!(!both.stdout.contains("execve"), "{}", both.stdout);
+}
+
+#[test]
+fn the_counts_are_those_of_perf_trace() {
+    let Some(_state) = begin() else { return };
+    if !require(&[Need::Perf]) {
+        return;
+    }
+    let work = Workload::syscalls();
+    let kymo = trace(&["-s", "--", work.arg(), "500"]).success();
+    let perf = kymo_testkit::perf(["trace", "-s", "--", work.arg(), "500"]).success();
+    // `   getppid   500   0   0.123 …` below perf's heading of each task.
+    let counts = |text: &str, skip: &[&str]| {
+        let mut all: Vec<(String, u64)> = text
+            .lines()
+            .filter_map(|l| {
+                let mut words = l.split_whitespace();
+                let (name, count) = (words.next()?, words.next()?.parse().ok()?);
+                (words.count() >= 4 && !skip.contains(&name)).then(|| (name.to_owned(), count))
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    // perf shows its own fork of the command up to the execve, too.
+    let skip = ["execve", "rt_sigaction", "rt_sigprocmask", "prctl", "read", "close"];
+    let (ours, theirs) =
+        (counts(&kymo.stdout, &skip), counts(&(perf.stdout + &perf.stderr), &skip));
+    assert!(ours.iter().any(|(n, c)| n == "getppid" && *c == 500), "{ours:?}");
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn json_lines_have_names_and_numbers() {
+    let Some(_state) = begin() else { return };
+    let work = Workload::compile("known", KNOWN);
+    let script = format!("cd {} && exec ./known", work.dir().display());
+    let o = trace(&["--json", "--calls", "access,lseek", "--", "sh", "-c", &script]);
+    let lines: Vec<serde_json::Value> =
+        o.expect_status(7).stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let access = lines
+        .iter()
+        .find(|l| l["args"]["filename"].as_str().is_some_and(|f| f.contains("/nonexistent/x")));
+    let access = access.unwrap();
+    assert_eq!((access["syscall"].as_str(), access["ret"].as_i64()), (Some("access"), Some(-2)));
+    assert_eq!(
+        (access["errno"].as_str(), access["args"]["mode"].as_str()),
+        (Some("ENOENT"), Some("R_OK"))
+    );
+    assert!(access["duration"].as_f64().unwrap() >= 0.0 && access["time"].is_f64());
+    assert!(lines.iter().any(|l| l["syscall"] == "lseek" && l["ret"] == 10));
+}
+
+#[test]
+fn children_are_followed_unless_told_not_to() {
+    let Some(_state) = begin() else { return };
+    let args = ["--calls", "execve", "--", "sh", "-c", "/bin/true; /bin/true"];
+    let o = trace(&args).success();
+    assert_eq!(o.stdout.matches("execve(\"/bin/true\"").count(), 2, "{}", o.stdout);
+    assert!(o.stdout.contains("[pid "), "{}", o.stdout);
+    let o = trace(&[&["-i"], &args[..]].concat()).success();
+    assert_eq!(o.stdout.matches("execve(").count(), 1, "{}", o.stdout);
+    let o = trace(&["--calls", "nonsense", "--", "true"]).failure();
+    assert!(o.stderr.contains("there is no system call \"nonsense\""), "{}", o.stderr);
+    assert_eq!(trace(&["-n", "3", "--", "true"]).success().stdout.lines().count(), 3);
+}
