@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 use kymo_files::tracedat::{Machine, TraceDat};
 use kymo_format::{EventFormat, Field, FieldKind, ParseOptions};
 use kymo_model::Endian;
-use rustc_hash::FxHashMap;
 
 use super::Graph;
 
@@ -74,10 +73,13 @@ struct Common {
     pid: usize,
 }
 
+const NONE: u32 = u32::MAX;
+
 /// The formats by the number in `common_type`.
 pub(crate) struct Formats<'m> {
     entries: Vec<Entry<'m>>,
-    by_id: FxHashMap<u32, u32>,
+    /// Their places by number; `NONE` where there is no format.
+    by_id: Vec<u32>,
     common: Common,
     pub(crate) endian: Endian,
     long_size: u8,
@@ -93,9 +95,17 @@ impl<'m> Formats<'m> {
             .map(|(system, text)| Entry { system, text, known: OnceLock::new() })
             .collect();
         let id = |e: &Entry<'_>| id_of(e.text);
-        let by_id = entries.iter().enumerate().filter_map(|(i, e)| Some((id(e)?, i as u32)));
+        // Numbers are 16 bits wide.
+        let mut by_id = Vec::new();
+        for (i, e) in entries.iter().enumerate() {
+            let Some(id) = id(e).filter(|id| *id <= u32::from(u16::MAX)) else { continue };
+            by_id.resize(by_id.len().max(id as usize + 1), NONE);
+            if let Some(place) = by_id.get_mut(id as usize) {
+                *place = i as u32;
+            }
+        }
         let mut formats = Formats {
-            by_id: by_id.collect(),
+            by_id,
             entries,
             common: Common { flags: 2, preempt_count: 3, pid: 4 },
             endian: data.endian(),
@@ -131,7 +141,7 @@ impl<'m> Formats<'m> {
 
     /// The format with this number.
     pub(crate) fn get(&self, id: u16) -> Result<&Known, &str> {
-        let entry = self.by_id.get(&u32::from(id)).and_then(|i| self.entries.get(*i as usize));
+        let entry = self.by_id.get(usize::from(id)).and_then(|i| self.entries.get(*i as usize));
         entry.map_or(Err("the recording has no format of it"), |e| self.known(e))
     }
 
