@@ -136,5 +136,49 @@ fn an_options_chain_that_is_a_ring_ends() {
     bytes[at + 6..at + 14].copy_from_slice(&first);
     let (data, _file) = open(&bytes).unwrap();
     let told: Vec<_> = data.damage().iter().map(|d| d.what.as_str()).collect();
-    assert!(told.iter().any(|t| t.contains("option sections follow")), "{told:?}");
+    assert!(
+        told[0].starts_with("options at ") && told[0].ends_with("were read already"),
+        "{told:?}"
+    );
+    assert_eq!((told.len(), data.buffers().len()), (1, 3));
+}
+
+/// The largest resident set so far, in bytes.
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn counts_that_lie_cost_no_memory() {
+    // Formats of no length, options of no length, chunks of 4 GiB.
+    let mut many = b"\x17\x08\x44tracing6\0\0\x08\0\x10\0\0header_page\0".to_vec();
+    many.extend([0; 8]);
+    many.extend(b"header_event\0");
+    many.extend([0; 8]);
+    many.extend(u32::MAX.to_le_bytes());
+    many.resize(32 << 20, 0);
+    let before = peak();
+    let (data, _file) = open(&many).unwrap();
+    let told = data.damage()[0].what.clone();
+    assert_eq!(told, "more than 131072 formats");
+    assert!(peak() - before < 100 << 20, "{} bytes more", peak() - before);
+
+    let format = Format { version: 7, compression: Compression::Zstd };
+    let mut bytes = made(format, &facts(Endian::Little, 8));
+    let (at, size_at) = {
+        let (data, _file) = open(&bytes).unwrap();
+        let cpu = data.buffers()[0].cpus[0];
+        let place = [cpu.offset.to_le_bytes(), cpu.size.to_le_bytes()].concat();
+        let size_at = bytes.windows(16).position(|w| w == place).unwrap() + 8;
+        (cpu.offset as usize + 4, size_at)
+    };
+    bytes[at..at + 4].copy_from_slice(&(u32::MAX - 100).to_le_bytes());
+    bytes[size_at..size_at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+    let (data, _file) = open(&bytes).unwrap();
+    let (seen, stats) = events(&data);
+    assert_eq!(seen.len(), 1000, "the other runs are read");
+    assert!(stats.damaged[0].what.contains("chunk of 4294967195 bytes"), "{:?}", stats.damaged);
+    assert!(peak() - before < 150 << 20, "{} bytes more", peak() - before);
 }

@@ -6,7 +6,10 @@ use std::path::Path;
 use kymo_model::Endian;
 
 use super::source::Source;
-use super::{Buffer, CpuData, Damage, MAX_CPUS, ReadError, TraceDat, machine, sections};
+use super::{
+    Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, ReadError, TraceDat, machine,
+    sections,
+};
 use crate::tracedat::{Compression, MAGIC, Machine, OptionId, Options};
 
 pub(super) fn open(path: &Path) -> Result<TraceDat, ReadError> {
@@ -96,7 +99,13 @@ fn version6(data: &mut TraceDat, s: &mut Source<'_>, file: &File, len: u64) -> R
     let mut places = Vec::new();
     let mut kind = s.text(10, "kind of data")?;
     if kind == "options  " {
+        let mut seen = 0;
         while let id @ 1.. = s.u16()? {
+            seen += 1;
+            if seen > MAX_OPTIONS || places.len() >= MAX_BUFFERS {
+                let what = format!("more than {MAX_OPTIONS} options or {MAX_BUFFERS} instances");
+                return Err(s.damage(what));
+            }
             let (id, n) = (OptionId(id), s.u32()?);
             let option = s.take(n.into(), "option")?;
             if id == OptionId::BUFFER {

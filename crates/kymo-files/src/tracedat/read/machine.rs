@@ -5,6 +5,9 @@ use super::Damage;
 use super::source::Source;
 use crate::tracedat::{Machine, SectionId};
 
+/// The most formats; kernels have some 2,500.
+const MAX_FORMATS: usize = 1 << 17;
+
 /// The order of version 6.
 pub(super) const ALL: [SectionId; 6] = [
     SectionId::HEADER_INFO,
@@ -27,6 +30,7 @@ impl Machine {
             }
             SectionId::FTRACE_EVENTS => {
                 for _ in 0..s.u32()? {
+                    room(&self.ftrace_formats, s)?;
                     self.ftrace_formats.push(s.sized("ftrace format")?);
                 }
             }
@@ -34,6 +38,7 @@ impl Machine {
                 for _ in 0..s.u32()? {
                     let system = s.cstr("system name")?;
                     for _ in 0..s.u32()? {
+                        room(&self.formats, s)?;
                         self.formats.push((system.clone(), s.sized("event format")?));
                     }
                 }
@@ -53,5 +58,13 @@ impl Machine {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Formats of no length could be as many as the file has bytes.
+fn room<T>(formats: &[T], s: &Source<'_>) -> Result<(), Damage> {
+    match formats.len() < MAX_FORMATS {
+        true => Ok(()),
+        false => Err(s.damage(format!("more than {MAX_FORMATS} formats"))),
     }
 }

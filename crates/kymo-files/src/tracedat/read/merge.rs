@@ -7,11 +7,13 @@ use std::collections::BinaryHeap;
 use std::fs::File;
 use std::ops::ControlFlow;
 
-use super::pages::Stream;
+use super::pages::{Sizes, Stream};
 use super::{Clock, Event, ReadError, ReadStats, TraceDat};
 
-/// All windows together take about this much.
+/// All windows together take about this much, more where pages are larger.
 const WINDOWS: usize = 8 << 20;
+/// One page of each run, or one chunk, together may take this much.
+const MOST: usize = 512 << 20;
 
 /// Which events are wanted.
 #[derive(Clone, Debug, Default)]
@@ -78,9 +80,19 @@ impl TraceDat {
                     continue;
                 }
             };
-            let ask = (WINDOWS / count.max(1)).clamp(16 << 10, 1 << 20);
+            let share = MOST / count.max(1);
+            if layout.page_size as usize > share {
+                let what = format!(
+                    "instance {:?}: pages of {} bytes of {count} runs are more than is held at once",
+                    b.name, layout.page_size
+                );
+                stats.damage(0, what);
+                continue;
+            }
+            let ask = (WINDOWS / count.max(1)).clamp(4 << 10, 1 << 20);
+            let sizes = Sizes { ask, most: share.max(256 << 10) as u64 };
             for data in b.cpus.iter().filter(|c| wanted(c.cpu, i)) {
-                streams.extend(Stream::open((i, b), data, layout, self.compression, ask));
+                streams.extend(Stream::open((i, b), data, layout, self.compression, sizes));
             }
         }
         streams

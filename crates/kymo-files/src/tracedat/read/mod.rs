@@ -28,7 +28,13 @@ pub use merge::Select;
 use clock::Clock;
 
 /// More CPUs than Linux can have.
-const MAX_CPUS: u32 = 1 << 16;
+const MAX_CPUS: u32 = 1 << 14;
+/// The most instances.
+const MAX_BUFFERS: usize = 4096;
+/// The most runs of pages, over all instances: each takes a window.
+const MAX_RUNS: usize = 1 << 15;
+/// The most options.
+const MAX_OPTIONS: usize = 1 << 17;
 /// The most damaged places that are kept; all are counted.
 const MAX_DAMAGE: usize = 16;
 
@@ -239,6 +245,21 @@ impl TraceDat {
 
     /// What is known once all tables were read.
     fn settle(&mut self) {
+        let mut runs = 0;
+        for b in &mut self.buffers {
+            let room = MAX_RUNS - runs;
+            if b.cpus.len() > room {
+                let what = format!("instance {:?}: more than {MAX_RUNS} runs of pages", b.name);
+                self.damage.push(Damage { offset: 0, what });
+                b.cpus.truncate(room);
+            }
+            runs += b.cpus.len();
+        }
+        let more = self.damage.len().saturating_sub(MAX_DAMAGE);
+        if more > 0 {
+            self.damage.truncate(MAX_DAMAGE);
+            self.damage.push(Damage { offset: 0, what: format!("{more} more damaged places") });
+        }
         match PageLayout::parse(&self.machine.header_page, self.endian) {
             Ok(layout) => self.layout = Some(layout),
             Err(e) => self.damage.push(Damage {

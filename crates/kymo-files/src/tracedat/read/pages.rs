@@ -12,6 +12,15 @@ use crate::tracedat::Compression;
 /// The largest chunk of a compressed run that is unpacked.
 pub(super) const MAX_CHUNK: u32 = 16 << 20;
 
+/// How much a run may hold.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    /// Bytes asked of the file at once.
+    pub(super) ask: usize,
+    /// The largest chunk that is unpacked.
+    pub(super) most: u64,
+}
+
 /// An event of the window.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
@@ -34,8 +43,7 @@ pub(super) struct Stream {
     layout: PageLayout,
     supply: Supply,
     end: u64,
-    /// Bytes asked for at once.
-    ask: usize,
+    sizes: Sizes,
     window: Vec<u8>,
     /// Offset in the file of the window, or of the chunk it was unpacked from.
     window_at: u64,
@@ -54,7 +62,7 @@ impl Stream {
         data: &CpuData,
         layout: PageLayout,
         compression: Compression,
-        ask: usize,
+        sizes: Sizes,
     ) -> Option<Stream> {
         if data.size == 0 {
             return None;
@@ -74,7 +82,7 @@ impl Stream {
             layout,
             supply,
             end: data.offset.saturating_add(data.size).saturating_add(lead),
-            ask: ask.next_multiple_of(page),
+            sizes: Sizes { ask: sizes.ask.next_multiple_of(page), ..sizes },
             window: Vec::new(),
             window_at: data.offset,
             page: 0,
@@ -241,7 +249,7 @@ impl Stream {
         match &mut self.supply {
             Supply::Plain { at } => {
                 let left = self.end.saturating_sub(*at);
-                let take = left.min(self.ask as u64) as usize;
+                let take = left.min(self.sizes.ask as u64) as usize;
                 self.window.resize(take, 0);
                 let got = read_at(file, &mut self.window, *at)
                     .map_err(|error| ReadError::Io { offset: *at, error })?;
@@ -303,7 +311,10 @@ impl Stream {
             return Ok(false);
         };
         let next = *at + 8 + u64::from(size);
-        if next > self.end || unpacked > MAX_CHUNK {
+        let most = self.sizes.most.min(MAX_CHUNK.into());
+        // Nothing grows much by being compressed.
+        let plausible = u64::from(unpacked) * 9 / 8 + (64 << 10);
+        if next > self.end || u64::from(unpacked) > most || u64::from(size) > plausible {
             let room = self.end.saturating_sub(*at);
             give_up(format!("chunk of {size} bytes that unpacks to {unpacked}, {room} are left"));
             *left = 0;

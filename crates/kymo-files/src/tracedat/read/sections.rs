@@ -3,14 +3,12 @@
 use std::fs::File;
 
 use super::source::{MAX_TEXT, Source};
-use super::{Buffer, CpuData, Damage, MAX_CPUS, TraceDat};
+use super::{Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, TraceDat};
 use crate::tracedat::ids::{SECTION_COMPRESSED, SECTION_HEADER};
 use crate::tracedat::{Compression, OptionId, SectionId};
 
-/// The most option sections that are followed: the chain may be a ring.
+/// The most option sections; the chain may be a ring, or as good as one.
 const MAX_OPTION_SECTIONS: usize = 4096;
-/// The most instances.
-const MAX_BUFFERS: usize = 4096;
 
 /// Reads from behind the page size on.
 pub(super) fn read(
@@ -23,16 +21,21 @@ pub(super) fn read(
     let unknown = s.damage(format!("compression {name:?}: none, zlib and zstd can be read"));
     s.cstr("version of the compression")?;
     data.compression = Compression::named(&name).ok_or(unknown)?;
-    let mut reader = Reader { data, file, len, place: s.offset() };
-    reader.place = s.offset();
+    let mut reader = Reader { data, file, len, place: s.offset(), seen: 0 };
     let mut next = s.u64()?;
-    for _ in 0..MAX_OPTION_SECTIONS {
-        next = match reader.options(next)? {
-            0 => return Ok(()),
-            at => at,
-        };
+    let mut read = Vec::new();
+    while next != 0 || read.is_empty() {
+        if read.contains(&next) {
+            return Err(reader.damage(reader.place, format!("options at {next} were read already")));
+        }
+        if read.len() >= MAX_OPTION_SECTIONS {
+            let what = format!("more than {MAX_OPTION_SECTIONS} option sections");
+            return Err(reader.damage(next, what));
+        }
+        read.push(next);
+        next = reader.options(next)?;
     }
-    Err(reader.damage(next, format!("more than {MAX_OPTION_SECTIONS} option sections follow")))
+    Ok(())
 }
 
 struct Header {
@@ -47,6 +50,8 @@ struct Reader<'d> {
     len: u64,
     /// Where the offset that is followed is written.
     place: u64,
+    /// Options so far.
+    seen: usize,
 }
 
 impl<'d> Reader<'d> {
@@ -98,6 +103,10 @@ impl<'d> Reader<'d> {
         loop {
             self.place = s.offset();
             let (id, n) = (OptionId(s.u16()?), s.u32()?);
+            self.seen += 1;
+            if self.seen > MAX_OPTIONS {
+                return Err(self.damage(self.place, format!("more than {MAX_OPTIONS} options")));
+            }
             if id == OptionId::DONE {
                 return if n >= 8 { s.u64() } else { Ok(0) };
             }
