@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: whole commands against the installed perf and trace-cmd, on the same
+//! `cargo xtask bench`: whole commands against the installed perf, on the same
 //! input and in one run, so that the ratios mean something on any machine.
 //! Prints a table and keeps it in BENCHMARKS.md.
 
@@ -35,7 +35,6 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let mut broken = Vec::new();
     let parts: [(&'static str, rows::Part<'_>); 5] = [
         ("script", rows::Bench::script),
-        ("script of a trace.dat", rows::Bench::script_trace),
         ("report", rows::Bench::report),
         ("record", rows::Bench::record),
         ("trace", rows::Bench::trace),

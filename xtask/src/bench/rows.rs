@@ -1,8 +1,6 @@
 //! What is measured. Each part gives rows of the table, the peer's figure next to
 //! ours.
 
-mod tracedat;
-
 use std::path::Path;
 use std::process::Command;
 
