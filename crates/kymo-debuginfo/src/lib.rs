@@ -11,6 +11,7 @@ mod elf;
 mod lookup;
 mod plt;
 pub mod probe;
+pub mod sdt;
 mod symtab;
 
 pub use btf::{BtfError, Enumerators};

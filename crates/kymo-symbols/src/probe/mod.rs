@@ -3,9 +3,12 @@
 //! definitions are words of `kymo_debuginfo::probe`; files are opened here.
 
 mod files;
+mod kallsyms;
+mod markers;
 mod plan;
 mod sources;
 
 pub use files::{Kind, OpenError, ProbeFiles};
+pub use kallsyms::{kallsyms_functions, plan_by_kallsyms};
 pub use plan::{Facts, LineAt, Plan, PlanError, Settings};
 pub use sources::SourceFolders;

@@ -73,6 +73,16 @@ pub enum PlanError {
         /// Names like it.
         near: String,
     },
+    /// The binary has no such marker.
+    #[error("{path} has no marker {name}{known}")]
+    NoMarker {
+        /// As asked for.
+        name: String,
+        /// The binary.
+        path: String,
+        /// What it has.
+        known: String,
+    },
     /// The place is not in code.
     #[error("{addr:#x} is not in the code of {path}")]
     NotCode {
@@ -97,7 +107,7 @@ impl<'a> Facts<'a> {
         Ok(Facts { files, symbols, sections: Some(sections).filter(Sections::has_debuginfo) })
     }
 
-    fn path(&self) -> String {
+    pub(super) fn path(&self) -> String {
         self.files.path.display().to_string()
     }
 
@@ -139,6 +149,9 @@ impl<'a> Facts<'a> {
 
     /// What the kernel is to be told for `d`.
     pub fn plan(&self, d: &Description, settings: &Settings) -> Result<Plan, PlanError> {
+        if let Some((provider, name)) = &d.point.marker {
+            return self.plan_marker(d, provider.as_deref(), name);
+        }
         let plain_address = d.point.address.is_some() && !d.has_variables();
         let (located, notes) = if self.sections.is_some() && !plain_address {
             let found = self.with_finder(settings, &d.text, |finder| -> Result<_, PlanError> {
@@ -296,7 +309,7 @@ impl<'a> Facts<'a> {
 
 /// Places of one event must record the same names and types. Where they do not
 /// (instances of a generic function), they become events with a number.
-fn split_by_signature(definitions: &mut [Definition]) {
+pub(super) fn split_by_signature(definitions: &mut [Definition]) {
     type Signature = (String, Vec<(Option<String>, Option<String>)>);
     let mut seen: Vec<Signature> = Vec::new();
     for d in definitions {
@@ -315,7 +328,7 @@ fn split_by_signature(definitions: &mut [Definition]) {
 }
 
 /// The event's name: given, or of the function that the description means.
-fn name_of(d: &Description, place: &Located) -> String {
+pub(super) fn name_of(d: &Description, place: &Located) -> String {
     if let Some(event) = &d.event {
         return if d.point.ret { format!("{event}__return") } else { event.clone() };
     }
@@ -327,7 +340,7 @@ fn name_of(d: &Description, place: &Located) -> String {
     }
 }
 
-fn raw_arg(arg: &kymo_debuginfo::probe::Arg) -> Option<FetchArg> {
+pub(super) fn raw_arg(arg: &kymo_debuginfo::probe::Arg) -> Option<FetchArg> {
     let ArgValue::Raw(text) = &arg.value else { return None };
     Some(FetchArg {
         name: arg.name.clone(),

@@ -8,11 +8,11 @@ use anyhow::{Context as _, bail};
 use kymo_debuginfo::probe::{Definition, Description, Place, RawLine, glob_match, looks_raw};
 use kymo_kernel::probe_events::ProbeFile;
 use kymo_kernel::tracefs::{DynamicEvent, Tracefs};
-use kymo_symbols::probe::{Facts, ProbeFiles};
+use kymo_symbols::probe::{Kind, ProbeFiles};
 use kymo_view::Ledger;
 
 use super::Args;
-use super::place::{close, facts, files, settings};
+use super::place::{Planner, close, facts, files};
 
 /// A line to hand to the kernel.
 struct Line {
@@ -27,8 +27,8 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
     let tracefs = Tracefs::open()?;
     let described = args.add.iter().any(|d| !looks_raw(d));
-    let files = if described { Some(files(args, false)?) } else { None };
-    let facts = files.as_ref().map(facts).transpose()?;
+    let files = described.then(|| files(args, false));
+    let planner = files.as_ref().map(Planner::new).transpose()?;
     let mut taken: Vec<(String, String)> =
         tracefs.dynamic_events()?.into_iter().map(|e| (e.system, e.name)).collect();
     let mut lines: Vec<Line> = Vec::new();
@@ -41,8 +41,8 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
             continue;
         }
         let d = Description::parse(text)?;
-        let Some(facts) = &facts else { continue };
-        let plan = facts.plan(&d, &settings(args))?;
+        let Some(planner) = &planner else { continue };
+        let plan = planner.plan(args, &d)?;
         plan.notes.iter().cloned().for_each(|n| ledger.push(n));
         let mut definitions = plan.definitions;
         name_events(&mut definitions, &mut taken, args.force)?;
@@ -52,7 +52,7 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
         let mut names: Vec<String> =
             definitions.iter().map(|d| format!("{}:{}", d.group, d.event)).collect();
         names.dedup();
-        shown.extend(names.iter().map(|n| format!("{n:20} (on {})", in_words(&d, facts))));
+        shown.extend(names.iter().map(|n| format!("{n:20} (on {})", in_words(&d, planner))));
     }
     if !args.dry_run {
         write_all(&tracefs, &lines)?;
@@ -80,9 +80,11 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(close(args, &ledger))
 }
 
-fn in_words(d: &Description, facts: &Facts<'_>) -> String {
+fn in_words(d: &Description, planner: &Planner<'_>) -> String {
     let mut text = d.point.to_string();
-    if facts.files.kind == kymo_symbols::probe::Kind::User {
+    if let Planner::Binary(facts) = planner
+        && facts.files.kind == Kind::User
+    {
         text.push_str(&format!(" in {}", facts.files.path.display()));
     }
     if !d.args.is_empty() {

@@ -8,27 +8,27 @@ use anyhow::Context as _;
 use kymo_debuginfo::demangle;
 use kymo_debuginfo::dwarf::{PlaceVariables, Sources as _, Variable, source_lines};
 use kymo_debuginfo::probe::{Description, Filter, LineRange, RawLine, looks_raw};
-use kymo_symbols::probe::PlanError;
+use kymo_symbols::probe::{PlanError, kallsyms_functions};
 use kymo_view::Ledger;
 
 use super::Args;
-use super::place::{close, facts, files, settings};
+use super::place::{Planner, close, facts, files, settings};
 
 /// `--definition`.
 pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
     let mut lines = Vec::new();
     let described: Vec<&String> = args.definition.iter().filter(|d| !looks_raw(d)).collect();
-    let files = if described.is_empty() { None } else { Some(files(args, true)?) };
-    let facts = files.as_ref().map(facts).transpose()?;
+    let files = (!described.is_empty()).then(|| files(args, true));
+    let planner = files.as_ref().map(Planner::new).transpose()?;
     for text in &args.definition {
         if looks_raw(text) {
             lines.push(RawLine::parse(text)?.line);
             continue;
         }
         let d = Description::parse(text)?;
-        let Some(facts) = &facts else { continue };
-        let plan = facts.plan(&d, &settings(args))?;
+        let Some(planner) = &planner else { continue };
+        let plan = planner.plan(args, &d)?;
         lines.extend(plan.definitions.iter().map(ToString::to_string));
         plan.notes.into_iter().for_each(|n| ledger.push(n));
     }
@@ -167,15 +167,19 @@ fn variable_lines(
 
 /// `--funcs`.
 pub(super) fn functions(args: &Args, filter: Option<&Filter>) -> anyhow::Result<ExitCode> {
-    let files = files(args, true)?;
-    let facts = facts(&files)?;
     let default = Filter::parse("!_* & !*@plt")?;
     let filter = filter.unwrap_or(&default);
     let mut names = BTreeSet::new();
-    for symbol in facts.symbols.all.iter().filter(|s| s.code) {
-        let name = demangle(symbol.name);
-        if filter.matches(&name) {
-            names.insert(name.into_owned());
+    match Planner::new(&files(args, true))? {
+        Planner::Binary(facts) => {
+            let functions = facts.symbols.all.iter().filter(|s| s.code);
+            names.extend(
+                functions.map(|s| demangle(s.name).into_owned()).filter(|n| filter.matches(n)),
+            );
+        }
+        Planner::Symbols(text, _) => {
+            let functions = kallsyms_functions(&text, args.module.as_deref());
+            names.extend(functions.filter(|n| filter.matches(n)).map(str::to_owned));
         }
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
