@@ -33,6 +33,7 @@ pub struct CodeSymbols<'a> {
     pub sections: Vec<LoadedSection>,
     /// `(address, bytes, file offset, executable)` of what is loaded.
     segments: Vec<(u64, u64, u64, bool)>,
+    architecture: object::Architecture,
 }
 
 impl<'a> CodeSymbols<'a> {
@@ -61,6 +62,7 @@ impl<'a> CodeSymbols<'a> {
             data: SymbolTable::build(gathered.data),
             all: gathered.all,
             sections,
+            architecture: file.architecture(),
         })
     }
 
@@ -88,6 +90,20 @@ impl<'a> CodeSymbols<'a> {
     pub fn function_at(&self, addr: u64) -> Option<(&str, u64)> {
         let (start, _, name) = self.code.lookup(addr)?;
         Some((std::str::from_utf8(name).ok()?, start))
+    }
+
+    /// The function that covers `addr`: name, first address and the one behind it.
+    pub fn function_span(&self, addr: u64) -> Option<(&str, u64, u64)> {
+        let (start, end, name) = self.code.lookup(addr)?;
+        Some((std::str::from_utf8(name).ok()?, start, end))
+    }
+
+    /// Whether it is code for x86-64; `None` if the machine is not known.
+    pub fn machine_is_x86_64(&self) -> Option<bool> {
+        match self.architecture {
+            object::Architecture::Unknown => None,
+            a => Some(a == object::Architecture::X86_64),
+        }
     }
 
     /// Name and first address of the data that covers `addr`.

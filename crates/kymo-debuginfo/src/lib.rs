@@ -8,6 +8,7 @@ mod code_symbols;
 mod demangle;
 pub mod dwarf;
 mod elf;
+pub mod instruction;
 mod lookup;
 mod plt;
 pub mod probe;

@@ -19,7 +19,7 @@ impl MappedFile {
         if !meta.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        // SAFETY: the mapping is private and read-only, so nothing this process
+        // SAFETY: the mapping is read-only, so nothing this process
         // does changes it. Another process could write to the file or cut it
         // short: binaries and debug files are replaced by new files (as linkers
         // and package managers do), not rewritten in place; one that is cut
@@ -31,5 +31,45 @@ impl MappedFile {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.map
+    }
+
+    /// Gives back the memory of a part that was read through and is not needed
+    /// soon: whoever touches it again has it read again.
+    pub fn forget(&self, part: &[u8]) {
+        const PAGE: usize = 4096;
+        let Some(start) = (part.as_ptr() as usize).checked_sub(self.map.as_ptr() as usize) else {
+            return;
+        };
+        let from = start.next_multiple_of(PAGE);
+        let to = start.saturating_add(part.len()).min(self.map.len()) / PAGE * PAGE;
+        if from >= to {
+            return;
+        }
+        // SAFETY: the pages are of a read-only mapping of a file, inside of it,
+        // and nothing was written to them: dropping them loses nothing, and
+        // references to them stay valid, as the kernel reads the file again.
+        let advised = unsafe {
+            self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from)
+        };
+        // Advice that is not taken costs memory and nothing else.
+        let _ = advised;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgotten_pages_are_read_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| i as u8).collect();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let map = MappedFile::open(file.path()).unwrap();
+        assert_eq!(map.bytes(), bytes);
+        map.forget(&map.bytes()[10..90_000]);
+        map.forget(b"not of the file");
+        assert_eq!(map.bytes(), bytes);
+        assert!(MappedFile::open(Path::new("/dev/null")).is_err());
     }
 }

@@ -13,12 +13,14 @@
 #![forbid(unsafe_code)]
 
 mod guest;
+mod kernel_debug;
 mod need;
 mod run;
 mod tracing_state;
 mod workload;
 
 pub use guest::{LEFT_FOR_THE_GUEST, guest, load_module};
+pub use kernel_debug::{KernelDebug, kernel_debug};
 pub use need::{Need, require};
 pub use run::{NOBODY, Outcome, Unprivileged, lines_with, perf, run, run_command};
 pub use tracing_state::TracingState;

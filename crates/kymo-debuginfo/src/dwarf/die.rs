@@ -3,10 +3,10 @@
 
 use std::rc::Rc;
 
-use gimli::{DwAt, UnitOffset};
+use gimli::{DwAt, DwTag, UnitOffset};
 
 use super::unit::{Dwarf, Unit};
-use super::{Entry, Result, Value};
+use super::{Entry, Reader, Result, Value};
 
 /// An entry: its unit and place.
 #[derive(Clone)]
@@ -46,6 +46,17 @@ impl<'s> Unit<'s> {
         root: UnitOffset,
         visit: &mut dyn FnMut(&Entry<'s>) -> Result<Walk>,
     ) -> Result<()> {
+        self.walk_tags(root, |_| true, visit)
+    }
+
+    /// The same, passing over entries of other tags (and what is below them)
+    /// without reading them: most of a unit are types.
+    pub(super) fn walk_tags(
+        &self,
+        root: UnitOffset,
+        wanted: fn(DwTag) -> bool,
+        visit: &mut dyn FnMut(&Entry<'s>) -> Result<Walk>,
+    ) -> Result<()> {
         let mut raw = self.inner.entries_raw(Some(root))?;
         let mut base = 0isize;
         let mut entry = Entry::null();
@@ -56,24 +67,34 @@ impl<'s> Unit<'s> {
         }
         while !raw.is_empty() && raw.next_depth() + base > 0 {
             let depth = raw.next_depth() + base;
+            let offset = raw.next_offset();
+            let Some(abbreviation) = raw.read_abbreviation()? else { continue };
             if past.is_some_and(|p| depth > p) {
-                match raw.read_abbreviation()? {
-                    Some(abbreviation) => raw.skip_attributes(abbreviation.attributes())?,
-                    None => continue,
-                }
+                raw.skip_attributes(abbreviation.attributes())?;
                 continue;
             }
             past = None;
-            if !raw.read_entry(&mut entry)? {
+            let step = if wanted(abbreviation.tag()) {
+                entry.tag = abbreviation.tag();
+                entry.has_children = abbreviation.has_children();
+                entry.offset = offset;
+                entry.depth = depth;
+                raw.read_attributes(abbreviation.attributes(), &mut entry.attrs)?;
+                visit(&entry)?
+            } else if abbreviation.has_children() {
+                read_sibling(&mut raw, abbreviation, &mut entry)?;
+                entry.offset = offset;
+                Walk::Past
+            } else {
+                raw.skip_attributes(abbreviation.attributes())?;
                 continue;
-            }
-            entry.depth = depth;
-            match visit(&entry)? {
+            };
+            match step {
                 Walk::Stop => return Ok(()),
                 Walk::Into => {}
-                Walk::Past if entry.has_children() => {
+                Walk::Past if abbreviation.has_children() => {
                     match entry.attr_value(gimli::DW_AT_sibling) {
-                        Some(Value::UnitRef(next)) if next > entry.offset() => {
+                        Some(Value::UnitRef(next)) if next > offset => {
                             raw = self.inner.entries_raw(Some(next))?;
                             base = depth;
                         }
@@ -85,6 +106,24 @@ impl<'s> Unit<'s> {
         }
         Ok(())
     }
+}
+
+/// Reads of an entry only where its next sibling is.
+fn read_sibling<'s>(
+    raw: &mut gimli::EntriesRaw<'_, Reader<'s>>,
+    abbreviation: &gimli::Abbreviation,
+    entry: &mut Entry<'s>,
+) -> Result<()> {
+    entry.attrs.clear();
+    let specs = abbreviation.attributes();
+    let at = specs.iter().position(|s| s.name() == gimli::DW_AT_sibling).unwrap_or(specs.len());
+    let (before, rest) = specs.split_at(at);
+    raw.skip_attributes(before)?;
+    if let Some((sibling, rest)) = rest.split_first() {
+        entry.attrs.push(raw.read_attribute(*sibling)?);
+        raw.skip_attributes(rest)?;
+    }
+    Ok(())
 }
 
 impl<'s> Dwarf<'s> {

@@ -9,10 +9,9 @@ use kymo_model::Note;
 use super::die::{Die, Walk};
 use super::fetch::{Fetched, Values};
 use super::location::Context;
-use super::names::last_name;
 use super::unit::{Dwarf, Unit};
 use super::{DwarfError, Entry, Result};
-use crate::probe::{Base, Description, Fetch, FetchArg, is_glob, lazy_match};
+use crate::probe::{Base, Description, Fetch, FetchArg, lazy_match};
 
 /// Gives source files that are asked for.
 pub trait Sources {
@@ -42,6 +41,8 @@ pub struct Options<'a> {
     pub no_inlines: bool,
     /// The most places one description may give.
     pub max_probes: usize,
+    /// The address of a function by its name, if the symbol table has one.
+    pub entry: &'a dyn Fn(&str) -> Option<u64>,
 }
 
 /// A place that was found, with its arguments.
@@ -244,11 +245,7 @@ impl<'d, 's> Finder<'d, 's> {
                 }
             }
         } else if let Some(function) = &point.function {
-            let units = if is_glob(function) {
-                (0..self.dwarf.units()).collect()
-            } else {
-                self.dwarf.units_naming(&last_name(function))
-            };
+            let units = self.dwarf.units_for(function, self.options.entry)?;
             for index in units {
                 let unit = self.dwarf.unit(index)?;
                 self.in_unit_by_function(&unit, d, function, &mut sites)?;
@@ -620,11 +617,11 @@ impl<'s> Dwarf<'s> {
         let own = self.entry(origin)?;
         let decl = own.attr_value(gimli::DW_AT_decl_line).and_then(|v| super::die::unsigned(&v));
         let file = own.attr_value(gimli::DW_AT_decl_file).and_then(|v| super::die::unsigned(&v));
-        unit.walk(unit.inner.header.root_offset(), &mut |e| {
+        unit.walk_tags(unit.inner.header.root_offset(), holds_code, &mut |e| {
             let target = match e.attr_value(gimli::DW_AT_abstract_origin) {
                 Some(super::Value::UnitRef(o)) => unit.start + o.0,
                 Some(super::Value::DebugInfoRef(o)) => o.0,
-                _ => return Ok(if holds_code(e.tag()) { Walk::Into } else { Walk::Past }),
+                _ => return Ok(Walk::Into),
             };
             let inlined = e.tag() == gimli::DW_TAG_inlined_subroutine;
             if target == global && (inlined || e.tag() == gimli::DW_TAG_subprogram) {
@@ -639,7 +636,7 @@ impl<'s> Dwarf<'s> {
                     found.push(unit.die(e.offset()));
                 }
             }
-            Ok(if holds_code(e.tag()) { Walk::Into } else { Walk::Past })
+            Ok(Walk::Into)
         })
     }
 }

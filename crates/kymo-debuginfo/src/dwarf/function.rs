@@ -115,7 +115,12 @@ impl<'s> Dwarf<'s> {
             scopes: vec![(0, Rc::from(""))],
             paths: HashMap::new(),
         };
-        unit.walk(unit.inner.header.root_offset(), &mut |entry| g.visit(entry))?;
+        let wanted = if unit.is_c {
+            |tag| tag == gimli::DW_TAG_subprogram
+        } else {
+            |tag| tag == gimli::DW_TAG_subprogram || holds_functions(tag)
+        };
+        unit.walk_tags(unit.inner.header.root_offset(), wanted, &mut |entry| g.visit(entry))?;
         g.code.sort_unstable();
         let made = Rc::new(Functions { all: g.all, code: g.code });
         Ok(unit.functions.get_or_init(|| made).clone())

@@ -27,7 +27,7 @@ mod vars;
 pub use finder::{FindError, Finder, Located, Options, Sources, SymbolLookup, SymbolOf};
 pub use ranges::{SourceLines, source_lines};
 pub(crate) use sections::layout_of;
-pub use sections::{LoadedSection, Sections};
+pub use sections::{LoadedSection, Pages, Sections};
 pub use source::SourcePlace;
 pub use unit::Dwarf;
 pub use vars::{PlaceVariables, Variable};

@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use super::die::{Die, Walk, unsigned};
 use super::finder::{FindError, Finder};
-use super::names::last_name;
 use super::unit::{Dwarf, Unit};
 use super::{Entry, Result, Value};
 use crate::probe::{ArgValue, Description, LineRange};
@@ -35,7 +34,7 @@ pub fn source_lines(
 ) -> std::result::Result<SourceLines, FindError> {
     let dwarf = finder.dwarf;
     let units = match &range.function {
-        Some(function) => dwarf.units_naming(&last_name(function)),
+        Some(function) => dwarf.units_for(function, finder.options.entry)?,
         None => (0..dwarf.units()).collect(),
     };
     for index in units {

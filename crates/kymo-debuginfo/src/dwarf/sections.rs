@@ -25,6 +25,12 @@ pub struct LoadedSection {
     pub code: bool,
 }
 
+/// Memory that a file's bytes are in.
+pub trait Pages: Sync {
+    /// `part` was read through and is not needed soon.
+    fn forget(&self, part: &[u8]);
+}
+
 /// Unpacked sections; [`super::Dwarf`] borrows from it.
 pub struct Sections<'a> {
     pub(super) dwarf: gimli::DwarfSections<Cow<'a, [u8]>>,
@@ -33,6 +39,8 @@ pub struct Sections<'a> {
     pub(super) endian: RunTimeEndian,
     pub(super) address_size: u8,
     has_info: bool,
+    /// Told of what was searched through, if set.
+    pub pages: Option<&'a dyn Pages>,
     /// Sections of the running program.
     pub loaded: Vec<LoadedSection>,
     /// Whether it is an object that is not linked (a kernel module).
@@ -72,6 +80,7 @@ impl<'a> Sections<'a> {
             } else {
                 RunTimeEndian::Big
             },
+            pages: None,
             has_info: [".debug_info", ".debug_abbrev"]
                 .iter()
                 .all(|n| file.section_by_name(n).is_some_and(|s| s.size() > 0)),

@@ -23,7 +23,7 @@ pub struct SourcePlace {
 impl<'s> Dwarf<'s> {
     /// The source of an address.
     pub fn source_of(&self, addr: u64) -> Result<Option<SourcePlace>> {
-        for index in self.units_of(addr)? {
+        for index in self.units_of(addr) {
             let unit = self.unit(index)?;
             if let Some(found) = self.source_in(&unit, addr)? {
                 return Ok(Some(found));
@@ -34,21 +34,23 @@ impl<'s> Dwarf<'s> {
 
     /// Units that may cover an address: by `.debug_aranges` where that says it,
     /// otherwise all of them.
-    fn units_of(&self, addr: u64) -> Result<Vec<usize>> {
+    fn units_of(&self, addr: u64) -> Vec<usize> {
+        self.unit_by_aranges(addr).map_or_else(|| (0..self.units()).collect(), |u| vec![u])
+    }
+
+    /// The unit that `.debug_aranges` names for an address.
+    pub(super) fn unit_by_aranges(&self, addr: u64) -> Option<usize> {
         let mut headers = self.dwarf.debug_aranges.headers();
-        let mut listed = false;
         while let Ok(Some(header)) = headers.next() {
-            listed = true;
             let mut entries = header.entries();
             while let Ok(Some(e)) = entries.next() {
                 if addr.checked_sub(e.address()).is_some_and(|d| d < e.length()) {
                     let start = header.debug_info_offset().0;
-                    return Ok(self.starts.binary_search(&start).into_iter().collect());
+                    return self.starts.binary_search(&start).ok();
                 }
             }
         }
-        let _ = listed;
-        Ok((0..self.units()).collect())
+        None
     }
 
     fn source_in(&self, unit: &Rc<Unit<'s>>, addr: u64) -> Result<Option<SourcePlace>> {

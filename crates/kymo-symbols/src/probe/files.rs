@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use kymo_debuginfo::dwarf::{DwarfError, Sections};
+use kymo_debuginfo::dwarf::{DwarfError, Pages, Sections};
 use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
 use object::read::{Object as _, ObjectSection as _};
@@ -22,14 +22,23 @@ pub enum Kind {
     Module(String),
 }
 
+/// A mapped file, as `kymo_debuginfo` sees it.
+struct Mapped(MappedFile);
+
+impl Pages for Mapped {
+    fn forget(&self, part: &[u8]) {
+        self.0.forget(part);
+    }
+}
+
 /// Mapped files.
 pub struct ProbeFiles {
     /// What they are of.
     pub kind: Kind,
     /// The binary's path, as the kernel shall open it.
     pub path: PathBuf,
-    binary: MappedFile,
-    debug: Option<(PathBuf, MappedFile)>,
+    binary: Mapped,
+    debug: Option<(PathBuf, Mapped)>,
     /// Its build-id.
     pub build_id: Option<BuildId>,
 }
@@ -149,7 +158,7 @@ impl ProbeFiles {
                 .ok_or_else(|| OpenError::NoModule { name: name.into(), release })?
         };
         let mut files = ProbeFiles::with_debug(Kind::Module(String::new()), path)?;
-        let own = module_name(files.binary.bytes()).or_else(|| {
+        let own = module_name(files.binary.0.bytes()).or_else(|| {
             let stem = files.path.file_name()?.to_str()?.split('.').next()?;
             Some(stem.replace('-', "_"))
         });
@@ -166,27 +175,35 @@ impl ProbeFiles {
             let debug = if has_debuginfo(&file) { None } else { separate(&path, &file, id) };
             (id, debug)
         };
-        Ok(ProbeFiles { kind, path, binary, debug, build_id: id })
+        Ok(ProbeFiles {
+            kind,
+            path,
+            binary: Mapped(binary),
+            debug: debug.map(|(p, m)| (p, Mapped(m))),
+            build_id: id,
+        })
     }
 
     /// The bytes of the binary.
     pub fn binary(&self) -> &[u8] {
-        self.binary.bytes()
+        self.binary.0.bytes()
     }
 
     /// The bytes of the separate debug file, if there is one.
     pub fn debug(&self) -> Option<&[u8]> {
-        self.debug.as_ref().map(|d| d.1.bytes())
+        self.debug.as_ref().map(|d| d.1.0.bytes())
     }
 
     /// The sections of the debugging information.
     pub fn sections(&self) -> Result<Sections<'_>, OpenError> {
-        let (path, bytes, binary) = match &self.debug {
-            Some((path, map)) => (path, map.bytes(), Some(self.binary.bytes())),
-            None => (&self.path, self.binary.bytes(), None),
+        let (path, map, binary) = match &self.debug {
+            Some((path, map)) => (path, map, Some(self.binary.0.bytes())),
+            None => (&self.path, &self.binary, None),
         };
-        Sections::load(bytes, binary)
-            .map_err(|error| OpenError::Unusable { path: path.clone(), error })
+        let mut sections = Sections::load(map.0.bytes(), binary)
+            .map_err(|error| OpenError::Unusable { path: path.clone(), error })?;
+        sections.pages = Some(map);
+        Ok(sections)
     }
 }
 

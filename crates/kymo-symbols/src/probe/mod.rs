@@ -6,9 +6,11 @@ mod files;
 mod kallsyms;
 mod markers;
 mod plan;
+mod safety;
 mod sources;
 
 pub use files::{Kind, OpenError, ProbeFiles};
 pub use kallsyms::{kallsyms_functions, plan_by_kallsyms};
 pub use plan::{Facts, LineAt, Plan, PlanError, Settings};
+pub use safety::{Hazard, Site};
 pub use sources::SourceFolders;

@@ -131,6 +131,9 @@ impl<'a> Facts<'a> {
             },
             no_inlines: settings.no_inlines,
             max_probes: settings.max_probes,
+            entry: &|name| {
+                self.symbols.all.iter().find(|s| s.code && s.name == name).map(|s| s.addr)
+            },
         };
         let mut sources = settings.sources.clone();
         visit(&mut Finder::new(&dwarf, &options, &mut sources))

@@ -5,10 +5,11 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use kymo_debuginfo::dwarf::Located;
 use kymo_debuginfo::probe::{Definition, Description, Place, RawLine, glob_match, looks_raw};
 use kymo_kernel::probe_events::ProbeFile;
 use kymo_kernel::tracefs::{DynamicEvent, Tracefs};
-use kymo_symbols::probe::{Kind, ProbeFiles};
+use kymo_symbols::probe::{Hazard, Kind, ProbeFiles};
 use kymo_view::Ledger;
 
 use super::Args;
@@ -44,6 +45,7 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
         let Some(planner) = &planner else { continue };
         let plan = planner.plan(args, &d)?;
         plan.notes.iter().cloned().for_each(|n| ledger.push(n));
+        judge(args, planner, &d, &plan.places, &mut ledger)?;
         let mut definitions = plan.definitions;
         name_events(&mut definitions, &mut taken, args.force)?;
         for definition in &definitions {
@@ -78,6 +80,38 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
     }
     drop(out);
     Ok(close(args, &ledger))
+}
+
+/// Refuses places where a probe does harm, unless `--force` insists; says with
+/// `--verbose` where a hit is dear.
+fn judge(
+    args: &Args,
+    planner: &Planner<'_>,
+    d: &Description,
+    places: &[Located],
+    ledger: &mut Ledger,
+) -> anyhow::Result<()> {
+    let Planner::Binary(facts) = planner else { return Ok(()) };
+    for place in places {
+        let site = facts.judge(place);
+        if let Some(Hazard { what, advice }) = site.hazard {
+            if !args.force {
+                bail!("{}: {what}; {advice} (--force adds it anyway)", d.point);
+            }
+            ledger.note("hazard", what, Some(advice));
+        }
+        if args.verbose && site.cheap == Some(false) {
+            ledger.tell(
+                "cost",
+                format!(
+                    "at {:#x} the instruction is single-stepped: some 15 us a hit instead of 1",
+                    place.addr
+                ),
+                None,
+            );
+        }
+    }
+    Ok(())
 }
 
 fn in_words(d: &Description, planner: &Planner<'_>) -> String {

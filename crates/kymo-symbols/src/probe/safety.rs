@@ -1,0 +1,131 @@
+//! Looks at a place before it is armed: does an instruction begin there, may the
+//! kernel be probed there, can arming it do harm.
+
+use kymo_debuginfo::dwarf::Located;
+use kymo_debuginfo::instruction::{self, At, Cost};
+
+use super::files::Kind;
+use super::plan::Facts;
+
+/// Why a place should not be armed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hazard {
+    /// What would happen.
+    pub what: String,
+    /// A better place.
+    pub advice: String,
+}
+
+/// What is known of a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// A reason not to arm it.
+    pub hazard: Option<Hazard>,
+    /// Whether a hit is cheap; none if not known.
+    pub cheap: Option<bool>,
+}
+
+const UNKNOWN: Site = Site { hazard: None, cheap: None };
+
+impl Facts<'_> {
+    /// Judges a place.
+    pub fn judge(&self, place: &Located) -> Site {
+        match self.files.kind {
+            Kind::User => self.judge_user(place),
+            _ => self.judge_kernel(place),
+        }
+    }
+
+    /// Functions that are gone after boot, or that the kernel itself relies on
+    /// while it handles a probe.
+    fn judge_kernel(&self, place: &Located) -> Site {
+        let Some(section) = self.symbols.section_at(place.addr) else { return UNKNOWN };
+        let function = &place.function;
+        let (what, advice) = match section.name.as_str() {
+            ".init.text" => (
+                format!("{function} is in __init code, which is gone after boot"),
+                "probe what it calls",
+            ),
+            ".exit.text" => (
+                format!("{function} is in __exit code, which may not be loaded"),
+                "probe what it calls",
+            ),
+            ".kprobes.text" | ".noinstr.text" | ".entry.text" | ".irqentry.text" => (
+                format!(
+                    "{function} is in {}, which the kernel needs to handle probes and forbids to probe",
+                    section.name
+                ),
+                "probe a caller",
+            ),
+            _ => return UNKNOWN,
+        };
+        Site { hazard: Some(Hazard { what, advice: advice.into() }), cheap: None }
+    }
+
+    fn judge_user(&self, place: &Located) -> Site {
+        if self.symbols.machine_is_x86_64() == Some(false) {
+            return UNKNOWN;
+        }
+        let Some((name, start, end)) = self.symbols.function_span(place.addr) else {
+            return UNKNOWN;
+        };
+        let name = name.to_owned();
+        let Some(code) = self.code(start, end) else { return UNKNOWN };
+        match instruction::at(code, start, place.addr) {
+            At::Unknown => UNKNOWN,
+            At::Inside { begins, next } => Site {
+                hazard: Some(Hazard {
+                    what: format!(
+                        "{name}+{} is in the middle of an instruction: a probe there would damage it",
+                        place.addr - start
+                    ),
+                    advice: format!(
+                        "instructions begin at {name}+{} and {name}+{}",
+                        begins - start,
+                        next - start
+                    ),
+                }),
+                cheap: None,
+            },
+            At::Instruction { cost: Cost::Nop5, len }
+                if place.addr != start && !instruction::makes_calls(code, start) =>
+            {
+                Site {
+                    hazard: Some(Hazard {
+                        what: format!(
+                            "{name}+{} is a nop of 5 bytes in a function without calls: kernels that turn it into a call would overwrite data below its stack pointer",
+                            place.addr - start
+                        ),
+                        advice: format!(
+                            "the next instruction, {name}+{}, is safe",
+                            place.addr - start + len as u64
+                        ),
+                    }),
+                    cheap: Some(true),
+                }
+            }
+            At::Instruction { cost: Cost::Nop10, len } => Site {
+                hazard: Some(Hazard {
+                    what: format!(
+                        "{name}+{} is a nop of 10 bytes, on which some kernels accept probes that never fire",
+                        place.addr - start
+                    ),
+                    advice: format!(
+                        "the next instruction, {name}+{}, works",
+                        place.addr - start + len as u64
+                    ),
+                }),
+                cheap: Some(true),
+            },
+            At::Instruction { cost, .. } => {
+                Site { hazard: None, cheap: Some(cost != Cost::Stepped) }
+            }
+        }
+    }
+
+    fn code(&self, start: u64, end: u64) -> Option<&[u8]> {
+        let from = usize::try_from(self.symbols.file_offset(start)?).ok()?;
+        let len = usize::try_from(end.checked_sub(start)?).ok()?;
+        self.files.binary().get(from..from.checked_add(len)?)
+    }
+}
