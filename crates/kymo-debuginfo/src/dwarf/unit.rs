@@ -15,6 +15,9 @@ use super::{Reader, Result};
 /// Units kept parsed. One needs some 100 KiB; a search visits one at a time.
 const KEPT: usize = 24;
 
+/// Bytes touched before they are given back.
+const GIVE_BACK: usize = 8 << 20;
+
 /// Debugging information, borrowed from [`Sections`].
 pub struct Dwarf<'s> {
     pub(super) sections: &'s Sections<'s>,
@@ -44,9 +47,19 @@ impl<'s> Dwarf<'s> {
         let dwarf = sections.dwarf.borrow(|bytes| gimli::EndianSlice::new(bytes, endian));
         let mut starts = Vec::new();
         let mut headers = dwarf.units();
+        let info = gimli::Section::reader(&dwarf.debug_info).slice();
+        let mut given_back = 0;
         while let Some(header) = headers.next()? {
             if let Some(offset) = header.debug_info_offset() {
                 starts.push(offset.0);
+                // Headers are spread over all of the section.
+                if offset.0 - given_back > GIVE_BACK
+                    && let (Some(pages), Some(read)) =
+                        (sections.pages, info.get(given_back..offset.0))
+                {
+                    pages.forget(read);
+                    given_back = offset.0;
+                }
             }
         }
         Ok(Dwarf { sections, dwarf, starts, kept: RefCell::default() })

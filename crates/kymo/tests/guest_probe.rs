@@ -1,0 +1,116 @@
+//! Probes of a kernel that has them: functions, returns and a module, by the
+//! kernel's own symbols and by definitions that another machine made from the
+//! debugging information; added, hit, with the values that a known program makes,
+//! removed.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use kymo_testkit::{Need, Outcome, TracingState, Workload, load_module, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+/// Runs a program under `kymo record` and gives the lines of the events.
+fn hits(events: &str, program: &[&str]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    let data = data.to_str().unwrap();
+    let mut args = vec!["record", "-q", "-e", events, "-o", data, "--"];
+    args.extend(program);
+    let _ = kymo(&args).success();
+    let shown = kymo(&["script", "-i", data]).success().stdout;
+    shown.lines().map(str::to_owned).collect()
+}
+
+fn count(lines: &[String], parts: &[&str]) -> usize {
+    lines.iter().filter(|l| parts.iter().all(|p| l.contains(p))).count()
+}
+
+fn ready() -> bool {
+    require(&[Need::Root, Need::Tracefs, Need::PerfEvents])
+}
+
+#[test]
+fn functions_and_returns_of_the_kernel() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let program = Workload::compile("opens", include_str!("guest_programs/opens.c"));
+    let path = program.program().to_str().unwrap();
+    let _ = kymo(&["probe", "-q", "do_sys_openat2 dfd=%di:s32 name=+0(%si):ustring"]).success();
+    let _ = kymo(&["probe", "-q", "do_sys_openat2%return ret=$retval:s64"]).success();
+    // As `kymo probe -D 'opened=do_sys_openat2 filename:ustring how->flags'` gives it
+    // with this kernel's vmlinux.
+    let _ = kymo(&[
+        "probe",
+        "-q",
+        "p:probe/opened do_sys_openat2+0 filename=+0(%si):ustring flags=+0(%dx):x64",
+    ])
+    .success();
+    let list = kymo(&["probe", "-l"]).success().stdout;
+    for part in [
+        "probe:do_sys_openat2 ",
+        "probe:do_sys_openat2__return ",
+        "with dfd name",
+        "with filename flags",
+    ] {
+        assert!(list.contains(part), "{part}\n{list}");
+    }
+    let lines = hits("probe:*", &[path, "8"]);
+    let name = "name=\"/tmp/kymo-known-file\"";
+    assert_eq!(count(&lines, &["probe:do_sys_openat2:", "dfd=-100", name]), 8, "{lines:#?}");
+    // O_RDWR | O_CREAT | O_LARGEFILE six times, O_RDONLY | O_LARGEFILE twice.
+    let known = "filename=\"/tmp/kymo-known-file\"";
+    assert_eq!(count(&lines, &["probe:opened:", known, "flags=0x8042"]), 6, "{lines:#?}");
+    assert_eq!(count(&lines, &["probe:opened:", known, "flags=0x8000"]), 2, "{lines:#?}");
+    assert_eq!(count(&lines, &["probe:do_sys_openat2__return:", "ret=-2"]), 1, "{lines:#?}");
+    let verbose = kymo(&["probe", "-l", "-v"]).success().stdout;
+    assert!(verbose.contains(" hits, 0 missed"), "{verbose}");
+    let _ = kymo(&["probe", "-q", "--del", "probe:*"]).success();
+    assert_eq!(kymo(&["probe", "-l"]).success().stdout, "");
+}
+
+#[test]
+fn globs_and_what_cannot_be() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let _ = kymo(&["probe", "-q", "vfs_read* %di"]).success();
+    let list = kymo(&["probe", "-l"]).success().stdout;
+    assert!(list.contains("probe:vfs_read ") && list.contains("probe:vfs_readlink "), "{list}");
+    let _ = kymo(&["probe", "-q", "--del", "probe:vfs_*"]).success();
+    let variable = kymo(&["probe", "vfs_read file->f_mode"]).failure().stderr;
+    assert!(variable.contains("no vmlinux") && variable.contains("-dbg"), "{variable}");
+    let unknown = kymo(&["probe", "vfs_raed"]).failure().stderr;
+    assert!(unknown.contains("no function vfs_raed"), "{unknown}");
+    // Functions on the kernel's blacklist are refused by the kernel, in its words.
+    let refused = kymo(&["probe", "exc_int3"]).failure().stderr;
+    assert!(refused.contains("the kernel refused"), "{refused}");
+    // What was added before the one that fails is removed again.
+    let both =
+        kymo(&["probe", "--add", "vfs_read", "--add", "bad=vfs_write %nosuch"]).failure().stderr;
+    assert!(both.contains("the kernel refused"), "{both}");
+    assert_eq!(kymo(&["probe", "-l"]).success().stdout, "");
+}
+
+#[test]
+fn functions_of_a_module() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    load_module("scsi_debug", "dev_size_mb=8");
+    let functions = kymo(&["probe", "-m", "scsi_debug", "-F", "*delay_show"]).success().stdout;
+    assert!(functions.lines().any(|l| l == "delay_show"), "{functions}");
+    let _ = kymo(&["probe", "-q", "-m", "scsi_debug", "delay_show%return $retval"]).success();
+    let definition = kymo(&["probe", "-m", "scsi_debug", "-D", "delay_show"]).success().stdout;
+    assert_eq!(definition, "p:probe/delay_show scsi_debug:delay_show+0\n");
+    let lines =
+        hits("probe:delay_show__return", &["cat", "/sys/bus/pseudo/drivers/scsi_debug/delay"]);
+    assert_eq!(count(&lines, &["probe:delay_show__return:", "arg1=0x2"]), 1, "{lines:#?}");
+    let _ = kymo(&["probe", "-q", "--del", "probe:*"]).success();
+}
