@@ -3,8 +3,9 @@
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 
+use crate::profile::FrameId;
 use crate::state::CommId;
 
 /// What tells two stacks apart besides their chains.
@@ -26,56 +27,102 @@ pub(crate) struct Slot {
     pub(crate) key: StackKey,
     /// Process and thread of the first sample.
     pub(crate) task: (u32, u32),
-    start: usize,
     len: u32,
+    /// Number of the first sample.
+    pub(crate) first: u64,
+    start: usize,
     pub(crate) samples: u64,
     pub(crate) period: u64,
-    /// The next slot with the same hash, plus one.
-    next: u32,
 }
 
-/// The stacks of one event.
+/// Finds slots by the hash of their stacks: open addressing, at most three
+/// quarters full, a power of two. Holds 32 bits of the hash and the slot's number plus one.
+#[derive(Debug)]
+struct Index(Vec<(u32, u32)>);
+
+impl Default for Index {
+    fn default() -> Self {
+        Index(vec![(0, 0); 1 << 10])
+    }
+}
+
+impl Index {
+    /// Where a stack is, or the empty place where it belongs.
+    #[inline]
+    fn place(&self, hash: u32, same: impl Fn(u32) -> bool) -> usize {
+        let mask = self.0.len() - 1;
+        // Low bits first: the table has less than 2^32 places.
+        let mut at = hash as usize & mask;
+        while let Some((held, number)) = self.0.get(at) {
+            if *number == 0 || (*held == hash && same(*number - 1)) {
+                break;
+            }
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    fn grow(&mut self) {
+        let larger = vec![(0, 0); self.0.len() * 2];
+        for (hash, number) in std::mem::replace(&mut self.0, larger) {
+            if number > 0 {
+                let at = self.place(hash, |_| false);
+                if let Some(empty) = self.0.get_mut(at) {
+                    *empty = (hash, number);
+                }
+            }
+        }
+    }
+}
+
+/// The stacks of one event, or a share of them.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     pub(crate) slots: Vec<Slot>,
     pub(crate) arena: Vec<u32>,
-    first: FxHashMap<u64, u32>,
+    index: Index,
     pub(crate) empty_chains: u64,
     pub(crate) cut_chains: u64,
     pub(crate) bad_chains: u64,
 }
 
 impl Counter {
-    /// Counts samples. The chain was put to the end of `arena`, from `start`
+    /// Counts a sample. The chain was put to the end of `arena`, from `start`
     /// on, and is taken back if it is known.
     pub(crate) fn add(
         &mut self,
         key: StackKey,
         task: (u32, u32),
         start: usize,
-        samples: u64,
+        first: u64,
         period: u64,
     ) {
         let chain = self.arena.get(start..).unwrap_or_default();
-        let len = chain.len();
         let mut hasher = FxBuildHasher.build_hasher();
         key.hash(&mut hasher);
         chain.iter().for_each(|word| hasher.write_u32(*word));
-        let head = self.first.entry(hasher.finish()).or_insert(0);
-        let mut at = *head;
-        while let Some(slot) = at.checked_sub(1).and_then(|i| self.slots.get_mut(i as usize)) {
-            let same = slot.start..slot.start + slot.len as usize;
-            if slot.key == key && self.arena.get(same) == Some(chain) {
-                slot.samples += samples;
-                slot.period = slot.period.saturating_add(period);
-                self.arena.truncate(start);
-                return;
-            }
-            at = slot.next;
+        let hash = (hasher.finish().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        if self.index.0.len() * 3 < 4 * (self.slots.len() + 1) {
+            self.index.grow();
         }
-        let len = len as u32;
-        self.slots.push(Slot { key, task, start, len, samples, period, next: *head });
-        *head = self.slots.len() as u32;
+        let slots = &self.slots;
+        let same = |number: u32| {
+            slots.get(number as usize).is_some_and(|slot| {
+                let held = slot.start..slot.start + slot.len as usize;
+                slot.key == key && self.arena.get(held) == Some(chain)
+            })
+        };
+        let at = self.index.place(hash, same);
+        let Some(place) = self.index.0.get_mut(at) else { return };
+        if let Some(slot) = place.1.checked_sub(1).and_then(|n| self.slots.get_mut(n as usize)) {
+            slot.samples += 1;
+            slot.period = slot.period.saturating_add(period);
+            self.arena.truncate(start);
+            return;
+        }
+        let len = chain.len() as u32;
+        self.slots.push(Slot { key, task, len, first, start, samples: 1, period });
+        *place = (hash, self.slots.len() as u32);
     }
 
     /// The chain of a slot.
@@ -83,23 +130,43 @@ impl Counter {
         self.arena.get(slot.start..slot.start + slot.len as usize).unwrap_or_default()
     }
 
-    /// The same in frames instead of addresses: stacks that become equal are
-    /// counted together, in the order of their first appearance.
-    pub(crate) fn in_frames(self, frame_of: &dyn Fn(u32) -> u32) -> Counter {
-        let mut folded = Counter {
-            empty_chains: self.empty_chains,
-            cut_chains: self.cut_chains,
-            bad_chains: self.bad_chains,
-            ..Counter::default()
-        };
-        for slot in &self.slots {
-            let start = folded.arena.len();
-            folded.arena.extend(self.chain(slot).iter().map(|a| frame_of(*a)));
-            let key = StackKey { leaf: frame_of(slot.key.leaf), ..slot.key };
-            folded.add(key, slot.task, start, slot.samples, slot.period);
+    /// Puts frames in the place of addresses. Stacks that become equal stay
+    /// apart: whoever goes through them adds them up at no more cost.
+    pub(crate) fn name_frames(&mut self, frames: &[FrameId]) {
+        let frame = |a: u32| frames.get(a as usize).map_or(u32::MAX, |f| f.0);
+        for word in &mut self.arena {
+            *word = frame(*word);
         }
-        folded.first = FxHashMap::default();
-        folded.arena.shrink_to_fit();
-        folded
+        for slot in &mut self.slots {
+            slot.key.leaf = frame(slot.key.leaf);
+        }
+        self.index = Index::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_stacks_are_counted_and_others_kept_apart() {
+        let mut counter = Counter::default();
+        let key =
+            |leaf| StackKey { comm: CommId(1), cpu: None, task: None, label: 0, mode: 2, leaf };
+        // Enough for the index to grow several times.
+        for round in 0..3u32 {
+            for i in 0..5000u32 {
+                let start = counter.arena.len();
+                counter.arena.extend((0..i % 4).map(|n| n * i));
+                counter.add(key(i), (7, 8), start, u64::from(round * 5000 + i), 2);
+            }
+        }
+        assert_eq!(counter.slots.len(), 5000);
+        assert_eq!(counter.arena.len(), 5000 / 4 * 6);
+        for (i, slot) in (0u32..).zip(&counter.slots) {
+            assert_eq!((slot.key.leaf, slot.samples, slot.period), (i, 3, 6));
+            assert_eq!(slot.first, u64::from(i));
+            assert!(counter.chain(slot).iter().eq(&(0..i % 4).map(|n| n * i).collect::<Vec<_>>()));
+        }
     }
 }

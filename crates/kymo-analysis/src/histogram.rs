@@ -4,7 +4,8 @@
 
 use std::hash::Hash;
 
-use rustc_hash::FxHashMap;
+use kymo_symbols::SymId;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::chain_tree::{ChainTree, Chains, NodeId};
 use crate::profile::{EventProfile, Frame, FrameId, Frames, Profile, Stack};
@@ -355,6 +356,9 @@ impl Groups<'_> {
 fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEntry>) {
     let symbols = &profile.machine.symbols;
     let frame = |e: &HistEntry| profile.frame(e.frame);
+    // The only place where names are needed in great number.
+    let used: FxHashSet<SymId> = entries.iter().filter_map(|e| frame(e).symbol).collect();
+    symbols.prepare_names(&used.into_iter().collect::<Vec<_>>());
     let comms = Ranks::of(entries.iter().map(|e| e.comm), |c| profile.machine.comm(c));
     let dsos =
         Ranks::of(entries.iter().filter_map(|e| frame(e).dso), |d| symbols.dso_name(Some(d)));

@@ -7,4 +7,5 @@ mod counting;
 pub mod histogram;
 pub mod oncpu;
 pub mod profile;
+mod samples;
 pub mod state;

@@ -1,22 +1,23 @@
 //! A recording in memory as distinct stacks with their weights.
 //!
-//! Samples are counted by their raw addresses first; each distinct address in
-//! each distinct state of an address space is resolved once, after all tables
-//! that will be needed were read in parallel. Memory grows with the number of
-//! distinct stacks, not with that of samples.
+//! Samples are counted by their raw addresses first, on several threads; each
+//! distinct address in each distinct state of an address space is resolved once,
+//! after all tables that will be needed were read in parallel. Memory grows with
+//! the number of distinct stacks, not with that of samples.
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
-use kymo_files::perfdata::{Entry, EventDesc, Order, PerfData, ReadError, ReadStats};
-use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RecordKind, Sample};
+use kymo_files::perfdata::{Batch, Entry, EventDesc, Order, PerfData, ReadError, ReadStats};
+use kymo_model::{Misc, RecordKind, Sample};
 use kymo_symbols::{DsoId, Options, Resolver, SymId};
+use rayon::prelude::*;
 
 use crate::addresses::Addresses;
-use crate::counting::{Counter, StackKey};
+use crate::counting::{Counter, Slot};
 use crate::oncpu::OnCpu;
-use crate::state::{CommId, Machine, Maps};
+use crate::samples::{Job, Mark, Settings, Shares, Space};
+use crate::state::{CommId, Machine};
 
 /// Number of a distinct frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,7 +38,7 @@ pub struct Frame {
     pub kernel: bool,
 }
 
-/// A distinct stack and what it weighs.
+/// A stack and what it weighs.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     /// Name of the task at that time.
@@ -69,7 +70,8 @@ pub struct EventProfile {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
-    counter: Counter,
+    /// Of each share of the recording.
+    counters: Vec<Counter>,
     /// Samples that should have a call chain and have none.
     pub empty_chains: u64,
     /// Samples whose call chain is as long as was allowed.
@@ -79,11 +81,30 @@ pub struct EventProfile {
 }
 
 impl EventProfile {
+    fn new(desc: EventDesc, counters: Vec<Counter>) -> EventProfile {
+        let slots = || counters.iter().flat_map(|c| &c.slots);
+        EventProfile {
+            desc,
+            samples: slots().map(|s| s.samples).sum(),
+            period: slots().fold(0, |sum, s| sum.saturating_add(s.period)),
+            empty_chains: counters.iter().map(|c| c.empty_chains).sum(),
+            cut_chains: counters.iter().map(|c| c.cut_chains).sum(),
+            bad_chains: counters.iter().map(|c| c.bad_chains).sum(),
+            counters,
+        }
+    }
+
     /// The stacks in the order in which they were first seen, each with its
     /// call chain from the inside out, the leaf included; that is empty when
-    /// none was recorded.
-    pub fn stacks(&self) -> impl ExactSizeIterator<Item = (Stack, Frames<'_>)> {
-        self.counter.slots.iter().map(|slot| {
+    /// none was recorded. Several may be equal.
+    pub fn stacks(&self) -> impl Iterator<Item = (Stack, Frames<'_>)> {
+        let mut shares: Vec<_> = self.counters.iter().map(|c| (c, c.slots.iter())).collect();
+        std::iter::from_fn(move || {
+            let first = |(_, left): &&mut (_, std::slice::Iter<'_, Slot>)| {
+                left.as_slice().first().map_or(u64::MAX, |s| s.first)
+            };
+            let (counter, slots) = shares.iter_mut().min_by_key(first)?;
+            let slot = slots.next()?;
             let stack = Stack {
                 comm: slot.key.comm,
                 pid: slot.task.0,
@@ -95,7 +116,7 @@ impl EventProfile {
                 samples: slot.samples,
                 period: slot.period,
             };
-            (stack, Frames(self.counter.chain(slot)))
+            Some((stack, Frames(counter.chain(slot))))
         })
     }
 
@@ -170,52 +191,39 @@ impl Profile {
 
     /// Reads an opened recording.
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ReadError> {
-        let mut machine = Machine::new(Resolver::new(options.symbols.clone()));
-        let piped = file.is_pipe();
+        let LoadOptions { symbols, by_cpu, merge_threads, no_chains, label } = options;
+        let mut machine = Machine::new(Resolver::new(symbols));
         machine.adopt(file.features());
-        let mut counting = Counting {
-            machine,
-            options,
-            counters: Vec::new(),
-            addresses: Addresses::default(),
-            user: None,
-        };
-        let mut on_cpu = OnCpu::default();
-        let mut span: Option<(u64, u64)> = None;
-        let stats = file.for_each(Order::Time, &mut |entry| {
-            match entry.raw.kind {
-                RecordKind::SAMPLE => {
-                    if let Some(t) = entry.time {
-                        span = Some(span.map_or((t, t), |(a, b)| (a.min(t), b.max(t))));
-                    }
-                    counting.sample(entry);
-                }
-                RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE if piped => {
-                    counting.machine.adopt(entry.features);
-                }
-                _ => {
-                    counting.user = None;
-                    counting.machine.apply(&entry.raw);
-                    account(entry, &mut on_cpu);
-                }
-            }
-            ControlFlow::Continue(())
-        })?;
-        let Counting { mut machine, counters, addresses, .. } = counting;
-        let (frame_of, frames) = addresses.resolve(&mut machine.symbols);
-        let frame_of = |a: u32| frame_of.get(a as usize).map_or(u32::MAX, |f| f.0);
-        let mut counters = counters.into_iter();
+        let settings = Settings { by_cpu, merge_threads, no_chains };
+        let (stats, mut machine, shares, on_cpu, span) = std::thread::scope(|scope| {
+            let mut reading = Reading {
+                machine,
+                label,
+                shares: Shares::start(scope, settings),
+                piped: file.is_pipe(),
+                samples: 0,
+                on_cpu: OnCpu::default(),
+                span: None,
+            };
+            let stats = file.for_each_batch(Order::Time, &mut |batch| {
+                reading.batch(batch);
+                ControlFlow::Continue(())
+            });
+            let Reading { machine, shares, on_cpu, span, .. } = reading;
+            (stats, machine, shares.finish(), on_cpu, span)
+        });
+        let stats = stats?;
+        let (addresses, mut counters): (Vec<Addresses>, Vec<Vec<Counter>>) =
+            shares.into_iter().map(|s| (s.addresses, s.counters)).unzip();
+        let (frame_of, frames) = Addresses::resolve(&addresses, &mut machine.symbols);
+        counters.par_iter_mut().zip(&frame_of).for_each(|(counters, frame_of)| {
+            counters.iter_mut().for_each(|c| c.name_frames(frame_of));
+        });
+        let mut shares: Vec<_> = counters.into_iter().map(Vec::into_iter).collect();
         let events = file.events().iter().map(|desc| {
-            let counter = counters.next().unwrap_or_default().in_frames(&frame_of);
-            EventProfile {
-                desc: desc.clone(),
-                samples: counter.slots.iter().map(|s| s.samples).sum(),
-                period: counter.slots.iter().fold(0, |sum, s| sum.saturating_add(s.period)),
-                empty_chains: counter.empty_chains,
-                cut_chains: counter.cut_chains,
-                bad_chains: counter.bad_chains,
-                counter,
-            }
+            // A share has counters up to its last event.
+            let counters = shares.iter_mut().filter_map(Iterator::next).collect();
+            EventProfile::new(desc.clone(), counters)
         });
         let events = events.collect();
         Ok(Profile { machine, events, frames, stats, on_cpu, span })
@@ -269,74 +277,66 @@ fn account(entry: &Entry<'_>, on_cpu: &mut OnCpu) {
     }
 }
 
-/// Samples on their way into stacks of addresses.
-struct Counting<'a> {
+/// The samples of a recording on their way to those who count them.
+struct Reading<'a, 's> {
     machine: Machine,
-    options: LoadOptions<'a>,
-    counters: Vec<Counter>,
-    addresses: Addresses,
-    /// The process last asked for and its address space, while nothing changes.
-    user: Option<(u32, Arc<Maps>)>,
+    label: Option<&'a mut Label<'a>>,
+    shares: Shares<'s>,
+    piped: bool,
+    /// Samples so far.
+    samples: u64,
+    on_cpu: OnCpu,
+    span: Option<(u64, u64)>,
 }
 
-impl Counting<'_> {
-    fn sample(&mut self, entry: &Entry<'_>) {
-        let Some(desc) = entry.desc() else { return };
-        let Ok(sample) = Sample::parse(&entry.raw, &desc.attr) else { return };
-        let (pid, tid) = sample.tid.unwrap_or((0, 0));
-        if self.counters.len() <= entry.event {
-            self.counters.resize_with(entry.event + 1, Counter::default);
-        }
-        let Some(counter) = self.counters.get_mut(entry.event) else { return };
-        if self.user.as_ref().is_none_or(|u| u.0 != pid) {
-            self.user = Some((pid, self.machine.space(pid)));
-        }
-        let user = self.user.as_ref().map(|u| &*u.1);
-        let mode = entry.raw.misc.cpumode();
-        if mode == Misc::KERNEL {
-            self.machine.symbols.prefetch_kernel();
-        }
-        let kernel = self.machine.kernel();
-        let addresses = &mut self.addresses;
-        let mut id = |mode: u16, ip: u64| match mode {
-            Misc::KERNEL => addresses.id(Some(kernel), ip, true),
-            Misc::USER => addresses.id(user, ip, false),
-            _ => addresses.id(None, ip, false),
-        };
-        let leaf = id(mode, sample.ip.unwrap_or(0));
-        let start = counter.arena.len();
-        if sample.has_callchain() {
-            let length = match self.options.no_chains {
-                true => walk_chain(sample.callchain(), |_, _| {}),
-                false => walk_chain(sample.callchain(), |m, ip| counter.arena.push(id(m, ip))),
-            };
-            let max = match desc.attr.sample_max_stack {
-                0 => 127,
-                n => usize::from(n),
-            };
-            // An unknown marker makes all of a chain doubtful: perf, too, uses
-            // nothing of it.
-            match length {
-                Some(length) => {
-                    counter.empty_chains += u64::from(length == 0);
-                    counter.cut_chains += u64::from(length >= max);
+impl Reading<'_, '_> {
+    /// Follows the state through a batch and has its samples counted.
+    fn batch(&mut self, batch: Batch) {
+        let mut marks = Vec::with_capacity(batch.len());
+        let mut spaces: Vec<Space> = Vec::new();
+        // Process whose address space is the last of them, while nothing changes.
+        let mut current: Option<u32> = None;
+        for entry in batch.entries() {
+            match entry.raw.kind {
+                RecordKind::SAMPLE => {
+                    if let Some(t) = entry.time {
+                        self.span = Some(self.span.map_or((t, t), |(a, b)| (a.min(t), b.max(t))));
+                    }
+                    let desc = entry.desc();
+                    let sample = desc.and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
+                    let (pid, tid) = sample.as_ref().and_then(|s| s.tid).unwrap_or((0, 0));
+                    if current != Some(pid) {
+                        let (user, kernel) = (self.machine.space(pid), self.machine.kernel());
+                        spaces.push(Space { user, kernel });
+                        current = Some(pid);
+                    }
+                    if entry.raw.misc.cpumode() == Misc::KERNEL {
+                        self.machine.symbols.prefetch_kernel();
+                    }
+                    let space = spaces.len() as u32 - 1;
+                    // Whoever counts does not count what cannot be read.
+                    let (comm, label) = match (sample, &mut self.label) {
+                        (None, _) => (CommId(0), 0),
+                        (Some(_), None) => (self.machine.comm_of(pid, tid), 0),
+                        (Some(s), Some(label)) => {
+                            (self.machine.comm_of(pid, tid), label(&entry, &s))
+                        }
+                    };
+                    marks.push(Mark { space, comm, label });
                 }
-                None => {
-                    counter.arena.truncate(start);
-                    counter.bad_chains += 1;
+                RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE if self.piped => {
+                    self.machine.adopt(entry.features);
+                }
+                _ => {
+                    current = None;
+                    self.machine.apply(&entry.raw);
+                    account(&entry, &mut self.on_cpu);
                 }
             }
         }
-        let key = StackKey {
-            comm: self.machine.comm_of(pid, tid),
-            cpu: if self.options.by_cpu { sample.cpu } else { None },
-            task: (!self.options.merge_threads).then_some((pid, tid)),
-            label: self.options.label.as_mut().map_or(0, |label| label(entry, &sample)),
-            mode,
-            leaf,
-        };
-        let period = sample.period.unwrap_or(desc.attr.sample_period.max(1));
-        counter.add(key, (pid, tid), start, 1, period);
+        let first = self.samples;
+        self.samples += marks.len() as u64;
+        self.shares.give(Job { batch, marks, spaces, first });
     }
 }
 
@@ -348,27 +348,4 @@ fn level(mode: u16) -> char {
         Misc::GUEST_USER => 'u',
         _ => 'H',
     }
-}
-
-/// Calls `each` with mode and address of every frame, innermost first; answers
-/// how many there are, or `None` at a marker that nobody knows.
-fn walk_chain(chain: impl Iterator<Item = u64>, mut each: impl FnMut(u16, u64)) -> Option<usize> {
-    let mut mode = Misc::USER;
-    let mut length = 0;
-    for word in chain {
-        if word < CALLCHAIN_CONTEXT_MIN {
-            each(mode, word);
-            length += 1;
-            continue;
-        }
-        mode = match ChainContext(word) {
-            ChainContext::KERNEL => Misc::KERNEL,
-            ChainContext::USER | ChainContext::USER_DEFERRED => Misc::USER,
-            ChainContext::HV => Misc::HYPERVISOR,
-            ChainContext::GUEST_KERNEL => Misc::GUEST_KERNEL,
-            ChainContext::GUEST | ChainContext::GUEST_USER => Misc::GUEST_USER,
-            _ => return None,
-        };
-    }
-    Some(length)
 }

@@ -261,8 +261,8 @@ impl Machine {
     }
 
     /// The kernel's address space now.
-    pub fn kernel(&self) -> &Maps {
-        &self.kernel
+    pub fn kernel(&self) -> Arc<Maps> {
+        Arc::clone(&self.kernel)
     }
 
     /// Number of the state that addresses of a process resolve in now.

@@ -37,15 +37,38 @@ fn demangle_stem(name: &str) -> Option<String> {
     if !tail.is_empty() && !tail.starts_with(b".") {
         return None;
     }
+    if let Some((kind, function)) = thunk(name) {
+        let symbol = cpp_demangle::BorrowedSymbol::with_tail_and_options(&function, &parse).ok()?;
+        let options = cpp_demangle::DemangleOptions::new().no_return_type().recursion_limit(96);
+        let function = symbol.0.demangle_with_options(&options).ok()?;
+        return Some(format!("{kind} thunk to {}", as_binutils(function)));
+    }
     let options =
         cpp_demangle::DemangleOptions::new().no_params().no_return_type().recursion_limit(96);
     let mut readable = as_binutils(symbol.demangle_with_options(&options).ok()?);
+    // Of a function without its parameters nothing is said of its `this` either.
+    if name.starts_with("_ZZ")
+        && let Some(stem) = readable.strip_suffix(" const")
+    {
+        readable.truncate(stem.len());
+    }
     if !tail.is_empty() {
         readable.push_str(" [clone ");
         readable.push_str(&String::from_utf8_lossy(tail));
         readable.push(']');
     }
     Some(readable)
+}
+
+/// What a thunk is called, and the mangled name of the function it leads to.
+fn thunk(name: &str) -> Option<(&'static str, Vec<u8>)> {
+    let (kind, numbers, rest) = match name.strip_prefix("_ZT")?.split_at_checked(1)? {
+        ("h", rest) => ("non-virtual", 1, rest),
+        ("v", rest) => ("virtual", 2, rest),
+        _ => return None,
+    };
+    let function = rest.splitn(numbers + 1, '_').nth(numbers)?;
+    Some((kind, format!("_Z{function}").into_bytes()))
 }
 
 /// Writes literals and empty packs as binutils (and so perf) does: `2u` for
@@ -80,7 +103,74 @@ fn as_binutils(mut name: String) -> String {
             }
         }
     }
-    name.replace("(bool)0", "false").replace("(bool)1", "true")
+    let name = name.replace("(bool)0", "false").replace("(bool)1", "true");
+    function_types(name)
+}
+
+/// Writes function types as `int (char)` and functions as arguments of
+/// templates as `&(f(char))`.
+fn function_types(mut name: String) -> String {
+    let mut from = 0;
+    while let Some(open) = name.get(from..).and_then(|rest| rest.find('(')).map(|at| from + at) {
+        from = open + 1;
+        let (before, inside) = name.split_at(open);
+        let is_type = before.ends_with(|c: char| c.is_alphanumeric() || "_>*&]".contains(c));
+        let word = |w| before.ends_with(w);
+        if !is_type || ["operator", "lambda", "decltype", "sizeof"].into_iter().any(word) {
+            continue;
+        }
+        let Some(close) = closing(inside).map(|at| open + at) else { continue };
+        let mut behind = name.get(close + 1..).unwrap_or_default();
+        for qualifier in [" const", " volatile", " &", "&"] {
+            behind = behind.strip_prefix(qualifier).unwrap_or(behind);
+        }
+        // What is declared inside of a function: `f(int)::local`.
+        if behind.starts_with("::") {
+            continue;
+        }
+        let start = argument_start(before);
+        if before.get(start..).is_some_and(|argument| argument.starts_with('&')) {
+            name.insert(close + 1, ')');
+            name.insert(start + 1, '(');
+        } else if start > 0 {
+            name.insert(open, ' ');
+        }
+        from = open + 2;
+    }
+    name
+}
+
+/// Where the parenthesis closes that `text` begins with.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    for (at, c) in text.bytes().enumerate() {
+        match c {
+            b'(' => depth += 1,
+            b')' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// Where the argument begins in which `text` ends; 0 when it is no argument.
+fn argument_start(text: &str) -> usize {
+    let mut depth = 0usize;
+    for (at, c) in text.bytes().enumerate().rev() {
+        match c {
+            b'>' | b')' => depth += 1,
+            b'<' | b'(' | b',' if depth == 0 => {
+                let argument = text.get(at + 1..).unwrap_or_default();
+                return at + 1 + (argument.len() - argument.trim_start().len());
+            }
+            b'<' | b'(' => depth -= 1,
+            _ => {}
+        }
+    }
+    0
 }
 
 #[cfg(test)]
@@ -103,6 +193,15 @@ mod tests {
             ("_ZN1AILj12EE1fEv", "A<12u>::f"),
             ("_ZN1AILin3EE1fEv", "A<-3>::f"),
             ("_ZN1AILb1EE1fEv", "A<true>::f"),
+            // As c++filt -p of binutils has them.
+            ("_ZZN1S3runEvENK3$_0clEi", "S::run()::$_0::operator()"),
+            ("_ZNK1S3runEi", "S::run"),
+            ("_ZZNK1S3runEvENKUliE_clEi", "S::run() const::{lambda(int)#1}::operator()"),
+            ("_ZN1AIFbiEE1fEv", "A<bool (int)>::f"),
+            ("_ZThn32_NK1A1fEi", "non-virtual thunk to A::f(int) const"),
+            ("_ZTv0_n24_N1A1fEv", "virtual thunk to A::f()"),
+            ("_ZN1AISt8functionIFbiPFvvEEEE1fEv", "A<std::function<bool (int, void (*)())> >::f"),
+            ("_ZN1AIXadL_Z1giEEE1fEv", "A<&(g(int))>::f"),
         ];
         for (mangled, readable) in cases {
             assert_eq!(demangle(mangled), readable);

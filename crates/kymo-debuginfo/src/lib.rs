@@ -19,6 +19,6 @@ pub use btf::{BtfError, Enumerators};
 pub use code_symbols::{CodeSymbols, NamedSymbol};
 pub use demangle::demangle;
 pub use elf::{DebugLink, Elf, ElfError, Load, build_id_of_notes};
-pub use lookup::{Covering, LazyElf};
-pub use object::read::{ReadCache, ReadRef};
+pub use lookup::{Covering, Coverings, LazyElf};
+pub use object::read::ReadRef;
 pub use symtab::{Binding, RawSymbol, SymbolTable, Type};

@@ -8,15 +8,31 @@ use object::read::{Object, ObjectSection, ObjectSymbol, ReadRef};
 
 use crate::elf::{self, DebugLink, ElfError, Load};
 use crate::plt;
-use crate::symtab::{RawSymbol, better};
+use crate::symtab::{Facts, Looks};
 
-/// The symbol that covers an address.
+/// A symbol that covers an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Covering {
     /// Its first address.
     pub start: u64,
     /// Name as stored.
     pub name: Vec<u8>,
+}
+
+/// The symbols that cover some addresses, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Coverings {
+    /// The symbols.
+    pub symbols: Vec<Covering>,
+    /// Of each address, the place of its symbol among them.
+    pub places: Vec<Option<u32>>,
+}
+
+impl Coverings {
+    /// The symbol of the address in this place.
+    pub fn get(&self, place: usize) -> Option<&Covering> {
+        self.symbols.get((*self.places.get(place)?)? as usize)
+    }
 }
 
 /// An ELF file of which only what is asked for is read.
@@ -70,32 +86,39 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
 
     /// The symbols at `addresses`, which are stated virtual addresses in
     /// ascending order, from `.symtab`, or from `.dynsym` where that is all.
-    pub fn covering(&self, addresses: &[u64]) -> Vec<Option<Covering>> {
+    pub fn covering(&self, addresses: &[u64]) -> Coverings {
         debug_assert!(addresses.is_sorted());
         let found = scan(|| self.file.symbols(), &self.text, addresses);
         match found {
             Some(found) => found,
-            None => scan(|| self.file.dynamic_symbols(), &self.text, addresses)
-                .unwrap_or_else(|| vec![None; addresses.len()]),
+            None => {
+                scan(|| self.file.dynamic_symbols(), &self.text, addresses).unwrap_or_else(|| {
+                    Coverings { symbols: Vec::new(), places: vec![None; addresses.len()] }
+                })
+            }
         }
     }
 
     /// Fills the holes of `found` with entries of the procedure linkage table.
-    pub fn add_plt(&self, addresses: &[u64], found: &mut [Option<Covering>]) {
+    pub fn add_plt(&self, addresses: &[u64], found: &mut Coverings) {
         let ranges: Vec<(u64, u64)> = [".plt", ".plt.sec"]
             .iter()
             .filter_map(|name| self.file.section_by_name(name))
             .map(|s| (s.address(), s.size()))
             .collect();
         let in_plt = |a: u64| ranges.iter().any(|(start, size)| a.wrapping_sub(*start) < *size);
-        if !addresses.iter().zip(found.iter()).any(|(a, f)| f.is_none() && in_plt(*a)) {
+        if !addresses.iter().zip(&found.places).any(|(a, f)| f.is_none() && in_plt(*a)) {
             return;
         }
         let table = plt::symbols(&self.file);
-        for (address, hole) in addresses.iter().zip(found).filter(|(_, f)| f.is_none()) {
-            *hole = table
-                .lookup(*address)
-                .map(|(start, _, name)| Covering { start, name: name.to_vec() });
+        let Coverings { symbols, places } = found;
+        for (address, hole) in addresses.iter().zip(places).filter(|(_, f)| f.is_none()) {
+            let Some((start, _, name)) = table.lookup(*address) else { continue };
+            // Addresses ascend: the same entry is the last one.
+            if symbols.last().is_none_or(|s| s.start != start) {
+                symbols.push(Covering { start, name: name.to_vec() });
+            }
+            *hole = Some(symbols.len() as u32 - 1);
         }
     }
 }
@@ -105,7 +128,7 @@ fn scan<'d, 'f, S, I>(
     symbols: impl Fn() -> I,
     text: &[bool],
     addresses: &[u64],
-) -> Option<Vec<Option<Covering>>>
+) -> Option<Coverings>
 where
     S: ObjectSymbol<'d>,
     I: Iterator<Item = S> + 'f,
@@ -115,22 +138,44 @@ where
     starts.sort_unstable();
     starts.dedup();
     let chosen = choose(symbols(), text, &starts);
-    let at = |start: u64| {
-        let i = starts.binary_search(&start).ok()?;
-        chosen.get(i)?.as_ref()
+    // Neighbours have the same answer.
+    let mut last = (NONE, 0);
+    let mut at = |start: u64| {
+        if start == NONE {
+            return None;
+        }
+        if last.0 != start {
+            last = (start, starts.binary_search(&start).ok()?);
+        }
+        Some((last.1 as u32, chosen.get(last.1)?.as_ref()?))
     };
     let answer = |(address, near): (&u64, &Nearest)| {
-        let before = at(near.before)?;
+        let (place, before) = at(near.before)?;
         // One without a size reaches to the next one; the last one to the end
         // of its page and one more.
         let reaches = match before.size {
             0 => before.next || *address <= (before.start | 0xfff).saturating_add(4096),
             size => *address - before.start < size || *address == before.start,
         };
-        let found = if reaches { before } else { at(near.covering)? };
-        Some(Covering { start: found.start, name: found.name.clone() })
+        if reaches { Some(place) } else { Some(at(near.covering)?.0) }
     };
-    Some(addresses.iter().zip(&nearest).map(answer).collect())
+    let mut places: Vec<Option<u32>> = addresses.iter().zip(&nearest).map(answer).collect();
+    // Only those are symbols that are an answer.
+    let mut number: Vec<Option<u32>> = vec![None; chosen.len()];
+    let mut chosen = chosen;
+    let mut symbols = Vec::new();
+    for place in places.iter_mut().flatten() {
+        let at = *place as usize;
+        if let (Some(slot), Some(c)) = (number.get_mut(at), chosen.get_mut(at))
+            && slot.is_none()
+            && let Some(Chosen { start, name, .. }) = c.take()
+        {
+            *slot = Some(symbols.len() as u32);
+            symbols.push(Covering { start, name });
+        }
+        *place = number.get(at).copied().flatten().unwrap_or(u32::MAX);
+    }
+    Some(Coverings { symbols, places })
 }
 
 fn nearest<'d, S: ObjectSymbol<'d>>(
@@ -196,7 +241,7 @@ fn choose<'d, S: ObjectSymbol<'d>>(
     starts: &[u64],
 ) -> Vec<Option<Chosen>> {
     let index = Index::new(starts);
-    let mut best: Vec<Option<(S, u64)>> = Vec::new();
+    let mut best: Vec<Option<Best<S>>> = Vec::new();
     best.resize_with(starts.len(), || None);
     let mut highest = 0;
     for symbol in symbols {
@@ -209,19 +254,36 @@ fn choose<'d, S: ObjectSymbol<'d>>(
         let Some(raw) = elf::function(&symbol, text) else { continue };
         highest = highest.max(start);
         let Some(slot) = best.get_mut(at).filter(|_| wanted) else { continue };
-        let old: Option<RawSymbol<'_>> = slot.as_ref().and_then(|(s, _)| elf::function(s, text));
-        if old.is_none_or(|old| better(&raw, &old)) {
-            let size = raw.size;
-            *slot = Some((symbol, size));
+        let (facts, size) = (Facts::of(&raw), raw.size);
+        let mut looks = None;
+        if let Some(old) = slot {
+            if facts == old.facts {
+                let name = old.symbol.name_bytes().unwrap_or_default();
+                let held = *old.looks.get_or_insert_with(|| Looks::of(name));
+                looks = Some(Looks::of(raw.name)).filter(|looks| *looks > held);
+            }
+            if facts < old.facts || (facts == old.facts && looks.is_none()) {
+                continue;
+            }
         }
+        *slot = Some(Best { symbol, facts, looks, size });
     }
-    let finish = |(symbol, size): (S, u64)| Chosen {
+    let finish = |Best { symbol, size, .. }: Best<S>| Chosen {
         start: symbol.address(),
         size,
         name: symbol.name_bytes().unwrap_or_default().to_vec(),
         next: symbol.address() < highest,
     };
     best.into_iter().map(|slot| slot.map(finish)).collect()
+}
+
+/// The best symbol so far.
+struct Best<S> {
+    symbol: S,
+    facts: Facts,
+    /// Once they matter.
+    looks: Option<Looks>,
+    size: u64,
 }
 
 /// Finds places in a sorted list: most questions are for addresses that are
@@ -298,10 +360,10 @@ mod tests {
                 let mut found = lazy.covering(&addresses);
                 lazy.add_plt(&addresses, &mut found);
                 let mut named = 0;
-                for (address, found) in addresses.iter().zip(&found) {
+                for (i, address) in addresses.iter().enumerate() {
                     let table = whole.symbols.lookup(*address);
                     let expected = table.map(|(start, _, n)| (start, n.to_vec()));
-                    let found = found.as_ref().map(|f| (f.start, f.name.clone()));
+                    let found = found.get(i).map(|f| (f.start, f.name.clone()));
                     assert_eq!(found, expected, "{path} {address:#x}");
                     named += usize::from(found.is_some());
                 }

@@ -54,13 +54,8 @@ impl SymbolTable {
     /// the next one.
     pub fn build(mut raw: Vec<RawSymbol<'_>>) -> SymbolTable {
         raw.sort_by_key(|s| s.start);
-        raw.dedup_by(|later, kept| {
-            let same = later.start == kept.start;
-            if same && better(later, kept) {
-                *kept = *later;
-            }
-            same
-        });
+        let raw: Vec<RawSymbol<'_>> =
+            raw.chunk_by(|a, b| a.start == b.start).filter_map(best).collect();
         let mut table = SymbolTable::default();
         table.entries.reserve(raw.len());
         for (i, s) in raw.iter().enumerate() {
@@ -128,22 +123,69 @@ impl SymbolTable {
     }
 }
 
-/// Whether `a` names the address better than `b`, which came earlier.
-pub(crate) fn better(a: &RawSymbol<'_>, b: &RawSymbol<'_>) -> bool {
-    let rank = |s: &RawSymbol<'_>| {
-        let underscores = s.name.iter().take_while(|c| **c == b'_').count();
-        let syscall_alias = s.name.starts_with(b"SyS") || s.name.starts_with(b"compat_SyS");
-        (
-            s.size > 0,
-            s.kind == Type::Typed,
-            s.binding != Binding::Weak,
-            s.binding == Binding::Global,
-            std::cmp::Reverse(underscores),
-            s.name.len(),
-            !syscall_alias,
-        )
-    };
-    rank(a) > rank(b)
+/// What tells the better of several names for one address. Greater is better;
+/// of equals the first one is kept.
+///
+/// perf compares readable names. They are made only of names that are equal in
+/// everything else: where a linker folded equal functions into one there are
+/// many, and which of them is shown says little about who was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Facts {
+    sized: bool,
+    typed: bool,
+    strong: bool,
+    global: bool,
+}
+
+impl Facts {
+    pub(crate) fn of(s: &RawSymbol<'_>) -> Facts {
+        Facts {
+            sized: s.size > 0,
+            typed: s.kind == Type::Typed,
+            strong: s.binding != Binding::Weak,
+            global: s.binding == Binding::Global,
+        }
+    }
+}
+
+/// What tells names of equal [`Facts`] apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Looks {
+    underscores: std::cmp::Reverse<usize>,
+    length: usize,
+    no_syscall_alias: bool,
+}
+
+impl Looks {
+    pub(crate) fn of(name: &[u8]) -> Looks {
+        let name = String::from_utf8_lossy(name);
+        let name = crate::demangle(&name);
+        let underscores = name.bytes().take_while(|c| *c == b'_').count();
+        Looks {
+            underscores: std::cmp::Reverse(underscores),
+            length: name.len(),
+            no_syscall_alias: !name.starts_with("SyS") && !name.starts_with("compat_SyS"),
+        }
+    }
+}
+
+/// The best of several symbols at one address.
+fn best<'a>(run: &[RawSymbol<'a>]) -> Option<RawSymbol<'a>> {
+    let facts = run.iter().map(Facts::of).max()?;
+    let mut equal = run.iter().filter(|s| Facts::of(s) == facts);
+    let first = *equal.next()?;
+    let mut rest = equal.peekable();
+    if rest.peek().is_none() {
+        return Some(first);
+    }
+    let mut kept = (Looks::of(first.name), first);
+    for s in rest {
+        let looks = Looks::of(s.name);
+        if looks > kept.0 {
+            kept = (looks, *s);
+        }
+    }
+    Some(kept.1)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod kernel;
 mod locate;
+mod pages;
 mod perf_map;
 pub mod probe;
 mod resolver;

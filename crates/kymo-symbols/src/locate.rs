@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use kymo_debuginfo::{Covering, DebugLink, Elf, ElfError, LazyElf, ReadCache};
+use kymo_debuginfo::{Coverings, DebugLink, Elf, ElfError, LazyElf};
 use kymo_model::BuildId;
+
+use crate::pages::Pages;
 
 /// What came of looking for a binary.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ fn same(stated: Option<BuildId>, wanted: Option<BuildId>) -> bool {
 
 /// The symbols at places of a binary, given as ascending file offsets.
 pub(crate) enum Names {
-    Found(Vec<Option<Covering>>),
+    Found(Coverings),
     /// The file is not what it should be: [`binary`] knows where else to look,
     /// and what to say.
     Unclear,
@@ -95,28 +97,24 @@ pub(crate) fn names(
     };
     let mut found = separate.unwrap_or_else(|| elf.covering(&addresses));
     elf.add_plt(&addresses, &mut found);
-    let mut all = vec![None; offsets.len()];
-    for (at, covering) in order.into_iter().zip(found) {
-        if let Some(slot) = all.get_mut(at) {
-            *slot = covering;
+    let mut places = vec![None; offsets.len()];
+    for (at, place) in order.into_iter().zip(found.places) {
+        if let Some(slot) = places.get_mut(at) {
+            *slot = place;
         }
     }
-    Names::Found(all)
+    Names::Found(Coverings { places, ..found })
 }
 
-fn open(path: &Path) -> Option<ReadCache<File>> {
+fn open(path: &Path) -> Option<Pages> {
     let meta = std::fs::metadata(path).ok()?;
     if !meta.is_file() || meta.len() > LIMIT {
         return None;
     }
-    Some(ReadCache::new(File::open(path).ok()?))
+    Some(Pages::new(File::open(path).ok()?, meta.len()))
 }
 
-fn covering_in(
-    path: &Path,
-    id: Option<BuildId>,
-    addresses: &[u64],
-) -> Option<Vec<Option<Covering>>> {
+fn covering_in(path: &Path, id: Option<BuildId>, addresses: &[u64]) -> Option<Coverings> {
     let cache = open(path)?;
     let elf = LazyElf::parse(&cache).ok()?;
     (same(elf.build_id, id) && elf.has_symtab()).then(|| elf.covering(addresses))

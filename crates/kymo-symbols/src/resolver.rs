@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 
-use kymo_debuginfo::{Covering, Elf, SymbolTable, demangle};
+use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
 use kymo_model::BuildId;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -225,6 +225,18 @@ impl Resolver {
         self.symbols.get(id.0 as usize).map_or((DsoId(u32::MAX), 0), |s| (s.dso, s.start))
     }
 
+    /// Makes the readable names of these symbols, all at once.
+    pub fn prepare_names(&self, ids: &[SymId]) {
+        ids.par_iter().with_min_len(256).for_each(|id| {
+            self.name(*id);
+        });
+    }
+
+    /// How many symbols there are; the highest number is one less.
+    pub fn count(&self) -> usize {
+        self.symbols.len()
+    }
+
     /// What went wrong so far.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -244,7 +256,7 @@ impl Resolver {
     /// pass that reads no more than it needs. Addresses are as for
     /// [`symbol`](Self::symbol), ascending; answers stand in the same places.
     pub fn symbols_of(&mut self, wanted: &[(DsoId, Vec<u64>)]) -> Vec<Vec<Option<SymId>>> {
-        let found: Vec<Option<Vec<Option<Covering>>>> = wanted
+        let found: Vec<Option<Coverings>> = wanted
             .par_iter()
             // One at a time: the first in the list are the largest.
             .with_max_len(1)
@@ -260,10 +272,11 @@ impl Resolver {
         let mut all = Vec::with_capacity(wanted.len());
         for ((id, addresses), found) in wanted.iter().zip(found) {
             all.push(match found {
-                Some(found) => found
-                    .into_iter()
-                    .map(|c| c.map(|c| self.intern(*id, c.start, || Name::Raw(c.name))))
-                    .collect(),
+                Some(Coverings { symbols, places }) => {
+                    let intern = |c: Covering| self.intern(*id, c.start, || Name::Raw(c.name));
+                    let ids: Vec<SymId> = symbols.into_iter().map(intern).collect();
+                    places.into_iter().map(|p| ids.get(p? as usize).copied()).collect()
+                }
                 None => addresses.iter().map(|a| self.symbol(*id, *a).map(|s| s.0)).collect(),
             });
         }

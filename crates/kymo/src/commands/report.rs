@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut meant = meaning::Meaning::of(&args)?;
     let mut file = PerfData::open(&path)?;
     let color = std::io::stdout().is_terminal() && !args.json;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     if args.header_only {
         header::write(&mut out, &file)?;
         out.flush()?;

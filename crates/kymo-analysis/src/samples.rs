@@ -1,0 +1,218 @@
+//! Samples on their way into stacks of addresses, on as many threads as pay.
+//!
+//! One thread reads and follows the state of the machine. What a sample needs
+//! of that state goes along with it, so that all the rest, which is most of the
+//! work, can be done by any thread:
+//!
+//! ```text
+//!   reader ── state ──► job, job, job … ─┬─► share 0: addresses, stacks
+//!                                        └─► share 1: addresses, stacks
+//! ```
+//!
+//! Jobs are dealt out in turn, so the result does not depend on who is faster.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+use kymo_files::perfdata::{Batch, Entry};
+use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RecordKind, Sample};
+
+use crate::addresses::Addresses;
+use crate::counting::{Counter, StackKey};
+use crate::state::{CommId, Maps};
+
+/// More threads would wait for the reader.
+const MOST: usize = 4;
+/// Jobs that wait for a thread; each holds half a megabyte of the recording or so.
+const WAITING: usize = 2;
+
+/// What samples are told apart by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) by_cpu: bool,
+    pub(crate) merge_threads: bool,
+    pub(crate) no_chains: bool,
+}
+
+/// The state of the machine as far as addresses of a sample depend on it.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) user: Arc<Maps>,
+    pub(crate) kernel: Arc<Maps>,
+}
+
+/// What the state says about a sample.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    /// Place in [`Job::spaces`].
+    pub(crate) space: u32,
+    pub(crate) comm: CommId,
+    pub(crate) label: u32,
+}
+
+/// Some samples.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) batch: Batch,
+    /// One for each sample of the batch.
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) spaces: Vec<Space>,
+    /// Number of the first sample.
+    pub(crate) first: u64,
+}
+
+/// The work of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Share {
+    pub(crate) addresses: Addresses,
+    /// By event.
+    pub(crate) counters: Vec<Counter>,
+}
+
+impl Share {
+    fn count(&mut self, job: &Job, settings: Settings) {
+        let samples = job.batch.entries().filter(|e| e.raw.kind == RecordKind::SAMPLE);
+        for ((entry, mark), number) in samples.zip(&job.marks).zip(job.first..) {
+            if let Some(space) = job.spaces.get(mark.space as usize) {
+                self.sample(&entry, mark, space, number, settings);
+            }
+        }
+    }
+
+    fn sample(
+        &mut self,
+        entry: &Entry<'_>,
+        mark: &Mark,
+        space: &Space,
+        number: u64,
+        settings: Settings,
+    ) {
+        let Some(desc) = entry.desc() else { return };
+        let Ok(sample) = Sample::parse(&entry.raw, &desc.attr) else { return };
+        let (pid, tid) = sample.tid.unwrap_or((0, 0));
+        if self.counters.len() <= entry.event {
+            self.counters.resize_with(entry.event + 1, Counter::default);
+        }
+        let Some(counter) = self.counters.get_mut(entry.event) else { return };
+        let mode = entry.raw.misc.cpumode();
+        let addresses = &mut self.addresses;
+        let mut id = |mode: u16, ip: u64| match mode {
+            Misc::KERNEL => addresses.id(Some(&space.kernel), ip, true),
+            Misc::USER => addresses.id(Some(&space.user), ip, false),
+            _ => addresses.id(None, ip, false),
+        };
+        let leaf = id(mode, sample.ip.unwrap_or(0));
+        let start = counter.arena.len();
+        if sample.has_callchain() {
+            let length = match settings.no_chains {
+                true => walk_chain(sample.callchain(), |_, _| {}),
+                false => walk_chain(sample.callchain(), |m, ip| counter.arena.push(id(m, ip))),
+            };
+            let max = match desc.attr.sample_max_stack {
+                0 => 127,
+                n => usize::from(n),
+            };
+            // An unknown marker makes all of a chain doubtful: perf, too, uses
+            // nothing of it.
+            match length {
+                Some(length) => {
+                    counter.empty_chains += u64::from(length == 0);
+                    counter.cut_chains += u64::from(length >= max);
+                }
+                None => {
+                    counter.arena.truncate(start);
+                    counter.bad_chains += 1;
+                }
+            }
+        }
+        let key = StackKey {
+            comm: mark.comm,
+            cpu: if settings.by_cpu { sample.cpu } else { None },
+            task: (!settings.merge_threads).then_some((pid, tid)),
+            label: mark.label,
+            mode,
+            leaf,
+        };
+        let period = sample.period.unwrap_or(desc.attr.sample_period.max(1));
+        counter.add(key, (pid, tid), start, number, period);
+    }
+}
+
+/// The threads, or this one where there are no others.
+pub(crate) struct Shares<'s> {
+    settings: Settings,
+    own: Share,
+    others: Vec<(SyncSender<Job>, ScopedJoinHandle<'s, Share>)>,
+    next: usize,
+}
+
+impl<'s> Shares<'s> {
+    /// Starts the threads.
+    pub(crate) fn start(scope: &'s Scope<'s, '_>, settings: Settings) -> Shares<'s> {
+        let count = std::thread::available_parallelism().map_or(1, usize::from).min(MOST);
+        let mut others = Vec::new();
+        for _ in 0..if count > 1 { count } else { 0 } {
+            let (sender, jobs) = sync_channel::<Job>(WAITING);
+            let work = move || {
+                let mut share = Share::default();
+                for job in jobs {
+                    share.count(&job, settings);
+                }
+                share
+            };
+            // Without more threads it takes longer.
+            let Ok(thread) = Builder::new().name("count".into()).spawn_scoped(scope, work) else {
+                break;
+            };
+            others.push((sender, thread));
+        }
+        Shares { settings, own: Share::default(), others, next: 0 }
+    }
+
+    /// Has a job done.
+    pub(crate) fn give(&mut self, job: Job) {
+        if job.marks.is_empty() {
+            return;
+        }
+        match self.others.get(self.next) {
+            // It cannot fail but after a panic, which `finish` passes on.
+            Some((sender, _)) => drop(sender.send(job)),
+            None => self.own.count(&job, self.settings),
+        }
+        self.next = (self.next + 1) % self.others.len().max(1);
+    }
+
+    /// All shares.
+    pub(crate) fn finish(self) -> Vec<Share> {
+        let join = |(sender, thread): (SyncSender<Job>, ScopedJoinHandle<'s, Share>)| {
+            drop(sender);
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let others = self.others.into_iter().map(join);
+        std::iter::once(self.own).chain(others).collect()
+    }
+}
+
+/// Calls `each` with mode and address of every frame, innermost first; answers
+/// how many there are, or `None` at a marker that nobody knows.
+fn walk_chain(chain: impl Iterator<Item = u64>, mut each: impl FnMut(u16, u64)) -> Option<usize> {
+    let mut mode = Misc::USER;
+    let mut length = 0;
+    for word in chain {
+        if word < CALLCHAIN_CONTEXT_MIN {
+            each(mode, word);
+            length += 1;
+            continue;
+        }
+        mode = match ChainContext(word) {
+            ChainContext::KERNEL => Misc::KERNEL,
+            ChainContext::USER | ChainContext::USER_DEFERRED => Misc::USER,
+            ChainContext::HV => Misc::HYPERVISOR,
+            ChainContext::GUEST_KERNEL => Misc::GUEST_KERNEL,
+            ChainContext::GUEST | ChainContext::GUEST_USER => Misc::GUEST_USER,
+            _ => return None,
+        };
+    }
+    Some(length)
+}
