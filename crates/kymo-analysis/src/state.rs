@@ -245,6 +245,11 @@ impl Machine {
         comm
     }
 
+    /// The name a thread has now, where known.
+    pub fn name_of(&self, tid: u32) -> Option<CommId> {
+        self.threads.get(&tid).filter(|t| t.named).map(|t| t.comm)
+    }
+
     /// The text of a task name.
     pub fn comm(&self, id: CommId) -> &str {
         self.comms.get(id.0 as usize).map_or("", |c| c)

@@ -107,8 +107,8 @@ fn as_binutils(mut name: String) -> String {
     function_types(name)
 }
 
-/// Writes function types as `int (char)` and functions as arguments of
-/// templates as `&(f(char))`.
+/// Writes function types as `int (char)`, and functions as arguments of
+/// templates as `&(f(char))` or, qualified, as `&space::f`.
 fn function_types(mut name: String) -> String {
     let mut from = 0;
     while let Some(open) = name.get(from..).and_then(|rest| rest.find('(')).map(|at| from + at) {
@@ -129,7 +129,12 @@ fn function_types(mut name: String) -> String {
             continue;
         }
         let start = argument_start(before);
-        if before.get(start..).is_some_and(|argument| argument.starts_with('&')) {
+        let argument = before.get(start..).unwrap_or_default();
+        if argument.starts_with('&') && argument.contains("::") && !argument.ends_with('>') {
+            name.replace_range(open..=close, "");
+            from = open;
+            continue;
+        } else if argument.starts_with('&') {
             name.insert(close + 1, ')');
             name.insert(start + 1, '(');
         } else if start > 0 {
@@ -202,6 +207,7 @@ mod tests {
             ("_ZTv0_n24_N1A1fEv", "virtual thunk to A::f()"),
             ("_ZN1AISt8functionIFbiPFvvEEEE1fEv", "A<std::function<bool (int, void (*)())> >::f"),
             ("_ZN1AIXadL_Z1giEEE1fEv", "A<&(g(int))>::f"),
+            ("_ZN4work4callIXadL_ZNS_5twiceEiEEEEii", "work::call<&work::twice>"),
         ];
         for (mangled, readable) in cases {
             assert_eq!(demangle(mangled), readable);

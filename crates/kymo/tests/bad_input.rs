@@ -42,10 +42,16 @@ fn text(path: &Path) -> String {
 
 /// A recording by perf, so that these tests say which reader is at fault.
 fn recording(workload: &Workload) -> PathBuf {
+    recording_with(workload, &[])
+}
+
+fn recording_with(workload: &Workload, options: &[&str]) -> PathBuf {
     let path = workload.dir().join("perf.data");
     let out = text(&path);
-    let args = ["record", "-q", "-e", "cpu-clock", "-g", "-o", &out, workload.arg(), "20"];
-    let _ = kymo_testkit::perf(args).success();
+    let args = ["record", "-q", "-e", "cpu-clock", "-g", "-o", &out];
+    let command = [workload.arg(), "20"];
+    let all = args.into_iter().chain(options.iter().copied()).chain(command);
+    let _ = kymo_testkit::perf(all).success();
     path
 }
 
@@ -82,7 +88,10 @@ fn a_truncated_recording_shows_what_it_has_and_fails() {
         return;
     }
     let workload = Workload::spin();
-    let whole = std::fs::read(recording(&workload)).unwrap();
+    // One ring for the task, so that the file has its records in the order of time.
+    // With a ring for each CPU a task that moves between them may have its earliest
+    // records, its name among them, at the end of the file, where they are cut off.
+    let whole = std::fs::read(recording_with(&workload, &["--per-thread"])).unwrap();
     let place = Place::new();
     let complete = place.file("whole.data", &whole);
     let all = kymo(&["script", "-i", &complete]).success().stdout;

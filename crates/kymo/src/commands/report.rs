@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long)]
     stdio: bool,
     /// Call graphs: none|graph|fractal|flat|folded|caller|callee, a least percentage; comma-separated
-    #[arg(short = 'g', long, value_name = "SPEC", num_args = 0..=1, default_missing_value = "graph,0.5,caller")]
+    #[arg(short = 'g', long, value_name = "SPEC", num_args = 0..=1, default_missing_value = "graph,caller")]
     call_graph: Option<String>,
     /// Add to each function what it called
     #[arg(long, overrides_with = "no_children")]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Show each function's own share only
     #[arg(long)]
     no_children: bool,
-    /// Group by these keys: comm,dso,symbol,pid,tid,cpu,parent; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
+    /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parent; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
     /// of a trace.dat: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
@@ -58,9 +58,9 @@ pub(crate) struct Args {
     /// Only these symbols
     #[arg(short = 'S', long, value_name = "NAMES")]
     symbols: Option<String>,
-    /// Leave out entries below this percentage
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
-    percent_limit: f64,
+    /// Leave out entries below this percentage, and branches, unless -g states another one for them
+    #[arg(long, value_name = "PERCENT")]
+    percent_limit: Option<f64>,
     /// Show where and how it was recorded, too
     #[arg(long)]
     header: bool,

@@ -44,8 +44,8 @@ impl Field {
             Field::Key(Key::Comm) => ("Command", false, false),
             Field::Key(Key::Dso) => ("Shared Object", false, false),
             Field::Key(Key::Symbol) => ("Symbol", false, true),
-            Field::Key(Key::Pid) => ("    Pid:Command", false, false),
-            Field::Key(Key::Tid) => ("    Tid:Command", false, false),
+            Field::Key(Key::Pid) => ("   Tgid:Command", false, false),
+            Field::Key(Key::Tid) => ("    Pid:Command", false, false),
             Field::Key(Key::Cpu) => ("CPU", false, false),
             Field::Key(Key::Parent) => ("Parent symbol", false, false),
             Field::Key(Key::Label(_)) => ("", false, false),
@@ -73,8 +73,8 @@ impl Field {
                 let _ = write!(out, "[{}] ", e.level);
                 out.write_str(&symbol(profile, e))
             }
-            Field::Key(Key::Pid) => write!(out, "{:>7}:{comm}", e.pid),
-            Field::Key(Key::Tid) => write!(out, "{:>7}:{comm}", e.tid),
+            Field::Key(Key::Pid) => task(out, profile, e.pid, e),
+            Field::Key(Key::Tid) => task(out, profile, e.tid, e),
             Field::Key(Key::Cpu) => match e.cpu {
                 Some(cpu) => write!(out, "{cpu:03}"),
                 None => out.write_str("-001"),
@@ -107,6 +107,12 @@ impl Field {
             }
         }
     }
+}
+
+/// A task under its last name: an entry may be of several.
+fn task(out: &mut String, profile: &Profile, id: u32, e: &HistEntry) -> std::fmt::Result {
+    let comm = profile.machine.name_of(id).unwrap_or(e.comm);
+    write!(out, "{id:>7}:{}", profile.machine.comm(comm))
 }
 
 /// Name of the binary.

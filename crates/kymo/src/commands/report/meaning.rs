@@ -64,8 +64,9 @@ fn key(word: &str) -> Option<Key> {
         "comm" => Key::Comm,
         "dso" => Key::Dso,
         "sym" | "symbol" => Key::Symbol,
-        "pid" => Key::Pid,
-        "tid" => Key::Tid,
+        // perf's key `pid` tells threads apart and prints their numbers.
+        "pid" | "tid" => Key::Tid,
+        "tgid" => Key::Pid,
         "cpu" => Key::Cpu,
         "parent" => Key::Parent,
         _ => return None,
@@ -73,7 +74,7 @@ fn key(word: &str) -> Option<Key> {
 }
 
 const USUAL: [Sort; 3] = [Sort::Key(Key::Comm), Sort::Key(Key::Dso), Sort::Key(Key::Symbol)];
-const KEYS: &str = "comm, dso, sym, pid, tid, cpu, parent";
+const KEYS: &str = "comm, dso, sym, pid, tgid, cpu, parent";
 
 /// A sort key: of samples, or by number of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +148,8 @@ impl Meaning {
             parent,
             drawing: None,
             order: None,
-            least: 0.5,
+            // As in perf, until the graph's own limit is stated.
+            least: args.percent_limit.unwrap_or(0.5),
             children: match (args.children, args.no_children) {
                 (_, true) => Some(false),
                 (true, false) => Some(true),
@@ -156,7 +158,7 @@ impl Meaning {
             comms: list(&args.comms),
             dsos: list(&args.dsos),
             symbols: list(&args.symbols),
-            percent_limit: args.percent_limit,
+            percent_limit: args.percent_limit.unwrap_or(0.0),
             nr_samples: args.show_nr_samples,
             total_period: args.show_total_period,
             separator: args.field_separator.clone(),

@@ -58,7 +58,10 @@ pub(super) struct Page<'a> {
 impl Page<'_> {
     fn shown(&self) -> impl Iterator<Item = &(Box<[u8]>, Entry)> {
         let share = |n: u64| percent(n, self.found.events);
-        self.found.entries.iter().filter(move |(_, e)| share(e.events) >= self.args.percent_limit)
+        self.found
+            .entries
+            .iter()
+            .filter(move |(_, e)| share(e.events) >= self.args.percent_limit.unwrap_or(0.0))
     }
 
     pub(super) fn text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
