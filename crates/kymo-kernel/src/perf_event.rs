@@ -10,9 +10,14 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use kymo_model::{Attr, AttrFlags, Cursor, Endian, ReadFormat, ReadValues};
+use kymo_model::{Attr, AttrFlags, Cursor, Endian, EventType, ReadFormat, ReadValues};
 
 use crate::process::raise_open_file_limit;
+
+/// The way out when only user space may be counted.
+pub const FOR_THE_KERNELS_SIDE: &str =
+    "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 1 or less; \
+     an event named with :u asks for no more";
 
 /// `PERF_FLAG_*` of perf_event_open(2), by the kernel's names. `FD_CLOEXEC` is
 /// always added.
@@ -236,6 +241,7 @@ pub struct OpenError {
     pub wants_kernel: bool,
     /// `/proc/sys/kernel/perf_event_paranoid`, where it is the likely cause.
     pub paranoid: Option<i32>,
+    tracepoint: bool,
     samples: bool,
     cgroup: bool,
 }
@@ -249,6 +255,7 @@ impl OpenError {
             cpu,
             wants_kernel: !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL),
             paranoid: if denied { paranoid_level() } else { None },
+            tracepoint: attr.kind == EventType::TRACEPOINT,
             samples: attr.sample_period != 0,
             cgroup: flags.0 & OpenFlags::PID_CGROUP.0 != 0,
         }
@@ -276,22 +283,7 @@ impl OpenError {
     /// The way out, where one is known.
     pub fn advice(&self) -> Option<String> {
         Some(match self.errno {
-            libc::EPERM | libc::EACCES => match self.paranoid {
-                Some(level) if level > -1 => {
-                    let needs = if self.pid == -1 && !self.cgroup {
-                        "0 or less to watch whole CPUs"
-                    } else if self.wants_kernel && level > 1 {
-                        "1 or less to count in the kernel (the event modifier :u counts user space only)"
-                    } else {
-                        "-1 for raw tracepoints"
-                    };
-                    format!(
-                        "run as root or with CAP_PERFMON, or lower kernel.perf_event_paranoid \
-                         (it is {level}; {needs})"
-                    )
-                }
-                _ => "run as root or with CAP_PERFMON; the task must be yours".into(),
-            },
+            libc::EPERM | libc::EACCES => self.permission(),
             libc::EMFILE => "raise the open file limit (ulimit -n), or name fewer events".into(),
             libc::ENFILE => "raise fs.file-max, or name fewer events".into(),
             libc::ENOMEM => "use a smaller ring (-m), or raise kernel.perf_event_mlock_kb".into(),
@@ -306,6 +298,26 @@ impl OpenError {
             }
             _ => return None,
         })
+    }
+
+    /// Which of the kernel's checks stands in the way, in the order it makes them.
+    fn permission(&self) -> String {
+        let level = self.paranoid.unwrap_or(-1);
+        let needs = if self.pid == -1 && !self.cgroup && level > 0 {
+            "0 or less to watch whole CPUs"
+        } else if self.wants_kernel && level > 1 {
+            "1 or less to count in the kernel (the event modifier :u counts user space only)"
+        } else if self.tracepoint && level > -1 {
+            "-1 for raw tracepoints"
+        } else if self.pid > 0 {
+            return format!("run as root or with CAP_PERFMON: task {} is not yours", self.pid);
+        } else {
+            return "run as root or with CAP_PERFMON".into();
+        };
+        format!(
+            "run as root or with CAP_PERFMON, or lower kernel.perf_event_paranoid \
+             (it is {level}; {needs})"
+        )
     }
 }
 
@@ -342,7 +354,7 @@ pub fn paranoid_level() -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kymo_model::{EventType, sw};
+    use kymo_model::sw;
 
     fn clock() -> Attr {
         Attr {
@@ -394,16 +406,25 @@ mod tests {
     }
 
     #[test]
-    fn denial_names_the_setting() {
-        let e = OpenError {
+    fn denial_names_what_stands_in_the_way() {
+        let all = OpenError {
             errno: libc::EACCES,
             pid: -1,
             cpu: 0,
             wants_kernel: true,
             paranoid: Some(2),
+            tracepoint: false,
             samples: false,
             cgroup: false,
         };
-        assert!(e.to_string().contains("perf_event_paranoid (it is 2"), "{e}");
+        let check = |e: OpenError, part: &str| assert!(e.to_string().contains(part), "{e}");
+        check(all.clone(), "perf_event_paranoid (it is 2; 0 or less to watch whole CPUs)");
+        let task = OpenError { pid: 7, ..all };
+        check(task.clone(), "(it is 2; 1 or less to count in the kernel");
+        // Whose task it is does not depend on the setting.
+        let user = OpenError { wants_kernel: false, ..task };
+        check(user.clone(), "task 7 is not yours");
+        check(OpenError { paranoid: Some(-1), wants_kernel: true, ..user.clone() }, "not yours");
+        check(OpenError { tracepoint: true, ..user }, "-1 for raw tracepoints");
     }
 }

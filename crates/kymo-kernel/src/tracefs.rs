@@ -43,6 +43,17 @@ pub enum TracefsError {
         /// The mounted tree.
         root: PathBuf,
     },
+    /// No file can be opened for want of descriptors.
+    #[error(
+        "cannot read {}: {error}; raise the open file limit (ulimit -n), or name fewer events",
+        path.display()
+    )]
+    Descriptors {
+        /// What could not be read.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
     /// Any other failure.
     #[error("cannot read {}: {error}", path.display())]
     Io {
@@ -78,6 +89,10 @@ impl Tracefs {
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(TracefsError::Denied { path: events, root });
                 }
+                // It may well be there: without a descriptor nobody can tell.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                    return Err(TracefsError::Descriptors { path: events, error: e });
+                }
                 Err(_) => {}
             }
         }
@@ -106,6 +121,9 @@ impl Tracefs {
     fn error(&self, path: PathBuf, source: io::Error) -> TracefsError {
         if source.kind() == io::ErrorKind::PermissionDenied {
             return TracefsError::Denied { path, root: self.root.clone() };
+        }
+        if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+            return TracefsError::Descriptors { path, error: source };
         }
         TracefsError::Io { path, error: source }
     }

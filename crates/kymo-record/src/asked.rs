@@ -14,9 +14,22 @@ use crate::error::RecordError;
 use crate::open::Places;
 use crate::options::{Clock, Options, Target};
 
-/// Whether leaving the kernel out would be allowed.
-pub(crate) fn user_only_helps(e: &OpenError) -> bool {
-    e.is_denied() && e.wants_kernel && e.pid != -1 && e.paranoid.is_some_and(|p| p > 1)
+/// Whether leaving the kernel out would be allowed, and still be what was asked for.
+pub(crate) fn user_only_helps(e: &OpenError, specs: &[EventSpec]) -> bool {
+    let asked = specs.iter().all(|s| {
+        s.may_be_user_only() || s.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
+    });
+    asked && e.is_denied() && e.wants_kernel && e.pid != -1 && e.paranoid.is_some_and(|p| p > 1)
+}
+
+/// What to know of a recording without the kernel's side.
+pub(crate) fn user_only(e: &OpenError) -> Note {
+    let level = e.paranoid.unwrap_or_default();
+    Note::doubt(
+        "user-only",
+        format!("only user space is recorded: kernel.perf_event_paranoid is {level}"),
+        Some(kymo_kernel::perf_event::FOR_THE_KERNELS_SIDE.into()),
+    )
 }
 
 /// Says it if it is the clock that the kernel refuses: only software events may

@@ -33,11 +33,8 @@ pub enum RecordError {
     Event(#[from] ParseError),
     #[error("cannot read the format of tracepoint {event}")]
     Format { event: String, source: TracefsError },
-    #[error(
-        "the kernel refuses the filter {filter:?} for {event}; \
-         `kymo list -v {event}` shows its fields"
-    )]
-    Filter { event: String, filter: String, source: io::Error },
+    #[error("the kernel refuses the filter {filter:?} for {event}: {why}")]
+    Filter { event: String, filter: String, why: String, source: io::Error },
     #[error("a filter needs a tracepoint before it, and {0} is none")]
     FilterTarget(String),
     #[error("{} exists and is not a recording; choose another name or use --force", .0.display())]

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use kymo_files::perfdata::write::EventMeta;
+use kymo_kernel::events::explain_refusal;
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::ring::{MapError, Mode, Ring};
 use kymo_model::{AttrFlags, Note, ReadFormat};
@@ -82,7 +83,8 @@ impl Opened {
                     let leader = p.leader.and_then(|l| leaders.get(l).copied().flatten());
                     let group =
                         leader.and_then(|l| opened.instances.get(l)).map(|l| l.event.as_fd());
-                    let event = match PerfEvent::open(&p.attr, pid, cpu as i32, group, flags) {
+                    let opened_now = PerfEvent::open(&p.attr, pid, cpu as i32, group, flags);
+                    let event = match opened_now {
                         Ok(event) => event,
                         Err(e) if e.is_gone() && places.tids.len() > 1 => {
                             gone = Some(e);
@@ -96,6 +98,7 @@ impl Opened {
                         event.set_filter(filter).map_err(|source| RecordError::Filter {
                             event: p.spec.name.clone(),
                             filter: filter.clone(),
+                            why: explain_refusal(&p.spec, filter, plan.iter().map(|p| &p.spec)),
                             source,
                         })?;
                     }

@@ -18,7 +18,7 @@ use kymo_kernel::target;
 use kymo_model::{AttrFlags, Note, RecordKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::asked::{blame_clock, chosen, clamp_note, places, tids, user_only_helps};
+use crate::asked::{blame_clock, chosen, clamp_note, places, tids, user_only, user_only_helps};
 use crate::attrs::{self, Kernel, Planned};
 use crate::error::RecordError;
 use crate::existing::{Existing, Teller};
@@ -148,16 +148,9 @@ impl<'a> Session<'a> {
         let mut plan = attrs::plan(options, &specs, Kernel::probe())?;
         clamp_note(options, &plan, &mut notes);
         let opened = match Opened::open(&mut plan, &places, options.pages, &mut notes) {
-            Err(RecordError::Open { source, .. }) if user_only_helps(&source) => {
+            Err(RecordError::Open { source, .. }) if user_only_helps(&source, &specs) => {
                 specs.iter_mut().for_each(EventSpec::restrict_to_user);
-                notes.push(Note::doubt(
-                    "user-only",
-                    format!(
-                        "only user space is recorded: kernel.perf_event_paranoid is {}",
-                        source.paranoid.unwrap_or_default()
-                    ),
-                    source.advice(),
-                ));
+                notes.push(user_only(&source));
                 plan = attrs::plan(options, &specs, Kernel::probe())?;
                 plan.iter_mut().for_each(|p| p.attr.flags |= AttrFlags::EXCLUDE_KERNEL);
                 Opened::open(&mut plan, &places, options.pages, &mut notes)?

@@ -68,7 +68,12 @@ impl std::fmt::Display for ParseError {
         if let Reason::Tracefs(e) = &self.reason {
             write!(f, ": {e}")?;
         }
+        let unknown = matches!(
+            self.reason,
+            Reason::UnknownEvent | Reason::NothingMatches | Reason::UnknownPmu
+        );
         match self.near.as_slice() {
+            [] if unknown => write!(f, "; `kymo list` shows what there is"),
             [] => Ok(()),
             [one] => write!(f, "; did you mean {one}?"),
             [many @ .., last] => write!(f, "; did you mean {} or {last}?", many.join(", ")),

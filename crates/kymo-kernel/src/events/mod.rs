@@ -4,10 +4,12 @@
 //! [`EventSpec`] is one event ready to be opened. The grammar itself is in
 //! `parse.rs` (lists, groups, which kind of name it is), `modifiers.rs` (what
 //! follows the colon), `terms.rs` (what stands between slashes) and
-//! `names.rs` (the fixed names of hardware, software and cache events).
+//! `names.rs` (the fixed names of hardware, software and cache events);
+//! `filter.rs` finds out what is wrong with a refused filter.
 
 mod catalog;
 mod error;
+mod filter;
 mod modifiers;
 pub mod names;
 mod paranoid;
@@ -20,6 +22,7 @@ mod tests;
 
 pub use catalog::Catalog;
 pub use error::{ParseError, Reason};
+pub use filter::explain_refusal;
 pub use paranoid::{Paranoid, paranoid};
 pub use support::Support;
 
@@ -180,5 +183,19 @@ impl EventSpec {
                     .rsplit_once([':', '/'])
                     .is_some_and(|(_, tail)| modifiers::is_modifier_text(tail));
         self.name.push_str(if has_modifiers { "u" } else { ":u" });
+    }
+
+    /// Whether leaving the kernel out is still what was asked for: not where its
+    /// side was named (`:k`), and there is nothing to leave out where it was not (`:u`).
+    pub fn may_be_user_only(&self) -> bool {
+        self.source == Source::Perf
+            && !self.attr.flags.intersects(AttrFlags::EXCLUDE_USER | AttrFlags::EXCLUDE_KERNEL)
+    }
+
+    /// Whether the event may count in guests as well, because a PMU that cannot
+    /// tell them from the host refused the default of leaving them out.
+    pub fn may_count_guests(&self) -> bool {
+        !self.guest_or_host_chosen
+            && self.attr.flags.intersects(AttrFlags::EXCLUDE_GUEST | AttrFlags::EXCLUDE_HOST)
     }
 }

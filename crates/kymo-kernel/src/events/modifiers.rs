@@ -9,9 +9,9 @@ use super::EventSpec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
     /// Not a modifier letter.
-    Unknown(char),
+    Unknown,
     /// A letter other than `p` twice.
-    Twice(char),
+    Twice,
     /// More than three `p`.
     TooPrecise,
 }
@@ -19,10 +19,8 @@ pub(super) enum Wrong {
 impl std::fmt::Display for Wrong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Wrong::Unknown(c) => {
-                write!(f, "{c:?} is not a modifier; there are u k h G H I p P S D W e b")
-            }
-            Wrong::Twice(c) => write!(f, "modifier {c:?} is there twice"),
+            Wrong::Unknown => write!(f, "not one of the modifiers {LETTERS}"),
+            Wrong::Twice => write!(f, "this modifier is there twice"),
             Wrong::TooPrecise => write!(f, "precision goes up to ppp"),
         }
     }
@@ -40,7 +38,7 @@ pub(super) fn check(text: &str) -> Result<(), (usize, Wrong)> {
     let mut precise = 0;
     for (at, c) in text.char_indices() {
         if !LETTERS.contains(c) {
-            return Err((at, Wrong::Unknown(c)));
+            return Err((at, Wrong::Unknown));
         }
         if c == 'p' {
             precise += 1;
@@ -48,7 +46,7 @@ pub(super) fn check(text: &str) -> Result<(), (usize, Wrong)> {
                 return Err((at, Wrong::TooPrecise));
             }
         } else if text.get(..at).is_some_and(|before| before.contains(c)) {
-            return Err((at, Wrong::Twice(c)));
+            return Err((at, Wrong::Twice));
         }
     }
     Ok(())

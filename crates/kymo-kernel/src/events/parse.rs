@@ -173,7 +173,7 @@ impl<'a> Parser<'a> {
                 self.text,
                 at + offset,
                 part,
-                Reason::Malformed(format!("bad modifiers '{text}': {wrong}")),
+                Reason::Malformed(wrong.to_string()),
             )
         })
     }

@@ -249,6 +249,24 @@ fn user_only_says_so_in_the_name() {
 }
 
 #[test]
+fn the_kernels_side_is_not_left_out_where_it_was_named() {
+    for (text, may) in [
+        ("cs", true),
+        ("cs:p", true),
+        ("cs:u", false),
+        ("cs:k", false),
+        ("cs:uk", true),
+        ("kmem:kfree", true),
+        ("kmem:kfree:k", false),
+        ("vmstat:pgfault", false),
+    ] {
+        assert_eq!(one(text).may_be_user_only(), may, "{text}");
+    }
+    let guests = |text| one(text).may_count_guests();
+    assert!(guests("cpu/event=1/") && !guests("cpu/event=1/H") && !guests("cs:G"));
+}
+
+#[test]
 fn bad_input_is_named_with_its_place() {
     for (text, message) in [
         ("", "an event name is missing"),
@@ -261,12 +279,12 @@ fn bad_input_is_named_with_its_place() {
         ),
         (
             "cs:uz",
-            "'z': bad modifiers 'uz': 'z' is not a modifier; there are u k h G H I p P S D W e b at character 5 of 'cs:uz'",
+            "'z': not one of the modifiers ukhGHIpPSDWeb at character 5 of 'cs:uz'",
         ),
-        ("cs:uu", "'u': bad modifiers 'uu': modifier 'u' is there twice at character 5 of 'cs:uu'"),
+        ("cs:uu", "'u': this modifier is there twice at character 5 of 'cs:uu'"),
         (
             "cs:pppp",
-            "'p': bad modifiers 'pppp': precision goes up to ppp at character 7 of 'cs:pppp'",
+            "'p': precision goes up to ppp at character 7 of 'cs:pppp'",
         ),
         ("cs:", "modifiers are missing after the colon at character 4 of 'cs:'"),
         ("{cs,faults", "'{': the group is not closed with '}' at character 1 of '{cs,faults'"),
@@ -276,7 +294,7 @@ fn bad_input_is_named_with_its_place() {
         ("{cs}x", "'x': not expected here at character 5 of '{cs}x'"),
         (
             "{cs}:y",
-            "'y': bad modifiers 'y': 'y' is not a modifier; there are u k h G H I p P S D W e b at character 6 of '{cs}:y'",
+            "'y': not one of the modifiers ukhGHIpPSDWeb at character 6 of '{cs}:y'",
         ),
         ("L1-icache-stores", "'L1-icache-stores': there are no stores of the cache L1-icache"),
         (
@@ -318,7 +336,7 @@ fn bad_input_is_named_with_its_place() {
             "cs/max-stack=70000/",
             "'max-stack=70000': the value is too large at character 4 of 'cs/max-stack=70000/'",
         ),
-        ("kmem:nothing*", "no event matches 'kmem:nothing*'"),
+        ("kmem:nothing*", "no event matches 'kmem:nothing*'; `kymo list` shows what there is"),
         ("kmem:kmaloc", "unknown event 'kmem:kmaloc'; did you mean kmem:kmalloc?"),
         ("kmalloc", "unknown event 'kmalloc'; did you mean kmem:kmalloc?"),
         ("kmem:", "'kmem:': a tracepoint is written SYSTEM:NAME"),

@@ -118,7 +118,9 @@ impl FtraceError {
             FtraceError::Create { error, .. }
             | FtraceError::Remove { error, .. }
             | FtraceError::Pipe { error, .. }
-            | FtraceError::Tracefs(TracefsError::Io { error, .. }) => error.raw_os_error(),
+            | FtraceError::Tracefs(
+                TracefsError::Io { error, .. } | TracefsError::Descriptors { error, .. },
+            ) => error.raw_os_error(),
             FtraceError::Lacking { .. } => Some(libc::ENOENT),
             FtraceError::Tracefs(TracefsError::Denied { .. }) => Some(libc::EACCES),
             _ => None,

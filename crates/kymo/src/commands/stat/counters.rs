@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd as _;
 use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
-use kymo_kernel::events::{EventSpec, Source};
+use kymo_kernel::events::{EventSpec, Source, explain_refusal};
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::vmstat;
 use kymo_model::{AttrFlags, ReadFormat, SampleType};
@@ -107,6 +107,8 @@ pub(super) struct Counter {
     pub(super) wanted: Wanted,
     /// Whether the machine has it.
     pub(super) supported: bool,
+    /// The kernel's side was left out for want of permission: `perf_event_paranoid`.
+    pub(super) user_only: Option<i32>,
     pub(super) cells: Vec<Cell>,
     /// What the event said that does not come from the kernel's counters.
     pub(super) other: i64,
@@ -146,7 +148,8 @@ impl Counters {
                 }
             };
             let lead = if leads { None } else { leader.map(|(_, at)| at) };
-            let counter = open_one(w, place, manner, lead.and_then(|at| counters.list.get(at)));
+            let leader = lead.and_then(|at| counters.list.get(at));
+            let counter = open_one(w, wanted, place, manner, leader);
             let mut counter = counter.with_context(|| format!("cannot count {}", w.spec.name))?;
             counter.leads = leads;
             if let Some(at) = lead
@@ -246,6 +249,7 @@ impl Counters {
 
 fn open_one(
     wanted: &Wanted,
+    all: &[Wanted],
     place: &Place,
     manner: Manner,
     leader: Option<&Counter>,
@@ -253,6 +257,7 @@ fn open_one(
     let mut counter = Counter {
         wanted: wanted.clone(),
         supported: true,
+        user_only: None,
         cells: Vec::new(),
         other: 0,
         other_sum: 0,
@@ -289,18 +294,24 @@ fn open_one(
             .and_then(|l| l.cells.iter().find(|c| (c.cpu, c.tid) == (cpu, tid)))
             .and_then(|c| c.event.as_ref());
         let event = loop {
-            let opened = PerfEvent::open(&attr, pid, at, group.map(|e| e.as_fd()), flags);
-            match opened {
+            let spec = &mut counter.wanted.spec;
+            match PerfEvent::open(&attr, pid, at, group.map(|e| e.as_fd()), flags) {
                 Ok(event) => break Some(event),
                 Err(e)
                     if e.is_denied()
                         && tid.is_some()
-                        && !wanted.spec.is_tracepoint()
-                        && !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) =>
+                        && !spec.is_tracepoint()
+                        && spec.may_be_user_only() =>
                 {
                     // What an unprivileged user may still see, said in the name as perf does.
-                    counter.wanted.spec.restrict_to_user();
+                    counter.user_only = e.paranoid;
+                    spec.restrict_to_user();
                     attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+                }
+                Err(e) if e.errno == libc::EINVAL && spec.may_count_guests() => {
+                    let guests = AttrFlags::EXCLUDE_GUEST | AttrFlags::EXCLUDE_HOST;
+                    spec.attr.flags -= guests;
+                    attr.flags -= guests;
                 }
                 Err(e) if e.is_unsupported() => {
                     counter.supported = false;
@@ -315,9 +326,10 @@ fn open_one(
             }
         };
         if let (Some(event), Some(filter)) = (&event, &wanted.spec.filter) {
-            event
-                .set_filter(filter)
-                .with_context(|| format!("the kernel does not take the filter {filter:?}"))?;
+            event.set_filter(filter).with_context(|| {
+                let why = explain_refusal(&wanted.spec, filter, all.iter().map(|w| &w.spec));
+                format!("the kernel refuses the filter {filter:?}: {why}")
+            })?;
         }
         let id = event.as_ref().filter(|_| wanted.spec.group.is_some()).map(PerfEvent::id);
         counter.cells.push(Cell {

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use kymo_kernel::events::Source;
+use kymo_kernel::perf_event::FOR_THE_KERNELS_SIDE;
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, die_by, local_time};
 use kymo_kernel::target;
-use kymo_model::Note;
+use kymo_model::{EventType, Note, sw};
 use kymo_view::Ledger;
 
-use super::counters::{Counters, Manner, Place};
+use super::counters::{Counter, Counters, Manner, Place};
 use super::metric_only;
 use super::plan::{Delay, Output, Plan, Target};
 use super::print::{Form, Reading, interval_header, lines};
@@ -416,6 +417,7 @@ impl Session<'_> {
                 false => Note::doubt("not-supported", fact, advice),
             });
         }
+        self.account_user_only(counters);
         for row in rows {
             match row.state {
                 State::NotCounted if self.plan.interval.is_none() => self.ledger.note(
@@ -435,16 +437,41 @@ impl Session<'_> {
                 _ => {}
             }
         }
-        let narrow = self.plan.target != Target::Machine;
-        for counter in counters.list.iter().filter(|_| narrow) {
-            if matches!(counter.wanted.spec.source, Source::Vmstat(_)) {
-                self.ledger.note(
-                    "scope",
-                    format!("{} is of the whole machine", counter.wanted.spec.name),
-                    None,
-                );
-            }
+        let of_all: Vec<&str> = counters
+            .list
+            .iter()
+            .filter(|c| matches!(c.wanted.spec.source, Source::Vmstat(_)))
+            .map(|c| c.wanted.spec.name.as_str())
+            .collect();
+        if self.plan.target != Target::Machine && !of_all.is_empty() {
+            let is = if of_all.len() == 1 { "is" } else { "are" };
+            let fact = format!("{} {is} of the whole machine", of_all.join(", "));
+            self.ledger.note("scope", fact, None);
         }
+    }
+
+    /// Notes events whose kernel side could not be had.
+    fn account_user_only(&mut self, counters: &Counters) {
+        let limited: Vec<&Counter> =
+            counters.list.iter().filter(|c| c.supported && c.user_only.is_some()).collect();
+        let Some(level) = limited.first().and_then(|c| c.user_only) else { return };
+        let mut fact = format!(
+            "{} of {} events are counted in user space only: kernel.perf_event_paranoid is {level}",
+            limited.len(),
+            counters.list.len()
+        );
+        // They happen in the kernel alone, so that the zero of :u says nothing.
+        let always_zero = |c: &&&Counter| {
+            let attr = &c.wanted.spec.attr;
+            attr.kind == EventType::SOFTWARE
+                && [sw::CONTEXT_SWITCHES, sw::CPU_MIGRATIONS].contains(&attr.config)
+        };
+        let zero: Vec<&str> =
+            limited.iter().filter(always_zero).map(|c| c.wanted.spec.name.as_str()).collect();
+        if !zero.is_empty() {
+            fact.push_str(&format!(" ({} cannot be seen from there)", zero.join(", ")));
+        }
+        self.ledger.note("user-only", fact, Some(FOR_THE_KERNELS_SIDE.into()));
     }
 }
 
