@@ -80,7 +80,7 @@ fn one(
             spec::fit(out, start, Shape { precision: None, ..shape });
         }
         Conv::Pointer => match spec.ext.as_bytes().first() {
-            None | Some(b'S' | b's' | b'B' | b'f' | b'F' | b'K' | b'x' | b'e') => {
+            None | Some(b'S' | b's' | b'f' | b'F' | b'K' | b'x' | b'e') => {
                 let v = args.int(8);
                 pointer::write(out, &spec.ext, Val::Int(v), shape, args.scope, ctx);
             }

@@ -206,9 +206,12 @@ impl<'a> Parser<'a> {
         }
         let [bytes, len] = self.two_open()?;
         self.expect(",")?;
-        self.expr()?;
+        let ascii = constant(&self.expr()?.expr).unwrap_or(0) != 0;
         self.expect(")")?;
         let [kind, row, group] = numbers;
+        if kind == 1 {
+            self.notes.push("addresses in a dump are those of the kernel's buffer".into());
+        }
         Ok(text(TextFn::HexDump {
             prefix: prefix.into(),
             kind: kind as u8,
@@ -216,6 +219,7 @@ impl<'a> Parser<'a> {
             group,
             bytes,
             len,
+            ascii,
         }))
     }
 

@@ -80,6 +80,7 @@ pub(crate) enum TextFn {
         group: u64,
         bytes: Box<Expr>,
         len: Box<Expr>,
+        ascii: bool,
     },
     Bitmask {
         bytes: Box<Expr>,

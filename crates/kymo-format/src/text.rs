@@ -1,5 +1,7 @@
 //! The helpers that write text: flags, symbols, arrays, hex, bit maps.
 
+use kymo_model::Endian;
+
 use crate::context::Symbols;
 use crate::expr::{Expr, Scope, TextFn, Val};
 use crate::field::{load, until_nul};
@@ -45,9 +47,9 @@ pub(crate) fn write(f: &TextFn, out: &mut Vec<u8>, s: Scope<'_>) {
             hex_bytes(out, take(bytes, len, s), sep);
         }
         TextFn::Array { bytes, count, elem } => array(out, bytes, count.as_deref(), elem, s),
-        TextFn::HexDump { prefix, kind, row, group, bytes, len } => {
-            let layout = Dump { prefix, kind: *kind, row: *row, group: *group };
-            hex_dump(out, layout, take(bytes, len, s));
+        TextFn::HexDump { prefix, kind, row, group, bytes, len, ascii } => {
+            let layout = Dump { prefix, kind: *kind, row: *row, group: *group, ascii: *ascii };
+            hex_dump(out, layout, take(bytes, len, s), s.endian);
         }
         TextFn::Bitmask { bytes } => {
             if let Val::Bytes(b) = bytes.eval(s) {
@@ -195,32 +197,44 @@ struct Dump<'a> {
     kind: u8,
     row: u64,
     group: u64,
+    ascii: bool,
 }
 
-fn hex_dump(out: &mut Vec<u8>, d: Dump<'_>, bytes: &[u8]) {
+/// As the kernel's `seq_buf_hex_dump` and `hex_dump_to_buffer`.
+fn hex_dump(out: &mut Vec<u8>, d: Dump<'_>, bytes: &[u8], endian: Endian) {
     let row = if d.row == 32 { 32 } else { 16 };
-    let group = match d.group {
-        g @ (2 | 4 | 8) if (bytes.len() as u64).is_multiple_of(g) => g as usize,
-        _ => 1,
-    };
     out.push(b'\n');
     for (i, line) in bytes.chunks(row).enumerate() {
         if out.len() > MAX_OUTPUT {
             return;
         }
+        // A line whose length is no multiple of the group is dumped by bytes.
+        let group = match d.group {
+            g @ (2 | 4 | 8) if (line.len() as u64).is_multiple_of(g) => g as usize,
+            _ => 1,
+        };
         out.extend_from_slice(d.prefix);
         if d.kind == 2 {
             let s = Shape { zero: true, width: 8, ..Shape::default() };
             integer(out, (i * row) as u64, 4, Conv::Hex, s);
             out.extend_from_slice(b": ");
         }
+        let start = out.len();
         for (k, g) in line.chunks(group).enumerate() {
             if k > 0 {
                 out.push(b' ');
             }
-            for b in g.iter().rev() {
-                hex(out, u64::from(*b), 2);
+            // Groups are numbers.
+            match endian {
+                Endian::Little => g.iter().rev().for_each(|b| hex(out, u64::from(*b), 2)),
+                Endian::Big => g.iter().for_each(|b| hex(out, u64::from(*b), 2)),
             }
+        }
+        if d.ascii {
+            let column = start + row * 2 + row / group + 1;
+            out.resize(out.len().max(column), b' ');
+            let shown = |b: &u8| if (0x20..0x7f).contains(b) { *b } else { b'.' };
+            out.extend(line.iter().map(shown));
         }
         out.push(b'\n');
     }

@@ -26,6 +26,10 @@ fn event(fields: &[(&str, u32, u8, &[u8])], print: &str) -> (EventFormat, Vec<u8
 struct OneSymbol;
 
 impl Symbols for OneSymbol {
+    fn printk_string(&self, address: u64) -> Option<&str> {
+        (address == 0x5000).then_some("n=%d %s c=%c l=%lld %hd %ps %pI4 at %p\n")
+    }
+
     fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>> {
         let offset = address.checked_sub(0x1000).filter(|o| *o < 0x40)?;
         Some(KernelSymbol { name: "vfs_read", offset, size: 0x40, module: None })
@@ -185,6 +189,136 @@ fn both_byte_orders_and_typed_values() {
     out.clear();
     list.value(&payload, Endian::Big).write_json(&mut out, Endian::Big);
     assert_eq!(out, b"[1,2]");
+}
+
+/// `%p` of nothing, as perf script and trace-cmd report print it; the kernel
+/// prints sixteen zeros for it (`ptr_to_id` in lib/vsprintf.c leaves NULL alone).
+#[test]
+fn pointers_to_nothing() {
+    let f: &[(&str, u32, u8, &[u8])] = &[("void * at", 8, 0, &[0; 8])];
+    check(f, r#""[%p]", REC->at"#, "[0000000000000000]");
+    let (e, payload) = event(f, r#""[%p] [%8p]", REC->at, REC->at"#);
+    let ctx = RenderContext {
+        endian: Endian::Little,
+        pointers: PointerStyle::Short,
+        ..RenderContext::default()
+    };
+    let mut out = Vec::new();
+    e.render(&mut out, &payload, &ctx);
+    assert_eq!(String::from_utf8_lossy(&out), "[(nil)] [   (nil)]");
+}
+
+/// `__rel_loc` (include/trace/stages/stage1_struct_define.h): the offset counts
+/// from the end of the word itself, unlike that of `__data_loc`.
+#[test]
+fn what_lies_behind_a_relative_word() {
+    let f: &[(&str, u32, u8, &[u8])] = &[
+        // The word is at 8 and ends at 12; the text is at 20, the numbers at 26.
+        ("__rel_loc char[] name", 4, 0, &(8u32 | 6 << 16).to_le_bytes()),
+        ("__rel_loc u16[] list", 4, 0, &(10u32 | 4 << 16).to_le_bytes()),
+        ("int pad", 4, 1, &[0; 4]),
+        ("char text[10]", 10, 0, b"hello\0\x01\0\xff\0"),
+    ];
+    check(
+        f,
+        r#""%s %d %s", __get_rel_str(name), __get_rel_dynamic_array_len(list), __print_array(__get_rel_dynamic_array(list), 2, 2)"#,
+        "hello 4 {0x1,0xff}",
+    );
+}
+
+/// `__sockaddr` is an array of bytes behind a `__data_loc` word, for `%pIS`
+/// (Documentation/core-api/printk-formats.rst: `p` port, `c` compressed, brackets
+/// around IPv6 with a port).
+#[test]
+fn socket_addresses() {
+    let v4 = [2, 0, 0x1f, 0x90, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut v6 = [0u8; 28];
+    v6[..4].copy_from_slice(&[10, 0, 0, 80]);
+    v6[23] = 1;
+    for (bytes, full, plain) in [(&v4[..], "127.0.0.1:8080", "127.0.0.1"), (&v6, "[::1]:80", "::1")]
+    {
+        let word = (12u32 | (bytes.len() as u32) << 16).to_le_bytes();
+        let f: &[(&str, u32, u8, &[u8])] = &[
+            ("__data_loc __u8[] addr", 4, 0, &word),
+            ("u8 bytes[28]", bytes.len() as u32, 0, bytes),
+        ];
+        let (print, want) = (r#""%pISpc %pISc", __get_sockaddr(addr), __get_sockaddr(addr)"#, full);
+        check(f, print, &format!("{want} {plain}"));
+    }
+}
+
+/// `__print_ns_to_secs` and `__print_ns_without_secs` divide by 10^9 without a
+/// sign (include/trace/stages/stage3_trace_output.h); the rest has 32 bits.
+#[test]
+fn nanoseconds_in_two_parts() {
+    let f: &[(&str, u32, u8, &[u8])] = &[("u64 ns", 8, 0, &3_000_000_042u64.to_le_bytes())];
+    let print = r#""%llu.%09u", __print_ns_to_secs(REC->ns), __print_ns_without_secs(REC->ns)"#;
+    check(f, print, "3.000000042");
+    let f: &[(&str, u32, u8, &[u8])] = &[("u64 ns", 8, 0, &u64::MAX.to_le_bytes())];
+    check(f, print, "18446744073.709551615");
+}
+
+/// lib/hexdump.c and `seq_buf_hex_dump` of lib/seq_buf.c: rows of 16 or 32; groups
+/// of 2, 4 or 8 bytes are numbers, where they fill the row; characters in their column.
+#[test]
+fn dumps_in_rows() {
+    let bytes: Vec<u8> = (0..18).map(|b| b + b'@' - 2).collect();
+    let f: &[(&str, u32, u8, &[u8])] = &[("u8 raw[18]", 18, 0, &bytes)];
+    check(
+        f,
+        r#""%s", __print_hex_dump("> ", DUMP_PREFIX_OFFSET, 16, 1, REC->raw, 18, false)"#,
+        "\n> 00000000: 3e 3f 40 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d\n> 00000010: 4e 4f\n",
+    );
+    // The second row has half a group.
+    check(
+        f,
+        r#""%s", __print_hex_dump("", DUMP_PREFIX_NONE, 16, 4, REC->raw, 18, 0)"#,
+        "\n41403f3e 45444342 49484746 4d4c4b4a\n4e 4f\n",
+    );
+    check(
+        f,
+        r#""%s", __print_hex_dump("", DUMP_PREFIX_NONE, 16, 1, REC->raw, 18, 1)"#,
+        "\n3e 3f 40 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d  >?@ABCDEFGHIJKLM\n\
+         4e 4f                                            NO\n",
+    );
+}
+
+/// `trace_printk` leaves its arguments in binary: numbers aligned to their size but
+/// to 4 at most, text in line, and what `%p` would look up behind the address as
+/// text, except symbols (`vbin_printf` of lib/vsprintf.c).
+#[test]
+fn binary_printk() {
+    let mut text = String::from("name: bprint\nID: 6\nformat:\n");
+    for (decl, offset, size) in [
+        ("unsigned short common_type", 0, 2),
+        ("unsigned long ip", 8, 8),
+        ("const char * fmt", 16, 8),
+        ("u32 buf[]", 24, 0),
+    ] {
+        text += &format!("\tfield:{decl};\toffset:{offset};\tsize:{size};\tsigned:0;\n");
+    }
+    text += "\nprint fmt: \"%ps: %s\", (void *)REC->ip, REC->fmt\n";
+    let mut payload = vec![6, 0, 0, 0, 0, 0, 0, 0];
+    payload.extend(0x1010u64.to_le_bytes());
+    payload.extend(0x5000u64.to_le_bytes());
+    payload.extend((-3i32).to_le_bytes());
+    payload.extend(b"two\0z");
+    // Behind five bytes: the next multiple of 4.
+    payload.extend([0; 3]);
+    payload.extend((1i64 << 40).to_le_bytes());
+    payload.extend(7i16.to_le_bytes());
+    payload.extend([0; 2]);
+    payload.extend(0x1000u64.to_le_bytes());
+    payload.extend(b"127.0.0.1\0");
+    payload.extend([0; 2]);
+    payload.extend(0xabcdu64.to_le_bytes());
+    let f = EventFormat::parse(&text).unwrap();
+    let ctx =
+        RenderContext { endian: Endian::Little, symbols: &OneSymbol, ..RenderContext::default() };
+    let mut out = Vec::new();
+    f.render(&mut out, &payload, &ctx);
+    let want = "vfs_read: n=-3 two c=z l=1099511627776 7 vfs_read 127.0.0.1 at 000000000000abcd\n";
+    assert_eq!(String::from_utf8_lossy(&out), want);
 }
 
 #[test]

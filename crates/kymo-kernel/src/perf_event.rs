@@ -15,8 +15,7 @@ use kymo_model::{Attr, AttrFlags, Cursor, Endian, EventType, ReadFormat, ReadVal
 use crate::process::raise_open_file_limit;
 
 /// The way out when only user space may be counted.
-pub const FOR_THE_KERNELS_SIDE: &str =
-    "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 1 or less; \
+pub const FOR_THE_KERNELS_SIDE: &str = "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 1 or less; \
      an event named with :u asks for no more";
 
 /// `PERF_FLAG_*` of perf_event_open(2), by the kernel's names. `FD_CLOEXEC` is

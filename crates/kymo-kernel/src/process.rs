@@ -249,6 +249,7 @@ fn child(
     unsafe {
         if opened {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
             libc::sigprocmask(libc::SIG_UNBLOCK, unblock, std::ptr::null_mut());
             if let Some(&file) = argv.first() {
                 libc::execvp(file, argv.as_ptr());
@@ -288,11 +289,12 @@ pub enum Signal {
     Usr2,
     Winch,
     Alarm,
+    FileSize,
 }
 
 impl Signal {
     /// All of them.
-    pub const ALL: [Signal; 9] = [
+    pub const ALL: [Signal; 10] = [
         Signal::Int,
         Signal::Term,
         Signal::Hup,
@@ -302,6 +304,7 @@ impl Signal {
         Signal::Usr2,
         Signal::Winch,
         Signal::Alarm,
+        Signal::FileSize,
     ];
 
     /// Its number.
@@ -316,6 +319,7 @@ impl Signal {
             Signal::Usr2 => libc::SIGUSR2,
             Signal::Winch => libc::SIGWINCH,
             Signal::Alarm => libc::SIGALRM,
+            Signal::FileSize => libc::SIGXFSZ,
         }
     }
 
@@ -326,10 +330,11 @@ impl Signal {
 }
 
 /// Signals as a descriptor. They are blocked from when this is made until it
-/// is dropped; make it before threads are started, which inherit the mask.
+/// is dropped (SIGUSR2 and SIGXFSZ, if among them, are ignored from then on); make it before threads are started, which inherit the mask.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
+    set: libc::sigset_t,
     before: libc::sigset_t,
 }
 
@@ -351,7 +356,7 @@ impl Signals {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel just gave this descriptor to us alone.
-        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
+        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, set, before })
     }
 
     /// The next signal that arrived, if any; never waits.
@@ -396,8 +401,16 @@ impl AsFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // SAFETY: the mask is the one the system gave us.
+        // SAFETY: the set is the one that was listened to; ignoring a signal takes no memory,
+        // and the mask is the one the system gave us.
         unsafe {
+            // One that came too late to be read would kill now: a write that failed for
+            // the file's size has said so, and there is nothing left to dump.
+            for late in [libc::SIGXFSZ, libc::SIGUSR2] {
+                if libc::sigismember(&raw const self.set, late) == 1 {
+                    libc::signal(late, libc::SIG_IGN);
+                }
+            }
             libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
         }
     }

@@ -16,9 +16,9 @@ use crate::options::{Clock, Options, Target};
 
 /// Whether leaving the kernel out would be allowed, and still be what was asked for.
 pub(crate) fn user_only_helps(e: &OpenError, specs: &[EventSpec]) -> bool {
-    let asked = specs.iter().all(|s| {
-        s.may_be_user_only() || s.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
-    });
+    let asked = specs
+        .iter()
+        .all(|s| s.may_be_user_only() || s.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
     asked && e.is_denied() && e.wants_kernel && e.pid != -1 && e.paranoid.is_some_and(|p| p > 1)
 }
 

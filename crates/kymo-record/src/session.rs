@@ -134,10 +134,17 @@ impl<'a> Session<'a> {
             return Err(RecordError::Nothing);
         }
         let mut specs = chosen(options, &mut notes)?;
-        let mut signals = vec![Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
-        if options.switch.is_some() || options.overwrite {
-            signals.push(Signal::Usr2);
-        }
+        // SIGUSR2 without a meaning here, and a file that may not grow, are no reason to
+        // die in the middle of a file: a write then fails, and says so.
+        let signals = [
+            Signal::Int,
+            Signal::Term,
+            Signal::Hup,
+            Signal::Quit,
+            Signal::Child,
+            Signal::Usr2,
+            Signal::FileSize,
+        ];
         let signals = Signals::listen(&signals).map_err(system("cannot listen for signals"))?;
         let child = match options.command.is_empty() {
             true => None,
@@ -289,19 +296,17 @@ impl<'a> Session<'a> {
                 self.opened.switch(&self.plan, true, false).map_err(&start)?;
             }
         }
+        let began = Instant::now();
         if let Some(child) = &mut self.child {
             child.release()?;
         }
-        let began = Instant::now();
         let ended = self.drain_until_end();
         self.summary.elapsed = began.elapsed();
         // What was switched on is switched off, also after an error.
         let off = self.opened.switch(&self.plan, false, false);
         let off = off.and(self.opened.switch(&self.plan, false, true));
         let exit = match &mut self.child {
-            Some(child) if ended.is_ok() && !self.full => {
-                end_child(child, self.summary.signal.is_some())
-            }
+            Some(child) if ended.is_ok() && !self.full => end_child(child),
             _ => None,
         };
         ended.and_then(|()| self.drain().map(|_| ())).map_err(|e| self.failed(e))?;
@@ -310,8 +315,13 @@ impl<'a> Session<'a> {
         }
         off.map_err(system("cannot stop the events"))?;
         self.all_lost = self.opened.lost(&self.plan);
-        self.summary.exit = exit.map(|e| e.code());
-        self.summary.usage = exit.map(|e| e.usage);
+        self.summary.exit = exit.map(|e| match (e.by_us, self.summary.signal) {
+            // The signal that ended us ended it; the end of its time is no failure.
+            (true, Some(signal)) => 128 + signal.number() as u8,
+            (true, None) => 0,
+            (false, _) => e.exit.code(),
+        });
+        self.summary.usage = exit.map(|e| e.exit.usage);
         self.finish()?;
         if let (Some(SwitchOn::Size(_) | SwitchOn::Time(_) | SwitchOn::Signal), Some(path)) =
             (self.options.switch, &self.path)
@@ -580,15 +590,21 @@ fn about(writer: &Writer, tids: &[u32], cpus: &[u32]) -> Vec<u8> {
 }
 
 /// Ends a command that still runs when the recording was told to end.
-pub(crate) fn end_child(child: &mut GatedChild, told: bool) -> Option<Exit> {
+pub(crate) fn end_child(child: &mut GatedChild) -> Option<Ended> {
     if let Ok(Some(exit)) = child.try_wait() {
-        return Some(exit);
+        return Some(Ended { exit, by_us: false });
     }
-    if told || child.kill(libc_sigterm()).is_ok() {
-        let _ = child.kill(libc_sigterm());
-        return child.wait().ok();
-    }
-    None
+    let _ = child.kill(libc_sigterm());
+    let exit = child.wait().ok()?;
+    Some(Ended { exit, by_us: exit.code() == 128 + libc_sigterm() as u8 })
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) exit: Exit,
+    /// By the signal that we sent it.
+    pub(crate) by_us: bool,
 }
 
 fn libc_sigterm() -> i32 {

@@ -68,7 +68,9 @@ fn main() -> ExitCode {
 
 fn parse(args: Vec<OsString>) -> Cli {
     Cli::try_parse_from(&args).unwrap_or_else(|e| {
-        let again = commands::record::level_with_equals(&args);
-        again.and_then(|args| Cli::try_parse_from(args).ok()).unwrap_or_else(|| e.exit())
+        match commands::record::level_with_equals(&args) {
+            Some(args) => Cli::parse_from(args),
+            None => e.exit(),
+        }
     })
 }

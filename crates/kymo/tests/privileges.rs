@@ -37,6 +37,53 @@ fn ones_own_command_can_be_counted() {
     assert!(!shown.contains("<not"), "{shown}");
 }
 
+/// A count of the wrong side would be a wrong number.
+#[test]
+fn the_kernels_side_asked_for_by_name_is_refused() {
+    if !require(&[Need::Root, Need::PerfEvents]) || paranoid().is_none() {
+        return;
+    }
+    let place = kymo();
+    for args in [
+        vec!["stat", "-e", "page-faults:k", "true"],
+        vec!["record", "-e", "cpu-clock:k", "-o", "k.data", "true"],
+    ] {
+        names_the_setting(&place.run(args).failure().stderr);
+    }
+    assert!(!place.dir().join("k.data").exists(), "a refused recording left a file");
+}
+
+#[test]
+fn what_only_user_space_shows_is_noted() {
+    if !require(&[Need::Root, Need::PerfEvents]) || paranoid().is_none() {
+        return;
+    }
+    let place = kymo();
+    let events = ["-e", "task-clock,context-switches", "true"];
+    let said = place.run([&["stat", "--strict"], &events[..]].concat()).expect_status(3).stderr;
+    assert!(said.contains("user-only: 2 of 2 events"), "{said}");
+    assert!(said.contains("context-switches:u cannot be seen"), "{said}");
+    names_the_setting(&said);
+    // Asked for, it is all there is to ask.
+    let said = place.run(["stat", "--strict", "-e", "task-clock:u", "true"]).success().stderr;
+    assert!(!said.contains("user-only"), "{said}");
+}
+
+#[test]
+fn somebody_elses_process_is_refused_as_such() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    let place = kymo();
+    for args in [
+        vec!["stat", "-p", "1", "-e", "task-clock:u", "true"],
+        vec!["record", "-p", "1", "-e", "cpu-clock:u", "-o", "one.data", "true"],
+    ] {
+        let said = place.run(args).failure().stderr;
+        assert!(said.contains("task 1 is not yours"), "{said}");
+    }
+}
+
 #[test]
 fn ones_own_command_can_be_recorded() {
     if !require(&[Need::Root, Need::PerfEvents]) {
@@ -100,6 +147,19 @@ fn too_few_file_descriptors_are_named() {
     let outcome = kymo().run_limited("-n 20", ["stat", "-e", &events, "true"]).failure();
     let named = ["open files", "file descriptors", "ulimit -n"];
     assert!(named.iter().any(|w| outcome.stderr.contains(w)), "{}", outcome.stderr);
+}
+
+/// What cannot be opened for want of descriptors is not missing.
+#[test]
+fn too_few_descriptors_for_tracefs_are_not_taken_for_no_tracefs() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let script = "ulimit -n 10; exec \"$0\" record -a -e sched:sched_switch,page-faults \
+                  -o /nowhere/x.data -- true";
+    let out = kymo_testkit::run("bash", ["-c", script, env!("CARGO_BIN_EXE_kymo")]).failure();
+    assert!(out.stderr.contains("ulimit -n"), "{}", out.stderr);
+    assert!(!out.stderr.contains("not mounted"), "{}", out.stderr);
 }
 
 #[test]

@@ -170,6 +170,69 @@ fn data_sources_in_words() {
 }
 
 #[test]
+fn latencies_of_instructions() {
+    if !require(&[Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    // Weight in the low 32 bits, then two latencies of 16 (perf_event_open(2)).
+    const WEIGHT_STRUCT: u64 = 1 << 24;
+    let dir = tempfile::tempdir().unwrap();
+    let plain = record(dir.path(), &["-e", "cpu-clock"]);
+    let file = with(&plain, WEIGHT_STRUCT, 0, |n, _| words([(n + 7) | (n + 1000) << 32]));
+    let seen = same(&file, &["-F", "comm,time,weight,ins_lat"]);
+    let numbers: Vec<&str> = seen[0].split_whitespace().rev().take(2).collect();
+    assert_eq!(numbers, ["1000", "7"], "{}", seen[0]);
+}
+
+/// A program whose one busy function has the name that a C++ compiler would give it.
+#[test]
+fn names_as_the_compiler_mangled_them() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (source, program) = (dir.path().join("m.c"), dir.path().join("mangled"));
+    let text = "long work(long) __asm__(\"_ZN4deep4workEl\");\n\
+                long work(long n) { volatile long s = 0; for (; n; n--) s += n; return s; }\n\
+                int main(void) { return (int)work(60000000) & 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-fno-inline", "-o"]).args([&program, &source]);
+    assert!(gcc.status().unwrap().success());
+    let file = dir.path().join("perf.data");
+    let perf = Command::new("perf")
+        .args(["record", "-q", "-e", "cpu-clock:u", "-o"])
+        .args([&file, &program])
+        .status();
+    assert!(perf.unwrap().success());
+    let plain = same(&file, &["-F", "comm,time,ip,sym"]);
+    assert!(plain.iter().any(|l| l.contains("deep::work(long)")), "{}", plain[0]);
+    let mangled = same(&file, &["-F", "comm,time,ip,sym", "--no-demangle"]);
+    assert!(mangled.iter().any(|l| l.ends_with(" _ZN4deep4workEl")), "{}", mangled[0]);
+    assert!(!mangled.iter().any(|l| l.contains("::")), "{}", mangled[0]);
+}
+
+#[test]
+fn a_selection_of_nothing_says_so() {
+    if !require(&[Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = record(dir.path(), &["-e", "page-faults", "-c", "1"]);
+    let said = |args: &[&str]| {
+        let mut kymo = Command::new(KYMO);
+        let out = kymo.arg("script").args(args).arg("-i").arg(&file).output().unwrap();
+        (out.stdout.is_empty(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    for args in [["--comm", "nobody"], ["--event", "cycles"], ["-C", "999"], ["-S", "no_such"]] {
+        let (empty, text) = said(&args);
+        assert!(empty && text.contains("passes what was asked for"), "{args:?}: {text}");
+    }
+    assert!(!said(&["--comm", "ls"]).1.contains("passes"), "{:?}", said(&["--comm", "ls"]));
+    assert!(said(&["-C", "x"]).1.contains("not a list of CPUs"), "{:?}", said(&["-C", "x"]));
+}
+
+#[test]
 fn shares_and_several_ranges_of_time() {
     if !require(&[Need::Perf, Need::PerfEvents]) {
         return;
@@ -228,4 +291,5 @@ fn fields_that_are_not_there_say_why() {
     assert!(refused("ip,srcline").contains("source lines"), "{}", refused("ip,srcline"));
     assert!(refused("insn").contains("instruction traces"), "{}", refused("insn"));
     assert!(refused("colour").contains("no field colour"), "{}", refused("colour"));
+    assert!(refused("").contains("names no field"), "{}", refused(""));
 }

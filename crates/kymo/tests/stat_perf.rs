@@ -18,7 +18,7 @@ fn both(args: &[&str]) -> (Vec<String>, Vec<String>) {
         outcome
             .stderr
             .lines()
-            .take_while(|l| !["Trust:", "Note:"].contains(l))
+            .take_while(|l| !["Trust:", "Note:", "# Trust:"].contains(l))
             .filter(|l| !l.is_empty())
             .map(str::to_owned)
             .collect()
@@ -173,6 +173,88 @@ fn a_command_that_does_the_same_gives_the_same_counts() {
     let (ours, theirs) = both(&args);
     assert_eq!(counts(&ours), counts(&theirs));
     assert_eq!(counts(&ours)[0].0, "2000");
+}
+
+/// `msr` counts tasks, but refuses to be told which side of the machine to leave out.
+#[test]
+fn a_pmu_that_cannot_tell_guests_apart_is_counted_as_perf_counts_it() {
+    if !ready() {
+        return;
+    }
+    // Its unit is what sysfs says, also of an event that has a name of its own elsewhere.
+    same_shape(&["-x,", "-e", "software/config=1/", "true"]);
+    if std::path::Path::new("/sys/bus/event_source/devices/msr/events/tsc").exists() {
+        let (ours, theirs) = both(&["-x,", "-e", "msr/tsc/", "true"]);
+        assert_eq!(shape(&ours[0]), shape(&theirs[0]));
+        let counted: u64 = ours[0].split(',').next().unwrap_or_default().parse().unwrap_or(0);
+        assert!(counted > 10_000, "{ours:?}");
+    }
+}
+
+#[test]
+fn a_refused_filter_says_which_field_is_missing_and_what_has_it() {
+    if !ready() || !require(&[Need::Tracefs]) {
+        return;
+    }
+    let refused =
+        |event: &str, filter: &str| kymo(&["stat", "-e", event, "--filter", filter, "true"]);
+    let one = refused("sched:sched_switch", "bogus==1").failure().stderr;
+    assert!(one.contains("no field bogus; its fields are prev_comm, prev_pid,"), "{one}");
+    // Of a glob some events have the field.
+    let glob = refused("sched:sched_w*", "target_cpu>=0").failure().stderr;
+    assert!(glob.contains("no field target_cpu"), "{glob}");
+    assert!(glob.contains("fits -e sched:sched_wakeup,sched:sched_wakeup_new"), "{glob}");
+    let form = refused("sched:sched_switch", "prev_pid==").failure().stderr;
+    assert!(form.contains("not well formed"), "{form}");
+    let alone = kymo(&["stat", "--filter", "a==1", "true"]).failure().stderr;
+    assert!(alone.contains("needs an -e"), "{alone}");
+}
+
+#[test]
+fn repeating_for_ever_ends_with_a_signal() {
+    if !ready() {
+        return;
+    }
+    let script = format!(
+        "{} stat -r 0 -e page-faults -- sleep 0.05 & sleep 1; kill -INT $!; wait $!",
+        env!("CARGO_BIN_EXE_kymo")
+    );
+    // An interactive shell's child: SIGINT is not ignored.
+    let outcome = run("bash", ["-c", &format!("set -m; {script}")]);
+    assert_eq!(outcome.status, 130, "{outcome:?}");
+    let runs = outcome.stderr.matches("seconds time elapsed").count();
+    assert!((2..30).contains(&runs), "{runs}: {outcome:?}");
+    assert_eq!(outcome.stderr.matches("Performance counter stats").count(), runs);
+}
+
+#[test]
+fn lines_for_programs_are_alone_or_beside_comments() {
+    if !ready() {
+        return;
+    }
+    for form in ["-x,", "-j"] {
+        // What was not named is not missed; `<not supported>` says it all.
+        let defaults = kymo(&["stat", form, "true"]).success().stderr;
+        assert!(!defaults.contains("Note") && !defaults.contains("Trust"), "{defaults}");
+        let scoped = kymo(&["stat", form, "-e", "vmstat:pgfault,vmstat:pgfree", "true"]);
+        let scoped = scoped.success().stderr;
+        let (comments, lines): (Vec<&str>, Vec<&str>) =
+            scoped.lines().partition(|l| l.starts_with('#'));
+        assert_eq!(lines.len(), 2, "{scoped}");
+        let both = "vmstat:pgfault, vmstat:pgfree are of the whole machine";
+        assert!(comments.iter().any(|l| l.contains(both)), "{scoped}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_named() {
+    for (args, part) in [
+        (["-r", "-1"], "invalid value '-1' for '--repeat <N>'"),
+        (["-I", "-5"], "invalid value '-5' for '--interval-print <MS>'"),
+    ] {
+        let out = kymo(&["stat", args[0], args[1], "true"]).expect_status(2);
+        assert!(out.stderr.contains(part), "{out:?}");
+    }
 }
 
 #[test]

@@ -16,6 +16,9 @@ const EVERYWHERE: [&str; 8] = [
     "common_preempt_count",
 ];
 
+/// Of the events that a refused filter fits.
+const MOST_NAMED: usize = 6;
+
 /// What is wrong with `filter` for `event`, and which of `all` it fits.
 pub fn explain_refusal<'a>(
     event: &EventSpec,
@@ -46,8 +49,13 @@ pub fn explain_refusal<'a>(
         .filter(|s| fields(s).is_some_and(|own| lacking(&wanted, &own).is_empty()))
         .map(|s| s.name.as_str())
         .collect();
-    if !fits.is_empty() {
-        why.push_str(&format!("; the filter fits -e {}", fits.join(",")));
+    match fits.get(..MOST_NAMED) {
+        Some(some) if fits.len() > MOST_NAMED => {
+            let more = fits.len() - MOST_NAMED;
+            why.push_str(&format!("; the filter fits {} and {more} more", some.join(", ")));
+        }
+        _ if !fits.is_empty() => why.push_str(&format!("; the filter fits -e {}", fits.join(","))),
+        _ => {}
     }
     why
 }

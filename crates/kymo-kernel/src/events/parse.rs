@@ -169,12 +169,7 @@ impl<'a> Parser<'a> {
         }
         modifiers::check(text).map_err(|(offset, wrong)| {
             let part: String = text.get(offset..).unwrap_or("").chars().take(1).collect();
-            error(
-                self.text,
-                at + offset,
-                part,
-                Reason::Malformed(wrong.to_string()),
-            )
+            error(self.text, at + offset, part, Reason::Malformed(wrong.to_string()))
         })
     }
 

@@ -277,25 +277,16 @@ fn bad_input_is_named_with_its_place() {
             "cs,cyclse:u",
             "unknown event 'cyclse' at character 4 of 'cs,cyclse:u'; did you mean cycles?",
         ),
-        (
-            "cs:uz",
-            "'z': not one of the modifiers ukhGHIpPSDWeb at character 5 of 'cs:uz'",
-        ),
+        ("cs:uz", "'z': not one of the modifiers ukhGHIpPSDWeb at character 5 of 'cs:uz'"),
         ("cs:uu", "'u': this modifier is there twice at character 5 of 'cs:uu'"),
-        (
-            "cs:pppp",
-            "'p': precision goes up to ppp at character 7 of 'cs:pppp'",
-        ),
+        ("cs:pppp", "'p': precision goes up to ppp at character 7 of 'cs:pppp'"),
         ("cs:", "modifiers are missing after the colon at character 4 of 'cs:'"),
         ("{cs,faults", "'{': the group is not closed with '}' at character 1 of '{cs,faults'"),
         ("cs}", "'}': no group is open at character 3 of 'cs}'"),
         ("{cs,{faults}}", "'{': a group cannot hold a group at character 5 of '{cs,{faults}}'"),
         ("{}", "an event name is missing at character 2 of '{}'"),
         ("{cs}x", "'x': not expected here at character 5 of '{cs}x'"),
-        (
-            "{cs}:y",
-            "'y': not one of the modifiers ukhGHIpPSDWeb at character 6 of '{cs}:y'",
-        ),
+        ("{cs}:y", "'y': not one of the modifiers ukhGHIpPSDWeb at character 6 of '{cs}:y'"),
         ("L1-icache-stores", "'L1-icache-stores': there are no stores of the cache L1-icache"),
         (
             "r12345678123456781",

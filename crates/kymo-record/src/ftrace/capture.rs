@@ -522,8 +522,7 @@ impl Capture<'_> {
         if self.full {
             // The command goes on; its end is somebody else's matter.
         } else if let Some(child) = &mut self.child {
-            let exit = end_child(child, self.summary.signal.is_some());
-            self.summary.exit = exit.map(|e| e.code());
+            self.summary.exit = end_child(child).map(|e| e.exit.code());
         }
         for cpu in &self.cpus {
             let stats = self.instance.stats(*cpu)?;

@@ -25,7 +25,8 @@ pub(crate) struct Args {
     #[arg(short = 'F', long = "freq", value_name = "HZ", value_parser = sample_rate)]
     freq: Option<Rate>,
     /// Events per sample
-    #[arg(short = 'c', long = "count", value_name = "N", conflicts_with = "freq")]
+    #[arg(short = 'c', long = "count", value_name = "N", conflicts_with = "freq",
+          value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Record call chains by frame pointers
     #[arg(short = 'g')]
@@ -144,7 +145,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("a recording is not for a terminal: send standard output to a file or a pipe");
     }
     let mut summary = kymo_record::record(&options)?;
-    let ledger = ledger(&summary);
+    let mut ledger = ledger(&summary);
+    if args.all_cpus && options.target != Target::System {
+        ledger.tell("target", "-a is left out: -p, -t, -u and -G choose whom to record", None);
+    }
+    if summary.recorded == 0 && summary.lost == 0 {
+        ledger.tell("empty", why_empty(&options, &summary), None);
+    }
     if !args.quiet {
         tell(&summary, &ledger, args.verbose);
     }
@@ -237,6 +244,16 @@ fn target(args: &Args) -> anyhow::Result<Target> {
     } else {
         Target::Command
     })
+}
+
+/// What a recording without samples needs to say.
+fn why_empty(options: &Options, s: &Summary) -> String {
+    match options.delay {
+        Some(delay) if s.elapsed < delay => {
+            format!("no samples: it was over before the {} ms of -D were", delay.as_millis())
+        }
+        _ => "no samples: none of the events happened".into(),
+    }
 }
 
 fn ledger(s: &Summary) -> Ledger {

@@ -85,7 +85,17 @@ impl Page {
         let accounted = self.user + self.system;
         // The kernel accounts a child to its parent when the parent waits for it.
         let left_out = self.on_cpu.filter(|c| *c > accounted.mul_f64(1.5) + UNSURE);
-        let cpu = left_out.unwrap_or(accounted);
+        // What the kernel accounts begins before the command is executed, and comes in
+        // ticks: the switches know better how long, the account only for whom.
+        let cpu = match self.on_cpu.filter(|c| *c < accounted && !c.is_zero()) {
+            Some(less) => less,
+            None => left_out.unwrap_or(accounted),
+        };
+        let part = |of: Duration| cpu.mul_f64(ratio(of.as_secs_f64(), accounted.as_secs_f64()));
+        let (user, system) = match left_out {
+            Some(_) => (self.user, self.system),
+            None => (part(self.user), part(self.system)),
+        };
         let busy = ratio(cpu.as_secs_f64(), self.elapsed.as_secs_f64());
         let _ = writeln!(o, "{}", self.command);
         let _ = writeln!(
@@ -101,8 +111,8 @@ impl Page {
             let _ = writeln!(
                 o,
                 "            {} in programs, {} in the kernel on their behalf",
-                time(self.user),
-                time(self.system)
+                time(user),
+                time(system)
             );
         }
         if let (Some(blocked), Some(ready)) = (self.blocked, self.ready) {
@@ -150,7 +160,8 @@ impl Page {
                 100.0 * (1.0 - b)
             ),
         };
-        let kernel = ratio(self.system.as_secs_f64(), cpu.as_secs_f64());
+        let accounted = self.user + self.system;
+        let kernel = ratio(self.system.as_secs_f64(), accounted.as_secs_f64());
         if !unsplit && kernel >= 0.5 && cpu > UNSURE {
             said.push_str(&format!("; {:.0}% of its CPU time is in the kernel", 100.0 * kernel));
         }
@@ -268,9 +279,14 @@ mod tests {
         assert!(of(1000, 300, 0, 600, 100).contains("it waits for a CPU"));
         assert!(of(1000, 3000, 100, 0, 0).contains("keeps 3.1 CPUs busy"));
         assert!(!of(5, 1, 1, 0, 0).contains("In short"));
+        let of_one = |elapsed, user, system| Page { elapsed, user, system, ..Page::default() };
         let orphaned =
             Page { elapsed: ms(1000), on_cpu: Some(ms(800)), user: ms(1), ..Page::default() };
         assert!(orphaned.to_text().contains("800.0 ms on CPU (0.80 CPUs"));
+        // One thread is on one CPU at most, whatever its account begins with.
+        let short = Page { on_cpu: Some(ms(8)), ..of_one(ms(10), ms(12), ms(4)) }.to_text();
+        assert!(short.contains("10.0 ms from start to end; 8.0 ms on CPU (0.80 CPUs"), "{short}");
+        assert!(short.contains("6.0 ms in programs, 2.0 ms in the kernel"), "{short}");
     }
 
     #[test]

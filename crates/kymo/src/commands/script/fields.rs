@@ -198,6 +198,9 @@ impl Spec {
             Some(("break", l)) => (&[Class::Breakpoint], l),
             Some((t, _)) => bail!("-F: no type {t}; there are hw sw trace raw break"),
         };
+        if list.split(',').all(str::is_empty) {
+            bail!("-F {spec:?} names no field; there are {}", NAMES.join(" "));
+        }
         let relative = list.starts_with(['+', '-']);
         let mut sign = b'+';
         let (mut add, mut remove) = (Fields::default(), Fields::default());

@@ -35,9 +35,10 @@ impl Filter {
         if let Some(list) = &args.cpu {
             for part in list.split(',') {
                 let (a, b) = part.split_once('-').unwrap_or((part, part));
-                let parse = |s: &str| {
-                    let n: usize = s.trim().parse().with_context(|| format!("--cpu {list}"))?;
-                    if n > 65535 { bail!("--cpu {list}: {n} is no CPU") } else { Ok(n) }
+                let parse = |s: &str| match s.trim().parse::<usize>() {
+                    Ok(n) if n <= 65535 => Ok(n),
+                    Ok(n) => bail!("--cpu {list}: {n} is no CPU"),
+                    Err(_) => bail!("--cpu {list}: not a list of CPUs such as 0,2-3"),
                 };
                 let (a, b) = (parse(a)?, parse(b)?);
                 f.cpus.resize(f.cpus.len().max(b + 1), false);

@@ -36,6 +36,9 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let (stats, printers) = read_and_print(&mut data, order, printers)?;
     let mut ledger = ledger(&data, &stats);
     note(&printers, &mut ledger);
+    if !printers.iter().any(|p| p.shown) {
+        ledger.tell("nothing", nothing(args), None);
+    }
     std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
     if let Some(damage) = &stats.damaged {
         anstream::eprintln!("kymo: {}: {damage}; what came before was printed", data.name());
@@ -45,6 +48,20 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Ledger::STRICT_STATUS));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why nothing was printed: silence would look like a failure.
+fn nothing(args: &Args) -> &'static str {
+    let conditions = args.time.is_some()
+        || args.cpu.is_some()
+        || !args.events.is_empty()
+        || !args.comm.is_empty()
+        || !(args.pid.is_empty() && args.tid.is_empty() && args.symbols.is_empty());
+    if conditions {
+        "no event of the recording passes what was asked for"
+    } else {
+        "the recording holds no events"
+    }
 }
 
 /// Reads and orders on one thread, renders on others.
@@ -86,6 +103,8 @@ struct Printer {
     json: bool,
     dump: bool,
     file: String,
+    /// Something was printed.
+    shown: bool,
 }
 
 fn how(args: &Args) -> text::How {
@@ -117,6 +136,7 @@ impl Printer {
             json: args.json,
             dump: args.dump_raw_trace,
             file,
+            shown: false,
         }
     }
 
@@ -153,7 +173,10 @@ impl Printer {
 
 impl Worker<Batch> for Printer {
     fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
-        batch.entries().try_for_each(|e| self.print(&e, out))
+        let before = out.len();
+        batch.entries().try_for_each(|e| self.print(&e, out))?;
+        self.shown |= out.len() > before;
+        Ok(())
     }
 
     fn pass(&mut self, batch: &Batch) {

@@ -14,6 +14,8 @@ pub(super) struct EventArg {
 #[derive(Clone, Debug, Default)]
 pub(super) struct EventArgs {
     pub(super) list: Vec<EventArg>,
+    /// A filter with no event before it.
+    pub(super) orphan: Option<String>,
 }
 
 impl clap::Args for EventArgs {
@@ -53,18 +55,14 @@ impl clap::FromArgMatches for EventArgs {
             .into_iter()
             .map(|(at, events)| (at, EventArg { events, filters: Vec::new() }))
             .collect();
+        let mut orphan = None;
         for (at, filter) in values("filter") {
             match list.iter_mut().rev().find(|(e, _)| *e < at) {
                 Some((_, event)) => event.filters.push(filter),
-                None => {
-                    return Err(clap::Error::raw(
-                        clap::error::ErrorKind::ArgumentConflict,
-                        format!("--filter {filter:?} needs an -e with a tracepoint before it\n"),
-                    ));
-                }
+                None => orphan = Some(filter),
             }
         }
-        Ok(EventArgs { list: list.into_iter().map(|(_, e)| e).collect() })
+        Ok(EventArgs { list: list.into_iter().map(|(_, e)| e).collect(), orphan })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

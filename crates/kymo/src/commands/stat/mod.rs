@@ -62,10 +62,11 @@ pub(crate) struct Args {
     #[arg(short = 'i', long)]
     no_inherit: bool,
     /// Run the command N times and print mean and spread; 0 is for ever
-    #[arg(short = 'r', long, value_name = "N")]
+    #[arg(short = 'r', long, value_name = "N", allow_negative_numbers = true)]
     repeat: Option<u32>,
     /// Print what was added every so many milliseconds
-    #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'I', long, value_name = "MS", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..))]
     interval_print: Option<u64>,
     /// Stop after so many intervals
     #[arg(long, value_name = "N", requires = "interval_print")]

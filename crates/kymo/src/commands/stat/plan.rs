@@ -45,6 +45,8 @@ pub(super) struct Plan {
     pub(super) wanted: Vec<Wanted>,
     /// Whether the events are perf's default set, not the user's.
     pub(super) default_events: bool,
+    /// -a was given beside -p or -t, which say otherwise.
+    pub(super) all_overridden: bool,
     pub(super) target: Target,
     /// Chosen, or all that are online when the target is the machine.
     pub(super) cpus: Option<Vec<u32>>,
@@ -109,6 +111,7 @@ impl Plan {
         };
         Ok(Plan {
             default_events: args.events.list.is_empty(),
+            all_overridden: args.all_cpus && (args.pid.is_some() || args.tid.is_some()),
             wanted: in_cgroups(specs, &args)?,
             target,
             cpus,
@@ -198,6 +201,9 @@ fn chosen_cpus(list: &str) -> anyhow::Result<Vec<u32>> {
 }
 
 fn specs(args: &Args, machine: bool) -> anyhow::Result<Vec<EventSpec>> {
+    if let Some(filter) = &args.events.orphan {
+        bail!("--filter {filter:?} needs an -e with a tracepoint before it");
+    }
     let catalog = Catalog::open();
     if !args.events.list.is_empty() {
         let mut specs = Vec::new();

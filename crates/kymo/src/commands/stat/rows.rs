@@ -213,7 +213,8 @@ fn unit(spec: &EventSpec) -> (String, f64) {
         && spec.attr.kind == EventType::SOFTWARE
         && matches!(spec.attr.config, sw::CPU_CLOCK | sw::TASK_CLOCK);
     match &spec.source {
-        _ if clock && spec.unit.is_empty() => ("msec".into(), 1e-6),
+        // A PMU's event has the unit that sysfs gives it; so in perf.
+        _ if clock && spec.unit.is_empty() && spec.pmu.is_none() => ("msec".into(), 1e-6),
         Source::Tool(_) if spec.unit.is_empty() => ("ns".into(), 1.0),
         _ => (spec.unit.clone(), spec.scale),
     }

@@ -10,7 +10,7 @@ use kymo_kernel::events::Source;
 use kymo_kernel::perf_event::FOR_THE_KERNELS_SIDE;
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, die_by, local_time};
 use kymo_kernel::target;
-use kymo_model::{EventType, Note, sw};
+use kymo_model::{EventType, Note, Weight, sw};
 use kymo_view::Ledger;
 
 use super::counters::{Counter, Counters, Manner, Place};
@@ -47,7 +47,10 @@ pub(super) fn run(plan: Plan) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Child])
         .context("cannot listen for signals")?;
     let out = open_output(&plan)?;
-    let ledger = Ledger::default();
+    let mut ledger = Ledger::default();
+    if plan.all_overridden {
+        ledger.tell("target", "-a is left out: -p and -t choose whom to count", None);
+    }
     let mut session = Session { plan: &plan, signals, out, ledger, readings: 0, times: Vec::new() };
     let (mut repeated, mut elapsed) = (Repeated::default(), Spread::default());
     let mut done = 0;
@@ -93,7 +96,7 @@ pub(super) fn run(plan: Plan) -> anyhow::Result<ExitCode> {
 
 fn finish(plan: &Plan, ended: &Ended, ledger: &Ledger) -> anyhow::Result<ExitCode> {
     let mut err = std::io::stderr().lock();
-    err.write_all(ledger.to_text("").as_bytes())?;
+    err.write_all(notes(plan, ledger).as_bytes())?;
     err.flush()?;
     if let Some(signal) = ended.signal {
         // Whoever waits for us sees what ended us, and a shell ends its loop.
@@ -108,6 +111,21 @@ fn finish(plan: &Plan, ended: &Ended, ledger: &Ledger) -> anyhow::Result<ExitCod
         0 if plan.strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
         status => ExitCode::from(status),
     })
+}
+
+/// The ledger below the result. Lines for programs that share standard error with
+/// it say `<not supported>` themselves, and what else there is stands in comments.
+fn notes(plan: &Plan, ledger: &Ledger) -> String {
+    let for_programs = !matches!(plan.form, Form::Text { .. });
+    match plan.output {
+        Output::Stderr if for_programs && !plan.quiet => {
+            let mut doubts = Ledger::default();
+            let doubt = |n: &&Note| n.weight == Weight::Doubt;
+            ledger.notes().iter().filter(doubt).for_each(|n| doubts.push(n.clone()));
+            doubts.to_text("# ")
+        }
+        _ => ledger.to_text(""),
+    }
 }
 
 fn open_output(plan: &Plan) -> anyhow::Result<Box<dyn Write>> {

@@ -1,0 +1,241 @@
+//! How a recording ends, goes on in a new file, or has nothing in it: signals,
+//! times, sizes, users. perf is asked what is in the files.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kymo_testkit::{NOBODY, Need, Outcome, Workload, perf, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: [Need; 4] = [Need::Root, Need::PerfEvents, Need::Perf, Need::Gcc];
+/// Faults of a shell and a few small programs, for about a second and a half.
+const WORK: &str =
+    "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do ls >/dev/null; sleep 0.1; done";
+
+#[track_caller]
+fn record(args: &[&str]) -> Outcome {
+    run(KYMO, [&["record"], args].concat())
+}
+
+/// A recording of every page fault of `WORK` in the background; what it says goes
+/// to the file `said`.
+fn background(w: &Workload, flags: &[&str]) -> Child {
+    let said = std::fs::File::create(w.file("said")).unwrap();
+    Command::new(KYMO)
+        .args(["record", "-o", &w.file("x.data"), "-e", "page-faults", "-c", "1"])
+        .args(flags)
+        .args(["--", "sh", "-c", WORK])
+        .stdout(Stdio::null())
+        .stderr(said)
+        .spawn()
+        .unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let _ = run("kill", [&format!("-{name}"), &child.id().to_string()]).success();
+}
+
+/// All files of the recording, oldest first (the last may lack a date).
+fn files(w: &Workload) -> Vec<PathBuf> {
+    let name = |p: &PathBuf| p.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut all: Vec<PathBuf> =
+        std::fs::read_dir(w.dir()).unwrap().map(|e| e.unwrap().path()).collect();
+    all.retain(|p| name(p).starts_with("x.data"));
+    all.sort_by_key(|p| (name(p) == "x.data", name(p)));
+    all
+}
+
+/// Times of the samples that perf finds in a file, in order.
+#[track_caller]
+fn times(file: &Path) -> Vec<f64> {
+    let text = perf(["script", "-F", "time", "--ns", "-i", file.to_str().unwrap()]);
+    let text = text.success().stdout;
+    text.lines().map(|l| l.trim().trim_end_matches(':').parse().unwrap()).collect()
+}
+
+/// Waits until the condition holds, for ten seconds at most.
+#[track_caller]
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(10), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Each file goes on where the one before it ended.
+#[track_caller]
+fn in_sequence(files: &[PathBuf]) {
+    let mut last = 0.0;
+    for file in files {
+        let times = times(file);
+        assert!(times.first().is_none_or(|t| *t >= last), "{files:?}: {last} {times:?}");
+        last = times.last().copied().unwrap_or(last);
+    }
+    assert!(last > 0.0, "{files:?} are empty");
+}
+
+#[test]
+fn a_time_begins_a_new_file() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let mut child = background(&w, &["--switch-output=1s"]);
+    assert!(child.wait().unwrap().success());
+    let files = files(&w);
+    let said = std::fs::read_to_string(w.file("said")).unwrap();
+    // A second and a half, or more under load.
+    assert!(files.len() >= 2, "{files:?}\n{said}");
+    for file in &files {
+        assert!(said.contains(file.to_str().unwrap()), "{file:?} not in\n{said}");
+    }
+    in_sequence(&files);
+    let first = times(&files[0]);
+    let spans = first.last().unwrap() - first.first().unwrap();
+    assert!((0.5..2.5).contains(&spans), "{spans}: {first:?}");
+}
+
+#[test]
+fn sigusr2_begins_a_new_file_only_where_it_was_asked_for() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let mut child = background(&w, &["--switch-output"]);
+    until("the first file", || !files(&w).is_empty());
+    std::thread::sleep(Duration::from_millis(400));
+    signal(&child, "USR2");
+    assert!(child.wait().unwrap().success());
+    let found = files(&w);
+    assert_eq!(found.len(), 2, "{found:?}");
+    in_sequence(&found);
+
+    // perf ignores it then; the recording must not end in the middle of a file.
+    let w = Workload::spin();
+    let mut child = background(&w, &[]);
+    until("the first file", || !files(&w).is_empty());
+    std::thread::sleep(Duration::from_millis(200));
+    signal(&child, "USR2");
+    assert!(child.wait().unwrap().success());
+    let found = files(&w);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let times = times(&found[0]);
+    assert!(times.last().unwrap() - times.first().unwrap() > 1.0, "{times:?}");
+}
+
+#[test]
+fn a_flight_recorder_gives_its_newest_events_on_sigusr2() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let mut child = background(&w, &["--overwrite", "-m", "2"]);
+    until("the file", || !files(&w).is_empty());
+    std::thread::sleep(Duration::from_millis(700));
+    signal(&child, "USR2");
+    assert!(child.wait().unwrap().success());
+    let found = files(&w);
+    assert_eq!(found.len(), 2, "{found:?}");
+    let (taken, rest) = (times(&found[0]), times(&found[1]));
+    let all = (taken.first().unwrap().min(*rest.first().unwrap()), *rest.last().unwrap());
+    // The rings hold less than was recorded until then: the oldest are gone.
+    assert!(!taken.is_empty() && taken.len() < 600, "{}", taken.len());
+    assert!(taken.last().unwrap() < rest.last().unwrap(), "{all:?}");
+}
+
+#[test]
+fn the_end_of_its_time_is_success_and_a_signal_is_told() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let data = w.file("t.data");
+    let began = Instant::now();
+    let args = ["-o", &data, "-e", "cpu-clock", "--timeout", "200", "--", "sleep", "60"];
+    let _ = record(&args).success();
+    assert!(began.elapsed() < Duration::from_secs(20));
+    // A command's own status counts when it ends by itself.
+    let _ =
+        record(&["-o", &data, "--timeout", "60000", "--", "sh", "-c", "exit 9"]).expect_status(9);
+    // Sent to the recorder alone, as `timeout` does.
+    let script =
+        format!("{KYMO} record -q -o {data} -- sleep 60 & sleep 0.5; kill -TERM $!; wait $!");
+    assert_eq!(run("bash", ["-c", &script]).status, 143);
+    assert!(times(Path::new(&data)).len() < 1000);
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_not_a_death() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let data = w.file("x.data");
+    // 8 blocks of 1024 bytes.
+    let script =
+        format!("ulimit -f 8; exec {KYMO} record -o {data} -e page-faults -c 1 -- sh -c '{WORK}'");
+    let out = run("bash", ["-c", &script]).failure();
+    assert!(out.stderr.contains("File too large") && out.stderr.contains(&data), "{out:?}");
+    assert!(!times(Path::new(&data)).is_empty(), "what was written can be read");
+}
+
+#[test]
+fn a_recording_of_nothing_says_why() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let data = w.file("x.data");
+    let late = record(&["-o", &data, "-e", "cpu-clock", "-D", "60000", "--", "true"]).success();
+    assert!(late.stderr.contains("over before the 60000 ms of -D"), "{late:?}");
+    let none = record(&["-o", &data, "-e", "alignment-faults", "-c", "1", "--", "true"]).success();
+    assert!(none.stderr.contains("none of the events happened"), "{none:?}");
+    let shown = run(KYMO, ["script", "-i", &data]).success();
+    assert!(shown.stdout.is_empty(), "{shown:?}");
+    assert!(shown.stderr.contains("the recording holds no events"), "{shown:?}");
+}
+
+#[test]
+fn values_out_of_range_are_named() {
+    let refused = |args: &[&str], part: &str| {
+        let out = record(&[args, &["-o", "/nowhere/x", "true"]].concat()).expect_status(2);
+        assert!(out.stderr.contains(part), "{part}: {out:?}");
+    };
+    refused(&["-z99"], "99 is not in 1..=22");
+    refused(&["-c", "0"], "0 is not in 1..");
+    refused(&["-m", "0"], "a ring has between");
+    refused(&["-F", "0"], "a frequency is a number above 0");
+}
+
+#[test]
+fn a_users_processes_are_recorded_and_no_others() {
+    if !require(&NEEDS) {
+        return;
+    }
+    use std::os::unix::process::CommandExt as _;
+    let w = Workload::spin();
+    let data = w.file("u.data");
+    let theirs = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", WORK]).uid(NOBODY).stdout(Stdio::null()).stderr(Stdio::null());
+        command.current_dir("/").spawn().unwrap()
+    };
+    let mut child = theirs();
+    std::thread::sleep(Duration::from_millis(100));
+    let user = NOBODY.to_string();
+    let flags = ["-q", "-o", &data, "-e", "page-faults", "-c", "1", "-u", &user];
+    let _ = record(&[&flags[..], &["--", "sleep", "0.8"]].concat()).success();
+    let name = child.id().to_string();
+    let _ = child.wait();
+    let comms = perf(["script", "-F", "comm,pid", "-i", &data]).success().stdout;
+    assert!(comms.lines().count() > 50, "{comms}");
+    assert!(comms.lines().any(|l| l.trim().starts_with("ls ")), "{comms}");
+    // The shell of root and the `sleep 0.8` beside it are not theirs.
+    let own = comms.lines().filter(|l| l.trim() == format!("sleep {name}")).count();
+    assert_eq!(own, 0, "{comms}");
+    let shells: Vec<&str> = comms.lines().filter(|l| l.trim().starts_with("sh ")).collect();
+    assert!(!comms.contains("cargo") && shells.len() < comms.lines().count(), "{comms}");
+}
