@@ -80,6 +80,25 @@ pub fn threads_of_all(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
     Ok(tids)
 }
 
+/// The threads of those processes that are still there, sorted.
+pub fn threads_of_living(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
+    let mut tids = Vec::new();
+    for &pid in pids {
+        match threads_of(pid) {
+            Ok(threads) => tids.extend(threads),
+            Err(TargetError::NoProcess(_)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    match pids.first() {
+        Some(&pid) if tids.is_empty() => return Err(TargetError::NoProcess(pid)),
+        _ => {}
+    }
+    tids.sort_unstable();
+    tids.dedup();
+    Ok(tids)
+}
+
 /// Makes sure a thread is there.
 pub fn check_thread(tid: u32) -> Result<(), TargetError> {
     // Threads have no entry in the listing of /proc, but can be opened by name.
@@ -187,6 +206,16 @@ fn gone(e: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_that_ended_are_left_out_where_nobody_named_them() {
+        let own = std::process::id();
+        // Past the largest pid_max.
+        let gone = 4_194_305;
+        assert!(threads_of_all(&[gone, own]).is_err());
+        assert!(threads_of_living(&[gone, own]).unwrap().contains(&own));
+        assert!(matches!(threads_of_living(&[gone]), Err(TargetError::NoProcess(p)) if p == gone));
+    }
 
     #[test]
     fn finds_its_own_threads() {

@@ -107,6 +107,7 @@ pub(crate) fn tids(options: &Options, child: Option<&GatedChild>) -> Result<Vec<
     Ok(match &options.target {
         Target::Command => child.map(|c| vec![c.pid()]).unwrap_or_default(),
         Target::System | Target::Cgroups(_) => Vec::new(),
+        Target::Processes(pids) if options.skip_gone => target::threads_of_living(pids)?,
         Target::Processes(pids) => target::threads_of_all(pids)?,
         Target::Threads(tids) => {
             tids.iter().try_for_each(|&t| target::check_thread(t))?;

@@ -157,6 +157,9 @@ pub struct Options {
     pub namespaces: bool,
     /// Follow children and new threads.
     pub inherit: bool,
+    /// Processes of the target that end before they are opened are left out: nobody
+    /// named them.
+    pub skip_gone: bool,
     /// Wait so long before counting.
     pub delay: Option<Duration>,
     /// Stop after.
@@ -216,6 +219,7 @@ impl Default for Options {
             switch_events: false,
             namespaces: false,
             inherit: true,
+            skip_gone: false,
             delay: None,
             timeout: None,
             max_size: None,

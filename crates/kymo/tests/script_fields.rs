@@ -206,7 +206,7 @@ fn names_as_the_compiler_mangled_them() {
         .status();
     assert!(perf.unwrap().success());
     let plain = same(&file, &["-F", "comm,time,ip,sym"]);
-    assert!(plain.iter().any(|l| l.contains("deep::work(long)")), "{}", plain[0]);
+    assert!(plain.iter().any(|l| l.ends_with(" deep::work")), "{}", plain[0]);
     let mangled = same(&file, &["-F", "comm,time,ip,sym", "--no-demangle"]);
     assert!(mangled.iter().any(|l| l.ends_with(" _ZN4deep4workEl")), "{}", mangled[0]);
     assert!(!mangled.iter().any(|l| l.contains("::")), "{}", mangled[0]);

@@ -203,6 +203,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         switch_events: args.switch_events,
         namespaces: args.namespaces,
         inherit: !args.no_inherit,
+        skip_gone: args.uid.is_some(),
         delay: args.delay,
         timeout: args.timeout,
         max_size: args.max_size,
