@@ -303,3 +303,23 @@ fn a_process_is_followed_until_it_ends() {
     let o = trace(&["-e", "sched", "-p", &pid]).failure();
     assert!(o.stderr.contains(&format!("process {pid} is gone or never was")), "{}", o.stderr);
 }
+
+#[test]
+fn a_tracer_that_the_kernel_refuses_is_explained() {
+    let Some(_state) = begin() else { return };
+    let tracers = std::fs::read_to_string("/sys/kernel/tracing/available_tracers").unwrap();
+    let o = trace(&["--tracer", "sundial", "--", "true"]).failure();
+    assert!(o.stderr.contains("this kernel has no tracer \"sundial\""), "{}", o.stderr);
+    if !tracers.contains("function_graph") {
+        let o = trace(&["--tracer", "function_graph", "--", "true"]).failure();
+        assert!(
+            o.stderr.contains("no tracer \"function_graph\"; available_tracers: "),
+            "{}",
+            o.stderr
+        );
+    }
+    // Allowed or not, it ends in an orderly way and leaves nothing.
+    let o = trace(&["--tracer", "function", "-l", "vfs_read", "--", "true"]);
+    let refused = o.stderr.contains("this kernel does not let functions be traced");
+    assert!(o.status == 0 || refused, "{}", o.stderr);
+}

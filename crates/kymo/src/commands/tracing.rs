@@ -4,11 +4,31 @@
 use kymo_kernel::ftrace::{Instance, TraceDir};
 use kymo_kernel::tracefs::Tracefs;
 
+/// What an instance is for that says: the top instance's tracer is in use by its owner.
+pub(crate) const TOP_IN_USE: &str = "top-tracer";
+
+/// Puts the top instance's tracer and everything that goes with it back to nothing.
+pub(crate) fn reset_tracer(top: &TraceDir) {
+    // Each for itself: a kernel that lacks one file has the others.
+    let _ = top.set("current_tracer", "nop");
+    for file in ["set_ftrace_filter", "set_ftrace_notrace", "set_ftrace_pid", "set_graph_function"]
+    {
+        let _ = top.set(file, "");
+    }
+    let _ = top.set("max_graph_depth", "0");
+    let _ = top.set("options/function-fork", "0");
+    let _ = top.set("tracing_on", "1");
+    let _ = top.set("trace", "");
+}
+
 /// The machine's tracefs, without the instances of kymos that are dead.
 pub(crate) fn open() -> anyhow::Result<Tracefs> {
     let tracefs = Tracefs::open()?;
     for stale in Instance::remove_stale(&tracefs) {
         let (name, pid) = (&stale.name, stale.pid);
+        if name.contains(TOP_IN_USE) {
+            reset_tracer(&TraceDir::top(&tracefs));
+        }
         match stale.error {
             None => anstream::eprintln!(
                 "kymo: removed the trace instance {name}: process {pid}, which made it, is dead"

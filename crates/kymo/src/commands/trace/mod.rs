@@ -12,6 +12,7 @@ mod out;
 mod source;
 mod syscalls;
 mod text;
+mod tracer;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -58,6 +59,8 @@ pub(crate) struct Args {
     events: EventArgs,
     #[command(flatten)]
     call: syscalls::CallArgs,
+    #[command(flatten)]
+    tracer: tracer::TracerArgs,
     /// Everybody's events, although there is a command
     #[arg(short = 'a', long)]
     all_cpus: bool,
@@ -105,6 +108,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.tracer.given() {
+        return tracer::run(&args);
+    }
     let wanted = args.wanted()?;
     match (args.out.given(), wanted.is_empty() && args.instance.is_none()) {
         (true, true) => bail!("which events? -e names them, `kymo event list` shows them"),

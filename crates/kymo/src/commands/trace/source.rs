@@ -310,7 +310,7 @@ fn enable(instance: &Instance, events: &[TraceEvent]) -> anyhow::Result<()> {
 }
 
 /// The lines that begin the folder's own `trace` file.
-fn header(dir: &TraceDir) -> anyhow::Result<String> {
+pub(super) fn header(dir: &TraceDir) -> anyhow::Result<String> {
     use std::io::{BufRead as _, BufReader};
     let path = dir.path("trace");
     let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
