@@ -1,16 +1,14 @@
 //! Reads a trace.dat and writes it again in another form:
-//! `trace_rewrite IN OUT 6|7 none|zlib|zstd [recording]`. With `recording` the
-//! pages go through the file that is readable at any moment, and stay in it.
+//! `trace_rewrite IN OUT 6|7 none|zlib|zstd`.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 
-use kymo_files::tracedat::{BufferSpec, Compression, Facts, Format, Recording, TraceDat, Writer};
+use kymo_files::tracedat::{BufferSpec, Compression, Facts, Format, TraceDat, Writer};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
-    let [_, from, to, version, compression, rest @ ..] = args.as_slice() else {
-        return Err("trace_rewrite IN OUT 6|7 none|zlib|zstd [recording]".into());
+    let [_, from, to, version, compression] = args.as_slice() else {
+        return Err("trace_rewrite IN OUT 6|7 none|zlib|zstd".into());
     };
     let data = TraceDat::open(from)?;
     let compression = Compression::named(compression).ok_or("no such compression")?;
@@ -33,26 +31,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         page_size: b.page_size,
         cpus: b.cpus.iter().map(|c| c.cpu).collect(),
     });
-    if rest.is_empty() {
-        let mut writer = Writer::create(to, format, &facts, spec.collect())?;
-        for (i, b) in buffers.iter().enumerate() {
-            for c in &b.cpus {
-                writer.add_cpu_data(i, c.cpu, &mut pages, c.offset, c.size)?;
-            }
-        }
-        writer.finish()?;
-        return Ok(());
-    }
-    let recording = Recording::create(to, format, &facts, spec.collect())?;
-    for sink in &mut recording.sinks() {
-        let cpus = buffers.get(sink.buffer()).map_or(&[][..], |b| &b.cpus);
-        let Some(c) = cpus.iter().find(|c| c.cpu == sink.cpu()) else { continue };
-        let mut bytes = Vec::new();
-        pages.seek(SeekFrom::Start(c.offset))?;
-        Read::by_ref(&mut pages).take(c.size).read_to_end(&mut bytes)?;
-        for some in bytes.chunks(64 << 10) {
-            sink.write(some)?;
+    let mut writer = Writer::create(to, format, &facts, spec.collect())?;
+    for (i, b) in buffers.iter().enumerate() {
+        for c in &b.cpus {
+            writer.add_cpu_data(i, c.cpu, &mut pages, c.offset, c.size)?;
         }
     }
+    writer.finish()?;
     Ok(())
 }

@@ -4,7 +4,6 @@
 
 mod bad;
 mod made;
-mod recording;
 
 use kymo_files::tracedat::{Compression, Format, Select, TraceDat, WriteError, Writer};
 use kymo_format::ring::Missed;

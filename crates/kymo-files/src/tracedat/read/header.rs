@@ -83,6 +83,7 @@ fn initial(s: &mut Source<'_>, name: &str) -> Result<TraceDat, ReadError> {
         machine: Machine::default(),
         options: Options::default(),
         buffers: Vec::new(),
+        growing: false,
         damage,
         layout: None,
     })

@@ -168,6 +168,7 @@ pub struct TraceDat {
     machine: Machine,
     options: Options,
     buffers: Vec<Buffer>,
+    growing: bool,
     damage: Vec<Damage>,
     layout: Option<PageLayout>,
 }
@@ -221,6 +222,12 @@ impl TraceDat {
     /// The instances; the top one has no name.
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers
+    }
+
+    /// Whether its recorder is at work or was killed: the section of the pages
+    /// reaches beyond the file. Version 6 does not tell.
+    pub fn is_growing(&self) -> bool {
+        self.growing
     }
 
     /// What was wrong outside of the events.

@@ -152,7 +152,10 @@ impl<'d> Reader<'d> {
             b.cpus.push(CpuData { cpu, offset, size });
         }
         match self.header(at, SectionId::BUFFER) {
-            Ok(header) => b.compressed = header.compressed,
+            Ok(header) => {
+                b.compressed = header.compressed;
+                self.data.growing |= header.size > self.len - at;
+            }
             // All the rest is known without it.
             Err(e) => {
                 b.compressed = self.data.compression != Compression::None;

@@ -1,16 +1,13 @@
 //! Writing trace.dat of versions 6 and 7.
 //!
-//! Two ways lead to a file. [`Writer`] lays finished runs of pages one after
-//! the other, compressed if asked. [`Recording`] is for capture: it makes a
-//! file at once to which every CPU's pages can be moved by splice(2), each to
-//! a region of its own, and which is a readable trace.dat at any moment; when
-//! the capture ends, [`Recording::finish`] packs it through a [`Writer`].
+//! [`Writer`] lays finished runs of pages one after the other, compressed if
+//! asked. [`front`] gives all of a file but the pages, for a recorder that
+//! places them itself while they come.
 
 mod front;
 mod head;
 mod machine;
 mod options;
-mod recording;
 mod runs;
 mod sink;
 
@@ -24,7 +21,6 @@ use kymo_model::Endian;
 use super::ids::SECTION_COMPRESSED;
 use super::{Compression, Machine, Options, SectionId};
 pub use front::{Front, front};
-pub use recording::{CpuSink, Recording};
 
 /// Which of the file format's forms is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +95,6 @@ pub enum WriteError {
     Order { buffer: usize, last: usize },
     #[error("data of CPU {cpu} of instance {buffer} were already written")]
     Twice { buffer: usize, cpu: u32 },
-    #[error("CPU {cpu}: its region of {size} bytes is full")]
-    RegionFull { cpu: u32, size: u64 },
     #[error("compress: {0}")]
     Compress(std::io::Error),
 }

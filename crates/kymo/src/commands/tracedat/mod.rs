@@ -34,8 +34,9 @@ pub(crate) fn ledger(data: &TraceDat, s: &ReadStats) -> Ledger {
     if more > 0 {
         l.note("damaged", format!("{more} more places"), None);
     }
-    if data.options().version.as_deref().is_some_and(|v| v.contains("not finished")) {
-        l.note("unfinished", "the recorder did not finish the file", None);
+    if data.is_growing() {
+        let fact = "the recorder did not finish the file: it is at work or was killed";
+        l.note("unfinished", fact, None);
     }
     if data.options().time_shift.is_some() {
         let fact = "this is a guest's recording: its times are the guest's, not the host's";
