@@ -34,6 +34,8 @@ use crate::session::{Running, end_child};
 const BUFFER_KB: u64 = 8 << 10;
 /// All rings together take at most this share of the memory.
 const MEMORY_SHARE: u64 = 32;
+/// How full a ring is when its mover is woken.
+const WAKE_PERCENT: u8 = 25;
 /// The kernel's own default.
 const LEAST_KB: u64 = 1408;
 
@@ -179,6 +181,11 @@ fn set_up(
     dir.set_clock(&options.clock)?;
     let kb = options.buffer_kb.unwrap_or_else(|| default_buffer(dir));
     dir.set_buffer_size_kb(kb)?;
+    // Early, because on a busy machine it takes a while until a woken mover runs.
+    // Kernels before 4.20 have it not and wake at once.
+    if dir.has("buffer_percent") {
+        dir.set_wake_percent(WAKE_PERCENT)?;
+    }
     summary.buffer_kb = dir.buffer_size_kb()?.unwrap_or(kb);
     if !options.cpus.is_empty() {
         dir.set_cpus(&options.cpus)?;
