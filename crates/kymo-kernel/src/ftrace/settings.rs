@@ -39,7 +39,23 @@ impl TraceDir {
 
     /// Resizes every CPU's ring. The kernel rounds up to whole pages.
     pub fn set_buffer_size_kb(&self, kb: u64) -> Result<(), FtraceError> {
+        self.expand_top();
         self.set("buffer_size_kb", &kb.to_string())
+    }
+
+    /// The top's ring has a few pages until tracing is first used. Older kernels
+    /// (6.1) note for all rings in one place that this was done, also when only an
+    /// instance's is resized, and the top's then stays small for good. Switching
+    /// an event off, which is off, gives it its size before.
+    fn expand_top(&self) {
+        let small = || {
+            let size = self.tracefs().read("buffer_size_kb");
+            size.is_ok_and(|text| text.contains("expanded"))
+        };
+        if self.name().is_some() && small() {
+            // Where that is refused, nothing is worse than before.
+            let _ = self.set("events/sched/sched_switch/enable", "0");
+        }
     }
 
     /// The clock of the timestamps, and which others there are.
