@@ -292,6 +292,45 @@ fn lines_and_variables_are_those_that_perf_shows() {
     }
 }
 
+const LOOP: &str = r#"
+#include <unistd.h>
+__attribute__((noinline)) int step(int i) { __asm__ volatile(""); return i + 1; }
+__attribute__((noinline)) long leaf(long a) { __asm__ volatile("nop; .byte 0x0f,0x1f,0x44,0,0"); return a * 3; }
+int main(void) { int n = 0; for (int i = 0; i < 400; i++) { n = step(n); usleep(10000); } return leaf(n) == 7; }
+"#;
+
+#[test]
+fn places_are_judged_before_they_are_armed() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let p = Program::compile("livejudge", "gcc", "loop.c", LOOP, &["-g", "-O1"]);
+    let path = p.path.to_str().unwrap();
+    // nop, nop5, …: inside of an instruction, and on the nop5 of a leaf function.
+    let inside = kymo(&["-x", path, "leaf+2"]).failure().stderr;
+    assert!(
+        inside.contains("middle of an instruction") && inside.contains("leaf+1 and leaf+6"),
+        "{inside}"
+    );
+    let nop5 = kymo(&["-x", path, "leaf+1"]).failure().stderr;
+    assert!(nop5.contains("a nop of 5 bytes") && nop5.contains("leaf+6"), "{nop5}");
+    assert_eq!(kymo(&["--list=probe_livejudge:*"]).success().stdout, "");
+    let forced = kymo(&["-n", "-f", "-x", path, "leaf+1"]).success().stderr;
+    assert!(forced.contains("hazard"), "{forced}");
+    let mut running = Command::new(&p.path).spawn().unwrap();
+    let flight = kymo(&["-x", path, "--preflight", "1", "step i"]).success().stdout;
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let rate = flight
+        .lines()
+        .find_map(|l| l.strip_prefix("Preflight: probe_livejudge:step is hit "))
+        .unwrap();
+    let rate: f64 = rate.split(' ').next().unwrap().parse().unwrap();
+    // It calls step at most a hundred times a second, less on a busy machine.
+    assert!((5.0..=105.0).contains(&rate), "{flight}");
+}
+
 #[test]
 fn mistakes_are_explained() {
     if !ready() {

@@ -1,6 +1,8 @@
 //! Steps from a value to a part of it: fields, also of anonymous members and of
 //! the variants of Rust's enums, elements of arrays, what pointers point to.
 
+use std::cell::Cell;
+
 use super::Result;
 use super::die::{Die, Walk, unsigned};
 use super::location::{Expr, Loc};
@@ -27,6 +29,10 @@ struct Member<'s> {
 
 /// Members nested deeper than this are loops.
 const DEPTH: usize = 16;
+
+/// Members looked at for one name: types that hold themselves without a name
+/// would else be looked through for ever.
+const ENTRIES: usize = 1 << 16;
 
 /// A step that is not possible, in words.
 pub(crate) type Refusal = String;
@@ -251,6 +257,16 @@ impl<'s> Dwarf<'s> {
     }
 
     fn find_member(&self, kind: &Die<'s>, name: &str, depth: usize) -> Result<Option<Member<'s>>> {
+        self.member_below(kind, name, depth, &Cell::new(ENTRIES))
+    }
+
+    fn member_below(
+        &self,
+        kind: &Die<'s>,
+        name: &str,
+        depth: usize,
+        left: &Cell<usize>,
+    ) -> Result<Option<Member<'s>>> {
         if depth > DEPTH {
             return Ok(None);
         }
@@ -265,6 +281,8 @@ impl<'s> Dwarf<'s> {
                 gimli::DW_TAG_member | gimli::DW_TAG_inheritance => {}
                 _ => return Ok(Walk::Past),
             }
+            let Some(fewer) = left.get().checked_sub(1) else { return Ok(Walk::Stop) };
+            left.set(fewer);
             let own = self.name(&die)?;
             let offset = self.member_offset(&die)?;
             if e.tag() == gimli::DW_TAG_member
@@ -277,7 +295,7 @@ impl<'s> Dwarf<'s> {
             // Members without a name, and base classes, are looked through.
             if own.is_none()
                 && let Some(inner) = self.real_type(&die)?
-                && let Some(deeper) = self.find_member(&inner, name, depth + 1)?
+                && let Some(deeper) = self.member_below(&inner, name, depth + 1, left)?
             {
                 found = Some(Member { offset: offset.saturating_add(deeper.offset), ..deeper });
                 return Ok(Walk::Stop);

@@ -5,6 +5,7 @@
 //! Nothing here opens a file: bytes are given, and sources are asked for through
 //! [`Sources`].
 
+mod copies;
 mod die;
 mod fetch;
 mod finder;

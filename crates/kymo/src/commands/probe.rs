@@ -121,6 +121,10 @@ pub(crate) struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
+    /// Count for so long how often what was added is hit, and say what that costs
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    preflight: Option<f64>,
+
     /// The most places that one description may give
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_probes: u32,
@@ -180,6 +184,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         live::delete(&args)?;
     }
     if args.add.is_empty() { Ok(ExitCode::SUCCESS) } else { live::add(&args) }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.01..=3600.0).contains(&s) => Ok(s),
+        _ => Err("a number of seconds from 0.01 to 3600".into()),
+    }
 }
 
 /// Words without an option: the binary, if the first is an absolute path and none

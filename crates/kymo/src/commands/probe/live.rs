@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use kymo_debuginfo::dwarf::Located;
 use kymo_debuginfo::probe::{Definition, Description, Place, RawLine, glob_match, looks_raw};
+use kymo_kernel::ftrace::{Instance, Selection};
 use kymo_kernel::probe_events::ProbeFile;
 use kymo_kernel::tracefs::{DynamicEvent, Tracefs};
 use kymo_symbols::probe::{Hazard, Kind, ProbeFiles};
@@ -34,6 +36,7 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
         tracefs.dynamic_events()?.into_iter().map(|e| (e.system, e.name)).collect();
     let mut lines: Vec<Line> = Vec::new();
     let mut shown: Vec<String> = Vec::new();
+    let mut dear = false;
     for text in &args.add {
         if looks_raw(text) {
             let raw = RawLine::parse(text)?;
@@ -45,7 +48,7 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
         let Some(planner) = &planner else { continue };
         let plan = planner.plan(args, &d)?;
         plan.notes.iter().cloned().for_each(|n| ledger.push(n));
-        judge(args, planner, &d, &plan.places, &mut ledger)?;
+        dear |= judge(args, planner, &d, &plan.places, &mut ledger)?;
         let mut definitions = plan.definitions;
         name_events(&mut definitions, &mut taken, args.force)?;
         for definition in &definitions {
@@ -58,6 +61,9 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if !args.dry_run {
         write_all(&tracefs, &lines)?;
+        if let Some(seconds) = args.preflight {
+            preflight(&tracefs, &lines, dear, seconds)?;
+        }
     }
     let mut out = std::io::stdout().lock();
     if args.verbose || args.dry_run {
@@ -84,14 +90,17 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Refuses places where a probe does harm, unless `--force` insists; says with
 /// `--verbose` where a hit is dear.
+///
+/// Gives whether any of them is.
 fn judge(
     args: &Args,
     planner: &Planner<'_>,
     d: &Description,
     places: &[Located],
     ledger: &mut Ledger,
-) -> anyhow::Result<()> {
-    let Planner::Binary(facts) = planner else { return Ok(()) };
+) -> anyhow::Result<bool> {
+    let Planner::Binary(facts) = planner else { return Ok(false) };
+    let mut dear = false;
     for place in places {
         let site = facts.judge(place);
         if let Some(Hazard { what, advice }) = site.hazard {
@@ -100,6 +109,7 @@ fn judge(
             }
             ledger.note("hazard", what, Some(advice));
         }
+        dear |= site.cheap == Some(false);
         if args.verbose && site.cheap == Some(false) {
             ledger.tell(
                 "cost",
@@ -111,7 +121,7 @@ fn judge(
             );
         }
     }
-    Ok(())
+    Ok(dear)
 }
 
 fn in_words(d: &Description, planner: &Planner<'_>) -> String {
@@ -213,6 +223,55 @@ fn write_all(tracefs: &Tracefs, lines: &[Line]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Hits of each event, and misses of those of the kernel, over all its places.
+fn hits(tracefs: &Tracefs) -> HashMap<String, (u64, Option<u64>)> {
+    let mut all: HashMap<String, (u64, Option<u64>)> = HashMap::new();
+    for h in [ProbeFile::Kernel, ProbeFile::User].into_iter().flat_map(|f| tracefs.probe_hits(f)) {
+        let known = all.entry(h.event).or_default();
+        known.0 += h.hits;
+        known.1 = h.missed.map(|m| m + known.1.unwrap_or(0));
+    }
+    all
+}
+
+/// What one hit of a program's probe costs, measured: on an instruction that the
+/// kernel emulates, and on one that it must single-step.
+const CHEAP_NS: u64 = 1_300;
+const DEAR_NS: u64 = 15_000;
+
+/// `--preflight`: lets the new probes run for a while and says how often they are
+/// hit and what that costs.
+fn preflight(tracefs: &Tracefs, lines: &[Line], dear: bool, seconds: f64) -> anyhow::Result<()> {
+    let instance = Instance::create(tracefs, "preflight")?;
+    let mut events: Vec<(ProbeFile, String, String)> = lines
+        .iter()
+        .filter(|l| !l.text.starts_with('-'))
+        .map(|l| (l.file, l.group.clone(), l.event.clone()))
+        .collect();
+    events.dedup();
+    let before = hits(tracefs);
+    for (_, group, event) in &events {
+        // Its ring stays off: hits are counted all the same.
+        instance.enable(&Selection::parse(&format!("{group}:{event}"))?)?;
+    }
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    let after = hits(tracefs);
+    instance.remove()?;
+    for (file, group, event) in &events {
+        let of = |h: &HashMap<String, (u64, Option<u64>)>| h.get(event).map_or(0, |h| h.0);
+        let rate = (of(&after).saturating_sub(of(&before))) as f64 / seconds;
+        let cost = match file {
+            ProbeFile::User => {
+                let each = if dear { DEAR_NS } else { CHEAP_NS };
+                format!(", about {:.2} ms of every second", rate * each as f64 / 1e6)
+            }
+            ProbeFile::Kernel => String::new(),
+        };
+        anstream::println!("Preflight: {group}:{event} is hit {rate:.1} times a second{cost}");
+    }
+    Ok(())
+}
+
 /// Probes among the dynamic events, with the file of each.
 fn probes(tracefs: &Tracefs) -> anyhow::Result<Vec<(ProbeFile, DynamicEvent)>> {
     let mut all = Vec::new();
@@ -299,10 +358,7 @@ fn users(tracefs: &Tracefs, event: &DynamicEvent) -> String {
 /// `--list`.
 pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> {
     let tracefs = Tracefs::open()?;
-    let mut hits: HashMap<String, (u64, Option<u64>)> = HashMap::new();
-    for file in [ProbeFile::Kernel, ProbeFile::User] {
-        hits.extend(tracefs.probe_hits(file).into_iter().map(|h| (h.event, (h.hits, h.missed))));
-    }
+    let hits = hits(&tracefs);
     let mut binaries: BTreeMap<String, Option<ProbeFiles>> = BTreeMap::new();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for (file, event) in probes(&tracefs)? {
