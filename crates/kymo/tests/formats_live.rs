@@ -27,7 +27,9 @@ fn few_formats_are_not_rendered_as_by_the_kernel() {
     let tracefs = kymo_kernel::tracefs::Tracefs::open().unwrap();
     let (mut all, mut inexact) = (0usize, BTreeMap::new());
     for system in tracefs.systems().unwrap() {
-        for name in tracefs.events(&system).unwrap() {
+        // Other tests' probes come and go.
+        let Ok(names) = tracefs.events(&system) else { continue };
+        for name in names {
             let Ok(text) = tracefs.event_format(&system, &name) else { continue };
             all += 1;
             let format = EventFormat::parse_with(&text, &options).unwrap();

@@ -32,6 +32,24 @@ fn a_busy_program_is_called_busy() {
     assert!(asleep.stderr.contains("it waits for"), "{}", asleep.stderr);
 }
 
+/// One thread is on one CPU, however short it lives.
+#[test]
+fn a_short_program_is_not_busier_than_one_cpu() {
+    if !require(&[Need::Root, Need::PerfEvents]) {
+        return;
+    }
+    for _ in 0..5 {
+        let page = run(KYMO, ["profile", "--", "true"]).success().stderr;
+        let (before, _) = page.split_once(" CPUs busy on average").unwrap();
+        let busy: f64 = before.rsplit('(').next().unwrap().parse().unwrap();
+        assert!((0.01..1.05).contains(&busy), "{page}");
+        // A path is what more than one sample passed through.
+        let steps = page.split("The hot path").nth(1).unwrap_or_default();
+        let steps = steps.split("Trust:").next().unwrap_or_default();
+        assert!(steps.lines().count() < 20, "{page}");
+    }
+}
+
 #[test]
 fn the_commands_end_is_passed_on() {
     if !require(&[Need::Root, Need::PerfEvents]) {

@@ -136,7 +136,10 @@ fn path(profile: &Profile, event: &EventProfile, places: &Places) -> Vec<Step> {
     }
     let rank = |f| profile.rank(f);
     let mut viewer = Viewer::new(&tree, &rank);
-    let least = (event.period as f64 * PATH_SHARE) as u64;
+    let share = (event.period as f64 * PATH_SHARE) as u64;
+    // What one sample alone passed through is no path.
+    let two = event.period.saturating_mul(2) / event.samples.max(1);
+    let least = share.max(two);
     let mut steps = Vec::new();
     for b in viewer.branches(&all, Limit::Period(least.max(1))) {
         walk(profile, event, &b, 0, &mut steps);
