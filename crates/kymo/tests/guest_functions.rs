@@ -94,3 +94,29 @@ fn calls_and_events_are_shown_here_too() {
     let row = o.stdout.lines().find(|l| l.starts_with("getppid ")).unwrap();
     assert_eq!(row.split_whitespace().nth(1), Some("100"), "{row}");
 }
+
+#[test]
+fn what_a_killed_tracer_changed_in_the_top_the_next_start_puts_back() {
+    let Some(_state) = begin() else { return };
+    let mut child = std::process::Command::new(KYMO)
+        .args(["trace", "--tracer", "function_graph", "-l", SERVER])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let tracer = || std::fs::read_to_string("/sys/kernel/tracing/current_tracer").unwrap();
+    let started = std::time::Instant::now();
+    while tracer().trim() != "function_graph" {
+        assert!(started.elapsed().as_secs() < 60, "{}", tracer());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // Somebody else's start leaves it alone while it lives.
+    let _ = kymo(&["event", "show"]).success();
+    assert_eq!(tracer().trim(), "function_graph");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let o = kymo(&["event", "show"]).success();
+    assert!(o.stderr.contains("which made it, is dead"), "{}", o.stderr);
+    assert_eq!(tracer().trim(), "nop");
+    let filter = std::fs::read_to_string("/sys/kernel/tracing/set_ftrace_filter").unwrap();
+    assert!(!filter.contains(SERVER), "{filter}");
+}

@@ -39,6 +39,8 @@ int main(void) {
     syscall(SYS_read, 77, p, 5); PAUSE;
     syscall(SYS_unlinkat, AT_FDCWD, "known.txt", 0); PAUSE;
     syscall(SYS_chdir, 0); PAUSE;
+    /* Its texts can be read as long as it is there, however busy the machine is. */
+    usleep(600000);
     return 7;
 }
 "#;

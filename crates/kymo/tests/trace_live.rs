@@ -323,3 +323,20 @@ fn a_tracer_that_the_kernel_refuses_is_explained() {
     let refused = o.stderr.contains("this kernel does not let functions be traced");
     assert!(o.status == 0 || refused, "{}", o.stderr);
 }
+
+#[test]
+fn a_read_only_tracefs_is_named_and_can_still_be_looked_at() {
+    let Some(_state) = begin() else { return };
+    // In a mount namespace of its own; the machine's stays as it is.
+    let inside = |command: &str| {
+        let script = format!("mount -o remount,bind,ro /sys/kernel/tracing && {KYMO} {command}");
+        run("unshare", ["-m", "sh", "-c", &script])
+    };
+    let why = "tracefs is mounted read-only; as root: mount -o remount,rw /sys/kernel/tracing";
+    for command in ["trace -e sched:sched_switch -- true", "trace -- true", "event enable irq"] {
+        let o = inside(command).failure();
+        assert!(o.stderr.contains(why), "{command}: {}", o.stderr);
+    }
+    let o = inside("event list irq").success();
+    assert!(o.stdout.contains("  softirq_entry"), "{}", o.stdout);
+}
