@@ -44,6 +44,17 @@ pub struct Branch {
     pub children: Vec<Branch>,
 }
 
+/// A whole chain.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WholeChain {
+    /// From the root's side on.
+    pub frames: Vec<FrameId>,
+    /// Period of chains that end here.
+    pub own: u64,
+    /// Period of these and of all that go on.
+    pub total: u64,
+}
+
 /// The least weight that is shown.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
@@ -201,7 +212,7 @@ impl<'a> Viewer<'a> {
 
     /// Every whole chain that ends with a period of at least `min`, heaviest
     /// first.
-    pub fn chains(&mut self, chains: &Chains, min: u64) -> Vec<(Vec<FrameId>, u64)> {
+    pub fn chains(&mut self, chains: &Chains, min: u64) -> Vec<WholeChain> {
         let mut found = Vec::new();
         let mut path: Vec<FrameId> = Vec::new();
         // Groups still to be looked at and their depth; no recursion.
@@ -221,11 +232,11 @@ impl<'a> Viewer<'a> {
             let below = self.below(&items);
             let own = total.saturating_sub(below.iter().map(|i| i.1).sum());
             if own > 0 && own >= min {
-                found.push((path.clone(), own));
+                found.push(WholeChain { frames: path.clone(), own, total });
             }
             push(&mut todo, below, depth + 1);
         }
-        found.sort_by_key(|(_, own)| std::cmp::Reverse(*own));
+        found.sort_by_key(|c| std::cmp::Reverse(c.own));
         self.unmark();
         found
     }
@@ -349,6 +360,10 @@ mod tests {
         (0, u64::from(f.0))
     }
 
+    fn chain(frames: &[u32], own: u64, total: u64) -> WholeChain {
+        WholeChain { frames: frames.iter().map(|f| F(*f)).collect(), own, total }
+    }
+
     fn tree(chains: &[(&[u32], u64)]) -> (ChainTree, Chains) {
         let mut tree = ChainTree::default();
         let trunk = tree.trunk(7);
@@ -376,7 +391,9 @@ mod tests {
             assert_eq!(weights, [30, 10]);
         }
         let chains = viewer.chains(&all, 5);
-        assert_eq!(chains, [(vec![F(1), F(2), F(4)], 30), (vec![F(1), F(2), F(3)], 10)]);
+        assert_eq!(chains, [chain(&[1, 2, 4], 30, 30), chain(&[1, 2, 3], 10, 10)]);
+        // Of the shortest the others are a part.
+        assert_eq!(viewer.chains(&all, 1)[2], chain(&[1, 2], 1, 41));
         assert_eq!(viewer.branches(&all, Limit::Period(42)), []);
         assert_eq!(tree.height(tree.ancestors(all.whole[0].0).last().unwrap()), 3);
     }
@@ -397,7 +414,7 @@ mod tests {
         let mut viewer = Viewer::new(&tree, &rank);
         let mut found = viewer.chains(&chains, 0);
         found.sort();
-        let expected = [(vec![F(1), F(2)], 1), (vec![F(2), F(3)], 10), (vec![F(5), F(2), F(2)], 4)];
+        let expected = [chain(&[1, 2], 1, 1), chain(&[2, 3], 10, 10), chain(&[5, 2, 2], 4, 4)];
         assert_eq!(found, expected);
         let roots = viewer.branches(&chains, Limit::Period(2));
         let weights: Vec<(u64, Vec<FrameId>)> =

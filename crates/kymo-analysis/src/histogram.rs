@@ -4,7 +4,7 @@
 
 use std::hash::Hash;
 
-use kymo_symbols::SymId;
+use kymo_symbols::{DsoId, Resolver, SymId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::chain_tree::{ChainTree, Chains, NodeId};
@@ -119,6 +119,7 @@ pub fn histogram(
         heads: Vec::new(),
         entry_of: Vec::new(),
         levels: Vec::new(),
+        namesakes: namesakes(&profile.machine.symbols),
     };
     let with_parent = options.keys.contains(&Key::Parent);
     let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
@@ -157,6 +158,12 @@ pub fn histogram(
     Histogram { entries, tree }
 }
 
+fn namesakes(symbols: &Resolver) -> Vec<u32> {
+    let mut first: FxHashMap<&str, u32> = FxHashMap::default();
+    let dsos = (0..).map_while(|n| symbols.get(DsoId(n)).map(|d| (n, d)));
+    dsos.map(|(n, dso)| *first.entry(&dso.short_name).or_insert(n)).collect()
+}
+
 /// What all entries along a chain have in common.
 #[derive(Clone, Copy)]
 struct Head {
@@ -176,6 +183,8 @@ struct Groups<'a> {
     /// Of each node of the tree, with `children`.
     entry_of: Vec<u32>,
     levels: Vec<char>,
+    /// Of each binary, the first one of its name.
+    namesakes: Vec<u32>,
 }
 
 /// The frame that an entry is about.
@@ -298,7 +307,8 @@ impl Groups<'_> {
         for (slot, k) in key.iter_mut().zip(plain) {
             *slot = match k {
                 Key::Comm => u64::from(head.stack.comm.0),
-                Key::Dso => frame.and_then(|f| f.dso).map_or(0, |d| u64::from(d.0) + 1),
+                // Binaries are told apart by what is shown of them, as in perf.
+                Key::Dso => frame.and_then(|f| f.dso).map_or(0, |d| self.name_of(d)),
                 Key::Symbol => match (frame, spot) {
                     (Some(Frame { symbol: Some(s), .. }), _) => u64::from(s.0),
                     (_, Some(spot)) => spot.place,
@@ -324,6 +334,11 @@ impl Groups<'_> {
             *last = dso << 1 | u64::from(frame.symbol.is_some());
         }
         key
+    }
+
+    /// The first binary of that name, plus one.
+    fn name_of(&self, dso: DsoId) -> u64 {
+        self.namesakes.get(dso.0 as usize).map_or(u64::from(dso.0), |d| u64::from(*d)) + 1
     }
 
     fn add(&mut self, head: &Head, spot: Spot) -> u32 {

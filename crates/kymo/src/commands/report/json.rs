@@ -67,10 +67,10 @@ pub(crate) fn write(
                     let chains = viewer.chains(&e.chains, least);
                     row["chains"] = chains
                         .iter()
-                        .map(|(frames, period)| {
+                        .map(|c| {
                             let names: Vec<String> =
-                                frames.iter().map(|f| profile.frame_name(*f)).collect();
-                            json!({"frames": names, "period": period})
+                                c.frames.iter().map(|f| profile.frame_name(*f)).collect();
+                            json!({"frames": names, "period": c.own})
                         })
                         .collect();
                 }

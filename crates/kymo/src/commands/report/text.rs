@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use kymo_analysis::chain_tree::{Branch, Limit, Viewer};
+use kymo_analysis::chain_tree::{Branch, Limit, Viewer, WholeChain};
 use kymo_analysis::histogram::{HistEntry, Histogram, Key};
 use kymo_analysis::profile::{EventProfile, FrameId, Profile};
 use kymo_view::{
@@ -151,11 +151,14 @@ impl Text<'_> {
             }
             Drawing::Flat | Drawing::Folded => {
                 let chains = viewer.chains(&entry.chains, least);
-                let chains: Vec<(Vec<String>, u64)> =
-                    chains.iter().map(|(f, w)| (names(f), *w)).collect();
-                match shape.drawing {
-                    Drawing::Flat => write_flat(self.out, &chains, event.period),
-                    _ => write_folded(self.out, &chains, event.period),
+                // As perf does: a flat graph shows what passes, a folded one what ends.
+                let flat = shape.drawing == Drawing::Flat;
+                let weighed =
+                    |c: &WholeChain| (names(&c.frames), if flat { c.total } else { c.own });
+                let chains: Vec<(Vec<String>, u64)> = chains.iter().map(weighed).collect();
+                match flat {
+                    true => write_flat(self.out, &chains, event.period),
+                    false => write_folded(self.out, &chains, event.period),
                 }
             }
         }
