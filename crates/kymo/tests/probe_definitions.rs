@@ -317,3 +317,72 @@ fn rust() {
     check(&program, table);
     check(&program, &[("paint c", Same)]);
 }
+
+#[test]
+fn other_ways_to_compile_c() {
+    if !ready() {
+        return;
+    }
+    let common: &[(&str, Expect)] = &[
+        ("work", Same),
+        ("work o->name:string o->in.x o->arr[2] o->ptr->s", Same),
+        ("main argc", Same),
+    ];
+    for flags in [
+        &["-gdwarf-4", "-O2"][..],
+        &["-gdwarf-4", "-O0"],
+        &["-gdwarf-3", "-O1"],
+        &["-g", "-O2", "-no-pie"],
+        &["-g3", "-O3", "-fno-omit-frame-pointer"],
+        &["-g", "-Og"],
+        &["-g", "-O2", "-flto"],
+        &["-gdwarf-5", "-Os", "-flto"],
+    ] {
+        let program = compile("gcc", "plain.c", C, flags);
+        check(&program, common);
+        let lto = flags.contains(&"-flto");
+        if !lto {
+            check(
+                &program,
+                &[("work o n msg:string", Same), ("work:7 msg", Same), ("work $params", Same)],
+            );
+        }
+    }
+    let program = compile("gcc", "plain.c", C, &["-g", "-Og"]);
+    // At one of two places the value is an address that has to be computed.
+    let why = "perf takes a sum for a place in memory";
+    check(&program, &[("inl o", Ours(why, "o=\\0xdeade12d:x64"))]);
+}
+
+#[test]
+fn debugging_information_in_a_file_of_its_own() {
+    if !ready() {
+        return;
+    }
+    let whole = compile("gcc", "plain.c", C, &["-g", "-O2"]);
+    let expected = kymo(&whole.path, "work o->name:string n").success().stdout;
+    let folder = whole.path.parent().unwrap();
+    let tool = |program: &str, args: &[&str]| {
+        let done = Command::new(program).args(args).current_dir(folder).status().unwrap();
+        assert!(done.success(), "{program} {args:?}");
+    };
+    for compress in ["none", "zlib"] {
+        tool("cp", &["prog", "bare"]);
+        let compress = format!("--compress-debug-sections={compress}");
+        tool("objcopy", &["--only-keep-debug", &compress, "prog", "bare.debug"]);
+        tool("strip", &["bare"]);
+        tool("objcopy", &["--add-gnu-debuglink=bare.debug", "bare"]);
+        let ours = kymo(&folder.join("bare"), "work o->name:string n").success().stdout;
+        assert_eq!(
+            ours.replace("/bare:", "/prog:").replace("probe_bare/", "probe_prog/"),
+            expected,
+            "{compress}"
+        );
+        // The debug file of another build is not taken.
+        tool("gcc", &["-g", "-O1", "-DOTHER", "-o", "other", "plain.c"]);
+        tool("objcopy", &["--only-keep-debug", "other", "bare.debug"]);
+        let refused = kymo(&folder.join("bare"), "work o->name:string n").failure().stderr;
+        assert!(refused.contains("no debugging information"), "{refused}");
+        std::fs::remove_file(folder.join("bare.debug")).unwrap();
+    }
+}

@@ -32,7 +32,7 @@ impl<'s> Dwarf<'s> {
     pub(super) fn copies(&self, origin: &Die<'s>) -> Result<Vec<Die<'s>>> {
         let mut found = Vec::new();
         self.copies_in(&origin.unit, origin, &mut found)?;
-        if !origin.unit.is_c {
+        if !origin.unit.is_c || origin.unit.lto {
             for index in self.units_referring(origin.unit.start + origin.offset.0) {
                 if index != origin.unit.index {
                     let unit = self.unit(index)?;

@@ -118,7 +118,7 @@ impl<'s> Values<'_, 's> {
         if address_of {
             return Ok(match self.address(part, &what, &label)? {
                 Ok(arg) => Fetched::Args(vec![arg]),
-                Err(why) => Fetched::Refused(why),
+                Err(why) => Fetched::Missing(why),
             });
         }
         self.shaped(arg, part, &what, &label)
@@ -128,7 +128,7 @@ impl<'s> Values<'_, 's> {
     fn shaped(&self, arg: &Arg, part: Part<'s>, what: &str, label: &str) -> Result<Fetched> {
         let one = |formed: std::result::Result<FetchArg, String>| match formed {
             Ok(arg) => Fetched::Args(vec![arg]),
-            Err(why) => Fetched::Refused(why),
+            Err(why) => Fetched::Missing(why),
         };
         let cast = arg.cast.as_deref();
         let is_c = part.kind.as_ref().is_none_or(|k| k.unit.is_c);
@@ -195,7 +195,7 @@ impl<'s> Values<'_, 's> {
         let length = self.finish(length, what, &format!("{label}_len"), Some("u64".into()))?;
         Ok(match (text, length) {
             (Ok(text), Ok(length)) => Fetched::Args(vec![text, length]),
-            (Err(why), _) | (_, Err(why)) => Fetched::Refused(why),
+            (Err(why), _) | (_, Err(why)) => Fetched::Missing(why),
         })
     }
 

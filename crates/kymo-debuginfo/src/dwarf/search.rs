@@ -26,12 +26,42 @@ impl<'s> Dwarf<'s> {
             return Ok((0..self.units()).collect());
         }
         let name = last_name(pattern);
-        if let Some(offset) = self.stored_at(&name, entry)? {
+        let units = self.units_of_name(&name, entry)?;
+        self.with_link_time_units(pattern, units)
+    }
+
+    /// Where the linker optimised across units, code is in other units than the
+    /// names: those that refer to the named functions are added.
+    fn with_link_time_units(&self, pattern: &str, units: Vec<usize>) -> Result<Vec<usize>> {
+        let mut needles = Vec::new();
+        for index in &units {
+            let unit = self.unit(*index)?;
+            if !unit.lto {
+                continue;
+            }
+            let functions = self.functions(&unit)?;
+            for f in functions.all.iter().filter(|f| f.matches(pattern)) {
+                let offset = u32::try_from(unit.start + f.offset.0).unwrap_or(u32::MAX);
+                needles.push(self.needle(offset));
+            }
+        }
+        if needles.is_empty() {
+            return Ok(units);
+        }
+        let mut all = self.units_with(self.dwarf.debug_info.reader().slice(), &needles);
+        all.extend(units);
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    }
+
+    fn units_of_name(&self, name: &str, entry: &dyn Fn(&str) -> Option<u64>) -> Result<Vec<usize>> {
+        if let Some(offset) = self.stored_at(name, entry)? {
             let mut needles = vec![self.needle(offset)];
-            needles.extend(inline_needles(&name));
+            needles.extend(inline_needles(name));
             return Ok(self.units_with(self.dwarf.debug_info.reader().slice(), &needles));
         }
-        Ok(self.units_naming(&name))
+        Ok(self.units_naming(name))
     }
 
     /// Where in `.debug_str` the name of a function is, by the unit of its code.

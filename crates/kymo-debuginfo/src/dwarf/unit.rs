@@ -36,6 +36,8 @@ pub(crate) struct Unit<'s> {
     pub(super) start: usize,
     /// Whether its language has no nested functions, namespaces or overloads.
     pub(super) is_c: bool,
+    /// Whether the linker optimised across units, which then refer to each other.
+    pub(super) lto: bool,
     pub(super) lines: OnceCell<Rc<Lines>>,
     pub(super) functions: OnceCell<Rc<Functions<'s>>>,
 }
@@ -86,11 +88,13 @@ impl<'s> Dwarf<'s> {
         let header = self.dwarf.unit_header(DebugInfoOffset(start))?;
         let inner = self.dwarf.unit(header)?;
         let is_c = is_c(&inner);
+        let lto = is_lto(&self.dwarf, &inner);
         let unit = Rc::new(Unit {
             inner,
             index,
             start,
             is_c,
+            lto,
             lines: OnceCell::new(),
             functions: OnceCell::new(),
         });
@@ -124,6 +128,14 @@ fn is_c(unit: &gimli::Unit<Reader<'_>>) -> bool {
         ),
         _ => false,
     }
+}
+
+/// GCC says so in the name it gives itself.
+fn is_lto<'s>(dwarf: &gimli::Dwarf<Reader<'s>>, unit: &gimli::Unit<Reader<'s>>) -> bool {
+    let Ok(root) = unit.entry(unit.header.root_offset()) else { return false };
+    let producer =
+        root.attr_value(gimli::DW_AT_producer).and_then(|v| dwarf.attr_string(unit, v).ok());
+    producer.is_some_and(|p| memchr::memmem::find(p.slice(), b"-flto").is_some())
 }
 
 impl Unit<'_> {

@@ -135,6 +135,10 @@ impl<'s> Finder<'_, 's> {
                 format!("{why}; there are {}", names.join(", "))
             });
         };
+        // Elsewhere it helps only if it is the place that is wrong.
+        if !why.contains("optimised out") && !why.contains("cannot be read here") {
+            return Ok(why);
+        }
         let values = self.values(site)?;
         let base = values.context.entry.unwrap_or(0);
         let lines = self.dwarf.lines(&site.scope.unit)?;
