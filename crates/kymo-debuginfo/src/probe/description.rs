@@ -112,6 +112,10 @@ impl fmt::Display for Point {
         f.write_str(name.unwrap_or_default())?;
         match (&self.file, name) {
             (Some(file), Some(_)) => write!(f, "@{file}")?,
+            // A name without a point would be taken for a function.
+            (Some(file), None) if !file.contains('.') || file.contains("::") => {
+                write!(f, "@{file}")?
+            }
             (Some(file), None) => f.write_str(file)?,
             _ => {}
         }

@@ -21,7 +21,16 @@ pub struct ParseError {
 impl ParseError {
     /// An error about `text[at..at + len]`.
     pub fn new(text: &str, at: usize, len: usize, what: impl Into<String>) -> ParseError {
-        ParseError { text: text.to_owned(), at, len, what: what.into(), hint: None }
+        let mut at = at.min(text.len());
+        let mut end = at.saturating_add(len).min(text.len());
+        // Whole characters, wherever the bytes were counted.
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        while !text.is_char_boundary(end) {
+            end += 1;
+        }
+        ParseError { text: text.to_owned(), at, len: end - at, what: what.into(), hint: None }
     }
 
     /// The same error, with advice.

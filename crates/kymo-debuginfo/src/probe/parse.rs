@@ -255,6 +255,7 @@ fn parse_point(text: &str, at: usize, word: &str) -> Result<Point> {
 fn suffix(text: &str, at: usize, kind: char, part: &str, point: &mut Point) -> Result<()> {
     let err = |what: &str| ParseError::new(text, at, part.len(), what);
     match kind {
+        ':' if point.next => return Err(err("the line stands before %next")),
         ':' => {
             let line = number(part).and_then(|n| u32::try_from(n).ok());
             point.line = Some(line.ok_or_else(|| err("the line must be a number"))?);
