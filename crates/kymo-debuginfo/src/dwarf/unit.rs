@@ -75,8 +75,8 @@ impl<'s> Dwarf<'s> {
     /// Unit number `index`.
     pub(super) fn unit(&self, index: usize) -> Result<Rc<Unit<'s>>> {
         let mut kept = self.kept.borrow_mut();
-        if let Some(at) = kept.iter().position(|u| u.index == index) {
-            let unit = kept.remove(at).unwrap_or_else(|| unreachable!("position is in bounds"));
+        let at = kept.iter().position(|u| u.index == index);
+        if let Some(unit) = at.and_then(|at| kept.remove(at)) {
             kept.push_front(unit.clone());
             return Ok(unit);
         }
