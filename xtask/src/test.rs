@@ -130,10 +130,10 @@ fn counted(mut command: Command) -> anyhow::Result<Counts> {
 /// 1 failed, 0 skipped`) or of the built-in runner (`test result: ok. 8 passed; 0
 /// failed; 1 ignored; …`).
 pub(crate) fn parse_counts(line: &str) -> Option<Counts> {
-    let line = line.trim_start();
+    // nextest shows the output of a failed test indented, its counts among it.
     let list = match line.strip_prefix("test result: ") {
         Some(rest) => rest.split_once(". ")?.1,
-        None => line.strip_prefix("Summary [")?.split_once("run: ")?.1,
+        None => line.trim_start().strip_prefix("Summary [")?.split_once("run: ")?.1,
     };
     let mut counts = Counts::default();
     for part in list.split([',', ';']) {
@@ -180,5 +180,6 @@ mod tests {
         );
         check("test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured", 2, 3, 0);
         assert_eq!(parse_counts("test need::tests::ok ... ok"), None);
+        assert_eq!(parse_counts("    test result: FAILED. 0 passed; 1 failed; 0 ignored"), None);
     }
 }

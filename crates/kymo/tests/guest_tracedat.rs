@@ -19,7 +19,6 @@ fn compare(record: &[&str]) -> Vec<String> {
     let _ = run("trace-cmd", [&["record", "-q", "-o", path], record].concat()).success();
     let ours = run(env!("CARGO_BIN_EXE_kymo"), ["script", path]).success().stdout;
     let theirs = run("trace-cmd", ["report", path]).success().stdout;
-    assert_eq!(ours.lines().count(), theirs.lines().count(), "{record:?}");
     for (a, b) in ours.lines().zip(theirs.lines()) {
         // Both name the task, the CPU, the time and the event alike.
         let start = |line: &str| line.split_once(": ").map(|(s, _)| s.to_owned());
@@ -27,6 +26,7 @@ fn compare(record: &[&str]) -> Vec<String> {
         let unnamed = b.contains("<...>-");
         assert!(a == b || unnamed || (expected && start(a) == start(b)), "\n{a}\n{b}");
     }
+    assert_eq!(ours.lines().count(), theirs.lines().count(), "{record:?}\n{ours}\n{theirs}");
     ours.lines().skip(1).map(str::to_owned).collect()
 }
 
