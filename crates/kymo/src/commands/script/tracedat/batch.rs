@@ -52,7 +52,7 @@ impl Batch {
         })
     }
 
-    /// The duration of the function that an event begins and the next of its CPU ends.
+    /// The duration of the function that an event begins and the next one ends.
     #[inline]
     pub(super) fn leaf(&self, event: usize) -> Option<u64> {
         if self.leaves.is_empty() { None } else { self.leaves.get(&event).copied() }
@@ -81,8 +81,10 @@ pub(super) struct Feed<'a> {
     comms: Comms,
     /// Whether entries and exits of functions are put together.
     graph: bool,
-    /// Where the last event of a CPU is in the batch, if a function began with it.
-    entered: FxHashMap<(usize, u32), (usize, u64, i32)>,
+    /// Where the last event of an instance is in the batch, if a function began with
+    /// it. As in trace-cmd, an event of any CPU between an entry and its exit keeps
+    /// them apart: both lines stay in the order of time.
+    entered: FxHashMap<usize, (usize, u64, i32)>,
 }
 
 impl<'a> Feed<'a> {
@@ -149,7 +151,7 @@ impl Feed<'_> {
     fn leaf(&mut self, e: &Event<'_>, batch: &mut Batch) -> bool {
         let known = self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok());
         let graph = known.and_then(|k| k.graph.as_ref());
-        let before = self.entered.remove(&(e.buffer, e.cpu));
+        let before = self.entered.remove(&e.buffer);
         let Some(graph) = graph else { return false };
         let endian = self.formats.endian;
         let who = (graph.func(e.payload, endian), self.formats.pid(e.payload));
@@ -165,7 +167,7 @@ impl Feed<'_> {
                 true
             }
             None => {
-                self.entered.insert((e.buffer, e.cpu), (batch.items.len(), who.0, who.1));
+                self.entered.insert(e.buffer, (batch.items.len(), who.0, who.1));
                 false
             }
         }
