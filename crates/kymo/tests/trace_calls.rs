@@ -119,7 +119,6 @@ fn the_counts_are_those_of_perf_trace() {
     }
     let work = Workload::syscalls();
     let kymo = trace(&["-s", "--", work.arg(), "500"]).success();
-    let perf = kymo_testkit::perf(["trace", "-s", "--", work.arg(), "500"]).success();
     // `   getppid   500   0   0.123 …` below perf's heading of each task.
     let counts = |text: &str, skip: &[&str]| {
         let mut all: Vec<(String, u64)> = text
@@ -135,10 +134,17 @@ fn the_counts_are_those_of_perf_trace() {
     };
     // perf shows its own fork of the command up to the execve, too.
     let skip = ["execve", "rt_sigaction", "rt_sigprocmask", "prctl", "read", "close"];
-    let (ours, theirs) =
-        (counts(&kymo.stdout, &skip), counts(&(perf.stdout + &perf.stderr), &skip));
-    assert!(ours.iter().any(|(n, c)| n == "getppid" && *c == 500), "{ours:?}");
-    assert_eq!(ours, theirs);
+    // perf trace misses calls at times (498 of 500 was seen): what it says counts only
+    // when it has all of those whose number is known.
+    let whole = |all: &[(String, u64)]| all.iter().any(|(n, c)| n == "getppid" && *c == 500);
+    let ours = counts(&kymo.stdout, &skip);
+    assert!(whole(&ours), "{ours:?}");
+    let theirs = (0..10).find_map(|_| {
+        let perf = kymo_testkit::perf(["trace", "-s", "--", work.arg(), "500"]).success();
+        let theirs = counts(&(perf.stdout + &perf.stderr), &skip);
+        whole(&theirs).then_some(theirs)
+    });
+    assert_eq!(Some(ours), theirs);
 }
 
 #[test]
