@@ -172,6 +172,7 @@ mod tests {
         check("     Summary [   0.372s] 6 tests run: 6 passed, 0 skipped", 6, 0, 0);
         check("Summary [ 1.1s] 9/12 tests run: 5 passed (1 slow), 4 failed, 3 skipped", 5, 4, 3);
         check("Summary [ 1.1s] 3 tests run: 1 passed, 1 failed, 1 timed out, 0 skipped", 1, 2, 0);
+        check("Summary [ 1.1s] 9 tests run: 9 passed (1 flaky), 0 skipped", 9, 0, 0);
         check(
             "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out",
             2,
