@@ -6,6 +6,7 @@
 //! with their event and time.
 #![forbid(unsafe_code)]
 
+mod damage;
 mod kind;
 pub mod perfdata;
 pub mod tracedat;

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use kymo_model::{Attr, Endian, RawRecord, RecordKind};
 
+pub use crate::damage::Damage;
 pub use features::{BuildIdEntry, DescribedEvent, Features, GroupDesc};
 pub use order::Batch;
 pub use tracing::TracingData;
@@ -76,16 +77,6 @@ impl<'a> Entry<'a> {
     pub fn desc(&self) -> Option<&'a EventDesc> {
         self.events.get(self.event)
     }
-}
-
-/// Where and why reading had to stop.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("at offset {offset}: {what}")]
-pub struct Damage {
-    /// Offset in the file.
-    pub offset: u64,
-    /// What is wrong there.
-    pub what: String,
 }
 
 /// What was read, and what could make a result of it wrong.

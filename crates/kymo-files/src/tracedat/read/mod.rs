@@ -23,6 +23,7 @@ use kymo_format::ring::{Missed, PageLayout, RingError};
 use kymo_model::Endian;
 
 use super::{Compression, Machine, Options};
+pub use crate::damage::Damage;
 pub use merge::Select;
 
 use clock::Clock;
@@ -94,16 +95,6 @@ impl Event<'_> {
     pub fn offset(&self) -> u64 {
         self.stream.offset()
     }
-}
-
-/// Where something is wrong, and what.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("at offset {offset}: {what}")]
-pub struct Damage {
-    /// Offset in the file.
-    pub offset: u64,
-    /// What is wrong there.
-    pub what: String,
 }
 
 /// What was read, and what could make a result of it wrong.
