@@ -14,7 +14,11 @@ pub struct MappedFile {
 impl MappedFile {
     /// Maps a regular file.
     pub fn open(path: &Path) -> io::Result<MappedFile> {
-        let file = File::open(path)?;
+        MappedFile::of(&File::open(path)?)
+    }
+
+    /// Maps a regular file that is open.
+    pub fn of(file: &File) -> io::Result<MappedFile> {
         let meta = file.metadata()?;
         if !meta.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -24,7 +28,7 @@ impl MappedFile {
         // short: binaries and debug files are replaced by new files (as linkers
         // and package managers do), not rewritten in place; one that is cut
         // short meanwhile ends this process with SIGBUS and damages nothing.
-        let map = unsafe { memmap2::Mmap::map(&file)? };
+        let map = unsafe { memmap2::Mmap::map(file)? };
         Ok(MappedFile { map })
     }
 

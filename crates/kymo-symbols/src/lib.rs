@@ -1,9 +1,11 @@
 //! What is at this address: finds binaries, separate debug files, kallsyms,
-//! the vdso and perf-PID.map files, and answers from sorted tables. Facts of
+//! the vdso and perf-PID.map files, and answers from sorted tables; the cache on
+//! disk. Facts of
 //! ELF come from `kymo-debuginfo`; which mapping an address belongs to is for
 //! `kymo-analysis`.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 mod kernel;
 mod locate;
 mod pages;
