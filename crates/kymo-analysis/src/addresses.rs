@@ -126,10 +126,12 @@ impl Addresses {
     }
 
     /// Looks the symbols of several collections up. The frame of an address
-    /// stands in its place of its collection's list.
+    /// stands in its place of its collection's list. A symbol is one frame, or
+    /// one for each of its addresses.
     pub(crate) fn resolve(
         all: &[Addresses],
         symbols: &mut Resolver,
+        by_address: bool,
     ) -> (Vec<Vec<FrameId>>, Vec<Frame>) {
         let symbol_of = symbols_of(all, symbols);
         let mut frames: Vec<Frame> = Vec::new();
@@ -143,6 +145,9 @@ impl Addresses {
         let mut of_address = Vec::with_capacity(all.len());
         for (addresses, symbols) in all.iter().zip(&symbol_of) {
             let frame_of = |(a, symbol): (&Address, &Option<SymId>)| match symbol {
+                Some(_) if by_address => {
+                    *nowhere.entry((a.dso, a.addr, 0)).or_insert_with(|| push(a, *symbol))
+                }
                 Some(s) => match of_symbol.get_mut(s.0 as usize) {
                     Some(known) => *known.get_or_insert_with(|| push(a, Some(*s))),
                     None => push(a, Some(*s)),

@@ -35,6 +35,15 @@ pub(crate) struct Slot {
     pub(crate) period: u64,
 }
 
+/// A sample in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) time: u64,
+    pub(crate) period: u64,
+    /// Number of its slot.
+    pub(crate) slot: u32,
+}
+
 /// Finds slots by the hash of their stacks: open addressing, at most three
 /// quarters full, a power of two. Holds 32 bits of the hash and the slot's number plus one.
 #[derive(Debug)]
@@ -80,6 +89,8 @@ impl Index {
 pub(crate) struct Counter {
     pub(crate) slots: Vec<Slot>,
     pub(crate) arena: Vec<u32>,
+    /// Each sample, where that is asked for, in the order of the recording.
+    pub(crate) moments: Vec<Moment>,
     index: Index,
     pub(crate) empty_chains: u64,
     pub(crate) cut_chains: u64,
@@ -87,8 +98,8 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Counts a sample. The chain was put to the end of `arena`, from `start`
-    /// on, and is taken back if it is known.
+    /// Counts a sample; answers its slot. The chain was put to the end of `arena`,
+    /// from `start` on, and is taken back if it is known.
     pub(crate) fn add(
         &mut self,
         key: StackKey,
@@ -96,7 +107,7 @@ impl Counter {
         start: usize,
         first: u64,
         period: u64,
-    ) {
+    ) -> u32 {
         let chain = self.arena.get(start..).unwrap_or_default();
         let mut hasher = FxBuildHasher.build_hasher();
         key.hash(&mut hasher);
@@ -113,16 +124,17 @@ impl Counter {
             })
         };
         let at = self.index.place(hash, same);
-        let Some(place) = self.index.0.get_mut(at) else { return };
+        let Some(place) = self.index.0.get_mut(at) else { return u32::MAX };
         if let Some(slot) = place.1.checked_sub(1).and_then(|n| self.slots.get_mut(n as usize)) {
             slot.samples += 1;
             slot.period = slot.period.saturating_add(period);
             self.arena.truncate(start);
-            return;
+            return place.1 - 1;
         }
         let len = chain.len() as u32;
         self.slots.push(Slot { key, task, len, first, start, samples: 1, period });
         *place = (hash, self.slots.len() as u32);
+        place.1 - 1
     }
 
     /// The chain of a slot.

@@ -14,7 +14,7 @@ use kymo_symbols::{DsoId, Options, Resolver, SymId};
 use rayon::prelude::*;
 
 use crate::addresses::Addresses;
-use crate::counting::{Counter, Slot};
+use crate::counting::{self, Counter, Slot};
 use crate::oncpu::OnCpu;
 use crate::samples::{Job, Mark, Settings, Shares, Space};
 use crate::state::{CommId, Machine};
@@ -61,6 +61,37 @@ pub struct Stack {
     pub period: u64,
 }
 
+impl Stack {
+    fn of(slot: &Slot) -> Stack {
+        Stack {
+            comm: slot.key.comm,
+            pid: slot.task.0,
+            tid: slot.task.1,
+            cpu: slot.key.cpu,
+            label: slot.key.label,
+            level: level(slot.key.mode),
+            leaf: FrameId(slot.key.leaf),
+            samples: slot.samples,
+            period: slot.period,
+        }
+    }
+}
+
+/// Names a stack of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackId(u32, u32);
+
+/// A sample in time.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// When; 0 where no times were recorded.
+    pub time: u64,
+    /// What it weighs.
+    pub period: u64,
+    /// Its stack.
+    pub stack: StackId,
+}
+
 /// All of one event.
 #[derive(Debug, Default)]
 pub struct EventProfile {
@@ -105,19 +136,29 @@ impl EventProfile {
             };
             let (counter, slots) = shares.iter_mut().min_by_key(first)?;
             let slot = slots.next()?;
-            let stack = Stack {
-                comm: slot.key.comm,
-                pid: slot.task.0,
-                tid: slot.task.1,
-                cpu: slot.key.cpu,
-                label: slot.key.label,
-                level: level(slot.key.mode),
-                leaf: FrameId(slot.key.leaf),
-                samples: slot.samples,
-                period: slot.period,
-            };
-            Some((stack, Frames(counter.chain(slot))))
+            Some((Stack::of(slot), Frames(counter.chain(slot))))
         })
+    }
+
+    /// The samples one by one, in the order of time, where
+    /// [`LoadOptions::moments`] asked for them.
+    pub fn moments(&self) -> impl Iterator<Item = Moment> {
+        let mut shares: Vec<_> = self.counters.iter().map(|c| c.moments.iter()).collect();
+        std::iter::from_fn(move || {
+            let time = |(_, left): &(usize, &mut std::slice::Iter<'_, counting::Moment>)| {
+                left.as_slice().first().map_or((true, 0), |m| (false, m.time))
+            };
+            let (share, left) = shares.iter_mut().enumerate().min_by_key(time)?;
+            let m = left.next()?;
+            Some(Moment { time: m.time, period: m.period, stack: StackId(share as u32, m.slot) })
+        })
+    }
+
+    /// A stack of a moment.
+    pub fn stack(&self, id: StackId) -> Option<(Stack, Frames<'_>)> {
+        let counter = self.counters.get(id.0 as usize)?;
+        let slot = counter.slots.get(id.1 as usize)?;
+        Some((Stack::of(slot), Frames(counter.chain(slot))))
     }
 
     /// Whether call chains were recorded.
@@ -161,6 +202,12 @@ pub struct LoadOptions<'a> {
     pub merge_threads: bool,
     /// Leave call chains aside.
     pub no_chains: bool,
+    /// Each address of a symbol is a frame of its own.
+    pub by_address: bool,
+    /// Keep the samples in time, too: 24 bytes for each.
+    pub moments: bool,
+    /// Only samples from a first to a last time, or of several such spans.
+    pub times: Vec<(u64, u64)>,
     /// Keep samples apart by more than that.
     pub label: Option<&'a mut Label<'a>>,
 }
@@ -191,10 +238,11 @@ impl Profile {
 
     /// Reads an opened recording.
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ReadError> {
-        let LoadOptions { symbols, by_cpu, merge_threads, no_chains, label } = options;
+        let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
+        let LoadOptions { moments, times, label, .. } = options;
         let mut machine = Machine::new(Resolver::new(symbols));
         machine.adopt(file.features());
-        let settings = Settings { by_cpu, merge_threads, no_chains };
+        let settings = Settings { by_cpu, merge_threads, no_chains, moments, times: times.into() };
         let (stats, mut machine, shares, on_cpu, span) = std::thread::scope(|scope| {
             let mut reading = Reading {
                 machine,
@@ -215,7 +263,7 @@ impl Profile {
         let stats = stats?;
         let (addresses, mut counters): (Vec<Addresses>, Vec<Vec<Counter>>) =
             shares.into_iter().map(|s| (s.addresses, s.counters)).unzip();
-        let (frame_of, frames) = Addresses::resolve(&addresses, &mut machine.symbols);
+        let (frame_of, frames) = Addresses::resolve(&addresses, &mut machine.symbols, by_address);
         counters.par_iter_mut().zip(&frame_of).for_each(|(counters, frame_of)| {
             counters.iter_mut().for_each(|c| c.name_frames(frame_of));
         });

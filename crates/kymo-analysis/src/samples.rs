@@ -19,7 +19,7 @@ use kymo_files::perfdata::{Batch, Entry};
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RecordKind, Sample};
 
 use crate::addresses::Addresses;
-use crate::counting::{Counter, StackKey};
+use crate::counting::{Counter, Moment, StackKey};
 use crate::state::{CommId, Maps};
 
 /// More threads would wait for the reader.
@@ -28,11 +28,14 @@ const MOST: usize = 4;
 const WAITING: usize = 2;
 
 /// What samples are told apart by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) by_cpu: bool,
     pub(crate) merge_threads: bool,
     pub(crate) no_chains: bool,
+    pub(crate) moments: bool,
+    /// First and last times that count; all do where there are none.
+    pub(crate) times: Arc<[(u64, u64)]>,
 }
 
 /// The state of the machine as far as addresses of a sample depend on it.
@@ -71,7 +74,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    fn count(&mut self, job: &Job, settings: Settings) {
+    fn count(&mut self, job: &Job, settings: &Settings) {
         let samples = job.batch.entries().filter(|e| e.raw.kind == RecordKind::SAMPLE);
         for ((entry, mark), number) in samples.zip(&job.marks).zip(job.first..) {
             if let Some(space) = job.spaces.get(mark.space as usize) {
@@ -86,10 +89,15 @@ impl Share {
         mark: &Mark,
         space: &Space,
         number: u64,
-        settings: Settings,
+        settings: &Settings,
     ) {
         let Some(desc) = entry.desc() else { return };
         let Ok(sample) = Sample::parse(&entry.raw, &desc.attr) else { return };
+        let time = sample.time.unwrap_or(0);
+        let within = |(first, last): &(u64, u64)| (*first..=*last).contains(&time);
+        if !settings.times.is_empty() && !settings.times.iter().any(within) {
+            return;
+        }
         let (pid, tid) = sample.tid.unwrap_or((0, 0));
         if self.counters.len() <= entry.event {
             self.counters.resize_with(entry.event + 1, Counter::default);
@@ -135,7 +143,10 @@ impl Share {
             leaf,
         };
         let period = sample.period.unwrap_or(desc.attr.sample_period.max(1));
-        counter.add(key, (pid, tid), start, number, period);
+        let slot = counter.add(key, (pid, tid), start, number, period);
+        if settings.moments {
+            counter.moments.push(Moment { time, period, slot });
+        }
     }
 }
 
@@ -154,10 +165,11 @@ impl<'s> Shares<'s> {
         let mut others = Vec::new();
         for _ in 0..if count > 1 { count } else { 0 } {
             let (sender, jobs) = sync_channel::<Job>(WAITING);
+            let settings = settings.clone();
             let work = move || {
                 let mut share = Share::default();
                 for job in jobs {
-                    share.count(&job, settings);
+                    share.count(&job, &settings);
                 }
                 share
             };
@@ -178,7 +190,7 @@ impl<'s> Shares<'s> {
         match self.others.get(self.next) {
             // It cannot fail but after a panic, which `finish` passes on.
             Some((sender, _)) => drop(sender.send(job)),
-            None => self.own.count(&job, self.settings),
+            None => self.own.count(&job, &self.settings),
         }
         self.next = (self.next + 1) % self.others.len().max(1);
     }

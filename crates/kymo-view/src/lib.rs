@@ -1,8 +1,11 @@
-//! View models and their text renderers. Nothing here knows where data came from.
+//! View models, their text renderers, and other programs' formats. Nothing here
+//! knows where data came from.
 #![forbid(unsafe_code)]
 
 mod call_tree;
+pub mod export;
 pub mod ledger;
+pub mod stacks;
 mod table;
 
 pub use call_tree::{GraphStyle, TreeNode, percent, write_flat, write_folded, write_graph};

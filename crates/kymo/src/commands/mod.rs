@@ -1,5 +1,7 @@
 //! The commands, and what they share: how an error ends the program.
 
+mod chosen;
+pub(crate) mod convert;
 pub(crate) mod event;
 pub(crate) mod list;
 pub(crate) mod listen;

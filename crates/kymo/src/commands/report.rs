@@ -128,6 +128,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         label: (!meant.trace.is_empty()).then_some(&mut label),
         by_cpu: meant.has(Key::Cpu),
         no_chains: meant.needs_no_chains(),
+        ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
     meant.check(&labels, profile.stats.samples > 0)?;

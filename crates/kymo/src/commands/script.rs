@@ -7,7 +7,7 @@
 
 mod extra;
 mod fields;
-mod filter;
+pub(crate) mod filter;
 pub(crate) mod formats;
 mod json;
 mod line;

@@ -106,7 +106,7 @@ impl Filter {
 }
 
 /// `START,STOP START,STOP…`, or shares of the whole: `10%/2`, `0%-10%,30%-40%`.
-fn times(text: &str, span: Option<(u64, u64)>) -> anyhow::Result<Vec<(u64, u64)>> {
+pub(crate) fn times(text: &str, span: Option<(u64, u64)>) -> anyhow::Result<Vec<(u64, u64)>> {
     let mut times = Vec::new();
     if text.contains('%') {
         let Some((first, last)) = span else {

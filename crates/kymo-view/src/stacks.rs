@@ -1,0 +1,156 @@
+//! Weighed call stacks as data for those who write them in other programs' formats:
+//! every name, frame and stack once, named by its number.
+
+use rustc_hash::FxHashMap;
+
+/// A file with code in it, or what stands for one (`[kernel.kallsyms]`).
+#[derive(Clone, Debug, Default)]
+pub struct Binary {
+    /// Path or bracketed name.
+    pub path: String,
+    /// Its last part.
+    pub name: String,
+    /// In hexadecimal.
+    pub build_id: Option<String>,
+}
+
+/// A function, or what stands for one where no symbol is known.
+#[derive(Clone, Debug, Default)]
+pub struct Function {
+    /// Readable name; the binary in brackets, or `[unknown]`, where there is none.
+    pub name: String,
+    /// Whether that is a symbol.
+    pub known: bool,
+    /// Number of its binary.
+    pub binary: Option<u32>,
+    /// Source file.
+    pub file: Option<String>,
+    /// Code of the kernel.
+    pub kernel: bool,
+}
+
+/// A place in a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Number of the function.
+    pub function: u32,
+    /// Address in the binary's terms.
+    pub addr: u64,
+    /// Source line; 0 if not known.
+    pub line: u32,
+    /// No call happened: the code is part of the next outer frame's function.
+    pub inlined: bool,
+}
+
+/// A task, or several under one name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Task {
+    /// Name.
+    pub comm: String,
+    /// Process, where processes are told apart.
+    pub pid: Option<u32>,
+    /// Thread, where threads are told apart.
+    pub tid: Option<u32>,
+}
+
+/// What was sampled.
+#[derive(Clone, Debug, Default)]
+pub struct Event {
+    /// Its name.
+    pub name: String,
+    /// What its weights count: `nanoseconds`, `count`.
+    pub unit: &'static str,
+    /// One sample each so much, or so many samples a second.
+    pub period: u64,
+}
+
+/// A stack and what it weighs.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    /// Number of the task.
+    pub task: u32,
+    /// Number of the event.
+    pub event: u32,
+    /// The innermost frame's node; none of an empty stack.
+    pub node: Option<u32>,
+    /// Samples.
+    pub samples: u64,
+    /// Sum of their weights.
+    pub weight: u64,
+}
+
+/// A sample in time.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// When, in nanoseconds.
+    pub time: u64,
+    /// Number of the stack.
+    pub stack: u32,
+    /// What it weighs.
+    pub weight: u64,
+}
+
+/// A frame below another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    /// Whoever called.
+    pub parent: Option<u32>,
+    /// Number of the frame.
+    pub frame: u32,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct Stacks {
+    /// Files.
+    pub binaries: Vec<Binary>,
+    /// Functions.
+    pub functions: Vec<Function>,
+    /// Places.
+    pub frames: Vec<Frame>,
+    /// The tree that all stacks share; parents come before their children.
+    pub nodes: Vec<Node>,
+    /// Tasks.
+    pub tasks: Vec<Task>,
+    /// Events.
+    pub events: Vec<Event>,
+    /// Stacks in the order of their first samples.
+    pub stacks: Vec<Stack>,
+    /// Samples in the order of time, where they were asked for.
+    pub moments: Vec<Moment>,
+    /// First and last time of a sample.
+    pub span: Option<(u64, u64)>,
+    /// When the recording was made, in nanoseconds since 1970, if known.
+    pub recorded: Option<u64>,
+    /// Who was recorded.
+    pub title: String,
+    edges: FxHashMap<(Option<u32>, u32), u32>,
+}
+
+impl Stacks {
+    /// The node of a frame that another one called.
+    pub fn node(&mut self, parent: Option<u32>, frame: u32) -> u32 {
+        let next = self.nodes.len() as u32;
+        let node = *self.edges.entry((parent, frame)).or_insert(next);
+        if node == next {
+            self.nodes.push(Node { parent, frame });
+        }
+        node
+    }
+
+    /// The nodes from one outwards.
+    pub fn outwards(&self, node: Option<u32>) -> impl Iterator<Item = u32> + '_ {
+        let mut at = node;
+        std::iter::from_fn(move || {
+            let node = at?;
+            at = self.nodes.get(node as usize).and_then(|n| n.parent);
+            Some(node)
+        })
+    }
+
+    /// Frame and function of a node.
+    pub fn place(&self, node: u32) -> Option<(&Frame, &Function)> {
+        let frame = self.frames.get(self.nodes.get(node as usize)?.frame as usize)?;
+        Some((frame, self.functions.get(frame.function as usize)?))
+    }
+}

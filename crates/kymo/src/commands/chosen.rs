@@ -1,0 +1,122 @@
+//! Flags that commands over a profile share: which recording, where its symbols
+//! come from, which of its samples count.
+
+use std::path::PathBuf;
+
+use kymo_analysis::profile::{Profile, Stack};
+use kymo_files::perfdata::{EventDesc, PerfData};
+
+/// Which recording, and what is known of its binaries.
+#[derive(clap::Args)]
+pub(crate) struct Source {
+    /// Recording to read; `-` is the standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Kernel symbols from this file, of the form of /proc/kallsyms
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kallsyms: Option<PathBuf>,
+    /// Kernel symbols and code from this uncompressed kernel image
+    #[arg(short = 'k', long, value_name = "FILE")]
+    pub(crate) vmlinux: Option<PathBuf>,
+    /// Look for binaries under this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) symfs: Option<PathBuf>,
+    /// Leave names as the compiler mangled them
+    #[arg(long)]
+    pub(crate) no_demangle: bool,
+}
+
+impl Source {
+    pub(crate) fn symbols(&self) -> kymo_symbols::Options {
+        kymo_symbols::Options {
+            symfs: self.symfs.clone(),
+            kallsyms: self.kallsyms.clone(),
+            vmlinux: self.vmlinux.clone(),
+            no_demangle: self.no_demangle,
+        }
+    }
+}
+
+/// Which samples count.
+#[derive(clap::Args, Default)]
+pub(crate) struct Chosen {
+    /// Only these task names
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
+    comms: Vec<String>,
+    /// Only samples taken in these binaries
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
+    dsos: Vec<String>,
+    /// Only these processes
+    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Only these threads
+    #[arg(long, value_name = "TIDS", value_delimiter = ',')]
+    tid: Vec<u32>,
+    /// Only samples between START,STOP (seconds; either may be missing; several with blanks
+    /// between), or in a share of the whole: 10%/2 (the second tenth), 0%-10%,30%-40%
+    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
+    time: Option<String>,
+    /// Only these events (names or globs)
+    #[arg(short, long = "event", value_name = "NAMES", value_delimiter = ',')]
+    events: Vec<String>,
+}
+
+impl Chosen {
+    /// The spans of time that count; all of it where there are none.
+    pub(crate) fn times(&self, file: &PerfData) -> anyhow::Result<Vec<(u64, u64)>> {
+        let Some(text) = &self.time else { return Ok(Vec::new()) };
+        super::script::filter::times(text, file.features().sample_time)
+    }
+
+    /// Whether threads must be told apart to choose.
+    pub(crate) fn by_task(&self) -> bool {
+        !self.pid.is_empty() || !self.tid.is_empty()
+    }
+
+    /// Whether events were named.
+    pub(crate) fn names_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Which of the recorded events are named; all where none is.
+    pub(crate) fn events(&self, all: &[EventDesc]) -> anyhow::Result<Vec<bool>> {
+        if self.events.is_empty() {
+            return Ok(vec![true; all.len()]);
+        }
+        let mut wanted = vec![false; all.len()];
+        for name in &self.events {
+            let glob = globset::Glob::new(name)?.compile_matcher();
+            let mut any = false;
+            for (desc, wanted) in all.iter().zip(&mut wanted) {
+                // Modifiers need not be named.
+                let plain = desc.name.rsplit_once(':').map_or(&*desc.name, |(name, _)| name);
+                if desc.name == *name || plain == name || glob.is_match(&desc.name) {
+                    *wanted = true;
+                    any = true;
+                }
+            }
+            if !any {
+                let names: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();
+                anyhow::bail!(
+                    "-e {name}: no such event was recorded; there are {}",
+                    names.join(", ")
+                );
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Whether a stack counts. As in report, this is about the place where the
+    /// processor was, not about its callers.
+    pub(crate) fn wants(&self, profile: &Profile, stack: &Stack) -> bool {
+        let among =
+            |list: &[String], name: &dyn Fn() -> String| list.is_empty() || list.contains(&name());
+        among(&self.comms, &|| profile.machine.comm(stack.comm).to_string())
+            && among(&self.dsos, &|| {
+                let dso = profile.frame(stack.leaf).dso;
+                profile.machine.symbols.dso_name(dso).to_string()
+            })
+            && (self.pid.is_empty() || self.pid.contains(&stack.pid))
+            && (self.tid.is_empty() || self.tid.contains(&stack.tid))
+    }
+}

@@ -1,0 +1,227 @@
+//! A resolved recording as [`Stacks`], the form that other formats are written from.
+
+use kymo_analysis::profile::{EventProfile, FrameId, Frames, Profile, Stack, StackId};
+use kymo_files::perfdata::EventDesc;
+use kymo_model::{AttrFlags, EventType};
+use kymo_symbols::{DsoId, SymId};
+use kymo_view::stacks::{self, Moment, Stacks, Task};
+use rustc_hash::FxHashMap;
+
+use crate::commands::chosen::Chosen;
+
+/// What tells tasks apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Split {
+    /// Nothing: all samples together
+    None,
+    /// Their names
+    Comm,
+    /// Their processes
+    Pid,
+    /// Their threads
+    Tid,
+}
+
+/// What a sample weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Weight {
+    /// What it stands for: nanoseconds of a clock, counts of an event
+    Period,
+    /// One
+    Samples,
+}
+
+/// How the model is made.
+pub(crate) struct Plan<'a> {
+    pub(crate) chosen: &'a Chosen,
+    /// By number of the event.
+    pub(crate) events: Vec<bool>,
+    pub(crate) split: Split,
+    pub(crate) weight: Weight,
+    /// Samples one by one.
+    pub(crate) moments: bool,
+}
+
+/// Makes the model.
+pub(crate) fn model(profile: &Profile, plan: &Plan<'_>) -> Stacks {
+    let mut making = Making {
+        profile,
+        plan,
+        made: Stacks::default(),
+        functions: FxHashMap::default(),
+        frames: FxHashMap::default(),
+        tasks: FxHashMap::default(),
+        stacks: FxHashMap::default(),
+    };
+    making.made.span = profile.span;
+    making.binaries();
+    for (event, _) in profile.events.iter().zip(&plan.events).filter(|(_, wanted)| **wanted) {
+        making.event(event);
+    }
+    making.made
+}
+
+struct Making<'a> {
+    profile: &'a Profile,
+    plan: &'a Plan<'a>,
+    made: Stacks,
+    functions: FxHashMap<Named, u32>,
+    frames: FxHashMap<FrameId, u32>,
+    tasks: FxHashMap<Task, u32>,
+    stacks: FxHashMap<(u32, u32, Option<u32>), u32>,
+}
+
+/// What one function is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Named {
+    Symbol(SymId),
+    /// What has no symbol, by binary.
+    Nameless(Option<DsoId>),
+}
+
+impl Making<'_> {
+    fn binaries(&mut self) {
+        let symbols = &self.profile.machine.symbols;
+        let all = (0..).map_while(|n| symbols.get(DsoId(n)));
+        self.made.binaries = all
+            .map(|dso| stacks::Binary {
+                path: dso.long_name.clone(),
+                name: dso.short_name.clone(),
+                build_id: dso.build_id.map(|id| id.to_string()),
+            })
+            .collect();
+    }
+
+    fn event(&mut self, event: &EventProfile) {
+        self.made.events.push(describe(&event.desc, self.plan.weight));
+        if !self.plan.moments {
+            for (stack, frames) in event.stacks() {
+                if self.plan.chosen.wants(self.profile, &stack) {
+                    let number = self.stack(&stack, frames);
+                    self.count(number, stack.samples, stack.period);
+                }
+            }
+            return;
+        }
+        let mut known: FxHashMap<StackId, Option<u32>> = FxHashMap::default();
+        for moment in event.moments() {
+            let number = match known.get(&moment.stack) {
+                Some(known) => *known,
+                None => {
+                    let stack = event.stack(moment.stack);
+                    let wanted = stack.filter(|(s, _)| self.plan.chosen.wants(self.profile, s));
+                    let number = wanted.map(|(s, frames)| self.stack(&s, frames));
+                    known.insert(moment.stack, number);
+                    number
+                }
+            };
+            let Some(stack) = number else { continue };
+            self.count(stack, 1, moment.period);
+            let weight = match self.plan.weight {
+                Weight::Period => moment.period,
+                Weight::Samples => 1,
+            };
+            self.made.moments.push(Moment { time: moment.time, stack, weight });
+        }
+    }
+
+    fn count(&mut self, stack: u32, samples: u64, period: u64) {
+        let Some(stack) = self.made.stacks.get_mut(stack as usize) else { return };
+        stack.samples += samples;
+        stack.weight = stack.weight.saturating_add(match self.plan.weight {
+            Weight::Period => period,
+            Weight::Samples => samples,
+        });
+    }
+
+    /// The number of a stack; one is made where it is new.
+    fn stack(&mut self, stack: &Stack, frames: Frames<'_>) -> u32 {
+        let task = self.task(stack);
+        let mut node = None;
+        for frame in frames.iter().rev() {
+            let frame = self.frame(frame);
+            node = Some(self.made.node(node, frame));
+        }
+        if frames.is_empty() {
+            let frame = self.frame(stack.leaf);
+            node = Some(self.made.node(None, frame));
+        }
+        let event = self.made.events.len() as u32 - 1;
+        let next = self.made.stacks.len() as u32;
+        let number = *self.stacks.entry((event, task, node)).or_insert(next);
+        if number == next {
+            self.made.stacks.push(stacks::Stack { task, event, node, samples: 0, weight: 0 });
+        }
+        number
+    }
+
+    fn task(&mut self, stack: &Stack) -> u32 {
+        let split = self.plan.split;
+        let task = Task {
+            comm: match split {
+                Split::None => String::new(),
+                _ => self.profile.machine.comm(stack.comm).to_string(),
+            },
+            pid: matches!(split, Split::Pid | Split::Tid).then_some(stack.pid),
+            tid: (split == Split::Tid).then_some(stack.tid),
+        };
+        let next = self.made.tasks.len() as u32;
+        if let Some(known) = self.tasks.get(&task) {
+            return *known;
+        }
+        self.made.tasks.push(task.clone());
+        self.tasks.insert(task, next);
+        next
+    }
+
+    fn frame(&mut self, id: FrameId) -> u32 {
+        if let Some(known) = self.frames.get(&id) {
+            return *known;
+        }
+        let frame = self.profile.frame(id);
+        let named = frame.symbol.map_or(Named::Nameless(frame.dso), Named::Symbol);
+        let next = self.made.functions.len() as u32;
+        let function = *self.functions.entry(named).or_insert(next);
+        if function == next {
+            let symbols = &self.profile.machine.symbols;
+            let name = match (frame.symbol, frame.dso) {
+                (Some(s), _) => symbols.name(s).to_string(),
+                (None, None) => "[unknown]".to_string(),
+                (None, dso) => match symbols.dso_name(dso) {
+                    bracketed if bracketed.starts_with('[') => bracketed.to_string(),
+                    name => format!("[{name}]"),
+                },
+            };
+            self.made.functions.push(stacks::Function {
+                name,
+                known: frame.symbol.is_some(),
+                binary: frame.dso.map(|d| d.0),
+                file: None,
+                kernel: frame.kernel,
+            });
+        }
+        let number = self.made.frames.len() as u32;
+        self.made.frames.push(stacks::Frame {
+            function,
+            addr: frame.addr,
+            line: 0,
+            inlined: false,
+        });
+        self.frames.insert(id, number);
+        number
+    }
+}
+
+fn describe(desc: &EventDesc, weight: Weight) -> stacks::Event {
+    // Numbers of PERF_COUNT_SW_CPU_CLOCK and PERF_COUNT_SW_TASK_CLOCK.
+    let clock = desc.attr.kind == EventType::SOFTWARE && desc.attr.config <= 1;
+    let unit = match weight {
+        Weight::Period if clock => "nanoseconds",
+        _ => "count",
+    };
+    let period = match desc.attr.flags.contains(AttrFlags::FREQ) {
+        true => 0,
+        false => desc.attr.sample_period,
+    };
+    stacks::Event { name: desc.name.clone(), unit, period }
+}
