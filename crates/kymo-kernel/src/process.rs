@@ -4,11 +4,12 @@
 //! the events are attached. [`Signals`] turns signals into something that can
 //! be polled, so that no code ever runs in a handler.
 
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, SystemTime};
 
@@ -99,9 +100,14 @@ pub struct GatedChild {
 
 impl GatedChild {
     /// Forks. The child has the signals of [`Signals`] unblocked and SIGPIPE
-    /// at its default; descriptors are inherited unless close-on-exec.
+    /// at its default; descriptors are inherited unless close-on-exec. A command
+    /// that is not there is said now, before its caller has made any file for it.
     pub fn spawn(command: &[OsString]) -> Result<GatedChild, SpawnError> {
         let name = command.first().ok_or(SpawnError::Empty)?;
+        executable(name).map_err(|error| SpawnError::Exec {
+            command: name.to_string_lossy().into_owned(),
+            error,
+        })?;
         let args: Vec<CString> = command
             .iter()
             .map(|a| CString::new(a.clone().into_vec()).map_err(|_| SpawnError::Nul(a.clone())))
@@ -216,6 +222,27 @@ impl GatedChild {
             }
         }
     }
+}
+
+/// Whether `execvp` will find something to execute; only the kernel knows whether
+/// it can.
+fn executable(name: &OsStr) -> io::Result<()> {
+    let executable = |path: &Path| {
+        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).map_err(io::Error::from)
+    };
+    if name.as_bytes().contains(&b'/') {
+        return executable(Path::new(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let mut error = io::Error::from_raw_os_error(libc::ENOENT);
+    for folder in std::env::split_paths(&path) {
+        match executable(&folder.join(name)) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => error = e,
+            Err(_) => {}
+        }
+    }
+    Err(error)
 }
 
 impl Drop for GatedChild {
@@ -548,11 +575,27 @@ mod tests {
 
     #[test]
     fn a_command_that_is_not_there_is_named() {
-        let mut child = GatedChild::spawn(&args(&["no-such-command-here"])).unwrap();
-        let e = child.release().unwrap_err();
-        assert!(e.to_string().contains("no-such-command-here"), "{e}");
-        assert_eq!(e.shell_status(), 127);
+        for missing in ["no-such-command-here", "/nonexistent/command"] {
+            let e = GatedChild::spawn(&args(&[missing])).unwrap_err();
+            assert!(e.to_string().contains(missing), "{e}");
+            assert_eq!(e.shell_status(), 127);
+        }
+        let e = GatedChild::spawn(&args(&["/etc/passwd"])).unwrap_err();
+        assert_eq!(e.shell_status(), 126);
         assert!(matches!(GatedChild::spawn(&[]), Err(SpawnError::Empty)));
+    }
+
+    #[test]
+    fn what_only_the_kernel_finds_wrong_is_said_at_the_release() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let script = std::env::temp_dir().join(format!("kymo-interpreter-{}", std::process::id()));
+        std::fs::write(&script, "#!/nonexistent/interpreter\n").unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let mut child = GatedChild::spawn(&[script.clone().into()]).unwrap();
+        let e = child.release().unwrap_err();
+        std::fs::remove_file(&script).unwrap();
+        assert_eq!(e.shell_status(), 127);
     }
 
     #[test]

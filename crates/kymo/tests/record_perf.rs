@@ -385,6 +385,9 @@ fn bad_requests_say_what_is_wrong() {
     assert_eq!(std::fs::read(&data).unwrap(), b"letters");
     std::fs::remove_file(&data).unwrap();
     assert_eq!(record(&["-q", "-o", &data, "--", "/nonexistent"]).status, 127);
+    let none = format!("{data}.none");
+    assert_eq!(record(&["-q", "-o", &none, "--", "/nonexistent"]).status, 127);
+    assert!(!std::path::Path::new(&none).exists(), "no file for a command that is not there");
     assert_eq!(record(&["-q", "-o", &data, "--", "sh", "-c", "exit 7"]).status, 7);
     let strict =
         record(&["--strict", "-o", &data, "-e", EVENT, "-m", "1", "--", w.arg(), "100000"]);
