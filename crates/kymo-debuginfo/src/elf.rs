@@ -5,6 +5,7 @@ use kymo_model::{BuildId, Cursor, Endian};
 use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{SegmentFlags, SymbolFlags};
 
+use crate::minidebug::{MiniError, unpack};
 use crate::plt;
 use crate::symtab::{Binding, RawSymbol, SymbolTable, Type};
 
@@ -83,6 +84,15 @@ impl Elf {
         elf.symbols = SymbolTable::build(raw);
         elf.plt = plt::symbols(&file);
         Ok(elf)
+    }
+
+    /// The symbols packed into a stripped binary, if there are any.
+    pub fn mini(bytes: &[u8]) -> Result<Option<SymbolTable>, MiniError> {
+        let file = object::File::parse(bytes);
+        let section = file.as_ref().ok().and_then(|f| f.section_by_name(".gnu_debugdata"));
+        let Some(packed) = section.and_then(|s| s.data().ok()) else { return Ok(None) };
+        let inner = Elf::parse(&unpack(packed)?)?;
+        Ok(inner.has_symtab.then_some(inner.symbols))
     }
 
     /// The stated virtual address of a place in the file.

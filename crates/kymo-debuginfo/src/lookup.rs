@@ -79,6 +79,17 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
         self.file.symbols().any(|s| elf::function(&s, &self.text).is_some())
     }
 
+    /// Whether there is DWARF inside.
+    pub fn has_dwarf(&self) -> bool {
+        let held = |name| self.file.section_by_name(name).and_then(|s| s.file_range());
+        held(".debug_info").or(held(".zdebug_info")).is_some_and(|(_, size)| size > 0)
+    }
+
+    /// Whether names of functions are packed inside ([`Elf::mini`](crate::Elf::mini)).
+    pub fn has_mini(&self) -> bool {
+        self.file.section_by_name(".gnu_debugdata").is_some()
+    }
+
     /// The stated virtual address of a place in the file.
     pub fn vaddr(&self, file_offset: u64) -> Option<u64> {
         elf::vaddr(&self.loads, file_offset)

@@ -2,17 +2,20 @@
 //! with the recording, perf's cache, or the running kernel when it is the one
 //! that was recorded. Symbols of another kernel are never used silently.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use kymo_debuginfo::{Elf, build_id_of_notes};
-use kymo_model::{BuildId, Endian};
+use kymo_debuginfo::Elf;
+use kymo_model::BuildId;
 
 use crate::Kallsyms;
+use crate::files::{Finder, running_build_id, running_release, same};
 use crate::resolver::Problem;
 
 /// All that the choice depends on.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Source {
+    pub(crate) files: Arc<Finder>,
     pub(crate) kallsyms: Option<PathBuf>,
     pub(crate) vmlinux: Option<PathBuf>,
     pub(crate) build_id: Option<BuildId>,
@@ -31,6 +34,12 @@ impl Source {
                 return (Kallsyms::parse(text), None);
             }
             let table = Kallsyms::parse(self.embedded.unwrap_or_default().into_bytes());
+            if !table.is_empty() {
+                return (table, None);
+            }
+            let image =
+                self.build_id.and_then(|id| self.files.vmlinux(self.release.as_deref(), id));
+            let table = image.and_then(|path| symbols_of(&path, None).ok()).unwrap_or_default();
             let problem = table.is_empty().then_some(Problem::OtherKernel {
                 recorded: self.release,
                 running: running_release(),
@@ -50,10 +59,8 @@ impl Source {
     }
 
     fn is_other(&self) -> bool {
-        let notes = || std::fs::read("/sys/kernel/notes").ok();
-        let running = || notes().and_then(|n| build_id_of_notes(&n, Endian::NATIVE));
         match (self.build_id, &self.release) {
-            (Some(recorded), _) => running().is_some_and(|r| r != recorded),
+            (Some(recorded), _) => running_build_id().is_some_and(|r| r != recorded),
             (None, Some(release)) => running_release().is_some_and(|r| r != *release),
             (None, None) => false,
         }
@@ -63,33 +70,33 @@ impl Source {
         let vmlinux = self.kallsyms.is_none();
         let Some(path) = self.kallsyms.or(self.vmlinux) else { return Default::default() };
         let unusable = |why: String| Problem::Unusable { path: path.display().to_string(), why };
+        if vmlinux {
+            return match symbols_of(&path, self.build_id) {
+                Ok(table) => (table, None),
+                Err(why) => (Kallsyms::default(), Some(unusable(why))),
+            };
+        }
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(e) => return (Kallsyms::default(), Some(unusable(e.to_string()))),
         };
-        if !vmlinux {
-            let table = Kallsyms::parse(bytes);
-            let problem = table.is_empty().then(|| unusable("holds no kernel symbols".into()));
-            return (table, problem);
-        }
-        let elf = match Elf::parse(&bytes) {
-            Ok(elf) => elf,
-            Err(e) => return (Kallsyms::default(), Some(unusable(e.to_string()))),
-        };
-        if let (Some(recorded), Some(have)) = (self.build_id, elf.build_id)
-            && recorded != have
-        {
-            let why = format!("is of another kernel: build-id {have}, recorded {recorded}");
-            return (Kallsyms::default(), Some(unusable(why)));
-        }
-        let table = Kallsyms::of_symbols(elf.symbols.iter().map(|(addr, _, name)| (addr, name)));
-        let problem = table.is_empty().then(|| unusable("has no symbols".into()));
+        let table = Kallsyms::parse(bytes);
+        let problem = table.is_empty().then(|| unusable("holds no kernel symbols".into()));
         (table, problem)
     }
 }
 
-fn running_release() -> Option<String> {
-    sysctl("osrelease")
+/// The symbols of a kernel's image, which must be of this build if that is known.
+fn symbols_of(path: &Path, build_id: Option<BuildId>) -> Result<Kallsyms, String> {
+    let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
+    let elf = Elf::parse(&bytes).map_err(|e| e.to_string())?;
+    if let (Some(recorded), Some(have)) = (build_id, elf.build_id)
+        && !same(Some(have), Some(recorded))
+    {
+        return Err(format!("is of another kernel: build-id {have}, recorded {recorded}"));
+    }
+    let table = Kallsyms::of_symbols(elf.symbols.iter().map(|(addr, _, name)| (addr, name)));
+    if table.is_empty() { Err("has no symbols".into()) } else { Ok(table) }
 }
 
 fn cached(id: BuildId) -> Option<Vec<u8>> {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+mod files;
 mod kernel;
 mod locate;
 mod pages;
@@ -14,5 +15,6 @@ pub mod probe;
 mod resolver;
 mod vdso;
 
+pub use files::{Binary, Finder};
 pub use kymo_kernel::kallsyms::Kallsyms;
 pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, Resolver, SymId};

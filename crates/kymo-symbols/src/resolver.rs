@@ -3,7 +3,7 @@
 //! number, and its readable name is made once.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::Kallsyms;
-use crate::locate::{self, Found};
-use crate::{kernel, perf_map, vdso};
+use crate::files::{Binary, Finder};
+use crate::{kernel, locate, perf_map, vdso};
 
 /// Number of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,7 +53,17 @@ pub struct Dso {
     pub short_name: String,
     /// As recorded.
     pub build_id: Option<BuildId>,
+    /// The first process that mapped it.
+    pub pid: u32,
     table: Option<Table>,
+}
+
+impl Dso {
+    /// What to ask a [`Finder`] for.
+    pub fn binary(&self) -> Binary<'_> {
+        let pid = (self.pid != u32::MAX).then_some(self.pid);
+        Binary { path: Path::new(&self.long_name), build_id: self.build_id, pid }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +93,19 @@ pub enum Problem {
     Changed {
         /// The file.
         path: String,
+        /// Its build-id.
+        found: Option<BuildId>,
+        /// The one recorded.
+        recorded: BuildId,
+    },
+    /// A file that should have had the symbols of a binary was not taken.
+    Refused {
+        /// The file.
+        path: String,
+        /// The binary.
+        of: String,
+        /// What is wrong with it.
+        why: String,
     },
     /// The file is no usable ELF file.
     Unusable {
@@ -129,6 +152,7 @@ enum Name {
 #[derive(Debug, Default)]
 pub struct Resolver {
     options: Options,
+    files: Arc<Finder>,
     dsos: Vec<Dso>,
     by_name: FxHashMap<(String, Option<BuildId>), DsoId>,
     recorded_ids: FxHashMap<String, BuildId>,
@@ -144,7 +168,13 @@ pub struct Resolver {
 impl Resolver {
     /// A resolver that knows no binary yet.
     pub fn new(options: Options) -> Resolver {
-        Resolver { options, ..Resolver::default() }
+        let files = Arc::new(Finder::new(options.symfs.clone()));
+        Resolver { options, files, ..Resolver::default() }
+    }
+
+    /// The files behind the binaries.
+    pub fn files(&self) -> &Arc<Finder> {
+        &self.files
     }
 
     /// Tells the build-id that a recording states for a path.
@@ -197,7 +227,7 @@ impl Resolver {
         let long_name = key.0.clone();
         self.by_name.insert(key, id);
         let short_name = short_name(&long_name, kind);
-        self.dsos.push(Dso { kind, long_name, short_name, build_id, table: None });
+        self.dsos.push(Dso { kind, long_name, short_name, build_id, pid, table: None });
         id
     }
 
@@ -238,8 +268,10 @@ impl Resolver {
     }
 
     /// What went wrong so far.
-    pub fn problems(&self) -> &[Problem] {
-        &self.problems
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut all = self.problems.clone();
+        all.extend(self.files.problems());
+        all
     }
 
     /// Begins to read the kernel's symbols, which takes a while, in the background.
@@ -262,11 +294,7 @@ impl Resolver {
             .with_max_len(1)
             .map(|(id, addresses)| {
                 let dso = self.get(*id).filter(|d| d.kind == DsoKind::File && d.table.is_none())?;
-                let (path, symfs) = (Path::new(&dso.long_name), self.options.symfs.as_deref());
-                match locate::names(path, dso.build_id, symfs, addresses) {
-                    locate::Names::Found(found) => Some(found),
-                    locate::Names::Unclear => None,
-                }
+                locate::names(&self.files, &dso.binary(), addresses)
             })
             .collect();
         let mut all = Vec::with_capacity(wanted.len());
@@ -281,17 +309,6 @@ impl Resolver {
             });
         }
         all
-    }
-
-    fn install(&mut self, id: DsoId, table: Table, problem: Option<Problem>) {
-        if let Some(d) = self.dsos.get_mut(id.0 as usize) {
-            d.table = Some(table);
-        }
-        if let Some(p) = problem
-            && !self.problems.contains(&p)
-        {
-            self.problems.push(p);
-        }
     }
 
     /// The symbol at `addr` of a binary: a file offset for files, the vdso and
@@ -312,12 +329,11 @@ impl Resolver {
             }
             DsoKind::Other => None,
             DsoKind::Vdso | DsoKind::PerfMap | DsoKind::File => {
-                if self.get(id)?.table.is_none() {
-                    let d = self.get(id)?;
-                    let (table, problem) = load(kind, &d.long_name, d.build_id, &self.options);
-                    self.install(id, table, problem);
+                let dso = self.dsos.get_mut(id.0 as usize)?;
+                if dso.table.is_none() {
+                    dso.table = Some(load(dso, &self.files));
                 }
-                let table = self.dsos.get(id.0 as usize)?.table.as_ref()?;
+                let table = dso.table.as_ref()?;
                 let vaddr = match &table.elf {
                     Some(elf) => elf.vaddr(addr)?,
                     None => addr,
@@ -368,6 +384,7 @@ impl Resolver {
 
     fn kernel_source(&self) -> kernel::Source {
         kernel::Source {
+            files: Arc::clone(&self.files),
             kallsyms: self.options.kallsyms.clone(),
             vmlinux: self.options.vmlinux.clone(),
             build_id: self.recorded_ids.get("[kernel.kallsyms]").copied(),
@@ -389,33 +406,19 @@ fn short_name(long: &str, kind: DsoKind) -> String {
     }
 }
 
-fn load(
-    kind: DsoKind,
-    name: &str,
-    build_id: Option<BuildId>,
-    options: &Options,
-) -> (Table, Option<Problem>) {
-    match kind {
+fn load(dso: &Dso, files: &Finder) -> Table {
+    match dso.kind {
         DsoKind::PerfMap => {
-            let text = std::fs::read(name).unwrap_or_default();
-            (Table { symbols: perf_map::parse(&text), elf: None }, None)
+            let text = std::fs::read(&dso.long_name).unwrap_or_default();
+            Table { symbols: perf_map::parse(&text), elf: None }
         }
         DsoKind::Vdso => {
             let elf = vdso::own().and_then(|bytes| Elf::parse(&bytes).ok());
-            let elf = elf.filter(|e| build_id.is_none_or(|id| e.build_id == Some(id)));
-            (elf.map(with_plt).unwrap_or_default(), None)
+            let right = |e: &Elf| dso.build_id.is_none_or(|id| e.build_id == Some(id));
+            let elf = elf.filter(right).or_else(|| locate::table(files, &dso.binary()));
+            elf.map(with_plt).unwrap_or_default()
         }
-        _ => match locate::binary(Path::new(name), build_id, options.symfs.as_deref()) {
-            Found::Elf(elf) => (with_plt(*elf), None),
-            Found::Missing => (Table::default(), None),
-            Found::Changed { path } => {
-                (Table::default(), Some(Problem::Changed { path: path.display().to_string() }))
-            }
-            Found::Unusable { path, why } => {
-                let path = path.display().to_string();
-                (Table::default(), Some(Problem::Unusable { path, why }))
-            }
-        },
+        _ => locate::table(files, &dso.binary()).map(with_plt).unwrap_or_default(),
     }
 }
 
@@ -434,9 +437,15 @@ mod tests {
     fn a_changed_binary_is_refused_and_told() {
         let mut r = Resolver::new(Options::default());
         let exe = std::env::current_exe().unwrap().display().to_string();
-        let wrong = r.dso(&exe, Some(BuildId::new(&[1; 20])), 5);
+        let recorded = BuildId::new(&[1; 20]);
+        let wrong = r.dso(&exe, Some(recorded), 5);
         assert_eq!(r.symbol(wrong, 0x1000), None);
-        assert_eq!(r.problems(), [Problem::Changed { path: exe.clone() }]);
+        let problems = r.problems();
+        let [Problem::Changed { path, found: Some(found), recorded: said }] = &problems[..] else {
+            panic!("{problems:?}")
+        };
+        assert_eq!((path, *said), (&exe, recorded));
+        assert_ne!(*found, recorded);
         let right = r.dso(&exe, None, 5);
         let found = (0..0x40_0000u64).step_by(64).filter_map(|o| r.symbol(right, o)).count();
         assert!(found > 1000, "{found}");

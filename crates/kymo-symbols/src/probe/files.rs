@@ -9,6 +9,9 @@ use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
 use object::read::{Object as _, ObjectSection as _};
 
+use crate::files::{find_module, running_build_id, running_release, vmlinux_places};
+use crate::{Binary, Finder};
+
 /// What is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -124,9 +127,7 @@ impl ProbeFiles {
             Some(path) => vec![path.to_owned()],
             None => vmlinux_places(&release),
         };
-        let running = std::fs::read("/sys/kernel/notes").ok().and_then(|notes| {
-            kymo_debuginfo::build_id_of_notes(&notes, kymo_model::Endian::NATIVE)
-        });
+        let running = running_build_id();
         let mut wrong = None;
         for place in &places {
             if path.is_none() && !place.exists() {
@@ -172,7 +173,7 @@ impl ProbeFiles {
             let file = object::File::parse(binary.bytes())
                 .map_err(|e| OpenError::Unusable { path: path.clone(), error: e.into() })?;
             let id = build_id(&file);
-            let debug = if has_debuginfo(&file) { None } else { separate(&path, &file, id) };
+            let debug = if has_debuginfo(&file) { None } else { separate(&path) };
             (id, debug)
         };
         Ok(ProbeFiles {
@@ -207,100 +208,15 @@ impl ProbeFiles {
     }
 }
 
-/// A separate debug file of the right build-id.
-fn separate(
-    path: &Path,
-    file: &object::File<'_>,
-    id: Option<BuildId>,
-) -> Option<(PathBuf, MappedFile)> {
-    let mut places = Vec::new();
-    if let Some(id) = id {
-        let hex = id.to_string();
-        if hex.len() > 2 {
-            places.push(PathBuf::from(format!(
-                "/usr/lib/debug/.build-id/{}/{}.debug",
-                &hex[..2],
-                &hex[2..]
-            )));
-            if let Some(home) = std::env::var_os("HOME") {
-                places.push(PathBuf::from(home).join(format!(
-                    ".debug/.build-id/{}/{}/debug",
-                    &hex[..2],
-                    &hex[2..]
-                )));
-            }
-        }
-    }
-    if let Some((name, _)) = file.gnu_debuglink().ok().flatten()
-        && let Ok(name) = std::str::from_utf8(name)
-        && !name.contains('/')
-        && let Some(folder) = path.parent()
-    {
-        places.push(folder.join(name));
-        places.push(folder.join(".debug").join(name));
-        places.push(
-            Path::new("/usr/lib/debug").join(folder.strip_prefix("/").unwrap_or(folder)).join(name),
-        );
-    }
-    for place in places.into_iter().filter(|p| p != path) {
-        let Ok(map) = MappedFile::open(&place) else { continue };
-        let fits = object::File::parse(map.bytes()).is_ok_and(|f| {
-            has_debuginfo(&f) && (id.is_none() || build_id(&f).is_none_or(|have| Some(have) == id))
-        });
-        if fits {
-            return Some((place, map));
-        }
-    }
-    None
+/// A separate debug file of the right build-id or checksum.
+fn separate(path: &Path) -> Option<(PathBuf, MappedFile)> {
+    let place = Finder::new(None).dwarf(&Binary { path, build_id: None, pid: None })?;
+    let map = MappedFile::open(&place).ok()?;
+    Some((place, map))
 }
 
 fn release() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
-}
-
-fn vmlinux_places(release: &str) -> Vec<PathBuf> {
-    [
-        format!("/usr/lib/debug/boot/vmlinux-{release}"),
-        format!("/usr/lib/debug/lib/modules/{release}/vmlinux"),
-        format!("/lib/modules/{release}/build/vmlinux"),
-        format!("/boot/vmlinux-{release}"),
-        format!("/usr/lib/debug/boot/vmlinux-{release}.debug"),
-    ]
-    .into_iter()
-    .map(PathBuf::from)
-    .collect()
-}
-
-/// The module's file: with debugging information if that is installed.
-fn find_module(name: &str, release: &str) -> Option<PathBuf> {
-    let wanted = name.replace('-', "_");
-    let roots =
-        [format!("/usr/lib/debug/lib/modules/{release}"), format!("/lib/modules/{release}")];
-    roots.iter().find_map(|root| find_in(Path::new(root), &wanted, 0))
-}
-
-fn find_in(folder: &Path, wanted: &str, depth: usize) -> Option<PathBuf> {
-    const DEEPEST: usize = 12;
-    if depth > DEEPEST {
-        return None;
-    }
-    for entry in std::fs::read_dir(folder).ok()?.flatten() {
-        let kind = entry.file_type().ok()?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if kind.is_dir() {
-            if let Some(found) = find_in(&entry.path(), wanted, depth + 1) {
-                return Some(found);
-            }
-        } else if name
-            .strip_suffix(".ko")
-            .or_else(|| name.strip_suffix(".ko.debug"))
-            .is_some_and(|s| s.replace('-', "_") == wanted)
-        {
-            return Some(entry.path());
-        }
-    }
-    None
+    running_release().unwrap_or_default()
 }
 
 /// `name=` of a module's `.modinfo`.

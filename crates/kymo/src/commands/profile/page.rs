@@ -234,7 +234,7 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
         );
     }
     for p in profile.machine.symbols.problems() {
-        trust::tell(p, &mut ledger);
+        trust::tell(&p, &mut ledger);
     }
     ledger
 }

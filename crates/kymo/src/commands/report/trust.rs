@@ -14,7 +14,7 @@ pub(crate) fn ledger(profile: &Profile, notes: &[String]) -> Ledger {
     reading(profile, notes, &mut ledger);
     unresolved(profile, &mut ledger);
     for problem in profile.machine.symbols.problems() {
-        tell(problem, &mut ledger);
+        tell(&problem, &mut ledger);
     }
     ledger
 }
@@ -132,11 +132,19 @@ impl<'a> Nameless<'a> {
 /// Notes why symbols of a binary could not be had.
 pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
     match problem {
-        Problem::Changed { path } => ledger.note(
-            "changed",
-            format!("{path} is not the file that was recorded (another build-id)"),
-            Some("its symbols were not used; put the old file under a folder and name it with --symfs".into()),
-        ),
+        Problem::Changed { path, found, recorded } => {
+            let found = found.map_or("none".into(), |id| id.to_string());
+            ledger.note(
+                "changed",
+                format!(
+                    "{path} is not the file that was recorded: its build-id is {found}, recorded was {recorded}"
+                ),
+                Some("its symbols were not used; put the old file under a folder and name it with --symfs".into()),
+            );
+        }
+        Problem::Refused { path, of, why } => {
+            ledger.note("refused", format!("{path} for {of}: {why}"), None);
+        }
         Problem::Unusable { path, why } => ledger.note("unusable", format!("{path}: {why}"), None),
         Problem::KernelHidden { kptr_restrict, paranoid } => {
             let show = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".into());
@@ -145,7 +153,8 @@ pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
                 show(kptr_restrict),
                 show(paranoid)
             );
-            let advice = "run as root or: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1";
+            let advice =
+                "run as root or: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1";
             ledger.note("hidden", fact, Some(advice.into()));
         }
         Problem::OtherKernel { recorded, running } => {

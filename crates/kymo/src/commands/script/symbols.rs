@@ -4,12 +4,13 @@
 use kymo_analysis::state::{Located, Machine};
 use kymo_files::perfdata::{Entry, Features};
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RawRecord, RecordKind};
-use kymo_symbols::{Options, Problem, Resolver};
+use kymo_symbols::{Options, Resolver};
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
 use super::fields::Fields;
 use super::number;
+use crate::commands::report::trust;
 
 /// Addresses remembered; more start the memory over.
 const MAX_KNOWN: usize = 1 << 18;
@@ -137,28 +138,7 @@ impl Symbols {
 
     pub(super) fn note(&self, ledger: &mut Ledger) {
         for problem in self.machine.symbols.problems() {
-            match problem {
-                Problem::Changed { path } => {
-                    let fact = format!("{path} is not the file that was recorded");
-                    ledger.note("symbols", fact, None);
-                }
-                Problem::Unusable { path, why } => {
-                    ledger.note("symbols", format!("{path}: {why}"), None);
-                }
-                Problem::KernelHidden { kptr_restrict, .. } => {
-                    let value = kptr_restrict.as_deref().unwrap_or("unknown");
-                    let fact = format!("kernel symbols are hidden: kernel.kptr_restrict = {value}");
-                    let advice = "sysctl kernel.kptr_restrict=0, or run as root".to_owned();
-                    ledger.note("symbols", fact, Some(advice));
-                }
-                Problem::OtherKernel { .. } => {
-                    let fact = "recorded under another kernel than the one running";
-                    ledger.note("symbols", fact, None);
-                }
-                Problem::NoKernelSymbols => {
-                    ledger.note("symbols", "the kernel's symbols could not be read", None);
-                }
-            }
+            trust::tell(&problem, ledger);
         }
     }
 }

@@ -1,0 +1,147 @@
+//! Where files may be: the places that distributions, debuggers and perf agree on.
+
+use std::path::{Path, PathBuf};
+
+use kymo_debuginfo::DebugLink;
+use kymo_model::BuildId;
+
+use super::{Binary, kernel};
+
+/// The roots of all places.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    symfs: Option<PathBuf>,
+    home: Option<PathBuf>,
+}
+
+/// Where a binary may be.
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    /// The recorded path means this place; elsewhere only a build-id tells.
+    pub(super) certain: bool,
+}
+
+const GLOBAL: &str = "/usr/lib/debug";
+
+impl Places {
+    pub(super) fn new(symfs: Option<PathBuf>) -> Places {
+        Places { symfs, home: std::env::var_os("HOME").map(PathBuf::from) }
+    }
+
+    /// A path of the recorded machine.
+    fn under(&self, path: &Path) -> PathBuf {
+        match &self.symfs {
+            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_path_buf(),
+        }
+    }
+
+    /// perf keeps copies of recorded files under `~/.debug`.
+    fn cached(&self, id: BuildId, name: &str) -> Option<PathBuf> {
+        let (head, tail) = split(id)?;
+        Some(self.home.as_ref()?.join(".debug/.build-id").join(head).join(tail).join(name))
+    }
+
+    fn global(&self, id: BuildId) -> Option<PathBuf> {
+        let (head, tail) = split(id)?;
+        let name = format!(".build-id/{head}/{tail}.debug");
+        Some(self.under(&Path::new(GLOBAL).join(name)))
+    }
+
+    /// Places of the binary itself.
+    pub(super) fn binary(&self, binary: &Binary<'_>) -> Vec<Place> {
+        if binary.path == Path::new("[vdso]") {
+            let cached = binary.build_id.and_then(|id| self.cached(id, "vdso"));
+            return cached.map(|path| Place { path, certain: false }).into_iter().collect();
+        }
+        let mut places = vec![Place { path: self.under(binary.path), certain: true }];
+        let mut may_be = |path: PathBuf| places.push(Place { path, certain: false });
+        let text = binary.path.to_string_lossy();
+        let kept = text.strip_suffix(" (deleted)");
+        if let Some(kept) = kept {
+            may_be(self.under(Path::new(kept)));
+        }
+        // While a process lives its root tells what is in its container.
+        if let (Some(pid), None, Some(inside)) =
+            (binary.pid, &self.symfs, text.strip_prefix('/').filter(|_| kept.is_none()))
+        {
+            may_be(PathBuf::from(format!("/proc/{pid}/root")).join(inside));
+        }
+        if let Some(path) = binary.build_id.and_then(|id| self.cached(id, "elf")) {
+            may_be(path);
+        }
+        places
+    }
+
+    /// Places of a separate debug file of the binary at `own`.
+    pub(super) fn debug(
+        &self,
+        own: &Path,
+        id: Option<BuildId>,
+        link: Option<&DebugLink>,
+    ) -> Vec<PathBuf> {
+        let mut places = Vec::new();
+        if let Some(id) = id {
+            places.extend(self.global(id));
+            places.extend(self.cached(id, "debug"));
+            places.extend(self.cached(id, "elf"));
+        }
+        let Some(folder) = own.parent() else { return places };
+        // Debug folders repeat the path on the recorded machine.
+        let root = self.symfs.as_deref().unwrap_or(Path::new("/"));
+        let inside = folder.strip_prefix(root).unwrap_or(folder);
+        let global = self.under(Path::new(GLOBAL)).join(inside.strip_prefix("/").unwrap_or(inside));
+        let name = link
+            .and_then(|link| std::str::from_utf8(&link.name).ok())
+            .filter(|name| !name.is_empty() && !name.contains('/'));
+        if let Some(name) = name {
+            places.push(folder.join(name));
+            places.push(folder.join(".debug").join(name));
+            places.push(global.join(name));
+        }
+        if let (Some(_), Some(name)) = (id, own.file_name()) {
+            let mut name = name.to_os_string();
+            name.push(".debug");
+            places.push(global.join(name));
+        }
+        places
+    }
+
+    /// Places of a file that several debug files share.
+    pub(super) fn supplement(&self, of: &Path, name: &Path, id: BuildId) -> Vec<PathBuf> {
+        let mut places = vec![match name.is_absolute() {
+            true => self.under(name),
+            false => of.parent().unwrap_or(Path::new("/")).join(name),
+        }];
+        // A debug file reached through a link has its relative names elsewhere.
+        if let Ok(real) = std::fs::canonicalize(of)
+            && let Some(folder) = real.parent()
+        {
+            places.push(folder.join(name));
+        }
+        places.extend(self.global(id));
+        places.extend(self.cached(id, "debug"));
+        if let Some(name) = name.file_name() {
+            places.push(self.under(&Path::new(GLOBAL).join(".dwz").join(name)));
+        }
+        places
+    }
+
+    /// Places of a kernel's image.
+    pub(super) fn vmlinux(&self, release: Option<&str>, id: BuildId) -> Vec<PathBuf> {
+        let mut places: Vec<PathBuf> = Vec::new();
+        places.extend(self.cached(id, "vmlinux"));
+        places.extend(self.cached(id, "elf"));
+        places.extend(self.global(id));
+        let named = release.map(kernel::vmlinux_places).unwrap_or_default();
+        places.extend(named.iter().map(|p| self.under(p)));
+        places
+    }
+}
+
+/// A build-id's folder and the rest.
+fn split(id: BuildId) -> Option<(String, String)> {
+    let hex = id.to_string();
+    let (head, tail) = hex.split_at_checked(2)?;
+    (!tail.is_empty()).then(|| (head.to_owned(), tail.to_owned()))
+}

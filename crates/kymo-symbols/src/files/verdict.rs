@@ -1,0 +1,151 @@
+//! Whether a file is the one that is looked for, and whether it holds what is
+//! wanted of it. Only headers, notes and what a checksum needs are read.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use kymo_debuginfo::{DebugLink, LazyElf};
+use kymo_model::BuildId;
+
+use crate::pages::Pages;
+
+/// Larger files are not read.
+const LIMIT: u64 = 16 << 30;
+
+/// What is wanted of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// That it is the right one.
+    Any,
+    /// `.symtab`.
+    Symbols,
+    /// `.debug_info`.
+    Dwarf,
+}
+
+/// What came of looking at a file.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Fits,
+    /// There is no such file.
+    Absent,
+    /// It is the right file, without the part that is wanted.
+    Lacks,
+    /// It has another build-id.
+    Other {
+        found: Option<BuildId>,
+        wanted: BuildId,
+    },
+    /// It is not the one that the debug link means.
+    Checksum {
+        found: u32,
+        wanted: u32,
+    },
+    /// It is no ELF file.
+    Unusable {
+        why: String,
+    },
+}
+
+/// Opens a regular file; anything else (a device, a FIFO) is not touched.
+pub(crate) fn open(path: &Path) -> Option<Pages> {
+    let meta = std::fs::metadata(path).ok()?;
+    if !meta.is_file() || meta.len() > LIMIT {
+        return None;
+    }
+    Some(Pages::new(File::open(path).ok()?, meta.len()))
+}
+
+/// What a binary says of itself and of its debug file.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) build_id: Option<BuildId>,
+    pub(crate) debuglink: Option<DebugLink>,
+    symbols: bool,
+    dwarf: bool,
+}
+
+impl Facts {
+    pub(crate) fn of(path: &Path) -> Option<Facts> {
+        let pages = open(path)?;
+        let elf = LazyElf::parse(&pages).ok()?;
+        Some(Facts {
+            build_id: elf.build_id,
+            debuglink: elf.debuglink.clone(),
+            symbols: elf.has_symtab(),
+            dwarf: elf.has_dwarf(),
+        })
+    }
+
+    pub(crate) fn has(&self, part: Part) -> bool {
+        match part {
+            Part::Any => true,
+            Part::Symbols => self.symbols,
+            Part::Dwarf => self.dwarf,
+        }
+    }
+}
+
+/// Looks at a file. Build-ids decide where both sides have one; the checksum of
+/// a debug link decides otherwise, as it does for gdb.
+pub(crate) fn judge(
+    path: &Path,
+    wanted: Option<BuildId>,
+    link: Option<&DebugLink>,
+    part: Part,
+) -> Verdict {
+    let Some(pages) = open(path) else { return Verdict::Absent };
+    let elf = match LazyElf::parse(&pages) {
+        Ok(elf) => elf,
+        Err(e) => return Verdict::Unusable { why: e.to_string() },
+    };
+    let linked = link.filter(|l| path.file_name().is_some_and(|n| n.as_encoded_bytes() == l.name));
+    match (wanted, elf.build_id, linked) {
+        (Some(wanted), Some(found), _) if !same(Some(found), Some(wanted)) => {
+            return Verdict::Other { found: Some(found), wanted };
+        }
+        (Some(_), Some(_), _) => {}
+        (_, _, Some(link)) => match checksum(path) {
+            Some(found) if found == link.crc => {}
+            Some(found) => return Verdict::Checksum { found, wanted: link.crc },
+            None => return Verdict::Absent,
+        },
+        (Some(wanted), None, None) if !same(None, Some(wanted)) => {
+            return Verdict::Other { found: None, wanted };
+        }
+        _ => {}
+    }
+    let holds = match part {
+        Part::Any => true,
+        Part::Symbols => elf.has_symtab(),
+        Part::Dwarf => elf.has_dwarf(),
+    };
+    if holds { Verdict::Fits } else { Verdict::Lacks }
+}
+
+/// Whether a stated build-id is the recorded one.
+pub(crate) fn same(stated: Option<BuildId>, wanted: Option<BuildId>) -> bool {
+    match (wanted, stated) {
+        // The kernel records at most 20 bytes, zero-padded where shorter.
+        (Some(w), Some(have)) => {
+            let (w, have) = (w.as_bytes(), have.as_bytes());
+            w == have || w.strip_prefix(have).is_some_and(|rest| rest.iter().all(|b| *b == 0))
+        }
+        (Some(w), None) => w.as_bytes().iter().all(|b| *b == 0),
+        (None, _) => true,
+    }
+}
+
+/// CRC-32 of a whole file.
+fn checksum(path: &Path) -> Option<u32> {
+    let mut file = File::open(path).ok()?;
+    let mut piece = vec![0; 256 << 10];
+    let mut sum = flate2::Crc::new();
+    loop {
+        match file.read(&mut piece).ok()? {
+            0 => return Some(sum.sum()),
+            n => sum.update(piece.get(..n)?),
+        }
+    }
+}
