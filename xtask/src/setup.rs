@@ -54,6 +54,26 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("g++", &["--version"]),
     },
     Package {
+        name: "binutils",
+        why: "addr2line, which lines are compared with",
+        present: || cargo::has("addr2line", &["--version"]),
+    },
+    Package {
+        name: "llvm",
+        why: "llvm-addr2line, asked where that of binutils is wrong",
+        present: || cargo::has("llvm-addr2line", &["--version"]),
+    },
+    Package {
+        name: "dwz",
+        why: "moves debugging information into a file that several share",
+        present: || cargo::has("dwz", &["--version"]),
+    },
+    Package {
+        name: "gdb",
+        why: "a second opinion on stacks and lines",
+        present: || cargo::has("gdb", &["--version"]),
+    },
+    Package {
         name: "libc6-dev",
         why: "the static C library and its headers",
         present: || Path::new("/usr/include/stdio.h").exists(),

@@ -20,6 +20,8 @@ pub enum Need {
     TraceCmd,
     /// A C compiler, for the programs of [`crate::Workload`].
     Gcc,
+    /// A program on the search path; its Debian package is installed by `cargo xtask setup`.
+    Tool(&'static str),
     /// Debian's kernel with debugging information, unpacked by
     /// `cargo xtask vm fetch --debug`. 283 MB to download, so its absence is said
     /// but never a failure.
@@ -45,6 +47,7 @@ impl Need {
                 (!there).then(|| "trace-cmd (Debian: trace-cmd)".into())
             }
             Need::Gcc => program_missing("gcc", "gcc and libc6-dev"),
+            Need::Tool(name) => (!on_path(name)).then(|| format!("{name} (cargo xtask setup)")),
             Need::KernelDebug => crate::kernel_debug()
                 .is_none()
                 .then(|| "the kernel's debug package (cargo xtask vm fetch --debug)".into()),
@@ -123,6 +126,11 @@ fn tracefs_missing() -> Option<String> {
         }
     }
     (!mark.exists()).then(|| "tracefs at /sys/kernel/tracing".into())
+}
+
+fn on_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 fn program_missing(program: &str, package: &str) -> Option<String> {

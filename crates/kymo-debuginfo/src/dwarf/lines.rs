@@ -124,7 +124,7 @@ impl<'s> Dwarf<'s> {
 }
 
 /// `comp_dir/dir/name`, of which a leading absolute part wins.
-fn join(comp_dir: &str, dir: &str, name: &str) -> String {
+pub(super) fn join(comp_dir: &str, dir: &str, name: &str) -> String {
     let mut path = String::new();
     if !dir.starts_with('/') && dir != comp_dir && !comp_dir.is_empty() {
         path.push_str(comp_dir);

@@ -11,6 +11,7 @@ mod fetch;
 mod finder;
 mod frame;
 mod function;
+pub mod inlines;
 mod lines;
 mod location;
 mod member;
@@ -42,6 +43,9 @@ pub enum DwarfError {
     /// The information contradicts itself.
     #[error("damaged debugging information: {0}")]
     Gimli(#[from] gimli::Error),
+    /// It refers to itself over and over.
+    #[error("damaged debugging information: it takes more steps than its size explains")]
+    Endless,
     /// A packed section claims to be larger than anything real.
     #[error("section {section} claims to unpack to {size} bytes")]
     TooLarge {

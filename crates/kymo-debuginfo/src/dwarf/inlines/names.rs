@@ -1,0 +1,133 @@
+//! Names of functions, which may stand in other units than their code, and
+//! paths of files. Each is read once for a unit.
+
+use gimli::UnitOffset;
+use rustc_hash::FxHashMap;
+
+use super::super::lines::join;
+use super::super::{Reader, Result, Value};
+use super::Inlines;
+use super::answers::{TextId, Texts};
+
+/// Copies of copies end after these; longer chains are loops.
+const CHAIN: usize = 16;
+
+/// Names that a unit uses.
+pub(super) struct Names<'u, 's> {
+    all: &'u Inlines<'s>,
+    unit: &'u gimli::Unit<Reader<'s>>,
+    functions: FxHashMap<usize, TextId>,
+    files: FxHashMap<u64, TextId>,
+}
+
+/// What an entry says of its name.
+struct Named<'s> {
+    /// What the linker calls it, else what the source does.
+    name: Option<&'s [u8]>,
+    is_linkage: bool,
+    /// What it is a copy or the definition of.
+    origin: Option<Value<'s>>,
+}
+
+impl<'u, 's> Names<'u, 's> {
+    pub(super) fn new(all: &'u Inlines<'s>, unit: &'u gimli::Unit<Reader<'s>>) -> Names<'u, 's> {
+        Names { all, unit, functions: FxHashMap::default(), files: FxHashMap::default() }
+    }
+
+    /// The name of the function whose entry it is, or a copy of which.
+    pub(super) fn function(&mut self, entry: UnitOffset, texts: &mut Texts) -> TextId {
+        if let Some(known) = self.functions.get(&entry.0) {
+            return *known;
+        }
+        // A name that cannot be read is none: lines are worth something without it.
+        let name = self.name(entry).ok().flatten();
+        let id = name.map_or(TextId(0), |n| texts.intern(&String::from_utf8_lossy(n)));
+        self.functions.insert(entry.0, id);
+        id
+    }
+
+    fn name(&self, entry: UnitOffset) -> Result<Option<&'s [u8]>> {
+        let mut named = self.read(&self.all.dwarf, self.unit, entry)?;
+        let mut kept;
+        let mut unit = self.unit;
+        let mut name = named.name;
+        for _ in 0..CHAIN {
+            if named.is_linkage {
+                return Ok(named.name);
+            }
+            let at = match named.origin {
+                Some(Value::UnitRef(offset)) => offset,
+                Some(Value::DebugInfoRef(offset)) => {
+                    let (start, other) = self.all.unit_at(offset.0)?;
+                    kept = other;
+                    unit = &kept;
+                    UnitOffset(offset.0 - start)
+                }
+                _ => break,
+            };
+            named = self.read(&self.all.dwarf, unit, at)?;
+            name = name.or(named.name);
+        }
+        Ok(name)
+    }
+
+    fn read(
+        &self,
+        dwarf: &gimli::Dwarf<Reader<'s>>,
+        unit: &gimli::Unit<Reader<'s>>,
+        at: UnitOffset,
+    ) -> Result<Named<'s>> {
+        let mut named = Named { name: None, is_linkage: false, origin: None };
+        let mut raw = unit.entries_raw(Some(at))?;
+        let Some(abbreviation) = raw.read_abbreviation()? else { return Ok(named) };
+        let text = |v| dwarf.attr_string(unit, v).ok().map(|r| r.slice());
+        for spec in abbreviation.attributes() {
+            match spec.name() {
+                gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
+                    if let Some(linkage) = text(raw.read_attribute(*spec)?.value()) {
+                        named.name = Some(linkage);
+                        named.is_linkage = true;
+                    }
+                }
+                gimli::DW_AT_name if !named.is_linkage => {
+                    named.name = text(raw.read_attribute(*spec)?.value());
+                }
+                gimli::DW_AT_abstract_origin => {
+                    named.origin = Some(raw.read_attribute(*spec)?.value());
+                }
+                gimli::DW_AT_specification if named.origin.is_none() => {
+                    named.origin = Some(raw.read_attribute(*spec)?.value());
+                }
+                _ => raw.skip_attributes(std::slice::from_ref(spec))?,
+            }
+        }
+        Ok(named)
+    }
+
+    /// The path of a file of the unit's line table.
+    pub(super) fn file(&mut self, number: u64, texts: &mut Texts) -> TextId {
+        if let Some(known) = self.files.get(&number) {
+            return *known;
+        }
+        let id = self.path(number).map_or(TextId(0), |p| texts.intern(&p));
+        self.files.insert(number, id);
+        id
+    }
+
+    fn path(&self, number: u64) -> Option<String> {
+        let unit = self.unit;
+        let header = unit.line_program.as_ref()?.header();
+        let file = header.file(number)?;
+        let text = |v| {
+            let found = self.all.dwarf.attr_string(unit, v).ok()?;
+            Some(String::from_utf8_lossy(found.slice()).into_owned())
+        };
+        let name = text(file.path_name())?;
+        if name.starts_with('/') {
+            return Some(name);
+        }
+        let dir = file.directory(header).and_then(text).unwrap_or_default();
+        let comp_dir = unit.comp_dir.map(|d| d.to_string_lossy().into_owned());
+        Some(join(&comp_dir.unwrap_or_default(), &dir, &name))
+    }
+}
