@@ -13,6 +13,8 @@ pub struct Job {
     pub commands: Vec<Command>,
     /// Files to bring back at the end.
     pub get: Vec<String>,
+    /// Where the disk is mounted; empty if there is none.
+    pub disk: String,
     /// The guest ends itself after so many seconds, should the host be gone.
     pub limit_seconds: u32,
 }
@@ -41,7 +43,7 @@ impl Job {
     /// The job as the file that the guest reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        out.number(self.limit_seconds).strings(&self.get);
+        out.number(self.limit_seconds).bytes(self.disk.as_bytes()).strings(&self.get);
         out.number(u32::try_from(self.modules.len()).unwrap_or(u32::MAX));
         for module in &self.modules {
             out.bytes(module.path.as_bytes()).bytes(module.parameters.as_bytes());
@@ -58,6 +60,7 @@ impl Job {
     pub fn from_bytes(bytes: &[u8]) -> io::Result<Job> {
         let mut input = Reader::new(bytes);
         let limit_seconds = input.number()?;
+        let disk = input.string()?;
         let get = input.strings()?;
         let count = input.number()?;
         let modules = (0..count)
@@ -74,7 +77,7 @@ impl Job {
             })
             .collect::<io::Result<_>>()?;
         input.end()?;
-        Ok(Job { modules, commands, get, limit_seconds })
+        Ok(Job { modules, commands, get, disk, limit_seconds })
     }
 }
 
@@ -92,6 +95,7 @@ mod tests {
                 limit_seconds: 7,
             }],
             get: vec!["/tmp/x".into()],
+            disk: "/mnt".into(),
             limit_seconds: 60,
         };
         let bytes = job.to_bytes();

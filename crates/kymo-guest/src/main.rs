@@ -56,6 +56,11 @@ fn run() -> io::Result<()> {
             complaints.push(format!("module {}: {e}", module.path));
         }
     }
+    if !job.disk.is_empty()
+        && let Err(e) = prepare::disk(&job.disk)
+    {
+        complaints.push(format!("disk at {}: {e}", job.disk));
+    }
     complaints.extend(prepare::loopback().err().map(|e| format!("loopback interface: {e}")));
     let port = prepare::port().map_err(|e| {
         io::Error::other(format!("{}: {e}; {}", kymo_guest::PORT, complaints.join("; ")))

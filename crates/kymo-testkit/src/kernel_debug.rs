@@ -1,6 +1,7 @@
-//! Where `cargo xtask vm fetch --debug` unpacked the kernel's debug package.
+//! Where `cargo xtask vm fetch --debug` unpacked the kernel's debug package, and in
+//! the guest, where tests in files `guest_debug_*.rs` find it and some sources.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A kernel with debugging information.
 #[derive(Clone, Debug)]
@@ -9,25 +10,28 @@ pub struct KernelDebug {
     pub vmlinux: PathBuf,
     /// The folder with its modules' debugging information (`kernel/fs/…`).
     pub modules: PathBuf,
+    /// The folder with its sources, some of them, in the guest only.
+    pub sources: PathBuf,
 }
 
 /// The unpacked package, if it is there.
 #[must_use]
 pub fn kernel_debug() -> Option<KernelDebug> {
+    if crate::guest() {
+        return in_package(Path::new("/"));
+    }
     // The test program is at `<target>/…/deps/NAME`.
     let program = std::env::current_exe().ok()?;
     let vm = program.ancestors().map(|a| a.join("vm")).find(|v| v.is_dir())?;
-    for package in std::fs::read_dir(vm).ok()?.flatten() {
-        let debug = package.path().join("usr/lib/debug");
-        for file in std::fs::read_dir(debug.join("boot")).into_iter().flatten().flatten() {
-            let name = file.file_name().into_string().ok()?;
-            if let Some(release) = name.strip_prefix("vmlinux-") {
-                return Some(KernelDebug {
-                    vmlinux: file.path(),
-                    modules: debug.join("lib/modules").join(release),
-                });
-            }
-        }
-    }
-    None
+    std::fs::read_dir(vm).ok()?.flatten().find_map(|package| in_package(&package.path()))
+}
+
+fn in_package(root: &Path) -> Option<KernelDebug> {
+    let debug = root.join("usr/lib/debug");
+    std::fs::read_dir(debug.join("boot")).ok()?.flatten().find_map(|file| {
+        let name = file.file_name().into_string().ok()?;
+        let release = name.strip_prefix("vmlinux-")?;
+        let modules = debug.join("lib/modules").join(release);
+        Some(KernelDebug { vmlinux: file.path(), modules, sources: debug.join("src") })
+    })
 }

@@ -81,6 +81,23 @@ pub(crate) fn fetch(extras: &[Extra]) -> anyhow::Result<Kernel> {
     Ok(kernel)
 }
 
+/// The folder of a package beside the kernel in use, fetched if it is not there. The
+/// version must be the kernel's.
+pub(crate) fn extra(kernel: &Kernel, extra: Extra) -> anyhow::Result<PathBuf> {
+    let name = packages_of(extra, &kernel.release)?.into_iter().next().context("no package")?;
+    let own = kernel.folder.file_name().unwrap_or_default().to_string_lossy();
+    let version = own.split_once('_').map_or("", |(_, version)| version);
+    let there = super::folder().join(format!("{name}_{version}"));
+    if there.join("complete").exists() {
+        return Ok(there);
+    }
+    let fetched = ensure(&name)?;
+    if fetched != there {
+        bail!("{} is not of the kernel in use, {own}: cargo xtask vm fetch", fetched.display());
+    }
+    Ok(fetched)
+}
+
 fn packages_of(extra: Extra, release: &str) -> anyhow::Result<Vec<String>> {
     Ok(match extra {
         Extra::Debug => vec![format!("linux-image-{release}-dbg")],

@@ -35,6 +35,8 @@ const CONSOLE_LINES: usize = 60;
 pub(crate) struct Machine {
     pub(crate) image: PathBuf,
     pub(crate) initrd: PathBuf,
+    /// A disk, read-only.
+    pub(crate) disk: Option<PathBuf>,
     pub(crate) memory_mb: u32,
     /// It is ended after this time.
     pub(crate) limit: Duration,
@@ -123,6 +125,12 @@ impl Machine {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if let Some(disk) = &self.disk {
+            // A comma in a value is written twice.
+            let file = absolute(disk)?.to_string_lossy().replace(',', ",,");
+            qemu.arg("-drive").arg(format!("if=none,id=disk,format=raw,readonly=on,file={file}"));
+            qemu.args(["-device", "virtio-blk-pci,drive=disk"]);
+        }
         let mut child = qemu.spawn().with_context(|| {
             format!("cannot run {QEMU}; `cargo xtask setup` installs Debian's qemu-system-x86")
         })?;

@@ -1,10 +1,11 @@
 //! `cargo xtask vm`: a guest with a kernel that can do what the host's cannot
 //! (kprobes, function tracers, histograms, modules), under QEMU's software
 //! emulation, up in a few seconds. Here are the words of the command line;
-//! `fetch` gets the kernel, `initrd` packs the file system, `machine` runs it,
+//! `fetch` gets the kernel, `initrd` packs the file system, `disk` what is too much for it, `machine` runs it,
 //! `suite` runs the tests marked for the guest.
 
 mod cpio;
+mod disk;
 mod fetch;
 mod initrd;
 mod machine;
@@ -28,6 +29,7 @@ pub(crate) const USAGE: &str = "\
     --module 'NAME [PARAMETERS]'   load a kernel module at the start
     --put HOST[:GUEST]  take a file along; its place is the same unless said
     --get GUEST[:HOST]  bring a file back, to this folder unless said
+    --debug             a disk with the kernel's DWARF and some sources
     --dev               kymo's development build instead of the release build
     --memory MB, --limit SECONDS, --console (shows it)
   vm test [-v] [-p PACKAGE] [--release] [FILTER…]

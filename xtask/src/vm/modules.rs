@@ -36,6 +36,14 @@ impl Modules {
         Ok(())
     }
 
+    /// A module's file.
+    pub(crate) fn file(&self, name: &str) -> anyhow::Result<&Path> {
+        let found = self.files.get(&name.replace('-', "_"));
+        found.map(PathBuf::as_path).with_context(|| {
+            format!("this kernel has no module {name} (it may be built in, or not at all)")
+        })
+    }
+
     /// A module's file after those of all it needs.
     pub(crate) fn in_order(&self, name: &str) -> anyhow::Result<Vec<PathBuf>> {
         let mut order = Vec::new();
@@ -49,10 +57,8 @@ impl Modules {
         above: &mut Vec<String>,
         order: &mut Vec<PathBuf>,
     ) -> anyhow::Result<()> {
-        let path = self.files.get(name).with_context(|| {
-            format!("this kernel has no module {name} (it may be built in, or not at all)")
-        })?;
-        if order.contains(path) || above.iter().any(|n| n == name) {
+        let path = self.file(name)?;
+        if order.iter().any(|known| known == path) || above.iter().any(|n| n == name) {
             return Ok(());
         }
         above.push(name.to_owned());
@@ -61,7 +67,7 @@ impl Modules {
             self.visit(&needed.replace('-', "_"), above, order)?;
         }
         above.pop();
-        order.push(path.clone());
+        order.push(path.to_owned());
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use kymo_guest::{Command, Job, Stream};
 use super::initrd::{self, Contents};
 use super::machine::Machine;
 use super::modules::Modules;
-use super::{Scratch, fetch};
+use super::{Scratch, disk, fetch};
 use crate::cargo;
 
 /// The command line.
@@ -21,6 +21,7 @@ struct Options {
     modules: Vec<String>,
     put: Vec<String>,
     get: Vec<String>,
+    debug: bool,
     dev: bool,
     console: bool,
     memory_mb: u32,
@@ -35,6 +36,7 @@ impl Options {
             modules: Vec::new(),
             put: Vec::new(),
             get: Vec::new(),
+            debug: false,
             dev: false,
             console: false,
             memory_mb: 1024,
@@ -54,6 +56,7 @@ impl Options {
                 "--get" => options.get.push(value()?),
                 "--memory" => options.memory_mb = value()?.parse().context("--memory")?,
                 "--limit" => options.limit_seconds = value()?.parse().context("--limit")?,
+                "--debug" => options.debug = true,
                 "--dev" => options.dev = true,
                 "--console" => options.console = true,
                 "--" => {
@@ -98,6 +101,8 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
         let place = std::path::absolute(to.unwrap_or(from)).context("--put")?;
         contents.files.push((PathBuf::from(from), place.to_string_lossy().into_owned()));
     }
+    let disk = options.debug.then(|| disk::image(&kernel)).transpose()?;
+    contents.load.extend(disk.is_some().then(|| disk::DRIVER.to_owned()));
     let job = Job {
         commands: vec![Command {
             arguments: options.command,
@@ -106,6 +111,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
         }],
         get: options.get.iter().map(|get| pair(get).0.to_owned()).collect(),
         limit_seconds: options.limit_seconds + 60,
+        disk: disk.as_ref().map_or_else(String::new, |_| disk::PLACE.into()),
         ..Job::default()
     };
     let scratch = Scratch::new()?;
@@ -114,6 +120,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     let machine = Machine {
         image: kernel.image(),
         initrd,
+        disk,
         memory_mb: options.memory_mb,
         limit: Duration::from_secs(u64::from(options.limit_seconds) + 60),
         silence: Duration::from_secs(u64::from(options.limit_seconds) + 30),

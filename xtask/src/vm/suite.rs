@@ -13,7 +13,7 @@ use kymo_guest::{Command, Job, Stream};
 use super::initrd::{self, Contents};
 use super::machine::{Ended, Machine};
 use super::modules::Modules;
-use super::{Scratch, fetch};
+use super::{Scratch, disk, fetch};
 use crate::cargo;
 use crate::test::{Counts, parse_counts};
 
@@ -22,6 +22,9 @@ const PEERS: [&str; 2] = ["perf", "trace-cmd"];
 
 /// Modules that a test can load with `kymo_testkit::load_module`.
 const READY: [&str; 6] = ["scsi_debug", "sd_mod", "nbd", "null_blk", "loop", "virtio_blk"];
+
+/// Files of tests that want the kernel's DWARF and sources begin so.
+const WITH_DISK: &str = "guest_debug_";
 
 /// Where `kymo_testkit::Workload` looks for programs.
 const PROGRAMS: &str = "/vm/programs";
@@ -121,10 +124,13 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     let no_skips = scratch.path().join("skipped-tests");
     std::fs::write(&no_skips, "").with_context(|| no_skips.display().to_string())?;
     contents.files.push((no_skips, SKIPS.into()));
+    let disk = debug_disk(&targets, &kernel);
+    contents.load.extend(disk.is_some().then(|| disk::DRIVER.to_owned()));
     let job = Job {
         commands: targets.iter().map(|t| command(t, &filters, selection.verbose)).collect(),
         get: vec![SKIPS.into()],
         limit_seconds: LIMIT_OF_ALL,
+        disk: disk.as_ref().map_or_else(String::new, |_| disk::PLACE.into()),
         ..Job::default()
     };
     let initrd = scratch.path().join("initrd");
@@ -132,6 +138,7 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     let machine = Machine {
         image: kernel.image(),
         initrd,
+        disk,
         memory_mb: MEMORY_MB,
         limit: Duration::from_secs(u64::from(LIMIT_OF_ALL)),
         // The guest ends a test program that takes too long, and says so.
@@ -156,6 +163,16 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
         counts: tally.sum(&outcome.ended),
         skips: skips.unwrap_or_default().lines().map(str::to_owned).collect(),
     })
+}
+
+/// The disk with the kernel's DWARF, if a test may want it. It takes 420 MB of
+/// downloads, so where it cannot be made its tests are skipped.
+fn debug_disk(targets: &[Target], kernel: &fetch::Kernel) -> Option<PathBuf> {
+    if !targets.iter().any(|t| t.name.starts_with(WITH_DISK)) {
+        return None;
+    }
+    let image = disk::image(kernel);
+    image.map_err(|e| println!("vm: no disk with debugging information: {e:#}")).ok()
 }
 
 fn command(target: &Target, filters: &[&String], verbose: bool) -> Command {

@@ -1,0 +1,110 @@
+//! A second disk of the guest, read-only: the `vmlinux` of its kernel, debug files of
+//! modules and some sources, which are too much for a file system in memory. They
+//! come from Debian's packages, are kept under `target/vm` and never committed.
+//! The guest mounts it where Debian's debug package would be installed, so that
+//! every tool finds it by itself.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use super::fetch::{self, Extra, Kernel};
+use crate::cargo;
+
+/// Where the guest mounts it.
+pub(crate) const PLACE: &str = "/usr/lib/debug";
+
+/// The driver.
+pub(crate) const DRIVER: &str = "virtio_blk";
+
+/// Modules whose debug files are on it.
+const MODULES: [&str; 1] = ["scsi_debug"];
+
+/// Sources on it, below [`fetch::SOURCES`]. A change of this list makes a new disk.
+const SOURCES: [&str; 5] = [
+    "fs/read_write.c",
+    "fs/open.c",
+    "kernel/sched/core.c",
+    "drivers/scsi/scsi_debug.c",
+    "include/linux/fs.h",
+];
+
+/// The file system's size; `vmlinux` takes 590 MB of it.
+const SIZE: &str = "800M";
+
+/// The disk's image, made if need be.
+pub(crate) fn image(kernel: &Kernel) -> anyhow::Result<PathBuf> {
+    let name = format!("debug-{}-{:08x}.ext4", kernel.release, fingerprint());
+    let image = super::folder().join(name);
+    if image.exists() {
+        return Ok(image);
+    }
+    let debug = fetch::extra(kernel, Extra::Debug)?;
+    let source = fetch::extra(kernel, Extra::Source)?;
+    let stage = super::folder().join(format!("stage-{}", std::process::id()));
+    let fresh = stage.with_extension("ext4");
+    let made = fill(&stage, kernel, &debug, &source).and_then(|()| make(&stage, &fresh));
+    // What stays is removed with the target folder.
+    let _ = std::fs::remove_dir_all(&stage);
+    made?;
+    std::fs::rename(&fresh, &image).with_context(|| image.display().to_string())?;
+    println!("vm: {}", image.display());
+    Ok(image)
+}
+
+/// FNV-1a over what is on the disk.
+fn fingerprint() -> u32 {
+    let words = MODULES.iter().chain(&SOURCES).flat_map(|w| w.bytes().chain([0]));
+    words.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// Lays out the disk's files.
+fn fill(stage: &Path, kernel: &Kernel, debug: &Path, source: &Path) -> anyhow::Result<()> {
+    let Kernel { release, .. } = kernel;
+    let debug = debug.join("usr/lib/debug");
+    let vmlinux = format!("boot/vmlinux-{release}");
+    link(&debug.join(&vmlinux), &stage.join(&vmlinux))?;
+    let modules = super::modules::Modules::of(&debug.join("lib/modules").join(release))?;
+    for name in MODULES {
+        let path = modules.file(name)?;
+        let below = path.strip_prefix(&debug).with_context(|| path.display().to_string())?;
+        link(path, &stage.join(below))?;
+    }
+    let archive = std::fs::read_dir(source.join("usr/src"))?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().ends_with(".tar.xz"))
+        .context("the package of the sources holds no archive")?;
+    let folder = stage.join("src");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let mut tar = Command::new("tar");
+    tar.args(["--strip-components=1", "--wildcards", "-xJf"]).arg(&archive);
+    tar.arg("-C").arg(&folder).args(SOURCES.map(|file| format!("*/{file}")));
+    cargo::run_command(tar)?;
+    // The folder that Debian's builds name in their debugging information, from the
+    // folder of the sources.
+    let (_, flavour) = release.rsplit_once("-cloud-").context("not a cloud kernel")?;
+    let build = folder.join("debian/build");
+    std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
+    let link = build.join(format!("build_{flavour}_none_cloud-{flavour}"));
+    std::os::unix::fs::symlink("../..", &link).with_context(|| link.display().to_string())
+}
+
+/// A second name for a file, in a folder that is made.
+fn link(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let folder = to.parent().unwrap_or(to);
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    std::fs::hard_link(from, to).with_context(|| format!("{} as {}", from.display(), to.display()))
+}
+
+/// Debian has the program outside of a user's path.
+fn make(stage: &Path, image: &Path) -> anyhow::Result<()> {
+    let Some(program) = super::initrd::which("mkfs.ext4") else {
+        bail!("no mkfs.ext4 here (Debian: e2fsprogs)");
+    };
+    let mut mkfs = Command::new(program);
+    mkfs.args(["-qq", "-F", "-m", "0", "-O", "^has_journal", "-E", "root_owner=0:0", "-d"]);
+    mkfs.arg(stage).arg(image).arg(SIZE);
+    cargo::run_command(mkfs)
+}
