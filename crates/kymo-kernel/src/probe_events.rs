@@ -3,7 +3,7 @@
 
 use std::io::{self, Write as _};
 
-use crate::tracefs::{Tracefs, TracefsError};
+use crate::tracefs::{DynamicEvent, Tracefs, TracefsError};
 
 /// The file a definition belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,14 @@ pub enum ProbeError {
         /// What the kernel's error log says, with its caret.
         reason: Option<String>,
     },
+    /// One of several was refused, and what was added before it is still there.
+    #[error("{error}; and {} could not be removed again", left.join(", "))]
+    Left {
+        /// Why one was refused.
+        error: Box<ProbeError>,
+        /// Events that are still there.
+        left: Vec<String>,
+    },
     /// The tree cannot be used.
     #[error(transparent)]
     Tracefs(#[from] TracefsError),
@@ -63,15 +71,59 @@ impl ProbeFile {
     }
 }
 
-/// Hits of a probe.
+/// A line for one of the files, with what it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hits {
-    /// Its event.
+pub struct ProbeLine {
+    /// The file.
+    pub file: ProbeFile,
+    /// The line.
+    pub text: String,
+    /// The event's group.
+    pub group: String,
+    /// Its name; several lines may be places of one event.
     pub event: String,
+}
+
+impl ProbeLine {
+    /// Whether it removes an event.
+    pub fn removes(&self) -> bool {
+        self.text.starts_with('-')
+    }
+}
+
+/// The events that lines add, each once.
+pub fn events_of<'a>(
+    lines: impl IntoIterator<Item = &'a ProbeLine>,
+) -> Vec<(ProbeFile, &'a str, &'a str)> {
+    let mut events: Vec<(ProbeFile, &str, &str)> = Vec::new();
+    for line in lines {
+        let event = (line.file, line.group.as_str(), line.event.as_str());
+        if !line.removes() && !line.event.is_empty() && !events.contains(&event) {
+            events.push(event);
+        }
+    }
+    events
+}
+
+/// How often a probe was hit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
     /// How often it was recorded.
     pub hits: u64,
-    /// How often it could not be, because the kernel was in a probe already.
+    /// How often it could not be, because the kernel was in a probe already; only
+    /// of the kernel's probes.
     pub missed: Option<u64>,
+}
+
+/// A probe of the running kernel: one place of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The file that lists it.
+    pub file: ProbeFile,
+    /// Its event and definition.
+    pub event: DynamicEvent,
+    /// Its hits, if the kernel tells them.
+    pub hits: Option<Hits>,
 }
 
 impl Tracefs {
@@ -103,6 +155,40 @@ impl Tracefs {
         }
     }
 
+    /// Hands over all lines. What was taken before one was refused is removed
+    /// again. Events without a name get the one that the kernel chose.
+    pub fn write_probes(&self, lines: &mut [ProbeLine]) -> Result<(), ProbeError> {
+        for n in 0..lines.len() {
+            let Some(line) = lines.get_mut(n) else { break };
+            let Err(error) = self.write_named(line) else { continue };
+            let mut left = Vec::new();
+            for (file, group, event) in events_of(lines.get(..n).unwrap_or_default()) {
+                if self.remove_probe(file, group, event).is_err() {
+                    left.push(format!("{group}:{event}"));
+                }
+            }
+            return Err(match left.is_empty() {
+                true => error,
+                false => ProbeError::Left { error: Box::new(error), left },
+            });
+        }
+        Ok(())
+    }
+
+    fn write_named(&self, line: &mut ProbeLine) -> Result<(), ProbeError> {
+        if !line.event.is_empty() || line.removes() {
+            return self.write_probe(line.file, &line.text);
+        }
+        let before = self.probe_lines(line.file)?;
+        self.write_probe(line.file, &line.text)?;
+        let after = self.probe_lines(line.file)?;
+        let fresh = after.iter().rfind(|l| !before.contains(l));
+        if let Some(event) = fresh.and_then(|l| DynamicEvent::parse(l)) {
+            (line.group, line.event) = (event.system, event.name);
+        }
+        Ok(())
+    }
+
     /// Removes one event.
     pub fn remove_probe(
         &self,
@@ -124,21 +210,41 @@ impl Tracefs {
         }
     }
 
-    /// How often each probe was hit: of the kernel's also how often missed.
-    pub fn probe_hits(&self, file: ProbeFile) -> Vec<Hits> {
-        let (name, event, hits, missed) = match file {
-            ProbeFile::Kernel => ("kprobe_profile", 0, 1, Some(2)),
-            // The first word is the file.
-            ProbeFile::User => ("uprobe_profile", 1, 2, None),
+    /// All probes with their hits, the kernel's first.
+    pub fn probes(&self) -> Result<Vec<Probe>, ProbeError> {
+        let mut all = Vec::new();
+        for file in [ProbeFile::Kernel, ProbeFile::User] {
+            // Both files of a kind list places in the same order; a profile that
+            // does not fit was read between two changes.
+            let lines = self.probe_lines(file)?;
+            let profile = self.profile(file);
+            let fits = profile.len() == lines.len();
+            for (n, line) in lines.iter().enumerate() {
+                let Some(event) = DynamicEvent::parse(line) else { continue };
+                let known = profile.get(n).filter(|(name, _)| fits && *name == event.name);
+                all.push(Probe { file, event, hits: known.map(|(_, hits)| *hits) });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Event and hits, place by place.
+    fn profile(&self, file: ProbeFile) -> Vec<(String, Hits)> {
+        let name = match file {
+            ProbeFile::Kernel => "kprobe_profile",
+            ProbeFile::User => "uprobe_profile",
         };
-        let Ok(text) = self.read(name) else { return Vec::new() };
+        let text = self.read(name).unwrap_or_default();
         let parse = |line: &str| {
-            let words: Vec<&str> = line.split_ascii_whitespace().collect();
-            Some(Hits {
-                event: (*words.get(event)?).to_owned(),
-                hits: words.get(hits)?.parse().ok()?,
-                missed: missed.and_then(|m| words.get(m)?.parse().ok()),
-            })
+            // A path, the first word of a program's line, may hold blanks.
+            let mut words = line.split_ascii_whitespace().rev();
+            let mut number = || words.next()?.parse().ok();
+            let last: u64 = number()?;
+            let (hits, missed) = match file {
+                ProbeFile::Kernel => (number()?, Some(last)),
+                ProbeFile::User => (last, None),
+            };
+            Some((words.next()?.to_owned(), Hits { hits, missed }))
         };
         text.lines().filter_map(parse).collect()
     }
@@ -176,13 +282,29 @@ mod tests {
         std::fs::write(folder.path().join("uprobe_events"), "p:a/b /bin/sh:0x10\n").unwrap();
         t.remove_probe(ProbeFile::User, "a", "b").unwrap();
         assert_eq!(t.probe_lines(ProbeFile::User).unwrap(), ["p:a/b /bin/sh:0x10", "-:a/b"]);
-        std::fs::write(folder.path().join("kprobe_profile"), "  vfs_read   12   3\n").unwrap();
-        let hits = t.probe_hits(ProbeFile::Kernel);
-        assert_eq!(hits, [Hits { event: "vfs_read".into(), hits: 12, missed: Some(3) }]);
         let log = "[ 1.0] a: error: x\n  Command: y\n    ^\n[ 2.0] trace_uprobe: error: Bad\n  Command: p z\n     ^\n";
         assert_eq!(
             last_entry(log).unwrap(),
             "[ 2.0] trace_uprobe: error: Bad\n  Command: p z\n     ^"
         );
+    }
+
+    #[test]
+    fn hits_belong_to_places() {
+        let folder = tempfile::tempdir().unwrap();
+        let t = Tracefs::at(folder.path());
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("kprobe_events", "p:probe/vfs_read _text+12\nr:other/vfs_read vfs_read\n");
+        write("kprobe_profile", "  vfs_read   12   3\n  vfs_read   5   0\n");
+        write("uprobe_events", "p:a/b /bin/s h:0x10\n");
+        write("uprobe_profile", "  /bin/s h  b   7\n");
+        let hits = |t: &Tracefs| -> Vec<_> {
+            t.probes().unwrap().iter().map(|p| p.hits.map(|h| (h.hits, h.missed))).collect()
+        };
+        assert_eq!(hits(&t), [Some((12, Some(3))), Some((5, Some(0))), Some((7, None))]);
+        // Another probe came in between.
+        write("kprobe_profile", "  x  1  1\n  vfs_read   12   3\n  vfs_read   5   0\n");
+        assert_eq!(hits(&t), [None, None, Some((7, None))]);
     }
 }

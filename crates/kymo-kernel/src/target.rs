@@ -7,6 +7,22 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+/// Processes other than this one that have perf events open, with their names. Of
+/// which events they are the kernel tells nobody.
+pub fn with_perf_events() -> Vec<(u32, String)> {
+    let own = std::process::id();
+    let opens = |pid: &u32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut links = files.filter_map(|f| fs::read_link(f.path()).ok());
+        links.any(|l| l.as_os_str() == "anon_inode:[perf_event]")
+    };
+    let all = crate::proc_maps::processes().unwrap_or_default().into_iter();
+    all.filter(|pid| *pid != own)
+        .filter(opens)
+        .map(|pid| (pid, comm(pid).unwrap_or_else(|| "?".into())))
+        .collect()
+}
+
 /// A target that cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {

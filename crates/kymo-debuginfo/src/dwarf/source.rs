@@ -14,6 +14,8 @@ pub struct SourcePlace {
     pub entry: Option<u64>,
     /// File of the line; of an entry the file of the declaration.
     pub file: String,
+    /// The folder it was compiled in.
+    pub folder: String,
     /// Line.
     pub line: u32,
     /// Line of the function's declaration; 0 if not stated.
@@ -92,6 +94,13 @@ impl<'s> Dwarf<'s> {
             }
         }
         let function = self.readable_name(&best)?;
-        Ok(Some(SourcePlace { function, entry, declared: declared(&best)?, file, line }))
+        Ok(Some(SourcePlace {
+            function,
+            entry,
+            declared: declared(&best)?,
+            file,
+            folder: unit.comp_dir(),
+            line,
+        }))
     }
 }

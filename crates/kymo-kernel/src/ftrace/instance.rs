@@ -15,12 +15,12 @@
 
 use std::io;
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::dir::TraceDir;
 use super::error::{FtraceError, fact};
+use super::owner::Owner;
 use crate::tracefs::Tracefs;
 
 /// How often, and how long apart, removing a busy instance is tried: readers
@@ -45,14 +45,6 @@ pub struct Stale {
     pub pid: u32,
     /// Why it is still there, if it is.
     pub error: Option<FtraceError>,
-}
-
-/// Whom an instance belongs to, as its name states it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Owner {
-    pid: u32,
-    start: u64,
-    namespace: u64,
 }
 
 /// Tells instances of one process apart.
@@ -166,89 +158,9 @@ fn remove(dir: &TraceDir) -> Result<(), FtraceError> {
     }
 }
 
-impl Owner {
-    fn this_process() -> Owner {
-        let pid = std::process::id();
-        Owner { pid, start: start_time(pid).unwrap_or(0), namespace: namespace() }
-    }
-
-    fn prefix(self) -> String {
-        format!("kymo-{}-{}-{:x}", self.pid, self.start, self.namespace)
-    }
-
-    fn parse(name: &str) -> Option<Owner> {
-        let mut words = name.strip_prefix("kymo-")?.splitn(4, '-');
-        let owner = Owner {
-            pid: words.next()?.parse().ok()?,
-            start: words.next()?.parse().ok()?,
-            namespace: u64::from_str_radix(words.next()?, 16).ok()?,
-        };
-        words.next().map(|_| owner)
-    }
-
-    fn alive(self) -> bool {
-        match start_time(self.pid) {
-            Some(start) => start == self.start,
-            // Without a /proc nothing is known of anybody: nobody is dead then.
-            None => !Path::new("/proc/self/stat").exists(),
-        }
-    }
-}
-
-/// When a process started, in ticks since boot: field 22 of its `stat`. A
-/// process that is dead and only waits to be reaped has none.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
-    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X" | "x") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
-}
-
-fn namespace() -> u64 {
-    use std::os::unix::fs::MetadataExt as _;
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_name_tells_the_owner() {
-        let owner = Owner::this_process();
-        assert!(owner.start > 0 && owner.namespace > 0 && owner.alive());
-        let name = format!("{}-trace-events", owner.prefix());
-        assert_eq!(Owner::parse(&name), Some(owner));
-        for other in ["kymo-session", "kymo-1-2", "foo", "kymo-a-1-1-x", "kymo-1-1-zz-x"] {
-            assert_eq!(Owner::parse(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn who_has_my_pid_but_started_at_another_time_is_not_me() {
-        let me = Owner::this_process();
-        assert!(!Owner { start: me.start + 1, ..me }.alive());
-        assert!(!Owner { pid: i32::MAX as u32, ..me }.alive());
-    }
-
-    #[test]
-    fn a_dead_process_that_nobody_reaped_is_dead() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = child.id();
-        let start = start_time(pid);
-        for _ in 0..500 {
-            if start_time(pid).is_none() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        assert!(start_time(pid).is_none(), "was {start:?}");
-        child.wait().unwrap();
-    }
 
     #[test]
     fn only_instances_of_the_dead_are_removed() {

@@ -361,6 +361,8 @@ pub struct LineAt {
     pub is_entry: bool,
     /// Source file.
     pub file: String,
+    /// The folder it was compiled in.
+    pub folder: String,
     /// Line in the file.
     pub line: u32,
     /// Line counted from the function's own.
@@ -375,6 +377,7 @@ impl Facts<'_> {
         Some(LineAt {
             function: found.function,
             is_entry: found.entry == Some(addr),
+            folder: found.folder,
             relative: found.line.checked_sub(found.declared).filter(|_| found.declared > 0),
             file: found.file,
             line: found.line,

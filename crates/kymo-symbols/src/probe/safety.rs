@@ -31,7 +31,7 @@ impl Facts<'_> {
     /// Judges a place.
     pub fn judge(&self, place: &Located) -> Site {
         match self.files.kind {
-            Kind::User => self.judge_user(place),
+            Kind::User => self.judge_at(place.addr),
             _ => self.judge_kernel(place),
         }
     }
@@ -62,22 +62,23 @@ impl Facts<'_> {
         Site { hazard: Some(Hazard { what, advice: advice.into() }), cheap: None }
     }
 
-    fn judge_user(&self, place: &Located) -> Site {
+    /// Judges an address of a program.
+    pub fn judge_at(&self, addr: u64) -> Site {
         if self.symbols.machine_is_x86_64() == Some(false) {
             return UNKNOWN;
         }
-        let Some((name, start, end)) = self.symbols.function_span(place.addr) else {
+        let Some((name, start, end)) = self.symbols.function_span(addr) else {
             return UNKNOWN;
         };
         let name = name.to_owned();
         let Some(code) = self.code(start, end) else { return UNKNOWN };
-        match instruction::at(code, start, place.addr) {
+        match instruction::at(code, start, addr) {
             At::Unknown => UNKNOWN,
             At::Inside { begins, next } => Site {
                 hazard: Some(Hazard {
                     what: format!(
                         "{name}+{} is in the middle of an instruction: a probe there would damage it",
-                        place.addr - start
+                        addr - start
                     ),
                     advice: format!(
                         "instructions begin at {name}+{} and {name}+{}",
@@ -88,17 +89,17 @@ impl Facts<'_> {
                 cheap: None,
             },
             At::Instruction { cost: Cost::Nop5, len }
-                if place.addr != start && !instruction::makes_calls(code, start) =>
+                if addr != start && !instruction::makes_calls(code, start) =>
             {
                 Site {
                     hazard: Some(Hazard {
                         what: format!(
                             "{name}+{} is a nop of 5 bytes in a function without calls: kernels that turn it into a call would overwrite data below its stack pointer",
-                            place.addr - start
+                            addr - start
                         ),
                         advice: format!(
                             "the next instruction, {name}+{}, is safe",
-                            place.addr - start + len as u64
+                            addr - start + len as u64
                         ),
                     }),
                     cheap: Some(true),
@@ -108,11 +109,11 @@ impl Facts<'_> {
                 hazard: Some(Hazard {
                     what: format!(
                         "{name}+{} is a nop of 10 bytes, on which some kernels accept probes that never fire",
-                        place.addr - start
+                        addr - start
                     ),
                     advice: format!(
                         "the next instruction, {name}+{}, works",
-                        place.addr - start + len as u64
+                        addr - start + len as u64
                     ),
                 }),
                 cheap: Some(true),

@@ -17,7 +17,9 @@ const LIMIT: u64 = 64 << 20;
 impl SourceFolders {
     /// The file on this machine.
     pub fn find(&self, path: &str, comp_dir: &str) -> Option<PathBuf> {
-        let recorded = if path.starts_with('/') {
+        // Paths of debugging information may hold the folder already, also where that
+        // is none of this machine (`-fdebug-prefix-map`).
+        let recorded = if path.starts_with('/') || Path::new(path).starts_with(comp_dir) {
             PathBuf::from(path)
         } else {
             Path::new(comp_dir).join(path)

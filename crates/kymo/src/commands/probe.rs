@@ -2,9 +2,13 @@
 //!
 //! Here are the flags and which verb they mean; the verbs are in `probe/`.
 
+mod list;
 mod live;
 mod place;
+mod preflight;
+mod refused;
 mod show;
+mod users;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -175,7 +179,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return show::functions(&args, own.or(filter).as_ref());
     }
     if let Some(glob) = &args.list {
-        return live::list(&args, glob.as_deref());
+        return list::list(&args, glob.as_deref());
     }
     if !args.definition.is_empty() {
         return show::definitions(&args);

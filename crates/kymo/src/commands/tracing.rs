@@ -2,6 +2,7 @@
 //! away what a killed kymo left, and saying so.
 
 use kymo_kernel::ftrace::{Instance, TraceDir};
+use kymo_kernel::probe_guard::ProbeGuard;
 use kymo_kernel::tracefs::Tracefs;
 
 /// What an instance is for that says: the top instance's tracer is in use by its owner.
@@ -21,7 +22,7 @@ pub(crate) fn reset_tracer(top: &TraceDir) {
     let _ = top.set("trace", "");
 }
 
-/// The machine's tracefs, without the instances of kymos that are dead.
+/// The machine's tracefs, without the instances and probes of kymos that are dead.
 pub(crate) fn open() -> anyhow::Result<Tracefs> {
     let tracefs = Tracefs::open()?;
     for stale in Instance::remove_stale(&tracefs) {
@@ -35,6 +36,17 @@ pub(crate) fn open() -> anyhow::Result<Tracefs> {
             ),
             Some(e) => anstream::eprintln!(
                 "kymo: the trace instance {name} is left over from process {pid}, which is dead: {e}"
+            ),
+        }
+    }
+    for stale in ProbeGuard::remove_stale(&tracefs) {
+        let (name, pid) = (&stale.name, stale.pid);
+        match stale.error {
+            None => anstream::eprintln!(
+                "kymo: removed the probe {name}: process {pid}, which added it, is dead"
+            ),
+            Some(e) => anstream::eprintln!(
+                "kymo: the probe {name} is left over from process {pid}, which is dead: {e}"
             ),
         }
     }

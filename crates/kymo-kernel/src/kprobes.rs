@@ -1,0 +1,148 @@
+//! What the kernel makes of its probes: which are armed, how (a breakpoint, a jump,
+//! the function tracer's call), whether jumps are allowed, and where no probe may be.
+//! Definitions of events are in `probe_events`.
+
+use std::io;
+use std::path::Path;
+
+/// Whether the kernel may replace breakpoints by jumps.
+const SWITCH: &str = "/proc/sys/debug/kprobes-optimization";
+const LIST: &str = "/sys/kernel/debug/kprobes/list";
+const BLACKLIST: &str = "/sys/kernel/debug/kprobes/blacklist";
+
+/// How a probe of the kernel catches the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// A breakpoint.
+    Breakpoint,
+    /// A jump in place of it ("optimized").
+    Jump,
+    /// The call that the function tracer uses at entries of functions.
+    Ftrace,
+}
+
+/// A probe as the kernel lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kprobe {
+    /// Where it is.
+    pub addr: u64,
+    /// Whether it is of a return.
+    pub ret: bool,
+    /// How it works.
+    pub means: Means,
+    /// Nobody has switched it on.
+    pub disabled: bool,
+    /// Its code (of a module) is gone.
+    pub gone: bool,
+}
+
+impl Kprobe {
+    /// All of them; none if debugfs does not tell.
+    pub fn all() -> Vec<Kprobe> {
+        let text = std::fs::read_to_string(LIST).unwrap_or_default();
+        text.lines().filter_map(Kprobe::parse).collect()
+    }
+
+    /// One line: `ffffffff9a0b5d60  k  vfs_read+0x0    [DISABLED][FTRACE]`.
+    fn parse(line: &str) -> Option<Kprobe> {
+        let mut words = line.split_ascii_whitespace();
+        let addr = u64::from_str_radix(words.next()?, 16).ok()?;
+        let ret = words.next()? == "r";
+        let has = |mark: &str| line.contains(mark);
+        let means = match () {
+            () if has("[FTRACE]") => Means::Ftrace,
+            () if has("[OPTIMIZED]") => Means::Jump,
+            () => Means::Breakpoint,
+        };
+        Some(Kprobe { addr, ret, means, disabled: has("[DISABLED]"), gone: has("[GONE]") })
+    }
+}
+
+/// Whether breakpoints may become jumps; `None` where the kernel cannot do it.
+pub fn jump_optimization() -> Option<bool> {
+    switch(Path::new(SWITCH))
+}
+
+fn switch(path: &Path) -> Option<bool> {
+    match std::fs::read_to_string(path).ok()?.trim() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// Jump optimization as it shall be for a while; what it was is put back with this.
+#[derive(Debug)]
+pub struct JumpOptimization {
+    before: bool,
+}
+
+impl JumpOptimization {
+    /// Allows or forbids it. Waits until the kernel has changed its probes.
+    pub fn set(allowed: bool) -> io::Result<JumpOptimization> {
+        let before = jump_optimization().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Unsupported, "the kernel was built without OPTPROBES")
+        })?;
+        std::fs::write(SWITCH, if allowed { "1" } else { "0" })?;
+        Ok(JumpOptimization { before })
+    }
+}
+
+impl Drop for JumpOptimization {
+    fn drop(&mut self) {
+        // It could be written before; who takes that away has other worries.
+        let _ = std::fs::write(SWITCH, if self.before { "1" } else { "0" });
+    }
+}
+
+/// The name by which the kernel forbids to probe an address.
+pub fn forbidden(addr: u64) -> Option<String> {
+    let text = std::fs::read_to_string(BLACKLIST).ok()?;
+    forbidden_in(&text, addr)
+}
+
+/// Lines are `0xffffffff9a0b5d60-0xffffffff9a0b5d70  name`.
+fn forbidden_in(list: &str, addr: u64) -> Option<String> {
+    let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+    list.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let inside = (number(start)?..number(end)?).contains(&addr);
+        inside.then(|| words.next().unwrap_or("?").to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        let line = "ffffffff9a0b5d60  r  vfs_read+0x0    [DISABLED][FTRACE]";
+        let expected = Kprobe {
+            addr: 0xffff_ffff_9a0b_5d60,
+            ret: true,
+            means: Means::Ftrace,
+            disabled: true,
+            gone: false,
+        };
+        assert_eq!(Kprobe::parse(line), Some(expected));
+        let jump = Kprobe::parse("ffffffff9a0b5d60  k  a+0x9  my_mod [OPTIMIZED]").unwrap();
+        assert_eq!((jump.means, jump.ret, jump.disabled), (Means::Jump, false, false));
+        assert_eq!(Kprobe::parse("nonsense"), None);
+        let list = "0xffffffff00000010-0xffffffff00000020\tfirst\n0xffffffff00000020-0xffffffff00000030\tsecond\n";
+        assert_eq!(forbidden_in(list, 0xffff_ffff_0000_0020).as_deref(), Some("second"));
+        assert_eq!(forbidden_in(list, 0xffff_ffff_0000_0030), None);
+    }
+
+    #[test]
+    fn the_switch_is_a_digit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("switch");
+        assert_eq!(switch(&path), None);
+        for (text, expected) in [("1\n", Some(true)), ("0\n", Some(false)), ("?", None)] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(switch(&path), expected);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the kernel's refusals mean, where it says only "invalid argument".
+
+use kymo_kernel::kprobes::forbidden;
+use kymo_kernel::probe_events::{ProbeError, ProbeFile};
+use kymo_kernel::tracefs::Tracefs;
+
+/// Whether something could not be removed because it is in use.
+pub(super) fn is_busy(error: &ProbeError) -> bool {
+    matches!(error, ProbeError::Refused { error, .. } if error.kind() == std::io::ErrorKind::ResourceBusy)
+}
+
+/// Adds the reason, if it can be seen.
+pub(super) fn explain(error: ProbeError) -> anyhow::Error {
+    let inner = match &error {
+        ProbeError::Left { error, .. } => error,
+        other => other,
+    };
+    let why = match inner {
+        ProbeError::Refused { line, .. } => why(line),
+        _ => None,
+    };
+    match why {
+        Some(why) => anyhow::anyhow!("{why}\n{error}"),
+        None => error.into(),
+    }
+}
+
+fn why(line: &str) -> Option<String> {
+    let place = line.split_ascii_whitespace().nth(1)?;
+    if place.starts_with('/') {
+        return None;
+    }
+    let tracefs = Tracefs::open().ok().filter(|t| t.takes(ProbeFile::Kernel))?;
+    let (base, offset) = place.rsplit_once('+').unwrap_or((place, "0"));
+    let base = base.rsplit(':').next().unwrap_or(base);
+    let names = kymo_kernel::kallsyms::Kallsyms::running();
+    let addr = address_of(base)?.checked_add(offset.parse().ok()?)?;
+    if let Some(name) = forbidden(addr) {
+        return Some(format!(
+            "{name} is on the kernel's blacklist: it is needed to handle probes; probe a caller"
+        ));
+    }
+    let (_, _, name, _) = names.lookup(addr)?;
+    let traced = tracefs.read("available_filter_functions").ok()?;
+    let is_it = |line: &str| line.split_ascii_whitespace().next() == Some(name);
+    if !traced.is_empty() && !traced.lines().any(is_it) {
+        return Some(format!(
+            "{name} is notrace: this kernel takes no probe where its function tracer may not look (CONFIG_KPROBE_EVENTS_ON_NOTRACE); probe a caller, or what it calls"
+        ));
+    }
+    None
+}
+
+fn address_of(symbol: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/kallsyms").ok()?;
+    text.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let addr = u64::from_str_radix(words.next()?, 16).ok()?;
+        (words.nth(1)? == symbol && addr > 0).then_some(addr)
+    })
+}

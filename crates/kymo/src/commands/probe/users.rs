@@ -1,0 +1,42 @@
+//! Who uses an event: trace folders in which it is enabled, and processes with perf
+//! events open, of which the kernel does not tell which events they are.
+
+use kymo_kernel::ftrace::TraceDir;
+use kymo_kernel::target;
+use kymo_kernel::tracefs::{DynamicEvent, Tracefs};
+
+/// Trace folders in which an event is enabled.
+pub(super) fn users(tracefs: &Tracefs, event: &DynamicEvent) -> Vec<String> {
+    let file = format!("events/{}/{}/enable", event.system, event.name);
+    // A star says that a trigger is set, too.
+    let enabled = |dir: &TraceDir| dir.read(&file).is_ok_and(|t| t.starts_with('1'));
+    let mut by = Vec::new();
+    if enabled(&TraceDir::top(tracefs)) {
+        by.push("tracefs itself (its enable file is 1)".to_owned());
+    }
+    for name in TraceDir::instances(tracefs).unwrap_or_default() {
+        if enabled(&TraceDir::named(tracefs, &name)) {
+            by.push(format!("trace instance {name}"));
+        }
+    }
+    by
+}
+
+/// Who keeps an event that could not be removed, in words.
+pub(super) fn keepers(tracefs: &Tracefs, event: &DynamicEvent) -> String {
+    let by = users(tracefs, event);
+    if !by.is_empty() {
+        return format!("it is in use by {}", by.join(", "));
+    }
+    let open: Vec<String> = target::with_perf_events()
+        .into_iter()
+        .map(|(pid, name)| format!("{name} (process {pid})"))
+        .collect();
+    match open.is_empty() {
+        true => "it is in use, as a perf event of a process that is not seen here".into(),
+        false => format!(
+            "it is in use as a perf event; processes with perf events open: {}",
+            open.join(", ")
+        ),
+    }
+}
