@@ -28,11 +28,12 @@ impl<'s> Dwarf<'s> {
     }
 
     /// Copies of an abstract function: out of line and inlined, in the order of
-    /// the file; of Rust and C++ also those in other units.
+    /// the file; of Rust and C++, and of units that others share, also those in other
+    /// units.
     pub(super) fn copies(&self, origin: &Die<'s>) -> Result<Vec<Die<'s>>> {
         let mut found = Vec::new();
         self.copies_in(&origin.unit, origin, &mut found)?;
-        if !origin.unit.is_c || origin.unit.lto {
+        if !origin.unit.is_c || origin.unit.lto || origin.unit.partial {
             for index in self.units_referring(origin.unit.start + origin.offset.0) {
                 if index != origin.unit.index {
                     let unit = self.unit(index)?;
@@ -54,11 +55,8 @@ impl<'s> Dwarf<'s> {
         let decl = own.attr_value(gimli::DW_AT_decl_line).and_then(|v| super::die::unsigned(&v));
         let file = own.attr_value(gimli::DW_AT_decl_file).and_then(|v| super::die::unsigned(&v));
         unit.walk_tags(unit.inner.header.root_offset(), holds_code, &mut |e| {
-            let target = match e.attr_value(gimli::DW_AT_abstract_origin) {
-                Some(super::Value::UnitRef(o)) => unit.start + o.0,
-                Some(super::Value::DebugInfoRef(o)) => o.0,
-                _ => return Ok(Walk::Into),
-            };
+            let value = e.attr_value(gimli::DW_AT_abstract_origin);
+            let Some(target) = value.and_then(|v| unit.global(&v)) else { return Ok(Walk::Into) };
             let inlined = e.tag() == gimli::DW_TAG_inlined_subroutine;
             if target == global && (inlined || e.tag() == gimli::DW_TAG_subprogram) {
                 let call = |at| e.attr_value(at).and_then(|v| super::die::unsigned(&v));

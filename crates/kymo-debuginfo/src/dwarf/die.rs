@@ -17,7 +17,7 @@ pub(crate) struct Die<'s> {
 
 impl PartialEq for Die<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.unit.start == other.unit.start && self.offset == other.offset
+        self.unit.index == other.unit.index && self.offset == other.offset
     }
 }
 
@@ -135,11 +135,10 @@ impl<'s> Dwarf<'s> {
     pub(super) fn follow(&self, unit: &Rc<Unit<'s>>, value: Value<'s>) -> Result<Option<Die<'s>>> {
         match value {
             Value::UnitRef(offset) => Ok(Some(unit.die(offset))),
-            Value::DebugInfoRef(offset) => {
-                let (unit, offset) = self.unit_at(offset.0)?;
-                Ok(Some(Die { unit, offset }))
-            }
-            _ => Ok(None),
+            other => match unit.global(&other) {
+                Some(offset) => self.die_at(offset).map(Some),
+                None => Ok(None),
+            },
         }
     }
 
@@ -185,7 +184,7 @@ impl<'s> Dwarf<'s> {
     }
 
     pub(super) fn string(&self, unit: &Unit<'s>, value: Value<'s>) -> Option<&'s [u8]> {
-        self.dwarf.attr_string(&unit.inner, value).ok().map(|r| r.slice())
+        unit.dwarf.attr_string(&unit.inner, value).ok().map(|r| r.slice())
     }
 
     /// The name of an entry, its own or inherited.
@@ -209,7 +208,7 @@ impl<'s> Dwarf<'s> {
     /// Spans of code of an entry of `unit`.
     pub(super) fn spans(&self, unit: &Unit<'s>, entry: &Entry<'s>) -> Result<Vec<(u64, u64)>> {
         let mut spans = Vec::new();
-        let mut ranges = self.dwarf.die_ranges(&unit.inner, entry)?;
+        let mut ranges = unit.dwarf.die_ranges(&unit.inner, entry)?;
         while let Some(range) = ranges.next()? {
             if range.begin < range.end {
                 spans.push((range.begin, range.end));
@@ -229,7 +228,7 @@ impl<'s> Dwarf<'s> {
     /// Where an entry is entered: its stated entry, else its first address.
     pub(super) fn entry_pc(&self, unit: &Unit<'s>, entry: &Entry<'s>) -> Result<Option<u64>> {
         if let Some(value) = entry.attr_value(gimli::DW_AT_entry_pc) {
-            if let Some(addr) = self.dwarf.attr_address(&unit.inner, value)? {
+            if let Some(addr) = unit.dwarf.attr_address(&unit.inner, value)? {
                 return Ok(Some(addr));
             }
             if let Some(offset) = unsigned(&value) {
@@ -246,7 +245,7 @@ impl<'s> Dwarf<'s> {
 
     pub(super) fn low_pc(&self, unit: &Unit<'s>, entry: &Entry<'s>) -> Result<Option<u64>> {
         match entry.attr_value(gimli::DW_AT_low_pc) {
-            Some(value) => Ok(self.dwarf.attr_address(&unit.inner, value)?),
+            Some(value) => Ok(unit.dwarf.attr_address(&unit.inner, value)?),
             None => Ok(None),
         }
     }

@@ -133,6 +133,11 @@ impl<'d, 's> Finder<'d, 's> {
     /// All places of a description, with its arguments there.
     pub fn find(&mut self, d: &Description) -> Found<Vec<Located>> {
         let sites = self.sites(d)?;
+        if let Some(absent) = self.dwarf.sections.absent_text() {
+            let advice =
+                "there may be more places in it; build them again, or put them beside the binary";
+            self.notes.push(Note::doubt("missing", absent, Some(advice.to_owned())));
+        }
         let mut fetched: Vec<Vec<Fetched>> = Vec::new();
         let mut located = Vec::new();
         for site in &sites {
@@ -276,7 +281,11 @@ impl<'d, 's> Finder<'d, 's> {
                 ),
             };
         }
-        FindError::NotFound { what: format!("nothing found for {}", d.point) }
+        let mut what = format!("nothing found for {}", d.point);
+        if let Some(absent) = self.dwarf.sections.absent_text() {
+            what.push_str(&format!("; {absent}"));
+        }
+        FindError::NotFound { what }
     }
 
     fn push(&self, sites: &mut Vec<Site<'s>>, site: Site<'s>) -> Found<()> {
@@ -310,7 +319,7 @@ impl<'d, 's> Finder<'d, 's> {
             // A copy out of line: its origin knows all copies.
             if let Some(origin) =
                 self.dwarf.reference(&die, &entry, gimli::DW_AT_abstract_origin)?
-                && origin.unit.start == unit.start
+                && origin.unit.index == unit.index
             {
                 entry = self.dwarf.entry(&origin)?;
                 die = origin;

@@ -177,7 +177,7 @@ impl<'s> Gather<'_, 's> {
                 .or(e.attr_value(gimli::DW_AT_name).and_then(|v| self.dwarf.string(&die.unit, v)));
             linkage_name =
                 linkage_name.or(linkage(&e).and_then(|v| self.dwarf.string(&die.unit, v)));
-            if die.unit.start == self.unit.start
+            if die.unit.index == self.unit.index
                 && let Some(path) = self.paths.get(&die.offset.0)
             {
                 scope = path.clone();

@@ -104,8 +104,11 @@ impl<'s> Dwarf<'s> {
         unit: &Rc<Unit<'s>>,
         header: &gimli::LineProgramHeader<Reader<'s>>,
     ) -> Vec<String> {
-        let text =
-            |v: Value<'s>| self.string(unit, v).map(|b| String::from_utf8_lossy(b).into_owned());
+        let dwarf = unit.lines_in.as_ref().unwrap_or(&unit.dwarf);
+        let text = |v: Value<'s>| {
+            let text = dwarf.attr_string(&unit.inner, v).ok()?;
+            Some(String::from_utf8_lossy(text.slice()).into_owned())
+        };
         let comp_dir = unit.comp_dir();
         let first = u64::from(header.version() < 5);
         let count = header.file_names().len() as u64 + first;

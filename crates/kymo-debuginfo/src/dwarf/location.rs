@@ -106,7 +106,7 @@ impl<'s> Context<'_, 's> {
     }
 
     fn in_list(&self, unit: &Unit<'s>, value: Value<'s>, parameter: bool) -> Result<Option<Loc>> {
-        let Some(mut list) = self.dwarf.dwarf.attr_locations(&unit.inner, value)? else {
+        let Some(mut list) = unit.dwarf.attr_locations(&unit.inner, value)? else {
             return Ok(None);
         };
         // A parameter is where the calling convention puts it from the very
@@ -188,7 +188,7 @@ impl<'s> Context<'_, 's> {
                 m.stack.push(Expr { base: ExprBase::Address(address), derefs: Vec::new(), add: 0 })
             }
             Operation::AddressIndex { index } => m.stack.push(Expr {
-                base: ExprBase::Address(self.dwarf.dwarf.address(&unit.inner, index)?),
+                base: ExprBase::Address(unit.dwarf.address(&unit.inner, index)?),
                 derefs: Vec::new(),
                 add: 0,
             }),
@@ -262,7 +262,7 @@ impl<'s> Context<'_, 's> {
         if matches!(value, Value::Exprloc(_)) {
             return Ok(Some(Alive::Scope));
         }
-        let Some(mut list) = self.dwarf.dwarf.attr_locations(&unit.inner, value)? else {
+        let Some(mut list) = unit.dwarf.attr_locations(&unit.inner, value)? else {
             return Ok(None);
         };
         let mut spans = Vec::new();

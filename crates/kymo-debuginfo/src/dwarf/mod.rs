@@ -5,6 +5,7 @@
 //! Nothing here opens a file: bytes are given, and sources are asked for through
 //! [`Sources`].
 
+mod companions;
 mod copies;
 mod die;
 mod fetch;
@@ -26,6 +27,7 @@ mod types;
 mod unit;
 mod vars;
 
+pub use companions::{Companions, FileBytes};
 pub use finder::{FindError, Finder, Located, Options, Sources, SymbolLookup, SymbolOf};
 pub use ranges::{SourceLines, source_lines};
 pub(crate) use sections::layout_of;

@@ -48,7 +48,11 @@ pub fn source_lines(
         }
     }
     let what = range.function.as_deref().or(range.file.as_deref()).unwrap_or_default();
-    Err(FindError::NotFound { what: format!("no source lines found for {what}") })
+    let mut what = format!("no source lines found for {what}");
+    if let Some(absent) = dwarf.sections.absent_text() {
+        what.push_str(&format!("; {absent}"));
+    }
+    Err(FindError::NotFound { what })
 }
 
 impl<'s> Finder<'_, 's> {

@@ -6,9 +6,9 @@
 use gimli::Section as _;
 use memchr::memmem;
 
-use super::Result;
 use super::names::last_name;
 use super::unit::Dwarf;
+use super::{Reader, Result};
 use crate::probe::is_glob;
 
 /// More places of a name than these are not looked for one by one.
@@ -41,14 +41,13 @@ impl<'s> Dwarf<'s> {
             }
             let functions = self.functions(&unit)?;
             for f in functions.all.iter().filter(|f| f.matches(pattern)) {
-                let offset = u32::try_from(unit.start + f.offset.0).unwrap_or(u32::MAX);
-                needles.push(self.needle(offset));
+                needles.extend(self.referring(unit.start + f.offset.0));
             }
         }
         if needles.is_empty() {
             return Ok(units);
         }
-        let mut all = self.units_with(self.dwarf.debug_info.reader().slice(), &needles);
+        let mut all = self.units_with(&needles);
         all.extend(units);
         all.sort_unstable();
         all.dedup();
@@ -59,7 +58,7 @@ impl<'s> Dwarf<'s> {
         if let Some(offset) = self.stored_at(name, entry)? {
             let mut needles = vec![self.needle(offset)];
             needles.extend(inline_needles(name));
-            return Ok(self.units_with(self.dwarf.debug_info.reader().slice(), &needles));
+            return Ok(self.units_with(&needles));
         }
         Ok(self.units_naming(name))
     }
@@ -68,7 +67,10 @@ impl<'s> Dwarf<'s> {
     /// The linker keeps one copy of each string. Only for C, whose functions
     /// have one name.
     fn stored_at(&self, name: &str, entry: &dyn Fn(&str) -> Option<u64>) -> Result<Option<u32>> {
-        let Some(addr) = entry(name).filter(|_| self.can_search()) else { return Ok(None) };
+        let whole = self.dwarf.sup().is_none() && self.skeletons.is_empty();
+        let Some(addr) = entry(name).filter(|_| self.can_search() && whole) else {
+            return Ok(None);
+        };
         let Some(index) = self.unit_by_aranges(addr) else { return Ok(None) };
         let unit = self.unit(index)?;
         if !unit.is_c {
@@ -86,7 +88,21 @@ impl<'s> Dwarf<'s> {
 
     /// Whether names are stored in a way that can be searched for.
     fn can_search(&self) -> bool {
-        self.dwarf.debug_str_offsets.reader().is_empty() && self.dwarf.sup().is_none()
+        self.parts().all(|(part, _)| part.debug_str_offsets.reader().is_empty())
+    }
+
+    /// The binary's own information and the one shared with other binaries, each
+    /// with where it begins.
+    fn parts(&self) -> impl Iterator<Item = (&gimli::Dwarf<Reader<'s>>, usize)> {
+        let own: &gimli::Dwarf<_> = &self.dwarf;
+        std::iter::once((own, 0)).chain(self.dwarf.sup().map(|sup| (sup, self.shared_base())))
+    }
+
+    /// How entries refer to the entry at an offset counted through all files.
+    fn referring(&self, offset: usize) -> Option<Vec<u8>> {
+        let base = self.dwarf.sup().map_or(0, |_| self.shared_base());
+        let own = if base > 0 && offset >= base { offset - base } else { offset };
+        u32::try_from(own).ok().map(|own| self.needle(own))
     }
 
     fn needle(&self, offset: u32) -> Vec<u8> {
@@ -103,35 +119,66 @@ impl<'s> Dwarf<'s> {
         if name.is_empty() || !self.can_search() {
             return all();
         }
-        let strings = self.dwarf.debug_str.reader().slice();
-        let info = self.dwarf.debug_info.reader().slice();
-        let ends = |bytes: &[u8], at: usize| matches!(bytes.get(at + name.len()), Some(0 | b'<'));
-        let places: Vec<usize> = memmem::find_iter(strings, name)
-            .filter(|at| ends(strings, *at))
-            .take(PLACES + 1)
-            .collect();
-        if places.len() > PLACES {
-            return all();
-        }
         let mut needles: Vec<Vec<u8>> = Vec::new();
-        for place in places {
-            // Units of the 64-bit format store eight bytes that begin or end so.
-            let Ok(offset) = u32::try_from(place) else { return all() };
-            needles.push(self.needle(offset));
+        for (part, _) in self.parts() {
+            let places = places_of(name, part.debug_str.reader().slice());
+            if places.len() > PLACES {
+                return all();
+            }
+            for place in places {
+                // Units of the 64-bit format store eight bytes that begin or end so.
+                let Ok(offset) = u32::try_from(place) else { return all() };
+                needles.push(self.needle(offset));
+            }
         }
         // Short names stand in the entry itself.
         needles.extend(inline_needles(name));
-        self.units_with(info, &needles)
+        let mut units = self.units_with(&needles);
+        units.extend(self.skeletons.iter().filter(|index| self.split_names(**index, name)));
+        units.sort_unstable();
+        units.dedup();
+        units
+    }
+
+    /// Whether what was split off a unit has a string `name`. What cannot be
+    /// opened has to be visited, to say so.
+    fn split_names(&self, index: usize, name: &str) -> bool {
+        let strings = || -> Result<Option<[&'s [u8]; 2]>> {
+            let start = self.starts.get(index).copied().unwrap_or_default();
+            let header = self.dwarf.unit_header(gimli::DebugInfoOffset(start))?;
+            let split = self.split_off(&self.dwarf.unit(header)?, index)?;
+            let both = |d: &gimli::Dwarf<Reader<'s>>| {
+                [d.debug_str.reader().slice(), d.debug_info.reader().slice()]
+            };
+            Ok(split.map(|s| both(&s.dwarf)))
+        };
+        match strings() {
+            Ok(Some(strings)) => strings.iter().any(|s| !places_of(name, s).is_empty()),
+            _ => true,
+        }
     }
 
     /// Units other than its own that refer to the entry at `offset`.
     pub(super) fn units_referring(&self, offset: usize) -> Vec<usize> {
-        let Ok(offset) = u32::try_from(offset) else { return Vec::new() };
-        self.units_with(self.dwarf.debug_info.reader().slice(), &[self.needle(offset)])
+        let Some(needle) = self.referring(offset) else { return Vec::new() };
+        self.units_with(&[needle])
     }
 
-    fn units_with(&self, info: &[u8], needles: &[Vec<u8>]) -> Vec<usize> {
-        let starts = self.starts.as_slice();
+    /// Units with one of these byte strings, ascending.
+    fn units_with(&self, needles: &[Vec<u8>]) -> Vec<usize> {
+        let mut units = Vec::new();
+        for (part, base) in self.parts() {
+            let first = self.starts.partition_point(|s| *s < base);
+            let starts: Vec<usize> =
+                self.starts.iter().skip(first).map(|start| start - base).collect();
+            let found = self.units_in_part(part.debug_info.reader().slice(), &starts, needles);
+            units.extend(found.into_iter().map(|unit| unit + first));
+        }
+        units.dedup();
+        units
+    }
+
+    fn units_in_part(&self, info: &[u8], starts: &[usize], needles: &[Vec<u8>]) -> Vec<usize> {
         let pages = self.sections.pages;
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8);
         let share = info.len().div_ceil(threads).max(WINDOW);
@@ -166,6 +213,13 @@ impl<'s> Dwarf<'s> {
         units.dedup();
         units
     }
+}
+
+/// Where a string is that is `name`, or that followed by generic arguments; not
+/// many more than [`PLACES`] of them.
+fn places_of(name: &str, strings: &[u8]) -> Vec<usize> {
+    let ends = |at: &usize| matches!(strings.get(at + name.len()), Some(0 | b'<'));
+    memmem::find_iter(strings, name).filter(ends).take(PLACES + 1).collect()
 }
 
 /// Searched at once, and then given back.

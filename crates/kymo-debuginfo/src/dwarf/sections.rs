@@ -8,6 +8,7 @@ use object::read::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use object::{Architecture, ObjectKind, RelocationFlags, SectionFlags, SectionKind};
 
 use super::DwarfError;
+use super::companions::{Companions, Opened};
 
 /// A section that takes part in the running program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct Sections<'a> {
     pub(super) endian: RunTimeEndian,
     pub(super) address_size: u8,
     has_info: bool,
+    pub(super) companions: Option<&'a dyn Companions>,
+    pub(super) opened: Opened,
     /// Told of what was searched through, if set.
     pub pages: Option<&'a dyn Pages>,
     /// Sections of the running program.
@@ -81,6 +84,8 @@ impl<'a> Sections<'a> {
                 RunTimeEndian::Big
             },
             pages: None,
+            companions: None,
+            opened: Opened::default(),
             has_info: [".debug_info", ".debug_abbrev"]
                 .iter()
                 .all(|n| file.section_by_name(n).is_some_and(|s| s.size() > 0)),
@@ -97,7 +102,10 @@ impl<'a> Sections<'a> {
     }
 }
 
-fn section<'a>(file: &object::File<'a>, name: &str) -> Result<Cow<'a, [u8]>, DwarfError> {
+pub(super) fn section<'a>(
+    file: &object::File<'a>,
+    name: &str,
+) -> Result<Cow<'a, [u8]>, DwarfError> {
     let Some(section) = file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
     let data = section.compressed_data()?;
     if data.uncompressed_size > UNPACKED_LIMIT {

@@ -111,7 +111,8 @@ impl<'s> Dwarf<'s> {
                 gimli::DW_TAG_subroutine_type => {
                     return Ok(Some(format!("(function_type){}", "*".repeat(stars))));
                 }
-                _ if !kind.unit.is_c => "",
+                // Units that others share do not say their language.
+                _ if !(kind.unit.is_c || kind.unit.partial && die.unit.is_c) => "",
                 gimli::DW_TAG_union_type => "union ",
                 gimli::DW_TAG_structure_type => "struct ",
                 gimli::DW_TAG_enumeration_type => "enum ",

@@ -4,13 +4,16 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use gimli::{DebugInfoOffset, UnitOffset};
+use gimli::{DebugInfoOffset, Section as _, UnitOffset};
 
+use super::companions::SplitUnit;
+use super::die::Die;
 use super::function::Functions;
 use super::lines::Lines;
 use super::sections::Sections;
-use super::{Reader, Result};
+use super::{Reader, Result, Value};
 
 /// Units kept parsed. One needs some 100 KiB; a search visits one at a time.
 const KEPT: usize = 24;
@@ -21,19 +24,32 @@ const GIVE_BACK: usize = 8 << 20;
 /// Debugging information, borrowed from [`Sections`].
 pub struct Dwarf<'s> {
     pub(super) sections: &'s Sections<'s>,
-    pub(super) dwarf: gimli::Dwarf<Reader<'s>>,
-    /// Where units begin in `.debug_info`, ascending.
+    pub(super) dwarf: Arc<gimli::Dwarf<Reader<'s>>>,
+    /// Where units begin, ascending: in `.debug_info`, and behind its end in that
+    /// of the file shared with other binaries.
     pub(super) starts: Vec<usize>,
+    /// Units of which most is in another file.
+    pub(super) skeletons: Vec<usize>,
     kept: RefCell<VecDeque<Rc<Unit<'s>>>>,
 }
 
 /// A parsed unit.
 pub(crate) struct Unit<'s> {
     pub(super) inner: gimli::Unit<Reader<'s>>,
+    /// What its attributes are read in.
+    pub(super) dwarf: Arc<gimli::Dwarf<Reader<'s>>>,
+    /// What its line table is read in, if that is another.
+    pub(super) lines_in: Option<Arc<gimli::Dwarf<Reader<'s>>>>,
     /// Its place in the order of units.
     pub(super) index: usize,
-    /// Where it begins in `.debug_info`.
+    /// Where it begins, counted through all files.
     pub(super) start: usize,
+    /// Where the file with it begins.
+    base: usize,
+    /// Where the one shared with other binaries begins, if it is there.
+    shared: Option<usize>,
+    /// Whether other units share it.
+    pub(super) partial: bool,
     /// Whether its language has no nested functions, namespaces or overloads.
     pub(super) is_c: bool,
     /// Whether the linker optimised across units, which then refer to each other.
@@ -46,13 +62,21 @@ impl<'s> Dwarf<'s> {
     /// Reads where the units are, and nothing else.
     pub fn new(sections: &'s Sections<'s>) -> Result<Dwarf<'s>> {
         let endian = sections.endian;
-        let dwarf = sections.dwarf.borrow(|bytes| gimli::EndianSlice::new(bytes, endian));
+        let mut dwarf = sections.dwarf.borrow(|bytes| gimli::EndianSlice::new(bytes, endian));
+        if let Some(shared) = sections.opened.shared(endian) {
+            dwarf.set_sup(shared);
+        }
         let mut starts = Vec::new();
+        let mut skeletons = Vec::new();
         let mut headers = dwarf.units();
-        let info = gimli::Section::reader(&dwarf.debug_info).slice();
+        let info = dwarf.debug_info.reader().slice();
+        let may_split = !dwarf.debug_addr.reader().is_empty();
         let mut given_back = 0;
         while let Some(header) = headers.next()? {
             if let Some(offset) = header.debug_info_offset() {
+                if may_split && is_skeleton(&dwarf, &header)? {
+                    skeletons.push(starts.len());
+                }
                 starts.push(offset.0);
                 // Headers are spread over all of the section.
                 if offset.0 - given_back > GIVE_BACK
@@ -64,7 +88,12 @@ impl<'s> Dwarf<'s> {
                 }
             }
         }
-        Ok(Dwarf { sections, dwarf, starts, kept: RefCell::default() })
+        let mut headers = dwarf.sup().map(gimli::Dwarf::units);
+        while let Some(header) = headers.as_mut().map_or(Ok(None), |h| h.next())? {
+            starts.extend(header.debug_info_offset().map(|offset| info.len() + offset.0));
+        }
+        let dwarf = Arc::new(dwarf);
+        Ok(Dwarf { sections, dwarf, starts, skeletons, kept: RefCell::default() })
     }
 
     /// How many units there are.
@@ -80,38 +109,99 @@ impl<'s> Dwarf<'s> {
             kept.push_front(unit.clone());
             return Ok(unit);
         }
-        let start = self
-            .starts
-            .get(index)
-            .copied()
-            .ok_or(gimli::Error::NoEntryAtGivenOffset(index as u64))?;
-        let header = self.dwarf.unit_header(DebugInfoOffset(start))?;
-        let inner = self.dwarf.unit(header)?;
-        let is_c = is_c(&inner);
-        let lto = is_lto(&self.dwarf, &inner);
-        let unit = Rc::new(Unit {
-            inner,
-            index,
-            start,
-            is_c,
-            lto,
-            lines: OnceCell::new(),
-            functions: OnceCell::new(),
-        });
+        let unit = Rc::new(self.parse(index)?);
         kept.truncate(KEPT - 1);
         kept.push_front(unit.clone());
         Ok(unit)
     }
 
-    /// The unit that covers an offset of `.debug_info`, and the offset in it.
-    pub(super) fn unit_at(&self, offset: usize) -> Result<(Rc<Unit<'s>>, UnitOffset)> {
-        let after = self.starts.partition_point(|s| *s <= offset);
-        let index =
-            after.checked_sub(1).ok_or(gimli::Error::NoEntryAtGivenOffset(offset as u64))?;
-        let unit = self.unit(index)?;
-        let inside = UnitOffset(offset - unit.start);
-        Ok((unit, inside))
+    fn parse(&self, index: usize) -> Result<Unit<'s>> {
+        let missing = gimli::Error::NoEntryAtGivenOffset(index as u64);
+        let mut start = self.starts.get(index).copied().ok_or(missing)?;
+        let shared = self.shared_base();
+        let (mut dwarf, mut base) = (self.dwarf.clone(), 0);
+        if let (Some(sup), true) = (&self.dwarf.sup, start >= shared) {
+            (dwarf, base) = (sup.clone(), shared);
+        }
+        let header = dwarf.unit_header(DebugInfoOffset(start - base))?;
+        let mut inner = dwarf.unit(header)?;
+        let mut lines_in = None;
+        if self.skeletons.binary_search(&index).is_ok()
+            && let Some(split) = self.split_off(&inner, index)?
+        {
+            lines_in = Some(std::mem::replace(&mut dwarf, split.dwarf));
+            inner = split.unit;
+            start = index.wrapping_mul(SPLIT_ROOM).wrapping_add(SPLIT);
+            let own = inner.header.debug_info_offset().map_or(0, |o| o.0);
+            base = start.saturating_sub(own);
+        }
+        Ok(Unit {
+            is_c: is_c(&inner),
+            lto: is_lto(&dwarf, &inner),
+            partial: is_partial(&inner),
+            inner,
+            dwarf,
+            lines_in,
+            index,
+            start,
+            base,
+            shared: self.dwarf.sup().map(|_| shared),
+            lines: OnceCell::new(),
+            functions: OnceCell::new(),
+        })
     }
+
+    /// What was split off a unit, if its file is there.
+    pub(super) fn split_off(
+        &self,
+        skeleton: &gimli::Unit<Reader<'s>>,
+        index: usize,
+    ) -> Result<Option<SplitUnit<'s>>> {
+        self.sections.split_off(&self.dwarf, skeleton, (index, self.starts.len()))
+    }
+
+    /// Where the file shared with other binaries begins.
+    pub(super) fn shared_base(&self) -> usize {
+        self.dwarf.debug_info.reader().len()
+    }
+
+    /// The entry at an offset counted through all files.
+    pub(super) fn die_at(&self, offset: usize) -> Result<Die<'s>> {
+        let missing = gimli::Error::NoEntryAtGivenOffset(offset as u64);
+        let index = match offset.checked_sub(SPLIT) {
+            Some(behind) => behind / SPLIT_ROOM,
+            None => self.starts.partition_point(|s| *s <= offset).checked_sub(1).ok_or(missing)?,
+        };
+        let unit = self.unit(index)?;
+        let inside = UnitOffset(offset.checked_sub(unit.start).ok_or(missing)?);
+        Ok(Die { unit, offset: inside })
+    }
+}
+
+/// Split units are counted from here on, each with its room. That is behind all
+/// that a section can hold.
+const SPLIT: usize = 1 << 60;
+const SPLIT_ROOM: usize = 1 << 36;
+
+fn is_skeleton(
+    dwarf: &gimli::Dwarf<Reader<'_>>,
+    header: &gimli::UnitHeader<Reader<'_>>,
+) -> Result<bool> {
+    Ok(match header.type_() {
+        gimli::UnitType::Skeleton(_) => true,
+        // Before version 5 only the unit's entry says it.
+        gimli::UnitType::Compilation if header.version() < 5 => {
+            let abbreviations = dwarf.abbreviations(header)?;
+            let root = header.entry(&abbreviations, header.root_offset())?;
+            root.has_attr(gimli::DW_AT_GNU_dwo_id)
+        }
+        _ => false,
+    })
+}
+
+fn is_partial(unit: &gimli::Unit<Reader<'_>>) -> bool {
+    let root = unit.entry(unit.header.root_offset());
+    root.is_ok_and(|root| root.tag() == gimli::DW_TAG_partial_unit)
 }
 
 fn is_c(unit: &gimli::Unit<Reader<'_>>) -> bool {
@@ -139,6 +229,16 @@ fn is_lto<'s>(dwarf: &gimli::Dwarf<Reader<'s>>, unit: &gimli::Unit<Reader<'s>>) 
 }
 
 impl Unit<'_> {
+    /// Where a reference leads, counted through all files.
+    pub(super) fn global(&self, value: &Value<'_>) -> Option<usize> {
+        match value {
+            Value::UnitRef(offset) => self.start.checked_add(offset.0),
+            Value::DebugInfoRef(offset) => self.base.checked_add(offset.0),
+            Value::DebugInfoRefSup(offset) => self.shared?.checked_add(offset.0),
+            _ => None,
+        }
+    }
+
     pub(super) fn comp_dir(&self) -> String {
         self.inner.comp_dir.map(|d| d.to_string_lossy().into_owned()).unwrap_or_default()
     }

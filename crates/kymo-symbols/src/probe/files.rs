@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::companions::BesideBinary;
 use kymo_debuginfo::dwarf::{DwarfError, Pages, Sections};
 use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
@@ -42,6 +43,7 @@ pub struct ProbeFiles {
     pub path: PathBuf,
     binary: Mapped,
     debug: Option<(PathBuf, Mapped)>,
+    beside: BesideBinary,
     /// Its build-id.
     pub build_id: Option<BuildId>,
 }
@@ -176,9 +178,11 @@ impl ProbeFiles {
             let debug = if has_debuginfo(&file) { None } else { separate(&path) };
             (id, debug)
         };
+        let beside = BesideBinary::new(&path, debug.as_ref().map(|d| d.0.as_path()));
         Ok(ProbeFiles {
             kind,
             path,
+            beside,
             binary: Mapped(binary),
             debug: debug.map(|(p, m)| (p, Mapped(m))),
             build_id: id,
@@ -202,6 +206,7 @@ impl ProbeFiles {
             None => (&self.path, &self.binary, None),
         };
         let mut sections = Sections::load(map.0.bytes(), binary)
+            .and_then(|s| s.with_companions(map.0.bytes(), &self.beside))
             .map_err(|error| OpenError::Unusable { path: path.clone(), error })?;
         sections.pages = Some(map);
         Ok(sections)

@@ -2,6 +2,7 @@
 //! information is, and what the kernel is to be told. Descriptions and
 //! definitions are words of `kymo_debuginfo::probe`; files are opened here.
 
+mod companions;
 mod files;
 mod kallsyms;
 mod markers;
@@ -9,6 +10,7 @@ mod plan;
 mod safety;
 mod sources;
 
+pub use companions::BesideBinary;
 pub use files::{Kind, OpenError, ProbeFiles};
 pub use kallsyms::{kallsyms_functions, plan_by_kallsyms};
 pub use plan::{Facts, LineAt, Plan, PlanError, Settings};

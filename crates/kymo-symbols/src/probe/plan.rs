@@ -8,6 +8,7 @@ use kymo_debuginfo::probe::{
     group_of_binary, is_glob,
 };
 use kymo_debuginfo::{CodeSymbols, demangle};
+use kymo_model::Note;
 
 use super::files::{Kind, OpenError, ProbeFiles};
 use super::sources::SourceFolders;
@@ -164,7 +165,9 @@ impl<'a> Facts<'a> {
             match found {
                 // Functions of assembly are in the symbol table alone.
                 (Err(e @ FindError::NotFound { .. }), _) if !d.needs_debuginfo() => {
-                    (self.by_symbol(d, settings).map_err(|_| PlanError::Find(e))?, Vec::new())
+                    let found = self.by_symbol(d, settings).map_err(|_| PlanError::Find(e))?;
+                    let absent = self.sections.as_ref().and_then(Sections::absent_text);
+                    (found, absent.map(|a| Note::doubt("missing", a, None)).into_iter().collect())
                 }
                 (found, notes) => (found?, notes),
             }
