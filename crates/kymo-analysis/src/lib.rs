@@ -9,3 +9,5 @@ pub mod oncpu;
 pub mod profile;
 mod samples;
 pub mod state;
+mod tally;
+pub mod unwind;

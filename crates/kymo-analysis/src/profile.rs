@@ -18,6 +18,7 @@ use crate::counting::{self, Counter, Slot};
 use crate::oncpu::OnCpu;
 use crate::samples::{Job, Mark, Settings, Shares, Space};
 use crate::state::{CommId, Machine};
+use crate::unwind::Tally;
 
 /// Number of a distinct frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -227,6 +228,8 @@ pub struct Profile {
     pub on_cpu: OnCpu,
     /// First and last time of a sample.
     pub span: Option<(u64, u64)>,
+    /// How the user stacks ended that were unwound.
+    pub unwinding: Tally,
 }
 
 impl Profile {
@@ -244,10 +247,11 @@ impl Profile {
         machine.adopt(file.features());
         let settings = Settings { by_cpu, merge_threads, no_chains, moments, times: times.into() };
         let (stats, mut machine, shares, on_cpu, span) = std::thread::scope(|scope| {
+            let binaries = machine.symbols.binaries();
             let mut reading = Reading {
                 machine,
                 label,
-                shares: Shares::start(scope, settings),
+                shares: Shares::start(scope, settings, &binaries),
                 piped: file.is_pipe(),
                 samples: 0,
                 on_cpu: OnCpu::default(),
@@ -261,8 +265,14 @@ impl Profile {
             (stats, machine, shares.finish(), on_cpu, span)
         });
         let stats = stats?;
-        let (addresses, mut counters): (Vec<Addresses>, Vec<Vec<Counter>>) =
-            shares.into_iter().map(|s| (s.addresses, s.counters)).unzip();
+        let mut unwinding = Tally::default();
+        let (addresses, mut counters): (Vec<Addresses>, Vec<Vec<Counter>>) = shares
+            .into_iter()
+            .map(|s| {
+                unwinding.merge(s.unwinder.into_tally());
+                (s.addresses, s.counters)
+            })
+            .unzip();
         let (frame_of, frames) = Addresses::resolve(&addresses, &mut machine.symbols, by_address);
         counters.par_iter_mut().zip(&frame_of).for_each(|(counters, frame_of)| {
             counters.iter_mut().for_each(|c| c.name_frames(frame_of));
@@ -274,7 +284,7 @@ impl Profile {
             EventProfile::new(desc.clone(), counters)
         });
         let events = events.collect();
-        Ok(Profile { machine, events, frames, stats, on_cpu, span })
+        Ok(Profile { machine, events, frames, stats, on_cpu, span, unwinding })
     }
 
     /// A frame by its number.

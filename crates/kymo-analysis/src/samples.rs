@@ -17,10 +17,12 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use kymo_files::perfdata::{Batch, Entry};
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RecordKind, Sample};
+use kymo_symbols::unwind::Binaries;
 
 use crate::addresses::Addresses;
 use crate::counting::{Counter, Moment, StackKey};
 use crate::state::{CommId, Maps};
+use crate::unwind::Unwinder;
 
 /// More threads would wait for the reader.
 const MOST: usize = 4;
@@ -66,14 +68,23 @@ pub(crate) struct Job {
 }
 
 /// The work of one thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) addresses: Addresses,
+    pub(crate) unwinder: Unwinder,
     /// By event.
     pub(crate) counters: Vec<Counter>,
 }
 
 impl Share {
+    fn new(binaries: &Arc<Binaries>) -> Share {
+        Share {
+            addresses: Addresses::default(),
+            unwinder: Unwinder::new(Arc::clone(binaries)),
+            counters: Vec::new(),
+        }
+    }
+
     fn count(&mut self, job: &Job, settings: &Settings) {
         let samples = job.batch.entries().filter(|e| e.raw.kind == RecordKind::SAMPLE);
         for ((entry, mark), number) in samples.zip(&job.marks).zip(job.first..) {
@@ -117,6 +128,13 @@ impl Share {
                 true => walk_chain(sample.callchain(), |_, _| {}),
                 false => walk_chain(sample.callchain(), |m, ip| counter.arena.push(id(m, ip))),
             };
+            let unwound = match settings.no_chains {
+                true => &[],
+                false => {
+                    let machine = entry.features.arch.as_deref();
+                    self.unwinder.chain(&sample, machine, entry.raw.endian, &space.user)
+                }
+            };
             let max = match desc.attr.sample_max_stack {
                 0 => 127,
                 n => usize::from(n),
@@ -125,7 +143,8 @@ impl Share {
             // nothing of it.
             match length {
                 Some(length) => {
-                    counter.empty_chains += u64::from(length == 0);
+                    walk_chain(unwound.iter().copied(), |m, ip| counter.arena.push(id(m, ip)));
+                    counter.empty_chains += u64::from(length == 0 && unwound.is_empty());
                     counter.cut_chains += u64::from(length >= max);
                 }
                 None => {
@@ -160,14 +179,18 @@ pub(crate) struct Shares<'s> {
 
 impl<'s> Shares<'s> {
     /// Starts the threads.
-    pub(crate) fn start(scope: &'s Scope<'s, '_>, settings: Settings) -> Shares<'s> {
+    pub(crate) fn start(
+        scope: &'s Scope<'s, '_>,
+        settings: Settings,
+        binaries: &Arc<Binaries>,
+    ) -> Shares<'s> {
         let count = std::thread::available_parallelism().map_or(1, usize::from).min(MOST);
         let mut others = Vec::new();
         for _ in 0..if count > 1 { count } else { 0 } {
             let (sender, jobs) = sync_channel::<Job>(WAITING);
             let settings = settings.clone();
+            let mut share = Share::new(binaries);
             let work = move || {
-                let mut share = Share::default();
                 for job in jobs {
                     share.count(&job, &settings);
                 }
@@ -179,7 +202,7 @@ impl<'s> Shares<'s> {
             };
             others.push((sender, thread));
         }
-        Shares { settings, own: Share::default(), others, next: 0 }
+        Shares { settings, own: Share::new(binaries), others, next: 0 }
     }
 
     /// Has a job done.

@@ -102,7 +102,7 @@ impl Elf {
 }
 
 /// The loadable segments.
-pub(crate) fn loads<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<Load> {
+pub fn loads<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<Load> {
     let load = |segment: object::Segment<'d, '_, R>| {
         let (offset, size) = segment.file_range();
         let executable = match segment.flags() {
@@ -115,7 +115,7 @@ pub(crate) fn loads<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<Load>
 }
 
 /// The stated virtual address of a place in the file.
-pub(crate) fn vaddr(loads: &[Load], file_offset: u64) -> Option<u64> {
+pub fn vaddr(loads: &[Load], file_offset: u64) -> Option<u64> {
     // Two segments may share a page of the file: code wins.
     let covers = |l: &&Load| file_offset >= l.offset && file_offset - l.offset < l.size;
     let load = loads.iter().filter(covers).max_by_key(|l| l.executable)?;

@@ -13,6 +13,7 @@ mod pages;
 mod perf_map;
 pub mod probe;
 mod resolver;
+pub mod unwind;
 mod vdso;
 
 pub use files::{Binary, Finder};

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Kallsyms;
 use crate::files::{Binary, Finder};
+use crate::unwind::Binaries;
 use crate::{kernel, locate, perf_map, vdso};
 
 /// Number of a binary.
@@ -163,13 +164,15 @@ pub struct Resolver {
     symbols: Vec<Symbol>,
     symbol_ids: FxHashMap<(DsoId, u64), SymId>,
     problems: Vec<Problem>,
+    binaries: Arc<Binaries>,
 }
 
 impl Resolver {
     /// A resolver that knows no binary yet.
     pub fn new(options: Options) -> Resolver {
         let files = Arc::new(Finder::new(options.symfs.clone()));
-        Resolver { options, files, ..Resolver::default() }
+        let binaries = Arc::new(Binaries::new(Arc::clone(&files)));
+        Resolver { options, files, binaries, ..Resolver::default() }
     }
 
     /// The files behind the binaries.
@@ -227,8 +230,14 @@ impl Resolver {
         let long_name = key.0.clone();
         self.by_name.insert(key, id);
         let short_name = short_name(&long_name, kind);
+        self.binaries.add(kind, &long_name, build_id, pid);
         self.dsos.push(Dso { kind, long_name, short_name, build_id, pid, table: None });
         id
+    }
+
+    /// The call frame information of the same binaries, for any thread.
+    pub fn binaries(&self) -> Arc<Binaries> {
+        Arc::clone(&self.binaries)
     }
 
     /// A binary by its number.

@@ -12,6 +12,7 @@ pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod script;
 pub(crate) mod session;
+pub(crate) mod stacks;
 pub(crate) mod stat;
 pub(crate) mod trace;
 pub(crate) mod tracedat;

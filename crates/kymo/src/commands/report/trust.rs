@@ -12,6 +12,7 @@ pub(crate) const HARMLESS_PERCENT: f64 = 1.0;
 pub(crate) fn ledger(profile: &Profile, notes: &[String]) -> Ledger {
     let mut ledger = Ledger::default();
     reading(profile, notes, &mut ledger);
+    crate::commands::stacks::note(&profile.unwinding, &profile.machine.symbols, &mut ledger);
     unresolved(profile, &mut ledger);
     for problem in profile.machine.symbols.problems() {
         tell(&problem, &mut ledger);

@@ -10,7 +10,7 @@ use super::filter::Filter;
 use super::formats::payload_endian;
 use super::line::Head;
 use super::symbols::{Symbols, frames};
-use super::text::{Text, facts};
+use super::text::{Text, facts, unwinds};
 use super::{number, payload};
 
 /// The opening of an object: task, CPU, time, event.
@@ -60,7 +60,10 @@ pub(super) fn print(
         out.extend_from_slice(b",\"fields\":");
         payload::json(format, raw, payload_endian(entry), out);
     }
-    let mut chain = frames(s.chain(entry.raw.endian), mode).peekable();
+    let has = entry.desc().map(|d| d.attr.sample_type);
+    let user = if has.is_some_and(unwinds) { text.symbols.unwind(entry) } else { Vec::new() };
+    let words = s.chain(entry.raw.endian).chain(user);
+    let mut chain = frames(words, mode).peekable();
     if chain.peek().is_some() {
         out.extend_from_slice(b",\"callchain\":[");
         for (i, (ip, mode)) in chain.enumerate() {

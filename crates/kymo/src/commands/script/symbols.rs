@@ -2,8 +2,9 @@
 //! recording. Each distinct address of an address space is resolved once.
 
 use kymo_analysis::state::{Located, Machine};
+use kymo_analysis::unwind::Unwinder;
 use kymo_files::perfdata::{Entry, Features};
-use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RawRecord, RecordKind};
+use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RawRecord, RecordKind, Sample};
 use kymo_symbols::{Options, Resolver};
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
@@ -11,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::fields::Fields;
 use super::number;
 use crate::commands::report::trust;
+use crate::commands::stacks;
 
 /// Addresses remembered; more start the memory over.
 const MAX_KNOWN: usize = 1 << 18;
@@ -26,14 +28,17 @@ pub(super) struct Symbols {
     known: FxHashMap<Key, Located>,
     comms: Vec<Option<(u32, Vec<u8>)>>,
     adopted: bool,
+    unwinder: Unwinder,
     cgroups: FxHashMap<u64, Vec<u8>>,
 }
 
 impl Symbols {
     pub(super) fn new(no_demangle: bool) -> Self {
         let options = Options { no_demangle, ..Options::default() };
+        let resolver = Resolver::new(options);
         Symbols {
-            machine: Machine::new(Resolver::new(options)),
+            unwinder: Unwinder::new(resolver.binaries()),
+            machine: Machine::new(resolver),
             known: FxHashMap::default(),
             comms: vec![None; COMMS],
             adopted: false,
@@ -44,6 +49,10 @@ impl Symbols {
 
 impl Symbols {
     pub(super) fn apply(&mut self, entry: &Entry<'_>) {
+        // A pipe tells them bit by bit.
+        let told = [RecordKind::HEADER_BUILD_ID, RecordKind::HEADER_FEATURE];
+        self.adopted &= !told.contains(&entry.raw.kind);
+        self.adopt(entry.features);
         if matches!(entry.raw.kind, RecordKind::COMM | RecordKind::FORK) {
             self.comms.fill(None);
         }
@@ -80,6 +89,23 @@ impl Symbols {
         self.cgroups.get(&id).map_or(b"unknown", |path| path)
     }
 
+    fn adopt(&mut self, features: &Features) {
+        if !self.adopted {
+            self.adopted = true;
+            self.machine.adopt(features);
+        }
+    }
+
+    /// The user part of a call chain that is recorded as registers and stack.
+    pub(super) fn unwind(&mut self, entry: &Entry<'_>) -> Vec<u64> {
+        self.adopt(entry.features);
+        let sample = entry.desc().and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
+        let Some(sample) = sample else { return Vec::new() };
+        let maps = self.machine.space(sample.tid.map_or(0, |t| t.0));
+        let machine = entry.features.arch.as_deref();
+        self.unwinder.chain(&sample, machine, entry.raw.endian, &maps).to_vec()
+    }
+
     pub(super) fn locate(
         &mut self,
         features: &Features,
@@ -87,10 +113,7 @@ impl Symbols {
         ip: u64,
         cpumode: u16,
     ) -> Located {
-        if !self.adopted {
-            self.adopted = true;
-            self.machine.adopt(features);
-        }
+        self.adopt(features);
         let (user, kernel) = self.machine.generation(pid);
         let key = (user, kernel, ip, cpumode);
         if let Some(known) = self.known.get(&key) {
@@ -137,6 +160,7 @@ impl Symbols {
     }
 
     pub(super) fn note(&self, ledger: &mut Ledger) {
+        stacks::note(self.unwinder.tally(), &self.machine.symbols, ledger);
         for problem in self.machine.symbols.problems() {
             trust::tell(&problem, ledger);
         }

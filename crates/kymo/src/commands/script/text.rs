@@ -15,6 +15,8 @@ use super::symbols::{Symbols, frames};
 struct Plan {
     fields: Fields,
     chain: bool,
+    /// The user part of chains is recorded as registers and stack.
+    unwinds: bool,
     /// Right-aligned over all events, with the colon.
     name: Name,
     sample_type: SampleType,
@@ -235,6 +237,7 @@ impl Text {
                 chain: self.how.chains
                     && has.contains(SampleType::CALLCHAIN)
                     && fields.has(Fields::IP),
+                unwinds: unwinds(has),
                 name: Name::of(name),
                 sample_type: has,
                 fixed_period: (!freq).then_some(event.attr.sample_period),
@@ -326,7 +329,10 @@ impl Text {
         }
         if plan.chain {
             out.push(b'\n');
-            for (ip, mode) in frames(s.chain(entry.raw.endian), mode).take(self.how.max_stack) {
+            let user = if plan.unwinds { self.symbols.unwind(entry) } else { Vec::new() };
+            let most = self.how.max_stack;
+            let recorded = frames(s.chain(entry.raw.endian), mode).take(most);
+            for (ip, mode) in recorded.chain(frames(user.into_iter(), mode).take(most)) {
                 let at = self.symbols.locate(entry.features, s.pid, ip, mode);
                 out.push(b'\t');
                 number::hex(out, at.addr, 16);
@@ -366,6 +372,11 @@ impl Text {
         let comm = self.symbols.comm(named.0, named.1);
         Starts::default().write(plan.fields, style, &s.head(b""), || comm, out);
     }
+}
+
+/// Whether the user part of chains is recorded as registers and stack.
+pub(super) fn unwinds(has: SampleType) -> bool {
+    has.contains(SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER)
 }
 
 /// What the conditions of a filter look at.

@@ -1,0 +1,185 @@
+//! The call frame information of binaries: read once, when a frame in one of
+//! them is first left, by whichever thread meets it. Which file is the right one
+//! is for [`Finder`]; what the information says is for `kymo-unwind`.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use kymo_debuginfo::{Load, ReadRef, loads, vaddr};
+use kymo_model::BuildId;
+use kymo_unwind::{Arch, Context, Rule, RuleError, Section, Sections, Table};
+use object::Architecture;
+use object::read::{Object, ObjectSection};
+
+use crate::files::{Binary, Finder, open, same};
+use crate::resolver::{DsoId, DsoKind, Problem};
+use crate::vdso;
+
+/// A binary as far as unwinding needs it.
+#[derive(Debug)]
+pub struct Code {
+    loads: Vec<Load>,
+    build_id: Option<BuildId>,
+    table: Table,
+    /// Of a separate debug file, asked where the binary itself says nothing.
+    separate: OnceLock<Option<Table>>,
+    whose: Option<Whose>,
+}
+
+/// What to ask for a separate debug file.
+#[derive(Debug)]
+struct Whose {
+    files: Arc<Finder>,
+    path: PathBuf,
+    build_id: Option<BuildId>,
+    pid: Option<u32>,
+}
+
+/// Why there is nothing to unwind a binary with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lack {
+    /// It is memory, not a file: code made at run time.
+    Memory,
+    /// The file is not there.
+    Missing,
+    /// The file is not the one that was recorded.
+    Changed,
+    /// The file is no ELF file that can be read.
+    Unusable,
+    /// It is read, and says nothing about the address.
+    Silent,
+    /// It is read, and what it says about the address is damaged.
+    Damaged,
+}
+
+#[derive(Debug)]
+struct Entry {
+    kind: DsoKind,
+    path: PathBuf,
+    build_id: Option<BuildId>,
+    pid: u32,
+    code: OnceLock<Result<Arc<Code>, Lack>>,
+}
+
+/// The binaries of a recording, by the numbers that the resolver gives them.
+#[derive(Debug, Default)]
+pub struct Binaries {
+    files: Arc<Finder>,
+    entries: RwLock<Vec<Arc<Entry>>>,
+}
+
+impl Binaries {
+    pub(crate) fn new(files: Arc<Finder>) -> Binaries {
+        Binaries { files, entries: RwLock::default() }
+    }
+
+    pub(crate) fn add(&self, kind: DsoKind, path: &str, build_id: Option<BuildId>, pid: u32) {
+        let entry = Entry { kind, path: path.into(), build_id, pid, code: OnceLock::new() };
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(entry));
+    }
+
+    /// The binary, read now if nobody asked before.
+    pub fn get(&self, id: DsoId) -> Result<Arc<Code>, Lack> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.get(id.0 as usize).map(Arc::clone).ok_or(Lack::Memory)?;
+        drop(entries);
+        entry.code.get_or_init(|| self.load(&entry).map(Arc::new)).clone()
+    }
+
+    fn load(&self, entry: &Entry) -> Result<Code, Lack> {
+        match entry.kind {
+            DsoKind::File => self.load_file(entry),
+            DsoKind::Vdso => {
+                let bytes = vdso::own().ok_or(Lack::Missing)?;
+                let code = Code::of(bytes.as_slice())?;
+                if same(code.build_id, entry.build_id) { Ok(code) } else { Err(Lack::Changed) }
+            }
+            _ => Err(Lack::Memory),
+        }
+    }
+
+    fn load_file(&self, entry: &Entry) -> Result<Code, Lack> {
+        let pid = (entry.pid != u32::MAX).then_some(entry.pid);
+        let binary = Binary { path: &entry.path, build_id: entry.build_id, pid };
+        let Some(place) = self.files.binary(&binary) else {
+            let refused = self.files.problems().into_iter().any(|p| match p {
+                Problem::Changed { path, .. } => Path::new(&path) == entry.path,
+                _ => false,
+            });
+            return Err(if refused { Lack::Changed } else { Lack::Missing });
+        };
+        let pages = open(&place).ok_or(Lack::Missing)?;
+        let mut code = Code::of(&pages)?;
+        let (path, build_id) = (entry.path.clone(), entry.build_id);
+        code.whose = Some(Whose { files: Arc::clone(&self.files), path, build_id, pid });
+        Ok(code)
+    }
+}
+
+/// Sections larger than this are not believed.
+const LARGEST: u64 = 1 << 30;
+
+fn section<'d, R: ReadRef<'d>>(file: &object::File<'d, R>, name: &str) -> Section {
+    let Some(section) = file.section_by_name(name) else { return Section::default() };
+    let fits = section.compressed_data().is_ok_and(|d| d.uncompressed_size <= LARGEST);
+    let bytes = if fits { section.uncompressed_data().unwrap_or_default() } else { [][..].into() };
+    Section { address: section.address(), bytes: bytes.into_owned().into() }
+}
+
+fn arch<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Result<Arch, Lack> {
+    match file.architecture() {
+        Architecture::X86_64 => Ok(Arch::X86_64),
+        Architecture::Aarch64 => Ok(Arch::Aarch64),
+        _ => Err(Lack::Unusable),
+    }
+}
+
+impl Code {
+    fn of<'d, R: ReadRef<'d>>(bytes: R) -> Result<Code, Lack> {
+        let file = object::File::parse(bytes).map_err(|_| Lack::Unusable)?;
+        let address = |name| file.section_by_name(name).map_or(0, |s| s.address());
+        let sections = Sections {
+            eh_frame: section(&file, ".eh_frame"),
+            eh_frame_hdr: section(&file, ".eh_frame_hdr"),
+            debug_frame: section(&file, ".debug_frame"),
+            text: address(".text"),
+            got: address(".got"),
+            big_endian: !file.is_little_endian(),
+        };
+        Ok(Code {
+            loads: loads(&file),
+            build_id: file.build_id().ok().flatten().map(BuildId::new),
+            table: Table::new(arch(&file)?, sections),
+            separate: OnceLock::new(),
+            whose: None,
+        })
+    }
+
+    /// How to leave the function at a place of the file.
+    pub fn rule(&self, context: &mut Context, offset: u64) -> Result<Rule, Lack> {
+        let address = vaddr(&self.loads, offset).ok_or(Lack::Silent)?;
+        let why = match self.table.rule(context, address) {
+            Ok(rule) => return Ok(rule),
+            Err(why) => why,
+        };
+        let separate = self.separate.get_or_init(|| self.find_separate());
+        match (separate.as_ref().map(|t| t.rule(context, address)), why) {
+            (Some(Ok(rule)), _) => Ok(rule),
+            (_, RuleError::None(_)) => Err(Lack::Silent),
+            (_, RuleError::Damaged(_)) => Err(Lack::Damaged),
+        }
+    }
+
+    /// The `.debug_frame` of a separate debug file.
+    fn find_separate(&self) -> Option<Table> {
+        let whose = self.whose.as_ref()?;
+        let Whose { path, build_id, pid, .. } = whose;
+        let place = whose.files.dwarf(&Binary { path, build_id: *build_id, pid: *pid })?;
+        let pages = open(&place)?;
+        let file = object::File::parse(&pages).ok()?;
+        let debug_frame = section(&file, ".debug_frame");
+        let big_endian = !file.is_little_endian();
+        let sections = Sections { debug_frame, big_endian, ..Sections::default() };
+        Some(Table::new(self.table.arch(), sections))
+    }
+}

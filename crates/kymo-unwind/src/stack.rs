@@ -1,0 +1,35 @@
+//! The copy of the stack's top that a sample carries.
+
+use kymo_model::Endian;
+
+/// Bytes from the stack pointer on.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack<'a> {
+    start: u64,
+    bytes: &'a [u8],
+    endian: Endian,
+}
+
+impl<'a> Stack<'a> {
+    /// The bytes that were at `start`.
+    pub fn new(start: u64, bytes: &'a [u8], endian: Endian) -> Stack<'a> {
+        Stack { start, bytes, endian }
+    }
+
+    /// The first address that was copied.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The first address behind the copy.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes.len() as u64)
+    }
+
+    /// The eight bytes at an address.
+    #[inline]
+    pub fn word(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        Some(self.endian.u64(*self.bytes.get(at..)?.first_chunk()?))
+    }
+}

@@ -1,0 +1,231 @@
+//! The call frame information of one binary: `.eh_frame` through its sorted
+//! table or, without one or with a damaged one, through one made here; then
+//! `.debug_frame`.
+
+use std::sync::OnceLock;
+
+use gimli::{
+    BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
+    RunTimeEndian, UnwindContext, UnwindOffset, UnwindSection,
+};
+
+use crate::Arch;
+use crate::rule::{Row, Rule};
+
+/// A section and where it is in the binary's own terms.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// Its stated address.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: Box<[u8]>,
+}
+
+/// What a binary has to say. Sections that it does not have are empty.
+#[derive(Clone, Debug, Default)]
+pub struct Sections {
+    /// `.eh_frame`.
+    pub eh_frame: Section,
+    /// `.eh_frame_hdr`.
+    pub eh_frame_hdr: Section,
+    /// `.debug_frame`, unpacked.
+    pub debug_frame: Section,
+    /// Where `.text` begins.
+    pub text: u64,
+    /// Where `.got` begins.
+    pub got: u64,
+    /// Byte order of the binary.
+    pub big_endian: bool,
+}
+
+impl Sections {
+    /// Bytes of all of them.
+    pub fn size(&self) -> usize {
+        self.eh_frame.bytes.len() + self.eh_frame_hdr.bytes.len() + self.debug_frame.bytes.len()
+    }
+}
+
+/// Why there is no rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// Nothing covers the address.
+    #[error("no call frame information for {0:#x}")]
+    None(u64),
+    /// What covers the address cannot be read.
+    #[error("damaged call frame information: {0}")]
+    Damaged(#[from] gimli::Error),
+}
+
+/// Memory that reading rules needs, one per thread.
+#[derive(Debug, Default)]
+pub struct Context(Box<UnwindContext<usize>>);
+
+/// The binary.
+#[derive(Debug)]
+pub struct Table {
+    arch: Arch,
+    sections: Sections,
+    /// Of `.eh_frame`, where its own table does not serve.
+    eh_index: OnceLock<Index>,
+    debug_index: OnceLock<Index>,
+}
+
+/// Entries of a section: first address, first address behind, place.
+#[derive(Debug, Default)]
+struct Index {
+    entries: Vec<(u64, u64, usize)>,
+    damage: Option<gimli::Error>,
+}
+
+type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+
+impl Table {
+    /// Of these sections.
+    pub fn new(arch: Arch, sections: Sections) -> Table {
+        Table { arch, sections, eh_index: OnceLock::new(), debug_index: OnceLock::new() }
+    }
+
+    /// The machine the binary is for.
+    pub fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// What is wrong with the sections, if it was met so far.
+    pub fn damage(&self) -> Option<gimli::Error> {
+        let of = |index: &OnceLock<Index>| index.get().and_then(|i| i.damage);
+        of(&self.eh_index).or_else(|| of(&self.debug_index))
+    }
+
+    /// How to leave the function at an address of the binary.
+    pub fn rule(&self, context: &mut Context, address: u64) -> Result<Rule, RuleError> {
+        let eh = match self.sections.eh_frame.bytes.is_empty() {
+            true => Err(RuleError::None(address)),
+            false => self.eh_rule(context, address),
+        };
+        match eh {
+            Err(why) if !self.sections.debug_frame.bytes.is_empty() => {
+                self.debug_rule(context, address).map_err(|other| match other {
+                    RuleError::None(_) => why,
+                    damaged => damaged,
+                })
+            }
+            found => found,
+        }
+    }
+
+    fn endian(&self) -> RunTimeEndian {
+        if self.sections.big_endian { RunTimeEndian::Big } else { RunTimeEndian::Little }
+    }
+
+    fn bases(&self) -> BaseAddresses {
+        BaseAddresses::default()
+            .set_eh_frame(self.sections.eh_frame.address)
+            .set_eh_frame_hdr(self.sections.eh_frame_hdr.address)
+            .set_text(self.sections.text)
+            .set_got(self.sections.got)
+    }
+
+    fn eh_rule(&self, context: &mut Context, address: u64) -> Result<Rule, RuleError> {
+        let bases = self.bases();
+        let mut section = EhFrame::new(&self.sections.eh_frame.bytes, self.endian());
+        section.set_address_size(8);
+        match self.sorted(&section, &bases, address) {
+            Some(Ok(fde)) => self.row(&section, &bases, &fde, context, address),
+            // The sorted table covers all or nothing of the section.
+            Some(Err(gimli::Error::NoUnwindInfoForAddress)) => Err(RuleError::None(address)),
+            _ => self.searched(&self.eh_index, &section, &bases, context, address),
+        }
+    }
+
+    /// By the binary's own sorted table; `None` without one.
+    fn sorted<'a>(
+        &'a self,
+        section: &EhFrame<Slice<'a>>,
+        bases: &BaseAddresses,
+        address: u64,
+    ) -> Option<gimli::Result<FrameDescriptionEntry<Slice<'a>>>> {
+        let bytes = &self.sections.eh_frame_hdr.bytes;
+        if bytes.is_empty() {
+            return None;
+        }
+        let header = EhFrameHdr::new(bytes, self.endian()).parse(bases, 8).ok()?;
+        let table = header.table()?;
+        Some(table.fde_for_address(section, bases, address, EhFrame::cie_from_offset))
+    }
+
+    fn debug_rule(&self, context: &mut Context, address: u64) -> Result<Rule, RuleError> {
+        let mut section = DebugFrame::new(&self.sections.debug_frame.bytes, self.endian());
+        section.set_address_size(8);
+        self.searched(&self.debug_index, &section, &BaseAddresses::default(), context, address)
+    }
+
+    /// By a table made of all entries of the section.
+    fn searched<'a, S: UnwindSection<Slice<'a>>>(
+        &self,
+        index: &OnceLock<Index>,
+        section: &S,
+        bases: &BaseAddresses,
+        context: &mut Context,
+        address: u64,
+    ) -> Result<Rule, RuleError>
+    where
+        S::Offset: UnwindOffset<usize>,
+    {
+        let index = index.get_or_init(|| Index::of(section, bases));
+        let after = index.entries.partition_point(|e| e.0 <= address);
+        let entry = after.checked_sub(1).and_then(|at| index.entries.get(at));
+        match entry.filter(|e| address < e.1) {
+            Some((_, _, offset)) => {
+                let offset = S::Offset::from(*offset);
+                let fde = section.fde_from_offset(bases, offset, S::cie_from_offset)?;
+                self.row(section, bases, &fde, context, address)
+            }
+            None => Err(index.damage.map_or(RuleError::None(address), RuleError::Damaged)),
+        }
+    }
+
+    fn row<'a, S: UnwindSection<Slice<'a>>>(
+        &self,
+        section: &S,
+        bases: &BaseAddresses,
+        fde: &FrameDescriptionEntry<Slice<'a>>,
+        context: &mut Context,
+        address: u64,
+    ) -> Result<Rule, RuleError> {
+        let row = fde.unwind_info_for_address(section, bases, &mut context.0, address)?;
+        let column = fde.cie().return_address_register().0;
+        let signal = fde.is_signal_trampoline();
+        Row::of(row, section, self.arch.count(), column, signal).map(Rule::Row)
+    }
+}
+
+impl Index {
+    /// Goes through a section up to its end or its first damage.
+    fn of<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses) -> Index {
+        let mut index = Index::default();
+        let mut entries = section.entries(bases);
+        loop {
+            match entries.next() {
+                Ok(Some(CieOrFde::Fde(fde))) => {
+                    let offset = fde.offset();
+                    // One of an unknown kind does not spoil the others.
+                    if let Ok(fde) = fde.parse(S::cie_from_offset) {
+                        // Those of code that the linker dropped begin at 0.
+                        if fde.len() > 0 && fde.initial_address() != 0 {
+                            let (start, end) = (fde.initial_address(), fde.end_address());
+                            index.entries.push((start, end, offset));
+                        }
+                    }
+                }
+                Ok(Some(CieOrFde::Cie(_))) => {}
+                Ok(None) => break,
+                Err(damage) => {
+                    index.damage = Some(damage);
+                    break;
+                }
+            }
+        }
+        index.entries.sort_unstable();
+        index
+    }
+}

@@ -1,0 +1,118 @@
+//! How complete the unwound stacks of a recording are, for the ledger: shares,
+//! reasons, and what would help.
+
+use std::collections::BTreeMap;
+
+use kymo_analysis::unwind::{LARGEST_COPY, Needed, Stop, Tally};
+use kymo_symbols::Resolver;
+use kymo_symbols::unwind::Lack;
+use kymo_view::{Ledger, percent};
+
+/// Below this share of all stacks nothing is said of one reason.
+const HARMLESS_PERCENT: f64 = 0.1;
+/// Binaries named for one reason.
+const NAMED: usize = 3;
+/// Sizes that are suggested for the copy; the last one is the kernel's limit.
+const SIZES: [u64; 4] = [8192, 16384, 32768, LARGEST_COPY];
+
+/// Enters what is to be said. A recording without such stacks has nothing.
+pub(crate) fn note(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
+    if tally.stacks == 0 {
+        return;
+    }
+    let share = |n: u64| format!("{n} ({:.1}%)", percent(n, tally.stacks));
+    let mut parts =
+        vec![format!("{} of {} user stacks are complete", share(tally.complete), tally.stacks)];
+    let others = [
+        (tally.cut, "cut by the size of the copy"),
+        (tally.other_stack, "gone on to another stack"),
+        (tally.stops.values().sum(), "stopped at unknown code"),
+        (tally.too_deep, "too deep"),
+        (tally.unusable, "without registers of a 64-bit program"),
+    ];
+    parts.extend(
+        others.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", share(*n))),
+    );
+    // All of them complete is no reason for doubt.
+    if tally.complete == tally.stacks {
+        ledger.tell("stacks", parts.concat(), None);
+        return;
+    }
+    ledger.note("stacks", parts.join(", "), None);
+    if tally.cut > 0 {
+        cut(tally, ledger);
+    }
+    stops(tally, symbols, ledger);
+}
+
+fn cut(tally: &Tally, ledger: &mut Ledger) {
+    let needed = tally.needed();
+    let Needed { size, completes, too_large, unknown } = needed;
+    let mut fact = format!("{} stacks are longer than the {} bytes copied", tally.cut, tally.asked);
+    if too_large > 0 {
+        fact += &format!("; {too_large} longer than any copy ({LARGEST_COPY})");
+    }
+    if unknown > 0 {
+        fact += &format!("; how long {unknown} of them are is not known");
+    }
+    let suggested = SIZES.iter().find(|s| **s >= size && **s > tally.asked);
+    let advice = match suggested {
+        Some(suggested) if completes > 0 => Some(format!(
+            "--call-graph dwarf,{suggested}: the complete stacks of the same threads say that \
+             {size} bytes hold {completes} of them"
+        )),
+        Some(suggested) if unknown > 0 => {
+            Some(format!("--call-graph dwarf,{suggested} shows more of them"))
+        }
+        _ => None,
+    };
+    let rebuild = "rebuild with frame pointers and record with -g";
+    ledger.note("cut", fact, advice.or_else(|| Some(rebuild.into())));
+}
+
+fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
+    let mut by_lack: BTreeMap<Option<Lack>, Vec<(Stop, u64)>> = BTreeMap::new();
+    for (stop, n) in &tally.stops {
+        by_lack.entry(stop.lack).or_default().push((*stop, *n));
+    }
+    for (lack, mut stops) in by_lack {
+        let sum: u64 = stops.iter().map(|(_, n)| n).sum();
+        if percent(sum, tally.stacks) < HARMLESS_PERCENT {
+            continue;
+        }
+        stops.sort_by_key(|(stop, n)| (std::cmp::Reverse(*n), *stop));
+        let name = |stop: &Stop| match stop.dso {
+            Some(_) => symbols.dso_name(stop.dso).to_owned(),
+            None => "memory without a mapping".to_owned(),
+        };
+        let named = stops.iter().take(NAMED).map(|(stop, n)| format!("{} ({n})", name(stop)));
+        let named: Vec<String> = named.collect();
+        let worst = stops.first().map_or(String::new(), |(stop, _)| name(stop));
+        let (why, advice) = explain(lack, &worst);
+        let fact = format!("{sum} stacks end in {}: {why}", named.join(", "));
+        ledger.note("stopped", fact, advice);
+    }
+}
+
+/// What is wrong, and what would help.
+fn explain(lack: Option<Lack>, worst: &str) -> (&'static str, Option<String>) {
+    let symfs = "put the recorded file under a folder and name it with --symfs";
+    match lack {
+        None => ("the return address found there leads into no code", None),
+        Some(Lack::Memory) => (
+            "code made at run time, without frame pointers there",
+            Some("have the just-in-time compiler keep frame pointers".into()),
+        ),
+        Some(Lack::Missing) => ("the file is not there", Some(symfs.into())),
+        Some(Lack::Changed) => ("the file is not the one recorded", Some(symfs.into())),
+        Some(Lack::Unusable) => ("the file cannot be read", None),
+        Some(Lack::Silent) => (
+            "no call frame information there, and no frame pointer",
+            Some(format!(
+                "install the debug package of {worst}, or rebuild it with frame pointers or \
+                 -fasynchronous-unwind-tables"
+            )),
+        ),
+        Some(Lack::Damaged) => ("the call frame information leads nowhere", None),
+    }
+}
