@@ -1,0 +1,40 @@
+//! The ring that traced programs write their events into, over memory that is
+//! given to it: slices, anonymous or shared mappings. A sub-buffer is a CTF packet,
+//! so a reader copies bytes. The format and why it survives a kill at any instruction
+//! is in `docs/formats/ust.md`.
+//!
+//! [`Ring`] writes. It takes no lock that anybody waits for, allocates nothing and
+//! makes no system call. What a reader needs ([`Header`], [`AreaState`], [`Context`])
+//! works on bytes and touches no shared memory: whoever reads the ring of another
+//! process reads its file.
+//!
+//! | module | |
+//! |---|---|
+//! | `layout` | what lies where; reading and writing of headers |
+//! | `area` | ordering: how an event and a new packet are committed |
+//! | `rseq` | the restartable sequences on a CPU |
+//! | `ring` | memory and sharing: which area, which discipline |
+//! | `clock` | ticks, and how they relate to the kernel's clocks |
+//! | `sync` | atomics, loom's under loom |
+//!
+//! No dependencies. Unsafe code lives here because shared memory does.
+
+mod area;
+mod clock;
+mod layout;
+#[cfg(not(loom))]
+mod ring;
+mod rseq;
+mod sync;
+
+#[cfg(all(loom, test))]
+mod loom_tests;
+
+pub use clock::{Clock, ClockFacts, ClockKind};
+pub use layout::{
+    AREA_HEADER, AreaState, CONTEXT_END, Config, Context, HEADROOM, Header, LayoutError, MAX_AREAS,
+    MAX_SUB_BUFFER, MAX_SUB_BUFFERS, MAX_UNWRITTEN, MIN_SUB_BUFFER, Mode, RING_HEADER, SLACK,
+};
+#[cfg(not(loom))]
+pub use ring::{Line, Memory, Outcome, Provide, Ring};
+pub use rseq::Rseq;

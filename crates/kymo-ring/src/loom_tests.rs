@@ -1,0 +1,231 @@
+//! Models, run by `RUSTFLAGS="--cfg loom" cargo test -p kymo-ring --lib --release`: every
+//! interleaving of a few writers and a reader, with the code that ships. A CPU is
+//! modelled as what it is to the ring: threads take turns on it, and one that is
+//! interrupted before its commit may have copied bytes and has done nothing else.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+use crate::area::{Area, AreaHead, Commit, Data, Discipline, Held, Shape, Try, Turn, Turned};
+use crate::clock::Clock;
+use crate::layout::{CONTEXT_END, HEADROOM, Mode, SLACK};
+
+/// A "sub-buffer" for the model: the context, and room for two events of 16 bytes.
+const SIZE: u64 = 256;
+
+struct Shared {
+    head: AreaHead,
+    words: Vec<UnsafeCell<u64>>,
+    cpu: Mutex<()>,
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        let words = (0..2 * SIZE / 8).map(|_| UnsafeCell::new(0)).collect();
+        Arc::new(Self { head: AreaHead::new(), words, cpu: Mutex::new(()) })
+    }
+
+    fn area(&self) -> Area<'_> {
+        Area { head: &self.head, data: Data { words: &self.words }, cpu: 0 }
+    }
+}
+
+fn shape(mode: Mode) -> Shape {
+    Shape {
+        mode,
+        sub_buffer: SIZE,
+        sub_buffers: 2,
+        stream: 0,
+        uuid: [0; 16],
+        clock: Clock::Custom(|| 1),
+        frequency: 1,
+    }
+}
+
+/// What a restartable sequence is: whole, alone on its CPU, or not committed.
+struct ModelCpu<'a> {
+    shared: &'a Shared,
+    /// Interrupted after the copy, once.
+    interrupt: std::cell::Cell<bool>,
+}
+
+impl Discipline for ModelCpu<'_> {
+    fn commit(&self, area: Area<'_>, c: &Commit<'_>) -> bool {
+        let _turn = self.shared.cpu.lock().unwrap();
+        if area.head.pos.load(Ordering::Relaxed) != c.expected {
+            return false;
+        }
+        area.data.put(c.at, &c.first.to_le_bytes());
+        area.data.put(c.at + 8, c.rest);
+        if self.interrupt.take() {
+            return false;
+        }
+        Held::of(area.head).publish(c.time, c.next_pos, c.next_count);
+        true
+    }
+
+    fn turn(&self, area: Area<'_>, t: &Turn) -> bool {
+        let _turn = self.shared.cpu.lock().unwrap();
+        if area.head.pos.load(Ordering::Relaxed) != t.expected {
+            return false;
+        }
+        area.data.put(t.close_at, &t.close);
+        area.data.put(t.open_at, &t.open);
+        Held::of(area.head).publish(t.time, t.next_pos, t.count);
+        true
+    }
+}
+
+fn write(shape: &Shape, area: Area<'_>, by: &impl Discipline, value: u64) -> bool {
+    let mut record = [0; HEADROOM + 8 + SLACK];
+    record[HEADROOM..HEADROOM + 8].copy_from_slice(&value.to_le_bytes());
+    loop {
+        match area.event(shape, by, 1, value as u32, &mut record, 8) {
+            Try::Written => return true,
+            Try::Interrupted => {}
+            Try::Full(pos) => match area.turn(shape, by, pos) {
+                Turned::Begun | Turned::Interrupted => {}
+                Turned::NoRoom => {
+                    area.discard(false);
+                    return false;
+                }
+            },
+        }
+    }
+}
+
+/// The values of the events that are committed, as a reader of the file sees them.
+fn read(shared: &Shared) -> Vec<u64> {
+    let pos = shared.head.pos.load(Ordering::Acquire);
+    if pos == 0 {
+        return Vec::new();
+    }
+    assert!(pos < SIZE, "the models stay in the first packet");
+    let events = (pos - CONTEXT_END as u64) / 16;
+    let word = |at: u64| shared.area().data.word(at);
+    (0..events)
+        .map(|i| {
+            let at = CONTEXT_END as u64 + 16 * i;
+            let value = word(at + 8);
+            assert_eq!(word(at) >> 32, value, "a torn event");
+            value
+        })
+        .collect()
+}
+
+#[test]
+fn writers_on_one_cpu_lose_nothing_and_a_reader_sees_whole_events() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let writers: Vec<_> = (1..=2u64)
+            .map(|value| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let interrupt = std::cell::Cell::new(value == 1);
+                    let by = ModelCpu { shared: &shared, interrupt };
+                    assert!(write(&shape(Mode::Overwrite), shared.area(), &by, value));
+                })
+            })
+            .collect();
+        let early = read(&shared);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        let all = read(&shared);
+        assert!(all.starts_with(&early));
+        let mut sorted = all;
+        sorted.sort_unstable();
+        assert_eq!(sorted, [1, 2]);
+    });
+}
+
+#[test]
+fn who_finds_an_area_held_does_not_wait() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let writers: Vec<_> = (1..=2u64)
+            .map(|value| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let held = Held::take(&shared.head, value as u32);
+                    held.is_some_and(|held| {
+                        write(&shape(Mode::Overwrite), shared.area(), &held, value)
+                    })
+                })
+            })
+            .collect();
+        let early = read(&shared);
+        let wrote: Vec<_> = writers.into_iter().map(|w| w.join().unwrap()).collect();
+        let all = read(&shared);
+        assert!(all.starts_with(&early));
+        assert_eq!(all.len(), wrote.iter().filter(|w| **w).count());
+        assert!(wrote.contains(&true));
+    });
+}
+
+#[test]
+fn a_packet_is_entered_only_after_the_reader_has_copied_it() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let shape = shape(Mode::Discard);
+        // Fill both packets: (256 - 104 - 40) / 16 = 7 events fit into each.
+        let held = Held::take(&shared.head, 1).unwrap();
+        let mut written = 0;
+        while write(&shape, shared.area(), &held, written + 1) {
+            written += 1;
+        }
+        drop(held);
+        let writer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let held = Held::take(&shared.head, 2).unwrap();
+                write(&shape, shared.area(), &held, 99)
+            })
+        };
+        // The reader copies the first packet, then says so: loom finds a write meanwhile.
+        let first: Vec<_> = (0..SIZE / 8).map(|i| shared.area().data.word(8 * i)).collect();
+        assert_eq!(first[CONTEXT_END / 8 + 1], 1);
+        shared.head.taken()[0].store(1, Ordering::Release);
+        let more = writer.join().unwrap();
+        let discarded = if more { 1 } else { 2 };
+        assert_eq!(shared.head.discarded(), discarded);
+    });
+}
+
+impl AreaHead {
+    fn new() -> Self {
+        let word = || AtomicU64::new(0);
+        Self {
+            pos: word(),
+            count: word(),
+            epoch: word(),
+            last: word(),
+            state: AtomicU32::new(0),
+            lock: AtomicU32::new(0),
+            _line0: [0; 3],
+            discarded: word(),
+            too_large: word(),
+            _line1: [0; 6],
+            taken: std::array::from_fn(|_| AtomicU8::new(0)),
+            _line3: [0; 8],
+        }
+    }
+
+    fn taken(&self) -> &[AtomicU8] {
+        &self.taken
+    }
+
+    fn discarded(&self) -> u64 {
+        self.discarded.load(Ordering::Relaxed)
+    }
+}
+
+impl<'a> Held<'a> {
+    /// For a model that excludes others by other means; never dropped.
+    fn of(head: &'a AreaHead) -> std::mem::ManuallyDrop<Self> {
+        std::mem::ManuallyDrop::new(Held { head })
+    }
+}

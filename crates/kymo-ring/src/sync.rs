@@ -1,0 +1,7 @@
+//! The atomics of the ring: the machine's, or loom's when built with `--cfg loom`,
+//! so that the models run the code that ships.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
