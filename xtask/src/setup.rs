@@ -34,6 +34,21 @@ const PACKAGES: &[Package] = &[
         present: || Path::new("/usr/bin/trace-cmd").exists(),
     },
     Package {
+        name: "babeltrace2",
+        why: "the peer that CTF traces are compared with",
+        present: || cargo::has("babeltrace2", &["--version"]),
+    },
+    Package {
+        name: "lttng-tools",
+        why: "records traces of programs in CTF",
+        present: || Path::new("/usr/bin/lttng-sessiond").exists(),
+    },
+    Package {
+        name: "liblttng-ust-dev",
+        why: "programs that LTTng can trace",
+        present: || Path::new("/usr/include/x86_64-linux-gnu/lttng/tracepoint.h").exists(),
+    },
+    Package {
         name: "qemu-system-x86",
         why: "boots the guest that has what this kernel lacks",
         present: || cargo::has("qemu-system-x86_64", &["--version"]),

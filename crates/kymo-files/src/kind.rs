@@ -1,10 +1,11 @@
-//! Which of the formats a file is of, by its first bytes.
+//! Which of the formats a file or folder is of: by its first bytes, or by the
+//! metadata in it.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::{perfdata, tracedat};
+use crate::{ctf, perfdata, tracedat};
 
 /// A format of recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub enum Kind {
     PerfData,
     /// [`tracedat`].
     TraceDat,
+    /// [`ctf`]: a folder that is a trace or holds some, or the metadata of one.
+    Ctf,
 }
 
 impl Kind {
@@ -23,16 +26,23 @@ impl Kind {
         if begin.starts_with(&tracedat::MAGIC) {
             return Some(Kind::TraceDat);
         }
+        if ctf::read::is_metadata(begin) {
+            return Some(Kind::Ctf);
+        }
         [perfdata::MAGIC_V1, perfdata::MAGIC_V2, reversed]
             .iter()
             .any(|m| begin.starts_with(m))
             .then_some(Kind::PerfData)
     }
 
-    /// The format of a regular file; `None` for anything else, and for what
-    /// cannot be read: opening it properly will say why.
+    /// The format of a regular file or of a folder; `None` for anything else, and for
+    /// what cannot be read: opening it properly will say why.
     pub fn of(path: &Path) -> Option<Kind> {
-        if !std::fs::metadata(path).ok()?.is_file() {
+        let found = std::fs::metadata(path).ok()?;
+        if found.is_dir() {
+            return ctf::Ctf::is_in(path).then_some(Kind::Ctf);
+        }
+        if !found.is_file() {
             return None;
         }
         let mut begin = Vec::new();
@@ -53,6 +63,9 @@ mod tests {
             (b"PERFFILE", Some(Kind::PerfData)),
             (b"\x17\x08\x44tracing6\0", Some(Kind::TraceDat)),
             (b"\x17\x08\x44trac", None),
+            (b"/* CTF 1.8 */", Some(Kind::Ctf)),
+            (b"\x75\xd1\x1d\x57", Some(Kind::Ctf)),
+            (b"\x57\x1d\xd1\x75", Some(Kind::Ctf)),
             (b"", None),
         ] {
             assert_eq!(Kind::of_bytes(begin), kind, "{}", begin.escape_ascii());

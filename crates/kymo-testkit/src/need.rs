@@ -18,6 +18,10 @@ pub enum Need {
     Perf,
     /// The installed `trace-cmd`, likewise.
     TraceCmd,
+    /// The installed `babeltrace2`, which reads and writes CTF.
+    Babeltrace,
+    /// LTTng's session daemon, and what programs need to be traced by it.
+    Lttng,
     /// A C compiler, for the programs of [`crate::Workload`].
     Gcc,
     /// A program on the search path; its Debian package is installed by `cargo xtask setup`.
@@ -45,6 +49,12 @@ impl Need {
             Need::TraceCmd => {
                 let there = Path::new("/usr/bin/trace-cmd").exists();
                 (!there).then(|| "trace-cmd (Debian: trace-cmd)".into())
+            }
+            Need::Babeltrace => program_missing("babeltrace2", "babeltrace2"),
+            Need::Lttng => {
+                let there = Path::new("/usr/bin/lttng-sessiond").exists()
+                    && Path::new("/usr/include/x86_64-linux-gnu/lttng/tracepoint.h").exists();
+                (!there).then(|| "LTTng (Debian: lttng-tools and liblttng-ust-dev)".into())
             }
             Need::Gcc => program_missing("gcc", "gcc and libc6-dev"),
             Need::Tool(name) => (!on_path(name)).then(|| format!("{name} (cargo xtask setup)")),

@@ -1,0 +1,13 @@
+//! CTF 1.8, the Common Trace Format: streams of packets whose layout a metadata
+//! text describes. LTTng, babeltrace2 and barectf write it; a folder is a trace.
+//!
+//! [`types`] is what the metadata say, as data: [`read`] makes it of TSDL,
+//! [`write`] prints it as TSDL.
+
+mod align;
+pub mod read;
+pub mod types;
+pub mod write;
+
+pub use read::{Ctf, ReadError, ReadStats};
+pub use types::Metadata;

@@ -1,0 +1,244 @@
+//! A position in a packet, counted in bits, and the bytes around it.
+
+use kymo_model::Endian;
+
+/// Why a walk through bytes ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The bytes end before the value does.
+    End,
+    /// No option of a variant belongs to the value of its tag.
+    NoOption,
+    /// Endless rows of nothing.
+    Empty,
+}
+
+impl Stop {
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Stop::End => "reaches beyond the end of its packet",
+            Stop::NoOption => "has a variant that no option is chosen for",
+            Stop::Empty => "has too many elements without a size",
+        }
+    }
+}
+
+/// Some bytes of a packet. Places are counted from the packet's beginning, since
+/// alignment is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bits<'a> {
+    bytes: &'a [u8],
+    /// The place of the first of the bytes.
+    base: u64,
+    pub(crate) pos: u64,
+    /// Where the content ends, or the bytes, in bits from the packet's beginning.
+    end: u64,
+}
+
+impl<'a> Bits<'a> {
+    /// `base`, `pos` and `end` in bits; `base` is of a whole byte.
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8], base: u64, pos: u64, end: u64) -> Bits<'a> {
+        let there = base.saturating_add((bytes.len() as u64).saturating_mul(8));
+        Bits { bytes, base, pos, end: end.min(there) }
+    }
+
+    /// Moves to the next multiple of a power of two.
+    #[inline]
+    pub(crate) fn align(&mut self, to: u32) {
+        let mask = u64::from(to.max(1)) - 1;
+        self.pos = self.pos.saturating_add(mask) & !mask;
+    }
+
+    /// What is left of the bytes at a place of a whole byte.
+    #[inline]
+    fn tail(&self) -> &'a [u8] {
+        let from = (self.pos.saturating_sub(self.base) / 8) as usize;
+        let to = (self.end.saturating_sub(self.base) / 8) as usize;
+        self.bytes.get(from..to).unwrap_or(&[])
+    }
+
+    #[inline]
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
+        let chunk = *self.tail().first_chunk::<N>().ok_or(Stop::End)?;
+        self.pos += 8 * N as u64;
+        Ok(chunk)
+    }
+
+    /// An unsigned integer of a layout.
+    #[inline]
+    pub(crate) fn load(&mut self, load: Load, size: u32) -> Result<u64, Stop> {
+        Ok(match load {
+            Load::U8 => u64::from(u8::from_le_bytes(self.chunk()?)),
+            Load::Le16 => u64::from(u16::from_le_bytes(self.chunk()?)),
+            Load::Le32 => u64::from(u32::from_le_bytes(self.chunk()?)),
+            Load::Le64 => u64::from_le_bytes(self.chunk()?),
+            Load::Be16 => u64::from(u16::from_be_bytes(self.chunk()?)),
+            Load::Be32 => u64::from(u32::from_be_bytes(self.chunk()?)),
+            Load::Be64 => u64::from_be_bytes(self.chunk()?),
+            Load::LeBits => return self.bits(size, Endian::Little),
+            Load::BeBits => return self.bits(size, Endian::Big),
+        })
+    }
+
+    /// Any 1 to 64 bits, which may lie across nine bytes.
+    #[cold]
+    #[inline(never)]
+    fn bits(&mut self, size: u32, endian: Endian) -> Result<u64, Stop> {
+        let end = self.pos.checked_add(u64::from(size)).filter(|e| *e <= self.end);
+        let end = end.ok_or(Stop::End)?;
+        let rel = self.pos.checked_sub(self.base).ok_or(Stop::End)?;
+        let (from, shift) = ((rel / 8) as usize, (rel % 8) as u32);
+        let bytes = (shift + size).div_ceil(8) as usize;
+        let bytes = self.bytes.get(from..from + bytes).ok_or(Stop::End)?;
+        let mut value = 0u128;
+        for (i, b) in bytes.iter().enumerate() {
+            match endian {
+                Endian::Little => value |= u128::from(*b) << (8 * i),
+                Endian::Big => value = value << 8 | u128::from(*b),
+            }
+        }
+        let value = match endian {
+            Endian::Little => value >> shift,
+            Endian::Big => value >> (8 * bytes.len() as u32 - shift - size),
+        };
+        self.pos = end;
+        Ok(value as u64 & mask(size))
+    }
+
+    /// Up to eight bytes as one number, from a place of a whole byte on.
+    #[inline]
+    pub(crate) fn word(&mut self, bytes: u64, big: bool) -> Option<u64> {
+        let tail = self.tail();
+        let n = bytes as usize;
+        // Eight bytes are there but at the end of a packet.
+        let word = match tail.first_chunk::<8>() {
+            Some(chunk) if big => u64::from_be_bytes(*chunk) >> (64 - 8 * n),
+            Some(chunk) => u64::from_le_bytes(*chunk),
+            None => {
+                let few = tail.get(..n)?;
+                let mut chunk = [0; 8];
+                chunk.get_mut(..n)?.copy_from_slice(few);
+                match big {
+                    true => u64::from_be_bytes(chunk) >> (64 - 8 * n),
+                    false => u64::from_le_bytes(chunk),
+                }
+            }
+        };
+        self.pos += 8 * bytes;
+        Some(word)
+    }
+
+    /// So many bytes from a place of a whole byte on.
+    #[inline]
+    pub(crate) fn take(&mut self, len: u64) -> Result<&'a [u8], Stop> {
+        let len = usize::try_from(len).map_err(|_| Stop::End)?;
+        let taken = self.tail().get(..len).ok_or(Stop::End)?;
+        self.pos += 8 * len as u64;
+        Ok(taken)
+    }
+
+    /// Bytes up to a NUL, without it.
+    #[inline]
+    pub(crate) fn text(&mut self) -> Result<&'a [u8], Stop> {
+        let tail = self.tail();
+        let len = memchr::memchr(0, tail).ok_or(Stop::End)?;
+        self.pos += 8 * (len as u64 + 1);
+        Ok(tail.get(..len).unwrap_or(&[]))
+    }
+
+    /// Whether the place is still within the bytes.
+    #[inline]
+    pub(crate) fn within(&self) -> bool {
+        self.pos <= self.end
+    }
+}
+
+/// The lowest bits.
+#[inline]
+pub(crate) fn mask(size: u32) -> u64 {
+    if size >= 64 { u64::MAX } else { (1 << size) - 1 }
+}
+
+/// Extends the sign of an integer of so many bits.
+#[inline]
+pub(crate) fn extend(value: u64, size: u32) -> i64 {
+    let unused = 64 - size.clamp(1, 64);
+    ((value << unused) as i64) >> unused
+}
+
+/// How an integer lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    U8,
+    Le16,
+    Le32,
+    Le64,
+    Be16,
+    Be32,
+    Be64,
+    LeBits,
+    BeBits,
+}
+
+impl Load {
+    pub(crate) fn of(size: u32, align: u32, endian: Endian) -> Load {
+        let whole = align.is_multiple_of(8);
+        match (size, endian) {
+            (8, _) if whole => Load::U8,
+            (16, Endian::Little) if whole => Load::Le16,
+            (32, Endian::Little) if whole => Load::Le32,
+            (64, Endian::Little) if whole => Load::Le64,
+            (16, Endian::Big) if whole => Load::Be16,
+            (32, Endian::Big) if whole => Load::Be32,
+            (64, Endian::Big) if whole => Load::Be64,
+            (_, Endian::Little) => Load::LeBits,
+            (_, Endian::Big) => Load::BeBits,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_lie_from_the_low_end_or_from_the_high_end() {
+        // 5 bits of 0x1d and 27 of 0x5abcdef, as C bit fields of both kinds of machines.
+        let word = 0x1d_u32 | 0x5ab_cdef << 5;
+        let bytes = word.to_le_bytes();
+        let mut le = Bits::new(&bytes, 0, 0, u64::MAX);
+        assert_eq!(le.load(Load::LeBits, 5), Ok(0x1d));
+        assert_eq!(le.load(Load::LeBits, 27), Ok(0x5ab_cdef));
+        assert_eq!(le.load(Load::LeBits, 1), Err(Stop::End));
+        let bytes = (0x1d_u32 << 27 | 0x5ab_cdef).to_be_bytes();
+        let mut be = Bits::new(&bytes, 0, 0, u64::MAX);
+        assert_eq!(be.load(Load::BeBits, 5), Ok(0x1d));
+        assert_eq!(be.load(Load::BeBits, 27), Ok(0x5ab_cdef));
+    }
+
+    #[test]
+    fn sixty_four_bits_may_lie_across_nine_bytes() {
+        let value = 0xfedc_ba98_7654_3210_u64;
+        let bytes = (u128::from(value) << 3).to_le_bytes();
+        let mut le = Bits::new(&bytes[..9], 80, 83, u64::MAX);
+        assert_eq!(le.load(Load::LeBits, 64), Ok(value));
+        let bytes = (u128::from(value) << 61).to_be_bytes();
+        let mut be = Bits::new(&bytes[..9], 80, 83, u64::MAX);
+        assert_eq!(be.load(Load::BeBits, 64), Ok(value));
+        let mut short = Bits::new(&bytes[..9], 80, 83, 140);
+        assert_eq!(short.load(Load::BeBits, 64), Err(Stop::End));
+    }
+
+    #[test]
+    fn signs_extend_and_places_align() {
+        assert_eq!((extend(0x1f, 5), extend(0xf, 5), extend(u64::MAX, 64)), (-1, 15, -1));
+        let mut b = Bits::new(b"ab\0cd", 0, 1, u64::MAX);
+        b.align(8);
+        assert_eq!((b.pos, b.text()), (8, Ok(&b"b"[..])));
+        assert_eq!(
+            (b.take(3), b.take(2), b.text()),
+            (Err(Stop::End), Ok(&b"cd"[..]), Err(Stop::End))
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Values of clocks: stored with few bits, rebuilt to 64, turned into nanoseconds.
+
+use super::super::types::Clock;
+use super::bits::mask;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A value whose lowest bits are stored, the first at or after `before` that has them.
+#[inline]
+pub(crate) fn rebuild(before: u64, stored: u64, bits: u32) -> u64 {
+    if bits >= 64 {
+        return stored;
+    }
+    let mask = mask(bits);
+    let value = before & !mask | stored & mask;
+    if value < before { value.wrapping_add(mask).wrapping_add(1) } else { value }
+}
+
+/// How the times of a trace become nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scale {
+    freq: u64,
+    /// Nanoseconds that are added: 0 for the clock's own time.
+    offset: i128,
+}
+
+impl Scale {
+    /// `real`: nanoseconds since 1970 instead of since the clock's zero.
+    pub(crate) fn of(clock: Option<&Clock>, real: bool) -> Scale {
+        let freq = clock.map_or(SECOND, |c| c.freq.max(1));
+        let offset = clock.filter(|_| real).map_or(0, real_offset);
+        Scale { freq, offset }
+    }
+
+    /// Nanoseconds of a value.
+    #[inline]
+    pub(crate) fn nanos(&self, value: u64) -> u64 {
+        if self.freq == SECOND && self.offset == 0 {
+            return value;
+        }
+        self.slow(value)
+    }
+
+    fn slow(&self, value: u64) -> u64 {
+        let nanos = match self.freq {
+            SECOND => i128::from(value),
+            freq => (u128::from(value) * u128::from(SECOND) / u128::from(freq)) as i128,
+        };
+        (nanos + self.offset).clamp(0, i128::from(u64::MAX)) as u64
+    }
+}
+
+/// Nanoseconds from 1970 to a clock's zero.
+pub(crate) fn real_offset(clock: &Clock) -> i128 {
+    let ticks = i128::from(clock.offset) * i128::from(SECOND);
+    i128::from(clock.offset_s) * i128::from(SECOND)
+        + ticks.div_euclid(i128::from(clock.freq.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_wrap_once() {
+        assert_eq!(rebuild(0, 5, 27), 5);
+        assert_eq!(rebuild(0x7ff_ffff, 0, 27), 0x800_0000);
+        assert_eq!(rebuild(0x1_0000_0005, 5, 32), 0x1_0000_0005);
+        assert_eq!(rebuild(0x1_0000_0005, 4, 32), 0x2_0000_0004);
+        assert_eq!(rebuild(9, 7, 64), 7);
+        assert_eq!(rebuild(u64::MAX, 0, 32), 0);
+    }
+
+    #[test]
+    fn ticks_become_nanoseconds_exactly() {
+        let mut clock = Clock::new("c");
+        (clock.freq, clock.offset_s, clock.offset) = (3, 10, -1);
+        let own = Scale::of(Some(&clock), false);
+        assert_eq!((own.nanos(1), own.nanos(3)), (333_333_333, SECOND));
+        let real = Scale::of(Some(&clock), true);
+        assert_eq!(real.nanos(0), 10 * SECOND - 333_333_334);
+        clock.offset_s = -100;
+        assert_eq!(Scale::of(Some(&clock), true).nanos(5), 0);
+    }
+}

@@ -1,0 +1,141 @@
+//! An event as it is handed out: when, where, which, and its bytes until someone
+//! looks at them.
+
+use super::Ctf;
+use super::bits::{Bits, Stop};
+use super::trace::OUTER_EVENT;
+use super::walk::{Slots, Visit};
+
+/// One event, handed to the sink of [`Ctf::for_each`].
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// Its time in nanoseconds, as [`Ctf::times`] counts.
+    pub time: u64,
+    /// Its kind, for [`Ctf::class`].
+    pub class: u32,
+    /// Its stream, from 0.
+    pub stream: u32,
+    /// The trace of its stream, by place.
+    pub trace: u32,
+    /// The CPU, where packets say it.
+    pub cpu: Option<u32>,
+    /// Events that its stream lost before it.
+    pub missed: Option<u64>,
+    /// Its bytes.
+    pub body: Body<'a>,
+}
+
+/// Contexts and fields of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// The place of the first byte in the packet, where the body begins and where it
+    /// ends, in bits.
+    pub(crate) base: u64,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Values from outside that it depends on.
+    pub(crate) outer: &'a [u64],
+}
+
+/// A body that was copied to other bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    at: u32,
+    /// Its bits, and its place in the packet as far as alignment goes.
+    bits: u32,
+    phase: u32,
+    outer: bool,
+}
+
+/// More than any alignment, in bits.
+const PHASES: u64 = 1 << 24;
+
+impl Body<'_> {
+    /// Its bytes, from that of its first bit to that of its last.
+    #[inline]
+    fn own(&self) -> &[u8] {
+        let from = (self.from.saturating_sub(self.base) / 8) as usize;
+        let to = self.to.saturating_sub(self.base).div_ceil(8) as usize;
+        self.bytes.get(from..to).unwrap_or(&[])
+    }
+
+    /// Copies it behind other bytes, which must stay below 4 GiB.
+    #[inline]
+    pub fn pack(&self, out: &mut Vec<u8>) -> Packed {
+        let at = out.len() as u32;
+        for value in self.outer {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        out.extend_from_slice(self.own());
+        Packed {
+            at,
+            bits: (self.to - self.from) as u32,
+            phase: (self.from % PHASES) as u32,
+            outer: !self.outer.is_empty(),
+        }
+    }
+}
+
+/// Shows visitors the values of events; keeps what that needs from event to event.
+#[derive(Debug)]
+pub struct Reader<'c> {
+    ctf: &'c Ctf,
+    slots: Slots,
+}
+
+impl Ctf {
+    /// One who looks at the values of events.
+    pub fn reader(&self) -> Reader<'_> {
+        let slots = self.traces.iter().map(|t| t.slots).max().unwrap_or(0);
+        Reader { ctf: self, slots: Slots(vec![0; slots.max(OUTER_EVENT)]) }
+    }
+}
+
+impl<'c> Reader<'c> {
+    /// What is read.
+    pub fn ctf(&self) -> &'c Ctf {
+        self.ctf
+    }
+
+    /// Shows the values of a kind of event.
+    #[inline]
+    pub fn see<V: Visit>(
+        &mut self,
+        class: u32,
+        body: &Body<'_>,
+        visit: &mut V,
+    ) -> Result<(), Stop> {
+        let Some(program) = self.ctf.class(class).and_then(|c| c.program) else { return Ok(()) };
+        for (place, value) in self.slots.0.iter_mut().zip(body.outer) {
+            *place = *value;
+        }
+        let mut bits = Bits::new(body.bytes, body.base, body.from, body.to);
+        program.body.walk(&mut bits, &mut self.slots, visit)
+    }
+
+    /// The same for a body that was copied to `bytes`.
+    #[inline]
+    pub fn see_packed<V: Visit>(
+        &mut self,
+        class: u32,
+        packed: Packed,
+        bytes: &[u8],
+        visit: &mut V,
+    ) -> Result<(), Stop> {
+        let Some(program) = self.ctf.class(class).and_then(|c| c.program) else { return Ok(()) };
+        let mut at = packed.at as usize;
+        if packed.outer {
+            let values = bytes.get(at..).unwrap_or(&[]).chunks_exact(8);
+            for (place, value) in self.slots.0.iter_mut().take(OUTER_EVENT).zip(values) {
+                *place = value.first_chunk().map_or(0, |v| u64::from_le_bytes(*v));
+            }
+            at += 8 * OUTER_EVENT;
+        }
+        let phase = u64::from(packed.phase);
+        let bytes = bytes.get(at..).unwrap_or(&[]);
+        let to = phase + u64::from(packed.bits);
+        let mut bits = Bits::new(bytes, phase & !7, phase, to);
+        program.body.walk(&mut bits, &mut self.slots, visit)
+    }
+}

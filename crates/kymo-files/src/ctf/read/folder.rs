@@ -1,0 +1,106 @@
+//! Traces in a folder and its sub-folders, and which of their files are parts of
+//! one stream.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use super::metadata::is_trace;
+use super::stream::{NoHead, Part, read_head};
+use super::trace::Trace;
+use super::walk::Slots;
+use super::window::Window;
+
+/// Folders within folders.
+const MAX_DEPTH: usize = 12;
+/// Traces of a folder.
+const MAX_TRACES: usize = 4096;
+/// Folders that are looked into.
+const MAX_FOLDERS: usize = 1 << 16;
+
+/// The folders that are traces: this one, or those below it, by name.
+pub(crate) fn traces(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut looked = 0;
+    look(folder, 0, &mut looked, &mut found);
+    found
+}
+
+fn look(folder: &Path, depth: usize, looked: &mut usize, found: &mut Vec<PathBuf>) {
+    *looked += 1;
+    if *looked > MAX_FOLDERS || depth > MAX_DEPTH || found.len() >= MAX_TRACES {
+        return;
+    }
+    if is_trace(folder) {
+        found.push(folder.to_owned());
+        return;
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let is_folder = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
+    let mut below: Vec<PathBuf> = entries.flatten().filter(is_folder).map(|e| e.path()).collect();
+    below.sort();
+    below.iter().for_each(|f| look(f, depth + 1, looked, found));
+}
+
+/// The files of a trace that hold events: all but metadata and hidden ones, by name.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|e| {
+            let name = e.file_name();
+            let name = name.to_string_lossy();
+            let full = e.metadata().is_ok_and(|m| m.is_file() && m.len() > 0);
+            // `metadata.…` are remains of editors and of compressed copies.
+            full && name != "metadata" && !name.starts_with('.')
+        })
+        .map(|e| e.path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The same in all files of a stream: trace, kind of stream, number.
+type Identity = ([u8; 16], u64, u64);
+
+/// The streams of all traces, each with its files in the order of their beginnings.
+pub(crate) fn streams(folders: &[PathBuf], traces: &[Trace]) -> Vec<Vec<Part>> {
+    let mut streams: Vec<Vec<(u64, Part)>> = Vec::new();
+    let mut known: FxHashMap<Identity, usize> = FxHashMap::default();
+    for (n, (folder, trace)) in folders.iter().zip(traces).enumerate() {
+        for path in files(folder) {
+            let (identity, begin) = identify(trace, &path);
+            let part = (begin, Part { path, trace: n });
+            let place = identity.and_then(|i| {
+                let next = streams.len();
+                Some(*known.entry(i).or_insert(next)).filter(|at| *at < next)
+            });
+            match place.and_then(|at| streams.get_mut(at)) {
+                Some(stream) => stream.push(part),
+                None => streams.push(vec![part]),
+            }
+        }
+    }
+    let ordered = |mut parts: Vec<(u64, Part)>| {
+        parts.sort_by_key(|p| p.0);
+        parts.into_iter().map(|p| p.1).collect()
+    };
+    streams.into_iter().map(ordered).collect()
+}
+
+/// What stream a file is of, if its first packet says so, and when it begins.
+fn identify(trace: &Trace, path: &Path) -> (Option<Identity>, u64) {
+    let mut window = Window::new(0);
+    if window.open(path).and_then(|()| window.want(0, 4096)).is_err() {
+        return (None, 0);
+    }
+    let mut slots = Slots::default();
+    let facts = match read_head(trace, window.from(0).0, &mut slots) {
+        Ok((facts, ..)) => facts,
+        Err(NoHead::Short | NoHead::Bad(_)) => return (None, 0),
+    };
+    let begin = facts.begin.unwrap_or(0);
+    let identity = trace.metadata.uuid.zip(facts.instance);
+    (identity.map(|(uuid, number)| (uuid, facts.stream_id.unwrap_or(0), number)), begin)
+}

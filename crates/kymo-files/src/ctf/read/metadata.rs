@@ -1,0 +1,153 @@
+//! The `metadata` file: plain text, or packets of text in either byte order.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use kymo_model::{Cursor, Endian};
+
+/// First four bytes of metadata in packets, as a number.
+pub(crate) const MAGIC: u32 = 0x75d1_1d57;
+/// How metadata that is plain text begins.
+pub(crate) const TEXT: &[u8] = b"/* CTF 1.8";
+/// The most text that is read.
+const MAX_TEXT: u64 = 256 << 20;
+/// Bytes of a packet's header.
+const HEADER: u64 = 37;
+
+/// The text of a `metadata` file.
+#[derive(Debug, Default)]
+pub(crate) struct Text {
+    pub(crate) text: Vec<u8>,
+    /// What is wrong with the packets: the text ends there.
+    pub(crate) damage: Option<(u64, String)>,
+}
+
+/// Whether a file begins as metadata does.
+pub(crate) fn is_metadata(begin: &[u8]) -> bool {
+    begin.starts_with(TEXT)
+        || begin.starts_with(&MAGIC.to_le_bytes())
+        || begin.starts_with(&MAGIC.to_be_bytes())
+}
+
+/// Whether a `metadata` file in this folder makes it a trace.
+pub(crate) fn is_trace(folder: &Path) -> bool {
+    let path = folder.join("metadata");
+    if !std::fs::metadata(&path).is_ok_and(|m| m.is_file()) {
+        return false;
+    }
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|f| f.take(16).read_to_end(&mut begin));
+    read.is_ok() && is_metadata(&begin)
+}
+
+/// Reads the file.
+pub(crate) fn read(path: &Path) -> std::io::Result<Text> {
+    let mut bytes = Vec::new();
+    let file = File::open(path)?;
+    let len = file.metadata()?.len();
+    file.take(MAX_TEXT).read_to_end(&mut bytes)?;
+    let mut text = unpack(&bytes);
+    if len > MAX_TEXT {
+        text.damage = Some((MAX_TEXT, format!("the metadata of {len} bytes is not read further")));
+    }
+    Ok(text)
+}
+
+/// Takes the text out of its packets, if it is in any.
+pub(crate) fn unpack(bytes: &[u8]) -> Text {
+    let endian = match bytes.first_chunk() {
+        Some(magic) if *magic == MAGIC.to_le_bytes() => Endian::Little,
+        Some(magic) if *magic == MAGIC.to_be_bytes() => Endian::Big,
+        _ => {
+            // Nothing but text comes before a NUL.
+            let end = memchr::memchr(0, bytes);
+            let text = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or(&[]).to_vec();
+            let damage = end.map(|at| (at as u64, "the text has a NUL".to_owned()));
+            return Text { text, damage };
+        }
+    };
+    let mut out = Text::default();
+    let mut at = 0u64;
+    while at < bytes.len() as u64 {
+        let rest = bytes.get(at as usize..).unwrap_or(&[]);
+        match packet(rest, endian) {
+            Ok((content, size)) => {
+                out.text.extend_from_slice(content);
+                at += size;
+            }
+            Err(what) => {
+                out.damage = Some((at, what));
+                break;
+            }
+        }
+    }
+    out
+}
+
+/// The text of the first packet and its size in bytes.
+fn packet(bytes: &[u8], endian: Endian) -> Result<(&[u8], u64), String> {
+    let short = |_| "the metadata end within a packet's header".to_owned();
+    let mut c = Cursor::new(bytes, endian);
+    let magic = c.u32().map_err(short)?;
+    if magic != MAGIC {
+        return Err(format!("a metadata packet begins with {magic:#x}"));
+    }
+    c.skip(16 + 4).map_err(short)?;
+    let content = u64::from(c.u32().map_err(short)?);
+    let size = u64::from(c.u32().map_err(short)?);
+    let schemes = c.bytes(3).map_err(short)?;
+    let version = (c.u8().map_err(short)?, c.u8().map_err(short)?);
+    if schemes != [0, 0, 0] {
+        return Err("the metadata are compressed, encrypted or have a checksum".to_owned());
+    }
+    if version != (1, 8) {
+        return Err(format!("the metadata are of version {}.{}", version.0, version.1));
+    }
+    let (content, size) = (content / 8, size / 8);
+    if content < HEADER || content > size {
+        return Err(format!("a metadata packet of {size} bytes has a content of {content}"));
+    }
+    match bytes.get(HEADER as usize..content as usize) {
+        Some(text) => Ok((text, size)),
+        None => Err(format!("a metadata packet of {size} bytes is cut to {}", bytes.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(text: &str, endian: Endian, padding: u32) -> Vec<u8> {
+        let word = |n: u32| match endian {
+            Endian::Little => n.to_le_bytes(),
+            Endian::Big => n.to_be_bytes(),
+        };
+        let content = 8 * (37 + text.len() as u32);
+        let mut out = word(MAGIC).to_vec();
+        out.extend([7; 16]);
+        out.extend([word(0), word(content), word(content + 8 * padding)].concat());
+        out.extend([0, 0, 0, 1, 8]);
+        out.extend(text.as_bytes());
+        out.resize(out.len() + padding as usize, 0);
+        out
+    }
+
+    #[test]
+    fn packets_of_either_order_are_joined() {
+        for endian in [Endian::Little, Endian::Big] {
+            let both = [packed("/* CTF", endian, 5), packed(" 1.8 */", endian, 0)].concat();
+            let text = unpack(&both);
+            assert_eq!((text.text, text.damage), (b"/* CTF 1.8 */".to_vec(), None));
+            for cut in 1..both.len() {
+                let text = unpack(&both[..cut]).text;
+                assert!(b"/* CTF 1.8 */".starts_with(&text) || cut < 4, "{cut}");
+            }
+        }
+        let mut lying = packed("x", Endian::Little, 0);
+        lying[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(unpack(&lying).damage.unwrap().1.contains("has a content of 536870911"));
+        assert_eq!(unpack(b"/* CTF 1.8 */ trace").text, b"/* CTF 1.8 */ trace");
+        assert_eq!(unpack(b"/* CTF\0 1.8").damage.unwrap().0, 6);
+    }
+}

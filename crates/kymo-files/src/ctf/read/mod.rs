@@ -1,0 +1,248 @@
+//! Reading traces in CTF 1.8: a folder with `metadata` and a file for each
+//! stream, or a folder of such folders. Memory does not grow with the files: each
+//! stream is seen through a window.
+//!
+//! Nothing in the files is believed. A damaged packet costs what is in it; the
+//! rest is read, and [`Ctf::damage`] and [`ReadStats::damaged`] tell.
+
+mod bits;
+mod clock;
+mod compile;
+mod event;
+mod folder;
+mod merge;
+mod metadata;
+mod packet;
+mod stream;
+mod trace;
+mod tsdl;
+mod walk;
+mod window;
+
+use std::path::Path;
+
+pub use bits::Stop;
+pub use event::{Body, Event, Packed, Reader};
+pub use merge::Select;
+pub use trace::{Class, Trace};
+pub use tsdl::MetadataError;
+pub use walk::{FieldInfo, Group, Part, Visit};
+
+use clock::{Scale, real_offset};
+
+/// The most damaged places that are kept; all are counted.
+const MAX_DAMAGE: usize = 16;
+
+/// What was read, and what could make a result of it wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadStats {
+    /// Events delivered.
+    pub events: u64,
+    /// Packets read.
+    pub packets: u64,
+    /// Events that the tracer discarded, as it counted them.
+    pub lost: u64,
+    /// Packets before which it did.
+    pub lost_places: u64,
+    /// Packets that are missing by their numbers.
+    pub lost_packets: u64,
+    /// Places where they are.
+    pub lost_packet_places: u64,
+    /// Events with a time before that of the one before them in their stream.
+    pub out_of_order: u64,
+    /// The first damaged places.
+    pub damaged: Vec<Damage>,
+    /// All damaged places.
+    pub damaged_places: u64,
+}
+
+impl ReadStats {
+    fn damage(&mut self, file: &str, offset: u64, what: String) {
+        self.damaged_places += 1;
+        if self.damaged.len() < MAX_DAMAGE {
+            self.damaged.push(Damage { file: file.to_owned(), offset, what });
+        }
+    }
+}
+
+/// Where something in a stream is wrong, and what.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file} at offset {offset}: {what}")]
+pub struct Damage {
+    /// The file, below the folder that was opened.
+    pub file: String,
+    /// Offset in it.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// A recording cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum ReadError {
+    #[error("{path}: {error}")]
+    Io { path: String, error: std::io::Error },
+    #[error("{path} is no CTF trace, and none is in it: there is no metadata")]
+    NoTrace { path: String },
+    #[error("{path}, {error}")]
+    Metadata { path: String, error: MetadataError },
+    #[error("{path}: {what}")]
+    Types { path: String, what: String },
+}
+
+/// How the times of events are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// Nanoseconds of the clock itself, which all traces share.
+    Clock,
+    /// Nanoseconds since 1970.
+    Real,
+}
+
+/// Opened traces.
+#[derive(Debug)]
+pub struct Ctf {
+    name: String,
+    traces: Vec<Trace>,
+    streams: Vec<Vec<stream::Part>>,
+    times: Times,
+    damage: Vec<String>,
+    classes: Vec<(u32, u32, u32)>,
+}
+
+impl Ctf {
+    /// Whether a folder is a trace or holds some.
+    pub fn is_in(path: &Path) -> bool {
+        path.is_dir() && !folder::traces(path).is_empty()
+    }
+
+    /// Opens the trace of a folder, or all in its sub-folders, and reads their metadata.
+    /// The metadata file of a trace stands for its folder.
+    pub fn open(path: impl AsRef<Path>) -> Result<Ctf, ReadError> {
+        let mut path = path.as_ref();
+        if path.is_file()
+            && let Some(folder) = path.parent()
+        {
+            path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        }
+        let folders = folder::traces(path);
+        if folders.is_empty() {
+            return Err(ReadError::NoTrace { path: path.display().to_string() });
+        }
+        let mut traces: Vec<Trace> = Vec::new();
+        let (mut read, mut damage, mut classes) = (Vec::new(), Vec::new(), Vec::new());
+        for folder in folders {
+            let below = folder.strip_prefix(path).unwrap_or(&folder);
+            let name = below.display().to_string();
+            let trace = match trace::open(&folder, name.clone(), classes.len() as u32) {
+                Ok(trace) => trace,
+                // The others can still be read.
+                Err(e) => {
+                    damage.push((name, e));
+                    continue;
+                }
+            };
+            let of = traces.len() as u32;
+            for (k, kind) in trace.metadata.streams.iter().enumerate() {
+                classes.extend((0..kind.events.len()).map(|e| (of, k as u32, e as u32)));
+            }
+            traces.push(trace);
+            read.push(folder);
+        }
+        if traces.is_empty()
+            && let Some((_, error)) = damage.pop()
+        {
+            return Err(error);
+        }
+        let streams = folder::streams(&read, &traces);
+        let mut damage: Vec<String> = damage.into_iter().map(|(_, e)| e.to_string()).collect();
+        for t in &traces {
+            let name = if t.name.is_empty() { String::new() } else { format!("{}: ", t.name) };
+            damage.extend(t.damage.iter().map(|d| format!("{name}{d}")));
+        }
+        let name = path.display().to_string();
+        let mut ctf = Ctf { name, traces, streams, times: Times::Clock, damage, classes };
+        ctf.set_times(if ctf.one_clock() { Times::Clock } else { Times::Real });
+        Ok(ctf)
+    }
+
+    /// Whether the clocks of all traces are one.
+    fn one_clock(&self) -> bool {
+        let mut clocks = self
+            .traces
+            .iter()
+            .map(|t| t.clock().map(|c| (c.uuid.is_some(), c.uuid, c.freq, real_offset(c))));
+        let first = clocks.next().flatten();
+        clocks.all(|c| match (first, c) {
+            // Offsets of the same clock are measured anew by each session.
+            (Some((true, a, f, _)), Some((true, b, g, _))) => a == b && f == g,
+            (Some((.., f, x)), Some((.., g, y))) => f == g && x == y,
+            (a, b) => a.is_none() && b.is_none(),
+        })
+    }
+
+    /// What the folder is called in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The traces.
+    pub fn traces(&self) -> &[Trace] {
+        &self.traces
+    }
+
+    /// How many streams there are.
+    pub fn stream_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// The files with events, and the place of each one's trace.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, usize)> {
+        self.streams.iter().flatten().map(|p| (p.path.as_path(), p.trace))
+    }
+
+    /// How times are counted: by the clock if there is only one.
+    pub fn times(&self) -> Times {
+        self.times
+    }
+
+    /// Counts times otherwise.
+    pub fn set_times(&mut self, times: Times) {
+        self.times = times;
+        for t in &mut self.traces {
+            t.scale = Scale::of(t.clock(), times == Times::Real);
+        }
+    }
+
+    /// What was wrong outside of the streams.
+    pub fn damage(&self) -> &[String] {
+        &self.damage
+    }
+
+    /// What the metadata say that means nothing here.
+    pub fn remarks(&self) -> impl Iterator<Item = &str> {
+        self.traces.iter().flat_map(|t| t.remarks.iter().map(String::as_str))
+    }
+
+    /// How many kinds of events there are, over all traces.
+    pub fn class_count(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// A kind of event by its place.
+    pub fn class(&self, number: u32) -> Option<Class<'_>> {
+        let (trace, kind, event) = *self.classes.get(number as usize)?;
+        let of = self.traces.get(trace as usize)?;
+        let stream = of.metadata.streams.get(kind as usize)?;
+        let programs = &of.streams.get(kind as usize)?.programs;
+        let program = programs.events.get(event as usize)?.as_ref().ok();
+        let event = stream.events.get(event as usize)?;
+        Some(Class { trace: trace as usize, stream: stream.id, event, program })
+    }
+}
+
+/// Whether a file begins as the metadata of a trace do.
+pub(crate) fn is_metadata(begin: &[u8]) -> bool {
+    metadata::is_metadata(begin)
+}

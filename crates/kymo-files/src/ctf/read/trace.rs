@@ -1,0 +1,181 @@
+//! One trace: its metadata, compiled.
+
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use super::super::types::{Clock, EventClass, Metadata};
+use super::clock::Scale;
+use super::compile::{self, OUTER_SLOTS, StreamPrograms};
+use super::packet::HeaderPlan;
+use super::walk::{FieldInfo, Part, Program};
+use super::{ReadError, metadata, tsdl};
+
+/// Values from outside that go with an event.
+pub(crate) const OUTER_EVENT: usize = OUTER_SLOTS;
+/// Numbers of events that are looked up without searching.
+const DENSE: u64 = 1 << 12;
+const NONE: u32 = u32::MAX;
+
+/// A trace of the folder.
+#[derive(Debug)]
+pub struct Trace {
+    /// Its folder below the one that was opened; empty for that one.
+    pub(crate) name: String,
+    pub(crate) metadata: Metadata,
+    pub(crate) packet_header: Program,
+    pub(crate) streams: Vec<Kind>,
+    pub(crate) scale: Scale,
+    /// Slots that any of its programs needs.
+    pub(crate) slots: usize,
+    /// What is wrong with its metadata.
+    pub(crate) damage: Vec<String>,
+    /// What its metadata say that means nothing here.
+    pub(crate) remarks: Vec<String>,
+}
+
+impl Trace {
+    /// Its folder below the one that was opened; empty for that one.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its metadata say.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The clock of its events.
+    pub fn clock(&self) -> Option<&Clock> {
+        clock(&self.metadata)
+    }
+}
+
+/// The clock that event headers use.
+pub(crate) fn clock(metadata: &Metadata) -> Option<&Clock> {
+    use super::super::types::{Struct, Type};
+    fn named(of: &Struct) -> Option<&str> {
+        of.fields.iter().find_map(|f| match &f.of {
+            Type::Int(int) => int.clock.as_deref(),
+            Type::Struct(of) => named(of),
+            Type::Variant(of) => of.options.iter().find_map(|o| match &o.of {
+                Type::Int(int) => int.clock.as_deref(),
+                Type::Struct(of) => named(of),
+                _ => None,
+            }),
+            _ => None,
+        })
+    }
+    let headers = metadata.streams.iter().filter_map(|s| s.event_header.as_deref());
+    let contexts = metadata.streams.iter().filter_map(|s| s.packet_context.as_deref());
+    let name = headers.chain(contexts).find_map(named);
+    match name {
+        Some(name) => metadata.clocks.iter().find(|c| c.name == name),
+        None => metadata.clocks.first().filter(|_| metadata.clocks.len() == 1),
+    }
+}
+
+/// A kind of stream.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) programs: StreamPrograms,
+    pub(crate) plan: HeaderPlan,
+    /// Its first event's place among those of all traces.
+    pub(crate) first_class: u32,
+    dense: Vec<u32>,
+    sparse: FxHashMap<u64, u32>,
+}
+
+impl Kind {
+    fn new(programs: StreamPrograms, events: &[EventClass], first_class: u32) -> Kind {
+        let (mut dense, mut sparse) = (Vec::new(), FxHashMap::default());
+        for (n, event) in events.iter().enumerate() {
+            if event.id >= DENSE {
+                sparse.insert(event.id, n as u32);
+                continue;
+            }
+            let at = event.id as usize;
+            dense.resize(dense.len().max(at + 1), NONE);
+            if let Some(place) = dense.get_mut(at) {
+                *place = n as u32;
+            }
+        }
+        Kind { plan: HeaderPlan::of(&programs), programs, first_class, dense, sparse }
+    }
+
+    /// The place of an event by its number.
+    #[inline]
+    pub(crate) fn event(&self, id: u64) -> Option<u32> {
+        match self.dense.get(id as usize) {
+            Some(n) if *n != NONE && id < DENSE => Some(*n),
+            _ => self.sparse.get(&id).copied(),
+        }
+    }
+}
+
+/// A kind of event, of one of the traces.
+#[derive(Clone, Copy, Debug)]
+pub struct Class<'c> {
+    /// Its trace, by place.
+    pub trace: usize,
+    /// The number of its stream.
+    pub stream: u64,
+    /// What the metadata say of it.
+    pub event: &'c EventClass,
+    pub(crate) program: Option<&'c compile::EventProgram>,
+}
+
+impl<'c> Class<'c> {
+    /// All its fields, those in others too, in their order.
+    pub fn fields(&self) -> &'c [FieldInfo] {
+        self.program.map_or(&[], |p| &p.body.fields)
+    }
+
+    /// A field of a part, by its shown name. The number is its place in [`Class::fields`].
+    pub fn field(&self, part: Part, name: &str) -> Option<(usize, &'c FieldInfo)> {
+        let fields = self.fields().iter().enumerate();
+        fields.into_iter().find(|(_, f)| f.top && f.part == part && f.name == name)
+    }
+
+    /// Whether it cannot be read.
+    pub fn is_unreadable(&self) -> bool {
+        self.program.is_none()
+    }
+}
+
+/// Reads the metadata of a folder. `first_class`: how many events other traces have.
+pub(crate) fn open(folder: &Path, name: String, first_class: u32) -> Result<Trace, ReadError> {
+    let path: PathBuf = folder.join("metadata");
+    let shown = || path.display().to_string();
+    let text = metadata::read(&path).map_err(|error| ReadError::Io { path: shown(), error })?;
+    let parsed =
+        tsdl::parse(&text.text).map_err(|error| ReadError::Metadata { path: shown(), error })?;
+    let mut damage = Vec::new();
+    if let Some((at, what)) = text.damage {
+        damage.push(format!("metadata at offset {at}: {what}"));
+    }
+    if let Some(error) = parsed.error {
+        // Metadata of a tracer that was killed end somewhere; what does not even describe
+        // a stream is of no use.
+        if parsed.metadata.streams.is_empty() {
+            return Err(ReadError::Metadata { path: shown(), error });
+        }
+        damage.push(format!("metadata, {error}; what follows is not known"));
+    }
+    let (metadata, mut steps, mut first_class) = (parsed.metadata, 0, first_class);
+    let fail = |e: compile::CompileError| ReadError::Types { path: shown(), what: e.to_string() };
+    let packet_header = compile::packet_header(&metadata).map_err(fail)?;
+    let mut streams = Vec::new();
+    for stream in &metadata.streams {
+        let programs = compile::stream(&metadata, stream, &mut steps).map_err(fail)?;
+        for error in programs.events.iter().filter_map(|e| e.as_ref().err()).take(16) {
+            damage.push(format!("metadata: event {error}"));
+        }
+        streams.push(Kind::new(programs, &stream.events, first_class));
+        first_class += stream.events.len() as u32;
+    }
+    let slots = streams.iter().map(|s| s.programs.slots).max().unwrap_or(0).max(OUTER_SLOTS);
+    let scale = Scale::of(clock(&metadata), false);
+    let remarks = parsed.remarks;
+    Ok(Trace { name, metadata, packet_header, streams, scale, slots, damage, remarks })
+}

@@ -1,0 +1,123 @@
+//! The part of a file that is in memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    file: Option<File>,
+    bytes: Vec<u8>,
+    /// Offset of the bytes in the file.
+    at: u64,
+    /// Bytes of the file.
+    len: u64,
+    /// Bytes that are read at once.
+    step: usize,
+}
+
+impl Window {
+    pub(crate) fn new(step: usize) -> Window {
+        Window { step: step.max(4096), ..Window::default() }
+    }
+
+    /// Goes to the beginning of another file.
+    pub(crate) fn open(&mut self, path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        self.len = file.metadata()?.len();
+        self.file = Some(file);
+        self.bytes.clear();
+        self.at = 0;
+        Ok(())
+    }
+
+    /// Gives file and memory back.
+    pub(crate) fn close(&mut self) {
+        let step = self.step;
+        *self = Window { step, ..Window::default() };
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Where the bytes in memory end.
+    pub(crate) fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+
+    /// The bytes in memory from an offset on and the distance of the first of them from
+    /// it: 0, unless the offset lies before what is in memory.
+    #[inline]
+    pub(crate) fn from(&self, offset: u64) -> (&[u8], u64) {
+        match offset.checked_sub(self.at) {
+            Some(skip) => (self.bytes.get(skip as usize..).unwrap_or(&[]), 0),
+            None => (&self.bytes, self.at - offset),
+        }
+    }
+
+    /// Has bytes from an offset on in memory, so many if the file has them, and lets go
+    /// of those before. More is read than asked for.
+    pub(crate) fn want(&mut self, offset: u64, count: usize) -> io::Result<()> {
+        let to = offset.saturating_add(count as u64).min(self.len);
+        if offset >= self.at && to <= self.end() {
+            return Ok(());
+        }
+        let keep = match offset.checked_sub(self.at) {
+            Some(skip) if offset <= self.end() => skip as usize,
+            _ => self.bytes.len(),
+        };
+        self.bytes.drain(..keep.min(self.bytes.len()));
+        self.at = offset;
+        let have = self.bytes.len();
+        let rest = self.len.saturating_sub(self.end());
+        let more = rest.min(count.max(self.step).saturating_sub(have) as u64) as usize;
+        self.bytes.resize(have + more, 0);
+        let mut filled = have;
+        while let Some(file) = &self.file
+            && filled < self.bytes.len()
+        {
+            let place = self.bytes.get_mut(filled..).unwrap_or(&mut []);
+            match file.read_at(place, self.at + filled as u64) {
+                // It has become shorter.
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if filled < self.bytes.len() {
+            self.bytes.truncate(filled);
+            self.len = self.end();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn it_slides_and_ends_with_the_file() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..20_000u32).map(|n| (n % 251) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        let mut w = Window::new(0);
+        w.open(file.path()).unwrap();
+        assert_eq!((w.len(), w.end()), (20_000, 0));
+        w.want(0, 10).unwrap();
+        assert_eq!((w.from(5).0, w.end()), (&bytes[5..4096], 4096));
+        w.want(4000, 200).unwrap();
+        assert_eq!((w.from(4000).0, w.from(3990).1), (&bytes[4000..8096], 10));
+        w.want(19_990, 100).unwrap();
+        assert_eq!((w.from(19_990).0, w.end()), (&bytes[19_990..], 20_000));
+        file.as_file().set_len(10_000).unwrap();
+        w.want(9_000, 5000).unwrap();
+        assert_eq!((w.from(9_000).0, w.len()), (&bytes[9_000..10_000], 10_000));
+    }
+}

@@ -1,0 +1,351 @@
+//! What the metadata of a trace says, as data: made by the parser from TSDL, by
+//! tracers for the writer, which prints TSDL.
+//!
+//! Types are trees whose shared parts are shared (`Arc`), so that a text that
+//! names one type in many places costs no more than it says.
+
+use std::sync::Arc;
+
+use kymo_model::Endian;
+
+/// The whole of a trace's metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metadata {
+    /// The trace's identity; packets repeat it.
+    pub uuid: Option<[u8; 16]>,
+    /// Byte order of types that state none.
+    pub byte_order: Endian,
+    /// What each packet begins with.
+    pub packet_header: Option<Arc<Struct>>,
+    /// The environment: names and values, meanings up to the tracer.
+    pub env: Vec<(String, EnvValue)>,
+    /// The clocks.
+    pub clocks: Vec<Clock>,
+    /// The kinds of streams.
+    pub streams: Vec<StreamClass>,
+}
+
+impl Metadata {
+    /// Of a trace in which nothing is declared yet.
+    pub fn new(byte_order: Endian) -> Metadata {
+        Metadata {
+            uuid: None,
+            byte_order,
+            packet_header: None,
+            env: Vec::new(),
+            clocks: Vec::new(),
+            streams: Vec::new(),
+        }
+    }
+
+    /// The value of a name in the environment.
+    pub fn env(&self, name: &str) -> Option<&EnvValue> {
+        self.env.iter().find(|(n, _)| n == name).map(|(_, v)| v)
+    }
+}
+
+/// A value in the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnvValue {
+    /// A number.
+    Int(i64),
+    /// Text.
+    Text(String),
+}
+
+impl std::fmt::Display for EnvValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            EnvValue::Int(n) => write!(f, "{n}"),
+            EnvValue::Text(t) => f.write_str(t),
+        }
+    }
+}
+
+/// A clock and how it stands to real time: `offset_s` seconds and `offset` ticks
+/// after 1970 its value was 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// What fields call it.
+    pub name: String,
+    /// The same in all traces that use the same clock.
+    pub uuid: Option<[u8; 16]>,
+    /// What it is.
+    pub description: String,
+    /// Ticks a second.
+    pub freq: u64,
+    /// Uncertainty of measurements, in ticks.
+    pub precision: u64,
+    /// Seconds of the offset.
+    pub offset_s: i64,
+    /// Ticks of the offset.
+    pub offset: i64,
+    /// Whether its values mean the same everywhere.
+    pub absolute: bool,
+}
+
+impl Clock {
+    /// A clock of nanoseconds without an offset.
+    pub fn new(name: impl Into<String>) -> Clock {
+        Clock {
+            name: name.into(),
+            uuid: None,
+            description: String::new(),
+            freq: 1_000_000_000,
+            precision: 0,
+            offset_s: 0,
+            offset: 0,
+            absolute: false,
+        }
+    }
+}
+
+/// A kind of stream: what its packets and events begin with, and its events.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StreamClass {
+    /// Its number, which packet headers name.
+    pub id: u64,
+    /// What follows the packet header.
+    pub packet_context: Option<Arc<Struct>>,
+    /// What each event begins with.
+    pub event_header: Option<Arc<Struct>>,
+    /// What follows it in each event.
+    pub event_context: Option<Arc<Struct>>,
+    /// The events.
+    pub events: Vec<EventClass>,
+}
+
+/// A kind of event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventClass {
+    /// Its number within the stream, which event headers name.
+    pub id: u64,
+    /// Its name, `provider:event` by custom.
+    pub name: String,
+    /// Its severity, as in syslog, and 8 to 14 for debugging.
+    pub loglevel: Option<i64>,
+    /// `model.emf.uri`.
+    pub emf_uri: Option<String>,
+    /// What it means. Written as a comment before the event, and read from there.
+    pub doc: Option<String>,
+    /// What stands between the stream's context and the fields.
+    pub context: Option<Arc<Struct>>,
+    /// Its own fields.
+    pub fields: Option<Arc<Struct>>,
+}
+
+/// Fields in a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Struct {
+    /// The fields in their order.
+    pub fields: Vec<Field>,
+    /// Alignment in bits beyond that of its fields; 0 or 1 for none.
+    pub align: u32,
+}
+
+impl Struct {
+    /// A structure of these fields.
+    pub fn new(fields: impl IntoIterator<Item = Field>) -> Struct {
+        Struct { fields: fields.into_iter().collect(), align: 0 }
+    }
+
+    /// The same, aligned to so many bits at least.
+    pub fn aligned(mut self, bits: u32) -> Struct {
+        self.align = bits;
+        self
+    }
+}
+
+/// A field of a structure, or an option of a variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Its name as the metadata writes it.
+    pub name: String,
+    /// Its type.
+    pub of: Type,
+}
+
+impl Field {
+    /// A field whose name is written as it is: of headers and packet contexts.
+    pub fn plain(name: impl Into<String>, of: Type) -> Field {
+        Field { name: name.into(), of }
+    }
+
+    /// A field whose name is written behind an underscore, so that it cannot clash with
+    /// a word of the language. Readers take the underscore off.
+    pub fn new(name: impl AsRef<str>, of: Type) -> Field {
+        Field { name: format!("_{}", name.as_ref()), of }
+    }
+
+    /// Its name as readers show it.
+    pub fn shown(&self) -> &str {
+        shown(&self.name)
+    }
+}
+
+/// A name without the underscore that protects it.
+pub(crate) fn shown(name: &str) -> &str {
+    name.strip_prefix('_').unwrap_or(name)
+}
+
+/// A type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Type {
+    /// An integer.
+    Int(Int),
+    /// A floating-point number.
+    Float(Float),
+    /// An integer with names.
+    Enum(Enum),
+    /// Bytes up to a NUL.
+    Text(Encoding),
+    /// Fields in a row.
+    Struct(Arc<Struct>),
+    /// One of several types.
+    Variant(Arc<Variant>),
+    /// So many of a type.
+    Array(Arc<Type>, u64),
+    /// As many of a type as another field says.
+    Sequence(Arc<Type>, FieldPath),
+}
+
+/// The field that another depends on, as the metadata names it: from an enclosing
+/// structure on (`len`), or from one of the scopes (`stream.event.header.id`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldPath(pub Vec<String>);
+
+impl FieldPath {
+    /// A field before this one in the same structure, protected as by [`Field::new`].
+    pub fn sibling(name: impl AsRef<str>) -> FieldPath {
+        FieldPath(vec![format!("_{}", name.as_ref())])
+    }
+}
+
+impl std::fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.join("."))
+    }
+}
+
+/// How bytes are text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// They are not.
+    #[default]
+    None,
+    /// UTF-8.
+    Utf8,
+    /// ASCII.
+    Ascii,
+}
+
+/// An integer of 1 to 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Int {
+    /// Bits.
+    pub size: u32,
+    /// Alignment in bits, a power of two.
+    pub align: u32,
+    /// Whether it is signed.
+    pub signed: bool,
+    /// Its byte order.
+    pub byte_order: Endian,
+    /// The base it is shown in: 2, 8, 10 or 16.
+    pub base: u8,
+    /// Whether it is a character.
+    pub encoding: Encoding,
+    /// The clock that its value is a time of.
+    pub clock: Option<Arc<str>>,
+}
+
+impl Int {
+    /// An integer of so many bits, packed to bytes, or to bits if it is not of whole bytes.
+    pub fn new(size: u32, signed: bool, byte_order: Endian) -> Int {
+        let align = if size.is_multiple_of(8) { 8 } else { 1 };
+        let (base, encoding, clock) = (10, Encoding::None, None);
+        Int { size, align, signed, byte_order, base, encoding, clock }
+    }
+
+    /// Unsigned.
+    pub fn unsigned(size: u32, byte_order: Endian) -> Int {
+        Int::new(size, false, byte_order)
+    }
+
+    /// Signed.
+    pub fn signed(size: u32, byte_order: Endian) -> Int {
+        Int::new(size, true, byte_order)
+    }
+
+    /// Shown in another base.
+    pub fn in_base(mut self, base: u8) -> Int {
+        self.base = base;
+        self
+    }
+
+    /// A time of this clock.
+    pub fn of_clock(mut self, clock: &str) -> Int {
+        self.clock = Some(clock.into());
+        self
+    }
+}
+
+/// A binary floating-point number of IEEE 754.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Float {
+    /// Bits of the exponent.
+    pub exp_dig: u32,
+    /// Digits of the mantissa, the leading one included.
+    pub mant_dig: u32,
+    /// Alignment in bits.
+    pub align: u32,
+    /// Its byte order.
+    pub byte_order: Endian,
+}
+
+impl Float {
+    /// `float`, packed to bytes.
+    pub fn single(byte_order: Endian) -> Float {
+        Float { exp_dig: 8, mant_dig: 24, align: 8, byte_order }
+    }
+
+    /// `double`, packed to bytes.
+    pub fn double(byte_order: Endian) -> Float {
+        Float { exp_dig: 11, mant_dig: 53, align: 8, byte_order }
+    }
+}
+
+/// An integer with names for ranges of its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enum {
+    /// The integer.
+    pub int: Int,
+    /// The names, which may repeat and overlap.
+    pub labels: Arc<[Label]>,
+}
+
+/// A name for the values of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The name.
+    pub name: String,
+    /// The first value.
+    pub from: i128,
+    /// The last value.
+    pub to: i128,
+}
+
+impl Label {
+    /// A name for one value.
+    pub fn of(name: impl Into<String>, value: i128) -> Label {
+        Label { name: name.into(), from: value, to: value }
+    }
+}
+
+/// One of several types; which one, another field's name for its value says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// The enumeration that chooses.
+    pub tag: FieldPath,
+    /// The types, by the names of the enumeration.
+    pub options: Vec<Field>,
+}
