@@ -6,6 +6,7 @@
 mod btf;
 mod code_symbols;
 mod demangle;
+pub mod disasm;
 pub mod dwarf;
 mod elf;
 pub mod instruction;

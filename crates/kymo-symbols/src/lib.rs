@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+mod code;
 mod files;
 mod kernel;
 mod locate;
@@ -16,6 +17,7 @@ mod resolver;
 pub mod unwind;
 mod vdso;
 
+pub use code::{CodeFile, NoCode};
 pub use files::{Binary, Finder};
 pub use kymo_kernel::kallsyms::Kallsyms;
 pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, Resolver, SymId};

@@ -2,6 +2,7 @@
 //! knows where data came from.
 #![forbid(unsafe_code)]
 
+pub mod arrows;
 mod call_tree;
 pub mod export;
 pub mod ledger;

@@ -30,6 +30,8 @@ enum Command {
     Record(commands::record::Args),
     /// Show where the samples of a recording come from
     Report(commands::report::Args),
+    /// Show what each instruction and line of a function cost
+    Annotate(Box<commands::annotate::Args>),
     /// Turn the stacks of a recording into other programs' formats
     Convert(Box<commands::convert::Args>),
     /// Show the events of a recording as text or JSON lines
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Stat(args) => commands::stat::run(args),
         Command::Record(args) => commands::record::run(args),
         Command::Report(args) => commands::report::run(args),
+        Command::Annotate(args) => commands::annotate::run(*args),
         Command::Convert(args) => commands::convert::run(*args),
         Command::Script(args) => commands::script::run(args),
         Command::Session(args) => commands::session::run(args),

@@ -1,5 +1,6 @@
 //! The commands, and what they share: how an error ends the program.
 
+pub(crate) mod annotate;
 mod chosen;
 pub(crate) mod convert;
 pub(crate) mod event;

@@ -1,0 +1,161 @@
+//! A function's code, instruction by instruction, with what each cost and where
+//! it comes from.
+
+use std::cell::OnceCell;
+
+use kymo_debuginfo::disasm::{self, Flow, LONGEST, Names, Syntax};
+use kymo_debuginfo::dwarf::Sections;
+use kymo_debuginfo::dwarf::inlines::{Answers, Inlines, SourceFrame};
+use kymo_debuginfo::{CodeSymbols, Elf, SymbolTable, demangle};
+use kymo_symbols::{CodeFile, NoCode};
+use kymo_view::arrows::Arrows;
+
+use super::cost::{Hot, Sums, add};
+
+/// An instruction.
+pub(super) struct Row {
+    pub(super) line: disasm::Line,
+    pub(super) bytes: Vec<u8>,
+    pub(super) cost: Option<Sums>,
+    /// Where it is in the source, innermost function first.
+    pub(super) source: Vec<Place>,
+}
+
+/// A place in the source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) function: String,
+    pub(super) file: String,
+    pub(super) line: u32,
+}
+
+/// A function.
+pub(super) struct Listing {
+    pub(super) rows: Vec<Row>,
+    pub(super) arrows: Arrows,
+    /// Samples that are not where an instruction begins.
+    pub(super) off: u64,
+    /// Bytes that are not shown.
+    pub(super) cut: u64,
+    /// What is wrong with the debugging information.
+    pub(super) damage: Vec<String>,
+}
+
+/// Jumps side by side.
+const LANES: usize = 6;
+
+/// A binary that functions are listed of.
+pub(super) struct Binary<'a> {
+    file: &'a CodeFile,
+    symbols: CodeSymbols<'a>,
+    plt: SymbolTable,
+    sections: Option<&'a Sections<'a>>,
+    inlines: OnceCell<Inlines<'a>>,
+    /// Every named place, ascending.
+    named: Vec<u64>,
+    plain: bool,
+}
+
+impl<'a> Binary<'a> {
+    /// Reads the symbols. `plain` leaves names as the compiler mangled them.
+    pub(super) fn new(
+        file: &'a CodeFile,
+        sections: Option<&'a Sections<'a>>,
+        plain: bool,
+    ) -> Result<Binary<'a>, NoCode> {
+        let symbols = file.symbols()?;
+        let plt = Elf::parse(file.binary()).map(|e| e.plt).unwrap_or_default();
+        let mut named: Vec<u64> = symbols.all.iter().map(|s| s.addr).collect();
+        named.extend(plt.iter().map(|(start, ..)| start));
+        named.sort_unstable();
+        named.dedup();
+        Ok(Binary { file, symbols, plt, sections, inlines: OnceCell::new(), named, plain })
+    }
+
+    /// Lists a function, which has a name at `start`.
+    pub(super) fn list(&self, hot: &Hot, start: u64, syntax: Syntax) -> Option<Listing> {
+        let named = self.symbols.function_span(start).map(|(_, start, end)| (start, end));
+        let stub = || self.plt.lookup(start).map(|(start, end, _)| (start, end));
+        let (start, end) = named.or_else(stub)?;
+        let from = usize::try_from(self.symbols.file_offset(start)?).ok()?;
+        let size = usize::try_from(end.checked_sub(start)?).ok()?;
+        let whole = self.file.binary().get(from..)?;
+        let code = whole.get(..size.min(whole.len()).min(LONGEST))?;
+        let lines = disasm::disassemble(code, start, syntax, self);
+        let sources = self.sources(&lines);
+        let mut listing = Listing {
+            rows: Vec::with_capacity(lines.len()),
+            arrows: arrows(&lines),
+            off: 0,
+            cut: (size - code.len()) as u64,
+            damage: sources.as_ref().map(|s| s.damage.clone()).unwrap_or_default(),
+        };
+        for (number, line) in lines.into_iter().enumerate() {
+            let at = (line.addr - start) as usize;
+            let bytes = code.get(at..at + usize::from(line.len)).unwrap_or_default().to_vec();
+            let source = sources.as_ref().map(|s| self.places(s, number)).unwrap_or_default();
+            listing.rows.push(Row { line, bytes, cost: None, source });
+        }
+        for (offset, sums) in &hot.places {
+            let addr = self.symbols.address(*offset);
+            let row = addr.and_then(|a| {
+                let at = listing.rows.binary_search_by_key(&a, |r| r.line.addr).ok()?;
+                listing.rows.get_mut(at)
+            });
+            match row {
+                Some(row) => add(row.cost.get_or_insert_default(), sums),
+                None => listing.off += sums.iter().map(|s| s.samples).sum::<u64>(),
+            }
+        }
+        Some(listing)
+    }
+
+    fn sources(&self, lines: &[disasm::Line]) -> Option<Answers> {
+        let sections = self.sections?;
+        let inlines = self.inlines.get_or_init(|| Inlines::new(sections));
+        let addresses: Vec<u64> = lines.iter().map(|l| l.addr).collect();
+        Some(inlines.resolve(&addresses))
+    }
+
+    fn places(&self, answers: &Answers, number: usize) -> Vec<Place> {
+        let place = |f: &SourceFrame| Place {
+            function: self.readable(answers.text(f.function)),
+            file: answers.text(f.file).to_string(),
+            line: f.line,
+        };
+        answers.frames(number).iter().map(place).collect()
+    }
+
+    fn readable(&self, name: &str) -> String {
+        if self.plain { name.to_string() } else { demangle(name).into() }
+    }
+}
+
+impl Names for Binary<'_> {
+    /// What covers the address, or else what begins before it in its section, as
+    /// objdump does it.
+    fn name(&self, addr: u64) -> Option<(String, u64)> {
+        let before = self.named.partition_point(|a| *a <= addr).checked_sub(1)?;
+        let nearest = *self.named.get(before)?;
+        let section = |a| self.symbols.section_at(a).map(|s| s.addr);
+        if section(nearest) != section(addr) {
+            return None;
+        }
+        let begins = |table: &SymbolTable| {
+            let (start, _, name) = table.lookup(nearest)?;
+            (start == nearest).then(|| String::from_utf8_lossy(name).into_owned())
+        };
+        let tables = [&self.symbols.code, &self.plt, &self.symbols.data];
+        let name = tables.into_iter().find_map(begins)?;
+        Some((self.readable(&name), addr - nearest))
+    }
+}
+
+fn arrows(lines: &[disasm::Line]) -> Arrows {
+    let row = |addr: u64| lines.binary_search_by_key(&addr, |l| l.addr).ok();
+    let jumps = lines.iter().enumerate().filter_map(|(from, l)| match l.flow {
+        Flow::Jump(target) => row(target).map(|to| (from, to)),
+        _ => None,
+    });
+    Arrows::new(jumps, LANES)
+}

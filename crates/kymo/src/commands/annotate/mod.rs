@@ -1,0 +1,271 @@
+//! `kymo annotate`: what each instruction and each line of a function cost.
+
+mod cost;
+mod listing;
+mod source;
+mod text;
+
+use std::io::{IsTerminal as _, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use kymo_analysis::profile::{LoadOptions, Profile};
+use kymo_debuginfo::disasm::Syntax;
+use kymo_files::Kind;
+use kymo_files::perfdata::PerfData;
+use kymo_view::Ledger;
+
+use super::chosen::{Chosen, Source};
+use cost::{Costs, Hot, PercentType};
+use listing::{Binary, Listing};
+use source::SourceTexts;
+use text::{Count, Look, Text};
+
+/// Flags of `kymo annotate`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+kymo annotate                     the three functions that cost most\n  \
+kymo annotate memcpy -M intel     one function, with the destination first\n  \
+kymo annotate -d libc.so.6 'str*' all functions of a library whose names begin so")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// Functions to show (names or globs); the hottest ones where none is named
+    #[arg(value_name = "SYMBOL")]
+    symbols: Vec<String>,
+    /// Another way to name a function
+    #[arg(short, long, value_name = "SYMBOL", visible_short_alias = 'S')]
+    symbol: Vec<String>,
+    #[command(flatten)]
+    chosen: Chosen,
+    /// Show so many functions where none is named
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    top: usize,
+    /// Plain text; this is the only face there is
+    #[arg(long)]
+    stdio: bool,
+    /// How operands are written: att or intel
+    #[arg(short = 'M', long, value_name = "STYLE", default_value = "att")]
+    disassembler_style: Style,
+    /// Leave out the source
+    #[arg(long)]
+    no_source: bool,
+    /// Show file and line of each piece of the source
+    #[arg(short = 'l', long)]
+    print_line: bool,
+    /// Show whole paths of source files
+    #[arg(short = 'P', long)]
+    full_paths: bool,
+    /// Show the bytes of instructions
+    #[arg(short = 'A', long)]
+    asm_raw: bool,
+    /// What percentages are of
+    #[arg(long, value_name = "TYPE", default_value = "local-period")]
+    percent_type: PercentType,
+    /// Leave out of the summary what is below this percentage
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.5)]
+    percent_limit: f64,
+    /// Show numbers of samples
+    #[arg(short = 'n', long)]
+    show_nr_samples: bool,
+    /// Show sums of periods
+    #[arg(long, conflicts_with = "show_nr_samples")]
+    show_total_period: bool,
+    /// Pass over functions whose code is not there
+    #[arg(long)]
+    skip_missing: bool,
+    /// Events stand side by side; they always do
+    #[arg(long)]
+    group: bool,
+    /// No other program is started: kymo disassembles by itself
+    #[arg(long, value_name = "PATH", hide = true)]
+    objdump: Option<String>,
+    /// Exit with status 3 if anything could make the result wrong
+    #[arg(long)]
+    strict: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Style {
+    /// Source first
+    #[value(alias = "att-mnemonic")]
+    Att,
+    /// Destination first
+    #[value(alias = "intel-mnemonic")]
+    Intel,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.objdump.is_some() {
+        bail!("--objdump: kymo starts no other program, it disassembles by itself");
+    }
+    let path = args.source.input.clone().unwrap_or_else(super::default_recording);
+    if Kind::of(&path) == Some(Kind::TraceDat) {
+        bail!("{} is a trace.dat, which has no samples of code", path.display());
+    }
+    let mut file = PerfData::open(&path)?;
+    if let Some(arch) = &file.features().arch
+        && arch != "x86_64"
+    {
+        bail!("{}: recorded on {arch}; kymo disassembles x86_64 only", path.display());
+    }
+    let wanted = args.chosen.events(file.events())?;
+    let options = LoadOptions {
+        symbols: args.source.symbols(),
+        merge_threads: !args.chosen.by_task(),
+        no_chains: true,
+        by_address: true,
+        times: args.chosen.times(&file)?,
+        ..LoadOptions::default()
+    };
+    let profile = Profile::read(&mut file, options).context("annotate")?;
+    let costs = Costs::of(&profile, &wanted, &args.chosen);
+    let chosen = choose(&args, &profile, &costs)?;
+    let mut ledger = super::report::trust::ledger(&profile, file.notes());
+    let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
+    let mut shown = 0;
+    for hot in &chosen {
+        match show(&args, &profile, &costs, hot, &mut out, &mut ledger) {
+            Ok(()) => shown += 1,
+            Err(Shown::Output(e)) => return Err(e.into()),
+            Err(Shown::Not(why)) => {
+                let name = profile.machine.symbols.name(hot.symbol);
+                let samples: u64 = hot.sums.iter().map(|s| s.samples).sum();
+                let fact = format!("{name}: {samples} samples, not shown: {why}");
+                match args.skip_missing {
+                    true => ledger.tell("code", fact, None),
+                    false => ledger.note("code", fact, None),
+                }
+            }
+        }
+    }
+    if shown < costs.hot.len() && args.names().is_empty() {
+        let fact = format!("{shown} of {} functions with samples are shown", costs.hot.len());
+        ledger.tell("scope", fact, Some("name a function, or say how many with --top".into()));
+    }
+    if !ledger.is_empty() {
+        write!(out, "{}", ledger.to_text("# "))?;
+    }
+    out.flush()?;
+    Ok(match (shown, args.strict && ledger.has_doubts()) {
+        (0, _) => ExitCode::FAILURE,
+        (_, true) => ExitCode::from(Ledger::STRICT_STATUS),
+        (_, false) => ExitCode::SUCCESS,
+    })
+}
+
+impl Args {
+    fn names(&self) -> Vec<&String> {
+        self.symbols.iter().chain(&self.symbol).collect()
+    }
+
+    fn look(&self) -> Look {
+        Look {
+            percent: self.percent_type,
+            least: self.percent_limit,
+            source: !self.no_source,
+            lines: self.print_line,
+            full_paths: self.full_paths,
+            raw: self.asm_raw,
+            count: match (self.show_nr_samples, self.show_total_period) {
+                (true, _) => Count::Samples,
+                (_, true) => Count::Period,
+                _ => Count::Percent,
+            },
+            color: std::io::stdout().is_terminal(),
+        }
+    }
+}
+
+/// The functions that are named, or the hottest ones.
+fn choose<'a>(args: &Args, profile: &Profile, costs: &'a Costs) -> anyhow::Result<Vec<&'a Hot>> {
+    let names = args.names();
+    if costs.hot.is_empty() {
+        bail!("no sample is in a function that has a name");
+    }
+    if names.is_empty() {
+        return Ok(costs.hot.iter().take(args.top).collect());
+    }
+    let mut found: Vec<&Hot> = Vec::new();
+    for name in names {
+        let is = |hot: &&Hot| profile.machine.symbols.name(hot.symbol) == name;
+        let mut all: Vec<&Hot> = costs.hot.iter().filter(is).collect();
+        if all.is_empty() {
+            let glob = globset::Glob::new(name)?.compile_matcher();
+            let fits = |hot: &&Hot| glob.is_match(profile.machine.symbols.name(hot.symbol));
+            all = costs.hot.iter().filter(fits).collect();
+        }
+        if all.is_empty() {
+            let hottest = costs.hot.iter().take(3).map(|h| profile.machine.symbols.name(h.symbol));
+            let hottest = hottest.collect::<Vec<_>>().join(", ");
+            bail!("no sample is in a function {name}; most are in {hottest}");
+        }
+        found.extend(all);
+    }
+    Ok(found)
+}
+
+/// Why a function is not shown.
+enum Shown {
+    Output(std::io::Error),
+    Not(String),
+}
+
+fn show(
+    args: &Args,
+    profile: &Profile,
+    costs: &Costs,
+    hot: &Hot,
+    out: &mut dyn Write,
+    ledger: &mut Ledger,
+) -> Result<(), Shown> {
+    let symbols = &profile.machine.symbols;
+    let not = |e: &dyn std::fmt::Display| Shown::Not(e.to_string());
+    let file = symbols.code(hot.dso).map_err(|e| not(&e))?;
+    let sections = match file.sections() {
+        Ok(sections) => sections,
+        Err(e) => {
+            ledger.note("debug", e.to_string(), None);
+            None
+        }
+    };
+    let binary = Binary::new(&file, sections.as_ref(), args.source.no_demangle);
+    let binary = binary.map_err(|e| not(&e))?;
+    let (_, start) = symbols.start(hot.symbol);
+    let syntax = match args.disassembler_style {
+        Style::Att => Syntax::Att,
+        Style::Intel => Syntax::Intel,
+    };
+    let Some(listing) = binary.list(hot, start, syntax) else {
+        return Err(Shown::Not(format!("{} has no code at {start:#x}", file.path.display())));
+    };
+    let made = std::fs::metadata(&file.path).and_then(|m| m.modified()).ok();
+    let mut sources = SourceTexts::of(made);
+    let look = args.look();
+    let name = symbols.name(hot.symbol);
+    let mut text = Text { out, look: &look, costs, sources: &mut sources };
+    let dso = symbols.dso_name(Some(hot.dso));
+    text.function(hot, name, dso, &listing).map_err(Shown::Output)?;
+    trust(name, &listing, &sources, ledger);
+    Ok(())
+}
+
+fn trust(name: &str, listing: &Listing, sources: &SourceTexts, ledger: &mut Ledger) {
+    if listing.off > 0 {
+        let fact = format!("{name}: {} samples are not where an instruction begins", listing.off);
+        ledger.note("boundary", fact, Some("the code changed while it ran, or is data".into()));
+    }
+    if listing.cut > 0 {
+        ledger.note("cut", format!("{name}: the last {} bytes are not shown", listing.cut), None);
+    }
+    for damage in &listing.damage {
+        ledger.note("debug", format!("{name}: {damage}"), None);
+    }
+    for path in &sources.younger {
+        let fact = format!("{path} is younger than the binary: its lines may be other ones");
+        ledger.note("source", fact, None);
+    }
+    if !sources.missing.is_empty() {
+        ledger.tell("source", format!("not found: {}", sources.missing.join(", ")), None);
+    }
+}

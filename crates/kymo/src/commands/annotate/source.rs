@@ -1,0 +1,64 @@
+//! Lines of source files. A file that is not there, or changed since the binary
+//! was made, is told.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use rustc_hash::FxHashMap;
+
+/// Larger files are no sources.
+const LIMIT: u64 = 16 << 20;
+
+/// Source files that were read.
+#[derive(Default)]
+pub(super) struct SourceTexts {
+    files: FxHashMap<String, Option<Vec<String>>>,
+    /// When the binary was made, as far as its file says.
+    made: Option<SystemTime>,
+    /// Files that are not there.
+    pub(super) missing: Vec<String>,
+    /// Files that are younger than the binary.
+    pub(super) younger: Vec<String>,
+}
+
+impl SourceTexts {
+    /// Sources of a binary that was made then.
+    pub(super) fn of(made: Option<SystemTime>) -> SourceTexts {
+        SourceTexts { made, ..SourceTexts::default() }
+    }
+
+    /// A line, if its file is there.
+    pub(super) fn line(&mut self, path: &str, line: u32) -> Option<&str> {
+        if !self.files.contains_key(path) {
+            let lines = self.read(path);
+            self.files.insert(path.to_string(), lines);
+        }
+        let lines = self.files.get(path)?.as_ref()?;
+        lines.get((line as usize).checked_sub(1)?).map(String::as_str)
+    }
+
+    fn read(&mut self, path: &str) -> Option<Vec<String>> {
+        if path.is_empty() {
+            return None;
+        }
+        let meta = std::fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= LIMIT);
+        let text = meta.as_ref().and_then(|_| std::fs::read(Path::new(path)).ok());
+        let (Some(meta), Some(text)) = (meta, text) else {
+            self.missing.push(path.to_string());
+            return None;
+        };
+        if let (Some(made), Ok(changed)) = (self.made, meta.modified())
+            && changed > made
+        {
+            self.younger.push(path.to_string());
+        }
+        let text = String::from_utf8_lossy(&text);
+        let plain = |line: &str| {
+            line.replace('\t', "    ")
+                .chars()
+                .map(|c| if c.is_control() { ' ' } else { c })
+                .collect()
+        };
+        Some(text.lines().map(plain).collect())
+    }
+}
