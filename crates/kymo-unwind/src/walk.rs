@@ -69,44 +69,59 @@ pub fn walk(
     // Whether the frame was left by a call: not the first one, and not one
     // that a signal interrupted.
     let mut called = false;
+    // Whether the stack pointer went to where nothing was copied.
+    let mut switched = false;
     while let (Some(ip), Some(sp)) = (here.ip(), here.sp()) {
-        let address = if called { ip.wrapping_sub(1) } else { ip };
+        let place = if called { ip.wrapping_sub(1) } else { ip };
         if walked.frames >= MOST_FRAMES {
             walked.end = End::TooDeep;
             break;
         }
-        frame(address);
         walked.frames += 1;
-        let (next, signal) = match code.rule(address) {
-            Rule::Row(row) => (row.leave(&here, stack), row.signal),
-            Rule::Guess => {
-                walked.guessed += 1;
-                (by_frame_pointer(&here, stack), false)
-            }
-            Rule::Nothing => {
-                walked.end = End::NoCode(address);
+        let rule = code.rule(place);
+        let (next, signal, guess) = match rule {
+            Rule::Row(row) => (row.leave(&here, stack), row.signal, false),
+            Rule::Guess => (by_frame_pointer(&here, stack), false, true),
+            Rule::Nothing => (Err(Failed::Unknown), false, false),
+        };
+        let nothing = *rule == Rule::Nothing;
+        walked.guessed += usize::from(guess);
+        // A signal returns to the start of a function that nobody called.
+        frame(if signal { ip } else { place });
+        here = match next {
+            _ if nothing => {
+                walked.end = End::NoCode(place);
                 break;
             }
-        };
-        let guessed = matches!(code.rule(address), Rule::Guess);
-        here = match next {
             Ok(Some(caller)) if caller.ip() != Some(0) => caller,
             Ok(_) => {
                 walked.end = End::Outermost;
                 walked.top = Some(sp);
                 break;
             }
+            Err(_) if guess => {
+                walked.end = End::NoRule(place);
+                break;
+            }
+            Err(_) if switched => {
+                walked.end = End::OtherStack;
+                break;
+            }
             Err(why) => {
-                walked.end = failed(why, guessed, address, sp, stack);
+                walked.end = failed(why, place, stack);
                 break;
             }
         };
-        if let Some(end) = implausible(&here, sp, stack, signal, called, address) {
-            walked.end = end;
-            break;
+        match step(here.sp().unwrap_or(0), sp, stack, signal, called) {
+            Step::Outwards => {}
+            Step::Elsewhere => switched = true,
+            Step::Nowhere => {
+                walked.end = End::Wrong(place);
+                break;
+            }
         }
-        if guessed && !here.ip().is_some_and(|ip| code.is_code(ip.wrapping_sub(1))) {
-            walked.end = End::NoRule(address);
+        if guess && !here.ip().is_some_and(|ip| code.is_code(ip.wrapping_sub(1))) {
+            walked.end = End::NoRule(place);
             break;
         }
         called = !signal;
@@ -130,36 +145,30 @@ fn by_frame_pointer(here: &Registers, stack: &Stack<'_>) -> Result<Option<Regist
     Ok(Some(caller))
 }
 
-fn failed(why: Failed, guessed: bool, address: u64, sp: u64, stack: &Stack<'_>) -> End {
+fn failed(why: Failed, place: u64, stack: &Stack<'_>) -> End {
     match why {
-        _ if guessed => End::NoRule(address),
-        Failed::Missing(place) if place >= stack.end() && place - stack.end() < LARGEST_STACK => {
+        Failed::Missing(at) if at.checked_sub(stack.end()).is_some_and(|d| d < LARGEST_STACK) => {
             End::Cut
         }
-        Failed::Missing(_) if sp < stack.start() || sp > stack.end() => End::OtherStack,
-        _ => End::Wrong(address),
+        _ => End::Wrong(place),
     }
 }
 
-/// Whether going on from a caller's stack pointer would lead nowhere.
-fn implausible(
-    caller: &Registers,
-    sp: u64,
-    stack: &Stack<'_>,
-    signal: bool,
-    called: bool,
-    address: u64,
-) -> Option<End> {
-    let Some(above) = caller.sp() else { return Some(End::Wrong(address)) };
-    let copied = (stack.start()..=stack.end()).contains(&above);
-    if signal {
-        let near = above > sp && above < stack.end().saturating_add(SIGNAL_FRAME);
-        return (!copied && !near).then_some(End::OtherStack);
-    }
-    if !copied && (above < stack.start() || above - stack.end() > LARGEST_STACK) {
-        return Some(End::OtherStack);
+/// Where the caller's stack pointer is, seen from the frame's.
+enum Step {
+    /// Further out on the same stack.
+    Outwards,
+    /// On another stack, of which nothing was copied.
+    Elsewhere,
+    /// Where it cannot be: following it would not end.
+    Nowhere,
+}
+
+fn step(above: u64, sp: u64, stack: &Stack<'_>, signal: bool, called: bool) -> Step {
+    let beyond = if signal { SIGNAL_FRAME } else { LARGEST_STACK };
+    if above < stack.start() || above.saturating_sub(stack.end()) > beyond {
+        return Step::Elsewhere;
     }
     // A leaf of a machine whose calls store nothing has no frame.
-    let grows = above > sp || (above == sp && !called);
-    (!grows).then_some(End::Wrong(address))
+    if above > sp || (above == sp && !called) { Step::Outwards } else { Step::Nowhere }
 }

@@ -1,0 +1,278 @@
+//! User stacks of `--call-graph dwarf` recordings, frame by frame: what gdb shows
+//! at the same system call of the same program is right.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kymo_testkit::{Need, Outcome, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: &[Need] = &[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc, Need::Tool("gdb")];
+
+struct Program {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Program {
+    #[track_caller]
+    fn compile(compiler: &str, source: &str, text: &str, flags: &[&str]) -> Program {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, path) = (folder.path().join(source), folder.path().join("program"));
+        std::fs::write(&source, text).unwrap();
+        let made =
+            Command::new(compiler).args(flags).arg("-o").arg(&path).arg(&source).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Program { folder, path }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// Records its getppid calls with copies of so many bytes; gives the recording.
+    #[track_caller]
+    fn record(&self, size: u32, args: &[&str]) -> String {
+        let data = self.file("perf.data");
+        let graph = format!("dwarf,{size}");
+        let path = self.path.to_str().unwrap();
+        let event = "syscalls:sys_enter_getppid";
+        let first = ["record", "-q", "-e", event, "--call-graph", &graph, "-o", &data, "--", path];
+        let _ = run(KYMO, [&first[..], args].concat()).success();
+        data
+    }
+
+    /// What gdb shows at each getppid call.
+    #[track_caller]
+    fn in_gdb(&self, args: &[&str], calls: usize) -> Vec<Vec<String>> {
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-batch", "-nx", "-iex", "set debuginfod enabled off"]);
+        gdb.args(["-iex", "set debug-file-directory /nonexistent"]);
+        let settings = [
+            "width 0",
+            "print demangle off",
+            "print asm-demangle off",
+            "backtrace past-main on",
+            "backtrace limit 10000",
+        ];
+        for setting in settings {
+            gdb.args(["-ex", &format!("set {setting}")]);
+        }
+        gdb.args([
+            "-ex",
+            "handle SIGILL nostop noprint",
+            "-ex",
+            "catch syscall getppid",
+            "-ex",
+            "run",
+        ]);
+        for _ in 0..calls {
+            gdb.args(["-ex", "echo STACK\\n", "-ex", "bt", "-ex", "continue", "-ex", "continue"]);
+        }
+        gdb.arg("--args").arg(&self.path).args(args).env_remove("DEBUGINFOD_URLS");
+        let text = kymo_testkit::run_command(gdb).success().stdout;
+        let stacks = text.split("STACK\n").skip(1);
+        stacks.map(|s| s.lines().filter_map(gdb_frame).collect()).collect()
+    }
+}
+
+/// The function of a frame, or the library when it is not of the program.
+fn gdb_frame(line: &str) -> Option<String> {
+    let (_, rest) = line.strip_prefix('#')?.split_once(' ')?;
+    let rest = rest.trim_start();
+    if rest.starts_with("<signal handler") {
+        return Some("signal".into());
+    }
+    if let Some((_, library)) = rest.rsplit_once(" from ") {
+        return Some(Path::new(library).file_name()?.to_str()?.to_owned());
+    }
+    let name = rest.split_once(" in ").filter(|(a, _)| a.starts_with("0x")).map_or(rest, |r| r.1);
+    Some(one_name(name.strip_suffix(" ()").unwrap_or(name)))
+}
+
+/// One name of those that a function has.
+fn one_name(name: &str) -> String {
+    // The complete destructor is the base's where nothing is virtual.
+    name.replace("D1Ev", "D2Ev")
+}
+
+/// The same of a recording.
+#[track_caller]
+fn in_script(shown: &Outcome, program: &Path) -> Vec<Vec<String>> {
+    let samples = shown.stdout.split("\n\n").map(|sample| {
+        let frames = sample.lines().filter_map(|line| {
+            let (_, place) = line.strip_prefix('\t')?.trim_start().split_once(' ')?;
+            let (name, dso) = place.rsplit_once(" (")?;
+            let dso = Path::new(dso.strip_suffix(')')?);
+            let library = || dso.file_name().unwrap().to_str().unwrap().to_owned();
+            Some(match name {
+                "__restore_rt" => "signal".to_owned(),
+                name if dso == program => one_name(name),
+                _ => library(),
+            })
+        });
+        frames.collect::<Vec<_>>()
+    });
+    samples.filter(|s| !s.is_empty()).collect()
+}
+
+fn script(data: &str) -> Outcome {
+    run(KYMO, ["script", "--no-demangle", "-F", "ip,sym,dso", "-i", data])
+}
+
+/// Compiled by `compiler`, the program's stacks at its getppid calls are gdb's.
+#[track_caller]
+fn as_gdb(program: &Program, args: &[&str], calls: usize) -> Outcome {
+    let data = program.record(65528, args);
+    let shown = script(&data);
+    let ours = in_script(&shown, &program.path);
+    let theirs = program.in_gdb(args, calls);
+    assert_eq!((ours.len(), theirs.len()), (calls, calls), "{}", shown.stdout);
+    for (call, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours, theirs, "call {call} of {}", program.path.display());
+        assert!(ours.len() > 3);
+    }
+    shown
+}
+
+const PLAIN: &[&str] = &["-O2", "-fomit-frame-pointer", "-pthread"];
+const STATIC: &[&str] = &["-O2", "-fomit-frame-pointer", "-pthread", "-static"];
+
+#[test]
+fn through_a_signal() {
+    if !require(NEEDS) {
+        return;
+    }
+    for flags in [PLAIN, STATIC] {
+        let program =
+            Program::compile("gcc", "signal.c", include_str!("unwind_programs/signal.c"), flags);
+        let shown = as_gdb(&program, &[], 1);
+        assert!(
+            shown.stderr.contains("1 (100.0%) of 1 user stacks are complete"),
+            "{}",
+            shown.stderr
+        );
+    }
+}
+
+#[test]
+fn exceptions_templates_and_realigned_stacks() {
+    if !require(NEEDS) {
+        return;
+    }
+    let text = include_str!("unwind_programs/exceptions.cpp");
+    for flags in [PLAIN, STATIC] {
+        let program = Program::compile("g++", "exceptions.cpp", text, flags);
+        as_gdb(&program, &[], 7);
+    }
+}
+
+#[test]
+fn closures_panics_and_threads_of_rust() {
+    if !require(&[NEEDS, &[Need::Tool("rustc")]].concat()) {
+        return;
+    }
+    let text = include_str!("unwind_programs/rusty.rs");
+    let flags = ["-O", "-C", "strip=debuginfo", "--edition", "2024"];
+    let program = Program::compile("rustc", "rusty.rs", text, &flags);
+    as_gdb(&program, &[], 9);
+}
+
+/// Of each sample: its depth as the program states it, and its frames.
+fn depths(data: &str) -> Vec<(u64, Vec<String>)> {
+    let shown = run(KYMO, ["script", "-F", "trace,ip,sym,dso", "-i", data]).success();
+    let samples = shown.stdout.split("\n\n").filter_map(|sample| {
+        // NR 110 (12c, …: the first argument is the depth.
+        let (_, arguments) = sample.split_once("NR 110 (")?;
+        let (depth, _) = arguments.split_once(',')?;
+        let depth = u64::from_str_radix(depth, 16).unwrap();
+        let name = |l: &str| Some(l.strip_prefix('\t')?.trim_start().split(' ').nth(1)?.to_owned());
+        Some((depth, sample.lines().filter_map(name).collect()))
+    });
+    samples.collect()
+}
+
+#[track_caller]
+fn record_calls(program: &Program, size: &str, thread: bool, args: &[&str]) -> (String, String) {
+    let data = program.file("perf.data");
+    let graph = format!("dwarf,{size}");
+    let (event, only) = ("raw_syscalls:sys_enter", "id == 110");
+    let first = ["record", "-q", "-e", event, "--filter", only, "--call-graph", &graph];
+    let path = program.path.to_str().unwrap();
+    let mut record = Command::new(KYMO);
+    record.args(first).args(["-o", &data, "--", path]).args(args);
+    if thread {
+        record.env("IN_THREAD", "1");
+    }
+    let _ = kymo_testkit::run_command(record).success();
+    let report = run(KYMO, ["report", "--stdio", "-g", "caller", "-i", &data]).success();
+    let trust = report.stdout.split("# Trust:").nth(1).unwrap_or_default().to_owned();
+    (data, trust)
+}
+
+/// The program says how deep each of its stacks is, so that it is known which are
+/// cut, and how large a copy must be.
+#[test]
+fn the_share_of_cut_stacks_and_the_size_that_would_do() {
+    if !require(NEEDS) {
+        return;
+    }
+    let text = include_str!("unwind_programs/recursion.c");
+    let program = Program::compile("gcc", "recursion.c", text, PLAIN);
+    let args = ["1", "5", "40", "10", "41", "42", "100", "3", "60"];
+    for thread in [false, true] {
+        let outermost = if thread { "clone3" } else { "_start" };
+        let (data, trust) = record_calls(&program, "8192", thread, &args);
+        let stacks = depths(&data);
+        assert_eq!(stacks.len(), args.len());
+        let mut cut = 0;
+        for (depth, frames) in &stacks {
+            let descents = frames.iter().filter(|f| *f == "descend").count() as u64;
+            let complete = frames.last().is_some_and(|f| f == outermost);
+            assert_eq!(complete, descents == *depth, "{frames:?}");
+            cut += usize::from(!complete);
+        }
+        // A frame of `descend` has 176 bytes: 8192 hold at most 46 of them.
+        assert_eq!(cut, 2, "{stacks:#?}");
+        assert!(
+            trust.contains("7 (77.8%) of 9 user stacks are complete, 2 (22.2%) cut"),
+            "{trust}"
+        );
+        let (_, size) = trust.split_once("same threads say that ").unwrap();
+        let (size, rest) = size.split_once(" bytes hold ").unwrap();
+        assert!(rest.starts_with("2 of them"), "{trust}");
+        assert!(trust.contains("--call-graph dwarf,32768"), "{trust}");
+        // That size does it, and not much less.
+        let (_, trust) = record_calls(&program, size, thread, &args);
+        assert_eq!(trust, "");
+        let less = (size.parse::<u64>().unwrap() - 256 - 176).to_string();
+        let (_, trust) = record_calls(&program, &less, thread, &args);
+        assert!(
+            trust.contains("8 (88.9%) of 9 user stacks are complete, 1 (11.1%) cut"),
+            "{trust}"
+        );
+    }
+}
+
+#[test]
+fn code_made_at_run_time() {
+    if !require(NEEDS) {
+        return;
+    }
+    let text = include_str!("unwind_programs/jit.c");
+    let program = Program::compile("gcc", "jit.c", text, PLAIN);
+    let shown = script(&program.record(8192, &[]));
+    let stacks = in_script(&shown, &program.path);
+    let [stack] = &stacks[..] else { panic!("{stacks:?}") };
+    assert_eq!(stack[1..2], ["back"]);
+    assert!(stack[2].starts_with("perf-") && stack[2].ends_with(".map"), "{stack:?}");
+    assert_eq!(stack[3..], ["enter", "main", "libc.so.6", "libc.so.6", "_start"]);
+    assert!(shown.stderr.contains("1 (100.0%) of 1 user stacks are complete"), "{}", shown.stderr);
+    // Without a frame pointer nothing is made up, and the ledger names the place.
+    let shown = script(&program.record(8192, &["bare"]));
+    let stacks = in_script(&shown, &program.path);
+    assert_eq!((stacks[0].len(), stacks[0][1].as_str()), (3, "back"), "{stacks:?}");
+    assert!(shown.stderr.contains("1 (100.0%) stopped at unknown code"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("code made at run time"), "{}", shown.stderr);
+}
