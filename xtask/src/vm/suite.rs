@@ -142,7 +142,7 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
         memory_mb: MEMORY_MB,
         limit: Duration::from_secs(u64::from(LIMIT_OF_ALL)),
         // The guest ends a test program that takes too long, and says so.
-        silence: Duration::from_secs(u64::from(LIMIT_OF_ONE) + 30),
+        silence: Duration::from_secs(u64::from(2 * LIMIT_OF_ONE) + 30),
         show_console: false,
     };
     let mut tally = Tally { targets: &targets, shown: None, line: Vec::new(), counts: Vec::new() };
@@ -175,6 +175,11 @@ fn debug_disk(targets: &[Target], kernel: &fetch::Kernel) -> Option<PathBuf> {
     image.map_err(|e| println!("vm: no disk with debugging information: {e:#}")).ok()
 }
 
+/// Searching the kernel's DWARF takes seconds under emulation.
+fn limit_of(target: &Target) -> u32 {
+    if target.name.starts_with(WITH_DISK) { 2 * LIMIT_OF_ONE } else { LIMIT_OF_ONE }
+}
+
 fn command(target: &Target, filters: &[&String], verbose: bool) -> Command {
     let mut arguments =
         vec![target.program.to_string_lossy().into_owned(), "--test-threads=1".into()];
@@ -184,7 +189,7 @@ fn command(target: &Target, filters: &[&String], verbose: bool) -> Command {
         arguments,
         // The guest has what its tests need, or something is wrong with it.
         environment: vec!["CI=true".into(), format!("KYMO_SKIP_LOG={SKIPS}")],
-        limit_seconds: LIMIT_OF_ONE,
+        limit_seconds: limit_of(target),
     }
 }
 
@@ -304,7 +309,7 @@ impl Tally<'_> {
             sum.failed += 1;
             match end {
                 Some(Ended { late: true, .. }) => {
-                    println!("FAILED: {} took longer than {LIMIT_OF_ONE} s", target.name);
+                    println!("FAILED: {} took longer than {} s", target.name, limit_of(target));
                 }
                 Some(Ended { status, .. }) => {
                     println!("FAILED: {} ended with status {status}", target.name);

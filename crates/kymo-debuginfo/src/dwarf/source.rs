@@ -83,14 +83,26 @@ impl<'s> Dwarf<'s> {
         } else {
             // A line belongs to the function declared nearest before it.
             let mut nearest = None;
-            for die in self.chain_at(&owner, addr)? {
-                let distance = line.checked_sub(declared(&die)?);
-                if declared_file(&die)?.as_deref() == Some(&file)
+            let chain = self.chain_at(&owner, addr)?;
+            for die in &chain {
+                let distance = line.checked_sub(declared(die)?);
+                if declared_file(die)?.as_deref() == Some(&file)
                     && distance.is_some_and(|d| nearest.is_none_or(|n| d < n))
                 {
                     nearest = distance;
-                    best = die;
+                    best = die.clone();
                 }
+            }
+            // The line is of something inlined that is not stated here: what counts is
+            // where the innermost copy that is stated was called.
+            if nearest.is_none()
+                && let [.., caller, copy] = chain.as_slice()
+                && let Some(n) = self.number(copy, gimli::DW_AT_call_line)?
+                && let Some(own) = declared_file(caller)?
+            {
+                file = own;
+                line = u32::try_from(n).unwrap_or(0);
+                best = caller.clone();
             }
         }
         let function = self.readable_name(&best)?;

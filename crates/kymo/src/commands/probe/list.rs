@@ -199,7 +199,7 @@ fn in_words(
             match line.relative {
                 _ if line.is_entry => format!("{name}{ret}@{file}{within}"),
                 Some(n) => format!("{}:{n}@{file}{within}", line.function),
-                None => format!("{name}@{file}:{}{within}", line.line),
+                None => format!("{}@{file}:{}{within}", plus(&name, addr - start), line.line),
             }
         }
         None => format!("{}{ret}{within}", plus(&name, addr - start)),

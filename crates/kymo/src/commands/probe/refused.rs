@@ -16,7 +16,7 @@ pub(super) fn explain(error: ProbeError) -> anyhow::Error {
         other => other,
     };
     let why = match inner {
-        ProbeError::Refused { line, .. } => why(line),
+        ProbeError::Refused { line, error, .. } => why(line, error),
         _ => None,
     };
     match why {
@@ -25,8 +25,13 @@ pub(super) fn explain(error: ProbeError) -> anyhow::Error {
     }
 }
 
-fn why(line: &str) -> Option<String> {
+fn why(line: &str, error: &std::io::Error) -> Option<String> {
+    /// EILSEQ, for which the system has only words about characters.
+    const NO_INSTRUCTION: i32 = 84;
     let place = line.split_ascii_whitespace().nth(1)?;
+    if error.raw_os_error() == Some(NO_INSTRUCTION) {
+        return Some(format!("{place} is in the middle of an instruction"));
+    }
     if place.starts_with('/') {
         return None;
     }
