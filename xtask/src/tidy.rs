@@ -14,6 +14,7 @@ const ORDER: &[&str] = &[
     "kymo-debuginfo",
     "kymo-unwind",
     "kymo-kernel",
+    "kymo-debuginfod",
     "kymo-symbols",
     "kymo-ring",
     "kymo-tracepoint-macros",

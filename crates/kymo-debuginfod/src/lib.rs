@@ -1,0 +1,22 @@
+//! A client of debuginfod servers: debug files, binaries and sources by
+//! build-id. It speaks HTTP/1.1, over TLS where the address says so, keeps what
+//! came in the cache that libdebuginfod uses, and is told what to do by the same
+//! variables. It never waits longer than those say, and every failure is kept
+//! for whoever asks ([`Client::report`]): a server may hang, redirect, lie or
+//! be gone, and the caller goes on without the file.
+//!
+//! What a file must be to be taken is for the caller to say.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod client;
+mod env;
+mod error;
+mod http;
+mod stream;
+mod tls;
+mod url;
+
+pub use client::{Artifact, Check, Client, OnProgress, Progress, Report};
+pub use env::Config;
+pub use error::FetchError;
