@@ -18,6 +18,7 @@ pub mod unwind;
 mod vdso;
 
 pub use code::{CodeFile, NoCode};
-pub use files::{Binary, Finder};
+pub use files::{Binary, Finder, Part};
+pub use kymo_debuginfod as debuginfod;
 pub use kymo_kernel::kallsyms::Kallsyms;
 pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, Resolver, SymId};

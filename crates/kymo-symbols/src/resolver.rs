@@ -7,12 +7,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
+use kymo_debuginfod::Client;
 use kymo_model::BuildId;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::Kallsyms;
-use crate::files::{Binary, Finder};
+use crate::files::{Binary, Finder, Part};
 use crate::unwind::Binaries;
 use crate::{kernel, locate, perf_map, vdso};
 
@@ -85,6 +86,8 @@ pub struct Options {
     pub vmlinux: Option<PathBuf>,
     /// Leave names as the compiler mangled them.
     pub no_demangle: bool,
+    /// Servers to ask for what is not on this machine.
+    pub debuginfod: Option<Arc<Client>>,
 }
 
 /// Why symbols of a binary could not be had; for the ledger.
@@ -170,7 +173,7 @@ pub struct Resolver {
 impl Resolver {
     /// A resolver that knows no binary yet.
     pub fn new(options: Options) -> Resolver {
-        let files = Arc::new(Finder::new(options.symfs.clone()));
+        let files = Arc::new(Finder::new(&options));
         let binaries = Arc::new(Binaries::new(Arc::clone(&files)));
         Resolver { options, files, binaries, ..Resolver::default() }
     }
@@ -297,12 +300,16 @@ impl Resolver {
     /// pass that reads no more than it needs. Addresses are as for
     /// [`symbol`](Self::symbol), ascending; answers stand in the same places.
     pub fn symbols_of(&mut self, wanted: &[(DsoId, Vec<u64>)]) -> Vec<Vec<Option<SymId>>> {
+        let files = |id: &DsoId| self.get(*id).filter(|d| d.kind == DsoKind::File);
+        let binaries: Vec<Binary<'_>> =
+            wanted.iter().filter_map(|w| files(&w.0)).map(Dso::binary).collect();
+        self.files.prepare(&binaries, Part::Symbols);
         let found: Vec<Option<Coverings>> = wanted
             .par_iter()
             // One at a time: the first in the list are the largest.
             .with_max_len(1)
             .map(|(id, addresses)| {
-                let dso = self.get(*id).filter(|d| d.kind == DsoKind::File && d.table.is_none())?;
+                let dso = files(id).filter(|d| d.table.is_none())?;
                 locate::names(&self.files, &dso.binary(), addresses)
             })
             .collect();

@@ -10,16 +10,19 @@ mod places;
 mod verdict;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use kymo_debuginfod::{Artifact, Client, Report};
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
-use crate::resolver::Problem;
+use crate::resolver::{Options, Problem};
 pub(crate) use kernel::{find_module, running_build_id, running_release, vmlinux_places};
 use places::Places;
-pub(crate) use verdict::{Part, open, same};
+pub use verdict::Part;
 use verdict::{Verdict, judge};
+pub(crate) use verdict::{open, same};
 
 /// A binary as a recording names it.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +39,7 @@ pub struct Binary<'a> {
 #[derive(Debug, Default)]
 pub struct Finder {
     places: Places,
+    debuginfod: Option<Arc<Client>>,
     known: Mutex<FxHashMap<Key, Arc<Known>>>,
     problems: Mutex<Vec<Problem>>,
 }
@@ -51,9 +55,67 @@ struct Known {
 }
 
 impl Finder {
-    /// Looks under `symfs` where that is given.
-    pub fn new(symfs: Option<PathBuf>) -> Finder {
-        Finder { places: Places::new(symfs), ..Finder::default() }
+    /// Looks where the options say.
+    pub fn new(options: &Options) -> Finder {
+        Finder {
+            places: Places::new(options.symfs.clone()),
+            debuginfod: options.debuginfod.clone(),
+            ..Finder::default()
+        }
+    }
+
+    /// Finds the files of many binaries, several at a time where servers are
+    /// asked; afterwards the answers are there.
+    pub fn prepare(&self, binaries: &[Binary<'_>], part: Part) {
+        /// Fetching waits for servers more than it works.
+        const AT_ONCE: usize = 4;
+        if self.debuginfod.is_none() {
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..AT_ONCE.min(binaries.len()) {
+                scope.spawn(|| {
+                    while let Some(b) = binaries.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        match part {
+                            Part::Any => self.binary(b),
+                            Part::Symbols => self.symbols(b),
+                            Part::Dwarf => self.dwarf(b),
+                        };
+                    }
+                });
+            }
+        });
+    }
+
+    /// What came from servers, and what went wrong there; `None` if none are asked.
+    pub fn fetched(&self) -> Option<Report> {
+        self.debuginfod.as_ref().map(|client| client.report())
+    }
+
+    /// A file from a server; it must be of this build.
+    fn fetch(&self, id: Option<BuildId>, what: Artifact<'_>) -> Option<PathBuf> {
+        let (client, id) = (self.debuginfod.as_ref()?, id?);
+        let check = |path: &Path| match judge(path, Some(id), None, Part::Any) {
+            Verdict::Fits => Ok(()),
+            Verdict::Other { found, .. } => Err(found.map_or_else(
+                || "it has no build-id".to_owned(),
+                |found| format!("its build-id is {found}"),
+            )),
+            Verdict::Unusable { why } => Err(why),
+            other => Err(format!("{other:?}")),
+        };
+        let hex = id.to_string();
+        let path = client.find(&hex, what, &check)?;
+        // What was in the cache before may be of any origin.
+        match check(&path) {
+            Ok(()) => Some(path),
+            Err(why) => {
+                let (path, of) = (path.display().to_string(), format!("build-id {hex}"));
+                self.note(Problem::Refused { path, of, why });
+                None
+            }
+        }
     }
 
     /// The file that was run, with its code, its segments and its tables for unwinding.
@@ -78,7 +140,20 @@ impl Finder {
     /// by dwz): its name as stated in the debug file `of`, and its build-id.
     pub fn supplement(&self, of: &Path, name: &Path, build_id: BuildId) -> Option<PathBuf> {
         let candidates = self.places.supplement(of, name, build_id);
-        self.first_that_fits(candidates, None, Some(build_id), None, Part::Any, of)
+        let found = self.first_that_fits(candidates, None, Some(build_id), None, Part::Any, of);
+        found.or_else(|| self.fetch(Some(build_id), Artifact::Debuginfo))
+    }
+
+    /// The text of a source file, by its absolute path when it was compiled.
+    pub fn source(&self, binary: &Binary<'_>, path: &str) -> Option<PathBuf> {
+        let here = self.places.under(Path::new(path));
+        if here.is_file() {
+            return Some(here);
+        }
+        let own = self.binary(binary).and_then(|own| verdict::Facts::of(&own));
+        let id = own.and_then(|f| f.build_id).or(binary.build_id)?;
+        let client = self.debuginfod.as_ref()?;
+        client.find(&id.to_string(), Artifact::Source(path), &|_| Ok(()))
     }
 
     /// The uncompressed image of a kernel, of this build.
@@ -125,10 +200,11 @@ impl Finder {
                 _ => {}
             }
         }
-        if let Some(problem) = problem {
+        let fetched = self.fetch(binary.build_id, Artifact::Executable);
+        if let Some(problem) = problem.filter(|_| fetched.is_none()) {
             self.note(problem);
         }
-        None
+        fetched
     }
 
     fn find_part(&self, binary: &Binary<'_>, part: Part) -> Option<PathBuf> {
@@ -142,7 +218,16 @@ impl Finder {
         let id = facts.as_ref().map_or(binary.build_id, |f| f.build_id.or(binary.build_id));
         let link = facts.as_ref().and_then(|f| f.debuglink.as_ref());
         let candidates = self.places.debug(own.as_deref().unwrap_or(binary.path), id, link);
-        self.first_that_fits(candidates, own.as_deref(), id, link, part, binary.path)
+        let of = binary.path;
+        if let Some(path) = self.first_that_fits(candidates, own.as_deref(), id, link, part, of) {
+            return Some(path);
+        }
+        // Packed names are as good as fetched ones.
+        if part == Part::Symbols && facts.as_ref().is_some_and(|f| f.mini) {
+            return None;
+        }
+        let path = self.fetch(id, Artifact::Debuginfo)?;
+        matches!(judge(&path, id, None, part), Verdict::Fits).then_some(path)
     }
 
     /// The first file that holds what is wanted; if there is none, those that

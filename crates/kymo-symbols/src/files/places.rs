@@ -8,7 +8,7 @@ use kymo_model::BuildId;
 use super::{Binary, kernel};
 
 /// The roots of all places.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Places {
     symfs: Option<PathBuf>,
     home: Option<PathBuf>,
@@ -23,13 +23,19 @@ pub(super) struct Place {
 
 const GLOBAL: &str = "/usr/lib/debug";
 
+impl Default for Places {
+    fn default() -> Places {
+        Places::new(None)
+    }
+}
+
 impl Places {
     pub(super) fn new(symfs: Option<PathBuf>) -> Places {
         Places { symfs, home: std::env::var_os("HOME").map(PathBuf::from) }
     }
 
     /// A path of the recorded machine.
-    fn under(&self, path: &Path) -> PathBuf {
+    pub(super) fn under(&self, path: &Path) -> PathBuf {
         match &self.symfs {
             Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
             None => path.to_path_buf(),

@@ -15,7 +15,7 @@ const LIMIT: u64 = 16 << 30;
 
 /// What is wanted of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     /// That it is the right one.
     Any,
     /// `.symtab`.
@@ -64,6 +64,8 @@ pub(crate) struct Facts {
     pub(crate) debuglink: Option<DebugLink>,
     symbols: bool,
     dwarf: bool,
+    /// Names of functions are packed inside.
+    pub(crate) mini: bool,
 }
 
 impl Facts {
@@ -75,6 +77,7 @@ impl Facts {
             debuglink: elf.debuglink.clone(),
             symbols: elf.has_symtab(),
             dwarf: elf.has_dwarf(),
+            mini: elf.has_mini(),
         })
     }
 

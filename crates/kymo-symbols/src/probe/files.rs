@@ -215,7 +215,7 @@ impl ProbeFiles {
 
 /// A separate debug file of the right build-id or checksum.
 fn separate(path: &Path) -> Option<(PathBuf, MappedFile)> {
-    let place = Finder::new(None).dwarf(&Binary { path, build_id: None, pid: None })?;
+    let place = Finder::default().dwarf(&Binary { path, build_id: None, pid: None })?;
     let map = MappedFile::open(&place).ok()?;
     Some((place, map))
 }

@@ -6,34 +6,21 @@ use std::path::PathBuf;
 use kymo_analysis::profile::{Profile, Stack};
 use kymo_files::perfdata::{EventDesc, PerfData};
 
+use super::finding::Finding;
+
 /// Which recording, and what is known of its binaries.
 #[derive(clap::Args)]
 pub(crate) struct Source {
     /// Recording to read; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Kernel symbols from this file, of the form of /proc/kallsyms
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kallsyms: Option<PathBuf>,
-    /// Kernel symbols and code from this uncompressed kernel image
-    #[arg(short = 'k', long, value_name = "FILE")]
-    pub(crate) vmlinux: Option<PathBuf>,
-    /// Look for binaries under this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) symfs: Option<PathBuf>,
-    /// Leave names as the compiler mangled them
-    #[arg(long)]
-    pub(crate) no_demangle: bool,
+    #[command(flatten)]
+    pub(crate) finding: Finding,
 }
 
 impl Source {
     pub(crate) fn symbols(&self) -> kymo_symbols::Options {
-        kymo_symbols::Options {
-            symfs: self.symfs.clone(),
-            kallsyms: self.kallsyms.clone(),
-            vmlinux: self.vmlinux.clone(),
-            no_demangle: self.no_demangle,
-        }
+        self.finding.options()
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod annotate;
 mod chosen;
 pub(crate) mod convert;
 pub(crate) mod event;
+pub(crate) mod finding;
 pub(crate) mod list;
 pub(crate) mod listen;
 pub(crate) mod manual;

@@ -21,6 +21,8 @@ use kymo_files::perfdata::{Entry, PerfData};
 use kymo_model::Sample;
 use kymo_view::Ledger;
 
+use super::finding::Finding;
+
 /// Flags of `kymo report`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -79,18 +81,8 @@ pub(crate) struct Args {
     /// Separate columns by this, without filling up
     #[arg(short = 't', long, value_name = "SEP")]
     field_separator: Option<String>,
-    /// Kernel symbols from this file, of the form of /proc/kallsyms
-    #[arg(long, value_name = "FILE")]
-    kallsyms: Option<PathBuf>,
-    /// Kernel symbols from this uncompressed kernel image
-    #[arg(short = 'k', long, value_name = "FILE")]
-    vmlinux: Option<PathBuf>,
-    /// Look for binaries under this folder
-    #[arg(long, value_name = "DIR")]
-    symfs: Option<PathBuf>,
-    /// Leave names as the compiler mangled them
-    #[arg(long)]
-    no_demangle: bool,
+    #[command(flatten)]
+    finding: Finding,
     /// Tell apart by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
     #[arg(short, long, value_name = "REGEX")]
     parent: Option<String>,
@@ -118,12 +110,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut labels = trace::Labels::new(&meant.trace);
     let mut label = |entry: &Entry<'_>, sample: &Sample<'_>| labels.label(entry, sample);
     let options = LoadOptions {
-        symbols: kymo_symbols::Options {
-            symfs: args.symfs.clone(),
-            kallsyms: args.kallsyms.clone(),
-            vmlinux: args.vmlinux.clone(),
-            no_demangle: args.no_demangle,
-        },
+        symbols: args.finding.options(),
         merge_threads: !meant.has(Key::Pid) && !meant.has(Key::Tid),
         label: (!meant.trace.is_empty()).then_some(&mut label),
         by_cpu: meant.has(Key::Cpu),

@@ -68,9 +68,8 @@ pub(crate) struct Args {
     /// Only samples in these functions
     #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
     symbols: Vec<String>,
-    /// Print C++ and Rust names as the compiler mangled them
-    #[arg(long)]
-    no_demangle: bool,
+    #[command(flatten)]
+    finding: super::finding::Finding,
     /// Print no call chains
     #[arg(short = 'G', long)]
     hide_call_graph: bool,

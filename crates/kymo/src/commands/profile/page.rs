@@ -13,7 +13,8 @@ use rustc_hash::FxHashMap;
 
 use super::Args;
 use super::text::{Function, Page, Step, Thread};
-use crate::commands::report::trust::{self, HARMLESS_PERCENT, Nameless};
+use crate::commands::finding;
+use crate::commands::report::trust::{HARMLESS_PERCENT, Nameless};
 
 /// Branches of the tree below this share of all samples are not shown.
 const PATH_SHARE: f64 = 0.05;
@@ -233,9 +234,7 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
             Some("build with -fno-omit-frame-pointer or -C force-frame-pointers=yes".into()),
         );
     }
-    for p in profile.machine.symbols.problems() {
-        trust::tell(&p, &mut ledger);
-    }
+    finding::note(&profile.machine.symbols, &mut ledger);
     ledger
 }
 

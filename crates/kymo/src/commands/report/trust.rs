@@ -6,6 +6,8 @@ use kymo_analysis::profile::{FrameId, Profile};
 use kymo_symbols::Problem;
 use kymo_view::{Ledger, percent};
 
+use crate::commands::finding;
+
 /// Below this share of what has no symbol nothing is said.
 pub(crate) const HARMLESS_PERCENT: f64 = 1.0;
 
@@ -14,9 +16,7 @@ pub(crate) fn ledger(profile: &Profile, notes: &[String]) -> Ledger {
     reading(profile, notes, &mut ledger);
     crate::commands::stacks::note(&profile.unwinding, &profile.machine.symbols, &mut ledger);
     unresolved(profile, &mut ledger);
-    for problem in profile.machine.symbols.problems() {
-        tell(&problem, &mut ledger);
-    }
+    finding::note(&profile.machine.symbols, &mut ledger);
     ledger
 }
 

@@ -118,7 +118,7 @@ fn how(args: &Args) -> text::How {
         max_stack: args.max_stack,
         style: Style { ragged: false, ns: args.ns, since },
         only: args.symbols.clone(),
-        no_demangle: args.no_demangle,
+        finding: args.finding.options(),
     }
 }
 

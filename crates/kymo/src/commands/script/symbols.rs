@@ -11,8 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::fields::Fields;
 use super::number;
-use crate::commands::report::trust;
-use crate::commands::stacks;
+use crate::commands::{finding, stacks};
 
 /// Addresses remembered; more start the memory over.
 const MAX_KNOWN: usize = 1 << 18;
@@ -33,8 +32,7 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    pub(super) fn new(no_demangle: bool) -> Self {
-        let options = Options { no_demangle, ..Options::default() };
+    pub(super) fn new(options: Options) -> Self {
         let resolver = Resolver::new(options);
         Symbols {
             unwinder: Unwinder::new(resolver.binaries()),
@@ -161,9 +159,7 @@ impl Symbols {
 
     pub(super) fn note(&self, ledger: &mut Ledger) {
         stacks::note(self.unwinder.tally(), &self.machine.symbols, ledger);
-        for problem in self.machine.symbols.problems() {
-            trust::tell(&problem, ledger);
-        }
+        finding::note(&self.machine.symbols, ledger);
     }
 }
 

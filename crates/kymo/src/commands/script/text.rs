@@ -176,7 +176,7 @@ pub(super) struct How {
     pub(super) style: Style,
     /// Only samples in these functions, if any are named.
     pub(super) only: Vec<String>,
-    pub(super) no_demangle: bool,
+    pub(super) finding: kymo_symbols::Options,
 }
 
 /// Renders samples.
@@ -194,7 +194,7 @@ impl Text {
     pub(super) fn new(spec: Spec, how: How) -> Text {
         Text {
             spec,
-            symbols: Symbols::new(how.no_demangle),
+            symbols: Symbols::new(how.finding.clone()),
             how,
             plans: Vec::new(),
             starts: Starts::default(),

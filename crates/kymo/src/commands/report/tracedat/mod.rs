@@ -48,8 +48,8 @@ fn refuse(args: &Args) -> anyhow::Result<()> {
         (args.dsos.is_some(), "--dsos"),
         (args.symbols.is_some(), "--symbols"),
         (args.header || args.header_only, "--header (kymo script --header shows it)"),
-        (args.symfs.is_some(), "--symfs"),
-        (args.kallsyms.is_some(), "--kallsyms (a trace.dat has its own)"),
+        (args.finding.symfs.is_some(), "--symfs"),
+        (args.finding.kallsyms.is_some(), "--kallsyms (a trace.dat has its own)"),
     ] {
         if given {
             bail!("{flag} is for perf.data, not for a trace.dat");

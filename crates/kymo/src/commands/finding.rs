@@ -1,0 +1,128 @@
+//! Flags that say where symbols, debug files and sources come from, and what
+//! debuginfod servers are asked for.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kymo_symbols::debuginfod::{Client, Config, OnProgress, Progress};
+use kymo_symbols::{Options, Resolver};
+use kymo_view::Ledger;
+
+use super::report::trust;
+
+/// Where symbols come from.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct Finding {
+    /// Kernel symbols from this file, of the form of /proc/kallsyms
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kallsyms: Option<PathBuf>,
+    /// Kernel symbols from this uncompressed kernel image
+    #[arg(short = 'k', long, value_name = "FILE")]
+    pub(crate) vmlinux: Option<PathBuf>,
+    /// Look for binaries and debug files under this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) symfs: Option<PathBuf>,
+    /// Leave names as the compiler mangled them
+    #[arg(long)]
+    pub(crate) no_demangle: bool,
+    /// Ask no debuginfod servers, even if DEBUGINFOD_URLS names some
+    #[arg(long)]
+    pub(crate) no_debuginfod: bool,
+}
+
+impl Finding {
+    /// What the flags mean.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            symfs: self.symfs.clone(),
+            kallsyms: self.kallsyms.clone(),
+            vmlinux: self.vmlinux.clone(),
+            no_demangle: self.no_demangle,
+            debuginfod: if self.no_debuginfod { None } else { debuginfod() },
+        }
+    }
+}
+
+/// A client of the servers that the environment names, if it names any.
+fn debuginfod() -> Option<Arc<Client>> {
+    let config = Config::from_env()?;
+    let bar = std::io::stderr().is_terminal().then(|| -> OnProgress {
+        let bar = Bar::default();
+        Box::new(move |p| bar.draw(p))
+    });
+    Some(Arc::new(Client::new(config, bar)))
+}
+
+/// Notes what was wrong with files, and what came over the network.
+pub(crate) fn note(symbols: &Resolver, ledger: &mut Ledger) {
+    for problem in symbols.problems() {
+        trust::tell(&problem, ledger);
+    }
+    let Some(report) = symbols.files().fetched() else { return };
+    if report.files > 0 {
+        let plural = if report.files == 1 { "" } else { "s" };
+        let fact = format!("{} file{plural} fetched, {}", report.files, size(report.bytes));
+        ledger.tell("debuginfod", fact, None);
+    }
+    for (server, what) in report.failures {
+        let advice = "without its files some names may be missing; --no-debuginfod asks nobody";
+        ledger.note("debuginfod", format!("{server}: {what}"), Some(advice.into()));
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{} kB", bytes / 1000),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+/// One line on the terminal: what is being fetched. It is wiped at the end.
+#[derive(Default)]
+struct Bar {
+    state: Mutex<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    /// Build-id, bytes, bytes expected.
+    running: Vec<(String, u64, Option<u64>)>,
+    drawn: Option<Instant>,
+}
+
+impl Bar {
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    fn draw(&self, p: Progress<'_>) {
+        let mut shown = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.running.retain(|(id, ..)| id != p.build_id);
+        if !p.done {
+            shown.running.push((p.build_id.to_owned(), p.got, p.expected));
+        }
+        let now = Instant::now();
+        if !p.done && shown.drawn.is_some_and(|t| now.duration_since(t) < Bar::PAUSE) {
+            return;
+        }
+        shown.drawn = Some(now);
+        let mut text = String::from("\r\x1b[K");
+        let got = shown.running.iter().map(|r| r.1).sum();
+        let expected: Option<u64> = shown.running.iter().map(|r| r.2).sum();
+        match (&shown.running[..], expected) {
+            ([], _) => {}
+            ([(id, ..)], Some(all)) => {
+                let id = id.get(..12).unwrap_or(id);
+                text.push_str(&format!("fetching {id}… {} of {}", size(got), size(all)));
+            }
+            ([(id, ..)], None) => {
+                text.push_str(&format!("fetching {}… {}", id.get(..12).unwrap_or(id), size(got)));
+            }
+            (many, _) => text.push_str(&format!("fetching {} files… {}", many.len(), size(got))),
+        }
+        let mut err = std::io::stderr().lock();
+        // Nobody may be looking; what is fetched matters, not the bar.
+        let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+    }
+}
