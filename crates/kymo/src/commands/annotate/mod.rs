@@ -229,7 +229,7 @@ fn show(
             None
         }
     };
-    let binary = Binary::new(&file, sections.as_ref(), args.source.no_demangle);
+    let binary = Binary::new(&file, sections.as_ref(), args.source.finding.no_demangle);
     let binary = binary.map_err(|e| not(&e))?;
     let (_, start) = symbols.start(hot.symbol);
     let syntax = match args.disassembler_style {
