@@ -17,6 +17,7 @@ const ORDER: &[&str] = &[
     "kymo-debuginfod",
     "kymo-symbols",
     "kymo-ring",
+    "kymo-ust",
     "kymo-tracepoint-macros",
     "kymo-tracepoint",
     "kymo-record",

@@ -1,0 +1,90 @@
+//! What can be wrong with the words.
+
+use std::fmt;
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormatError {
+    /// They end too early.
+    Short {
+        /// What was being read.
+        what: &'static str,
+        /// Bytes there.
+        found: usize,
+    },
+    /// The magic number is missing.
+    Magic {
+        /// Of what.
+        what: &'static str,
+    },
+    /// A version this code does not know.
+    Version {
+        /// The version.
+        found: u32,
+    },
+    /// A field holds what it cannot.
+    Field {
+        /// Its name in the specification.
+        name: &'static str,
+        /// What it holds.
+        value: u64,
+    },
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { what, found } => write!(f, "{what} ends after {found} bytes"),
+            Self::Magic { what } => write!(f, "{what} has no magic number"),
+            Self::Version { found } => write!(f, "version {found} is unknown"),
+            Self::Field { name, value } => write!(f, "{name} cannot be {value}"),
+        }
+    }
+}
+
+impl std::error::Error for FormatError {}
+
+/// Why text is not a filter, or a filter does not fit an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterError {
+    /// Something else was expected there.
+    Syntax {
+        /// Offset in the text.
+        at: usize,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// The filter is longer than programs accept.
+    TooLong {
+        /// Bytes of its code.
+        bytes: usize,
+    },
+    /// The event has no such field, or none that can be compared.
+    NoField {
+        /// Offset in the code of what asks for it.
+        at: usize,
+    },
+    /// The code is damaged.
+    Code {
+        /// Offset in the code.
+        at: usize,
+    },
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { at, expected } => write!(f, "at offset {at}: expected {expected}"),
+            Self::TooLong { bytes } => write!(f, "the filter has {bytes} bytes of code, too many"),
+            Self::NoField { at } => {
+                write!(
+                    f,
+                    "no such field that can be compared, asked for at offset {at} of the code"
+                )
+            }
+            Self::Code { at } => write!(f, "the code is damaged at offset {at}"),
+        }
+    }
+}
+
+impl std::error::Error for FilterError {}

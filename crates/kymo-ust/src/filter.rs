@@ -1,0 +1,306 @@
+//! Filters: programs for a small stack machine, run over a payload in the traced program
+//! before anything is written. Jumps go forward only, so a filter always ends; nothing
+//! is allocated, and no bytes can make it panic.
+
+use crate::bytes::Take;
+use crate::error::FilterError;
+use crate::field::{Kind, Shape};
+use crate::glob::matches;
+
+/// Most bytes of code, and of code and texts.
+pub(crate) const MAX_CODE: usize = 512;
+const MAX_STACK: usize = 16;
+const VERSION: u8 = 1;
+const HEADER: usize = 4;
+
+pub(crate) mod op {
+    pub(crate) const END: u8 = 1;
+    pub(crate) const INT: u8 = 2;
+    pub(crate) const UINT: u8 = 3;
+    pub(crate) const FLOAT: u8 = 4;
+    pub(crate) const TEXT: u8 = 5;
+    pub(crate) const FIELD: u8 = 6;
+    pub(crate) const EQ: u8 = 16;
+    pub(crate) const NE: u8 = 17;
+    pub(crate) const LT: u8 = 18;
+    pub(crate) const LE: u8 = 19;
+    pub(crate) const GT: u8 = 20;
+    pub(crate) const GE: u8 = 21;
+    pub(crate) const GLOB: u8 = 22;
+    pub(crate) const NOT: u8 = 23;
+    pub(crate) const AND: u8 = 24;
+    pub(crate) const IF_NOT: u8 = 32;
+    pub(crate) const IF: u8 = 33;
+}
+
+/// The fields of an event, as a filter needs them.
+pub trait Fields {
+    /// How many there are.
+    fn count(&self) -> usize;
+    /// How one lies in the payload.
+    fn shape(&self, index: usize) -> Shape;
+    /// Its name.
+    fn name(&self, index: usize) -> &[u8];
+}
+
+/// A filter: header, code, texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Filter<'a> {
+    code: &'a [u8],
+    texts: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Value<'p> {
+    Int(i128),
+    Float(f64),
+    Text(&'p [u8]),
+}
+
+impl Value<'_> {
+    fn is_true(self) -> bool {
+        match self {
+            Value::Int(i) => i != 0,
+            Value::Float(f) => f != 0.0,
+            Value::Text(t) => !t.is_empty(),
+        }
+    }
+
+    fn compare(self, other: Value<'_>) -> Option<std::cmp::Ordering> {
+        match (self, other) {
+            (Value::Int(a), Value::Int(b)) => Some(a.cmp(&b)),
+            (Value::Float(a), Value::Float(b)) => a.partial_cmp(&b),
+            (Value::Int(a), Value::Float(b)) => compare_mixed(a, b),
+            (Value::Float(a), Value::Int(b)) => {
+                compare_mixed(b, a).map(std::cmp::Ordering::reverse)
+            }
+            (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
+            _ => None,
+        }
+    }
+}
+
+/// Exact, unlike converting the integer.
+fn compare_mixed(int: i128, float: f64) -> Option<std::cmp::Ordering> {
+    if float.is_nan() {
+        return None;
+    }
+    // Saturates; integers here have at most 64 bits and a sign.
+    let whole = float.trunc();
+    Some(int.cmp(&(whole as i128)).then_with(|| 0.0_f64.total_cmp(&(float - whole + 0.0))))
+}
+
+impl<'a> Filter<'a> {
+    /// Looks at the bytes of a filter, and that its code is whole.
+    ///
+    /// # Errors
+    /// Where it is damaged.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FilterError> {
+        let damaged = |at| FilterError::Code { at };
+        let [VERSION, _, low, high, ..] = *bytes else { return Err(damaged(0)) };
+        let size = usize::from(u16::from_le_bytes([low, high]));
+        if size > MAX_CODE {
+            return Err(FilterError::TooLong { bytes: size });
+        }
+        let code = bytes.get(HEADER..HEADER + size).ok_or(damaged(2))?;
+        let filter = Self { code, texts: &bytes[HEADER + size..] };
+        let mut at = 0;
+        while at < code.len() {
+            let (opcode, operands, next) = instruction(code, at).ok_or(damaged(at))?;
+            match opcode {
+                op::TEXT | op::FIELD => {
+                    filter.text(operands).ok_or(damaged(at))?;
+                }
+                op::IF | op::IF_NOT => {
+                    let jump = Take(operands).u16().ok_or(damaged(at))?;
+                    if next + usize::from(jump) >= code.len() {
+                        return Err(damaged(at));
+                    }
+                }
+                _ => {}
+            }
+            at = next;
+        }
+        Ok(filter)
+    }
+
+    /// The names of the fields it looks at.
+    pub fn names(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (filter, mut at) = (*self, 0);
+        std::iter::from_fn(move || {
+            while let Some((opcode, operands, next)) = instruction(filter.code, at) {
+                at = next;
+                if opcode == op::FIELD {
+                    return filter.text(operands);
+                }
+            }
+            None
+        })
+    }
+
+    fn text(&self, operands: &[u8]) -> Option<&'a [u8]> {
+        let mut take = Take(operands);
+        let (at, len) = (usize::from(take.u16()?), usize::from(take.u16()?));
+        self.texts.get(at..at + len)
+    }
+
+    /// Writes the filter, with field names replaced by their numbers, to `out`, for
+    /// [`Filter::run_linked`]; returns how many bytes that are.
+    ///
+    /// # Errors
+    /// A field is not there, or `out` is too small.
+    pub fn link(&self, fields: &impl Fields, out: &mut [u8]) -> Result<usize, FilterError> {
+        let total = HEADER + self.code.len() + self.texts.len();
+        let code_at = HEADER;
+        let linked = out.get_mut(..total).ok_or(FilterError::TooLong { bytes: total })?;
+        let size = self.code.len() as u16;
+        linked[..HEADER].copy_from_slice(&[VERSION, 0, size as u8, (size >> 8) as u8]);
+        linked[code_at..code_at + self.code.len()].copy_from_slice(self.code);
+        linked[code_at + self.code.len()..].copy_from_slice(self.texts);
+        let mut at = 0;
+        while let Some((opcode, operands, next)) = instruction(self.code, at) {
+            if opcode == op::FIELD {
+                let name = self.text(operands).unwrap_or_default();
+                let index = (0..fields.count())
+                    .find(|i| fields.name(*i) == name && comparable(fields.shape(*i)));
+                let index = index.ok_or(FilterError::NoField { at })? as u16;
+                let index = index.to_le_bytes();
+                linked[code_at + at + 1..code_at + at + 3].copy_from_slice(&index);
+            }
+            at = next;
+        }
+        Ok(total)
+    }
+
+    /// Runs a linked filter. Whatever is odd about it or the payload makes it false.
+    pub fn run_linked(linked: &[u8], fields: &impl Fields, payload: &[u8]) -> bool {
+        let [VERSION, _, low, high, ..] = *linked else { return false };
+        let size = usize::from(u16::from_le_bytes([low, high]));
+        let Some(code) = linked.get(HEADER..HEADER + size) else { return false };
+        let filter = Filter { code, texts: &linked[HEADER + size..] };
+        filter.run(fields, payload).is_some_and(Value::is_true)
+    }
+
+    fn run<'v>(&self, fields: &impl Fields, payload: &'v [u8]) -> Option<Value<'v>>
+    where
+        'a: 'v,
+    {
+        let mut stack = [Value::Int(0); MAX_STACK];
+        let mut depth = 0_usize;
+        let mut at = 0;
+        loop {
+            let (opcode, operands, next) = instruction(self.code, at)?;
+            at = next;
+            let mut take = Take(operands);
+            let pushed = match opcode {
+                op::END => return stack.get(depth.checked_sub(1)?).copied(),
+                op::INT => Value::Int(take.i64()?.into()),
+                op::UINT => Value::Int(take.u64()?.into()),
+                op::FLOAT => Value::Float(f64::from_bits(take.u64()?)),
+                op::TEXT => Value::Text(self.text(operands)?),
+                op::FIELD => field(fields, take.u16()?.into(), payload)?,
+                op::NOT => {
+                    depth = depth.checked_sub(1)?;
+                    Value::Int((!stack[depth].is_true()).into())
+                }
+                op::IF | op::IF_NOT => {
+                    let top = stack.get(depth.checked_sub(1)?)?.is_true();
+                    if top == (opcode == op::IF) {
+                        at += usize::from(take.u16()?);
+                    } else {
+                        depth -= 1;
+                    }
+                    continue;
+                }
+                _ => {
+                    depth = depth.checked_sub(2)?;
+                    binary(opcode, stack[depth], stack[depth + 1])?
+                }
+            };
+            *stack.get_mut(depth)? = pushed;
+            depth += 1;
+        }
+    }
+}
+
+/// Opcode, its operands, where the next one is.
+fn instruction(code: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
+    let opcode = *code.get(at)?;
+    let operands = match opcode {
+        op::END | op::EQ..=op::AND => 0,
+        op::INT | op::UINT | op::FLOAT => 8,
+        op::TEXT | op::FIELD => 4,
+        op::IF | op::IF_NOT => 2,
+        _ => return None,
+    };
+    let next = at + 1 + operands;
+    Some((opcode, code.get(at + 1..next)?, next))
+}
+
+fn binary<'v>(opcode: u8, a: Value<'v>, b: Value<'v>) -> Option<Value<'v>> {
+    use std::cmp::Ordering;
+    let ordering = a.compare(b);
+    let result = match opcode {
+        op::EQ => ordering == Some(Ordering::Equal),
+        op::NE => ordering != Some(Ordering::Equal),
+        op::LT => ordering == Some(Ordering::Less),
+        op::LE => ordering.is_some_and(Ordering::is_le),
+        op::GT => ordering == Some(Ordering::Greater),
+        op::GE => ordering.is_some_and(Ordering::is_ge),
+        op::GLOB => match (a, b) {
+            (Value::Text(text), Value::Text(pattern)) => matches(pattern, text),
+            _ => false,
+        },
+        op::AND => match (a, b) {
+            (Value::Int(a), Value::Int(b)) => return Some(Value::Int(a & b)),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Value::Int(result.into()))
+}
+
+fn comparable(shape: Shape) -> bool {
+    match shape.kind {
+        Kind::Array | Kind::Sequence => shape.size == 1,
+        _ => true,
+    }
+}
+
+/// The value of a field, found by walking over those before it.
+fn field<'v>(fields: &impl Fields, index: usize, payload: &'v [u8]) -> Option<Value<'v>> {
+    let mut rest = payload;
+    for before in 0..index {
+        rest = rest.get(fields.shape(before).size_in(rest)?..)?;
+    }
+    if index >= fields.count() {
+        return None;
+    }
+    let shape = fields.shape(index);
+    let bytes = rest.get(..shape.size_in(rest)?)?;
+    Some(match shape.kind {
+        Kind::Int | Kind::Enum | Kind::Symbol | Kind::Bool => {
+            Value::Int(integer(bytes, shape.flags & Shape::SIGNED != 0))
+        }
+        Kind::Float if shape.size == 4 => {
+            Value::Float(f32::from_le_bytes(bytes.try_into().ok()?).into())
+        }
+        Kind::Float => Value::Float(f64::from_le_bytes(bytes.try_into().ok()?)),
+        Kind::String => Value::Text(&bytes[..bytes.len() - 1]),
+        Kind::Array => Value::Text(bytes),
+        Kind::Sequence => Value::Text(bytes.get(4..)?),
+    })
+}
+
+/// A little-endian integer of up to eight bytes.
+fn integer(bytes: &[u8], signed: bool) -> i128 {
+    let mut wide = [0; 8];
+    let len = bytes.len().min(8);
+    wide[..len].copy_from_slice(&bytes[..len]);
+    let value = u64::from_le_bytes(wide);
+    if signed && len > 0 {
+        let unused = 64 - 8 * len as u32;
+        return ((value << unused).cast_signed() >> unused).into();
+    }
+    value.into()
+}

@@ -1,0 +1,29 @@
+//! The words between traced programs and the tool (`docs/formats/ust.md`): the control
+//! file of a program, its event records, orders for channels, and filters. Bytes in,
+//! values out; nothing is opened or mapped here. Rings are in `kymo-ring`.
+//!
+//! What a program needs while it runs (matching, linking and running a filter) allocates
+//! nothing: it may happen in a signal handler.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod compile;
+mod control;
+mod error;
+mod event;
+mod field;
+mod filter;
+mod glob;
+mod order;
+
+pub use compile::compile;
+pub use control::{
+    CONTROL_HEADER, CONTROL_MAGIC, Control, MAX_EVENTS, SLOT, SLOT_PATH, SLOTS, SLOTS_AT, Slot,
+    SlotState, enable_at, slot_at,
+};
+pub use error::{FilterError, FormatError};
+pub use event::{EventFlags, EventRecord, EventWords, FieldRecord, FieldWords};
+pub use field::{Kind, Shape};
+pub use filter::{Fields, Filter};
+pub use glob::matches;
+pub use order::{MAX_ORDER, Order, OrderView, Rule, RuleView};

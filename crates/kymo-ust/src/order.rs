@@ -1,0 +1,246 @@
+//! Orders: what a channel is to be, and which events go into it.
+
+use crate::bytes::{Take, u32_at, until_nul};
+use crate::error::FormatError;
+use crate::glob::matches;
+
+/// Most bytes of an order.
+pub const MAX_ORDER: usize = 64 << 10;
+const MAGIC: &[u8; 8] = b"KYMOORD\0";
+const VERSION: u32 = 1;
+const RULES_AT: usize = 192;
+const EXCLUDE: u8 = 1;
+
+/// A rule, as the tool makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Pattern of `provider:name`.
+    pub pattern: String,
+    /// Events of a higher level (less important) do not match.
+    pub max_level: u8,
+    /// What matches stays off.
+    pub exclude: bool,
+    /// A compiled filter; empty: none.
+    pub filter: Vec<u8>,
+}
+
+/// An order, as the tool makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Overwrite the oldest packet instead of discarding new events.
+    pub overwrite: bool,
+    /// Bytes of a sub-buffer: a power of two.
+    pub sub_buffer: u32,
+    /// Sub-buffers: a power of two.
+    pub sub_buffers: u32,
+    /// Of the session.
+    pub uuid: [u8; 16],
+    /// Only for this process and its descendants; 0: for all.
+    pub pid: u32,
+    /// Name of the session, at most 63 bytes.
+    pub session: String,
+    /// Name of the channel, at most 63 bytes.
+    pub channel: String,
+    /// The first that matches decides.
+    pub rules: Vec<Rule>,
+}
+
+impl Order {
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// A name, a rule or all of it is too long.
+    pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        let mut out = vec![0; RULES_AT];
+        let long = |name, len: usize, limit: usize| {
+            let value = len as u64;
+            if len <= limit { Ok(()) } else { Err(FormatError::Field { name, value }) }
+        };
+        long("session name", self.session.len(), 63)?;
+        long("channel name", self.channel.len(), 63)?;
+        out[0..8].copy_from_slice(MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let count = self.rules.len() as u32;
+        let halves = [self.overwrite.into(), self.sub_buffer, self.sub_buffers, count];
+        for (i, half) in halves.iter().enumerate() {
+            out[16 + 4 * i..20 + 4 * i].copy_from_slice(&half.to_le_bytes());
+        }
+        out[32..48].copy_from_slice(&self.uuid);
+        out[48..52].copy_from_slice(&self.pid.to_le_bytes());
+        out[64..64 + self.session.len()].copy_from_slice(self.session.as_bytes());
+        out[128..128 + self.channel.len()].copy_from_slice(self.channel.as_bytes());
+        for rule in &self.rules {
+            long("pattern", rule.pattern.len(), 1024)?;
+            long("filter", rule.filter.len(), 8192)?;
+            let size = (8 + rule.pattern.len() + rule.filter.len()).next_multiple_of(8);
+            let start = out.len();
+            out.extend_from_slice(&(size as u16).to_le_bytes());
+            out.extend_from_slice(&[rule.max_level, if rule.exclude { EXCLUDE } else { 0 }]);
+            out.extend_from_slice(&(rule.pattern.len() as u16).to_le_bytes());
+            out.extend_from_slice(&(rule.filter.len() as u16).to_le_bytes());
+            out.extend_from_slice(rule.pattern.as_bytes());
+            out.extend_from_slice(&rule.filter);
+            out.resize(start + size, 0);
+        }
+        long("order", out.len(), MAX_ORDER)?;
+        let size = out.len() as u32;
+        out[12..16].copy_from_slice(&size.to_le_bytes());
+        Ok(out)
+    }
+}
+
+/// An order as a program reads it, without copying.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderView<'a> {
+    bytes: &'a [u8],
+    /// Overwrite the oldest packet instead of discarding new events.
+    pub overwrite: bool,
+    /// Bytes of a sub-buffer.
+    pub sub_buffer: u32,
+    /// Sub-buffers.
+    pub sub_buffers: u32,
+    /// Only for this process and its descendants; 0: for all.
+    pub pid: u32,
+    /// Of the session.
+    pub uuid: [u8; 16],
+}
+
+/// A rule as a program reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleView<'a> {
+    /// Pattern of `provider:name`.
+    pub pattern: &'a [u8],
+    /// Events of a higher level do not match.
+    pub max_level: u8,
+    /// What matches stays off.
+    pub exclude: bool,
+    /// A compiled filter; empty: none.
+    pub filter: &'a [u8],
+}
+
+impl<'a> OrderView<'a> {
+    /// Looks at the bytes of an order.
+    ///
+    /// # Errors
+    /// What is wrong; sizes of the ring are for whoever makes it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
+        let short = FormatError::Short { what: "order", found: bytes.len() };
+        if bytes.len() < RULES_AT {
+            return Err(short);
+        }
+        if &bytes[..8] != MAGIC {
+            return Err(FormatError::Magic { what: "order" });
+        }
+        let half = |at| u32_at(bytes, at).unwrap_or(0);
+        if half(8) != VERSION {
+            return Err(FormatError::Version { found: half(8) });
+        }
+        let size = half(12) as usize;
+        if !(RULES_AT..=MAX_ORDER.min(bytes.len())).contains(&size) {
+            return Err(FormatError::Field { name: "order size", value: size as u64 });
+        }
+        let mode = half(16);
+        if mode > 1 {
+            return Err(FormatError::Field { name: "mode", value: mode.into() });
+        }
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&bytes[32..48]);
+        let order = Self {
+            bytes: &bytes[..size],
+            overwrite: mode == 1,
+            sub_buffer: half(20),
+            sub_buffers: half(24),
+            pid: half(48),
+            uuid,
+        };
+        let told = half(28) as usize;
+        if order.rules().count() != told {
+            return Err(FormatError::Field { name: "number of rules", value: told as u64 });
+        }
+        Ok(order)
+    }
+
+    /// Name of the session.
+    pub fn session(&self) -> &'a [u8] {
+        until_nul(&self.bytes[64..128])
+    }
+
+    /// Name of the channel.
+    pub fn channel(&self) -> &'a [u8] {
+        until_nul(&self.bytes[128..192])
+    }
+
+    /// The rules, up to the first that is damaged.
+    pub fn rules(&self) -> impl Iterator<Item = RuleView<'a>> + use<'a> {
+        let mut rest = &self.bytes[RULES_AT..];
+        std::iter::from_fn(move || {
+            let size = Take(rest).u16()?;
+            let (rule, behind) = rest.split_at_checked(size.into())?;
+            rest = behind;
+            let mut take = Take(rule.get(2..)?);
+            let (max_level, flags) = (take.u8()?, take.u8()?);
+            let (pattern, filter) = (take.u16()?, take.u16()?);
+            let pattern = take.bytes(pattern.into())?;
+            let filter = take.bytes(filter.into())?;
+            Some(RuleView { pattern, max_level, exclude: flags & EXCLUDE != 0, filter })
+        })
+    }
+
+    /// The rule that switches on the event of this `provider:name` and level, if one does.
+    pub fn rule_for(&self, event: &[u8], level: u8) -> Option<RuleView<'a>> {
+        self.rules()
+            .find(|rule| level <= rule.max_level && matches(rule.pattern, event))
+            .filter(|rule| !rule.exclude)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn order() -> Order {
+        let rule = |pattern: &str, max_level, exclude, filter: &[u8]| Rule {
+            pattern: pattern.into(),
+            max_level,
+            exclude,
+            filter: filter.to_vec(),
+        };
+        Order {
+            overwrite: true,
+            sub_buffer: 65536,
+            sub_buffers: 4,
+            uuid: [3; 16],
+            pid: 0,
+            session: "s".into(),
+            channel: "c".into(),
+            rules: vec![rule("shop:secret", 14, true, &[]), rule("shop:*", 6, false, b"code")],
+        }
+    }
+
+    #[test]
+    fn an_order_survives_its_bytes() {
+        let bytes = order().encode().unwrap();
+        let view = OrderView::parse(&bytes).unwrap();
+        assert_eq!((view.session(), view.channel()), (&b"s"[..], &b"c"[..]));
+        assert_eq!(view.rule_for(b"shop:sale", 6).unwrap().filter, b"code");
+        assert_eq!(view.rule_for(b"shop:sale", 7), None);
+        assert_eq!(view.rule_for(b"shop:secret", 0), None);
+        assert_eq!(view.rule_for(b"other:sale", 0), None);
+    }
+
+    #[test]
+    fn no_bytes_lead_out_of_the_order() {
+        let bytes = order().encode().unwrap();
+        for at in 0..bytes.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut lie = bytes.clone();
+                lie[at] = value;
+                if let Ok(view) = OrderView::parse(&lie) {
+                    assert!(view.rules().count() <= 2);
+                }
+            }
+            assert!(OrderView::parse(&bytes[..at]).is_err());
+        }
+    }
+}
