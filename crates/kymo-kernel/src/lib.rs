@@ -18,6 +18,7 @@ pub mod probe_guard;
 pub mod proc_maps;
 pub mod process;
 pub mod ring;
+pub mod shared;
 pub mod target;
 pub mod tracefs;
 pub mod vmstat;
