@@ -53,6 +53,17 @@ pub struct Task {
     pub tid: Option<u32>,
 }
 
+impl Task {
+    /// The name, with the numbers that tell it from others: `comm-pid/tid`.
+    pub fn title(&self) -> String {
+        match (self.pid, self.tid) {
+            (Some(pid), Some(tid)) => format!("{}-{pid}/{tid}", self.comm),
+            (Some(pid), None) => format!("{}-{pid}", self.comm),
+            (None, _) => self.comm.clone(),
+        }
+    }
+}
+
 /// What was sampled.
 #[derive(Clone, Debug, Default)]
 pub struct Event {

@@ -164,12 +164,7 @@ impl Making {
     /// The node of a task, as stackcollapse-perf names it: `comm`, `comm-pid`,
     /// `comm-pid/tid`. None where tasks are not told apart.
     fn task(&mut self, task: &Task) -> Option<u32> {
-        let comm = clean(&task.comm.replace(' ', "_"));
-        let text = match (task.pid, task.tid) {
-            (Some(pid), Some(tid)) => format!("{comm}-{pid}/{tid}"),
-            (Some(pid), None) => format!("{comm}-{pid}"),
-            (None, _) => comm,
-        };
+        let text = clean(&task.title().replace(' ', "_"));
         (!text.is_empty()).then(|| self.node(None, Label { text, kind: Kind::Task }))
     }
 }

@@ -1,5 +1,9 @@
 //! [`Stacks`](crate::stacks::Stacks) in the formats of other programs.
 
+pub mod firefox;
+pub mod flame;
 pub mod folded;
+mod json;
 pub mod pprof;
 mod proto;
+pub mod speedscope;

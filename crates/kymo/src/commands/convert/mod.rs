@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
 use kymo_view::Ledger;
-use kymo_view::export::{folded, pprof};
+use kymo_view::export::{firefox, flame, folded, pprof, speedscope};
+use kymo_view::stacks::Stacks;
 
 use super::chosen::{Chosen, Source};
 use model::{Plan, Split, Weight};
@@ -20,7 +23,9 @@ use model::{Plan, Split, Weight};
 /// Flags of `kymo convert`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
+kymo convert -o flame.svg                      open it in a browser\n  \
 kymo convert -o profile.pb.gz                  go tool pprof -http : profile.pb.gz\n  \
+kymo convert -o profile.json.gz                load it at profiler.firefox.com\n  \
 kymo convert -f folded | sort -k2 -rn | head   the heaviest stacks")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -45,6 +50,12 @@ pub(crate) struct Args {
     /// What tells tasks apart
     #[arg(long, value_name = "BY")]
     split: Option<Split>,
+    /// What stands above a flame graph; otherwise the command that was recorded
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// Leave frames of less than this percentage out of a flame graph
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.04)]
+    percent_limit: f64,
     /// Leave out `_[k]` behind functions of the kernel in folded stacks
     #[arg(long)]
     no_marks: bool,
@@ -58,8 +69,15 @@ pub(crate) struct Args {
 enum Format {
     /// One line for each stack, as stackcollapse-perf makes them (.folded)
     Folded,
+    /// A flame graph that browsers zoom and search in (.svg)
+    #[value(alias = "svg")]
+    Flamegraph,
     /// For pprof (.pb.gz)
     Pprof,
+    /// For profiler.firefox.com (.json, or .json.gz)
+    Firefox,
+    /// For speedscope.app (.speedscope.json)
+    Speedscope,
 }
 
 impl Format {
@@ -71,13 +89,30 @@ impl Format {
             (".collapsed", Format::Folded),
             (".pb.gz", Format::Pprof),
             (".pprof", Format::Pprof),
+            (".svg", Format::Flamegraph),
+            (".speedscope.json", Format::Speedscope),
+            (".json", Format::Firefox),
+            (".json.gz", Format::Firefox),
         ];
         ends.into_iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| format)
     }
 
     /// How tasks are told apart unless it is stated.
     fn split(self) -> Split {
-        Split::Comm
+        match self {
+            Format::Folded | Format::Flamegraph | Format::Pprof => Split::Comm,
+            Format::Firefox | Format::Speedscope => Split::Tid,
+        }
+    }
+
+    /// Whether each sample is in it with its time.
+    fn is_timeline(self) -> bool {
+        matches!(self, Format::Firefox | Format::Speedscope)
+    }
+
+    /// Whether addresses are in it.
+    fn has_addresses(self) -> bool {
+        matches!(self, Format::Firefox | Format::Pprof)
     }
 
     fn is_text(self) -> bool {
@@ -109,12 +144,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         events: args.chosen.events(file.events())?,
         split: args.split.unwrap_or_else(|| format.split()),
         weight: args.weight,
-        moments: false,
+        moments: format.is_timeline(),
     };
     let options = LoadOptions {
         symbols: args.source.symbols(),
         merge_threads: !matches!(plan.split, Split::Pid | Split::Tid) && !args.chosen.by_task(),
-        by_address: format == Format::Pprof,
+        by_address: format.has_addresses(),
         moments: plan.moments,
         times: args.chosen.times(&file)?,
         ..LoadOptions::default()
@@ -126,17 +161,73 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut stacks = model::model(&profile, &plan);
     stacks.title = file.features().cmdline.join(" ");
+    stacks.recorded = recorded(&path, stacks.span);
     if stacks.stacks.is_empty() {
         ledger.note("empty", "no sample is in the result", None);
     }
+    let mut drawn = flame::Drawn::default();
     output::write(args.output.as_deref(), args.force, &mut |out: &mut dyn Write| match format {
         Format::Folded => {
             let marks = folded::Marks { kernel: !args.no_marks, inlined: !args.no_marks };
             folded::ByName::of(&stacks).write(out, marks)
         }
+        Format::Flamegraph => {
+            let look = look(&args, &stacks);
+            drawn = flame::write(&folded::ByName::of(&stacks), &look, out)?;
+            Ok(())
+        }
         Format::Pprof => pprof::write(&stacks, out),
+        Format::Firefox => match args.output.as_deref().is_some_and(is_packed) {
+            true => {
+                let mut packed = GzEncoder::new(out, Compression::default());
+                firefox::write(&stacks, &mut packed)?;
+                packed.finish().map(|_| ())
+            }
+            false => firefox::write(&stacks, out),
+        },
+        Format::Speedscope => speedscope::write(&stacks, out),
     })?;
+    if drawn.left_out > 0 {
+        let fact = format!(
+            "{} narrow parts of the graph are left out, {} frames are drawn",
+            drawn.left_out, drawn.frames
+        );
+        ledger.tell("narrow", fact, Some("--percent-limit 0 draws all of them".into()));
+    }
     finish(&args, &path, &profile, &ledger)
+}
+
+fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "gz")
+}
+
+/// Characters of the recorded command above a flame graph.
+const LONGEST_TITLE: usize = 100;
+
+fn look(args: &Args, stacks: &Stacks) -> flame::Look {
+    let event = stacks.events.first();
+    let title = args.title.clone().unwrap_or_else(|| {
+        // A whole script may have been recorded.
+        let mut command: String = stacks.title.chars().take(LONGEST_TITLE).collect();
+        if command.len() < stacks.title.len() {
+            command.push('…');
+        }
+        let parts = [command, event.map_or(String::new(), |e| e.name.clone())];
+        parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(": ")
+    });
+    let unit = match event.map_or("count", |e| e.unit) {
+        "count" if args.weight == Weight::Samples => "samples",
+        unit => unit,
+    };
+    flame::Look { title, unit, least: args.percent_limit }
+}
+
+/// When the recording was written, as far as its file says, less its length.
+fn recorded(path: &Path, span: Option<(u64, u64)>) -> Option<u64> {
+    let written = std::fs::metadata(path).ok().filter(|m| m.is_file())?.modified().ok()?;
+    let since = written.duration_since(std::time::UNIX_EPOCH).ok()?;
+    let nanos = u64::try_from(since.as_nanos()).ok()?;
+    nanos.checked_sub(span.map_or(0, |(first, last)| last.saturating_sub(first)))
 }
 
 /// Weights of different events cannot be added up: where none is named, the first
