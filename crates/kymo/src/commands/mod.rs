@@ -3,6 +3,7 @@
 pub(crate) mod annotate;
 mod chosen;
 pub(crate) mod convert;
+pub(crate) mod ctf;
 pub(crate) mod event;
 pub(crate) mod finding;
 pub(crate) mod list;

@@ -1,10 +1,11 @@
 //! `kymo script`: the events of a recording as text, laid out as perf script
 //! or trace-cmd report do, or as JSON lines.
 //!
-//! Three things are kept apart, so that recordings of both kinds share them:
-//! where events come from (`perfdata`, `tracedat`), how a tracepoint's payload
+//! Three things are kept apart, so that recordings of all kinds share them:
+//! where events come from (`perfdata`, `tracedat`, `ctf`), how a tracepoint's payload
 //! becomes text or JSON (`payload`), and how a line is laid out (`line`, `json`).
 
+mod ctf;
 mod extra;
 mod fields;
 pub(crate) mod filter;
@@ -32,7 +33,7 @@ use kymo_files::Kind;
 #[command(after_help = "Exit status: 0; 1 when the recording is damaged or cannot be read (what \
 comes before the damage is printed first); 3 under --strict when anything is doubtful.")]
 pub(crate) struct Args {
-    /// The recording, perf.data or trace.dat; `-` is the standard input
+    /// The recording: perf.data, trace.dat or the folder of CTF traces; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// The recording, without -i
@@ -85,6 +86,9 @@ pub(crate) struct Args {
     /// Print times since the event before
     #[arg(long)]
     deltatime: bool,
+    /// Print times of CTF traces in seconds since 1970 instead of their clock's seconds
+    #[arg(long)]
+    real_time: bool,
     /// Print the flags of each event of a trace.dat: interrupts off, rescheduling wanted,
     /// hard or soft interrupt, preemption and migration disabled
     #[arg(short, long)]
@@ -120,7 +124,34 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = path.unwrap_or_else(super::default_recording);
     match Kind::of(&path) {
         Some(Kind::TraceDat) => tracedat::run(&args, &path),
+        Some(Kind::Ctf) => ctf::run(&args, &path),
         // What is neither is explained there.
         _ => perfdata::run(&args, &path),
+    }
+}
+
+impl Args {
+    /// How the start of a line is laid out.
+    fn style(&self) -> line::Style {
+        let since = match (self.reltime, self.deltatime) {
+            (true, _) => line::Since::First,
+            (_, true) => line::Since::Last,
+            _ => line::Since::Epoch,
+        };
+        line::Style { ragged: false, ns: self.ns, since }
+    }
+}
+
+/// Why nothing was printed: silence would look like a failure.
+fn nothing(args: &Args) -> &'static str {
+    let conditions = args.time.is_some()
+        || args.cpu.is_some()
+        || !args.events.is_empty()
+        || !args.comm.is_empty()
+        || !(args.pid.is_empty() && args.tid.is_empty() && args.symbols.is_empty());
+    if conditions {
+        "no event of the recording passes what was asked for"
+    } else {
+        "the recording holds no events"
     }
 }

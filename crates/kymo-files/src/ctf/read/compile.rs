@@ -10,7 +10,7 @@ use super::super::types::{
     Variant, shown,
 };
 use super::bits::Load;
-use super::walk::{Choice, Choices, FieldInfo, Len, NO_SLOT, Part, Program, Role, Step};
+use super::walk::{Choice, Choices, FieldInfo, Len, NO_SLOT, Part, Program, Role, Step, TaskField};
 
 /// Steps of one program, at most.
 const MAX_STEPS: usize = 1 << 16;
@@ -318,7 +318,9 @@ impl<'c> Compiler<'c> {
     /// A field of the program.
     fn info(&mut self, name: &str, top: bool, type_text: String) -> u32 {
         let (part, labels) = (self.scope.part(), None);
+        let context = self.scope == Scope::StreamContext && top;
         self.out.fields.push(FieldInfo {
+            task: if context { TaskField::of(name) } else { None },
             name: name.to_owned(),
             part,
             top,

@@ -26,7 +26,7 @@ pub use event::{Body, Event, Packed, Reader};
 pub use merge::Select;
 pub use trace::{Class, Trace};
 pub use tsdl::MetadataError;
-pub use walk::{FieldInfo, Group, Part, Visit};
+pub use walk::{FieldInfo, Group, Part, TaskField, Visit};
 
 use clock::{Scale, real_offset};
 

@@ -24,6 +24,35 @@ pub enum Part {
     Fields,
 }
 
+/// What a context says of the task that an event is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskField {
+    /// `procname`
+    Name,
+    /// `pid`
+    Pid,
+    /// `tid`
+    Tid,
+    /// `vpid`: the process as its own namespace numbers it
+    VirtualPid,
+    /// `vtid`
+    VirtualTid,
+}
+
+impl TaskField {
+    /// By the name of a context.
+    pub(crate) fn of(name: &str) -> Option<TaskField> {
+        Some(match name {
+            "procname" => TaskField::Name,
+            "pid" => TaskField::Pid,
+            "tid" => TaskField::Tid,
+            "vpid" => TaskField::VirtualPid,
+            "vtid" => TaskField::VirtualTid,
+            _ => return None,
+        })
+    }
+}
+
 /// What readers themselves make of a field of a header or packet context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -63,6 +92,8 @@ pub struct FieldInfo {
     pub labels: Option<Arc<[Label]>>,
     /// What it is, in words.
     pub type_text: String,
+    /// What it says of the task, if it is a context that does.
+    pub task: Option<TaskField>,
     pub(crate) role: Role,
 }
 

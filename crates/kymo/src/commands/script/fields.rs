@@ -104,7 +104,7 @@ impl Fields {
         Fields(self.0 | other.0)
     }
 
-    fn without(self, other: Fields) -> Fields {
+    pub(super) fn without(self, other: Fields) -> Fields {
         Fields(self.0 & !other.0)
     }
 
@@ -234,6 +234,12 @@ impl Spec {
             }
         }
         Ok(())
+    }
+
+    /// The fields of tracepoints of recordings other than perf's: what is printed, and
+    /// what of it was asked for by name.
+    pub(super) fn of_tracepoints(&self) -> (Fields, Fields) {
+        self.fields[Class::Tracepoint as usize]
     }
 
     /// The fields of one event: what was asked for and its samples have.

@@ -13,7 +13,6 @@ use kymo_view::Ledger;
 use super::Args;
 use super::fields::{Fields, Spec};
 use super::filter::Filter;
-use super::line::{Since, Style};
 use super::pool::{self, Job, Worker};
 use super::{formats, json, output, sideband, text};
 
@@ -37,7 +36,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let mut ledger = ledger(&data, &stats);
     note(&printers, &mut ledger);
     if !printers.iter().any(|p| p.shown) {
-        ledger.tell("nothing", nothing(args), None);
+        ledger.tell("nothing", super::nothing(args), None);
     }
     std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
     if let Some(damage) = &stats.damaged {
@@ -48,20 +47,6 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Ledger::STRICT_STATUS));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Why nothing was printed: silence would look like a failure.
-fn nothing(args: &Args) -> &'static str {
-    let conditions = args.time.is_some()
-        || args.cpu.is_some()
-        || !args.events.is_empty()
-        || !args.comm.is_empty()
-        || !(args.pid.is_empty() && args.tid.is_empty() && args.symbols.is_empty());
-    if conditions {
-        "no event of the recording passes what was asked for"
-    } else {
-        "the recording holds no events"
-    }
 }
 
 /// Reads and orders on one thread, renders on others.
@@ -108,15 +93,10 @@ struct Printer {
 }
 
 fn how(args: &Args) -> text::How {
-    let since = match (args.reltime, args.deltatime) {
-        (true, _) => Since::First,
-        (_, true) => Since::Last,
-        _ => Since::Epoch,
-    };
     text::How {
         chains: !args.hide_call_graph,
         max_stack: args.max_stack,
-        style: Style { ragged: false, ns: args.ns, since },
+        style: args.style(),
         only: args.symbols.clone(),
         finding: args.finding.options(),
     }

@@ -1,0 +1,78 @@
+//! Whose an event is: contexts of the event say it, or the environment of its trace.
+
+use kymo_files::ctf::read::{Ctf, FieldInfo, TaskField, Trace};
+use kymo_files::ctf::types::EnvValue;
+
+/// Bytes of a task's name that are kept.
+const LONG: usize = 32;
+
+/// The task of an event, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Task {
+    comm: [u8; LONG],
+    len: usize,
+    /// Whether the name is known.
+    pub(crate) named: bool,
+    pub(crate) pid: Option<u32>,
+    pub(crate) tid: Option<u32>,
+}
+
+impl Task {
+    /// Its name; empty if it is not known.
+    pub(crate) fn comm(&self) -> &[u8] {
+        self.comm.get(..self.len).unwrap_or(&[])
+    }
+
+    /// Another name from now on.
+    pub(crate) fn name(&mut self, comm: &[u8]) {
+        let comm = comm.get(..LONG).unwrap_or(comm);
+        if let Some(place) = self.comm.get_mut(..comm.len()) {
+            place.copy_from_slice(comm);
+            (self.len, self.named) = (comm.len(), true);
+        }
+    }
+
+    /// Takes note of a number in a context. `false`: it says nothing of the task.
+    #[inline]
+    pub(crate) fn number(&mut self, field: &FieldInfo, value: u64) -> bool {
+        let value = value as u32;
+        match field.task {
+            Some(TaskField::Pid) => self.pid = Some(value),
+            Some(TaskField::Tid) => self.tid = Some(value),
+            // As the tracer's own namespace numbers them, if it says that, too.
+            Some(TaskField::VirtualPid) => self.pid = self.pid.or(Some(value)),
+            Some(TaskField::VirtualTid) => self.tid = self.tid.or(Some(value)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Whose the events of a trace are if they do not say it: traces of one process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owner {
+    tasks: Vec<Task>,
+}
+
+impl Owner {
+    pub(crate) fn new(ctf: &Ctf) -> Owner {
+        Owner { tasks: ctf.traces().iter().map(of).collect() }
+    }
+
+    /// What is known of all events of a trace. The process is not: a context comes first.
+    #[inline]
+    pub(crate) fn get(&self, trace: u32) -> Task {
+        self.tasks.get(trace as usize).copied().unwrap_or_default()
+    }
+}
+
+fn of(trace: &Trace) -> Task {
+    let mut task = Task::default();
+    if let Some(EnvValue::Text(name)) = trace.metadata().env("procname") {
+        task.name(name.as_bytes());
+    }
+    if let Some(EnvValue::Int(pid)) = trace.metadata().env("vpid") {
+        task.pid = u32::try_from(*pid).ok();
+    }
+    task
+}

@@ -1,0 +1,234 @@
+//! Values of fields as text (`a=1 b="x" c={1,2}`) and as JSON.
+
+use std::io::Write as _;
+
+use kymo_files::ctf::read::{FieldInfo, Group, Visit};
+use kymo_format::json_string;
+
+/// Appends a number in the base of its field; `bits` is sign-extended.
+#[inline]
+fn number(out: &mut Vec<u8>, field: &FieldInfo, bits: u64) {
+    let mut digits = itoa::Buffer::new();
+    match field.base {
+        16 => _ = write!(out, "{:#x}", cut(bits, field.size)),
+        8 => _ = write!(out, "{:#o}", cut(bits, field.size)),
+        2 => _ = write!(out, "{:#b}", cut(bits, field.size)),
+        _ if field.signed => out.extend_from_slice(digits.format(bits as i64).as_bytes()),
+        _ => out.extend_from_slice(digits.format(bits).as_bytes()),
+    }
+}
+
+/// The bits of a number without its sign's.
+fn cut(bits: u64, size: u32) -> u64 {
+    if size >= 64 { bits } else { bits & ((1 << size) - 1) }
+}
+
+/// Text that cannot be mistaken for something else and keeps to its line.
+pub(crate) fn quoted(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for b in text {
+        match b {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *b]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0..0x20 | 0x7f => _ = write!(out, "\\x{b:02x}"),
+            _ => out.push(*b),
+        }
+    }
+    out.push(b'"');
+}
+
+/// Writes values as text. Separators stand before all but the first.
+#[derive(Debug, Default)]
+pub(crate) struct Text {
+    open: Vec<(Group, bool)>,
+}
+
+impl Text {
+    /// What stands before a value; `first` of those outside of all groups.
+    #[inline]
+    fn before(&mut self, field: &FieldInfo, first: bool, out: &mut Vec<u8>) {
+        let (group, first) = match self.open.last_mut() {
+            Some((group, first)) => (*group, std::mem::take(first)),
+            None => (Group::Struct, first),
+        };
+        match group {
+            Group::Struct => {
+                if !first {
+                    out.push(b' ');
+                }
+                out.extend_from_slice(field.name.as_bytes());
+                out.push(b'=');
+            }
+            Group::Row if first => {}
+            Group::Row => out.push(b','),
+            Group::Option => {
+                out.extend_from_slice(field.name.as_bytes());
+                out.push(b':');
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn int(&mut self, field: &FieldInfo, bits: u64, first: bool, out: &mut Vec<u8>) {
+        self.before(field, first, out);
+        let mut labels = field.labels(bits).peekable();
+        if labels.peek().is_none() {
+            return number(out, field, bits);
+        }
+        for (i, label) in labels.enumerate() {
+            if i > 0 {
+                out.push(b'|');
+            }
+            out.extend_from_slice(label.as_bytes());
+        }
+        out.push(b'(');
+        number(out, field, bits);
+        out.push(b')');
+    }
+
+    pub(crate) fn float(
+        &mut self,
+        field: &FieldInfo,
+        value: f64,
+        single: bool,
+        first: bool,
+        out: &mut Vec<u8>,
+    ) {
+        self.before(field, first, out);
+        // The fewest digits that mean this number and no other.
+        let _ = match single {
+            true => write!(out, "{:?}", value as f32),
+            false => write!(out, "{value:?}"),
+        };
+    }
+
+    pub(crate) fn text(&mut self, field: &FieldInfo, text: &[u8], first: bool, out: &mut Vec<u8>) {
+        self.before(field, first, out);
+        quoted(out, text);
+    }
+
+    pub(crate) fn open(
+        &mut self,
+        field: &FieldInfo,
+        group: Group,
+        first: bool,
+        out: &mut Vec<u8>,
+    ) {
+        self.before(field, first, out);
+        if group != Group::Option {
+            out.push(b'{');
+        }
+        self.open.push((group, true));
+    }
+
+    pub(crate) fn close(&mut self, group: Group, out: &mut Vec<u8>) {
+        self.open.pop();
+        if group != Group::Option {
+            out.push(b'}');
+        }
+    }
+
+    /// Whether no group is open.
+    #[inline]
+    pub(crate) fn is_outside(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Forgets groups that an event that ended early left open.
+    pub(crate) fn reset(&mut self) {
+        self.open.clear();
+    }
+}
+
+/// Writes values as members of a JSON object. An enumeration is an object of its label
+/// and value, or a number without a label.
+#[derive(Debug, Default)]
+pub(crate) struct Json {
+    /// What was written.
+    pub(crate) out: Vec<u8>,
+    open: Vec<(Group, bool)>,
+    /// Something was written of the object.
+    begun: bool,
+}
+
+impl Json {
+    /// Another object begins.
+    pub(crate) fn begin(&mut self) {
+        self.finish();
+        self.begun = false;
+    }
+
+    /// Closes what an event that ended early left open.
+    pub(crate) fn finish(&mut self) {
+        while let Some((group, _)) = self.open.pop() {
+            self.end(group);
+        }
+    }
+
+    fn before(&mut self, field: &FieldInfo) {
+        let (group, first) = match self.open.last_mut() {
+            Some((group, first)) => (*group, std::mem::take(first)),
+            None => (Group::Struct, !std::mem::replace(&mut self.begun, true)),
+        };
+        if !first {
+            self.out.push(b',');
+        }
+        if group != Group::Row {
+            json_string(&mut self.out, field.name.as_bytes());
+            self.out.push(b':');
+        }
+    }
+
+    fn end(&mut self, group: Group) {
+        self.out.push(if group == Group::Row { b']' } else { b'}' });
+    }
+
+    fn plain(&mut self, field: &FieldInfo, bits: u64) {
+        let mut digits = itoa::Buffer::new();
+        let text = match field.signed {
+            true => digits.format(bits as i64),
+            false => digits.format(bits),
+        };
+        self.out.extend_from_slice(text.as_bytes());
+    }
+}
+
+impl Visit for Json {
+    fn int(&mut self, field: &FieldInfo, bits: u64) {
+        self.before(field);
+        let Some(label) = field.labels(bits).next() else { return self.plain(field, bits) };
+        self.out.extend_from_slice(b"{\"label\":");
+        json_string(&mut self.out, label.as_bytes());
+        self.out.extend_from_slice(b",\"value\":");
+        self.plain(field, bits);
+        self.out.push(b'}');
+    }
+
+    fn float(&mut self, field: &FieldInfo, value: f64, single: bool) {
+        self.before(field);
+        let _ = match (value.is_finite(), single) {
+            // JSON has no words for these.
+            (false, _) => write!(self.out, "\"{value}\""),
+            (true, true) => write!(self.out, "{:?}", value as f32),
+            (true, false) => write!(self.out, "{value:?}"),
+        };
+    }
+
+    fn text(&mut self, field: &FieldInfo, text: &[u8]) {
+        self.before(field);
+        json_string(&mut self.out, text);
+    }
+
+    fn open(&mut self, field: &FieldInfo, group: Group, _count: u64) {
+        self.before(field);
+        self.out.push(if group == Group::Row { b'[' } else { b'{' });
+        self.open.push((group, true));
+    }
+
+    fn close(&mut self, group: Group) {
+        self.open.pop();
+        self.end(group);
+    }
+}

@@ -1,0 +1,423 @@
+//! An event as a line, laid out as perf script's, or as a JSON object.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use anyhow::bail;
+use kymo_files::ctf::read::{Ctf, FieldInfo, Group, Part, Reader, Stop, TaskField, Visit};
+use kymo_model::{Misc, RecordKind};
+use kymo_view::Ledger;
+use rustc_hash::FxHashMap;
+
+use super::batch::{Batch, Item};
+use crate::commands::ctf::{Json, Owner, Task, Text};
+use crate::commands::script::fields::{Fields, Spec};
+use crate::commands::script::filter::Filter;
+use crate::commands::script::line::{Head, Starts, Style};
+use crate::commands::script::pool::Worker;
+use crate::commands::script::{Args, json};
+
+/// What can be printed of an event.
+const ALL: Fields =
+    Fields(Fields::COMMON.0 | Fields::PID.0 | Fields::TRACE.0);
+
+/// Renders events.
+pub(super) struct Printer<'c> {
+    ctf: &'c Ctf,
+    reader: Reader<'c>,
+    owner: Owner,
+    filter: Filter,
+    /// Whether the names in the filter are those of an event, by its kind.
+    wanted: FxHashMap<u32, bool>,
+    fields: Fields,
+    style: Style,
+    json: bool,
+    starts: Starts,
+    names: Names,
+    values: Text,
+    pub(super) shown: bool,
+    /// Events that end before their last field, by kind.
+    cut: BTreeMap<u32, (Stop, u64)>,
+}
+
+impl<'c> Printer<'c> {
+    pub(super) fn new(args: &Args, ctf: &'c Ctf, filter: Filter) -> anyhow::Result<Printer<'c>> {
+        let (fields, asked) = Spec::parse(&args.fields)?.of_tracepoints();
+        if !ALL.has(asked) {
+            bail!("-F: of a CTF trace there are comm pid tid time cpu event trace");
+        }
+        Ok(Printer {
+            ctf,
+            reader: ctf.reader(),
+            owner: Owner::new(ctf),
+            filter,
+            wanted: FxHashMap::default(),
+            fields,
+            style: args.style(),
+            json: args.json,
+            starts: Starts::default(),
+            names: Names::default(),
+            values: Text::default(),
+            shown: false,
+            cut: BTreeMap::new(),
+        })
+    }
+
+    /// One that begins with nothing seen.
+    pub(super) fn another(&self) -> Printer<'c> {
+        Printer {
+            reader: self.ctf.reader(),
+            owner: self.owner.clone(),
+            filter: self.filter.clone(),
+            wanted: FxHashMap::default(),
+            starts: Starts::default(),
+            names: Names::default(),
+            values: Text::default(),
+            cut: BTreeMap::new(),
+            ..*self
+        }
+    }
+
+    fn print(&mut self, item: &Item, bytes: &[u8], out: &mut Vec<u8>) {
+        if item.missed > 0 && self.filter.wants_time(item.time) {
+            self.lost(item, out);
+        }
+        let Some(class) = self.ctf.class(item.class) else { return };
+        let name = class.event.name.as_str();
+        if self.filter.any && !self.wants_event(item.class, name) {
+            return;
+        }
+        let task = self.owner.get(class.trace as u32);
+        let before = out.len();
+        let end = match self.json {
+            true => self.json(item, name, task, bytes, out),
+            false => self.text(item, name, task, bytes, out),
+        };
+        if let Err(stop) = end {
+            self.cut.entry(item.class).or_insert((stop, 0)).1 += 1;
+        }
+        self.shown |= out.len() > before;
+    }
+
+    fn wants_event(&mut self, class: u32, name: &str) -> bool {
+        let filter = &self.filter;
+        let bare = name.split_once(':').map_or(name, |(_, bare)| bare);
+        *self.wanted.entry(class).or_insert_with(|| filter.wants_event(&[name, bare]))
+    }
+
+    fn text(
+        &mut self,
+        item: &Item,
+        name: &str,
+        task: Task,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
+        self.values.reset();
+        let mut line = Line {
+            item,
+            name,
+            task,
+            out,
+            fields: self.fields,
+            style: self.style,
+            filter: &self.filter,
+            starts: &mut self.starts,
+            names: &mut self.names,
+            values: &mut self.values,
+            state: State::Context,
+            contexts: Vec::new(),
+            first: true,
+        };
+        let end = self.reader.see_packed(item.class, item.body, bytes, &mut line);
+        line.end();
+        end
+    }
+
+    fn json(
+        &mut self,
+        item: &Item,
+        name: &str,
+        task: Task,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
+        let mut object = Object { task, parts: Vec::new(), json: Json::default() };
+        let end = self.reader.see_packed(item.class, item.body, bytes, &mut object);
+        object.end();
+        let (task, members) = (object.task, object.json.out);
+        let head = head(item, &task);
+        if self.filter.any && !self.filter.wants_head(&head) {
+            return end;
+        }
+        json::head(&head, name, out);
+        for (name, from, to) in object.parts {
+            let _ = write!(out, ",\"{name}\":{{");
+            out.extend_from_slice(members.get(from..to).unwrap_or(&[]));
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"}\n");
+        end
+    }
+
+    /// A mark where events are missing.
+    fn lost(&self, item: &Item, out: &mut Vec<u8>) {
+        let n = item.missed;
+        let _ = match (self.json, item.cpu) {
+            (true, Some(cpu)) => writeln!(out, "{{\"cpu\":{cpu},\"lost\":{n}}}"),
+            (true, None) => writeln!(out, "{{\"lost\":{n}}}"),
+            (false, Some(cpu)) => writeln!(out, "CPU:{cpu} [{n} EVENTS DROPPED]"),
+            (false, None) => writeln!(out, "[{n} EVENTS DROPPED]"),
+        };
+    }
+}
+
+fn head<'t>(item: &Item, task: &'t Task) -> Head<'t> {
+    // -1, the kernel's "none".
+    let pid = task.pid.or(task.tid).unwrap_or(u32::MAX);
+    let tid = task.tid.unwrap_or(pid);
+    let (comm, time) = (task.comm(), Some(item.time));
+    Head { comm, pid, tid, cpu: item.cpu, time, misc: (RecordKind::SAMPLE, Misc(0)) }
+}
+
+/// Tasks as they were last, to see when one has another name.
+struct Names {
+    slots: Vec<Option<Task>>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Names { slots: vec![None; 256] }
+    }
+}
+
+impl Names {
+    /// Whether nobody with the task's number can have had another name. It is
+    /// remembered.
+    #[inline]
+    fn same(&mut self, task: &Task) -> bool {
+        let at = task.tid.or(task.pid).unwrap_or(0) as usize % 256;
+        let Some(slot) = self.slots.get_mut(at) else { return false };
+        let same = slot.as_ref().is_none_or(|s| s == task);
+        if !same || slot.is_none() {
+            *slot = Some(*task);
+        }
+        same
+    }
+}
+
+/// How far a line is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// In the stream's contexts; nothing is written.
+    Context,
+    /// The start is written.
+    Values,
+    /// It is not wanted.
+    Unwanted,
+}
+
+/// A line being written.
+struct Line<'p> {
+    item: &'p Item,
+    name: &'p str,
+    task: Task,
+    out: &'p mut Vec<u8>,
+    fields: Fields,
+    style: Style,
+    filter: &'p Filter,
+    starts: &'p mut Starts,
+    names: &'p mut Names,
+    values: &'p mut Text,
+    state: State,
+    /// Contexts that say something else than whose the event is.
+    contexts: Vec<u8>,
+    first: bool,
+}
+
+impl Line<'_> {
+    /// Writes the start of the line.
+    fn start(&mut self) {
+        if self.state != State::Context {
+            return;
+        }
+        let head = head(self.item, &self.task);
+        if self.filter.any && !self.filter.wants_head(&head) {
+            self.state = State::Unwanted;
+            return;
+        }
+        self.state = State::Values;
+        let mut fields = self.fields;
+        if !self.task.named {
+            fields = fields.without(Fields::COMM);
+        }
+        if head.tid == u32::MAX {
+            fields = fields.without(Fields::TID.with(Fields::PID));
+        }
+        if head.cpu.is_none() {
+            fields = fields.without(Fields::CPU);
+        }
+        if !self.names.same(&self.task) {
+            self.starts.forget();
+        }
+        self.starts.write(fields, self.style, &head, || self.task.comm(), self.out);
+        if fields.has(Fields::EVENT) {
+            self.out.extend_from_slice(self.name.as_bytes());
+            self.out.extend_from_slice(b": ");
+        }
+        if fields.has(Fields::TRACE) && !self.contexts.is_empty() {
+            self.out.push(b'[');
+            self.out.extend_from_slice(&self.contexts);
+            self.out.extend_from_slice(b"] ");
+        }
+        self.first = true;
+    }
+
+    fn end(&mut self) {
+        self.start();
+        if self.state == State::Values {
+            while self.out.last() == Some(&b' ') {
+                self.out.pop();
+            }
+            self.out.push(b'\n');
+        }
+    }
+
+    /// Where values go now, with whether it is the first there.
+    #[inline]
+    fn place(&mut self) -> Option<(&mut Text, bool, &mut Vec<u8>)> {
+        let first = self.first && self.values.is_outside();
+        let out = match self.state {
+            State::Context => &mut self.contexts,
+            State::Values if self.fields.has(Fields::TRACE) => &mut *self.out,
+            _ => return None,
+        };
+        if self.values.is_outside() {
+            self.first = false;
+        }
+        Some((self.values, first, out))
+    }
+}
+
+impl Visit for Line<'_> {
+    fn part(&mut self, part: Part) {
+        if part != Part::StreamContext {
+            self.start();
+        }
+    }
+
+    #[inline]
+    fn int(&mut self, field: &FieldInfo, value: u64) {
+        if field.task.is_some() && self.state == State::Context && self.task.number(field, value) {
+            return;
+        }
+        if let Some((values, first, out)) = self.place() {
+            values.int(field, value, first, out);
+        }
+    }
+
+    fn float(&mut self, field: &FieldInfo, value: f64, single: bool) {
+        if let Some((values, first, out)) = self.place() {
+            values.float(field, value, single, first, out);
+        }
+    }
+
+    fn text(&mut self, field: &FieldInfo, text: &[u8]) {
+        if field.task == Some(TaskField::Name) && self.state == State::Context {
+            self.task.name(text);
+            return;
+        }
+        if let Some((values, first, out)) = self.place() {
+            values.text(field, text, first, out);
+        }
+    }
+
+    fn open(&mut self, field: &FieldInfo, group: Group, _count: u64) {
+        if let Some((values, first, out)) = self.place() {
+            values.open(field, group, first, out);
+        }
+    }
+
+    fn close(&mut self, group: Group) {
+        if let Some((values, _, out)) = self.place() {
+            values.close(group, out);
+        }
+    }
+}
+
+/// The members of an object being written.
+struct Object {
+    task: Task,
+    /// Each part's name, and where its members are.
+    parts: Vec<(&'static str, usize, usize)>,
+    json: Json,
+}
+
+impl Object {
+    fn end(&mut self) {
+        self.json.begin();
+        let here = self.json.out.len();
+        if let Some(last) = self.parts.last_mut() {
+            last.2 = here;
+        }
+    }
+}
+
+impl Visit for Object {
+    fn part(&mut self, part: Part) {
+        self.end();
+        let name = match part {
+            Part::StreamContext => "context",
+            Part::EventContext => "event_context",
+            Part::Fields => "fields",
+        };
+        let here = self.json.out.len();
+        self.parts.push((name, here, here));
+    }
+
+    fn int(&mut self, field: &FieldInfo, value: u64) {
+        self.task.number(field, value);
+        self.json.int(field, value);
+    }
+
+    fn float(&mut self, field: &FieldInfo, value: f64, single: bool) {
+        self.json.float(field, value, single);
+    }
+
+    fn text(&mut self, field: &FieldInfo, text: &[u8]) {
+        if field.task == Some(TaskField::Name) {
+            self.task.name(text);
+        }
+        self.json.text(field, text);
+    }
+
+    fn open(&mut self, field: &FieldInfo, group: Group, count: u64) {
+        self.json.open(field, group, count);
+    }
+
+    fn close(&mut self, group: Group) {
+        self.json.close(group);
+    }
+}
+
+impl Worker<Batch> for Printer<'_> {
+    fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
+        batch.items.iter().for_each(|item| self.print(item, &batch.bytes, out));
+        Ok(())
+    }
+
+    fn pass(&mut self, _: &Batch) {}
+}
+
+/// What the printers met.
+pub(super) fn note(printers: &[Printer<'_>], ledger: &mut Ledger) {
+    let mut all = BTreeMap::<u32, (Stop, u64)>::new();
+    for (class, (stop, n)) in printers.iter().flat_map(|p| &p.cut) {
+        all.entry(*class).or_insert((*stop, 0)).1 += n;
+    }
+    for (class, (stop, n)) in all {
+        let name = printers.first().and_then(|p| p.ctf.class(class)).map(|c| &*c.event.name);
+        let fact = format!("{n} events {} end early: {stop:?}", name.unwrap_or("?"));
+        ledger.note("malformed", fact, None);
+    }
+}
