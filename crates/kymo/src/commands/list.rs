@@ -4,6 +4,7 @@
 //! Gathering is in `list/gather.rs`, the two forms of output in `list/show.rs`,
 //! recordings in `list/recording.rs`.
 
+mod ctf;
 mod gather;
 mod recording;
 mod show;
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
 
-    /// The events of this trace.dat, and how many of each it holds; with globs also those
+    /// The events of this trace.dat or folder of CTF traces, and how many of each it holds; with globs also those
     /// that did not happen. A file may also be named instead of the first glob
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,

@@ -1,9 +1,13 @@
 //! `kymo report`: where the samples of a recording come from.
 
+mod ctf;
+mod entries;
 mod fields;
 mod header;
 mod json;
+mod keys;
 mod meaning;
+mod page;
 mod text;
 mod trace;
 mod tracedat;
@@ -26,7 +30,7 @@ use super::finding::Finding;
 /// Flags of `kymo report`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Recording to read, perf.data or trace.dat; `-` is the standard input
+    /// Recording to read: perf.data, trace.dat or the folder of CTF traces; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Recording to read, without -i
@@ -45,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_children: bool,
     /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parent; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
-    /// of a trace.dat: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
+    /// of a trace.dat or CTF trace: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
     /// Columns to show: overhead,overhead_children,sample,period and sort keys
@@ -94,8 +98,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.input.clone().or_else(|| args.file.clone());
     let path = path.unwrap_or_else(super::default_recording);
-    if Kind::of(&path) == Some(Kind::TraceDat) {
-        return tracedat::run(&args, &path);
+    match Kind::of(&path) {
+        Some(Kind::TraceDat) => return tracedat::run(&args, &path),
+        Some(Kind::Ctf) => return ctf::run(&args, &path),
+        // What is neither is explained below.
+        Some(Kind::PerfData) | None => {}
     }
     let mut meant = meaning::Meaning::of(&args)?;
     let mut file = PerfData::open(&path)?;

@@ -21,26 +21,45 @@ const MAX_FOLDERS: usize = 1 << 16;
 
 /// The folders that are traces: this one, or those below it, by name.
 pub(crate) fn traces(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut looked = 0;
-    look(folder, 0, &mut looked, &mut found);
-    found
+    let mut search = Search { most: MAX_TRACES, looked: 0, found: Vec::new() };
+    search.look(folder, 0);
+    search.found
 }
 
-fn look(folder: &Path, depth: usize, looked: &mut usize, found: &mut Vec<PathBuf>) {
-    *looked += 1;
-    if *looked > MAX_FOLDERS || depth > MAX_DEPTH || found.len() >= MAX_TRACES {
-        return;
+/// Whether there is any.
+pub(crate) fn has_trace(folder: &Path) -> bool {
+    let mut search = Search { most: 1, looked: 0, found: Vec::new() };
+    search.look(folder, 0);
+    !search.found.is_empty()
+}
+
+struct Search {
+    most: usize,
+    looked: usize,
+    found: Vec<PathBuf>,
+}
+
+impl Search {
+    fn look(&mut self, folder: &Path, depth: usize) {
+        self.looked += 1;
+        if self.looked > MAX_FOLDERS || depth > MAX_DEPTH || self.found.len() >= self.most {
+            return;
+        }
+        if is_trace(folder) {
+            self.found.push(folder.to_owned());
+            return;
+        }
+        folders(folder).iter().for_each(|f| self.look(f, depth + 1));
     }
-    if is_trace(folder) {
-        found.push(folder.to_owned());
-        return;
-    }
-    let Ok(entries) = fs::read_dir(folder) else { return };
+}
+
+/// The folders in a folder, by name.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let is_folder = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
     let mut below: Vec<PathBuf> = entries.flatten().filter(is_folder).map(|e| e.path()).collect();
     below.sort();
-    below.iter().for_each(|f| look(f, depth + 1, looked, found));
+    below
 }
 
 /// The files of a trace that hold events: all but metadata and hidden ones, by name.

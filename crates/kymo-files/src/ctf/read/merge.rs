@@ -61,8 +61,7 @@ impl Ctf {
         Ok(stats)
     }
 
-    /// The times of the first and the last event, as packets state them, or by reading
-    /// all where they do not.
+    /// The times of the first and the last event. All are read for it.
     pub fn span(&self) -> Result<Option<(u64, u64)>, ReadError> {
         let mut span: Option<(u64, u64)> = None;
         self.for_each(&Select::default(), &mut |e| {

@@ -114,7 +114,7 @@ pub struct Ctf {
 impl Ctf {
     /// Whether a folder is a trace or holds some.
     pub fn is_in(path: &Path) -> bool {
-        path.is_dir() && !folder::traces(path).is_empty()
+        path.is_dir() && folder::has_trace(path)
     }
 
     /// Opens the trace of a folder, or all in its sub-folders, and reads their metadata.

@@ -109,13 +109,7 @@ impl Text {
         quoted(out, text);
     }
 
-    pub(crate) fn open(
-        &mut self,
-        field: &FieldInfo,
-        group: Group,
-        first: bool,
-        out: &mut Vec<u8>,
-    ) {
+    pub(crate) fn open(&mut self, field: &FieldInfo, group: Group, first: bool, out: &mut Vec<u8>) {
         self.before(field, first, out);
         if group != Group::Option {
             out.push(b'{');

@@ -24,7 +24,11 @@ struct Entry<'a> {
 }
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
-    if Kind::of(path) == Some(Kind::PerfData) {
+    let kind = Kind::of(path);
+    if kind == Some(Kind::Ctf) {
+        return super::ctf::run(args, path);
+    }
+    if kind == Some(Kind::PerfData) {
         bail!("{} is a perf.data file: kymo report --header-only names its events", path.display());
     }
     let data = TraceDat::open(path)?;
@@ -80,7 +84,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     Ok(if damaged(&data, &stats) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn globs(patterns: &[String]) -> anyhow::Result<Option<GlobSet>> {
+pub(super) fn globs(patterns: &[String]) -> anyhow::Result<Option<GlobSet>> {
     if patterns.is_empty() {
         return Ok(None);
     }

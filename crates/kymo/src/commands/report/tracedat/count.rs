@@ -7,58 +7,14 @@ use std::ops::ControlFlow;
 use kymo_files::tracedat::{Event, ReadStats, Select, TraceDat};
 use kymo_format::Field;
 use kymo_symbols::Kallsyms;
-use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
-use super::keys::Key;
+use crate::commands::report::entries::{Entries, Found, MOST_STACKS, NOT_THERE, SEPARATOR};
+use crate::commands::report::keys::Key;
 use crate::commands::tracedat::{Comms, Formats, Known};
 
-/// Entries that are kept apart at most; what comes later is counted together.
-const MOST_ENTRIES: usize = 1 << 20;
-/// Distinct functions in stacks, likewise.
+/// Distinct functions in stacks; what comes later is counted together.
 const MOST_FRAMES: usize = 1 << 20;
-/// Distinct stacks, over all entries.
-const MOST_STACKS: usize = 1 << 20;
-/// Between the cells of an entry's name.
-pub(super) const SEPARATOR: u8 = 0x1f;
-/// What stands where an event has no such field.
-pub(super) const NOT_THERE: &[u8] = b"N/A";
-
-/// Events that agree in all keys.
-#[derive(Default)]
-pub(super) struct Entry {
-    pub(super) events: u64,
-    /// Distinct stacks, innermost function first, by number of the function.
-    pub(super) stacks: FxHashMap<Box<[u32]>, u64>,
-}
-
-/// All that was counted.
-pub(super) struct Found {
-    /// Cells, separated by [`SEPARATOR`], and what was counted for them;
-    /// most first.
-    pub(super) entries: Vec<(Box<[u8]>, Entry)>,
-    pub(super) events: u64,
-    pub(super) stats: ReadStats,
-    pub(super) frames: Vec<String>,
-    overflow: u64,
-    dropped: u64,
-}
-
-impl Found {
-    pub(super) fn note(&self, ledger: &mut Ledger) {
-        if self.overflow > 0 {
-            let fact = format!(
-                "{} events of more than {MOST_ENTRIES} entries are counted as one, `[others]`",
-                self.overflow
-            );
-            ledger.note("entries", fact, Some("sort by fewer keys".to_owned()));
-        }
-        if self.dropped > 0 {
-            let fact = format!("{} stacks beyond {MOST_STACKS} distinct ones", self.dropped);
-            ledger.note("stacks", format!("{fact} are not shown"), None);
-        }
-    }
-}
 
 /// What is known of the events of one number.
 struct Kind<'f> {
@@ -84,7 +40,7 @@ struct Counter<'f> {
     only: Option<Vec<&'f str>>,
     kinds: FxHashMap<u16, Kind<'f>>,
     pending: FxHashMap<(usize, u32), Pending>,
-    entries: FxHashMap<Box<[u8]>, Entry>,
+    entries: Entries,
     /// Whether trees are drawn of stacks.
     trees: bool,
     /// Whether a stack is part of the key.
@@ -96,8 +52,6 @@ struct Counter<'f> {
     /// Distinct stacks, and those that were not kept.
     stacks: usize,
     dropped: u64,
-    events: u64,
-    overflow: u64,
 }
 
 pub(super) fn count(
@@ -106,7 +60,7 @@ pub(super) fn count(
     keys: &[Key],
     only: Option<&str>,
     trees: bool,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<(Found, ReadStats)> {
     let mut c = Counter {
         formats,
         keys,
@@ -115,7 +69,7 @@ pub(super) fn count(
         only: only.map(|o| o.split(',').map(str::trim).collect()),
         kinds: FxHashMap::default(),
         pending: FxHashMap::default(),
-        entries: FxHashMap::default(),
+        entries: Entries::default(),
         trees,
         by_stack: keys.contains(&Key::Stack),
         kallsyms: None,
@@ -124,8 +78,6 @@ pub(super) fn count(
         frame_of: FxHashMap::default(),
         stacks: 0,
         dropped: 0,
-        events: 0,
-        overflow: 0,
     };
     let stats = data.for_each(&Select::default(), &mut |e| {
         c.event(e);
@@ -133,10 +85,7 @@ pub(super) fn count(
     })?;
     let mut rest = std::mem::take(&mut c.pending);
     rest.values_mut().for_each(|p| c.settle(p, &[]));
-    let mut entries: Vec<_> = c.entries.into_iter().collect();
-    entries.sort_by(|a, b| b.1.events.cmp(&a.1.events).then_with(|| a.0.cmp(&b.0)));
-    let (overflow, dropped) = (c.overflow, c.dropped);
-    Ok(Found { entries, events: c.events, stats, frames: c.frames, overflow, dropped })
+    Ok((c.entries.done(c.frames, c.dropped), stats))
 }
 
 impl<'f> Counter<'f> {
@@ -211,7 +160,6 @@ impl<'f> Counter<'f> {
         if !std::mem::take(&mut pending.waits) {
             return;
         }
-        self.events += 1;
         let wanted = self.trees || self.by_stack;
         let chain: Vec<u32> = match wanted {
             true => stack.iter().map(|a| self.frame(*a)).collect(),
@@ -220,16 +168,7 @@ impl<'f> Counter<'f> {
         if self.by_stack {
             self.fill_in(&mut pending.key, &chain);
         }
-        let full = self.entries.len() >= MOST_ENTRIES;
-        let entry = match self.entries.get_mut(pending.key.as_slice()) {
-            Some(entry) => entry,
-            None if full => {
-                self.overflow += 1;
-                self.entries.entry(b"[others]".as_slice().into()).or_default()
-            }
-            None => self.entries.entry(pending.key.as_slice().into()).or_default(),
-        };
-        entry.events += 1;
+        let entry = self.entries.count(&pending.key);
         if !self.trees || chain.is_empty() {
             return;
         }

@@ -2,8 +2,6 @@
 //! with which values in their fields, from where in the kernel.
 
 mod count;
-mod keys;
-mod show;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -12,28 +10,30 @@ use std::process::ExitCode;
 use anyhow::bail;
 use kymo_files::tracedat::TraceDat;
 
-use super::{Args, exit};
+use super::{Args, exit, keys, page};
 use crate::commands::tracedat::{Formats, damaged, ledger};
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     refuse(args)?;
     let keys = keys::parse(args.sort.as_deref().unwrap_or("event,comm"))?;
-    let stacks = show::Stacks::parse(args.call_graph.as_deref())?;
+    let stacks = page::Stacks::parse(args.call_graph.as_deref())?;
     let data = TraceDat::open(path)?;
     let formats = Formats::new(&data);
     keys::check(&keys, &formats)?;
-    let found = count::count(&data, &formats, &keys, args.comms.as_deref(), stacks.wanted())?;
-    let mut ledger = ledger(&data, &found.stats);
+    let (found, stats) =
+        count::count(&data, &formats, &keys, args.comms.as_deref(), stacks.wanted())?;
+    let mut ledger = ledger(&data, &stats);
     found.note(&mut ledger);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let page = show::Page { args, keys: &keys, found: &found, data: &data, stacks };
+    let clock = data.buffers().first().map_or("?", |b| &b.clock).to_owned();
+    let page = page::Page { args, keys: &keys, found: &found, clock, stacks };
     if args.json {
         page.json(&mut out, &ledger)?;
     } else {
         page.text(&mut out, &ledger)?;
     }
     out.flush()?;
-    if damaged(&data, &found.stats) {
+    if damaged(&data, &stats) {
         anstream::eprintln!("kymo: {}: damaged; what can be read is counted", data.name());
         return Ok(ExitCode::FAILURE);
     }

@@ -18,8 +18,7 @@ use crate::commands::script::pool::Worker;
 use crate::commands::script::{Args, json};
 
 /// What can be printed of an event.
-const ALL: Fields =
-    Fields(Fields::COMMON.0 | Fields::PID.0 | Fields::TRACE.0);
+const ALL: Fields = Fields(Fields::COMMON.0 | Fields::PID.0 | Fields::TRACE.0);
 
 /// Renders events.
 pub(super) struct Printer<'c> {

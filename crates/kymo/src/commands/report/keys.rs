@@ -1,4 +1,4 @@
-//! What events are grouped by.
+//! What the events of a trace.dat or of CTF traces are grouped by.
 
 use anyhow::bail;
 use kymo_format::Field;

@@ -3,15 +3,14 @@
 use std::io::{self, Write};
 
 use anyhow::bail;
-use kymo_files::tracedat::TraceDat;
 use kymo_view::{
     Column, GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph,
 };
 use serde_json::{Map, Value, json};
 
-use super::count::{Entry, Found, SEPARATOR};
+use super::Args;
+use super::entries::{Entry, Found, SEPARATOR};
 use super::keys::Key;
-use crate::commands::report::Args;
 
 /// Branches below this share of all events are not drawn, as in perf.
 const LEAST: f64 = 0.5;
@@ -35,7 +34,7 @@ impl Stacks {
                 "graph" | "callee" => Stacks::Graph,
                 "flat" => Stacks::Flat,
                 "folded" => Stacks::Folded,
-                _ => bail!("-g {word}: of a trace.dat there are graph, flat, folded, none"),
+                _ => bail!("-g {word}: of a trace there are graph, flat, folded, none"),
             };
         }
         Ok(stacks)
@@ -51,7 +50,8 @@ pub(super) struct Page<'a> {
     pub(super) args: &'a Args,
     pub(super) keys: &'a [Key],
     pub(super) found: &'a Found,
-    pub(super) data: &'a TraceDat,
+    /// What times are counted by.
+    pub(super) clock: String,
     pub(super) stacks: Stacks,
 }
 
@@ -65,9 +65,8 @@ impl Page<'_> {
     }
 
     pub(super) fn text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
-        let clocks: Vec<&str> = self.data.buffers().iter().map(|b| &*b.clock).collect();
         writeln!(out, "# Events: {}", self.found.events)?;
-        writeln!(out, "# Clock: {}\n#", clocks.first().unwrap_or(&"?"))?;
+        writeln!(out, "# Clock: {}\n#", self.clock)?;
         let column = |title: String, right| Column { title, right, ragged: !right };
         let mut columns =
             vec![column("Overhead".into(), true), column("      Events".into(), true)];
