@@ -5,6 +5,9 @@
 use std::io;
 use std::path::Path;
 
+use crate::ftrace::Instance;
+use crate::tracefs::Tracefs;
+
 /// Whether the kernel may replace breakpoints by jumps.
 const SWITCH: &str = "/proc/sys/debug/kprobes-optimization";
 const LIST: &str = "/sys/kernel/debug/kprobes/list";
@@ -72,19 +75,34 @@ fn switch(path: &Path) -> Option<bool> {
 }
 
 /// Jump optimization as it shall be for a while; what it was is put back with this.
+/// An empty trace instance stands for the change meanwhile: should this process be
+/// killed, [`JumpOptimization::restore`] of the instance's name puts it back.
 #[derive(Debug)]
 pub struct JumpOptimization {
     before: bool,
+    _mark: Instance,
 }
+
+/// How the names of such instances end, before the digit.
+const MARK: &str = "jumps-were-";
 
 impl JumpOptimization {
     /// Allows or forbids it. Waits until the kernel has changed its probes.
-    pub fn set(allowed: bool) -> io::Result<JumpOptimization> {
+    pub fn set(tracefs: &Tracefs, allowed: bool) -> io::Result<JumpOptimization> {
         let before = jump_optimization().ok_or_else(|| {
             io::Error::new(io::ErrorKind::Unsupported, "the kernel was built without OPTPROBES")
         })?;
+        let mark = Instance::create(tracefs, &format!("{MARK}{}", u8::from(before)))
+            .map_err(io::Error::other)?;
         std::fs::write(SWITCH, if allowed { "1" } else { "0" })?;
-        Ok(JumpOptimization { before })
+        Ok(JumpOptimization { before, _mark: mark })
+    }
+
+    /// Puts back what the name of a left over instance says. `false`: it says nothing.
+    pub fn restore(instance: &str) -> bool {
+        let Some((_, rest)) = instance.split_once(MARK) else { return false };
+        let digit = if rest.starts_with('1') { "1" } else { "0" };
+        std::fs::write(SWITCH, digit).is_ok()
     }
 }
 

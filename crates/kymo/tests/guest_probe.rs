@@ -114,3 +114,35 @@ fn functions_of_a_module() {
     assert_eq!(count(&lines, &["probe:delay_show__return:", "arg1=0x2"]), 1, "{lines:#?}");
     let _ = kymo(&["probe", "-q", "--del", "probe:*"]).success();
 }
+
+#[test]
+fn what_a_hit_costs() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let switch = "/proc/sys/debug/kprobes-optimization";
+    let before = std::fs::read_to_string(switch).unwrap();
+    let text = kymo(&["probe", "bench", "--json", "--pairs", "3", "k*"]).success().stdout;
+    let rows: Vec<serde_json::Value> =
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    for name in [
+        "kprobe at a function's entry",
+        "kprobe inside, breakpoint",
+        "kprobe inside, optimized to a jump",
+        "kretprobe",
+    ] {
+        // Times in the guest mean nothing, but that each was hit as often as expected.
+        let row = rows.iter().find(|r| r["probe"] == name).unwrap();
+        assert!(row["ns"].is_number(), "{row}");
+    }
+    let jump = rows.iter().find(|r| r["probe"] == "kretprobe, optimized to a jump").unwrap();
+    assert!(jump["missing"].as_str().unwrap().contains("function tracer's call"), "{jump}");
+    assert_eq!(std::fs::read_to_string(switch).unwrap(), before);
+    let flight =
+        kymo(&["probe", "--preflight", "0.5", "getppid=__do_sys_getppid"]).success().stdout;
+    assert!(flight.contains("probe:getppid is hit 0.0 times a second, about 0.00 ms"), "{flight}");
+    assert!(flight.contains(" ns a hit, measured here now)"), "{flight}");
+    let _ = kymo(&["probe", "-q", "--del", "probe:getppid"]).success();
+    assert_eq!(kymo(&["probe", "-l"]).success().stdout, "");
+}

@@ -2,6 +2,7 @@
 //!
 //! Here are the flags and which verb they mean; the verbs are in `probe/`.
 
+mod bench;
 mod list;
 mod live;
 mod place;
@@ -51,7 +52,11 @@ RANGE
 FILTER
   Globs with !, &, | and parentheses: '!_* & *lock*'."
 )]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    task: Option<Task>,
+
     /// Add this probe (words are joined; an absolute path first is the binary)
     #[arg(value_name = "PROBE")]
     probe: Vec<String>,
@@ -146,8 +151,19 @@ pub(crate) struct Args {
     strict: bool,
 }
 
+/// What is no verb of perf's.
+#[derive(clap::Subcommand)]
+enum Task {
+    /// Measure what a hit of each kind of probe costs on this machine
+    #[command(disable_version_flag = true)]
+    Bench(bench::BenchArgs),
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut args = args;
+    if let Some(Task::Bench(bench)) = &args.task {
+        return bench::run(bench);
+    }
     take_words(&mut args);
     let verbs = [
         !args.add.is_empty(),

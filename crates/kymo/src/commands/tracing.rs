@@ -2,6 +2,7 @@
 //! away what a killed kymo left, and saying so.
 
 use kymo_kernel::ftrace::{Instance, TraceDir};
+use kymo_kernel::kprobes::JumpOptimization;
 use kymo_kernel::probe_guard::ProbeGuard;
 use kymo_kernel::tracefs::Tracefs;
 
@@ -29,6 +30,11 @@ pub(crate) fn open() -> anyhow::Result<Tracefs> {
         let (name, pid) = (&stale.name, stale.pid);
         if name.contains(TOP_IN_USE) {
             reset_tracer(&TraceDir::top(&tracefs));
+        }
+        if JumpOptimization::restore(name) {
+            anstream::eprintln!(
+                "kymo: debug.kprobes-optimization is again what it was before process {pid}, which is dead"
+            );
         }
         match stale.error {
             None => anstream::eprintln!(

@@ -1,5 +1,5 @@
 //! `--preflight`: lets new probes run for a while and says how often they are hit
-//! and what that costs.
+//! and what that costs on this machine.
 
 use std::time::Duration;
 
@@ -7,12 +7,8 @@ use kymo_kernel::ftrace::{Instance, Selection};
 use kymo_kernel::probe_events::{ProbeFile, events_of};
 use kymo_kernel::tracefs::Tracefs;
 
+use super::bench::cost_now;
 use super::live::Planned;
-
-/// What one hit of a program's probe costs, measured: on an instruction that the
-/// kernel emulates, and on one that it must single-step.
-const CHEAP_NS: f64 = 1_300.0;
-const DEAR_NS: f64 = 15_000.0;
 
 pub(super) fn run(tracefs: &Tracefs, planned: &Planned, seconds: f64) -> anyhow::Result<()> {
     let events = events_of(&planned.lines);
@@ -30,14 +26,18 @@ pub(super) fn run(tracefs: &Tracefs, planned: &Planned, seconds: f64) -> anyhow:
             all.iter().filter(|(g, e, _)| g == group && e == event).map(|(.., hits)| hits).sum()
         };
         let rate = of(&after).saturating_sub(of(&before)) as f64 / seconds;
-        let each = match file {
-            ProbeFile::User if planned.dear => DEAR_NS,
-            _ => CHEAP_NS,
+        let ret = planned.lines.iter().any(|l| {
+            (l.group.as_str(), l.event.as_str()) == (*group, *event) && l.text.starts_with('r')
+        });
+        let dear = planned.dear && *file == ProbeFile::User && !ret;
+        let cost = match cost_now(tracefs, *file, ret, dear) {
+            Some(each) => format!(
+                "about {:.2} ms of every second ({each:.0} ns a hit, measured here now)",
+                rate * each / 1e6
+            ),
+            None => "what that costs could not be measured".into(),
         };
-        let cost = rate * each / 1e6;
-        anstream::println!(
-            "Preflight: {group}:{event} is hit {rate:.1} times a second, about {cost:.2} ms of every second"
-        );
+        anstream::println!("Preflight: {group}:{event} is hit {rate:.1} times a second, {cost}");
     }
     Ok(())
 }
