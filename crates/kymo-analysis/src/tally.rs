@@ -39,6 +39,8 @@ pub struct Tally {
     pub complete: u64,
     /// Cut by the size of the copy.
     pub cut: u64,
+    /// Of which the kernel found no more in memory.
+    pub absent: u64,
     /// Gone on to another stack, of which nothing was copied.
     pub other_stack: u64,
     /// Ended where nothing said how to go on.
@@ -102,9 +104,13 @@ impl Tally {
         self.frames += walked.frames as u64;
         self.guessed += u64::from(walked.guessed > 0);
         self.asked = self.asked.max(copy.asked);
+        // The kernel copies less than it is asked for where the memory ends, or
+        // where it was not touched yet or is paged out.
+        let cut = walked.end == End::Cut && copy.copied >= copy.asked;
         match walked.end {
             End::Outermost => self.complete += 1,
-            End::Cut => self.cut += 1,
+            End::Cut if cut => self.cut += 1,
+            End::Cut => self.absent += 1,
             End::OtherStack => self.other_stack += 1,
             End::TooDeep => self.too_deep += 1,
             End::NoRegisters => self.unusable += 1,
@@ -114,7 +120,6 @@ impl Tally {
             *self.stops.entry(stop).or_default() += 1;
         }
         let top = walked.top.filter(|_| walked.guessed == 0);
-        let cut = walked.end == End::Cut;
         if top.is_none() && !cut {
             return;
         }
@@ -138,6 +143,7 @@ impl Tally {
         self.stacks += other.stacks;
         self.complete += other.complete;
         self.cut += other.cut;
+        self.absent += other.absent;
         self.other_stack += other.other_stack;
         self.too_deep += other.too_deep;
         self.unusable += other.unusable;

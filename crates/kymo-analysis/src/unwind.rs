@@ -40,8 +40,8 @@ pub struct Unwinder {
 struct Rules {
     binaries: Arc<Binaries>,
     by_dso: Vec<Option<Result<Arc<unwind::Code>, Lack>>>,
-    /// By line of address spaces and address.
-    places: FxHashMap<(u64, u64), u32>,
+    /// By line of address spaces, address, and whether it was interrupted there.
+    places: FxHashMap<(u64, u64, bool), u32>,
     rules: Vec<Rule>,
     numbers: FxHashMap<Rule, u32>,
     context: Context,
@@ -119,8 +119,8 @@ struct At<'a> {
 
 impl Code for At<'_> {
     #[inline]
-    fn rule(&mut self, address: u64) -> &Rule {
-        let number = self.rules.number(self.maps, address);
+    fn rule(&mut self, address: u64, interrupted: bool) -> &Rule {
+        let number = self.rules.number(self.maps, address, interrupted);
         self.rules.rules.get(number as usize).unwrap_or(&Rule::Nothing)
     }
 
@@ -136,7 +136,7 @@ impl At<'_> {
             return None;
         };
         let dso = self.maps.find(address).map(|m| m.dso);
-        let lack = match (walked.end, self.rules.number(self.maps, address)) {
+        let lack = match (walked.end, self.rules.number(self.maps, address, false)) {
             (End::NoRule(_), NOTHING) => None,
             (End::NoRule(_), n) => LACKS.get(n as usize - 1).copied(),
             (End::Wrong(_), _) => Some(Lack::Damaged),
@@ -157,29 +157,29 @@ impl Rules {
     }
 
     #[inline]
-    fn number(&mut self, maps: &Maps, address: u64) -> u32 {
-        match self.places.get(&(maps.line, address)) {
+    fn number(&mut self, maps: &Maps, address: u64, interrupted: bool) -> u32 {
+        match self.places.get(&(maps.line, address, interrupted)) {
             Some(number) => *number,
-            None => self.find(maps, address),
+            None => self.find(maps, address, interrupted),
         }
     }
 
     #[cold]
-    fn find(&mut self, maps: &Maps, address: u64) -> u32 {
+    fn find(&mut self, maps: &Maps, address: u64, interrupted: bool) -> u32 {
         // What is not mapped now may be later.
         let Some(mapping) = maps.find(address) else { return NOTHING };
         if self.places.len() >= MOST_ADDRESSES || self.rules.len() >= MOST_RULES {
             self.forget();
         }
         let found = match self.binary(mapping.dso) {
-            Ok(binary) => binary.rule(&mut self.context, mapping.to_dso(address)),
+            Ok(code) => code.rule(&mut self.context, mapping.to_dso(address), interrupted),
             Err(lack) => Err(lack),
         };
         let number = match found {
             Ok(rule) => self.intern(rule),
             Err(lack) => LACKS.iter().position(|l| *l == lack).map_or(NOTHING, |n| n as u32 + 1),
         };
-        self.places.insert((maps.line, address), number);
+        self.places.insert((maps.line, address, interrupted), number);
         number
     }
 

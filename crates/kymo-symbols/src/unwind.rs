@@ -7,23 +7,34 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use kymo_debuginfo::{Load, ReadRef, loads, vaddr};
 use kymo_model::BuildId;
-use kymo_unwind::{Arch, Context, Rule, RuleError, Section, Sections, Table};
+use kymo_unwind::{
+    Arch, BEFORE, BEHIND, Context, Rule, RuleError, Section, Sections, Table, epilogue,
+};
 use object::Architecture;
 use object::read::{Object, ObjectSection};
 
 use crate::files::{Binary, Finder, open, same};
+use crate::pages::Pages;
 use crate::resolver::{DsoId, DsoKind, Problem};
 use crate::vdso;
 
 /// A binary as far as unwinding needs it.
 #[derive(Debug)]
 pub struct Code {
+    bytes: Bytes,
     loads: Vec<Load>,
     build_id: Option<BuildId>,
     table: Table,
     /// Of a separate debug file, asked where the binary itself says nothing.
     separate: OnceLock<Option<Table>>,
     whose: Option<Whose>,
+}
+
+/// The binary's bytes; of a file those that were looked at.
+#[derive(Debug)]
+enum Bytes {
+    File(Pages),
+    Memory(Vec<u8>),
 }
 
 /// What to ask for a separate debug file.
@@ -91,7 +102,7 @@ impl Binaries {
             DsoKind::File => self.load_file(entry),
             DsoKind::Vdso => {
                 let bytes = vdso::own().ok_or(Lack::Missing)?;
-                let code = Code::of(bytes.as_slice())?;
+                let code = Code::of(Bytes::Memory(bytes))?;
                 if same(code.build_id, entry.build_id) { Ok(code) } else { Err(Lack::Changed) }
             }
             _ => Err(Lack::Memory),
@@ -109,7 +120,7 @@ impl Binaries {
             return Err(if refused { Lack::Changed } else { Lack::Missing });
         };
         let pages = open(&place).ok_or(Lack::Missing)?;
-        let mut code = Code::of(&pages)?;
+        let mut code = Code::of(Bytes::File(pages))?;
         let (path, build_id) = (entry.path.clone(), entry.build_id);
         code.whose = Some(Whose { files: Arc::clone(&self.files), path, build_id, pid });
         Ok(code)
@@ -135,7 +146,16 @@ fn arch<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Result<Arch, Lack> {
 }
 
 impl Code {
-    fn of<'d, R: ReadRef<'d>>(bytes: R) -> Result<Code, Lack> {
+    fn of(bytes: Bytes) -> Result<Code, Lack> {
+        let mut code = match &bytes {
+            Bytes::File(pages) => Code::facts(pages),
+            Bytes::Memory(bytes) => Code::facts(bytes.as_slice()),
+        }?;
+        code.bytes = bytes;
+        Ok(code)
+    }
+
+    fn facts<'d, R: ReadRef<'d>>(bytes: R) -> Result<Code, Lack> {
         let file = object::File::parse(bytes).map_err(|_| Lack::Unusable)?;
         let address = |name| file.section_by_name(name).map_or(0, |s| s.address());
         let sections = Sections {
@@ -147,6 +167,7 @@ impl Code {
             big_endian: !file.is_little_endian(),
         };
         Ok(Code {
+            bytes: Bytes::Memory(Vec::new()),
             loads: loads(&file),
             build_id: file.build_id().ok().flatten().map(BuildId::new),
             table: Table::new(arch(&file)?, sections),
@@ -155,8 +176,20 @@ impl Code {
         })
     }
 
-    /// How to leave the function at a place of the file.
-    pub fn rule(&self, context: &mut Context, offset: u64) -> Result<Rule, Lack> {
+    /// How to leave the function at a place of the file, which may be about to
+    /// return if it was `interrupted` there.
+    pub fn rule(
+        &self,
+        context: &mut Context,
+        offset: u64,
+        interrupted: bool,
+    ) -> Result<Rule, Lack> {
+        if interrupted
+            && self.table.arch() == Arch::X86_64
+            && let Some(rule) = self.epilogue(offset)
+        {
+            return Ok(rule);
+        }
         let address = vaddr(&self.loads, offset).ok_or(Lack::Silent)?;
         let why = match self.table.rule(context, address) {
             Ok(rule) => return Ok(rule),
@@ -168,6 +201,17 @@ impl Code {
             (_, RuleError::None(_)) => Err(Lack::Silent),
             (_, RuleError::Damaged(_)) => Err(Lack::Damaged),
         }
+    }
+
+    fn epilogue(&self, offset: u64) -> Option<Rule> {
+        let start = offset.checked_sub(BEFORE as u64)?;
+        let size = (BEFORE + BEHIND) as u64;
+        let code = match &self.bytes {
+            Bytes::File(pages) => pages.read_bytes_at(start, size),
+            Bytes::Memory(bytes) => bytes.read_bytes_at(start, size),
+        };
+        let (before, behind) = code.ok()?.split_at_checked(BEFORE)?;
+        epilogue(before, behind)
     }
 
     /// The `.debug_frame` of a separate debug file.

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod arch;
+mod epilogue;
 mod expression;
 mod registers;
 mod rule;
@@ -22,6 +23,7 @@ mod table;
 mod walk;
 
 pub use arch::Arch;
+pub use epilogue::{BEFORE, BEHIND, epilogue};
 pub use registers::Registers;
 pub use rule::{Cfa, Row, Rule, Saved};
 pub use stack::Stack;

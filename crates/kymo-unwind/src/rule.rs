@@ -127,6 +127,8 @@ impl Row {
             match value {
                 Ok(value) => caller.set(*register, value),
                 Err(why) if is_address => return Err(why),
+                // What is below the stack pointer was taken back already.
+                Err(Failed::Missing(place)) if place < stack.start() => {}
                 Err(_) => caller.forget(*register),
             }
             if is_address {

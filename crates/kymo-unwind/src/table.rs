@@ -5,8 +5,8 @@
 use std::sync::OnceLock;
 
 use gimli::{
-    BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
-    RunTimeEndian, UnwindContext, UnwindOffset, UnwindSection,
+    BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice,
+    FrameDescriptionEntry, RunTimeEndian, UnwindContext, UnwindOffset, UnwindSection,
 };
 
 use crate::Arch;
@@ -149,8 +149,15 @@ impl Table {
             return None;
         }
         let header = EhFrameHdr::new(bytes, self.endian()).parse(bases, 8).ok()?;
-        let table = header.table()?;
-        Some(table.fde_for_address(section, bases, address, EhFrame::cie_from_offset))
+        let entry = header.table()?.lookup(address, bases).ok()?;
+        // A damaged table may point in front of the section.
+        let offset = entry.pointer().checked_sub(self.sections.eh_frame.address)?;
+        let offset = EhFrameOffset(usize::try_from(offset).ok()?);
+        let fde = section.fde_from_offset(bases, offset, EhFrame::cie_from_offset);
+        Some(fde.and_then(|fde| match fde.contains(address) {
+            true => Ok(fde),
+            false => Err(gimli::Error::NoUnwindInfoForAddress),
+        }))
     }
 
     fn debug_rule(&self, context: &mut Context, address: u64) -> Result<Rule, RuleError> {

@@ -7,8 +7,10 @@ use crate::stack::Stack;
 /// The program's code, asked for rules.
 pub trait Code {
     /// How to leave the function at an address. That of a caller is the last
-    /// byte of its call, as the return address may be in another function.
-    fn rule(&mut self, address: u64) -> &Rule;
+    /// byte of its call, as the return address may be in another function. A
+    /// function that did not call was `interrupted`: it may be in the middle of
+    /// returning.
+    fn rule(&mut self, address: u64, interrupted: bool) -> &Rule;
 
     /// Whether there is code at an address.
     fn is_code(&mut self, address: u64) -> bool;
@@ -78,7 +80,7 @@ pub fn walk(
             break;
         }
         walked.frames += 1;
-        let rule = code.rule(place);
+        let rule = code.rule(place, !called);
         let (next, signal, guess) = match rule {
             Rule::Row(row) => (row.leave(&here, stack), row.signal, false),
             Rule::Guess => (by_frame_pointer(&here, stack), false, true),
@@ -114,6 +116,10 @@ pub fn walk(
         };
         match step(here.sp().unwrap_or(0), sp, stack, signal, called) {
             Step::Outwards => {}
+            Step::Elsewhere if switched => {
+                walked.end = End::OtherStack;
+                break;
+            }
             Step::Elsewhere => switched = true,
             Step::Nowhere => {
                 walked.end = End::Wrong(place);

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use kymo_analysis::profile::{EventProfile, Profile};
 use kymo_analysis::unwind::{LARGEST_COPY, Needed, Stop, Tally};
+use kymo_model::{AttrFlags, SampleType};
 use kymo_symbols::Resolver;
 use kymo_symbols::unwind::Lack;
 use kymo_view::{Ledger, percent};
@@ -25,6 +27,7 @@ pub(crate) fn note(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
         vec![format!("{} of {} user stacks are complete", share(tally.complete), tally.stacks)];
     let others = [
         (tally.cut, "cut by the size of the copy"),
+        (tally.absent, "not in memory when they were copied"),
         (tally.other_stack, "gone on to another stack"),
         (tally.stops.values().sum(), "stopped at unknown code"),
         (tally.too_deep, "too deep"),
@@ -43,6 +46,65 @@ pub(crate) fn note(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
         cut(tally, ledger);
     }
     stops(tally, symbols, ledger);
+}
+
+/// Functions that a program or a thread begins in. Where the C library keeps no
+/// frame pointers, `main` or the function behind it is as far as they lead.
+const OUTERMOST: [&str; 8] = [
+    "_start",
+    "main",
+    "__libc_start_call_main",
+    "__libc_start_main_impl",
+    "start_thread",
+    "clone3",
+    "__clone3",
+    "__clone",
+];
+/// Below this share nothing is said of stacks by frame pointers.
+const FEW_PERCENT: f64 = 1.0;
+
+/// Enters how many stacks by frame pointers lead to where a program or a thread
+/// begins, and in which binaries the others end.
+pub(crate) fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut Ledger) {
+    let attr = &event.desc.attr;
+    let unwound = attr.sample_type.contains(SampleType::STACK_USER);
+    if !event.has_chains() || unwound || attr.flags.contains(AttrFlags::EXCLUDE_CALLCHAIN_USER) {
+        return;
+    }
+    let symbols = &profile.machine.symbols;
+    let (mut all, mut short) = (0, 0);
+    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    for (stack, frames) in event.stacks() {
+        let Some(outermost) = frames.iter().next_back().map(|f| profile.frame(f)) else { continue };
+        if outermost.kernel || outermost.ip == 0 {
+            continue;
+        }
+        all += stack.samples;
+        let name = outermost.symbol.map_or("", |s| symbols.name(s));
+        // The dynamic symbol is `__libc_start_main@@GLIBC_2.34`.
+        let name = name.split('@').next().unwrap_or(name);
+        if !OUTERMOST.contains(&name) && name != "__libc_start_main" {
+            short += stack.samples;
+            *ends.entry(symbols.dso_name(outermost.dso)).or_default() += stack.samples;
+        }
+    }
+    if percent(short, all) < FEW_PERCENT {
+        return;
+    }
+    let mut ends: Vec<(&str, u64)> = ends.into_iter().collect();
+    ends.sort_by_key(|(name, n)| (std::cmp::Reverse(*n), *name));
+    let named: Vec<String> =
+        ends.iter().take(NAMED).map(|(name, n)| format!("{name} ({n})")).collect();
+    let fact = format!(
+        "{}: {short} ({:.1}%) of {all} user stacks do not lead to the beginning of the program \
+         or thread: they end in {}",
+        event.desc.name,
+        percent(short, all),
+        named.join(", ")
+    );
+    let advice = "code there keeps no frame pointers: rebuild it with them, or record with \
+                  --call-graph dwarf";
+    ledger.note("frame-pointers", fact, Some(advice.into()));
 }
 
 fn cut(tally: &Tally, ledger: &mut Ledger) {

@@ -6,7 +6,7 @@ use kymo_analysis::profile::{FrameId, Profile};
 use kymo_symbols::Problem;
 use kymo_view::{Ledger, percent};
 
-use crate::commands::finding;
+use crate::commands::{finding, stacks};
 
 /// Below this share of what has no symbol nothing is said.
 pub(crate) const HARMLESS_PERCENT: f64 = 1.0;
@@ -14,7 +14,10 @@ pub(crate) const HARMLESS_PERCENT: f64 = 1.0;
 pub(crate) fn ledger(profile: &Profile, notes: &[String]) -> Ledger {
     let mut ledger = Ledger::default();
     reading(profile, notes, &mut ledger);
-    crate::commands::stacks::note(&profile.unwinding, &profile.machine.symbols, &mut ledger);
+    stacks::note(&profile.unwinding, &profile.machine.symbols, &mut ledger);
+    for event in &profile.events {
+        stacks::note_frame_pointers(profile, event, &mut ledger);
+    }
     unresolved(profile, &mut ledger);
     finding::note(&profile.machine.symbols, &mut ledger);
     ledger

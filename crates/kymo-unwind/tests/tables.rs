@@ -1,0 +1,212 @@
+//! Tables of real binaries: every way to the same rule gives the same, and
+//! damaged sections give errors or other rules, and nothing else.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+
+use kymo_model::Endian;
+use kymo_testkit::{Need, require};
+use kymo_unwind::{
+    Arch, Code, Context, Registers, Rule, RuleError, Section, Sections, Stack, Table, walk,
+};
+use object::{Object, ObjectSection};
+
+fn sections(bytes: &[u8]) -> (Sections, std::ops::Range<u64>) {
+    let file = object::File::parse(bytes).unwrap();
+    let section = |name| {
+        let found = file.section_by_name(name);
+        found.map_or_else(Section::default, |s| Section {
+            address: s.address(),
+            bytes: s.uncompressed_data().unwrap().into_owned().into(),
+        })
+    };
+    let text = file.section_by_name(".text").unwrap();
+    let sections = Sections {
+        eh_frame: section(".eh_frame"),
+        eh_frame_hdr: section(".eh_frame_hdr"),
+        debug_frame: section(".debug_frame"),
+        text: text.address(),
+        ..Sections::default()
+    };
+    (sections, text.address()..text.address() + text.size())
+}
+
+fn own() -> Vec<u8> {
+    std::fs::read(std::env::current_exe().unwrap()).unwrap()
+}
+
+#[test]
+fn with_and_without_the_sorted_table() {
+    let (sections, text) = sections(&own());
+    assert!(!sections.eh_frame_hdr.bytes.is_empty());
+    let without = Sections { eh_frame_hdr: Section::default(), ..sections.clone() };
+    let (sorted, searched) =
+        (Table::new(Arch::X86_64, sections), Table::new(Arch::X86_64, without));
+    let mut context = Context::default();
+    let (mut rows, mut none) = (0, 0);
+    for address in text.step_by(61) {
+        let rule = sorted.rule(&mut context, address);
+        assert_eq!(rule, searched.rule(&mut context, address), "{address:#x}");
+        match rule {
+            Ok(_) => rows += 1,
+            Err(RuleError::None(_)) => none += 1,
+            Err(e) => panic!("{address:#x}: {e}"),
+        }
+    }
+    assert!(rows > 1000 && none < rows / 10, "{rows} {none}");
+    assert_eq!(searched.damage(), None);
+}
+
+const SOURCE: &str = "
+__attribute__((noinline)) int leaf(int n) { return n * 3; }
+__attribute__((noinline)) int mid(int a, int b) { return leaf(a) + leaf(b) * mid(b, a); }
+int main(int n, char **v) { volatile char room[300]; room[n] = n; return mid(n, room[n]); }
+";
+
+/// The same code with tables for exceptions, and with those for debuggers only.
+#[test]
+fn debug_frame_says_the_same() {
+    if !require(&[Need::Gcc]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("a.c");
+    std::fs::write(&source, SOURCE).unwrap();
+    let tables =
+        [&["-fasynchronous-unwind-tables"][..], &["-fno-asynchronous-unwind-tables", "-g"]].map(
+            |flags| {
+                let object = folder.path().join("a.so");
+                let mut gcc = Command::new("gcc");
+                gcc.args(["-O2", "-shared", "-fPIC", "-nostdlib"]).args(flags);
+                assert!(gcc.arg("-o").args([&object, &source]).status().unwrap().success());
+                sections(&std::fs::read(&object).unwrap())
+            },
+        );
+    let [(with, text), (debug, other)] = tables;
+    assert!(with.debug_frame.bytes.is_empty() && !debug.debug_frame.bytes.is_empty());
+    let (with, debug) = (Table::new(Arch::X86_64, with), Table::new(Arch::X86_64, debug));
+    let mut context = Context::default();
+    let mut rows = 0;
+    for (a, b) in text.zip(other) {
+        let (a, b) = (with.rule(&mut context, a), debug.rule(&mut context, b));
+        assert_eq!(a.as_ref().ok(), b.as_ref().ok(), "{a:?} {b:?}");
+        rows += usize::from(a.is_ok());
+    }
+    assert!(rows > 50, "{rows}");
+}
+
+/// An entry of the lazy procedure linkage table: its first six bytes jump, then
+/// it pushes a number, then it jumps to the first entry.
+#[test]
+fn in_the_procedure_linkage_table() {
+    if !require(&[Need::Gcc]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));
+    std::fs::write(&source, "int puts(const char *); int main() { return puts(\"\"); }").unwrap();
+    let flags = ["-O2", "-fcf-protection=none", "-Wl,-z,lazy"];
+    assert!(
+        Command::new("gcc")
+            .args(flags)
+            .arg("-o")
+            .args([&program, &source])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let bytes = std::fs::read(&program).unwrap();
+    let plt = object::File::parse(&*bytes).unwrap().section_by_name(".plt").unwrap().address();
+    let (sections, _) = sections(&bytes);
+    struct One(Table, Context, Rule);
+    impl Code for One {
+        fn rule(&mut self, address: u64, _: bool) -> &Rule {
+            self.2 = self.0.rule(&mut self.1, address).unwrap_or(Rule::Nothing);
+            &self.2
+        }
+        fn is_code(&mut self, _: u64) -> bool {
+            true
+        }
+    }
+    let mut code = One(Table::new(Arch::X86_64, sections), Context::default(), Rule::Nothing);
+    // Words on the stack above the return address in each of an entry's places.
+    for (place, pushed) in [(16, 0), (22, 0), (27, 1), (0, 1), (6, 2)] {
+        let mut stack = vec![0u8; 8 * pushed];
+        stack.extend(0x7777u64.to_le_bytes());
+        let mut registers = Registers::new(Arch::X86_64);
+        [(7, 0x1000), (16, plt + place)].iter().for_each(|(r, v)| registers.set(*r, *v));
+        let mut frames = Vec::new();
+        let stack = Stack::new(0x1000, &stack, Endian::Little);
+        walk(&registers, &stack, &mut code, |a| frames.push(a));
+        assert_eq!(frames, [plt + place, 0x7776], "{place}");
+    }
+}
+
+/// A binary of damaged sections, and a stack that is the sections' bytes.
+struct Damaged {
+    table: Table,
+    context: Context,
+    rule: Rule,
+    text: std::ops::Range<u64>,
+}
+
+impl Code for Damaged {
+    fn rule(&mut self, address: u64, _: bool) -> &Rule {
+        // Anywhere is code, so that walks go on as long as they can.
+        let size = self.text.end - self.text.start;
+        let address = self.text.start + address % size;
+        self.rule = self.table.rule(&mut self.context, address).unwrap_or(Rule::Guess);
+        &self.rule
+    }
+
+    fn is_code(&mut self, _: u64) -> bool {
+        true
+    }
+}
+
+#[test]
+fn damaged_sections_end_every_walk() {
+    let (whole, text) = sections(&own());
+    let mut state = 12345u64;
+    let mut random = move || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 20
+    };
+    let mut bytes = vec![0u8; 65528];
+    let mut frames = 0;
+    for round in 0..300 {
+        let mut damaged = whole.clone();
+        // A part of the section is enough, so that the whole index is made each time.
+        let keep = (random() as usize % 40_000).max(100);
+        damaged.eh_frame.bytes =
+            whole.eh_frame.bytes[..keep.min(whole.eh_frame.bytes.len())].into();
+        for section in [&mut damaged.eh_frame, &mut damaged.eh_frame_hdr] {
+            for _ in 0..random() % 200 {
+                let at = random() as usize % section.bytes.len();
+                section.bytes[at] = random() as u8;
+            }
+        }
+        match round % 3 {
+            0 => damaged.eh_frame_hdr = Section::default(),
+            1 => damaged.debug_frame = std::mem::take(&mut damaged.eh_frame),
+            _ => {}
+        }
+        // Stacks whose words point into themselves keep walks going.
+        for word in bytes.chunks_exact_mut(8) {
+            word.copy_from_slice(&(0x7000 + random() % 70_000 / 8 * 8).to_le_bytes());
+        }
+        let table = Table::new(Arch::X86_64, damaged);
+        let mut code =
+            Damaged { table, context: Context::default(), rule: Rule::Nothing, text: text.clone() };
+        for _ in 0..20 {
+            let mut registers = Registers::new(Arch::X86_64);
+            (0..17).for_each(|r| registers.set(r, 0x7000 + random() % 70_000));
+            registers.set(7, 0x7000);
+            registers.set(16, text.start + random() % (text.end - text.start));
+            let stack = Stack::new(0x7000, &bytes, Endian::Little);
+            frames += walk(&registers, &stack, &mut code, |_| {}).frames;
+        }
+    }
+    assert!(frames > 7000, "{frames}");
+}
