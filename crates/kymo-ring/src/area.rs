@@ -308,9 +308,10 @@ fn head_words(id: u32, tid: u32, time: u64, known: bool, record: &mut [u8]) -> (
         record[HEADROOM - 2..HEADROOM].copy_from_slice(&upper.to_le_bytes());
         return (word(WIDE) | u64::from(id) << 32 | u64::from(tid) << 48, 2);
     }
-    record[HEADROOM - 12..HEADROOM - 4].copy_from_slice(&time.to_le_bytes());
+    // A byte with the tag, the number, the time: three of its bytes are in the first word.
+    record[HEADROOM - 9..HEADROOM - 4].copy_from_slice(&time.to_le_bytes()[3..]);
     record[HEADROOM - 4..HEADROOM].copy_from_slice(&tid.to_le_bytes());
-    (u64::from(EXTENDED) | u64::from(id) << 32, 12)
+    (u64::from(EXTENDED) | u64::from(id) << 8 | time << 40, 9)
 }
 
 /// Sole access to an area by holding its lock, which nobody waits for.

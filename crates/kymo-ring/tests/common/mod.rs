@@ -79,8 +79,8 @@ fn walk(content: &[u8], context: &Context, length: Length, events: &mut Vec<Even
         let (id, now, head) = match word & 31 {
             29 => (half(at + 4) & 0xffff, compact, 6),
             30 => {
-                assert_eq!(word >> 5, 0);
-                (half(at + 4), u64::from(half(at + 8)) | u64::from(half(at + 12)) << 32, 16)
+                assert_eq!(word & 0xff, 30);
+                (half(at + 1), u64::from(half(at + 5)) | u64::from(half(at + 9)) << 32, 13)
             }
             id => (id, compact, 4),
         };

@@ -1,0 +1,311 @@
+//! The channels of this process: a ring for each slot in use, with the filters of its
+//! events. Made by the first event after a session has switched it on, perhaps in a
+//! signal handler: no allocation but fresh mappings.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use kymo_ring::{Clock, ClockFacts, Config, Header, Memory, Mode, Ring, Rseq};
+use kymo_ust::{Filter, MAX_ORDER, OrderView, RuleView, SLOTS};
+
+use crate::process;
+use crate::site::Site;
+use crate::sys::{self, Fd, Path};
+
+/// A ring and what its events must pass.
+pub(crate) struct Channel {
+    pub(crate) turn: u8,
+    /// `None`: it failed for good.
+    pub(crate) ring: Option<Ring<'static>>,
+    /// For each event, where its linked filter begins: an offset in `arena`; see below.
+    filters: *const AtomicU32,
+    arena: *mut u8,
+    arena_used: AtomicU32,
+    path: Path,
+    mapping: (*mut u8, usize),
+}
+
+/// No filter.
+const PASS: u32 = 0;
+/// The filter does not fit the event.
+const NEVER: u32 = 1;
+/// Room for linked filters, each with its length before it.
+const ARENA: usize = 512 << 10;
+
+static CHANNELS: [AtomicPtr<Channel>; SLOTS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
+/// The thread that makes a channel.
+static MAKING: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
+
+/// What became of mappings of earlier turns: kept for a while, since a thread may have been
+/// stopped in the middle of a write.
+static RETIRED: [[AtomicPtr<Channel>; KEPT]; SLOTS] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT] }; SLOTS];
+const KEPT: usize = 8;
+
+/// Ticks and CLOCK_MONOTONIC at the start, to measure the pace of ticks.
+static START: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+pub(crate) fn remember_start() {
+    let facts = Clock::Monotonic.facts(None);
+    START[1].store(facts.monotonic, Ordering::Relaxed);
+    START[0].store(Clock::Tsc.now(), Ordering::Relaxed);
+}
+
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|b| *b == 0).next().unwrap_or_default()
+}
+
+impl Channel {
+    /// Whether an event passes its filter.
+    #[inline]
+    pub(crate) fn passes(&self, id: u32, site: &Site, payload: &[u8]) -> Result<(), Stopped> {
+        // SAFETY: as many as the capacity, which ids are below.
+        let at = unsafe { (*self.filters.add(id as usize)).load(Ordering::Acquire) };
+        match at {
+            PASS => Ok(()),
+            NEVER => Err(Stopped::Unfit),
+            at => {
+                // SAFETY: `link` wrote a filter there, its length before it.
+                let linked = unsafe {
+                    let start = self.arena.add(at as usize);
+                    let len = start.cast::<u32>().read_unaligned() as usize;
+                    std::slice::from_raw_parts(start.add(4), len)
+                };
+                let passes = Filter::run_linked(linked, site.event(), payload);
+                if passes { Ok(()) } else { Err(Stopped::Rejected) }
+            }
+        }
+    }
+
+    /// Links a filter against an event.
+    fn link(&self, id: u32, site: &Site, filter: &[u8]) {
+        let at = self.arena_used.load(Ordering::Relaxed) as usize;
+        let mut result = PASS;
+        if !filter.is_empty() {
+            // SAFETY: the arena's unused rest, which only the maker of the channel or the holder of the process's
+            // lock, after it was made, touches.
+            let room = unsafe {
+                std::slice::from_raw_parts_mut(self.arena.add(at), ARENA.saturating_sub(at))
+            };
+            let linked = match Filter::parse(filter) {
+                Ok(parsed) if room.len() > 4 => parsed.link(site.event(), &mut room[4..]),
+                _ => Err(kymo_ust::FilterError::Code { at: 0 }),
+            };
+            result = match linked {
+                Ok(len) => {
+                    room[..4].copy_from_slice(&(len as u32).to_le_bytes());
+                    let end = (at + 4 + len).next_multiple_of(8) as u32;
+                    self.arena_used.store(end, Ordering::Relaxed);
+                    at as u32
+                }
+                Err(_) => NEVER,
+            };
+        }
+        // SAFETY: as in `passes`.
+        unsafe { (*self.filters.add(id as usize)).store(result, Ordering::Release) };
+    }
+}
+
+/// Why an event is not written.
+pub(crate) enum Stopped {
+    /// Its filter says so.
+    Rejected,
+    /// Its filter asks for fields that it does not have.
+    Unfit,
+}
+
+/// The channel of a slot, made now if this turn has none yet.
+#[inline(always)]
+pub(crate) fn channel(slot: usize, turn: u8) -> Option<&'static Channel> {
+    // SAFETY: null, or a channel that stays.
+    let channel = unsafe { CHANNELS[slot].load(Ordering::Acquire).as_ref() };
+    match channel {
+        Some(channel) if channel.turn == turn => Some(channel),
+        _ => make(slot, turn),
+    }
+}
+
+#[cold]
+fn make(slot: usize, turn: u8) -> Option<&'static Channel> {
+    let tid = sys::tid();
+    let mut waits = 0;
+    loop {
+        let maker = MAKING[slot].compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed);
+        match maker {
+            Ok(_) => break,
+            // A signal handler of the thread that is making it.
+            Err(maker) if maker == tid || waits == 1000 => return None,
+            Err(_) => {
+                waits += 1;
+                sys::wait_a_little();
+            }
+        }
+    }
+    // SAFETY: as in `channel`.
+    let there = unsafe { CHANNELS[slot].load(Ordering::Acquire).as_ref() };
+    let channel = match there {
+        Some(channel) if channel.turn == turn => Some(channel),
+        _ => make_alone(slot, turn),
+    };
+    MAKING[slot].store(0, Ordering::Release);
+    channel
+}
+
+fn make_alone(slot: usize, turn: u8) -> Option<&'static Channel> {
+    let page = process::control()?.slot(slot);
+    let capacity = process::capacity() as usize;
+    let head = size_of::<Channel>().next_multiple_of(64);
+    let memory = sys::anonymous(head + 4 * capacity + ARENA).ok()?;
+    // SAFETY: fresh memory, zeroed, large enough for all three parts.
+    let channel = unsafe {
+        let channel = memory.cast::<Channel>();
+        channel.write(Channel {
+            turn,
+            ring: None,
+            filters: memory.add(head).cast(),
+            arena: memory.add(head + 4 * capacity),
+            // Offsets 0 and 1 mean something else.
+            arena_used: AtomicU32::new(8),
+            path: Path::new(),
+            mapping: (std::ptr::null_mut(), 0),
+        });
+        &mut *channel
+    };
+    let made = fill(channel, slot, turn);
+    page.answer(turn, made);
+    let old = CHANNELS[slot].swap(channel, Ordering::AcqRel);
+    retire(slot, turn, old);
+    Some(channel)
+}
+
+/// Reads the order, links the filters and makes the ring.
+fn fill(channel: &mut Channel, slot: usize, turn: u8) -> Result<(), i32> {
+    const MALFORMED: i32 = 0;
+    let (user, folder, uuid) = process::place().ok_or(libc::ENOENT)?;
+    let page = process::control().ok_or(libc::ENOENT)?.slot(slot);
+    let path = page.path();
+    let path = until_nul(&path);
+    let parts_up = path.split(|b| *b == b'/').any(|part| part == b"..");
+    if path.is_empty() || parts_up {
+        return Err(MALFORMED);
+    }
+    let whole = Path::new().add(user.bytes()).add(b"/").add(path);
+    let buffer = sys::anonymous(MAX_ORDER)?;
+    // SAFETY: fresh memory of that length, used until it is unmapped below.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer, MAX_ORDER) };
+    let read = sys::read_file(whole.c(), bytes).and_then(|bytes| {
+        let order = OrderView::parse(bytes).map_err(|_| MALFORMED)?;
+        for (id, site) in process::sites() {
+            let event = site.event();
+            let name = Path::new().add(event.provider.bytes()).add(b":").add(event.name.bytes());
+            if let Some(rule) = order.rule_for(name.bytes(), event.level as u8) {
+                channel.link(id, site, rule.filter);
+            }
+        }
+        Ok((order.overwrite, order.sub_buffer, order.sub_buffers))
+    });
+    // SAFETY: nothing points there any more.
+    unsafe { sys::unmap(buffer, MAX_ORDER) };
+    let (overwrite, sub_buffer, sub_buffers) = read?;
+    let rseq = Rseq::find();
+    let cpus = cpu_count();
+    let config = Config {
+        mode: if overwrite { Mode::Overwrite } else { Mode::Discard },
+        cpu_areas: if rseq.is_some() { cpus } else { 0 },
+        shared_areas: if rseq.is_some() { 2 } else { cpus + 6 },
+        sub_buffer,
+        sub_buffers,
+        stream: slot as u32,
+        uuid,
+        clock: clock(),
+    };
+    channel.path = Path::new().add(folder.bytes()).add(b"/ring-").number(slot as u64);
+    channel.path = std::mem::replace(&mut channel.path, Path::new()).add(b"-").number(turn.into());
+    make_ring(channel, config, rseq)
+}
+
+fn make_ring(channel: &mut Channel, config: Config, rseq: Option<Rseq>) -> Result<(), i32> {
+    let header = Header::new(config).map_err(|_| 0)?;
+    let size = usize::try_from(header.file_size()).map_err(|_| libc::EFBIG)?;
+    let file = Fd::open(channel.path.c(), libc::O_CREAT | libc::O_EXCL | libc::O_RDWR)?;
+    let mapped = file
+        .set_size(header.file_size())
+        .and_then(|()| file.allocate(0, header.data_offset()))
+        .and_then(|()| file.map(size, std::ptr::null_mut()));
+    let base = match mapped {
+        Ok(base) => base,
+        Err(errno) => {
+            sys::unlink(channel.path.c());
+            return Err(errno);
+        }
+    };
+    channel.mapping = (base, size);
+    // SAFETY: a mapping of that size, aligned to a page, zero, of a file that nobody but this process and
+    // the tool touch; the tool does not make it smaller. Areas are used only after `provide`.
+    let memory = unsafe { Memory::from_raw(base, size) };
+    let memory =
+        memory.provided_by(provide, std::ptr::from_ref::<Channel>(channel).expose_provenance());
+    channel.ring = Some(Ring::create(memory, config, rseq).map_err(|_| 0)?);
+    Ok(())
+}
+
+/// Makes sure of the memory of an area. The file is opened again by its name: programs that
+/// close all files they do not know would make a kept one dangerous.
+fn provide(channel: usize, offset: u64, size: u64) -> bool {
+    let channel = std::ptr::with_exposed_provenance::<Channel>(channel);
+    // SAFETY: the channel whose ring calls this; channels stay.
+    let path = unsafe { &(*channel).path };
+    Fd::open(path.c(), libc::O_RDWR).and_then(|file| file.allocate(offset, size)).is_ok()
+}
+
+/// Keeps the channels of the last turns; those before go.
+fn retire(slot: usize, turn: u8, old: *mut Channel) {
+    let place = &RETIRED[slot][usize::from(turn) % KEPT];
+    let oldest = place.swap(old, Ordering::AcqRel);
+    // SAFETY: retired eight turns of this slot ago.
+    if let Some(channel) = unsafe { oldest.as_ref() } {
+        let (base, size) = channel.mapping;
+        if !base.is_null() {
+            // SAFETY: its ring has not been written into since eight sessions came and went.
+            unsafe { sys::unmap(base, size) };
+        }
+        let head = size_of::<Channel>().next_multiple_of(64);
+        let size = head + 4 * process::capacity() as usize + ARENA;
+        // SAFETY: as above; the memory that `make_alone` got.
+        unsafe { sys::unmap(oldest.cast(), size) };
+    }
+}
+
+/// In a forked child: its parent's channels are not its own.
+pub(crate) fn forget_all() {
+    for slot in 0..SLOTS {
+        MAKING[slot].store(0, Ordering::Relaxed);
+        // The mappings stay: the child may have been forked in the middle of a write.
+        CHANNELS[slot].store(std::ptr::null_mut(), Ordering::Release);
+    }
+}
+
+/// Links the filter of an event that came after the channel was made.
+pub(crate) fn link_late(slot: usize, id: u32, site: &Site, rule: RuleView<'_>) {
+    // SAFETY: as in `channel`.
+    if let Some(channel) = unsafe { CHANNELS[slot].load(Ordering::Acquire).as_ref() } {
+        channel.link(id, site, rule.filter);
+    }
+}
+
+fn clock() -> ClockFacts {
+    let mut buffer = [0; 32];
+    let source = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = sys::read_file(source, &mut buffer).unwrap_or_default();
+    let start = [&START[0], &START[1]].map(|word| word.load(Ordering::Relaxed));
+    Clock::best(source.trim_ascii() == b"tsc").facts(Some((start[0], start[1])))
+}
+
+fn cpu_count() -> u32 {
+    // CPUs that may come count as well: numbers go up to the last.
+    let mut buffer = [0; 64];
+    let text = sys::read_file(c"/sys/devices/system/cpu/possible", &mut buffer);
+    let last = text.unwrap_or_default().trim_ascii().rsplit(|b| !b.is_ascii_digit()).next();
+    let last = last.and_then(|l| std::str::from_utf8(l).ok()?.parse::<u32>().ok());
+    last.map_or(1, |last| last + 1).min(kymo_ring::MAX_AREAS - 6)
+}

@@ -1,0 +1,38 @@
+//! Static tracepoints for programs. A tracepoint costs two loads and a branch while nobody
+//! looks; when a kymo session switches it on, its events go into a ring in shared memory
+//! without a system call, a lock or an allocation, and survive the program.
+//!
+//! A program declares events with [`tracepoint!`], [`tracepoint_class!`] and [`mark!`], and
+//! hits them with [`emit!`]. That is all: no initialisation, no thread, no daemon. The same
+//! sites are SDT markers, for perf, bpftrace and uprobes; and closures can be registered on
+//! them.
+//!
+//! Programs in C use `include/kymo_tracepoint.h` and link the static library of this crate.
+//!
+//! How the tool finds programs: `docs/formats/ust.md`. `KYMO_UST=off` in the environment keeps
+//! a program out of it; `KYMO_UST_DIR` says where its folder is, if not under `/dev/shm`.
+
+pub mod abi;
+mod callbacks;
+mod channel;
+mod macros;
+mod process;
+mod record;
+mod site;
+mod sys;
+mod value;
+
+pub use callbacks::Registration;
+pub use site::Level;
+pub use value::{Element, FieldType, Symbol};
+
+/// What the macros expand to; no part of the interface.
+#[doc(hidden)]
+pub mod private {
+    pub use kymo_ust::Shape;
+
+    pub use crate::callbacks::call;
+    pub use crate::record::{SMALL, Scratch};
+    pub use crate::site::{Declared, Entry, EventInfo, FieldInfo, Site, SiteRef, Text};
+    pub use crate::value::enum_shape;
+}

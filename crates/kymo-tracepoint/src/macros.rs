@@ -1,0 +1,401 @@
+//! The macros that programs use, and what they expand to.
+
+/// Declares a tracepoint, with the five parts of the kernel's `TRACE_EVENT`: who provides it
+/// and what it takes, and below the stored fields, how they come from the arguments, and how
+/// they are printed. Becomes a module of that name; [`emit!`](crate::emit) hits it.
+///
+/// ```
+/// use kymo_tracepoint::{Level, emit, tracepoint};
+///
+/// tracepoint! {
+///     /// A sale has been made.
+///     pub shop: sale(id: u64, customer: &str, cents: i64) {
+///         fields { id: u64 = id, customer: str = customer, euros: f64 = cents as f64 / 100.0 }
+///         print "sale {id} to {customer}: {euros} EUR"
+///         level Level::Info
+///         when cents != 0
+///     }
+/// }
+///
+/// emit!(sale(1, "somebody", 995));
+/// ```
+///
+/// `level` and `when` may be left out. Arguments are evaluated only while somebody listens;
+/// their types are `Copy`. In a module `M` of its own: `emit!(M::sale(…))`. Closures are
+/// registered with `sale::register(|id, customer, cents| …)`.
+#[macro_export]
+macro_rules! tracepoint {
+    (
+        $(#[doc = $doc:expr])*
+        $vis:vis $provider:ident : $name:ident ( $($arg:ident : $arg_type:ty),* $(,)? ) {
+            fields { $($field:ident : $field_type:ty = $value:expr),* $(,)? }
+            print $format:expr
+            $(, level $level:expr)?
+            $(, when $when:expr)?
+            $(,)?
+        }
+    ) => {
+        $(#[doc = $doc])*
+        #[allow(non_camel_case_types, unused_imports, clippy::all, reason = "made by a macro")]
+        $vis mod $name {
+            use super::*;
+
+            static FIELDS: &[$crate::private::FieldInfo] = &[$(
+                $crate::private::FieldInfo::new(
+                    stringify!($field),
+                    <$field_type as $crate::FieldType>::SHAPE,
+                    <$field_type as $crate::FieldType>::ENTRIES,
+                ),
+            )*];
+            $crate::__site! {
+                stringify!($provider), stringify!($name), $format, concat!($($doc, "\n",)* ""),
+                $crate::__or!($($level)?; $crate::Level::Debug), false
+            }
+
+            /// What is stored.
+            struct Fields<'a> {
+                $($field: <$field_type as $crate::FieldType>::Given<'a>,)*
+                _life: ::core::marker::PhantomData<&'a ()>,
+            }
+
+            /// As arguments of an SDT marker.
+            #[repr(C)]
+            struct Words {
+                $($field: u64,)*
+                _none: u64,
+            }
+
+            /// What a callback is.
+            pub type Callback = dyn Fn($($arg_type),*) + Send + Sync;
+
+            /// Whether anybody listens.
+            #[inline(always)]
+            pub fn enabled() -> bool {
+                SITE.is_enabled()
+            }
+
+            /// Calls `callback` with the arguments whenever the tracepoint is hit, until
+            /// the result is dropped.
+            #[must_use]
+            pub fn register(
+                callback: impl Fn($($arg_type),*) + Send + Sync + 'static,
+            ) -> $crate::Registration<Callback> {
+                // SAFETY: all callbacks of this site are of this type.
+                unsafe { $crate::Registration::new(&SITE, ::std::sync::Arc::new(callback)) }
+            }
+
+            /// Hands the event to whoever listens.
+            #[inline(never)]
+            pub fn emit($($arg: $arg_type),*) {
+                if !$crate::__or!($($when)?; true) {
+                    return;
+                }
+                // SAFETY: all callbacks of this site are of this type.
+                unsafe { $crate::private::call::<Callback>(&SITE, |callback| callback($($arg),*)) };
+                let fields = Fields { $($field: $value,)* _life: ::core::marker::PhantomData };
+                let len = 0usize $(+ <$field_type as $crate::FieldType>::size(&fields.$field))*;
+                if len > $crate::private::SMALL {
+                    SITE.record_large(len, &mut |at| {
+                        // SAFETY: called with room for `len` bytes.
+                        unsafe {
+                            $(let at = <$field_type as $crate::FieldType>::put(&fields.$field, at);)*
+                            let _ = at;
+                        }
+                    });
+                    return;
+                }
+                let mut scratch = $crate::private::Scratch::new();
+                let start = scratch.payload();
+                // SAFETY: the sizes add up to `len`, which is no more than SMALL.
+                unsafe {
+                    let at = start;
+                    $(let at = <$field_type as $crate::FieldType>::put(&fields.$field, at);)*
+                    let _ = at;
+                    SITE.record(&mut scratch, len);
+                }
+                if SITE.has_tracer() {
+                    let at: *const u8 = start;
+                    $(
+                        let word = <$field_type as $crate::FieldType>::word(&fields.$field, at);
+                        let $field = word;
+                        let at = at.wrapping_add(
+                            <$field_type as $crate::FieldType>::size(&fields.$field),
+                        );
+                    )*
+                    let _ = at;
+                    let words = Words { $($field,)* _none: 0 };
+                    $crate::__sdt!($provider, $name, words, $($field: $field_type),*);
+                }
+            }
+        }
+    };
+    // The parts below `fields`, separated by nothing but their words.
+    (
+        $(#[doc = $doc:expr])*
+        $vis:vis $provider:ident : $name:ident $args:tt {
+            fields $fields:tt print $format:literal $($rest:tt)*
+        }
+    ) => {
+        $crate::__parts! { [$(#[doc = $doc])* $vis $provider : $name $args] $fields $format; $($rest)* }
+    };
+}
+
+/// Puts commas between the parts.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __parts {
+    ([$($head:tt)*] $fields:tt $format:literal; level $level:path, when $when:expr) => {
+        $crate::tracepoint! { $($head)* { fields $fields print $format, level $level, when $when } }
+    };
+    ([$($head:tt)*] $fields:tt $format:literal; level $a:ident :: $b:ident when $when:expr) => {
+        $crate::tracepoint! { $($head)* { fields $fields print $format, level $a::$b, when $when } }
+    };
+    ([$($head:tt)*] $fields:tt $format:literal; level $a:ident :: $b:ident) => {
+        $crate::tracepoint! { $($head)* { fields $fields print $format, level $a::$b } }
+    };
+    ([$($head:tt)*] $fields:tt $format:literal; when $when:expr) => {
+        $crate::tracepoint! { $($head)* { fields $fields print $format, when $when } }
+    };
+    ([$($head:tt)*] $fields:tt $format:literal;) => {
+        $crate::tracepoint! { $($head)* { fields $fields print $format, } }
+    };
+}
+
+/// Declares several tracepoints that take and store the same: an event class.
+///
+/// ```
+/// use kymo_tracepoint::{emit, tracepoint_class};
+///
+/// tracepoint_class! {
+///     pub shop: door(who: u32) {
+///         fields { who: u32 = who }
+///         print "by {who}"
+///     }
+///     events {
+///         /// Somebody came.
+///         door_opened;
+///         /// Somebody went.
+///         door_closed;
+///     }
+/// }
+///
+/// emit!(door_opened(7));
+/// emit!(door_closed(7));
+/// ```
+#[macro_export]
+macro_rules! tracepoint_class {
+    (
+        $vis:vis $provider:ident : $class:ident $args:tt $body:tt
+        events { $($(#[doc = $doc:expr])* $name:ident;)* }
+    ) => {
+        $($crate::__of_class! { [$(#[doc = $doc])* $vis $provider : $name] $args $body })*
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __of_class {
+    ([$($head:tt)*] $args:tt $body:tt) => {
+        $crate::tracepoint! { $($head)* $args $body }
+    };
+}
+
+/// Hits a tracepoint: `emit!(sale(1, "somebody", 995))`. The arguments are evaluated only if
+/// somebody listens.
+#[macro_export]
+macro_rules! emit {
+    ($($name:ident)::+ ( $($arg:expr),* $(,)? )) => {
+        if $($name)::+::enabled() {
+            $($name)::+::emit($($arg),*);
+        }
+    };
+}
+
+/// A marker in the midst of a function, like the kernel's of old: a name, a text, and typed
+/// values that are evaluated only if somebody listens.
+///
+/// ```
+/// # let (prev, next_task) = (1u32, 2u32);
+/// kymo_tracepoint::mark!(sched: switch, "prev {prev} next {next}", prev: u32, next: u32 = next_task);
+/// ```
+#[macro_export]
+macro_rules! mark {
+    (
+        $provider:ident : $name:ident, $format:literal
+        $(, $field:ident : $field_type:ty $(= $value:expr)?)* $(,)?
+    ) => {{
+        static FIELDS: &[$crate::private::FieldInfo] = &[$(
+            $crate::private::FieldInfo::new(
+                stringify!($field),
+                <$field_type as $crate::FieldType>::SHAPE,
+                <$field_type as $crate::FieldType>::ENTRIES,
+            ),
+        )*];
+        $crate::__site! {
+            stringify!($provider), stringify!($name), $format, "", $crate::Level::Debug, true
+        }
+        if SITE.is_enabled() {
+            $(
+                let $field: <$field_type as $crate::FieldType>::Given<'_> =
+                    $crate::__or!($($value)?; $field);
+            )*
+            let len = 0usize $(+ <$field_type as $crate::FieldType>::size(&$field))*;
+            let mut put = |at: *mut u8| {
+                // SAFETY: called with room for `len` bytes.
+                unsafe {
+                    $(let at = <$field_type as $crate::FieldType>::put(&$field, at);)*
+                    let _ = at;
+                }
+            };
+            if len > $crate::private::SMALL {
+                SITE.record_large(len, &mut put);
+            } else {
+                let mut scratch = $crate::private::Scratch::new();
+                put(scratch.payload());
+                // SAFETY: the sizes add up to `len`, which is no more than SMALL.
+                unsafe { SITE.record(&mut scratch, len) };
+            }
+        }
+    }};
+}
+
+/// Declares an enum whose values have names in the trace.
+///
+/// ```
+/// kymo_tracepoint::tracepoint_enum! {
+///     /// How something is paid for.
+///     pub enum Payment: u8 { Cash = 1, Card = 2 }
+/// }
+/// ```
+#[macro_export]
+macro_rules! tracepoint_enum {
+    (
+        $(#[$attr:meta])*
+        $vis:vis enum $name:ident : $number:ty {
+            $($(#[$value_attr:meta])* $variant:ident = $value:expr),* $(,)?
+        }
+    ) => {
+        $(#[$attr])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr($number)]
+        #[allow(missing_docs, reason = "names of values may speak for themselves")]
+        $vis enum $name { $($(#[$value_attr])* $variant = $value),* }
+
+        // SAFETY: `put` writes the number.
+        unsafe impl $crate::FieldType for $name {
+            type Given<'a> = $name;
+            const SHAPE: $crate::private::Shape =
+                $crate::private::enum_shape(<$number as $crate::FieldType>::SHAPE);
+            const ENTRIES: &'static [$crate::private::Entry] = &[$($crate::private::Entry {
+                low: $value as i64,
+                high: $value as i64,
+                name: $crate::private::Text::new(stringify!($variant)),
+            }),*];
+            const SDT: i32 = <$number as $crate::FieldType>::SDT;
+
+            fn size(given: &$name) -> usize {
+                <$number as $crate::FieldType>::size(&(*given as $number))
+            }
+
+            unsafe fn put(given: &$name, at: *mut u8) -> *mut u8 {
+                // SAFETY: the caller's promise.
+                unsafe { <$number as $crate::FieldType>::put(&(*given as $number), at) }
+            }
+
+            fn word(given: &$name, at: *const u8) -> u64 {
+                <$number as $crate::FieldType>::word(&(*given as $number), at)
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __or {
+    (; $otherwise:expr) => {
+        $otherwise
+    };
+    ($value:expr; $otherwise:expr) => {
+        $value
+    };
+}
+
+/// The statics of a site: its description, itself, and its place in the linker's list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __site {
+    ($provider:expr, $name:expr, $format:expr, $doc:expr, $level:expr, $mark:expr) => {
+        static EVENT: $crate::private::EventInfo = $crate::private::EventInfo::new(
+            &$crate::private::Declared {
+                provider: $provider,
+                name: $name,
+                format: $format,
+                doc: $doc,
+                file: file!(),
+                line: line!(),
+                level: $level,
+                mark: $mark,
+            },
+            FIELDS,
+        );
+        static SITE: $crate::private::Site = $crate::private::Site::new(&EVENT);
+        #[used]
+        #[unsafe(link_section = "kymo_events")]
+        static ENTRY: $crate::private::SiteRef = $crate::private::SiteRef::new(&SITE);
+    };
+}
+
+/// An SDT marker whose arguments are the members of `words`. A one-byte nop, which kernels
+/// trap, and behind it the long nop that newer ones can turn into a call; the assembly may
+/// use the stack, so that the compiler keeps nothing below the stack pointer meanwhile.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __sdt {
+    ($provider:ident, $name:ident, $words:ident, $($field:ident : $field_type:ty),*) => {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: nops, and notes for the linker.
+        unsafe {
+            ::core::arch::asm!(
+                "990: nop",
+                ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00",
+                ".pushsection .note.stapsdt, \"?\", \"note\"",
+                ".balign 4",
+                ".4byte 992f-991f, 994f-993f, 3",
+                "991: .asciz \"stapsdt\"",
+                "992: .balign 4",
+                "993: .8byte 990b",
+                ".8byte _.stapsdt.base",
+                ".8byte {site} + {semaphore}",
+                concat!(".asciz \"", stringify!($provider), "\""),
+                concat!(".asciz \"", stringify!($name), "\""),
+                concat!(".asciz \"", $($crate::__sdt_argument!($field),)* "\""),
+                "994: .balign 4",
+                ".popsection",
+                ".ifndef _.stapsdt.base",
+                ".pushsection .stapsdt.base, \"aG\", \"progbits\", .stapsdt.base, comdat",
+                ".weak _.stapsdt.base",
+                ".hidden _.stapsdt.base",
+                "_.stapsdt.base: .space 1",
+                ".size _.stapsdt.base, 1",
+                ".popsection",
+                ".endif",
+                $(
+                    const <$field_type as $crate::FieldType>::SDT,
+                    const ::core::mem::offset_of!(Words, $field),
+                )*
+                site = sym SITE,
+                semaphore = const $crate::private::Site::SEMAPHORE,
+                words = in(reg) &raw const $words,
+                options(att_syntax, readonly),
+            );
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __sdt_argument {
+    ($field:ident) => {
+        "{}@{}({words}) "
+    };
+}

@@ -1,0 +1,138 @@
+//! What happens when an enabled site is hit: the payload is made on the stack, passes
+//! the filters of the sessions that listen, and goes into their rings.
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+
+use kymo_ring::{HEADROOM, SLACK};
+
+use crate::channel::{Stopped, channel};
+use crate::process;
+use crate::site::Site;
+use crate::sys;
+
+/// Payloads up to this are made on the stack.
+pub const SMALL: usize = 480;
+
+thread_local! {
+    static TID: Cell<u32> = const { Cell::new(0) };
+}
+
+#[inline(always)]
+fn tid() -> u32 {
+    match TID.get() {
+        0 => {
+            let tid = sys::tid();
+            TID.set(tid);
+            tid
+        }
+        tid => tid,
+    }
+}
+
+/// In a forked child: the thread has another number.
+pub(crate) fn forget_thread() {
+    TID.set(0);
+}
+
+/// Room for an event on the stack.
+#[repr(C, align(16))]
+pub struct Scratch {
+    words: [MaybeUninit<u64>; (HEADROOM + SMALL + SLACK) / 8],
+}
+
+impl Scratch {
+    /// Not initialised.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self { words: [MaybeUninit::uninit(); _] }
+    }
+
+    /// Where the payload begins.
+    #[inline(always)]
+    pub fn payload(&mut self) -> *mut u8 {
+        self.words[HEADROOM / 8..].as_mut_ptr().cast()
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Site {
+    /// Writes an event whose payload of `len` bytes has been put into `scratch`.
+    ///
+    /// # Safety
+    /// The first `len` bytes of the payload are initialised, and `len` is at most [`SMALL`].
+    #[inline]
+    pub unsafe fn record(&self, scratch: &mut Scratch, len: usize) {
+        let mut word = self.word();
+        if word == 0 {
+            return;
+        }
+        // SAFETY: the promise on `len`; headroom and slack are initialised here.
+        let record = unsafe {
+            let start: *mut u8 = scratch.words.as_mut_ptr().cast();
+            start.cast::<[u64; HEADROOM / 8]>().write([0; _]);
+            start.add(HEADROOM + len).cast::<[u8; SLACK]>().write([0; _]);
+            std::slice::from_raw_parts_mut(start, HEADROOM + len + SLACK)
+        };
+        while word != 0 {
+            let slot = word.trailing_zeros() as usize / 8;
+            word &= !(0xff << (8 * slot));
+            self.record_in(slot, record, len);
+        }
+    }
+
+    #[inline(always)]
+    fn record_in(&self, slot: usize, record: &mut [u8], len: usize) {
+        let Some(control) = process::control() else { return };
+        let page = control.slot(slot);
+        let id = self.id.load(std::sync::atomic::Ordering::Relaxed);
+        let channel = channel(slot, page.turn());
+        let Some((channel, ring)) = channel.and_then(|c| Some((c, c.ring.as_ref()?))) else {
+            page.count_lost();
+            return;
+        };
+        match channel.passes(id, self, &record[HEADROOM..HEADROOM + len]) {
+            // Losses are counted in the ring.
+            Ok(()) => {
+                let _ = ring.write(id, tid(), record, len);
+            }
+            Err(Stopped::Rejected) => page.count_rejected(),
+            Err(Stopped::Unfit) => page.count_unfit(),
+        }
+    }
+
+    /// Writes an event whose payload is too large for the stack: `put` makes it in the ring, once
+    /// for each session that listens.
+    #[cold]
+    pub fn record_large(&self, len: usize, put: &mut dyn FnMut(*mut u8)) {
+        let mut word = self.word();
+        while word != 0 {
+            let slot = word.trailing_zeros() as usize / 8;
+            word &= !(0xff << (8 * slot));
+            let Some(control) = process::control() else { return };
+            let page = control.slot(slot);
+            let id = self.id.load(std::sync::atomic::Ordering::Relaxed);
+            let channel = channel(slot, page.turn());
+            let Some((channel, ring)) = channel.and_then(|c| Some((c, c.ring.as_ref()?))) else {
+                page.count_lost();
+                continue;
+            };
+            let mut stopped = None;
+            let _ = ring.write_in_place(id, tid(), len, |to| {
+                put(to.as_mut_ptr());
+                stopped = channel.passes(id, self, to).err();
+                stopped.is_none()
+            });
+            match stopped {
+                None => {}
+                Some(Stopped::Rejected) => page.count_rejected(),
+                Some(Stopped::Unfit) => page.count_unfit(),
+            }
+        }
+    }
+}

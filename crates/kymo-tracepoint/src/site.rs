@@ -1,0 +1,314 @@
+//! What the compiler leaves of a tracepoint: a description that never changes, and the
+//! site, which tells whether anybody listens. Laid out for C as well
+//! (`include/kymo_tracepoint.h`).
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use kymo_ust::{EventFlags, EventWords, FieldWords, Fields, Shape};
+
+/// Text that lives as long as the program.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Text {
+    start: *const u8,
+    len: usize,
+}
+
+// SAFETY: constant text.
+unsafe impl Sync for Text {}
+// SAFETY: constant text.
+unsafe impl Send for Text {}
+
+impl Text {
+    /// From a constant.
+    pub const fn new(text: &'static str) -> Self {
+        Self { start: text.as_ptr(), len: text.len() }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.start.is_null() {
+            return &[];
+        }
+        // SAFETY: made from a constant string by `new`, or by the C header from a literal and its size.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+/// A name for some values of an enum.
+#[repr(C)]
+pub struct Entry {
+    /// Lowest value.
+    pub low: i64,
+    /// Highest value.
+    pub high: i64,
+    /// Their name.
+    pub name: Text,
+}
+
+/// A field of an event.
+#[repr(C)]
+pub struct FieldInfo {
+    /// Its name.
+    pub name: Text,
+    /// How it lies in the payload.
+    pub shape: Shape,
+    entries: *const Entry,
+    entry_count: usize,
+}
+
+// SAFETY: constants.
+unsafe impl Sync for FieldInfo {}
+
+impl FieldInfo {
+    /// A field.
+    pub const fn new(name: &'static str, shape: Shape, entries: &'static [Entry]) -> Self {
+        let (start, entry_count) = (entries.as_ptr(), entries.len());
+        Self { name: Text::new(name), shape, entries: start, entry_count }
+    }
+}
+
+/// An event, as it was declared.
+#[repr(C)]
+pub struct EventInfo {
+    /// Who provides it.
+    pub provider: Text,
+    /// Its name.
+    pub name: Text,
+    /// How it is printed.
+    pub format: Text,
+    /// What it means.
+    pub doc: Text,
+    /// Where it is declared.
+    pub file: Text,
+    /// Where in the file.
+    pub line: u32,
+    /// How important it is.
+    pub level: Level,
+    /// See [`kymo_ust::EventFlags`].
+    pub flags: u8,
+    fields: *const FieldInfo,
+    field_count: usize,
+}
+
+// SAFETY: constants.
+unsafe impl Sync for EventInfo {}
+
+/// How important an event is: syslog's and LTTng's numbers.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the words say it")]
+pub enum Level {
+    Emergency = 0,
+    Alert = 1,
+    Critical = 2,
+    Error = 3,
+    Warning = 4,
+    Notice = 5,
+    Info = 6,
+    DebugSystem = 7,
+    DebugProgram = 8,
+    DebugProcess = 9,
+    DebugModule = 10,
+    DebugUnit = 11,
+    DebugFunction = 12,
+    DebugLine = 13,
+    Debug = 14,
+}
+
+/// What the macros know of an event besides its fields.
+pub struct Declared {
+    /// Who provides it.
+    pub provider: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// How it is printed.
+    pub format: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+    /// Where it is declared.
+    pub file: &'static str,
+    /// Where in the file.
+    pub line: u32,
+    /// How important it is.
+    pub level: Level,
+    /// A mark.
+    pub mark: bool,
+}
+
+impl EventInfo {
+    /// An event.
+    pub const fn new(declared: &Declared, fields: &'static [FieldInfo]) -> Self {
+        let sdt = if cfg!(target_arch = "x86_64") { EventFlags::SDT } else { 0 };
+        Self {
+            provider: Text::new(declared.provider),
+            name: Text::new(declared.name),
+            format: Text::new(declared.format),
+            doc: Text::new(declared.doc),
+            file: Text::new(declared.file),
+            line: declared.line,
+            level: declared.level,
+            flags: if declared.mark { EventFlags::MARK } else { sdt },
+            fields: fields.as_ptr(),
+            field_count: fields.len(),
+        }
+    }
+
+    fn fields(&self) -> &[FieldInfo] {
+        if self.field_count == 0 {
+            return &[];
+        }
+        // SAFETY: a constant array, by `new` or the C header.
+        unsafe { std::slice::from_raw_parts(self.fields, self.field_count) }
+    }
+}
+
+impl Fields for EventInfo {
+    fn count(&self) -> usize {
+        self.field_count
+    }
+
+    fn shape(&self, index: usize) -> Shape {
+        self.fields()[index].shape
+    }
+
+    fn name(&self, index: usize) -> &[u8] {
+        self.fields()[index].name.bytes()
+    }
+}
+
+/// Eight bytes that are never set: what sites look at that nobody has registered.
+static NOBODY: AtomicU64 = AtomicU64::new(0);
+
+/// The place in a program where an event comes from.
+#[repr(C)]
+pub struct Site {
+    /// The enable word in the control file, a byte for each session.
+    pub(crate) enabled: AtomicPtr<AtomicU64>,
+    /// Lower half: the SDT semaphore, which tracers count up in the program's memory.
+    /// Upper half: number of callbacks.
+    pub(crate) listeners: AtomicU32,
+    pub(crate) id: AtomicU32,
+    pub(crate) event: *const EventInfo,
+    pub(crate) callbacks: AtomicPtr<c_void>,
+}
+
+// SAFETY: atomics, and a pointer to a constant.
+unsafe impl Sync for Site {}
+
+pub(crate) const ONE_CALLBACK: u32 = 1 << 16;
+pub(crate) const UNREGISTERED: u32 = u32::MAX;
+
+impl Site {
+    /// A site of an event.
+    pub const fn new(event: &'static EventInfo) -> Self {
+        Self {
+            enabled: AtomicPtr::new((&raw const NOBODY).cast_mut()),
+            listeners: AtomicU32::new(0),
+            id: AtomicU32::new(UNREGISTERED),
+            event,
+            callbacks: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// Where the SDT semaphore lies in a site.
+    pub const SEMAPHORE: usize = std::mem::offset_of!(Site, listeners);
+
+    /// Whether anybody listens: a session, a tracer at the SDT marker, a callback.
+    #[inline(always)]
+    pub fn is_enabled(&self) -> bool {
+        (self.word() | u64::from(self.listeners.load(Ordering::Relaxed))) != 0
+    }
+
+    /// Whether a tracer listens at the SDT marker.
+    #[inline]
+    pub fn has_tracer(&self) -> bool {
+        self.listeners.load(Ordering::Relaxed) & (ONE_CALLBACK - 1) != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn word(&self) -> u64 {
+        // SAFETY: points to NOBODY or into the mapped control file, which stays mapped.
+        unsafe { (*self.enabled.load(Ordering::Relaxed)).load(Ordering::Relaxed) }
+    }
+
+    pub(crate) fn event(&self) -> &EventInfo {
+        // SAFETY: a constant, by `new` or the C header.
+        unsafe { &*self.event }
+    }
+
+    /// Nobody can switch it on any more.
+    pub(crate) fn forget(&self) {
+        self.enabled.store((&raw const NOBODY).cast_mut(), Ordering::Relaxed);
+        self.id.store(UNREGISTERED, Ordering::Relaxed);
+    }
+}
+
+/// A site with its number, as it is put into the event table.
+pub(crate) struct Registered<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) id: u32,
+    pub(crate) gone: bool,
+}
+
+impl EventWords for Registered<'_> {
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn level(&self) -> u8 {
+        self.site.event().level as u8
+    }
+
+    fn flags(&self) -> u8 {
+        self.site.event().flags | if self.gone { EventFlags::GONE } else { 0 }
+    }
+
+    fn line(&self) -> u32 {
+        self.site.event().line
+    }
+
+    fn address(&self) -> u64 {
+        std::ptr::from_ref(self.site) as u64
+    }
+
+    fn texts(&self) -> [&[u8]; 5] {
+        let event = self.site.event();
+        [&event.provider, &event.name, &event.format, &event.doc, &event.file].map(Text::bytes)
+    }
+
+    fn field_count(&self) -> usize {
+        self.site.event().field_count
+    }
+
+    fn field(&self, index: usize) -> FieldWords<'_> {
+        let field = &self.site.event().fields()[index];
+        FieldWords { shape: field.shape, name: field.name.bytes(), entries: field.entry_count }
+    }
+
+    fn entry(&self, field: usize, entry: usize) -> (i64, i64, &[u8]) {
+        let field = &self.site.event().fields()[field];
+        // SAFETY: `entry` is less than `entry_count`, the length of a constant array.
+        let entry = unsafe { &*field.entries.add(entry) };
+        (entry.low, entry.high, entry.name.bytes())
+    }
+}
+
+/// An entry of the section where the linker gathers the sites of a library.
+#[repr(transparent)]
+pub struct SiteRef(pub(crate) *const Site);
+
+// SAFETY: sites are shared.
+unsafe impl Sync for SiteRef {}
+
+impl SiteRef {
+    /// To a site.
+    pub const fn new(site: &'static Site) -> Self {
+        Self(site)
+    }
+
+    /// To none: keeps the section from being empty.
+    pub(crate) const fn none() -> Self {
+        Self(std::ptr::null())
+    }
+}

@@ -1,0 +1,234 @@
+//! Types that fields can have, and how their values get into a payload.
+
+use kymo_ust::{Kind, Shape};
+
+use crate::site::Entry;
+
+/// A type of fields: `u8` … `i64`, `f32`, `f64`, `bool`, `str`, `[T]`, `[T; N]`,
+/// [`Symbol`], and enums made by [`tracepoint_enum!`](crate::tracepoint_enum).
+///
+/// # Safety
+/// `put` writes exactly `size` bytes.
+pub unsafe trait FieldType {
+    /// What the program gives.
+    type Given<'a>;
+    /// How it lies in the payload.
+    const SHAPE: Shape;
+    /// Names of values.
+    const ENTRIES: &'static [Entry] = &[];
+    /// As an SDT argument: bytes, negative if signed.
+    const SDT: i32;
+
+    /// Bytes in the payload.
+    fn size(given: &Self::Given<'_>) -> usize;
+
+    /// Writes it, and tells where the next field begins.
+    ///
+    /// # Safety
+    /// `size` bytes can be written at `at`.
+    unsafe fn put(given: &Self::Given<'_>, at: *mut u8) -> *mut u8;
+
+    /// As an SDT argument; `at` is where it was put, or null.
+    fn word(given: &Self::Given<'_>, at: *const u8) -> u64;
+}
+
+/// An integer or a float, as elements of arrays and sequences.
+///
+/// # Safety
+/// Every bit pattern of the memory of a value is initialised.
+pub unsafe trait Element: Copy + FieldType {}
+
+const fn shape(kind: Kind, size: usize, flags: u8) -> Shape {
+    Shape { kind, size: size as u8, flags, count: 0 }
+}
+
+macro_rules! numbers {
+    ($($type:ty: $kind:expr, $flags:expr, $sign:expr, $word:expr;)*) => {$(
+        // SAFETY: `put` writes the value's bytes, as many as `size` says.
+        unsafe impl FieldType for $type {
+            type Given<'a> = $type;
+            const SHAPE: Shape = shape($kind, size_of::<$type>(), $flags);
+            const SDT: i32 = [size_of::<$type>() as i32, -(size_of::<$type>() as i32)][$sign];
+
+            #[inline(always)]
+            fn size(_: &$type) -> usize {
+                size_of::<$type>()
+            }
+
+            #[inline(always)]
+            unsafe fn put(given: &$type, at: *mut u8) -> *mut u8 {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    at.cast::<$type>().write_unaligned(*given);
+                    at.add(size_of::<$type>())
+                }
+            }
+
+            #[inline]
+            fn word(given: &$type, _: *const u8) -> u64 {
+                let word: fn($type) -> u64 = $word;
+                word(*given)
+            }
+        }
+
+        // SAFETY: a number.
+        unsafe impl Element for $type {}
+    )*};
+}
+
+numbers! {
+    u8: Kind::Int, 0, 0, |v| v.into();
+    u16: Kind::Int, 0, 0, |v| v.into();
+    u32: Kind::Int, 0, 0, |v| v.into();
+    u64: Kind::Int, 0, 0, |v| v;
+    usize: Kind::Int, 0, 0, |v| v as u64;
+    i8: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
+    i16: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
+    i32: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
+    i64: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
+    isize: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
+    f32: Kind::Float, 0, 0, |v| v.to_bits().into();
+    f64: Kind::Float, 0, 0, |v| v.to_bits();
+}
+
+// SAFETY: `put` writes one byte.
+unsafe impl FieldType for bool {
+    type Given<'a> = bool;
+    const SHAPE: Shape = shape(Kind::Bool, 1, 0);
+    const SDT: i32 = 1;
+
+    fn size(_: &bool) -> usize {
+        1
+    }
+
+    unsafe fn put(given: &bool, at: *mut u8) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe { u8::put(&(*given).into(), at) }
+    }
+
+    fn word(given: &bool, _: *const u8) -> u64 {
+        (*given).into()
+    }
+}
+
+// SAFETY: `put` writes the text up to a NUL in it, a NUL for that one and what follows it.
+unsafe impl FieldType for str {
+    type Given<'a> = &'a str;
+    const SHAPE: Shape = shape(Kind::String, 1, 0);
+    const SDT: i32 = 8;
+
+    #[inline]
+    fn size(given: &&str) -> usize {
+        until_nul(given).len() + 1
+    }
+
+    #[inline]
+    unsafe fn put(given: &&str, at: *mut u8) -> *mut u8 {
+        let text = until_nul(given);
+        // SAFETY: the caller's promise.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), at, text.len());
+            at.add(text.len()).write(0);
+            at.add(text.len() + 1)
+        }
+    }
+
+    fn word(_: &&str, at: *const u8) -> u64 {
+        at as u64
+    }
+}
+
+fn until_nul(text: &str) -> &[u8] {
+    let bytes = text.as_bytes();
+    // SAFETY: looks at no more than the text's bytes.
+    let nul = unsafe { libc::memchr(bytes.as_ptr().cast(), 0, bytes.len()) };
+    if nul.is_null() { bytes } else { &bytes[..nul.addr() - bytes.as_ptr().addr()] }
+}
+
+const fn elements(kind: Kind, element: Shape, count: usize) -> Shape {
+    let floats = if matches!(element.kind, Kind::Float) { Shape::FLOATS } else { 0 };
+    Shape { kind, size: element.size, flags: element.flags | floats, count: count as u32 }
+}
+
+// SAFETY: `put` writes the number of elements and as many elements.
+unsafe impl<T: Element + 'static> FieldType for [T] {
+    type Given<'a> = &'a [T];
+    const SHAPE: Shape = elements(Kind::Sequence, T::SHAPE, 0);
+    const SDT: i32 = 8;
+
+    fn size(given: &&[T]) -> usize {
+        4 + size_of_val(*given)
+    }
+
+    unsafe fn put(given: &&[T], at: *mut u8) -> *mut u8 {
+        // SAFETY: the caller's promise; more elements than the number can tell are more bytes than
+        // an event may have, and refused by then.
+        unsafe {
+            let at = u32::put(&(given.len() as u32), at);
+            std::ptr::copy_nonoverlapping(given.as_ptr().cast::<u8>(), at, size_of_val(*given));
+            at.add(size_of_val(*given))
+        }
+    }
+
+    fn word(given: &&[T], _: *const u8) -> u64 {
+        given.as_ptr() as u64
+    }
+}
+
+// SAFETY: `put` writes all elements.
+unsafe impl<T: Element + 'static, const N: usize> FieldType for [T; N] {
+    type Given<'a> = &'a [T; N];
+    const SHAPE: Shape = elements(Kind::Array, T::SHAPE, N);
+    const SDT: i32 = 8;
+
+    fn size(_: &&[T; N]) -> usize {
+        size_of::<[T; N]>()
+    }
+
+    unsafe fn put(given: &&[T; N], at: *mut u8) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            std::ptr::copy_nonoverlapping(given.as_ptr().cast(), at, size_of::<[T; N]>());
+            at.add(size_of::<[T; N]>())
+        }
+    }
+
+    fn word(given: &&[T; N], _: *const u8) -> u64 {
+        given.as_ptr() as u64
+    }
+}
+
+/// An address in the program, shown as the function it lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol(pub u64);
+
+impl<T> From<*const T> for Symbol {
+    fn from(pointer: *const T) -> Self {
+        Self(pointer as *const () as u64)
+    }
+}
+
+// SAFETY: `put` writes a u64.
+unsafe impl FieldType for Symbol {
+    type Given<'a> = Symbol;
+    const SHAPE: Shape = shape(Kind::Symbol, 8, Shape::HEX);
+    const SDT: i32 = 8;
+
+    fn size(_: &Symbol) -> usize {
+        8
+    }
+
+    unsafe fn put(given: &Symbol, at: *mut u8) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe { u64::put(&given.0, at) }
+    }
+
+    fn word(given: &Symbol, _: *const u8) -> u64 {
+        given.0
+    }
+}
+
+/// How an enum lies in the payload; for [`tracepoint_enum!`](crate::tracepoint_enum).
+pub const fn enum_shape(number: Shape) -> Shape {
+    Shape { kind: Kind::Enum, ..number }
+}
