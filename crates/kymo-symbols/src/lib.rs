@@ -14,11 +14,14 @@ mod pages;
 mod perf_map;
 pub mod probe;
 mod resolver;
+mod sources;
 pub mod unwind;
 mod vdso;
 
 pub use code::{CodeFile, NoCode};
 pub use files::{Binary, Finder, Part};
+pub use kymo_debuginfo::dwarf::inlines::{SourceFrame, TextId};
 pub use kymo_debuginfod as debuginfod;
 pub use kymo_kernel::kallsyms::Kallsyms;
 pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, Resolver, SymId};
+pub use sources::Sources;

@@ -134,6 +134,18 @@ pub enum Problem {
     },
     /// The kernel's symbols could not be read at all.
     NoKernelSymbols,
+    /// Debugging information could not be read, or not all of it.
+    DebugInfo {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file of the cache could not be used or written.
+    Cache {
+        /// Which one, and what is wrong with it.
+        why: String,
+    },
 }
 
 #[derive(Debug)]
@@ -181,6 +193,11 @@ impl Resolver {
     /// The files behind the binaries.
     pub fn files(&self) -> &Arc<Finder> {
         &self.files
+    }
+
+    /// Where it looks, and what it prints.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Tells the build-id that a recording states for a path.

@@ -32,6 +32,7 @@ use functions::{NONE, Walk};
 use index::Index;
 use names::Names;
 
+use super::companions::SplitUnit;
 use super::sections::Sections;
 use super::{DwarfError, Reader, Result};
 
@@ -52,8 +53,19 @@ pub struct Inlines<'s> {
     aranges: (Index, BTreeSet<usize>),
     /// What `.debug_aranges` leaves out, and units that say nothing.
     rest: OnceLock<(Index, Vec<usize>)>,
-    starts: OnceLock<Vec<usize>>,
-    kept: Mutex<VecDeque<(usize, Arc<gimli::Unit<Reader<'s>>>)>>,
+    /// Where units begin: in the file itself, and in the one shared with others.
+    starts: [OnceLock<Vec<usize>>; 2],
+    kept: Mutex<VecDeque<Kept<'s>>>,
+}
+
+/// A unit that others refer to: of which file, and where it begins there.
+type Kept<'s> = (File, usize, Arc<gimli::Unit<Reader<'s>>>);
+
+/// The file of an entry: the one asked, or the one it shares with others (dwz).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum File {
+    Own,
+    Shared,
 }
 
 /// Steps that a unit may take: damaged information could take forever.
@@ -80,13 +92,16 @@ impl<'s> Inlines<'s> {
     /// Reads which code is of which unit, as far as that stands in one place.
     pub fn new(sections: &'s Sections<'s>) -> Inlines<'s> {
         let endian = sections.endian;
-        let dwarf = sections.dwarf.borrow(|bytes| gimli::EndianSlice::new(bytes, endian));
+        let mut dwarf = sections.dwarf.borrow(|bytes| gimli::EndianSlice::new(bytes, endian));
+        if let Some(shared) = sections.opened.shared(endian) {
+            dwarf.set_sup(shared);
+        }
         Inlines {
             sections,
             aranges: Index::from_aranges(&dwarf),
             dwarf,
             rest: OnceLock::new(),
-            starts: OnceLock::new(),
+            starts: Default::default(),
             kept: Mutex::default(),
         }
     }
@@ -135,12 +150,22 @@ impl<'s> Inlines<'s> {
         self.merge(addresses.len(), parts)
     }
 
-    fn starts(&self) -> &[usize] {
-        self.starts.get_or_init(|| index::starts(&self.dwarf))
+    fn dwarf(&self, file: File) -> &gimli::Dwarf<Reader<'s>> {
+        match file {
+            File::Own => &self.dwarf,
+            File::Shared => self.dwarf.sup().unwrap_or(&self.dwarf),
+        }
+    }
+
+    fn starts(&self, file: File) -> &[usize] {
+        let [own, shared] = &self.starts;
+        let starts = if file == File::Own { own } else { shared };
+        starts.get_or_init(|| index::starts(self.dwarf(file)))
     }
 
     fn rest(&self) -> &(Index, Vec<usize>) {
-        self.rest.get_or_init(|| Index::from_units(&self.dwarf, self.starts(), &self.aranges.1))
+        self.rest
+            .get_or_init(|| Index::from_units(&self.dwarf, self.starts(File::Own), &self.aranges.1))
     }
 
     /// Asks each unit once for all of its addresses.
@@ -178,9 +203,11 @@ impl<'s> Inlines<'s> {
             result = rows::run(program, addresses, &mut rows, &mut budget);
             self.forget(bytes.slice());
         }
-        let mut walk = Walk { dwarf: &self.dwarf, unit: &unit, addresses, budget: &mut budget };
+        let split = self.split_off(&unit, start)?;
+        let (dwarf, whole) = split.as_ref().map_or((&self.dwarf, &unit), |s| (&*s.dwarf, &s.unit));
+        let mut walk = Walk { dwarf, unit: whole, addresses, budget: &mut budget };
         let (found, walked) = walk.run();
-        let mut names = Names::new(self, &unit);
+        let mut names = Names::new(self, &unit, split.as_ref().map(|_| (dwarf, whole)));
         for (((_, number), row), best) in addresses.iter().zip(&rows).zip(&found.best) {
             if row.is_none() && best.0 == NONE {
                 continue;
@@ -213,23 +240,38 @@ impl<'s> Inlines<'s> {
         }
     }
 
-    /// The unit that covers an offset of `.debug_info`.
-    fn unit_at(&self, offset: usize) -> Result<(usize, Arc<gimli::Unit<Reader<'s>>>)> {
-        let starts = self.starts();
+    /// What was split off a unit.
+    fn split_off(
+        &self,
+        unit: &gimli::Unit<Reader<'s>>,
+        start: usize,
+    ) -> Result<Option<SplitUnit<'s>>> {
+        if unit.dwo_id.is_none() {
+            return Ok(None);
+        }
+        let starts = self.starts(File::Own);
+        let Ok(index) = starts.binary_search(&start) else { return Ok(None) };
+        self.sections.split_off(&self.dwarf, unit, (index, starts.len()))
+    }
+
+    /// The unit that covers an offset of `.debug_info` of a file, and where it begins.
+    fn unit_at(&self, file: File, offset: usize) -> Result<(usize, Arc<gimli::Unit<Reader<'s>>>)> {
+        let starts = self.starts(file);
         let at = starts.partition_point(|s| *s <= offset).checked_sub(1);
         let start = at.and_then(|at| starts.get(at)).copied();
         let start = start.ok_or(gimli::Error::NoEntryAtGivenOffset(offset as u64))?;
         if let Ok(mut kept) = self.kept.lock()
-            && let Some(at) = kept.iter().position(|k| k.0 == start)
-            && let Some(unit) = kept.remove(at)
+            && let Some(at) = kept.iter().position(|k| (k.0, k.1) == (file, start))
+            && let Some((_, _, unit)) = kept.remove(at)
         {
-            kept.push_front(unit.clone());
-            return Ok(unit);
+            kept.push_front((file, start, unit.clone()));
+            return Ok((start, unit));
         }
-        let unit = Arc::new(self.dwarf.unit(self.dwarf.unit_header(DebugInfoOffset(start))?)?);
+        let dwarf = self.dwarf(file);
+        let unit = Arc::new(dwarf.unit(dwarf.unit_header(DebugInfoOffset(start))?)?);
         if let Ok(mut kept) = self.kept.lock() {
             kept.truncate(KEPT - 1);
-            kept.push_front((start, unit.clone()));
+            kept.push_front((file, start, unit.clone()));
         }
         Ok((start, unit))
     }

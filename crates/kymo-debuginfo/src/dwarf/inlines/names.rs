@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::super::lines::join;
 use super::super::{Reader, Result, Value};
-use super::Inlines;
 use super::answers::{TextId, Texts};
+use super::{File, Inlines};
 
 /// Copies of copies end after these; longer chains are loops.
 const CHAIN: usize = 16;
@@ -16,9 +16,14 @@ const CHAIN: usize = 16;
 pub(super) struct Names<'u, 's> {
     all: &'u Inlines<'s>,
     unit: &'u gimli::Unit<Reader<'s>>,
+    /// What was split off the unit.
+    split: Option<Split<'u, 's>>,
     functions: FxHashMap<usize, TextId>,
     files: FxHashMap<u64, TextId>,
 }
+
+/// A unit that was split off another one, and what it is read in.
+type Split<'u, 's> = (&'u gimli::Dwarf<Reader<'s>>, &'u gimli::Unit<Reader<'s>>);
 
 /// What an entry says of its name.
 struct Named<'s> {
@@ -30,8 +35,12 @@ struct Named<'s> {
 }
 
 impl<'u, 's> Names<'u, 's> {
-    pub(super) fn new(all: &'u Inlines<'s>, unit: &'u gimli::Unit<Reader<'s>>) -> Names<'u, 's> {
-        Names { all, unit, functions: FxHashMap::default(), files: FxHashMap::default() }
+    pub(super) fn new(
+        all: &'u Inlines<'s>,
+        unit: &'u gimli::Unit<Reader<'s>>,
+        split: Option<Split<'u, 's>>,
+    ) -> Names<'u, 's> {
+        Names { all, unit, split, functions: FxHashMap::default(), files: FxHashMap::default() }
     }
 
     /// The name of the function whose entry it is, or a copy of which.
@@ -47,61 +56,35 @@ impl<'u, 's> Names<'u, 's> {
     }
 
     fn name(&self, entry: UnitOffset) -> Result<Option<&'s [u8]>> {
-        let mut named = self.read(&self.all.dwarf, self.unit, entry)?;
+        let (mut dwarf, mut unit) = self.split.unwrap_or((&self.all.dwarf, self.unit));
+        let mut file = File::Own;
+        let mut named = read(dwarf, unit, entry)?;
         let mut kept;
-        let mut unit = self.unit;
         let mut name = named.name;
         for _ in 0..CHAIN {
             if named.is_linkage {
                 return Ok(named.name);
             }
-            let at = match named.origin {
-                Some(Value::UnitRef(offset)) => offset,
-                Some(Value::DebugInfoRef(offset)) => {
-                    let (start, other) = self.all.unit_at(offset.0)?;
-                    kept = other;
-                    unit = &kept;
-                    UnitOffset(offset.0 - start)
+            let elsewhere = match named.origin {
+                Some(Value::UnitRef(offset)) => {
+                    named = read(dwarf, unit, offset)?;
+                    name = name.or(named.name);
+                    continue;
+                }
+                Some(Value::DebugInfoRef(offset)) => offset.0,
+                Some(Value::DebugInfoRefSup(offset)) => {
+                    file = File::Shared;
+                    offset.0
                 }
                 _ => break,
             };
-            named = self.read(&self.all.dwarf, unit, at)?;
+            let (start, other) = self.all.unit_at(file, elsewhere)?;
+            kept = other;
+            (dwarf, unit) = (self.all.dwarf(file), &kept);
+            named = read(dwarf, unit, UnitOffset(elsewhere - start))?;
             name = name.or(named.name);
         }
         Ok(name)
-    }
-
-    fn read(
-        &self,
-        dwarf: &gimli::Dwarf<Reader<'s>>,
-        unit: &gimli::Unit<Reader<'s>>,
-        at: UnitOffset,
-    ) -> Result<Named<'s>> {
-        let mut named = Named { name: None, is_linkage: false, origin: None };
-        let mut raw = unit.entries_raw(Some(at))?;
-        let Some(abbreviation) = raw.read_abbreviation()? else { return Ok(named) };
-        let text = |v| dwarf.attr_string(unit, v).ok().map(|r| r.slice());
-        for spec in abbreviation.attributes() {
-            match spec.name() {
-                gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
-                    if let Some(linkage) = text(raw.read_attribute(*spec)?.value()) {
-                        named.name = Some(linkage);
-                        named.is_linkage = true;
-                    }
-                }
-                gimli::DW_AT_name if !named.is_linkage => {
-                    named.name = text(raw.read_attribute(*spec)?.value());
-                }
-                gimli::DW_AT_abstract_origin => {
-                    named.origin = Some(raw.read_attribute(*spec)?.value());
-                }
-                gimli::DW_AT_specification if named.origin.is_none() => {
-                    named.origin = Some(raw.read_attribute(*spec)?.value());
-                }
-                _ => raw.skip_attributes(std::slice::from_ref(spec))?,
-            }
-        }
-        Ok(named)
     }
 
     /// The path of a file of the unit's line table.
@@ -130,4 +113,37 @@ impl<'u, 's> Names<'u, 's> {
         let comp_dir = unit.comp_dir.map(|d| d.to_string_lossy().into_owned());
         Some(join(&comp_dir.unwrap_or_default(), &dir, &name))
     }
+}
+
+/// What an entry says of its name.
+fn read<'s>(
+    dwarf: &gimli::Dwarf<Reader<'s>>,
+    unit: &gimli::Unit<Reader<'s>>,
+    at: UnitOffset,
+) -> Result<Named<'s>> {
+    let mut named = Named { name: None, is_linkage: false, origin: None };
+    let mut raw = unit.entries_raw(Some(at))?;
+    let Some(abbreviation) = raw.read_abbreviation()? else { return Ok(named) };
+    let text = |v| dwarf.attr_string(unit, v).ok().map(|r| r.slice());
+    for spec in abbreviation.attributes() {
+        match spec.name() {
+            gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
+                if let Some(linkage) = text(raw.read_attribute(*spec)?.value()) {
+                    named.name = Some(linkage);
+                    named.is_linkage = true;
+                }
+            }
+            gimli::DW_AT_name if !named.is_linkage => {
+                named.name = text(raw.read_attribute(*spec)?.value());
+            }
+            gimli::DW_AT_abstract_origin => {
+                named.origin = Some(raw.read_attribute(*spec)?.value());
+            }
+            gimli::DW_AT_specification if named.origin.is_none() => {
+                named.origin = Some(raw.read_attribute(*spec)?.value());
+            }
+            _ => raw.skip_attributes(std::slice::from_ref(spec))?,
+        }
+    }
+    Ok(named)
 }

@@ -174,6 +174,11 @@ pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
                 Some("give that kernel's symbols with --kallsyms or --vmlinux".into()),
             );
         }
+        Problem::DebugInfo { path, why } => {
+            ledger.note("debuginfo", format!("{path}: {why}"), None);
+        }
+        // Costs time and no truth.
+        Problem::Cache { why } => ledger.tell("cache", why.clone(), None),
         Problem::NoKernelSymbols => {
             ledger.note("kernel", "/proc/kallsyms cannot be read or is empty", None);
         }

@@ -1,0 +1,208 @@
+//! Functions, inlined copies and lines of the addresses of a recording: out of
+//! DWARF, wherever [`Finder`] finds it, and out of the cache on disk, where what
+//! an earlier run found stands by build-id. Binaries are worked on in parallel, and
+//! each distinct address once.
+
+mod stored;
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use kymo_debuginfo::dwarf::inlines::{Answers, Inlines, SourceFrame, TextId};
+use kymo_debuginfo::dwarf::{Pages, Sections};
+use kymo_debuginfo::{LazyElf, demangle};
+use kymo_kernel::mapped::MappedFile;
+use kymo_model::BuildId;
+use rayon::prelude::*;
+
+use crate::cache::{Cache, CacheError};
+use crate::files::{Binary, Finder, open};
+use crate::probe::BesideBinary;
+use crate::resolver::{DsoId, DsoKind, Problem, Resolver};
+
+/// What the source calls the addresses of several binaries.
+#[derive(Debug, Default)]
+pub struct Sources {
+    answers: Answers,
+    /// Number of the first address of each binary, in the order asked.
+    first: Vec<usize>,
+    readable: Vec<OnceLock<Box<str>>>,
+    no_demangle: bool,
+}
+
+impl Sources {
+    /// The frames of an address, innermost first: all but the last one are inlined.
+    /// None where there is no debugging information. Both places are those of
+    /// what was asked.
+    pub fn frames(&self, binary: usize, address: usize) -> &[SourceFrame] {
+        self.first.get(binary).map_or(&[], |first| self.answers.frames(first + address))
+    }
+
+    /// Readable name of a function; empty if unknown.
+    pub fn function(&self, id: TextId) -> &str {
+        let raw = self.answers.text(id);
+        match self.readable.get(id.0 as usize) {
+            Some(readable) if !self.no_demangle => readable.get_or_init(|| demangle(raw).into()),
+            _ => raw,
+        }
+    }
+
+    /// Path of a source file; empty if unknown.
+    pub fn file(&self, id: TextId) -> &str {
+        self.answers.text(id)
+    }
+
+    /// How many texts there are; the highest number is one less.
+    pub fn texts(&self) -> usize {
+        self.readable.len()
+    }
+}
+
+impl Resolver {
+    /// The source of many addresses, as for [`Resolver::symbols_of`].
+    pub fn sources_of(&self, wanted: &[(DsoId, Vec<u64>)]) -> Sources {
+        let cache = Cache::of_user();
+        let found: Vec<Answers> = wanted
+            .par_iter()
+            .with_max_len(1)
+            .map(|(id, addresses)| {
+                let dso = self.get(*id).filter(|d| d.kind == DsoKind::File);
+                let Some(dso) = dso else { return Answers::default() };
+                of_file(self.files(), &dso.binary(), addresses, cache.as_ref())
+            })
+            .collect();
+        let mut sources = Sources { no_demangle: self.options().no_demangle, ..Sources::default() };
+        for ((_, addresses), found) in wanted.iter().zip(&found) {
+            sources.first.push(sources.answers.len());
+            append(&mut sources.answers, found, 0..addresses.len());
+        }
+        sources.readable.resize_with(sources.answers.texts().len(), OnceLock::new);
+        sources
+    }
+}
+
+/// Appends answers of `from` in these places; a place out of range is an empty answer.
+fn append(to: &mut Answers, from: &Answers, places: impl Iterator<Item = usize>) {
+    let texts: Vec<TextId> = from.texts().map(|t| to.intern(t)).collect();
+    let id = |t: TextId| texts.get(t.0 as usize).copied().unwrap_or_default();
+    for place in places {
+        let frames = from.frames(place).iter();
+        to.push(frames.map(|f| SourceFrame { function: id(f.function), file: id(f.file), ..*f }));
+    }
+}
+
+/// The source of places of a file, given as ascending offsets.
+fn of_file(files: &Finder, binary: &Binary<'_>, offsets: &[u64], cache: Option<&Cache>) -> Answers {
+    let elf = files.binary(binary).and_then(|path| open(&path));
+    let elf = elf.as_ref().and_then(|pages| LazyElf::parse(pages).ok());
+    let Some(elf) = elf else { return Answers::default() };
+    // Segments may lie in another order than the file.
+    let mut addresses: Vec<(u64, usize)> =
+        offsets.iter().enumerate().filter_map(|(i, o)| elf.vaddr(*o).map(|a| (a, i))).collect();
+    addresses.sort_unstable();
+    let (addresses, order): (Vec<u64>, Vec<usize>) = addresses.into_iter().unzip();
+    let found = of_addresses(files, binary, elf.build_id.or(binary.build_id), &addresses, cache);
+    let mut places = vec![usize::MAX; offsets.len()];
+    for (at, number) in order.into_iter().enumerate() {
+        if let Some(slot) = places.get_mut(number) {
+            *slot = at;
+        }
+    }
+    let mut answers = Answers::default();
+    append(&mut answers, &found, places.into_iter());
+    answers
+}
+
+/// The source of stated virtual addresses, which ascend: out of the cache what is
+/// in there, the rest out of DWARF.
+fn of_addresses(
+    files: &Finder,
+    binary: &Binary<'_>,
+    id: Option<BuildId>,
+    addresses: &[u64],
+    cache: Option<&Cache>,
+) -> Answers {
+    let place = cache.zip(id);
+    let tell = |error: CacheError| {
+        files.note(Problem::Cache { why: error.to_string() });
+    };
+    let payload = place.and_then(|(cache, id)| {
+        cache.load(stored::KIND, id).unwrap_or_else(|e| {
+            tell(e);
+            None
+        })
+    });
+    let known = payload.as_deref().and_then(|bytes| {
+        let known = stored::Stored::of(bytes);
+        if known.is_none() {
+            let path = binary.path.display();
+            let why = format!("what is cached of {path} contradicts itself; it is made again");
+            files.note(Problem::Cache { why });
+        }
+        known
+    });
+    let missing: Vec<u64> = match &known {
+        Some(known) => addresses.iter().copied().filter(|a| known.find(*a).is_none()).collect(),
+        None => addresses.to_vec(),
+    };
+    let Some(fresh) = (!missing.is_empty()).then(|| of_dwarf(files, binary, &missing)).flatten()
+    else {
+        // All is known, or nothing more can be.
+        let mut answers = Answers::default();
+        if let Some(known) = &known {
+            known.answer(addresses, &mut answers);
+        }
+        return answers;
+    };
+    let whole = stored::merge(known.as_ref(), &missing, &fresh);
+    if let Some((cache, id)) = place.filter(|_| fresh.damage.is_empty()) {
+        let label = binary.path.display().to_string();
+        cache.store(stored::KIND, id, &label, &whole).unwrap_or_else(tell);
+    }
+    let mut answers = Answers::default();
+    if let Some(whole) = stored::Stored::of(&whole) {
+        whole.answer(addresses, &mut answers);
+    }
+    answers
+}
+
+/// A mapped file that is told what is not needed any more.
+struct Mapped(MappedFile);
+
+impl Pages for Mapped {
+    fn forget(&self, part: &[u8]) {
+        self.0.forget(part);
+    }
+}
+
+/// Asks the debugging information; `None` if there is none.
+fn of_dwarf(files: &Finder, binary: &Binary<'_>, addresses: &[u64]) -> Option<Answers> {
+    let path = files.dwarf(binary)?;
+    let damaged = |why: String| {
+        files.note(Problem::DebugInfo { path: path.display().to_string(), why });
+    };
+    match read(&path, binary.path, addresses) {
+        Ok(answers) => {
+            answers.damage.iter().cloned().for_each(damaged);
+            Some(answers)
+        }
+        Err(why) => {
+            damaged(why);
+            None
+        }
+    }
+}
+
+fn read(path: &Path, binary: &Path, addresses: &[u64]) -> Result<Answers, String> {
+    let map = Mapped(MappedFile::open(path).map_err(|e| e.to_string())?);
+    let companions = BesideBinary::new(binary, Some(path));
+    let bytes = map.0.bytes();
+    let sections = Sections::load(bytes, None).and_then(|s| s.with_companions(bytes, &companions));
+    let mut sections = sections.map_err(|e| e.to_string())?;
+    sections.pages = Some(&map);
+    let mut answers = Inlines::new(&sections).resolve(addresses);
+    if let Some(absent) = sections.absent_text() {
+        answers.note(absent);
+    }
+    Ok(answers)
+}
