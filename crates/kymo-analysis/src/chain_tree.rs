@@ -189,16 +189,23 @@ pub struct Viewer<'a> {
     tree: &'a ChainTree,
     /// Puts branches of equal weight in order.
     rank: &'a dyn Fn(FrameId) -> (u32, u64),
+    /// What makes frames one: those of equal value are.
+    same: &'a dyn Fn(FrameId) -> (u64, u64),
     whole: Vec<u64>,
     minus: Vec<u64>,
     marked: Vec<NodeId>,
 }
 
 impl<'a> Viewer<'a> {
-    /// A viewer of a tree. `rank` puts branches of equal weight in order.
-    pub fn new(tree: &'a ChainTree, rank: &'a dyn Fn(FrameId) -> (u32, u64)) -> Viewer<'a> {
+    /// A viewer of a tree. `rank` puts branches of equal weight in order; frames with
+    /// equal `same` are drawn as one.
+    pub fn new(
+        tree: &'a ChainTree,
+        rank: &'a dyn Fn(FrameId) -> (u32, u64),
+        same: &'a dyn Fn(FrameId) -> (u64, u64),
+    ) -> Viewer<'a> {
         let zeros = || vec![0; tree.len()];
-        Viewer { tree, rank, whole: zeros(), minus: zeros(), marked: Vec::new() }
+        Viewer { tree, rank, same, whole: zeros(), minus: zeros(), marked: Vec::new() }
     }
 
     /// The branches that weigh at least `limit`, heaviest first.
@@ -295,6 +302,10 @@ impl<'a> Viewer<'a> {
         (weight > 0).then_some((node.frame, weight, at, side))
     }
 
+    fn are_one(&self, a: FrameId, b: FrameId) -> bool {
+        a == b || (self.same)(a) == (self.same)(b)
+    }
+
     fn below(&self, items: &[Item]) -> Vec<Item> {
         let below = |(_, _, at, side): &Item| {
             let side = *side;
@@ -305,9 +316,9 @@ impl<'a> Viewer<'a> {
 
     /// Puts equal frames together, with their weight, in the order of rank.
     fn groups(&self, mut items: Vec<Item>) -> Vec<(u64, Vec<Item>)> {
-        items.sort_unstable_by_key(|(frame, _, at, _)| (*frame, *at));
+        items.sort_by_cached_key(|(frame, _, at, _)| ((self.same)(*frame), *at));
         let mut groups: Vec<(u64, Vec<Item>)> = items
-            .chunk_by(|a, b| a.0 == b.0)
+            .chunk_by(|a, b| self.are_one(a.0, b.0))
             .map(|run| (run.iter().map(|i| i.1).sum(), run.to_vec()))
             .collect();
         groups.sort_by_cached_key(|(_, items)| items.first().map(|i| (self.rank)(i.0)));
@@ -339,7 +350,8 @@ impl<'a> Viewer<'a> {
             let below = self.below(&items);
             let inside: u64 = below.iter().map(|i| i.1).sum();
             let own = total.saturating_sub(inside);
-            let straight = below.first().is_some_and(|first| below.iter().all(|i| i.0 == first.0));
+            let straight =
+                below.first().is_some_and(|first| below.iter().all(|i| self.are_one(i.0, first.0)));
             if own == 0 && straight {
                 items = below;
                 continue;
@@ -358,6 +370,10 @@ mod tests {
 
     fn rank(f: FrameId) -> (u32, u64) {
         (0, u64::from(f.0))
+    }
+
+    fn same(f: FrameId) -> (u64, u64) {
+        (u64::from(f.0), 0)
     }
 
     fn chain(frames: &[u32], own: u64, total: u64) -> WholeChain {
@@ -379,7 +395,7 @@ mod tests {
     #[test]
     fn chains_share_their_beginning() {
         let (tree, all) = tree(&[(&[1, 2, 3], 10), (&[1, 2, 4], 30), (&[1, 2], 1)]);
-        let mut viewer = Viewer::new(&tree, &rank);
+        let mut viewer = Viewer::new(&tree, &rank, &same);
         for _ in 0..2 {
             let roots = viewer.branches(&all, Limit::Period(0));
             assert_eq!(roots.len(), 1);
@@ -411,7 +427,7 @@ mod tests {
             })
             .collect();
         let chains = Chains { whole: vec![all.whole[1], all.whole[2]], below };
-        let mut viewer = Viewer::new(&tree, &rank);
+        let mut viewer = Viewer::new(&tree, &rank, &same);
         let mut found = viewer.chains(&chains, 0);
         found.sort();
         let expected = [chain(&[1, 2], 1, 1), chain(&[2, 3], 10, 10), chain(&[5, 2, 2], 4, 4)];

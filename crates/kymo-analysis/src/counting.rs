@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use rustc_hash::FxBuildHasher;
 
-use crate::profile::FrameId;
+use crate::frames::FramesOf;
 use crate::state::CommId;
 
 /// What tells two stacks apart besides their chains.
@@ -144,15 +144,34 @@ impl Counter {
 
     /// Puts frames in the place of addresses. Stacks that become equal stay
     /// apart: whoever goes through them adds them up at no more cost.
-    pub(crate) fn name_frames(&mut self, frames: &[FrameId]) {
-        let frame = |a: u32| frames.get(a as usize).map_or(u32::MAX, |f| f.0);
-        for word in &mut self.arena {
-            *word = frame(*word);
-        }
-        for slot in &mut self.slots {
-            slot.key.leaf = frame(slot.key.leaf);
-        }
+    pub(crate) fn name_frames(&mut self, frames: &FramesOf) {
         self.index = Index::default();
+        for slot in &mut self.slots {
+            slot.key.leaf = frames.leaf(slot.key.leaf).0;
+        }
+        if !frames.expands() {
+            self.arena.iter_mut().for_each(|word| *word = frames.leaf(*word).0);
+            return;
+        }
+        let mut arena = Vec::with_capacity(self.arena.len());
+        for slot in &mut self.slots {
+            let chain = self.arena.get(slot.start..slot.start + slot.len as usize);
+            slot.start = arena.len();
+            for address in chain.unwrap_or_default() {
+                arena.extend(frames.run(*address).iter().map(|f| f.0));
+            }
+            slot.len = (arena.len() - slot.start) as u32;
+        }
+        self.arena = arena;
+    }
+
+    /// Samples that were taken where there is a symbol, and where there is a line;
+    /// asked before frames are named.
+    pub(crate) fn known(&self, frames: &FramesOf) -> (u64, u64) {
+        self.slots.iter().fold((0, 0), |(named, lined), slot| {
+            let (symbol, line) = frames.known(slot.key.leaf);
+            (named + u64::from(symbol) * slot.samples, lined + u64::from(line) * slot.samples)
+        })
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Key {
     Tid,
     Cpu,
     Parent,
+    Srcline,
+    Srcfile,
     /// Part of a stack's label.
     Label(u8),
 }
@@ -197,7 +199,7 @@ struct Spot {
 
 const NO_ENTRY: u32 = u32::MAX;
 /// One slot for each key there is, one for labels, and one for binaries.
-const KEYS: usize = 9;
+const KEYS: usize = 11;
 
 impl Groups<'_> {
     /// Counts a stack where the processor was.
@@ -310,7 +312,9 @@ impl Groups<'_> {
                 // Binaries are told apart by what is shown of them, as in perf.
                 Key::Dso => frame.and_then(|f| f.dso).map_or(0, |d| self.name_of(d)),
                 Key::Symbol => match (frame, spot) {
-                    (Some(Frame { symbol: Some(s), .. }), _) => u64::from(s.0),
+                    (Some(Frame { symbol: Some(s), inlined, .. }), _) => {
+                        u64::from(s.0) | inlined.map_or(0, |t| u64::from(t.0) + 1) << 32
+                    }
                     (_, Some(spot)) => spot.place,
                     _ => 0,
                 },
@@ -318,6 +322,15 @@ impl Groups<'_> {
                 Key::Tid => u64::from(head.stack.tid),
                 Key::Cpu => head.stack.cpu.map_or(0, |c| u64::from(c) + 1),
                 Key::Parent => head.parent.map_or(0, |p| u64::from(p.0) + 1),
+                // A place without a line is a frame of its own.
+                Key::Srcline => match (frame, spot) {
+                    (Some(Frame { line: Some(at), .. }), _) => {
+                        u64::from(at.file.0) << 32 | u64::from(at.line)
+                    }
+                    (_, Some(spot)) => 1 << 63 | u64::from(spot.frame.0),
+                    _ => 0,
+                },
+                Key::Srcfile => frame.and_then(|f| f.line).map_or(0, |at| u64::from(at.file.0) + 1),
                 Key::Label(_) => continue,
             };
         }
@@ -377,23 +390,33 @@ fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEnt
     let comms = Ranks::of(entries.iter().map(|e| e.comm), |c| profile.machine.comm(c));
     let dsos =
         Ranks::of(entries.iter().filter_map(|e| frame(e).dso), |d| symbols.dso_name(Some(d)));
-    let names = Ranks::of(entries.iter().filter_map(|e| frame(e).symbol), |s| symbols.name(s));
+    let function = |e: &HistEntry| frame(e).symbol.map(|s| (s, frame(e).inlined));
+    let names = Ranks::of(entries.iter().filter_map(function), |(s, inlined)| match inlined {
+        Some(name) => profile.sources.function(name),
+        None => symbols.name(s),
+    });
     let nameless = entries.iter().filter(|e| frame(e).symbol.is_none());
     let places = Ranks::of(nameless.map(|e| e.place), |p| p);
     let parents = Ranks::of(entries.iter().filter_map(|e| e.parent), |f| profile.frame_name(f));
+    let with_lines = [Key::Srcline, Key::Srcfile].iter().any(|k| options.keys.contains(k));
+    let places_of = || entries.iter().filter(|_| with_lines).map(|e| e.frame);
+    let lines = Ranks::of(places_of(), |f| profile.srcline(f, true));
+    let files = Ranks::of(places_of(), |f| profile.srcfile(f, true));
     let by_key = |key: &Key, e: &HistEntry| -> u64 {
         match key {
             Key::Comm => comms.get(e.comm),
             // What is unknown comes last.
             Key::Dso => frame(e).dso.map_or(u64::MAX, |d| dsos.get(d)),
-            Key::Symbol => match frame(e).symbol {
-                Some(s) => names.get(s),
+            Key::Symbol => match function(e) {
+                Some(f) => names.get(f),
                 None => !places.get(e.place),
             },
             Key::Pid => u64::from(!e.pid),
             Key::Tid => u64::from(!e.tid),
             Key::Cpu => e.cpu.map_or(u64::MAX, |c| u64::from(!c)),
             Key::Parent => e.parent.map_or(u64::MAX, |p| parents.get(p)),
+            Key::Srcline => lines.get(e.frame),
+            Key::Srcfile => files.get(e.frame),
             Key::Label(part) => {
                 let ranks = options.labels.as_ref().and_then(|l| l.get(usize::from(*part)));
                 ranks.and_then(|r| r.get(e.label as usize)).map_or(0, |r| u64::from(*r))

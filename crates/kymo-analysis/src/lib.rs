@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+pub mod chain;
 pub mod chain_tree;
 mod counting;
+mod frames;
 pub mod histogram;
 pub mod oncpu;
 pub mod profile;

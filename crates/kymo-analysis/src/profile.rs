@@ -10,15 +10,18 @@ use std::path::Path;
 
 use kymo_files::perfdata::{Batch, Entry, EventDesc, Order, PerfData, ReadError, ReadStats};
 use kymo_model::{Misc, RecordKind, Sample};
-use kymo_symbols::{DsoId, Options, Resolver, SymId};
+use kymo_symbols::{DsoId, Options, Resolver, Sources, SymId, TextId};
 use rayon::prelude::*;
 
 use crate::addresses::Addresses;
 use crate::counting::{self, Counter, Slot};
+use crate::frames::{self, Detail};
 use crate::oncpu::OnCpu;
 use crate::samples::{Job, Mark, Settings, Shares, Space};
 use crate::state::{CommId, Machine};
 use crate::unwind::Tally;
+
+pub use crate::frames::Lacking;
 
 /// Number of a distinct frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +40,19 @@ pub struct Frame {
     pub ip: u64,
     /// Found in the kernel's address space.
     pub kernel: bool,
+    /// Of a function inlined into the symbol's code, its name in [`Profile::sources`].
+    pub inlined: Option<TextId>,
+    /// Where in the source, if lines are told apart and it is known.
+    pub line: Option<Line>,
+}
+
+/// A line of a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// Path, in [`Profile::sources`].
+    pub file: TextId,
+    /// Number.
+    pub line: u32,
 }
 
 /// A stack and what it weighs.
@@ -205,6 +221,10 @@ pub struct LoadOptions<'a> {
     pub no_chains: bool,
     /// Each address of a symbol is a frame of its own.
     pub by_address: bool,
+    /// Functions inlined into others are frames of their own in call chains.
+    pub inlines: bool,
+    /// Each line of a function is a frame of its own.
+    pub lines: bool,
     /// Keep the samples in time, too: 24 bytes for each.
     pub moments: bool,
     /// Only samples from a first to a last time, or of several such spans.
@@ -230,6 +250,24 @@ pub struct Profile {
     pub span: Option<(u64, u64)>,
     /// How the user stacks ended that were unwound.
     pub unwinding: Tally,
+    /// Names of inlined functions and of source files, where these were asked for.
+    pub sources: Sources,
+    /// How much of it was found.
+    pub found: Found,
+}
+
+/// How much is known of the samples' places.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Samples.
+    pub samples: u64,
+    /// Samples where there is a symbol.
+    pub named: u64,
+    /// Samples where there is a line; only if sources were asked for.
+    pub lined: u64,
+    /// Distinct addresses of programs and libraries, and where lines are missing;
+    /// likewise.
+    pub lacking: Lacking,
 }
 
 impl Profile {
@@ -242,6 +280,7 @@ impl Profile {
     /// Reads an opened recording.
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ReadError> {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
+        let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
         let LoadOptions { moments, times, label, .. } = options;
         let mut machine = Machine::new(Resolver::new(symbols));
         machine.adopt(file.features());
@@ -273,9 +312,21 @@ impl Profile {
                 (s.addresses, s.counters)
             })
             .unzip();
-        let (frame_of, frames) = Addresses::resolve(&addresses, &mut machine.symbols, by_address);
-        counters.par_iter_mut().zip(&frame_of).for_each(|(counters, frame_of)| {
-            counters.iter_mut().for_each(|c| c.name_frames(frame_of));
+        let resolved = frames::resolve(&addresses, &mut machine.symbols, detail);
+        drop(addresses);
+        let mut found = Found { lacking: resolved.lacking, ..Found::default() };
+        for (counter, of) in counters
+            .iter()
+            .zip(&resolved.of)
+            .flat_map(|(c, of)| c.iter().zip(std::iter::repeat(of)))
+        {
+            let (named, lined) = counter.known(of);
+            found.samples += counter.slots.iter().map(|s| s.samples).sum::<u64>();
+            found.named += named;
+            found.lined += lined;
+        }
+        counters.par_iter_mut().zip(&resolved.of).for_each(|(counters, of)| {
+            counters.iter_mut().for_each(|c| c.name_frames(of));
         });
         let mut shares: Vec<_> = counters.into_iter().map(Vec::into_iter).collect();
         let events = file.events().iter().map(|desc| {
@@ -284,7 +335,8 @@ impl Profile {
             EventProfile::new(desc.clone(), counters)
         });
         let events = events.collect();
-        Ok(Profile { machine, events, frames, stats, on_cpu, span, unwinding })
+        let (frames, sources) = (resolved.frames, resolved.sources);
+        Ok(Profile { machine, events, frames, stats, on_cpu, span, unwinding, sources, found })
     }
 
     /// A frame by its number.
@@ -295,6 +347,8 @@ impl Profile {
             addr: 0,
             ip: 0,
             kernel: false,
+            inlined: None,
+            line: None,
         })
     }
 
@@ -306,13 +360,61 @@ impl Profile {
         (!frame.dso.map_or(0, |d| d.0 + 1), !place)
     }
 
-    /// What a call chain calls the frame: its symbol, or its address.
+    /// The name of a frame's function: of the inlined one, or of the symbol.
+    pub fn function(&self, id: FrameId) -> Option<&str> {
+        let frame = self.frame(id);
+        match frame.inlined {
+            Some(name) => Some(self.sources.function(name)),
+            None => frame.symbol.map(|s| self.machine.symbols.name(s)),
+        }
+    }
+
+    /// What a call chain calls the frame: its function, or its address.
     pub fn frame_name(&self, id: FrameId) -> String {
         let frame = self.frame(id);
-        match frame.symbol {
-            Some(s) => self.machine.symbols.name(s).to_string(),
+        match self.function(id) {
+            Some(name) if frame.inlined.is_some() => format!("{name} (inlined)"),
+            Some(name) => name.to_string(),
             None if frame.ip == 0 => "0".to_string(),
             None => format!("{:#x}", frame.ip),
+        }
+    }
+
+    /// The line of a frame as `file:line`, with the file's whole path or its last part;
+    /// where it is not known, the place in the symbol or the binary.
+    pub fn srcline(&self, id: FrameId, full: bool) -> String {
+        let frame = self.frame(id);
+        let symbols = &self.machine.symbols;
+        match (frame.line, frame.symbol, frame.dso) {
+            (Some(at), ..) => format!("{}:{}", self.srcfile(id, full), at.line),
+            (None, Some(s), _) if frame.kernel => {
+                let offset = frame.addr.saturating_sub(symbols.start(s).1);
+                format!("{}+{offset}", symbols.name(s))
+            }
+            (None, _, Some(dso)) => format!("{}[{:x}]", symbols.dso_name(Some(dso)), frame.addr),
+            (None, _, None) => format!("[{:x}]", frame.ip),
+        }
+    }
+
+    /// The source file of a frame: its whole path or the last part; `[unknown]` where
+    /// it is not known.
+    pub fn srcfile(&self, id: FrameId, full: bool) -> &str {
+        let Some(at) = self.frame(id).line else { return "[unknown]" };
+        let path = self.sources.file(at.file);
+        match path.rsplit_once('/') {
+            Some((_, name)) if !full => name,
+            _ => path,
+        }
+    }
+
+    /// What stands for a frame where lines do not matter: two frames of one
+    /// function have the same.
+    pub fn without_line(&self, id: FrameId) -> (u64, u64) {
+        let frame = self.frame(id);
+        let inlined = frame.inlined.map_or(0, |t| u64::from(t.0) + 1);
+        match frame.symbol {
+            Some(s) => (u64::from(s.0) + 1, inlined),
+            None => (0, u64::from(id.0)),
         }
     }
 }

@@ -16,10 +16,11 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use kymo_files::perfdata::{Batch, Entry};
-use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RecordKind, Sample};
+use kymo_model::{Misc, RecordKind, Sample};
 use kymo_symbols::unwind::Binaries;
 
 use crate::addresses::Addresses;
+use crate::chain::{Origin, Place, Step, walk};
 use crate::counting::{Counter, Moment, StackKey};
 use crate::state::{CommId, Maps};
 use crate::unwind::Unwinder;
@@ -116,17 +117,18 @@ impl Share {
         let Some(counter) = self.counters.get_mut(entry.event) else { return };
         let mode = entry.raw.misc.cpumode();
         let addresses = &mut self.addresses;
-        let mut id = |mode: u16, ip: u64| match mode {
-            Misc::KERNEL => addresses.id(Some(&space.kernel), ip, true),
-            Misc::USER => addresses.id(Some(&space.user), ip, false),
-            _ => addresses.id(None, ip, false),
+        let mut id = |at: Place| match at.mode {
+            Misc::KERNEL => addresses.id(Some(&space.kernel), at),
+            Misc::USER => addresses.id(Some(&space.user), at),
+            _ => addresses.id(None, at),
         };
-        let leaf = id(mode, sample.ip.unwrap_or(0));
+        let leaf = id(Place::exact(mode, sample.ip.unwrap_or(0)));
         let start = counter.arena.len();
         if sample.has_callchain() {
+            let recorded = (sample.callchain(), Origin::Recorded);
             let length = match settings.no_chains {
-                true => walk_chain(sample.callchain(), |_, _| {}),
-                false => walk_chain(sample.callchain(), |m, ip| counter.arena.push(id(m, ip))),
+                true => walk_chain(recorded, |_| {}),
+                false => walk_chain(recorded, |at| counter.arena.push(id(at))),
             };
             let unwound = match settings.no_chains {
                 true => &[],
@@ -143,8 +145,11 @@ impl Share {
             // nothing of it.
             match length {
                 Some(length) => {
-                    walk_chain(unwound.iter().copied(), |m, ip| counter.arena.push(id(m, ip)));
-                    counter.empty_chains += u64::from(length == 0 && unwound.is_empty());
+                    let unwound_here = (unwound.iter().copied(), Origin::Unwound);
+                    walk_chain(unwound_here, |at| counter.arena.push(id(at)));
+                    // What is left aside is not missing.
+                    let empty = length == 0 && unwound.is_empty() && !settings.no_chains;
+                    counter.empty_chains += u64::from(empty);
                     counter.cut_chains += u64::from(length >= max);
                 }
                 None => {
@@ -229,25 +234,17 @@ impl<'s> Shares<'s> {
     }
 }
 
-/// Calls `each` with mode and address of every frame, innermost first; answers
-/// how many there are, or `None` at a marker that nobody knows.
-fn walk_chain(chain: impl Iterator<Item = u64>, mut each: impl FnMut(u16, u64)) -> Option<usize> {
-    let mut mode = Misc::USER;
+/// Calls `each` with every frame, innermost first; answers how many there are, or
+/// `None` at a marker that nobody knows.
+fn walk_chain(
+    (chain, origin): (impl Iterator<Item = u64>, Origin),
+    mut each: impl FnMut(Place),
+) -> Option<usize> {
     let mut length = 0;
-    for word in chain {
-        if word < CALLCHAIN_CONTEXT_MIN {
-            each(mode, word);
-            length += 1;
-            continue;
-        }
-        mode = match ChainContext(word) {
-            ChainContext::KERNEL => Misc::KERNEL,
-            ChainContext::USER | ChainContext::USER_DEFERRED => Misc::USER,
-            ChainContext::HV => Misc::HYPERVISOR,
-            ChainContext::GUEST_KERNEL => Misc::GUEST_KERNEL,
-            ChainContext::GUEST | ChainContext::GUEST_USER => Misc::GUEST_USER,
-            _ => return None,
-        };
+    for step in walk(chain, Misc::USER, origin) {
+        let Step::Frame(place) = step else { return None };
+        each(place);
+        length += 1;
     }
     Some(length)
 }

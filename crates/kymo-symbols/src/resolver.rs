@@ -279,6 +279,11 @@ impl Resolver {
         })
     }
 
+    /// The name of a symbol as its file has it; empty where it comes from elsewhere.
+    pub fn stored(&self, id: SymId) -> &[u8] {
+        self.symbols.get(id.0 as usize).map_or(&[], |s| &s.raw)
+    }
+
     /// Binary and first address (in the binary's own terms) of a symbol.
     pub fn start(&self, id: SymId) -> (DsoId, u64) {
         self.symbols.get(id.0 as usize).map_or((DsoId(u32::MAX), 0), |s| (s.dso, s.start))

@@ -47,6 +47,11 @@ impl Sources {
         }
     }
 
+    /// A text as the debugging information has it.
+    pub fn stored(&self, id: TextId) -> &str {
+        self.answers.text(id)
+    }
+
     /// Path of a source file; empty if unknown.
     pub fn file(&self, id: TextId) -> &str {
         self.answers.text(id)

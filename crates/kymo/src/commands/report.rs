@@ -21,8 +21,8 @@ use anyhow::Context;
 use kymo_analysis::histogram::{Choice, Histogram, Key, histogram};
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, Stack};
 use kymo_files::Kind;
-use kymo_files::perfdata::{Entry, PerfData};
-use kymo_model::Sample;
+use kymo_files::perfdata::{Entry, EventDesc, PerfData};
+use kymo_model::{Sample, SampleType};
 use kymo_view::Ledger;
 
 use super::finding::Finding;
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Plain text; this is the only face there is
     #[arg(long)]
     stdio: bool,
-    /// Call graphs: none|graph|fractal|flat|folded|caller|callee, a least percentage; comma-separated
+    /// Call graphs: none|graph|fractal|flat|folded|caller|callee, srcline to tell lines apart, a least percentage; comma-separated
     #[arg(short = 'g', long, value_name = "SPEC", num_args = 0..=1, default_missing_value = "graph,caller")]
     call_graph: Option<String>,
     /// Add to each function what it called
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Show each function's own share only
     #[arg(long)]
     no_children: bool,
-    /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parent; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
+    /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parent,srcline,srcfile; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
     /// of a trace.dat or CTF trace: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
@@ -85,6 +85,15 @@ pub(crate) struct Args {
     /// Separate columns by this, without filling up
     #[arg(short = 't', long, value_name = "SEP")]
     field_separator: Option<String>,
+    /// Show functions that the compiler inlined in call graphs, out of debugging information (this is the default)
+    #[arg(long, overrides_with = "no_inline")]
+    inline: bool,
+    /// Show no inlined functions
+    #[arg(long)]
+    no_inline: bool,
+    /// Show whole paths of source files
+    #[arg(long)]
+    full_source_path: bool,
     #[command(flatten)]
     finding: Finding,
     /// Tell apart by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
@@ -122,6 +131,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         label: (!meant.trace.is_empty()).then_some(&mut label),
         by_cpu: meant.has(Key::Cpu),
         no_chains: meant.needs_no_chains(),
+        inlines: meant.inlines && !meant.needs_no_chains() && file.events().iter().any(has_chains),
+        lines: meant.needs_lines(),
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
@@ -157,6 +168,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
+fn has_chains(event: &EventDesc) -> bool {
+    event.attr.sample_type.contains(SampleType::CALLCHAIN)
+}
+
 /// The groups that the flags ask for.
 fn grouped(
     profile: &Profile,
@@ -164,10 +179,7 @@ fn grouped(
     shape: &meaning::Shape,
     meant: &meaning::Meaning,
 ) -> Histogram {
-    let is_parent = |f| {
-        let symbol = profile.frame(f).symbol;
-        symbol.is_some_and(|s| meant.parent.is_match(profile.machine.symbols.name(s)))
-    };
+    let is_parent = |f| profile.function(f).is_some_and(|name| meant.parent.is_match(name));
     let wanted = |s: &Stack| meant.wants(profile, s);
     let choice = Choice { wanted: &wanted, is_parent: &is_parent };
     histogram(profile, event, &shape.histogram, &choice)

@@ -136,7 +136,8 @@ fn path(profile: &Profile, event: &EventProfile, places: &Places) -> Vec<Step> {
         all.whole.push((end, s.period));
     }
     let rank = |f| profile.rank(f);
-    let mut viewer = Viewer::new(&tree, &rank);
+    let same = |f: FrameId| (u64::from(f.0), 0);
+    let mut viewer = Viewer::new(&tree, &rank, &same);
     let share = (event.period as f64 * PATH_SHARE) as u64;
     // What one sample alone passed through is no path.
     let two = event.period.saturating_mul(2) / event.samples.max(1);

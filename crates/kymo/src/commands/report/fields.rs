@@ -16,6 +16,8 @@ pub(crate) struct Source<'a> {
     pub(crate) labels: &'a Labels,
     /// Number of the event.
     pub(crate) event: usize,
+    /// Whole paths of source files.
+    pub(crate) full_paths: bool,
 }
 
 /// A column.
@@ -48,6 +50,8 @@ impl Field {
             Field::Key(Key::Tid) => ("    Pid:Command", false, false),
             Field::Key(Key::Cpu) => ("CPU", false, false),
             Field::Key(Key::Parent) => ("Parent symbol", false, false),
+            Field::Key(Key::Srcline) => ("Source:Line", false, false),
+            Field::Key(Key::Srcfile) => ("Source File", false, false),
             Field::Key(Key::Label(_)) => ("", false, false),
         };
         Column { title: title.to_string(), right, ragged }
@@ -80,6 +84,8 @@ impl Field {
                 None => out.write_str("-001"),
             },
             Field::Key(Key::Label(part)) => out.write_str(source.labels.text(e.label, part)),
+            Field::Key(Key::Srcline) => out.write_str(&profile.srcline(e.frame, source.full_paths)),
+            Field::Key(Key::Srcfile) => out.write_str(profile.srcfile(e.frame, source.full_paths)),
             Field::Key(Key::Parent) => match e.parent {
                 Some(p) => out.write_str(&profile.frame_name(p)),
                 None => out.write_str("[other]"),
@@ -120,11 +126,13 @@ pub(crate) fn dso<'a>(profile: &'a Profile, e: &HistEntry) -> &'a str {
     profile.machine.symbols.dso_name(profile.frame(e.frame).dso)
 }
 
-/// Name of the symbol, or the address with all its digits.
+/// Name of the function, or the address with all its digits.
 pub(crate) fn symbol<'a>(profile: &'a Profile, e: &HistEntry) -> Cow<'a, str> {
-    let frame = profile.frame(e.frame);
-    match frame.symbol {
-        Some(s) => profile.machine.symbols.name(s).into(),
+    match profile.function(e.frame) {
+        Some(name) if profile.frame(e.frame).inlined.is_some() => {
+            format!("{name} (inlined)").into()
+        }
+        Some(name) => name.into(),
         None if e.place == 0 => "0000000000000000".into(),
         None => format!("{:#018x}", e.place).into(),
     }

@@ -24,7 +24,8 @@ pub(crate) fn write(
         let shape = meant.shape(number, event, labels);
         let found = super::grouped(profile, event, &shape, meant);
         let rank = |f| profile.rank(f);
-        let mut viewer = Viewer::new(&found.tree, &rank);
+        let same = |f| meant.same(profile, f);
+        let mut viewer = Viewer::new(&found.tree, &rank, &same);
         let least = (event.period as f64 * (shape.least / 100.0)) as u64;
         let rows: Vec<Value> = found
             .entries
@@ -51,6 +52,8 @@ pub(crate) fn write(
                 }
                 for key in &shape.histogram.keys {
                     match key {
+                        Key::Srcline => row["srcline"] = profile.srcline(e.frame, true).into(),
+                        Key::Srcfile => row["srcfile"] = profile.srcfile(e.frame, true).into(),
                         Key::Cpu => row["cpu"] = e.cpu.into(),
                         Key::Parent => {
                             row["parent"] = e.parent.map(|p| profile.frame_name(p)).into();
@@ -69,7 +72,7 @@ pub(crate) fn write(
                         .iter()
                         .map(|c| {
                             let names: Vec<String> =
-                                c.frames.iter().map(|f| profile.frame_name(*f)).collect();
+                                c.frames.iter().map(|f| meant.frame_name(profile, *f)).collect();
                             json!({"frames": names, "period": c.own})
                         })
                         .collect();

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use kymo_analysis::histogram::{ChainOrder, HistogramOptions, Key};
-use kymo_analysis::profile::{EventProfile, Profile, Stack};
+use kymo_analysis::profile::{EventProfile, FrameId, Profile, Stack};
 use kymo_files::perfdata::EventDesc;
 use kymo_model::EventType;
 use regex_automata::meta::Regex;
@@ -40,6 +40,12 @@ pub(crate) struct Meaning {
     nr_samples: bool,
     total_period: bool,
     pub(crate) separator: Option<String>,
+    /// Inlined functions are shown in call graphs.
+    pub(crate) inlines: bool,
+    /// Lines are told apart in call graphs.
+    pub(crate) chain_lines: bool,
+    /// Whole paths of source files are shown.
+    pub(crate) full_paths: bool,
     /// Only the symbol is sorted by, so that trees need not repeat it.
     pub(crate) symbol_first: bool,
 }
@@ -69,12 +75,14 @@ fn key(word: &str) -> Option<Key> {
         "tgid" => Key::Pid,
         "cpu" => Key::Cpu,
         "parent" => Key::Parent,
+        "srcline" => Key::Srcline,
+        "srcfile" => Key::Srcfile,
         _ => return None,
     })
 }
 
 const USUAL: [Sort; 3] = [Sort::Key(Key::Comm), Sort::Key(Key::Dso), Sort::Key(Key::Symbol)];
-const KEYS: &str = "comm, dso, sym, pid, tgid, cpu, parent";
+const KEYS: &str = "comm, dso, sym, pid, tgid, cpu, parent, srcline, srcfile";
 
 /// A sort key: of samples, or by number of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +154,9 @@ impl Meaning {
             fields,
             trace,
             parent,
+            inlines: !args.no_inline,
+            chain_lines: false,
+            full_paths: args.full_source_path,
             drawing: None,
             order: None,
             // As in perf, until the graph's own limit is stated.
@@ -178,11 +189,12 @@ impl Meaning {
                 "caller" => self.order = Some(ChainOrder::Caller),
                 "callee" => self.order = Some(ChainOrder::Callee),
                 "function" | "percent" => {}
+                "srcline" => self.chain_lines = true,
                 number => match number.parse::<f64>() {
                     Ok(n) if n.is_finite() && n >= 0.0 => self.least = n,
                     _ => bail!(
                         "unknown call graph option `{number}`: there are none, graph, fractal, \
-                         flat, folded, caller, callee and a least percentage"
+                         flat, folded, caller, callee, srcline and a least percentage"
                     ),
                 },
             }
@@ -217,6 +229,31 @@ impl Meaning {
 
     pub(crate) fn has(&self, key: Key) -> bool {
         self.keys.as_deref().unwrap_or(&USUAL).contains(&Sort::Key(key))
+    }
+
+    /// Whether lines make a difference.
+    pub(crate) fn needs_lines(&self) -> bool {
+        self.chain_lines || self.has(Key::Srcline) || self.has(Key::Srcfile)
+    }
+
+    /// What frames of call graphs that are drawn as one have in common.
+    pub(crate) fn same(&self, profile: &Profile, frame: FrameId) -> (u64, u64) {
+        match self.needs_lines() && !self.chain_lines {
+            true => profile.without_line(frame),
+            false => (u64::from(frame.0), 0),
+        }
+    }
+
+    /// What a frame is called in a call graph.
+    pub(crate) fn frame_name(&self, profile: &Profile, id: FrameId) -> String {
+        let frame = profile.frame(id);
+        match (profile.function(id), frame.line) {
+            (Some(name), Some(_)) if self.chain_lines => {
+                let inlined = if frame.inlined.is_some() { " (inlined)" } else { "" };
+                format!("{name} {}{inlined}", profile.srcline(id, self.full_paths))
+            }
+            _ => profile.frame_name(id),
+        }
     }
 
     /// Call chains need not even be looked at.

@@ -62,10 +62,16 @@ impl Text<'_> {
         writeln!(self.out, "# Samples: {count}{unit} of event '{name}'")?;
         writeln!(self.out, "# Event count (approx.): {}\n#", event.period)?;
         let separator = self.meant.separator.as_deref();
-        let source = Source { profile: self.profile, labels: self.labels, event: shape.event };
+        let source = Source {
+            profile: self.profile,
+            labels: self.labels,
+            event: shape.event,
+            full_paths: self.meant.full_paths,
+        };
         let mut table = Table::new(shape.fields.iter().map(|f| f.column(source)).collect());
         let rank = |f| self.profile.rank(f);
-        let mut viewer = Viewer::new(&histogram.tree, &rank);
+        let same = |f| self.meant.same(self.profile, f);
+        let mut viewer = Viewer::new(&histogram.tree, &rank, &same);
         for entry in &histogram.entries {
             let widths = shape.fields.iter().map(|f| f.width(source, entry));
             table.fit(widths);
@@ -129,7 +135,7 @@ impl Text<'_> {
             return Ok(());
         }
         let names = |frames: &[FrameId]| -> Vec<String> {
-            frames.iter().map(|f| self.profile.frame_name(*f)).collect()
+            frames.iter().map(|f| self.meant.frame_name(self.profile, *f)).collect()
         };
         match shape.drawing {
             Drawing::None => Ok(()),

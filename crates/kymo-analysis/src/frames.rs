@@ -1,0 +1,276 @@
+//! From addresses to frames: symbols, and where that is asked for inlined copies
+//! and lines. Everything is looked up once for each distinct address, all of a
+//! binary together.
+
+use kymo_symbols::{DsoId, DsoKind, Resolver, SourceFrame, Sources, SymId, TextId};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use crate::addresses::{Address, AddressId, Addresses};
+use crate::profile::{Frame, FrameId, Line};
+
+/// How finely frames are told apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Detail {
+    /// By address, not only by symbol.
+    pub(crate) by_address: bool,
+    /// Inlined copies are frames of their own.
+    pub(crate) inlines: bool,
+    /// By line.
+    pub(crate) lines: bool,
+}
+
+/// The frames of one collection's addresses.
+#[derive(Debug, Default)]
+pub(crate) struct FramesOf {
+    /// Of each address the frame where a sample there is counted: that of the
+    /// symbol, with the line of the innermost copy.
+    leaves: Vec<FrameId>,
+    /// Of each address all frames, innermost first; empty where each is its leaf.
+    runs: Vec<FrameId>,
+    ends: Vec<u32>,
+    /// Whether the address has a symbol, and a line.
+    known: Vec<(bool, bool)>,
+}
+
+impl FramesOf {
+    pub(crate) fn leaf(&self, address: AddressId) -> FrameId {
+        self.leaves.get(address as usize).copied().unwrap_or(FrameId(u32::MAX))
+    }
+
+    /// The frames of an address, innermost first.
+    pub(crate) fn run(&self, address: AddressId) -> &[FrameId] {
+        let place = address as usize;
+        let Some(end) = self.ends.get(place) else {
+            return self.leaves.get(place..=place).unwrap_or_default();
+        };
+        let start = place.checked_sub(1).and_then(|p| self.ends.get(p)).map_or(0, |e| *e);
+        self.runs.get(start as usize..*end as usize).unwrap_or_default()
+    }
+
+    /// Whether addresses stand for more than one frame, or for another one than their leaf.
+    pub(crate) fn expands(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
+    pub(crate) fn known(&self, address: AddressId) -> (bool, bool) {
+        self.known.get(address as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Everything that was looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Resolved {
+    /// In the order of the collections.
+    pub(crate) of: Vec<FramesOf>,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) sources: Sources,
+    pub(crate) lacking: Lacking,
+}
+
+/// Addresses of programs and libraries.
+#[derive(Clone, Debug, Default)]
+pub struct Lacking {
+    /// Distinct addresses.
+    pub addresses: u64,
+    /// Those without a line, by binary, most first.
+    pub lines: Vec<(DsoId, u64)>,
+}
+
+/// An address of a binary and where it stands: in which collection, in which place.
+type Asked = (u64, u32, AddressId);
+
+/// What is known of one address.
+#[derive(Clone, Copy)]
+struct Known {
+    symbol: Option<SymId>,
+    /// Where its sources are: which binary, which place.
+    source: (u32, u32),
+}
+
+const UNKNOWN: Known = Known { symbol: None, source: (u32::MAX, 0) };
+
+/// Looks everything up.
+pub(crate) fn resolve(all: &[Addresses], symbols: &mut Resolver, detail: Detail) -> Resolved {
+    let wants_sources = detail.inlines || detail.lines;
+    let asked = by_binary(all);
+    let wanted: Vec<(DsoId, Vec<u64>)> =
+        asked.iter().map(|(id, places)| (*id, distinct(places))).collect();
+    let found = symbols.symbols_of(&wanted);
+    let sources = if wants_sources { symbols.sources_of(&wanted) } else { Sources::default() };
+    let mut known: Vec<Vec<Known>> = all.iter().map(|a| vec![UNKNOWN; a.len()]).collect();
+    let mut lacking = Lacking::default();
+    for (binary, (((dso, places), (_, addresses)), found)) in
+        (0u32..).zip(asked.iter().zip(&wanted).zip(&found))
+    {
+        let mut place = 0;
+        for (addr, n, id) in places {
+            while addresses.get(place).is_some_and(|a| a < addr) {
+                place += 1;
+            }
+            let slot = known.get_mut(*n as usize).and_then(|of| of.get_mut(*id as usize));
+            if let Some(slot) = slot {
+                let symbol = found.get(place).copied().flatten();
+                *slot = Known { symbol, source: (binary, place as u32) };
+            }
+        }
+        if wants_sources && symbols.get(*dso).is_some_and(|d| d.kind == DsoKind::File) {
+            lacking.addresses += addresses.len() as u64;
+            let lined = |p: &usize| sources.frames(binary as usize, *p).iter().any(|f| f.line > 0);
+            let without = (0..addresses.len()).filter(|p| !lined(p)).count();
+            lacking.lines.extend((without > 0).then_some((*dso, without as u64)));
+        }
+    }
+    lacking.lines.sort_by_key(|(dso, n)| (std::cmp::Reverse(*n), *dso));
+    let mut maker = Maker {
+        detail,
+        symbols,
+        sources: &sources,
+        frames: Vec::new(),
+        ids: FxHashMap::default(),
+        of_symbol: vec![None; symbols.count()],
+    };
+    let of = all.iter().zip(&known).map(|(a, known)| maker.frames_of(a, known)).collect();
+    let frames = maker.frames;
+    Resolved { of, frames, sources, lacking }
+}
+
+/// All addresses, sorted, of the binaries with the most of them first.
+fn by_binary(all: &[Addresses]) -> Vec<(DsoId, Vec<Asked>)> {
+    let mut by_dso: FxHashMap<DsoId, Vec<Asked>> = FxHashMap::default();
+    for (n, addresses) in all.iter().enumerate() {
+        for (id, a) in addresses.iter().enumerate() {
+            if let Some(dso) = a.dso() {
+                by_dso.entry(dso).or_default().push((a.addr, n as u32, id as AddressId));
+            }
+        }
+    }
+    let mut asked: Vec<(DsoId, Vec<Asked>)> = by_dso.into_iter().collect();
+    // The longest work first.
+    asked.sort_by_key(|(id, places)| (std::cmp::Reverse(places.len()), *id));
+    asked
+        .par_iter_mut()
+        .with_max_len(1)
+        .for_each(|(_, places)| places.sort_unstable_by_key(|p| p.0));
+    asked
+}
+
+fn distinct(places: &[Asked]) -> Vec<u64> {
+    let mut addresses: Vec<u64> = places.iter().map(|p| p.0).collect();
+    addresses.dedup();
+    addresses
+}
+
+/// What tells frames apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    dso: Option<DsoId>,
+    symbol: Option<SymId>,
+    addr: u64,
+    ip: u64,
+    inlined: Option<TextId>,
+    line: Option<Line>,
+}
+
+struct Maker<'a> {
+    detail: Detail,
+    symbols: &'a Resolver,
+    sources: &'a Sources,
+    frames: Vec<Frame>,
+    ids: FxHashMap<Key, FrameId>,
+    /// Of most frames the symbol says all.
+    of_symbol: Vec<Option<FrameId>>,
+}
+
+impl Maker<'_> {
+    fn frames_of(&mut self, all: &Addresses, known: &[Known]) -> FramesOf {
+        let mut of = FramesOf::default();
+        let Detail { inlines, lines, .. } = self.detail;
+        let expand = inlines || lines;
+        for (address, known) in all.iter().zip(known) {
+            let (binary, place) = known.source;
+            let source = self.sources.frames(binary as usize, place as usize);
+            let line = |f: Option<&SourceFrame>| {
+                f.filter(|f| lines && f.line > 0).map(|f| Line { file: f.file, line: f.line })
+            };
+            let innermost = line(source.first());
+            let has_line = source.first().is_some_and(|f| f.line > 0);
+            let leaf = self.frame(address, known.symbol, None, innermost);
+            of.leaves.push(leaf);
+            of.known.push((known.symbol.is_some(), has_line));
+            if !expand {
+                continue;
+            }
+            match (source.split_last(), known.symbol) {
+                (Some((outermost, inner)), Some(symbol)) => {
+                    let outer = line(Some(outermost));
+                    let inner = if inlines { inner } else { &[] };
+                    for f in inner {
+                        let name = self.inlined(f, symbol);
+                        let run = self.frame(address, known.symbol, name, line(Some(f)));
+                        of.runs.push(run);
+                    }
+                    let outer = if inlines { outer } else { innermost };
+                    let run = self.frame(address, known.symbol, None, outer);
+                    of.runs.push(run);
+                }
+                _ => of.runs.push(leaf),
+            }
+            of.ends.push(of.runs.len() as u32);
+        }
+        of
+    }
+
+    /// The name of an inlined copy; a function inlined into itself is no other one.
+    fn inlined(&self, frame: &SourceFrame, symbol: SymId) -> Option<TextId> {
+        let name = self.sources.stored(frame.function);
+        (!name.is_empty() && self.symbols.stored(symbol) != name.as_bytes())
+            .then_some(frame.function)
+    }
+
+    fn frame(
+        &mut self,
+        a: &Address,
+        symbol: Option<SymId>,
+        inlined: Option<TextId>,
+        line: Option<Line>,
+    ) -> FrameId {
+        let by_address = self.detail.by_address || (self.detail.lines && line.is_none());
+        if let Some(s) = symbol
+            && inlined.is_none()
+            && line.is_none()
+            && !by_address
+        {
+            if let Some(Some(known)) = self.of_symbol.get(s.0 as usize) {
+                return *known;
+            }
+            let made = push(&mut self.frames, a, symbol, None, None);
+            if let Some(slot) = self.of_symbol.get_mut(s.0 as usize) {
+                *slot = Some(made);
+            }
+            return made;
+        }
+        let key = Key {
+            dso: a.dso(),
+            symbol,
+            addr: if by_address || symbol.is_none() { a.addr } else { 0 },
+            ip: if symbol.is_none() { a.ip } else { 0 },
+            inlined,
+            line,
+        };
+        let frames = &mut self.frames;
+        *self.ids.entry(key).or_insert_with(|| push(frames, a, symbol, inlined, line))
+    }
+}
+
+fn push(
+    frames: &mut Vec<Frame>,
+    a: &Address,
+    symbol: Option<SymId>,
+    inlined: Option<TextId>,
+    line: Option<Line>,
+) -> FrameId {
+    let (dso, addr, ip, kernel) = (a.dso(), a.addr, a.ip, a.kernel);
+    frames.push(Frame { dso, symbol, addr, ip, kernel, inlined, line });
+    FrameId(frames.len() as u32 - 1)
+}
