@@ -14,6 +14,7 @@
 
 mod guest;
 mod kernel_debug;
+mod lttng;
 mod need;
 mod run;
 mod tracing_state;
@@ -21,6 +22,7 @@ mod workload;
 
 pub use guest::{LEFT_FOR_THE_GUEST, guest, load_module};
 pub use kernel_debug::{KernelDebug, kernel_debug};
+pub use lttng::{Lttng, LttngSession};
 pub use need::{Need, require};
 pub use run::{NOBODY, Outcome, Unprivileged, lines_with, perf, run, run_command};
 pub use tracing_state::TracingState;

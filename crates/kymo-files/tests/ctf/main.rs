@@ -2,6 +2,8 @@
 //! babeltrace2, which must agree in every value.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod bad;
+mod lttng;
 mod made;
 mod text;
 

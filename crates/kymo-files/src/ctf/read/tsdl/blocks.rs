@@ -121,9 +121,7 @@ impl Parser<'_> {
         self.block(|p, at, item| {
             match item {
                 Item::Scope(name, of) if name == "packet.header" => p.out.packet_header = Some(of),
-                Item::Scope(name, _) => {
-                    return Err(Wrong::new(at, format!("a trace has no `{name}`")));
-                }
+                Item::Scope(name, _) => p.unknown("trace", &name),
                 Item::Value(name, value) => match name.as_str() {
                     "major" if value.unsigned() != Some(1) => {
                         return Err(Wrong::new(at, "only version 1.8 is known"));
@@ -206,7 +204,7 @@ impl Parser<'_> {
                     "packet.context" => stream.packet_context = Some(of),
                     "event.header" => stream.event_header = Some(of),
                     "event.context" => stream.event_context = Some(of),
-                    _ => return Err(Wrong::new(at, format!("a stream has no `{name}`"))),
+                    other => p.unknown("stream", other),
                 },
                 Item::Value(name, value) => match (name.as_str(), value.unsigned()) {
                     ("id", Some(id)) => stream.id = id,
@@ -235,7 +233,7 @@ impl Parser<'_> {
                 Item::Scope(name, of) => match name.as_str() {
                     "context" => event.context = Some(of),
                     "fields" => event.fields = Some(of),
-                    _ => return Err(Wrong::new(at, format!("an event has no `{name}`"))),
+                    other => p.unknown("event", other),
                 },
                 Item::Value(name, value) => match (name.as_str(), value.unsigned()) {
                     ("name", _) => event.name = value.text().unwrap_or_default().to_owned(),

@@ -627,10 +627,13 @@ impl Parser<'_> {
         if self.scopes.add_alias(name, of) { Ok(()) } else { self.wrong(taken) }
     }
 
-    /// Reads `struct …`, `variant …` or `enum …` between blocks, for its name alone.
+    /// Reads `struct …`, `variant …` or `enum …` between blocks, for its name alone. Old
+    /// tracers leave out the `;`.
     pub(super) fn named_type(&mut self) -> Result<(), Wrong> {
-        self.specifiers()?;
-        self.expect(";")
+        let word = self.word("a type")?;
+        self.class(&word)?;
+        self.eat(";");
+        Ok(())
     }
 
     /// Reads what a scope is made of, which is a structure.

@@ -261,7 +261,7 @@ impl Line<'_> {
         }
         self.starts.write(fields, self.style, &head, || self.task.comm(), self.out);
         if fields.has(Fields::EVENT) {
-            self.out.extend_from_slice(self.name.as_bytes());
+            event_name(self.name, self.out);
             self.out.extend_from_slice(b": ");
         }
         if fields.has(Fields::TRACE) && !self.contexts.is_empty() {
@@ -295,6 +295,16 @@ impl Line<'_> {
             self.first = false;
         }
         Some((self.values, first, out))
+    }
+}
+
+/// A name is up to the traced program; it keeps to its line.
+#[inline]
+fn event_name(name: &str, out: &mut Vec<u8>) {
+    let from = out.len();
+    out.extend_from_slice(name.as_bytes());
+    for b in out.iter_mut().skip(from).filter(|b| b.is_ascii_control()) {
+        *b = b'?';
     }
 }
 
