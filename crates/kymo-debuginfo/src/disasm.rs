@@ -155,6 +155,10 @@ fn text(
     };
     match flow(i) {
         Flow::Jump(target) | Flow::Call(Some(target)) => {
+            // Linkers stretch calls that they made direct.
+            if code.first() == Some(&0x67) {
+                text.push_str("addr32 ");
+            }
             formatter.format_mnemonic(i, &mut text);
             let width = text.len().max(6) + 1;
             let _ = write!(text, "{:1$}", "", width - text.len());
@@ -175,9 +179,11 @@ fn text(
 /// Where objdump says more than the formatter, or less.
 fn as_objdump(i: &Instruction, code: &[u8], syntax: Syntax, text: &mut String) {
     // Prefixes that mean nothing fill up space.
-    let prefixes = code.iter().take_while(|b| matches!(b, 0x26 | 0x2e | 0x36 | 0x3e | 0x66));
+    let prefix = |b: &&u8| matches!(b, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67);
+    let prefixes = || code.iter().take_while(prefix);
+    let count = |wanted: u8| prefixes().filter(|b| **b == wanted).count();
     if i.mnemonic() == Mnemonic::Nop && i.op_count() == 1 {
-        let mut front = "data16 ".repeat(prefixes.filter(|b| **b == 0x66).count().max(1) - 1);
+        let mut front = "data16 ".repeat(count(0x66).max(1) - 1);
         for (register, name) in [("%cs:", "cs "), ("cs:", "cs "), ("%ds:", "ds "), ("ds:", "ds ")] {
             if text.contains(register) {
                 *text = text.replacen(register, "", 1);
@@ -185,6 +191,10 @@ fn as_objdump(i: &Instruction, code: &[u8], syntax: Syntax, text: &mut String) {
             }
         }
         text.insert_str(0, &front);
+    }
+    // Linkers stretch accesses to thread-local data, which are of 64 bits anyway.
+    if i.code() == Code::Mov_r64_rm64 {
+        text.insert_str(0, &"data16 ".repeat(count(0x66)));
     }
     match syntax {
         Syntax::Att => as_gnu(i, text),

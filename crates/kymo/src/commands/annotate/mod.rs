@@ -120,8 +120,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let profile = Profile::read(&mut file, options).context("annotate")?;
     let costs = Costs::of(&profile, &wanted, &args.chosen);
-    let chosen = choose(&args, &profile, &costs)?;
     let mut ledger = super::report::trust::ledger(&profile, file.notes());
+    let chosen = choose(&args, &profile, &costs).inspect_err(|_| {
+        anstream::eprint!("{}", ledger.to_text(""));
+    })?;
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     let mut shown = 0;
     for hot in &chosen {

@@ -169,11 +169,10 @@ impl Text<'_> {
             let file = self.path(&place.file);
             writeln!(self.out, "{indent}{file}:{}", place.line)?;
         }
-        if self.look.source {
-            let text = self.sources.line(&place.file, place.line).unwrap_or_default();
-            writeln!(self.out, "{indent}{:>5}  {text}", place.line)?;
+        match self.sources.line(&place.file, place.line).filter(|_| self.look.source) {
+            Some(text) => writeln!(self.out, "{indent}{:>5}  {text}", place.line),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn path(&self, path: &str) -> String {

@@ -1,0 +1,190 @@
+//! `kymo annotate` next to `perf annotate` and `objdump`: each instruction's share
+//! and each instruction's text.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
+use std::collections::BTreeMap;
+
+use kymo_testkit::{Need, Outcome, Workload, perf, require, run};
+
+const SOURCE: &str = r#"
+#include <stdio.h>
+#include <string.h>
+volatile unsigned long sink;
+static char text[4096];
+static inline int hash(const char *p, int n) {
+    int h = 0;
+    for (int i = 0; i < n; i++)
+        h = h * 31 + p[i];
+    return h;
+}
+__attribute__((noinline)) void leaf(int n) {
+    for (int i = 0; i < n; i++) {
+        if (i % 3)
+            sink += i * i;
+        else
+            sink ^= 5;
+    }
+}
+__attribute__((noinline)) int mid(int n) {
+    leaf(n / 4);
+    return hash(text, n % 4096);
+}
+int main(void) {
+    int s = 0;
+    memset(text, 7, sizeof text);
+    for (int i = 0; i < 15000; i++) {
+        s += mid(16380);
+        if (i % 64 == 0) {
+            FILE *f = fopen("/proc/self/stat", "r");
+            if (f) { s += fread(text, 1, 64, f); fclose(f); }
+        }
+    }
+    printf("%d\n", s);
+    return 0;
+}
+"#;
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(env!("CARGO_BIN_EXE_kymo"), args)
+}
+
+fn recording(w: &Workload, events: &str) -> String {
+    let file = w.file("perf.data");
+    let program = w.program().display().to_string();
+    let _ = perf(["record", "-q", "-F", "2000", "-e", events, "-o", &file, &program]).success();
+    file
+}
+
+/// Of each instruction its cells and its text, from lines `CELLS :  ADDRESS:  TEXT`.
+fn rows(text: &str) -> BTreeMap<u64, (Vec<String>, String)> {
+    let mut rows = BTreeMap::new();
+    for line in text.lines() {
+        let Some((cells, rest)) = line.split_once(" :  ").or_else(|| line.split_once(":  ")) else {
+            continue;
+        };
+        let Some((addr, text)) = rest.trim_start().split_once(':') else { continue };
+        let Ok(addr) = u64::from_str_radix(addr, 16) else { continue };
+        // What is drawn beside it.
+        let text = text.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+        let cells = cells.split_whitespace().map(str::to_string).collect();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(rows.insert(addr, (cells, text)).is_none(), "{addr:x} stands twice");
+    }
+    rows
+}
+
+#[test]
+fn shares_and_instructions_are_perfs() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc, Need::Tool("objdump")]) {
+        return;
+    }
+    let w = Workload::compile("annotate", SOURCE);
+    let file = recording(&w, "cpu-clock:u");
+    for (symbol, percent) in
+        [("leaf", "local-period"), ("mid", "local-period"), ("mid", "local-hits")]
+    {
+        let options = ["--stdio", "-i", &file, "--percent-type", percent];
+        let theirs = perf([&["annotate", "-s", symbol], &options[..]].concat()).success().stdout;
+        let ours = kymo(&[&["annotate", symbol, "--no-source"], &options[..]].concat()).success();
+        let (theirs, ours) = (rows(&theirs), rows(&ours.stdout));
+        assert!(theirs.len() > 10, "{theirs:#?}");
+        assert!(theirs.values().any(|r| r.0 != ["0.00"]), "no sample: {theirs:#?}");
+        // perf writes zeros where there is no sample.
+        let shown = |(addr, (cells, text)): (&u64, &(Vec<String>, String))| {
+            let cell = cells.first().filter(|c| *c != "0.00").cloned();
+            (*addr, cell, text.clone())
+        };
+        let ours: Vec<_> = ours.iter().map(shown).collect();
+        let theirs: Vec<_> = theirs.iter().map(shown).collect();
+        assert_eq!(ours, theirs, "{symbol} {percent}");
+    }
+    // perf 6.1 prints shares of the function for global-period, and zeros for
+    // global-hits; what `perf script` counts is the judge.
+    let script = perf(["script", "-F", "ip,sym", "-i", &file]).success().stdout;
+    let inside = script.lines().filter(|l| l.trim_end().ends_with(" mid")).count() as f64;
+    let share = 100.0 * inside / script.lines().count() as f64;
+    for percent in ["global-period", "global-hits"] {
+        let args = ["annotate", "mid", "-i", &file, "--percent-type", percent, "--no-source"];
+        let rows = rows(&kymo(&args).success().stdout);
+        let sum: f64 = rows.values().flat_map(|r| &r.0).map(|c| c.parse::<f64>().unwrap()).sum();
+        assert!((sum - share).abs() < 0.01 * rows.len() as f64, "{percent}: {sum} {share}");
+    }
+}
+
+#[test]
+fn events_stand_side_by_side_and_add_up() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc, Need::Tool("objdump")]) {
+        return;
+    }
+    let w = Workload::compile("annotate_events", SOURCE);
+    let file = recording(&w, "cpu-clock:u,task-clock:u");
+    let args = ["annotate", "leaf", "-i", &file, "-n", "--no-source"];
+    let rows = rows(&kymo(&args).success().stdout);
+    // As many as `perf script` prints; a column without a sample is blank, so that
+    // only sums of all cells can be compared.
+    let script = perf(["script", "-F", "event,ip,sym", "-i", &file]).success().stdout;
+    let theirs = script.lines().filter(|l| l.trim_end().ends_with(" leaf")).count() as u64;
+    let cells = rows.values().flat_map(|r| &r.0);
+    let ours: u64 = cells.map(|c| c.parse::<u64>().unwrap()).sum();
+    assert!(theirs > 100, "{script}");
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn source_lines_stand_between_the_instructions() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc, Need::Tool("objdump")]) {
+        return;
+    }
+    let w = Workload::compile("annotate_source", SOURCE);
+    let file = recording(&w, "cpu-clock:u");
+    let shown = kymo(&["annotate", "mid", "-i", &file, "-l"]).success().stdout;
+    assert!(shown.contains("h = h * 31 + p[i];"), "{shown}");
+    // The line of the loop is the hottest, and is said to be another function's.
+    let hottest = shown.split("Hottest lines:").nth(1).unwrap().lines().nth(1).unwrap();
+    let line = SOURCE.lines().position(|l| l.contains("h = h * 31")).unwrap() + 1;
+    let near = [line - 1, line].map(|l| format!("annotate_source.c:{l} "));
+    assert!(near.iter().any(|n| hottest.contains(n)), "{hottest}\n{shown}");
+    assert!(shown.contains("hash") && shown.contains("(inlined into mid)"), "{shown}");
+    let plain = kymo(&["annotate", "mid", "-i", &file, "--no-source"]).success().stdout;
+    let code = plain.split("Hottest instructions").nth(1).unwrap();
+    assert!(!code.contains("h = h * 31"), "{plain}");
+}
+
+#[test]
+fn a_binary_that_was_replaced_is_refused_by_name() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc, Need::Tool("objdump")]) {
+        return;
+    }
+    let w = Workload::compile("annotate_replaced", SOURCE);
+    let file = recording(&w, "cpu-clock:u");
+    let other = Workload::compile("annotate_other", "int main(void) { return 0; }");
+    // The copy that perf keeps under the user's folder would do as well.
+    let empty = tempfile::tempdir().unwrap();
+    std::fs::copy(other.program(), w.program()).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"));
+    let _ = command.args(["annotate", "-i", &file, "-d", "annotate_replaced"]);
+    let _ = command.env("HOME", empty.path());
+    let refused = kymo_testkit::run_command(command).failure();
+    assert!(refused.stderr.contains("no sample is in a function"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("annotate_replaced"), "{}", refused.stderr);
+}
+
+#[test]
+fn what_cannot_be_shown_is_said() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc, Need::Tool("objdump")]) {
+        return;
+    }
+    let w = Workload::compile("annotate_refused", SOURCE);
+    let file = recording(&w, "cpu-clock:u");
+    let refused = |args: &[&str], why: &str| {
+        let said = kymo(&[&["annotate", "-i", &file], args].concat()).failure().stderr;
+        assert!(said.contains(why), "{args:?}: {said}");
+    };
+    refused(&["nonsense"], "no sample is in a function nonsense; most are in leaf, mid");
+    refused(&["--objdump", "/usr/bin/objdump"], "kymo starts no other program");
+    let top = kymo(&["annotate", "-i", &file, "--top", "1"]).success().stdout;
+    assert!(top.contains("functions with samples are shown"), "{top}");
+    let intel = kymo(&["annotate", "leaf", "-i", &file, "-M", "intel"]).success().stdout;
+    assert!(intel.contains("imul") && intel.contains("QWORD PTR [rip+"), "{intel}");
+}

@@ -1,0 +1,280 @@
+//! `kymo convert`: what each format's consumer reads out of it is what was
+//! recorded. The stacks themselves are compared with `perf script`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
+mod exports;
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+
+use exports::{firefox, pprof, speedscope};
+use kymo_testkit::{Need, Outcome, Workload, perf, require, run};
+
+const SOURCE: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+volatile unsigned long sink;
+__attribute__((noinline)) void leaf(int n) { for (int i = 0; i < n; i++) sink += i * i; }
+__attribute__((noinline)) void mid(int n) { leaf(n); for (int i = 0; i < n / 2; i++) sink ^= i; }
+__attribute__((noinline)) void top_a(int n) { mid(n); mid(n / 2); }
+__attribute__((noinline)) void top_b(int n) { mid(n / 3); leaf(n); }
+static void *work(void *arg) {
+    char b[4096];
+    for (int i = 0; i < 300; i++) {
+        top_a(40000);
+        top_b(30000);
+        FILE *f = fopen("/proc/self/stat", "r");
+        if (f) { sink += fread(b, 1, sizeof b, f); fclose(f); }
+    }
+    return arg;
+}
+int main(void) {
+    pthread_t t;
+    pthread_create(&t, 0, work, 0);
+    work(0);
+    pthread_join(t, 0);
+    return 0;
+}
+"#;
+
+/// Stacks and their weights.
+type Folded = BTreeMap<String, u64>;
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(env!("CARGO_BIN_EXE_kymo"), args)
+}
+
+/// Folds what `perf script` prints, as stackcollapse-perf describes it: one line
+/// for the sample with its period, one for each frame, innermost first.
+fn fold(script: &str, event: &str) -> Folded {
+    let mut folded = Folded::new();
+    for sample in script.split("\n\n").filter(|s| !s.trim().is_empty()) {
+        let mut lines = sample.trim_start_matches('\n').lines();
+        let head = lines.next().unwrap();
+        let (front, rest) = head.split_once(": ").unwrap();
+        let mut words = rest.split_whitespace();
+        let (period, name) = (words.next().unwrap(), words.next().unwrap());
+        if name.trim_end_matches(':') != event {
+            continue;
+        }
+        // `comm pid/tid time`; the name may hold blanks.
+        let words: Vec<&str> = front.split_whitespace().collect();
+        let mut frames: Vec<String> = lines.map(frame).collect();
+        frames.push(words[..words.len() - 2].join("_"));
+        frames.reverse();
+        *folded.entry(frames.join(";")).or_default() += period.parse::<u64>().unwrap();
+    }
+    folded
+}
+
+fn frame(line: &str) -> String {
+    let (_, place) = line.trim().split_once(' ').unwrap();
+    let (symbol, dso) = place.rsplit_once(" (").unwrap();
+    let dso = dso.trim_end_matches(')');
+    match symbol {
+        "[unknown]" if dso == "[unknown]" => "[unknown]".into(),
+        // stackcollapse-perf puts brackets around brackets here.
+        "[unknown]" if dso.starts_with('[') => dso.into(),
+        "[unknown]" => format!("[{}]", dso.rsplit('/').next().unwrap()),
+        symbol => symbol.rsplit_once("+0x").map_or(symbol, |s| s.0).into(),
+    }
+}
+
+/// Reads folded stacks.
+fn lines(text: &str) -> Folded {
+    let line = |l: &str| {
+        let (stack, weight) = l.rsplit_once(' ').unwrap();
+        (stack.to_string(), weight.parse().unwrap())
+    };
+    let folded: Folded = text.lines().map(line).collect();
+    assert_eq!(folded.len(), text.lines().count(), "a stack stands twice");
+    folded
+}
+
+/// Some recording of two threads and two events.
+fn recording(w: &Workload) -> String {
+    let file = w.file("perf.data");
+    let program = w.program().display().to_string();
+    let events = "cpu-clock,page-faults";
+    let _ = perf(["record", "-q", "-F", "2000", "-g", "-e", events, "-o", &file, &program]);
+    file
+}
+
+#[track_caller]
+fn same(ours: &Folded, theirs: &Folded) {
+    let differ = |a: &Folded, b: &Folded| -> Vec<String> {
+        let missing = a.iter().filter(|(k, v)| b.get(*k) != Some(v));
+        missing.map(|(k, v)| format!("{k} {v}")).collect()
+    };
+    assert!(theirs.len() > 3, "{theirs:#?}");
+    let (missing, extra) = (differ(theirs, ours), differ(ours, theirs));
+    assert!(missing.is_empty() && extra.is_empty(), "missing {missing:#?}\nextra {extra:#?}");
+}
+
+#[test]
+fn every_format_holds_the_stacks_that_perf_script_prints() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("convert", SOURCE);
+    let file = recording(&w);
+    let fields = "comm,pid,tid,time,period,event,ip,sym,symoff,dso";
+    let script = perf(["script", "-F", fields, "-i", &file]).success().stdout;
+    for event in ["cpu-clock", "page-faults"] {
+        let theirs = fold(&script, event);
+        let ours = kymo(&["convert", "-i", &file, "-f", "folded", "--no-marks", "-e", event]);
+        same(&lines(&ours.success().stdout), &theirs);
+    }
+    let clock = fold(&script, "cpu-clock");
+    let marked = kymo(&["convert", "-i", &file, "-f", "folded"]).success();
+    assert!(marked.stderr.contains("cpu-clock alone is in the result"), "{}", marked.stderr);
+    let marked = lines(&marked.stdout);
+    let marks = |stack: &str| stack.split(';').filter(|f| f.ends_with("_[k]")).count();
+    assert!(marked.keys().any(|s| marks(s) > 2), "{marked:#?}");
+    same(&marked.into_iter().map(|(k, v)| (k.replace("_[k]", ""), v)).collect(), &clock);
+
+    let out = |name: &str| {
+        let path = w.file(name);
+        let _ = kymo(&["convert", "-i", &file, "-o", &path]).success();
+        std::fs::read(path).unwrap()
+    };
+    // pprof holds every event; the second value of each is what it weighs.
+    let profile = pprof::Profile::read(&out("a.pb.gz"));
+    assert_eq!(profile.types[0], ("cpu-clock samples".into(), "count".into()));
+    assert_eq!(profile.types[1], ("cpu-clock".into(), "nanoseconds".into()));
+    same(&profile.folded(1), &clock);
+    same(&profile.folded(3), &fold(&script, "page-faults"));
+    let samples = script.lines().filter(|l| l.contains(" cpu-clock:")).count() as u64;
+    assert_eq!(profile.folded(0).values().sum::<u64>(), samples);
+
+    let threads = speedscope::read(&out("a.speedscope.json"));
+    assert_eq!(threads.len(), 2, "one of each thread");
+    same(
+        &threads.into_iter().flatten().fold(Folded::new(), |mut all, (k, v)| {
+            *all.entry(k).or_default() += v;
+            all
+        }),
+        &clock,
+    );
+
+    let plain = firefox::read(&out("a.json"));
+    same(&plain, &clock);
+    let mut unpacked = Vec::new();
+    let packed = out("a.json.gz");
+    let _ = flate2::read::GzDecoder::new(&*packed).read_to_end(&mut unpacked).unwrap();
+    same(&firefox::read(&unpacked), &clock);
+}
+
+#[test]
+fn a_flame_graph_is_as_wide_as_its_stacks_weigh() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("convert_flame", SOURCE);
+    let file = recording(&w);
+    let path = w.file("a.svg");
+    let args = ["convert", "-i", &file, "-o", &path, "--percent-limit", "0", "-e", "cpu-clock"];
+    let _ = kymo(&args).success();
+    let svg = std::fs::read_to_string(&path).unwrap();
+    let folded = kymo(&["convert", "-i", &file, "-f", "folded", "--no-marks"]).success().stdout;
+    let folded = lines(&folded);
+    let whole: u64 = folded.values().sum();
+    // Every frame's weight, summed up from the folded stacks.
+    let mut passing: BTreeMap<Vec<&str>, u64> = BTreeMap::new();
+    for (stack, weight) in &folded {
+        let frames: Vec<&str> = stack.split(';').collect();
+        for depth in 1..=frames.len() {
+            *passing.entry(frames[..depth].to_vec()).or_default() += weight;
+        }
+    }
+    let mut drawn: Vec<(usize, u64, String)> = Vec::new();
+    for line in svg.lines().filter(|l| l.starts_with("<svg class=\"f\"")) {
+        let value = |key: &str| -> u64 {
+            let rest = line.split_once(&format!(" data-{key}=\"")).unwrap().1;
+            rest.split('"').next().unwrap().parse().unwrap()
+        };
+        let name = line.rsplit_once("y=\"12\">").unwrap().1.trim_end_matches("</text></svg>");
+        let width = line.split_once(" width=\"").unwrap().1.split('%').next().unwrap();
+        let share: f64 = width.parse().unwrap();
+        assert!((share - 100.0 * value("w") as f64 / whole as f64).abs() < 0.001, "{line}");
+        drawn.push((
+            value("d") as usize,
+            value("w"),
+            name.replace("&gt;", ">").replace("&lt;", "<"),
+        ));
+    }
+    assert_eq!(drawn.remove(0), (0, whole, "all".into()));
+    let mut expected: Vec<(usize, u64, String)> =
+        passing.into_iter().map(|(p, w)| (p.len(), w, p.last().unwrap().to_string())).collect();
+    drawn.sort();
+    expected.sort();
+    assert_eq!(drawn, expected);
+}
+
+#[test]
+fn nothing_is_overwritten_and_what_cannot_be_made_is_refused() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("convert_refused", SOURCE);
+    let file = recording(&w);
+    let path = w.file("a.folded");
+    std::fs::write(&path, "mine\n").unwrap();
+    let refused = kymo(&["convert", "-i", &file, "-o", &path]).failure();
+    assert!(refused.stderr.contains("exists already; --force replaces it"), "{}", refused.stderr);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine\n");
+    let _ = kymo(&["convert", "-i", &file, "-o", &path, "--force"]).success();
+    assert!(lines(&std::fs::read_to_string(&path).unwrap()).len() > 10);
+    let left = std::fs::read_dir(w.dir()).unwrap().flatten();
+    let parts = left.filter(|e| e.path().to_string_lossy().ends_with(".part")).count();
+    assert_eq!(parts, 0);
+
+    let refused = |args: &[&str], why: &str| {
+        let said = kymo(&[&["convert", "-i", &file], args].concat()).failure().stderr;
+        assert!(said.contains(why), "{args:?}: {said}");
+    };
+    refused(&[], "which format?");
+    refused(&["-f", "folded", "-e", "nonsense"], "there are cpu-clock, page-faults");
+    refused(&["-o", "/nowhere/a.svg"], "cannot write /nowhere/a.svg");
+    refused(&["-f", "folded", "--time", "5,1"], "the start is later than the end");
+    let none = kymo(&["convert", "-i", &file, "-f", "folded", "-c", "nobody", "--strict"]);
+    assert!(none.expect_status(3).stderr.contains("no sample is in the result"));
+}
+
+#[test]
+fn samples_can_be_chosen_and_counted_in_other_ways() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("convert_chosen", SOURCE);
+    let file = recording(&w);
+    let folded = |args: &[&str]| {
+        let all = ["convert", "-i", &file, "-f", "folded", "-e", "cpu-clock"];
+        lines(&kymo(&[&all[..], args].concat()).success().stdout)
+    };
+    let sum = |folded: &Folded| folded.values().sum::<u64>();
+    let all = folded(&[]);
+    let counted = folded(&["--weight", "samples"]);
+    assert_eq!(sum(&all), 500_000 * sum(&counted));
+    // Both halves of the time are all of it.
+    let halves =
+        ["0%-50%", "50%-100%"].map(|t| sum(&folded(&["--time", t, "--weight", "samples"])));
+    assert_eq!(halves[0] + halves[1], sum(&counted), "{halves:?}");
+    assert!(halves.iter().all(|h| *h > 0), "{halves:?}");
+    let threads = folded(&["--split", "tid"]);
+    let names: std::collections::BTreeSet<&str> =
+        threads.keys().map(|k| k.split(';').next().unwrap()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    for name in names {
+        let tid = name.rsplit_once('/').unwrap().1;
+        let own = folded(&["--tid", tid, "--split", "tid"]);
+        let of = |(k, v): (&String, &u64)| k.starts_with(name).then_some(*v);
+        assert_eq!(sum(&own), threads.iter().filter_map(of).sum::<u64>());
+    }
+    let merged = folded(&["--split", "none"]);
+    assert_eq!(sum(&merged), sum(&all));
+    assert!(merged.keys().all(|k| !k.starts_with("convert_chosen;")), "{merged:#?}");
+    let libc = folded(&["-d", "[kernel.kallsyms]"]);
+    assert!(sum(&libc) < sum(&all) && libc.keys().all(|k| k.ends_with("_[k]")), "{libc:#?}");
+}
