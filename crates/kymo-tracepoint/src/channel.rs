@@ -254,8 +254,13 @@ fn make_ring(channel: &mut Channel, config: Config, rseq: Option<Rseq>) -> Resul
 fn provide(channel: usize, offset: u64, size: u64) -> bool {
     let channel = std::ptr::with_exposed_provenance::<Channel>(channel);
     // SAFETY: the channel whose ring calls this; channels stay.
-    let path = unsafe { &(*channel).path };
-    Fd::open(path.c(), libc::O_RDWR).and_then(|file| file.allocate(offset, size)).is_ok()
+    let (path, (base, _)) = unsafe { (&(*channel).path, (*channel).mapping) };
+    let there = Fd::open(path.c(), libc::O_RDWR).and_then(|file| file.allocate(offset, size));
+    if there.is_ok() {
+        // So that no event has to wait for a page fault. That it fails does not matter.
+        sys::populate(base.wrapping_add(offset as usize), size as usize);
+    }
+    there.is_ok()
 }
 
 /// Keeps the channels of the last turns; those before go.

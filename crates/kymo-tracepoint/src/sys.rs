@@ -151,6 +151,12 @@ pub(crate) fn anonymous(size: usize) -> Result<*mut u8, c_int> {
     map(std::ptr::null_mut(), size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
 }
 
+/// Lets the kernel map all pages at once.
+pub(crate) fn populate(at: *mut u8, size: usize) {
+    // SAFETY: only maps pages that are ours.
+    unsafe { libc::madvise(at.cast(), size, libc::MADV_POPULATE_WRITE) };
+}
+
 /// # Safety
 /// Nobody uses the memory any more.
 pub(crate) unsafe fn unmap(at: *mut u8, size: usize) {

@@ -7,6 +7,7 @@ mod measure;
 mod page;
 mod rows;
 mod trace;
+pub(crate) mod ust;
 
 use anyhow::{Context as _, bail};
 

@@ -13,6 +13,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
     cells.extend(
         rows.iter().map(|r| [r.what.clone(), r.perf.clone(), r.kymo.clone(), r.verdict.clone()]),
     );
+    aligned(&cells)
+}
+
+/// Cells, the first row of which is the head, as such a table.
+pub(crate) fn aligned(cells: &[[String; 4]]) -> String {
     let widths: Vec<usize> =
         (0..4).map(|i| cells.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
     let mut out = String::new();
@@ -50,7 +55,7 @@ pub(crate) fn page(table: &str, inputs: &Inputs) -> String {
     )
 }
 
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|l| l.starts_with(name)).unwrap_or_default();

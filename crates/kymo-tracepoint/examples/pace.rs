@@ -1,0 +1,131 @@
+//! How long an event takes: `pace KIND MODE EVENTS THREADS` prints ns of a thread's own CPU
+//! time per event. KIND: `empty` (a loop that does nothing), `disabled`, `floor` (reads the
+//! counter and stores 24 bytes), `two` (two u64), `string` (a u64 and 16 bytes of text),
+//! `handler` (two u64, in a signal handler), `rejected` (by a filter); MODE: `overwrite` or
+//! `discard`. Further: `bytes` prints bytes per event in the ring. Compared with LTTng by
+//! `cargo xtask bench ust`.
+#![allow(clippy::unwrap_used, reason = "an example")]
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kymo_tracepoint::{emit, tracepoint};
+use kymo_ust::{Order, Rule};
+
+tracepoint! {
+    pace: two(a: u64, b: u64) {
+        fields { a: u64 = a, b: u64 = b }
+        print "{a} {b}"
+    }
+}
+
+tracepoint! {
+    pace: text(a: u64, s: &str) {
+        fields { a: u64 = a, s: str = s }
+        print "{a} {s}"
+    }
+}
+
+static EVENTS: AtomicU64 = AtomicU64::new(0);
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [kind, mode, events, threads] = args.as_slice() else {
+        panic!("pace KIND MODE EVENTS THREADS");
+    };
+    if std::env::var_os("KYMO_UST_DIR").is_none() {
+        std::process::exit(traced(kind, mode, events));
+    }
+    let (events, threads) = (events.parse::<u64>().unwrap(), threads.parse::<usize>().unwrap());
+    EVENTS.store(events, Ordering::Relaxed);
+    // SAFETY: the handler does what signal handlers may do, and hits a tracepoint.
+    unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
+    let times: Vec<f64> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(|| time(kind, events))).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    println!("{:.3}", times.iter().sum::<f64>() / times.len() as f64);
+}
+
+fn time(kind: &str, events: u64) -> f64 {
+    run(kind, events / 10);
+    let start = cpu_ns();
+    if kind == "handler" {
+        // SAFETY: the handler is installed.
+        unsafe { libc::raise(libc::SIGUSR1) };
+    } else {
+        run(kind, events);
+    }
+    (cpu_ns() - start) as f64 / events as f64
+}
+
+fn cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid place for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+extern "C" fn handler(_: i32) {
+    two_numbers(EVENTS.load(Ordering::Relaxed));
+}
+
+fn run(kind: &str, events: u64) {
+    match kind {
+        "empty" => (0..events).for_each(|i| {
+            black_box(i);
+        }),
+        "floor" => floor(events),
+        "string" => (0..events).for_each(|i| emit!(text(black_box(i), "fifteen letters"))),
+        _ => two_numbers(events),
+    }
+}
+
+#[inline(never)]
+fn two_numbers(events: u64) {
+    for i in 0..events {
+        emit!(two(black_box(i), i + 1));
+    }
+}
+
+fn floor(events: u64) {
+    let mut memory = vec![0u64; 96 << 10];
+    let mut at = 0;
+    for i in 0..events {
+        let to = &mut black_box(&mut memory)[at..at + 3];
+        to.copy_from_slice(&[kymo_ring::Clock::Tsc.now(), i, i]);
+        at = if at < 90 << 10 { at + 3 } else { 0 };
+    }
+}
+
+/// Runs this program again, with what `kind` needs switched on.
+fn traced(kind: &str, mode: &str, events: &str) -> i32 {
+    let folder = PathBuf::from(format!("/dev/shm/kymo-pace-{}", std::process::id()));
+    // SAFETY: no arguments.
+    let user = folder.join(format!("kymo-{}", unsafe { libc::geteuid() }));
+    std::fs::create_dir_all(user.join("wanted")).unwrap();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&user, private).unwrap();
+    let count: u64 = events.parse().unwrap();
+    let filter = if kind == "rejected" { kymo_ust::compile("b == 0").unwrap() } else { Vec::new() };
+    let room = (count * 32).next_power_of_two().clamp(1 << 20, 1 << 29) as u32;
+    let order = Order {
+        overwrite: mode == "overwrite",
+        sub_buffer: if mode == "overwrite" { 256 << 10 } else { room / 4 },
+        sub_buffers: if mode == "overwrite" { 4 } else { 8 },
+        uuid: [0; 16],
+        pid: 0,
+        session: "pace".into(),
+        channel: "channel0".into(),
+        rules: vec![Rule { pattern: "pace:*".into(), max_level: 14, exclude: false, filter }],
+    };
+    if kind != "disabled" {
+        std::fs::write(user.join("wanted/pace"), order.encode().unwrap()).unwrap();
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(std::env::args().skip(1)).env("KYMO_UST_DIR", &folder);
+    let status = command.status().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    status.code().unwrap_or(1)
+}

@@ -1,0 +1,70 @@
+/* How long an event of LTTng-UST takes: `pace KIND EVENTS THREADS`. Prints ns per event
+ * of a thread, of its own CPU time. The counterpart of crates/kymo-tracepoint/examples/pace.rs. */
+#define _GNU_SOURCE
+#define LTTNG_UST_TRACEPOINT_CREATE_PROBES
+#define LTTNG_UST_TRACEPOINT_DEFINE
+#include "pace-tp.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *kind;
+static long events;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static void loop(long n)
+{
+    if (!strcmp(kind, "string"))
+        for (long i = 0; i < n; i++)
+            lttng_ust_tracepoint(pace, text, i, "fifteen letters");
+    else
+        for (long i = 0; i < n; i++)
+            lttng_ust_tracepoint(pace, two, i, i + 1);
+}
+
+static void handler(int signal)
+{
+    (void)signal;
+    loop(events);
+}
+
+static void *thread(void *result)
+{
+    loop(events / 10);
+    double start = now();
+    if (!strcmp(kind, "handler"))
+        raise(SIGUSR1);
+    else
+        loop(events);
+    *(double *)result = (now() - start) / events;
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4)
+        return 2;
+    kind = argv[1];
+    events = atol(argv[2]);
+    int threads = atoi(argv[3]);
+    double times[64], sum = 0;
+    pthread_t ids[64];
+    signal(SIGUSR1, handler);
+    for (int i = 0; i < threads; i++)
+        pthread_create(&ids[i], NULL, thread, &times[i]);
+    for (int i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+        sum += times[i];
+    }
+    printf("%.3f\n", sum / threads);
+    return 0;
+}
