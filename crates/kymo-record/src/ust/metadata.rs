@@ -1,0 +1,193 @@
+//! What a program says of itself and its events, as CTF's metadata say it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kymo_files::ctf::types::{
+    Clock, Encoding, Enum, EnvValue, EventClass, Field, FieldPath, Float, Int, Label, Metadata,
+    StreamClass, Struct, Type, Variant,
+};
+use kymo_model::Endian;
+use kymo_ring::{ClockFacts, Config};
+use kymo_ust::{EventRecord, FieldRecord, Kind, Shape};
+
+use super::program::Program;
+
+const LE: Endian = Endian::Little;
+const CLOCK: &str = "monotonic";
+
+/// The metadata of a trace of one channel. `clock` is the latest that is known of it.
+pub(super) fn metadata(
+    program: &Program,
+    ring: &Config,
+    clock: &ClockFacts,
+    session: &str,
+) -> Metadata {
+    let mut metadata = Metadata::new(LE);
+    metadata.uuid = Some(ring.uuid);
+    metadata.packet_header = Some(Arc::new(Struct::new([
+        Field::plain("magic", uint(32)),
+        Field::plain("uuid", Type::Array(Arc::new(uint(8)), 16)),
+        Field::plain("stream_id", uint(32)),
+    ])));
+    let text = |s: &[u8]| EnvValue::Text(String::from_utf8_lossy(s).into_owned());
+    let control = program.control();
+    metadata.env = vec![
+        ("domain".into(), EnvValue::Text("ust".into())),
+        ("tracer_name".into(), EnvValue::Text("kymo".into())),
+        ("session".into(), EnvValue::Text(session.into())),
+        ("procname".into(), text(&control.comm)),
+        ("exe".into(), text(&control.exe)),
+        ("vpid".into(), EnvValue::Int(control.pid.into())),
+        ("vuid".into(), EnvValue::Int(control.uid.into())),
+    ];
+    metadata.clocks = vec![clock_of(clock)];
+    metadata.streams = vec![StreamClass {
+        id: ring.stream.into(),
+        packet_context: Some(Arc::new(packet_context())),
+        event_header: Some(Arc::new(event_header())),
+        event_context: Some(Arc::new(Struct::new([Field::new("vtid", int(32, true))]))),
+        events: program.events().iter().map(event).collect(),
+    }];
+    metadata
+}
+
+/// Ticks, and when the first was: seconds and ticks after 1970.
+fn clock_of(facts: &ClockFacts) -> Clock {
+    let frequency = i128::from(facts.frequency.max(1));
+    let since_1970 = i128::from(facts.realtime) * frequency / 1_000_000_000;
+    let offset = since_1970 - i128::from(facts.ticks);
+    let mut clock = Clock::new(CLOCK);
+    clock.freq = facts.frequency;
+    clock.description = "Ticks of the counter that the kernel keeps CLOCK_MONOTONIC by".into();
+    clock.precision =
+        (u128::from(facts.error_ns) * frequency.unsigned_abs() / 1_000_000_000) as u64;
+    clock.offset_s = offset.div_euclid(frequency) as i64;
+    clock.offset = offset.rem_euclid(frequency) as i64;
+    clock.absolute = true;
+    clock
+}
+
+fn packet_context() -> Struct {
+    let word = |name: &str| Field::plain(name, uint(64));
+    let time = |name: &str| Field::plain(name, Type::Int(Int::unsigned(64, LE).of_clock(CLOCK)));
+    Struct::new([
+        word("packet_seq_num"),
+        time("timestamp_begin"),
+        time("timestamp_end"),
+        word("content_size"),
+        word("packet_size"),
+        word("events_discarded"),
+        word("events_before"),
+        word("events_overwritten"),
+        word("anchor_monotonic"),
+        Field::plain("anchor_error", uint(32)),
+        Field::plain("cpu_id", int(32, true)),
+    ])
+}
+
+/// The compact header: 5 bits of number and 27 of time, with two escapes.
+fn event_header() -> Struct {
+    let mut number = Int::unsigned(5, LE);
+    number.align = 8;
+    let label = |name: &str, from, to| Label { name: name.into(), from, to };
+    let labels = [label("compact", 0, 28), label("wide", 29, 29), label("extended", 30, 31)];
+    let short = || Field::plain("timestamp", Type::Int(Int::unsigned(27, LE).of_clock(CLOCK)));
+    let long = Field::plain("timestamp", Type::Int(Int::unsigned(64, LE).of_clock(CLOCK)));
+    let option = |name: &str, fields: Vec<Field>| {
+        Field::plain(name, Type::Struct(Arc::new(Struct::new(fields))))
+    };
+    let zero = Field::plain("zero", Type::Int(Int::unsigned(27, LE)));
+    let options = vec![
+        option("compact", vec![short()]),
+        option("wide", vec![short(), Field::plain("id", uint(16))]),
+        option("extended", vec![zero, Field::plain("id", uint(32)), long]),
+    ];
+    Struct::new([
+        Field::plain("id", Type::Enum(Enum { int: number, labels: labels.into() })),
+        Field::plain(
+            "v",
+            Type::Variant(Arc::new(Variant { tag: FieldPath(vec!["id".into()]), options })),
+        ),
+    ])
+}
+
+fn event(record: &EventRecord) -> EventClass {
+    let mut names = HashSet::new();
+    let mut fields = Vec::new();
+    for (i, f) in record.fields.iter().enumerate() {
+        let mut name = identifier(&f.name, i);
+        while !names.insert(name.clone()) {
+            name = format!("{name}_{i}");
+        }
+        fields.extend(field(f, &name));
+    }
+    EventClass {
+        id: record.id.into(),
+        name: format!("{}:{}", record.provider, record.name),
+        loglevel: Some(record.level.into()),
+        emf_uri: None,
+        doc: Some(record.doc.clone()).filter(|d| !d.is_empty()),
+        context: None,
+        fields: Some(Arc::new(Struct::new(fields))),
+    }
+}
+
+/// A name that metadata may hold: names of events are texts there, names of fields are not.
+fn identifier(name: &str, index: usize) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
+    let name: String = name.chars().map(plain).collect();
+    if name.is_empty() { format!("field{index}") } else { name }
+}
+
+fn field(record: &FieldRecord, name: &str) -> Vec<Field> {
+    let shape = record.shape;
+    let bits = 8 * u32::from(shape.size);
+    let number = || {
+        let number = Int::new(bits, shape.flags & Shape::SIGNED != 0, LE);
+        if shape.flags & Shape::HEX != 0 { number.in_base(16) } else { number }
+    };
+    let element = || match (shape.flags & Shape::FLOATS != 0, bits) {
+        (true, 32) => Type::Float(Float::single(LE)),
+        (true, _) => Type::Float(Float::double(LE)),
+        (false, _) => Type::Int(number()),
+    };
+    let of = match shape.kind {
+        Kind::Int => Type::Int(number()),
+        Kind::Float if bits == 32 => Type::Float(Float::single(LE)),
+        Kind::Float => Type::Float(Float::double(LE)),
+        Kind::Symbol => Type::Int(Int::unsigned(64, LE).in_base(16)),
+        Kind::Bool => {
+            let labels = [Label::of("false", 0), Label { name: "true".into(), from: 1, to: 255 }];
+            Type::Enum(Enum { int: Int::unsigned(8, LE), labels: labels.into() })
+        }
+        Kind::Enum if record.entries.is_empty() => Type::Int(number()),
+        Kind::Enum => {
+            let labels = record.entries.iter().map(|(low, high, name)| Label {
+                name: name.clone(),
+                from: (*low).into(),
+                to: (*high.max(low)).into(),
+            });
+            Type::Enum(Enum { int: number(), labels: labels.collect() })
+        }
+        Kind::String => Type::Text(Encoding::Utf8),
+        Kind::Array => Type::Array(Arc::new(element()), shape.count.into()),
+        Kind::Sequence => {
+            let length = format!("{name}_length");
+            let path = FieldPath::sibling(&length);
+            return vec![
+                Field::new(&length, uint(32)),
+                Field::new(name, Type::Sequence(Arc::new(element()), path)),
+            ];
+        }
+    };
+    vec![Field::new(name, of)]
+}
+
+fn uint(bits: u32) -> Type {
+    Type::Int(Int::unsigned(bits, LE))
+}
+
+fn int(bits: u32, signed: bool) -> Type {
+    Type::Int(Int::new(bits, signed, LE))
+}

@@ -1,0 +1,30 @@
+//! Traced programs (`kymo-tracepoint`): who they are, switching their events on, and
+//! what is in their rings, into CTF folders. The files they share with us are told in
+//! `docs/formats/ust.md`; none of them is believed.
+//!
+//! | module | |
+//! |---|---|
+//! | `space` | where programs leave their folders: this mount namespace and others |
+//! | `program` | one program: its control file, its events, its slots |
+//! | `channel` | orders, and switching events on and off |
+//! | `ring` | reading a ring: whole packets, and what is written of the last |
+//! | `drain` | rings of a channel into a folder of CTF traces |
+//! | `metadata` | what a program says of its events, as CTF says it |
+//! | `events` | the events of a packet, one by one, for those who watch |
+
+mod channel;
+mod drain;
+mod error;
+mod events;
+mod metadata;
+mod program;
+mod ring;
+mod space;
+
+pub use channel::{Attached, Channel, ChannelOptions};
+pub use drain::{Drain, DrainStats};
+pub use error::UstError;
+pub use events::{Packet, PacketEvent};
+pub use program::{Program, ProgramId};
+pub use ring::{Area, RingReader, Taken};
+pub use space::{Space, UserFolder};

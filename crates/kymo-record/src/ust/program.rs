@@ -1,0 +1,260 @@
+//! One traced program: its control file, its events, its slots.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use kymo_kernel::shared::{Access, SharedDir, SharedFile};
+use kymo_ring::ClockFacts;
+use kymo_ust::{CONTROL_HEADER, Control, EventFlags, EventRecord, SLOT, SLOTS, Slot, slot_at};
+
+use super::error::UstError;
+use super::space::UserFolder;
+
+/// Most folders of one user that are looked at.
+const MAX_PROGRAMS: usize = 4096;
+/// Most bytes of an event table that are read.
+const MAX_TABLE: u64 = 16 << 20;
+
+/// Which program: a process and the copy of the library in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProgramId {
+    /// Process, as its own pid namespace has it.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start: u64,
+    /// Which copy of the library in it.
+    pub instance: u32,
+}
+
+impl ProgramId {
+    /// From a folder's name.
+    pub fn parse(name: &OsStr) -> Option<ProgramId> {
+        let mut parts = name.to_str()?.split('-');
+        let id = ProgramId {
+            pid: parts.next()?.parse().ok()?,
+            start: parts.next()?.parse().ok()?,
+            instance: parts.next()?.parse().ok()?,
+        };
+        (parts.next().is_none() && id.to_string().as_str() == name).then_some(id)
+    }
+}
+
+impl std::fmt::Display for ProgramId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}-{}", self.pid, self.start, self.instance)
+    }
+}
+
+/// A program that is traced or could be.
+#[derive(Debug)]
+pub struct Program {
+    id: ProgramId,
+    uid: u32,
+    dir: SharedDir,
+    file: SharedFile,
+    control: Control,
+    clock: ClockFacts,
+    events: Vec<EventRecord>,
+    /// Why the event table was not read to its end.
+    damage: Option<UstError>,
+}
+
+impl Program {
+    /// The programs of a user, the living and the dead, and why others are passed over.
+    pub fn all(user: &UserFolder) -> (Vec<Program>, Vec<UstError>) {
+        let (mut programs, mut refused) = (Vec::new(), Vec::new());
+        let names = match user.dir.names(MAX_PROGRAMS) {
+            Ok((names, _)) => names,
+            Err(e) => return (programs, vec![e.into()]),
+        };
+        for name in names {
+            let Some(id) = ProgramId::parse(&name) else { continue };
+            match Program::open(user, id) {
+                Ok(Some(program)) => programs.push(program),
+                Ok(None) => {}
+                Err(UstError::Shared(e)) if e.is_missing() => {}
+                Err(e) => refused.push(e),
+            }
+        }
+        (programs, refused)
+    }
+
+    /// A program; none if it has not finished its control file.
+    ///
+    /// # Errors
+    /// If its files are not what they should be.
+    pub fn open(user: &UserFolder, id: ProgramId) -> Result<Option<Program>, UstError> {
+        let dir = user.dir.dir(OsStr::new(&id.to_string()))?;
+        let file = dir.file(OsStr::new("control"), Access::ReadWrite)?;
+        let Some(control) = read_control(&file)? else { return Ok(None) };
+        let told = (control.pid, control.start_time);
+        let field = |name, value| Err(format(&file, kymo_ust::FormatError::Field { name, value }));
+        if told != (id.pid, id.start) {
+            return field("pid", u64::from(control.pid));
+        }
+        let Some(clock) = ClockFacts::parse(&control.clock) else {
+            return field("clock", u64::from(control.clock[0]));
+        };
+        let mut program = Program {
+            id,
+            uid: user.uid,
+            dir,
+            file,
+            control,
+            clock,
+            events: Vec::new(),
+            damage: None,
+        };
+        program.read_table()?;
+        Ok(Some(program))
+    }
+
+    /// Reads again what events it has: libraries may have been loaded. Says whether
+    /// there are more than before.
+    ///
+    /// # Errors
+    /// If the control file is not what it should be any more.
+    pub fn refresh(&mut self) -> Result<bool, UstError> {
+        let Some(control) = read_control(&self.file)? else { return Ok(false) };
+        if control.table_bytes == self.control.table_bytes {
+            return Ok(false);
+        }
+        self.control = control;
+        let before = self.events.len();
+        self.read_table()?;
+        Ok(self.events.len() > before)
+    }
+
+    fn read_table(&mut self) -> Result<(), UstError> {
+        let size = self.control.table_bytes.min(MAX_TABLE);
+        let mut bytes = vec![0; size as usize];
+        self.file.read_at(u64::from(self.control.table), &mut bytes)?;
+        let (mut events, error) = EventRecord::parse_table(&bytes);
+        events.retain(|e| e.id < self.control.capacity);
+        self.events = events;
+        self.damage = error.map(|e| format(&self.file, e));
+        Ok(())
+    }
+
+    /// Which it is.
+    pub fn id(&self) -> &ProgramId {
+        &self.id
+    }
+
+    /// Its user, as it knows it.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(super) fn dir(&self) -> &SharedDir {
+        &self.dir
+    }
+
+    pub(super) fn file(&self) -> &SharedFile {
+        &self.file
+    }
+
+    /// The head of its control file.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// What its ticks are.
+    pub fn clock(&self) -> &ClockFacts {
+        &self.clock
+    }
+
+    /// Its name as the kernel has it.
+    pub fn comm(&self) -> String {
+        String::from_utf8_lossy(&self.control.comm).into_owned()
+    }
+
+    /// Its events, also those of libraries that it has unloaded.
+    pub fn events(&self) -> &[EventRecord] {
+        &self.events
+    }
+
+    /// The events that it can make now.
+    pub fn present(&self) -> impl Iterator<Item = &EventRecord> {
+        self.events.iter().filter(|e| e.flags.0 & EventFlags::GONE == 0)
+    }
+
+    /// Why its table of events was not read to the end.
+    pub fn damage(&self) -> Option<&UstError> {
+        self.damage.as_ref()
+    }
+
+    /// Whether it lives.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn is_alive(&self) -> Result<bool, UstError> {
+        Ok(self.file.is_held()?)
+    }
+
+    /// Its slots.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn slots(&self) -> Result<Vec<Slot>, UstError> {
+        let mut bytes = vec![0; SLOTS * SLOT];
+        self.file.read_at(slot_at(0) as u64, &mut bytes)?;
+        let slots = bytes.chunks_exact(SLOT).map(Slot::parse).collect::<Result<_, _>>();
+        slots.map_err(|e| format(&self.file, e))
+    }
+
+    /// The ring files in its folder: slot, turn, name.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn rings(&self) -> Result<Vec<(usize, u8, OsString)>, UstError> {
+        let (names, _) = self.dir.names(MAX_PROGRAMS)?;
+        let parse = |name: &OsStr| {
+            let (slot, turn) = name.to_str()?.strip_prefix("ring-")?.split_once('-')?;
+            Some((slot.parse().ok().filter(|s| *s < SLOTS)?, turn.parse().ok()?))
+        };
+        Ok(names.into_iter().filter_map(|n| parse(&n).map(|(s, t)| (s, t, n))).collect())
+    }
+
+    /// Removes what a dead program has left, if no ring is left in it.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove_if_empty(&self, user: &UserFolder) -> Result<bool, UstError> {
+        if self.is_alive()? || !self.rings()?.is_empty() {
+            return Ok(false);
+        }
+        let orders = OsStr::new("orders");
+        if let Ok(dir) = self.dir.dir(orders) {
+            for name in dir.names(MAX_PROGRAMS)?.0 {
+                dir.remove(&name)?;
+            }
+            self.dir.remove_dir(orders)?;
+        }
+        self.dir.remove(OsStr::new("control"))?;
+        user.dir.remove_dir(OsStr::new(&self.id.to_string()))?;
+        Ok(true)
+    }
+}
+
+fn read_control(file: &SharedFile) -> Result<Option<Control>, UstError> {
+    let size = file.size()?;
+    let mut head = [0; 400];
+    if size < CONTROL_HEADER as u64 || file.read_some(0, &mut head)? < head.len() {
+        return Ok(None);
+    }
+    // The magic number is written last.
+    if head[..8] == [0; 8] {
+        return Ok(None);
+    }
+    Control::parse(&head, size).map(Some).map_err(|e| format(file, e))
+}
+
+pub(super) fn format(file: &SharedFile, error: kymo_ust::FormatError) -> UstError {
+    UstError::Format { path: PathBuf::from(file.path()), error }
+}

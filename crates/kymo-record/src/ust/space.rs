@@ -1,0 +1,145 @@
+//! Where programs leave their folders: `/dev/shm` (or `$KYMO_UST_DIR`) of this mount
+//! namespace, and of others through `/proc/PID/root`.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use kymo_kernel::shared::{SharedDir, SharedError};
+
+use super::error::UstError;
+
+/// Most users looked at in one mount namespace.
+const MAX_USERS: usize = 1024;
+/// Most mount namespaces looked at.
+const MAX_SPACES: usize = 256;
+
+/// A mount namespace, by a root that shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// `/`, or `/proc/PID/root`.
+    root: PathBuf,
+    /// The folder of the users' folders, seen from there.
+    base: PathBuf,
+}
+
+/// The folder of one user.
+#[derive(Debug)]
+pub struct UserFolder {
+    /// It.
+    pub dir: SharedDir,
+    /// The user as the programs in there know it.
+    pub uid: u32,
+}
+
+impl Space {
+    /// Of this process.
+    pub fn here() -> Space {
+        let base = std::env::var_os("KYMO_UST_DIR").filter(|d| !d.is_empty());
+        let base = base.map_or_else(|| "/dev/shm".into(), PathBuf::from);
+        let base = match base.is_absolute() {
+            true => base,
+            false => std::env::current_dir().unwrap_or_else(|_| "/".into()).join(base),
+        };
+        Space { root: "/".into(), base }
+    }
+
+    /// With the users' folders in this folder.
+    pub fn at(base: impl Into<PathBuf>) -> Space {
+        Space { root: "/".into(), base: base.into() }
+    }
+
+    /// This one and those of other mount namespaces that can be looked into.
+    pub fn all() -> Vec<Space> {
+        let mut spaces = vec![Space::here()];
+        let namespace = |pid: &str| {
+            std::fs::metadata(format!("/proc/{pid}/ns/mnt")).ok().map(|m| (m.dev(), m.ino()))
+        };
+        let mut seen = BTreeMap::new();
+        seen.insert(namespace("self"), ());
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        for name in processes.filter_map(|e| e.file_name().into_string().ok()) {
+            if !name.bytes().all(|b| b.is_ascii_digit()) || spaces.len() >= MAX_SPACES {
+                continue;
+            }
+            let Some(id) = namespace(&name) else { continue };
+            if seen.insert(Some(id), ()).is_none() {
+                let root = Path::new("/proc").join(&name).join("root");
+                spaces.push(Space { root, base: "/dev/shm".into() });
+            }
+        }
+        spaces
+    }
+
+    /// Whether it is that of this process.
+    pub fn is_here(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// The folders of its users that may be trusted to be theirs, and why others are not.
+    pub fn users(&self) -> (Vec<UserFolder>, Vec<UstError>) {
+        let (mut users, mut refused) = (Vec::new(), Vec::new());
+        let base = self.root.join(self.base.strip_prefix("/").unwrap_or(&self.base));
+        let names = std::fs::read_dir(base).into_iter().flatten().flatten();
+        let mut names: Vec<OsString> = names
+            .map(|e| e.file_name())
+            .filter(|name| uid_of(name).is_some())
+            .take(MAX_USERS)
+            .collect();
+        names.sort();
+        for name in names {
+            match self.user(&name) {
+                Ok(Some(folder)) => users.push(folder),
+                Ok(None) => {}
+                Err(e) => refused.push(e.into()),
+            }
+        }
+        (users, refused)
+    }
+
+    /// The folder of the user of this process; made if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be, or is somebody else's.
+    pub fn own(&self) -> Result<UserFolder, UstError> {
+        let uid = rustix::process::geteuid().as_raw();
+        let name = OsString::from(format!("kymo-{uid}"));
+        let path = self.root.join(self.base.strip_prefix("/").unwrap_or(&self.base)).join(&name);
+        if let Err(error) =
+            std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+                .create(&path)
+            && error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            return Err(UstError::Write { path, error });
+        }
+        match self.user(&name)? {
+            Some(folder) => Ok(folder),
+            None => Err(SharedError::Suspicious { path, what: "another user's".into() }.into()),
+        }
+    }
+
+    /// A user's folder. In this namespace its name tells its owner; elsewhere users may
+    /// have other numbers, and it is enough that all in it is of one user. Folders that
+    /// this process may not read are passed over.
+    fn user(&self, name: &OsStr) -> Result<Option<UserFolder>, SharedError> {
+        let Some(uid) = uid_of(name) else { return Ok(None) };
+        let me = rustix::process::geteuid().as_raw();
+        if self.is_here() && me != 0 && me != uid {
+            return Ok(None);
+        }
+        let dir = SharedDir::open(&self.root, &self.base, name)?;
+        if self.is_here() && dir.owner() != uid {
+            let what = format!("of user {}", dir.owner());
+            return Err(SharedError::Suspicious { path: dir.path().to_owned(), what });
+        }
+        Ok(Some(UserFolder { dir, uid }))
+    }
+}
+
+/// The user that a folder's name tells.
+fn uid_of(name: &OsStr) -> Option<u32> {
+    let digits = name.to_str()?.strip_prefix("kymo-")?;
+    let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with("00");
+    digits.parse().ok().filter(|_| plain)
+}
