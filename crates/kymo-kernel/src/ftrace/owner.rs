@@ -45,6 +45,17 @@ impl Owner {
     }
 }
 
+/// A name for what this process owns and must not outlive it.
+pub fn own_name(what: &str) -> String {
+    format!("{}-{what}", Owner::this_process().prefix())
+}
+
+/// Whether a name of [`own_name`] begins so that its owner was of our pid namespace and
+/// is dead. Of names that are made otherwise nothing is known.
+pub fn is_left_behind(name: &str) -> bool {
+    Owner::parse(name).is_some_and(|owner| owner.namespace == namespace() && !owner.alive())
+}
+
 /// When a process started, in ticks since boot: field 22 of its `stat`. A
 /// process that is dead and only waits to be reaped has none.
 fn start_time(pid: u32) -> Option<u64> {
@@ -75,6 +86,10 @@ mod tests {
         assert!(owner.start > 0 && owner.namespace > 0 && owner.alive());
         let name = format!("{}-trace-events", owner.prefix());
         assert_eq!(Owner::parse(&name), Some(owner));
+        assert_eq!(Owner::parse(&own_name("x")), Some(owner));
+        assert!(!is_left_behind(&own_name("x")) && !is_left_behind("kymo-1-2"));
+        let dead = Owner { start: owner.start + 1, ..owner };
+        assert!(is_left_behind(&format!("{}-x", dead.prefix())));
         for other in ["kymo-session", "kymo-1-2", "foo", "kymo-a-1-1-x", "kymo-1-1-zz-x"] {
             assert_eq!(Owner::parse(other), None, "{other}");
         }

@@ -77,3 +77,10 @@ impl<'a> Packet<'a> {
         Some((PacketEvent { ticks, tid: i32::from_le_bytes(*tid), record, payload }, behind))
     }
 }
+
+/// `CLOCK_MONOTONIC` now, nanoseconds.
+pub fn monotonic_now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let (seconds, rest) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}

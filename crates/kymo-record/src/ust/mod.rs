@@ -11,6 +11,7 @@
 //! | `drain` | rings of a channel into a folder of CTF traces |
 //! | `metadata` | what a program says of its events, as CTF says it |
 //! | `events` | the events of a packet, one by one, for those who watch |
+//! | `watch` | a channel over all programs there are and those that come |
 
 mod channel;
 mod drain;
@@ -20,11 +21,13 @@ mod metadata;
 mod program;
 mod ring;
 mod space;
+mod watch;
 
 pub use channel::{Attached, Channel, ChannelOptions};
 pub use drain::{Drain, DrainStats};
 pub use error::UstError;
-pub use events::{Packet, PacketEvent};
+pub use events::{Packet, PacketEvent, monotonic_now};
 pub use program::{Program, ProgramId};
 pub use ring::{Area, RingReader, Taken};
 pub use space::{Space, UserFolder};
+pub use watch::{Watch, WatchOptions};

@@ -166,7 +166,6 @@ impl RingReader {
             }
             let reader = &mut self.areas[area as usize];
             (reader.next, reader.within) = (packet + 1, 0);
-            // Whoever writes faster than this reads must not keep it here.
         }
         let begun = self.areas[area as usize].within.max(CONTEXT_END as u64);
         if depth == Depth::Open && written > begun {
@@ -250,6 +249,10 @@ impl RingReader {
             return Ok(());
         }
         if reader.within > 0 {
+            let clock = &self.header.config().clock;
+            let passed = reader.until.saturating_sub(context.begin);
+            context.monotonic =
+                context.monotonic.saturating_add(nanoseconds(passed, clock.frequency));
             context.begin = reader.until;
         }
         // Numbers of packets as they are handed out: one more for each, and one more
@@ -265,4 +268,10 @@ impl RingReader {
         packet[..CONTEXT_END].copy_from_slice(&head);
         sink(Taken { area, context, packet })
     }
+}
+
+/// So many ticks in nanoseconds.
+pub(super) fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
+    let ns = u128::from(ticks) * 1_000_000_000 / u128::from(frequency.max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX)
 }

@@ -45,6 +45,20 @@ impl EventArgs {
         Ok(all)
     }
 
+    /// All filters as one, where events are named otherwise.
+    pub(in crate::commands) fn filter_only(&self) -> Option<String> {
+        let filters = self.0.iter().filter_map(|t| match t {
+            Typed::Filter(f) => Some(f.as_str()),
+            Typed::Event(_) => None,
+        });
+        let filters: Vec<&str> = filters.collect();
+        match filters[..] {
+            [] => None,
+            [one] => Some(one.to_owned()),
+            _ => Some(filters.iter().map(|f| format!("({f})")).collect::<Vec<_>>().join(" && ")),
+        }
+    }
+
     /// What they mean.
     pub(super) fn specs(&self, catalog: &Catalog) -> anyhow::Result<Vec<EventSpec>> {
         let mut specs: Vec<EventSpec> = Vec::new();

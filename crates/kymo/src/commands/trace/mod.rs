@@ -3,7 +3,7 @@
 //!
 //! Each run works in a trace instance of its own. Live, `source.rs` makes it and
 //! takes it away, `follow.rs` reads it until the end, and `text.rs` and `json.rs`
-//! are the forms of output. Without events it is system calls (`syscalls/`).
+//! are the forms of output. Events of programs with tracepoints of their own are `ust/`. Without events it is system calls (`syscalls/`).
 
 mod follow;
 mod json;
@@ -13,6 +13,7 @@ mod source;
 mod syscalls;
 mod text;
 mod tracer;
+pub(in crate::commands) mod ust;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,6 +46,13 @@ result, <seconds>. The program is not stopped: texts that its arguments point to
 read from its memory a moment later. A text that was read after its call had returned
 is marked ~; one whose task had ended by then is shown as its address.
 
+EVENTS OF PROGRAMS
+With -u, of programs that link kymo-tracepoint (`kymo list ust` shows theirs): those that run
+and those that start, of oneself or, for root, of all users and containers; with -- CMD those of
+the command and its children. No root is needed. Their --filter holds for all of -u, is evaluated
+in the program, and knows == != < <= > >= && || ! & and texts with * and ?. With -o DIR a folder
+of CTF traces is written, a trace for each program.
+
 LIVE OUTPUT
 With -e and without -o lines are those of the kernel's own `trace` file. The rings of all CPUs
 are looked at every 20 ms and merged by time, so an event is shown at most 50 ms
@@ -57,6 +65,8 @@ pub(crate) struct Args {
     out: out::OutArgs,
     #[command(flatten)]
     events: EventArgs,
+    #[command(flatten)]
+    ust: ust::UstArgs,
     #[command(flatten)]
     call: syscalls::CallArgs,
     #[command(flatten)]
@@ -110,6 +120,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.tracer.given() {
         return tracer::run(&args);
+    }
+    if args.ust.given() {
+        return ust::run(&args);
     }
     let wanted = args.wanted()?;
     match (args.out.given(), wanted.is_empty() && args.instance.is_none()) {

@@ -64,6 +64,16 @@ impl OutArgs {
         self.output.is_some()
     }
 
+    /// The folder for events of programs, if they are to be kept.
+    pub(super) fn folder(&self) -> anyhow::Result<Option<&std::path::Path>> {
+        let Some(output) = &self.output else { return Ok(None) };
+        let files = self.switch_output.is_some() || self.max_size.is_some();
+        if output.as_encoded_bytes().starts_with(b"tcp://") || files || self.secret_file.is_some() {
+            bail!("events of programs go into a folder: -u with -o DIR, and no more of the output");
+        }
+        Ok(Some(std::path::Path::new(output)))
+    }
+
     fn output(&self) -> anyhow::Result<TraceOutput> {
         let output = self.output.clone().unwrap_or_else(|| "trace.dat".into());
         let Some(address) = output.to_str().and_then(|o| o.strip_prefix("tcp://")) else {

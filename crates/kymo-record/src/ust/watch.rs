@@ -1,0 +1,199 @@
+//! A channel over all programs there are and those that come: for as long as the
+//! command runs that watches, or for a session that was started before.
+
+use std::collections::BTreeMap;
+
+use kymo_kernel::ftrace::is_left_behind;
+
+use super::channel::{Channel, ChannelOptions};
+use super::error::UstError;
+use super::program::{Program, ProgramId};
+use super::space::{Space, UserFolder};
+
+/// What is watched.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// What the channel is to be.
+    pub channel: ChannelOptions,
+    /// Only these processes of those that run already; empty for all. Processes that
+    /// start later come by the order's own pid.
+    pub pids: Vec<u32>,
+    /// Whether processes that run already are taken at all.
+    pub running: bool,
+}
+
+/// A channel that lives as long as this value: what it switched on is switched off
+/// and removed when it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    channel: Channel,
+    folders: Vec<Folder>,
+    /// What was passed over, once each.
+    notes: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Folder {
+    user: UserFolder,
+    programs: BTreeMap<ProgramId, Program>,
+}
+
+impl Watch {
+    /// Switches the channel on in all programs that run, and for those that start.
+    ///
+    /// # Errors
+    /// If no folder can be written to.
+    pub fn start(spaces: &[Space], options: &WatchOptions) -> Result<Watch, UstError> {
+        let channel = Channel::new(&options.channel)?;
+        let mut watch = Watch { channel, folders: Vec::new(), notes: Vec::new() };
+        for space in spaces {
+            // Programs find orders only where a folder is, and ours may be the first.
+            if space.is_here() {
+                space.own()?;
+            }
+            let (users, refused) = space.users();
+            watch.note_all(refused);
+            for user in users {
+                remove_left_behind(&user);
+                match watch.channel.publish(&user) {
+                    Ok(()) => watch.folders.push(Folder { user, programs: BTreeMap::new() }),
+                    Err(e) => watch.note(&e),
+                }
+            }
+        }
+        if options.running {
+            watch.attach_running(&options.pids);
+        }
+        Ok(watch)
+    }
+
+    fn attach_running(&mut self, pids: &[u32]) {
+        let mut failed = Vec::new();
+        for folder in &mut self.folders {
+            let (programs, refused) = Program::all(&folder.user);
+            failed.extend(refused);
+            for program in programs {
+                let wanted = pids.is_empty() || pids.contains(&program.id().pid);
+                if !wanted || !program.is_alive().unwrap_or(false) {
+                    continue;
+                }
+                match self.channel.attach(&program) {
+                    Ok(Some(_)) => {
+                        folder.programs.insert(program.id().clone(), program);
+                    }
+                    Ok(None) => {}
+                    Err(e) => failed.push(e),
+                }
+            }
+        }
+        self.note_all(failed);
+    }
+
+    /// The channel.
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Looks for programs that have come, and hands out all that record for the channel,
+    /// the dead included.
+    ///
+    /// # Errors
+    /// What `each` returns.
+    pub fn round<E>(
+        &mut self,
+        mut each: impl FnMut(&Channel, &mut Program) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut failed = Vec::new();
+        for folder in &mut self.folders {
+            let names = folder.user.dir.names(4096).map(|(names, _)| names).unwrap_or_default();
+            for id in names.iter().filter_map(|n| ProgramId::parse(n)) {
+                if folder.programs.contains_key(&id) {
+                    continue;
+                }
+                match Program::open(&folder.user, id) {
+                    Ok(Some(program)) => match self.channel.slot_of(&program) {
+                        Ok(Some(_)) => {
+                            folder.programs.insert(program.id().clone(), program);
+                        }
+                        Ok(None) => {}
+                        Err(e) => failed.push(e),
+                    },
+                    Ok(None) => {}
+                    Err(UstError::Shared(e)) if e.is_missing() => {}
+                    Err(e) => failed.push(e),
+                }
+            }
+            for program in folder.programs.values_mut() {
+                each(&self.channel, program)?;
+            }
+        }
+        self.note_all(failed);
+        Ok(())
+    }
+
+    /// How many programs record for it, or did.
+    pub fn programs(&self) -> usize {
+        self.folders.iter().map(|f| f.programs.len()).sum()
+    }
+
+    /// Switches the events off, for programs that start, too. What is in the rings can
+    /// still be taken.
+    pub fn stop(&mut self) {
+        for folder in &self.folders {
+            let _ = self.channel.withdraw(&folder.user);
+            for program in folder.programs.values() {
+                let _ = self.channel.stop(program);
+            }
+        }
+    }
+
+    /// What was passed over, and why.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn note_all(&mut self, errors: Vec<UstError>) {
+        errors.iter().for_each(|e| self.note(e));
+    }
+
+    fn note(&mut self, error: &UstError) {
+        let text = error.to_string();
+        if self.notes.len() < 16 && !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for folder in &self.folders {
+            let _ = self.channel.withdraw(&folder.user);
+            release(&self.channel, &folder.user, folder.programs.values());
+            // Programs that started since the last round.
+            let (others, _) = Program::all(&folder.user);
+            let mine = |p: &&Program| matches!(self.channel.slot_of(p), Ok(Some(_)));
+            release(&self.channel, &folder.user, others.iter().filter(mine));
+        }
+    }
+}
+
+/// Takes a channel's slots and rings away.
+fn release<'a>(channel: &Channel, user: &UserFolder, programs: impl Iterator<Item = &'a Program>) {
+    for program in programs {
+        let _ = channel.detach(program);
+        let _ = program.remove_if_empty(user);
+    }
+}
+
+/// What a tool that was killed has left: its orders, its slots, its rings.
+fn remove_left_behind(user: &UserFolder) {
+    for channel in Channel::wanted(user).unwrap_or_default() {
+        if !is_left_behind(&channel.name().to_string_lossy()) {
+            continue;
+        }
+        let _ = channel.withdraw(user);
+        let (programs, _) = Program::all(user);
+        let mine = |p: &&Program| matches!(channel.slot_of(p), Ok(Some(_)));
+        release(&channel, user, programs.iter().filter(mine));
+    }
+}

@@ -1,0 +1,138 @@
+//! Events of programs as they happen: what a round saw is put in order by time, and
+//! what is younger than the round waits for the next.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _, stdout};
+
+use kymo_record::ust::{
+    Channel, DrainStats, Packet, Program, ProgramId, RingReader, UstError, monotonic_now,
+};
+use kymo_ust::EventRecord;
+
+use super::super::Args;
+use super::RoundResult;
+use super::text::Text;
+
+/// The programs, what is to be shown, and how.
+pub(super) struct Live {
+    programs: BTreeMap<(u32, ProgramId), Source>,
+    waiting: Vec<(u64, Vec<u8>)>,
+    text: Text,
+    left: Option<u64>,
+    horizon: u64,
+    undecodable: u64,
+    lost_without_ring: BTreeMap<(u32, ProgramId), u64>,
+}
+
+struct Source {
+    ring: RingReader,
+    turn: (usize, u8),
+    events: Vec<EventRecord>,
+}
+
+impl Live {
+    pub(super) fn new(args: &Args) -> Live {
+        let colour = stdout().is_terminal()
+            && anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never;
+        Live {
+            programs: BTreeMap::new(),
+            waiting: Vec::new(),
+            text: Text { json: args.json, colour },
+            left: args.count,
+            horizon: 0,
+            undecodable: 0,
+            lost_without_ring: BTreeMap::new(),
+        }
+    }
+
+    /// What happened before now will have been seen when the round is over.
+    pub(super) fn begin_round(&mut self) {
+        self.horizon = monotonic_now();
+    }
+
+    pub(super) fn take(&mut self, channel: &Channel, program: &mut Program) -> RoundResult {
+        let Some((attached, slot)) = channel.slot_of(program)? else { return Ok(()) };
+        let key = (program.uid(), program.id().clone());
+        if slot.lost > 0 {
+            self.lost_without_ring.insert(key.clone(), slot.lost);
+        }
+        let turn = (attached.slot, attached.turn);
+        if self.programs.get(&key).is_none_or(|s| s.turn != turn) {
+            let name = OsString::from(format!("ring-{}-{}", attached.slot, attached.turn));
+            match RingReader::open(program, &name) {
+                Ok(Some(ring)) => {
+                    let events = sorted(program);
+                    self.programs.insert(key.clone(), Source { ring, turn, events });
+                }
+                Ok(None) => return Ok(()),
+                Err(UstError::Shared(e)) if e.is_missing() => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+        let Some(source) = self.programs.get_mut(&key) else { return Ok(()) };
+        if program.refresh()? {
+            source.events = sorted(program);
+        }
+        if !program.is_alive()? {
+            source.ring.set_dead();
+        }
+        let (text, waiting, undecodable) = (&self.text, &mut self.waiting, &mut self.undecodable);
+        let comm = program.comm();
+        let frequency = source.ring.config().clock.frequency;
+        source.ring.take_all(&mut |taken| {
+            let context = taken.context;
+            let whole = Packet::new(context, taken.packet, &source.events).for_each(|event| {
+                let since = event.ticks.saturating_sub(context.begin);
+                let ns = u128::from(since) * 1_000_000_000 / u128::from(frequency.max(1));
+                let time = context.monotonic.saturating_add(ns as u64);
+                let mut line = Vec::with_capacity(128);
+                text.event(&comm, context.cpu, time, &event, &mut line);
+                waiting.push((time, line));
+            });
+            *undecodable += u64::from(!whole);
+            Ok::<(), UstError>(())
+        })
+    }
+
+    /// Shows what is in order; true if nothing more is to be shown.
+    pub(super) fn end_round(&mut self, last: bool) -> anyhow::Result<bool> {
+        self.waiting.sort_by_key(|(time, _)| *time);
+        let ready = match last {
+            true => self.waiting.len(),
+            false => self.waiting.partition_point(|(time, _)| *time < self.horizon),
+        };
+        let show =
+            self.left.map_or(ready, |left| ready.min(usize::try_from(left).unwrap_or(ready)));
+        let mut out = Vec::new();
+        for (_, line) in self.waiting.drain(..ready).take(show) {
+            out.extend_from_slice(&line);
+        }
+        self.left = self.left.map(|left| left - show as u64);
+        let mut stdout = stdout().lock();
+        stdout.write_all(&out).and_then(|()| stdout.flush())?;
+        Ok(self.left == Some(0))
+    }
+
+    pub(super) fn stats(&self) -> DrainStats {
+        let mut stats = DrainStats {
+            programs: self.programs.len() as u64,
+            damaged: self.undecodable,
+            without_ring: self.lost_without_ring.values().sum(),
+            ..DrainStats::default()
+        };
+        for area in self.programs.values().flat_map(|p| p.ring.areas()) {
+            stats.discarded += area.discarded;
+            stats.too_large += area.too_large;
+            stats.overwritten += area.overwritten_packets;
+            stats.damaged += area.damaged;
+        }
+        stats
+    }
+}
+
+fn sorted(program: &Program) -> Vec<EventRecord> {
+    let mut events = program.events().to_vec();
+    events.sort_by_key(|e| e.id);
+    events
+}

@@ -1,0 +1,333 @@
+//! `kymo trace -u`: events of programs with tracepoints of their own, live or into a
+//! folder of CTF traces. No root, no kernel: files that the programs share.
+
+mod live;
+mod text;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use kymo_kernel::ftrace::own_name;
+use kymo_kernel::process::{GatedChild, Signal, Signals};
+use kymo_record::ust::{ChannelOptions, Drain, DrainStats, Space, UstError, Watch, WatchOptions};
+use kymo_ust::Rule;
+use kymo_view::Ledger;
+
+use super::Args;
+
+/// Flags of `kymo trace` for events of programs.
+#[derive(clap::Args)]
+pub(super) struct UstArgs {
+    /// Events of programs that have tracepoints of their own: PROVIDER:NAME with * and ?
+    #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',',
+          conflicts_with_all = ["event", "stacks", "cpu", "clock", "instance"])]
+    user_events: Vec<String>,
+    /// Of these events, those of at most this level: emerg … debug, or 0 … 14
+    #[arg(long, value_name = "LEVEL", requires = "user_events", value_parser = level)]
+    level: Option<u8>,
+}
+
+/// Room for each CPU of a program.
+const ROOM: u64 = 4 << 20;
+/// Of that, a sub-buffer.
+const SUB_BUFFERS: u32 = 8;
+/// How often is looked, while nothing fills up.
+const ROUND: Duration = Duration::from_millis(50);
+/// How long a program's last events are waited for.
+const FORGET: Duration = Duration::from_millis(20);
+
+/// The levels by their names, as syslog and LTTng number them.
+const LEVELS: [&str; 15] = [
+    "emerg",
+    "alert",
+    "crit",
+    "err",
+    "warning",
+    "notice",
+    "info",
+    "debug-system",
+    "debug-program",
+    "debug-process",
+    "debug-module",
+    "debug-unit",
+    "debug-function",
+    "debug-line",
+    "debug",
+];
+
+fn level(text: &str) -> Result<u8, String> {
+    let lower = text.to_ascii_lowercase().replace('_', "-");
+    let named = LEVELS.iter().position(|l| *l == lower).map(|n| n as u8);
+    let number = lower.parse().ok().filter(|n| usize::from(*n) < LEVELS.len());
+    named.or(number).ok_or_else(|| format!("levels are {}", LEVELS.join(", ")))
+}
+
+/// What rules say: patterns with one filter.
+pub(in crate::commands) fn rules(
+    patterns: &[String],
+    level: Option<u8>,
+    filter: Option<&str>,
+) -> anyhow::Result<Vec<Rule>> {
+    let filter = match filter {
+        None => Vec::new(),
+        Some(text) => kymo_ust::compile(text).map_err(|e| anyhow::anyhow!(caret(text, &e)))?,
+    };
+    let rule = |pattern: &String| {
+        let pattern = pattern.trim();
+        if pattern.is_empty() {
+            bail!("an empty pattern of events");
+        }
+        let pattern = match pattern.contains(':') || pattern == "*" {
+            true => pattern.to_owned(),
+            false => format!("{pattern}:*"),
+        };
+        let max_level = level.unwrap_or(14);
+        Ok(Rule { pattern, max_level, exclude: false, filter: filter.clone() })
+    };
+    patterns.iter().map(rule).collect()
+}
+
+/// A filter's fault with a mark under it.
+fn caret(text: &str, error: &kymo_ust::FilterError) -> String {
+    let at = match error {
+        kymo_ust::FilterError::Syntax { at, .. } => *at,
+        _ => return format!("--filter: {error}"),
+    };
+    let blanks = text.get(..at).map_or(0, |t| t.chars().count());
+    format!("--filter: {error}\n  {text}\n  {:blanks$}^", "")
+}
+
+/// Sub-buffers for so much room on each CPU.
+pub(in crate::commands) fn sub_buffers(room: Option<u64>) -> (u32, u32) {
+    let size = (room.unwrap_or(ROOM) / u64::from(SUB_BUFFERS)).max(1).next_power_of_two();
+    (size.clamp(4096, 64 << 20) as u32, SUB_BUFFERS)
+}
+
+impl UstArgs {
+    /// Whether it is about programs at all.
+    pub(super) fn given(&self) -> bool {
+        !self.user_events.is_empty()
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let filter = args.events.filter_only();
+    let rules = rules(&args.ust.user_events, args.ust.level, filter.as_deref())?;
+    let signals =
+        Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child])
+            .context("cannot listen for signals")?;
+    let mut child = match args.command.is_empty() {
+        true => None,
+        false => match GatedChild::spawn(&args.command) {
+            Ok(child) => Some(child),
+            Err(e) => {
+                anstream::eprintln!("kymo: {e}");
+                return Ok(ExitCode::from(e.shell_status()));
+            }
+        },
+    };
+    let own_child = child.as_ref().filter(|_| !args.all_cpus).map_or(0, GatedChild::pid);
+    let pids = args.pids()?;
+    let (sub_buffer, sub_buffers) = sub_buffers(args.buffer_size);
+    let options = WatchOptions {
+        channel: ChannelOptions {
+            session: own_name("trace"),
+            channel: "channel0".into(),
+            rules,
+            overwrite: false,
+            sub_buffer,
+            sub_buffers,
+            pid: own_child,
+        },
+        running: own_child == 0 || !pids.is_empty(),
+        pids,
+    };
+    let output = args.out.folder()?;
+    if let Some(folder) = output {
+        check_new(folder)?;
+    }
+    let spaces = if own_child > 0 { vec![Space::here()] } else { Space::all() };
+    let mut watch = Watch::start(&spaces, &options)?;
+    if options.running && own_child == 0 && watch.programs() == 0 && !args.quiet {
+        anstream::eprintln!(
+            "kymo: no program that runs has such events; waiting for one that starts"
+        );
+    }
+    if let Some(child) = &mut child
+        && let Err(e) = child.release()
+    {
+        anstream::eprintln!("kymo: {e}");
+        return Ok(ExitCode::from(e.shell_status()));
+    }
+    let mut run = Run { args, signals, child, started: Instant::now(), exit: None };
+    match output {
+        Some(folder) => {
+            let mut drain = Drain::new(folder, &options.channel.session);
+            run.drain(&mut watch, &mut drain)?;
+            let stats = drain.stats();
+            let notes = watch.notes().to_vec();
+            drop(watch);
+            run.end(&notes, &stats, Some(folder))
+        }
+        None => {
+            let mut live = live::Live::new(args);
+            run.follow(&mut watch, &mut live)?;
+            let notes = watch.notes().to_vec();
+            drop(watch);
+            run.end(&notes, &live.stats(), None)
+        }
+    }
+}
+
+/// A folder that is to become a trace: not there, or empty.
+fn check_new(folder: &Path) -> anyhow::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e).with_context(|| folder.display().to_string()),
+    };
+    if entries.into_iter().next().is_some() {
+        bail!("{} is not empty; a trace of programs is a folder of its own", folder.display());
+    }
+    Ok(())
+}
+
+struct Run<'a> {
+    args: &'a Args,
+    signals: Signals,
+    child: Option<GatedChild>,
+    started: Instant,
+    exit: Option<u8>,
+}
+
+impl Run<'_> {
+    /// Waits for the next round; true if there is none.
+    fn wait(&mut self, pause: Duration) -> anyhow::Result<bool> {
+        let left = self.args.timeout.map(|t| t.saturating_sub(self.started.elapsed()));
+        if left == Some(Duration::ZERO) {
+            return Ok(true);
+        }
+        self.signals.wait(Some(left.map_or(pause, |l| l.min(pause))))?;
+        while let Some(signal) = self.signals.next()? {
+            if signal != Signal::Child {
+                return Ok(true);
+            }
+        }
+        if let Some(child) = &mut self.child
+            && let Some(exit) = child.try_wait()?
+        {
+            self.exit = Some(exit.code());
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn drain(&mut self, watch: &mut Watch, drain: &mut Drain) -> anyhow::Result<()> {
+        let mut pause = ROUND;
+        loop {
+            let before = drain.stats().bytes;
+            watch.round(|channel, program| drain.take(channel, program))?;
+            let taken = drain.stats().bytes - before;
+            // Rings that filled by a quarter since the last round are looked at sooner.
+            pause = if taken > ROOM / 4 { pause / 2 } else { (pause * 2).min(ROUND) };
+            if self.wait(pause.max(Duration::from_millis(1)))? {
+                break;
+            }
+        }
+        self.end_child()?;
+        watch.stop();
+        std::thread::sleep(FORGET);
+        Ok(watch.round(|channel, program| drain.take_all(channel, program))?)
+    }
+
+    fn follow(&mut self, watch: &mut Watch, live: &mut live::Live) -> anyhow::Result<()> {
+        loop {
+            live.begin_round();
+            watch.round(|channel, program| live.take(channel, program))?;
+            if live.end_round(false)? || self.wait(ROUND)? {
+                break;
+            }
+        }
+        self.end_child()?;
+        watch.stop();
+        std::thread::sleep(FORGET);
+        watch.round(|channel, program| live.take(channel, program))?;
+        live.end_round(true)?;
+        Ok(())
+    }
+
+    /// A command that is still there when tracing ends has been asked to end with it.
+    fn end_child(&mut self) -> anyhow::Result<()> {
+        if let Some(child) = &mut self.child
+            && self.exit.is_none()
+        {
+            child.kill(Signal::Term.number())?;
+            self.exit = Some(child.wait()?.code());
+        }
+        Ok(())
+    }
+
+    fn end(
+        &self,
+        notes: &[String],
+        stats: &DrainStats,
+        folder: Option<&Path>,
+    ) -> anyhow::Result<ExitCode> {
+        let mut ledger = Ledger::default();
+        note(&mut ledger, notes, stats);
+        if !self.args.quiet {
+            if let Some(folder) = folder {
+                let mb = stats.bytes as f64 / (1024.0 * 1024.0);
+                let folder = folder.display();
+                let programs = stats.programs;
+                anstream::eprintln!(
+                    "[ kymo trace: wrote {mb:.3} MB {folder} ({programs} programs) ]"
+                );
+            }
+            anstream::eprint!("{}", ledger.to_text(""));
+        }
+        if self.args.strict && ledger.has_doubts() {
+            return Ok(ExitCode::from(Ledger::STRICT_STATUS));
+        }
+        Ok(ExitCode::from(self.exit.unwrap_or(0)))
+    }
+}
+
+/// What is missing of what programs wrote.
+pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &DrainStats) {
+    for text in notes {
+        ledger.note("program", text.clone(), None);
+    }
+    if stats.discarded > 0 {
+        let large = match stats.too_large {
+            0 => String::new(),
+            n => format!(" ({n} larger than a sub-buffer)"),
+        };
+        let advice = "more room: --buffer-size 64M; or a --filter".to_owned();
+        ledger.note(
+            "lost",
+            format!("{} events discarded: rings were full{large}", stats.discarded),
+            Some(advice),
+        );
+    }
+    if stats.overwritten > 0 {
+        let fact = format!("{} packets were overwritten before they were read", stats.overwritten);
+        ledger.note("lost", fact, None);
+    }
+    if stats.without_ring > 0 {
+        let fact = format!("{} events lost: a program could not make its ring", stats.without_ring);
+        ledger.note("lost", fact, Some("room in /dev/shm, or a smaller --buffer-size".into()));
+    }
+    if stats.damaged > 0 {
+        let fact = format!("{} places in rings did not hold what they should", stats.damaged);
+        ledger.note("damaged", fact, None);
+    }
+    if stats.programs == 0 {
+        ledger.tell("programs", "no program had such events", None);
+    }
+}
+
+/// The error of a round is the trace's.
+type RoundResult = Result<(), UstError>;
