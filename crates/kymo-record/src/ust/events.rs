@@ -45,26 +45,23 @@ impl<'a> Packet<'a> {
 
     fn event(&self, bytes: &'a [u8], before: u64) -> Option<(PacketEvent<'a>, &'a [u8])> {
         const SHORT: u64 = (1 << 27) - 1;
-        let (head, mut rest) = bytes.split_first_chunk::<4>()?;
-        let head = u32::from_le_bytes(*head);
-        let short = u64::from(head >> 5);
-        let mut ticks = (before & !SHORT) | short;
-        if ticks < before {
-            ticks = ticks.wrapping_add(SHORT + 1);
-        }
-        let mut id = head & 31;
-        match id {
-            0..29 => {}
-            29 => {
-                let (wide, behind) = rest.split_first_chunk::<2>()?;
-                (id, rest) = (u16::from_le_bytes(*wide).into(), behind);
+        let mut id = u32::from(bytes.first()? & 31);
+        let (mut rest, ticks) = match id {
+            0..30 => {
+                let (head, rest) = bytes.split_first_chunk::<4>()?;
+                let short = u64::from(u32::from_le_bytes(*head) >> 5);
+                let ticks = (before & !SHORT) | short;
+                (rest, if ticks < before { ticks.wrapping_add(SHORT + 1) } else { ticks })
             }
             _ => {
-                let (full, behind) = rest.split_first_chunk::<12>()?;
-                id = u32::from_le_bytes(full[..4].try_into().ok()?);
-                ticks = u64::from_le_bytes(full[4..].try_into().ok()?);
-                rest = behind;
+                let (full, rest) = bytes.split_first_chunk::<13>()?;
+                id = u32::from_le_bytes(full[1..5].try_into().ok()?);
+                (rest, u64::from_le_bytes(full[5..].try_into().ok()?))
             }
+        };
+        if bytes.first()? & 31 == 29 {
+            let (wide, behind) = rest.split_first_chunk::<2>()?;
+            (id, rest) = (u16::from_le_bytes(*wide).into(), behind);
         }
         let (tid, rest) = rest.split_first_chunk::<4>()?;
         let at = self.events.binary_search_by_key(&id, |e| e.id).ok()?;

@@ -97,11 +97,14 @@ fn event_header() -> Struct {
     let option = |name: &str, fields: Vec<Field>| {
         Field::plain(name, Type::Struct(Arc::new(Struct::new(fields))))
     };
-    let zero = Field::plain("zero", Type::Int(Int::unsigned(27, LE)));
+    // Behind 27 bits, without a gap.
+    let mut wide = Int::unsigned(16, LE);
+    wide.align = 1;
     let options = vec![
         option("compact", vec![short()]),
-        option("wide", vec![short(), Field::plain("id", uint(16))]),
-        option("extended", vec![zero, Field::plain("id", uint(32)), long]),
+        option("wide", vec![short(), Field::plain("id", Type::Int(wide))]),
+        // Begins at the next byte.
+        option("extended", vec![Field::plain("id", uint(32)), long]),
     ];
     Struct::new([
         Field::plain("id", Type::Enum(Enum { int: number, labels: labels.into() })),

@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use kymo_kernel::shared::{Access, SharedDir, SharedFile};
-use kymo_ring::ClockFacts;
 use kymo_ust::{CONTROL_HEADER, Control, EventFlags, EventRecord, SLOT, SLOTS, Slot, slot_at};
 
 use super::error::UstError;
@@ -53,7 +52,6 @@ pub struct Program {
     dir: SharedDir,
     file: SharedFile,
     control: Control,
-    clock: ClockFacts,
     events: Vec<EventRecord>,
     /// Why the event table was not read to its end.
     damage: Option<UstError>,
@@ -88,23 +86,12 @@ impl Program {
         let file = dir.file(OsStr::new("control"), Access::ReadWrite)?;
         let Some(control) = read_control(&file)? else { return Ok(None) };
         let told = (control.pid, control.start_time);
-        let field = |name, value| Err(format(&file, kymo_ust::FormatError::Field { name, value }));
         if told != (id.pid, id.start) {
-            return field("pid", u64::from(control.pid));
+            let error = kymo_ust::FormatError::Field { name: "pid", value: control.pid.into() };
+            return Err(format(&file, error));
         }
-        let Some(clock) = ClockFacts::parse(&control.clock) else {
-            return field("clock", u64::from(control.clock[0]));
-        };
-        let mut program = Program {
-            id,
-            uid: user.uid,
-            dir,
-            file,
-            control,
-            clock,
-            events: Vec::new(),
-            damage: None,
-        };
+        let mut program =
+            Program { id, uid: user.uid, dir, file, control, events: Vec::new(), damage: None };
         program.read_table()?;
         Ok(Some(program))
     }
@@ -162,11 +149,6 @@ impl Program {
     /// The head of its control file.
     pub fn control(&self) -> &Control {
         &self.control
-    }
-
-    /// What its ticks are.
-    pub fn clock(&self) -> &ClockFacts {
-        &self.clock
     }
 
     /// Its name as the kernel has it.
