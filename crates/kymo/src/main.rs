@@ -47,6 +47,8 @@ enum Command {
     Probe(commands::probe::Args),
     /// Find out what a command spends its time on
     Profile(commands::profile::Args),
+    /// Show or remove what earlier runs found out about binaries
+    Cache(commands::cache::Args),
     /// Print a manual page, or completions for a shell
     Manual(commands::manual::Args),
 }
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => commands::trace::run(*args),
         Command::Probe(args) => commands::probe::run(args),
         Command::Profile(args) => commands::profile::run(args),
+        Command::Cache(args) => commands::cache::run(args),
         Command::Manual(args) => commands::manual::run(args, Cli::command()),
     };
     result.unwrap_or_else(|e| commands::fail(&e))

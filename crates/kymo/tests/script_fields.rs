@@ -293,7 +293,7 @@ fn fields_that_are_not_there_say_why() {
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    assert!(refused("ip,srcline").contains("source lines"), "{}", refused("ip,srcline"));
+    assert!(refused("ip,srccode").contains("srcline"), "{}", refused("ip,srccode"));
     assert!(refused("insn").contains("instruction traces"), "{}", refused("insn"));
     assert!(refused("colour").contains("no field colour"), "{}", refused("colour"));
     assert!(refused("").contains("names no field"), "{}", refused(""));

@@ -19,6 +19,7 @@ pub(super) mod payload;
 mod perfdata;
 mod pool;
 mod sideband;
+mod sources;
 mod symbols;
 mod text;
 mod tracedat;
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     /// Fields to print, `[type:]a,b,…` or `+a,-b`: comm, tid, pid, time, cpu, event, trace, ip,
     /// sym, symoff, dso, addr, period, misc, iregs, uregs, brstack, brstacksym, weight, ins_lat,
-    /// data_src, phys_addr, data_page_size, code_page_size, cgroup; types: hw, sw, trace, raw
+    /// data_src, phys_addr, data_page_size, code_page_size, cgroup, srcline; types: hw, sw, trace, raw
     #[arg(short = 'F', long, value_name = "SPEC", allow_hyphen_values = true)]
     fields: Vec<String>,
     /// Print one JSON object a line, with typed fields
@@ -74,6 +75,15 @@ pub(crate) struct Args {
     /// Print no call chains
     #[arg(short = 'G', long)]
     hide_call_graph: bool,
+    /// Show functions that the compiler inlined in call chains (this is the default)
+    #[arg(long, overrides_with = "no_inline")]
+    inline: bool,
+    /// Show no inlined functions
+    #[arg(long)]
+    no_inline: bool,
+    /// Print whole paths of source files
+    #[arg(long)]
+    full_source_path: bool,
     /// Print at most so many frames of a call chain
     #[arg(long, value_name = "N", default_value_t = 127)]
     max_stack: usize,

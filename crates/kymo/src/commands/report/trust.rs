@@ -19,6 +19,7 @@ pub(crate) fn ledger(profile: &Profile, notes: &[String]) -> Ledger {
         stacks::note_frame_pointers(profile, event, &mut ledger);
     }
     unresolved(profile, &mut ledger);
+    lines(profile, &mut ledger);
     finding::note(&profile.machine.symbols, &mut ledger);
     ledger
 }
@@ -86,6 +87,30 @@ fn reading(profile: &Profile, notes: &[String], ledger: &mut Ledger) {
             ledger.note("chains", fact, advice);
         }
     }
+}
+
+/// How many places have a line, and which binaries lack them.
+fn lines(profile: &Profile, ledger: &mut Ledger) {
+    let found = &profile.found;
+    let without: u64 = found.lacking.lines.iter().map(|l| l.1).sum();
+    let all = found.lacking.addresses;
+    if without == 0 || percent(without, all) < HARMLESS_PERCENT {
+        return;
+    }
+    let symbols = &profile.machine.symbols;
+    let name = |(dso, n): &(_, u64)| format!("{} ({n})", symbols.dso_name(Some(*dso)));
+    let worst: Vec<String> = found.lacking.lines.iter().take(3).map(name).collect();
+    let fact = format!(
+        "{} of {all} distinct addresses in programs have a source line ({:.1}%), as have {:.1}% of \
+         all samples; it is missing in {}",
+        all - without,
+        percent(all - without, all),
+        percent(found.lined, found.samples),
+        worst.join(", ")
+    );
+    let first = found.lacking.lines.first().map_or("", |l| symbols.dso_name(Some(l.0)));
+    let advice = format!("install the debug package of {first}, or build it with -g");
+    ledger.tell("lines", fact, Some(advice));
 }
 
 fn unresolved(profile: &Profile, ledger: &mut Ledger) {

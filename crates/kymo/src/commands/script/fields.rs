@@ -8,7 +8,7 @@ use kymo_model::{AttrFlags, EventType, SampleType};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields(pub(super) u32);
 
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "comm",
     "tid",
     "pid",
@@ -34,11 +34,12 @@ const NAMES: [&str; 25] = [
     "code_page_size",
     "ins_lat",
     "cgroup",
+    "srcline",
 ];
 
 /// Fields that perf knows, and why they are not here.
 const ABSENT: [(&[&str], &str); 4] = [
-    (&["srcline", "srccode"], "source lines are not resolved yet"),
+    (&["srccode"], "source files are not printed; srcline tells where it is"),
     (
         &[
             "flags",
@@ -69,6 +70,7 @@ impl Fields {
     pub(super) const DSO: Fields = Fields(1 << 9);
     pub(super) const ADDR: Fields = Fields(1 << 10);
     pub(super) const SYMOFF: Fields = Fields(1 << 11);
+    pub(super) const SRCLINE: Fields = Fields(1 << 25);
     pub(super) const PERIOD: Fields = Fields(1 << 12);
     pub(super) const WEIGHT: Fields = Fields(1 << 13);
     pub(super) const DATA_SRC: Fields = Fields(1 << 14);
@@ -86,8 +88,14 @@ impl Fields {
     pub(super) const COMMON: Fields =
         Fields(Self::COMM.0 | Self::TID.0 | Self::TIME.0 | Self::CPU.0 | Self::EVENT.0);
     /// Those that need symbol tables.
-    pub(super) const NAMES: Fields =
-        Fields(Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0 | Self::BRSTACK.0 | Self::BRSTACKSYM.0);
+    pub(super) const NAMES: Fields = Fields(
+        Self::SYM.0
+            | Self::SYMOFF.0
+            | Self::DSO.0
+            | Self::BRSTACK.0
+            | Self::BRSTACKSYM.0
+            | Self::SRCLINE.0,
+    );
     const WHERE: Fields = Fields(Self::IP.0 | Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
 
     #[inline]
@@ -220,14 +228,15 @@ impl Spec {
             let base = if relative { slot.0 } else { Fields::default() };
             *slot = (base.with(add).without(remove), slot.1.with(add).without(remove));
         }
-        let needs = Fields(Fields::SYM.0 | Fields::DSO.0 | Fields::SYMOFF.0);
+        let needs = Fields(Fields::SYM.0 | Fields::DSO.0 | Fields::SYMOFF.0 | Fields::SRCLINE.0);
         for (fields, asked) in &mut self.fields {
             if fields.any(needs)
                 && !fields.any(Fields(
                     Fields::IP.0 | Fields::ADDR.0 | Fields::BRSTACK.0 | Fields::BRSTACKSYM.0,
                 ))
             {
-                if asked.any(needs) {
+                // What is added to the usual fields is for events that have addresses.
+                if asked.any(needs) && !relative {
                     bail!("-F {spec}: symbols and dsos are those of an address: add ip or addr");
                 }
                 *fields = fields.without(needs);

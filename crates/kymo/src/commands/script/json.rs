@@ -3,6 +3,7 @@
 
 use std::io::Write as _;
 
+use kymo_analysis::chain::{Origin, Place};
 use kymo_files::perfdata::Entry;
 use kymo_format::json_string;
 
@@ -51,7 +52,7 @@ pub(super) fn print(
     let mode = entry.raw.misc.cpumode();
     if let Some(ip) = s.ip {
         out.push(b',');
-        frame(entry, s.pid, ip, mode, &mut text.symbols, out);
+        frame(entry, s.pid, Place::exact(mode, ip), &mut text.symbols, out);
     }
     if let Some(addr) = s.addr {
         write!(out, ",\"addr\":\"{addr:#x}\"")?;
@@ -62,13 +63,13 @@ pub(super) fn print(
     }
     let has = entry.desc().map(|d| d.attr.sample_type);
     let user = if has.is_some_and(unwinds) { text.symbols.unwind(entry) } else { Vec::new() };
-    let words = s.chain(entry.raw.endian).chain(user);
-    let mut chain = frames(words, mode).peekable();
+    let recorded = frames(s.chain(entry.raw.endian), mode, Origin::Recorded);
+    let mut chain = recorded.chain(frames(user.into_iter(), mode, Origin::Unwound)).peekable();
     if chain.peek().is_some() {
         out.extend_from_slice(b",\"callchain\":[");
-        for (i, (ip, mode)) in chain.enumerate() {
+        for (i, place) in chain.enumerate() {
             out.extend_from_slice(if i > 0 { b",{" } else { b"{" });
-            frame(entry, s.pid, ip, mode, &mut text.symbols, out);
+            frame(entry, s.pid, place, &mut text.symbols, out);
             out.push(b'}');
         }
         out.push(b']');
@@ -79,17 +80,10 @@ pub(super) fn print(
 
 /// `"ip":…,"sym":…,"symoff":…,"dso":…`; addresses as hexadecimal text, since
 /// JSON numbers do not hold 64 bits everywhere.
-fn frame(
-    entry: &Entry<'_>,
-    pid: u32,
-    ip: u64,
-    mode: u16,
-    symbols: &mut Symbols,
-    out: &mut Vec<u8>,
-) {
-    let at = symbols.locate(entry.features, pid, ip, mode);
+fn frame(entry: &Entry<'_>, pid: u32, place: Place, symbols: &mut Symbols, out: &mut Vec<u8>) {
+    let (at, _) = symbols.frame(entry.features, pid, place);
     out.extend_from_slice(b"\"ip\":\"0x");
-    number::hex(out, ip, 0);
+    number::hex(out, place.ip, 0);
     out.push(b'"');
     if let Some(symbol) = symbols.symbol(&at) {
         out.extend_from_slice(b",\"sym\":");

@@ -14,6 +14,7 @@ use super::Args;
 use super::fields::{Fields, Spec};
 use super::filter::Filter;
 use super::pool::{self, Job, Worker};
+use super::sources::Wanted;
 use super::{formats, json, output, sideband, text};
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
@@ -99,6 +100,7 @@ fn how(args: &Args) -> text::How {
         style: args.style(),
         only: args.symbols.clone(),
         finding: args.finding.options(),
+        sources: Wanted { inlines: !args.no_inline, full_paths: args.full_source_path },
     }
 }
 
@@ -154,7 +156,9 @@ impl Printer {
 impl Worker<Batch> for Printer {
     fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
         let before = out.len();
-        batch.entries().try_for_each(|e| self.print(&e, out))?;
+        let printed = batch.entries().try_for_each(|e| self.print(&e, out));
+        self.text.end_batch(before, out);
+        printed?;
         self.shown |= out.len() > before;
         Ok(())
     }

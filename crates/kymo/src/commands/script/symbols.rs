@@ -1,10 +1,11 @@
 //! Task names and the text of addresses at the present place in the
 //! recording. Each distinct address of an address space is resolved once.
 
+use kymo_analysis::chain::{Origin, Place, Step, walk};
 use kymo_analysis::state::{Located, Machine};
 use kymo_analysis::unwind::Unwinder;
 use kymo_files::perfdata::{Entry, Features};
-use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, RawRecord, RecordKind, Sample};
+use kymo_model::{RawRecord, RecordKind, Sample};
 use kymo_symbols::{Options, Resolver};
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
@@ -125,6 +126,14 @@ impl Symbols {
         located
     }
 
+    /// A frame as it is shown, and the instruction that is executed in it, in the
+    /// binary's terms.
+    pub(super) fn frame(&mut self, features: &Features, pid: u32, place: Place) -> (Located, u64) {
+        let at = self.locate(features, pid, place.code(), place.mode);
+        let behind = u64::from(place.returns);
+        (Located { addr: at.addr + behind, offset: at.offset + behind, ..at }, at.addr)
+    }
+
     /// Symbol, offset and binary as `fields` ask for them.
     pub(super) fn write(&self, at: &Located, fields: Fields, out: &mut Vec<u8>) {
         if fields.has(Fields::SYM) {
@@ -163,24 +172,14 @@ impl Symbols {
     }
 }
 
-/// The addresses of a call chain, each with the mode its marker states.
+/// The frames of a call chain.
 pub(super) fn frames(
     chain: impl Iterator<Item = u64>,
     cpumode: u16,
-) -> impl Iterator<Item = (u64, u16)> {
-    let mut mode = cpumode;
-    chain.filter_map(move |ip| {
-        if ip < CALLCHAIN_CONTEXT_MIN {
-            return Some((ip, mode));
-        }
-        mode = match ChainContext(ip) {
-            ChainContext::KERNEL => Misc::KERNEL,
-            ChainContext::USER | ChainContext::USER_DEFERRED => Misc::USER,
-            ChainContext::HV => Misc::HYPERVISOR,
-            ChainContext::GUEST_KERNEL => Misc::GUEST_KERNEL,
-            ChainContext::GUEST | ChainContext::GUEST_USER => Misc::GUEST_USER,
-            _ => 0,
-        };
-        None
+    origin: Origin,
+) -> impl Iterator<Item = Place> {
+    walk(chain, cpumode, origin).filter_map(|step| match step {
+        Step::Frame(place) => Some(place),
+        Step::Unknown => None,
     })
 }

@@ -1,5 +1,6 @@
 //! A sample as perf script lays it out.
 
+use kymo_analysis::chain::Origin;
 use kymo_files::perfdata::Entry;
 use kymo_model::{Endian, EventType, Misc, RecordKind, Sample, SampleType, sw};
 
@@ -9,6 +10,7 @@ use super::filter::{Facts, Filter};
 use super::formats::Payloads;
 use super::line::{Head, Starts, Style};
 use super::number;
+use super::sources::{Sources, Wanted};
 use super::symbols::{Symbols, frames};
 
 /// What is the same for all samples of one event.
@@ -177,6 +179,7 @@ pub(super) struct How {
     /// Only samples in these functions, if any are named.
     pub(super) only: Vec<String>,
     pub(super) finding: kymo_symbols::Options,
+    pub(super) sources: Wanted,
 }
 
 /// Renders samples.
@@ -186,6 +189,7 @@ pub(super) struct Text {
     plans: Vec<Plan>,
     starts: Starts,
     pub(super) symbols: Symbols,
+    sources: Sources,
     pub(super) trace: Payloads,
     pub(super) malformed: u64,
 }
@@ -194,6 +198,7 @@ impl Text {
     pub(super) fn new(spec: Spec, how: How) -> Text {
         Text {
             spec,
+            sources: Sources::new(how.sources),
             symbols: Symbols::new(how.finding.clone()),
             how,
             plans: Vec::new(),
@@ -207,6 +212,11 @@ impl Text {
     pub(super) fn another(&self) -> Text {
         let new = Text::new(self.spec.clone(), self.how.clone());
         Text { trace: self.trace.another(), ..new }
+    }
+
+    /// Ends a batch, whose text is that of `out` from `from` on.
+    pub(super) fn end_batch(&mut self, from: usize, out: &mut Vec<u8>) {
+        self.sources.fill(&self.symbols.machine, from, out);
     }
 
     /// Takes note of a record that is no sample.
@@ -331,21 +341,25 @@ impl Text {
             out.push(b'\n');
             let user = if plan.unwinds { self.symbols.unwind(entry) } else { Vec::new() };
             let most = self.how.max_stack;
-            let recorded = frames(s.chain(entry.raw.endian), mode).take(most);
-            for (ip, mode) in recorded.chain(frames(user.into_iter(), mode).take(most)) {
-                let at = self.symbols.locate(entry.features, s.pid, ip, mode);
+            let recorded = frames(s.chain(entry.raw.endian), mode, Origin::Recorded).take(most);
+            let unwound = frames(user.into_iter(), mode, Origin::Unwound).take(most);
+            for place in recorded.chain(unwound) {
+                let (at, code) = self.symbols.frame(entry.features, s.pid, place);
+                let start = out.len();
                 out.push(b'\t');
                 number::hex(out, at.addr, 16);
                 self.symbols.write(&at, fields, out);
+                self.sources.mark((start, out.len()), (at, code), fields, true);
                 out.push(b'\n');
             }
         } else if fields.has(Fields::IP) {
             let ip = s.ip.unwrap_or(0);
             out.push(b' ');
             number::hex(out, ip, 16);
-            if fields.any(Fields(Fields::SYM.0 | Fields::DSO.0)) {
+            if fields.any(Fields(Fields::SYM.0 | Fields::DSO.0 | Fields::SRCLINE.0)) {
                 let at = self.symbols.locate(entry.features, s.pid, ip, mode);
                 self.symbols.write(&at, fields, out);
+                self.sources.mark((out.len(), out.len()), (at, at.addr), fields, false);
             }
         }
         if let Some(full) = &full {

@@ -1,0 +1,150 @@
+//! `kymo cache`: what earlier runs found about binaries and keep on disk, and how to
+//! be rid of it.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, bail};
+use globset::{Glob, GlobMatcher};
+use kymo_symbols::cache::{Cache, Listed};
+
+/// Flags of `kymo cache`.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+WHAT IS KEPT
+Functions and lines of the addresses that were looked up, an index of each binary that was probed:
+one file for each binary and kind, named after the binary's build-id. Only files that nobody else
+can write to are read, and only if their checksums are right; others are told and made again.
+
+ENVIRONMENT
+KYMO_CACHE       another folder; off: keep nothing
+XDG_CACHE_HOME   its folder kymo is used instead of ~/.cache/kymo
+All files together take at most 1 GiB: those longest not used go first.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Show what is kept: size, age, kind, build-id and path of each binary
+    List {
+        /// Only binaries whose path, name or build-id this matches
+        #[arg(value_name = "GLOB")]
+        which: Vec<String>,
+    },
+    /// Remove what is kept
+    Clear {
+        /// Only of binaries whose path, name or build-id this matches
+        #[arg(value_name = "GLOB")]
+        which: Vec<String>,
+        /// Only what was not used for so long: 90s, 30m, 12h, 7d, 2w
+        #[arg(long, value_name = "AGE", value_parser = age)]
+        older_than: Option<Duration>,
+    },
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let Some(cache) = Cache::of_user() else {
+        bail!("there is no cache: KYMO_CACHE says so, or there is no home folder");
+    };
+    match args.action {
+        Action::List { which } => list(&cache, &chosen(&cache, &which, None)?),
+        Action::Clear { which, older_than } => clear(&chosen(&cache, &which, older_than)?),
+    }
+}
+
+fn age(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds: u64 = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 7 * 86_400,
+        _ => return Err("an age is a number and one of s, m, h, d, w".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "an age begins with a number")?;
+    Ok(Duration::from_secs(number.saturating_mul(seconds)))
+}
+
+fn chosen(
+    cache: &Cache,
+    which: &[String],
+    older_than: Option<Duration>,
+) -> anyhow::Result<Vec<Listed>> {
+    let globs: Vec<GlobMatcher> = which
+        .iter()
+        .map(|g| Ok(Glob::new(g).with_context(|| format!("{g} is no pattern"))?.compile_matcher()))
+        .collect::<anyhow::Result<_>>()?;
+    let mut all = cache.list()?;
+    all.retain(|file| {
+        let name = file.label.rsplit('/').next().unwrap_or_default();
+        let id = file.key.map(|k| k.to_string()).unwrap_or_default();
+        let named = |g: &GlobMatcher| [&*file.label, name, &*id].iter().any(|n| g.is_match(n));
+        let old = older_than.is_none_or(|least| unused(file) >= least);
+        old && (globs.is_empty() || globs.iter().any(named))
+    });
+    Ok(all)
+}
+
+/// How long a file was not used.
+fn unused(file: &Listed) -> Duration {
+    SystemTime::now().duration_since(file.used).unwrap_or_default()
+}
+
+fn list(cache: &Cache, files: &[Listed]) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if files.is_empty() {
+        writeln!(out, "nothing is kept in {}", cache.folder().display())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for file in files {
+        let id = file.key.map_or_else(|| "?".into(), |k| k.to_string());
+        let label = if file.label.is_empty() { "(damaged)" } else { &file.label };
+        let (size, age) = (size(file.size), short(unused(file)));
+        writeln!(out, "{size:>9}  {age:>4}  {:<8}  {id:<40}  {label}", file.kind)?;
+    }
+    let total: u64 = files.iter().map(|f| f.size).sum();
+    let plural = if files.len() == 1 { "" } else { "s" };
+    writeln!(
+        out,
+        "{} in {} file{plural} in {}",
+        size(total),
+        files.len(),
+        cache.folder().display()
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn clear(files: &[Listed]) -> anyhow::Result<ExitCode> {
+    let mut freed = 0;
+    for file in files {
+        std::fs::remove_file(&file.path)
+            .with_context(|| format!("cannot remove {}", file.path.display()))?;
+        freed += file.size;
+    }
+    let plural = if files.len() == 1 { "" } else { "s" };
+    writeln!(std::io::stdout(), "{} file{plural} removed, {}", files.len(), size(freed))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+/// A duration in its largest unit.
+fn short(age: Duration) -> String {
+    match age.as_secs() {
+        s @ 0..60 => format!("{s}s"),
+        s @ 60..3600 => format!("{}m", s / 60),
+        s @ 3600..86_400 => format!("{}h", s / 3600),
+        s => format!("{}d", s / 86_400),
+    }
+}

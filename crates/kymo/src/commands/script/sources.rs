@@ -1,0 +1,180 @@
+//! Inlined functions and lines in the text of samples. Looking them up pays for
+//! many addresses at once, so the text of a batch of samples is written without
+//! them first, with marks where frames are; then all addresses that are new are
+//! looked up together, and the text is put together anew.
+
+use kymo_analysis::state::{Located, Machine};
+use kymo_symbols::{DsoId, DsoKind};
+use rustc_hash::FxHashMap;
+
+use super::fields::Fields;
+use super::number;
+
+/// Addresses remembered; more start the memory over.
+const MOST: usize = 1 << 18;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    /// Inlined functions in call chains.
+    pub(super) inlines: bool,
+    /// Whole paths of files.
+    pub(super) full_paths: bool,
+}
+
+/// A frame in the text.
+struct Mark {
+    /// Where its text begins and ends, in the text of the batch.
+    start: usize,
+    end: usize,
+    /// As it is shown.
+    shown: Located,
+    /// The instruction that is executed, in the binary's terms.
+    code: u64,
+    fields: Fields,
+    /// It is of a chain: each frame has its line.
+    chain: bool,
+}
+
+/// A function and its line.
+struct Source {
+    /// Its name, if it is inlined.
+    inlined: Option<Box<str>>,
+    file: Box<str>,
+    line: u32,
+}
+
+/// Frames of the batch, and what is known of addresses.
+#[derive(Default)]
+pub(super) struct Sources {
+    wanted: Wanted,
+    marks: Vec<Mark>,
+    known: FxHashMap<(DsoId, u64), Box<[Source]>>,
+}
+
+impl Sources {
+    pub(super) fn new(wanted: Wanted) -> Sources {
+        Sources { wanted, ..Sources::default() }
+    }
+
+    /// Marks a frame whose text goes from `start` to `end`.
+    pub(super) fn mark(
+        &mut self,
+        (start, end): (usize, usize),
+        (shown, code): (Located, u64),
+        fields: Fields,
+        chain: bool,
+    ) {
+        let inlines = chain && self.wanted.inlines && fields.has(Fields::SYM);
+        if inlines || fields.has(Fields::SRCLINE) {
+            self.marks.push(Mark { start, end, shown, code, fields, chain });
+        }
+    }
+
+    /// Puts what is known of the marked frames into the text of the batch, which is
+    /// that of `out` from `from` on.
+    pub(super) fn fill(&mut self, machine: &Machine, from: usize, out: &mut Vec<u8>) {
+        if self.marks.is_empty() {
+            return;
+        }
+        self.look_up(machine);
+        let text = out.split_off(from.min(out.len()));
+        let mut done = from;
+        for mark in &self.marks {
+            let part = |a: usize, b: usize| text.get(a - from..b - from).unwrap_or_default();
+            out.extend_from_slice(part(done, mark.start));
+            self.write(mark, machine, part(mark.start, mark.end), out);
+            done = mark.end;
+        }
+        out.extend_from_slice(text.get(done - from..).unwrap_or_default());
+        self.marks.clear();
+    }
+
+    fn look_up(&mut self, machine: &Machine) {
+        if self.known.len() > MOST {
+            self.known.clear();
+        }
+        let mut wanted: FxHashMap<DsoId, Vec<u64>> = FxHashMap::default();
+        for mark in &self.marks {
+            if let Some(dso) = mark.shown.dso
+                && !self.known.contains_key(&(dso, mark.code))
+            {
+                wanted.entry(dso).or_default().push(mark.code);
+            }
+        }
+        let mut wanted: Vec<(DsoId, Vec<u64>)> = wanted.into_iter().collect();
+        for (_, addresses) in &mut wanted {
+            addresses.sort_unstable();
+            addresses.dedup();
+        }
+        let found = machine.symbols.sources_of(&wanted);
+        for (binary, (dso, addresses)) in wanted.iter().enumerate() {
+            for (place, address) in addresses.iter().enumerate() {
+                let frames = found.frames(binary, place);
+                let last = frames.len().saturating_sub(1);
+                let source = |(i, f): (usize, &kymo_symbols::SourceFrame)| Source {
+                    inlined: (i < last).then(|| found.function(f.function).into()),
+                    file: found.file(f.file).into(),
+                    line: f.line,
+                };
+                let all = frames.iter().enumerate().map(source).collect();
+                self.known.insert((*dso, *address), all);
+            }
+        }
+    }
+
+    fn write(&self, mark: &Mark, machine: &Machine, own: &[u8], out: &mut Vec<u8>) {
+        let known = mark.shown.dso.and_then(|dso| self.known.get(&(dso, mark.code)));
+        let known = known.map_or(&[][..], |k| k);
+        let lines = mark.fields.has(Fields::SRCLINE);
+        // A name that is not known would say nothing.
+        let named = mark.shown.symbol.is_some() && self.wanted.inlines && mark.chain;
+        for source in known.iter().filter(|_| named) {
+            let Some(name) = source.inlined.as_ref().filter(|n| !n.is_empty()) else { continue };
+            out.push(b'\t');
+            number::hex(out, mark.shown.addr, 16);
+            out.push(b' ');
+            out.extend_from_slice(name.as_bytes());
+            if mark.fields.has(Fields::SYMOFF) {
+                out.extend_from_slice(b"+0x");
+                number::hex(out, mark.shown.offset, 0);
+            }
+            if lines {
+                self.line(source, out);
+            }
+            out.extend_from_slice(b" (inlined)\n");
+        }
+        out.extend_from_slice(own);
+        if !lines {
+            return;
+        }
+        match if named { known.last() } else { known.first() } {
+            Some(source) => self.line(source, out),
+            None => {
+                let dso = mark.shown.dso.and_then(|id| machine.symbols.get(id));
+                out.extend_from_slice(b"\n  ");
+                match dso {
+                    Some(dso) if dso.kind != DsoKind::File => {
+                        out.extend_from_slice(dso.long_name.as_bytes());
+                        out.push(b'[');
+                        number::hex(out, mark.shown.addr, 0);
+                        out.push(b']');
+                    }
+                    _ => out.extend_from_slice(b"??:0"),
+                }
+            }
+        }
+    }
+
+    fn line(&self, source: &Source, out: &mut Vec<u8>) {
+        let path = &*source.file;
+        let name = match path.rsplit_once('/') {
+            Some((_, name)) if !self.wanted.full_paths => name,
+            _ => path,
+        };
+        out.extend_from_slice(b"\n  ");
+        out.extend_from_slice(if name.is_empty() { b"??" } else { name.as_bytes() });
+        out.push(b':');
+        number::decimal(out, u64::from(source.line), 0);
+    }
+}
