@@ -1,12 +1,17 @@
 //! Symbols for probing: functions by address and by any of their names, data by
 //! address. In objects that are not linked, addresses are those that
 //! [`crate::dwarf::Sections`] lays out.
+//!
+//! A question or two are answered by passing over the symbol table, which is
+//! faster than sorting it; the sorted table is made when there are more.
+
+use std::cell::{Cell, OnceCell};
 
 use object::read::{Object, ObjectSegment, ObjectSymbol};
 use object::{ObjectKind, SymbolFlags};
 
 use crate::dwarf::{DwarfError, LoadedSection, layout_of};
-use crate::symtab::{Binding, RawSymbol, SymbolTable, Type};
+use crate::symtab::{Binding, LOOK_BACK, RawSymbol, SymbolTable, Type};
 
 /// A name in the file.
 #[derive(Clone, Copy, Debug)]
@@ -23,17 +28,47 @@ pub struct NamedSymbol<'a> {
 
 /// The symbols of a binary, with where its code is in the file.
 pub struct CodeSymbols<'a> {
-    /// Functions, one name for each address.
-    pub code: SymbolTable,
-    /// Data, one name for each address.
-    pub data: SymbolTable,
-    /// Every name.
-    pub all: Vec<NamedSymbol<'a>>,
     /// Sections of the running program.
     pub sections: Vec<LoadedSection>,
+    /// The files with symbols, and whether the dynamic ones of the first are all.
+    files: Vec<object::File<'a>>,
+    dynamic: bool,
+    relocatable: bool,
+    /// Functions and data, one name for each address.
+    tables: OnceCell<[SymbolTable; 2]>,
+    /// How often addresses were looked up without the tables.
+    passes: Cell<usize>,
     /// `(address, bytes, file offset, executable)` of what is loaded.
     segments: Vec<(u64, u64, u64, bool)>,
     architecture: object::Architecture,
+}
+
+/// Passes over the symbols that are made before they are sorted.
+const PASSES: usize = 4;
+
+/// A symbol, not yet named.
+struct Found<'f, 'a> {
+    symbol: object::Symbol<'a, 'f>,
+    start: u64,
+    code: bool,
+    typed: bool,
+    binding: Binding,
+}
+
+impl<'a> Found<'_, 'a> {
+    fn name(&self) -> Option<&'a str> {
+        self.symbol.name().ok().filter(|n| !n.is_empty())
+    }
+
+    fn raw(&self) -> Option<RawSymbol<'a>> {
+        Some(RawSymbol {
+            start: self.start,
+            size: self.symbol.size(),
+            name: self.name()?.as_bytes(),
+            binding: self.binding,
+            kind: if self.typed { Type::Typed } else { Type::NoType },
+        })
+    }
 }
 
 impl<'a> CodeSymbols<'a> {
@@ -42,28 +77,131 @@ impl<'a> CodeSymbols<'a> {
         let file = object::File::parse(binary)?;
         let relocatable = file.kind() == ObjectKind::Relocatable;
         let sections = layout_of(&file, relocatable);
-        let mut gathered = Gathered::default();
-        gathered.take(&file, &sections, relocatable, false);
-        if let Some(debug) = debug {
-            let file = object::File::parse(debug)?;
-            gathered.take(&file, &sections, relocatable, false);
-        }
-        if gathered.code.is_empty() {
-            gathered.take(&file, &sections, relocatable, true);
-        }
         let segments = file.segments().map(|s| {
             let (offset, _) = s.file_range();
             let executable = matches!(s.flags(), object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & 1 != 0);
             (s.address(), s.size(), offset, executable)
         });
-        Ok(CodeSymbols {
+        let mut symbols = CodeSymbols {
             segments: segments.collect(),
-            code: SymbolTable::build(gathered.code),
-            data: SymbolTable::build(gathered.data),
-            all: gathered.all,
-            sections,
             architecture: file.architecture(),
+            sections,
+            files: Vec::new(),
+            dynamic: false,
+            relocatable,
+            tables: OnceCell::new(),
+            passes: Cell::new(0),
+        };
+        symbols.files.push(file);
+        if let Some(debug) = debug {
+            symbols.files.push(object::File::parse(debug)?);
+        }
+        let has_code = symbols.found().any(|s| s.code && s.name().is_some());
+        symbols.dynamic = !has_code;
+        Ok(symbols)
+    }
+
+    /// All symbols of the running program.
+    fn found(&self) -> impl Iterator<Item = Found<'_, 'a>> {
+        let files = self.files.iter().take(if self.dynamic { 1 } else { usize::MAX });
+        let symbols =
+            files.flat_map(|f| if self.dynamic { f.dynamic_symbols() } else { f.symbols() });
+        symbols.filter_map(|s| self.classify(s))
+    }
+
+    fn classify<'f>(&self, symbol: object::Symbol<'a, 'f>) -> Option<Found<'f, 'a>> {
+        const NOTYPE: u8 = 0;
+        const OBJECT: u8 = 1;
+        const FUNC: u8 = 2;
+        const GNU_IFUNC: u8 = 10;
+        let SymbolFlags::Elf { st_info, .. } = symbol.flags() else { return None };
+        let index = symbol.section_index()?;
+        let section = index.0.checked_sub(1).and_then(|i| self.sections.get(i))?;
+        let kind = st_info.0 & 15;
+        let code = match kind {
+            FUNC | GNU_IFUNC => true,
+            NOTYPE => section.code,
+            OBJECT => false,
+            _ => return None,
+        };
+        if section.size == 0 {
+            return None;
+        }
+        let base = if self.relocatable { section.addr } else { 0 };
+        Some(Found {
+            start: base.wrapping_add(symbol.address()),
+            symbol,
+            code,
+            typed: kind != NOTYPE,
+            binding: match st_info.0 >> 4 {
+                0 => Binding::Local,
+                2 => Binding::Weak,
+                _ => Binding::Global,
+            },
         })
+    }
+
+    /// Every name.
+    pub fn all(&self) -> impl Iterator<Item = NamedSymbol<'a>> {
+        self.found().filter_map(|s| named(&s))
+    }
+
+    /// The first symbol of a name, a function if `code` is asked for.
+    pub fn named(&self, name: &str, code: bool) -> Option<NamedSymbol<'a>> {
+        let hit = |s: &Found<'_, 'a>| {
+            (s.code || !code) && s.symbol.name_bytes().is_ok_and(|n| n == name.as_bytes())
+        };
+        self.found().find(hit).and_then(|s| named(&s))
+    }
+
+    /// Whether a symbol of this name begins at `addr`.
+    pub fn is_named(&self, addr: u64, name: &str) -> bool {
+        self.found().any(|s| s.start == addr && s.name() == Some(name))
+    }
+
+    /// `(start, end, name)` of the function or data that covers `addr`.
+    fn lookup(&self, addr: u64, code: bool) -> Option<(u64, u64, &str)> {
+        let text = |found: (u64, u64, &'a [u8])| {
+            Some((found.0, found.1, std::str::from_utf8(found.2).ok()?))
+        };
+        if self.tables.get().is_none() && self.passes.get() < PASSES {
+            self.passes.set(self.passes.get() + 1);
+            return self.pass(addr, code).and_then(text);
+        }
+        let tables = self.tables.get_or_init(|| {
+            let of = |code| self.found().filter(move |s| s.code == code).filter_map(|s| s.raw());
+            [SymbolTable::build(of(true).collect()), SymbolTable::build(of(false).collect())]
+        });
+        let (start, end, name) = tables.get(usize::from(!code))?.lookup(addr)?;
+        Some((start, end, std::str::from_utf8(name).ok()?))
+    }
+
+    /// What the table would say, of which only the part is made that a look-up
+    /// sees: the last addresses before, and the first one behind.
+    fn pass(&self, addr: u64, code: bool) -> Option<(u64, u64, &'a [u8])> {
+        // Ascending; room for one more while one is put in.
+        let mut near: Vec<u64> = Vec::with_capacity(LOOK_BACK + 1);
+        let mut behind: Option<u64> = None;
+        let of_kind = || self.found().filter(|s| s.code == code && s.name().is_some());
+        for start in self.found().filter(|s| s.code == code).map(|s| s.start) {
+            if start > addr {
+                behind = Some(behind.map_or(start, |b| b.min(start)));
+            } else if (near.len() < LOOK_BACK || near.first().is_some_and(|f| *f < start))
+                && let Err(at) = near.binary_search(&start)
+            {
+                near.insert(at, start);
+                if near.len() > LOOK_BACK {
+                    near.remove(0);
+                }
+            }
+        }
+        near.extend(behind);
+        let raw = of_kind().filter(|s| near.binary_search(&s.start).is_ok());
+        let raw: Vec<RawSymbol<'a>> = raw.filter_map(|s| s.raw()).collect();
+        let table = SymbolTable::build(raw.clone());
+        let (start, end, name) = table.lookup(addr)?;
+        let kept = raw.iter().find(|r| r.start == start && r.name == name)?;
+        Some((start, end, kept.name))
     }
 
     /// Where an address of the binary is in its file.
@@ -88,14 +226,14 @@ impl<'a> CodeSymbols<'a> {
 
     /// Name and first address of the function that covers `addr`.
     pub fn function_at(&self, addr: u64) -> Option<(&str, u64)> {
-        let (start, _, name) = self.code.lookup(addr)?;
-        Some((std::str::from_utf8(name).ok()?, start))
+        let (start, _, name) = self.lookup(addr, true)?;
+        Some((name, start))
     }
 
     /// The function that covers `addr`: name, first address and the one behind it.
     pub fn function_span(&self, addr: u64) -> Option<(&str, u64, u64)> {
-        let (start, end, name) = self.code.lookup(addr)?;
-        Some((std::str::from_utf8(name).ok()?, start, end))
+        let (start, end, name) = self.lookup(addr, true)?;
+        Some((name, start, end))
     }
 
     /// Whether it is code for x86-64; `None` if the machine is not known.
@@ -108,8 +246,8 @@ impl<'a> CodeSymbols<'a> {
 
     /// Name and first address of the data that covers `addr`.
     pub fn data_at(&self, addr: u64) -> Option<(&str, u64)> {
-        let (start, _, name) = self.data.lookup(addr)?;
-        Some((std::str::from_utf8(name).ok()?, start))
+        let (start, _, name) = self.lookup(addr, false)?;
+        Some((name, start))
     }
 
     /// The section that an address is in.
@@ -118,73 +256,35 @@ impl<'a> CodeSymbols<'a> {
     }
 }
 
-#[derive(Default)]
-struct Gathered<'a> {
-    code: Vec<RawSymbol<'a>>,
-    data: Vec<RawSymbol<'a>>,
-    all: Vec<NamedSymbol<'a>>,
+fn named<'a>(s: &Found<'_, 'a>) -> Option<NamedSymbol<'a>> {
+    let name = s.name()?;
+    Some(NamedSymbol { addr: s.start, size: s.symbol.size(), name, code: s.code })
 }
 
-impl<'a> Gathered<'a> {
-    fn take(
-        &mut self,
-        file: &object::File<'a>,
-        sections: &[LoadedSection],
-        relocatable: bool,
-        dynamic: bool,
-    ) {
-        if dynamic {
-            for s in file.dynamic_symbols() {
-                self.one(&s, sections, relocatable);
-            }
-        } else {
-            for s in file.symbols() {
-                self.one(&s, sections, relocatable);
-            }
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn one(
-        &mut self,
-        symbol: &object::Symbol<'a, '_>,
-        sections: &[LoadedSection],
-        relocatable: bool,
-    ) {
-        const NOTYPE: u8 = 0;
-        const OBJECT: u8 = 1;
-        const FUNC: u8 = 2;
-        const GNU_IFUNC: u8 = 10;
-        let SymbolFlags::Elf { st_info, .. } = symbol.flags() else { return };
-        let Some(index) = symbol.section_index() else { return };
-        let Some(section) = index.0.checked_sub(1).and_then(|i| sections.get(i)) else { return };
-        let Some(name) = symbol.name().ok().filter(|n| !n.is_empty()) else { return };
-        let kind = st_info.0 & 15;
-        let code = match kind {
-            FUNC | GNU_IFUNC => true,
-            NOTYPE => section.code,
-            OBJECT => false,
-            _ => return,
-        };
-        let base = if relocatable { section.addr } else { 0 };
-        let start = base.wrapping_add(symbol.address());
-        let raw = RawSymbol {
-            start,
-            size: symbol.size(),
-            name: name.as_bytes(),
-            binding: match st_info.0 >> 4 {
-                0 => Binding::Local,
-                2 => Binding::Weak,
-                _ => Binding::Global,
-            },
-            kind: if kind == NOTYPE { Type::NoType } else { Type::Typed },
-        };
-        if section.size > 0 {
-            if code {
-                self.code.push(raw)
-            } else {
-                self.data.push(raw)
+    /// Both ways of asking give the same, everywhere in a real file.
+    #[test]
+    fn a_pass_agrees_with_the_table() {
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let (one, other) =
+            (CodeSymbols::load(&bytes, None).unwrap(), CodeSymbols::load(&bytes, None).unwrap());
+        other.passes.set(PASSES);
+        let mut named = 0;
+        for section in one.sections.iter().filter(|s| s.size > 0) {
+            for at in (0..section.size).step_by((section.size as usize / 13).max(1)) {
+                for addr in [section.addr + at, (section.addr + at) & !15] {
+                    for code in [true, false] {
+                        one.passes.set(0);
+                        let (a, b) = (one.lookup(addr, code), other.lookup(addr, code));
+                        assert_eq!(a, b, "{addr:#x}");
+                        named += usize::from(a.is_some());
+                    }
+                }
             }
-            self.all.push(NamedSymbol { addr: start, size: symbol.size(), name, code });
         }
+        assert!(named > 50 && one.tables.get().is_none() && other.tables.get().is_some());
     }
 }

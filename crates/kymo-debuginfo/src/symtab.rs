@@ -42,6 +42,9 @@ struct Entry {
     len: u32,
 }
 
+/// Symbols looked back at for a long one that covers an address.
+pub(crate) const LOOK_BACK: usize = 16;
+
 /// The table. Names live in one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct SymbolTable {
@@ -102,7 +105,7 @@ impl SymbolTable {
         let after = self.entries.partition_point(|e| e.start <= addr);
         // A short symbol inside a long one hides it behind its own end; look
         // back a little for the long one.
-        self.entries.get(after.saturating_sub(16)..after)?.iter().rev().find_map(|e| {
+        self.entries.get(after.saturating_sub(LOOK_BACK)..after)?.iter().rev().find_map(|e| {
             (addr < e.end || addr == e.start).then(|| (e.start, e.end, self.name(*e)))
         })
     }

@@ -6,6 +6,7 @@
 use std::process::Command;
 
 use kymo_debuginfo::CodeSymbols;
+use kymo_debuginfo::dwarf::index::Index;
 use kymo_debuginfo::dwarf::{Dwarf, Finder, Options, Sections, Sources, SymbolOf, source_lines};
 use kymo_debuginfo::probe::{Description, LineRange};
 use kymo_testkit::{Need, require};
@@ -40,34 +41,100 @@ const DESCRIPTIONS: [&str; 7] = [
     "work%return $retval",
 ];
 
-/// Everything that can be asked of a binary. Gives how many places were found.
-fn ask(bytes: &[u8]) -> usize {
+/// Everything that can be asked of a binary. Gives what was found, in words.
+fn ask(bytes: &[u8]) -> Vec<String> {
     let (Ok(sections), Ok(symbols)) = (Sections::load(bytes, None), CodeSymbols::load(bytes, None))
     else {
-        return 0;
+        return Vec::new();
     };
-    let Ok(dwarf) = Dwarf::new(&sections) else { return 0 };
-    let entry = |name: &str| symbols.all.iter().find(|s| s.name == name).map(|s| s.addr);
+    let Ok(dwarf) = Dwarf::new(&sections) else { return Vec::new() };
+    let _ = kymo_debuginfo::sdt::markers(bytes);
+    answers(&dwarf, &symbols)
+}
+
+/// The same by an index.
+fn ask_by_index(bytes: &[u8], index: &[u8]) -> Option<Vec<String>> {
+    let (sections, symbols) =
+        (Sections::load(bytes, None).ok()?, CodeSymbols::load(bytes, None).ok()?);
+    let index = Index::open(index, &sections).ok()?;
+    Some(answers(&Dwarf::with_index(&sections, index), &symbols))
+}
+
+fn answers(dwarf: &Dwarf<'_>, symbols: &CodeSymbols<'_>) -> Vec<String> {
+    let entry = |name: &str| symbols.named(name, false).map(|s| s.addr);
     let data = SymbolOf::File { bias: 0 };
     let options = Options { data, no_inlines: false, max_probes: 128, entry: &entry };
-    let mut found = 0;
+    let mut found = Vec::new();
     for text in DESCRIPTIONS {
         let d = Description::parse(text).unwrap();
         let mut sources = NoSources;
-        let mut finder = Finder::new(&dwarf, &options, &mut sources);
-        found += finder.find(&d).map_or(0, |places| places.len());
-        let _ = finder.variables(&Description { args: Vec::new(), ..d }, true);
+        let mut finder = Finder::new(dwarf, &options, &mut sources);
+        found.extend(finder.find(&d).iter().flatten().map(|place| format!("{place:?}")));
+        let variables = finder.variables(&Description { args: Vec::new(), ..d }, true);
+        found.extend(variables.iter().map(|v| format!("{v:?}")));
     }
     let mut sources = NoSources;
-    let mut finder = Finder::new(&dwarf, &options, &mut sources);
+    let mut finder = Finder::new(dwarf, &options, &mut sources);
     for range in ["work", "prog.c:1-9"] {
-        let _ = source_lines(&mut finder, &LineRange::parse(range).unwrap());
+        let lines = source_lines(&mut finder, &LineRange::parse(range).unwrap());
+        found.extend(lines.iter().map(|l| format!("{l:?}")));
     }
     for addr in (0x1000..0x1400).step_by(16) {
-        let _ = dwarf.source_of(addr);
+        found.extend(dwarf.source_of(addr).iter().flatten().map(|s| format!("{s:?}")));
     }
-    let _ = kymo_debuginfo::sdt::markers(bytes);
     found
+}
+
+fn program(folder: &std::path::Path, flags: &[&str]) -> Vec<u8> {
+    let (source, program) = (folder.join("prog.c"), folder.join("prog"));
+    std::fs::write(&source, SOURCE).unwrap();
+    let mut gcc = Command::new("gcc");
+    assert!(gcc.args(flags).arg("-o").arg(&program).arg(&source).status().unwrap().success());
+    std::fs::read(&program).unwrap()
+}
+
+/// A stream of numbers, the same in every run.
+fn numbers(seed: u32) -> impl FnMut() -> usize {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize
+    }
+}
+
+#[test]
+fn an_index_changes_no_answer() {
+    if !require(&[Need::Gcc]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for flags in [&["-g", "-O2"][..], &["-g", "-gdwarf-4", "-O1"], &["-g", "-gz", "-O0"]] {
+        let bytes = program(folder.path(), flags);
+        let sections = Sections::load(&bytes, None).unwrap();
+        let index = Dwarf::new(&sections).unwrap().build_index();
+        let plain = ask(&bytes);
+        assert!(plain.len() > 12, "{plain:#?}");
+        assert_eq!(ask_by_index(&bytes, &index).unwrap(), plain, "{flags:?}");
+        // Of other debugging information it is not taken.
+        let other = program(folder.path(), &["-g", "-gdwarf-4", "-O3"]);
+        assert!(ask_by_index(&other, &index).is_none());
+        for cut in 0..index.len() {
+            let _ =
+                ask_by_index(&bytes, &index[..cut]).is_none_or(|found| found.len() <= plain.len());
+        }
+        // Damage hides places at worst: none is invented, and nothing takes long.
+        let mut random = numbers(99);
+        for round in 0..400 {
+            let mut bad = index.clone();
+            for _ in 0..=round % 8 {
+                let at = random() % bad.len();
+                bad[at] ^= 1 << (random() % 8);
+            }
+            for found in ask_by_index(&bytes, &bad).into_iter().flatten() {
+                assert!(plain.contains(&found), "{found}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -76,20 +143,12 @@ fn damage_gives_errors() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join("prog.c"), folder.path().join("prog"));
-    std::fs::write(&source, SOURCE).unwrap();
-    let mut gcc = Command::new("gcc");
-    assert!(gcc.args(["-g", "-O2", "-o"]).arg(&program).arg(&source).status().unwrap().success());
-    let whole = std::fs::read(&program).unwrap();
-    assert!(ask(&whole) >= 4, "{}", ask(&whole));
+    let whole = program(folder.path(), &["-g", "-O2"]);
+    assert!(ask(&whole).len() > 12, "{:#?}", ask(&whole));
     // The debugging information is behind the code: damage is put into the last
     // two thirds of the file.
     let from = whole.len() / 3;
-    let mut state = 12345u32;
-    let mut random = move || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as usize
-    };
+    let mut random = numbers(12345);
     for round in 0..1500 {
         let mut bytes = whole.clone();
         for _ in 0..=round % 24 {
@@ -97,6 +156,12 @@ fn damage_gives_errors() {
             bytes[at] = random() as u8;
         }
         let _ = ask(&bytes);
+        if let Ok(sections) = Sections::load(&bytes, None)
+            && let Ok(dwarf) = Dwarf::new(&sections)
+        {
+            let index = dwarf.build_index();
+            let _ = ask_by_index(&bytes, &index);
+        }
     }
     for cut in (0..whole.len()).step_by(173) {
         let _ = ask(&whole[..cut]);

@@ -241,7 +241,7 @@ impl<'d, 's> Finder<'d, 's> {
         let mut sites = Vec::new();
         let point = &d.point;
         if let Some(address) = point.address {
-            for index in 0..self.dwarf.units() {
+            for index in self.dwarf.units_of(address) {
                 let unit = self.dwarf.unit(index)?;
                 if let Some(function) = self.dwarf.function_at(&unit, address)? {
                     let scope = function.clone();
@@ -256,7 +256,7 @@ impl<'d, 's> Finder<'d, 's> {
                 self.in_unit_by_function(&unit, d, function, &mut sites)?;
             }
         } else if let Some(file) = &point.file {
-            for index in 0..self.dwarf.units() {
+            for index in self.dwarf.units_with_file(file) {
                 let unit = self.dwarf.unit(index)?;
                 let files = self.dwarf.files(&unit);
                 let Some(path) = files.iter().find(|f| super::lines::is_tail(file, f)).cloned()

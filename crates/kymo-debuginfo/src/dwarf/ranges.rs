@@ -35,7 +35,7 @@ pub fn source_lines(
     let dwarf = finder.dwarf;
     let units = match &range.function {
         Some(function) => dwarf.units_for(function, finder.options.entry)?,
-        None => (0..dwarf.units()).collect(),
+        None => dwarf.units_with_file(range.file.as_deref().unwrap_or_default()),
     };
     for index in units {
         let unit = dwarf.unit(index)?;

@@ -6,10 +6,12 @@
 use gimli::Section as _;
 use memchr::memmem;
 
-use super::names::last_name;
+use super::forms::Value;
+use super::names::{last_name, without_generics};
+use super::scan::Scanner;
 use super::unit::Dwarf;
 use super::{Reader, Result};
-use crate::probe::is_glob;
+use crate::probe::{glob_match, is_glob};
 
 /// More places of a name than these are not looked for one by one.
 const PLACES: usize = 12;
@@ -22,12 +24,49 @@ impl<'s> Dwarf<'s> {
         pattern: &str,
         entry: &dyn Fn(&str) -> Option<u64>,
     ) -> Result<Vec<usize>> {
+        if let Some(index) = &self.index {
+            return self.with_link_time_units(pattern, index.functions(pattern));
+        }
         if is_glob(pattern) {
-            return Ok((0..self.units()).collect());
+            return self.with_link_time_units(pattern, self.units_matching(pattern));
         }
         let name = last_name(pattern);
         let units = self.units_of_name(&name, entry)?;
         self.with_link_time_units(pattern, units)
+    }
+
+    /// Units with a function whose last name a glob may mean.
+    fn units_matching(&self, pattern: &str) -> Vec<usize> {
+        let last = last_name(pattern);
+        let units = self.scanned();
+        let holds = |index: usize, scanner: &mut Scanner| -> Result<bool> {
+            let mut known = std::mem::take(&mut scanner.known);
+            let mut hit = false;
+            let unit = units.unit(index)?;
+            // Split units have strings of their own.
+            let common = units.is_main(&unit);
+            let matches = |name: &[u8]| {
+                std::str::from_utf8(name).is_ok_and(|name| {
+                    glob_match(&last, name)
+                        || (name.contains('<') && glob_match(&last, &without_generics(name)))
+                })
+            };
+            let scanned = scanner.scan(&unit, &mut |entry, texts| {
+                if hit || (entry.is_c && entry.declaration) {
+                    return;
+                }
+                let test = || texts.text(entry.name).is_some_and(matches);
+                hit = match entry.name {
+                    Value::Str(at) if common => *known.entry(at).or_insert_with(test),
+                    _ => test(),
+                };
+            });
+            scanner.known = known;
+            scanned.map(|_| hit)
+        };
+        // What cannot be read may hold anything.
+        let hits = units.each(|index, scanner| holds(index, scanner).unwrap_or(true));
+        hits.iter().enumerate().filter(|(_, hit)| **hit).map(|(index, _)| index).collect()
     }
 
     /// Where the linker optimised across units, code is in other units than the
@@ -36,7 +75,7 @@ impl<'s> Dwarf<'s> {
         let mut needles = Vec::new();
         for index in &units {
             let unit = self.unit(*index)?;
-            if !unit.lto {
+            if !unit.lto && !unit.partial {
                 continue;
             }
             let functions = self.functions(&unit)?;

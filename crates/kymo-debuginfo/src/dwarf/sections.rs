@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use gimli::RunTimeEndian;
+use gimli::{RunTimeEndian, Section as _};
 use object::read::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use object::{Architecture, ObjectKind, RelocationFlags, SectionFlags, SectionKind};
 
@@ -94,6 +94,12 @@ impl<'a> Sections<'a> {
             relocatable,
             architecture: file.architecture(),
         })
+    }
+
+    /// Bytes of `.debug_info`.
+    pub fn info_size(&self) -> u64 {
+        self.dwarf.borrow(|b| gimli::EndianSlice::new(b, self.endian)).debug_info.reader().len()
+            as u64
     }
 
     /// Whether there is any debugging information.

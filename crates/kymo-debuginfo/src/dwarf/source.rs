@@ -36,7 +36,10 @@ impl<'s> Dwarf<'s> {
 
     /// Units that may cover an address: by `.debug_aranges` where that says it,
     /// otherwise all of them.
-    fn units_of(&self, addr: u64) -> Vec<usize> {
+    pub(super) fn units_of(&self, addr: u64) -> Vec<usize> {
+        if let Some(found) = self.index.map(|i| i.covering(addr)).filter(|u| !u.is_empty()) {
+            return found;
+        }
         self.unit_by_aranges(addr).map_or_else(|| (0..self.units()).collect(), |u| vec![u])
     }
 

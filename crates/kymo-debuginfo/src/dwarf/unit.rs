@@ -11,6 +11,7 @@ use gimli::{DebugInfoOffset, Section as _, UnitOffset};
 use super::companions::SplitUnit;
 use super::die::Die;
 use super::function::Functions;
+use super::index::Index;
 use super::lines::Lines;
 use super::sections::Sections;
 use super::{Reader, Result, Value};
@@ -30,6 +31,7 @@ pub struct Dwarf<'s> {
     pub(super) starts: Vec<usize>,
     /// Units of which most is in another file.
     pub(super) skeletons: Vec<usize>,
+    pub(super) index: Option<Index<'s>>,
     kept: RefCell<VecDeque<Rc<Unit<'s>>>>,
 }
 
@@ -61,11 +63,32 @@ pub(crate) struct Unit<'s> {
 impl<'s> Dwarf<'s> {
     /// Reads where the units are, and nothing else.
     pub fn new(sections: &'s Sections<'s>) -> Result<Dwarf<'s>> {
+        let mut dwarf = Dwarf::with_sections(sections, None);
+        dwarf.find_units()?;
+        Ok(dwarf)
+    }
+
+    /// The same by an index of these sections.
+    pub fn with_index(sections: &'s Sections<'s>, index: Index<'s>) -> Dwarf<'s> {
+        let mut dwarf = Dwarf::with_sections(sections, Some(index));
+        dwarf.starts = index.starts();
+        dwarf.skeletons = index.skeletons();
+        dwarf
+    }
+
+    fn with_sections(sections: &'s Sections<'s>, index: Option<Index<'s>>) -> Dwarf<'s> {
         let endian = sections.endian;
         let mut dwarf = sections.dwarf.borrow(|bytes| gimli::EndianSlice::new(bytes, endian));
         if let Some(shared) = sections.opened.shared(endian) {
             dwarf.set_sup(shared);
         }
+        let (starts, skeletons) = (Vec::new(), Vec::new());
+        let (dwarf, kept) = (Arc::new(dwarf), RefCell::default());
+        Dwarf { sections, dwarf, starts, skeletons, index, kept }
+    }
+
+    fn find_units(&mut self) -> Result<()> {
+        let (dwarf, sections) = (&self.dwarf, self.sections);
         let mut starts = Vec::new();
         let mut skeletons = Vec::new();
         let mut headers = dwarf.units();
@@ -74,7 +97,7 @@ impl<'s> Dwarf<'s> {
         let mut given_back = 0;
         while let Some(header) = headers.next()? {
             if let Some(offset) = header.debug_info_offset() {
-                if may_split && is_skeleton(&dwarf, &header)? {
+                if may_split && is_skeleton(dwarf, &header)? {
                     skeletons.push(starts.len());
                 }
                 starts.push(offset.0);
@@ -92,8 +115,8 @@ impl<'s> Dwarf<'s> {
         while let Some(header) = headers.as_mut().map_or(Ok(None), |h| h.next())? {
             starts.extend(header.debug_info_offset().map(|offset| info.len() + offset.0));
         }
-        let dwarf = Arc::new(dwarf);
-        Ok(Dwarf { sections, dwarf, starts, skeletons, kept: RefCell::default() })
+        (self.starts, self.skeletons) = (starts, skeletons);
+        Ok(())
     }
 
     /// How many units there are.
@@ -207,17 +230,24 @@ fn is_partial(unit: &gimli::Unit<Reader<'_>>) -> bool {
 fn is_c(unit: &gimli::Unit<Reader<'_>>) -> bool {
     let Ok(root) = unit.entry(unit.header.root_offset()) else { return false };
     match root.attr_value(gimli::DW_AT_language) {
-        Some(gimli::AttributeValue::Language(l)) => matches!(
-            l,
+        Some(gimli::AttributeValue::Language(l)) => is_c_language(u64::from(l.0)),
+        _ => false,
+    }
+}
+
+/// Whether a language has no nested functions, namespaces or overloads.
+pub(super) fn is_c_language(language: u64) -> bool {
+    u16::try_from(language).is_ok_and(|l| {
+        matches!(
+            gimli::DwLang(l),
             gimli::DW_LANG_C89
                 | gimli::DW_LANG_C
                 | gimli::DW_LANG_C99
                 | gimli::DW_LANG_C11
                 | gimli::DW_LANG_C17
                 | gimli::DW_LANG_Mips_Assembler
-        ),
-        _ => false,
-    }
+        )
+    })
 }
 
 /// GCC says so in the name it gives itself.

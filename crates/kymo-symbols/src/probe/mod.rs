@@ -4,6 +4,7 @@
 
 mod companions;
 mod files;
+mod index;
 mod kallsyms;
 mod markers;
 mod plan;

@@ -1,8 +1,8 @@
 //! A description → what the kernel is to be told.
 
-use kymo_debuginfo::dwarf::{
-    Dwarf, DwarfError, FindError, Finder, Located, Options, Sections, SymbolOf,
-};
+use std::cell::OnceCell;
+
+use kymo_debuginfo::dwarf::{DwarfError, FindError, Finder, Located, Options, Sections, SymbolOf};
 use kymo_debuginfo::probe::{
     ArgValue, Base, Definition, Description, Fetch, FetchArg, Place, event_name, glob_match,
     group_of_binary, is_glob,
@@ -11,6 +11,7 @@ use kymo_debuginfo::{CodeSymbols, demangle};
 use kymo_model::Note;
 
 use super::files::{Kind, OpenError, ProbeFiles};
+use super::index::Kept;
 use super::sources::SourceFolders;
 
 /// How to plan.
@@ -32,6 +33,7 @@ pub struct Facts<'a> {
     pub symbols: CodeSymbols<'a>,
     /// Its debugging information, if it has any.
     pub sections: Option<Sections<'a>>,
+    kept: OnceCell<Kept>,
 }
 
 /// What came of one description.
@@ -105,7 +107,22 @@ impl<'a> Facts<'a> {
     pub fn load(files: &'a ProbeFiles) -> Result<Facts<'a>, PlanError> {
         let symbols = CodeSymbols::load(files.binary(), files.debug())?;
         let sections = files.sections()?;
-        Ok(Facts { files, symbols, sections: Some(sections).filter(Sections::has_debuginfo) })
+        let sections = Some(sections).filter(Sections::has_debuginfo);
+        Ok(Facts { files, symbols, sections, kept: OnceCell::new() })
+    }
+
+    fn kept(&self, sections: &Sections<'_>) -> &Kept {
+        self.kept.get_or_init(|| Kept::load(self.files, sections))
+    }
+
+    /// To be called once the answers are given: an index of the debugging
+    /// information is made for the next time, if the binary was searched before,
+    /// or at once. What there is to say of indices is given.
+    pub fn learn(&self, at_once: bool) -> Vec<Note> {
+        match (&self.sections, self.kept.get()) {
+            (Some(sections), Some(kept)) => kept.learn(self.files, sections, at_once),
+            _ => Vec::new(),
+        }
     }
 
     pub(super) fn path(&self) -> String {
@@ -120,7 +137,7 @@ impl<'a> Facts<'a> {
         visit: impl FnOnce(&mut Finder<'_, '_>) -> Result<R, E>,
     ) -> Result<R, E> {
         let Some(sections) = &self.sections else { return Err(self.no_debuginfo(what).into()) };
-        let dwarf = Dwarf::new(sections).map_err(PlanError::from)?;
+        let dwarf = self.kept(sections).dwarf(sections).map_err(PlanError::from)?;
         let data = |addr: u64| {
             let (name, start) = self.symbols.data_at(addr)?;
             Some((name.to_owned(), addr - start))
@@ -132,9 +149,7 @@ impl<'a> Facts<'a> {
             },
             no_inlines: settings.no_inlines,
             max_probes: settings.max_probes,
-            entry: &|name| {
-                self.symbols.all.iter().find(|s| s.code && s.name == name).map(|s| s.addr)
-            },
+            entry: &|name| self.symbols.named(name, true).map(|s| s.addr),
         };
         let mut sources = settings.sources.clone();
         visit(&mut Finder::new(&dwarf, &options, &mut sources))
@@ -201,7 +216,7 @@ impl<'a> Facts<'a> {
         let wanted = d.point.function.as_deref().unwrap_or_default();
         let glob = is_glob(wanted);
         let mut found: Vec<Located> = Vec::new();
-        for symbol in self.symbols.all.iter().filter(|s| s.code) {
+        for symbol in self.symbols.all().filter(|s| s.code) {
             let readable = demangle(symbol.name);
             let plain = readable.split('@').next().unwrap_or(&readable);
             let hit = symbol.name == wanted
@@ -244,15 +259,8 @@ impl<'a> Facts<'a> {
             n.contains(&lower)
                 || (lower.len() > 3 && lower.contains(&n) && n.len() + 2 >= lower.len())
         };
-        let mut near: Vec<&str> = self
-            .symbols
-            .all
-            .iter()
-            .filter(|s| s.code)
-            .map(|s| s.name)
-            .filter(close)
-            .take(4)
-            .collect();
+        let mut near: Vec<&str> =
+            self.symbols.all().filter(|s| s.code).map(|s| s.name).filter(close).take(4).collect();
         near.sort_unstable();
         near.dedup();
         let near = if near.is_empty() {
@@ -297,15 +305,15 @@ impl<'a> Facts<'a> {
     /// in the running kernel, so there all places count from its first one.
     fn kernel_symbol(&self, kind: &Kind, place: &Located) -> Option<(String, u64)> {
         if *kind == Kind::RunningKernel
-            && let Some(text) =
-                self.symbols.all.iter().find(|s| s.name == "_text" || s.name == "_stext")
+            && let Some(text) = self.symbols.all().find(|s| s.name == "_text" || s.name == "_stext")
         {
             return Some((text.name.to_owned(), text.addr));
         }
         let known = self.symbols.function_at(place.addr).map(|(n, s)| (n.to_owned(), s));
         // Of several names for one function the source's own is meant.
         if let (Some(owner), Some((_, start))) = (&place.owner, &known)
-            && self.symbols.all.iter().any(|s| s.addr == *start && s.name == owner)
+            && known.as_ref().is_some_and(|k| k.0 != *owner)
+            && self.symbols.is_named(*start, owner)
         {
             return Some((owner.clone(), *start));
         }
@@ -375,7 +383,8 @@ pub struct LineAt {
 impl Facts<'_> {
     /// What the source calls the place at `addr`.
     pub fn line_at(&self, addr: u64) -> Option<LineAt> {
-        let dwarf = Dwarf::new(self.sections.as_ref()?).ok()?;
+        let sections = self.sections.as_ref()?;
+        let dwarf = self.kept(sections).dwarf(sections).ok()?;
         let found = dwarf.source_of(addr).ok()??;
         Some(LineAt {
             function: found.function,

@@ -161,7 +161,7 @@ fn stated(place: &Listed, facts: &Facts<'_>) -> Option<u64> {
     if matches!(place.home, Home::User(_)) {
         return facts.symbols.address(place.offset);
     }
-    let symbol = facts.symbols.all.iter().find(|s| s.name == place.symbol)?;
+    let symbol = facts.symbols.named(&place.symbol, false)?;
     symbol.addr.checked_add(place.offset)
 }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use kymo_debuginfo::probe::Description;
+use kymo_model::Note;
 use kymo_symbols::probe::{
     Facts, OpenError, Plan, ProbeFiles, Settings, SourceFolders, plan_by_kallsyms,
 };
@@ -65,6 +66,14 @@ impl<'a> Planner<'a> {
         let text =
             std::fs::read_to_string("/proc/kallsyms").context("cannot read /proc/kallsyms")?;
         Ok(Planner::Symbols(text, missing))
+    }
+
+    /// After the answers: what makes the next ones faster.
+    pub(super) fn learn(&self) -> Vec<Note> {
+        match self {
+            Planner::Binary(facts) => facts.learn(false),
+            Planner::Symbols(..) => Vec::new(),
+        }
     }
 
     /// What the kernel is to be told for a description.

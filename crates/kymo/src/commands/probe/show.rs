@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use kymo_debuginfo::demangle;
 use kymo_debuginfo::dwarf::{PlaceVariables, Sources as _, Variable, source_lines};
 use kymo_debuginfo::probe::{Description, Filter, LineRange, RawLine, looks_raw};
-use kymo_symbols::probe::{PlanError, kallsyms_functions};
+use kymo_symbols::probe::{Facts, PlanError, kallsyms_functions};
 use kymo_view::Ledger;
 
 use super::Args;
@@ -37,6 +37,9 @@ pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(out, "{line}")?;
     }
     drop(out);
+    if let Some(planner) = &planner {
+        planner.learn().into_iter().for_each(|n| ledger.push(n));
+    }
     Ok(close(args, &ledger))
 }
 
@@ -48,7 +51,8 @@ pub(super) fn lines(args: &Args, range: &LineRange) -> anyhow::Result<ExitCode> 
     let files = files(args, true)?;
     let settings = settings(args);
     let what = args.line.as_deref().unwrap_or_default();
-    let found = facts(&files)?.with_finder(&settings, what, |finder| -> Result<_, PlanError> {
+    let facts = facts(&files)?;
+    let found = facts.with_finder(&settings, what, |finder| -> Result<_, PlanError> {
         Ok(source_lines(finder, range)?)
     })?;
     let path = settings.sources.find(&found.path, &found.comp_dir).with_context(|| {
@@ -86,7 +90,15 @@ pub(super) fn lines(args: &Args, range: &LineRange) -> anyhow::Result<ExitCode> 
         out.write_all(b"\n")?;
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    drop(out);
+    Ok(close(args, &learned(&facts)))
+}
+
+/// What there is to say of an index that was made or not used.
+fn learned(facts: &Facts<'_>) -> Ledger {
+    let mut ledger = Ledger::default();
+    facts.learn(false).into_iter().for_each(|n| ledger.push(n));
+    ledger
 }
 
 fn is_last(text: &[u8], n: u32) -> bool {
@@ -102,12 +114,12 @@ pub(super) fn variables(
     let d = Description::parse_point(place)?;
     let files = files(args, true)?;
     let settings = settings(args);
-    let found = facts(&files)?.with_finder(&settings, place, |finder| -> Result<_, PlanError> {
+    let facts = facts(&files)?;
+    let found = facts.with_finder(&settings, place, |finder| -> Result<_, PlanError> {
         Ok(finder.variables(&d, args.externs)?)
     })?;
     let default = Filter::parse("!__k???tab_* & !__crc_*")?;
     let filter = filter.unwrap_or(&default);
-    let facts = facts(&files)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     // perf writes a place without a function so.
     let at = if d.point.function.is_none() && d.point.file.is_some() { "@" } else { "" };
@@ -129,7 +141,8 @@ pub(super) fn variables(
         }
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    drop(out);
+    Ok(close(args, &learned(&facts)))
 }
 
 fn variable_lines(
@@ -172,7 +185,7 @@ pub(super) fn functions(args: &Args, filter: Option<&Filter>) -> anyhow::Result<
     let mut names = BTreeSet::new();
     match Planner::new(&files(args, true))? {
         Planner::Binary(facts) => {
-            let functions = facts.symbols.all.iter().filter(|s| s.code);
+            let functions = facts.symbols.all().filter(|s| s.code);
             names.extend(
                 functions.map(|s| demangle(s.name).into_owned()).filter(|n| filter.matches(n)),
             );

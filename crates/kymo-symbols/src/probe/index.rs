@@ -1,0 +1,82 @@
+//! The index of a binary's debugging information, kept in the user's cache.
+//!
+//! One search is faster without making one, so the first search of a binary only
+//! leaves a mark. The second one makes the index, once its answer is given; from
+//! then on it is used. Nothing happens in the background.
+
+use kymo_debuginfo::dwarf::index::{Index, VERSION};
+use kymo_debuginfo::dwarf::{Dwarf, DwarfError, Sections};
+use kymo_model::{BuildId, Note};
+
+use super::files::ProbeFiles;
+use crate::cache::{Cache, Kind, Payload};
+
+const INDEX: Kind = Kind { name: "probe-index", version: VERSION };
+/// An empty file that says that a binary was searched before.
+const SEEN: Kind = Kind { name: "probe-seen", version: 1 };
+
+/// What is smaller is searched as fast as an index is read.
+const WORTH_IT: u64 = 8 << 20;
+
+/// The index of a binary, or the place for one.
+pub(super) struct Kept {
+    place: Option<(Cache, BuildId)>,
+    payload: Option<Payload>,
+    /// Why it is not used.
+    problem: Option<String>,
+}
+
+impl Kept {
+    /// What is in the cache for these files.
+    pub(super) fn load(files: &ProbeFiles, sections: &Sections<'_>) -> Kept {
+        let cache = Cache::of_user().filter(|_| sections.info_size() >= WORTH_IT);
+        let mut kept = Kept { place: cache.zip(files.build_id), payload: None, problem: None };
+        let Some((cache, id)) = &kept.place else { return kept };
+        match cache.load(INDEX, *id) {
+            Ok(Some(payload)) => match Index::open(&payload, sections) {
+                Ok(_) => kept.payload = Some(payload),
+                Err(e) => kept.problem = Some(e.to_string()),
+            },
+            Ok(None) => {}
+            Err(e) => kept.problem = Some(e.to_string()),
+        }
+        kept
+    }
+
+    /// Debugging information, by the index if there is one.
+    pub(super) fn dwarf<'s>(&'s self, sections: &'s Sections<'s>) -> Result<Dwarf<'s>, DwarfError> {
+        match self.payload.as_ref().and_then(|p| Index::open(p, sections).ok()) {
+            Some(index) => Ok(Dwarf::with_index(sections, index)),
+            None => Dwarf::new(sections),
+        }
+    }
+
+    /// Makes the index if the binary was searched before, or at once.
+    pub(super) fn learn(
+        &self,
+        files: &ProbeFiles,
+        sections: &Sections<'_>,
+        at_once: bool,
+    ) -> Vec<Note> {
+        let problem = self.problem.iter().map(|why| not_used(why)).collect();
+        let Some((cache, id)) = self.place.as_ref().filter(|_| self.payload.is_none()) else {
+            return problem;
+        };
+        let label = files.path.display().to_string();
+        let stored = match cache.load(SEEN, *id) {
+            Ok(None) if !at_once && self.problem.is_none() => cache.store(SEEN, *id, &label, &[]),
+            _ => match Dwarf::new(sections) {
+                Ok(dwarf) => cache.store(INDEX, *id, &label, &dwarf.build_index()),
+                // Whatever is wrong was told by the search.
+                Err(_) => Ok(()),
+            },
+        };
+        problem.into_iter().chain(stored.err().map(|e| not_used(&e.to_string()))).collect()
+    }
+}
+
+/// What is wrong with a cache costs time and nothing else.
+fn not_used(why: &str) -> Note {
+    let advice = "it is made anew; KYMO_CACHE names another folder, or is `off`";
+    Note::told("cache", format!("an index was not used: {why}"), Some(advice.to_owned()))
+}
