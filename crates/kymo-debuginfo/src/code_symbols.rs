@@ -159,6 +159,14 @@ impl<'a> CodeSymbols<'a> {
         self.found().any(|s| s.start == addr && s.name() == Some(name))
     }
 
+    /// Functions and data, sorted, one name for each address.
+    pub fn tables(&self) -> &[SymbolTable; 2] {
+        self.tables.get_or_init(|| {
+            let of = |code| self.found().filter(move |s| s.code == code).filter_map(|s| s.raw());
+            [SymbolTable::build(of(true).collect()), SymbolTable::build(of(false).collect())]
+        })
+    }
+
     /// `(start, end, name)` of the function or data that covers `addr`.
     fn lookup(&self, addr: u64, code: bool) -> Option<(u64, u64, &str)> {
         let text = |found: (u64, u64, &'a [u8])| {
@@ -168,11 +176,8 @@ impl<'a> CodeSymbols<'a> {
             self.passes.set(self.passes.get() + 1);
             return self.pass(addr, code).and_then(text);
         }
-        let tables = self.tables.get_or_init(|| {
-            let of = |code| self.found().filter(move |s| s.code == code).filter_map(|s| s.raw());
-            [SymbolTable::build(of(true).collect()), SymbolTable::build(of(false).collect())]
-        });
-        let (start, end, name) = tables.get(usize::from(!code))?.lookup(addr)?;
+        let [functions, data] = self.tables();
+        let (start, end, name) = if code { functions } else { data }.lookup(addr)?;
         Some((start, end, std::str::from_utf8(name).ok()?))
     }
 

@@ -65,7 +65,7 @@ impl<'a> Binary<'a> {
     ) -> Result<Binary<'a>, NoCode> {
         let symbols = file.symbols()?;
         let plt = Elf::parse(file.binary()).map(|e| e.plt).unwrap_or_default();
-        let mut named: Vec<u64> = symbols.all.iter().map(|s| s.addr).collect();
+        let mut named: Vec<u64> = symbols.all().map(|s| s.addr).collect();
         named.extend(plt.iter().map(|(start, ..)| start));
         named.sort_unstable();
         named.dedup();
@@ -145,7 +145,8 @@ impl Names for Binary<'_> {
             let (start, _, name) = table.lookup(nearest)?;
             (start == nearest).then(|| String::from_utf8_lossy(name).into_owned())
         };
-        let tables = [&self.symbols.code, &self.plt, &self.symbols.data];
+        let [code, data] = self.symbols.tables();
+        let tables = [code, &self.plt, data];
         let name = tables.into_iter().find_map(begins)?;
         Some((self.readable(&name), addr - nearest))
     }
