@@ -66,6 +66,10 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
         &["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"]
     });
     tests.env("KYMO_SKIP_LOG", &skip_log);
+    steps.step("kernel with debugging information", || {
+        vm::fetch_for_tests();
+        Ok(())
+    })?;
     let tests = steps.step("unit and integration tests", || counted(tests))?;
     let guest =
         steps.step("tests in the guest", || vm::suite::run(&vm::suite::Selection::all()))?;

@@ -10,6 +10,8 @@ pub struct KernelDebug {
     pub vmlinux: PathBuf,
     /// The folder with its modules' debugging information (`kernel/fs/…`).
     pub modules: PathBuf,
+    /// Where it was unpacked; what is found out about it may be kept there.
+    pub own: PathBuf,
     /// The folder with its sources, some of them, in the guest only.
     pub sources: PathBuf,
 }
@@ -32,6 +34,7 @@ fn in_package(root: &Path) -> Option<KernelDebug> {
         let name = file.file_name().into_string().ok()?;
         let release = name.strip_prefix("vmlinux-")?;
         let modules = debug.join("lib/modules").join(release);
-        Some(KernelDebug { vmlinux: file.path(), modules, sources: debug.join("src") })
+        let (own, sources) = (root.to_owned(), debug.join("src"));
+        Some(KernelDebug { vmlinux: file.path(), modules, own, sources })
     })
 }

@@ -27,8 +27,8 @@ pub enum Need {
     /// A program on the search path; its Debian package is installed by `cargo xtask setup`.
     Tool(&'static str),
     /// Debian's kernel with debugging information, unpacked by
-    /// `cargo xtask vm fetch --debug`. 283 MB to download, so its absence is said
-    /// but never a failure.
+    /// `cargo xtask vm fetch --debug`, which `cargo xtask test` does where the network
+    /// allows. 283 MB to download, so its absence is said but never a failure.
     KernelDebug,
     /// A PMU that counts cycles. Virtual machines often lack it, so its absence
     /// is said but never a failure.

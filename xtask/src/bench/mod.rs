@@ -5,6 +5,7 @@
 mod inputs;
 mod measure;
 mod page;
+mod probe;
 mod rows;
 mod trace;
 pub(crate) mod ust;
@@ -28,17 +29,18 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let kymo = steps.step("release program", crate::cargo::build_release)?;
     let inputs = steps.step("inputs", || match only {
         // The other parts' recordings take long to make.
-        Some("trace") => inputs::Inputs::folder(effort),
+        Some("trace" | "probe") => inputs::Inputs::folder(effort),
         _ => inputs::Inputs::prepare(effort),
     })?;
     let bench = rows::Bench::new(&kymo, &inputs, effort)?;
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    let parts: [(&'static str, rows::Part<'_>); 5] = [
+    let parts: [(&'static str, rows::Part<'_>); 6] = [
         ("script", rows::Bench::script),
         ("report", rows::Bench::report),
         ("record", rows::Bench::record),
         ("trace", rows::Bench::trace),
+        ("probe", rows::Bench::probe),
         ("start-up", rows::Bench::start_up),
     ];
     if let Some(only) = only.filter(|only| !parts.iter().any(|(name, _)| name == only)) {

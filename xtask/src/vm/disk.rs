@@ -71,17 +71,8 @@ fn fill(stage: &Path, kernel: &Kernel, debug: &Path, source: &Path) -> anyhow::R
         let below = path.strip_prefix(&debug).with_context(|| path.display().to_string())?;
         link(path, &stage.join(below))?;
     }
-    let archive = std::fs::read_dir(source.join("usr/src"))?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.to_string_lossy().ends_with(".tar.xz"))
-        .context("the package of the sources holds no archive")?;
     let folder = stage.join("src");
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let mut tar = Command::new("tar");
-    tar.args(["--strip-components=1", "--wildcards", "-xJf"]).arg(&archive);
-    tar.arg("-C").arg(&folder).args(SOURCES.map(|file| format!("*/{file}")));
-    cargo::run_command(tar)?;
+    unpack(source, &folder)?;
     // The folder that Debian's builds name in their debugging information, from the
     // folder of the sources.
     let (_, flavour) = release.rsplit_once("-cloud-").context("not a cloud kernel")?;
@@ -89,6 +80,20 @@ fn fill(stage: &Path, kernel: &Kernel, debug: &Path, source: &Path) -> anyhow::R
     std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
     let link = build.join(format!("build_{flavour}_none_cloud-{flavour}"));
     std::os::unix::fs::symlink("../..", &link).with_context(|| link.display().to_string())
+}
+
+/// The sources that tests and benches look into, in a folder that is made.
+pub(super) fn unpack(source: &Path, folder: &Path) -> anyhow::Result<()> {
+    let archive = std::fs::read_dir(source.join("usr/src"))?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().ends_with(".tar.xz"))
+        .context("the package of the sources holds no archive")?;
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let mut tar = Command::new("tar");
+    tar.args(["--strip-components=1", "--wildcards", "-xJf"]).arg(&archive);
+    tar.arg("-C").arg(folder).args(SOURCES.map(|file| format!("*/{file}")));
+    cargo::run_command(tar)
 }
 
 /// A second name for a file, in a folder that is made.

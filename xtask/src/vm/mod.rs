@@ -61,6 +61,35 @@ fn folder() -> PathBuf {
     crate::target().join("vm")
 }
 
+/// Debian's kernel with debugging information, and some of its sources.
+pub(crate) struct WithDebug {
+    pub(crate) vmlinux: PathBuf,
+    pub(crate) sources: PathBuf,
+}
+
+/// Fetches that kernel, if it is not there.
+pub(crate) fn kernel_with_debug() -> anyhow::Result<WithDebug> {
+    let kernel = fetch::kernel()?;
+    let debug = fetch::extra(&kernel, fetch::Extra::Debug)?;
+    let archive = fetch::extra(&kernel, fetch::Extra::Source)?;
+    let sources = folder().join(format!("sources-{}", kernel.release));
+    if !sources.join("complete").exists() {
+        disk::unpack(&archive, &sources)?;
+        std::fs::write(sources.join("complete"), "").context("marking as complete")?;
+    }
+    let vmlinux = debug.join(format!("usr/lib/debug/boot/vmlinux-{}", kernel.release));
+    Ok(WithDebug { vmlinux, sources })
+}
+
+/// Fetches what tests of `kymo probe` compare on. What keeps it away is said: the
+/// tests then skip themselves, and say so, too.
+pub(crate) fn fetch_for_tests() {
+    let fetched = fetch::kernel().and_then(|kernel| fetch::extra(&kernel, fetch::Extra::Debug));
+    if let Err(e) = fetched {
+        println!("vm: the kernel's debug package is not there, tests with it are skipped: {e:#}");
+    }
+}
+
 /// A folder of this run, gone with it.
 struct Scratch(PathBuf);
 

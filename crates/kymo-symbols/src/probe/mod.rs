@@ -3,6 +3,7 @@
 //! definitions are words of `kymo_debuginfo::probe`; files are opened here.
 
 mod companions;
+mod definitions;
 mod files;
 mod index;
 mod kallsyms;
@@ -12,6 +13,7 @@ mod safety;
 mod sources;
 
 pub use companions::BesideBinary;
+pub use definitions::{KeptProbe, KeptProbes};
 pub use files::{Kind, OpenError, ProbeFiles};
 pub use kallsyms::{kallsyms_functions, plan_by_kallsyms};
 pub use plan::{Facts, LineAt, Plan, PlanError, Settings};

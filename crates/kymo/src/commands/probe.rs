@@ -3,6 +3,7 @@
 //! Here are the flags and which verb they mean; the verbs are in `probe/`.
 
 mod bench;
+mod kept;
 mod list;
 mod live;
 mod place;
@@ -142,6 +143,20 @@ pub(crate) struct Args {
     #[arg(short = 'v', long, conflicts_with = "quiet")]
     verbose: bool,
 
+    /// Keep the probes by the build-id of what they are in, to be added later
+    /// without debugging information (with --add: by the same words, or as
+    /// %GROUP:EVENT); show or remove kept ones (with --list and --del)
+    #[arg(long)]
+    cache: bool,
+
+    /// Names as a person reads them; this is the default
+    #[arg(long, alias = "demangle-kernel", overrides_with = "no_demangle")]
+    demangle: bool,
+
+    /// Names as the compiler mangled them (with --funcs, --vars and --list)
+    #[arg(long, alias = "no-demangle-kernel", overrides_with = "demangle")]
+    no_demangle: bool,
+
     /// Only results and errors
     #[arg(short = 'q', long)]
     quiet: bool,
@@ -149,6 +164,13 @@ pub(crate) struct Args {
     /// Exit status 3 if anything could make the result wrong
     #[arg(long)]
     strict: bool,
+}
+
+impl Args {
+    /// A symbol's name as it is to be shown.
+    fn readable(&self, name: &str) -> String {
+        if self.no_demangle { name.to_owned() } else { kymo_debuginfo::demangle(name).into_owned() }
+    }
 }
 
 /// What is no verb of perf's.
@@ -195,13 +217,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return show::functions(&args, own.or(filter).as_ref());
     }
     if let Some(glob) = &args.list {
-        return list::list(&args, glob.as_deref());
+        return match args.cache {
+            true => kept::list(&args, glob.as_deref()),
+            false => list::list(&args, glob.as_deref()),
+        };
     }
     if !args.definition.is_empty() {
         return show::definitions(&args);
     }
     if !args.del.is_empty() {
-        live::delete(&args)?;
+        match args.cache {
+            true => kept::delete(&args)?,
+            false => live::delete(&args)?,
+        }
     }
     if args.add.is_empty() { Ok(ExitCode::SUCCESS) } else { live::add(&args) }
 }

@@ -8,12 +8,12 @@ use kymo_debuginfo::dwarf::Located;
 use kymo_debuginfo::probe::{Definition, Description, Place, RawLine, glob_match, looks_raw};
 use kymo_kernel::probe_events::{ProbeFile, ProbeLine};
 use kymo_kernel::tracefs::{DynamicEvent, Tracefs};
-use kymo_symbols::probe::{Hazard, Kind};
+use kymo_symbols::probe::{Hazard, KeptProbes, Kind};
 use kymo_view::Ledger;
 
 use super::place::{Planner, close, files};
 use super::users::keepers;
-use super::{Args, preflight, refused};
+use super::{Args, kept, preflight, refused};
 use crate::commands::tracing;
 
 /// What descriptions come to.
@@ -23,6 +23,10 @@ pub(super) struct Planned {
     pub(super) lines: Vec<ProbeLine>,
     /// Events: the first line of each, and its place in words.
     shown: Vec<(usize, String)>,
+    /// Descriptions that were searched for, and what they came to.
+    found: Vec<(String, Vec<ProbeLine>)>,
+    /// Probes that are kept for the binary, with `--cache`.
+    known: Option<KeptProbes>,
     /// Whether a hit of any is single-stepped.
     pub(super) dear: bool,
 }
@@ -31,7 +35,10 @@ pub(super) struct Planned {
 pub(super) fn plan(args: &Args, tracefs: &Tracefs, ledger: &mut Ledger) -> anyhow::Result<Planned> {
     let described = args.add.iter().any(|d| !looks_raw(d));
     let files = described.then(|| files(args, false));
-    let planner = files.as_ref().map(Planner::new).transpose()?;
+    let opened = files.as_ref().and_then(|f| f.as_ref().ok());
+    let known = args.cache.then(|| kept::of(args, opened)).transpose()?;
+    let path = opened.map(|f| f.path.display().to_string()).unwrap_or_default();
+    let mut planner = None;
     let mut taken: Vec<(String, String)> =
         tracefs.dynamic_events()?.into_iter().map(|e| (e.system, e.name)).collect();
     let mut planned = Planned::default();
@@ -43,8 +50,19 @@ pub(super) fn plan(args: &Args, tracefs: &Tracefs, ledger: &mut Ledger) -> anyho
             planned.lines.push(line);
             continue;
         }
+        if let Some(lines) = known.as_ref().and_then(|k| kept::lines(k, text, &path)) {
+            planned.shown.push((planned.lines.len(), format!("{text}, as it was kept")));
+            for raw in &lines {
+                planned.lines.push(raw_line(raw, tracefs)?);
+            }
+            continue;
+        }
         let d = Description::parse(text)?;
+        if planner.is_none() {
+            planner = files.as_ref().map(Planner::new).transpose()?;
+        }
         let Some(planner) = &planner else { continue };
+        let first = planned.lines.len();
         let plan = planner.plan(args, &d)?;
         plan.notes.iter().cloned().for_each(|n| ledger.push(n));
         planned.dear |= judge(args, planner, &d, &plan.places, ledger)?;
@@ -60,7 +78,10 @@ pub(super) fn plan(args: &Args, tracefs: &Tracefs, ledger: &mut Ledger) -> anyho
             }
             planned.lines.push(line);
         }
+        let lines = planned.lines.get(first..).unwrap_or_default().to_vec();
+        planned.found.push((text.clone(), lines));
     }
+    planned.known = known;
     Ok(planned)
 }
 
@@ -71,6 +92,9 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
     let mut planned = plan(args, &tracefs, &mut ledger)?;
     if !args.dry_run {
         tracefs.write_probes(&mut planned.lines).map_err(refused::explain)?;
+        if let Some(mut known) = planned.known.take() {
+            kept::keep(&mut known, &planned.found)?;
+        }
         if let Some(seconds) = args.preflight {
             preflight::run(&tracefs, &planned, seconds)?;
         }

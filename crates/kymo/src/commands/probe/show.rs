@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use kymo_debuginfo::demangle;
 use kymo_debuginfo::dwarf::{PlaceVariables, Sources as _, Variable, source_lines};
 use kymo_debuginfo::probe::{Description, Filter, LineRange, RawLine, looks_raw};
 use kymo_symbols::probe::{Facts, PlanError, kallsyms_functions};
@@ -127,8 +126,8 @@ pub(super) fn variables(
     for at in &found {
         let symbol = facts.symbols.function_at(at.place.addr);
         let (name, start) = match (at.place.entry, symbol) {
-            (Some(entry), Some((name, _))) => (demangle(name).into_owned(), entry),
-            (_, Some((name, start))) => (demangle(name).into_owned(), start),
+            (Some(entry), Some((name, _))) => (args.readable(name), entry),
+            (_, Some((name, start))) => (args.readable(name), start),
             _ => (at.place.function.clone(), at.place.entry.unwrap_or(0)),
         };
         writeln!(out, "\t@<{name}+{}>", at.place.addr.wrapping_sub(start))?;
@@ -186,9 +185,7 @@ pub(super) fn functions(args: &Args, filter: Option<&Filter>) -> anyhow::Result<
     match Planner::new(&files(args, true))? {
         Planner::Binary(facts) => {
             let functions = facts.symbols.all().filter(|s| s.code);
-            names.extend(
-                functions.map(|s| demangle(s.name).into_owned()).filter(|n| filter.matches(n)),
-            );
+            names.extend(functions.map(|s| args.readable(s.name)).filter(|n| filter.matches(n)));
         }
         Planner::Symbols(text, _) => {
             let functions = kallsyms_functions(&text, args.module.as_deref());

@@ -1,0 +1,126 @@
+//! `kymo probe` beside `perf probe` on Debian's kernel with debugging information and on
+//! a large Rust program: without an index and with one.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use super::Effort;
+use super::measure::{Cost, cost, interleaved};
+use super::rows::{Bench, Row, megabytes, seconds};
+use crate::vm;
+
+/// What is asked of the kernel.
+const KERNEL: &[&[&str]] = &[
+    &["-D", "vfs_read file file->f_mode"],
+    &["-V", "vfs_read"],
+    &["-L", "vfs_read"],
+    &["-D", "schedule;cpu=*"],
+    &["-F", "vfs_*"],
+    &["--max-probes", "1000", "-D", "vfs_*"],
+    &["-D", "fs/read_write.c:468"],
+];
+
+/// What is asked of the Rust program: functions that perf can name, too.
+const RUST: &[&[&str]] = &[&["-D", "take_words"], &["-V", "take_words"], &["-D", "take_*"]];
+
+/// With `--funcs`, which has an optional value, perf wants it in one word.
+const FUNCS: &str = "-F";
+
+impl Bench<'_> {
+    /// Offline questions.
+    pub(crate) fn probe(&self) -> anyhow::Result<Vec<Row>> {
+        let kernel = vm::kernel_with_debug()?;
+        let vmlinux = kernel.vmlinux.to_str().context("a path that is no text")?;
+        let sources = kernel.sources.to_str().context("a path that is no text")?;
+        let mut rows = Vec::new();
+        for words in KERNEL {
+            rows.extend(self.asked(&["-k", vmlinux, "-s", sources], words, "Debian's vmlinux")?);
+        }
+        if self.effort() == Effort::Full {
+            let program = self.rust_program()?;
+            let program = program.to_str().context("a path that is no text")?;
+            for words in RUST {
+                rows.extend(self.asked(&["-x", program], words, "kymo itself, debug = 2")?);
+            }
+        }
+        Ok(rows)
+    }
+
+    fn asked(&self, target: &[&str], words: &[&str], of: &str) -> anyhow::Result<[Row; 2]> {
+        let folder = self.dir().join("probe-cache");
+        let kymo = |cache: &Path| {
+            let mut command = self.kymo_with(&["probe", "-q"]);
+            command.args(target).args(words).env("KYMO_CACHE", cache);
+            command
+        };
+        let perf = || {
+            let mut command = self.perf_with(&["probe", "-q"]);
+            command.args(target);
+            match words {
+                [flag, filter] if *flag == FUNCS => command.arg(format!("--funcs={filter}")),
+                words => command.args(words),
+            };
+            command
+        };
+        // The second run makes the index.
+        for _ in 0..2 {
+            cost(kymo(&folder))?;
+        }
+        let (cold, cached) = (|| kymo(Path::new("off")), || kymo(&folder));
+        let costs = interleaved(self.rounds(5), &[&perf, &cold, &cached])?;
+        let [perf, cold, cached] = costs.as_slice() else { anyhow::bail!("three give three") };
+        let ratio = |c: &Cost| perf.time.as_secs_f64() / c.time.as_secs_f64();
+        let time = |c: &Cost| seconds(c.time.as_secs_f64());
+        Ok([
+            Row {
+                what: format!("`probe {}`, {of}", quoted(words)),
+                perf: time(perf),
+                kymo: format!("{}; with the index {}", time(cold), time(cached)),
+                verdict: format!(
+                    "{:.1}×; {:.1}× as fast (goal: 5×; 20×)",
+                    ratio(cold),
+                    ratio(cached)
+                ),
+            },
+            Row {
+                what: "the same, peak memory".into(),
+                perf: megabytes(perf.peak),
+                kymo: format!("{}; {}", megabytes(cold.peak), megabytes(cached.peak)),
+                verdict: format!(
+                    "{:.2}; {:.2} of perf's",
+                    cold.peak as f64 / perf.peak as f64,
+                    cached.peak as f64 / perf.peak as f64
+                ),
+            },
+        ])
+    }
+
+    /// This project's program with all debugging information; kept for the next time.
+    fn rust_program(&self) -> anyhow::Result<PathBuf> {
+        let target = self.dir().join("rust-target");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build
+            .args(["build", "--quiet", "--package", "kymo", "--bin", "kymo"])
+            .current_dir(crate::root())
+            .env("CARGO_TARGET_DIR", &target)
+            .env("CARGO_PROFILE_DEV_DEBUG", "2");
+        cost(build)?;
+        let found = std::fs::read_dir(&target)?
+            .flatten()
+            .map(|entry| entry.path().join("debug/kymo"))
+            .chain([target.join("debug/kymo")])
+            .find(|path| path.is_file());
+        found.context("cargo built no program")
+    }
+}
+
+fn quoted(words: &[&str]) -> String {
+    let quote = |word: &&str| {
+        let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:".contains(c));
+        if plain { (*word).to_owned() } else { format!("'{word}'") }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
