@@ -34,7 +34,9 @@ pub(crate) struct AreaHead {
     pub(crate) last: AtomicU64,
     pub(crate) state: AtomicU32,
     pub(crate) lock: AtomicU32,
-    pub(crate) _line0: [u64; 3],
+    /// The thread that makes the memory.
+    pub(crate) provider: AtomicU32,
+    pub(crate) _line0: [u32; 5],
     pub(crate) discarded: AtomicU64,
     pub(crate) too_large: AtomicU64,
     pub(crate) _line1: [u64; 6],

@@ -2,6 +2,7 @@
 //! and by which discipline.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use crate::area::{Area, AreaHead, BUSY, Data, EMPTY, FAILED, Held, READY, Shape, Try, Turned};
 use crate::clock::{Clock, ClockKind};
@@ -183,8 +184,13 @@ impl<'m> Ring<'m> {
                 Try::Written => return Outcome::Written,
                 Try::Interrupted => {}
                 Try::Full(pos) => {
-                    if len > self.max_payload() || !self.provided(cpu) {
-                        area.discard(len > self.max_payload());
+                    let too_large = len > self.max_payload();
+                    let provided = self.provided(cpu, tid);
+                    if !too_large && provided == BUSY {
+                        break;
+                    }
+                    if too_large || provided != READY {
+                        area.discard(too_large);
                         return Outcome::Discarded;
                     }
                     if area.turn(&self.shape, &on, pos) == Turned::NoRoom {
@@ -239,10 +245,13 @@ impl<'m> Ring<'m> {
             let index = first + (tid.wrapping_add(i)) % shared;
             let area = self.area(index);
             let Some(held) = Held::take(area.head, tid) else { continue };
+            if self.provided(index, tid) == BUSY {
+                continue;
+            }
             let mut done = write(area, &held);
             if let Try::Full(pos) = done
                 && len <= self.max_payload()
-                && self.provided(index)
+                && self.provided(index, tid) == READY
                 && area.turn(&self.shape, &held, pos) == Turned::Begun
             {
                 done = write(area, &held);
@@ -275,21 +284,38 @@ impl<'m> Ring<'m> {
         }
     }
 
-    /// Makes sure of the memory of an area.
-    fn provided(&self, index: u32) -> bool {
-        let state = &self.area(index).head.state;
-        match state.load(Ordering::Acquire) {
-            READY => return true,
-            EMPTY => {}
-            _ => return false,
+    /// Makes sure of the memory of an area: `READY`, `FAILED`, or `BUSY` while somebody is at it:
+    /// what this signal handler has interrupted, or a thread that takes too long. This is the
+    /// one place where a writer may wait, and once for each area.
+    fn provided(&self, index: u32, tid: u32) -> u32 {
+        let head = self.area(index).head;
+        let known = head.state.load(Ordering::Acquire);
+        if known == READY {
+            return READY;
         }
-        if state.compare_exchange(EMPTY, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return state.load(Ordering::Acquire) == READY;
+        let order = Ordering::Acquire;
+        if head.state.compare_exchange(EMPTY, BUSY, order, order).is_err() {
+            return head.wait_for_memory(tid);
         }
+        head.provider.store(tid, Ordering::Relaxed);
         let there = self.memory.provide.is_none_or(|(provide, context)| {
             provide(context, self.header.area_offset(index), self.header.area_size())
         });
-        state.store(if there { READY } else { FAILED }, Ordering::Release);
-        there
+        let now = if there { READY } else { FAILED };
+        head.state.store(now, Ordering::Release);
+        now
+    }
+}
+
+impl AreaHead {
+    fn wait_for_memory(&self, tid: u32) -> u32 {
+        for _ in 0..500 {
+            let state = self.state.load(Ordering::Acquire);
+            if state != BUSY || self.provider.load(Ordering::Relaxed) == tid {
+                return state;
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        BUSY
     }
 }

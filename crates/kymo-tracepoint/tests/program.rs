@@ -4,9 +4,18 @@
 
 mod common;
 
-use common::{Shared, is_role, order};
+use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Program, Shared, is_role, order};
 use kymo_testkit::{Need, require};
 use kymo_tracepoint::{Level, Symbol, emit, mark, tracepoint, tracepoint_class, tracepoint_enum};
+use kymo_ust::Order;
 
 tracepoint_enum! {
     /// How something is paid for.
@@ -133,4 +142,280 @@ fn every_type_reaches_babeltrace() {
         "test:mark { what = \"life\", i = 3 }".into(),
     ];
     assert_eq!(lines, due);
+}
+
+/// Emits `counted` until its standard input ends.
+fn count_until_told() {
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = std::io::stdin().read(&mut [0]);
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut number = 0;
+        while !done.load(Ordering::Relaxed) {
+            emit!(counted(number, !number));
+            number += 1;
+            if number % 16 == 0 {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+}
+
+/// Waits for something that happens soon.
+fn soon<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(t) = there() {
+            return t;
+        }
+        assert!(Instant::now() < end, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The numbers that babeltrace2 shows of `counted` events, whose halves must fit.
+fn numbers(lines: &[String]) -> Vec<u64> {
+    let value = |line: &str, name: &str| -> u64 {
+        let rest = line.split_once(name).unwrap().1;
+        rest.split([',', ' ']).next().unwrap().parse().unwrap()
+    };
+    lines
+        .iter()
+        .map(|line| {
+            let (number, other) = (value(line, " number = "), value(line, " other = "));
+            assert_eq!(number, !other, "{line}");
+            number
+        })
+        .collect()
+}
+
+/// Switches `counted` on in a slot, as the tool does.
+fn switch_on(shared: &Shared, program: &Program, slot: usize, turn: u8, order: &Order) {
+    let name = format!("s{slot}-{turn}");
+    shared.want(&name, order);
+    let file = program.file();
+    let at = kymo_ust::slot_at(slot) as u64;
+    let path = format!("wanted/{name}\0");
+    file.write_all_at(path.as_bytes(), at + kymo_ust::Slot::PATH_AT as u64).unwrap();
+    file.write_all_at(&[turn, kymo_ust::SlotState::Active as u8], at).unwrap();
+    program.enable("counted", slot, true);
+}
+
+#[test]
+fn a_running_program_serves_several_sessions() {
+    if is_role() {
+        return count_until_told();
+    }
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    let shared = Shared::new();
+    let mut command = shared.program("a_running_program_serves_several_sessions");
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let program = soon("the program's folder", || shared.programs().pop());
+    let counts = |slot, turn| program.ring(slot, turn).counts();
+
+    switch_on(&shared, &program, 0, 1, &order("test:*", ""));
+    soon("the first session's ring", || (program.slot(0).answered == 1).then_some(()));
+    let odd = Order { overwrite: true, ..order("test:counted", "number & 1") };
+    switch_on(&shared, &program, 1, 1, &odd);
+    soon("the second session's ring", || (program.slot(1).answered == 1).then_some(()));
+    soon("events in both", || (counts(0, 1).0 > 500 && counts(1, 1).0 > 500).then_some(()));
+    // The first ends, the second goes on.
+    program.enable("counted", 0, false);
+    std::thread::sleep(Duration::from_millis(5));
+    let ended = counts(0, 1);
+    let before = counts(1, 1).0;
+    soon("more in the second", || (counts(1, 1).0 > before + 100).then_some(()));
+    assert_eq!(counts(0, 1), ended);
+    // The slot is used again, by an order that is no good, then by one that is.
+    switch_on(&shared, &program, 0, 2, &Order { sub_buffer: 5000, ..order("*", "") });
+    soon("a refusal", || (program.slot(0).answered == 2).then_some(()));
+    assert_eq!((program.slot(0).answer, program.slot(0).errno), (2, 0));
+    soon("lost events", || (program.slot(0).lost > 10).then_some(()));
+    switch_on(&shared, &program, 0, 3, &order("*", "nonsense == 1"));
+    soon("an unfit filter", || (program.slot(0).unfit > 10).then_some(()));
+    switch_on(&shared, &program, 0, 4, &order("*", ""));
+    soon("the third ring", || (program.slot(0).answered == 4).then_some(()));
+    soon("events", || (counts(0, 4).0 > 100).then_some(()));
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+
+    for (slot, turn, step) in [(0, 1, 1), (1, 1, 2), (0, 4, 1)] {
+        let numbers = numbers(&program.babeltrace(slot, turn));
+        assert_eq!(numbers.len() as u64, counts(slot, turn).0);
+        assert!(numbers.windows(2).all(|n| n[0] + step == n[1]), "{slot} {turn}");
+        assert!(step == 1 || numbers.iter().all(|n| n % 2 == 1));
+    }
+    assert!(program.slot(1).rejected > 100);
+    assert_eq!(counts(0, 3).0, 0);
+}
+
+#[test]
+fn a_forked_child_is_a_program_of_its_own() {
+    if is_role() {
+        (0..100).for_each(|i| emit!(counted(i, !i)));
+        // SAFETY: the child emits and ends.
+        let child = unsafe { libc::fork() };
+        (100..150).for_each(|i| emit!(counted(i, !i)));
+        if child == 0 {
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        // SAFETY: our own child.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        return;
+    }
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    let shared = Shared::new();
+    shared.want("s", &order("test:counted", ""));
+    let mut command = shared.program("a_forked_child_is_a_program_of_its_own");
+    assert!(command.status().unwrap().success());
+    let mut seen: Vec<_> = shared.programs().iter().map(|p| numbers(&p.babeltrace(0, 1))).collect();
+    seen.sort_by_key(Vec::len);
+    assert_eq!(seen, [(100..150).collect::<Vec<_>>(), (0..150).collect()]);
+}
+
+#[test]
+fn large_events_go_into_the_ring_in_place() {
+    if is_role() {
+        [1, 400, 500, 30_000, 40_000].into_iter().for_each(|len| emit!(large(len)));
+        return;
+    }
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    let shared = Shared::new();
+    shared.want("s", &order("test:large", ""));
+    let mut command = shared.program("large_events_go_into_the_ring_in_place");
+    assert!(command.status().unwrap().success());
+    let program = &shared.programs()[0];
+    let (lines, warning) = program.babeltrace_with_warning(0, 1);
+    assert!(warning.contains("discarded"), "{warning}");
+    let text = |line: &str| line.split_once("text = \"").unwrap().1.matches('x').count();
+    let lens: Vec<_> = lines.iter().map(|line| text(line)).collect();
+    // The last does not fit into a packet of 64 KiB.
+    assert_eq!(lens, [1, 400, 500, 30_000]);
+    assert_eq!(program.ring(0, 1).counts(), (4, 1));
+}
+
+/// Where a program of the next test says what it has done.
+fn progress(path: &std::path::Path) -> &'static [AtomicU64; 4] {
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a mapping of a file of that size, never unmapped; atomics have no invalid values.
+    unsafe {
+        let fd = file.as_raw_fd();
+        let at = libc::mmap(std::ptr::null_mut(), 32, protection, libc::MAP_SHARED, fd, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        &*at.cast()
+    }
+}
+
+#[test]
+fn a_killed_program_leaves_everything_it_had_committed() {
+    if is_role() {
+        let progress = progress(std::env::var_os("KYMO_TEST_PROGRESS").unwrap().as_ref());
+        std::thread::scope(|scope| {
+            for (thread, done) in (0u64..).zip(progress) {
+                scope.spawn(move || {
+                    for i in 1.. {
+                        let number = thread << 48 | i;
+                        emit!(counted(number, !number));
+                        done.store(i, Ordering::Release);
+                        if i % 64 == 0 {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+        });
+        return;
+    }
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    // 200 times when asked for; it takes a while.
+    let kills = std::env::var("KYMO_TEST_KILLS").map_or(15, |n| n.parse().unwrap());
+    let mut events = 0;
+    for round in 0..kills {
+        let shared = Shared::new();
+        // Threads that wait for a CPU must not be overwritten by those that run.
+        let small = Order { overwrite: true, sub_buffer: 512 << 10, ..order("test:counted", "") };
+        shared.want("s", &small);
+        let file = shared.user().join("wanted/.progress");
+        std::fs::write(&file, [0; 32]).unwrap();
+        let mut command = shared.program("a_killed_program_leaves_everything_it_had_committed");
+        let mut child = command.env("KYMO_TEST_PROGRESS", &file).spawn().unwrap();
+        let done = progress(&file);
+        let begun = || done.iter().all(|d| d.load(Ordering::Relaxed) > 0);
+        soon("an event of each thread", || begun().then_some(()));
+        std::thread::sleep(Duration::from_micros(997 * (round % 13)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let numbers = numbers(&shared.programs()[0].babeltrace(0, 1));
+        events += numbers.len();
+        for (thread, done) in (0u64..).zip(done) {
+            let mut of_thread: Vec<_> =
+                numbers.iter().filter(|n| *n >> 48 == thread).map(|n| n & 0xffff_ffff).collect();
+            of_thread.sort_unstable();
+            let (last, done) = (of_thread.last().copied().unwrap(), done.load(Ordering::Acquire));
+            // One may have been committed and not yet been said.
+            assert!(last == done || last == done + 1, "thread {thread}: {last} of {done}");
+            // None is twice there, and none missing of the newest.
+            let newest = &of_thread[of_thread.len().saturating_sub(1000)..];
+            assert!(of_thread.windows(2).all(|n| n[0] < n[1]));
+            assert_eq!(last - newest[0], newest.len() as u64 - 1, "thread {thread}");
+        }
+    }
+    assert!(events > 0);
+}
+
+#[test]
+fn callbacks_come_and_go_while_threads_call() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let sum = Arc::clone(&calls);
+    let first = counted::register(move |number, other| {
+        assert_eq!(number, !other);
+        sum.fetch_add(number, Ordering::Relaxed);
+    });
+    emit!(counted(5, !5));
+    let more = Arc::clone(&calls);
+    let second = counted::register(move |_, _| {
+        more.fetch_add(100, Ordering::Relaxed);
+    });
+    emit!(counted(5, !5));
+    drop(first);
+    emit!(counted(5, !5));
+    assert_eq!(calls.load(Ordering::Relaxed), 5 + 105 + 100);
+    drop(second);
+    assert!(!counted::enabled());
+    let evaluated = AtomicBool::new(false);
+    emit!(counted(u64::from(evaluated.swap(true, Ordering::Relaxed)), 0));
+    assert!(!evaluated.into_inner(), "evaluated for nobody");
+
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    emit!(class_one(7));
+                }
+            });
+        }
+        for round in 0..300u64 {
+            // What a callback holds is gone only when nobody calls it any more.
+            let held = Arc::new(round);
+            let registration = class_one::register(move |who| assert!(who == 7 && *held < 300));
+            if round % 3 == 0 {
+                std::thread::yield_now();
+            }
+            drop(registration);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
