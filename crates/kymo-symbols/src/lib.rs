@@ -8,6 +8,7 @@
 pub mod cache;
 mod code;
 mod files;
+mod jitdump;
 mod kernel;
 mod locate;
 mod pages;

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Kallsyms;
 use crate::files::{Binary, Finder, Part};
+use crate::jitdump::{self, JitDump};
 use crate::unwind::Binaries;
 use crate::{kernel, locate, perf_map, vdso};
 
@@ -241,6 +242,10 @@ impl Resolver {
         } else {
             (name.to_string(), DsoKind::File)
         };
+        // A just-in-time compiler maps its file to say where it is.
+        if kind == DsoKind::File && jitdump::process_of(&long_name).is_some() {
+            self.binaries.add_jit(pid, &long_name);
+        }
         let build_id = build_id.or_else(|| self.recorded_ids.get(&long_name).copied());
         let key = (long_name, build_id);
         if let Some(id) = self.by_name.get(&key) {
@@ -369,7 +374,7 @@ impl Resolver {
             DsoKind::Vdso | DsoKind::PerfMap | DsoKind::File => {
                 let dso = self.dsos.get_mut(id.0 as usize)?;
                 if dso.table.is_none() {
-                    dso.table = Some(load(dso, &self.files));
+                    dso.table = Some(load(dso, &self.files, &self.binaries));
                 }
                 let table = dso.table.as_ref()?;
                 let vaddr = match &table.elf {
@@ -444,11 +449,16 @@ fn short_name(long: &str, kind: DsoKind) -> String {
     }
 }
 
-fn load(dso: &Dso, files: &Finder) -> Table {
+fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
     match dso.kind {
         DsoKind::PerfMap => {
             let text = std::fs::read(&dso.long_name).unwrap_or_default();
-            Table { symbols: perf_map::parse(&text), elf: None }
+            let mut symbols = perf_map::parse(&text);
+            let dump = binaries.jit_of(dso.pid).and_then(|path| jitdump::read(&path));
+            if let Some(dump) = dump.as_deref().and_then(JitDump::parse) {
+                symbols.merge(&dump.symbols());
+            }
+            Table { symbols, elf: None }
         }
         DsoKind::Vdso => {
             let elf = vdso::own().and_then(|bytes| Elf::parse(&bytes).ok());

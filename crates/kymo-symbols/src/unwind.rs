@@ -12,19 +12,23 @@ use kymo_unwind::{
 };
 use object::Architecture;
 use object::read::{Object, ObjectSection};
+use rustc_hash::FxHashMap;
 
 use crate::files::{Binary, Finder, open, same};
+use crate::jitdump::{self, JitDump};
 use crate::pages::Pages;
 use crate::resolver::{DsoId, DsoKind, Problem};
 use crate::vdso;
 
 /// A binary as far as unwinding needs it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Code {
     bytes: Bytes,
     loads: Vec<Load>,
     build_id: Option<BuildId>,
-    table: Table,
+    table: Option<Table>,
+    /// Of functions made at run time: first address, first address behind.
+    made: Option<Vec<(u64, u64, Table)>>,
     /// Of a separate debug file, asked where the binary itself says nothing.
     separate: OnceLock<Option<Table>>,
     whose: Option<Whose>,
@@ -35,6 +39,12 @@ pub struct Code {
 enum Bytes {
     File(Pages),
     Memory(Vec<u8>),
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes::Memory(Vec::new())
+    }
 }
 
 /// What to ask for a separate debug file.
@@ -77,16 +87,26 @@ struct Entry {
 pub struct Binaries {
     files: Arc<Finder>,
     entries: RwLock<Vec<Arc<Entry>>>,
+    /// What just-in-time compilers of processes wrote.
+    jit: RwLock<FxHashMap<u32, PathBuf>>,
 }
 
 impl Binaries {
     pub(crate) fn new(files: Arc<Finder>) -> Binaries {
-        Binaries { files, entries: RwLock::default() }
+        Binaries { files, ..Binaries::default() }
     }
 
     pub(crate) fn add(&self, kind: DsoKind, path: &str, build_id: Option<BuildId>, pid: u32) {
         let entry = Entry { kind, path: path.into(), build_id, pid, code: OnceLock::new() };
         self.entries.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(entry));
+    }
+
+    pub(crate) fn add_jit(&self, pid: u32, path: &str) {
+        self.jit.write().unwrap_or_else(PoisonError::into_inner).insert(pid, path.into());
+    }
+
+    pub(crate) fn jit_of(&self, pid: u32) -> Option<PathBuf> {
+        self.jit.read().unwrap_or_else(PoisonError::into_inner).get(&pid).cloned()
     }
 
     /// The binary, read now if nobody asked before.
@@ -104,6 +124,11 @@ impl Binaries {
                 let bytes = vdso::own().ok_or(Lack::Missing)?;
                 let code = Code::of(Bytes::Memory(bytes))?;
                 if same(code.build_id, entry.build_id) { Ok(code) } else { Err(Lack::Changed) }
+            }
+            DsoKind::PerfMap => {
+                let bytes = self.jit_of(entry.pid).and_then(|path| jitdump::read(&path));
+                let dump = bytes.as_deref().and_then(JitDump::parse).ok_or(Lack::Memory)?;
+                Ok(Code { made: Some(dump.tables()), ..Code::default() })
             }
             _ => Err(Lack::Memory),
         }
@@ -167,12 +192,10 @@ impl Code {
             big_endian: !file.is_little_endian(),
         };
         Ok(Code {
-            bytes: Bytes::Memory(Vec::new()),
             loads: loads(&file),
             build_id: file.build_id().ok().flatten().map(BuildId::new),
-            table: Table::new(arch(&file)?, sections),
-            separate: OnceLock::new(),
-            whose: None,
+            table: Some(Table::new(arch(&file)?, sections)),
+            ..Code::default()
         })
     }
 
@@ -184,18 +207,25 @@ impl Code {
         offset: u64,
         interrupted: bool,
     ) -> Result<Rule, Lack> {
+        if let Some(made) = &self.made {
+            let after = made.partition_point(|(start, ..)| *start <= offset);
+            let found = after.checked_sub(1).and_then(|at| made.get(at));
+            let found = found.filter(|(_, end, _)| offset < *end);
+            return found.and_then(|f| f.2.rule(context, offset).ok()).ok_or(Lack::Memory);
+        }
+        let table = self.table.as_ref().ok_or(Lack::Unusable)?;
         if interrupted
-            && self.table.arch() == Arch::X86_64
+            && table.arch() == Arch::X86_64
             && let Some(rule) = self.epilogue(offset)
         {
             return Ok(rule);
         }
         let address = vaddr(&self.loads, offset).ok_or(Lack::Silent)?;
-        let why = match self.table.rule(context, address) {
+        let why = match table.rule(context, address) {
             Ok(rule) => return Ok(rule),
             Err(why) => why,
         };
-        let separate = self.separate.get_or_init(|| self.find_separate());
+        let separate = self.separate.get_or_init(|| self.find_separate(table.arch()));
         match (separate.as_ref().map(|t| t.rule(context, address)), why) {
             (Some(Ok(rule)), _) => Ok(rule),
             (_, RuleError::None(_)) => Err(Lack::Silent),
@@ -215,7 +245,7 @@ impl Code {
     }
 
     /// The `.debug_frame` of a separate debug file.
-    fn find_separate(&self) -> Option<Table> {
+    fn find_separate(&self, arch: Arch) -> Option<Table> {
         let whose = self.whose.as_ref()?;
         let Whose { path, build_id, pid, .. } = whose;
         let place = whose.files.dwarf(&Binary { path, build_id: *build_id, pid: *pid })?;
@@ -224,6 +254,6 @@ impl Code {
         let debug_frame = section(&file, ".debug_frame");
         let big_endian = !file.is_little_endian();
         let sections = Sections { debug_frame, big_endian, ..Sections::default() };
-        Some(Table::new(self.table.arch(), sections))
+        Some(Table::new(arch, sections))
     }
 }

@@ -275,4 +275,92 @@ fn code_made_at_run_time() {
     assert_eq!((stacks[0].len(), stacks[0][1].as_str()), (3, "back"), "{stacks:?}");
     assert!(shown.stderr.contains("1 (100.0%) stopped at unknown code"), "{}", shown.stderr);
     assert!(shown.stderr.contains("code made at run time"), "{}", shown.stderr);
+    // Unless the compiler's file tells how to leave it, and its name.
+    let folder = program.folder.path().to_str().unwrap();
+    let shown = script(&program.record(8192, &["bare", folder]));
+    let names = run(KYMO, ["script", "-F", "ip,sym", "-i", &program.file("perf.data")]).success();
+    let stacks = in_script(&shown, &program.path);
+    assert_eq!(stacks[0][3..], ["enter", "main", "libc.so.6", "libc.so.6", "_start"]);
+    assert!(names.stdout.contains(" made\n"), "{}", names.stdout);
+    assert!(shown.stderr.contains("1 (100.0%) of 1 user stacks are complete"), "{}", shown.stderr);
+}
+
+/// What perf 6.1 does worse with libunwind: where the copy ends it adds a frame
+/// that is none (`ffffffffffffffff`); on a signal's own stack it adds one, too; it
+/// gives up on programs that are statically linked or, like gcc's cc1, lie at
+/// fixed addresses, and where a function is about to return. Only stacks in which
+/// it reached the beginning of the program are compared.
+#[test]
+fn where_perf_reaches_the_end_it_has_the_same_frames() {
+    if !require(&[NEEDS, &[Need::Perf, Need::Tool("git")]].concat()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data").display().to_string();
+    let work = "git init -q $0; cd $0; for i in $(seq 60); do seq $i >$i; done; git add .; \
+                git -c user.name=a -c user.email=a commit -qm a; git gc -q; git log --stat; \
+                git fsck";
+    let repository = folder.path().join("repository").display().to_string();
+    let record = ["record", "-q", "-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf,32768"];
+    let rest = ["-o", &data, "--", "sh", "-c", work, &repository];
+    let _ = kymo_testkit::perf([&record[..], &rest].concat()).success();
+    let shown = |program: &str| -> Vec<String> {
+        let mut args = vec!["script", "-F", "ip,sym,symoff,dso", "-i", &data];
+        args.extend((program == "perf").then_some("--no-inline"));
+        let text = run(program, args).success().stdout;
+        text.split("\n\n").map(|s| s.trim().to_owned()).collect()
+    };
+    let (theirs, ours) = (shown("perf"), shown(KYMO));
+    assert_eq!(theirs.len(), ours.len());
+    // In the dynamic linker's start it leaves `_dl_start` out, which calls what
+    // it shows and is called by `_start`.
+    let start = |l: &str| l.contains(" _start+") && !l.contains("/ld-linux");
+    let whole = |stack: &str| stack.lines().last().is_some_and(start);
+    let mut compared = 0;
+    for (theirs, ours) in theirs.iter().zip(&ours).filter(|(t, _)| whole(t)) {
+        assert_eq!(ours, theirs);
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared} of {}", theirs.len());
+    // And kymo has every one that perf has, and more.
+    let count = |stacks: &[String]| stacks.iter().filter(|s| whole(s)).count();
+    assert!(count(&ours) >= count(&theirs));
+}
+
+/// Debian's own compiler, at its calls of openat: gdb is right.
+#[test]
+fn a_stripped_program_of_debian() {
+    if !require(NEEDS) {
+        return;
+    }
+    let found = run("gcc", ["-print-prog-name=cc1"]).success().stdout;
+    let source = "#include <stdio.h>\nint main(void) { return printf(\"\"); }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let (data, c) = (folder.path().join("perf.data"), folder.path().join("a.c"));
+    std::fs::write(&c, source).unwrap();
+    let (data, c) = (data.to_str().unwrap(), c.to_str().unwrap());
+    let cc1 = found.trim();
+    let args = ["-quiet", "-imultiarch", "x86_64-linux-gnu", c, "-o", "/dev/null"];
+    let event = "syscalls:sys_enter_openat";
+    let first = ["record", "-q", "-e", event, "--call-graph", "dwarf,65528", "-o", data, "--", cc1];
+    let _ = run(KYMO, [&first[..], &args].concat()).success();
+    let shown = run(KYMO, ["script", "-F", "ip,sym,dso", "-i", data]).success();
+    let depth = |s: &&str| s.lines().filter(|l| l.starts_with('\t')).count();
+    let ours: Vec<usize> =
+        shown.stdout.split("\n\n").map(|s| depth(&s)).filter(|n| *n > 0).collect();
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-batch", "-nx", "-iex", "set debuginfod enabled off"]);
+    gdb.args(["-iex", "set debug-file-directory /nonexistent", "-ex", "set width 0"]);
+    gdb.args(["-ex", "set backtrace past-main on", "-ex", "catch syscall openat", "-ex", "run"]);
+    for _ in &ours {
+        gdb.args(["-ex", "echo STACK\\n", "-ex", "bt", "-ex", "continue", "-ex", "continue"]);
+    }
+    gdb.arg("--args").arg(cc1).args(args).env_remove("DEBUGINFOD_URLS");
+    let text = kymo_testkit::run_command(gdb).success().stdout;
+    let frames = |s: &str| s.lines().filter(|l| l.starts_with('#')).count();
+    let theirs: Vec<usize> = text.split("STACK\n").skip(1).map(frames).collect();
+    // gdb starts programs through a shell and stops later calls in the same order.
+    assert!(ours.len() > 20, "{}", shown.stdout);
+    assert_eq!(ours, theirs);
+    assert!(shown.stderr.contains("(100.0%)"), "{}", shown.stderr);
 }

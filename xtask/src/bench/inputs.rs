@@ -63,7 +63,7 @@ impl Inputs {
     }
 }
 
-fn syscalls(path: &Path, events: u64) -> anyhow::Result<Recording> {
+pub(crate) fn syscalls(path: &Path, events: u64) -> anyhow::Result<Recording> {
     // Some room for what is lost.
     let round_trips = events * 11 / 10 / EVENTS_PER_ROUND_TRIP;
     kept(path, events, || {
@@ -97,7 +97,7 @@ fn stacks(dir: &Path, samples: u64) -> anyhow::Result<Recording> {
 }
 
 /// The recording at `path` if it is there and large enough, else a new one.
-fn kept(
+pub(crate) fn kept(
     path: &Path,
     least: u64,
     make: impl FnOnce() -> anyhow::Result<()>,

@@ -69,7 +69,7 @@ impl<'a> Bench<'a> {
     }
 
     /// The same arguments for both.
-    fn both(&self, rounds: usize, args: &[&str]) -> anyhow::Result<(Cost, Cost)> {
+    pub(super) fn both(&self, rounds: usize, args: &[&str]) -> anyhow::Result<(Cost, Cost)> {
         let (perf, kymo) = (|| self.perf_with(args), || self.kymo_with(args));
         match interleaved(self.rounds(rounds), &[&perf, &kymo])?.as_slice() {
             [perf, kymo] => Ok((*perf, *kymo)),
@@ -207,7 +207,7 @@ fn per_second(count: u64, cost: &Cost) -> f64 {
     count as f64 / cost.time.as_secs_f64()
 }
 
-fn time_row(what: String, perf: &Cost, kymo: &Cost, goal: &str) -> Row {
+pub(super) fn time_row(what: String, perf: &Cost, kymo: &Cost, goal: &str) -> Row {
     let ratio = perf.time.as_secs_f64() / kymo.time.as_secs_f64();
     Row {
         what,
@@ -217,7 +217,7 @@ fn time_row(what: String, perf: &Cost, kymo: &Cost, goal: &str) -> Row {
     }
 }
 
-fn peak_row(what: &str, perf: &Cost, kymo: &Cost) -> Row {
+pub(super) fn peak_row(what: &str, perf: &Cost, kymo: &Cost) -> Row {
     Row {
         what: what.to_owned(),
         perf: megabytes(perf.peak),

@@ -1,0 +1,230 @@
+//! `jit-PID.dump`: what a just-in-time compiler made, with its code and, if it
+//! likes, call frame information. The layout is that of the kernel's
+//! `tools/perf/Documentation/jitdump-specification.txt`.
+//!
+//! Where code was put over older code, the younger is taken for all of the
+//! recording: times in the file need not be of the recording's clock.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, Type};
+use kymo_model::{Cursor, Endian};
+use kymo_unwind::{Arch, Section, Sections, Table};
+
+/// Larger files are not read.
+const LIMIT: u64 = 1 << 30;
+const MAGIC: u32 = 0x4a69_5444;
+/// Kinds of records.
+const CODE_LOAD: u32 = 0;
+const CODE_MOVE: u32 = 1;
+const CODE_CLOSE: u32 = 3;
+const UNWINDING_INFO: u32 = 4;
+
+/// A function that was made.
+#[derive(Debug)]
+pub(crate) struct Function<'a> {
+    pub(crate) size: u64,
+    pub(crate) name: &'a [u8],
+    /// `.eh_frame`, to be taken as lying right behind the code.
+    pub(crate) eh_frame: &'a [u8],
+}
+
+/// The functions by their first address.
+#[derive(Debug, Default)]
+pub(crate) struct JitDump<'a> {
+    pub(crate) arch: Option<Arch>,
+    pub(crate) functions: BTreeMap<u64, Function<'a>>,
+}
+
+/// The process that a file of this name is of.
+pub(crate) fn process_of(path: &str) -> Option<u32> {
+    let name = Path::new(path).file_name()?.to_str()?;
+    name.strip_prefix("jit-")?.strip_suffix(".dump")?.parse().ok()
+}
+
+/// The bytes of the file.
+pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
+    std::fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= LIMIT)?;
+    std::fs::read(path).ok()
+}
+
+impl<'a> JitDump<'a> {
+    /// Reads up to the end, or to the first record that is not whole: the
+    /// compiler may still be writing.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<JitDump<'a>> {
+        let magic = *bytes.first_chunk()?;
+        let endian = match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
+            (MAGIC, _) => Endian::Little,
+            (_, MAGIC) => Endian::Big,
+            _ => return None,
+        };
+        let mut c = Cursor::new(bytes, endian);
+        c.skip(8).ok()?;
+        let (size, machine) = (c.u32().ok()?, c.u32().ok()?);
+        let arch = match machine {
+            62 => Some(Arch::X86_64),
+            183 => Some(Arch::Aarch64),
+            _ => None,
+        };
+        let mut dump = JitDump { arch, ..JitDump::default() };
+        let mut rest = bytes.get(usize::try_from(size).ok()?.max(16)..)?;
+        // Of the function that comes next.
+        let mut eh_frame: &[u8] = &[];
+        while let Some((kind, record, behind)) = split(rest, endian) {
+            let known = match kind {
+                CODE_LOAD => dump.load(record, endian, std::mem::take(&mut eh_frame)),
+                CODE_MOVE => dump.move_code(record, endian),
+                UNWINDING_INFO => unwinding(record, endian).map(|found| eh_frame = found),
+                CODE_CLOSE => break,
+                _ => Some(()),
+            };
+            if known.is_none() {
+                break;
+            }
+            rest = behind;
+        }
+        Some(dump)
+    }
+
+    fn load(&mut self, record: &'a [u8], endian: Endian, eh_frame: &'a [u8]) -> Option<()> {
+        let mut c = Cursor::new(record, endian);
+        c.skip(16).ok()?;
+        let (start, size) = (c.u64().ok()?, c.u64().ok()?);
+        c.skip(8).ok()?;
+        let name = c.cstr();
+        self.put(start, Function { size, name, eh_frame });
+        Some(())
+    }
+
+    fn move_code(&mut self, record: &[u8], endian: Endian) -> Option<()> {
+        let mut c = Cursor::new(record, endian);
+        c.skip(16).ok()?;
+        let (old, new) = (c.u64().ok()?, c.u64().ok()?);
+        if let Some(function) = self.functions.remove(&old) {
+            self.put(new, function);
+        }
+        Some(())
+    }
+
+    /// Puts a function over whatever was there.
+    fn put(&mut self, start: u64, function: Function<'a>) {
+        let end = start.saturating_add(function.size);
+        let before = self.functions.range(..end).rev();
+        let covered = before
+            .take_while(|(at, f)| **at >= start || at.saturating_add(f.size) > start)
+            .map(|(at, _)| *at);
+        let covered: Vec<u64> = covered.collect();
+        for at in covered {
+            self.functions.remove(&at);
+        }
+        self.functions.insert(start, function);
+    }
+
+    /// The functions as symbols.
+    pub(crate) fn symbols(&self) -> SymbolTable {
+        let symbol = |(start, f): (&u64, &Function<'a>)| RawSymbol {
+            start: *start,
+            size: f.size,
+            name: f.name,
+            binding: Binding::Global,
+            kind: Type::Typed,
+        };
+        SymbolTable::build(self.functions.iter().map(symbol).collect())
+    }
+
+    /// How to leave them: first address, first address behind, table.
+    pub(crate) fn tables(&self) -> Vec<(u64, u64, Table)> {
+        let Some(arch) = self.arch else { return Vec::new() };
+        let table = |(start, f): (&u64, &Function<'a>)| {
+            let end = start.checked_add(f.size)?;
+            let eh_frame = Section { address: end, bytes: f.eh_frame.into() };
+            let sections = Sections { eh_frame, text: *start, ..Sections::default() };
+            (!f.eh_frame.is_empty()).then(|| (*start, end, Table::new(arch, sections)))
+        };
+        self.functions.iter().filter_map(table).collect()
+    }
+}
+
+/// The first record without its head, and what follows it.
+fn split(bytes: &[u8], endian: Endian) -> Option<(u32, &[u8], &[u8])> {
+    let mut c = Cursor::new(bytes, endian);
+    let (kind, size) = (c.u32().ok()?, c.u32().ok()?);
+    let (record, behind) = bytes.split_at_checked(usize::try_from(size).ok()?)?;
+    Some((kind, record.get(16..)?, behind))
+}
+
+/// `.eh_frame` of a record that also holds its sorted table.
+fn unwinding(record: &[u8], endian: Endian) -> Option<&[u8]> {
+    let mut c = Cursor::new(record, endian);
+    let (size, header) = (c.u64().ok()?, c.u64().ok()?);
+    record.get(24..)?.get(..usize::try_from(size.checked_sub(header)?).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u32, body: &[&[u8]]) -> Vec<u8> {
+        let body = body.concat();
+        let mut out = [kind.to_le_bytes(), (16 + body.len() as u32).to_le_bytes()].concat();
+        out.extend([0; 8]);
+        out.extend(body);
+        out
+    }
+
+    fn load(start: u64, size: u64, name: &[u8]) -> Vec<u8> {
+        let words: Vec<u8> = [0, 0, start, size, 1].iter().flat_map(|w| w.to_le_bytes()).collect();
+        record(CODE_LOAD, &[&words, name, b"\0", &vec![0x90; size as usize]])
+    }
+
+    fn dump(records: &[Vec<u8>]) -> Vec<u8> {
+        let mut out: Vec<u8> =
+            [MAGIC, 1, 40, 62, 0, 7].iter().flat_map(|w| w.to_le_bytes()).collect();
+        out.extend([0; 16]);
+        out.extend(records.concat());
+        out
+    }
+
+    #[test]
+    fn younger_code_covers_older_and_may_move() {
+        let moved: Vec<u8> =
+            [0, 0, 0x3000u64, 0x4000, 16, 1].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let info: Vec<u8> = [5u64, 2, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let bytes = dump(&[
+            load(0x1000, 16, b"old"),
+            load(0x1010, 16, b"kept"),
+            load(0x1008, 8, b"young"),
+            record(UNWINDING_INFO, &[&info, b"abcxy"]),
+            load(0x3000, 16, b"moved"),
+            record(CODE_MOVE, &[&moved]),
+            record(99, &[b"unknown"]),
+        ]);
+        let parsed = JitDump::parse(&bytes).unwrap();
+        let names = |at| parsed.symbols().lookup(at).map(|(.., n)| n.to_vec());
+        assert_eq!(names(0x1000), None);
+        assert_eq!(names(0x100f).as_deref(), Some(&b"young"[..]));
+        assert_eq!(names(0x1010).as_deref(), Some(&b"kept"[..]));
+        assert_eq!((names(0x3000), names(0x4001).as_deref()), (None, Some(&b"moved"[..])));
+        assert_eq!(parsed.functions[&0x4000].eh_frame, b"abc");
+        assert_eq!(parsed.tables().len(), 1);
+        assert_eq!((process_of("/a/jit-12.dump"), process_of("/a/jit-x.dump")), (Some(12), None));
+    }
+
+    #[test]
+    fn any_cut_and_any_size_is_read_as_far_as_it_goes() {
+        let bytes = dump(&[load(0x1000, 16, b"f"), load(0x2000, 16, b"g")]);
+        for cut in 0..bytes.len() {
+            let read = JitDump::parse(&bytes[..cut]).map_or(0, |d| d.functions.len());
+            assert!(read < 2);
+        }
+        for at in 0..bytes.len() {
+            let mut broken = bytes.clone();
+            for value in [0, 1, 0xff] {
+                broken[at] = value;
+                let parsed = JitDump::parse(&broken);
+                assert!(parsed.is_none_or(|d| d.functions.len() <= 2 && d.tables().is_empty()));
+            }
+        }
+    }
+}
