@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use kymo_debuginfo::{Load, ReadRef, loads, vaddr};
 use kymo_model::BuildId;
 use kymo_unwind::{
-    Arch, BEFORE, BEHIND, Context, Rule, RuleError, Section, Sections, Table, epilogue,
+    Arch, BEFORE, BEHIND, Context, Rule, RuleError, Section, Sections, Table, epilogue, outermost,
 };
 use object::Architecture;
 use object::read::{Object, ObjectSection};
@@ -26,6 +26,8 @@ pub struct Code {
     bytes: Bytes,
     loads: Vec<Load>,
     build_id: Option<BuildId>,
+    /// Where the program begins.
+    entry: u64,
     table: Option<Table>,
     /// Of functions made at run time: first address, first address behind.
     made: Option<Vec<(u64, u64, Table)>>,
@@ -155,6 +157,10 @@ impl Binaries {
 /// Sections larger than this are not believed.
 const LARGEST: u64 = 1 << 30;
 
+/// Bytes of the function that a program begins in, where nothing describes it:
+/// the dynamic linker's and those of other C libraries have some thirty.
+const FIRST_FUNCTION: u64 = 64;
+
 fn section<'d, R: ReadRef<'d>>(file: &object::File<'d, R>, name: &str) -> Section {
     let Some(section) = file.section_by_name(name) else { return Section::default() };
     let fits = section.compressed_data().is_ok_and(|d| d.uncompressed_size <= LARGEST);
@@ -193,6 +199,7 @@ impl Code {
         };
         Ok(Code {
             loads: loads(&file),
+            entry: file.entry(),
             build_id: file.build_id().ok().flatten().map(BuildId::new),
             table: Some(Table::new(arch(&file)?, sections)),
             ..Code::default()
@@ -226,8 +233,10 @@ impl Code {
             Err(why) => why,
         };
         let separate = self.separate.get_or_init(|| self.find_separate(table.arch()));
+        let begins = address.checked_sub(self.entry).is_some_and(|d| d < FIRST_FUNCTION);
         match (separate.as_ref().map(|t| t.rule(context, address)), why) {
             (Some(Ok(rule)), _) => Ok(rule),
+            (_, RuleError::None(_)) if begins && self.entry > 0 => Ok(outermost(table.arch())),
             (_, RuleError::None(_)) => Err(Lack::Silent),
             (_, RuleError::Damaged(_)) => Err(Lack::Damaged),
         }

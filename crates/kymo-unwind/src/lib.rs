@@ -25,7 +25,7 @@ mod walk;
 pub use arch::Arch;
 pub use epilogue::{BEFORE, BEHIND, epilogue};
 pub use registers::Registers;
-pub use rule::{Cfa, Row, Rule, Saved};
+pub use rule::{Cfa, Row, Rule, Saved, outermost};
 pub use stack::Stack;
 pub use table::{Context, RuleError, Section, Sections, Table};
 pub use walk::{Code, End, Walked, walk};

@@ -2,6 +2,7 @@
 
 use gimli::{CfaRule, EndianSlice, RegisterRule, RunTimeEndian, UnwindSection, UnwindTableRow};
 
+use crate::Arch;
 use crate::expression;
 use crate::registers::Registers;
 use crate::stack::Stack;
@@ -56,6 +57,16 @@ pub enum Saved {
     AtExpression(Box<[u8]>),
     /// What an expression says.
     Expression(Box<[u8]>),
+}
+
+/// The rule of a function that nobody called.
+pub fn outermost(arch: Arch) -> Rule {
+    let return_address = match arch {
+        Arch::X86_64 => arch.ip(),
+        Arch::Aarch64 => 30,
+    };
+    let saved = [(return_address, Saved::Undefined)].into();
+    Rule::Row(Row { cfa: Cfa::Register(arch.sp(), 0), saved, return_address, signal: false })
 }
 
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;

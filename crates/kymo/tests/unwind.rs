@@ -357,9 +357,14 @@ fn a_stripped_program_of_debian() {
     }
     gdb.arg("--args").arg(cc1).args(args).env_remove("DEBUGINFOD_URLS");
     let text = kymo_testkit::run_command(gdb).success().stdout;
-    let frames = |s: &str| s.lines().filter(|l| l.starts_with('#')).count();
+    // Behind the dynamic linker's `_start`, which has no call frame information
+    // and no caller, gdb goes on with words of the stack.
+    let frames = |s: &str| {
+        let mut lines = s.lines().filter(|l| l.starts_with('#'));
+        let inner = lines.by_ref().take_while(|l| !l.contains(" in _start ")).count();
+        inner + 1
+    };
     let theirs: Vec<usize> = text.split("STACK\n").skip(1).map(frames).collect();
-    // gdb starts programs through a shell and stops later calls in the same order.
     assert!(ours.len() > 20, "{}", shown.stdout);
     assert_eq!(ours, theirs);
     assert!(shown.stderr.contains("(100.0%)"), "{}", shown.stderr);
