@@ -297,7 +297,7 @@ fn where_perf_reaches_the_end_it_has_the_same_frames() {
     }
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("perf.data").display().to_string();
-    let work = "git init -q $0; cd $0; for i in $(seq 60); do seq $i >$i; done; git add .; \
+    let work = "git init -q $0; cd $0; for i in $(seq 150); do seq $i >$i; done; git add .; \
                 git -c user.name=a -c user.email=a commit -qm a; git gc -q; git log --stat; \
                 git fsck";
     let repository = folder.path().join("repository").display().to_string();
@@ -312,16 +312,18 @@ fn where_perf_reaches_the_end_it_has_the_same_frames() {
     };
     let (theirs, ours) = (shown("perf"), shown(KYMO));
     assert_eq!(theirs.len(), ours.len());
-    // In the dynamic linker's start it leaves `_dl_start` out, which calls what
-    // it shows and is called by `_start`.
-    let start = |l: &str| l.contains(" _start+") && !l.contains("/ld-linux");
-    let whole = |stack: &str| stack.lines().last().is_some_and(start);
+    // The dynamic linker's start is left out: perf shows no `_dl_start` there, which
+    // calls what it shows and is called by `_start`.
+    let whole = |stack: &str| {
+        let mut lines = stack.lines().rev();
+        lines.nth(1).is_some_and(|l| l.contains(" __libc_start_main"))
+    };
     let mut compared = 0;
     for (theirs, ours) in theirs.iter().zip(&ours).filter(|(t, _)| whole(t)) {
         assert_eq!(ours, theirs);
         compared += 1;
     }
-    assert!(compared > 100, "{compared} of {}", theirs.len());
+    assert!(compared > 50, "{compared} of {}", theirs.len());
     // And kymo has every one that perf has, and more.
     let count = |stacks: &[String]| stacks.iter().filter(|s| whole(s)).count();
     assert!(count(&ours) >= count(&theirs));
@@ -343,11 +345,13 @@ fn a_stripped_program_of_debian() {
     let args = ["-quiet", "-imultiarch", "x86_64-linux-gnu", c, "-o", "/dev/null"];
     let event = "syscalls:sys_enter_openat";
     let first = ["record", "-q", "-e", event, "--call-graph", "dwarf,65528", "-o", data, "--", cc1];
-    let _ = run(KYMO, [&first[..], &args].concat()).success();
+    let mut record = Command::new(KYMO);
+    // cargo's has many folders, each of which is looked into.
+    record.args(first).args(args).env_remove("LD_LIBRARY_PATH");
+    let _ = kymo_testkit::run_command(record).success();
     let shown = run(KYMO, ["script", "-F", "ip,sym,dso", "-i", data]).success();
-    let depth = |s: &&str| s.lines().filter(|l| l.starts_with('\t')).count();
-    let ours: Vec<usize> =
-        shown.stdout.split("\n\n").map(|s| depth(&s)).filter(|n| *n > 0).collect();
+    let depth = |s: &str| s.lines().filter(|l| l.starts_with('\t')).count();
+    let ours: Vec<usize> = shown.stdout.split("\n\n").map(depth).filter(|n| *n > 0).collect();
     let mut gdb = Command::new("gdb");
     gdb.args(["-batch", "-nx", "-iex", "set debuginfod enabled off"]);
     gdb.args(["-iex", "set debug-file-directory /nonexistent", "-ex", "set width 0"]);
@@ -356,16 +360,21 @@ fn a_stripped_program_of_debian() {
         gdb.args(["-ex", "echo STACK\\n", "-ex", "bt", "-ex", "continue", "-ex", "continue"]);
     }
     gdb.arg("--args").arg(cc1).args(args).env_remove("DEBUGINFOD_URLS");
+    gdb.env_remove("LD_LIBRARY_PATH");
     let text = kymo_testkit::run_command(gdb).success().stdout;
-    // Behind the dynamic linker's `_start`, which has no call frame information
-    // and no caller, gdb goes on with words of the stack.
+    // Calls of the dynamic linker are left out: behind its `_start`, which has no
+    // caller and no call frame information, gdb goes on with words of the stack.
     let frames = |s: &str| {
-        let mut lines = s.lines().filter(|l| l.starts_with('#'));
-        let inner = lines.by_ref().take_while(|l| !l.contains(" in _start ")).count();
-        inner + 1
+        let of_main = s.lines().any(|l| l.contains(" in main "));
+        of_main.then(|| s.lines().filter(|l| l.starts_with('#')).count())
     };
-    let theirs: Vec<usize> = text.split("STACK\n").skip(1).map(frames).collect();
-    assert!(ours.len() > 20, "{}", shown.stdout);
-    assert_eq!(ours, theirs);
+    let theirs: Vec<Option<usize>> = text.split("STACK\n").skip(1).map(frames).collect();
+    assert_eq!(ours.len(), theirs.len());
+    let mut compared = 0;
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        compared += usize::from(theirs.is_some());
+        assert_eq!(*ours, theirs.unwrap_or(*ours));
+    }
+    assert!(compared > 20, "{text}");
     assert!(shown.stderr.contains("(100.0%)"), "{}", shown.stderr);
 }
