@@ -94,6 +94,21 @@ const PACKAGES: &[Package] = &[
         present: || Path::new("/usr/include/stdio.h").exists(),
     },
     Package {
+        name: "xz-utils",
+        why: "packs the names of functions into the program, and tests do the same",
+        present: || cargo::has("xz", &["--version"]),
+    },
+    Package {
+        name: "debuginfod",
+        why: "the server that debug files are fetched from in tests",
+        present: || cargo::has("debuginfod-find", &["--version"]),
+    },
+    Package {
+        name: "openssl",
+        why: "certificates and a secure server for tests",
+        present: || cargo::has("openssl", &["version"]),
+    },
+    Package {
         name: "mount",
         why: "mounts tracefs where it is not mounted",
         present: || cargo::has("mount", &["--version"]),

@@ -10,6 +10,7 @@ pub mod histogram;
 pub mod oncpu;
 pub mod profile;
 mod samples;
+pub mod seen;
 pub mod state;
 mod tally;
 pub mod unwind;

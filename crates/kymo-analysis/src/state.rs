@@ -140,6 +140,9 @@ impl Machine {
         if let Some(release) = &features.osrelease {
             self.symbols.set_kernel_release(release.clone());
         }
+        if let Some(hostname) = &features.hostname {
+            self.symbols.set_hostname(hostname);
+        }
         if let Some(t) = &features.tracing_data {
             self.symbols.set_embedded_kallsyms(t.kallsyms.clone());
         }
@@ -190,6 +193,9 @@ impl Machine {
         if matches!(misc.cpumode(), Misc::KERNEL | Misc::GUEST_KERNEL) {
             if misc.cpumode() == Misc::GUEST_KERNEL {
                 return;
+            }
+            if let Some(symbol) = name.strip_prefix("[kernel.kallsyms]") {
+                self.symbols.set_kernel_reference(symbol, m.pgoff);
             }
             let dso = self.symbols.dso(&name, m.build_id, u32::MAX);
             // A hidden kernel states no place: all of its half is then it.

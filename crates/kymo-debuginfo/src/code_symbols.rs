@@ -64,6 +64,7 @@ impl<'a> Found<'_, 'a> {
         Some(RawSymbol {
             start: self.start,
             size: self.symbol.size(),
+            limit: u64::MAX,
             name: self.name()?.as_bytes(),
             binding: self.binding,
             kind: if self.typed { Type::Typed } else { Type::NoType },

@@ -74,12 +74,12 @@ impl Elf {
             ..Elf::default()
         };
         elf.loads = loads(&file);
-        let text: Vec<bool> = text_sections(&file);
+        let homes = homes(&file);
         let mut raw: Vec<RawSymbol<'_>> =
-            file.symbols().filter_map(|s| function(&s, &text)).collect();
+            file.symbols().filter_map(|s| function(&s, &homes)).collect();
         elf.has_symtab = !raw.is_empty();
         if raw.is_empty() {
-            raw = file.dynamic_symbols().filter_map(|s| function(&s, &text)).collect();
+            raw = file.dynamic_symbols().filter_map(|s| function(&s, &homes)).collect();
         }
         elf.symbols = SymbolTable::build(raw);
         elf.plt = plt::symbols(&file);
@@ -93,6 +93,13 @@ impl Elf {
         let Some(packed) = section.and_then(|s| s.data().ok()) else { return Ok(None) };
         let inner = Elf::parse(&unpack(packed)?)?;
         Ok(inner.has_symtab.then_some(inner.symbols))
+    }
+
+    /// The address of a symbol of any kind, by its name.
+    pub fn address_of(bytes: &[u8], name: &str) -> Option<u64> {
+        let file = object::File::parse(bytes).ok()?;
+        let named = |s: &object::Symbol<'_, '_>| s.name_bytes() == Ok(name.as_bytes());
+        file.symbols().find(|s| named(s) && !s.is_undefined()).map(|s| s.address())
     }
 
     /// The stated virtual address of a place in the file.
@@ -122,28 +129,41 @@ pub fn vaddr(loads: &[Load], file_offset: u64) -> Option<u64> {
     load.vaddr.checked_add(file_offset - load.offset)
 }
 
-/// Which sections may hold labels that are code: index → yes or no.
-pub(crate) fn text_sections<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<bool> {
-    let mut text = Vec::new();
+/// What matters of a section for the symbols in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Home {
+    /// Labels in it may be code.
+    text: bool,
+    start: u64,
+    end: u64,
+}
+
+/// The sections by index.
+pub(crate) fn homes<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<Home> {
+    let mut homes = Vec::new();
     for section in file.sections() {
         let index = section.index().0;
         // Section indices are bounded by the section header table, which is
         // bounded by the file.
-        if text.len() <= index {
-            text.resize(index + 1, false);
+        if homes.len() <= index {
+            homes.resize(index + 1, Home::default());
         }
         let name = section.name_bytes().unwrap_or_default();
-        if let Some(slot) = text.get_mut(index) {
-            *slot = name.windows(4).any(|w| w == b"text");
+        if let Some(slot) = homes.get_mut(index) {
+            *slot = Home {
+                text: name.windows(4).any(|w| w == b"text"),
+                start: section.address(),
+                end: section.address().saturating_add(section.size()),
+            };
         }
     }
-    text
+    homes
 }
 
 /// The symbol if it stands for code.
 pub(crate) fn function<'data>(
     symbol: &impl ObjectSymbol<'data>,
-    text: &[bool],
+    homes: &[Home],
 ) -> Option<RawSymbol<'data>> {
     const NOTYPE: u8 = 0;
     const FUNC: u8 = 2;
@@ -154,12 +174,11 @@ pub(crate) fn function<'data>(
     if symbol.is_undefined() {
         return None;
     }
+    let home = symbol.section_index().and_then(|i| homes.get(i.0));
     match kind {
         FUNC | GNU_IFUNC => {}
         NOTYPE => {
-            let in_text =
-                symbol.section_index().is_some_and(|i| text.get(i.0).copied().unwrap_or(false));
-            if !in_text || HIDDEN_OR_INTERNAL.contains(&(st_other.0 & 3)) {
+            if !home.is_some_and(|h| h.text) || HIDDEN_OR_INTERNAL.contains(&(st_other.0 & 3)) {
                 return None;
             }
         }
@@ -169,6 +188,9 @@ pub(crate) fn function<'data>(
     Some(RawSymbol {
         start: symbol.address(),
         size: symbol.size(),
+        limit: home
+            .filter(|h| (h.start..h.end).contains(&symbol.address()))
+            .map_or(u64::MAX, |h| h.end),
         name,
         binding: match binding {
             0 => Binding::Local,

@@ -44,7 +44,7 @@ pub struct LazyElf<'d, R: ReadRef<'d>> {
     /// Content of `.gnu_debuglink`.
     pub debuglink: Option<DebugLink>,
     loads: Vec<Load>,
-    text: Vec<bool>,
+    homes: Vec<elf::Home>,
 }
 
 /// What the first pass finds for each address, as starts of symbols; no symbol
@@ -69,14 +69,14 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
             build_id: file.build_id().ok().flatten().map(BuildId::new),
             debuglink: link.map(|(name, crc)| DebugLink { name: name.to_vec(), crc }),
             loads: elf::loads(&file),
-            text: elf::text_sections(&file),
+            homes: elf::homes(&file),
             file,
         })
     }
 
     /// Whether there is a `.symtab` with symbols.
     pub fn has_symtab(&self) -> bool {
-        self.file.symbols().any(|s| elf::function(&s, &self.text).is_some())
+        self.file.symbols().any(|s| elf::function(&s, &self.homes).is_some())
     }
 
     /// Whether there is DWARF inside.
@@ -87,7 +87,12 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
 
     /// Whether names of functions are packed inside ([`Elf::mini`](crate::Elf::mini)).
     pub fn has_mini(&self) -> bool {
-        self.file.section_by_name(".gnu_debugdata").is_some()
+        self.has(".gnu_debugdata")
+    }
+
+    /// Whether there is a section of this name.
+    pub fn has(&self, section: &str) -> bool {
+        self.file.section_by_name(section).is_some()
     }
 
     /// The stated virtual address of a place in the file.
@@ -99,11 +104,11 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
     /// ascending order, from `.symtab`, or from `.dynsym` where that is all.
     pub fn covering(&self, addresses: &[u64]) -> Coverings {
         debug_assert!(addresses.is_sorted());
-        let found = scan(|| self.file.symbols(), &self.text, addresses);
+        let found = scan(|| self.file.symbols(), &self.homes, addresses);
         match found {
             Some(found) => found,
             None => {
-                scan(|| self.file.dynamic_symbols(), &self.text, addresses).unwrap_or_else(|| {
+                scan(|| self.file.dynamic_symbols(), &self.homes, addresses).unwrap_or_else(|| {
                     Coverings { symbols: Vec::new(), places: vec![None; addresses.len()] }
                 })
             }
@@ -137,18 +142,18 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
 /// `None` when there are no symbols at all.
 fn scan<'d, 'f, S, I>(
     symbols: impl Fn() -> I,
-    text: &[bool],
+    homes: &[elf::Home],
     addresses: &[u64],
 ) -> Option<Coverings>
 where
     S: ObjectSymbol<'d>,
     I: Iterator<Item = S> + 'f,
 {
-    let nearest = nearest(symbols(), text, addresses)?;
+    let nearest = nearest(symbols(), homes, addresses)?;
     let mut starts: Vec<u64> = nearest.iter().flat_map(|n| [n.before, n.covering]).collect();
     starts.sort_unstable();
     starts.dedup();
-    let chosen = choose(symbols(), text, &starts);
+    let chosen = choose(symbols(), homes, &starts);
     // Neighbours have the same answer.
     let mut last = (NONE, 0);
     let mut at = |start: u64| {
@@ -162,10 +167,13 @@ where
     };
     let answer = |(address, near): (&u64, &Nearest)| {
         let (place, before) = at(near.before)?;
-        // One without a size reaches to the next one; the last one to the end
-        // of its page and one more.
+        // One without a size reaches to the next one, or to the end of its section;
+        // the last one to the end of its page and one more.
         let reaches = match before.size {
-            0 => before.next || *address <= (before.start | 0xfff).saturating_add(4096),
+            0 => {
+                let last = (before.start | 0xfff).saturating_add(4096);
+                (before.next || *address <= last) && *address < before.limit
+            }
             size => *address - before.start < size || *address == before.start,
         };
         if reaches { Some(place) } else { Some(at(near.covering)?.0) }
@@ -191,7 +199,7 @@ where
 
 fn nearest<'d, S: ObjectSymbol<'d>>(
     symbols: impl Iterator<Item = S>,
-    text: &[bool],
+    homes: &[elf::Home],
     addresses: &[u64],
 ) -> Option<Vec<Nearest>> {
     let index = Index::new(addresses);
@@ -202,7 +210,7 @@ fn nearest<'d, S: ObjectSymbol<'d>>(
     let mut budget = addresses.len().saturating_mul(64).saturating_add(1 << 20);
     for symbol in symbols {
         if !any {
-            any = elf::function(&symbol, text).is_some();
+            any = elf::function(&symbol, homes).is_some();
         }
         let (start, size) = (symbol.address(), symbol.size());
         let from = index.first_from(addresses, start);
@@ -210,7 +218,7 @@ fn nearest<'d, S: ObjectSymbol<'d>>(
         let later = |old: u64| old == NONE || old < start;
         let end = start.saturating_add(size);
         let covers = addresses.get(from).is_some_and(|a| *a < end || *a == start);
-        if !(later(first.before) || covers) || elf::function(&symbol, text).is_none() {
+        if !(later(first.before) || covers) || elf::function(&symbol, homes).is_none() {
             continue;
         }
         if let Some(first) = found.get_mut(from).filter(|f| later(f.before)) {
@@ -240,6 +248,8 @@ fn nearest<'d, S: ObjectSymbol<'d>>(
 struct Chosen {
     start: u64,
     size: u64,
+    /// End of its section.
+    limit: u64,
     name: Vec<u8>,
     /// There are symbols behind it.
     next: bool,
@@ -248,7 +258,7 @@ struct Chosen {
 /// Of all names for each of `starts`, the one that perf prefers.
 fn choose<'d, S: ObjectSymbol<'d>>(
     symbols: impl Iterator<Item = S>,
-    text: &[bool],
+    homes: &[elf::Home],
     starts: &[u64],
 ) -> Vec<Option<Chosen>> {
     let index = Index::new(starts);
@@ -262,10 +272,10 @@ fn choose<'d, S: ObjectSymbol<'d>>(
         if !wanted && start <= highest {
             continue;
         }
-        let Some(raw) = elf::function(&symbol, text) else { continue };
+        let Some(raw) = elf::function(&symbol, homes) else { continue };
         highest = highest.max(start);
         let Some(slot) = best.get_mut(at).filter(|_| wanted) else { continue };
-        let (facts, size) = (Facts::of(&raw), raw.size);
+        let (facts, size, limit) = (Facts::of(&raw), raw.size, raw.limit);
         let mut looks = None;
         if let Some(old) = slot {
             if facts == old.facts {
@@ -277,11 +287,12 @@ fn choose<'d, S: ObjectSymbol<'d>>(
                 continue;
             }
         }
-        *slot = Some(Best { symbol, facts, looks, size });
+        *slot = Some(Best { symbol, facts, looks, size, limit });
     }
-    let finish = |Best { symbol, size, .. }: Best<S>| Chosen {
+    let finish = |Best { symbol, size, limit, .. }: Best<S>| Chosen {
         start: symbol.address(),
         size,
+        limit,
         name: symbol.name_bytes().unwrap_or_default().to_vec(),
         next: symbol.address() < highest,
     };
@@ -295,6 +306,7 @@ struct Best<S> {
     /// Once they matter.
     looks: Option<Looks>,
     size: u64,
+    limit: u64,
 }
 
 /// Finds places in a sorted list: most questions are for addresses that are

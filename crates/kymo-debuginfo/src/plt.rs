@@ -35,6 +35,7 @@ pub(crate) fn symbols<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> SymbolT
                 raw.push(RawSymbol {
                     start,
                     size: each,
+                    limit: u64::MAX,
                     name,
                     binding: Binding::Global,
                     kind: Type::Typed,

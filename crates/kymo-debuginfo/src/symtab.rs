@@ -26,6 +26,8 @@ pub struct RawSymbol<'a> {
     pub start: u64,
     /// Bytes; 0 when not stated.
     pub size: u64,
+    /// Where it ends at the latest if its size is not stated: the end of its section.
+    pub limit: u64,
     /// Name as stored.
     pub name: &'a [u8],
     /// Strength.
@@ -54,7 +56,7 @@ pub struct SymbolTable {
 
 impl SymbolTable {
     /// Sorts, drops aliases, and gives symbols without a size the room up to
-    /// the next one.
+    /// the next one, inside of their section.
     pub fn build(mut raw: Vec<RawSymbol<'_>>) -> SymbolTable {
         raw.sort_by_key(|s| s.start);
         let raw: Vec<RawSymbol<'_>> =
@@ -64,9 +66,9 @@ impl SymbolTable {
         for (i, s) in raw.iter().enumerate() {
             let next = raw.get(i + 1).map(|n| n.start);
             let end = match (s.size, next) {
-                (0, Some(next)) => next,
+                (0, Some(next)) => next.min(s.limit),
                 // The last one: to the end of its page and one more.
-                (0, None) => (s.start | 0xfff).saturating_add(1 + 4096),
+                (0, None) => (s.start | 0xfff).saturating_add(1 + 4096).min(s.limit),
                 (size, _) => s.start.saturating_add(size),
             };
             table.push(s.start, end, s.name);
@@ -196,7 +198,14 @@ mod tests {
     use super::*;
 
     fn symbol(start: u64, size: u64, name: &str, binding: Binding) -> RawSymbol<'_> {
-        RawSymbol { start, size, name: name.as_bytes(), binding, kind: Type::Typed }
+        RawSymbol {
+            start,
+            size,
+            limit: u64::MAX,
+            name: name.as_bytes(),
+            binding,
+            kind: Type::Typed,
+        }
     }
 
     fn at(table: &SymbolTable, addr: u64) -> Option<String> {

@@ -20,6 +20,9 @@ struct Entry {
     module_len: u32,
 }
 
+/// What an excerpt calls the first symbol that it leaves out.
+const OUTSIDE: &str = "?";
+
 /// Which of several names of one address is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
@@ -105,6 +108,9 @@ impl Kallsyms {
     pub fn lookup(&self, addr: u64) -> Option<(u64, u64, &str, Option<&str>)> {
         let after = self.entries.partition_point(|e| e.addr <= addr);
         let e = self.entries.get(after.checked_sub(1)?)?;
+        if self.piece(e.name, e.len) == OUTSIDE {
+            return None;
+        }
         let last = (e.addr | 0xfff).saturating_add(1 + 4096);
         let end = match self.entries.get(after) {
             Some(next) if next.module_len == e.module_len => next.addr,
@@ -116,6 +122,35 @@ impl Kallsyms {
         }
         let module = (e.module_len > 0).then(|| self.piece(e.module, e.module_len));
         Some((e.addr, end, self.piece(e.name, e.len), module))
+    }
+
+    /// Lines that answer for these addresses, which ascend, and for no others:
+    /// where the next symbol is none of them, a line with the name `?` ends the
+    /// one before.
+    pub fn excerpt(&self, addresses: &[u64]) -> String {
+        let mut wanted: Vec<usize> = addresses
+            .iter()
+            .filter(|a| self.lookup(**a).is_some())
+            .filter_map(|a| self.entries.partition_point(|e| e.addr <= *a).checked_sub(1))
+            .collect();
+        wanted.dedup();
+        let mut text = String::new();
+        let mut line = |n: usize, name: Option<&str>| {
+            let Some(e) = self.entries.get(n) else { return };
+            let name = name.unwrap_or(self.piece(e.name, e.len));
+            text.push_str(&format!("{:016x} T {name}", e.addr));
+            if e.module_len > 0 {
+                text.push_str(&format!("\t[{}]", self.piece(e.module, e.module_len)));
+            }
+            text.push('\n');
+        };
+        for (i, n) in wanted.iter().enumerate() {
+            line(*n, None);
+            if wanted.get(i + 1) != Some(&(n + 1)) {
+                line(n + 1, Some(OUTSIDE));
+            }
+        }
+        text
     }
 
     fn piece(&self, at: u32, len: u32) -> &str {
@@ -188,6 +223,20 @@ mod tests {
         assert_eq!(at(0xffff_ffff_c000_0001), Some((0, "mod_fn", Some("my_mod"))));
         assert_eq!(at(1), None);
         assert!(!k.hidden());
+    }
+
+    #[test]
+    fn an_excerpt_answers_for_what_was_asked_and_for_nothing_else() {
+        let text = "0000000000001000 T a\n0000000000001040 t b\n0000000000001080 T c\n\
+                    00000000000010c0 T d\n00000000c0000000 t m\t[mod]\n00000000c0000100 t n\t[mod]\n";
+        let whole = Kallsyms::parse(text.to_ascii_uppercase().into_bytes());
+        let asked = [0x1001, 0x1002, 0x1041, 0xc000_0004, 0xc000_0104];
+        let part = Kallsyms::parse(whole.excerpt(&asked).into_bytes());
+        for address in asked {
+            assert_eq!(part.lookup(address), whole.lookup(address), "{address:x}");
+            assert!(part.lookup(address).is_some());
+        }
+        assert_eq!((part.lookup(0x1081), part.lookup(0x10c1)), (None, None));
     }
 
     #[test]

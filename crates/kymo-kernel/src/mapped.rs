@@ -1,13 +1,19 @@
 //! Files mapped for reading: debugging information is hundreds of megabytes, of
 //! which a question touches a few. Only regular files are mapped.
 
+mod guard;
+
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use guard::Guard;
+
 /// A file's bytes, as they are when they are touched.
 #[derive(Debug)]
 pub struct MappedFile {
+    // Before the map: what is not mapped any more must not be guarded.
+    guard: Guard,
     map: memmap2::Mmap,
 }
 
@@ -26,10 +32,16 @@ impl MappedFile {
         // SAFETY: the mapping is read-only, so nothing this process
         // does changes it. Another process could write to the file or cut it
         // short: binaries and debug files are replaced by new files (as linkers
-        // and package managers do), not rewritten in place; one that is cut
-        // short meanwhile ends this process with SIGBUS and damages nothing.
+        // and package managers do), not rewritten in place; of one that is cut
+        // short meanwhile the guard makes zeros.
         let map = unsafe { memmap2::Mmap::map(file)? };
-        Ok(MappedFile { map })
+        let guard = Guard::new(map.as_ptr() as usize, map.len().next_multiple_of(4096));
+        Ok(MappedFile { guard, map })
+    }
+
+    /// Whether the file was cut short while it was read: what was gone reads as zeros.
+    pub fn was_cut(&self) -> bool {
+        self.guard.was_cut()
     }
 
     /// The bytes.
@@ -63,6 +75,20 @@ impl MappedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_cut_off_reads_as_zeros() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![7u8; 50_000]).unwrap();
+        let (whole, map) =
+            (MappedFile::open(file.path()).unwrap(), MappedFile::open(file.path()).unwrap());
+        assert_eq!(map.bytes()[49_999], 7);
+        file.as_file().set_len(10_000).unwrap();
+        assert!(!map.was_cut());
+        assert_eq!((map.bytes()[9_999], map.bytes()[40_000]), (7, 0));
+        assert_eq!(map.bytes().iter().map(|b| u64::from(*b)).sum::<u64>(), 70_000);
+        assert!(map.was_cut() && !whole.was_cut());
+    }
 
     #[test]
     fn forgotten_pages_are_read_again() {

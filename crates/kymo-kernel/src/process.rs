@@ -470,10 +470,15 @@ pub fn die_by(signal: Signal) -> ! {
 
 /// The time now where the machine is, as `Sat Nov 21 14:42:17 2026`.
 pub fn local_time() -> String {
+    local_time_of(now().0)
+}
+
+/// The same of another time, in seconds since 1970.
+pub fn local_time_of(seconds: i64) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let tm = local(now().0);
+    let tm = local(seconds);
     format!(
         "{} {} {:2} {:02}:{:02}:{:02} {}",
         DAYS.get(tm.tm_wday as usize).unwrap_or(&"???"),

@@ -123,7 +123,7 @@ impl Resolver {
     fn file(&self, dso: &Dso) -> Result<CodeFile, NoCode> {
         let files = self.files();
         let binary = dso.binary();
-        let Some(path) = files.binary(&binary) else {
+        let Some(path) = files.with_code(&binary) else {
             let name = dso.long_name.clone();
             return Err(NoCode::Gone { why: self.refusal(&name), name });
         };

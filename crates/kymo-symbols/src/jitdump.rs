@@ -126,6 +126,7 @@ impl<'a> JitDump<'a> {
         let symbol = |(start, f): (&u64, &Function<'a>)| RawSymbol {
             start: *start,
             size: f.size,
+            limit: u64::MAX,
             name: f.name,
             binding: Binding::Global,
             kind: Type::Typed,

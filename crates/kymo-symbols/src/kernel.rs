@@ -20,6 +20,8 @@ pub(crate) struct Source {
     pub(crate) vmlinux: Option<PathBuf>,
     pub(crate) build_id: Option<BuildId>,
     pub(crate) release: Option<String>,
+    /// A symbol of the recorded kernel and its address.
+    pub(crate) reference: Option<(String, u64)>,
     pub(crate) embedded: Option<String>,
 }
 
@@ -28,6 +30,9 @@ impl Source {
     pub(crate) fn read(self) -> (Kallsyms, Option<Problem>) {
         if self.kallsyms.is_some() || self.vmlinux.is_some() {
             return self.named();
+        }
+        if let Some((text, problem)) = self.files.bundled_kernel(self.build_id) {
+            return (Kallsyms::parse(text), problem);
         }
         if self.is_other() {
             if let Some(text) = self.build_id.and_then(cached) {
@@ -39,7 +44,10 @@ impl Source {
             }
             let image =
                 self.build_id.and_then(|id| self.files.vmlinux(self.release.as_deref(), id));
-            let table = image.and_then(|path| symbols_of(&path, None).ok()).unwrap_or_default();
+            // Without a reference nobody knows where that kernel was.
+            let image = image.filter(|_| self.reference.is_some());
+            let read = |path: PathBuf| symbols_of(&path, None, self.reference.as_ref()).ok();
+            let table = image.and_then(read).unwrap_or_default();
             let problem = table.is_empty().then_some(Problem::OtherKernel {
                 recorded: self.release,
                 running: running_release(),
@@ -71,7 +79,7 @@ impl Source {
         let Some(path) = self.kallsyms.or(self.vmlinux) else { return Default::default() };
         let unusable = |why: String| Problem::Unusable { path: path.display().to_string(), why };
         if vmlinux {
-            return match symbols_of(&path, self.build_id) {
+            return match symbols_of(&path, self.build_id, self.reference.as_ref()) {
                 Ok(table) => (table, None),
                 Err(why) => (Kallsyms::default(), Some(unusable(why))),
             };
@@ -86,8 +94,13 @@ impl Source {
     }
 }
 
-/// The symbols of a kernel's image, which must be of this build if that is known.
-fn symbols_of(path: &Path, build_id: Option<BuildId>) -> Result<Kallsyms, String> {
+/// The symbols of a kernel's image, which must be of this build if that is known,
+/// where they were when it was recorded.
+fn symbols_of(
+    path: &Path,
+    build_id: Option<BuildId>,
+    reference: Option<&(String, u64)>,
+) -> Result<Kallsyms, String> {
     let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
     let elf = Elf::parse(&bytes).map_err(|e| e.to_string())?;
     if let (Some(recorded), Some(have)) = (build_id, elf.build_id)
@@ -95,7 +108,11 @@ fn symbols_of(path: &Path, build_id: Option<BuildId>) -> Result<Kallsyms, String
     {
         return Err(format!("is of another kernel: build-id {have}, recorded {recorded}"));
     }
-    let table = Kallsyms::of_symbols(elf.symbols.iter().map(|(addr, _, name)| (addr, name)));
+    let moved = reference
+        .and_then(|(name, recorded)| Some(recorded.wrapping_sub(Elf::address_of(&bytes, name)?)));
+    let moved = moved.unwrap_or(0);
+    let symbols = elf.symbols.iter().map(|(addr, _, name)| (addr.wrapping_add(moved), name));
+    let table = Kallsyms::of_symbols(symbols);
     if table.is_empty() { Err("has no symbols".into()) } else { Ok(table) }
 }
 
@@ -107,4 +124,28 @@ fn cached(id: BuildId) -> Option<Vec<u8>> {
 fn sysctl(name: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
     Some(text.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel moves at boot; where one symbol was tells where all were.
+    #[test]
+    fn an_image_is_moved_to_where_it_was_recorded() {
+        let image = std::env::current_exe().unwrap();
+        let at = Elf::address_of(&std::fs::read(&image).unwrap(), "main").unwrap();
+        let table = |reference: Option<(String, u64)>| {
+            symbols_of(&image, None, reference.as_ref()).unwrap()
+        };
+        let name = |table: &Kallsyms, addr| table.lookup(addr).map(|s| (s.0, s.2.to_owned()));
+        let here = name(&table(None), at);
+        assert_eq!(here, Some((at, "main".to_owned())));
+        let moved = table(Some(("main".into(), at + 0x4000_0000)));
+        assert_eq!(name(&moved, at + 0x4000_0000), Some((at + 0x4000_0000, "main".to_owned())));
+        let other = table(Some(("no_such_symbol".into(), 1)));
+        assert_eq!(name(&other, at), here);
+        let wrong = Some(BuildId::new(&[9; 20]));
+        assert!(symbols_of(&image, wrong, None).unwrap_err().contains("of another kernel"));
+    }
 }

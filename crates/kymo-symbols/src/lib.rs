@@ -5,6 +5,7 @@
 //! `kymo-analysis`.
 #![forbid(unsafe_code)]
 
+pub mod bundle;
 pub mod cache;
 mod code;
 mod files;

@@ -16,6 +16,7 @@ pub(crate) fn parse(text: &[u8]) -> SymbolTable {
         raw.push(RawSymbol {
             start,
             size,
+            limit: u64::MAX,
             name: name.trim_ascii(),
             binding: Binding::Global,
             kind: Type::Typed,

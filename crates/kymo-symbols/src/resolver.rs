@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::Kallsyms;
+use crate::bundle::{Bundle, BundleError};
 use crate::files::{Binary, Finder, Part};
 use crate::jitdump::{self, JitDump};
 use crate::unwind::Binaries;
@@ -89,6 +90,10 @@ pub struct Options {
     pub no_demangle: bool,
     /// Servers to ask for what is not on this machine.
     pub debuginfod: Option<Arc<Client>>,
+    /// What came with the recording; it counts alone for what it knows.
+    pub bundle: Option<Arc<Bundle>>,
+    /// Why a bundle that is there is not used.
+    pub no_bundle: Option<BundleError>,
 }
 
 /// Why symbols of a binary could not be had; for the ledger.
@@ -147,6 +152,16 @@ pub enum Problem {
         /// Which one, and what is wrong with it.
         why: String,
     },
+    /// Binaries were taken by their paths alone from this machine, and the
+    /// recording is of another one.
+    OtherMachine {
+        /// Where it was recorded.
+        recorded: String,
+        /// This machine.
+        here: String,
+    },
+    /// A bundle could not be used, or a part of it.
+    Bundle(BundleError),
 }
 
 #[derive(Debug)]
@@ -176,6 +191,7 @@ pub struct Resolver {
     kallsyms: Option<Kallsyms>,
     embedded_kallsyms: Option<String>,
     recorded_release: Option<String>,
+    kernel_reference: Option<(String, u64)>,
     kernel_reader: Option<JoinHandle<(Kallsyms, Option<Problem>)>>,
     symbols: Vec<Symbol>,
     symbol_ids: FxHashMap<(DsoId, u64), SymId>,
@@ -216,6 +232,18 @@ impl Resolver {
     /// Tells the release of the recorded kernel.
     pub fn set_kernel_release(&mut self, release: String) {
         self.recorded_release = Some(release);
+    }
+
+    /// Tells where a symbol of the recorded kernel was: kernels move at boot.
+    pub fn set_kernel_reference(&mut self, symbol: &str, address: u64) {
+        if !symbol.is_empty() && address != 0 {
+            self.kernel_reference = Some((symbol.to_owned(), address));
+        }
+    }
+
+    /// Tells the name of the recorded machine.
+    pub fn set_hostname(&self, name: &str) {
+        self.files.set_hostname(name);
     }
 
     /// The number of the binary of a mapping; `pid` is the process that mapped it.
@@ -425,6 +453,19 @@ impl Resolver {
         self.kallsyms.as_ref().is_some_and(|k| !k.is_empty())
     }
 
+    /// The lines of `/proc/kallsyms` that answer for these addresses, and the
+    /// build-id of the recorded kernel.
+    pub(crate) fn kernel_excerpt(&mut self, addresses: &[u64]) -> (String, Option<BuildId>) {
+        self.load_kallsyms();
+        let text = self.kallsyms.as_ref().map(|k| k.excerpt(addresses)).unwrap_or_default();
+        (text, self.recorded_ids.get("[kernel.kallsyms]").copied())
+    }
+
+    /// A symbol's name as its file stores it.
+    pub(crate) fn raw_name(&self, id: SymId) -> &[u8] {
+        self.symbols.get(id.0 as usize).map_or(&[], |s| &s.raw)
+    }
+
     fn kernel_source(&self) -> kernel::Source {
         kernel::Source {
             files: Arc::clone(&self.files),
@@ -432,6 +473,7 @@ impl Resolver {
             vmlinux: self.options.vmlinux.clone(),
             build_id: self.recorded_ids.get("[kernel.kallsyms]").copied(),
             release: self.recorded_release.clone(),
+            reference: self.kernel_reference.clone(),
             embedded: self.embedded_kallsyms.clone(),
         }
     }
@@ -452,6 +494,9 @@ fn short_name(long: &str, kind: DsoKind) -> String {
 fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
     match dso.kind {
         DsoKind::PerfMap => {
+            if let Some(text) = files.bundled(&dso.binary(), "map") {
+                return Table { symbols: perf_map::parse(&text.unwrap_or_default()), elf: None };
+            }
             let text = std::fs::read(&dso.long_name).unwrap_or_default();
             let mut symbols = perf_map::parse(&text);
             let dump = binaries.jit_of(dso.pid).and_then(|path| jitdump::read(&path));
@@ -461,6 +506,9 @@ fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
             Table { symbols, elf: None }
         }
         DsoKind::Vdso => {
+            if files.bundled(&dso.binary(), "vdso").is_some() {
+                return locate::table(files, &dso.binary()).map(with_plt).unwrap_or_default();
+            }
             let elf = vdso::own().and_then(|bytes| Elf::parse(&bytes).ok());
             let right = |e: &Elf| dso.build_id.is_none_or(|id| e.build_id == Some(id));
             let elf = elf.filter(right).or_else(|| locate::table(files, &dso.binary()));

@@ -14,6 +14,7 @@ use object::Architecture;
 use object::read::{Object, ObjectSection};
 use rustc_hash::FxHashMap;
 
+use crate::bundle;
 use crate::files::{Binary, Finder, open, same};
 use crate::jitdump::{self, JitDump};
 use crate::pages::Pages;
@@ -24,6 +25,8 @@ use crate::vdso;
 #[derive(Debug, Default)]
 pub struct Code {
     bytes: Bytes,
+    /// Instead of them in a bundle's binary.
+    pieces: Option<Vec<u8>>,
     loads: Vec<Load>,
     build_id: Option<BuildId>,
     /// Where the program begins.
@@ -123,9 +126,13 @@ impl Binaries {
         match entry.kind {
             DsoKind::File => self.load_file(entry),
             DsoKind::Vdso => {
-                let bytes = vdso::own().ok_or(Lack::Missing)?;
-                let code = Code::of(Bytes::Memory(bytes))?;
-                if same(code.build_id, entry.build_id) { Ok(code) } else { Err(Lack::Changed) }
+                let own = vdso::own().ok_or(Lack::Missing)?;
+                let code = Code::of(Bytes::Memory(own))?;
+                match same(code.build_id, entry.build_id) {
+                    true => Ok(code),
+                    // A copy that somebody kept.
+                    false => self.load_file(entry).or(Err(Lack::Changed)),
+                }
             }
             DsoKind::PerfMap => {
                 let bytes = self.jit_of(entry.pid).and_then(|path| jitdump::read(&path));
@@ -182,7 +189,9 @@ impl Code {
             Bytes::File(pages) => Code::facts(pages),
             Bytes::Memory(bytes) => Code::facts(bytes.as_slice()),
         }?;
-        code.bytes = bytes;
+        if code.pieces.is_none() {
+            code.bytes = bytes;
+        }
         Ok(code)
     }
 
@@ -198,6 +207,7 @@ impl Code {
             big_endian: !file.is_little_endian(),
         };
         Ok(Code {
+            pieces: file.section_by_name(bundle::CODE).and_then(|s| Some(s.data().ok()?.to_vec())),
             loads: loads(&file),
             entry: file.entry(),
             build_id: file.build_id().ok().flatten().map(BuildId::new),
@@ -243,6 +253,14 @@ impl Code {
     }
 
     fn epilogue(&self, offset: u64) -> Option<Rule> {
+        if let Some(pieces) = &self.pieces {
+            let pieces: &[[u8; 8 + bundle::PIECE]] = pieces.as_chunks().0;
+            let place =
+                |p: &[u8; 8 + bundle::PIECE]| p.first_chunk().map_or(0, |o| u64::from_le_bytes(*o));
+            let found = pieces.binary_search_by_key(&offset, place).ok()?;
+            let (before, behind) = pieces.get(found)?.get(8..)?.split_at_checked(BEFORE)?;
+            return epilogue(before, behind);
+        }
         let start = offset.checked_sub(BEFORE as u64)?;
         let size = (BEFORE + BEHIND) as u64;
         let code = match &self.bytes {

@@ -34,6 +34,8 @@ enum Command {
     Annotate(Box<commands::annotate::Args>),
     /// Turn the stacks of a recording into other programs' formats
     Convert(Box<commands::convert::Args>),
+    /// Put what resolves a recording's addresses into a file beside it, for other machines
+    Bundle(commands::bundle::Args),
     /// Show the events of a recording as text or JSON lines
     Script(commands::script::Args),
     /// Keep traces running, and take their last seconds
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Report(args) => commands::report::run(args),
         Command::Annotate(args) => commands::annotate::run(*args),
         Command::Convert(args) => commands::convert::run(*args),
+        Command::Bundle(args) => commands::bundle::run(args),
         Command::Script(args) => commands::script::run(args),
         Command::Session(args) => commands::session::run(args),
         Command::Event(args) => commands::event::run(args),

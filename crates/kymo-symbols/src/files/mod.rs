@@ -13,10 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use kymo_debuginfo::LazyElf;
 use kymo_debuginfod::{Artifact, Client, Report};
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
+use crate::bundle::{Bundle, BundleError, Known as InBundle};
 use crate::resolver::{Options, Problem};
 pub(crate) use kernel::{find_module, running_build_id, running_release, vmlinux_places};
 use places::Places;
@@ -40,6 +42,9 @@ pub struct Binary<'a> {
 pub struct Finder {
     places: Places,
     debuginfod: Option<Arc<Client>>,
+    bundle: Option<Arc<Bundle>>,
+    /// The recorded machine's name and this one's, if they differ.
+    foreign: OnceLock<(String, String)>,
     known: Mutex<FxHashMap<Key, Arc<Known>>>,
     problems: Mutex<Vec<Problem>>,
 }
@@ -57,9 +62,12 @@ struct Known {
 impl Finder {
     /// Looks where the options say.
     pub fn new(options: &Options) -> Finder {
+        let problems = options.no_bundle.clone().map(Problem::Bundle);
         Finder {
             places: Places::new(options.symfs.clone()),
             debuginfod: options.debuginfod.clone(),
+            bundle: options.bundle.clone(),
+            problems: Mutex::new(problems.into_iter().collect()),
             ..Finder::default()
         }
     }
@@ -86,6 +94,16 @@ impl Finder {
                 });
             }
         });
+    }
+
+    /// Tells the name of the recorded machine.
+    pub(crate) fn set_hostname(&self, recorded: &str) {
+        let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let here = here.trim();
+        if !here.is_empty() && here != recorded {
+            // A recording has one name; whoever reads it twice says the same.
+            let _ = self.foreign.set((recorded.to_owned(), here.to_owned()));
+        }
     }
 
     /// What came from servers, and what went wrong there; `None` if none are asked.
@@ -165,7 +183,10 @@ impl Finder {
 
     /// What went wrong so far.
     pub fn problems(&self) -> Vec<Problem> {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut all = self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Whichever thread was first.
+        all.sort_by_cached_key(|p| format!("{p:?}"));
+        all
     }
 
     /// Takes note of a problem, once.
@@ -181,12 +202,65 @@ impl Finder {
         Arc::clone(known.entry((binary.path.to_owned(), binary.build_id)).or_default())
     }
 
+    /// What the bundle has of a binary under this name: `None` if the bundle does
+    /// not know of the binary, `Some(None)` if it knows that there is nothing.
+    pub(crate) fn bundled(&self, binary: &Binary<'_>, name: &str) -> Option<Option<Vec<u8>>> {
+        self.in_bundle(binary, |known| known.bytes(name))
+    }
+
+    /// The kernel's symbols as the bundle has them, and what was wrong with them.
+    pub(crate) fn bundled_kernel(&self, id: Option<BuildId>) -> Option<(Vec<u8>, Option<Problem>)> {
+        let known = self.bundle.as_ref()?.of(Path::new("[kernel.kallsyms]"), id)?;
+        match known.bytes("kallsyms") {
+            Ok(text) => Some((text.unwrap_or_default(), known.problems().first().cloned())),
+            Err(e) => {
+                self.note(Problem::Bundle(e));
+                None
+            }
+        }
+    }
+
+    fn in_bundle<T>(
+        &self,
+        binary: &Binary<'_>,
+        ask: impl Fn(&InBundle<'_>) -> Result<Option<T>, BundleError>,
+    ) -> Option<Option<T>> {
+        let known = self.bundle.as_ref()?.of(binary.path, binary.build_id)?;
+        known.problems().iter().for_each(|p| self.note(p.clone()));
+        match ask(&known) {
+            Ok(found) => Some(found),
+            Err(e) => {
+                // What this machine has may still do.
+                self.note(Problem::Bundle(e));
+                None
+            }
+        }
+    }
+
     fn find_binary(&self, binary: &Binary<'_>) -> Option<PathBuf> {
+        let name = if binary.path == Path::new("[vdso]") { "vdso" } else { "elf" };
+        if let Some(found) = self.in_bundle(binary, |known| known.file(name)) {
+            return found;
+        }
+        self.find_here(binary)
+    }
+
+    /// The file that was run, with its code: a bundle may have it without.
+    pub(crate) fn with_code(&self, binary: &Binary<'_>) -> Option<PathBuf> {
+        let found = self.binary(binary)?;
+        let slim = open(&found).is_some_and(|pages| {
+            LazyElf::parse(&pages).is_ok_and(|elf| elf.has(crate::bundle::CODE))
+        });
+        if slim { self.find_here(binary) } else { Some(found) }
+    }
+
+    fn find_here(&self, binary: &Binary<'_>) -> Option<PathBuf> {
         let mut problem = None;
         for place in self.places.binary(binary) {
             match judge(&place.path, binary.build_id, None, Part::Any) {
                 // A path alone says nothing about a file in another root.
                 Verdict::Fits if place.certain || binary.build_id.is_some() => {
+                    self.doubt(binary);
                     return Some(place.path);
                 }
                 Verdict::Other { found, wanted } if place.certain => {
@@ -207,7 +281,24 @@ impl Finder {
         fetched
     }
 
+    /// A path alone says little on another machine.
+    fn doubt(&self, binary: &Binary<'_>) {
+        let named = binary.build_id.is_some() || self.places.is_elsewhere();
+        if let (false, Some((recorded, here))) = (named, self.foreign.get()) {
+            let (recorded, here) = (recorded.clone(), here.clone());
+            self.note(Problem::OtherMachine { recorded, here });
+        }
+    }
+
     fn find_part(&self, binary: &Binary<'_>, part: Part) -> Option<PathBuf> {
+        let bundled = self.in_bundle(binary, |known| {
+            let files = [known.file("elf")?, known.file("vdso")?, known.file("debug")?];
+            let fits = |p: &PathBuf| matches!(judge(p, None, None, part), Verdict::Fits);
+            Ok(files.into_iter().flatten().find(fits))
+        });
+        if let Some(found) = bundled {
+            return found;
+        }
         let own = self.binary(binary);
         let facts = own.as_deref().and_then(verdict::Facts::of);
         if let (Some(own), Some(facts)) = (&own, &facts)

@@ -34,6 +34,11 @@ impl Places {
         Places { symfs, home: std::env::var_os("HOME").map(PathBuf::from) }
     }
 
+    /// Whether the user named a root to look under.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.symfs.is_some()
+    }
+
     /// A path of the recorded machine.
     pub(super) fn under(&self, path: &Path) -> PathBuf {
         match &self.symfs {

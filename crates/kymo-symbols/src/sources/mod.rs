@@ -86,6 +86,24 @@ impl Resolver {
     }
 }
 
+impl Resolver {
+    /// What a bundle keeps of the source of places of a binary, as the cache has it.
+    pub(crate) fn lines_of(&self, id: DsoId, offsets: &[u64]) -> Option<Vec<u8>> {
+        let dso = self.get(id).filter(|d| d.kind == DsoKind::File)?;
+        let binary = dso.binary();
+        let pages = open(&self.files().binary(&binary)?)?;
+        let elf = LazyElf::parse(&pages).ok()?;
+        let mut addresses: Vec<u64> = offsets.iter().filter_map(|o| elf.vaddr(*o)).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let id = elf.build_id.or(binary.build_id);
+        let cache = Cache::of_user();
+        let found = of_addresses(self.files(), &binary, id, &addresses, cache.as_ref());
+        let any = (0..found.len()).any(|n| !found.frames(n).is_empty());
+        any.then(|| stored::merge(None, &addresses, &found))
+    }
+}
+
 /// Appends answers of `from` in these places; a place out of range is an empty answer.
 fn append(to: &mut Answers, from: &Answers, places: impl Iterator<Item = usize>) {
     let texts: Vec<TextId> = from.texts().map(|t| to.intern(t)).collect();
@@ -127,6 +145,13 @@ fn of_addresses(
     addresses: &[u64],
     cache: Option<&Cache>,
 ) -> Answers {
+    if let Some(bundled) = files.bundled(binary, "lines") {
+        let mut answers = Answers::default();
+        if let Some(known) = bundled.as_deref().and_then(stored::Stored::of) {
+            known.answer(addresses, &mut answers);
+        }
+        return answers;
+    }
     let place = cache.zip(id);
     let tell = |error: CacheError| {
         files.note(Problem::Cache { why: error.to_string() });
@@ -208,6 +233,9 @@ fn read(path: &Path, binary: &Path, addresses: &[u64]) -> Result<Answers, String
     let mut answers = Inlines::new(&sections).resolve(addresses);
     if let Some(absent) = sections.absent_text() {
         answers.note(absent);
+    }
+    if map.0.was_cut() {
+        answers.note("it was cut short while it was read".into());
     }
     Ok(answers)
 }

@@ -1,7 +1,7 @@
 //! Flags that commands over a profile share: which recording, where its symbols
 //! come from, which of its samples count.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kymo_analysis::profile::{Profile, Stack};
 use kymo_files::perfdata::{EventDesc, PerfData};
@@ -19,8 +19,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn symbols(&self) -> kymo_symbols::Options {
-        self.finding.options()
+    pub(crate) fn symbols(&self, recording: &Path) -> kymo_symbols::Options {
+        self.finding.options(recording)
     }
 }
 

@@ -2,10 +2,11 @@
 //! debuginfod servers are asked for.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use kymo_symbols::bundle::{Bundle, BundleError, Recording};
 use kymo_symbols::debuginfod::{Client, Config, OnProgress, Progress};
 use kymo_symbols::{Options, Resolver};
 use kymo_view::Ledger;
@@ -30,18 +31,45 @@ pub(crate) struct Finding {
     /// Ask no debuginfod servers, even if DEBUGINFOD_URLS names some
     #[arg(long)]
     pub(crate) no_debuginfod: bool,
+    /// Resolve with this bundle (see `kymo bundle`); one beside the recording is found by itself
+    #[arg(long, value_name = "FILE", conflicts_with = "no_bundle")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Leave a bundle beside the recording alone
+    #[arg(long)]
+    pub(crate) no_bundle: bool,
 }
 
 impl Finding {
-    /// What the flags mean.
-    pub(crate) fn options(&self) -> Options {
+    /// What the flags mean for a recording.
+    pub(crate) fn options(&self, recording: &Path) -> Options {
+        let (bundle, no_bundle) = match self.open_bundle(recording) {
+            Ok(bundle) => (bundle.map(Arc::new), None),
+            Err(e) => (None, Some(e)),
+        };
         Options {
+            bundle,
+            no_bundle,
             symfs: self.symfs.clone(),
             kallsyms: self.kallsyms.clone(),
             vmlinux: self.vmlinux.clone(),
             no_demangle: self.no_demangle,
             debuginfod: if self.no_debuginfod { None } else { debuginfod() },
         }
+    }
+
+    fn open_bundle(&self, recording: &Path) -> Result<Option<Bundle>, BundleError> {
+        let path = match &self.bundle {
+            Some(path) => path.clone(),
+            None => Bundle::beside(recording),
+        };
+        // The standard input has no place beside it.
+        let wanted = !self.no_bundle && recording != Path::new("-");
+        if !wanted || (self.bundle.is_none() && !path.exists()) {
+            return Ok(None);
+        }
+        let fail = |why: String| BundleError { path: path.display().to_string(), why };
+        let recording = Recording::of(recording).map_err(|e| fail(e.to_string()))?;
+        Bundle::open(&path, recording).map(Some)
     }
 }
 
@@ -72,7 +100,7 @@ pub(crate) fn note(symbols: &Resolver, ledger: &mut Ledger) {
     }
 }
 
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{bytes} bytes"),
         10_000..10_000_000 => format!("{} kB", bytes / 1000),

@@ -1,6 +1,7 @@
 //! The commands, and what they share: how an error ends the program.
 
 pub(crate) mod annotate;
+pub(crate) mod bundle;
 pub(crate) mod cache;
 mod chosen;
 pub(crate) mod convert;

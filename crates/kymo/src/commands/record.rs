@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, target};
 use kymo_record::{CallGraph, Clock, Options, Output, Summary, SwitchOn, Target};
+use kymo_symbols::bundle::Contents;
 use kymo_view::Ledger;
 
 use values::{Rate, Ring, bytes, call_graph, millis, ring, sample_rate, switch_on};
@@ -134,6 +135,9 @@ pub(crate) struct Args {
     /// place of cycles as the default event is no fault)
     #[arg(long)]
     strict: bool,
+    /// Put a bundle beside the recording: what resolves its addresses on another machine
+    #[arg(long)]
+    bundle: bool,
     /// The command to record
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -141,6 +145,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = options(&args)?;
+    if args.bundle && options.output == Output::Stdout {
+        bail!("--bundle needs a recording in a file, not on standard output");
+    }
     if options.output == Output::Stdout && std::io::stdout().is_terminal() {
         bail!("a recording is not for a terminal: send standard output to a file or a pipe");
     }
@@ -162,10 +169,25 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         summary.exit = Some(running.wait().context("cannot wait for the command")?);
     }
+    if args.bundle {
+        make_bundle(&args, &summary)?;
+    }
     if args.strict && ledger.has_doubts() {
         return Ok(ExitCode::from(Ledger::STRICT_STATUS));
     }
     Ok(ExitCode::from(summary.exit.unwrap_or(0)))
+}
+
+/// Makes a bundle for each file that was written.
+fn make_bundle(args: &Args, summary: &Summary) -> anyhow::Result<()> {
+    for path in summary.switched.iter().chain(&summary.path) {
+        let made =
+            super::bundle::make(path, &super::finding::Finding::default(), None, Contents::Seen)?;
+        if !args.quiet {
+            made.tell();
+        }
+    }
+    Ok(())
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {

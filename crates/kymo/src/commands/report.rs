@@ -3,7 +3,7 @@
 mod ctf;
 mod entries;
 mod fields;
-mod header;
+pub(crate) mod header;
 mod json;
 mod keys;
 mod meaning;
@@ -118,15 +118,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let color = std::io::stdout().is_terminal() && !args.json;
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     if args.header_only {
-        header::write(&mut out, &file)?;
+        header::write(&mut out, &file, &path)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     meant.settle(file.events());
-    let mut labels = trace::Labels::new(&meant.trace);
+    let symbols = args.finding.options(&path);
+    let mut labels = trace::Labels::new(&meant.trace, symbols.bundle.clone());
     let mut label = |entry: &Entry<'_>, sample: &Sample<'_>| labels.label(entry, sample);
     let options = LoadOptions {
-        symbols: args.finding.options(),
+        symbols,
         merge_threads: !meant.has(Key::Pid) && !meant.has(Key::Tid),
         label: (!meant.trace.is_empty()).then_some(&mut label),
         by_cpu: meant.has(Key::Cpu),
@@ -145,7 +146,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             text::Text { out: &mut out, profile: &profile, meant: &meant, labels: &labels, color };
         report.prologue()?;
         if args.header {
-            header::write(report.out, &file)?;
+            header::write(report.out, &file, &path)?;
         }
         for (number, event) in profile.events.iter().enumerate() {
             if event.samples == 0 && (profile.events.len() > 1 || event.desc.name == "dummy:HG") {

@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let wanted = args.chosen.events(file.events())?;
     let options = LoadOptions {
-        symbols: args.source.symbols(),
+        symbols: args.source.symbols(&path),
         merge_threads: !args.chosen.by_task(),
         no_chains: true,
         by_address: true,

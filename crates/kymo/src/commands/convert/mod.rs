@@ -147,7 +147,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         moments: format.is_timeline(),
     };
     let options = LoadOptions {
-        symbols: args.source.symbols(),
+        symbols: args.source.symbols(&path),
         merge_threads: !matches!(plan.split, Split::Pid | Split::Tid) && !args.chosen.by_task(),
         by_address: format.has_addresses(),
         moments: plan.moments,

@@ -1,13 +1,18 @@
 //! Where and how a recording was made, as `#` lines.
 
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use kymo_files::perfdata::{Feature, PerfData};
 
-pub(crate) fn write(out: &mut dyn Write, file: &PerfData) -> io::Result<()> {
+pub(crate) fn write(out: &mut dyn Write, file: &PerfData, path: &Path) -> io::Result<()> {
     let f = file.features();
     let (offset, size) = file.data_range();
     writeln!(out, "# ========")?;
+    if let Some(when) = captured(path) {
+        writeln!(out, "# captured on    : {when}")?;
+    }
     writeln!(out, "# header version : {}", file.version())?;
     writeln!(out, "# data offset    : {offset}")?;
     writeln!(out, "# data size      : {size}")?;
@@ -70,4 +75,10 @@ pub(crate) fn write(out: &mut dyn Write, file: &PerfData) -> io::Result<()> {
         writeln!(out, "# missing features: {} ", missing.join(" "))?;
     }
     writeln!(out, "# ========\n#")
+}
+
+/// When the file was last changed, which perf takes for the time of the recording.
+pub(crate) fn captured(path: &Path) -> Option<String> {
+    let meta = std::fs::metadata(path).ok()?;
+    Some(kymo_kernel::process::local_time_of(meta.ctime()))
 }

@@ -2,10 +2,13 @@
 //! fields (`prev_pid`, `sched_switch.next_comm`, `*` and `trace_fields` for all
 //! of them). Each sample gets the number of its combination of values.
 
+use std::sync::Arc;
+
 use kymo_analysis::histogram::Key;
 use kymo_files::perfdata::{Entry, EventDesc};
 use kymo_format::{Field, FieldKind};
 use kymo_model::Sample;
+use kymo_symbols::bundle::Bundle;
 use rustc_hash::FxHashMap;
 
 use crate::commands::script::formats::{Payloads, payload_endian};
@@ -67,11 +70,12 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    pub(crate) fn new(keys: &[TraceKey]) -> Labels {
+    pub(crate) fn new(keys: &[TraceKey], bundle: Option<Arc<Bundle>>) -> Labels {
         Labels {
             keys: keys.to_vec(),
             // Label 0 is that of samples without a payload.
             values: vec![Vec::new()],
+            payloads: Payloads::new(bundle),
             ..Labels::default()
         }
     }

@@ -204,6 +204,14 @@ pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
         }
         // Costs time and no truth.
         Problem::Cache { why } => ledger.tell("cache", why.clone(), None),
+        Problem::OtherMachine { recorded, here } => ledger.note(
+            "machine",
+            format!("recorded on {recorded}, and this is {here}: binaries without a recorded build-id were taken by their paths"),
+            Some("make a bundle where it was recorded (kymo bundle), or name its files with --symfs".into()),
+        ),
+        Problem::Bundle(e) => {
+            ledger.note("bundle", format!("{e}; it is not used"), None);
+        }
         Problem::NoKernelSymbols => {
             ledger.note("kernel", "/proc/kallsyms cannot be read or is empty", None);
         }

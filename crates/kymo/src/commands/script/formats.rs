@@ -1,12 +1,14 @@
 //! The formats that a perf.data file carries, by event, and the payloads of its
 //! samples.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kymo_files::perfdata::{Entry, EventDesc, Features};
+use kymo_files::perfdata::{Entry, EventDesc, Features, PerfData};
 use kymo_format::{Builtin, Constants, EventFormat, ParseOptions};
 use kymo_model::{Endian, EventType};
+use kymo_symbols::bundle::Bundle;
 use kymo_view::Ledger;
 
 use super::payload::{self, KallsymsSource, Names};
@@ -25,7 +27,7 @@ struct Formats {
 }
 
 impl Formats {
-    fn read(entry: &Entry<'_>) -> Formats {
+    fn read(entry: &Entry<'_>, bundle: Option<&Bundle>) -> Formats {
         let features = entry.features;
         let tracing = features.tracing_data.as_ref();
         let release = machine::release();
@@ -34,7 +36,12 @@ impl Formats {
         let guess = features.osrelease.is_none();
         let (values, running) = (machine::Values::default(), machine::Running::default());
         let long_size = tracing.map_or(8, |t| t.long_size);
-        let constants: &dyn Constants = if same_kernel { &values } else { &Builtin };
+        let bundled = bundle.and_then(Bundle::constants).map(Bundled);
+        let constants: &dyn Constants = match (&bundled, same_kernel) {
+            (Some(bundled), _) => bundled,
+            (None, true) => &values,
+            (None, false) => &Builtin,
+        };
         let options = ParseOptions { long_size, constants };
         let parse = |system: &str, text: &str| {
             let parsed = EventFormat::parse_with(text, &options);
@@ -56,7 +63,7 @@ impl Formats {
         };
         let tracepoint = |e: &EventDesc| e.attr.kind == EventType::TRACEPOINT;
         let of = entry.events.iter().map(|e| tracepoint(e).then(|| format(e))).collect();
-        Formats { of, names: names(features, &release), borrowed, guess }
+        Formats { of, names: names(features, &release, bundle), borrowed, guess }
     }
 }
 
@@ -66,14 +73,20 @@ impl Formats {
 pub(crate) struct Payloads {
     shared: Arc<Mutex<Arc<Formats>>>,
     formats: Arc<Formats>,
+    bundle: Option<Arc<Bundle>>,
     /// Samples by event whose payload could not be rendered, with the reason.
     unrendered: BTreeMap<String, (String, u64)>,
 }
 
 impl Payloads {
+    /// Of a recording with or without a bundle.
+    pub(crate) fn new(bundle: Option<Arc<Bundle>>) -> Payloads {
+        Payloads { bundle, ..Payloads::default() }
+    }
+
     /// One that shares the formats.
     pub(super) fn another(&self) -> Payloads {
-        Payloads { shared: Arc::clone(&self.shared), ..Payloads::default() }
+        Payloads { shared: Arc::clone(&self.shared), ..Payloads::new(self.bundle.clone()) }
     }
 
     /// The format of an entry's event.
@@ -89,7 +102,7 @@ impl Payloads {
     fn update(&mut self, entry: &Entry<'_>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.of.len() != entry.events.len() {
-            *shared = Arc::new(Formats::read(entry));
+            *shared = Arc::new(Formats::read(entry, self.bundle.as_deref()));
         }
         self.formats = Arc::clone(&shared);
     }
@@ -150,9 +163,55 @@ pub(crate) fn payload_endian(entry: &Entry<'_>) -> Endian {
     entry.raw.endian
 }
 
-fn names(features: &Features, running: &str) -> Names {
+/// Enumerators as a bundle has them.
+struct Bundled(BTreeMap<String, i64>);
+
+impl Constants for Bundled {
+    fn value(&self, name: &str) -> Option<i64> {
+        Builtin.value(name).or_else(|| self.0.get(name).copied())
+    }
+}
+
+/// Notes what is asked for.
+struct Noted {
+    values: machine::Values,
+    asked: RefCell<BTreeMap<String, i64>>,
+}
+
+impl Constants for Noted {
+    fn value(&self, name: &str) -> Option<i64> {
+        let value = self.values.value(name)?;
+        if Builtin.value(name).is_none() {
+            self.asked.borrow_mut().insert(name.to_owned(), value);
+        }
+        Some(value)
+    }
+}
+
+/// What print formats of a recording need to know of the running kernel, if it was
+/// made under it: enumerators and their values.
+pub(crate) fn constants(file: &PerfData) -> BTreeMap<String, i64> {
+    let features = file.features();
+    let noted = Noted { values: machine::Values::default(), asked: RefCell::default() };
+    if let Some(tracing) = &features.tracing_data
+        && features.osrelease.as_deref() == Some(&*machine::release())
+    {
+        let options = ParseOptions { long_size: tracing.long_size, constants: &noted };
+        for event in file.events() {
+            if let Some((_, text)) = tracing.format(event.attr.config) {
+                // What cannot be parsed is told by whoever shows it.
+                let _ = EventFormat::parse_with(text, &options);
+            }
+        }
+    }
+    noted.asked.into_inner()
+}
+
+fn names(features: &Features, running: &str, bundle: Option<&Bundle>) -> Names {
     let Some(t) = &features.tracing_data else { return Names::default() };
-    let source = if !t.kallsyms.is_empty() {
+    let source = if let Some(text) = bundle.and_then(Bundle::kallsyms) {
+        KallsymsSource::Embedded(text)
+    } else if !t.kallsyms.is_empty() {
         KallsymsSource::Embedded(t.kallsyms.clone())
     } else if features.osrelease.as_deref() == Some(running) {
         KallsymsSource::Running

@@ -23,7 +23,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let filter = Filter::new(args, data.features().sample_time)?;
     if args.header || args.header_only {
         let mut text = Vec::new();
-        header::write(&data, &mut text);
+        header::write(&data, path, &mut text);
         output::write(&text)?;
         if args.header_only {
             return Ok(ExitCode::SUCCESS);
@@ -93,13 +93,13 @@ struct Printer {
     shown: bool,
 }
 
-fn how(args: &Args) -> text::How {
+fn how(args: &Args, file: &str) -> text::How {
     text::How {
         chains: !args.hide_call_graph,
         max_stack: args.max_stack,
         style: args.style(),
         only: args.symbols.clone(),
-        finding: args.finding.options(),
+        finding: args.finding.options(Path::new(file)),
         sources: Wanted { inlines: !args.no_inline, full_paths: args.full_source_path },
     }
 }
@@ -108,7 +108,7 @@ impl Printer {
     fn new(args: &Args, spec: Spec, filter: Filter, file: String) -> Printer {
         Printer {
             filter,
-            text: text::Text::new(spec, how(args)),
+            text: text::Text::new(spec, how(args, &file)),
             sideband: sideband::Show {
                 tasks: args.show_task_events,
                 mmaps: args.show_mmap_events,

@@ -199,11 +199,11 @@ impl Text {
         Text {
             spec,
             sources: Sources::new(how.sources),
+            trace: Payloads::new(how.finding.bundle.clone()),
             symbols: Symbols::new(how.finding.clone()),
             how,
             plans: Vec::new(),
             starts: Starts::default(),
-            trace: Payloads::default(),
             malformed: 0,
         }
     }

@@ -2,16 +2,22 @@
 //! out.
 
 use std::io::Write;
+use std::path::Path;
 
 use kymo_files::perfdata::{Feature, PerfData};
 
+use crate::commands::report::header::captured;
+
 /// Appends it.
-pub(super) fn write(data: &PerfData, out: &mut Vec<u8>) {
+pub(super) fn write(data: &PerfData, path: &Path, out: &mut Vec<u8>) {
     let f = data.features();
     let mut line = |text: std::fmt::Arguments<'_>| {
         let _ = writeln!(out, "# {text}");
     };
     line(format_args!("========"));
+    if let Some(when) = captured(path) {
+        line(format_args!("captured on    : {when}"));
+    }
     line(format_args!("header version : {}", data.version()));
     let (offset, size) = data.data_range();
     line(format_args!("data offset    : {offset}"));

@@ -1,0 +1,252 @@
+//! A bundle: what is needed to resolve a recording on another machine, in one
+//! file beside it. It is a tar archive of perf's build-id cache, so that it can
+//! also be unpacked into `~/.debug`; `docs/formats/bundle.md` has the layout.
+//!
+//! What a bundle knows of a binary counts alone: the machine's own files are not
+//! asked for it, so that results are those of the machine where it was made.
+
+mod manifest;
+mod slim;
+mod tar;
+mod write;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use kymo_model::BuildId;
+use rustc_hash::FxHashMap;
+
+use manifest::{Entry, Manifest};
+use tar::Member;
+
+pub use manifest::Recording;
+pub(crate) use slim::{CODE, PIECE};
+pub use write::{Contents, Places, Summary, write};
+
+use crate::resolver::Problem;
+
+/// What the kernel is called among the binaries.
+const KERNEL: &str = "[kernel.kallsyms]";
+
+/// Bytes at each end of a recording that its checksum is of.
+const ENDS: u64 = 64 << 10;
+/// A manifest is at most this large.
+const LARGEST_MANIFEST: u64 = 256 << 20;
+
+impl Recording {
+    /// Looks at a file.
+    pub fn of(path: &Path) -> io::Result<Recording> {
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let mut sum = flate2::Crc::new();
+        let mut bytes = Vec::new();
+        for start in [0, size.saturating_sub(ENDS)] {
+            bytes.clear();
+            file.seek(SeekFrom::Start(start))?;
+            Read::by_ref(&mut file).take(ENDS).read_to_end(&mut bytes)?;
+            sum.update(&bytes);
+        }
+        Ok(Recording { size, checksum: sum.sum() })
+    }
+}
+
+/// A bundle that is read.
+#[derive(Debug)]
+pub struct Bundle {
+    path: PathBuf,
+    store: Store,
+    entries: FxHashMap<(String, Option<BuildId>), Entry>,
+    checksums: FxHashMap<String, u32>,
+    /// Members that somebody asked for, as files in memory.
+    given: Mutex<FxHashMap<String, Option<(OwnedFd, PathBuf)>>>,
+}
+
+#[derive(Debug)]
+enum Store {
+    Archive {
+        file: Mutex<File>,
+        members: FxHashMap<String, Member>,
+    },
+    /// An archive that somebody unpacked.
+    Folder(PathBuf),
+}
+
+/// Why a bundle is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {why}")]
+pub struct BundleError {
+    /// The bundle.
+    pub path: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Bundle {
+    /// Where the bundle of a recording lies unless it is named.
+    pub fn beside(recording: &Path) -> PathBuf {
+        let mut name = recording.as_os_str().to_owned();
+        name.push(".bundle");
+        name.into()
+    }
+
+    /// Opens a bundle, which must be of this recording.
+    pub fn open(path: &Path, recording: Recording) -> Result<Bundle, BundleError> {
+        let fail = |why: String| BundleError { path: path.display().to_string(), why };
+        let store = Store::open(path).map_err(fail)?;
+        let text = store.read(manifest::NAME, LARGEST_MANIFEST).map_err(fail)?;
+        let text =
+            text.ok_or_else(|| fail("it is no bundle of kymo: it has no manifest".into()))?;
+        let Manifest { recording: of, entries, members } =
+            Manifest::parse(&String::from_utf8_lossy(&text)).map_err(fail)?;
+        if of != recording {
+            return Err(fail("it is of another recording".into()));
+        }
+        let key = |e: Entry| ((e.path.clone(), e.build_id), e);
+        Ok(Bundle {
+            path: path.to_owned(),
+            store,
+            entries: entries.into_iter().map(key).collect(),
+            checksums: members.into_iter().map(|(sum, name)| (name, sum)).collect(),
+            given: Mutex::default(),
+        })
+    }
+
+    /// What the bundle says of a binary; `None` if it does not know of it.
+    pub(crate) fn of(&self, path: &Path, build_id: Option<BuildId>) -> Option<Known<'_>> {
+        let entry = self.entries.get(&(path.to_str()?.to_owned(), build_id))?;
+        Some(Known { bundle: self, entry })
+    }
+
+    /// The kernel's symbols, if the bundle has any.
+    pub fn kallsyms(&self) -> Option<String> {
+        self.of_kernel("kallsyms")
+    }
+
+    /// Enumerators of the kernel and their values, if the bundle has any.
+    pub fn constants(&self) -> Option<BTreeMap<String, i64>> {
+        let text = self.of_kernel("constants")?;
+        let pair = |line: &str| {
+            let (name, value) = line.split_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        Some(text.lines().filter_map(pair).collect())
+    }
+
+    fn of_kernel(&self, name: &str) -> Option<String> {
+        let entry = self.entries.values().find(|e| e.path == KERNEL)?;
+        // Damage is told by whoever asks for the kernel's functions.
+        let bytes = Known { bundle: self, entry }.bytes(name).ok()??;
+        String::from_utf8(bytes).ok()
+    }
+
+    fn check(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
+        let mut sum = flate2::Crc::new();
+        sum.update(bytes);
+        match self.checksums.get(name) {
+            Some(stated) if *stated == sum.sum() => Ok(()),
+            _ => Err(format!("its member {name} is damaged")),
+        }
+    }
+
+    fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
+        let Some(bytes) = self.store.read(name, u64::MAX)? else { return Ok(None) };
+        self.check(name, &bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// A member as a file that others can open and map.
+    fn file(&self, name: &str) -> Result<Option<PathBuf>, String> {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = given.get(name) {
+            return Ok(known.as_ref().map(|k| k.1.clone()));
+        }
+        let made = match self.bytes(name)? {
+            None => None,
+            Some(_) if matches!(self.store, Store::Folder(_)) => {
+                let Store::Folder(root) = &self.store else { return Ok(None) };
+                return Ok(Some(root.join(name)));
+            }
+            Some(bytes) => Some(in_memory(&bytes).map_err(|e| e.to_string())?),
+        };
+        let path = made.as_ref().map(|m| m.1.clone());
+        given.insert(name.to_owned(), made);
+        Ok(path)
+    }
+
+    fn error(&self, why: String) -> BundleError {
+        BundleError { path: self.path.display().to_string(), why }
+    }
+}
+
+/// A file that exists in memory only, and its path for this process.
+fn in_memory(bytes: &[u8]) -> io::Result<(OwnedFd, PathBuf)> {
+    let fd = rustix::fs::memfd_create("kymo-bundle", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(fd);
+    file.write_all(bytes)?;
+    let fd = OwnedFd::from(file);
+    let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    Ok((fd, path))
+}
+
+impl Store {
+    fn open(path: &Path) -> Result<Store, String> {
+        if path.is_dir() {
+            return Ok(Store::Folder(path.to_owned()));
+        }
+        let mut file = File::open(path).map_err(|e| e.to_string())?;
+        let members = tar::list(&mut file)?;
+        let members = members.into_iter().map(|m| (m.name.clone(), m)).collect();
+        Ok(Store::Archive { file: Mutex::new(file), members })
+    }
+
+    fn read(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>, String> {
+        let result = match self {
+            Store::Archive { file, members } => {
+                let Some(member) = members.get(name).filter(|m| m.size <= most) else {
+                    return Ok(None);
+                };
+                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut bytes = Vec::new();
+                file.seek(SeekFrom::Start(member.offset))
+                    .and_then(|_| {
+                        Read::by_ref(&mut *file).take(member.size).read_to_end(&mut bytes)
+                    })
+                    .map(|_| bytes)
+            }
+            Store::Folder(root) => match std::fs::read(root.join(name)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+                other => other,
+            },
+        };
+        result.map(Some).map_err(|e| format!("its member {name}: {e}"))
+    }
+}
+
+/// What a bundle knows of a binary.
+pub(crate) struct Known<'a> {
+    bundle: &'a Bundle,
+    entry: &'a Entry,
+}
+
+impl Known<'_> {
+    /// What was wrong with the binary where the bundle was made.
+    pub(crate) fn problems(&self) -> &[Problem] {
+        &self.entry.problems
+    }
+
+    /// One of its files, if there is one.
+    pub(crate) fn file(&self, name: &str) -> Result<Option<PathBuf>, BundleError> {
+        let Some(folder) = &self.entry.folder else { return Ok(None) };
+        self.bundle.file(&format!("{folder}/{name}")).map_err(|why| self.bundle.error(why))
+    }
+
+    /// The contents of one of its files.
+    pub(crate) fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>, BundleError> {
+        let Some(folder) = &self.entry.folder else { return Ok(None) };
+        self.bundle.bytes(&format!("{folder}/{name}")).map_err(|why| self.bundle.error(why))
+    }
+}

@@ -1,0 +1,349 @@
+//! Making a bundle: for each binary that the recording has addresses of, what
+//! the resolver answered and where it took that from.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read};
+use std::path::{Path, PathBuf};
+
+use kymo_debuginfo::LazyElf;
+use kymo_model::BuildId;
+use rustc_hash::FxHashMap;
+
+use super::manifest::{self, Entry, Manifest, Recording, word_of};
+use super::slim::{Function, slim};
+use super::tar;
+use crate::files::open;
+use crate::resolver::{DsoId, DsoKind, Problem, Resolver, SymId};
+
+/// What is put into a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Symbols and lines of the addresses in the recording, and what unwinding needs.
+    Seen,
+    /// Whole binaries and debug files, too.
+    Binaries,
+}
+
+/// What was put into a bundle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Binaries of which something was found.
+    pub binaries: usize,
+    /// Binaries of which nothing was found.
+    pub missing: usize,
+    /// Functions.
+    pub symbols: usize,
+    /// Size of the bundle.
+    pub bytes: u64,
+}
+
+type Archive = tar::Writer<BufWriter<File>>;
+
+struct Making {
+    archive: Archive,
+    manifest: Manifest,
+    contents: Contents,
+    summary: Summary,
+}
+
+/// The places of a recording that a bundle is to answer for.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Of each binary, as for [`Resolver::symbols_of`], in any order.
+    pub of: FxHashMap<DsoId, Vec<u64>>,
+    /// Addresses of the kernel.
+    pub kernel: Vec<u64>,
+    /// Enumerators of the kernel that print formats name.
+    pub constants: BTreeMap<String, i64>,
+}
+
+/// Writes the bundle of a recording.
+pub fn write(
+    resolver: &mut Resolver,
+    places: Places,
+    recording: Recording,
+    contents: Contents,
+    out: &Path,
+) -> io::Result<Summary> {
+    let mut name = out.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let unfinished = PathBuf::from(name);
+    let file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
+    let made = make(resolver, places, recording, contents, file)
+        .and_then(|summary| fs::rename(&unfinished, out).map(|()| summary));
+    if made.is_err() {
+        // What matters is why it could not be made.
+        let _ = fs::remove_file(&unfinished);
+    }
+    made
+}
+
+fn make(
+    resolver: &mut Resolver,
+    places: Places,
+    recording: Recording,
+    contents: Contents,
+    file: File,
+) -> io::Result<Summary> {
+    let manifest = Manifest { recording, entries: Vec::new(), members: Vec::new() };
+    let mut making = Making {
+        archive: tar::Writer::new(BufWriter::new(file)),
+        manifest,
+        contents,
+        summary: Summary::default(),
+    };
+    let Places { of, mut kernel, constants } = places;
+    let mut asked: Vec<(DsoId, Vec<u64>)> = of.into_iter().collect();
+    for (_, addresses) in &mut asked {
+        addresses.sort_unstable();
+        addresses.dedup();
+    }
+    let answers = resolver.symbols_of(&asked);
+    let mut of_kernel = !kernel.is_empty() || !constants.is_empty();
+    let mut order: Vec<usize> = (0..asked.len()).collect();
+    // The same recording gives the same bundle.
+    order.sort_by_key(|n| {
+        let dso = asked.get(*n).and_then(|a| resolver.get(a.0));
+        dso.map(|d| (d.long_name.clone(), d.build_id.map(|id| id.to_string())))
+    });
+    for n in order {
+        let (Some((id, offsets)), Some(symbols)) = (asked.get(n), answers.get(n)) else { continue };
+        let Some(kind) = resolver.get(*id).map(|d| d.kind) else { continue };
+        match kind {
+            DsoKind::Kernel | DsoKind::Module => {
+                of_kernel = true;
+                kernel.extend(offsets);
+            }
+            DsoKind::File | DsoKind::Vdso => making.binary(resolver, *id, offsets, symbols)?,
+            DsoKind::PerfMap => making.perf_map(resolver, *id, offsets, symbols)?,
+            DsoKind::Bpf | DsoKind::Other => {}
+        }
+    }
+    if of_kernel {
+        making.kernel(resolver, kernel, &constants)?;
+    }
+    making.finish()
+}
+
+impl Making {
+    fn finish(mut self) -> io::Result<Summary> {
+        let text = self.manifest.to_text();
+        self.archive.file(manifest::NAME, text.as_bytes())?;
+        let (out, bytes) = self.archive.finish()?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()?;
+        Ok(Summary { bytes, ..self.summary })
+    }
+
+    /// Adds an entry for a binary; gives its folder among the members.
+    fn entry(
+        &mut self,
+        kind: DsoKind,
+        path: &str,
+        id: Option<BuildId>,
+        own: Option<BuildId>,
+    ) -> String {
+        let number = self.manifest.entries.len();
+        let inside = path.trim_start_matches('/');
+        // perf looks for files by build-id, under a folder named after the path.
+        let folder = match own.or(id).filter(|_| fits(inside)) {
+            Some(id) => format!("{inside}/{id}"),
+            None => format!("kymo/{number}"),
+        };
+        self.manifest.entries.push(Entry {
+            kind: word_of(kind).to_owned(),
+            path: path.to_owned(),
+            build_id: id,
+            folder: None,
+            problems: Vec::new(),
+        });
+        folder
+    }
+
+    /// Adds a file to the binary that was entered last.
+    fn member(&mut self, folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = format!("{folder}/{name}");
+        let mut sum = flate2::Crc::new();
+        sum.update(bytes);
+        self.archive.file(&path, bytes)?;
+        self.enter(folder, sum.sum(), path)
+    }
+
+    fn enter(&mut self, folder: &str, sum: u32, path: String) -> io::Result<()> {
+        self.manifest.members.push((sum, path));
+        let Some(entry) = self.manifest.entries.last_mut() else { return Ok(()) };
+        if entry.folder.is_some() {
+            return Ok(());
+        }
+        entry.folder = Some(folder.to_owned());
+        self.summary.binaries += 1;
+        // By build-id, as perf looks for it.
+        match folder.rsplit_once('/').filter(|_| !folder.starts_with("kymo/")) {
+            Some((_, id)) if id.len() > 2 => {
+                let (head, tail) = id.split_at(2);
+                self.archive.link(&format!(".build-id/{head}/{tail}"), &format!("../../{folder}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn problems(&mut self, resolver: &Resolver, wanted: impl Fn(&Problem) -> bool) {
+        if let Some(entry) = self.manifest.entries.last_mut() {
+            entry.problems = resolver.problems().into_iter().filter(wanted).collect();
+            self.summary.missing += usize::from(entry.folder.is_none());
+        }
+    }
+
+    fn binary(
+        &mut self,
+        resolver: &Resolver,
+        id: DsoId,
+        offsets: &[u64],
+        symbols: &[Option<SymId>],
+    ) -> io::Result<()> {
+        let Some(dso) = resolver.get(id) else { return Ok(()) };
+        let files = resolver.files();
+        let place = files.binary(&dso.binary());
+        let vdso = (dso.kind == DsoKind::Vdso).then(crate::vdso::own).flatten();
+        let path = place.clone().or_else(|| files.symbols(&dso.binary()));
+        let pages = path.as_deref().filter(|_| vdso.is_none()).and_then(open);
+        let own = match (&vdso, &pages) {
+            (Some(bytes), _) => LazyElf::parse(bytes.as_slice()).ok().and_then(|e| e.build_id),
+            (None, Some(pages)) => LazyElf::parse(pages).ok().and_then(|e| e.build_id),
+            _ => None,
+        };
+        let folder = self.entry(dso.kind, &dso.long_name, dso.build_id, own);
+        let name = if dso.kind == DsoKind::Vdso { "vdso" } else { "elf" };
+        let made = match (&vdso, &pages) {
+            (Some(bytes), _) => {
+                let functions = functions(resolver, bytes.as_slice(), offsets, symbols);
+                self.summary.symbols += functions.len();
+                slim(bytes.as_slice(), &functions, offsets)
+            }
+            (None, Some(pages)) => {
+                let functions = functions(resolver, pages, offsets, symbols);
+                self.summary.symbols += functions.len();
+                slim(pages, &functions, offsets)
+            }
+            _ => None,
+        };
+        match (self.contents, &path) {
+            (Contents::Binaries, Some(path)) if vdso.is_none() => {
+                self.whole(&folder, name, path)?;
+                let separate = [files.symbols(&dso.binary()), files.dwarf(&dso.binary())];
+                if let Some(debug) = separate.iter().flatten().find(|p| *p != path) {
+                    self.whole(&folder, "debug", debug)?;
+                }
+            }
+            _ => {
+                if let Some(bytes) = made {
+                    self.member(&folder, name, &bytes)?;
+                }
+            }
+        }
+        if let Some(lines) = resolver.lines_of(id, offsets) {
+            self.member(&folder, "lines", &lines)?;
+        }
+        let dwarf = files.dwarf(&dso.binary());
+        let path = dso.long_name.clone();
+        let ends = |other: &str| other == path || other.ends_with(&path);
+        self.problems(resolver, |p| match p {
+            Problem::Changed { path, .. } | Problem::Unusable { path, .. } => ends(path),
+            Problem::Refused { of, .. } => ends(of),
+            Problem::DebugInfo { path, .. } => dwarf.as_deref() == Some(Path::new(path)),
+            _ => false,
+        });
+        Ok(())
+    }
+
+    /// Copies a file.
+    fn whole(&mut self, folder: &str, name: &str, from: &Path) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        File::open(from)?.read_to_end(&mut bytes)?;
+        self.member(folder, name, &bytes)
+    }
+
+    fn perf_map(
+        &mut self,
+        resolver: &Resolver,
+        id: DsoId,
+        addresses: &[u64],
+        symbols: &[Option<SymId>],
+    ) -> io::Result<()> {
+        let Some(dso) = resolver.get(id) else { return Ok(()) };
+        let folder = self.entry(dso.kind, &dso.long_name, dso.build_id, None);
+        let mut text = String::new();
+        let functions = spans(resolver, addresses.iter().copied().zip(symbols));
+        self.summary.symbols += functions.len();
+        for (start, (end, symbol)) in functions {
+            text.push_str(&format!("{start:x} {:x} {}\n", end - start, resolver.name(symbol)));
+        }
+        if !text.is_empty() {
+            self.member(&folder, "map", text.as_bytes())?;
+        }
+        self.problems(resolver, |_| false);
+        Ok(())
+    }
+
+    fn kernel(
+        &mut self,
+        resolver: &mut Resolver,
+        mut addresses: Vec<u64>,
+        constants: &BTreeMap<String, i64>,
+    ) -> io::Result<()> {
+        addresses.sort_unstable();
+        addresses.dedup();
+        let (text, id) = resolver.kernel_excerpt(&addresses);
+        let folder = self.entry(DsoKind::Kernel, super::KERNEL, id, None);
+        if !text.is_empty() {
+            self.summary.symbols += text.lines().filter(|l| !l.contains(" ?")).count();
+            self.member(&folder, "kallsyms", text.as_bytes())?;
+        }
+        if !constants.is_empty() {
+            let lines: String = constants.iter().map(|(n, v)| format!("{n} {v}\n")).collect();
+            self.member(&folder, "constants", lines.as_bytes())?;
+        }
+        self.problems(resolver, |p| {
+            matches!(
+                p,
+                Problem::KernelHidden { .. }
+                    | Problem::OtherKernel { .. }
+                    | Problem::NoKernelSymbols
+            )
+        });
+        Ok(())
+    }
+}
+
+/// Whether a path can name a folder of the archive.
+fn fits(inside: &str) -> bool {
+    !inside.is_empty() && !inside.split('/').any(|part| matches!(part, "" | "." | ".."))
+}
+
+/// The functions that were answers, each up to the last address it was an answer for:
+/// nothing is said of addresses that nobody asked for.
+fn spans<'a>(
+    resolver: &Resolver,
+    answers: impl Iterator<Item = (u64, &'a Option<SymId>)>,
+) -> BTreeMap<u64, (u64, SymId)> {
+    let mut spans: BTreeMap<u64, (u64, SymId)> = BTreeMap::new();
+    for (address, symbol) in answers {
+        let Some(symbol) = *symbol else { continue };
+        let span = spans.entry(resolver.start(symbol).1).or_insert((0, symbol));
+        span.0 = span.0.max(address.saturating_add(1));
+    }
+    spans
+}
+
+fn functions<'d, R: kymo_debuginfo::ReadRef<'d>>(
+    resolver: &Resolver,
+    original: R,
+    offsets: &[u64],
+    symbols: &[Option<SymId>],
+) -> Vec<Function> {
+    let Ok(elf) = LazyElf::parse(original) else { return Vec::new() };
+    let answers = offsets.iter().zip(symbols).filter_map(|(o, s)| Some((elf.vaddr(*o)?, s)));
+    let spans = spans(resolver, answers);
+    let named = |(start, (end, id))| (start, end, resolver.raw_name(id).to_vec());
+    spans.into_iter().map(named).collect()
+}

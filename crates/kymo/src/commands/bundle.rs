@@ -1,0 +1,107 @@
+//! `kymo bundle`: what resolves the addresses of a recording, in a file beside
+//! it, so that another machine shows the same.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use kymo_files::Kind;
+use kymo_files::perfdata::PerfData;
+use kymo_symbols::bundle::{self, Bundle, Contents, Recording, Summary};
+use kymo_view::Ledger;
+
+use super::finding::{self, Finding};
+
+/// Flags of `kymo bundle`.
+#[derive(clap::Args)]
+#[command(after_help = "The bundle is a tar archive of the form of perf's build-id cache: where \
+there is no kymo, `tar xf perf.data.bundle -C ~/.debug` gives perf the same symbols. Other \
+commands find a bundle beside the recording (FILE.bundle) by themselves.")]
+pub(crate) struct Args {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The recording
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    input: Option<PathBuf>,
+    /// The bundle to write; FILE.bundle is where other commands look for it
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Put whole binaries and debug files into it, not only what the recording needs of them
+    #[arg(long)]
+    binaries: bool,
+    #[command(flatten)]
+    finding: Finding,
+    /// Exit with status 3 if anything could not be resolved here either
+    #[arg(long)]
+    strict: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let path = args.input.or(args.file).unwrap_or_else(super::default_recording);
+    if path == Path::new("-") {
+        bail!("a bundle lies beside a file: name the recording");
+    }
+    if Kind::of(&path) == Some(Kind::TraceDat) {
+        bail!("{}: a trace.dat needs no bundle, it has the names of its addresses", path.display());
+    }
+    let contents = if args.binaries { Contents::Binaries } else { Contents::Seen };
+    let made = make(&path, &args.finding, args.output.as_deref(), contents)?;
+    made.tell();
+    match args.strict && made.ledger.has_doubts() {
+        true => Ok(ExitCode::from(Ledger::STRICT_STATUS)),
+        false => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A bundle that was made.
+pub(crate) struct Made {
+    path: PathBuf,
+    summary: Summary,
+    ledger: Ledger,
+}
+
+impl Made {
+    /// Says what was made, and what is missing in it.
+    pub(crate) fn tell(&self) {
+        let Summary { binaries, symbols, bytes, .. } = self.summary;
+        let path = self.path.display();
+        let size = finding::size(bytes);
+        anstream::eprintln!(
+            "[ kymo bundle: Wrote {size} {path} ({binaries} binaries, {symbols} symbols) ]"
+        );
+        anstream::eprint!("{}", self.ledger.to_text(""));
+    }
+}
+
+/// Makes the bundle of a recording.
+pub(crate) fn make(
+    path: &Path,
+    finding: &Finding,
+    output: Option<&Path>,
+    contents: Contents,
+) -> anyhow::Result<Made> {
+    let out = output.map_or_else(|| Bundle::beside(path), Path::to_owned);
+    let mut options = finding.options(path);
+    if finding.bundle.is_none() {
+        // The one that may lie there is to be replaced, not repeated.
+        (options.bundle, options.no_bundle) = (None, None);
+    }
+    let recording = Recording::of(path).with_context(|| path.display().to_string())?;
+    let mut file = PerfData::open(path)?;
+    let mut seen = kymo_analysis::seen::seen(&mut file, options).context("bundle")?;
+    seen.places.constants = super::script::formats::constants(&file);
+    let mut ledger = Ledger::default();
+    if let Some(damage) = &seen.stats.damaged {
+        ledger.note("damaged", format!("{damage}; what came before is in the bundle"), None);
+    }
+    let symbols = &mut seen.machine.symbols;
+    let summary = bundle::write(symbols, seen.places, recording, contents, &out)
+        .with_context(|| format!("cannot write {}", out.display()))?;
+    finding::note(symbols, &mut ledger);
+    if summary.missing > 0 {
+        let fact = format!("{} binaries were not found here either", summary.missing);
+        ledger.note("missing", fact, None);
+    }
+    Ok(Made { path: out, summary, ledger })
+}
