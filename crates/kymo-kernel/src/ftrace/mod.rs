@@ -51,7 +51,7 @@ pub use events::{EventName, Selection, State};
 pub use hook::{Fired, Hook};
 pub use instance::{Instance, Stale};
 pub(crate) use owner::Owner;
-pub use owner::{is_left_behind, own_name};
+pub use owner::{is_left_behind, is_owned, own_name};
 pub use pipe::{MoveError, PageMover, RawPipe, wait_readable};
 pub use settings::{Clocks, mask_text};
 pub use stats::CpuStats;

@@ -50,6 +50,11 @@ pub fn own_name(what: &str) -> String {
     format!("{}-{what}", Owner::this_process().prefix())
 }
 
+/// Whether a name is made as [`own_name`] makes them, by whomever.
+pub fn is_owned(name: &str) -> bool {
+    Owner::parse(name).is_some()
+}
+
 /// Whether a name of [`own_name`] begins so that its owner was of our pid namespace and
 /// is dead. Of names that are made otherwise nothing is known.
 pub fn is_left_behind(name: &str) -> bool {

@@ -126,6 +126,45 @@ impl Drain {
         Ok(())
     }
 
+    /// Takes all that is left in the rings of a dead program, and says of how many.
+    /// `skip` is asked with the name of each ring's order, as far as it is known.
+    ///
+    /// # Errors
+    /// If the trace cannot be written. Rings that are none are counted as damaged.
+    pub fn recover(
+        &mut self,
+        program: &Program,
+        skip: impl Fn(&str) -> bool,
+    ) -> Result<u64, UstError> {
+        let slots = program.slots()?;
+        let mut recovered = 0;
+        for (slot, turn, name) in program.rings()? {
+            let order = slots.get(slot).filter(|s| s.turn == turn).map_or(&b""[..], |s| &s.path);
+            let order = String::from_utf8_lossy(order);
+            let order = order.rsplit_once('/').map_or(&*order, |(_, name)| name);
+            if skip(order) {
+                continue;
+            }
+            let ring = match RingReader::open(program, &name) {
+                Ok(Some(ring)) => ring,
+                // It was killed while it made the ring: nothing was in it yet.
+                Ok(None) => continue,
+                Err(UstError::Ring { .. }) => {
+                    self.gone.damaged += 1;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let session = order.rsplit_once('.').map_or(order, |(session, _)| session);
+            let attached = Attached { slot, turn };
+            let mut trace = Trace::new(&self.folder, program, attached, ring, session)?;
+            trace.pass(true)?;
+            trace.count(&mut self.gone);
+            recovered += 1;
+        }
+        Ok(recovered)
+    }
+
     /// Forgets a program that will write no more; what it was counts on.
     fn finish(&mut self, key: &(u32, ProgramId)) {
         if let Some(trace) = self.traces.remove(key) {

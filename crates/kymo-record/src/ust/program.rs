@@ -203,6 +203,22 @@ impl Program {
         Ok(names.into_iter().filter_map(|n| parse(&n).map(|(s, t)| (s, t, n))).collect())
     }
 
+    /// Removes the ring files whose order `which` chooses, by name.
+    ///
+    /// # Errors
+    /// If they cannot be removed.
+    pub fn remove_rings(&self, which: impl Fn(&str) -> bool) -> Result<(), UstError> {
+        let slots = self.slots()?;
+        for (slot, turn, name) in self.rings()? {
+            let order = slots.get(slot).filter(|s| s.turn == turn).map_or(&b""[..], |s| &s.path);
+            let order = String::from_utf8_lossy(order);
+            if which(order.rsplit_once('/').map_or(&*order, |(_, name)| name)) {
+                self.dir.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes what a dead program has left, if no ring is left in it.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod ctf;
 mod gather;
 mod recording;
 mod show;
+mod ust;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ KINDS
   mem (breakpoint) how to write a hardware breakpoint
   tracepoint      static and dynamic tracepoints of the kernel
   probe           dynamic ones only (kprobes, uprobes, synthetic events)
+  ust             events of programs that run and have tracepoints of their own; the
+                  programs with -v
   vmstat          counters of /proc/vmstat
 
 MARKS
@@ -44,9 +47,10 @@ label, description, support (\"yes\", \"no\", \"denied\", \"user-only\", or null
 there is nothing to ask), reason (string or null). PMU events add pmu, terms,
 unit, scale, cpus. With -v tracepoints add id, fields (array of {name, type,
 offset, size, signed}) and print_fmt; PMU events add formats. Dynamic events
-add definition.")]
+add definition. Events of programs add programs (array of {pid, comm, exe, uid}),
+level, source, print_fmt and fields.")]
 pub(crate) struct Args {
-    /// Kinds of events (hw sw tool cache pmu raw mem tracepoint probe vmstat),
+    /// Kinds of events (hw sw tool cache pmu raw mem tracepoint probe ust vmstat),
     /// globs on names, or parts of names; everything if none is given
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,

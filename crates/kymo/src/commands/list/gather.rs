@@ -22,6 +22,7 @@ pub(super) enum Kind {
     Breakpoint,
     Tracepoint,
     Probe,
+    Ust,
     Vmstat,
 }
 
@@ -37,6 +38,7 @@ impl Kind {
             Kind::Breakpoint => "mem",
             Kind::Tracepoint => "tracepoint",
             Kind::Probe => "probe",
+            Kind::Ust => "ust",
             Kind::Vmstat => "vmstat",
         }
     }
@@ -52,6 +54,7 @@ impl Kind {
             "mem" | "breakpoint" => Kind::Breakpoint,
             "tracepoint" => Kind::Tracepoint,
             "probe" => Kind::Probe,
+            "ust" => Kind::Ust,
             "vmstat" => Kind::Vmstat,
             _ => return None,
         })
@@ -86,6 +89,10 @@ pub(super) enum Detail {
     Tracepoint {
         definition: Option<String>,
         layout: Option<Box<EventFormat>>,
+    },
+    Ust {
+        event: Box<kymo_ust::EventRecord>,
+        programs: Vec<super::ust::Where>,
     },
 }
 
@@ -142,7 +149,7 @@ impl Filter {
             || kind == Kind::Tracepoint && self.kinds.contains(&Kind::Probe)
     }
 
-    fn wants(&self, kind: Kind, names: &[&str]) -> bool {
+    pub(super) fn wants(&self, kind: Kind, names: &[&str]) -> bool {
         if self.everything() || self.kinds.contains(&kind) {
             return true;
         }
@@ -181,6 +188,9 @@ pub(super) fn gather(catalog: &Catalog, filter: &Filter, verbose: bool) -> Found
         && let Err(e) = tracepoints(catalog, filter, verbose, &mut found)
     {
         found.notes.push(format!("tracepoints are not listed: {e}"));
+    }
+    if filter.may_want(Kind::Ust) {
+        super::ust::gather(filter, &mut found);
     }
     if filter.may_want(Kind::Vmstat) {
         counters(catalog, filter, &mut found);

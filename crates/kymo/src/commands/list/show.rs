@@ -74,6 +74,7 @@ fn details(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
             }
             layout.as_ref().map_or(Ok(()), |l| fields(out, l))
         }
+        Detail::Ust { event, programs } => super::ust::details(out, &entry.about, event, programs),
     }
 }
 
@@ -144,6 +145,7 @@ fn object(entry: &Entry, denied: &str) -> Value {
                 o.insert("print_fmt".into(), json!(layout.print_fmt));
             }
         }
+        Detail::Ust { event, programs } => super::ust::object(&mut o, event, programs),
     }
     Value::Object(o)
 }

@@ -1,6 +1,7 @@
 //! `kymo session`: named trace sessions that run on by themselves, and snapshots
 //! of them.
 
+mod recover;
 mod show;
 mod snapshot;
 
@@ -78,6 +79,9 @@ enum Action {
     Snapshot(snapshot::Snapshot),
     /// Write what came since the last rotation to FILE.TIME, while tracing goes on
     Rotate(Rotate),
+    /// Write what programs that ended or were killed have left in the rings of their
+    /// tracepoints, up to their last event, and remove it
+    Recover(recover::Recover),
     /// Say all about a session
     Show {
         /// The session
@@ -163,8 +167,12 @@ fn wanted(events: &[String], filter: Option<&String>) -> anyhow::Result<Vec<Trac
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Action::Recover(args) = &args.action {
+        return recover::run(args);
+    }
     let tracefs = tracing::open()?;
     match args.action {
+        Action::Recover(_) => {}
         Action::Create(create) => {
             let events = wanted(&create.events, None)?;
             let pids = create.pid.as_deref().map(target::parse_ids).transpose()?;

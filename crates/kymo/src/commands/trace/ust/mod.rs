@@ -182,7 +182,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// A folder that is to become a trace: not there, or empty.
-fn check_new(folder: &Path) -> anyhow::Result<()> {
+pub(in crate::commands) fn check_new(folder: &Path) -> anyhow::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),

@@ -1,0 +1,79 @@
+//! `kymo session recover`: programs with tracepoints of their own write into files, so
+//! the last events of one that was killed are still there.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use kymo_kernel::ftrace::{is_left_behind, is_owned};
+use kymo_record::ust::{Drain, Program, Space};
+use kymo_view::Ledger;
+
+use super::super::trace::ust;
+
+#[derive(clap::Args)]
+pub(super) struct Recover {
+    /// The folder for the traces: one for each program
+    #[arg(short = 'o', long, value_name = "DIR", default_value = "recovered")]
+    output: PathBuf,
+    /// Only those of this process
+    #[arg(short = 'p', long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Do not remove the rings
+    #[arg(long)]
+    keep: bool,
+    /// Say nothing but errors
+    #[arg(short = 'q', long)]
+    quiet: bool,
+}
+
+/// Rings that somebody else takes care of: a `kymo trace -u` that runs.
+fn is_busy(order: &str) -> bool {
+    is_owned(order) && !is_left_behind(order)
+}
+
+pub(super) fn run(args: &Recover) -> anyhow::Result<ExitCode> {
+    ust::check_new(&args.output)?;
+    let mut drain = Drain::new(&args.output, "");
+    let (mut notes, mut rings) = (Vec::new(), 0);
+    for space in Space::all() {
+        let (users, refused) = space.users();
+        notes.extend(refused.iter().map(ToString::to_string));
+        for user in users {
+            let (programs, refused) = Program::all(&user);
+            notes.extend(refused.iter().map(ToString::to_string));
+            for program in programs {
+                let other = args.pid.is_some_and(|pid| pid != program.id().pid);
+                if other || program.is_alive()? {
+                    continue;
+                }
+                let recovered = drain.recover(&program, is_busy)?;
+                rings += recovered;
+                if !args.keep {
+                    program.remove_rings(|order| !is_busy(order))?;
+                    program.remove_if_empty(&user)?;
+                }
+            }
+        }
+    }
+    let stats = drain.stats();
+    let mut ledger = Ledger::default();
+    if rings > 0 {
+        ust::note(&mut ledger, &notes, &stats);
+    }
+    if !args.quiet {
+        let mut out = anstream::stderr();
+        let _ = match rings {
+            0 => writeln!(out, "[ kymo session: no program has left anything ]"),
+            _ => writeln!(
+                out,
+                "[ kymo session: {}, {} bytes of events of {} programs ]",
+                args.output.display(),
+                stats.bytes,
+                stats.programs
+            ),
+        };
+        let _ = write!(out, "{}", ledger.to_text(""));
+    }
+    Ok(ExitCode::SUCCESS)
+}

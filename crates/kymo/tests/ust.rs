@@ -1,0 +1,248 @@
+//! Programs with tracepoints of their own, as `kymo` sees them: this test binary is
+//! started again as the program, in a shared folder of the test's own.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use kymo_testkit::{Need, require};
+use kymo_tracepoint::{emit, tracepoint};
+
+tracepoint! {
+    /// A step of the work.
+    pub work: step(number: u64, name: &str) {
+        fields { number: u64 = number, name: str = name, half: f64 = number as f64 / 2.0 }
+        print "step {number} is {name}"
+    }
+}
+
+tracepoint! {
+    work: idle(number: u64) {
+        fields { number: u64 = number }
+        print "{number:x}"
+    }
+}
+
+const ROLE: &str = "KYMO_TEST_STEPS";
+
+/// The program: as many steps as it is told, then it waits to be killed if it is told so.
+#[test]
+fn role() {
+    let Some(steps) = std::env::var(ROLE).ok() else { return };
+    let (steps, stays) = match steps.strip_suffix('+') {
+        Some(steps) => (steps, true),
+        None => (&*steps, false),
+    };
+    if stays {
+        // Until somebody listens nothing is to be counted.
+        while !step::enabled() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    for i in 0..steps.parse().unwrap() {
+        emit!(step(i, if i % 2 == 0 { "even" } else { "odd" }));
+        emit!(idle(i));
+    }
+    if stays {
+        println!("done");
+        std::thread::sleep(Duration::from_secs(100));
+    }
+}
+
+/// A shared folder.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn program(&self) -> Vec<String> {
+        let me = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+        [me, "--exact".into(), "role".into(), "--nocapture".into()].into()
+    }
+
+    fn kymo(&self, args: &[&str], steps: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kymo"));
+        command.args(args).env("KYMO_UST_DIR", self.0.path()).env(ROLE, steps);
+        command
+    }
+
+    /// kymo with the program as its command.
+    fn trace(&self, args: &[&str], steps: &str) -> Output {
+        let program = self.program();
+        let mut all = vec!["trace"];
+        all.extend(args);
+        all.push("--");
+        all.extend(program.iter().map(String::as_str));
+        let output = self.kymo(&all, steps).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+
+    fn start(&self, steps: &str) -> Child {
+        let program = self.program();
+        let mut command = Command::new(&program[0]);
+        command.args(&program[1..]).env("KYMO_UST_DIR", self.0.path()).env(ROLE, steps);
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// What is left in the shared folder: programs, orders.
+    fn left(&self) -> Vec<String> {
+        let uid = std::fs::read_dir(self.0.path()).unwrap();
+        let user = uid.flatten().map(|e| e.path()).find(|p| {
+            p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("kymo-"))
+        });
+        let names = |p: &Path| -> Vec<String> {
+            let entries = std::fs::read_dir(p).into_iter().flatten().flatten();
+            entries.map(|e| e.file_name().into_string().unwrap()).collect()
+        };
+        let Some(user) = user else { return Vec::new() };
+        let mut left = names(&user);
+        left.retain(|n| n != "wanted");
+        left.extend(names(&user.join("wanted")));
+        left
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// babeltrace2's lines, which has nothing to complain of.
+fn babeltrace(folder: &str) -> Vec<String> {
+    let output = Command::new("babeltrace2").arg(folder).output().unwrap();
+    assert_eq!(text(&output.stderr), "", "{folder}");
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn events_of_a_command_are_shown_in_order_and_filtered_in_the_program() {
+    if !require(&[]) {
+        return;
+    }
+    let place = Place::new();
+    let shown = text(&place.trace(&["-u", "work:step", "-q"], "100").stdout);
+    let payloads: Vec<&str> =
+        shown.lines().filter_map(|l| l.split_once("work:step: ").map(|(_, p)| p)).collect();
+    let expected: Vec<String> = (0..100)
+        .map(|i| format!("step {i} is {}", if i % 2 == 0 { "even" } else { "odd" }))
+        .collect();
+    assert_eq!(payloads, expected);
+    let filtered = place.trace(
+        &["-u", "work", "--filter", "number >= 90 && name == \"od?\"", "--json", "-q"],
+        "100",
+    );
+    let objects: Vec<serde_json::Value> = text(&filtered.stdout)
+        .lines()
+        .filter(|l| l.starts_with('{'))
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let numbers: Vec<u64> =
+        objects.iter().map(|o| o["fields"]["number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [91, 93, 95, 97, 99]);
+    assert_eq!(objects[0]["fields"]["half"], 45.5);
+    assert_eq!(place.left(), [""; 0], "nothing is left behind");
+}
+
+#[test]
+fn a_folder_holds_what_babeltrace2_reads_the_same() {
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    let place = Place::new();
+    let folder = place.path("trace");
+    place.trace(&["-u", "work:*", "-o", &folder, "--buffer-size", "64M"], "50000");
+    let lines = babeltrace(&folder);
+    assert_eq!(lines.len(), 100_000);
+    let mine = place.kymo(&["script", &folder], "").output().unwrap();
+    let mine = text(&mine.stdout);
+    assert_eq!(mine.lines().count(), 100_000);
+    for (i, pair) in lines.chunks(2).enumerate() {
+        let name = if i % 2 == 0 { "even" } else { "odd" };
+        let half = i as f64 / 2.0;
+        assert!(
+            pair[0].ends_with(&format!("{{ number = {i}, name = \"{name}\", half = {half} }}")),
+            "{}",
+            pair[0]
+        );
+        assert!(pair[1].contains("work:idle:"), "{}", pair[1]);
+    }
+    let again = place.kymo(&["trace", "-u", "work:*", "-o", &folder, "--", "true"], "");
+    let mut again = again;
+    let refused = again.output().unwrap();
+    assert!(!refused.status.success() && text(&refused.stderr).contains("not empty"));
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[test]
+fn a_program_that_runs_is_listed_and_traced_and_runs_on() {
+    if !require(&[]) {
+        return;
+    }
+    let place = Place::new();
+    let mut program = place.start("1000+");
+    let listed = || text(&place.kymo(&["list", "-v", "ust"], "").output().unwrap().stdout);
+    until("the program is listed", || listed().contains("work:step"));
+    let list = listed();
+    assert!(list.contains(&format!("pid {} ", program.id())), "{list}");
+    assert!(list.contains("A step of the work.") && list.contains("[User event]"), "{list}");
+    let traced = place
+        .kymo(&["trace", "-u", "work:step", "-n", "1000", "-p", &program.id().to_string()], "")
+        .output()
+        .unwrap();
+    assert_eq!(text(&traced.stdout).lines().count(), 1000);
+    assert!(program.try_wait().unwrap().is_none(), "it runs on");
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+#[test]
+fn what_a_killed_program_wrote_is_recovered() {
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    let place = Place::new();
+    let mut program = place.start("1000+");
+    until("the program is there", || {
+        text(&place.kymo(&["list", "ust"], "").output().unwrap().stdout).contains("work:step")
+    });
+    // A tool that dies before it has taken anything.
+    let mut tool = place.kymo(&["trace", "-u", "work:*", "-o", &place.path("unfinished")], "");
+    let mut tool = tool.stderr(Stdio::null()).spawn().unwrap();
+    let mut said = [0; 4];
+    loop {
+        // The harness prints lines of its own before.
+        std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut said[3..]).unwrap();
+        if said == *b"done" {
+            break;
+        }
+        said.rotate_left(1);
+    }
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let folder = place.path("recovered");
+    let output = place.kymo(&["session", "recover", "-o", &folder], "").output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = babeltrace(&folder);
+    assert!(lines.last().unwrap().ends_with("{ number = 999 }"), "{:?}", lines.last());
+    assert_eq!(lines.len(), 2000, "{}", text(&output.stderr));
+    // The next tool clears up behind the dead one.
+    place.trace(&["-u", "work:*", "-q"], "1");
+    assert_eq!(place.left(), [""; 0]);
+}
