@@ -95,9 +95,10 @@ impl Place {
     /// What is left in the shared folder: programs, orders.
     fn left(&self) -> Vec<String> {
         let uid = std::fs::read_dir(self.0.path()).unwrap();
-        let user = uid.flatten().map(|e| e.path()).find(|p| {
-            p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("kymo-"))
-        });
+        let user = uid
+            .flatten()
+            .map(|e| e.path())
+            .find(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("kymo-")));
         let names = |p: &Path| -> Vec<String> {
             let entries = std::fs::read_dir(p).into_iter().flatten().flatten();
             entries.map(|e| e.file_name().into_string().unwrap()).collect()
