@@ -11,6 +11,16 @@ use crate::site::{Site, SiteRef};
 #[unsafe(link_section = "kymo_events")]
 static NONE: SiteRef = SiteRef::none();
 
+/// Makes the section of the sites begin with a page of the file. Else its first page may be
+/// mapped a second time, as the end of what is read-only after relocation: the kernel, which
+/// looks for the page of an SDT semaphore by its place in the file, then counts in the wrong one.
+#[repr(align(4096))]
+struct PageStart;
+
+#[used]
+#[unsafe(link_section = "kymo_sites")]
+static PAGE_START: PageStart = PageStart;
+
 unsafe extern "C" {
     #[link_name = "__start_kymo_events"]
     static START: SiteRef;

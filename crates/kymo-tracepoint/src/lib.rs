@@ -9,16 +9,23 @@
 //!
 //! Programs in C use `include/kymo_tracepoint.h` and link the static library of this crate.
 //!
+//! Programs that use the crates `log` or `tracing` have their records, events and spans in the
+//! trace with the features of these names.
+//!
 //! How the tool finds programs: `docs/formats/ust.md`. `KYMO_UST=off` in the environment keeps
 //! a program out of it; `KYMO_UST_DIR` says where its folder is, if not under `/dev/shm`.
 
 pub mod abi;
 mod callbacks;
 mod channel;
+#[cfg(feature = "log")]
+pub mod log_records;
 mod macros;
 mod process;
 mod record;
 mod site;
+#[cfg(feature = "tracing")]
+pub mod spans;
 mod sys;
 mod value;
 

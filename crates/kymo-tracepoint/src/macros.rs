@@ -36,7 +36,14 @@ macro_rules! tracepoint {
         }
     ) => {
         $(#[doc = $doc])*
-        #[allow(non_camel_case_types, unused_imports, clippy::all, reason = "made by a macro")]
+        #[allow(
+            non_camel_case_types,
+            unused_imports,
+            dead_code,
+            unreachable_pub,
+            clippy::all,
+            reason = "made by a macro, which offers more than each program uses"
+        )]
         $vis mod $name {
             use super::*;
 
@@ -144,14 +151,18 @@ macro_rules! tracepoint {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __parts {
-    ([$($head:tt)*] $fields:tt $format:literal; level $level:path, when $when:expr) => {
-        $crate::tracepoint! { $($head)* { fields $fields print $format, level $level, when $when } }
+    (
+        [$($head:tt)*] $fields:tt $format:literal;
+        level $level:ident $(:: $more:ident)* when $when:expr
+    ) => {
+        $crate::tracepoint! {
+            $($head)* { fields $fields print $format, level $level $(:: $more)*, when $when }
+        }
     };
-    ([$($head:tt)*] $fields:tt $format:literal; level $a:ident :: $b:ident when $when:expr) => {
-        $crate::tracepoint! { $($head)* { fields $fields print $format, level $a::$b, when $when } }
-    };
-    ([$($head:tt)*] $fields:tt $format:literal; level $a:ident :: $b:ident) => {
-        $crate::tracepoint! { $($head)* { fields $fields print $format, level $a::$b } }
+    ([$($head:tt)*] $fields:tt $format:literal; level $level:ident $(:: $more:ident)*) => {
+        $crate::tracepoint! {
+            $($head)* { fields $fields print $format, level $level $(:: $more)* }
+        }
     };
     ([$($head:tt)*] $fields:tt $format:literal; when $when:expr) => {
         $crate::tracepoint! { $($head)* { fields $fields print $format, when $when } }
@@ -338,6 +349,8 @@ macro_rules! __site {
             },
             FIELDS,
         );
+        // Of its own section, see `abi`.
+        #[unsafe(link_section = "kymo_sites")]
         static SITE: $crate::private::Site = $crate::private::Site::new(&EVENT);
         #[used]
         #[unsafe(link_section = "kymo_events")]

@@ -6,7 +6,7 @@
 
 use std::cell::UnsafeCell;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use kymo_ust::{
     CONTROL_HEADER, CONTROL_MAGIC, Control, EventFlags, EventRecord, MAX_EVENTS, MAX_ORDER,
@@ -235,8 +235,14 @@ pub(crate) fn register(sites: &[SiteRef]) {
     }
 }
 
+/// The process ends: what its destructors say of its libraries does not matter any more.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
 /// Takes the sites of a library out that is being unloaded.
 pub(crate) fn unregister(sites: &[SiteRef]) {
+    if ENDING.load(Ordering::Relaxed) {
+        return;
+    }
     let locked = Locked::new();
     let state = locked.state();
     // SAFETY: sites of a library that is still there.
@@ -559,6 +565,7 @@ fn at_fork_and_exit() {
 }
 
 extern "C" fn at_exit() {
+    ENDING.store(true, Ordering::Relaxed);
     let locked = Locked::new();
     let state = locked.state();
     // A forked child without handlers has copied the state of its parent.

@@ -4,10 +4,11 @@
 
 mod common;
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -418,4 +419,114 @@ fn callbacks_come_and_go_while_threads_call() {
         }
         stop.store(true, Ordering::Relaxed);
     });
+}
+
+/// A loop whose result is wrong if a probe at the marker changes anything: a leaf that keeps
+/// its values in registers and in the red zone.
+fn mixed(rounds: u64) -> u64 {
+    let mut words = [1u64, 2, 3, 5, 8, 13, 21, 34];
+    for i in 0..rounds {
+        let at = (i % 8) as usize;
+        words[at] = words[at].wrapping_mul(0x9e37_79b9).rotate_left(7) ^ i;
+        emit!(counted(i, !i));
+        words[(at + 3) % 8] ^= words[at] >> 3;
+    }
+    words.iter().fold(0, |sum, word| sum ^ word)
+}
+
+/// Where the marker of `counted` and its semaphore lie in the file, as the notes say.
+fn marker(program: &Path) -> (u64, u64) {
+    let read = |option: &str| {
+        let output = Command::new("readelf").args(["-W", option]).arg(program).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+    let notes = read("-n");
+    let note = notes.split("Name: counted").nth(1).unwrap();
+    let value = |name: &str| {
+        let rest = note.split_once(name).unwrap().1.trim_start();
+        hex(rest.split([',', '\n', ' ']).next().unwrap())
+    };
+    assert!(note.contains("Arguments: 8@0(%rax) 8@8(%rax)"), "{note}");
+    let segments: Vec<Vec<String>> = read("-l")
+        .lines()
+        .filter(|line| line.trim_start().starts_with("LOAD"))
+        .map(|line| line.split_whitespace().map(str::to_owned).collect())
+        .collect();
+    let in_file = |address: u64| {
+        let segment =
+            segments.iter().find(|s| (hex(&s[2])..hex(&s[2]) + hex(&s[4])).contains(&address));
+        let segment = segment.unwrap();
+        address - hex(&segment[2]) + hex(&segment[1])
+    };
+    (in_file(value("Location:")), in_file(value("Semaphore:")))
+}
+
+/// A tracer of its own in tracefs; gone at the end.
+struct Uprobe {
+    instance: PathBuf,
+}
+
+impl Uprobe {
+    fn new(definition: &str) -> Self {
+        let tracing = Path::new("/sys/kernel/tracing");
+        let name = format!("kymo_test_sdt_{}", std::process::id());
+        let append = |text: String| {
+            let mut file =
+                std::fs::File::options().append(true).open(tracing.join("uprobe_events")).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        };
+        append(format!("p:{name}/counted {definition}\n"));
+        let instance = tracing.join("instances").join(&name);
+        std::fs::create_dir(&instance).unwrap();
+        std::fs::write(instance.join(format!("events/{name}/enable")), "1").unwrap();
+        Self { instance }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.instance.join("trace")).unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Uprobe {
+    fn drop(&mut self) {
+        let name = self.instance.file_name().unwrap().to_str().unwrap();
+        let _ = std::fs::write(self.instance.join(format!("events/{name}/enable")), "0");
+        let _ = std::fs::remove_dir(&self.instance);
+        let events =
+            std::fs::File::options().append(true).open("/sys/kernel/tracing/uprobe_events");
+        let _ = events.and_then(|mut f| f.write_all(format!("-:{name}/counted\n").as_bytes()));
+    }
+}
+
+#[test]
+fn a_tracer_at_the_sdt_marker_changes_nothing_and_sees_all() {
+    const ROUNDS: u64 = 5_000;
+    if is_role() {
+        println!("\nresult {:x}", mixed(ROUNDS));
+        return;
+    }
+    if !require(&[Need::Root, Need::Tracefs, Need::Tool("readelf")]) {
+        return;
+    }
+    let run = || {
+        let role = "a_tracer_at_the_sdt_marker_changes_nothing_and_sees_all";
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", role, "--nocapture"]).env("KYMO_UST", "off");
+        let output = command.env("KYMO_TEST_ROLE", role).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().find(|l| l.starts_with("result")).unwrap().to_owned()
+    };
+    let bare = run();
+    let program = std::env::current_exe().unwrap();
+    let (marker, semaphore) = marker(&program);
+    let place = format!("{}:{marker:#x}({semaphore:#x})", program.display());
+    let uprobe = Uprobe::new(&format!("{place} a=+0(%ax):u64 b=+8(%ax):u64"));
+    assert_eq!(run(), bare);
+    let lines = uprobe.lines();
+    assert_eq!(lines.len() as u64, ROUNDS);
+    for (i, line) in (0u64..).zip(&lines) {
+        assert!(line.ends_with(&format!(" a={i} b={}", !i)), "{line}");
+    }
 }
