@@ -55,6 +55,11 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     steps.step("release program", crate::release::run)?;
     let docs =
         steps.step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;
+    let models = steps.step("loom models of the ring", || {
+        let mut loom = cargo::command(&["test", "-p", "kymo-ring", "--lib", "loom"]);
+        loom.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
+        counted(loom)
+    })?;
     let skip_log = crate::root().join("target").join("skipped-tests");
     std::fs::create_dir_all(crate::root().join("target")).context("target")?;
     // Left over from the last run, if at all.
@@ -74,7 +79,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     let guest =
         steps.step("tests in the guest", || vm::suite::run(&vm::suite::Selection::all()))?;
     let log = std::fs::read_to_string(&skip_log).unwrap_or_default();
-    let (counts, mut skips) = sort_out(docs.plus(tests), &log);
+    let (counts, mut skips) = sort_out(docs.plus(models).plus(tests), &log);
     let in_guest = sort_out(guest.counts, &guest.skips.join("\n"));
     skips.extend(in_guest.1.iter().map(|line| format!("in the guest: {line}")));
     Ok((counts.plus(in_guest.0), skips))

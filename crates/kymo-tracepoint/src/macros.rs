@@ -5,14 +5,14 @@
 /// they are printed. Becomes a module of that name; [`emit!`](crate::emit) hits it.
 ///
 /// ```
-/// use kymo_tracepoint::{Level, emit, tracepoint};
+/// use kymo_tracepoint::{emit, tracepoint};
 ///
 /// tracepoint! {
 ///     /// A sale has been made.
 ///     pub shop: sale(id: u64, customer: &str, cents: i64) {
 ///         fields { id: u64 = id, customer: str = customer, euros: f64 = cents as f64 / 100.0 }
 ///         print "sale {id} to {customer}: {euros} EUR"
-///         level Level::Info
+///         level kymo_tracepoint::Level::Info
 ///         when cents != 0
 ///     }
 /// }
