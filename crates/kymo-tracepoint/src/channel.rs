@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use kymo_ring::{Clock, ClockFacts, Config, Header, Memory, Mode, Ring, Rseq};
 use kymo_ust::{Filter, MAX_ORDER, OrderView, RuleView, SLOTS};
 
-use crate::process;
+use crate::process::{self, Place};
 use crate::site::Site;
 use crate::sys::{self, Fd, Path};
 
@@ -36,7 +36,7 @@ static CHANNELS: [AtomicPtr<Channel>; SLOTS] =
 /// The thread that makes a channel.
 static MAKING: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 
-/// What became of mappings of earlier turns: kept for a while, since a thread may have been
+/// Channels of earlier turns: kept for a while, since a thread may have been
 /// stopped in the middle of a write.
 static RETIRED: [[AtomicPtr<Channel>; KEPT]; SLOTS] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT] }; SLOTS];
@@ -153,7 +153,7 @@ fn make(slot: usize, turn: u8) -> Option<&'static Channel> {
 
 fn make_alone(slot: usize, turn: u8) -> Option<&'static Channel> {
     let page = process::control()?.slot(slot);
-    let capacity = process::capacity() as usize;
+    let capacity = capacity() as usize;
     let head = size_of::<Channel>().next_multiple_of(64);
     let memory = sys::anonymous(head + 4 * capacity + ARENA).ok()?;
     // SAFETY: fresh memory, zeroed, large enough for all three parts.
@@ -181,7 +181,7 @@ fn make_alone(slot: usize, turn: u8) -> Option<&'static Channel> {
 /// Reads the order, links the filters and makes the ring.
 fn fill(channel: &mut Channel, slot: usize, turn: u8) -> Result<(), i32> {
     const MALFORMED: i32 = 0;
-    let (user, folder, uuid) = process::place().ok_or(libc::ENOENT)?;
+    let Place { user, folder, uuid, .. } = process::place().ok_or(libc::ENOENT)?;
     let page = process::control().ok_or(libc::ENOENT)?.slot(slot);
     let path = page.path();
     let path = until_nul(&path);
@@ -216,7 +216,7 @@ fn fill(channel: &mut Channel, slot: usize, turn: u8) -> Result<(), i32> {
         sub_buffer,
         sub_buffers,
         stream: slot as u32,
-        uuid,
+        uuid: *uuid,
         clock: clock(),
     };
     channel.path = Path::new().add(folder.bytes()).add(b"/ring-").number(slot as u64);
@@ -275,7 +275,7 @@ fn retire(slot: usize, turn: u8, old: *mut Channel) {
             unsafe { sys::unmap(base, size) };
         }
         let head = size_of::<Channel>().next_multiple_of(64);
-        let size = head + 4 * process::capacity() as usize + ARENA;
+        let size = head + 4 * capacity() as usize + ARENA;
         // SAFETY: as above; the memory that `make_alone` got.
         unsafe { sys::unmap(oldest.cast(), size) };
     }
@@ -304,6 +304,11 @@ fn clock() -> ClockFacts {
     let source = sys::read_file(source, &mut buffer).unwrap_or_default();
     let start = [&START[0], &START[1]].map(|word| word.load(Ordering::Relaxed));
     Clock::best(source.trim_ascii() == b"tsc").facts(Some((start[0], start[1])))
+}
+
+/// Most events that a channel can meet.
+fn capacity() -> u32 {
+    process::place().map_or(0, |place| place.capacity)
 }
 
 fn cpu_count() -> u32 {

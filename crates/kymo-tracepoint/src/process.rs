@@ -24,22 +24,34 @@ static STATE: Guarded = Guarded(UnsafeCell::new(State::new()));
 
 struct Guarded(UnsafeCell<State>);
 
-// SAFETY: touched under LOCK, but for the paths, which change only before there are other
-// threads (constructor, forked child).
+// SAFETY: touched under LOCK alone.
 unsafe impl Sync for Guarded {}
+
+/// What a site that is hit may ask for, without the lock.
+static PLACE: AtomicPtr<Place> = AtomicPtr::new(std::ptr::null_mut());
+/// The sites of the events, null where there is none any more; the first `EVENTS` are valid.
+static SITES: [AtomicPtr<Site>; MAX_EVENTS as usize] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_EVENTS as usize];
+static EVENTS: AtomicU32 = AtomicU32::new(0);
+
+/// Where this program is in the shared folder. Never changes; a forked child has another.
+pub(crate) struct Place {
+    /// `kymo-UID`.
+    pub(crate) user: Path,
+    /// This program's folder in it.
+    pub(crate) folder: Path,
+    /// Of its traces.
+    pub(crate) uuid: [u8; 16],
+    /// Most events that a channel can meet.
+    pub(crate) capacity: u32,
+}
 
 struct State {
     tried: bool,
-    /// `kymo-UID`, and this program's folder in it.
-    user: Option<Path>,
-    folder: Option<Path>,
     /// Keeps the lock that says that this program lives.
     control: Option<Fd>,
-    capacity: u32,
-    mapped: usize,
     table: u64,
     table_bytes: u64,
-    events: u32,
     refused: u32,
     known: [Known; MAX_EVENTS as usize],
 }
@@ -47,7 +59,6 @@ struct State {
 /// An event of the table.
 #[derive(Clone, Copy)]
 struct Known {
-    site: *const Site,
     /// Of its record, but for number, address and flags.
     hash: u64,
     record_at: u64,
@@ -55,17 +66,12 @@ struct Known {
 
 impl State {
     const fn new() -> Self {
-        let nothing = Known { site: std::ptr::null(), hash: 0, record_at: 0 };
+        let nothing = Known { hash: 0, record_at: 0 };
         Self {
             tried: false,
-            user: None,
-            folder: None,
             control: None,
-            capacity: 0,
-            mapped: 0,
             table: 0,
             table_bytes: 0,
-            events: 0,
             refused: 0,
             known: [nothing; MAX_EVENTS as usize],
         }
@@ -170,31 +176,23 @@ impl SlotPage<'_> {
     }
 }
 
-/// `kymo-UID`, this program's folder, and the uuid of its traces.
-pub(crate) fn place() -> Option<(&'static Path, &'static Path, [u8; 16])> {
-    let page = control()?;
-    // SAFETY: set before `CONTROL` is, and changed only in a forked child that has one thread.
-    let state = unsafe { &*STATE.0.get() };
-    let uuid = std::array::from_fn(|i| page.bytes[56 + i].load(Ordering::Relaxed));
-    Some((state.user.as_ref()?, state.folder.as_ref()?, uuid))
+/// Where this program is, if it can be traced.
+pub(crate) fn place() -> Option<&'static Place> {
+    // SAFETY: null, or leaked by `create_control`.
+    unsafe { PLACE.load(Ordering::Acquire).as_ref() }
 }
 
-/// The site of an event, and how many events there are.
+fn events() -> u32 {
+    EVENTS.load(Ordering::Acquire)
+}
+
+/// The events that there are, with their sites.
 pub(crate) fn sites() -> impl Iterator<Item = (u32, &'static Site)> {
-    // SAFETY: entries below `events` are complete; only the lock's holder adds to them. A site that
-    // has been unloaded is null.
-    let state = unsafe { &*STATE.0.get() };
-    (0..state.events).filter_map(|id| {
-        // SAFETY: registered sites live until they are unregistered.
-        let site = unsafe { state.known[id as usize].site.as_ref()? };
+    (0..events()).filter_map(|id| {
+        // SAFETY: registered sites live until their library is unloaded, which takes them out first.
+        let site = unsafe { SITES[id as usize].load(Ordering::Acquire).as_ref()? };
         Some((id, site))
     })
-}
-
-/// Most events that a channel can meet.
-pub(crate) fn capacity() -> u32 {
-    // SAFETY: constant once `CONTROL` is set.
-    unsafe { (*STATE.0.get()).capacity }
 }
 
 /// Enters the sites of a library. Called again with the same it does nothing.
@@ -215,7 +213,7 @@ pub(crate) fn register(sites: &[SiteRef]) {
         }
         at_fork_and_exit();
     }
-    if state.folder.is_none() {
+    if place().is_none() {
         return;
     }
     let fresh: Vec<&Site> = sites().filter(|site| !known(site)).collect();
@@ -225,13 +223,13 @@ pub(crate) fn register(sites: &[SiteRef]) {
     }
     write_counts(state);
     if first {
-        look_for_orders(state);
-        publish(state);
+        look_for_orders();
+        publish();
     } else {
-        apply_active_orders(state, &fresh);
+        apply_active_orders(&fresh);
     }
     for site in fresh {
-        listen(state, site);
+        listen(site);
     }
 }
 
@@ -248,10 +246,10 @@ pub(crate) fn unregister(sites: &[SiteRef]) {
     // SAFETY: sites of a library that is still there.
     for site in sites.iter().filter_map(|s| unsafe { s.0.as_ref() }) {
         let id = site.id.load(Ordering::Relaxed);
-        let (Some(known), Some(file)) = (state.known.get_mut(id as usize), &state.control) else {
+        let (Some(known), Some(file)) = (state.known.get(id as usize), &state.control) else {
             continue;
         };
-        known.site = std::ptr::null();
+        SITES[id as usize].store(std::ptr::null_mut(), Ordering::Release);
         let flags = site.event().flags | EventFlags::GONE;
         // That it fails costs a line in a listing.
         let _ = file.write_at(&[flags], state.table + known.record_at + 9);
@@ -286,15 +284,13 @@ fn create(state: &mut State, count: u32) -> Option<()> {
         return None;
     }
     remove_dead(&user);
-    state.capacity = (2 * count).clamp(256, MAX_EVENTS).next_multiple_of(8);
-    state.user = Some(user);
-    create_control(state, std::ptr::null_mut()).ok()
+    let capacity = (2 * count).clamp(256, MAX_EVENTS).next_multiple_of(8);
+    create_control(state, user, capacity, std::ptr::null_mut()).ok()
 }
 
 /// Makes folder and control file and maps it, over `place` if that is not null; the magic
 /// number is still missing.
-fn create_control(state: &mut State, place: *mut u8) -> Result<(), i32> {
-    let user = state.user.as_ref().ok_or(libc::ENOENT)?;
+fn create_control(state: &mut State, user: Path, capacity: u32, place: *mut u8) -> Result<(), i32> {
     let (pid, start_time) = (sys::pid(), start_time());
     let mut instance = 0;
     let folder = loop {
@@ -311,7 +307,7 @@ fn create_control(state: &mut State, place: *mut u8) -> Result<(), i32> {
     let file = Fd::open(path.c(), flags)?;
     file.lock();
     let enable = CONTROL_HEADER as u32;
-    let table = enable + 8 * state.capacity;
+    let table = enable + 8 * capacity;
     let made = file.set_size(table.into()).and_then(|()| file.allocate(0, table.into()));
     let mapped = (table as usize).next_multiple_of(4096);
     let base = match made.and_then(|()| file.map(mapped, place)) {
@@ -335,7 +331,7 @@ fn create_control(state: &mut State, place: *mut u8) -> Result<(), i32> {
         pid,
         start_time,
         uid: sys::uid(),
-        capacity: state.capacity,
+        capacity,
         enable,
         table,
         table_bytes: 0,
@@ -351,8 +347,8 @@ fn create_control(state: &mut State, place: *mut u8) -> Result<(), i32> {
     let page = unsafe { &*base.cast::<ControlPage>() };
     page.write(0, &control.encode());
     state.table = table.into();
-    state.mapped = mapped;
-    state.folder = Some(folder);
+    let known = Box::new(Place { user, folder, uuid, capacity });
+    PLACE.store(Box::into_raw(known), Ordering::Release);
     state.control = Some(file);
     state.table_bytes = 0;
     PENDING.store(base, Ordering::Relaxed);
@@ -369,12 +365,11 @@ fn page() -> &'static ControlPage {
 }
 
 /// From now on the tool sees this program.
-fn publish(state: &State) {
+fn publish() {
     let page = page();
     page.write(1, &CONTROL_MAGIC[1..]);
     page.bytes[0].store(CONTROL_MAGIC[0], Ordering::Release);
     CONTROL.store(PENDING.load(Ordering::Relaxed), Ordering::Release);
-    debug_assert!(state.folder.is_some());
 }
 
 fn write_counts(state: &State) {
@@ -382,7 +377,7 @@ fn write_counts(state: &State) {
     page.write(52, &state.refused.to_le_bytes());
     page.write(40, &state.table_bytes.to_le_bytes());
     std::sync::atomic::fence(Ordering::Release);
-    page.write(48, &state.events.to_le_bytes());
+    page.write(48, &events().to_le_bytes());
 }
 
 /// Field 22 of /proc/self/stat.
@@ -403,11 +398,12 @@ fn enter(state: &mut State, site: &Site) {
     let mut hasher = DefaultHasher::new();
     (record[8], &record[10..16], &record[24..]).hash(&mut hasher);
     let hash = hasher.finish();
-    let known = &state.known[..state.events as usize];
-    let again = known.iter().position(|k| k.site.is_null() && k.hash == hash);
+    let (events, capacity) = (events(), place().map_or(0, |place| place.capacity));
+    let gone = |id: &u32| SITES[*id as usize].load(Ordering::Relaxed).is_null();
+    let again = (0..events).find(|id| gone(id) && state.known[*id as usize].hash == hash);
     let (id, record_at) = match again {
-        Some(id) => (id as u32, known[id].record_at),
-        None if state.events < state.capacity => (state.events, state.table_bytes),
+        Some(id) => (id, state.known[id as usize].record_at),
+        None if events < capacity => (events, state.table_bytes),
         None => {
             state.refused += 1;
             return;
@@ -420,9 +416,10 @@ fn enter(state: &mut State, site: &Site) {
         state.refused += 1;
         return;
     }
-    state.known[id as usize] = Known { site, hash, record_at };
+    state.known[id as usize] = Known { hash, record_at };
+    SITES[id as usize].store(std::ptr::from_ref(site).cast_mut(), Ordering::Release);
     if again.is_none() {
-        state.events += 1;
+        EVENTS.store(events + 1, Ordering::Release);
         state.table_bytes += record.len() as u64;
     }
     site.id.store(id, Ordering::Relaxed);
@@ -440,9 +437,9 @@ fn enable(id: u32, slot: usize) {
 }
 
 /// From now on the site looks at its enable word.
-fn listen(state: &State, site: &Site) {
+fn listen(site: &Site) {
     let id = site.id.load(Ordering::Relaxed);
-    if id < state.events {
+    if id < events() {
         site.enabled.store(std::ptr::from_ref(enable_word(id)).cast_mut(), Ordering::Release);
     }
 }
@@ -453,8 +450,8 @@ fn full_name(site: &Site) -> Path {
 }
 
 /// Switches on what orders for programs that start later ask for.
-fn look_for_orders(state: &State) {
-    let Some(user) = &state.user else { return };
+fn look_for_orders() {
+    let Some(Place { user, .. }) = place() else { return };
     let Ok(wanted) = std::str::from_utf8(user.bytes()) else { return };
     let Ok(entries) = std::fs::read_dir(format!("{wanted}/wanted")) else { return };
     let mut names: Vec<_> = entries.take(64).flatten().map(|entry| entry.file_name()).collect();
@@ -505,8 +502,8 @@ fn is_for_us(wanted: u32) -> bool {
 }
 
 /// Switches on what the orders of active slots ask for among the events of a library.
-fn apply_active_orders(state: &State, fresh: &[&Site]) {
-    let Some(user) = &state.user else { return };
+fn apply_active_orders(fresh: &[&Site]) {
+    let Some(Place { user, .. }) = place() else { return };
     let mut buffer = vec![0; MAX_ORDER];
     for slot in (0..SLOTS).filter(|slot| page().slot(*slot).is_active()) {
         let path = page().slot(slot).path();
@@ -517,7 +514,7 @@ fn apply_active_orders(state: &State, fresh: &[&Site]) {
             let name = full_name(site);
             if let Some(rule) = order.rule_for(name.bytes(), site.event().level as u8) {
                 let id = site.id.load(Ordering::Relaxed);
-                if id < state.events {
+                if id < events() {
                     channel::link_late(slot, id, site, rule);
                     enable(id, slot);
                 }
@@ -566,15 +563,14 @@ fn at_fork_and_exit() {
 
 extern "C" fn at_exit() {
     ENDING.store(true, Ordering::Relaxed);
-    let locked = Locked::new();
-    let state = locked.state();
+    let _locked = Locked::new();
     // A forked child without handlers has copied the state of its parent.
     let ours = control().is_some_and(|page| {
         let pid: [u8; 4] = std::array::from_fn(|i| page.bytes[12 + i].load(Ordering::Relaxed));
         u32::from_le_bytes(pid) == sys::pid()
     });
-    if let Some(folder) = state.folder.as_ref().filter(|_| ours) {
-        remove(folder);
+    if let Some(place) = place().filter(|_| ours) {
+        remove(&place.folder);
     }
 }
 
@@ -598,8 +594,8 @@ fn become_child(state: &mut State) {
     let base = CONTROL.load(Ordering::Relaxed);
     // Shares an open file with the parent, whose lock must outlive this.
     drop(state.control.take());
-    let words: Vec<u64> =
-        (0..state.events).map(|id| enable_word(id).load(Ordering::Relaxed)).collect();
+    let Some(parent) = place() else { return };
+    let words: Vec<u64> = (0..events()).map(|id| enable_word(id).load(Ordering::Relaxed)).collect();
     let mut slots = [[0; SLOT_PATH + 2]; SLOTS];
     for (i, copy) in slots.iter_mut().enumerate() {
         let slot = old.slot(i);
@@ -607,14 +603,12 @@ fn become_child(state: &mut State) {
         copy[1] = slot.0[1].load(Ordering::Relaxed);
         copy[2..].copy_from_slice(&slot.path());
     }
-    if create_control(state, base).is_err() {
+    let user = Path::new().add(parent.user.bytes());
+    if create_control(state, user, parent.capacity, base).is_err() {
         // Goes on with its parent's, whose rings processes can share.
         return;
     }
-    for id in 0..state.events {
-        let known = state.known[id as usize];
-        // SAFETY: as in `sites`.
-        let Some(site) = (unsafe { known.site.as_ref() }) else { continue };
+    for (id, site) in sites() {
         let mut record = Vec::new();
         let event = Registered { site, id, gone: false };
         EventRecord::encode(&event, &mut |piece| record.extend_from_slice(piece));
@@ -634,5 +628,5 @@ fn become_child(state: &mut State) {
     for (id, word) in words.into_iter().enumerate() {
         enable_word(id as u32).store(word, Ordering::Relaxed);
     }
-    publish(state);
+    publish();
 }

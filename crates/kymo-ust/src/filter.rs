@@ -20,6 +20,9 @@ pub(crate) mod op {
     pub(crate) const FLOAT: u8 = 4;
     pub(crate) const TEXT: u8 = 5;
     pub(crate) const FIELD: u8 = 6;
+    /// Only in linked filters: a field whose place in the payload is the same in all of them.
+    /// Operands: its offset, its size, 1 if it is signed.
+    pub(crate) const INT_AT: u8 = 7;
     pub(crate) const EQ: u8 = 16;
     pub(crate) const NE: u8 = 17;
     pub(crate) const LT: u8 = 18;
@@ -108,6 +111,7 @@ impl<'a> Filter<'a> {
         while at < code.len() {
             let (opcode, operands, next) = instruction(code, at).ok_or(damaged(at))?;
             match opcode {
+                op::INT_AT => return Err(damaged(at)),
                 op::TEXT | op::FIELD => {
                     filter.text(operands).ok_or(damaged(at))?;
                 }
@@ -163,9 +167,17 @@ impl<'a> Filter<'a> {
                 let name = self.text(operands).unwrap_or_default();
                 let index = (0..fields.count())
                     .find(|i| fields.name(*i) == name && comparable(fields.shape(*i)));
-                let index = index.ok_or(FilterError::NoField { at })? as u16;
-                let index = index.to_le_bytes();
-                linked[code_at + at + 1..code_at + at + 3].copy_from_slice(&index);
+                let index = index.ok_or(FilterError::NoField { at })?;
+                let here = &mut linked[code_at + at..code_at + next];
+                here[1..3].copy_from_slice(&(index as u16).to_le_bytes());
+                let shape = fields.shape(index);
+                if let Some(offset) = fixed_place(fields, index)
+                    && matches!(shape.kind, Kind::Int | Kind::Enum | Kind::Symbol | Kind::Bool)
+                {
+                    here[0] = op::INT_AT;
+                    here[1..3].copy_from_slice(&offset.to_le_bytes());
+                    here[3..].copy_from_slice(&[shape.size, shape.flags & Shape::SIGNED]);
+                }
             }
             at = next;
         }
@@ -177,6 +189,9 @@ impl<'a> Filter<'a> {
         let [VERSION, _, low, high, ..] = *linked else { return false };
         let size = usize::from(u16::from_le_bytes([low, high]));
         let Some(code) = linked.get(HEADER..HEADER + size) else { return false };
+        if let Some(result) = single_comparison(code, payload) {
+            return result;
+        }
         let filter = Filter { code, texts: &linked[HEADER + size..] };
         filter.run(fields, payload).is_some_and(Value::is_true)
     }
@@ -199,6 +214,7 @@ impl<'a> Filter<'a> {
                 op::FLOAT => Value::Float(f64::from_bits(take.u64()?)),
                 op::TEXT => Value::Text(self.text(operands)?),
                 op::FIELD => field(fields, take.u16()?.into(), payload)?,
+                op::INT_AT => Value::Int(int_at(operands, payload)?),
                 op::NOT => {
                     depth = depth.checked_sub(1)?;
                     Value::Int((!stack[depth].is_true()).into())
@@ -229,7 +245,7 @@ fn instruction(code: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
     let operands = match opcode {
         op::END | op::EQ..=op::AND => 0,
         op::INT | op::UINT | op::FLOAT => 8,
-        op::TEXT | op::FIELD => 4,
+        op::TEXT | op::FIELD | op::INT_AT => 4,
         op::IF | op::IF_NOT => 2,
         _ => return None,
     };
@@ -258,6 +274,45 @@ fn binary<'v>(opcode: u8, a: Value<'v>, b: Value<'v>) -> Option<Value<'v>> {
         _ => return None,
     };
     Some(Value::Int(result.into()))
+}
+
+/// Most filters compare one field with one number: `None` if it is something else.
+#[inline]
+fn single_comparison(code: &[u8], payload: &[u8]) -> Option<bool> {
+    let [op::INT_AT, low, high, size, signed, op::INT, number @ ..] = code else { return None };
+    let [a, b, c, d, e, f, g, h, opcode, op::END] = *number else { return None };
+    let value = int_at(&[*low, *high, *size, *signed], payload)?;
+    let number = i128::from(i64::from_le_bytes([a, b, c, d, e, f, g, h]));
+    Some(match opcode {
+        op::EQ => value == number,
+        op::NE => value != number,
+        op::LT => value < number,
+        op::LE => value <= number,
+        op::GT => value > number,
+        op::GE => value >= number,
+        _ => return None,
+    })
+}
+
+/// Where a field lies if all before it have a fixed size.
+fn fixed_place(fields: &impl Fields, index: usize) -> Option<u16> {
+    let mut offset = 0u32;
+    for before in (0..index).map(|i| fields.shape(i)) {
+        let count = match before.kind {
+            Kind::String | Kind::Sequence => return None,
+            Kind::Array => before.count,
+            _ => 1,
+        };
+        offset = offset.checked_add(count.checked_mul(before.size.into())?)?;
+    }
+    u16::try_from(offset).ok()
+}
+
+fn int_at(operands: &[u8], payload: &[u8]) -> Option<i128> {
+    let [low, high, size, signed] = *operands else { return None };
+    let offset = usize::from(u16::from_le_bytes([low, high]));
+    let bytes = payload.get(offset..offset + usize::from(size))?;
+    Some(integer(bytes, signed != 0))
 }
 
 fn comparable(shape: Shape) -> bool {
@@ -292,14 +347,18 @@ fn field<'v>(fields: &impl Fields, index: usize, payload: &'v [u8]) -> Option<Va
     })
 }
 
-/// A little-endian integer of up to eight bytes.
+/// A little-endian integer of one, two, four or eight bytes.
+#[inline]
 fn integer(bytes: &[u8], signed: bool) -> i128 {
-    let mut wide = [0; 8];
-    let len = bytes.len().min(8);
-    wide[..len].copy_from_slice(&bytes[..len]);
-    let value = u64::from_le_bytes(wide);
-    if signed && len > 0 {
-        let unused = 64 - 8 * len as u32;
+    let value = match *bytes {
+        [a] => u64::from(a),
+        [a, b] => u16::from_le_bytes([a, b]).into(),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+        [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        _ => return 0,
+    };
+    if signed {
+        let unused = 64 - 8 * bytes.len() as u32;
         return ((value << unused).cast_signed() >> unused).into();
     }
     value.into()
