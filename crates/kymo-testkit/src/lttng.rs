@@ -102,6 +102,8 @@ pub struct LttngSession<'s> {
     pub sub_buffers: u32,
     /// Contexts that events carry.
     pub contexts: &'s [&'s str],
+    /// The program waits for room instead of losing events.
+    pub waits: bool,
 }
 
 /// A session daemon that ends with this value.
@@ -109,6 +111,8 @@ pub struct LttngSession<'s> {
 pub struct Lttng {
     daemon: Child,
     dir: tempfile::TempDir,
+    /// Root has one daemon at a time, wherever its home is; other tests wait.
+    _only: std::fs::File,
 }
 
 impl Lttng {
@@ -119,6 +123,10 @@ impl Lttng {
     #[track_caller]
     pub fn start() -> Lttng {
         let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("temporary folder: {e}"));
+        let lock = std::env::temp_dir().join("kymo-test-lttng.lock");
+        let only = std::fs::File::create(&lock)
+            .and_then(|f| f.lock().map(|()| f))
+            .unwrap_or_else(|e| panic!("{}: {e}", lock.display()));
         let daemon = Command::new("lttng-sessiond")
             .args(["--no-kernel", "--quiet"])
             .env("LTTNG_HOME", dir.path())
@@ -127,7 +135,7 @@ impl Lttng {
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|e| panic!("lttng-sessiond: {e}"));
-        let lttng = Lttng { daemon, dir };
+        let lttng = Lttng { daemon, dir, _only: only };
         let start = Instant::now();
         while lttng.try_client(&["list"]).status != 0 {
             assert!(start.elapsed() < Duration::from_secs(20), "lttng-sessiond does not answer");
@@ -176,13 +184,18 @@ impl Lttng {
         let buffers = if session.by_process { "--buffers-pid" } else { "--buffers-uid" };
         let n = session.sub_buffers.to_string();
         let size = ["--subbuf-size", session.sub_buffer, "--num-subbuf", &n];
-        self.client(&[&["enable-channel", "-u", "ch", "-s", "test", buffers], &size[..]].concat());
+        let waits: &[&str] = if session.waits { &["--blocking-timeout=inf"] } else { &[] };
+        let channel = ["enable-channel", "-u", "ch", "-s", "test", buffers];
+        self.client(&[&channel[..], &size, waits].concat());
         self.client(&["enable-event", "-u", "-s", "test", "-c", "ch", "kt:*"]);
         for context in session.contexts {
             self.client(&["add-context", "-u", "-s", "test", "-c", "ch", "-t", context]);
         }
         self.client(&["start", "test"]);
         command.env("LTTNG_HOME", self.dir.path()).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
+        if session.waits {
+            command.env("LTTNG_UST_ALLOW_BLOCKING", "1");
+        }
         let _ = run_command(command).success();
         self.client(&["stop", "test"]);
         self.client(&["destroy", "test"]);

@@ -2,6 +2,7 @@
 //! input and in one run, so that the ratios mean something on any machine.
 //! Prints a table and keeps it in BENCHMARKS.md.
 
+mod ctf;
 mod dwarf;
 mod inputs;
 mod measure;
@@ -30,19 +31,20 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let kymo = steps.step("release program", crate::cargo::build_release)?;
     let inputs = steps.step("inputs", || match only {
         // The other parts' recordings take long to make.
-        Some("trace" | "probe" | "dwarf") => inputs::Inputs::folder(effort),
+        Some("trace" | "probe" | "dwarf" | "ctf") => inputs::Inputs::folder(effort),
         _ => inputs::Inputs::prepare(effort),
     })?;
     let bench = rows::Bench::new(&kymo, &inputs, effort)?;
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    let parts: [(&'static str, rows::Part<'_>); 7] = [
+    let parts: [(&'static str, rows::Part<'_>); 8] = [
         ("script", rows::Bench::script),
         ("report", rows::Bench::report),
         ("dwarf", rows::Bench::dwarf),
         ("record", rows::Bench::record),
         ("trace", rows::Bench::trace),
         ("probe", rows::Bench::probe),
+        ("ctf", rows::Bench::ctf),
         ("start-up", rows::Bench::start_up),
     ];
     if let Some(only) = only.filter(|only| !parts.iter().any(|(name, _)| name == only)) {

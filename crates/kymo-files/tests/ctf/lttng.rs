@@ -5,7 +5,7 @@ use std::process::Command;
 
 use kymo_testkit::{Lttng, LttngSession, Need, require};
 
-use crate::text::agree;
+use crate::text::{agree, by_time};
 
 const NEEDS: [Need; 3] = [Need::Lttng, Need::Babeltrace, Need::Gcc];
 
@@ -22,6 +22,7 @@ fn traces_of_lttng_have_the_values_that_babeltrace2_shows() {
         sub_buffer: "64k",
         sub_buffers: 4,
         contexts: &["vpid", "vtid", "procname"],
+        waits: false,
     };
     for by_process in [false, true] {
         let output = dir.path().join(format!("plain-{by_process}"));
@@ -33,6 +34,13 @@ fn traces_of_lttng_have_the_values_that_babeltrace2_shows() {
         let of = |name: &str| lines.iter().filter(|(_, l)| l.starts_with(name)).count();
         assert_eq!((of("kt:numbers"), of("kt:rows"), of("kt:empty")), (100, 100, 100));
         assert!(lines[0].1.contains("procname = \"traced\" }"), "{}", lines[0].1);
+        // The same as babeltrace2 writes it.
+        let copy = dir.path().join(format!("copy-{by_process}"));
+        let (from, to) = (output.to_str().unwrap(), copy.to_str().unwrap());
+        let args = ["convert", from, "--output-format=ctf", "--output", to];
+        let _ = kymo_testkit::run("babeltrace2", args).success();
+        let (copied, stats, _) = agree(&copy);
+        assert_eq!((by_time(&copied), stats.damaged_places), (by_time(&lines), 0));
     }
     // Sub-buffers so small that most of the events find no place.
     let output = dir.path().join("small");

@@ -5,9 +5,13 @@
 mod bad;
 mod lttng;
 mod made;
+mod scopes;
 mod text;
 
+use std::io::Write as _;
+
 use kymo_files::ctf::Metadata;
+use kymo_files::ctf::write::Folder;
 use kymo_testkit::{Need, require};
 
 #[test]
@@ -32,5 +36,47 @@ fn metadata_is_read_as_it_was_written() {
         let text = metadata.to_tsdl();
         let read = Metadata::parse(&text).unwrap_or_else(|e| panic!("{form:?}: {e}\n{text}"));
         assert_eq!(read, metadata, "{form:?}\n{text}");
+    }
+}
+
+/// How many of something the peer's warnings count, and in how many places.
+fn counted(said: &str, what: &str) -> (u64, u64) {
+    let counts = said.lines().filter_map(|l| {
+        let (n, _) = l.split_once("discarded ")?.1.split_once(what)?;
+        n.trim().parse::<u64>().ok()
+    });
+    counts.fold((0, 0), |(n, places), c| (n + c, places + 1))
+}
+
+#[test]
+fn losses_are_those_that_babeltrace2_tells() {
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    let form = made::Form::all().next().unwrap();
+    // Counts and numbers of five packets.
+    for (what, discarded, sequence) in [
+        ("none", [0, 0, 0, 0, 0], [0, 1, 2, 3, 4]),
+        ("some", [0, 0, 7, 7, 9], [0, 1, 2, 3, 4]),
+        ("before the first", [5, 5, 5, 8, 8], [0, 1, 2, 3, 4]),
+        ("packets", [0, 0, 0, 0, 0], [0, 1, 4, 5, 9]),
+        ("the first packets", [0, 0, 0, 0, 0], [3, 4, 5, 6, 7]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(dir.path().join("trace"), &form.metadata()).unwrap();
+        let mut stream = made::Stream::new(form, 0);
+        for i in 0..5 {
+            (stream.discarded, stream.sequence) = (discarded[i], sequence[i]);
+            stream.packet(&[(1, 0, 1000 * i as u64), (1, 0, 1000 * i as u64 + 10)]);
+        }
+        folder.stream("s").unwrap().write_all(&stream.bytes).unwrap();
+        let (_, stats, said) = text::agree(folder.path());
+        let ours = (stats.lost, stats.lost_places);
+        assert_eq!(ours, counted(&said, " event"), "{what}: {said}");
+        // Of these it only says that there may be some.
+        let may = said.contains("may have discarded");
+        assert_eq!(may, stats.lost_at_start > 0, "{what}: {said}");
+        let ours = (stats.lost_packets, stats.lost_packet_places);
+        assert_eq!(ours, counted(&said, " packet"), "{what}: {said}");
     }
 }

@@ -13,6 +13,7 @@ mod folder;
 mod merge;
 mod metadata;
 mod packet;
+mod size;
 mod stream;
 mod trace;
 mod tsdl;
@@ -44,6 +45,9 @@ pub struct ReadStats {
     pub lost: u64,
     /// Packets before which it did.
     pub lost_places: u64,
+    /// Events that it had discarded when the first packets of streams ended; some or all
+    /// of them perhaps before the trace begins.
+    pub lost_at_start: u64,
     /// Packets that are missing by their numbers.
     pub lost_packets: u64,
     /// Places where they are.

@@ -337,12 +337,15 @@ impl Stream {
     /// Counts what was lost between this packet and the one before.
     fn account(&mut self, facts: &Facts, traces: &[Trace], stats: &mut ReadStats) {
         if let Some(now) = facts.discarded {
-            // What was discarded before the first packet is counted from nothing.
-            let lost = now.saturating_sub(self.before.discarded.unwrap_or(0));
-            if lost > 0 {
-                stats.lost += lost;
-                stats.lost_places += 1;
-                self.missed += lost;
+            match self.before.discarded {
+                // Since when it counts is not known: this may be the rest of a longer trace.
+                None => stats.lost_at_start += now,
+                Some(before) if now > before => {
+                    stats.lost += now - before;
+                    stats.lost_places += 1;
+                    self.missed += now - before;
+                }
+                Some(_) => {}
             }
             self.before.discarded = Some(now);
         }

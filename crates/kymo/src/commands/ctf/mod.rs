@@ -18,6 +18,14 @@ pub(crate) fn ledger(ctf: &Ctf, s: &ReadStats) -> Ledger {
         let (n, places) = (s.lost, s.lost_places);
         l.note("lost", format!("{n} events discarded by the tracer in {places} places"), more());
     }
+    if s.lost_at_start > 0 {
+        let fact = format!(
+            "{} events had been discarded when the first packets ended, perhaps before the \
+             trace begins",
+            s.lost_at_start
+        );
+        l.note("lost", fact, more());
+    }
     if s.lost_packets > 0 {
         let (n, places) = (s.lost_packets, s.lost_packet_places);
         let fact = format!("{n} packets are missing in {places} places, with all their events");

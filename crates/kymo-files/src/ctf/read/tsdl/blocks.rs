@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Parser;
-use super::declare::Value;
+use super::class::Value;
 use super::lex::{Token, Wrong};
 use crate::ctf::types::{Clock, EnvValue, EventClass, StreamClass, Struct};
 

@@ -5,6 +5,7 @@
 //! its declaration.
 
 mod blocks;
+mod class;
 mod declare;
 mod lex;
 mod scope;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use anyhow::bail;
 use kymo_files::ctf::read::{Ctf, FieldInfo, Group, Part, Reader, Stop, TaskField, Visit};
@@ -26,6 +27,8 @@ pub(super) struct Printer<'c> {
     reader: Reader<'c>,
     owner: Owner,
     filter: Filter,
+    /// What stands before the values of each kind of event.
+    titles: Arc<[Vec<u8>]>,
     /// Whether the names in the filter are those of an event, by its kind.
     wanted: FxHashMap<u32, bool>,
     fields: Fields,
@@ -50,6 +53,7 @@ impl<'c> Printer<'c> {
             reader: ctf.reader(),
             owner: Owner::new(ctf),
             filter,
+            titles: (0..ctf.class_count() as u32).map(|n| title(ctf, n)).collect(),
             wanted: FxHashMap::default(),
             fields,
             style: args.style(),
@@ -68,6 +72,7 @@ impl<'c> Printer<'c> {
             reader: self.ctf.reader(),
             owner: self.owner.clone(),
             filter: self.filter.clone(),
+            titles: Arc::clone(&self.titles),
             wanted: FxHashMap::default(),
             starts: Starts::default(),
             names: Names::default(),
@@ -90,7 +95,7 @@ impl<'c> Printer<'c> {
         let before = out.len();
         let end = match self.json {
             true => self.json(item, name, task, bytes, out),
-            false => self.text(item, name, task, bytes, out),
+            false => self.text(item, task, bytes, out),
         };
         if let Err(stop) = end {
             self.cut.entry(item.class).or_insert((stop, 0)).1 += 1;
@@ -107,7 +112,6 @@ impl<'c> Printer<'c> {
     fn text(
         &mut self,
         item: &Item,
-        name: &str,
         task: Task,
         bytes: &[u8],
         out: &mut Vec<u8>,
@@ -115,7 +119,7 @@ impl<'c> Printer<'c> {
         self.values.reset();
         let mut line = Line {
             item,
-            name,
+            title: self.titles.get(item.class as usize).map_or(&[], |t| t),
             task,
             out,
             fields: self.fields,
@@ -171,6 +175,14 @@ impl<'c> Printer<'c> {
     }
 }
 
+/// The name of a kind of event as it stands in a line. It is up to the traced program,
+/// and keeps to its line.
+fn title(ctf: &Ctf, class: u32) -> Vec<u8> {
+    let name = ctf.class(class).map_or("", |c| &c.event.name);
+    let shown = |c: char| if c.is_control() { '?' } else { c };
+    format!("{}: ", name.chars().map(shown).collect::<String>()).into_bytes()
+}
+
 fn head<'t>(item: &Item, task: &'t Task) -> Head<'t> {
     // -1, the kernel's "none".
     let pid = task.pid.or(task.tid).unwrap_or(u32::MAX);
@@ -219,7 +231,7 @@ enum State {
 /// A line being written.
 struct Line<'p> {
     item: &'p Item,
-    name: &'p str,
+    title: &'p [u8],
     task: Task,
     out: &'p mut Vec<u8>,
     fields: Fields,
@@ -261,8 +273,7 @@ impl Line<'_> {
         }
         self.starts.write(fields, self.style, &head, || self.task.comm(), self.out);
         if fields.has(Fields::EVENT) {
-            event_name(self.name, self.out);
-            self.out.extend_from_slice(b": ");
+            self.out.extend_from_slice(self.title);
         }
         if fields.has(Fields::TRACE) && !self.contexts.is_empty() {
             self.out.push(b'[');
@@ -295,16 +306,6 @@ impl Line<'_> {
             self.first = false;
         }
         Some((self.values, first, out))
-    }
-}
-
-/// A name is up to the traced program; it keeps to its line.
-#[inline]
-fn event_name(name: &str, out: &mut Vec<u8>) {
-    let from = out.len();
-    out.extend_from_slice(name.as_bytes());
-    for b in out.iter_mut().skip(from).filter(|b| b.is_ascii_control()) {
-        *b = b'?';
     }
 }
 

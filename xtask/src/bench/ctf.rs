@@ -1,0 +1,83 @@
+//! How fast a CTF trace of LTTng's tracer for programs is read, beside babeltrace2.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::bail;
+use kymo_testkit::{Lttng, LttngSession};
+
+use super::Effort;
+use super::measure::{Cost, interleaved};
+use super::rows::{Bench, Row};
+
+impl Bench<'_> {
+    /// `script` of twenty million events of two numbers each, with three contexts.
+    pub(crate) fn ctf(&self) -> anyhow::Result<Vec<Row>> {
+        let events = if self.effort() == Effort::Full { 20_000_000 } else { 2_000_000 };
+        let (large, small) = (self.dir().join("ctf-large"), self.dir().join("ctf-small"));
+        let lttng = Lttng::start();
+        let program = lttng.program();
+        record(&lttng, &program, &large, events);
+        record(&lttng, &program, &small, events / 10);
+        drop(lttng);
+        let theirs = || in_dir("babeltrace2", &["ctf-large"], self.dir());
+        let ours = || self.kymo_with(&["script", "ctf-large"]);
+        let report = || self.kymo_with(&["report", "ctf-large"]);
+        let less = || self.kymo_with(&["script", "ctf-small"]);
+        let costs = interleaved(self.rounds(3), &[&theirs, &ours, &report, &less])?;
+        let [theirs, ours, report, less] = costs.as_slice() else { bail!("four costs") };
+        std::fs::remove_dir_all(&large)?;
+        std::fs::remove_dir_all(&small)?;
+        Ok(rows(events, theirs, ours, report, less))
+    }
+}
+
+fn rows(events: u64, theirs: &Cost, ours: &Cost, report: &Cost, less: &Cost) -> Vec<Row> {
+    let seconds = |c: &Cost| c.time.as_secs_f64();
+    let rate = |c: &Cost| format!("{:.2} M/s", events as f64 / seconds(c) / 1e6);
+    let memory = |c: &Cost| format!("{:.1} MB", c.peak as f64 / 1e6);
+    vec![
+        Row {
+            what: format!("`script` of a CTF trace of LTTng, {events} events"),
+            perf: format!("babeltrace2 {:.2} s", seconds(theirs)),
+            kymo: format!("{:.2} s", seconds(ours)),
+            verdict: format!(
+                "{:.1}× as fast (goal: 20×, least 8×)",
+                seconds(theirs) / seconds(ours)
+            ),
+        },
+        Row {
+            what: "the same, events a second; peak memory".into(),
+            perf: format!("{}; {}", rate(theirs), memory(theirs)),
+            kymo: format!("{}; {}", rate(ours), memory(ours)),
+            verdict: format!("{} for a tenth of the trace", memory(less)),
+        },
+        Row {
+            what: "`report` of it, by event and command".into(),
+            perf: String::new(),
+            kymo: format!("{:.2} s; {}", seconds(report), rate(report)),
+            verdict: String::new(),
+        },
+    ]
+}
+
+/// Records so many events; the program waits where there is no room.
+fn record(lttng: &Lttng, program: &Path, output: &Path, events: u64) {
+    let session = LttngSession {
+        output,
+        by_process: false,
+        sub_buffer: "4M",
+        sub_buffers: 8,
+        contexts: &["vpid", "vtid", "procname"],
+        waits: true,
+    };
+    let mut command = Command::new(program);
+    command.args([&events.to_string(), "two"]);
+    lttng.record(&session, command);
+}
+
+fn in_dir(program: &str, args: &[&str], dir: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(dir);
+    command
+}
