@@ -38,13 +38,6 @@ pub struct Sections {
     pub big_endian: bool,
 }
 
-impl Sections {
-    /// Bytes of all of them.
-    pub fn size(&self) -> usize {
-        self.eh_frame.bytes.len() + self.eh_frame_hdr.bytes.len() + self.debug_frame.bytes.len()
-    }
-}
-
 /// Why there is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {

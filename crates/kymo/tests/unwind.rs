@@ -378,3 +378,70 @@ fn a_stripped_program_of_debian() {
     assert!(compared > 20, "{text}");
     assert!(shown.stderr.contains("(100.0%)"), "{}", shown.stderr);
 }
+
+/// The number in front of a share in the ledger's line about stacks.
+fn count(ledger: &str, what: &str) -> u64 {
+    let part = ledger.split(", ").flat_map(|p| p.split(": ")).find(|p| p.contains(what));
+    part.map_or(0, |p| p.trim().split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Rust's standard library has call frame information that ends before the
+/// functions do: at their last instructions perf and the tables alone lose callers.
+#[test]
+fn samples_at_any_instruction_lead_to_the_beginning() {
+    if !require(&[NEEDS, &[Need::Tool("rustc")]].concat()) {
+        return;
+    }
+    let text = include_str!("unwind_programs/formats.rs");
+    let program = Program::compile("rustc", "formats.rs", text, &["-O", "-g", "--edition", "2024"]);
+    let (data, path) = (program.file("perf.data"), program.path.to_str().unwrap());
+    let first = ["record", "-q", "-e", "cpu-clock:u", "-F", "10000", "--call-graph", "dwarf,8192"];
+    let _ = run(KYMO, [&first[..], &["-o", &data, "--", path, "20000"]].concat()).success();
+    let shown = script(&data);
+    let all = in_script(&shown, &program.path);
+    let ends = |s: &&Vec<String>| s.last().is_some_and(|f| f == "_start");
+    let others: Vec<_> = all.iter().filter(|s| !ends(s)).collect();
+    assert!(all.len() > 300, "{}", all.len());
+    // The dynamic linker's start has no names when its debug package is missing.
+    let of_linker = |s: &&&Vec<String>| s.last().is_some_and(|f| f.starts_with("ld-linux"));
+    let lost = others.iter().filter(|s| !of_linker(s)).count();
+    assert!(lost * 200 <= all.len(), "{lost} of {}: {others:#?}", all.len());
+    let complete = count(&shown.stderr, "user stacks are complete");
+    assert!(complete + 3 >= (all.len() - lost) as u64, "{}", shown.stderr);
+    // Whatever bytes a recording has, a report of it ends, and not by a panic.
+    let bytes = std::fs::read(&data).unwrap();
+    let broken = program.file("broken.data");
+    let mut state = 99u64;
+    for _ in 0..12 {
+        let mut changed = bytes.clone();
+        for _ in 0..400 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = 1024 + (state >> 24) as usize % (bytes.len() - 1024);
+            changed[at] = (state >> 16) as u8;
+        }
+        std::fs::write(&broken, changed).unwrap();
+        let report = run(KYMO, ["report", "--stdio", "--no-inline", "-i", &broken]);
+        assert!([0, 1].contains(&report.status), "{}", report.stderr);
+    }
+}
+
+/// With frame pointers a stack leads to `main`; without them it does not, and the
+/// ledger names where it ends.
+#[test]
+fn how_far_frame_pointers_lead() {
+    if !require(NEEDS) {
+        return;
+    }
+    let text = include_str!("unwind_programs/recursion.c");
+    for (flag, kept) in [("-fno-omit-frame-pointer", true), ("-fomit-frame-pointer", false)] {
+        let flags = ["-O1", "-fno-optimize-sibling-calls", "-pthread", flag];
+        let program = Program::compile("gcc", "recursion.c", text, &flags);
+        let (data, path) = (program.file("perf.data"), program.path.to_str().unwrap());
+        // libc's `syscall` makes no frame: its caller is not seen, but that one's is.
+        let first = ["record", "-q", "-e", "syscalls:sys_enter_getppid", "-g", "-o", &data, "--"];
+        let _ = run(KYMO, [&first[..], &[path, "5", "9", "2"]].concat()).success();
+        let report = run(KYMO, ["report", "--stdio", "-i", &data]).success().stdout;
+        assert_eq!(report.contains("3 (100.0%) of 3 user stacks do not lead"), !kept, "{report}");
+        assert_eq!(report.contains("frame-pointers: "), !kept, "{report}");
+    }
+}
