@@ -80,55 +80,48 @@ pub fn walk(
             break;
         }
         walked.frames += 1;
-        let rule = code.rule(place, !called);
-        let (next, signal, guess) = match rule {
+        let (caller, signal, guess) = match code.rule(place, !called) {
             Rule::Row(row) => (row.leave(&here, stack), row.signal, false),
             Rule::Guess => (by_frame_pointer(&here, stack), false, true),
-            Rule::Nothing => (Err(Failed::Unknown), false, false),
-        };
-        let nothing = *rule == Rule::Nothing;
-        walked.guessed += usize::from(guess);
-        // A signal returns to the start of a function that nobody called.
-        frame(if signal { ip } else { place });
-        here = match next {
-            _ if nothing => {
+            Rule::Nothing => {
+                frame(place);
                 walked.end = End::NoCode(place);
                 break;
             }
+        };
+        walked.guessed += usize::from(guess);
+        // A signal returns to the start of a function that nobody called.
+        frame(if signal { ip } else { place });
+        here = match caller {
             Ok(Some(caller)) if caller.ip() != Some(0) => caller,
             Ok(_) => {
-                walked.end = End::Outermost;
-                walked.top = Some(sp);
+                (walked.end, walked.top) = (End::Outermost, Some(sp));
                 break;
             }
             Err(_) if guess => {
                 walked.end = End::NoRule(place);
                 break;
             }
-            Err(_) if switched => {
-                walked.end = End::OtherStack;
-                break;
-            }
             Err(why) => {
-                walked.end = failed(why, place, stack);
+                walked.end = if switched { End::OtherStack } else { failed(why, place, stack) };
                 break;
             }
         };
+        if guess && !here.ip().is_some_and(|ip| code.is_code(ip.wrapping_sub(1))) {
+            walked.end = End::NoRule(place);
+            break;
+        }
         match step(here.sp().unwrap_or(0), sp, stack, signal, called) {
             Step::Outwards => {}
-            Step::Elsewhere if switched => {
+            Step::Elsewhere if !switched => switched = true,
+            Step::Elsewhere => {
                 walked.end = End::OtherStack;
                 break;
             }
-            Step::Elsewhere => switched = true,
             Step::Nowhere => {
                 walked.end = End::Wrong(place);
                 break;
             }
-        }
-        if guess && !here.ip().is_some_and(|ip| code.is_code(ip.wrapping_sub(1))) {
-            walked.end = End::NoRule(place);
-            break;
         }
         called = !signal;
     }
