@@ -5,13 +5,18 @@ use std::path::{Path, PathBuf};
 
 use kymo_debuginfo::dwarf::{Companions, FileBytes};
 use kymo_kernel::mapped::MappedFile;
+use kymo_model::BuildId;
 use object::read::{Object as _, ObjectSection as _};
+
+use crate::Finder;
 
 /// Looks beside a binary and its debug file, and where distributions install.
 #[derive(Clone, Debug)]
-pub struct BesideBinary {
+pub struct BesideBinary<'f> {
     /// The binary, and its separate debug file if it has one.
     files: Vec<PathBuf>,
+    /// Who knows other places, and servers.
+    finder: Option<&'f Finder>,
 }
 
 struct Mapped(MappedFile);
@@ -22,11 +27,17 @@ impl FileBytes for Mapped {
     }
 }
 
-impl BesideBinary {
+impl<'f> BesideBinary<'f> {
     /// For a binary and its separate debug file.
-    pub fn new(binary: &Path, debug: Option<&Path>) -> BesideBinary {
+    pub fn new(binary: &Path, debug: Option<&Path>) -> BesideBinary<'f> {
         let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        BesideBinary { files: debug.into_iter().chain([binary]).map(real).collect() }
+        let files = debug.into_iter().chain([binary]).map(real).collect();
+        BesideBinary { files, finder: None }
+    }
+
+    /// Asks there, too.
+    pub fn asking(self, finder: &'f Finder) -> BesideBinary<'f> {
+        BesideBinary { finder: Some(finder), ..self }
     }
 
     fn folders(&self) -> impl Iterator<Item = &Path> {
@@ -42,7 +53,7 @@ fn kept(map: MappedFile) -> Box<dyn FileBytes> {
     Box::new(Mapped(map))
 }
 
-impl Companions for BesideBinary {
+impl Companions for BesideBinary<'_> {
     fn shared(&self, name: &str, build_id: &[u8]) -> Option<Box<dyn FileBytes>> {
         // An absolute name replaces the folder.
         let mut places: Vec<PathBuf> = self.folders().map(|f| f.join(name)).collect();
@@ -54,13 +65,18 @@ impl Companions for BesideBinary {
         if let Some((first, rest)) = hex.split_at_checked(2) {
             places.push(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug").into());
         }
-        places.iter().find_map(|place| {
+        let found = places.iter().find_map(|place| {
             let map = map(place)?;
             let file = object::File::parse(map.bytes()).ok()?;
             let own = file.build_id().ok().flatten().map(<[u8]>::to_vec);
             let fits = own.as_deref() == Some(build_id) || shared_id(&file) == Some(build_id);
             drop(file);
             fits.then(|| kept(map))
+        });
+        found.or_else(|| {
+            let (finder, of) = (self.finder?, self.files.first()?);
+            let place = finder.supplement(of, Path::new(name), BuildId::new(build_id))?;
+            map(&place).map(kept)
         })
     }
 

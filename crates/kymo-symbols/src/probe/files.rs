@@ -43,7 +43,7 @@ pub struct ProbeFiles {
     pub path: PathBuf,
     binary: Mapped,
     debug: Option<(PathBuf, Mapped)>,
-    beside: BesideBinary,
+    beside: BesideBinary<'static>,
     /// Its build-id.
     pub build_id: Option<BuildId>,
 }

@@ -211,7 +211,7 @@ fn of_dwarf(files: &Finder, binary: &Binary<'_>, addresses: &[u64]) -> Option<An
     let damaged = |why: String| {
         files.note(Problem::DebugInfo { path: path.display().to_string(), why });
     };
-    match read(&path, binary.path, addresses) {
+    match read(files, &path, binary.path, addresses) {
         Ok(answers) => {
             answers.damage.iter().cloned().for_each(damaged);
             Some(answers)
@@ -223,9 +223,9 @@ fn of_dwarf(files: &Finder, binary: &Binary<'_>, addresses: &[u64]) -> Option<An
     }
 }
 
-fn read(path: &Path, binary: &Path, addresses: &[u64]) -> Result<Answers, String> {
+fn read(files: &Finder, path: &Path, binary: &Path, addresses: &[u64]) -> Result<Answers, String> {
     let map = Mapped(MappedFile::open(path).map_err(|e| e.to_string())?);
-    let companions = BesideBinary::new(binary, Some(path));
+    let companions = BesideBinary::new(binary, Some(path)).asking(files);
     let bytes = map.0.bytes();
     let sections = Sections::load(bytes, None).and_then(|s| s.with_companions(bytes, &companions));
     let mut sections = sections.map_err(|e| e.to_string())?;

@@ -6,13 +6,16 @@ mod source;
 mod text;
 
 use std::io::{IsTerminal as _, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_debuginfo::disasm::Syntax;
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
+use kymo_symbols::{DsoId, Resolver};
 use kymo_view::Ledger;
 
 use super::chosen::{Chosen, Source};
@@ -242,7 +245,7 @@ fn show(
         return Err(Shown::Not(format!("{} has no code at {start:#x}", file.path.display())));
     };
     let made = std::fs::metadata(&file.path).and_then(|m| m.modified()).ok();
-    let mut sources = SourceTexts::of(made);
+    let mut sources = SourceTexts::of(made, finder(symbols, hot.dso));
     let look = args.look();
     let name = symbols.name(hot.symbol);
     let mut text = Text { out, look: &look, costs, sources: &mut sources };
@@ -250,6 +253,17 @@ fn show(
     text.function(hot, name, dso, &listing).map_err(Shown::Output)?;
     trust(name, &listing, &sources, ledger);
     Ok(())
+}
+
+/// Finds sources of a binary wherever its files are looked for.
+fn finder(symbols: &Resolver, dso: DsoId) -> source::Find {
+    let files = Arc::clone(symbols.files());
+    let Some(dso) = symbols.get(dso) else { return Box::new(|_| None) };
+    let (path, facts) = (PathBuf::from(&dso.long_name), dso.binary());
+    let (build_id, pid) = (facts.build_id, facts.pid);
+    Box::new(move |source| {
+        files.source(&kymo_symbols::Binary { path: &path, build_id, pid }, source)
+    })
 }
 
 fn trust(name: &str, listing: &Listing, sources: &SourceTexts, ledger: &mut Ledger) {

@@ -1,7 +1,7 @@
 //! Lines of source files. A file that is not there, or changed since the binary
 //! was made, is told.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustc_hash::FxHashMap;
@@ -9,9 +9,13 @@ use rustc_hash::FxHashMap;
 /// Larger files are no sources.
 const LIMIT: u64 = 16 << 20;
 
+/// Where a source file is, by its path when it was compiled.
+pub(super) type Find = Box<dyn Fn(&str) -> Option<PathBuf>>;
+
 /// Source files that were read.
-#[derive(Default)]
 pub(super) struct SourceTexts {
+    /// Where a file is: on this machine, under another root, on a server.
+    find: Find,
     files: FxHashMap<String, Option<Vec<String>>>,
     /// When the binary was made, as far as its file says.
     made: Option<SystemTime>,
@@ -23,8 +27,9 @@ pub(super) struct SourceTexts {
 
 impl SourceTexts {
     /// Sources of a binary that was made then.
-    pub(super) fn of(made: Option<SystemTime>) -> SourceTexts {
-        SourceTexts { made, ..SourceTexts::default() }
+    pub(super) fn of(made: Option<SystemTime>, find: Find) -> SourceTexts {
+        let (files, missing, younger) = (FxHashMap::default(), Vec::new(), Vec::new());
+        SourceTexts { find, files, made, missing, younger }
     }
 
     /// A line, if its file is there.
@@ -41,13 +46,16 @@ impl SourceTexts {
         if path.is_empty() {
             return None;
         }
-        let meta = std::fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= LIMIT);
-        let text = meta.as_ref().and_then(|_| std::fs::read(Path::new(path)).ok());
+        let place = (self.find)(path).unwrap_or_else(|| PathBuf::from(path));
+        let meta = std::fs::metadata(&place).ok().filter(|m| m.is_file() && m.len() <= LIMIT);
+        let text = meta.as_ref().and_then(|_| std::fs::read(&place).ok());
         let (Some(meta), Some(text)) = (meta, text) else {
             self.missing.push(path.to_string());
             return None;
         };
-        if let (Some(made), Ok(changed)) = (self.made, meta.modified())
+        // What a server sent is as old as the binary.
+        if place == Path::new(path)
+            && let (Some(made), Ok(changed)) = (self.made, meta.modified())
             && changed > made
         {
             self.younger.push(path.to_string());
