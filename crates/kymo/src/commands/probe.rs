@@ -10,6 +10,7 @@ mod place;
 mod preflight;
 mod refused;
 mod show;
+pub(in crate::commands) mod temporary;
 mod users;
 
 use std::path::PathBuf;

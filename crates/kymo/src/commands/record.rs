@@ -15,6 +15,7 @@ use kymo_record::{CallGraph, Clock, Options, Output, Summary, SwitchOn, Target};
 use kymo_symbols::bundle::Contents;
 use kymo_view::Ledger;
 
+use super::probe::temporary::{ProbeArgs, Temporary};
 use values::{Rate, Ring, bytes, call_graph, millis, ring, sample_rate, switch_on};
 
 /// Flags of `kymo record`.
@@ -22,6 +23,8 @@ use values::{Rate, Ring, bytes, call_graph, millis, ring, sample_rate, switch_on
 pub(crate) struct Args {
     #[command(flatten)]
     events: events::EventArgs,
+    #[command(flatten)]
+    probes: ProbeArgs,
     /// Samples per second, or `max`
     #[arg(short = 'F', long = "freq", value_name = "HZ", value_parser = sample_rate)]
     freq: Option<Rate>,
@@ -143,8 +146,18 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let options = options(&args)?;
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    let probes = args.probes.add(None)?;
+    probes.iter().flat_map(Temporary::events).for_each(|e| args.events.push(e));
+    let result = record(&args);
+    if let Some(probes) = probes {
+        probes.remove()?;
+    }
+    result
+}
+
+fn record(args: &Args) -> anyhow::Result<ExitCode> {
+    let options = options(args)?;
     if args.bundle && options.output == Output::Stdout {
         bail!("--bundle needs a recording in a file, not on standard output");
     }

@@ -32,15 +32,18 @@ pub(super) struct Planned {
 }
 
 /// Plans all of `args.add`; nothing is changed.
-pub(super) fn plan(args: &Args, tracefs: &Tracefs, ledger: &mut Ledger) -> anyhow::Result<Planned> {
+pub(super) fn plan(
+    args: &Args,
+    tracefs: &Tracefs,
+    names: &mut Names,
+    ledger: &mut Ledger,
+) -> anyhow::Result<Planned> {
     let described = args.add.iter().any(|d| !looks_raw(d));
     let files = described.then(|| files(args, false));
     let opened = files.as_ref().and_then(|f| f.as_ref().ok());
     let known = args.cache.then(|| kept::of(args, opened)).transpose()?;
     let path = opened.map(|f| f.path.display().to_string()).unwrap_or_default();
     let mut planner = None;
-    let mut taken: Vec<(String, String)> =
-        tracefs.dynamic_events()?.into_iter().map(|e| (e.system, e.name)).collect();
     let mut planned = Planned::default();
     for text in &args.add {
         if looks_raw(text) {
@@ -67,7 +70,7 @@ pub(super) fn plan(args: &Args, tracefs: &Tracefs, ledger: &mut Ledger) -> anyho
         plan.notes.iter().cloned().for_each(|n| ledger.push(n));
         planned.dear |= judge(args, planner, &d, &plan.places, ledger)?;
         let mut definitions = plan.definitions;
-        name_events(&mut definitions, &mut taken, args.force)?;
+        names.give(&mut definitions)?;
         let place = in_words(&d, planner);
         let mut last = None;
         for definition in &definitions {
@@ -89,7 +92,8 @@ pub(super) fn plan(args: &Args, tracefs: &Tracefs, ledger: &mut Ledger) -> anyho
 pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
     let tracefs = tracing::open()?;
-    let mut planned = plan(args, &tracefs, &mut ledger)?;
+    let mut names = Names::of(&tracefs, args.force)?;
+    let mut planned = plan(args, &tracefs, &mut names, &mut ledger)?;
     if !args.dry_run {
         tracefs.write_probes(&mut planned.lines).map_err(refused::explain)?;
         if let Some(mut known) = planned.known.take() {
@@ -157,7 +161,7 @@ fn judge(
         let site = facts.judge(place);
         if let Some(Hazard { what, advice }) = site.hazard {
             if !args.force {
-                bail!("{}: {what}; {advice} (--force adds it anyway)", d.point);
+                bail!("{}: {what}; {advice} (kymo probe --force adds it anyway)", d.point);
             }
             ledger.note("hazard", what, Some(advice));
         }
@@ -212,38 +216,54 @@ fn line_of(d: &Definition) -> ProbeLine {
     ProbeLine { file, text: d.to_string(), group: d.group.clone(), event: d.event.clone() }
 }
 
-/// Gives each event a name that is free; places of one event share it.
-fn name_events(
-    definitions: &mut [Definition],
-    taken: &mut Vec<(String, String)>,
-    force: bool,
-) -> anyhow::Result<()> {
-    let mut names: Vec<(String, String)> = Vec::new();
-    for d in definitions.iter_mut() {
-        if let Some((_, name)) = names.iter().find(|(base, _)| *base == d.event) {
-            d.event.clone_from(name);
-            continue;
-        }
-        let is_taken = |name: &str| taken.iter().any(|(g, e)| *g == d.group && e == name);
-        let base = d.event.clone();
-        let mut name = base.clone();
-        if is_taken(&name) {
-            let group = &d.group;
-            if !force {
-                bail!(
-                    "an event {group}:{base} exists; remove it with kymo probe --del {group}:{base}, or add this one under another name with --force"
-                );
-            }
-            name = (1..1024)
-                .map(|n| format!("{base}_{n}"))
-                .find(|n| !is_taken(n))
-                .with_context(|| format!("too many events are called {group}:{base}_N"))?;
-        }
-        d.event.clone_from(&name);
-        taken.push((d.group.clone(), name.clone()));
-        names.push((base, name));
+/// Names of events.
+pub(super) struct Names {
+    /// Groups and events that there are.
+    taken: Vec<(String, String)>,
+    /// A name that is taken gets a number; otherwise it is refused.
+    numbered: bool,
+}
+
+impl Names {
+    fn of(tracefs: &Tracefs, numbered: bool) -> anyhow::Result<Names> {
+        let all = tracefs.dynamic_events()?.into_iter();
+        Ok(Names { taken: all.map(|e| (e.system, e.name)).collect(), numbered })
     }
-    Ok(())
+
+    /// Names that are taken get a number.
+    pub(super) fn numbered(tracefs: &Tracefs) -> anyhow::Result<Names> {
+        Names::of(tracefs, true)
+    }
+
+    /// Gives each event a name that is free; places of one event share it.
+    fn give(&mut self, definitions: &mut [Definition]) -> anyhow::Result<()> {
+        let mut names: Vec<(String, String)> = Vec::new();
+        for d in definitions.iter_mut() {
+            if let Some((_, name)) = names.iter().find(|(base, _)| *base == d.event) {
+                d.event.clone_from(name);
+                continue;
+            }
+            let is_taken = |name: &str| self.taken.iter().any(|(g, e)| *g == d.group && e == name);
+            let base = d.event.clone();
+            let mut name = base.clone();
+            if is_taken(&name) {
+                let group = &d.group;
+                if !self.numbered {
+                    bail!(
+                        "an event {group}:{base} exists; remove it with kymo probe --del {group}:{base}, or add this one under another name with --force"
+                    );
+                }
+                name = (1..1024)
+                    .map(|n| format!("{base}_{n}"))
+                    .find(|n| !is_taken(n))
+                    .with_context(|| format!("too many events are called {group}:{base}_N"))?;
+            }
+            d.event.clone_from(&name);
+            self.taken.push((d.group.clone(), name.clone()));
+            names.push((base, name));
+        }
+        Ok(())
+    }
 }
 
 /// Whether `[GROUP:]EVENT` as a glob means an event.

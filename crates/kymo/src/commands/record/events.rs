@@ -59,6 +59,11 @@ impl EventArgs {
         }
     }
 
+    /// One more event behind those that were typed.
+    pub(super) fn push(&mut self, event: String) {
+        self.0.push(Typed::Event(event));
+    }
+
     /// What they mean.
     pub(super) fn specs(&self, catalog: &Catalog) -> anyhow::Result<Vec<EventSpec>> {
         let mut specs: Vec<EventSpec> = Vec::new();

@@ -17,11 +17,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use kymo_kernel::process::die_by;
+
+use self::run::Finished;
+use super::probe::temporary::{ProbeArgs, Temporary};
+
 /// Flags of `kymo stat`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     events: events::EventArgs,
+    #[command(flatten)]
+    probes: ProbeArgs,
     /// Count on all CPUs, whoever runs there
     #[arg(short = 'a', long)]
     all_cpus: bool,
@@ -143,6 +150,18 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    run::run(plan::Plan::new(args)?)
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    let probes = args.probes.add(None)?;
+    for events in probes.iter().flat_map(Temporary::events) {
+        args.events.list.push(events::EventArg { events, filters: Vec::new() });
+    }
+    let finished = run::run(plan::Plan::new(args)?);
+    if let Some(probes) = probes {
+        probes.remove()?;
+    }
+    match finished? {
+        Finished::Status(status) => Ok(status),
+        // Whoever waits for us sees what ended us, and a shell ends its loop.
+        Finished::Signal(signal) => die_by(signal),
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use kymo_kernel::events::Source;
 use kymo_kernel::perf_event::FOR_THE_KERNELS_SIDE;
-use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, die_by, local_time};
+use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, local_time};
 use kymo_kernel::target;
 use kymo_model::{EventType, Note, Weight, sw};
 use kymo_view::Ledger;
@@ -43,7 +43,14 @@ struct Session<'a> {
     times: Vec<f64>,
 }
 
-pub(super) fn run(plan: Plan) -> anyhow::Result<ExitCode> {
+/// How a run of `stat` came to its end.
+pub(super) enum Finished {
+    Status(ExitCode),
+    /// It was asked to end, and has done what it had to.
+    Signal(Signal),
+}
+
+pub(super) fn run(plan: Plan) -> anyhow::Result<Finished> {
     let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Child])
         .context("cannot listen for signals")?;
     let out = open_output(&plan)?;
@@ -65,7 +72,7 @@ pub(super) fn run(plan: Plan) -> anyhow::Result<ExitCode> {
                     return Err(e);
                 };
                 anstream::eprintln!("kymo: {e:#}");
-                return Ok(ExitCode::from(status));
+                return Ok(Finished::Status(ExitCode::from(status)));
             }
         };
         done += 1;
@@ -94,23 +101,22 @@ pub(super) fn run(plan: Plan) -> anyhow::Result<ExitCode> {
     finish(&plan, &ended, &ledger)
 }
 
-fn finish(plan: &Plan, ended: &Ended, ledger: &Ledger) -> anyhow::Result<ExitCode> {
+fn finish(plan: &Plan, ended: &Ended, ledger: &Ledger) -> anyhow::Result<Finished> {
     let mut err = std::io::stderr().lock();
     err.write_all(notes(plan, ledger).as_bytes())?;
     err.flush()?;
     if let Some(signal) = ended.signal {
-        // Whoever waits for us sees what ended us, and a shell ends its loop.
-        die_by(signal);
+        return Ok(Finished::Signal(signal));
     }
     let status = match ended.exit {
         // The command was ended by the time-out, not by a fault of its own.
         Some(exit) if !ended.timed_out => exit.code(),
         _ => 0,
     };
-    Ok(match status {
+    Ok(Finished::Status(match status {
         0 if plan.strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
         status => ExitCode::from(status),
-    })
+    }))
 }
 
 /// The ledger below the result. Lines for programs that share standard error with

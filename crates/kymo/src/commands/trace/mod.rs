@@ -16,6 +16,7 @@ mod tracer;
 pub(in crate::commands) mod ust;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use kymo_kernel::ftrace::Selection;
 use kymo_kernel::{cpus, target};
 use kymo_record::ftrace::TraceEvent;
 
+use super::probe::temporary::{ProbeArgs, Temporary};
 use super::record::events::EventArgs;
 use super::record::values::{bytes, millis};
 
@@ -34,6 +36,13 @@ EVENTS
   sched:sched_switch   one event            sched   a group
   'sched:*wak*'        a pattern            '*:*'   everything
 Several with commas or several -e. A --filter belongs to the -e before it.
+
+PROBES
+  --probe 'vfs_read count'                  added for this run, traced and removed
+  -x ./prog --probe 'work n' --probe 'work%return $retval'
+  --probe '/usr/bin/prog work n'
+What can be said is in `kymo probe --help`. The event can be filtered by its name:
+-e 'probe_prog:work' --filter 'n > 3'.
 
 WHOSE EVENTS
   -- CMD    the command's and its children's, from its first instruction on
@@ -67,6 +76,11 @@ pub(crate) struct Args {
     events: EventArgs,
     #[command(flatten)]
     ust: ust::UstArgs,
+    #[command(flatten)]
+    probes: ProbeArgs,
+    /// The program whose functions --probe means; else the kernel's are meant
+    #[arg(short = 'x', long, value_name = "BINARY", requires = "probes")]
+    exec: Option<PathBuf>,
     #[command(flatten)]
     call: syscalls::CallArgs,
     #[command(flatten)]
@@ -104,7 +118,7 @@ pub(crate) struct Args {
     /// Show what is in the ring of an existing instance, and go on as long as it records;
     /// what is shown is taken out of its ring, nothing else is changed
     #[arg(long, value_name = "NAME", conflicts_with_all =
-          ["event", "filter", "pid", "all_cpus", "stacks", "buffer_size", "output", "command"])]
+          ["event", "filter", "pid", "all_cpus", "stacks", "buffer_size", "output", "command", "probes"])]
     instance: Option<String>,
     /// Say nothing but errors
     #[arg(short = 'q', long)]
@@ -122,14 +136,29 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return tracer::run(&args);
     }
     if args.ust.given() {
+        if args.probes.given() {
+            bail!("--probe adds events of the kernel's tracer, which -u does not show: take one of them");
+        }
         return ust::run(&args);
     }
-    let wanted = args.wanted()?;
+    let mut wanted = args.wanted()?;
+    let probes = args.probes.add(args.exec.as_deref())?;
+    for event in probes.iter().flat_map(Temporary::events) {
+        wanted.push(TraceEvent { selection: Selection::parse(&event)?, filter: None });
+    }
+    let result = trace(&args, wanted);
+    if let Some(probes) = probes {
+        probes.remove()?;
+    }
+    result
+}
+
+fn trace(args: &Args, wanted: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
     match (args.out.given(), wanted.is_empty() && args.instance.is_none()) {
         (true, true) => bail!("which events? -e names them, `kymo event list` shows them"),
-        (true, false) => out::record(&args, wanted),
-        (false, true) => syscalls::run(&args),
-        (false, false) => follow::run(&args, &wanted),
+        (true, false) => out::record(args, wanted),
+        (false, true) => syscalls::run(args),
+        (false, false) => follow::run(args, &wanted),
     }
 }
 
