@@ -109,6 +109,11 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("openssl", &["version"]),
     },
     Package {
+        name: "systemtap-sdt-dev",
+        why: "sys/sdt.h, the markers that probe finds in programs",
+        present: || Path::new("/usr/include/x86_64-linux-gnu/sys/sdt.h").exists(),
+    },
+    Package {
         name: "mount",
         why: "mounts tracefs where it is not mounted",
         present: || cargo::has("mount", &["--version"]),

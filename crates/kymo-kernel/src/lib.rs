@@ -15,6 +15,7 @@ pub mod perf_event;
 pub mod pmu;
 pub mod probe_events;
 pub mod probe_guard;
+pub mod probe_notes;
 pub mod proc_maps;
 pub mod process;
 pub mod ring;

@@ -358,3 +358,107 @@ fn mistakes_are_explained() {
     let nothing = kymo(&[]).failure().stderr;
     assert!(nothing.contains("nothing to do"), "{nothing}");
 }
+
+#[test]
+fn a_program_of_another_mount_namespace() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let p = Program::compile("livespace", "gcc", "loop.c", LOOP, &["-g", "-O1"]);
+    let inner = p.folder.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    // Only the process and its children see what is mounted there.
+    let script =
+        "mount -t tmpfs none $1 && cp $2 $1/hidden && ln -s $1/hidden $1/link && exec $1/hidden";
+    let mut running = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .args([&inner, &p.path])
+        .spawn()
+        .unwrap();
+    let pid = running.id().to_string();
+    let exe = format!("/proc/{pid}/exe");
+    let is_up = || std::fs::read_link(&exe).is_ok_and(|e| e.ends_with("hidden"));
+    for _ in 0..1000 {
+        if is_up() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let link = inner.join("link");
+    let link = link.to_str().unwrap();
+    assert!(!inner.join("hidden").exists());
+    let here = kymo(&["-x", link, "step i"]).failure().stderr;
+    let added = kymo(&["--target-ns", &pid, "-x", link, "step i"]).success().stdout;
+    let flight = kymo(&["--target-ns", &pid, "-x", link, "--preflight", "1", "again=step i"]);
+    let list = kymo(&["--list=probe_hidden:*"]).success().stdout;
+    let _ = kymo(&["-q", "--del", "probe_hidden:*"]).success();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(here.contains("No such file"), "{here}");
+    assert!(added.contains("probe_hidden:step "), "{added}");
+    let place = format!("(on step@{}/loop.c in /proc/{pid}/root", p.folder.path().display());
+    assert!(list.contains(&place) && list.contains("with i)"), "{list}");
+    let rate = flight.success().stdout;
+    assert!(rate.contains(" times a second") && !rate.contains("hit 0.0 times"), "{rate}");
+}
+
+#[test]
+fn who_uses_a_probe_and_whether_its_file_is_still_there_is_said() {
+    if !ready() {
+        return;
+    }
+    let _state = TracingState::take();
+    let p = Program::compile("liveused", "gcc", "loop.c", LOOP, &["-g", "-O1"]);
+    let _ = p.add(&["step i"]).success();
+    let mut holder = Command::new("perf")
+        .args(["record", "-q", "-e", "probe_liveused:step", "-o"])
+        .arg(p.folder.path().join("perf.data"))
+        .args(["--", "sleep", "60"])
+        .spawn()
+        .unwrap();
+    let folder = format!("/proc/{}/fd", holder.id());
+    let is_open = || {
+        let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut links = files.filter_map(|f| std::fs::read_link(f.path()).ok());
+        links.any(|l| l.as_os_str() == "anon_inode:[perf_event]")
+    };
+    for _ in 0..1000 {
+        if is_open() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // It may have opened others first, to see what the kernel can do.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let busy = kymo(&["--del", "probe_liveused:*"]);
+    let _ = run("kill", ["-INT", &holder.id().to_string()]);
+    holder.wait().unwrap();
+    let busy = busy.failure().stderr;
+    assert!(
+        busy.contains("probe_liveused:step: it is in use as a perf event")
+            && busy.contains(&format!("perf (process {})", holder.id())),
+        "{busy}"
+    );
+    let instance = std::path::Path::new("/sys/kernel/tracing/instances/liveused-test");
+    std::fs::create_dir(instance).unwrap();
+    let enable = instance.join("events/probe_liveused/step/enable");
+    std::fs::write(&enable, "1").unwrap();
+    let busy = kymo(&["--del", "probe_liveused:*"]);
+    let used = kymo(&["-v", "--list=probe_liveused:*"]);
+    std::fs::write(&enable, "0").unwrap();
+    std::fs::remove_dir(instance).unwrap();
+    let busy = busy.failure().stderr;
+    assert!(busy.contains("it is in use by trace instance liveused-test"), "{busy}");
+    let used = used.success().stdout;
+    assert!(used.contains("in use by trace instance liveused-test"), "{used}");
+    assert!(!used.contains("was replaced"), "{used}");
+    // Another file takes the program's name.
+    let other = p.folder.path().join("other");
+    std::fs::copy(&p.path, &other).unwrap();
+    std::fs::rename(&other, &p.path).unwrap();
+    let list = kymo(&["--list=probe_liveused:*"]).success().stdout;
+    assert!(list.contains("the file was replaced since"), "{list}");
+    let many = kymo(&["-x", p.path.to_str().unwrap(), "-n", "--max-probes", "1", "*e*"]);
+    assert!(many.failure().stderr.contains("more than 1 place"));
+}

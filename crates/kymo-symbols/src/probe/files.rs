@@ -112,8 +112,20 @@ fn has_debuginfo(file: &object::File<'_>) -> bool {
 impl ProbeFiles {
     /// A program or library.
     pub fn user(path: &Path) -> Result<ProbeFiles, OpenError> {
+        if let Some((pid, below)) = super::rooted::of_process(path) {
+            return ProbeFiles::user_of(pid, below);
+        }
         let real = std::fs::canonicalize(path)
             .map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
+        ProbeFiles::with_debug(Kind::User, real)
+    }
+
+    /// A program or library as a process sees it that has mounts of its own. The path
+    /// is one that works here.
+    pub fn user_of(pid: u32, path: &Path) -> Result<ProbeFiles, OpenError> {
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        let real = super::rooted::resolve(&root, path)
+            .map_err(|error| OpenError::Io { path: root.join(path), error })?;
         ProbeFiles::with_debug(Kind::User, real)
     }
 

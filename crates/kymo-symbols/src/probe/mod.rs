@@ -9,6 +9,7 @@ mod index;
 mod kallsyms;
 mod markers;
 mod plan;
+mod rooted;
 mod safety;
 mod sources;
 

@@ -111,6 +111,10 @@ pub(crate) struct Args {
     #[arg(short = 'x', long, value_name = "BINARY", conflicts_with_all = ["module", "vmlinux"])]
     exec: Option<PathBuf>,
 
+    /// The program is the one that this process sees (a container's)
+    #[arg(long, value_name = "PID", requires = "exec")]
+    target_ns: Option<u32>,
+
     /// Kernel module to probe: a name or a path
     #[arg(short = 'm', long, value_name = "MODULE")]
     module: Option<String>,

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use kymo_debuginfo::demangle;
 use kymo_kernel::kprobes::{Kprobe, Means, jump_optimization};
 use kymo_kernel::probe_events::{Probe, ProbeFile};
+use kymo_kernel::probe_notes::ProbeNotes;
 use kymo_kernel::tracefs::DynamicEvent;
 use kymo_symbols::probe::{Facts, ProbeFiles};
 
@@ -76,6 +77,7 @@ pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> 
         .iter()
         .filter_map(|(home, files)| Some((home, Facts::load(files.as_ref()?).ok()?)))
         .collect();
+    let notes = ProbeNotes::load();
     let kernel = Running::look(&places, &known, args.verbose);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for (probe, place) in probes.iter().zip(&places) {
@@ -83,6 +85,12 @@ pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> 
         let text = place.as_ref().and_then(|p| in_words(&probe.event, p, facts, &kernel));
         let name = format!("{}:{}", probe.event.system, probe.event.name);
         writeln!(out, "  {name:20} (on {})", with_names(&probe.event, text))?;
+        if notes.replaced(&probe.event) == Some(true) {
+            writeln!(
+                out,
+                "    the file was replaced since: what is started now is not probed; remove the probe and add it again"
+            )?;
+        }
         if args.verbose {
             let by = users(&tracefs, &probe.event);
             let how = place.as_ref().and_then(|p| how(probe, p, facts, (&kernel, !by.is_empty())));

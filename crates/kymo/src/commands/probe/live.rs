@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 use kymo_debuginfo::dwarf::Located;
 use kymo_debuginfo::probe::{Definition, Description, Place, RawLine, glob_match, looks_raw};
 use kymo_kernel::probe_events::{ProbeFile, ProbeLine};
+use kymo_kernel::probe_notes::ProbeNotes;
 use kymo_kernel::tracefs::{DynamicEvent, Tracefs};
 use kymo_symbols::probe::{Hazard, KeptProbes, Kind};
 use kymo_view::Ledger;
@@ -96,6 +97,7 @@ pub(super) fn add(args: &Args) -> anyhow::Result<ExitCode> {
     let mut planned = plan(args, &tracefs, &mut names, &mut ledger)?;
     if !args.dry_run {
         tracefs.write_probes(&mut planned.lines).map_err(refused::explain)?;
+        ProbeNotes::renew(&tracefs)?;
         if let Some(mut known) = planned.known.take() {
             kept::keep(&mut known, &planned.found)?;
         }

@@ -16,7 +16,10 @@ use super::Args;
 /// the running one.
 pub(super) fn files(args: &Args, offline: bool) -> Result<ProbeFiles, OpenError> {
     if let Some(path) = &args.exec {
-        return ProbeFiles::user(path);
+        return match args.target_ns {
+            Some(pid) => ProbeFiles::user_of(pid, path),
+            None => ProbeFiles::user(path),
+        };
     }
     if let Some(module) = &args.module {
         return ProbeFiles::module(module);

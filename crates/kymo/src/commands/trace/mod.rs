@@ -133,11 +133,16 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.tracer.given() {
+        if args.probes.given() {
+            bail!("--probe adds events, and a --tracer shows functions: take one of them");
+        }
         return tracer::run(&args);
     }
     if args.ust.given() {
         if args.probes.given() {
-            bail!("--probe adds events of the kernel's tracer, which -u does not show: take one of them");
+            bail!(
+                "--probe adds events of the kernel's tracer, which -u does not show: take one of them"
+            );
         }
         return ust::run(&args);
     }
