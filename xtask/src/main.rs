@@ -24,6 +24,7 @@ usage: cargo xtask <task>
   release             build the release program and check what is promised of it
   man                 manual pages and completions, into target/man
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
+  bench probes        what a hit of a probe costs; renews its section of BENCHMARKS.md
   bench ust           events of programs against LTTng-UST; writes docs/bench-ust.md
         [--only PART] one part (script, report, record, trace, start-up); writes nothing
 ";
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ["release"] => release::run().map(done),
         ["vm", rest @ ..] => vm::main(rest),
         ["bench"] => bench::run(bench::Effort::Full, None).map(done),
+        ["bench", "probes"] => bench::probes::run().map(done),
         ["bench", "ust"] => bench::ust::run().map(done),
         ["bench", "--quick"] => bench::run(bench::Effort::Quick, None).map(done),
         ["bench", "--only", part] => bench::run(bench::Effort::Full, Some(part)).map(done),

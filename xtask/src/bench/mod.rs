@@ -8,6 +8,7 @@ mod inputs;
 mod measure;
 mod page;
 mod probe;
+pub(crate) mod probes;
 mod rows;
 mod trace;
 pub(crate) mod ust;
@@ -68,8 +69,9 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
         bail!("did not run: {}; BENCHMARKS.md is left as it was", broken.join(", "));
     }
     if effort == Effort::Full && only.is_none() {
+        let probes = steps.step("probes", || probes::section(&kymo))?;
         let path = crate::root().join("BENCHMARKS.md");
-        std::fs::write(&path, page::page(&table, &inputs))
+        std::fs::write(&path, page::page(&table, &inputs, &probes))
             .with_context(|| path.display().to_string())?;
     }
     Ok(())

@@ -36,7 +36,7 @@ pub(crate) fn aligned(cells: &[[String; 4]]) -> String {
 }
 
 /// The whole of BENCHMARKS.md.
-pub(crate) fn page(table: &str, inputs: &Inputs) -> String {
+pub(crate) fn page(table: &str, inputs: &Inputs, probes: &str) -> String {
     let recording = |what: &str, r: &super::inputs::Recording| {
         format!("- {what}: {} samples, {:.0} MB\n", r.samples, r.bytes as f64 / 1e6)
     };
@@ -47,7 +47,7 @@ pub(crate) fn page(table: &str, inputs: &Inputs) -> String {
          `/dev/null`, memory is the largest resident set. The ratios matter, not the \
          figures: machines differ.\n\n{table}\n\
          ## The recordings\n\nMade by perf under `target/bench`:\n\n{}{}{}\n\
-         ## The machine\n\n{}",
+         {probes}\n## The machine\n\n{}",
         recording("`raw_syscalls:*` of `perf bench sched pipe`", &inputs.syscalls),
         recording("half of that", &inputs.syscalls_half),
         recording("`cpu-clock -g` of a build of this project", &inputs.stacks),

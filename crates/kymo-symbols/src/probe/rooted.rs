@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 /// As many links as the kernel follows.
 const LINKS: u32 = 40;
 
-/// Process and path of `/proc/PID/root/path`, whose link says only `/`.
+/// Process and path of a path below a process's root in `/proc`, whose link says only `/`.
 pub(super) fn of_process(path: &Path) -> Option<(u32, &Path)> {
     let rest = path.strip_prefix("/proc").ok()?;
     let pid = rest.components().next()?.as_os_str().to_str()?;
@@ -66,13 +66,14 @@ mod tests {
 
     #[test]
     fn roots_of_processes_are_known() {
-        let check = |path: &str, expected| {
-            assert_eq!(of_process(Path::new(path)), expected, "{path}");
+        let check = |parts: &[&str], expected| {
+            let path: PathBuf = parts.iter().collect();
+            assert_eq!(of_process(&path), expected, "{}", path.display());
         };
-        check("/proc/12/root/usr/bin/x", Some((12, Path::new("usr/bin/x"))));
-        check("/proc/12/exe", None);
-        check("/proc/self/root/x", None);
-        check("/usr/bin/x", None);
+        check(&["/proc/12/root", "usr/bin/x"], Some((12, Path::new("usr/bin/x"))));
+        check(&["/proc/12/exe"], None);
+        check(&["/proc/self/root", "x"], None);
+        check(&["/usr/bin/x"], None);
     }
 
     #[test]

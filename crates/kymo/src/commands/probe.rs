@@ -22,7 +22,7 @@ use kymo_debuginfo::probe::{Filter, LineRange};
 /// Flags of `kymo probe`.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "kymo probe [OPTIONS] 'PROBE'\n       kymo probe [OPTIONS] --add 'PROBE'… | --definition 'PROBE'…\n       kymo probe --del '[GROUP:]EVENT'… | --list\n       kymo probe [OPTIONS] --line 'RANGE' | --vars 'PLACE' | --funcs",
+    override_usage = "kymo probe [OPTIONS] 'PROBE'\n       kymo probe [OPTIONS] --add 'PROBE'… | --definition 'PROBE'…\n       kymo probe --del '[GROUP:]EVENT'… | --list\n       kymo probe [OPTIONS] --line 'RANGE' | --vars 'PLACE' | --funcs\n       kymo probe bench [ROW]…",
     after_long_help = "\
 PROBE
   [[GROUP:]EVENT=]PLACE [ARGUMENT…], in one word for the shell ('…').
