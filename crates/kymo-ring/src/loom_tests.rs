@@ -1,7 +1,8 @@
 //! Models, run by `RUSTFLAGS="--cfg loom" cargo test -p kymo-ring --lib loom` (and, with at most
-//! three preemptions, by `cargo xtask test`): every interleaving of a few writers and a reader, with the code that ships. A CPU is
-//! modelled as what it is to the ring: threads take turns on it, and one that is
-//! interrupted before its commit may have copied bytes and has done nothing else.
+//! three preemptions, by `cargo xtask test`): every interleaving of a few writers and a reader,
+//! with the code that ships. A CPU is modelled as what it is to the ring: threads take turns on
+//! it, and one that is interrupted before its commit may have copied bytes and has done nothing
+//! else.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use loom::cell::UnsafeCell;
