@@ -150,7 +150,9 @@ pub(crate) struct Args {
 
     /// Keep the probes by the build-id of what they are in, to be added later
     /// without debugging information (with --add: by the same words, or as
-    /// %GROUP:EVENT); show or remove kept ones (with --list and --del)
+    /// %GROUP:EVENT); show or remove kept ones (with --list and
+    /// --del); make the index of the binary's debugging information at once (with
+    /// --definition, --line, --vars)
     #[arg(long)]
     cache: bool,
 

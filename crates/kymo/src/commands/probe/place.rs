@@ -72,9 +72,9 @@ impl<'a> Planner<'a> {
     }
 
     /// After the answers: what makes the next ones faster.
-    pub(super) fn learn(&self) -> Vec<Note> {
+    pub(super) fn learn(&self, args: &Args) -> Vec<Note> {
         match self {
-            Planner::Binary(facts) => facts.learn(false),
+            Planner::Binary(facts) => facts.learn(args.cache),
             Planner::Symbols(..) => Vec::new(),
         }
     }

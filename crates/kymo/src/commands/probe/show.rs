@@ -37,7 +37,7 @@ pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
     }
     drop(out);
     if let Some(planner) = &planner {
-        planner.learn().into_iter().for_each(|n| ledger.push(n));
+        planner.learn(args).into_iter().for_each(|n| ledger.push(n));
     }
     Ok(close(args, &ledger))
 }
@@ -90,13 +90,13 @@ pub(super) fn lines(args: &Args, range: &LineRange) -> anyhow::Result<ExitCode> 
     }
     out.flush()?;
     drop(out);
-    Ok(close(args, &learned(&facts)))
+    Ok(close(args, &learned(args, &facts)))
 }
 
 /// What there is to say of an index that was made or not used.
-fn learned(facts: &Facts<'_>) -> Ledger {
+fn learned(args: &Args, facts: &Facts<'_>) -> Ledger {
     let mut ledger = Ledger::default();
-    facts.learn(false).into_iter().for_each(|n| ledger.push(n));
+    facts.learn(args.cache).into_iter().for_each(|n| ledger.push(n));
     ledger
 }
 
@@ -141,7 +141,7 @@ pub(super) fn variables(
     }
     out.flush()?;
     drop(out);
-    Ok(close(args, &learned(&facts)))
+    Ok(close(args, &learned(args, &facts)))
 }
 
 fn variable_lines(
