@@ -44,7 +44,7 @@ pub struct CodeSymbols<'a> {
 }
 
 /// Passes over the symbols that are made before they are sorted.
-const PASSES: usize = 4;
+const PASSES: usize = 3;
 
 /// A symbol, not yet named.
 struct Found<'f, 'a> {
@@ -188,7 +188,6 @@ impl<'a> CodeSymbols<'a> {
         // Ascending; room for one more while one is put in.
         let mut near: Vec<u64> = Vec::with_capacity(LOOK_BACK + 1);
         let mut behind: Option<u64> = None;
-        let of_kind = || self.found().filter(|s| s.code == code && s.name().is_some());
         for start in self.found().filter(|s| s.code == code).map(|s| s.start) {
             if start > addr {
                 behind = Some(behind.map_or(start, |b| b.min(start)));
@@ -202,7 +201,8 @@ impl<'a> CodeSymbols<'a> {
             }
         }
         near.extend(behind);
-        let raw = of_kind().filter(|s| near.binary_search(&s.start).is_ok());
+        let of_kind = self.found().filter(|s| s.code == code);
+        let raw = of_kind.filter(|s| near.binary_search(&s.start).is_ok());
         let raw: Vec<RawSymbol<'a>> = raw.filter_map(|s| s.raw()).collect();
         let table = SymbolTable::build(raw.clone());
         let (start, end, name) = table.lookup(addr)?;

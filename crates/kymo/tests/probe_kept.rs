@@ -35,12 +35,12 @@ fn a_kept_probe_needs_no_debugging_information() {
     let target = ["-q", "-x", program.to_str().unwrap()];
     let with = |words: &[&str]| kymo(&cache, &[&target[..], words].concat());
     let definition = with(&["-D", "mine=work o->in.x msg:string"]).success().stdout;
-    with(&["--cache", "-a", "mine=work o->in.x msg:string"]).success();
+    let _ = with(&["--cache", "-a", "mine=work o->in.x msg:string"]).success();
     let kept = kymo(&cache, &["--cache", "--list"]).success().stdout;
     let lines: Vec<&str> = kept.lines().collect();
     assert!(lines[0].starts_with(program.to_str().unwrap()) && lines[0].ends_with("):"), "{kept}");
     assert_eq!(lines[1..], ["mine=work o->in.x msg:string"]);
-    with(&["-d", "probe_keptprog:*"]).success();
+    let _ = with(&["-d", "probe_keptprog:*"]).success();
     // The same binary without debugging information, at another place.
     tool("objcopy", &["--strip-debug", "keptprog", "stripped"]);
     let stripped = folder.path().join("stripped");
@@ -49,10 +49,10 @@ fn a_kept_probe_needs_no_debugging_information() {
     let refused = with(&["-a", "mine=work o->in.x msg:string"]).failure();
     assert!(refused.stderr.contains("no debugging information"), "{}", refused.stderr);
     for again in ["mine=work o->in.x msg:string", "%probe_keptprog:mine"] {
-        with(&["--cache", "-a", again]).success();
+        let _ = with(&["--cache", "-a", again]).success();
         let events = std::fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap();
         let line = events.lines().find(|l| l.contains("probe_keptprog/mine")).unwrap().to_owned();
-        kymo(&cache, &["-q", "-d", "probe_keptprog:*"]).success();
+        let _ = kymo(&cache, &["-q", "-d", "probe_keptprog:*"]).success();
         let fetched = |line: &str| line.split_once(" o").map(|f| f.1.to_owned());
         assert_eq!(fetched(&line), fetched(definition.trim_end()), "{line}");
         assert!(line.contains(stripped.to_str().unwrap()), "{line}");
@@ -68,10 +68,10 @@ fn a_kept_probe_needs_no_debugging_information() {
     let with = |words: &[&str]| kymo(&cache, &[&target[..], words].concat());
     let added = with(&["--cache", "-a", "other=work"]).success();
     assert!(added.stderr.contains("checksum"), "{}", added.stderr);
-    kymo(&cache, &["-q", "-d", "probe_keptprog:*"]).success();
+    let _ = kymo(&cache, &["-q", "-d", "probe_keptprog:*"]).success();
     assert!(kymo(&cache, &["--cache", "--list"]).success().stdout.ends_with("other=work\n"));
-    kymo(&cache, &["-q", "--cache", "-d", "nothing:*"]).failure();
-    kymo(&cache, &["-q", "--cache", "-d", "probe_keptprog:other"]).success();
+    let _ = kymo(&cache, &["-q", "--cache", "-d", "nothing:*"]).failure();
+    let _ = kymo(&cache, &["-q", "--cache", "-d", "probe_keptprog:other"]).success();
     assert_eq!(kymo(&cache, &["--cache", "--list"]).success().stdout, "");
 }
 
@@ -99,9 +99,9 @@ fn an_index_is_made_by_the_second_search_and_renewed_when_damaged() {
         files.into_iter().find(|f| f.extension().is_some_and(|e| e == "probe-index"))
     };
     let plain: Vec<String> = questions.iter().map(|q| ask(off, q).stdout).collect();
-    ask(&cache, questions[0]);
+    let _ = ask(&cache, questions[0]);
     assert_eq!(index(), None);
-    ask(&cache, questions[0]);
+    let _ = ask(&cache, questions[0]);
     let file = index().unwrap();
     for (question, plain) in questions.iter().zip(&plain) {
         assert!(!plain.is_empty());

@@ -16,7 +16,7 @@ const KERNEL: &[&[&str]] = &[
     &["-D", "vfs_read file file->f_mode"],
     &["-V", "vfs_read"],
     &["-L", "vfs_read"],
-    &["-D", "schedule;cpu=*"],
+    &["-D", "__schedule;cpu=*"],
     &["-F", "vfs_*"],
     &["--max-probes", "1000", "-D", "vfs_*"],
     &["-D", "fs/read_write.c:468"],

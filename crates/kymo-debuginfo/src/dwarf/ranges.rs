@@ -33,6 +33,9 @@ pub fn source_lines(
     range: &LineRange,
 ) -> std::result::Result<SourceLines, FindError> {
     let dwarf = finder.dwarf;
+    if let Some(found) = finder.lines_at_entry(range)? {
+        return Ok(found);
+    }
     let units = match &range.function {
         Some(function) => dwarf.units_for(function, finder.options.entry)?,
         None => dwarf.units_with_file(range.file.as_deref().unwrap_or_default()),
@@ -56,6 +59,21 @@ pub fn source_lines(
 }
 
 impl<'s> Finder<'_, 's> {
+    /// Lines of a function of C whose code has a symbol: they are in the unit of that
+    /// code, which need not be searched for.
+    fn lines_at_entry(&mut self, range: &LineRange) -> Result<Option<SourceLines>> {
+        let Some(function) = &range.function else { return Ok(None) };
+        let addr = (self.options.entry)(function);
+        let Some(index) = addr.and_then(|a| self.dwarf.unit_by_aranges(a)) else {
+            return Ok(None);
+        };
+        let unit = self.dwarf.unit(index)?;
+        if !unit.is_c {
+            return Ok(None);
+        }
+        Ok(self.lines_of_function(&unit, range, function)?.filter(|f| !f.lines.is_empty()))
+    }
+
     fn lines_of_file(
         &mut self,
         unit: &Rc<Unit<'s>>,

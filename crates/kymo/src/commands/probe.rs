@@ -13,6 +13,7 @@ mod show;
 pub(in crate::commands) mod temporary;
 mod users;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -175,8 +176,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// A symbol's name as it is to be shown.
-    fn readable(&self, name: &str) -> String {
-        if self.no_demangle { name.to_owned() } else { kymo_debuginfo::demangle(name).into_owned() }
+    fn readable<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        if self.no_demangle { Cow::Borrowed(name) } else { kymo_debuginfo::demangle(name) }
     }
 }
 

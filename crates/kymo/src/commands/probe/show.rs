@@ -1,5 +1,6 @@
 //! The verbs that only look: `--definition`, `--line`, `--vars`, `--funcs`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -126,8 +127,8 @@ pub(super) fn variables(
     for at in &found {
         let symbol = facts.symbols.function_at(at.place.addr);
         let (name, start) = match (at.place.entry, symbol) {
-            (Some(entry), Some((name, _))) => (args.readable(name), entry),
-            (_, Some((name, start))) => (args.readable(name), start),
+            (Some(entry), Some((name, _))) => (args.readable(name).into_owned(), entry),
+            (_, Some((name, start))) => (args.readable(name).into_owned(), start),
             _ => (at.place.function.clone(), at.place.entry.unwrap_or(0)),
         };
         writeln!(out, "\t@<{name}+{}>", at.place.addr.wrapping_sub(start))?;
@@ -185,7 +186,8 @@ pub(super) fn functions(args: &Args, filter: Option<&Filter>) -> anyhow::Result<
     match Planner::new(&files(args, true))? {
         Planner::Binary(facts) => {
             let functions = facts.symbols.all().filter(|s| s.code);
-            names.extend(functions.map(|s| args.readable(s.name)).filter(|n| filter.matches(n)));
+            let readable = functions.map(|s| args.readable(s.name));
+            names.extend(readable.filter(|n| filter.matches(n)).map(Cow::into_owned));
         }
         Planner::Symbols(text, _) => {
             let functions = kallsyms_functions(&text, args.module.as_deref());
