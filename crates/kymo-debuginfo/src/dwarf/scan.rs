@@ -15,7 +15,6 @@ use super::forms::{Bytes, Get, Size, Texts, UNSUPPORTED, Value, get, size_of};
 use super::line_files::LineTable;
 use super::sections::Sections;
 use super::unit::Dwarf;
-
 use super::{Reader, Result};
 
 /// A function.
@@ -79,7 +78,8 @@ struct Abbreviation {
 /// The abbreviations of the unit that was read last; one for each thread.
 #[derive(Default)]
 pub(super) struct Scanner {
-    offset: Option<usize>,
+    /// Where they are in memory: each split unit has a section of its own.
+    at: Option<(usize, usize)>,
     encoding: Option<gimli::Encoding>,
     abbreviations: Vec<Abbreviation>,
     steps: Vec<Step>,
@@ -93,6 +93,9 @@ pub(super) struct Scanned<'s> {
     pub(super) dwarf: Arc<gimli::Dwarf<Reader<'s>>>,
     pub(super) header: gimli::UnitHeader<Reader<'s>>,
 }
+
+/// Steps of an entry; real ones have a dozen.
+const MOST_STEPS: usize = 256;
 
 fn kind_of(tag: gimli::DwTag) -> Kind {
     match tag {
@@ -141,23 +144,25 @@ impl<'s> Scanned<'s> {
 impl Scanner {
     /// Reads the abbreviations of a unit, if they are not those of the last one.
     fn prepare(&mut self, unit: &Scanned<'_>) -> Result<()> {
+        let section = unit.dwarf.debug_abbrev.reader();
         let offset = unit.header.debug_abbrev_offset().0;
+        let at = Some((section.slice().as_ptr() as usize, offset));
         let encoding = unit.header.encoding();
-        if self.offset == Some(offset) && self.encoding == Some(encoding) {
+        if self.at == at && self.encoding == Some(encoding) {
             return Ok(());
         }
         self.clear();
-        let mut b = Bytes::at(unit.dwarf.debug_abbrev.reader(), offset);
+        let mut b = Bytes::at(section, offset);
         while self.abbreviate(&mut b, encoding)? {}
         // Compilers number them from 1 on; else they are searched.
         self.abbreviations.sort_by_key(|a| a.code);
-        self.offset = Some(offset);
+        self.at = at;
         self.encoding = Some(encoding);
         Ok(())
     }
 
     fn clear(&mut self) {
-        self.offset = None;
+        self.at = None;
         self.abbreviations.clear();
         self.steps.clear();
     }
@@ -183,6 +188,10 @@ impl Scanner {
             }
             let what = u16::try_from(attribute).ok().and_then(|a| wanted(kind, children, a));
             self.push(first, what, form, encoding)?;
+        }
+        // Entries could otherwise be made to take as long as they like.
+        if self.steps.len() - first > MOST_STEPS {
+            return Err(UNSUPPORTED.into());
         }
         let fixed = match self.steps.get(first..) {
             Some([]) => 0,
@@ -249,7 +258,7 @@ impl Scanner {
                 if self.steps.len() > first
                     && let Some(Step::Pass(Size::Fixed(before))) = self.steps.last_mut()
                 {
-                    *before += count;
+                    *before = before.saturating_add(count);
                     return Ok(());
                 }
                 Step::Pass(Size::Fixed(count))
