@@ -7,6 +7,7 @@ use std::process::Command;
 
 use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::dwarf::index::Index;
+use kymo_debuginfo::dwarf::inlines::Inlines;
 use kymo_debuginfo::dwarf::{Dwarf, Finder, Options, Sections, Sources, SymbolOf, source_lines};
 use kymo_debuginfo::probe::{Description, LineRange};
 use kymo_testkit::{Need, require};
@@ -49,6 +50,9 @@ fn ask(bytes: &[u8]) -> Vec<String> {
     };
     let Ok(dwarf) = Dwarf::new(&sections) else { return Vec::new() };
     let _ = kymo_debuginfo::sdt::markers(bytes);
+    let addresses: Vec<u64> = (0x1000..0x1400).step_by(3).collect();
+    let sources = Inlines::new(&sections).resolve(&addresses);
+    assert_eq!(sources.len(), addresses.len());
     answers(&dwarf, &symbols)
 }
 
