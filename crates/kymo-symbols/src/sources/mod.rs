@@ -56,11 +56,6 @@ impl Sources {
     pub fn file(&self, id: TextId) -> &str {
         self.answers.text(id)
     }
-
-    /// How many texts there are; the highest number is one less.
-    pub fn texts(&self) -> usize {
-        self.readable.len()
-    }
 }
 
 impl Resolver {
