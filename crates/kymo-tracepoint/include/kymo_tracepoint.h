@@ -207,7 +207,7 @@ static inline char *kymo_put_(char *at, const void *from, int is_text, size_t le
         KYMO_TEXT_(__FILE__), __LINE__, level_, 4, kymo_##provider_##_##name_##_fields,       \
         sizeof(kymo_##provider_##_##name_##_fields) / sizeof(struct kymo_field) - 1 };        \
     static struct kymo_site kymo_##provider_##_##name_##_site                                 \
-        __attribute__((section("kymo_sites"), used)) = {                                      \
+        __attribute__((section(".probes"), used)) = {                                      \
         &kymo_nobody_, 0, UINT32_MAX, &kymo_##provider_##_##name_##_event, NULL };            \
     static struct kymo_site *const kymo_##provider_##_##name_##_entry                         \
         __attribute__((section("kymo_events"), used)) = &kymo_##provider_##_##name_##_site;   \

@@ -18,7 +18,7 @@ static NONE: SiteRef = SiteRef::none();
 struct PageStart;
 
 #[used]
-#[unsafe(link_section = "kymo_sites")]
+#[unsafe(link_section = ".probes")]
 static PAGE_START: PageStart = PageStart;
 
 unsafe extern "C" {

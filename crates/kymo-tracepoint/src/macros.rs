@@ -350,7 +350,7 @@ macro_rules! __site {
             FIELDS,
         );
         // Of its own section, see `abi`.
-        #[unsafe(link_section = "kymo_sites")]
+        #[unsafe(link_section = ".probes")]
         static SITE: $crate::private::Site = $crate::private::Site::new(&EVENT);
         #[used]
         #[unsafe(link_section = "kymo_events")]

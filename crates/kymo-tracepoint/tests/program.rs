@@ -510,16 +510,19 @@ fn a_tracer_at_the_sdt_marker_changes_nothing_and_sees_all() {
     if !require(&[Need::Root, Need::Tracefs, Need::Tool("readelf")]) {
         return;
     }
+    // A copy, so that the tracer does not see the programs of other tests.
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let run = || {
         let role = "a_tracer_at_the_sdt_marker_changes_nothing_and_sees_all";
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = Command::new(&program);
         command.args(["--exact", role, "--nocapture"]).env("KYMO_UST", "off");
         let output = command.env("KYMO_TEST_ROLE", role).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().find(|l| l.starts_with("result")).unwrap().to_owned()
     };
     let bare = run();
-    let program = std::env::current_exe().unwrap();
     let (marker, semaphore) = marker(&program);
     let place = format!("{}:{marker:#x}({semaphore:#x})", program.display());
     let uprobe = Uprobe::new(&format!("{place} a=+0(%ax):u64 b=+8(%ax):u64"));
