@@ -61,11 +61,11 @@ fn ours(path: &Path, syntax: Syntax, begins: &BTreeMap<u64, String>) -> BTreeMap
     lines
 }
 
+/// By the first words of both: how often, and one of them.
+type Differences = BTreeMap<(String, String), (usize, String)>;
+
 /// The differences that are left, by the first words of both.
-fn differences(
-    path: &Path,
-    syntax: Syntax,
-) -> (usize, BTreeMap<(String, String), (usize, String)>) {
+fn differences(path: &Path, syntax: Syntax) -> (usize, Differences) {
     let options: &[&str] = if syntax == Syntax::Intel { &["-M", "intel"] } else { &[] };
     let theirs = theirs(path, options);
     let ours = ours(path, syntax, &theirs);

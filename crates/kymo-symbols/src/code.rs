@@ -10,6 +10,7 @@ use kymo_debuginfo::dwarf::{DwarfError, Sections};
 use kymo_kernel::mapped::MappedFile;
 
 use crate::files::same;
+use crate::kcore;
 use crate::resolver::{Dso, DsoId, DsoKind, Problem, Resolver};
 use crate::vdso;
 
@@ -116,8 +117,25 @@ impl Resolver {
             }
             DsoKind::Bpf => gone(name, "the code of BPF programs is not kept"),
             DsoKind::Other => gone(name, "memory without a file behind it"),
-            DsoKind::Kernel | DsoKind::Module => gone(name, "the kernel's code is not shown yet"),
+            DsoKind::Kernel | DsoKind::Module => gone(name, "it is asked for function by function"),
         }
+    }
+
+    /// The bytes of a function of the kernel or a module, out of the running one's memory.
+    pub fn kernel_code(&self, start: u64, end: u64) -> Result<Vec<u8>, NoCode> {
+        const KCORE: &str = "/proc/kcore";
+        let gone = |why: String| NoCode::Gone { name: KCORE.to_string(), why };
+        if self.is_other_kernel() {
+            return Err(gone("another kernel runs than the one that was recorded".into()));
+        }
+        kcore::read(Path::new(KCORE), start, end).map_err(|e| gone(e.to_string()))
+    }
+
+    /// The kernel's image, if it is there: named by the user, or found by the build-id.
+    pub fn kernel_image(&self) -> Option<CodeFile> {
+        let path = self.vmlinux()?;
+        let bytes = MappedFile::open(&path).ok()?;
+        Some(CodeFile { path, bytes: Bytes::Mapped(bytes), symbols: None, dwarf: None })
     }
 
     fn file(&self, dso: &Dso) -> Result<CodeFile, NoCode> {

@@ -66,7 +66,7 @@ impl Source {
         (table, problem)
     }
 
-    fn is_other(&self) -> bool {
+    pub(crate) fn is_other(&self) -> bool {
         match (self.build_id, &self.release) {
             (Some(recorded), _) => running_build_id().is_some_and(|r| r != recorded),
             (None, Some(release)) => running_release().is_some_and(|r| r != *release),

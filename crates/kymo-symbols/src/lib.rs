@@ -10,6 +10,7 @@ pub mod cache;
 mod code;
 mod files;
 mod jitdump;
+mod kcore;
 mod kernel;
 mod locate;
 mod pages;

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Kallsyms;
 use crate::bundle::{Bundle, BundleError};
-use crate::files::{Binary, Finder, Part};
+use crate::files::{Binary, Finder, Part, running_build_id};
 use crate::jitdump::{self, JitDump};
 use crate::unwind::Binaries;
 use crate::{kernel, locate, perf_map, vdso};
@@ -440,6 +440,27 @@ impl Resolver {
         self.load_kallsyms();
         let (start, end, name, module) = self.kallsyms.as_ref()?.lookup(addr)?;
         Some((name, addr - start, end - start, module))
+    }
+
+    /// The kernel function at an absolute address, once its symbols were read:
+    /// first address, the one behind it, name, module.
+    pub fn kernel_span(&self, addr: u64) -> Option<(u64, u64, &str, Option<&str>)> {
+        self.kallsyms.as_ref()?.lookup(addr)
+    }
+
+    /// Whether the recording is of another kernel than the running one.
+    pub(crate) fn is_other_kernel(&self) -> bool {
+        self.kernel_source().is_other()
+    }
+
+    /// Where the kernel's image is.
+    pub(crate) fn vmlinux(&self) -> Option<PathBuf> {
+        let found = || {
+            let recorded = self.recorded_ids.get("[kernel.kallsyms]").copied();
+            let running = || running_build_id().filter(|_| !self.is_other_kernel());
+            self.files.vmlinux(self.recorded_release.as_deref(), recorded.or_else(running)?)
+        };
+        self.options.vmlinux.clone().or_else(found)
     }
 
     /// Reads the kernel's symbols now; answers whether there are any.

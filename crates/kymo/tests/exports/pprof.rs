@@ -1,7 +1,7 @@
 //! pprof's `profile.proto` (github.com/google/pprof/blob/main/proto/profile.proto):
 //! a decoder of Protocol Buffers and the rules that the comments there state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 use crate::Folded;
@@ -84,8 +84,9 @@ pub(crate) struct Profile {
     /// The stack from the outside in, and the values.
     samples: Vec<(String, Vec<u64>)>,
     /// Lines of locations with more than one function, innermost first.
-    #[allow(dead_code, reason = "for recordings with inlined functions")]
     pub(crate) inlined: Vec<Vec<String>>,
+    /// Functions and lines met.
+    pub(crate) lines: BTreeSet<(String, u64)>,
 }
 
 impl Profile {
@@ -120,6 +121,7 @@ impl Profile {
             assert!(functions.insert(number(&f, 1), text(number(&f, 2))).is_none());
         }
         let mut inlined = Vec::new();
+        let mut met = BTreeSet::new();
         let mut locations = BTreeMap::new();
         for l in messages(&profile, 4) {
             let mapping = number(&l, 2);
@@ -132,6 +134,8 @@ impl Profile {
             let lines: Vec<String> =
                 messages(&l, 4).iter().map(|l| functions[&number(l, 1)].clone()).collect();
             assert!(!lines.is_empty());
+            let numbers = messages(&l, 4).into_iter().map(|l| number(&l, 2));
+            met.extend(lines.iter().cloned().zip(numbers));
             if lines.len() > 1 {
                 inlined.push(lines.clone());
             }
@@ -150,7 +154,7 @@ impl Profile {
             frames.reverse();
             samples.push((frames.join(";"), values));
         }
-        Profile { types, samples, inlined }
+        Profile { types, samples, inlined, lines: met }
     }
 
     /// Stacks and one of their values.

@@ -7,7 +7,7 @@ use kymo_debuginfo::disasm::{self, Flow, LONGEST, Names, Syntax};
 use kymo_debuginfo::dwarf::Sections;
 use kymo_debuginfo::dwarf::inlines::{Answers, Inlines, SourceFrame};
 use kymo_debuginfo::{CodeSymbols, Elf, SymbolTable, demangle};
-use kymo_symbols::{CodeFile, NoCode};
+use kymo_symbols::{CodeFile, NoCode, Resolver};
 use kymo_view::arrows::Arrows;
 
 use super::cost::{Hot, Sums, add};
@@ -44,6 +44,70 @@ pub(super) struct Listing {
 /// Jumps side by side.
 const LANES: usize = 6;
 
+/// Where a function's code is, and how what it refers to is called.
+struct Function<'a> {
+    code: &'a [u8],
+    start: u64,
+    /// Bytes behind the code that are not shown.
+    cut: u64,
+}
+
+/// What is known about the addresses of instructions.
+struct Known<'a> {
+    names: &'a dyn Names,
+    /// The address of an instruction, of one in the terms of the recording.
+    stated: &'a dyn Fn(u64) -> Option<u64>,
+    /// The source of addresses.
+    sources: &'a dyn Fn(&[u64]) -> Option<Answers>,
+    plain: bool,
+}
+
+impl Known<'_> {
+    fn list(&self, function: &Function<'_>, hot: &Hot, syntax: Syntax) -> Listing {
+        let Function { code, start, cut } = *function;
+        let lines = disasm::disassemble(code, start, syntax, self.names);
+        let addresses: Vec<u64> = lines.iter().map(|l| l.addr).collect();
+        let sources = (self.sources)(&addresses);
+        let mut listing = Listing {
+            rows: Vec::with_capacity(lines.len()),
+            arrows: arrows(&lines),
+            off: 0,
+            cut,
+            damage: sources.as_ref().map(|s| s.damage.clone()).unwrap_or_default(),
+        };
+        for (number, line) in lines.into_iter().enumerate() {
+            let at = (line.addr - start) as usize;
+            let bytes = code.get(at..at + usize::from(line.len)).unwrap_or_default().to_vec();
+            let source = sources.as_ref().map(|s| self.places(s, number)).unwrap_or_default();
+            listing.rows.push(Row { line, bytes, cost: None, source });
+        }
+        for (recorded, sums) in &hot.places {
+            let row = (self.stated)(*recorded).and_then(|a| {
+                let at = listing.rows.binary_search_by_key(&a, |r| r.line.addr).ok()?;
+                listing.rows.get_mut(at)
+            });
+            match row {
+                Some(row) => add(row.cost.get_or_insert_default(), sums),
+                None => listing.off += sums.iter().map(|s| s.samples).sum::<u64>(),
+            }
+        }
+        listing
+    }
+
+    fn places(&self, answers: &Answers, number: usize) -> Vec<Place> {
+        let place = |f: &SourceFrame| Place {
+            function: readable(answers.text(f.function), self.plain),
+            file: answers.text(f.file).to_string(),
+            line: f.line,
+        };
+        answers.frames(number).iter().map(place).collect()
+    }
+}
+
+fn readable(name: &str, plain: bool) -> String {
+    if plain { name.to_string() } else { demangle(name).into() }
+}
+
 /// A binary that functions are listed of.
 pub(super) struct Binary<'a> {
     file: &'a CodeFile,
@@ -77,57 +141,38 @@ impl<'a> Binary<'a> {
         let named = self.symbols.function_span(start).map(|(_, start, end)| (start, end));
         let stub = || self.plt.lookup(start).map(|(start, end, _)| (start, end));
         let (start, end) = named.or_else(stub)?;
+        let function = self.function(start, end)?;
+        let known = Known {
+            names: self,
+            stated: &|offset| self.symbols.address(offset),
+            sources: &|addresses| self.sources(addresses),
+            plain: self.plain,
+        };
+        Some(known.list(&function, hot, syntax))
+    }
+
+    fn function(&self, start: u64, end: u64) -> Option<Function<'_>> {
         let from = usize::try_from(self.symbols.file_offset(start)?).ok()?;
         let size = usize::try_from(end.checked_sub(start)?).ok()?;
         let whole = self.file.binary().get(from..)?;
         let code = whole.get(..size.min(whole.len()).min(LONGEST))?;
-        let lines = disasm::disassemble(code, start, syntax, self);
-        let sources = self.sources(&lines);
-        let mut listing = Listing {
-            rows: Vec::with_capacity(lines.len()),
-            arrows: arrows(&lines),
-            off: 0,
-            cut: (size - code.len()) as u64,
-            damage: sources.as_ref().map(|s| s.damage.clone()).unwrap_or_default(),
-        };
-        for (number, line) in lines.into_iter().enumerate() {
-            let at = (line.addr - start) as usize;
-            let bytes = code.get(at..at + usize::from(line.len)).unwrap_or_default().to_vec();
-            let source = sources.as_ref().map(|s| self.places(s, number)).unwrap_or_default();
-            listing.rows.push(Row { line, bytes, cost: None, source });
-        }
-        for (offset, sums) in &hot.places {
-            let addr = self.symbols.address(*offset);
-            let row = addr.and_then(|a| {
-                let at = listing.rows.binary_search_by_key(&a, |r| r.line.addr).ok()?;
-                listing.rows.get_mut(at)
-            });
-            match row {
-                Some(row) => add(row.cost.get_or_insert_default(), sums),
-                None => listing.off += sums.iter().map(|s| s.samples).sum::<u64>(),
-            }
-        }
-        Some(listing)
+        Some(Function { code, start, cut: (size - code.len()) as u64 })
     }
 
-    fn sources(&self, lines: &[disasm::Line]) -> Option<Answers> {
+    fn sources(&self, addresses: &[u64]) -> Option<Answers> {
         let sections = self.sections?;
-        let inlines = self.inlines.get_or_init(|| Inlines::new(sections));
-        let addresses: Vec<u64> = lines.iter().map(|l| l.addr).collect();
-        Some(inlines.resolve(&addresses))
+        Some(self.inlines.get_or_init(|| Inlines::new(sections)).resolve(addresses))
     }
 
-    fn places(&self, answers: &Answers, number: usize) -> Vec<Place> {
-        let place = |f: &SourceFrame| Place {
-            function: self.readable(answers.text(f.function)),
-            file: answers.text(f.file).to_string(),
-            line: f.line,
-        };
-        answers.frames(number).iter().map(place).collect()
-    }
-
-    fn readable(&self, name: &str) -> String {
-        if self.plain { name.to_string() } else { demangle(name).into() }
+    /// The address of the only function of a name, or of the one that can be at
+    /// `running` in a kernel that was moved as a whole.
+    fn stated(&self, name: &str, running: u64) -> Option<u64> {
+        // x86-64 kernels are moved by multiples of this.
+        const STEP: u64 = 2 << 20;
+        let named = || self.symbols.all().filter(|s| s.code && s.name == name);
+        let mut fitting = named().filter(|s| running.wrapping_sub(s.addr).is_multiple_of(STEP));
+        let first = fitting.next()?;
+        fitting.all(|s| s.addr == first.addr).then_some(first.addr)
     }
 }
 
@@ -148,7 +193,55 @@ impl Names for Binary<'_> {
         let [code, data] = self.symbols.tables();
         let tables = [code, &self.plt, data];
         let name = tables.into_iter().find_map(begins)?;
-        Some((self.readable(&name), addr - nearest))
+        Some((readable(&name, self.plain), addr - nearest))
+    }
+}
+
+/// The kernel: addresses are those of the running one; its image, where there is
+/// one, tells the source, and the code where memory cannot be read.
+pub(super) struct Kernel<'a> {
+    pub(super) symbols: &'a Resolver,
+    pub(super) image: Option<&'a Binary<'a>>,
+}
+
+impl Kernel<'_> {
+    /// Lists the function at `start`.
+    pub(super) fn list(&self, hot: &Hot, start: u64, syntax: Syntax) -> Result<Listing, String> {
+        let span = self.symbols.kernel_span(start);
+        let Some((start, end, name, module)) = span else {
+            return Err("the kernel's symbols do not say where it ends".into());
+        };
+        let stated = match module {
+            None => self.image.and_then(|i| i.stated(name, start)),
+            Some(_) => None,
+        };
+        let slide = stated.map(|s| start.wrapping_sub(s));
+        let from_image = || {
+            let function = self.image?.function(stated?, stated?.checked_add(end - start)?)?;
+            Some(function.code.to_vec())
+        };
+        // Symbols without a size reach to the next one.
+        let end = end.min(start.saturating_add(LONGEST as u64));
+        let code = match (self.symbols.kernel_code(start, end), from_image()) {
+            (Ok(code), _) | (Err(_), Some(code)) => code,
+            (Err(e), None) => {
+                return Err(format!("{e}, and no vmlinux of it was found (-k names one)"));
+            }
+        };
+        let sources = |addresses: &[u64]| {
+            let slide = slide?;
+            let stated: Vec<u64> = addresses.iter().map(|a| a.wrapping_sub(slide)).collect();
+            self.image?.sources(&stated)
+        };
+        let known = Known { names: self, stated: &Some, sources: &sources, plain: true };
+        Ok(known.list(&Function { code: &code, start, cut: 0 }, hot, syntax))
+    }
+}
+
+impl Names for Kernel<'_> {
+    fn name(&self, addr: u64) -> Option<(String, u64)> {
+        let (start, _, name, _) = self.symbols.kernel_span(addr)?;
+        Some((name.to_string(), addr - start))
     }
 }
 

@@ -5,6 +5,7 @@ mod listing;
 mod source;
 mod text;
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,12 +16,12 @@ use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_debuginfo::disasm::Syntax;
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
-use kymo_symbols::{DsoId, Resolver};
-use kymo_view::Ledger;
+use kymo_symbols::{DsoId, DsoKind, Resolver};
+use kymo_view::{Ledger, percent};
 
 use super::chosen::{Chosen, Source};
 use cost::{Costs, Hot, PercentType};
-use listing::{Binary, Listing};
+use listing::{Binary, Kernel, Listing};
 use source::SourceTexts;
 use text::{Count, Look, Text};
 
@@ -103,8 +104,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("--objdump: kymo starts no other program, it disassembles by itself");
     }
     let path = args.source.input.clone().unwrap_or_else(super::default_recording);
-    if Kind::of(&path) == Some(Kind::TraceDat) {
-        bail!("{} is a trace.dat, which has no samples of code", path.display());
+    if matches!(Kind::of(&path), Some(Kind::TraceDat | Kind::Ctf)) {
+        bail!("{} is a trace without samples of code", path.display());
     }
     let mut file = PerfData::open(&path)?;
     if let Some(arch) = &file.features().arch
@@ -128,22 +129,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         anstream::eprint!("{}", ledger.to_text(""));
     })?;
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
+    let most = if args.names().is_empty() { args.top } else { chosen.len() };
     let mut shown = 0;
+    let mut missing = Missing::default();
     for hot in &chosen {
         match show(&args, &profile, &costs, hot, &mut out, &mut ledger) {
             Ok(()) => shown += 1,
             Err(Shown::Output(e)) => return Err(e.into()),
-            Err(Shown::Not(why)) => {
-                let name = profile.machine.symbols.name(hot.symbol);
-                let samples: u64 = hot.sums.iter().map(|s| s.samples).sum();
-                let fact = format!("{name}: {samples} samples, not shown: {why}");
-                match args.skip_missing {
-                    true => ledger.tell("code", fact, None),
-                    false => ledger.note("code", fact, None),
-                }
-            }
+            Err(Shown::Not(why)) => missing.add(&profile, hot, why),
+        }
+        if shown == most {
+            break;
         }
     }
+    missing.tell(&costs, args.skip_missing, &mut ledger);
     if shown < costs.hot.len() && args.names().is_empty() {
         let fact = format!("{shown} of {} functions with samples are shown", costs.hot.len());
         ledger.tell("scope", fact, Some("name a function, or say how many with --top".into()));
@@ -182,6 +181,40 @@ impl Args {
     }
 }
 
+/// Functions without code that are passed over on the way to those with some.
+const TRIED: usize = 50;
+
+/// Functions that are not shown, by the reason.
+#[derive(Default)]
+struct Missing(BTreeMap<String, (Vec<String>, u64)>);
+
+impl Missing {
+    fn add(&mut self, profile: &Profile, hot: &Hot, why: String) {
+        let (names, samples) = self.0.entry(why).or_default();
+        names.push(profile.machine.symbols.name(hot.symbol).to_string());
+        *samples += hot.sums.iter().map(|s| s.samples).sum::<u64>();
+    }
+
+    fn tell(self, costs: &Costs, wanted: bool, ledger: &mut Ledger) {
+        let all: u64 = costs.whole.iter().map(|s| s.samples).sum();
+        for (why, (names, samples)) in self.0 {
+            let share = percent(samples, all);
+            let fact = match &*names {
+                [name] => format!("{name}: {samples} samples ({share:.1}%), not shown: {why}"),
+                [name, others @ ..] => format!(
+                    "{name} and {} others: {samples} samples ({share:.1}%), not shown: {why}",
+                    others.len()
+                ),
+                [] => continue,
+            };
+            match wanted {
+                true => ledger.tell("code", fact, None),
+                false => ledger.note("code", fact, None),
+            }
+        }
+    }
+}
+
 /// The functions that are named, or the hottest ones.
 fn choose<'a>(args: &Args, profile: &Profile, costs: &'a Costs) -> anyhow::Result<Vec<&'a Hot>> {
     let names = args.names();
@@ -189,7 +222,7 @@ fn choose<'a>(args: &Args, profile: &Profile, costs: &'a Costs) -> anyhow::Resul
         bail!("no sample is in a function that has a name");
     }
     if names.is_empty() {
-        return Ok(costs.hot.iter().take(args.top).collect());
+        return Ok(costs.hot.iter().take(args.top.saturating_add(TRIED)).collect());
     }
     let mut found: Vec<&Hot> = Vec::new();
     for name in names {
@@ -225,29 +258,41 @@ fn show(
     ledger: &mut Ledger,
 ) -> Result<(), Shown> {
     let symbols = &profile.machine.symbols;
-    let not = |e: &dyn std::fmt::Display| Shown::Not(e.to_string());
-    let file = symbols.code(hot.dso).map_err(|e| not(&e))?;
-    let sections = match file.sections() {
-        Ok(sections) => sections,
-        Err(e) => {
+    let name = symbols.name(hot.symbol);
+    let kind = symbols.get(hot.dso).map(|d| d.kind);
+    let kernel = matches!(kind, Some(DsoKind::Kernel | DsoKind::Module));
+    let file = match kernel {
+        true => symbols.kernel_image(),
+        false => Some(symbols.code(hot.dso).map_err(|e| Shown::Not(e.to_string()))?),
+    };
+    let sections = file.as_ref().and_then(|f| {
+        f.sections().unwrap_or_else(|e| {
             ledger.note("debug", e.to_string(), None);
             None
-        }
+        })
+    });
+    let plain = args.source.finding.no_demangle;
+    let binary = match file.as_ref().map(|f| Binary::new(f, sections.as_ref(), plain)) {
+        Some(Err(e)) => return Err(Shown::Not(e.to_string())),
+        Some(Ok(binary)) => Some(binary),
+        None => None,
     };
-    let binary = Binary::new(&file, sections.as_ref(), args.source.finding.no_demangle);
-    let binary = binary.map_err(|e| not(&e))?;
     let (_, start) = symbols.start(hot.symbol);
     let syntax = match args.disassembler_style {
         Style::Att => Syntax::Att,
         Style::Intel => Syntax::Intel,
     };
-    let Some(listing) = binary.list(hot, start, syntax) else {
-        return Err(Shown::Not(format!("{} has no code at {start:#x}", file.path.display())));
+    let listing = match (kernel, &binary) {
+        (true, image) => Kernel { symbols, image: image.as_ref() }.list(hot, start, syntax),
+        (false, Some(binary)) => binary
+            .list(hot, start, syntax)
+            .ok_or_else(|| format!("its file has no code at {start:#x}")),
+        (false, None) => Err("there is no file with its code".into()),
     };
-    let made = std::fs::metadata(&file.path).and_then(|m| m.modified()).ok();
+    let listing = listing.map_err(Shown::Not)?;
+    let made = file.and_then(|f| std::fs::metadata(&f.path).ok()?.modified().ok());
     let mut sources = SourceTexts::of(made, finder(symbols, hot.dso));
     let look = args.look();
-    let name = symbols.name(hot.symbol);
     let mut text = Text { out, look: &look, costs, sources: &mut sources };
     let dso = symbols.dso_name(Some(hot.dso));
     text.function(hot, name, dso, &listing).map_err(Shown::Output)?;

@@ -3,7 +3,7 @@
 mod model;
 mod output;
 
-use std::io::{IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -50,13 +50,19 @@ pub(crate) struct Args {
     /// What tells tasks apart
     #[arg(long, value_name = "BY")]
     split: Option<Split>,
+    /// Tell functions apart that the compiler inlined, out of debugging information (this is the default)
+    #[arg(long, overrides_with = "no_inline")]
+    inline: bool,
+    /// Do not look for inlined functions and source lines
+    #[arg(long)]
+    no_inline: bool,
     /// What stands above a flame graph; otherwise the command that was recorded
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     /// Leave frames of less than this percentage out of a flame graph
     #[arg(long, value_name = "PERCENT", default_value_t = 0.04)]
     percent_limit: f64,
-    /// Leave out `_[k]` behind functions of the kernel in folded stacks
+    /// Leave out `_[k]` and `_[i]` behind functions of the kernel and inlined ones in folded stacks
     #[arg(long)]
     no_marks: bool,
     /// Exit with status 3 if anything could make the result wrong
@@ -110,6 +116,11 @@ impl Format {
         matches!(self, Format::Firefox | Format::Speedscope)
     }
 
+    /// Whether several events can be in it.
+    fn has_events(self) -> bool {
+        matches!(self, Format::Pprof | Format::Speedscope)
+    }
+
     /// Whether addresses are in it.
     fn has_addresses(self) -> bool {
         matches!(self, Format::Firefox | Format::Pprof)
@@ -129,9 +140,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             "which format? name it with -f, or with the end of the output's name (-o profile.pb.gz)"
         );
     };
-    if Kind::of(&path) == Some(Kind::TraceDat) {
+    if let Some(kind @ (Kind::TraceDat | Kind::Ctf)) = Kind::of(&path) {
+        let kind = if kind == Kind::Ctf { "CTF trace" } else { "trace.dat" };
         bail!(
-            "{} is a trace.dat, which has no samples: record stacks with `kymo record -g`",
+            "{} is a {kind}, which has no samples with stacks: record some with `kymo record -g`",
             path.display()
         );
     }
@@ -150,14 +162,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         symbols: args.source.symbols(&path),
         merge_threads: !matches!(plan.split, Split::Pid | Split::Tid) && !args.chosen.by_task(),
         by_address: format.has_addresses(),
+        inlines: !args.no_inline && file.events().iter().any(super::report::has_chains),
+        lines: format.has_addresses() && !args.no_inline,
         moments: plan.moments,
         times: args.chosen.times(&file)?,
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("convert")?;
     let mut ledger = super::report::trust::ledger(&profile, file.notes());
-    if format != Format::Pprof && !args.chosen.names_events() {
-        one_event(&profile, &mut plan, &mut ledger);
+    if !format.has_events() {
+        one_event(&args, &profile, &mut plan, &mut ledger)?;
     }
     let mut stacks = model::model(&profile, &plan);
     stacks.title = file.features().cmdline.join(" ");
@@ -166,26 +180,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ledger.note("empty", "no sample is in the result", None);
     }
     let mut drawn = flame::Drawn::default();
-    output::write(args.output.as_deref(), args.force, &mut |out: &mut dyn Write| match format {
-        Format::Folded => {
-            let marks = folded::Marks { kernel: !args.no_marks, inlined: !args.no_marks };
-            folded::ByName::of(&stacks).write(out, marks)
-        }
-        Format::Flamegraph => {
-            let look = look(&args, &stacks);
-            drawn = flame::write(&folded::ByName::of(&stacks), &look, out)?;
-            Ok(())
-        }
-        Format::Pprof => pprof::write(&stacks, out),
-        Format::Firefox => match args.output.as_deref().is_some_and(is_packed) {
-            true => {
-                let mut packed = GzEncoder::new(out, Compression::default());
-                firefox::write(&stacks, &mut packed)?;
-                packed.finish().map(|_| ())
-            }
-            false => firefox::write(&stacks, out),
-        },
-        Format::Speedscope => speedscope::write(&stacks, out),
+    output::write(args.output.as_deref(), args.force, &mut |out: &mut dyn Write| {
+        drawn = write(&args, format, &stacks, out)?;
+        Ok(())
     })?;
     if drawn.left_out > 0 {
         let fact = format!(
@@ -232,19 +229,55 @@ fn recorded(path: &Path, span: Option<(u64, u64)>) -> Option<u64> {
 
 /// Weights of different events cannot be added up: where none is named, the first
 /// one with samples it is.
-fn one_event(profile: &Profile, plan: &mut Plan<'_>, ledger: &mut Ledger) {
-    let sampled: Vec<&str> =
-        profile.events.iter().filter(|e| e.samples > 0).map(|e| e.desc.name.as_str()).collect();
-    let Some(first) = profile.events.iter().position(|e| e.samples > 0) else { return };
-    for (number, wanted) in plan.events.iter_mut().enumerate() {
-        *wanted = number == first;
+fn one_event(
+    args: &Args,
+    profile: &Profile,
+    plan: &mut Plan<'_>,
+    ledger: &mut Ledger,
+) -> anyhow::Result<()> {
+    let wanted = profile.events.iter().zip(&plan.events).filter(|(e, w)| **w && e.samples > 0);
+    let sampled: Vec<&str> = wanted.map(|(e, _)| e.desc.name.as_str()).collect();
+    let [first, others @ ..] = &*sampled else { return Ok(()) };
+    let others = others.join(", ");
+    if others.is_empty() {
+        return Ok(());
     }
-    if let [first, others @ ..] = &*sampled
-        && !others.is_empty()
-    {
-        let fact = format!("{first} alone is in the result; recorded, too: {}", others.join(", "));
-        ledger.tell("events", fact, Some("-e names another one".into()));
+    if args.chosen.names_events() {
+        bail!("-e: this format holds one event, and weights cannot be added up: {first}, {others}");
     }
+    for (event, wanted) in profile.events.iter().zip(&mut plan.events) {
+        *wanted = event.desc.name == *first;
+    }
+    let fact = format!("{first} alone is in the result; recorded, too: {others}");
+    ledger.tell("events", fact, Some("-e names another one".into()));
+    Ok(())
+}
+
+/// Writes the result; answers what was drawn of it.
+fn write(
+    args: &Args,
+    format: Format,
+    stacks: &Stacks,
+    out: &mut dyn Write,
+) -> io::Result<flame::Drawn> {
+    match format {
+        Format::Folded => {
+            let marks = folded::Marks { kernel: !args.no_marks, inlined: !args.no_marks };
+            folded::ByName::of(stacks).write(out, marks)?;
+        }
+        Format::Flamegraph => {
+            return flame::write(&folded::ByName::of(stacks), &look(args, stacks), out);
+        }
+        Format::Pprof => pprof::write(stacks, out)?,
+        Format::Firefox if args.output.as_deref().is_some_and(is_packed) => {
+            let mut packed = GzEncoder::new(out, Compression::default());
+            firefox::write(stacks, &mut packed)?;
+            packed.finish()?;
+        }
+        Format::Firefox => firefox::write(stacks, out)?,
+        Format::Speedscope => speedscope::write(stacks, out)?,
+    }
+    Ok(flame::Drawn::default())
 }
 
 fn finish(

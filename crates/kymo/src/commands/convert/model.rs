@@ -3,7 +3,7 @@
 use kymo_analysis::profile::{EventProfile, FrameId, Frames, Profile, Stack, StackId};
 use kymo_files::perfdata::EventDesc;
 use kymo_model::{AttrFlags, EventType};
-use kymo_symbols::{DsoId, SymId};
+use kymo_symbols::{DsoId, SymId, TextId};
 use kymo_view::stacks::{self, Moment, Stacks, Task};
 use rustc_hash::FxHashMap;
 
@@ -74,7 +74,8 @@ struct Making<'a> {
 /// What one function is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Named {
-    Symbol(SymId),
+    /// A symbol, or a copy inlined into it.
+    Symbol(SymId, Option<TextId>),
     /// What has no symbol, by binary.
     Nameless(Option<DsoId>),
 }
@@ -179,13 +180,16 @@ impl Making<'_> {
             return *known;
         }
         let frame = self.profile.frame(id);
-        let named = frame.symbol.map_or(Named::Nameless(frame.dso), Named::Symbol);
+        let named = match frame.symbol {
+            Some(symbol) => Named::Symbol(symbol, frame.inlined),
+            None => Named::Nameless(frame.dso),
+        };
         let next = self.made.functions.len() as u32;
         let function = *self.functions.entry(named).or_insert(next);
         if function == next {
             let symbols = &self.profile.machine.symbols;
-            let name = match (frame.symbol, frame.dso) {
-                (Some(s), _) => symbols.name(s).to_string(),
+            let name = match (self.profile.function(id), frame.dso) {
+                (Some(name), _) => name.to_string(),
                 (None, None) => "[unknown]".to_string(),
                 (None, dso) => match symbols.dso_name(dso) {
                     bracketed if bracketed.starts_with('[') => bracketed.to_string(),
@@ -196,7 +200,7 @@ impl Making<'_> {
                 name,
                 known: frame.symbol.is_some(),
                 binary: frame.dso.map(|d| d.0),
-                file: None,
+                file: frame.line.map(|at| self.profile.sources.file(at.file).to_string()),
                 kernel: frame.kernel,
             });
         }
@@ -204,8 +208,8 @@ impl Making<'_> {
         self.made.frames.push(stacks::Frame {
             function,
             addr: frame.addr,
-            line: 0,
-            inlined: false,
+            line: frame.line.map_or(0, |at| at.line),
+            inlined: frame.inlined.is_some(),
         });
         self.frames.insert(id, number);
         number

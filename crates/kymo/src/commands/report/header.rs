@@ -6,7 +6,19 @@ use std::path::Path;
 
 use kymo_files::perfdata::{Feature, PerfData};
 
-pub(crate) fn write(out: &mut dyn Write, file: &PerfData, path: &Path) -> io::Result<()> {
+use super::info;
+
+/// Writes the header; `all` adds what is long.
+pub(crate) fn write(
+    out: &mut dyn Write,
+    file: &PerfData,
+    path: &Path,
+    all: bool,
+) -> io::Result<()> {
+    let more = |out: &mut dyn Write, features: &[Feature]| match all {
+        true => features.iter().try_for_each(|f| info::write(out, file, *f)),
+        false => Ok(()),
+    };
     let f = file.features();
     let (offset, size) = file.data_range();
     writeln!(out, "# ========")?;
@@ -54,10 +66,12 @@ pub(crate) fn write(out: &mut dyn Write, file: &PerfData, path: &Path) -> io::Re
         write!(out, " }}, type = {kind}, config = {:#x}", a.config)?;
         writeln!(out, ", {{ sample_period, sample_freq }} = {period}")?;
     }
+    more(out, &[Feature::CPU_TOPOLOGY, Feature::NUMA_TOPOLOGY])?;
     if !f.pmu_mappings.is_empty() {
         let pairs = f.pmu_mappings.iter().map(|(kind, name)| format!("{name} = {kind}"));
         writeln!(out, "# pmu mappings: {}", pairs.collect::<Vec<_>>().join(", "))?;
     }
+    more(out, &[Feature::CACHE])?;
     if let Some((first, last)) = f.sample_time {
         let seconds = |t: u64| format!("{}.{:06}", t / 1_000_000_000, t % 1_000_000_000 / 1000);
         writeln!(out, "# time of first sample : {}", seconds(first))?;
@@ -65,6 +79,7 @@ pub(crate) fn write(out: &mut dyn Write, file: &PerfData, path: &Path) -> io::Re
         let ms = last.saturating_sub(first) as f64 / 1e6;
         writeln!(out, "# sample duration : {ms:10.3} ms")?;
     }
+    more(out, &[Feature::MEM_TOPOLOGY, Feature::CLOCKID, Feature::CLOCK_DATA])?;
     let missing: Vec<&str> = (1..Feature::BITS)
         .map(Feature)
         .filter(|n| !f.raw.contains_key(n))
