@@ -118,7 +118,7 @@ fn in_script(shown: &Outcome, program: &Path) -> Vec<Vec<String>> {
 }
 
 fn script(data: &str) -> Outcome {
-    run(KYMO, ["script", "--no-demangle", "-F", "ip,sym,dso", "-i", data])
+    run(KYMO, ["script", "--no-inline", "--no-demangle", "-F", "ip,sym,dso", "-i", data])
 }
 
 /// Compiled by `compiler`, the program's stacks at its getppid calls are gdb's.
@@ -181,7 +181,8 @@ fn closures_panics_and_threads_of_rust() {
 
 /// Of each sample: its depth as the program states it, and its frames.
 fn depths(data: &str) -> Vec<(u64, Vec<String>)> {
-    let shown = run(KYMO, ["script", "-F", "trace,ip,sym,dso", "-i", data]).success();
+    let shown =
+        run(KYMO, ["script", "--no-inline", "-F", "trace,ip,sym,dso", "-i", data]).success();
     let samples = shown.stdout.split("\n\n").filter_map(|sample| {
         // NR 110 (12c, …: the first argument is the depth.
         let (_, arguments) = sample.split_once("NR 110 (")?;
@@ -305,8 +306,7 @@ fn where_perf_reaches_the_end_it_has_the_same_frames() {
     let rest = ["-o", &data, "--", "sh", "-c", work, &repository];
     let _ = kymo_testkit::perf([&record[..], &rest].concat()).success();
     let shown = |program: &str| -> Vec<String> {
-        let mut args = vec!["script", "-F", "ip,sym,symoff,dso", "-i", &data];
-        args.extend((program == "perf").then_some("--no-inline"));
+        let args = ["script", "--no-inline", "-F", "ip,sym,symoff,dso", "-i", &data];
         let text = run(program, args).success().stdout;
         text.split("\n\n").map(|s| s.trim().to_owned()).collect()
     };
@@ -349,7 +349,7 @@ fn a_stripped_program_of_debian() {
     // cargo's has many folders, each of which is looked into.
     record.args(first).args(args).env_remove("LD_LIBRARY_PATH");
     let _ = kymo_testkit::run_command(record).success();
-    let shown = run(KYMO, ["script", "-F", "ip,sym,dso", "-i", data]).success();
+    let shown = run(KYMO, ["script", "--no-inline", "-F", "ip,sym,dso", "-i", data]).success();
     let depth = |s: &str| s.lines().filter(|l| l.starts_with('\t')).count();
     let ours: Vec<usize> = shown.stdout.split("\n\n").map(depth).filter(|n| *n > 0).collect();
     let mut gdb = Command::new("gdb");
