@@ -183,7 +183,7 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
         summary.exit = Some(running.wait().context("cannot wait for the command")?);
     }
     if args.bundle {
-        make_bundle(&args, &summary)?;
+        make_bundle(args, &summary)?;
     }
     if args.strict && ledger.has_doubts() {
         return Ok(ExitCode::from(Ledger::STRICT_STATUS));
