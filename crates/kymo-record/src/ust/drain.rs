@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use kymo_files::ctf::write::Folder;
-use kymo_ring::ClockFacts;
+use kymo_ring::{Clock, ClockFacts, ClockKind};
 
 use super::channel::{Attached, Channel};
 use super::error::UstError;
@@ -120,7 +120,11 @@ impl Drain {
             trace.ring.set_dead();
         }
         trace.pass(all)?;
-        if program.refresh()? {
+        let more = program.refresh()?;
+        if all {
+            trace.measure_again();
+        }
+        if more || all {
             trace.describe(program, &self.session)?;
         }
         Ok(())
@@ -159,6 +163,8 @@ impl Drain {
             let attached = Attached { slot, turn };
             let mut trace = Trace::new(&self.folder, program, attached, ring, session)?;
             trace.pass(true)?;
+            trace.measure_again();
+            trace.describe(program, session)?;
             trace.count(&mut self.gone);
             recovered += 1;
         }
@@ -226,7 +232,18 @@ impl Trace {
         if all { ring.take_all(&mut sink) } else { ring.take(&mut sink) }
     }
 
-    /// Writes the metadata again: there are more events.
+    /// The program measured the pace of its ticks over two milliseconds; since then more
+    /// time has passed. A pace that is quite another is that of another clock (a time
+    /// namespace), and is not taken.
+    fn measure_again(&mut self) {
+        let Some(earlier) = Some(self.clock).filter(|c| c.kind == ClockKind::Tsc) else { return };
+        let now = Clock::Tsc.facts(Some((earlier.ticks, earlier.monotonic)));
+        if now.frequency.abs_diff(earlier.frequency) < earlier.frequency / 1000 {
+            self.clock.frequency = now.frequency;
+        }
+    }
+
+    /// Writes the metadata again: there are more events, or more is known of the clock.
     fn describe(&mut self, program: &Program, session: &str) -> Result<(), UstError> {
         let text = metadata(program, self.ring.config(), &self.clock, session).to_tsdl();
         let path = self.folder.path().join("metadata");

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use kymo_files::ctf::types::{
-    Clock, Encoding, Enum, EnvValue, EventClass, Field, FieldPath, Float, Int, Label, Metadata,
-    StreamClass, Struct, Type, Variant,
+    ANCHOR_MONOTONIC, ANCHOR_TICKS, Clock, Encoding, Enum, EnvValue, EventClass, Field, FieldPath,
+    Float, Int, Label, Metadata, StreamClass, Struct, Type, Variant,
 };
 use kymo_model::Endian;
 use kymo_ring::{ClockFacts, Config};
@@ -41,6 +41,10 @@ pub(super) fn metadata(
         ("vpid".into(), EnvValue::Int(control.pid.into())),
         ("vuid".into(), EnvValue::Int(control.uid.into())),
     ];
+    let anchor = [(ANCHOR_TICKS, clock.ticks), (ANCHOR_MONOTONIC, clock.monotonic)];
+    for (name, value) in anchor {
+        metadata.env.push((name.into(), EnvValue::Int(value.cast_signed())));
+    }
     metadata.clocks = vec![clock_of(clock)];
     metadata.streams = vec![StreamClass {
         id: ring.stream.into(),

@@ -32,6 +32,12 @@ impl Scale {
         Scale { freq, offset }
     }
 
+    /// The same ticks as nanoseconds of another clock, of which one moment is known.
+    pub(crate) fn anchored(clock: Option<&Clock>, (ticks, nanos): (u64, u64)) -> Scale {
+        let own = Scale::of(clock, false);
+        Scale { freq: own.freq, offset: i128::from(nanos) - i128::from(own.nanos(ticks)) }
+    }
+
     /// Nanoseconds of a value.
     #[inline]
     pub(crate) fn nanos(&self, value: u64) -> u64 {

@@ -98,7 +98,8 @@ pub enum ReadError {
 /// How the times of events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
-    /// Nanoseconds of the clock itself, which all traces share.
+    /// Nanoseconds of the clock itself, which all traces share; of `CLOCK_MONOTONIC` where
+    /// the tracer tells how its ticks relate to that.
     Clock,
     /// Nanoseconds since 1970.
     Real,
@@ -173,6 +174,9 @@ impl Ctf {
 
     /// Whether the clocks of all traces are one.
     fn one_clock(&self) -> bool {
+        if self.traces.iter().all(|t| t.anchor().is_some()) {
+            return true;
+        }
         let mut clocks = self
             .traces
             .iter()
@@ -215,7 +219,10 @@ impl Ctf {
     pub fn set_times(&mut self, times: Times) {
         self.times = times;
         for t in &mut self.traces {
-            t.scale = Scale::of(t.clock(), times == Times::Real);
+            t.scale = match t.anchor().filter(|_| times == Times::Clock) {
+                Some(anchor) => Scale::anchored(t.clock(), anchor),
+                None => Scale::of(t.clock(), times == Times::Real),
+            };
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
-use super::super::types::{Clock, EventClass, Metadata};
+use super::super::types::{ANCHOR_MONOTONIC, ANCHOR_TICKS, Clock, EnvValue, EventClass, Metadata};
 use super::clock::Scale;
 use super::compile::{self, OUTER_SLOTS, StreamPrograms};
 use super::packet::HeaderPlan;
@@ -48,6 +48,16 @@ impl Trace {
     /// The clock of its events.
     pub fn clock(&self) -> Option<&Clock> {
         clock(&self.metadata)
+    }
+
+    /// A moment in ticks and in nanoseconds of `CLOCK_MONOTONIC`, where the tracer tells
+    /// one (kymo's does): its ticks are no clock that others have.
+    pub(crate) fn anchor(&self) -> Option<(u64, u64)> {
+        let number = |name: &str| match self.metadata.env(name) {
+            Some(EnvValue::Int(n)) => u64::try_from(*n).ok(),
+            _ => None,
+        };
+        Some((number(ANCHOR_TICKS)?, number(ANCHOR_MONOTONIC)?))
     }
 }
 
