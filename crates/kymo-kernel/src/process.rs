@@ -228,7 +228,12 @@ impl GatedChild {
 /// it can.
 fn executable(name: &OsStr) -> io::Result<()> {
     let executable = |path: &Path| {
-        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).map_err(io::Error::from)
+        rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?;
+        // A folder has that permission, too.
+        match std::fs::metadata(path)?.is_dir() {
+            true => Err(io::Error::from_raw_os_error(libc::EACCES)),
+            false => Ok(()),
+        }
     };
     if name.as_bytes().contains(&b'/') {
         return executable(Path::new(name));
@@ -585,8 +590,10 @@ mod tests {
             assert!(e.to_string().contains(missing), "{e}");
             assert_eq!(e.shell_status(), 127);
         }
-        let e = GatedChild::spawn(&args(&["/etc/passwd"])).unwrap_err();
-        assert_eq!(e.shell_status(), 126);
+        for refused in ["/etc/passwd", "/etc"] {
+            let e = GatedChild::spawn(&args(&[refused])).unwrap_err();
+            assert_eq!(e.shell_status(), 126);
+        }
         assert!(matches!(GatedChild::spawn(&[]), Err(SpawnError::Empty)));
     }
 

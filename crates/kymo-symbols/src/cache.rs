@@ -123,7 +123,8 @@ impl Cache {
     pub const FILE_LIMIT: u64 = 256 << 20;
 
     /// The user's: `KYMO_CACHE` (a folder, or `off`), else `kymo` in
-    /// `$XDG_CACHE_HOME` or `~/.cache`. None if it is off or there is no home.
+    /// `$XDG_CACHE_HOME` or `~/.cache`. None if it is off or there is no home; one that
+    /// is only named, as daemons' are, is not made.
     pub fn of_user() -> Option<Cache> {
         let absolute = |name: &str| {
             std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
@@ -133,7 +134,8 @@ impl Cache {
             Some(path) if path.starts_with('/') => return Some(Cache::at(path)),
             _ => {}
         }
-        let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+        let home = || absolute("HOME").filter(|home| home.is_dir());
+        let base = absolute("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")))?;
         Some(Cache::at(base.join("kymo")))
     }
 
