@@ -45,7 +45,7 @@ pub(crate) fn page(table: &str, inputs: &Inputs, probes: &str) -> String {
          Written by `cargo xtask bench`; not edited by hand. Both tools read the same files \
          in one run, taking turns; times are medians of wall clock, output goes to \
          `/dev/null`, memory is the largest resident set. The ratios matter, not the \
-         figures: machines differ.\n\n{table}\n\
+         figures: machines differ.\n\n{table}\
          ## The recordings\n\nMade by perf under `target/bench`:\n\n{}{}{}\n\
          {probes}\n## The machine\n\n{}",
         recording("`raw_syscalls:*` of `perf bench sched pipe`", &inputs.syscalls),
