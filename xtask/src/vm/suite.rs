@@ -1,5 +1,5 @@
-//! `cargo xtask vm test`: the integration tests in `crates/*/tests/guest_*.rs`, all in
-//! one guest, one after the other (they change what the whole kernel does). C
+//! `cargo xtask vm test`: the integration tests in `crates/*/tests/guest_*.rs`, in one
+//! guest, or a second for those with debugging information, one after the other (they change what the whole kernel does). C
 //! programs that they watch are compiled here, because the guest has no compiler.
 
 use std::io::Write as _;
@@ -93,16 +93,36 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Builds the tests, boots the guest once and runs them.
+/// Builds the tests and runs them: those that want the kernel's DWARF in a guest with
+/// a disk that has it, all others in one without, where its absence is told.
 pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     let kernel = fetch::kernel()?;
-    let modules = Modules::of(&kernel.modules())?;
     let (mut targets, kymo) = build(selection)?;
     let (names, filters): (Vec<_>, Vec<_>) =
         selection.filters.iter().partition(|f| targets.iter().any(|t| t.name.contains(*f)));
     if !names.is_empty() {
         targets.retain(|t| names.iter().any(|f| t.name.contains(*f)));
     }
+    let (with, without): (Vec<Target>, Vec<Target>) =
+        targets.into_iter().partition(|t| t.name.starts_with(WITH_DISK));
+    let mut all = Results::default();
+    for targets in [without, with].iter().filter(|targets| !targets.is_empty()) {
+        let results = boot(selection, &kernel, targets, &filters, kymo.as_deref())?;
+        all.counts = all.counts.plus(results.counts);
+        all.skips.extend(results.skips);
+    }
+    Ok(all)
+}
+
+/// Boots a guest and runs these tests in it.
+fn boot(
+    selection: &Selection,
+    kernel: &fetch::Kernel,
+    targets: &[Target],
+    filters: &[&String],
+    kymo: Option<&Path>,
+) -> anyhow::Result<Results> {
+    let modules = Modules::of(&kernel.modules())?;
     let scratch = Scratch::new()?;
     let mut contents = Contents {
         init: super::init()?,
@@ -111,7 +131,7 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
         ..Contents::default()
     };
     if let Some(place) = kymo {
-        let program = if selection.release { cargo::build_release()? } else { place.clone() };
+        let program = if selection.release { cargo::build_release()? } else { place.to_owned() };
         let place = place.to_string_lossy().into_owned();
         contents.links.push(("/vm/bin/kymo".into(), place.clone()));
         contents.files.push((program, place));
@@ -124,10 +144,10 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
     let no_skips = scratch.path().join("skipped-tests");
     std::fs::write(&no_skips, "").with_context(|| no_skips.display().to_string())?;
     contents.files.push((no_skips, SKIPS.into()));
-    let disk = debug_disk(&targets, &kernel);
+    let disk = debug_disk(targets, kernel);
     contents.load.extend(disk.is_some().then(|| disk::DRIVER.to_owned()));
     let job = Job {
-        commands: targets.iter().map(|t| command(t, &filters, selection.verbose)).collect(),
+        commands: targets.iter().map(|t| command(t, filters, selection.verbose)).collect(),
         get: vec![SKIPS.into()],
         limit_seconds: LIMIT_OF_ALL,
         disk: disk.as_ref().map_or_else(String::new, |_| disk::PLACE.into()),
@@ -145,7 +165,7 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
         silence: Duration::from_secs(u64::from(2 * LIMIT_OF_ONE) + 30),
         show_console: false,
     };
-    let mut tally = Tally { targets: &targets, shown: None, line: Vec::new(), counts: Vec::new() };
+    let mut tally = Tally { targets, shown: None, line: Vec::new(), counts: Vec::new() };
     let outcome = machine
         .run(scratch.path(), &mut |place, stream, bytes| tally.hear(place, stream, bytes))?;
     println!(
@@ -344,7 +364,7 @@ mod tests {
         let target = |name: &str| Target { name: name.into(), program: name.into() };
         let targets = [target("guest_a"), target("guest_b"), target("guest_c"), target("guest_d")];
         let counts = |passed, failed| Counts { passed, failed, skipped: 0 };
-        let mut tally = Tally { targets: &targets, shown: None, line: Vec::new(), counts: vec![] };
+        let mut tally = Tally { targets, shown: None, line: Vec::new(), counts: vec![] };
         let text = b"test result: ok. 2 passed; 0 failed; 0 ignored\n";
         // Output arrives in any pieces.
         for byte in text {
