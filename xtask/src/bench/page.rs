@@ -35,6 +35,33 @@ pub(crate) fn aligned(cells: &[[String; 4]]) -> String {
     out
 }
 
+/// The page with these rows in place of those of the same name, new ones last.
+pub(crate) fn renewed(page: &str, rows: &[Row]) -> Option<String> {
+    let is_row = |line: &&str| line.starts_with("| ");
+    let start = page.lines().position(|line| is_row(&line))?;
+    let lines: Vec<&str> = page.lines().collect();
+    let len = lines[start..].iter().take_while(|line| line.starts_with('|')).count();
+    let (old, behind) = lines[start..].split_at(len);
+    let cells = |line: &str| -> Option<Row> {
+        let mut cells = line.trim_matches('|').split(" | ").map(|c| c.trim().to_owned());
+        let row = Row {
+            what: cells.next()?,
+            perf: cells.next()?,
+            kymo: cells.next()?,
+            verdict: cells.next()?,
+        };
+        cells.next().is_none().then_some(row)
+    };
+    let mut all = old.iter().skip(2).map(|line| cells(line)).collect::<Option<Vec<Row>>>()?;
+    for row in rows {
+        match all.iter_mut().find(|r| r.what == row.what) {
+            Some(place) => *place = row.clone(),
+            None => all.push(row.clone()),
+        }
+    }
+    Some(format!("{}\n{}{}\n", lines[..start].join("\n"), table(&all), behind.join("\n")))
+}
+
 /// The whole of BENCHMARKS.md.
 pub(crate) fn page(table: &str, inputs: &Inputs, probes: &str) -> String {
     let recording = |what: &str, r: &super::inputs::Recording| {
@@ -43,7 +70,7 @@ pub(crate) fn page(table: &str, inputs: &Inputs, probes: &str) -> String {
     format!(
         "# Benchmarks\n\n\
          Written by `cargo xtask bench`; not edited by hand. Both tools read the same files \
-         in one run, taking turns; times are medians of wall clock, output goes to \
+         in one run, taking turns (`--only PART` renews the rows of one part); times are medians of wall clock, output goes to \
          `/dev/null`, memory is the largest resident set. The ratios matter, not the \
          figures: machines differ.\n\n{table}\
          ## The recordings\n\nMade by perf under `target/bench`:\n\n{}{}{}\n\
@@ -80,6 +107,23 @@ pub(crate) fn machine() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_renewed_in_their_places() {
+        let row = |what: &str, kymo: &str| Row {
+            what: what.into(),
+            perf: "1 s".into(),
+            kymo: kymo.into(),
+            verdict: String::new(),
+        };
+        let page = |rows: &[Row]| format!("# Benchmarks\n\n{}\n## The machine\n", table(rows));
+        let old = page(&[row("a", "2 s"), row("b (c | d)", "3 s")]);
+        assert_eq!(renewed(&old, &[]), None, "a cell with a bar is not understood");
+        let old = page(&[row("a", "2 s"), row("b", "3 s")]);
+        let new = page(&[row("a", "1 s"), row("b", "3 s"), row("c", "4 s")]);
+        assert_eq!(renewed(&old, &[row("a", "1 s"), row("c", "4 s")]), Some(new));
+        assert_eq!(renewed("no table", &[]), None);
+    }
 
     #[test]
     fn columns_line_up() {

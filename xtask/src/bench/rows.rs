@@ -11,6 +11,7 @@ use super::inputs::{Inputs, statistics};
 use super::measure::{Cost, cost, interleaved, median, output};
 
 /// One line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) perf: String,

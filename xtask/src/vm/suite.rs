@@ -364,7 +364,7 @@ mod tests {
         let target = |name: &str| Target { name: name.into(), program: name.into() };
         let targets = [target("guest_a"), target("guest_b"), target("guest_c"), target("guest_d")];
         let counts = |passed, failed| Counts { passed, failed, skipped: 0 };
-        let mut tally = Tally { targets, shown: None, line: Vec::new(), counts: vec![] };
+        let mut tally = Tally { targets: &targets, shown: None, line: Vec::new(), counts: vec![] };
         let text = b"test result: ok. 2 passed; 0 failed; 0 ignored\n";
         // Output arrives in any pieces.
         for byte in text {
