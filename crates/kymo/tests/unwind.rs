@@ -318,8 +318,12 @@ fn where_perf_reaches_the_end_it_has_the_same_frames() {
         let mut lines = stack.lines().rev();
         lines.nth(1).is_some_and(|l| l.contains(" __libc_start_main"))
     };
+    // Of a signal's trampoline perf shows the byte before, which belongs to nobody: the
+    // kernel put its first byte there as the handler's return address. gdb has it as kymo.
+    let signal = |stack: &str| stack.contains("__restore_rt");
     let mut compared = 0;
-    for (theirs, ours) in theirs.iter().zip(&ours).filter(|(t, _)| whole(t)) {
+    let both = theirs.iter().zip(&ours);
+    for (theirs, ours) in both.filter(|(t, o)| whole(t) && !signal(o)) {
         assert_eq!(ours, theirs);
         compared += 1;
     }
