@@ -324,7 +324,12 @@ fn where_perf_reaches_the_end_it_has_the_same_frames() {
     let mut compared = 0;
     let both = theirs.iter().zip(&ours);
     for (theirs, ours) in both.filter(|(t, o)| whole(t) && !signal(o)) {
-        assert_eq!(ours, theirs);
+        // The kernel's part is the kernel's own chain, and is compared elsewhere.
+        let user = |stack: &str| -> Vec<String> {
+            let lines = stack.lines().filter(|l| !l.contains("([kernel.kallsyms])"));
+            lines.map(|l| l.trim().to_owned()).collect()
+        };
+        assert_eq!(user(ours), user(theirs));
         compared += 1;
     }
     assert!(compared > 20, "{compared} of {}", theirs.len());
