@@ -47,6 +47,13 @@ pub struct Attached {
     pub turn: u8,
 }
 
+impl Attached {
+    /// The file of its ring, in the program's folder.
+    pub(super) fn ring_name(self) -> String {
+        format!("ring-{}-{}", self.slot, self.turn)
+    }
+}
+
 const WANTED: &str = "wanted";
 /// Where the tools lock among themselves.
 const LOCKED: (u64, u64) = (SLOTS_AT as u64, 2048);
@@ -238,9 +245,9 @@ impl Channel {
     pub fn detach(&self, program: &Program) -> Result<(), UstError> {
         let Some(attached) = self.stop(program)? else { return Ok(()) };
         let _lock = program.file().lock(LOCKED.0, LOCKED.1)?;
-        for (slot, _, name) in program.rings()? {
-            if slot == attached.slot {
-                program.dir().remove(&name)?;
+        for ring in program.rings()? {
+            if ring.attached.slot == attached.slot {
+                program.dir().remove(&ring.name)?;
             }
         }
         let at = slot_at(attached.slot) as u64;

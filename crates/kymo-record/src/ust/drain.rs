@@ -2,7 +2,6 @@
 //! each area of its ring. Packets are copied as they are.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use kymo_ring::{Clock, ClockFacts, ClockKind};
 use super::channel::{Attached, Channel};
 use super::error::UstError;
 use super::metadata::metadata;
-use super::program::{Program, ProgramId};
+use super::program::{Program, ProgramId, RingFile};
 use super::ring::{RingReader, Taken};
 
 /// What was written, and what was not.
@@ -35,6 +34,18 @@ pub struct DrainStats {
     pub damaged: u64,
     /// Events lost because a program could not make its ring.
     pub without_ring: u64,
+}
+
+impl DrainStats {
+    /// Adds what a ring's reader has counted.
+    pub fn count(&mut self, ring: &RingReader) {
+        for area in ring.areas() {
+            self.discarded += area.discarded;
+            self.too_large += area.too_large;
+            self.overwritten += area.overwritten_packets;
+            self.damaged += area.damaged;
+        }
+    }
 }
 
 /// The folder that one channel is drained into.
@@ -101,15 +112,9 @@ impl Drain {
         let same = self.traces.get(&key).is_some_and(|t| t.attached == attached);
         if !same {
             self.finish(&key);
-            let name = OsString::from(format!("ring-{}-{}", attached.slot, attached.turn));
-            let ring = match RingReader::open(program, &name) {
-                Ok(Some(ring)) => ring,
-                Ok(None) => return Ok(()),
-                Err(UstError::Shared(e)) if e.is_missing() => {
-                    self.gone.without_ring = self.gone.without_ring.max(slot.lost);
-                    return Ok(());
-                }
-                Err(e) => return Err(e),
+            let Some(ring) = RingReader::of(program, attached)? else {
+                self.gone.without_ring = self.gone.without_ring.max(slot.lost);
+                return Ok(());
             };
             let trace = Trace::new(&self.folder, program, attached, ring, &self.session)?;
             self.traces.insert(key.clone(), trace);
@@ -140,13 +145,9 @@ impl Drain {
         program: &Program,
         skip: impl Fn(&str) -> bool,
     ) -> Result<u64, UstError> {
-        let slots = program.slots()?;
         let mut recovered = 0;
-        for (slot, turn, name) in program.rings()? {
-            let order = slots.get(slot).filter(|s| s.turn == turn).map_or(&b""[..], |s| &s.path);
-            let order = String::from_utf8_lossy(order);
-            let order = order.rsplit_once('/').map_or(&*order, |(_, name)| name);
-            if skip(order) {
+        for RingFile { attached, name, order } in program.rings()? {
+            if skip(&order) {
                 continue;
             }
             let ring = match RingReader::open(program, &name) {
@@ -159,8 +160,7 @@ impl Drain {
                 }
                 Err(e) => return Err(e),
             };
-            let session = order.rsplit_once('.').map_or(order, |(session, _)| session);
-            let attached = Attached { slot, turn };
+            let session = order.rsplit_once('.').map_or(&*order, |(session, _)| session);
             let mut trace = Trace::new(&self.folder, program, attached, ring, session)?;
             trace.pass(true)?;
             trace.measure_again();
@@ -257,12 +257,7 @@ impl Trace {
         stats.packets += self.packets;
         stats.bytes += self.bytes;
         stats.without_ring += self.without_ring;
-        for area in self.ring.areas() {
-            stats.discarded += area.discarded;
-            stats.too_large += area.too_large;
-            stats.overwritten += area.overwritten_packets;
-            stats.damaged += area.damaged;
-        }
+        stats.count(&self.ring);
     }
 }
 

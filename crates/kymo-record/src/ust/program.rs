@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use kymo_kernel::shared::{Access, SharedDir, SharedFile};
 use kymo_ust::{CONTROL_HEADER, Control, EventFlags, EventRecord, SLOT, SLOTS, Slot, slot_at};
 
+use super::channel::Attached;
 use super::error::UstError;
 use super::space::UserFolder;
 
@@ -42,6 +43,17 @@ impl std::fmt::Display for ProgramId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}-{}", self.pid, self.start, self.instance)
     }
+}
+
+/// A ring that a program has made.
+#[derive(Clone, Debug)]
+pub struct RingFile {
+    /// For which slot and turn.
+    pub attached: Attached,
+    /// The file.
+    pub name: OsString,
+    /// The name of the order it was made for, as far as that is known.
+    pub order: String,
 }
 
 /// A program that is traced or could be.
@@ -190,17 +202,23 @@ impl Program {
         slots.map_err(|e| format(&self.file, e))
     }
 
-    /// The ring files in its folder: slot, turn, name.
+    /// The ring files in its folder.
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn rings(&self) -> Result<Vec<(usize, u8, OsString)>, UstError> {
+    pub fn rings(&self) -> Result<Vec<RingFile>, UstError> {
+        let slots = self.slots()?;
         let (names, _) = self.dir.names(MAX_PROGRAMS)?;
-        let parse = |name: &OsStr| {
+        let parse = |name: OsString| {
             let (slot, turn) = name.to_str()?.strip_prefix("ring-")?.split_once('-')?;
-            Some((slot.parse().ok().filter(|s| *s < SLOTS)?, turn.parse().ok()?))
+            let slot = slot.parse().ok().filter(|s| *s < SLOTS)?;
+            let attached = Attached { slot, turn: turn.parse().ok()? };
+            let same = slots.get(slot).filter(|s| s.turn == attached.turn);
+            let path = String::from_utf8_lossy(same.map_or(&b""[..], |s| &s.path));
+            let order = path.rsplit_once('/').map_or(&*path, |(_, name)| name).to_owned();
+            Some(RingFile { attached, name, order })
         };
-        Ok(names.into_iter().filter_map(|n| parse(&n).map(|(s, t)| (s, t, n))).collect())
+        Ok(names.into_iter().filter_map(parse).collect())
     }
 
     /// Removes the ring files whose order `which` chooses, by name.
@@ -208,12 +226,9 @@ impl Program {
     /// # Errors
     /// If they cannot be removed.
     pub fn remove_rings(&self, which: impl Fn(&str) -> bool) -> Result<(), UstError> {
-        let slots = self.slots()?;
-        for (slot, turn, name) in self.rings()? {
-            let order = slots.get(slot).filter(|s| s.turn == turn).map_or(&b""[..], |s| &s.path);
-            let order = String::from_utf8_lossy(order);
-            if which(order.rsplit_once('/').map_or(&*order, |(_, name)| name)) {
-                self.dir.remove(&name)?;
+        for ring in self.rings()? {
+            if which(&ring.order) {
+                self.dir.remove(&ring.name)?;
             }
         }
         Ok(())

@@ -5,6 +5,7 @@
 use kymo_kernel::shared::{Access, SharedFile};
 use kymo_ring::{AREA_HEADER, AreaState, CONTEXT_END, Config, Context, Header, LayoutError, Mode};
 
+use super::channel::Attached;
 use super::error::UstError;
 use super::program::Program;
 
@@ -60,11 +61,25 @@ enum Depth {
 }
 
 impl RingReader {
+    /// Opens the ring that a program has made for a slot; none if it has not yet.
+    ///
+    /// # Errors
+    /// If it is not what it should be.
+    pub fn of(program: &Program, attached: Attached) -> Result<Option<RingReader>, UstError> {
+        match RingReader::open(program, std::ffi::OsStr::new(&attached.ring_name())) {
+            Err(UstError::Shared(e)) if e.is_missing() => Ok(None),
+            other => other,
+        }
+    }
+
     /// Opens a ring file of a program; none if it is not finished.
     ///
     /// # Errors
     /// If it is not what it should be.
-    pub fn open(program: &Program, name: &std::ffi::OsStr) -> Result<Option<RingReader>, UstError> {
+    pub(super) fn open(
+        program: &Program,
+        name: &std::ffi::OsStr,
+    ) -> Result<Option<RingReader>, UstError> {
         let dead = !program.is_alive()?;
         let file = program.dir().file(name, Access::ReadWrite)?;
         let mut head = [0; 128];
@@ -271,7 +286,7 @@ impl RingReader {
 }
 
 /// So many ticks in nanoseconds.
-pub(super) fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
+pub fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
     let ns = u128::from(ticks) * 1_000_000_000 / u128::from(frequency.max(1));
     u64::try_from(ns).unwrap_or(u64::MAX)
 }

@@ -2,11 +2,11 @@
 //! what is younger than the round waits for the next.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _, stdout};
 
 use kymo_record::ust::{
-    Channel, DrainStats, Packet, Program, ProgramId, RingReader, UstError, monotonic_now,
+    Attached, Channel, DrainStats, Packet, Program, ProgramId, RingReader, UstError, monotonic_now,
+    nanoseconds,
 };
 use kymo_ust::EventRecord;
 
@@ -27,7 +27,7 @@ pub(super) struct Live {
 
 struct Source {
     ring: RingReader,
-    turn: (usize, u8),
+    attached: Attached,
     events: Vec<EventRecord>,
 }
 
@@ -57,18 +57,10 @@ impl Live {
         if slot.lost > 0 {
             self.lost_without_ring.insert(key.clone(), slot.lost);
         }
-        let turn = (attached.slot, attached.turn);
-        if self.programs.get(&key).is_none_or(|s| s.turn != turn) {
-            let name = OsString::from(format!("ring-{}-{}", attached.slot, attached.turn));
-            match RingReader::open(program, &name) {
-                Ok(Some(ring)) => {
-                    let events = sorted(program);
-                    self.programs.insert(key.clone(), Source { ring, turn, events });
-                }
-                Ok(None) => return Ok(()),
-                Err(UstError::Shared(e)) if e.is_missing() => return Ok(()),
-                Err(e) => return Err(e),
-            }
+        if self.programs.get(&key).is_none_or(|s| s.attached != attached) {
+            let Some(ring) = RingReader::of(program, attached)? else { return Ok(()) };
+            let events = sorted(program);
+            self.programs.insert(key.clone(), Source { ring, attached, events });
         }
         let Some(source) = self.programs.get_mut(&key) else { return Ok(()) };
         if program.refresh()? {
@@ -84,8 +76,7 @@ impl Live {
             let context = taken.context;
             let whole = Packet::new(context, taken.packet, &source.events).for_each(|event| {
                 let since = event.ticks.saturating_sub(context.begin);
-                let ns = u128::from(since) * 1_000_000_000 / u128::from(frequency.max(1));
-                let time = context.monotonic.saturating_add(ns as u64);
+                let time = context.monotonic.saturating_add(nanoseconds(since, frequency));
                 let mut line = Vec::with_capacity(128);
                 text.event(&comm, context.cpu, time, &event, &mut line);
                 waiting.push((time, line));
@@ -121,12 +112,7 @@ impl Live {
             without_ring: self.lost_without_ring.values().sum(),
             ..DrainStats::default()
         };
-        for area in self.programs.values().flat_map(|p| p.ring.areas()) {
-            stats.discarded += area.discarded;
-            stats.too_large += area.too_large;
-            stats.overwritten += area.overwritten_packets;
-            stats.damaged += area.damaged;
-        }
+        self.programs.values().for_each(|p| stats.count(&p.ring));
         stats
     }
 }
