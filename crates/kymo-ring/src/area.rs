@@ -51,6 +51,8 @@ pub(crate) struct Shape {
     pub(crate) mode: Mode,
     pub(crate) sub_buffer: u64,
     pub(crate) sub_buffers: u64,
+    /// Bytes of all sub-buffers of an area: a power of two.
+    pub(crate) area_size: u64,
     pub(crate) stream: u32,
     pub(crate) uuid: [u8; 16],
     pub(crate) clock: Clock,
@@ -136,7 +138,8 @@ pub(crate) enum Turned {
 }
 
 impl Area<'_> {
-    /// Tries to write an event of `len` bytes that begin at `record[HEADROOM]`.
+    /// Tries to write an event of `len` bytes that begin at `record[HEADROOM]`, with SLACK bytes
+    /// behind them.
     #[inline(always)]
     pub(crate) fn event(
         self,
@@ -159,16 +162,19 @@ impl Area<'_> {
         let epoch = time >> TIME_BITS;
         let known = self.head.epoch.load(Ordering::Relaxed) == epoch;
         let (first, behind) = head_words(id, tid, time, known, record);
-        let rest = &record[HEADROOM - behind..];
         let words = (len + behind).div_ceil(8);
+        let (from, to) = (HEADROOM - behind, HEADROOM - behind + words * 8);
+        debug_assert!(to <= record.len());
+        // SAFETY: callers have room for HEADROOM, `len` and SLACK bytes, and rounding up adds less than SLACK.
+        let rest = unsafe { record.get_unchecked(from..to) };
         let commit = Commit {
             expected: pos,
             next_pos: pos + 8 + (len + behind) as u64,
             next_count: self.head.count.load(Ordering::Relaxed) + 1,
             time,
-            at: pos & (shape.sub_buffer * shape.sub_buffers - 1),
+            at: pos & (shape.area_size - 1),
             first,
-            rest: &rest[..words * 8],
+            rest,
         };
         if !discipline.commit(self, &commit) {
             return Try::Interrupted;
@@ -199,7 +205,7 @@ impl Area<'_> {
         if offset == 0 || offset + rounded + MAX_AROUND >= shape.sub_buffer {
             return Some(Try::Full(pos));
         }
-        let at = pos & (shape.sub_buffer * shape.sub_buffers - 1);
+        let at = pos & (shape.area_size - 1);
         let mut rest = [0; HEADROOM];
         let (first, behind) = head_words(id, tid, time, false, &mut rest);
         // SAFETY: the place was checked to lie within the sub-buffer, nobody reads beyond `pos`, and
@@ -301,14 +307,21 @@ const BEFORE: u64 = 72;
 /// for the rest of its header.
 #[inline(always)]
 fn head_words(id: u32, tid: u32, time: u64, known: bool, record: &mut [u8]) -> (u64, usize) {
-    let word = |tag: u32| u64::from(tag | (time << 5) as u32);
     if known && id < WIDE {
-        return (word(id) | u64::from(tid) << 32, 0);
+        return (u64::from(id | (time << 5) as u32) | u64::from(tid) << 32, 0);
     }
+    long_head(id, tid, time, known, record)
+}
+
+/// The same where they do not fit into eight bytes. Apart, so that the registers are left to
+/// the common case.
+#[inline(never)]
+fn long_head(id: u32, tid: u32, time: u64, known: bool, record: &mut [u8]) -> (u64, usize) {
     if known && id <= u32::from(u16::MAX) {
         let upper = (tid >> 16) as u16;
         record[HEADROOM - 2..HEADROOM].copy_from_slice(&upper.to_le_bytes());
-        return (word(WIDE) | u64::from(id) << 32 | u64::from(tid) << 48, 2);
+        let word = u64::from(WIDE | (time << 5) as u32);
+        return (word | u64::from(id) << 32 | u64::from(tid) << 48, 2);
     }
     // A byte with the tag, the number, the time: three of its bytes are in the first word.
     record[HEADROOM - 9..HEADROOM - 4].copy_from_slice(&time.to_le_bytes()[3..]);

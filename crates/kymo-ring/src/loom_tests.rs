@@ -39,6 +39,7 @@ fn shape(mode: Mode) -> Shape {
         mode,
         sub_buffer: SIZE,
         sub_buffers: 2,
+        area_size: 2 * SIZE,
         stream: 0,
         uuid: [0; 16],
         clock: Clock::Custom(|| 1),

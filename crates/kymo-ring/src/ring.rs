@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::area::{Area, AreaHead, BUSY, Data, EMPTY, FAILED, Held, READY, Shape, Try, Turned};
 use crate::clock::{Clock, ClockKind};
-use crate::layout::{Config, HEADROOM, Header, LayoutError, MAX_UNWRITTEN, SLACK};
+use crate::layout::{AREA_HEADER, Config, HEADROOM, Header, LayoutError, MAX_UNWRITTEN, SLACK};
 use crate::rseq::Rseq;
 use crate::sync::Ordering;
 
@@ -74,6 +74,11 @@ pub struct Ring<'m> {
     header: Header,
     shape: Shape,
     rseq: Option<Rseq>,
+    /// The first area's header and sub-buffers, worked out once.
+    heads: *mut u8,
+    data: *mut u8,
+    /// An area has two to the power of this bytes of sub-buffers.
+    area_bits: u32,
 }
 
 // SAFETY: all that is shared lies behind atomics or is written by who holds an area, which the
@@ -129,12 +134,16 @@ impl<'m> Ring<'m> {
             mode: config.mode,
             sub_buffer: config.sub_buffer.into(),
             sub_buffers: config.sub_buffers.into(),
+            area_size: header.area_size(),
             stream: config.stream,
             uuid: config.uuid,
             clock,
             frequency: config.clock.frequency,
         };
-        Ok(Self { memory, header, shape, rseq })
+        let heads = memory.base.wrapping_add(header.area_header_offset(0) as usize);
+        let data = memory.base.wrapping_add(header.area_offset(0) as usize);
+        let area_bits = header.area_size().trailing_zeros();
+        Ok(Self { memory, header, shape, rseq, heads, data, area_bits })
     }
 
     /// What the ring is.
@@ -270,15 +279,14 @@ impl<'m> Ring<'m> {
     #[inline(always)]
     fn area(&self, index: u32) -> Area<'_> {
         let config = self.header.config();
-        let head = self.header.area_header_offset(index) as usize;
-        let data = self.header.area_offset(index) as usize;
+        let (head, data) = (index as usize * AREA_HEADER, (index as usize) << self.area_bits);
         let cpu = if index < config.cpu_areas { index.cast_signed() } else { -1 };
         // SAFETY: callers name an area of this ring; the memory is as long as the header says, aligned to 64
         // bytes, and holds zeros or what rings have written, which all is a valid header.
         unsafe {
             Area {
-                head: &*self.memory.base.add(head).cast::<AreaHead>(),
-                data: Data { base: self.memory.base.add(data), _memory: PhantomData },
+                head: &*self.heads.add(head).cast::<AreaHead>(),
+                data: Data { base: self.data.add(data), _memory: PhantomData },
                 cpu,
             }
         }

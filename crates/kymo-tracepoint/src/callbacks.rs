@@ -122,15 +122,11 @@ impl Drop for Announced {
 ///
 /// # Safety
 /// The site's callbacks are of type F.
-#[inline]
 pub unsafe fn call<F: ?Sized + Send + Sync + 'static>(site: &Site, mut with: impl FnMut(&F)) {
-    if site.listeners.load(Ordering::Relaxed) >= ONE_CALLBACK {
-        // SAFETY: the caller's promise.
-        unsafe { call_each(&site.callbacks, &mut with) };
-    }
+    // SAFETY: the caller's promise.
+    unsafe { call_each(&site.callbacks, &mut with) };
 }
 
-#[cold]
 unsafe fn call_each<F: ?Sized>(list: &AtomicPtr<c_void>, with: &mut dyn FnMut(&F)) {
     CALLING.fetch_add(1, Ordering::SeqCst);
     let _announced = Announced;

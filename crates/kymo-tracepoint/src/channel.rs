@@ -2,10 +2,10 @@
 //! events. Made by the first event after a session has switched it on, perhaps in a
 //! signal handler: no allocation but fresh mappings.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use kymo_ring::{Clock, ClockFacts, Config, Header, Memory, Mode, Ring, Rseq};
-use kymo_ust::{Filter, MAX_ORDER, OrderView, RuleView, SLOTS};
+use kymo_ust::{Filter, InRange, MAX_ORDER, OrderView, RuleView, SLOTS};
 
 use crate::process::{self, Place};
 use crate::site::Site;
@@ -16,18 +16,34 @@ pub(crate) struct Channel {
     pub(crate) turn: u8,
     /// `None`: it failed for good.
     pub(crate) ring: Option<Ring<'static>>,
-    /// For each event, where its linked filter begins: an offset in `arena`; see below.
-    filters: *const AtomicU32,
+    /// For each event, what it must pass.
+    tests: *const Test,
     arena: *mut u8,
     arena_used: AtomicU32,
     path: Path,
     mapping: (*mut u8, usize),
 }
 
+/// What an event must pass: in a form that is quick to answer, for most filters, else where the
+/// linked filter begins in the channel's arena.
+#[repr(C)]
+struct Test {
+    /// PASS, NEVER, RANGE, or an offset in the arena.
+    kind: AtomicU32,
+    at: AtomicU16,
+    shift: AtomicU8,
+    low: AtomicU64,
+    span: AtomicU64,
+}
+
 /// No filter.
 const PASS: u32 = 0;
 /// The filter does not fit the event.
 const NEVER: u32 = 1;
+/// See [`InRange`].
+const RANGE: u32 = 2;
+/// The first offset in the arena.
+const ARENA_START: u32 = 8;
 /// Room for linked filters, each with its length before it.
 const ARENA: usize = 512 << 10;
 
@@ -56,14 +72,53 @@ pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
 }
 
 impl Channel {
-    /// Whether an event passes its filter.
-    #[inline]
-    pub(crate) fn passes(&self, id: u32, site: &Site, payload: &[u8]) -> Result<(), Stopped> {
+    #[inline(always)]
+    fn test(&self, id: u32) -> &Test {
         // SAFETY: as many as the capacity, which ids are below.
-        let at = unsafe { (*self.filters.add(id as usize)).load(Ordering::Acquire) };
-        match at {
+        unsafe { &*self.tests.add(id as usize) }
+    }
+
+    /// Whether an event is rejected by a filter that is quick to answer. The payload has slack
+    /// behind it.
+    #[inline(always)]
+    pub(crate) fn rejects_at_once(&self, id: u32, payload: &[u8]) -> bool {
+        let test = self.test(id);
+        if test.kind.load(Ordering::Acquire) != RANGE {
+            return false;
+        }
+        let range = test.range();
+        let bytes = payload.get(usize::from(range.at)..).and_then(|rest| rest.first_chunk());
+        bytes.is_some_and(|bytes| !range.passes(*bytes))
+    }
+
+    /// Whether an event passes its filter.
+    #[inline(always)]
+    pub(crate) fn passes(&self, id: u32, site: &Site, payload: &[u8]) -> Result<(), Stopped> {
+        let test = self.test(id);
+        match test.kind.load(Ordering::Acquire) {
             PASS => Ok(()),
-            NEVER => Err(Stopped::Unfit),
+            kind => self.passes_test(kind, test, site, payload),
+        }
+    }
+
+    #[inline(never)]
+    fn passes_test(
+        &self,
+        kind: u32,
+        test: &Test,
+        site: &Site,
+        payload: &[u8],
+    ) -> Result<(), Stopped> {
+        let passes = match kind {
+            NEVER => return Err(Stopped::Unfit),
+            RANGE => {
+                let range = test.range();
+                let mut bytes = [0; 8];
+                for (to, byte) in bytes.iter_mut().zip(payload.iter().skip(range.at.into())) {
+                    *to = *byte;
+                }
+                range.passes(bytes)
+            }
             at => {
                 // SAFETY: `link` wrote a filter there, its length before it.
                 let linked = unsafe {
@@ -71,16 +126,16 @@ impl Channel {
                     let len = start.cast::<u32>().read_unaligned() as usize;
                     std::slice::from_raw_parts(start.add(4), len)
                 };
-                let passes = Filter::run_linked(linked, site.event(), payload);
-                if passes { Ok(()) } else { Err(Stopped::Rejected) }
+                Filter::run_linked(linked, site.event(), payload)
             }
-        }
+        };
+        if passes { Ok(()) } else { Err(Stopped::Rejected) }
     }
 
     /// Links a filter against an event.
     fn link(&self, id: u32, site: &Site, filter: &[u8]) {
         let at = self.arena_used.load(Ordering::Relaxed) as usize;
-        let mut result = PASS;
+        let mut result = (PASS, None);
         if !filter.is_empty() {
             // SAFETY: the arena's unused rest, which only the maker of the channel or the holder of the process's
             // lock, after it was made, touches.
@@ -92,17 +147,42 @@ impl Channel {
                 _ => Err(kymo_ust::FilterError::Code { at: 0 }),
             };
             result = match linked {
-                Ok(len) => {
-                    room[..4].copy_from_slice(&(len as u32).to_le_bytes());
-                    let end = (at + 4 + len).next_multiple_of(8) as u32;
-                    self.arena_used.store(end, Ordering::Relaxed);
-                    at as u32
-                }
-                Err(_) => NEVER,
+                Ok(len) => match InRange::of(&room[4..4 + len]) {
+                    Some(range) => (RANGE, Some(range)),
+                    None => {
+                        room[..4].copy_from_slice(&(len as u32).to_le_bytes());
+                        let end = (at + 4 + len).next_multiple_of(8) as u32;
+                        self.arena_used.store(end, Ordering::Relaxed);
+                        (at as u32, None)
+                    }
+                },
+                Err(_) => (NEVER, None),
             };
         }
-        // SAFETY: as in `passes`.
-        unsafe { (*self.filters.add(id as usize)).store(result, Ordering::Release) };
+        self.test(id).set(result.0, result.1);
+    }
+}
+
+impl Test {
+    fn set(&self, kind: u32, range: Option<InRange>) {
+        if let Some(range) = range {
+            self.at.store(range.at, Ordering::Relaxed);
+            self.shift.store(range.shift, Ordering::Relaxed);
+            self.low.store(range.low, Ordering::Relaxed);
+            self.span.store(range.span, Ordering::Relaxed);
+        }
+        // Pairs with whoever tests an event: sees the range, or the filter in the arena.
+        self.kind.store(kind, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn range(&self) -> InRange {
+        InRange {
+            at: self.at.load(Ordering::Relaxed),
+            shift: self.shift.load(Ordering::Relaxed),
+            low: self.low.load(Ordering::Relaxed),
+            span: self.span.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -114,15 +194,18 @@ pub(crate) enum Stopped {
     Unfit,
 }
 
+/// The channel of a slot, if this turn has one already.
+#[inline(always)]
+pub(crate) fn known_channel(slot: usize, turn: u8) -> Option<&'static Channel> {
+    // SAFETY: null, or a channel that stays.
+    let channel = unsafe { CHANNELS[slot].load(Ordering::Acquire).as_ref() };
+    channel.filter(|channel| channel.turn == turn)
+}
+
 /// The channel of a slot, made now if this turn has none yet.
 #[inline(always)]
 pub(crate) fn channel(slot: usize, turn: u8) -> Option<&'static Channel> {
-    // SAFETY: null, or a channel that stays.
-    let channel = unsafe { CHANNELS[slot].load(Ordering::Acquire).as_ref() };
-    match channel {
-        Some(channel) if channel.turn == turn => Some(channel),
-        _ => make(slot, turn),
-    }
+    known_channel(slot, turn).or_else(|| make(slot, turn))
 }
 
 #[cold]
@@ -153,19 +236,17 @@ fn make(slot: usize, turn: u8) -> Option<&'static Channel> {
 
 fn make_alone(slot: usize, turn: u8) -> Option<&'static Channel> {
     let page = process::control()?.slot(slot);
-    let capacity = capacity() as usize;
-    let head = size_of::<Channel>().next_multiple_of(64);
-    let memory = sys::anonymous(head + 4 * capacity + ARENA).ok()?;
+    let (head, tests) = (size_of::<Channel>().next_multiple_of(64), tests_size());
+    let memory = sys::anonymous(head + tests + ARENA).ok()?;
     // SAFETY: fresh memory, zeroed, large enough for all three parts.
     let channel = unsafe {
         let channel = memory.cast::<Channel>();
         channel.write(Channel {
             turn,
             ring: None,
-            filters: memory.add(head).cast(),
-            arena: memory.add(head + 4 * capacity),
-            // Offsets 0 and 1 mean something else.
-            arena_used: AtomicU32::new(8),
+            tests: memory.add(head).cast(),
+            arena: memory.add(head + tests),
+            arena_used: AtomicU32::new(ARENA_START),
             path: Path::new(),
             mapping: (std::ptr::null_mut(), 0),
         });
@@ -275,7 +356,7 @@ fn retire(slot: usize, turn: u8, old: *mut Channel) {
             unsafe { sys::unmap(base, size) };
         }
         let head = size_of::<Channel>().next_multiple_of(64);
-        let size = head + 4 * capacity() as usize + ARENA;
+        let size = head + tests_size() + ARENA;
         // SAFETY: as above; the memory that `make_alone` got.
         unsafe { sys::unmap(oldest.cast(), size) };
     }
@@ -306,9 +387,9 @@ fn clock() -> ClockFacts {
     Clock::best(source.trim_ascii() == b"tsc").facts(Some((start[0], start[1])))
 }
 
-/// Most events that a channel can meet.
-fn capacity() -> u32 {
-    process::place().map_or(0, |place| place.capacity)
+/// Bytes of the tests of all events that a channel can meet.
+fn tests_size() -> usize {
+    process::place().map_or(0, |place| place.capacity as usize) * size_of::<Test>()
 }
 
 fn cpu_count() -> u32 {

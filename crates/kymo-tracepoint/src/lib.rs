@@ -40,6 +40,6 @@ pub mod private {
 
     pub use crate::callbacks::call;
     pub use crate::record::{SMALL, Scratch};
-    pub use crate::site::{Declared, Entry, EventInfo, FieldInfo, Site, SiteRef, Text};
+    pub use crate::site::{Declared, Entry, EventInfo, FieldInfo, Listeners, Site, SiteRef, Text};
     pub use crate::value::enum_shape;
 }

@@ -47,29 +47,10 @@ macro_rules! tracepoint {
         $vis mod $name {
             use super::*;
 
-            static FIELDS: &[$crate::private::FieldInfo] = &[$(
-                $crate::private::FieldInfo::new(
-                    stringify!($field),
-                    <$field_type as $crate::FieldType>::SHAPE,
-                    <$field_type as $crate::FieldType>::ENTRIES,
-                ),
-            )*];
+            $crate::__fields! { $provider, $name, $($field: $field_type),* }
             $crate::__site! {
                 stringify!($provider), stringify!($name), $format, concat!($($doc, "\n",)* ""),
                 $crate::__or!($($level)?; $crate::Level::Debug), false
-            }
-
-            /// What is stored.
-            struct Fields<'a> {
-                $($field: <$field_type as $crate::FieldType>::Given<'a>,)*
-                _life: ::core::marker::PhantomData<&'a ()>,
-            }
-
-            /// As arguments of an SDT marker.
-            #[repr(C)]
-            struct Words {
-                $($field: u64,)*
-                _none: u64,
             }
 
             /// What a callback is.
@@ -94,45 +75,36 @@ macro_rules! tracepoint {
             /// Hands the event to whoever listens.
             #[inline(never)]
             pub fn emit($($arg: $arg_type),*) {
+                let listeners = SITE.listeners();
+                if listeners.are_there() {
+                    return emit_to_all(listeners, $($arg),*);
+                }
+                if $crate::__or!($($when)?; true) {
+                    write(&Fields {
+                        $($field: $value,)*
+                        _life: ::core::marker::PhantomData,
+                    });
+                }
+            }
+
+            /// The same where not only sessions listen.
+            #[cold]
+            #[inline(never)]
+            fn emit_to_all(listeners: $crate::private::Listeners, $($arg: $arg_type),*) {
                 if !$crate::__or!($($when)?; true) {
                     return;
                 }
-                // SAFETY: all callbacks of this site are of this type.
-                unsafe { $crate::private::call::<Callback>(&SITE, |callback| callback($($arg),*)) };
+                if listeners.has_callback() {
+                    // SAFETY: all callbacks of this site are of this type.
+                    unsafe {
+                        $crate::private::call::<Callback>(&SITE, |callback| callback($($arg),*));
+                    }
+                }
                 let fields = Fields { $($field: $value,)* _life: ::core::marker::PhantomData };
-                let len = 0usize $(+ <$field_type as $crate::FieldType>::size(&fields.$field))*;
-                if len > $crate::private::SMALL {
-                    SITE.record_large(len, &mut |at| {
-                        // SAFETY: called with room for `len` bytes.
-                        unsafe {
-                            $(let at = <$field_type as $crate::FieldType>::put(&fields.$field, at);)*
-                            let _ = at;
-                        }
-                    });
-                    return;
+                if listeners.has_tracer() {
+                    tell_tracers(&fields);
                 }
-                let mut scratch = $crate::private::Scratch::new();
-                let start = scratch.payload();
-                // SAFETY: the sizes add up to `len`, which is no more than SMALL.
-                unsafe {
-                    let at = start;
-                    $(let at = <$field_type as $crate::FieldType>::put(&fields.$field, at);)*
-                    let _ = at;
-                    SITE.record(&mut scratch, len);
-                }
-                if SITE.has_tracer() {
-                    let at: *const u8 = start;
-                    $(
-                        let word = <$field_type as $crate::FieldType>::word(&fields.$field, at);
-                        let $field = word;
-                        let at = at.wrapping_add(
-                            <$field_type as $crate::FieldType>::size(&fields.$field),
-                        );
-                    )*
-                    let _ = at;
-                    let words = Words { $($field,)* _none: 0 };
-                    $crate::__sdt!($provider, $name, words, $($field: $field_type),*);
-                }
+                write(&fields);
             }
         }
     };
@@ -235,13 +207,7 @@ macro_rules! mark {
         $provider:ident : $name:ident, $format:literal
         $(, $field:ident : $field_type:ty $(= $value:expr)?)* $(,)?
     ) => {{
-        static FIELDS: &[$crate::private::FieldInfo] = &[$(
-            $crate::private::FieldInfo::new(
-                stringify!($field),
-                <$field_type as $crate::FieldType>::SHAPE,
-                <$field_type as $crate::FieldType>::ENTRIES,
-            ),
-        )*];
+        $crate::__fields! { $provider, $name, $($field: $field_type),* }
         $crate::__site! {
             stringify!($provider), stringify!($name), $format, "", $crate::Level::Debug, true
         }
@@ -250,22 +216,7 @@ macro_rules! mark {
                 let $field: <$field_type as $crate::FieldType>::Given<'_> =
                     $crate::__or!($($value)?; $field);
             )*
-            let len = 0usize $(+ <$field_type as $crate::FieldType>::size(&$field))*;
-            let mut put = |at: *mut u8| {
-                // SAFETY: called with room for `len` bytes.
-                unsafe {
-                    $(let at = <$field_type as $crate::FieldType>::put(&$field, at);)*
-                    let _ = at;
-                }
-            };
-            if len > $crate::private::SMALL {
-                SITE.record_large(len, &mut put);
-            } else {
-                let mut scratch = $crate::private::Scratch::new();
-                put(scratch.payload());
-                // SAFETY: the sizes add up to `len`, which is no more than SMALL.
-                unsafe { SITE.record(&mut scratch, len) };
-            }
+            write_apart(&Fields { $($field,)* _life: ::core::marker::PhantomData });
         }
     }};
 }
@@ -313,8 +264,8 @@ macro_rules! tracepoint_enum {
                 unsafe { <$number as $crate::FieldType>::put(&(*given as $number), at) }
             }
 
-            fn word(given: &$name, at: *const u8) -> u64 {
-                <$number as $crate::FieldType>::word(&(*given as $number), at)
+            fn word(given: &$name, room: &mut &mut [u8]) -> u64 {
+                <$number as $crate::FieldType>::word(&(*given as $number), room)
             }
         }
     };
@@ -328,6 +279,91 @@ macro_rules! __or {
     };
     ($value:expr; $otherwise:expr) => {
         $value
+    };
+}
+
+/// What is stored of an event, and how it is written; for the static `SITE` beside it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __fields {
+    ($provider:ident, $name:ident, $($field:ident : $field_type:ty),*) => {
+        static FIELDS: &[$crate::private::FieldInfo] = &[$(
+            $crate::private::FieldInfo::new(
+                stringify!($field),
+                <$field_type as $crate::FieldType>::SHAPE,
+                <$field_type as $crate::FieldType>::ENTRIES,
+            ),
+        )*];
+
+        /// What is stored.
+        struct Fields<'a> {
+            $($field: <$field_type as $crate::FieldType>::Given<'a>,)*
+            _life: ::core::marker::PhantomData<&'a ()>,
+        }
+
+        /// As arguments of an SDT marker.
+        #[repr(C)]
+        struct Words {
+            $($field: u64,)*
+            _none: u64,
+        }
+
+        /// Hands the event to the sessions that listen.
+        #[inline(always)]
+        fn write(fields: &Fields<'_>) {
+            let len = 0usize $(+ <$field_type as $crate::FieldType>::size(&fields.$field))*;
+            if len > $crate::private::SMALL {
+                write_large(fields);
+                return;
+            }
+            let mut scratch = $crate::private::Scratch::new();
+            let start = scratch.payload();
+            // SAFETY: the sizes add up to no more than `len`, which is no more than SMALL.
+            unsafe {
+                let at = start;
+                $(let at = <$field_type as $crate::FieldType>::put(&fields.$field, at);)*
+                SITE.record(&mut scratch, at.offset_from_unsigned(start));
+            }
+        }
+
+        /// From where it stands in the midst of a function, whose registers are its own.
+        #[inline(never)]
+        #[cold]
+        #[allow(dead_code, reason = "for marks")]
+        fn write_apart(fields: &Fields<'_>) {
+            if SITE.listeners().has_tracer() {
+                tell_tracers(fields);
+            }
+            write(fields);
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn write_large(fields: &Fields<'_>) {
+            let len = 0usize $(+ <$field_type as $crate::FieldType>::exact_size(&fields.$field))*;
+            SITE.record_large(len, &mut |at| {
+                // SAFETY: called with room for `len` bytes.
+                unsafe {
+                    $(let at = <$field_type as $crate::FieldType>::put(&fields.$field, at);)*
+                    let _ = at;
+                }
+            });
+        }
+
+        /// The SDT marker. Apart, as it is where a thread is stopped: its caller has no idea.
+        #[cold]
+        #[inline(never)]
+        fn tell_tracers(fields: &Fields<'_>) {
+            let mut texts = [0; $crate::private::SMALL];
+            let mut room = &mut texts[..];
+            let _ = (fields, &mut room);
+            $(
+                let $field =
+                    <$field_type as $crate::FieldType>::word(&fields.$field, &mut room);
+            )*
+            let words = Words { $($field,)* _none: 0 };
+            $crate::__sdt!($provider, $name, words, $($field: $field_type),*);
+        }
     };
 }
 

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 use kymo_ring::{HEADROOM, SLACK};
+use kymo_ust::SLOTS;
 
-use crate::channel::{Stopped, channel};
+use crate::channel::{Stopped, channel, known_channel};
 use crate::process;
 use crate::site::Site;
 use crate::sys;
@@ -61,32 +62,73 @@ impl Default for Scratch {
     }
 }
 
+/// The lowest slot whose byte is set, of some that are.
+#[inline(always)]
+fn first_slot(word: u64) -> usize {
+    word.trailing_zeros() as usize / 8 % SLOTS
+}
+
 impl Site {
     /// Writes an event whose payload of `len` bytes has been put into `scratch`.
     ///
     /// # Safety
     /// The first `len` bytes of the payload are initialised, and `len` is at most [`SMALL`].
-    #[inline]
+    #[inline(always)]
     pub unsafe fn record(&self, scratch: &mut Scratch, len: usize) {
-        let mut word = self.word();
+        let word = self.word();
         if word == 0 {
             return;
         }
-        // SAFETY: the promise on `len`; headroom and slack are initialised here.
+        // Bytes are 0 or 1: without its lowest bit nothing is left of most words.
+        let (slot, only) = (first_slot(word), word & (word - 1) == 0);
+        // SAFETY: the promise on `len`; slack is initialised here.
+        let payload = unsafe {
+            let payload = scratch.payload();
+            payload.add(len).cast::<[u8; SLACK]>().write([0; _]);
+            std::slice::from_raw_parts(payload, len + SLACK)
+        };
+        if only && self.is_rejected(slot, payload) {
+            return;
+        }
+        // SAFETY: as above; and headroom is initialised here.
         let record = unsafe {
             let start: *mut u8 = scratch.words.as_mut_ptr().cast();
             start.cast::<[u64; HEADROOM / 8]>().write([0; _]);
-            start.add(HEADROOM + len).cast::<[u8; SLACK]>().write([0; _]);
             std::slice::from_raw_parts_mut(start, HEADROOM + len + SLACK)
         };
+        if only {
+            self.record_in(slot, record, len)
+        } else {
+            self.record_in_each(word, record, len)
+        }
+    }
+
+    /// Whether a filter that is quick to answer rejects the event; counts it. What most programs
+    /// do most of the time when a filter is set, so it stands in the site.
+    #[inline(always)]
+    fn is_rejected(&self, slot: usize, payload: &[u8]) -> bool {
+        let Some(control) = process::control() else { return false };
+        let page = control.slot(slot);
+        let Some(channel) = known_channel(slot, page.turn()) else { return false };
+        let id = self.id.load(std::sync::atomic::Ordering::Relaxed);
+        let rejected = channel.rejects_at_once(id, payload);
+        if rejected {
+            page.count_rejected();
+        }
+        rejected
+    }
+
+    /// For several sessions at once.
+    #[cold]
+    fn record_in_each(&self, mut word: u64, record: &mut [u8], len: usize) {
         while word != 0 {
-            let slot = word.trailing_zeros() as usize / 8;
+            let slot = first_slot(word);
             word &= !(0xff << (8 * slot));
             self.record_in(slot, record, len);
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn record_in(&self, slot: usize, record: &mut [u8], len: usize) {
         let Some(control) = process::control() else { return };
         let page = control.slot(slot);
@@ -112,7 +154,7 @@ impl Site {
     pub fn record_large(&self, len: usize, put: &mut dyn FnMut(*mut u8)) {
         let mut word = self.word();
         while word != 0 {
-            let slot = word.trailing_zeros() as usize / 8;
+            let slot = first_slot(word);
             word &= !(0xff << (8 * slot));
             let Some(control) = process::control() else { return };
             let page = control.slot(slot);

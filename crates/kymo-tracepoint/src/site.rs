@@ -148,7 +148,7 @@ impl EventInfo {
             file: Text::new(declared.file),
             line: declared.line,
             level: declared.level,
-            flags: if declared.mark { EventFlags::MARK } else { sdt },
+            flags: sdt | if declared.mark { EventFlags::MARK } else { 0 },
             fields: fields.as_ptr(),
             field_count: fields.len(),
         }
@@ -220,10 +220,10 @@ impl Site {
         (self.word() | u64::from(self.listeners.load(Ordering::Relaxed))) != 0
     }
 
-    /// Whether a tracer listens at the SDT marker.
-    #[inline]
-    pub fn has_tracer(&self) -> bool {
-        self.listeners.load(Ordering::Relaxed) & (ONE_CALLBACK - 1) != 0
+    /// Who listens besides sessions.
+    #[inline(always)]
+    pub fn listeners(&self) -> Listeners {
+        Listeners(self.listeners.load(Ordering::Relaxed))
     }
 
     #[inline(always)]
@@ -241,6 +241,30 @@ impl Site {
     pub(crate) fn forget(&self) {
         self.enabled.store((&raw const NOBODY).cast_mut(), Ordering::Relaxed);
         self.id.store(UNREGISTERED, Ordering::Relaxed);
+    }
+}
+
+/// Who listens to a site besides sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct Listeners(u32);
+
+impl Listeners {
+    /// Anybody.
+    #[inline(always)]
+    pub fn are_there(self) -> bool {
+        self.0 != 0
+    }
+
+    /// A tracer, at the SDT marker.
+    #[inline(always)]
+    pub fn has_tracer(self) -> bool {
+        self.0 & (ONE_CALLBACK - 1) != 0
+    }
+
+    /// A callback.
+    #[inline(always)]
+    pub fn has_callback(self) -> bool {
+        self.0 >= ONE_CALLBACK
     }
 }
 

@@ -8,7 +8,7 @@ use crate::site::Entry;
 /// [`Symbol`], and enums made by [`tracepoint_enum!`](crate::tracepoint_enum).
 ///
 /// # Safety
-/// `put` writes exactly `size` bytes.
+/// `put` writes exactly `exact_size` bytes, which is no more than `size`.
 pub unsafe trait FieldType {
     /// What the program gives.
     type Given<'a>;
@@ -19,8 +19,13 @@ pub unsafe trait FieldType {
     /// As an SDT argument: bytes, negative if signed.
     const SDT: i32;
 
-    /// Bytes in the payload.
+    /// Most bytes in the payload: quickly told.
     fn size(given: &Self::Given<'_>) -> usize;
+
+    /// Bytes in the payload.
+    fn exact_size(given: &Self::Given<'_>) -> usize {
+        Self::size(given)
+    }
 
     /// Writes it, and tells where the next field begins.
     ///
@@ -28,8 +33,9 @@ pub unsafe trait FieldType {
     /// `size` bytes can be written at `at`.
     unsafe fn put(given: &Self::Given<'_>, at: *mut u8) -> *mut u8;
 
-    /// As an SDT argument; `at` is where it was put, or null.
-    fn word(given: &Self::Given<'_>, at: *const u8) -> u64;
+    /// As an SDT argument: a number, or where the value lies. `room` is for what has to be copied, as
+    /// texts have for the NUL at their end; they are cut to it.
+    fn word(given: &Self::Given<'_>, room: &mut &mut [u8]) -> u64;
 }
 
 /// An integer or a float, as elements of arrays and sequences.
@@ -65,7 +71,7 @@ macro_rules! numbers {
             }
 
             #[inline]
-            fn word(given: &$type, _: *const u8) -> u64 {
+            fn word(given: &$type, _: &mut &mut [u8]) -> u64 {
                 let word: fn($type) -> u64 = $word;
                 word(*given)
             }
@@ -106,43 +112,86 @@ unsafe impl FieldType for bool {
         unsafe { u8::put(&(*given).into(), at) }
     }
 
-    fn word(given: &bool, _: *const u8) -> u64 {
+    fn word(given: &bool, _: &mut &mut [u8]) -> u64 {
         (*given).into()
     }
 }
 
-// SAFETY: `put` writes the text up to a NUL in it, a NUL for that one and what follows it.
+// SAFETY: `put` writes the text up to a NUL in it, and a NUL.
 unsafe impl FieldType for str {
     type Given<'a> = &'a str;
     const SHAPE: Shape = shape(Kind::String, 1, 0);
     const SDT: i32 = 8;
 
-    #[inline]
+    #[inline(always)]
     fn size(given: &&str) -> usize {
-        until_nul(given).len() + 1
+        given.len() + 1
     }
 
-    #[inline]
+    fn exact_size(given: &&str) -> usize {
+        until_nul(given.as_bytes()) + 1
+    }
+
+    #[inline(always)]
     unsafe fn put(given: &&str, at: *mut u8) -> *mut u8 {
-        let text = until_nul(given);
-        // SAFETY: the caller's promise.
+        let text = given.as_bytes();
+        let words: Option<[[u8; 8]; 2]> = match (text.first_chunk(), text.last_chunk()) {
+            (Some(first), Some(last)) if text.len() <= 16 => Some([*first, *last]),
+            _ => None,
+        };
+        // SAFETY: the caller's promise: room for the whole text and a NUL, more than eight bytes in
+        // the first case.
         unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr(), at, text.len());
-            at.add(text.len()).write(0);
-            at.add(text.len() + 1)
+            let len = match words.map(|words| words.map(u64::from_ne_bytes)) {
+                // Two words that may overlap: without a call.
+                Some([first, last]) if !has_nul(first) && !has_nul(last) => {
+                    at.cast::<u64>().write_unaligned(first);
+                    at.add(text.len() - 8).cast::<u64>().write_unaligned(last);
+                    text.len()
+                }
+                _ => put_text(text, at),
+            };
+            at.add(len).write(0);
+            at.add(len + 1)
         }
     }
 
-    fn word(_: &&str, at: *const u8) -> u64 {
-        at as u64
+    fn word(given: &&str, room: &mut &mut [u8]) -> u64 {
+        let all = std::mem::take(room);
+        let len = until_nul(given.as_bytes()).min(all.len().saturating_sub(1));
+        let (text, rest) = all.split_at_mut(all.len().min(len + 1));
+        *room = rest;
+        for (to, byte) in text.iter_mut().zip(given.as_bytes()[..len].iter().chain(&[0])) {
+            *to = *byte;
+        }
+        text.as_ptr() as u64
     }
 }
 
-fn until_nul(text: &str) -> &[u8] {
-    let bytes = text.as_bytes();
-    // SAFETY: looks at no more than the text's bytes.
+/// Whether a byte of the word is zero.
+#[inline(always)]
+fn has_nul(word: u64) -> bool {
+    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    word.wrapping_sub(LOW) & !word & HIGH != 0
+}
+
+/// Copies a text up to a NUL in it; returns how many bytes that are.
+///
+/// # Safety
+/// `text.len()` bytes can be written at `at`.
+#[inline(never)]
+unsafe fn put_text(text: &[u8], at: *mut u8) -> usize {
+    let len = until_nul(text);
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), at, len) };
+    len
+}
+
+fn until_nul(bytes: &[u8]) -> usize {
+    // SAFETY: looks at no more than these bytes.
     let nul = unsafe { libc::memchr(bytes.as_ptr().cast(), 0, bytes.len()) };
-    if nul.is_null() { bytes } else { &bytes[..nul.addr() - bytes.as_ptr().addr()] }
+    if nul.is_null() { bytes.len() } else { nul.addr() - bytes.as_ptr().addr() }
 }
 
 const fn elements(kind: Kind, element: Shape, count: usize) -> Shape {
@@ -170,7 +219,7 @@ unsafe impl<T: Element + 'static> FieldType for [T] {
         }
     }
 
-    fn word(given: &&[T], _: *const u8) -> u64 {
+    fn word(given: &&[T], _: &mut &mut [u8]) -> u64 {
         given.as_ptr() as u64
     }
 }
@@ -193,7 +242,7 @@ unsafe impl<T: Element + 'static, const N: usize> FieldType for [T; N] {
         }
     }
 
-    fn word(given: &&[T; N], _: *const u8) -> u64 {
+    fn word(given: &&[T; N], _: &mut &mut [u8]) -> u64 {
         given.as_ptr() as u64
     }
 }
@@ -223,7 +272,7 @@ unsafe impl FieldType for Symbol {
         unsafe { u64::put(&given.0, at) }
     }
 
-    fn word(given: &Symbol, _: *const u8) -> u64 {
+    fn word(given: &Symbol, _: &mut &mut [u8]) -> u64 {
         given.0
     }
 }

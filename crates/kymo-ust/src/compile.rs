@@ -245,7 +245,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::field::{Kind, Shape};
-    use crate::filter::Fields;
+    use crate::filter::{Fields, InRange};
 
     /// name: string, id: u64, delta: i32, ratio: f64, ok: bool.
     struct Sale;
@@ -284,7 +284,62 @@ mod tests {
         let compiled = compile(text).unwrap();
         let mut linked = [0; 700];
         let size = Filter::parse(&compiled).unwrap().link(&Sale, &mut linked).unwrap();
-        Filter::run_linked(&linked[..size], &Sale, &payload())
+        let passes = Filter::run_linked(&linked[..size], &Sale, &payload());
+        if let Some(range) = InRange::of(&linked[..size]) {
+            assert_eq!(in_range(range, &payload()), passes, "{text}");
+        }
+        passes
+    }
+
+    fn in_range(range: InRange, payload: &[u8]) -> bool {
+        let mut bytes = payload[range.at.into()..].to_vec();
+        bytes.resize(8, 0xee);
+        range.passes(bytes[..8].try_into().unwrap())
+    }
+
+    /// Fields of one kind each at a fixed place.
+    struct One(Shape);
+
+    impl Fields for One {
+        fn count(&self) -> usize {
+            1
+        }
+        fn shape(&self, _: usize) -> Shape {
+            self.0
+        }
+        fn name(&self, _: usize) -> &[u8] {
+            b"x"
+        }
+    }
+
+    #[test]
+    fn a_range_says_what_the_filter_says() {
+        let numbers = ["-129", "-128", "-1", "0", "1", "127", "128", "255", "256", "-32768"];
+        let edges = ["9223372036854775807", "9223372036854775808", "18446744073709551615"];
+        let mut compared = 0;
+        for (size, flags) in [1, 2, 4, 8].into_iter().flat_map(|s| [(s, 0), (s, Shape::SIGNED)]) {
+            let fields = One(Shape { kind: Kind::Int, size, flags, count: 0 });
+            let comparisons = ["==", "!=", "<", "<=", ">", ">="].into_iter().flat_map(|sign| {
+                numbers.iter().chain(&edges).map(move |number| format!("x {sign} {number}"))
+            });
+            for text in comparisons.chain(["x".to_owned()]) {
+                let compiled = compile(&text).unwrap();
+                let mut linked = [0; 100];
+                let len = Filter::parse(&compiled).unwrap().link(&fields, &mut linked).unwrap();
+                let range = InRange::of(&linked[..len]);
+                for value in [0, 1, 2, 126, 127, 128, 129, 254, 255, 256, 1 << 31, u64::MAX >> 1]
+                    .into_iter()
+                    .flat_map(|v: u64| [v, v.wrapping_neg(), !v])
+                {
+                    let payload = &value.to_le_bytes()[..size.into()];
+                    let slow = Filter::run_linked(&linked[..len], &fields, payload);
+                    let quick = range.is_some_and(|range| in_range(range, payload));
+                    assert_eq!(quick, slow, "{text} of {payload:x?} {flags}");
+                    compared += 1;
+                }
+            }
+        }
+        assert_eq!(compared, 8 * 79 * 36);
     }
 
     #[test]

@@ -189,9 +189,6 @@ impl<'a> Filter<'a> {
         let [VERSION, _, low, high, ..] = *linked else { return false };
         let size = usize::from(u16::from_le_bytes([low, high]));
         let Some(code) = linked.get(HEADER..HEADER + size) else { return false };
-        if let Some(result) = single_comparison(code, payload) {
-            return result;
-        }
         let filter = Filter { code, texts: &linked[HEADER + size..] };
         filter.run(fields, payload).is_some_and(Value::is_true)
     }
@@ -239,6 +236,70 @@ impl<'a> Filter<'a> {
     }
 }
 
+/// What most filters are, a comparison of one field with one number, made ready to be answered
+/// in a few instructions: whether the field's bits, shifted to the top, are in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InRange {
+    /// Where the field lies in the payload.
+    pub at: u16,
+    /// 64 less the field's bits.
+    pub shift: u8,
+    /// The first value of the range, shifted.
+    pub low: u64,
+    /// The last less the first, shifted. The range may go on from the highest value to the lowest.
+    pub span: u64,
+}
+
+impl InRange {
+    /// Of a linked filter, if it is that simple. (One that is always false is not.)
+    pub fn of(linked: &[u8]) -> Option<Self> {
+        let [VERSION, _, low, high, code @ ..] = linked else { return None };
+        let code = code.get(..usize::from(u16::from_le_bytes([*low, *high])))?;
+        let [op::INT_AT, low, high, size, signed, test @ ..] = code else { return None };
+        let (number, opcode) = match test {
+            [op::END] => (0, op::NE),
+            [kind @ (op::INT | op::UINT), number @ .., opcode, op::END] => {
+                let number = u64::from_le_bytes(number.try_into().ok()?);
+                let signed = i128::from(number.cast_signed());
+                (if *kind == op::INT { signed } else { number.into() }, *opcode)
+            }
+            _ => return None,
+        };
+        if !matches!(size, 1 | 2 | 4 | 8) {
+            return None;
+        }
+        let bits = u32::from(*size) * 8;
+        let least = if *signed != 0 { -(1_i128 << (bits - 1)) } else { 0 };
+        let most = least + (1_i128 << bits) - 1;
+        let is_a_value = (least..=most).contains(&number);
+        let (first, last) = match opcode {
+            op::EQ if is_a_value => (number, number),
+            // All but one: from the one behind it around to the one before it.
+            op::NE if is_a_value => (number + 1, number - 1 + (1 << bits)),
+            op::NE => (least, most),
+            op::LT => (least, most.min(number - 1)),
+            op::LE => (least, most.min(number)),
+            op::GT => (least.max(number + 1), most),
+            op::GE => (least.max(number), most),
+            _ => return None,
+        };
+        if first > last {
+            return None;
+        }
+        let shift = 64 - bits;
+        let word = |value: i128| (value as u64) << shift;
+        let (at, span) = (u16::from_le_bytes([*low, *high]), word(last - first));
+        Some(Self { at, shift: shift as u8, low: word(first), span })
+    }
+
+    /// Whether it passes, of the eight bytes where the field begins.
+    #[inline(always)]
+    pub fn passes(&self, bytes: [u8; 8]) -> bool {
+        let value = u64::from_le_bytes(bytes) << (self.shift & 63);
+        value.wrapping_sub(self.low) <= self.span
+    }
+}
+
 /// Opcode, its operands, where the next one is.
 fn instruction(code: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
     let opcode = *code.get(at)?;
@@ -274,24 +335,6 @@ fn binary<'v>(opcode: u8, a: Value<'v>, b: Value<'v>) -> Option<Value<'v>> {
         _ => return None,
     };
     Some(Value::Int(result.into()))
-}
-
-/// Most filters compare one field with one number: `None` if it is something else.
-#[inline]
-fn single_comparison(code: &[u8], payload: &[u8]) -> Option<bool> {
-    let [op::INT_AT, low, high, size, signed, op::INT, number @ ..] = code else { return None };
-    let [a, b, c, d, e, f, g, h, opcode, op::END] = *number else { return None };
-    let value = int_at(&[*low, *high, *size, *signed], payload)?;
-    let number = i128::from(i64::from_le_bytes([a, b, c, d, e, f, g, h]));
-    Some(match opcode {
-        op::EQ => value == number,
-        op::NE => value != number,
-        op::LT => value < number,
-        op::LE => value <= number,
-        op::GT => value > number,
-        op::GE => value >= number,
-        _ => return None,
-    })
 }
 
 /// Where a field lies if all before it have a fixed size.

@@ -24,6 +24,6 @@ pub use control::{
 pub use error::{FilterError, FormatError};
 pub use event::{EventFlags, EventRecord, EventWords, FieldRecord, FieldWords};
 pub use field::{Kind, Shape};
-pub use filter::{Fields, Filter};
+pub use filter::{Fields, Filter, InRange};
 pub use glob::matches;
 pub use order::{MAX_ORDER, Order, OrderView, Rule, RuleView};
