@@ -114,6 +114,21 @@ const PACKAGES: &[Package] = &[
         present: || Path::new("/usr/include/x86_64-linux-gnu/sys/sdt.h").exists(),
     },
     Package {
+        name: "golang-go",
+        why: "pprof, which opens exported profiles",
+        present: || cargo::has("go", &["tool", "-n", "pprof"]),
+    },
+    Package {
+        name: "python3-jsonschema",
+        why: "checks exported profiles with the schema of their format",
+        present: || cargo::has("/usr/bin/python3", &["-m", "jsonschema", "--version"]),
+    },
+    Package {
+        name: "librsvg2-bin",
+        why: "draws exported flame graphs",
+        present: || cargo::has("rsvg-convert", &["--version"]),
+    },
+    Package {
         name: "mount",
         why: "mounts tracefs where it is not mounted",
         present: || cargo::has("mount", &["--version"]),

@@ -8,7 +8,7 @@ mod exports;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use exports::{firefox, pprof, speedscope};
+use exports::{Folded, firefox, folded as lines, pprof, same, speedscope};
 use kymo_testkit::{Need, Outcome, Workload, perf, require, run};
 
 const SOURCE: &str = r#"
@@ -37,9 +37,6 @@ int main(void) {
     return 0;
 }
 "#;
-
-/// Stacks and their weights.
-type Folded = BTreeMap<String, u64>;
 
 fn kymo(args: &[&str]) -> Outcome {
     run(env!("CARGO_BIN_EXE_kymo"), args)
@@ -84,17 +81,6 @@ fn frame(line: &str) -> String {
     }
 }
 
-/// Reads folded stacks.
-fn lines(text: &str) -> Folded {
-    let line = |l: &str| {
-        let (stack, weight) = l.rsplit_once(' ').unwrap();
-        (stack.to_string(), weight.parse().unwrap())
-    };
-    let folded: Folded = text.lines().map(line).collect();
-    assert_eq!(folded.len(), text.lines().count(), "a stack stands twice");
-    folded
-}
-
 /// Some recording of two threads and two events.
 fn recording(w: &Workload) -> String {
     let file = w.file("perf.data");
@@ -102,17 +88,6 @@ fn recording(w: &Workload) -> String {
     let events = "cpu-clock,page-faults";
     let _ = perf(["record", "-q", "-F", "2000", "-g", "-e", events, "-o", &file, &program]);
     file
-}
-
-#[track_caller]
-fn same(ours: &Folded, theirs: &Folded) {
-    let differ = |a: &Folded, b: &Folded| -> Vec<String> {
-        let missing = a.iter().filter(|(k, v)| b.get(*k) != Some(v));
-        missing.map(|(k, v)| format!("{k} {v}")).collect()
-    };
-    assert!(theirs.len() > 3, "{theirs:#?}");
-    let (missing, extra) = (differ(theirs, ours), differ(ours, theirs));
-    assert!(missing.is_empty() && extra.is_empty(), "missing {missing:#?}\nextra {extra:#?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
 use super::proto::Message;
-use crate::stacks::{Stack, Stacks};
+use crate::stacks::{Binary, Stack, Stacks, Task};
 
 /// Fields of `Profile`.
 mod profile {
@@ -156,7 +156,12 @@ fn mappings(stacks: &Stacks, locations: &Locations, m: &mut Message, texts: &mut
             named.2 |= frame.inlined;
         }
     }
-    for (((binary, id), end), named) in stacks.binaries.iter().zip(1..).zip(ends).zip(named) {
+    let mut all: Vec<_> = stacks.binaries.iter().zip(1..).zip(ends).zip(named).collect();
+    // The first one is taken for the program's own.
+    if let Some(front) = program(stacks).and_then(|main| all.get_mut(..=main)) {
+        front.rotate_right(1);
+    }
+    for (((binary, id), end), named) in all {
         let path = texts.number(&binary.path);
         let build_id = binary.build_id.as_deref().map_or(0, |b| texts.number(b));
         m.message(profile::MAPPING, |m| {
@@ -170,6 +175,19 @@ fn mappings(stacks: &Stacks, locations: &Locations, m: &mut Message, texts: &mut
             m.number(10, u64::from(named.2));
         });
     }
+}
+
+/// Bytes of a task's name that the kernel keeps.
+const COMM: usize = 15;
+
+/// The place of the binary that a task is called after; of any file if there is none.
+fn program(stacks: &Stacks) -> Option<usize> {
+    let is_file = |b: &Binary| !b.path.starts_with('[');
+    let named = |task: &Task| {
+        let name = |b: &Binary| b.name.get(..COMM).unwrap_or(&b.name) == task.comm;
+        stacks.binaries.iter().position(|b| is_file(b) && name(b))
+    };
+    stacks.tasks.iter().find_map(named).or_else(|| stacks.binaries.iter().position(is_file))
 }
 
 fn location(stacks: &Stacks, frames: &[u32], id: u64, m: &mut Message) {

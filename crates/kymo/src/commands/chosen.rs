@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use kymo_analysis::profile::{Profile, Stack};
-use kymo_files::perfdata::{EventDesc, PerfData};
+use kymo_files::perfdata::EventDesc;
 
 use super::finding::Finding;
 
@@ -49,10 +49,47 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// The spans of time that count; all of it where there are none.
-    pub(crate) fn times(&self, file: &PerfData) -> anyhow::Result<Vec<(u64, u64)>> {
+    /// The spans of time that count; all of it where there are none. `span` is when the
+    /// recording begins and ends, where that is known.
+    pub(crate) fn times(&self, span: Option<(u64, u64)>) -> anyhow::Result<Vec<(u64, u64)>> {
         let Some(text) = &self.time else { return Ok(Vec::new()) };
-        super::script::filter::times(text, file.features().sample_time)
+        super::script::filter::times(text, span)
+    }
+
+    /// Whether for times the recording's span must be known.
+    pub(crate) fn asks_for_shares(&self) -> bool {
+        self.time.as_ref().is_some_and(|t| t.contains('%'))
+    }
+
+    /// Whether binaries were named.
+    pub(crate) fn names_binaries(&self) -> bool {
+        !self.dsos.is_empty()
+    }
+
+    /// Whether events of a task count.
+    pub(crate) fn wants_task(&self, comm: &[u8], pid: u32, tid: u32) -> bool {
+        (self.comms.is_empty() || self.comms.iter().any(|c| c.as_bytes() == comm))
+            && (self.pid.is_empty() || self.pid.contains(&pid))
+            && (self.tid.is_empty() || self.tid.contains(&tid))
+    }
+
+    /// Whether an event with these names counts.
+    pub(crate) fn wants_event(&self, names: &[&str]) -> bool {
+        self.events.is_empty() || self.events.iter().any(|e| is_named(e, names))
+    }
+
+    /// Each name must be one of an event: `is_any` asks the recording's events.
+    pub(crate) fn check_events(
+        &self,
+        is_any: impl Fn(&dyn Fn(&[&str]) -> bool) -> bool,
+    ) -> anyhow::Result<()> {
+        for name in &self.events {
+            globset::Glob::new(name)?;
+            if !is_any(&|names| is_named(name, names)) {
+                anyhow::bail!("-e {name}: the recording has no such event");
+            }
+        }
+        Ok(())
     }
 
     /// Whether threads must be told apart to choose.
@@ -106,4 +143,10 @@ impl Chosen {
             && (self.pid.is_empty() || self.pid.contains(&stack.pid))
             && (self.tid.is_empty() || self.tid.contains(&stack.tid))
     }
+}
+
+/// Whether a name or glob is one of the names.
+fn is_named(wanted: &str, names: &[&str]) -> bool {
+    let glob = globset::Glob::new(wanted).map(|g| g.compile_matcher());
+    names.iter().any(|n| *n == wanted || glob.as_ref().is_ok_and(|g| g.is_match(n)))
 }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::Folded;
+use super::Folded;
 
 fn column<'a>(table: &'a Value, name: &str) -> &'a Vec<Value> {
     let column = table[name].as_array().unwrap_or_else(|| panic!("no column {name}"));
@@ -23,7 +23,7 @@ fn index(value: &Value, length: usize) -> Option<usize> {
     Some(n)
 }
 
-/// All stacks of all threads, with nanoseconds.
+/// All stacks of all threads, with nanoseconds, or counts of what has no duration.
 pub(crate) fn read(bytes: &[u8]) -> Folded {
     let profile: Value = serde_json::from_slice(bytes).unwrap();
     let meta = &profile["meta"];
@@ -88,12 +88,16 @@ fn read_thread(thread: &Value, libraries: usize, categories: usize, folded: &mut
         paths.push(format!("{above};{name}"));
     }
     let samples = &thread["samples"];
-    assert_eq!(samples["weightType"], "tracing-ms");
+    let unit = match samples["weightType"].as_str().unwrap() {
+        "tracing-ms" => 1e6,
+        "samples" => 1.0,
+        other => panic!("{other} is not typed"),
+    };
     let deltas = column(samples, "timeDeltas");
     assert!(deltas.iter().all(|d| d.as_f64().unwrap() >= 0.0));
     for (stack, weight) in column(samples, "stack").iter().zip(column(samples, "weight")) {
         let stack = index(stack, paths.len()).unwrap();
-        let nanos = (weight.as_f64().unwrap() * 1e6).round() as u64;
-        *folded.entry(paths[stack].clone()).or_default() += nanos;
+        let weight = (weight.as_f64().unwrap() * unit).round() as u64;
+        *folded.entry(paths[stack].clone()).or_default() += weight;
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
-use crate::Folded;
+use super::Folded;
 
 /// A field: its number, and a number or bytes.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::Folded;
+use super::Folded;
 
 fn only(object: &Value, required: &[&str], optional: &[&str]) {
     let keys = object.as_object().unwrap().keys();

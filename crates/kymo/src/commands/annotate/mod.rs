@@ -119,7 +119,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         merge_threads: !args.chosen.by_task(),
         no_chains: true,
         by_address: true,
-        times: args.chosen.times(&file)?,
+        times: args.chosen.times(file.features().sample_time)?,
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("annotate")?;

@@ -1,5 +1,7 @@
-//! `kymo convert`: the stacks of a recording in the formats of other programs.
+//! `kymo convert`: the stacks of a recording in the formats of other programs. Samples
+//! of a perf.data become the model here, events of other recordings in `events`.
 
+mod events;
 mod model;
 mod output;
 
@@ -26,7 +28,9 @@ use model::{Plan, Split, Weight};
 kymo convert -o flame.svg                      open it in a browser\n  \
 kymo convert -o profile.pb.gz                  go tool pprof -http : profile.pb.gz\n  \
 kymo convert -o profile.json.gz                load it at profiler.firefox.com\n  \
-kymo convert -f folded | sort -k2 -rn | head   the heaviest stacks")]
+kymo convert -f folded | sort -k2 -rn | head   the heaviest stacks\n  \
+kymo trace -T -o t.dat -e kmem:kmalloc -- CMD; kymo convert t.dat --weight bytes_alloc -o m.svg\n                                                 \
+who asked the kernel for memory")]
 pub(crate) struct Args {
     #[command(flatten)]
     source: Source,
@@ -44,7 +48,9 @@ pub(crate) struct Args {
     force: bool,
     #[command(flatten)]
     chosen: Chosen,
-    /// What a sample weighs
+    /// What a sample weighs: `period` (what it stands for: nanoseconds of a clock, counts of
+    /// an event), `samples` (one); for an event of trace.dat or CTF, which counts as one, also a
+    /// field that is a number: FIELD or EVENT.FIELD
     #[arg(long, value_name = "WHAT", default_value = "period")]
     weight: Weight,
     /// What tells tasks apart
@@ -140,48 +146,61 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             "which format? name it with -f, or with the end of the output's name (-o profile.pb.gz)"
         );
     };
-    if let Some(kind @ (Kind::TraceDat | Kind::Ctf)) = Kind::of(&path) {
-        let kind = if kind == Kind::Ctf { "CTF trace" } else { "trace.dat" };
-        bail!(
-            "{} is a {kind}, which has no samples with stacks: record some with `kymo record -g`",
-            path.display()
-        );
-    }
     if args.output.is_none() && !format.is_text() && std::io::stdout().is_terminal() {
         bail!("a terminal cannot show this format: name a file with -o");
     }
-    let mut file = PerfData::open(&path)?;
+    match Kind::of(&path) {
+        Some(kind @ (Kind::TraceDat | Kind::Ctf)) => events::run(&args, &path, kind, format),
+        // What is neither is explained there.
+        _ => samples(&args, &path, format),
+    }
+}
+
+/// The samples of a perf.data.
+fn samples(args: &Args, path: &Path, format: Format) -> anyhow::Result<ExitCode> {
+    if let Weight::Field { name, .. } = &args.weight {
+        bail!("--weight {name}: samples of a perf.data weigh `period` or `samples`");
+    }
+    let mut file = PerfData::open(path)?;
     let mut plan = Plan {
         chosen: &args.chosen,
         events: args.chosen.events(file.events())?,
         split: args.split.unwrap_or_else(|| format.split()),
-        weight: args.weight,
+        weight: args.weight.clone(),
         moments: format.is_timeline(),
     };
     let options = LoadOptions {
-        symbols: args.source.symbols(&path),
+        symbols: args.source.symbols(path),
         merge_threads: !matches!(plan.split, Split::Pid | Split::Tid) && !args.chosen.by_task(),
         by_address: format.has_addresses(),
         inlines: !args.no_inline && file.events().iter().any(super::report::has_chains),
         lines: format.has_addresses() && !args.no_inline,
         moments: plan.moments,
-        times: args.chosen.times(&file)?,
+        times: args.chosen.times(file.features().sample_time)?,
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("convert")?;
     let mut ledger = super::report::trust::ledger(&profile, file.notes());
     if !format.has_events() {
-        one_event(&args, &profile, &mut plan, &mut ledger)?;
+        one_event(args, &profile, &mut plan, &mut ledger)?;
     }
     let mut stacks = model::model(&profile, &plan);
     stacks.title = file.features().cmdline.join(" ");
-    stacks.recorded = recorded(&path, stacks.span);
+    stacks.recorded = recorded(path, stacks.span);
+    export(args, format, &stacks, &mut ledger)?;
+    let damage =
+        profile.stats.damaged.as_ref().map(|d| format!("{d}; what came before is converted"));
+    finish(args, path, damage.as_deref(), &ledger)
+}
+
+/// Writes the result where it belongs.
+fn export(args: &Args, format: Format, stacks: &Stacks, ledger: &mut Ledger) -> anyhow::Result<()> {
     if stacks.stacks.is_empty() {
         ledger.note("empty", "no sample is in the result", None);
     }
     let mut drawn = flame::Drawn::default();
     output::write(args.output.as_deref(), args.force, &mut |out: &mut dyn Write| {
-        drawn = write(&args, format, &stacks, out)?;
+        drawn = write(args, format, stacks, out)?;
         Ok(())
     })?;
     if drawn.left_out > 0 {
@@ -191,7 +210,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
         ledger.tell("narrow", fact, Some("--percent-limit 0 draws all of them".into()));
     }
-    finish(&args, &path, &profile, &ledger)
+    Ok(())
 }
 
 fn is_packed(path: &Path) -> bool {
@@ -214,6 +233,7 @@ fn look(args: &Args, stacks: &Stacks) -> flame::Look {
     });
     let unit = match event.map_or("count", |e| e.unit) {
         "count" if args.weight == Weight::Samples => "samples",
+        "count" if event.is_some_and(|e| e.name == "events") => "events",
         unit => unit,
     };
     flame::Look { title, unit, least: args.percent_limit }
@@ -283,12 +303,12 @@ fn write(
 fn finish(
     args: &Args,
     path: &Path,
-    profile: &Profile,
+    damage: Option<&str>,
     ledger: &Ledger,
 ) -> anyhow::Result<ExitCode> {
     anstream::eprint!("{}", ledger.to_text(""));
-    if let Some(damage) = &profile.stats.damaged {
-        anstream::eprintln!("kymo: {}: {damage}; what came before is converted", path.display());
+    if let Some(damage) = damage {
+        anstream::eprintln!("kymo: {}: {damage}", path.display());
         return Ok(ExitCode::FAILURE);
     }
     Ok(match args.strict && ledger.has_doubts() {

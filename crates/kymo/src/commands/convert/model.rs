@@ -22,13 +22,40 @@ pub(crate) enum Split {
     Tid,
 }
 
-/// What a sample weighs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+/// What a sample or event weighs.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// What it stands for: nanoseconds of a clock, counts of an event
+    /// What it stands for: nanoseconds of a clock, counts of an event.
     Period,
-    /// One
+    /// One.
     Samples,
+    /// The number in a field of the event.
+    Field {
+        /// Only of this event.
+        event: Option<String>,
+        /// The field's name.
+        name: String,
+    },
+}
+
+impl std::str::FromStr for Weight {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Weight, String> {
+        let word =
+            |t: &str| !t.is_empty() && t.chars().all(|c| c.is_alphanumeric() || "_:-".contains(c));
+        let field = |event: Option<&str>, name: &str| Weight::Field {
+            event: event.map(str::to_owned),
+            name: name.to_owned(),
+        };
+        match text.split_once('.') {
+            None if text == "period" => Ok(Weight::Period),
+            None if text == "samples" => Ok(Weight::Samples),
+            None if word(text) => Ok(field(None, text)),
+            Some((event, name)) if word(event) && word(name) => Ok(field(Some(event), name)),
+            _ => Err("not `period`, `samples`, or a field as FIELD or EVENT.FIELD".to_owned()),
+        }
+    }
 }
 
 /// How the model is made.
@@ -94,7 +121,7 @@ impl Making<'_> {
     }
 
     fn event(&mut self, event: &EventProfile) {
-        self.made.events.push(describe(&event.desc, self.plan.weight));
+        self.made.events.push(describe(&event.desc, &self.plan.weight));
         if !self.plan.moments {
             for (stack, frames) in event.stacks() {
                 if self.plan.chosen.wants(self.profile, &stack) {
@@ -120,7 +147,7 @@ impl Making<'_> {
             self.count(stack, 1, moment.period);
             let weight = match self.plan.weight {
                 Weight::Period => moment.period,
-                Weight::Samples => 1,
+                _ => 1,
             };
             self.made.moments.push(Moment { time: moment.time, stack, weight });
         }
@@ -131,7 +158,7 @@ impl Making<'_> {
         stack.samples += samples;
         stack.weight = stack.weight.saturating_add(match self.plan.weight {
             Weight::Period => period,
-            Weight::Samples => samples,
+            _ => samples,
         });
     }
 
@@ -216,7 +243,7 @@ impl Making<'_> {
     }
 }
 
-fn describe(desc: &EventDesc, weight: Weight) -> stacks::Event {
+fn describe(desc: &EventDesc, weight: &Weight) -> stacks::Event {
     // Numbers of PERF_COUNT_SW_CPU_CLOCK and PERF_COUNT_SW_TASK_CLOCK.
     let clock = desc.attr.kind == EventType::SOFTWARE && desc.attr.config <= 1;
     let unit = match weight {

@@ -21,24 +21,33 @@ pub(crate) struct Known {
     pub(crate) names_of_tasks: Vec<(Field, Field)>,
     /// The event is the kernel stack of the one before it.
     pub(crate) stack: Option<Stack>,
+    /// The event is the program's stack of the one before it.
+    pub(crate) user_stack: Option<Stack>,
     /// The event is one of the function-graph tracer.
     pub(crate) graph: Option<Graph>,
 }
 
-/// Where the entries of a kernel stack are.
+/// Where the entries of a stack are.
 pub(crate) struct Stack {
     offset: usize,
     size: Option<Field>,
+    process: Option<Field>,
     long_size: u8,
 }
 
 impl Stack {
-    fn of(format: &EventFormat, long_size: u8) -> Option<Stack> {
-        if format.system != "ftrace" || format.name != "kernel_stack" {
+    fn of(format: &EventFormat, name: &str, long_size: u8) -> Option<Stack> {
+        if format.system != "ftrace" || format.name != name {
             return None;
         }
         let offset = format.field("caller")?.offset as usize;
-        Some(Stack { offset, size: format.field("size").cloned(), long_size })
+        let field = |name: &str| format.field(name).cloned();
+        Some(Stack { offset, size: field("size"), process: field("tgid"), long_size })
+    }
+
+    /// The process whose addresses these are, if they are a program's.
+    pub(crate) fn process(&self, payload: &[u8], endian: Endian) -> Option<i32> {
+        self.process.as_ref()?.int(payload, endian)?.try_into().ok()
     }
 
     /// The entries, innermost first. The field is declared with eight; there
@@ -172,7 +181,8 @@ fn read(system: &str, text: &str, long_size: u8) -> Result<Known, String> {
         full_name: format!("{system}:{}", format.name),
         column: column(&format).into_bytes(),
         names_of_tasks: names_of_tasks(&format),
-        stack: Stack::of(&format, long_size),
+        stack: Stack::of(&format, "kernel_stack", long_size),
+        user_stack: Stack::of(&format, "user_stack", long_size),
         graph: Graph::of(&format),
         format,
     })

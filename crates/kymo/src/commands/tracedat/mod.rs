@@ -9,7 +9,7 @@ use kymo_files::tracedat::{ReadStats, TraceDat};
 use kymo_view::Ledger;
 
 pub(crate) use comms::{Comm, Comms};
-pub(crate) use formats::{Formats, Known};
+pub(crate) use formats::{Formats, Known, Stack};
 pub(crate) use graph::{Graph, write_duration};
 
 /// What could make a result of the recording less than the truth.
