@@ -6,8 +6,8 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kymo_files::ctf::read::{Ctf, FieldInfo, Select, Visit};
 use kymo_files::ctf::Metadata;
+use kymo_files::ctf::read::{Ctf, FieldInfo, Select, Visit};
 use libfuzzer_sys::fuzz_target;
 
 /// Looks at all values.

@@ -3,6 +3,7 @@
 
 mod bench;
 mod cargo;
+mod fuzz;
 mod licences;
 mod man;
 mod release;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ["man"] => man::run().map(done),
         ["release"] => release::run().map(done),
         ["vm", rest @ ..] => vm::main(rest),
+        ["fuzz", rest @ ..] => fuzz::main(rest).map(done),
         ["bench"] => bench::run(bench::Effort::Full, None).map(done),
         ["bench", "probes"] => bench::probes::run().map(done),
         ["bench", "ust"] => bench::ust::run().map(done),
@@ -50,11 +52,12 @@ fn main() -> ExitCode {
             bench::run(bench::Effort::Quick, Some(part)).map(done)
         }
         [] | ["help" | "-h" | "--help"] => {
-            print!("{USAGE}{}", vm::USAGE);
+            print!("{USAGE}{}{}", fuzz::USAGE, vm::USAGE);
             return ExitCode::SUCCESS;
         }
         other => {
-            eprint!("xtask: no such task: {}\n\n{USAGE}{}", other.join(" "), vm::USAGE);
+            let (name, more) = (other.join(" "), [fuzz::USAGE, vm::USAGE].concat());
+            eprint!("xtask: no such task: {name}\n\n{USAGE}{more}");
             return ExitCode::from(2);
         }
     };

@@ -84,6 +84,21 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("dwz", &["--version"]),
     },
     Package {
+        name: "libc6-dbg",
+        why: "what is inlined in the C library, compared with gdb",
+        present: || installed("libc6-dbg"),
+    },
+    Package {
+        name: "lua5.4",
+        why: "a program of Debian's with a debug package",
+        present: || Path::new("/usr/bin/lua5.4").exists(),
+    },
+    Package {
+        name: "liblua5.4-0-dbg",
+        why: "that debug package, a part of which others share",
+        present: || installed("liblua5.4-0-dbg"),
+    },
+    Package {
         name: "gdb",
         why: "a second opinion on stacks and lines",
         present: || cargo::has("gdb", &["--version"]),
@@ -170,6 +185,11 @@ pub(crate) fn run(mode: Mode) -> anyhow::Result<()> {
         Some(still) => bail!("{} is installed, and still {}: not found", still.name, still.why),
         None => Ok(()),
     }
+}
+
+/// Whether a Debian package is there that brings no program.
+fn installed(package: &str) -> bool {
+    cargo::has("dpkg", &["-s", package])
 }
 
 /// rustfmt and clippy, which a minimal toolchain lacks.

@@ -60,11 +60,14 @@ impl<'a> Found<'_, 'a> {
         self.symbol.name().ok().filter(|n| !n.is_empty())
     }
 
-    fn raw(&self) -> Option<RawSymbol<'a>> {
+    /// `sections` say how far a symbol without a size may reach.
+    fn raw(&self, sections: &[LoadedSection]) -> Option<RawSymbol<'a>> {
+        let inside = |s: &&LoadedSection| self.start.wrapping_sub(s.addr) < s.size;
+        let home = sections.iter().find(inside);
         Some(RawSymbol {
             start: self.start,
             size: self.symbol.size(),
-            limit: u64::MAX,
+            limit: home.map_or(u64::MAX, |s| s.addr.saturating_add(s.size)),
             name: self.name()?.as_bytes(),
             binding: self.binding,
             kind: if self.typed { Type::Typed } else { Type::NoType },
@@ -163,7 +166,10 @@ impl<'a> CodeSymbols<'a> {
     /// Functions and data, sorted, one name for each address.
     pub fn tables(&self) -> &[SymbolTable; 2] {
         self.tables.get_or_init(|| {
-            let of = |code| self.found().filter(move |s| s.code == code).filter_map(|s| s.raw());
+            let of = |code| {
+                let of_kind = self.found().filter(move |s| s.code == code);
+                of_kind.filter_map(|s| s.raw(&self.sections))
+            };
             [SymbolTable::build(of(true).collect()), SymbolTable::build(of(false).collect())]
         })
     }
@@ -203,7 +209,7 @@ impl<'a> CodeSymbols<'a> {
         near.extend(behind);
         let of_kind = self.found().filter(|s| s.code == code);
         let raw = of_kind.filter(|s| near.binary_search(&s.start).is_ok());
-        let raw: Vec<RawSymbol<'a>> = raw.filter_map(|s| s.raw()).collect();
+        let raw: Vec<RawSymbol<'a>> = raw.filter_map(|s| s.raw(&self.sections)).collect();
         let table = SymbolTable::build(raw.clone());
         let (start, end, name) = table.lookup(addr)?;
         let kept = raw.iter().find(|r| r.start == start && r.name == name)?;

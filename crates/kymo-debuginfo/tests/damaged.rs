@@ -171,3 +171,27 @@ fn damage_gives_errors() {
         let _ = ask(&whole[..cut]);
     }
 }
+
+/// Found by fuzzing: sections of an object that is not linked claim more room than
+/// there are addresses.
+#[test]
+fn sections_as_large_as_all_addresses() {
+    if !require(&[Need::Gcc]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = program(folder.path(), &["-g", "-O2", "-c"]);
+    let word = |bytes: &[u8], at: usize, size: usize| {
+        let mut word = [0; 8];
+        word[..size].copy_from_slice(&bytes[at..at + size]);
+        u64::from_le_bytes(word) as usize
+    };
+    let (table, count) = (word(&bytes, 40, 8), word(&bytes, 60, 2));
+    for section in (0..count).map(|n| table + 64 * n) {
+        if word(&bytes, section + 8, 8) & 2 != 0 {
+            bytes[section + 32..section + 40].copy_from_slice(&[0xff; 8]);
+        }
+    }
+    assert_eq!(ask(&bytes), Vec::<String>::new());
+    assert!(Sections::load(&bytes, None).is_err());
+}

@@ -138,7 +138,7 @@ impl Table {
         address: u64,
     ) -> Option<gimli::Result<FrameDescriptionEntry<Slice<'a>>>> {
         let bytes = &self.sections.eh_frame_hdr.bytes;
-        if bytes.is_empty() {
+        if !holds_its_table(bytes, self.sections.big_endian) {
             return None;
         }
         let header = EhFrameHdr::new(bytes, self.endian()).parse(bases, 8).ok()?;
@@ -197,6 +197,36 @@ impl Table {
         let signal = fde.is_signal_trampoline();
         Row::of(row, section, self.arch.count(), column, signal).map(Rule::Row)
     }
+}
+
+/// Whether a sorted table has as many entries as its header says. Numbers that have
+/// no fixed size, which nobody writes there, are not read.
+fn holds_its_table(header: &[u8], big_endian: bool) -> bool {
+    // Version, how the three that follow are written: place of the section, number of
+    // entries, the entries' pairs.
+    let Some((&[_, place, number, entry], rest)) = header.split_first_chunk() else { return false };
+    let size = |encoding: u8| match encoding & 15 {
+        0 | 4 | 12 => Some(8usize),
+        2 | 10 => Some(2),
+        3 | 11 => Some(4),
+        _ => None,
+    };
+    let read = || -> Option<bool> {
+        let (number_at, entry) = (size(place)?, size(entry)?);
+        let table_at = number_at.checked_add(size(number)?)?;
+        let mut entries = [0; 8];
+        let stored = rest.get(number_at..table_at)?;
+        let entries = if big_endian {
+            entries.get_mut(8 - stored.len()..)?.copy_from_slice(stored);
+            u64::from_be_bytes(entries)
+        } else {
+            entries.get_mut(..stored.len())?.copy_from_slice(stored);
+            u64::from_le_bytes(entries)
+        };
+        let held = rest.get(table_at..)?.len() / (2 * entry);
+        Some(entries <= held as u64)
+    };
+    read() == Some(true)
 }
 
 impl Index {

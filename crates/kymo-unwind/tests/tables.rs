@@ -210,3 +210,27 @@ fn damaged_sections_end_every_walk() {
     }
     assert!(frames > 7000, "{frames}");
 }
+
+/// Found by fuzzing: a sorted table that claims more entries than it holds is left
+/// alone, and the section itself is asked.
+#[test]
+fn a_sorted_table_that_claims_too_much() {
+    let (whole, text) = sections(&own());
+    let mut claims = whole.clone();
+    // Version and three encodings, place of the section, number of entries.
+    assert_eq!(claims.eh_frame_hdr.bytes[..4], [1, 0x1b, 3, 0x3b]);
+    claims.eh_frame_hdr.bytes[8..12].copy_from_slice(&[0xff; 4]);
+    // A number of eight bytes that wraps when it is multiplied.
+    let mut wraps = whole.clone();
+    let mut header = whole.eh_frame_hdr.bytes.to_vec();
+    header[2] = 4;
+    header.splice(8..12, (1u64 << 61).to_le_bytes());
+    wraps.eh_frame_hdr.bytes = header.into();
+    let [whole, claims, wraps] = [whole, claims, wraps].map(|s| Table::new(Arch::X86_64, s));
+    let mut context = Context::default();
+    for address in text.step_by(0x1000) {
+        let rule = whole.rule(&mut context, address);
+        assert_eq!(claims.rule(&mut context, address), rule);
+        assert_eq!(wraps.rule(&mut context, address), rule);
+    }
+}

@@ -139,7 +139,7 @@ pub(crate) fn layout_of(file: &object::File<'_>, relocatable: bool) -> Vec<Loade
         let allocated = sh_flags.0 & SHF_ALLOC != 0;
         let mut addr = s.address();
         if relocatable && allocated {
-            addr = next.next_multiple_of(s.align().clamp(1, 1 << 20));
+            addr = next.checked_next_multiple_of(s.align().clamp(1, 1 << 20)).unwrap_or(next);
             next = addr.saturating_add(s.size());
         }
         sections.push(LoadedSection {

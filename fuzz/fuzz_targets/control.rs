@@ -1,0 +1,81 @@
+//! Any bytes as what a traced program and the tool tell each other: the control
+//! file, the event table, orders, filters and ring headers.
+#![no_main]
+
+use kymo_ring::{AreaState, Context, Header};
+use kymo_ust::{
+    Control, EventRecord, Fields, Filter, Kind, OrderView, Shape, Slot, SlotState, compile,
+};
+use libfuzzer_sys::fuzz_target;
+
+/// One field of each kind.
+struct All;
+
+const KINDS: [(Kind, u8, u32); 8] = [
+    (Kind::Int, 4, 0),
+    (Kind::Bool, 1, 0),
+    (Kind::Float, 8, 0),
+    (Kind::Enum, 2, 0),
+    (Kind::Array, 1, 3),
+    (Kind::String, 1, 0),
+    (Kind::Sequence, 1, 0),
+    (Kind::Symbol, 8, 0),
+];
+
+impl Fields for All {
+    fn count(&self) -> usize {
+        KINDS.len()
+    }
+
+    fn name(&self, index: usize) -> &[u8] {
+        [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"][index]
+    }
+
+    fn shape(&self, index: usize) -> Shape {
+        let (kind, size, count) = KINDS[index];
+        Shape { kind, size, flags: 0, count }
+    }
+}
+
+fn filter(bytes: &[u8], payload: &[u8]) {
+    let Ok(filter) = Filter::parse(bytes) else { return };
+    assert!(filter.names().count() <= bytes.len());
+    let mut linked = vec![0; bytes.len() + 64];
+    if let Ok(size) = filter.link(&All, &mut linked) {
+        std::hint::black_box(Filter::run_linked(&linked[..size], &All, payload));
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let size = data.len() as u64;
+    if let Ok(control) = Control::parse(data, size) {
+        assert!(u64::from(control.table) + control.table_bytes <= size);
+        let _ = Control::parse(&control.encode(), size);
+    }
+    if let Ok(slot) = Slot::parse(data) {
+        std::hint::black_box(matches!(slot.state, SlotState::Free));
+    }
+    let (events, _) = EventRecord::parse_table(data);
+    assert!(events.len() <= data.len() / 24);
+    if let Ok(order) = OrderView::parse(data) {
+        std::hint::black_box((order.session(), order.channel(), order.rule_for(b"a:b", 7)));
+        for rule in order.rules() {
+            filter(rule.filter, data);
+        }
+    }
+    if let Ok(header) = Header::parse(data, size) {
+        assert!(header.file_size() <= size);
+        for packet in 0..4 {
+            let _ = header.check_packet(data, packet);
+        }
+    }
+    let _ = (AreaState::parse(data), Context::parse(data));
+    filter(data, data);
+    // Behind the first byte a filter as text, with what it says as its payload.
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(code) = compile(text)
+    {
+        assert!(Filter::parse(&code).is_ok(), "what was compiled is read");
+        filter(&code, data);
+    }
+});
