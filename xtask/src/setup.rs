@@ -144,6 +144,16 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("rsvg-convert", &["--version"]),
     },
     Package {
+        name: "bpftrace",
+        why: "a tracer that attaches to the markers of programs",
+        present: || cargo::has("bpftrace", &["--version"]),
+    },
+    Package {
+        name: "valgrind",
+        why: "counts the instructions of a tracepoint",
+        present: || cargo::has("valgrind", &["--version"]),
+    },
+    Package {
         name: "mount",
         why: "mounts tracefs where it is not mounted",
         present: || cargo::has("mount", &["--version"]),

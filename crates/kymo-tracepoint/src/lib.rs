@@ -4,8 +4,10 @@
 //!
 //! A program declares events with [`tracepoint!`], [`tracepoint_class!`] and [`mark!`], and
 //! hits them with [`emit!`]. That is all: no initialisation, no thread, no daemon. The same
-//! sites are SDT markers, for perf, bpftrace and uprobes; and closures can be registered on
-//! them.
+//! sites are SDT markers with the fields as arguments, for perf, bpftrace and uprobes; and
+//! closures can be registered on them. (`perf probe %sdt_…` takes the address of a marker for its
+//! place in the file: link with `-C link-arg=-Wl,-z,separate-loadable-segments` for it where lld is
+//! the linker, as it is by default.)
 //!
 //! Programs in C use `include/kymo_tracepoint.h` and link the static library of this crate.
 //!

@@ -4,30 +4,11 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use common::{Shared, order};
 use kymo_testkit::{Need, require};
-
-/// The static library, built on its own: the crate's other users have no need of it.
-fn static_library() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["rustc", "--quiet", "-p", "kymo-tracepoint", "--lib", "--crate-type=staticlib"]);
-    cargo.arg("--target-dir").arg(&target).current_dir(env!("CARGO_MANIFEST_DIR"));
-    assert!(cargo.status().unwrap().success());
-    let mut folders = vec![target];
-    while let Some(folder) = folders.pop() {
-        let library = folder.join("debug/libkymo_tracepoint.a");
-        if library.exists() {
-            return library;
-        }
-        let entries = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
-        folders.extend(entries.filter(|p| p.is_dir()));
-    }
-    panic!("cargo has built no static library");
-}
 
 #[test]
 fn a_program_in_c_and_a_library_it_loads_twice() {
@@ -45,7 +26,7 @@ fn a_program_in_c_and_a_library_it_loads_twice() {
         let output = gcc.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
-    gcc(&["-rdynamic"], &program, &[&static_library()]);
+    gcc(&["-rdynamic"], &program, &[&common::static_library()]);
     gcc(&["-shared", "-fPIC", "-DLIBRARY"], &library, &[]);
     let shared = Shared::new();
     shared.want("s", &order("shop:*", "number != 7"));

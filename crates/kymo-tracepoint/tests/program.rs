@@ -434,34 +434,6 @@ fn mixed(rounds: u64) -> u64 {
     words.iter().fold(0, |sum, word| sum ^ word)
 }
 
-/// Where the marker of `counted` and its semaphore lie in the file, as the notes say.
-fn marker(program: &Path) -> (u64, u64) {
-    let read = |option: &str| {
-        let output = Command::new("readelf").args(["-W", option]).arg(program).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
-    let notes = read("-n");
-    let note = notes.split("Name: counted").nth(1).unwrap();
-    let value = |name: &str| {
-        let rest = note.split_once(name).unwrap().1.trim_start();
-        hex(rest.split([',', '\n', ' ']).next().unwrap())
-    };
-    assert!(note.contains("Arguments: 8@0(%rax) 8@8(%rax)"), "{note}");
-    let segments: Vec<Vec<String>> = read("-l")
-        .lines()
-        .filter(|line| line.trim_start().starts_with("LOAD"))
-        .map(|line| line.split_whitespace().map(str::to_owned).collect())
-        .collect();
-    let in_file = |address: u64| {
-        let segment =
-            segments.iter().find(|s| (hex(&s[2])..hex(&s[2]) + hex(&s[4])).contains(&address));
-        let segment = segment.unwrap();
-        address - hex(&segment[2]) + hex(&segment[1])
-    };
-    (in_file(value("Location:")), in_file(value("Semaphore:")))
-}
-
 /// A tracer of its own in tracefs; gone at the end.
 struct Uprobe {
     instance: PathBuf,
@@ -523,8 +495,9 @@ fn a_tracer_at_the_sdt_marker_changes_nothing_and_sees_all() {
         text.lines().find(|l| l.starts_with("result")).unwrap().to_owned()
     };
     let bare = run();
-    let (marker, semaphore) = marker(&program);
-    let place = format!("{}:{marker:#x}({semaphore:#x})", program.display());
+    let marker = common::Marker::find(&program, "test", "counted");
+    assert_eq!(marker.arguments, "8@0(%rax) 8@8(%rax)");
+    let place = marker.place(&program);
     let uprobe = Uprobe::new(&format!("{place} a=+0(%ax):u64 b=+8(%ax):u64"));
     assert_eq!(run(), bare);
     let lines = uprobe.lines();

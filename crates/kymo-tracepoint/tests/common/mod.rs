@@ -57,6 +57,75 @@ impl Shared {
     }
 }
 
+/// The static library, built on its own: the crate's other users have no need of it.
+pub fn static_library() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["rustc", "--quiet", "-p", "kymo-tracepoint", "--lib", "--crate-type=staticlib"]);
+    cargo.arg("--target-dir").arg(&target).current_dir(env!("CARGO_MANIFEST_DIR"));
+    assert!(cargo.status().unwrap().success());
+    let mut folders = vec![target];
+    while let Some(folder) = folders.pop() {
+        let library = folder.join("debug/libkymo_tracepoint.a");
+        if library.exists() {
+            return library;
+        }
+        let entries = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
+        folders.extend(entries.filter(|p| p.is_dir()));
+    }
+    panic!("cargo has built no static library");
+}
+
+/// An SDT marker of a program, as its notes say.
+pub struct Marker {
+    /// Addresses.
+    pub at: u64,
+    pub semaphore: u64,
+    pub arguments: String,
+}
+
+impl Marker {
+    pub fn find(program: &Path, provider: &str, name: &str) -> Self {
+        let notes = readelf(program, "-n");
+        let (provider, name) = (format!("Provider: {provider}\n"), format!("Name: {name}\n"));
+        let note = notes.split("Provider: ").map(|n| format!("Provider: {n}"));
+        let mut note = note.filter(|n| n.contains(&provider) && n.contains(&name));
+        let note = note.next().expect(&notes);
+        let value = |name: &str| note.split_once(name).unwrap().1.lines().next().unwrap().trim();
+        let address = |name| hex(value(name).split(',').next().unwrap());
+        Self {
+            at: address("Location:"),
+            semaphore: address("Semaphore:"),
+            arguments: value("Arguments:").to_owned(),
+        }
+    }
+
+    /// Where it lies in the file, as uprobes are told.
+    pub fn place(&self, program: &Path) -> String {
+        let segments: Vec<[u64; 3]> = readelf(program, "-l")
+            .lines()
+            .filter(|line| line.trim_start().starts_with("LOAD"))
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .map(|words| [hex(words[1]), hex(words[2]), hex(words[4])])
+            .collect();
+        let in_file = |address: u64| {
+            let of = |[_, from, size]: &&[u64; 3]| (*from..from + size).contains(&address);
+            let [offset, from, _] = segments.iter().find(of).unwrap();
+            address - from + offset
+        };
+        format!("{}:{:#x}({:#x})", program.display(), in_file(self.at), in_file(self.semaphore))
+    }
+}
+
+fn readelf(program: &Path, option: &str) -> String {
+    let output = Command::new("readelf").args(["-W", option]).arg(program).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn hex(word: &str) -> u64 {
+    u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap()
+}
+
 /// Whether this process is a program of a test, and not the test.
 pub fn is_role() -> bool {
     std::env::var_os("KYMO_TEST_ROLE").is_some()
