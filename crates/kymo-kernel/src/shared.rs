@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, openat, openat2,
@@ -110,6 +111,25 @@ impl SharedDir {
         let stat = rustix::fs::fstat(&fd).map_err(system("look at", &path))?;
         belongs(&path, &stat, owner)?;
         Ok(SharedDir { fd, path, owner: stat.st_uid })
+    }
+
+    /// Waits for the lock of the folder among all who lock it so; it is let go when the
+    /// value is dropped.
+    ///
+    /// # Errors
+    /// If somebody holds it for longer than `patience`, or the kernel refuses.
+    pub fn lock(&self, patience: Duration) -> Result<DirLock, SharedError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Opened anew: a lock belongs to what was opened.
+        let fd = openat(&self.fd, ".", flags, Mode::empty()).map_err(system("open", &self.path))?;
+        until_free(patience, || {
+            Ok(rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?)
+        })
+        .map_err(|error| SharedError::System {
+            what: format!("cannot lock {}", self.path.display()),
+            error,
+        })?;
+        Ok(DirLock(fd))
     }
 
     /// Where it is.
@@ -298,6 +318,27 @@ impl SharedFile {
         self.file.write_all_at(bytes, offset).map_err(|e| self.failed("write", e))
     }
 
+    /// Gives all its memory back to the file system; its size stays, and whoever maps it
+    /// finds zeros.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn give_back(&self) -> Result<(), SharedError> {
+        use rustix::fs::FallocateFlags;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match self.size()? {
+            0 => Ok(()),
+            size => rustix::fs::fallocate(&self.file, flags, 0, size)
+                .map_err(|e| self.failed("give back the memory of", e.into())),
+        }
+    }
+
+    /// When it was written last, in seconds since 1970.
+    pub fn modified(&self) -> Option<u64> {
+        let modified = self.file.metadata().ok()?.modified().ok()?;
+        Some(modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs())
+    }
+
     /// Whether somebody holds it with `flock(LOCK_EX)`: the kernel lets go of that
     /// when its holder dies.
     ///
@@ -315,13 +356,15 @@ impl SharedFile {
     }
 
     /// Waits for the lock of a part of the file among all who lock it so; it is let
-    /// go when the value is dropped.
+    /// go when the value is dropped. Whoever owns the file may hold the lock for ever,
+    /// so there is an end to the waiting.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// If the kernel refuses, or somebody holds the lock for seconds.
     pub fn lock(&self, offset: u64, len: u64) -> Result<PartLock<'_>, SharedError> {
         let lock = PartLock { file: self, offset, len };
-        lock.set(libc::F_WRLCK as libc::c_short).map_err(|e| self.failed("lock", e))?;
+        until_free(PART_PATIENCE, || lock.set(libc::F_WRLCK as libc::c_short))
+            .map_err(|e| self.failed("lock", e))?;
         Ok(lock)
     }
 
@@ -348,19 +391,35 @@ impl PartLock<'_> {
         lock.l_start = number(self.offset)?;
         lock.l_len = number(self.len)?;
         let fd = self.file.file.as_raw_fd();
-        loop {
-            // SAFETY: the descriptor is open as long as the file is borrowed, and `lock` is a
-            // live value of the type this command reads.
-            if unsafe { libc::fcntl(fd, libc::F_OFD_SETLKW, &raw const lock) } == 0 {
-                return Ok(());
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+        // SAFETY: the descriptor is open as long as the file is borrowed, and `lock` is a
+        // live value of the type this command reads.
+        match unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 }
+
+/// How long the lock of a part is waited for: tools hold it for microseconds.
+const PART_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Tries for so long to get a lock that somebody else holds.
+fn until_free(patience: Duration, mut take: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match take() {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && began.elapsed() < patience => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// A locked folder.
+#[derive(Debug)]
+pub struct DirLock(#[expect(dead_code, reason = "held until it is dropped")] OwnedFd);
 
 impl Drop for PartLock<'_> {
     fn drop(&mut self) {

@@ -169,6 +169,13 @@ pub fn comm(tid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
 }
 
+/// The process that started a process, if that still runs.
+pub fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// The directory of the cgroup called `name`: an absolute path below a cgroup
 /// mount, or a path relative to the root of the perf_event hierarchy (v1) or
 /// of the unified one (v2).

@@ -19,6 +19,7 @@ mod options;
 mod output;
 mod scan;
 mod session;
+pub mod sessions;
 pub mod ust;
 
 pub use error::RecordError;

@@ -14,6 +14,7 @@
 //! | `area` | ordering: how an event and a new packet are committed |
 //! | `rseq` | the restartable sequences on a CPU |
 //! | `ring` | memory and sharing: which area, which discipline |
+//! | `cursor` | the reader's note of how far it has read |
 //! | `clock` | ticks, and how they relate to the kernel's clocks |
 //! | `sync` | atomics, loom's under loom |
 //!
@@ -21,6 +22,7 @@
 
 mod area;
 mod clock;
+mod cursor;
 mod layout;
 #[cfg(not(loom))]
 mod ring;
@@ -31,6 +33,7 @@ mod sync;
 mod loom_tests;
 
 pub use clock::{Clock, ClockFacts, ClockKind};
+pub use cursor::Cursor;
 pub use layout::{
     AREA_HEADER, AreaState, CONTEXT_END, Config, Context, HEADROOM, Header, LayoutError, MAX_AREAS,
     MAX_SUB_BUFFER, MAX_SUB_BUFFERS, MAX_UNWRITTEN, MIN_SUB_BUFFER, Mode, RING_HEADER, SLACK,

@@ -63,6 +63,15 @@ impl Shape {
     /// Elements of an array or a sequence are floats.
     pub const FLOATS: u8 = 4;
 
+    /// Whether filters can name such a field: arrays and sequences of bytes are texts,
+    /// others are not comparable.
+    pub fn is_comparable(&self) -> bool {
+        match self.kind {
+            Kind::Array | Kind::Sequence => self.size == 1,
+            _ => true,
+        }
+    }
+
     /// Bytes of the field at the start of `payload`, if they are there.
     pub fn size_in(&self, payload: &[u8]) -> Option<usize> {
         let element = usize::from(self.size);

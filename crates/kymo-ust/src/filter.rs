@@ -49,7 +49,7 @@ pub trait Fields {
 /// A filter: header, code, texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter<'a> {
-    code: &'a [u8],
+    pub(crate) code: &'a [u8],
     texts: &'a [u8],
 }
 
@@ -142,7 +142,7 @@ impl<'a> Filter<'a> {
         })
     }
 
-    fn text(&self, operands: &[u8]) -> Option<&'a [u8]> {
+    pub(crate) fn text(&self, operands: &[u8]) -> Option<&'a [u8]> {
         let mut take = Take(operands);
         let (at, len) = (usize::from(take.u16()?), usize::from(take.u16()?));
         self.texts.get(at..at + len)
@@ -166,7 +166,7 @@ impl<'a> Filter<'a> {
             if opcode == op::FIELD {
                 let name = self.text(operands).unwrap_or_default();
                 let index = (0..fields.count())
-                    .find(|i| fields.name(*i) == name && comparable(fields.shape(*i)));
+                    .find(|i| fields.name(*i) == name && fields.shape(*i).is_comparable());
                 let index = index.ok_or(FilterError::NoField { at })?;
                 let here = &mut linked[code_at + at..code_at + next];
                 here[1..3].copy_from_slice(&(index as u16).to_le_bytes());
@@ -301,7 +301,7 @@ impl InRange {
 }
 
 /// Opcode, its operands, where the next one is.
-fn instruction(code: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
+pub(crate) fn instruction(code: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
     let opcode = *code.get(at)?;
     let operands = match opcode {
         op::END | op::EQ..=op::AND => 0,
@@ -356,13 +356,6 @@ fn int_at(operands: &[u8], payload: &[u8]) -> Option<i128> {
     let offset = usize::from(u16::from_le_bytes([low, high]));
     let bytes = payload.get(offset..offset + usize::from(size))?;
     Some(integer(bytes, signed != 0))
-}
-
-fn comparable(shape: Shape) -> bool {
-    match shape.kind {
-        Kind::Array | Kind::Sequence => shape.size == 1,
-        _ => true,
-    }
 }
 
 /// The value of a field, found by walking over those before it.

@@ -9,6 +9,7 @@
 mod bytes;
 mod compile;
 mod control;
+mod decompile;
 mod error;
 mod event;
 mod field;
@@ -21,6 +22,7 @@ pub use control::{
     CONTROL_HEADER, CONTROL_MAGIC, Control, MAX_EVENTS, SLOT, SLOT_PATH, SLOTS, SLOTS_AT, Slot,
     SlotState, enable_at, slot_at,
 };
+pub use decompile::decompile;
 pub use error::{FilterError, FormatError};
 pub use event::{EventFlags, EventRecord, EventWords, FieldRecord, FieldWords};
 pub use field::{Kind, Shape};

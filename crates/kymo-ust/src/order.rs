@@ -170,6 +170,27 @@ impl<'a> OrderView<'a> {
         until_nul(&self.bytes[128..192])
     }
 
+    /// The order as the tool makes it, to make another of it.
+    pub fn to_order(&self) -> Order {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let rule = |rule: RuleView<'_>| Rule {
+            pattern: text(rule.pattern),
+            max_level: rule.max_level,
+            exclude: rule.exclude,
+            filter: rule.filter.to_vec(),
+        };
+        Order {
+            overwrite: self.overwrite,
+            sub_buffer: self.sub_buffer,
+            sub_buffers: self.sub_buffers,
+            uuid: self.uuid,
+            pid: self.pid,
+            session: text(self.session()),
+            channel: text(self.channel()),
+            rules: self.rules().map(rule).collect(),
+        }
+    }
+
     /// The rules, up to the first that is damaged.
     pub fn rules(&self) -> impl Iterator<Item = RuleView<'a>> + use<'a> {
         let mut rest = &self.bytes[RULES_AT..];
@@ -222,6 +243,7 @@ mod tests {
     fn an_order_survives_its_bytes() {
         let bytes = order().encode().unwrap();
         let view = OrderView::parse(&bytes).unwrap();
+        assert_eq!(view.to_order(), order());
         assert_eq!((view.session(), view.channel()), (&b"s"[..], &b"c"[..]));
         assert_eq!(view.rule_for(b"shop:sale", 6).unwrap().filter, b"code");
         assert_eq!(view.rule_for(b"shop:sale", 7), None);

@@ -18,5 +18,5 @@ pub use capture::{TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_tr
 pub use condition::{ConditionError, On, OnLatency, TooLong};
 pub use error::TraceError;
 pub use front::{Front, Layout, LayoutError, MAX_STREAMS};
-pub use session::{Listed, Mode, Session, SessionOptions, SessionState, Taken, TakenBy};
+pub use session::{Mode, Session, SessionOptions, SessionState, Taken, TakenBy};
 pub use watch::{Condition, Met, Watch};

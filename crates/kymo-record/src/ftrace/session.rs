@@ -1,13 +1,10 @@
 //! Named sessions: trace instances that outlive the command that made them.
 //!
 //! What the kernel knows is asked of the kernel: whether it traces, which events
-//! are on, how full the rings are. The small file beside it tells only what the
-//! kernel does not: who made the session and when. A session exists if its
-//! instance does; a file without an instance tells that it was lost.
+//! are on, how full the rings are. A session exists if its instance does; a note of
+//! its making (`crate::sessions`) without an instance tells that it was lost.
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::ftrace::{CpuStats, EventName, FtraceError, Instance, Selection, TraceDir};
@@ -22,6 +19,7 @@ use super::movers::{Current, ToFile};
 use super::pack;
 use super::pump::{Pump, PumpError};
 use crate::output;
+use crate::sessions::note::{self, Part};
 
 /// How the instances of sessions are called.
 const PREFIX: &str = "kymo-session-";
@@ -97,21 +95,6 @@ pub struct SessionState {
     pub made: Option<u64>,
 }
 
-/// A session in a list.
-#[derive(Clone, Debug)]
-pub enum Listed {
-    /// It is there.
-    There(Box<SessionState>),
-    /// Its file is there, its instance is not: the machine was started again or
-    /// somebody removed it.
-    Gone {
-        /// Its name.
-        name: String,
-        /// The machine was started again since.
-        rebooted: bool,
-    },
-}
-
 /// A session that is there.
 #[derive(Debug)]
 pub struct Session {
@@ -160,45 +143,30 @@ impl Session {
             instance.set("snapshot", "1")?;
             instance.set("snapshot", "2")?;
         }
-        note(name).map_err(|error| TraceError::State { path: file(name), error })?;
+        note::add(name, Part::Kernel)
+            .map_err(|error| TraceError::State { path: note::path(name), error })?;
         Ok(Session { name: name.to_owned(), dir: instance.keep() })
     }
 
-    /// A session that was made before.
-    pub fn open(tracefs: &Tracefs, name: &str) -> Result<Session, TraceError> {
+    /// A session that was made before, if it is there.
+    pub fn find(tracefs: &Tracefs, name: &str) -> Result<Option<Session>, TraceError> {
         check_name(name)?;
         let instance = format!("{PREFIX}{name}");
-        if !TraceDir::instances(tracefs)?.contains(&instance) {
-            let made = made(name).is_some();
-            let why = if made { "; it was lost, `kymo session destroy` clears up" } else { "" };
-            return Err(TraceError::Session(format!("there is no session {name}{why}")));
-        }
-        Ok(Session { name: name.to_owned(), dir: TraceDir::named(tracefs, &instance) })
+        let there = TraceDir::instances(tracefs)?.contains(&instance);
+        Ok(there
+            .then(|| Session { name: name.to_owned(), dir: TraceDir::named(tracefs, &instance) }))
     }
 
-    /// All sessions, also those that were lost.
-    pub fn list(tracefs: &Tracefs) -> Result<Vec<Listed>, TraceError> {
-        let mut listed = Vec::new();
-        let mut there = Vec::new();
-        for instance in TraceDir::instances(tracefs)? {
-            let Some(name) = instance.strip_prefix(PREFIX) else { continue };
-            let dir = TraceDir::named(tracefs, &instance);
-            match (Session { name: name.to_owned(), dir }).state() {
-                Ok(state) => listed.push(Listed::There(Box::new(state))),
-                // Destroyed just now.
-                Err(e) if e.is_missing() => continue,
-                Err(e) => return Err(e),
-            }
-            there.push(name.to_owned());
-        }
-        for entry in std::fs::read_dir(folder()).into_iter().flatten().flatten() {
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            if check_name(&name).is_ok() && !there.contains(&name) {
-                let rebooted = boot_of(&name).is_some_and(|b| Some(b) != boot_id());
-                listed.push(Listed::Gone { name, rebooted });
-            }
-        }
-        Ok(listed)
+    /// The names of all sessions.
+    pub fn names(tracefs: &Tracefs) -> Result<Vec<String>, TraceError> {
+        let instances = TraceDir::instances(tracefs)?;
+        let name = |i: &String| i.strip_prefix(PREFIX).map(str::to_owned);
+        Ok(instances.iter().filter_map(name).collect())
+    }
+
+    /// Whether a session may have this name.
+    pub fn check_name(name: &str) -> Result<(), TraceError> {
+        check_name(name)
     }
 
     /// Removes a session, its instance and its file. Tells whether there was anything.
@@ -209,7 +177,7 @@ impl Session {
             Err(FtraceError::Lacking { .. }) => false,
             Err(e) => return Err(e.into()),
         };
-        let noted = std::fs::remove_file(file(name)).is_ok();
+        let noted = note::remove(name, Part::Kernel);
         Ok(removed || noted)
     }
 
@@ -242,6 +210,11 @@ impl Session {
         Ok(self.dir.disable(selection)?)
     }
 
+    /// Whether any event is on.
+    pub fn has_events(&self) -> Result<bool, TraceError> {
+        Ok(!self.dir.enabled()?.is_empty())
+    }
+
     /// Lets the ring take events, or not.
     pub fn set_tracing(&self, on: bool) -> Result<(), TraceError> {
         Ok(self.dir.set_tracing(on)?)
@@ -268,7 +241,7 @@ impl Session {
             events,
             pids: self.dir.pids()?,
             stats,
-            made: made(&self.name),
+            made: note::made(&self.name),
         })
     }
 
@@ -326,59 +299,6 @@ impl Session {
         let by = if by_kernel { TakenBy::Kernel } else { TakenBy::Reading };
         Ok(Taken { path: path.to_owned(), bytes, stored, by, oldest_ns })
     }
-
-    /// [`take`](Session::take) to a file whose name ends in the time.
-    pub fn take_stamped(
-        &self,
-        path: &Path,
-        force: bool,
-        format: Format,
-        by_kernel: bool,
-    ) -> Result<Taken, TraceError> {
-        let mut taken = self.take(path, force, format, by_kernel)?;
-        taken.path = output::set_aside(path)?;
-        Ok(taken)
-    }
-}
-
-/// Where the files of sessions are: `/run/kymo/sessions`, or the user's own
-/// folder of that kind.
-fn folder() -> PathBuf {
-    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !rustix::process::geteuid().is_root());
-    own.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("kymo/sessions")
-}
-
-fn file(name: &str) -> PathBuf {
-    folder().join(name)
-}
-
-/// Notes what the kernel does not know of a session: the boot it belongs to.
-fn note(name: &str) -> io::Result<()> {
-    std::fs::create_dir_all(folder())?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let boot = boot_id().unwrap_or_default();
-    std::fs::write(file(name), format!("boot {boot}\nmade {now}\n"))
-}
-
-fn boot_id() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned())
-}
-
-fn noted(name: &str, what: &str) -> Option<String> {
-    let text = std::fs::read_to_string(file(name)).ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix(what)?.strip_prefix(' '))?;
-    Some(line.to_owned())
-}
-
-fn boot_of(name: &str) -> Option<String> {
-    noted(name, "boot")
-}
-
-fn made(name: &str) -> Option<u64> {
-    // Of another boot it would be another session's.
-    boot_of(name).filter(|b| Some(b) == boot_id().as_ref())?;
-    noted(name, "made")?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
-//! Channels: an order says what is wanted of which events; a slot of each program
-//! takes it. Programs that start later find the order in `wanted/`.
+//! Channels: an order says what is wanted of which events. Programs that start find it
+//! in `wanted/`; those that run get it into a slot (`slots`).
 
 use std::ffi::{OsStr, OsString};
 
-use kymo_ust::{
-    Control, Order, OrderView, Rule, SLOT_PATH, SLOTS, SLOTS_AT, Slot, SlotState, enable_at,
-    slot_at,
-};
+use kymo_kernel::shared::{Access, SharedDir};
+use kymo_ust::{Order, OrderView, Rule, SLOT_PATH};
 
 use super::error::UstError;
 use super::program::Program;
-use super::space::UserFolder;
+use super::space::{UserFolder, me};
 
 /// What a channel is to be.
 #[derive(Clone, Debug)]
@@ -31,32 +29,17 @@ pub struct ChannelOptions {
     pub pid: u32,
 }
 
-/// The order of a channel in the folder of a user.
-#[derive(Clone, Debug)]
+/// The channel that is meant where none is named.
+pub const DEFAULT_CHANNEL: &str = "channel0";
+
+/// The order of a channel, under the name it has in one user's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Channel {
     name: OsString,
     order: Vec<u8>,
 }
 
-/// A program that records for a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attached {
-    /// In this slot.
-    pub slot: usize,
-    /// In this turn of it.
-    pub turn: u8,
-}
-
-impl Attached {
-    /// The file of its ring, in the program's folder.
-    pub(super) fn ring_name(self) -> String {
-        format!("ring-{}-{}", self.slot, self.turn)
-    }
-}
-
 const WANTED: &str = "wanted";
-/// Where the tools lock among themselves.
-const LOCKED: (u64, u64) = (SLOTS_AT as u64, 2048);
 
 impl Channel {
     /// The order of a channel, `SESSION.CHANNEL`.
@@ -64,19 +47,9 @@ impl Channel {
     /// # Errors
     /// If its names or rules are too long.
     pub fn new(options: &ChannelOptions) -> Result<Channel, UstError> {
-        for name in [&options.session, &options.channel] {
-            let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-            if name.is_empty()
-                || name.len() > 40
-                || !name.bytes().all(plain)
-                || name.starts_with('.')
-            {
-                return Err(UstError::Name(name.clone()));
-            }
-        }
         let mut uuid = [0; 16];
         let _ = rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty());
-        let order = Order {
+        Channel::of(&Order {
             overwrite: options.overwrite,
             sub_buffer: options.sub_buffer,
             sub_buffers: options.sub_buffers,
@@ -85,9 +58,18 @@ impl Channel {
             session: options.session.clone(),
             channel: options.channel.clone(),
             rules: options.rules.clone(),
-        };
-        let order = order.encode().map_err(UstError::Order)?;
-        Ok(Channel { name: format!("{}.{}", options.session, options.channel).into(), order })
+        })
+    }
+
+    /// The channel of an order.
+    pub(super) fn of(order: &Order) -> Result<Channel, UstError> {
+        check_name(&order.session)?;
+        // The last dot of an order's name stands before the channel.
+        if check_name(&order.channel).is_err() || order.channel.contains('.') {
+            return Err(UstError::Channel(order.channel.clone()));
+        }
+        let name = format!("{}.{}", order.session, order.channel).into();
+        Ok(Channel { name, order: order.encode().map_err(UstError::Order)? })
     }
 
     /// The channels of a user that programs will find when they start.
@@ -95,25 +77,35 @@ impl Channel {
     /// # Errors
     /// If the folder cannot be read.
     pub fn wanted(user: &UserFolder) -> Result<Vec<Channel>, UstError> {
-        let dir = match user.dir.dir(OsStr::new(WANTED)) {
-            Ok(dir) => dir,
-            Err(e) if e.is_missing() => return Ok(Vec::new()),
-            Err(e) => return Err(e.into()),
-        };
+        match user.dir.dir(OsStr::new(WANTED)) {
+            Ok(dir) => Channel::all(&dir),
+            Err(e) if e.is_missing() => Ok(Vec::new()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The orders in a folder; what is none is passed over.
+    pub(super) fn all(dir: &SharedDir) -> Result<Vec<Channel>, UstError> {
         let mut channels = Vec::new();
         for name in dir.names(1024)?.0 {
-            if name.to_string_lossy().starts_with('.') {
-                continue;
-            }
-            let file = dir.file(&name, kymo_kernel::shared::Access::Read)?;
-            let mut order = vec![0; kymo_ust::MAX_ORDER];
-            let len = file.read_some(0, &mut order)?;
-            order.truncate(len);
-            if OrderView::parse(&order).is_ok() {
-                channels.push(Channel { name, order });
+            if !name.to_string_lossy().starts_with('.') {
+                channels.extend(Channel::read(dir, name)?);
             }
         }
         Ok(channels)
+    }
+
+    /// The order of this name in a folder, if there is one.
+    fn read(dir: &SharedDir, name: OsString) -> Result<Option<Channel>, UstError> {
+        let file = match dir.file(&name, Access::Read) {
+            Ok(file) => file,
+            Err(e) if e.is_missing() => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let mut order = vec![0; kymo_ust::MAX_ORDER];
+        let len = file.read_some(0, &mut order)?;
+        order.truncate(len);
+        Ok(OrderView::parse(&order).is_ok().then_some(Channel { name, order }))
     }
 
     /// What the order says.
@@ -129,17 +121,47 @@ impl Channel {
         &self.name
     }
 
+    /// The order as it is called in the folder of somebody else than the session's
+    /// maker: so it cannot be taken for one of his own.
+    pub(super) fn for_others(&self) -> Channel {
+        let mut name = self.name.clone();
+        name.push(format!("@{}", me()));
+        Channel { name, order: self.order.clone() }
+    }
+
+    /// Whether it is an order of the same session, perhaps changed since.
+    pub(super) fn same_order(&self, other: &Channel) -> bool {
+        let uuid = |c: &Channel| c.view().map(|v| v.uuid).ok();
+        uuid(self) == uuid(other)
+    }
+
+    /// Writes the order into a folder.
+    pub(super) fn put(&self, dir: &SharedDir) -> Result<(), UstError> {
+        Ok(dir.put(&self.name, &self.order)?)
+    }
+
     /// Puts the order where programs find it that start from now on.
     ///
     /// # Errors
     /// If it is there already, or cannot be written.
     pub fn publish(&self, user: &UserFolder) -> Result<(), UstError> {
         let dir = user.dir.make_dir(OsStr::new(WANTED))?;
-        let there = dir.file(&self.name, kymo_kernel::shared::Access::Read);
-        match there {
-            Err(e) if e.is_missing() => Ok(dir.put(&self.name, &self.order)?),
+        match dir.file(&self.name, Access::Read) {
+            Err(e) if e.is_missing() => self.put(&dir),
             Err(e) => Err(e.into()),
             Ok(file) => Err(UstError::Exists { path: file.path().to_owned() }),
+        }
+    }
+
+    /// The same, if need be in the place of an earlier order of the same channel.
+    pub(super) fn renew(&self, user: &UserFolder) -> Result<(), UstError> {
+        let dir = user.dir.make_dir(OsStr::new(WANTED))?;
+        match Channel::read(&dir, self.name.clone())? {
+            Some(there) if there.order == self.order => Ok(()),
+            Some(there) if there.view()?.uuid != self.view()?.uuid => {
+                Err(UstError::Exists { path: dir.path().join(&self.name) })
+            }
+            _ => self.put(&dir),
         }
     }
 
@@ -156,7 +178,7 @@ impl Channel {
     }
 
     /// The order's path as slots name it.
-    fn path(&self) -> Vec<u8> {
+    pub(super) fn path(&self) -> Vec<u8> {
         let mut path = WANTED.as_bytes().to_vec();
         path.push(b'/');
         path.extend_from_slice(self.name.as_encoded_bytes());
@@ -164,24 +186,16 @@ impl Channel {
         path
     }
 
-    /// The slot of a program that has this channel.
-    ///
-    /// # Errors
-    /// If the slots cannot be read.
-    pub fn slot_of(&self, program: &Program) -> Result<Option<(Attached, Slot)>, UstError> {
-        let path = self.path();
-        let slots = program.slots()?.into_iter().enumerate();
-        let mut mine = slots.filter(|(_, s)| s.path == path && s.state != SlotState::Free);
-        Ok(mine.next().map(|(slot, s)| (Attached { slot, turn: s.turn }, s)))
-    }
-
     /// Whether the order wants anything of this program.
     pub fn wants(&self, program: &Program) -> bool {
-        self.events(program).next().is_some()
+        self.is_for(program) && self.events(program).next().is_some()
     }
 
     /// The numbers of the events that the order wants.
-    fn events<'a>(&'a self, program: &'a Program) -> impl Iterator<Item = u32> + use<'a> {
+    pub(super) fn events<'a>(
+        &'a self,
+        program: &'a Program,
+    ) -> impl Iterator<Item = u32> + use<'a> {
         let view = self.view().ok();
         program.present().filter_map(move |e| {
             let name = format!("{}:{}", e.provider, e.name);
@@ -189,90 +203,28 @@ impl Channel {
         })
     }
 
-    /// Lets a program that runs already record for the channel.
-    ///
-    /// # Errors
-    /// If all its slots are taken, or its control file cannot be written.
-    pub fn attach(&self, program: &Program) -> Result<Option<Attached>, UstError> {
-        if !self.wants(program) {
-            return Ok(None);
-        }
-        let file = program.file();
-        let _lock = file.lock(LOCKED.0, LOCKED.1)?;
-        if let Some((attached, slot)) = self.slot_of(program)? {
-            if slot.state == SlotState::Stopped {
-                file.write_at(slot_at(attached.slot) as u64 + 1, &[SlotState::Active as u8])?;
+    /// Whether the order is for all, or for this program or one it descends from.
+    fn is_for(&self, program: &Program) -> bool {
+        let wanted = self.view().map_or(0, |view| view.pid);
+        let mut pid = program.id().pid;
+        for _ in 0..64 {
+            if wanted == 0 || pid == wanted {
+                return true;
             }
-            self.switch(program, attached.slot, 1)?;
-            return Ok(Some(attached));
-        }
-        let slots = program.slots()?;
-        let Some(slot) = slots.iter().position(|s| s.state == SlotState::Free) else {
-            return Err(UstError::NoSlot { pid: program.id().pid });
-        };
-        let at = slot_at(slot) as u64;
-        let turn = match slots[slot].turn.wrapping_add(1) {
-            0 => 1,
-            turn => turn,
-        };
-        file.write_at(at + 1, &[SlotState::Claimed as u8])?;
-        let mut path = self.path();
-        path.resize(SLOT_PATH, 0);
-        file.write_at(at + Slot::PATH_AT as u64, &path)?;
-        file.write_at(at, &[turn])?;
-        file.write_at(at + 1, &[SlotState::Active as u8])?;
-        self.switch(program, slot, 1)?;
-        Ok(Some(Attached { slot, turn }))
-    }
-
-    /// Switches the events off; what is in the ring stays. Says in which slot.
-    ///
-    /// # Errors
-    /// If the control file cannot be written.
-    pub fn stop(&self, program: &Program) -> Result<Option<Attached>, UstError> {
-        let file = program.file();
-        let _lock = file.lock(LOCKED.0, LOCKED.1)?;
-        let Some((attached, _)) = self.slot_of(program)? else { return Ok(None) };
-        all_off(program, attached.slot)?;
-        file.write_at(slot_at(attached.slot) as u64 + 1, &[SlotState::Stopped as u8])?;
-        Ok(Some(attached))
-    }
-
-    /// Frees the slot and removes its ring: what was not taken out of it is gone.
-    ///
-    /// # Errors
-    /// If the control file cannot be written.
-    pub fn detach(&self, program: &Program) -> Result<(), UstError> {
-        let Some(attached) = self.stop(program)? else { return Ok(()) };
-        let _lock = program.file().lock(LOCKED.0, LOCKED.1)?;
-        for ring in program.rings()? {
-            if ring.attached.slot == attached.slot {
-                program.dir().remove(&ring.name)?;
+            match kymo_kernel::target::parent(pid) {
+                Some(parent) if parent > 1 => pid = parent,
+                _ => return false,
             }
         }
-        let at = slot_at(attached.slot) as u64;
-        program.file().write_at(at + 1, &[SlotState::Free as u8])?;
-        Ok(())
-    }
-
-    fn switch(&self, program: &Program, slot: usize, to: u8) -> Result<(), UstError> {
-        for event in self.events(program) {
-            program.file().write_at(enable_at(program.control(), event, slot), &[to])?;
-        }
-        Ok(())
+        false
     }
 }
 
-/// Nothing is on for a slot afterwards, whoever switched it on.
-fn all_off(program: &Program, slot: usize) -> Result<(), UstError> {
-    let control: &Control = program.control();
-    let mut words = vec![0; 8 * control.capacity as usize];
-    program.file().read_at(u64::from(control.enable), &mut words)?;
-    for event in 0..control.capacity {
-        let on = words.get(8 * event as usize + slot % SLOTS).is_some_and(|b| *b != 0);
-        if on {
-            program.file().write_at(enable_at(control, event, slot), &[0])?;
-        }
+/// Names of sessions and channels are parts of names of files.
+pub(super) fn check_name(name: &str) -> Result<(), UstError> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    if name.is_empty() || name.len() > 40 || !name.bytes().all(plain) || name.starts_with('.') {
+        return Err(UstError::Name(name.to_owned()));
     }
     Ok(())
 }

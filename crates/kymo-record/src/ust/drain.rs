@@ -1,19 +1,20 @@
 //! The rings of a channel into a folder: a CTF trace for each program, a stream for
 //! each area of its ring. Packets are copied as they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use kymo_files::ctf::write::Folder;
-use kymo_ring::{Clock, ClockFacts, ClockKind};
+use kymo_ring::{Clock, ClockFacts, ClockKind, Config};
 
-use super::channel::{Attached, Channel};
+use super::channel::{Channel, DEFAULT_CHANNEL};
 use super::error::UstError;
 use super::metadata::metadata;
 use super::program::{Program, ProgramId, RingFile};
 use super::ring::{RingReader, Taken};
+use super::slots::Attached;
 
 /// What was written, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct DrainStats {
     pub too_large: u64,
     /// Packets that were overwritten before they were taken.
     pub overwritten: u64,
+    /// Events in these, as far as that is known.
+    pub overwritten_events: u64,
     /// Places in rings that did not hold what they should.
     pub damaged: u64,
     /// Events lost because a program could not make its ring.
@@ -43,9 +46,19 @@ impl DrainStats {
             self.discarded += area.discarded;
             self.too_large += area.too_large;
             self.overwritten += area.overwritten_packets;
+            self.overwritten_events += area.overwritten_events;
             self.damaged += area.damaged;
         }
     }
+}
+
+/// Whether what is taken stays to be taken again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peek {
+    /// It is taken once.
+    No,
+    /// It stays.
+    Yes,
 }
 
 /// The folder that one channel is drained into.
@@ -55,13 +68,18 @@ pub struct Drain {
     session: String,
     traces: BTreeMap<(u32, ProgramId), Trace>,
     gone: DrainStats,
+    /// The programs of traces that are finished.
+    gone_programs: BTreeSet<(u32, ProgramId)>,
 }
 
+/// The trace of one ring; its folder is made with its first packet.
 #[derive(Debug)]
 struct Trace {
     ring: RingReader,
     attached: Attached,
-    folder: Folder,
+    path: PathBuf,
+    session: String,
+    folder: Option<Folder>,
     streams: BTreeMap<u32, File>,
     clock: ClockFacts,
     without_ring: u64,
@@ -77,6 +95,7 @@ impl Drain {
             session: session.into(),
             traces: BTreeMap::new(),
             gone: DrainStats::default(),
+            gone_programs: BTreeSet::new(),
         }
     }
 
@@ -116,7 +135,8 @@ impl Drain {
                 self.gone.without_ring = self.gone.without_ring.max(slot.lost);
                 return Ok(());
             };
-            let trace = Trace::new(&self.folder, program, attached, ring, &self.session)?;
+            let order = channel.name().to_string_lossy();
+            let trace = Trace::new(&self.folder, program, attached, ring, &order, &self.session);
             self.traces.insert(key.clone(), trace);
         }
         let Some(trace) = self.traces.get_mut(&key) else { return Ok(()) };
@@ -124,15 +144,35 @@ impl Drain {
         if !program.is_alive()? {
             trace.ring.set_dead();
         }
-        trace.pass(all)?;
+        trace.pass(program, all)?;
         let more = program.refresh()?;
         if all {
             trace.measure_again();
         }
         if more || all {
-            trace.describe(program, &self.session)?;
+            trace.describe(program)?;
         }
         Ok(())
+    }
+
+    /// Takes all that is in the rings of a program's channel, those of earlier turns
+    /// included. Says of how many rings.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_rings(&mut self, channel: &Channel, program: &Program) -> Result<u64, UstError> {
+        let Some((attached, slot)) = channel.slot_of(program)? else { return Ok(0) };
+        let mut rings = program.rings()?;
+        rings.retain(|r| r.attached.slot == attached.slot);
+        // Turns count up and begin again; the longest ago is the oldest.
+        rings.sort_by_key(|r| std::cmp::Reverse(attached.turn.wrapping_sub(r.attached.turn)));
+        let (session, order) = (self.session.clone(), channel.name().to_string_lossy());
+        let mut taken = 0;
+        for ring in rings {
+            taken += u64::from(self.whole(program, &ring, &order, &session, Peek::No)?);
+        }
+        self.gone.without_ring += slot.lost;
+        Ok(taken)
     }
 
     /// Takes all that is left in the rings of a dead program, and says of how many.
@@ -143,47 +183,73 @@ impl Drain {
     pub fn recover(
         &mut self,
         program: &Program,
+        peek: Peek,
         skip: impl Fn(&str) -> bool,
     ) -> Result<u64, UstError> {
         let mut recovered = 0;
-        for RingFile { attached, name, order } in program.rings()? {
-            if skip(&order) {
+        for ring in program.rings()? {
+            if skip(&ring.order) {
                 continue;
             }
-            let ring = match RingReader::open(program, &name) {
-                Ok(Some(ring)) => ring,
-                // It was killed while it made the ring: nothing was in it yet.
-                Ok(None) => continue,
-                Err(UstError::Ring { .. }) => {
-                    self.gone.damaged += 1;
-                    continue;
-                }
-                Err(e) => return Err(e),
-            };
-            let session = order.rsplit_once('.').map_or(&*order, |(session, _)| session);
-            let mut trace = Trace::new(&self.folder, program, attached, ring, session)?;
-            trace.pass(true)?;
-            trace.measure_again();
-            trace.describe(program, session)?;
-            trace.count(&mut self.gone);
-            recovered += 1;
+            let session = ring.order.rsplit_once('.').map_or(&*ring.order, |(session, _)| session);
+            recovered += u64::from(self.whole(program, &ring, &ring.order, session, peek)?);
         }
         Ok(recovered)
+    }
+
+    /// Takes all that is in a ring. Says whether it is one.
+    fn whole(
+        &mut self,
+        program: &Program,
+        ring: &RingFile,
+        order: &str,
+        session: &str,
+        peek: Peek,
+    ) -> Result<bool, UstError> {
+        let mut reader = match RingReader::open(program, &ring.name) {
+            Ok(Some(reader)) => reader,
+            // It was killed while it made the ring: nothing was in it yet.
+            Ok(None) => return Ok(false),
+            Err(UstError::Ring { .. }) => {
+                self.gone.damaged += 1;
+                return Ok(false);
+            }
+            Err(e) => return Err(e),
+        };
+        if peek == Peek::Yes {
+            reader.set_peeking();
+        }
+        let mut trace = Trace::new(&self.folder, program, ring.attached, reader, order, session);
+        let taken = trace.pass(program, true);
+        trace.measure_again();
+        let described = trace.describe(program);
+        self.count((program.uid(), program.id().clone()), &trace);
+        taken.and(described).map(|()| true)
     }
 
     /// Forgets a program that will write no more; what it was counts on.
     fn finish(&mut self, key: &(u32, ProgramId)) {
         if let Some(trace) = self.traces.remove(key) {
-            trace.count(&mut self.gone);
+            self.count(key.clone(), &trace);
+        }
+    }
+
+    fn count(&mut self, key: (u32, ProgramId), trace: &Trace) {
+        trace.count(&mut self.gone);
+        if trace.packets > 0 {
+            self.gone_programs.insert(key);
         }
     }
 
     /// What was written, and what was not.
     pub fn stats(&self) -> DrainStats {
         let mut stats = self.gone;
-        for trace in self.traces.values() {
+        let mut programs = self.gone_programs.len();
+        for (key, trace) in &self.traces {
             trace.count(&mut stats);
+            programs += usize::from(trace.packets > 0 && !self.gone_programs.contains(key));
         }
+        stats.programs = programs as u64;
         stats
     }
 }
@@ -193,29 +259,48 @@ impl Trace {
         top: &Path,
         program: &Program,
         attached: Attached,
-        ring: RingReader,
+        mut ring: RingReader,
+        order: &str,
         session: &str,
-    ) -> Result<Trace, UstError> {
+    ) -> Trace {
         let clock = ring.config().clock;
-        let name = format!("{}-{}", plain(&program.comm()), program.id());
-        let mut path = top.join("ust").join(format!("uid-{}", program.uid())).join(&name);
-        // The same program with another ring is another trace.
-        for again in 1..=u32::from(u8::MAX) {
-            if !path.join("metadata").exists() {
-                break;
-            }
-            path.set_file_name(format!("{name}.{again}"));
+        // Another user's copy of an order is that order.
+        let order = order.split_once('@').map_or(order, |(order, _)| order);
+        ring.set_channel(order);
+        let channel = order.rsplit_once('.').map_or("", |(_, channel)| channel);
+        let mut name = format!("{}-{}", plain(&program.comm()), program.id());
+        if !channel.is_empty() && channel != DEFAULT_CHANNEL {
+            name = format!("{name}.{}", plain(channel));
         }
-        let words = metadata(program, ring.config(), &clock, session);
-        let folder =
-            Folder::create(&path, &words).map_err(|error| UstError::Write { path, error })?;
-        let streams = BTreeMap::new();
-        Ok(Trace { ring, attached, folder, streams, clock, without_ring: 0, packets: 0, bytes: 0 })
+        let path = top.join("ust").join(format!("uid-{}", program.uid())).join(&name);
+        Trace {
+            ring,
+            attached,
+            path,
+            session: session.to_owned(),
+            folder: None,
+            streams: BTreeMap::new(),
+            clock,
+            without_ring: 0,
+            packets: 0,
+            bytes: 0,
+        }
     }
 
-    fn pass(&mut self, all: bool) -> Result<(), UstError> {
-        let Trace { ring, folder, streams, packets, bytes, .. } = self;
+    fn pass(&mut self, program: &Program, all: bool) -> Result<(), UstError> {
+        let Trace { ring, path, session, folder, streams, clock, packets, bytes, .. } = self;
+        let (config, uuid) = (*ring.config(), ring.uuid());
         let mut sink = |taken: Taken<'_>| {
+            let folder = match folder {
+                Some(folder) => folder,
+                None => {
+                    *path = free(path);
+                    let words = metadata(program, &facts(&config, uuid), clock, session);
+                    let made = Folder::create(path.clone(), &words)
+                        .map_err(|error| UstError::Write { path: path.clone(), error })?;
+                    folder.insert(made)
+                }
+            };
             let path = || folder.path().join(stream_name(taken.area));
             let failed = |error| UstError::Write { path: path(), error };
             let file = match streams.entry(taken.area) {
@@ -244,21 +329,40 @@ impl Trace {
     }
 
     /// Writes the metadata again: there are more events, or more is known of the clock.
-    fn describe(&mut self, program: &Program, session: &str) -> Result<(), UstError> {
-        let text = metadata(program, self.ring.config(), &self.clock, session).to_tsdl();
-        let path = self.folder.path().join("metadata");
-        let new = self.folder.path().join(".metadata");
+    fn describe(&mut self, program: &Program) -> Result<(), UstError> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let facts = facts(self.ring.config(), self.ring.uuid());
+        let text = metadata(program, &facts, &self.clock, &self.session).to_tsdl();
+        let path = folder.path().join("metadata");
+        let new = folder.path().join(".metadata");
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
         written.map_err(|error| UstError::Write { path, error })
     }
 
     fn count(&self, stats: &mut DrainStats) {
-        stats.programs += 1;
         stats.packets += self.packets;
         stats.bytes += self.bytes;
         stats.without_ring += self.without_ring;
         stats.count(&self.ring);
     }
+}
+
+/// What a ring is, with the number of the trace that is made of it.
+fn facts(config: &Config, uuid: [u8; 16]) -> Config {
+    Config { uuid, ..*config }
+}
+
+/// The same program with another ring is another trace.
+fn free(path: &Path) -> PathBuf {
+    let again = |n: u32| match n {
+        0 => path.to_owned(),
+        n => {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{n}"));
+            name.into()
+        }
+    };
+    (0..).map(again).find(|p| !p.join("metadata").exists()).unwrap_or_else(|| path.to_owned())
 }
 
 fn stream_name(area: u32) -> String {

@@ -31,8 +31,14 @@ pub enum UstError {
     #[error("{0}")]
     Order(kymo_ust::FormatError),
     /// A name that cannot be a session's.
-    #[error("{0:?} cannot be the name of a session: letters, digits, '-', '_' and '.', at most 40")]
+    #[error("{0:?} cannot be a session's name: letters, digits, `-`, `_` and `.`, at most 40")]
     Name(String),
+    /// A name that cannot be a channel's.
+    #[error("{0:?} cannot be a channel's name: letters, digits, `-` and `_`, at most 40")]
+    Channel(String),
+    /// There is no session, or there is one, or it cannot do that.
+    #[error("{0}")]
+    Session(String),
     /// A channel of that name is there.
     #[error("{path} is there already")]
     Exists {
@@ -40,7 +46,9 @@ pub enum UstError {
         path: PathBuf,
     },
     /// All slots of a program are taken.
-    #[error("process {pid} records for eight channels already, more it cannot")]
+    #[error(
+        "process {pid} records for eight channels already, more it cannot: destroy a session, or use fewer channels"
+    )]
     NoSlot {
         /// The program.
         pid: u32,
@@ -53,4 +61,43 @@ pub enum UstError {
         /// Why not.
         error: io::Error,
     },
+}
+
+/// What was passed over, and why: each once, and not without end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes(Vec<String>);
+
+/// Most notes that are kept.
+const MAX_NOTES: usize = 16;
+
+impl Notes {
+    /// Adds one.
+    pub fn push(&mut self, text: String) {
+        if self.0.len() < MAX_NOTES && !self.0.contains(&text) {
+            self.0.push(text);
+        }
+    }
+
+    /// Adds an error, which is no reason to stop; hands out what came instead of it.
+    pub(super) fn of<T>(&mut self, result: Result<T, UstError>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            // A program that ended meanwhile.
+            Err(UstError::Shared(e)) if e.is_missing() => None,
+            Err(e) => {
+                self.push(e.to_string());
+                None
+            }
+        }
+    }
+
+    /// Adds those of another.
+    pub fn extend(&mut self, other: Notes) {
+        other.0.into_iter().for_each(|text| self.push(text));
+    }
+
+    /// All of them.
+    pub fn as_slice(&self) -> &[String] {
+        &self.0
+    }
 }

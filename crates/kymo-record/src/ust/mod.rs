@@ -6,7 +6,9 @@
 //! |---|---|
 //! | `space` | where programs leave their folders: this mount namespace and others |
 //! | `program` | one program: its control file, its events, its slots |
-//! | `channel` | orders, and switching events on and off |
+//! | `channel` | orders: what is wanted of which events |
+//! | `slots` | switching events of a running program on and off |
+//! | `session`, `state` | the program part of a named session, and what it is now |
 //! | `ring` | reading a ring: whole packets, and what is written of the last |
 //! | `drain` | rings of a channel into a folder of CTF traces |
 //! | `metadata` | what a program says of its events, as CTF says it |
@@ -20,14 +22,20 @@ mod events;
 mod metadata;
 mod program;
 mod ring;
+mod session;
+mod slots;
 mod space;
+mod state;
 mod watch;
 
-pub use channel::{Attached, Channel, ChannelOptions};
-pub use drain::{Drain, DrainStats};
-pub use error::UstError;
+pub use channel::{Channel, ChannelOptions, DEFAULT_CHANNEL};
+pub use drain::{Drain, DrainStats, Peek};
+pub use error::{Notes, UstError};
 pub use events::{Packet, PacketEvent, monotonic_now};
 pub use program::{Program, ProgramId, RingFile};
-pub use ring::{Area, RingReader, Taken, nanoseconds};
+pub use ring::{Area, RingCounts, RingReader, Taken, nanoseconds};
+pub use session::{RingOptions, Session};
+pub use slots::Attached;
 pub use space::{Space, UserFolder};
+pub use state::{ChannelState, Doing, ProgramState, ProgramsState, RuleState};
 pub use watch::{Watch, WatchOptions};

@@ -4,10 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use kymo_kernel::shared::{Access, SharedDir, SharedFile};
-use kymo_ust::{CONTROL_HEADER, Control, EventFlags, EventRecord, SLOT, SLOTS, Slot, slot_at};
+use kymo_ust::{
+    CONTROL_HEADER, Control, EventFlags, EventRecord, SLOT, SLOTS, Slot, SlotState, slot_at,
+};
 
-use super::channel::Attached;
 use super::error::UstError;
+use super::slots::Attached;
 use super::space::UserFolder;
 
 /// Most folders of one user that are looked at.
@@ -213,8 +215,9 @@ impl Program {
             let (slot, turn) = name.to_str()?.strip_prefix("ring-")?.split_once('-')?;
             let slot = slot.parse().ok().filter(|s| *s < SLOTS)?;
             let attached = Attached { slot, turn: turn.parse().ok()? };
-            let same = slots.get(slot).filter(|s| s.turn == attached.turn);
-            let path = String::from_utf8_lossy(same.map_or(&b""[..], |s| &s.path));
+            // Whoever frees a slot removes its rings: those that are there are of this use.
+            let used = slots.get(slot).filter(|s| s.state != SlotState::Free);
+            let path = String::from_utf8_lossy(used.map_or(&b""[..], |s| &s.path));
             let order = path.rsplit_once('/').map_or(&*path, |(_, name)| name).to_owned();
             Some(RingFile { attached, name, order })
         };
@@ -228,8 +231,20 @@ impl Program {
     pub fn remove_rings(&self, which: impl Fn(&str) -> bool) -> Result<(), UstError> {
         for ring in self.rings()? {
             if which(&ring.order) {
-                self.dir.remove(&ring.name)?;
+                self.remove_ring(&ring)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Removes a ring file and gives its memory back, which a program that lives still
+    /// maps. Nothing may be on for its slot any more.
+    pub(super) fn remove_ring(&self, ring: &RingFile) -> Result<(), UstError> {
+        let file = self.dir.file(&ring.name, Access::ReadWrite);
+        self.dir.remove(&ring.name)?;
+        // Whatever is odd about it, or the file system has no holes: its name is gone.
+        if let Ok(file) = file {
+            let _ = file.give_back();
         }
         Ok(())
     }

@@ -3,11 +3,13 @@
 //! believed when.
 
 use kymo_kernel::shared::{Access, SharedFile};
-use kymo_ring::{AREA_HEADER, AreaState, CONTEXT_END, Config, Context, Header, LayoutError, Mode};
+use kymo_ring::{
+    AREA_HEADER, AreaState, CONTEXT_END, Config, Context, Cursor, Header, LayoutError, Mode,
+};
 
-use super::channel::Attached;
 use super::error::UstError;
 use super::program::Program;
+use super::slots::Attached;
 
 /// The ring of one channel of one program.
 #[derive(Debug)]
@@ -17,9 +19,13 @@ pub struct RingReader {
     areas: Vec<Area>,
     /// Whether its writers are gone, so that nothing changes any more.
     dead: bool,
+    /// Whether what is read stays to be read.
+    peeking: bool,
+    /// Of the packets as they are handed out.
+    uuid: [u8; 16],
 }
 
-/// How far an area has been read.
+/// How far an area has been read. What is counted counts from when the reader was opened.
 #[derive(Clone, Debug, Default)]
 pub struct Area {
     /// The packet to be read next.
@@ -28,16 +34,70 @@ pub struct Area {
     within: u64,
     /// The time up to which it was.
     until: u64,
-    /// How many packets have been handed out.
+    /// How many events lie before that, where it is known.
+    count: Option<u64>,
+    /// How many packets have been handed out, by all readers.
     handed_out: u64,
+    /// What the note of the readers says; none: it has not been looked at.
+    noted: Option<Cursor>,
+    /// What it said when the reader was opened.
+    before: Cursor,
     /// Packets that were overwritten before they were read.
     pub overwritten_packets: u64,
-    /// Events discarded, as the area counts them.
+    /// Events in these, as far as that is known.
+    pub overwritten_events: u64,
+    /// Events discarded.
     pub discarded: u64,
     /// Of these, those larger than a sub-buffer.
     pub too_large: u64,
     /// Places that did not hold what they should.
     pub damaged: u64,
+}
+
+impl Area {
+    /// Goes on where the last reader stopped. Whoever can write the ring can write the
+    /// note: what cannot be is not believed.
+    fn resume(&mut self, cursor: Cursor, state: &AreaState, sub_buffer: u64) {
+        if self.noted.is_some() {
+            return;
+        }
+        self.noted = Some(cursor);
+        let counts = [(cursor.discarded, state.discarded), (cursor.too_large, state.too_large)];
+        if cursor.pos > state.pos || counts.iter().any(|(told, now)| told > now) {
+            self.damaged += 1;
+            return;
+        }
+        self.before = cursor;
+        (self.next, self.within) = (cursor.pos / sub_buffer, cursor.pos % sub_buffer);
+        (self.until, self.handed_out) = (cursor.until, cursor.handed_out);
+        self.count = Some(cursor.count).filter(|c| *c <= state.count);
+    }
+
+    fn cursor(&self, sub_buffer: u64) -> Cursor {
+        let before = &self.before;
+        Cursor {
+            pos: self.next.saturating_mul(sub_buffer).saturating_add(self.within),
+            count: self.count.unwrap_or(u64::MAX),
+            until: self.until,
+            handed_out: self.handed_out,
+            overwritten: before.overwritten.saturating_add(self.overwritten_packets),
+            discarded: before.discarded.saturating_add(self.discarded),
+            too_large: before.too_large.saturating_add(self.too_large),
+        }
+    }
+}
+
+/// What a ring says of itself, read or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingCounts {
+    /// Events written since ever.
+    pub written: u64,
+    /// Events discarded since ever.
+    pub discarded: u64,
+    /// Events overwritten since ever, taken before or not.
+    pub overwritten: u64,
+    /// Bytes in it that have not been taken.
+    pub waiting: u64,
 }
 
 /// What was taken out of an area.
@@ -58,6 +118,14 @@ enum Depth {
     Closed,
     /// Also what is written of the last.
     Open,
+}
+
+/// What was found at a packet's place.
+enum Read {
+    Whole(Context),
+    /// The writer has been there meanwhile.
+    Overwritten,
+    Damaged,
 }
 
 impl RingReader {
@@ -89,7 +157,64 @@ impl RingReader {
         let error = |error| UstError::Ring { path: file.path().to_owned(), error };
         let header = Header::parse(&head, file.size()?).map_err(error)?;
         let areas = vec![Area::default(); header.areas() as usize];
-        Ok(Some(RingReader { file, header, areas, dead }))
+        let uuid = header.config().uuid;
+        Ok(Some(RingReader { file, header, areas, dead, peeking: false, uuid }))
+    }
+
+    /// What is read stays to be read by others.
+    pub fn set_peeking(&mut self) {
+        self.peeking = true;
+    }
+
+    /// Mixes an order's name into the number of the program's traces: those of two
+    /// channels are told apart by it, and one channel's are the same in every file.
+    pub(super) fn set_channel(&mut self, order: &str) {
+        // FNV-1a of 128 bits: any mixture would do.
+        let hash = order.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |h, byte| {
+            (h ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+        });
+        for (to, byte) in self.uuid.iter_mut().zip(hash.to_le_bytes()) {
+            *to ^= byte;
+        }
+        self.uuid[6] = self.uuid[6] & 0x0f | 0x40;
+        self.uuid[8] = self.uuid[8] & 0x3f | 0x80;
+    }
+
+    /// The number of the trace that the packets make.
+    pub(super) fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// What the ring says of itself.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn counts(&self) -> Result<RingCounts, UstError> {
+        let size = u64::from(self.config().sub_buffer);
+        let room = size * u64::from(self.config().sub_buffers);
+        let mut counts = RingCounts::default();
+        for area in 0..self.header.areas() {
+            let head = self.head(area)?;
+            let state = AreaState::parse(&head).map_err(|e| self.error(e))?;
+            counts.discarded = counts.discarded.saturating_add(state.discarded);
+            if !state.used {
+                continue;
+            }
+            counts.written = counts.written.saturating_add(state.count);
+            let taken = Cursor::parse(&head).map_err(|e| self.error(e))?.pos;
+            let waiting = state.pos.saturating_sub(taken).min(room);
+            counts.waiting = counts.waiting.saturating_add(waiting);
+            if self.config().mode == Mode::Overwrite {
+                let mut context = [0; CONTEXT_END];
+                let open = state.pos / size;
+                self.file.read_at(self.header.packet_offset(area, open), &mut context)?;
+                // The writer may be changing it: then nothing is said this time.
+                let overwritten =
+                    self.header.check_packet(&context, open).map_or(0, |c| c.overwritten);
+                counts.overwritten = counts.overwritten.saturating_add(overwritten);
+            }
+        }
+        Ok(counts)
     }
 
     /// What the ring is.
@@ -135,19 +260,46 @@ impl RingReader {
         sink: &mut dyn FnMut(Taken<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut buffer = Vec::new();
+        let size = u64::from(self.config().sub_buffer);
         for area in 0..self.header.areas() {
-            let state = self.state(area)?;
-            if state.used {
-                self.area(area, &state, depth, &mut buffer, sink)?;
-            }
+            let head = self.head(area)?;
+            let state = AreaState::parse(&head).map_err(|e| self.error(e))?;
+            let cursor = Cursor::parse(&head).map_err(|e| self.error(e))?;
+            let reader = &mut self.areas[area as usize];
+            reader.resume(cursor, &state, size);
+            reader.discarded = state.discarded.saturating_sub(reader.before.discarded);
+            reader.too_large = state.too_large.saturating_sub(reader.before.too_large);
+            let taken = match state.used {
+                true => self.area(area, &state, depth, &mut buffer, sink),
+                false => Ok(()),
+            };
+            // What was handed out before an error was is not handed out again.
+            self.note(area)?;
+            taken?;
         }
         Ok(())
     }
 
-    fn state(&self, area: u32) -> Result<AreaState, UstError> {
+    /// Notes in the ring how far an area has been read.
+    fn note(&mut self, area: u32) -> Result<(), UstError> {
+        let size = u64::from(self.config().sub_buffer);
+        let reader = &mut self.areas[area as usize];
+        let cursor = reader.cursor(size);
+        if self.peeking || reader.noted == Some(cursor) {
+            return Ok(());
+        }
+        reader.noted = Some(cursor);
+        Ok(self.file.write_at(self.header.cursor_offset(area), &cursor.encode())?)
+    }
+
+    fn head(&self, area: u32) -> Result<[u8; AREA_HEADER], UstError> {
         let mut head = [0; AREA_HEADER];
         self.file.read_at(self.header.area_header_offset(area), &mut head)?;
-        AreaState::parse(&head).map_err(|e| self.error(e))
+        Ok(head)
+    }
+
+    fn state(&self, area: u32) -> Result<AreaState, UstError> {
+        AreaState::parse(&self.head(area)?).map_err(|e| self.error(e))
     }
 
     fn error(&self, error: LayoutError) -> UstError {
@@ -165,35 +317,38 @@ impl RingReader {
         let size = u64::from(self.config().sub_buffer);
         let (open, written) = (state.pos / size, state.pos % size);
         self.skip_overwritten(area, open);
-        let reader = &mut self.areas[area as usize];
-        (reader.discarded, reader.too_large) = (state.discarded, state.too_large);
         while self.areas[area as usize].next < open {
             let packet = self.areas[area as usize].next;
             match self.read(area, packet, size, buffer)? {
-                Some(context) => self.hand_out(area, context, None, buffer, sink)?,
-                None => self.areas[area as usize].damaged += 1,
+                Read::Whole(context) => self.hand_out(area, context, None, buffer, sink)?,
+                Read::Overwritten => self.areas[area as usize].overwritten_packets += 1,
+                Read::Damaged => self.areas[area as usize].damaged += 1,
             }
-            if self.config().mode == Mode::Discard {
+            if self.config().mode == Mode::Discard && !self.peeking {
                 let taken = [self.header.taken_value(packet)];
                 self.file
                     .write_at(self.header.taken_offset(area, packet), &taken)
                     .map_err(UstError::from)?;
             }
             let reader = &mut self.areas[area as usize];
-            (reader.next, reader.within) = (packet + 1, 0);
+            (reader.next, reader.within, reader.count) = (packet + 1, 0, None);
+        }
+        if depth == Depth::Closed {
+            return Ok(());
         }
         let begun = self.areas[area as usize].within.max(CONTEXT_END as u64);
-        if depth == Depth::Open && written > begun {
+        if written > begun {
             // The time is read after the place: no event before it is younger.
             let until = self.state(area)?.last;
-            if let Some(context) = self.read(area, open, written, buffer)? {
-                self.hand_out(area, context, Some((written, until)), buffer, sink)?;
-                let reader = &mut self.areas[area as usize];
-                (reader.within, reader.until) = (written, until);
-            } else {
+            let Read::Whole(context) = self.read(area, open, written, buffer)? else {
                 self.areas[area as usize].damaged += 1;
-            }
+                return Ok(());
+            };
+            self.hand_out(area, context, Some((written, until)), buffer, sink)?;
+            let reader = &mut self.areas[area as usize];
+            (reader.within, reader.until) = (written, until);
         }
+        self.areas[area as usize].count = Some(state.count);
         Ok(())
     }
 
@@ -222,18 +377,29 @@ impl RingReader {
         packet: u64,
         len: u64,
         buffer: &mut Vec<u8>,
-    ) -> Result<Option<Context>, UstError> {
-        buffer.resize(len as usize, 0);
-        self.file.read_at(self.header.packet_offset(area, packet), buffer)?;
-        let Ok(context) = self.header.check_packet(buffer, packet) else { return Ok(None) };
+    ) -> Result<Read, UstError> {
+        let offset = self.header.packet_offset(area, packet);
+        // The context first: sub-buffers without one may be as large as they say and be
+        // nothing but a hole in the file.
+        buffer.resize(CONTEXT_END, 0);
+        self.file.read_at(offset, buffer)?;
+        let mut read = match self.header.check_packet(buffer, packet) {
+            Ok(context) => {
+                buffer.resize(len as usize, 0);
+                let begun = CONTEXT_END.min(buffer.len());
+                self.file.read_at(offset + begun as u64, &mut buffer[begun..])?;
+                Read::Whole(context)
+            }
+            Err(_) => Read::Damaged,
+        };
         if self.config().mode == Mode::Overwrite && !self.dead {
             let size = u64::from(self.config().sub_buffer);
             let now = self.state(area)?.pos / size;
             if now >= packet + u64::from(self.config().sub_buffers) - 1 {
-                return Ok(None);
+                read = Read::Overwritten;
             }
         }
-        Ok(Some(context))
+        Ok(read)
     }
 
     /// Makes what was read a packet of its own, from where the last one ended.
@@ -249,7 +415,7 @@ impl RingReader {
         let end = match open {
             Some((written, until)) => {
                 context.end = until;
-                context.discarded = reader.discarded;
+                context.discarded = reader.before.discarded.saturating_add(reader.discarded);
                 written
             }
             None => context.content_bits / 8,
@@ -263,6 +429,10 @@ impl RingReader {
         if begin == end && reader.within > 0 {
             return Ok(());
         }
+        if let (0, Some(count)) = (reader.within, reader.count) {
+            let lost = context.before.saturating_sub(count);
+            reader.overwritten_events = reader.overwritten_events.saturating_add(lost);
+        }
         if reader.within > 0 {
             let clock = &self.header.config().clock;
             let passed = reader.until.saturating_sub(context.begin);
@@ -272,12 +442,15 @@ impl RingReader {
         }
         // Numbers of packets as they are handed out: one more for each, and one more
         // for each that was overwritten.
-        context.packet = reader.handed_out + reader.overwritten_packets;
-        reader.handed_out += 1;
+        context.packet = reader
+            .handed_out
+            .saturating_add(reader.before.overwritten)
+            .saturating_add(reader.overwritten_packets);
+        reader.handed_out = reader.handed_out.saturating_add(1);
         let len = CONTEXT_END as u64 + (end - begin);
         (context.content_bits, context.packet_bits) = (8 * len, 8 * len);
         context.end = context.end.max(context.begin);
-        let head = context.encode(&self.header.config().uuid);
+        let head = context.encode(&self.uuid);
         let start = (begin as usize) - CONTEXT_END;
         let Some(packet) = buffer.get_mut(start..end as usize) else { return Ok(()) };
         packet[..CONTEXT_END].copy_from_slice(&head);

@@ -98,13 +98,29 @@ impl Space {
         (users, refused)
     }
 
+    /// The folder of the user of this process, if it is there.
+    ///
+    /// # Errors
+    /// If it is somebody else's.
+    pub(super) fn mine(&self) -> Result<Option<UserFolder>, UstError> {
+        match self.user(&OsString::from(format!("kymo-{}", me()))) {
+            Ok(folder) => Ok(folder),
+            Err(e) if e.is_missing() => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Where the users' folders are.
+    pub(crate) fn base(&self) -> &Path {
+        &self.base
+    }
+
     /// The folder of the user of this process; made if it is not there.
     ///
     /// # Errors
     /// If it cannot be, or is somebody else's.
     pub fn own(&self) -> Result<UserFolder, UstError> {
-        let uid = rustix::process::geteuid().as_raw();
-        let name = OsString::from(format!("kymo-{uid}"));
+        let name = OsString::from(format!("kymo-{}", me()));
         let path = self.root.join(self.base.strip_prefix("/").unwrap_or(&self.base)).join(&name);
         if let Err(error) =
             std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
@@ -124,7 +140,7 @@ impl Space {
     /// this process may not read are passed over.
     fn user(&self, name: &OsStr) -> Result<Option<UserFolder>, SharedError> {
         let Some(uid) = uid_of(name) else { return Ok(None) };
-        let me = rustix::process::geteuid().as_raw();
+        let me = me();
         if self.is_here() && me != 0 && me != uid {
             return Ok(None);
         }
@@ -135,6 +151,11 @@ impl Space {
         }
         Ok(Some(UserFolder { dir, uid }))
     }
+}
+
+/// The user that this process acts as.
+pub(super) fn me() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// The user that a folder's name tells.

@@ -1,5 +1,5 @@
-//! `kymo session`: named trace sessions that run on by themselves, and snapshots
-//! of them.
+//! `kymo session`: named trace sessions over the kernel, programs or both that run on by
+//! themselves, and snapshots of them.
 
 mod recover;
 mod show;
@@ -13,18 +13,36 @@ use clap::Subcommand;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::ftrace::Selection;
 use kymo_kernel::target;
-use kymo_record::ftrace::{Mode, Session, SessionOptions, TraceEvent};
+use kymo_record::ftrace::{Mode, SessionOptions, TraceEvent};
+use kymo_record::sessions::{CreateOptions, Session, Sessions, TakeOptions};
+use kymo_record::ust::{DEFAULT_CHANNEL, Notes, RingOptions};
+use kymo_ust::Rule;
 
 use super::record::values::bytes;
+use super::trace::ust;
 use super::tracing;
 
 /// Flags of `kymo session`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-A session lives in the kernel, in the trace instance kymo-session-NAME, until it is destroyed or
-the machine is started again. A snapshot or rotation takes the events out of the ring: the next
-file begins where this one ends. Where the kernel has a snapshot buffer it is used, and all CPUs
-are taken at one moment; else the rings are read one after the other. What was done is said.
+A session holds events of the kernel (-e), of programs that have tracepoints of their own (-u), or
+both. Its part in the kernel is the trace instance kymo-session-NAME and needs root; its part in
+programs is a few orders in /dev/shm/kymo-UID and needs nothing: programs that run, and those that
+start later, write into rings of their own. Both last until the session is destroyed or the machine
+is started again; no process of kymo's stays behind. A session of root's covers the programs of all
+users, also in containers; users that come later from the next start, enable, snapshot or rotate on.
+
+A snapshot or rotation takes the events out of the rings: the next one begins where this one ends.
+A session of the kernel alone gives a trace.dat, one with events of programs a folder: kernel/ has
+the trace.dat, ust/ a CTF trace for each program, those included that ended or were killed since.
+Where the kernel has a snapshot buffer it is used, and all CPUs are taken at one moment; else the
+rings are read one after the other. What was done is said.
+
+CHANNELS
+Each channel has rings of its own in every program, and its own list of rules. enable -u puts rules
+before those that are there (one with the same pattern is replaced), disable -u one that switches
+off; the first rule whose pattern matches decides about an event. A program has room for eight
+channels of all sessions together.
 
 CONDITIONS
   EVENT [if FILTER]                                  snapshot --on
@@ -39,7 +57,13 @@ A flight recorder for the scheduler, and its last seconds when something took to
   kymo session start box
   kymo session snapshot box --on-latency \\
       'sched:sched_waking -> sched:sched_switch > 50ms by pid=next_pid'
-  kymo session destroy box")]
+  kymo session destroy box
+
+The same with what a program does, without root if -e is left out:
+  kymo session create both -u 'shop:*' -e sched:sched_switch
+  kymo session start both
+  kymo session snapshot both -o now
+  babeltrace2 now/ust")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -52,20 +76,8 @@ enum Action {
     /// Switch events of a session on
     Enable(Enable),
     /// Switch events of a session off
-    Disable {
-        /// The session
-        name: String,
-        /// Events
-        #[arg(
-            short = 'e',
-            long = "event",
-            value_name = "EVENT",
-            required = true,
-            value_delimiter = ','
-        )]
-        events: Vec<String>,
-    },
-    /// Let the session's ring take events
+    Disable(Disable),
+    /// Let the session's rings take events
     Start {
         /// The session
         name: String,
@@ -75,9 +87,9 @@ enum Action {
         /// The session
         name: String,
     },
-    /// Write the last seconds to a trace.dat, now or when a condition is met
+    /// Write the last seconds to a trace.dat or a folder, now or when a condition is met
     Snapshot(snapshot::Snapshot),
-    /// Write what came since the last rotation to FILE.TIME, while tracing goes on
+    /// Write what came since the last rotation to FILE.TIME or DIR.TIME, while tracing goes on
     Rotate(Rotate),
     /// Write what programs that ended or were killed have left in the rings of their
     /// tracepoints, up to their last event, and remove it
@@ -108,48 +120,112 @@ enum Action {
 struct Create {
     /// Its name
     name: String,
-    /// Events: GROUP:EVENT, GROUP, EVENT or a pattern
-    #[arg(short = 'e', long = "event", value_name = "EVENT", value_delimiter = ',')]
-    events: Vec<String>,
+    #[command(flatten)]
+    events: Events,
     /// What a full ring does: overwrite the oldest events (flight recorder) or discard new ones
     #[arg(long, value_name = "MODE", default_value = "overwrite", value_parser = mode)]
     mode: Mode,
-    /// Room in the ring for each CPU (4M)
+    /// Room in the rings for each CPU: the kernel's, and that of each program (4M)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     buffer_size: Option<u64>,
-    /// Clock of the timestamps
+    /// Clock of the kernel's timestamps; programs know mono alone
     #[arg(long, value_name = "CLOCK", default_value = "mono")]
     clock: String,
-    /// Only these processes and their children
+    /// Only these processes and their children; of programs' events only one process
     #[arg(short = 'p', long, value_name = "PID,…")]
     pid: Option<String>,
+}
+
+/// Events of the kernel and of programs.
+#[derive(clap::Args)]
+struct Events {
+    /// Events of the kernel: GROUP:EVENT, GROUP, EVENT or a pattern
+    #[arg(short = 'e', long = "event", value_name = "EVENT", value_delimiter = ',')]
+    kernel: Vec<String>,
+    /// Events of programs: PROVIDER:NAME with * and ?
+    #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',')]
+    programs: Vec<String>,
+    /// Of the programs' events, those of at most this level: emerg … debug, or 0 … 14
+    #[arg(long, value_name = "LEVEL", requires = "programs", value_parser = ust::level)]
+    level: Option<u8>,
+    /// Only those for which this holds: as the kernel writes filters, or for programs a
+    /// condition on the fields, such as 'cents > 1000 && name == "a*"'
+    #[arg(long, value_name = "FILTER")]
+    filter: Option<String>,
+    /// The channel of the programs' events (channel0)
+    #[arg(long, value_name = "CHANNEL", requires = "programs")]
+    channel: Option<String>,
+}
+
+impl Events {
+    fn of_kernel(&self) -> anyhow::Result<Vec<TraceEvent>> {
+        if self.filter.is_some() && !self.kernel.is_empty() && !self.programs.is_empty() {
+            bail!("--filter means other things for -e and -u: enable one after the other");
+        }
+        wanted(&self.kernel, self.filter.as_ref())
+    }
+
+    fn of_programs(&self) -> anyhow::Result<Vec<Rule>> {
+        match self.programs.is_empty() {
+            true => Ok(Vec::new()),
+            false => ust::rules(&self.programs, self.level, self.filter.as_deref()),
+        }
+    }
+
+    fn channel(&self) -> &str {
+        self.channel.as_deref().unwrap_or(DEFAULT_CHANNEL)
+    }
 }
 
 #[derive(clap::Args)]
 struct Enable {
     /// The session
     name: String,
-    /// Events: GROUP:EVENT, GROUP, EVENT or a pattern
+    #[command(flatten)]
+    events: Events,
+    /// What a full ring of a new channel does: overwrite or discard (as the first channel)
+    #[arg(long, value_name = "MODE", requires = "channel", value_parser = mode)]
+    mode: Option<Mode>,
+    /// Room of a new channel for each CPU of each program (as the first channel)
+    #[arg(long, value_name = "SIZE", requires = "channel", value_parser = bytes)]
+    buffer_size: Option<u64>,
+}
+
+#[derive(clap::Args)]
+struct Disable {
+    /// The session
+    name: String,
+    /// Events of the kernel
     #[arg(
         short = 'e',
         long = "event",
         value_name = "EVENT",
-        required = true,
+        required_unless_present = "programs",
         value_delimiter = ','
     )]
-    events: Vec<String>,
-    /// Only those for which this holds, as the kernel writes filters
-    #[arg(long, value_name = "FILTER")]
-    filter: Option<String>,
+    kernel: Vec<String>,
+    /// Events of programs
+    #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',')]
+    programs: Vec<String>,
+    /// In this channel only
+    #[arg(long, value_name = "CHANNEL", requires = "programs")]
+    channel: Option<String>,
 }
 
 #[derive(clap::Args)]
 struct Rotate {
     /// The session
     name: String,
-    /// The file; the time is added to its name
+    /// The file (NAME.dat), or the folder if there are events of programs (NAME); the time is
+    /// added to its name
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Exit with status 3 if something lessens the trust in what was written
+    #[arg(long)]
+    strict: bool,
+    /// Say nothing but errors
+    #[arg(short = 'q', long)]
+    quiet: bool,
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
@@ -166,65 +242,126 @@ fn wanted(events: &[String], filter: Option<&String>) -> anyhow::Result<Vec<Trac
     events.iter().filter(|e| !e.is_empty()).map(parse).collect()
 }
 
+/// The sessions of this machine: the kernel's too, where its tracefs can be opened.
+fn sessions() -> Sessions {
+    Sessions::new(tracing::open().map_err(|e| format!("{e:#}")))
+}
+
+/// The ring of a channel of programs.
+fn ring(mode: Mode, room: Option<u64>, pid: u32) -> RingOptions {
+    let (sub_buffer, sub_buffers) = ust::sub_buffers(room);
+    RingOptions { overwrite: mode == Mode::Overwrite, sub_buffer, sub_buffers, pid }
+}
+
+/// Says what was passed over.
+fn passed_over(notes: &Notes) {
+    for note in notes.as_slice() {
+        anstream::eprintln!("kymo: {note}");
+    }
+}
+
+/// Where a session is written to unless told.
+fn output(session: &Session, given: Option<&PathBuf>) -> PathBuf {
+    match (given, session.has_programs()) {
+        (Some(path), _) => path.clone(),
+        (None, true) => session.name().into(),
+        (None, false) => format!("{}.dat", session.name()).into(),
+    }
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Action::Recover(args) = &args.action {
         return recover::run(args);
     }
-    let tracefs = tracing::open()?;
+    let sessions = sessions();
     match args.action {
         Action::Recover(_) => {}
-        Action::Create(create) => {
-            let events = wanted(&create.events, None)?;
-            let pids = create.pid.as_deref().map(target::parse_ids).transpose()?;
-            let options = SessionOptions {
-                mode: create.mode,
-                buffer_kb: create.buffer_size.map(|b| b.div_ceil(1024)),
-                clock: create.clock,
-                pids: pids.unwrap_or_default(),
-            };
-            let session = Session::create(&tracefs, &create.name, &options)?;
-            if let Err(e) = session.enable(&events) {
-                // Half a session is none.
-                Session::destroy(&tracefs, &create.name)?;
-                return Err(e.into());
-            }
-        }
-        Action::Enable(enable) => {
-            let session = Session::open(&tracefs, &enable.name)?;
-            session.enable(&wanted(&enable.events, enable.filter.as_ref())?)?;
-        }
-        Action::Disable { name, events } => {
-            let session = Session::open(&tracefs, &name)?;
-            for event in &events {
-                session.disable(&Selection::parse(event)?)?;
-            }
-        }
-        Action::Start { name } => {
-            let session = Session::open(&tracefs, &name)?;
-            if session.state()?.events.is_empty() {
-                bail!("session {name} has no events; kymo session enable {name} -e EVENT");
-            }
-            session.set_tracing(true)?;
-        }
-        Action::Stop { name } => Session::open(&tracefs, &name)?.set_tracing(false)?,
-        Action::Snapshot(args) => return snapshot::run(&tracefs, &args),
-        Action::Rotate(rotate) => {
-            let session = Session::open(&tracefs, &rotate.name)?;
-            let path = rotate.output.unwrap_or_else(|| format!("{}.dat", rotate.name).into());
-            let taken = session.take_stamped(&path, false, Format::default(), false)?;
-            snapshot::tell(&taken, None);
-        }
-        Action::Show { name, json } => {
-            show::show(&Session::open(&tracefs, &name)?.state()?, json)?;
-        }
-        Action::List { json } => show::list(&Session::list(&tracefs)?, json)?,
+        Action::Create(args) => create(&sessions, &args)?,
+        Action::Enable(args) => enable(&sessions, &args)?,
+        Action::Disable(args) => disable(&sessions, &args)?,
+        Action::Start { name } => passed_over(&sessions.open(&name)?.start()?),
+        Action::Stop { name } => passed_over(&sessions.open(&name)?.stop()?),
+        Action::Snapshot(args) => return snapshot::run(&sessions, &args),
+        Action::Rotate(args) => return rotate(&sessions, &args),
+        Action::Show { name, json } => show::show(&sessions.open(&name)?.state()?, json)?,
+        Action::List { json } => show::list(&sessions.list()?, json)?,
         Action::Destroy { names } => {
             for name in names {
-                if !Session::destroy(&tracefs, &name)? {
-                    bail!("there is no session {name}");
+                if !sessions.destroy(&name)? {
+                    // Says why it is not seen, if that is so.
+                    sessions.open(&name)?;
                 }
             }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn create(sessions: &Sessions, args: &Create) -> anyhow::Result<()> {
+    let pids = args.pid.as_deref().map(target::parse_ids).transpose()?.unwrap_or_default();
+    let rules = args.events.of_programs()?;
+    let pid = match (rules.is_empty(), pids.as_slice()) {
+        (_, []) => 0,
+        (_, [pid]) => *pid,
+        (true, _) => 0,
+        (false, _) => bail!("a session with events of programs is of all or of one -p PID"),
+    };
+    let session = sessions.create(
+        &args.name,
+        &CreateOptions {
+            kernel: SessionOptions {
+                mode: args.mode,
+                buffer_kb: args.buffer_size.map(|b| b.div_ceil(1024)),
+                clock: args.clock.clone(),
+                pids,
+            },
+            events: args.events.of_kernel()?,
+            rules,
+            channel: args.events.channel().to_owned(),
+            ring: ring(args.mode, args.buffer_size, pid),
+        },
+    )?;
+    show::unfit(&session);
+    Ok(())
+}
+
+fn enable(sessions: &Sessions, args: &Enable) -> anyhow::Result<()> {
+    let (kernel, rules) = (args.events.of_kernel()?, args.events.of_programs()?);
+    if kernel.is_empty() && rules.is_empty() {
+        bail!("no event is named: -e EVENT, or -u PROVIDER:NAME");
+    }
+    let mut session = sessions.open(&args.name)?;
+    if !kernel.is_empty() {
+        session.enable_kernel(sessions, &kernel)?;
+    }
+    if !rules.is_empty() {
+        let otherwise = ring(args.mode.unwrap_or(Mode::Overwrite), args.buffer_size, 0);
+        let given = args.mode.is_some() || args.buffer_size.is_some();
+        let ring = given.then_some(otherwise);
+        passed_over(&session.enable_programs(args.events.channel(), ring, otherwise, rules)?);
+        show::unfit(&session);
+    }
+    Ok(())
+}
+
+fn disable(sessions: &Sessions, args: &Disable) -> anyhow::Result<()> {
+    let mut session = sessions.open(&args.name)?;
+    for event in &args.kernel {
+        session.disable_kernel(&Selection::parse(event)?)?;
+    }
+    if !args.programs.is_empty() {
+        let rules = ust::rules(&args.programs, None, None)?;
+        let patterns: Vec<String> = rules.into_iter().map(|r| r.pattern).collect();
+        passed_over(&session.disable_programs(&patterns, args.channel.as_deref())?);
+    }
+    Ok(())
+}
+
+fn rotate(sessions: &Sessions, args: &Rotate) -> anyhow::Result<ExitCode> {
+    let mut session = sessions.open(&args.name)?;
+    let path = output(&session, args.output.as_ref());
+    let options =
+        TakeOptions { force: false, format: Format::default(), by_kernel: false, stamped: true };
+    let taken = session.take(&path, options)?;
+    Ok(snapshot::tell(&taken, None, args.quiet, args.strict))
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kymo_kernel::ftrace::{is_left_behind, is_owned};
-use kymo_record::ust::{Drain, Program, Space};
+use kymo_record::ust::{Drain, Peek, Program, Space};
 use kymo_view::Ledger;
 
 use super::super::trace::ust;
@@ -47,7 +47,8 @@ pub(super) fn run(args: &Recover) -> anyhow::Result<ExitCode> {
                 if other || program.is_alive()? {
                     continue;
                 }
-                let recovered = drain.recover(&program, is_busy)?;
+                let peek = if args.keep { Peek::Yes } else { Peek::No };
+                let recovered = drain.recover(&program, peek, is_busy)?;
                 rings += recovered;
                 if !args.keep {
                     program.remove_rings(|order| !is_busy(order))?;

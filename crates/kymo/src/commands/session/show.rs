@@ -2,8 +2,13 @@
 
 use std::io::Write as _;
 
-use kymo_record::ftrace::{Listed, Mode, SessionState};
+use kymo_kernel::ftrace::CpuStats;
+use kymo_record::ftrace::{Mode, SessionState};
+use kymo_record::sessions::{Listed, Session, State};
+use kymo_record::ust::{ChannelState, Doing, ProgramState, ProgramsState, RuleState};
 use serde_json::{Value, json};
+
+use super::super::trace::ust;
 
 fn mode(mode: Mode) -> &'static str {
     match mode {
@@ -12,20 +17,44 @@ fn mode(mode: Mode) -> &'static str {
     }
 }
 
-fn sum(state: &SessionState, of: fn(&kymo_kernel::ftrace::CpuStats) -> u64) -> u64 {
+fn overwrites(overwrite: bool) -> &'static str {
+    mode(if overwrite { Mode::Overwrite } else { Mode::Discard })
+}
+
+fn sum(state: &SessionState, of: fn(&CpuStats) -> u64) -> u64 {
     state.stats.iter().map(|(_, s)| of(s)).sum()
 }
 
 /// Seconds from the oldest event to now, of the CPU whose ring reaches back least.
 fn reach(state: &SessionState) -> Option<f64> {
-    let of = |s: &kymo_kernel::ftrace::CpuStats| {
+    let of = |s: &CpuStats| {
         let age = s.now_ns?.checked_sub(s.oldest_ns?)?;
         (s.entries > 0).then_some(age as f64 / 1e9)
     };
     state.stats.iter().filter_map(|(_, s)| of(s)).min_by(f64::total_cmp)
 }
 
-fn as_json(state: &SessionState) -> Value {
+fn is_tracing(state: &State) -> bool {
+    state.kernel.as_ref().is_some_and(|k| k.tracing)
+        || state.programs.as_ref().is_some_and(|p| p.started)
+}
+
+fn as_json(state: &State) -> Value {
+    let mut value = match &state.kernel {
+        Some(kernel) => kernel_json(kernel),
+        None => json!({ "name": state.name, "made": state.programs.as_ref().and_then(|p| p.made) }),
+    };
+    value["tracing"] = is_tracing(state).into();
+    if let Some(programs) = &state.programs {
+        value["programs"] = programs_json(programs);
+    }
+    if let Some(lost) = &state.lost {
+        value["lost"] = lost.as_str().into();
+    }
+    value
+}
+
+fn kernel_json(state: &SessionState) -> Value {
     let cpus: Vec<Value> = state
         .stats
         .iter()
@@ -39,18 +68,73 @@ fn as_json(state: &SessionState) -> Value {
         .iter()
         .map(|(event, filter)| json!({ "event": event.to_string(), "filter": filter }))
         .collect();
-    json!({ "name": state.name, "tracing": state.tracing, "mode": mode(state.mode),
+    json!({ "name": state.name, "mode": mode(state.mode),
             "buffer_kb": state.buffer_kb, "clock": state.clock, "pids": state.pids,
             "made": state.made, "events": events, "cpus": cpus })
 }
 
-pub(super) fn show(state: &SessionState, as_json_text: bool) -> anyhow::Result<()> {
+fn programs_json(state: &ProgramsState) -> Value {
+    let rule = |r: &RuleState| {
+        json!({ "events": r.pattern, "enabled": !r.exclude, "filter": r.filter,
+                "level": (!r.exclude).then(|| ust::level_name(r.max_level)) })
+    };
+    let channel = |c: &ChannelState| {
+        json!({ "name": c.name, "mode": overwrites(c.overwrite), "buffer_size": c.room,
+                "pid": (c.pid != 0).then_some(c.pid),
+                "rules": c.rules.iter().map(rule).collect::<Vec<_>>() })
+    };
+    let program = |p: &ProgramState| {
+        let unfit = p.unfit.iter().map(|(event, field)| json!({ "event": event, "field": field }));
+        json!({ "channel": p.channel, "pid": p.pid, "uid": p.uid, "comm": p.comm,
+                "state": doing(p.doing), "events_on": p.events,
+                "written": p.counts.written, "discarded": p.counts.discarded,
+                "overwritten": p.counts.overwritten, "waiting_bytes": p.counts.waiting,
+                "rejected": p.rejected, "lost": p.lost, "unfit": unfit.collect::<Vec<_>>() })
+    };
+    json!({ "started": state.started,
+            "channels": state.channels.iter().map(channel).collect::<Vec<_>>(),
+            "programs": state.programs.iter().map(program).collect::<Vec<_>>(),
+            "notes": state.notes.as_slice() })
+}
+
+/// What a program does, in a word or two.
+fn doing(doing: Doing) -> String {
+    match doing {
+        Doing::Recording => "recording".into(),
+        Doing::Waiting => "no event yet".into(),
+        Doing::Stopped => "stopped".into(),
+        Doing::Ended => "ended".into(),
+        Doing::Failed(0) => "cannot read its order".into(),
+        Doing::Failed(errno) => {
+            let error = std::io::Error::from_raw_os_error(errno.cast_signed());
+            format!("cannot make its ring: {error}")
+        }
+        Doing::NoSlot => "not recording: its eight slots are taken".into(),
+        Doing::Missed => "not recording: start the session again".into(),
+    }
+}
+
+pub(super) fn show(state: &State, as_json_text: bool) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     if as_json_text {
         writeln!(out, "{}", as_json(state))?;
         return Ok(());
     }
-    writeln!(out, "session {}: {}", state.name, if state.tracing { "tracing" } else { "stopped" })?;
+    let tracing = if is_tracing(state) { "tracing" } else { "stopped" };
+    writeln!(out, "session {}: {tracing}", state.name)?;
+    if let Some(kernel) = &state.kernel {
+        kernel_text(&mut out, kernel)?;
+    }
+    if let Some(programs) = &state.programs {
+        programs_text(&mut out, programs)?;
+    }
+    if let Some(lost) = &state.lost {
+        writeln!(out, "  a part is lost: {lost}")?;
+    }
+    Ok(())
+}
+
+fn kernel_text(out: &mut impl std::io::Write, state: &SessionState) -> std::io::Result<()> {
     let size = state.buffer_kb.map_or("differing".into(), |kb| format!("{kb} KiB"));
     writeln!(out, "  ring: {size} for each CPU, {}, clock {}", mode(state.mode), state.clock)?;
     if !state.pids.is_empty() {
@@ -76,6 +160,92 @@ pub(super) fn show(state: &SessionState, as_json_text: bool) -> anyhow::Result<(
     Ok(())
 }
 
+fn programs_text(out: &mut impl std::io::Write, state: &ProgramsState) -> std::io::Result<()> {
+    for channel in &state.channels {
+        writeln!(
+            out,
+            "  programs, {}: {} KiB for each CPU of each, {}",
+            channel.name,
+            channel.room / 1024,
+            overwrites(channel.overwrite)
+        )?;
+        if channel.pid != 0 {
+            writeln!(out, "    only process {} and its children", channel.pid)?;
+        }
+        for rule in &channel.rules {
+            writeln!(out, "    {}", rule_text(rule))?;
+        }
+        let of = |p: &&ProgramState| p.channel == channel.name;
+        for program in state.programs.iter().filter(of) {
+            program_text(out, program)?;
+        }
+    }
+    if state.programs.is_empty() {
+        writeln!(out, "  no program that runs has such events")?;
+    }
+    for note in state.notes.as_slice() {
+        writeln!(out, "  passed over: {note}")?;
+    }
+    Ok(())
+}
+
+fn rule_text(rule: &RuleState) -> String {
+    let mut text = rule.pattern.clone();
+    if rule.exclude {
+        text += " off";
+        return text;
+    }
+    if rule.max_level < ust::MAX_LEVEL {
+        text += &format!(" up to {}", ust::level_name(rule.max_level));
+    }
+    if let Some(filter) = &rule.filter {
+        text += &format!(" if {filter}");
+    }
+    text
+}
+
+fn program_text(out: &mut impl std::io::Write, p: &ProgramState) -> std::io::Result<()> {
+    let comm: String = p.comm.chars().flat_map(char::escape_default).collect();
+    write!(out, "    {comm} (pid {}, user {}): {}", p.pid, p.uid, doing(p.doing))?;
+    if p.events > 0 {
+        let plural = if p.events == 1 { "event" } else { "events" };
+        write!(out, ", {} {plural} on", p.events)?;
+    }
+    let counts = &p.counts;
+    write!(
+        out,
+        "; {} written, {} discarded, {} overwritten, {} bytes waiting",
+        counts.written, counts.discarded, counts.overwritten, counts.waiting
+    )?;
+    if p.rejected > 0 {
+        write!(out, "; about {} rejected by filters", p.rejected)?;
+    }
+    if p.lost > 0 {
+        write!(out, "; {} lost without a ring", p.lost)?;
+    }
+    writeln!(out)?;
+    for (event, field) in &p.unfit {
+        writeln!(out, "      {}", no_field(event, field))?;
+    }
+    Ok(())
+}
+
+fn no_field(event: &str, field: &str) -> String {
+    let plain = |text: &str| text.chars().flat_map(char::escape_default).collect::<String>();
+    format!("{} stays off: it has no field {} for the filter", plain(event), plain(field))
+}
+
+/// Says of which programs that run a filter does not fit an event.
+pub(super) fn unfit(session: &Session) {
+    let mut said = std::collections::BTreeSet::new();
+    for (event, field) in session.unfit() {
+        let text = no_field(&event, &field);
+        if said.insert(text.clone()) {
+            anstream::eprintln!("kymo: {text}");
+        }
+    }
+}
+
 pub(super) fn list(all: &[Listed], as_json_text: bool) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     if as_json_text {
@@ -83,8 +253,8 @@ pub(super) fn list(all: &[Listed], as_json_text: bool) -> anyhow::Result<()> {
             .iter()
             .map(|l| match l {
                 Listed::There(state) => as_json(state),
-                Listed::Gone { name, rebooted } => {
-                    json!({ "name": name, "gone": true, "rebooted": rebooted })
+                Listed::Gone { name, rebooted, what } => {
+                    json!({ "name": name, "gone": true, "rebooted": rebooted, "what": what })
                 }
             })
             .collect();
@@ -93,24 +263,38 @@ pub(super) fn list(all: &[Listed], as_json_text: bool) -> anyhow::Result<()> {
     }
     for l in all {
         match l {
-            Listed::There(s) => writeln!(
-                out,
-                "{}: {}, {} events on, {} in the ring, {}",
-                s.name,
-                if s.tracing { "tracing" } else { "stopped" },
-                s.events.len(),
-                sum(s, |c| c.entries),
-                mode(s.mode)
-            )?,
-            Listed::Gone { name, rebooted } => writeln!(
-                out,
-                "{name}: lost: {}; `kymo session destroy {name}` clears up",
-                match rebooted {
-                    true => "the machine was started again",
-                    false => "its trace instance was removed",
-                }
-            )?,
+            Listed::There(state) => writeln!(out, "{}", line(state))?,
+            Listed::Gone { name, what, .. } => {
+                writeln!(out, "{name}: lost: {what}; `kymo session destroy {name}` clears up")?;
+            }
         }
     }
     Ok(())
+}
+
+/// A session in a line.
+fn line(state: &State) -> String {
+    let tracing = if is_tracing(state) { "tracing" } else { "stopped" };
+    let mut text = format!("{}: {tracing}", state.name);
+    if let Some(s) = &state.kernel {
+        let (on, held) = (s.events.len(), sum(s, |c| c.entries));
+        text += &format!(", {on} events on, {held} in the ring, {}", mode(s.mode));
+    }
+    if let Some(p) = &state.programs {
+        let rules: Vec<String> = p.channels.iter().flat_map(|c| &c.rules).map(rule_text).collect();
+        let rules = if rules.is_empty() { "nothing".to_owned() } else { rules.join(", ") };
+        let ended = p.programs.iter().filter(|p| p.doing == Doing::Ended).count();
+        let written: u64 = p.programs.iter().map(|p| p.counts.written).sum();
+        text += &format!(
+            ", of programs {rules}: {} programs ({ended} ended), {written} events written",
+            p.programs.len()
+        );
+        if let Some(c) = p.channels.first() {
+            text += &format!(", {}", overwrites(c.overwrite));
+        }
+    }
+    if let Some(lost) = &state.lost {
+        text += &format!("; a part is lost: {lost}");
+    }
+    text
 }

@@ -10,16 +10,19 @@ use anyhow::{Context as _, bail};
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::process::{Signal, Signals};
-use kymo_kernel::tracefs::Tracefs;
-use kymo_record::ftrace::{Condition, Met, On, OnLatency, Session, Taken, TakenBy, Watch};
+use kymo_record::ftrace::{self, Condition, Met, On, OnLatency, TakenBy, Watch};
+use kymo_record::sessions::{Sessions, TakeOptions, Taken};
+use kymo_view::Ledger;
 
 use super::super::record::values::millis;
+use super::super::trace::ust;
 
 #[derive(clap::Args)]
 pub(super) struct Snapshot {
     /// The session
     name: String,
-    /// The file (NAME.dat); with a condition the time is added to its name
+    /// The file (NAME.dat), or the folder if there are events of programs (NAME); with a
+    /// condition the time is added to its name
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Overwrite a file that is not a recording
@@ -44,37 +47,39 @@ pub(super) struct Snapshot {
     #[arg(long, value_name = "N", default_value = "7",
           value_parser = clap::value_parser!(u32).range(6..=7))]
     file_version: u32,
+    /// Exit with status 3 if something lessens the trust in what was written
+    #[arg(long)]
+    strict: bool,
     /// Say nothing but errors
     #[arg(short = 'q', long)]
     quiet: bool,
 }
 
-pub(super) fn run(tracefs: &Tracefs, args: &Snapshot) -> anyhow::Result<ExitCode> {
-    let session = Session::open(tracefs, &args.name)?;
-    let path = args.output.clone().unwrap_or_else(|| format!("{}.dat", args.name).into());
+pub(super) fn run(sessions: &Sessions, args: &Snapshot) -> anyhow::Result<ExitCode> {
+    let mut session = sessions.open(&args.name)?;
+    let path = super::output(&session, args.output.as_ref());
     let format = Format { version: args.file_version, compression: Compression::None };
+    let options = TakeOptions { force: args.force, format, by_kernel: true, stamped: false };
     let condition = match (&args.on, &args.on_latency) {
         (Some(on), _) => Condition::On(On::parse(on)?),
         (_, Some(on)) => Condition::OnLatency(OnLatency::parse(on)?),
         _ => {
-            let taken = session.take(&path, args.force, format, true)?;
-            if !args.quiet {
-                tell(&taken, None);
-            }
-            return Ok(ExitCode::SUCCESS);
+            let taken = session.take(&path, options)?;
+            return Ok(tell(&taken, None, args.quiet, args.strict));
         }
     };
-    let state = session.state()?;
-    if state.clock != "mono" {
-        bail!(
-            "session {} has the clock {}; a condition needs mono, to compare times with",
-            args.name,
-            state.clock
-        );
+    if let Some(kernel) = session.kernel() {
+        let clock = kernel.state()?.clock;
+        if clock != "mono" {
+            bail!(
+                "session {} has the clock {clock}; a condition needs mono, to compare times with",
+                args.name
+            );
+        }
     }
     let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     let signals = Signals::listen(&ends).context("cannot listen for signals")?;
-    let mut watch = Watch::start(tracefs, &condition)?;
+    let mut watch = Watch::start(sessions.tracefs()?, &condition)?;
     if !args.quiet {
         say(&format!("watching in user space, in the instance {}", watch.instance()));
     }
@@ -93,12 +98,12 @@ pub(super) fn run(tracefs: &Tracefs, args: &Snapshot) -> anyhow::Result<ExitCode
         if !args.after.is_zero() {
             signals.wait(Some(args.after))?;
         }
-        let snapshot = session.take_stamped(&path, args.force, format, true)?;
+        let snapshot = session.take(&path, TakeOptions { stamped: true, ..options })?;
         watch.told();
         taken += 1;
-        tell(&snapshot, Some(met));
+        let status = tell(&snapshot, Some(met), false, args.strict);
         if args.count.is_some_and(|n| taken >= n) {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(status);
         }
     }
     // Whoever asked for a number and did not get it hears so.
@@ -110,14 +115,34 @@ fn say(text: &str) {
     let _ = writeln!(anstream::stderr(), "[ kymo session: {text} ]");
 }
 
-/// Says what was written, how, and why.
-pub(super) fn tell(taken: &Taken, met: Option<Met>) {
+/// Says what was written, how, and why, and what is missing. Gives the exit status.
+pub(super) fn tell(taken: &Taken, met: Option<Met>, quiet: bool, strict: bool) -> ExitCode {
+    let mut parts = Vec::new();
+    if let Some(kernel) = &taken.kernel {
+        parts.push(of_kernel(kernel, met));
+    }
+    let mut ledger = Ledger::default();
+    if let Some((stats, notes)) = &taken.programs {
+        let programs = if stats.programs == 1 { "program" } else { "programs" };
+        parts.push(match stats.programs {
+            0 => "no events of programs".to_owned(),
+            n => format!("{} bytes of events of {n} {programs}", stats.bytes),
+        });
+        ust::note(&mut ledger, notes.as_slice(), stats);
+    }
+    if !quiet {
+        say(&format!("{}{}, {}", why(met), taken.path.display(), parts.join("; ")));
+        let _ = write!(anstream::stderr(), "{}", ledger.to_text(""));
+    }
+    match strict && ledger.has_doubts() {
+        true => ExitCode::from(Ledger::STRICT_STATUS),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+fn why(met: Option<Met>) -> String {
     let seconds = |ns: u64| format!("{:.6}", ns as f64 / 1e9);
-    let how = match taken.by {
-        TakenBy::Kernel => "taken by the kernel at one moment",
-        TakenBy::Reading => "read from the rings while tracing went on",
-    };
-    let mut text = match met {
+    match met {
         None => String::new(),
         Some(Met::Event(time)) => format!("event at {}: ", seconds(time)),
         Some(Met::TooLong(l)) => format!(
@@ -127,8 +152,15 @@ pub(super) fn tell(taken: &Taken, met: Option<Met>) {
             seconds(l.to),
             l.key
         ),
+    }
+}
+
+fn of_kernel(taken: &ftrace::Taken, met: Option<Met>) -> String {
+    let how = match taken.by {
+        TakenBy::Kernel => "taken by the kernel at one moment",
+        TakenBy::Reading => "read from the rings while tracing went on",
     };
-    text += &format!("{}, {} bytes of events, {how}", taken.path.display(), taken.stored);
+    let mut text = format!("{} bytes of events, {how}", taken.stored);
     if taken.stored == 0 {
         text += "; there were no events";
     }
@@ -141,5 +173,5 @@ pub(super) fn tell(taken: &Taken, met: Option<Met>) {
             text += "; the ring no longer held the beginning: a larger --buffer-size";
         }
     }
-    say(&text);
+    text
 }

@@ -57,7 +57,15 @@ const LEVELS: [&str; 15] = [
     "debug",
 ];
 
-fn level(text: &str) -> Result<u8, String> {
+/// The level that lets all pass.
+pub(in crate::commands) const MAX_LEVEL: u8 = LEVELS.len() as u8 - 1;
+
+/// How a level is called.
+pub(in crate::commands) fn level_name(level: u8) -> &'static str {
+    LEVELS.get(usize::from(level)).unwrap_or(&"debug")
+}
+
+pub(in crate::commands) fn level(text: &str) -> Result<u8, String> {
     let lower = text.to_ascii_lowercase().replace('_', "-");
     let named = LEVELS.iter().position(|l| *l == lower).map(|n| n as u8);
     let number = lower.parse().ok().filter(|n| usize::from(*n) < LEVELS.len());
@@ -83,7 +91,7 @@ pub(in crate::commands) fn rules(
             true => pattern.to_owned(),
             false => format!("{pattern}:*"),
         };
-        let max_level = level.unwrap_or(14);
+        let max_level = level.unwrap_or(MAX_LEVEL);
         Ok(Rule { pattern, max_level, exclude: false, filter: filter.clone() })
     };
     patterns.iter().map(rule).collect()
@@ -313,8 +321,16 @@ pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &D
         );
     }
     if stats.overwritten > 0 {
-        let fact = format!("{} packets were overwritten before they were read", stats.overwritten);
-        ledger.note("lost", fact, None);
+        // Whoever has rings that overwrite has asked for that.
+        let events = stats.overwritten_events;
+        let packets = stats.overwritten;
+        let fact = match events {
+            0 => format!("{packets} packets were overwritten before they were taken"),
+            _ => format!(
+                "{events} events ({packets} packets) were overwritten before they were taken"
+            ),
+        };
+        ledger.tell("overwritten", fact, Some("to keep more: a larger --buffer-size".into()));
     }
     if stats.without_ring > 0 {
         let fact = format!("{} events lost: a program could not make its ring", stats.without_ring);

@@ -1,0 +1,538 @@
+//! The program part of a session: orders in the user's folder, which outlive every
+//! command. `sessions/` holds the order of each channel from the session's making to its
+//! end; while it is started `wanted/` has copies, where programs look that start. Nothing
+//! else remembers anything: a command that dies leaves orders that the next one finds.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::time::Duration;
+
+use kymo_kernel::ftrace::is_owned;
+use kymo_kernel::shared::{DirLock, SharedDir};
+use kymo_ust::{Order, Rule};
+
+use super::channel::{Channel, ChannelOptions, DEFAULT_CHANNEL, check_name};
+use super::drain::{Drain, DrainStats};
+use super::error::{Notes, UstError};
+use super::program::Program;
+use super::slots::{free_all, stop_all};
+use super::space::{Space, UserFolder, me};
+
+/// Where orders are kept.
+const STORE: &str = "sessions";
+/// How long another command at work with sessions is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long what a thread is about to write is waited for after its event is off.
+const FORGET: Duration = Duration::from_millis(20);
+
+/// What the ring of a channel is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingOptions {
+    /// Overwrite the oldest events instead of discarding new ones.
+    pub overwrite: bool,
+    /// Bytes of a sub-buffer: a power of two.
+    pub sub_buffer: u32,
+    /// Sub-buffers of a CPU: a power of two.
+    pub sub_buffers: u32,
+    /// Only for this process and its descendants; 0: for all.
+    pub pid: u32,
+}
+
+/// The program part of a session.
+#[derive(Debug)]
+pub struct Session {
+    name: String,
+    home: UserFolder,
+    channels: Vec<Channel>,
+}
+
+/// A folder that a session reaches into.
+pub(super) struct Place {
+    pub(super) user: UserFolder,
+    /// The session's maker's own.
+    home: bool,
+}
+
+impl Place {
+    /// A channel as it is called there.
+    pub(super) fn channel(&self, channel: &Channel) -> Channel {
+        if self.home { channel.clone() } else { channel.for_others() }
+    }
+
+    /// Whether an order's path is of a session, as it is called there.
+    fn is_of(&self, session: &str, path: &[u8]) -> bool {
+        let of = || {
+            let name = std::str::from_utf8(path.strip_prefix(b"wanted/")?).ok()?;
+            let name = match self.home {
+                true => name,
+                false => name.strip_suffix(&format!("@{}", me()))?,
+            };
+            let (of, channel) = name.rsplit_once('.')?;
+            Some(of == session && !channel.contains('@'))
+        };
+        of() == Some(true)
+    }
+}
+
+impl Session {
+    /// Makes a session with one channel; nothing is on yet.
+    ///
+    /// # Errors
+    /// If there is one of that name, or its orders cannot be written.
+    pub fn create(
+        name: &str,
+        channel: &str,
+        ring: RingOptions,
+        rules: Vec<Rule>,
+    ) -> Result<Session, UstError> {
+        check_name(name)?;
+        if is_owned(name) {
+            return Err(UstError::Session(format!("{name} is a name that kymo makes for itself")));
+        }
+        let home = Space::here().own()?;
+        let store = home.dir.make_dir(OsStr::new(STORE))?;
+        let _lock = lock(&store)?;
+        if !channels_of(&store, name)?.is_empty() {
+            return Err(UstError::Session(format!("there is a session {name} already")));
+        }
+        // Whatever an earlier one left whose orders were lost.
+        clear(name, &[])?;
+        let channel = made(name, channel, ring, rules)?;
+        channel.put(&store)?;
+        Ok(Session { name: name.to_owned(), home, channels: vec![channel] })
+    }
+
+    /// A session that was made before.
+    ///
+    /// # Errors
+    /// If its orders cannot be read.
+    pub fn open(name: &str) -> Result<Option<Session>, UstError> {
+        check_name(name)?;
+        let Some(home) = Space::here().mine()? else { return Ok(None) };
+        let channels = match home.dir.dir(OsStr::new(STORE)) {
+            Ok(store) => channels_of(&store, name)?,
+            Err(e) if e.is_missing() => Vec::new(),
+            Err(e) => return Err(e.into()),
+        };
+        let session = Session { name: name.to_owned(), home, channels };
+        Ok(Some(session).filter(|s| !s.channels.is_empty()))
+    }
+
+    /// The names of all sessions of this user.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn names() -> Result<Vec<String>, UstError> {
+        let Some(home) = Space::here().mine()? else { return Ok(Vec::new()) };
+        let channels = match home.dir.dir(OsStr::new(STORE)) {
+            Ok(store) => Channel::all(&store)?,
+            Err(e) if e.is_missing() => Vec::new(),
+            Err(e) => return Err(e.into()),
+        };
+        let mut names: Vec<String> = channels.iter().filter_map(session_of).collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Removes a session, also what is left of one whose orders are gone: all that it
+    /// switched on is off afterwards, its rings are gone. Says whether there was anything.
+    ///
+    /// # Errors
+    /// If its orders cannot be removed.
+    pub fn destroy(name: &str) -> Result<bool, UstError> {
+        check_name(name)?;
+        let Some(home) = Space::here().mine()? else { return Ok(false) };
+        let store = home.dir.make_dir(OsStr::new(STORE))?;
+        let _lock = lock(&store)?;
+        let channels = channels_of(&store, name)?;
+        let left = clear(name, &channels)?;
+        // At last, so that a command that dies here can be repeated.
+        for channel in &channels {
+            store.remove(channel.name())?;
+        }
+        Ok(left || !channels.is_empty())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its channels.
+    pub(super) fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+
+    /// Whether programs that start record for it.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn is_started(&self) -> Result<bool, UstError> {
+        let wanted = Channel::wanted(&self.home)?;
+        Ok(wanted.iter().any(|w| self.channels.iter().any(|c| c.name() == w.name())))
+    }
+
+    /// Whether any of its channels wants anything.
+    pub fn has_events(&self) -> bool {
+        let wants = |c: &Channel| c.view().is_ok_and(|v| v.rules().any(|r| !r.exclude));
+        self.channels.iter().any(wants)
+    }
+
+    /// When its first order was made or changed, in seconds since 1970.
+    pub(super) fn made(&self) -> Option<u64> {
+        use kymo_kernel::shared::Access;
+        let store = self.home.dir.dir(OsStr::new(STORE)).ok()?;
+        let time = |c: &Channel| store.file(c.name(), Access::Read).ok()?.modified();
+        self.channels.iter().filter_map(time).min()
+    }
+
+    /// Adds rules to a channel, before those it has; a channel that is not there is made,
+    /// with this ring or the first channel's. Programs follow at once if it is started.
+    ///
+    /// # Errors
+    /// If the channel has another ring, or its order cannot be written.
+    pub fn enable(
+        &mut self,
+        channel: &str,
+        ring: Option<RingOptions>,
+        rules: Vec<Rule>,
+    ) -> Result<Notes, UstError> {
+        let (store, _lock) = self.locked()?;
+        let old = self.channel(channel).cloned();
+        let new = match &old {
+            None => {
+                let first = self.channels.first().map(ring_of).transpose()?;
+                let ring = ring.or(first).ok_or_else(|| self.gone())?;
+                made(&self.name, channel, ring, rules)?
+            }
+            Some(old) => {
+                if ring.is_some_and(|r| ring_of(old).is_ok_and(|of| of != r)) {
+                    return Err(UstError::Session(format!(
+                        "channel {channel} of session {} has another ring already; name another --channel",
+                        self.name
+                    )));
+                }
+                let mut order = old.view()?.to_order();
+                let same = |r: &Rule| rules.iter().any(|new| new.pattern == r.pattern);
+                order.rules.retain(|r| !same(r));
+                order.rules.splice(0..0, rules);
+                order_with(order)?
+            }
+        };
+        self.change(&store, old, new)
+    }
+
+    /// Takes events out of a channel, or out of all. Programs follow at once.
+    ///
+    /// # Errors
+    /// If there is no such channel, or its order cannot be written.
+    pub fn disable(
+        &mut self,
+        patterns: &[String],
+        channel: Option<&str>,
+    ) -> Result<Notes, UstError> {
+        let (store, _lock) = self.locked()?;
+        if let Some(name) = channel
+            && self.channel(name).is_none()
+        {
+            return Err(UstError::Session(format!("session {} has no channel {name}", self.name)));
+        }
+        let mut notes = Notes::default();
+        for old in self.channels.clone() {
+            let mut order = old.view()?.to_order();
+            if channel.is_some_and(|name| name != order.channel) {
+                continue;
+            }
+            order.rules.retain(|r| !patterns.contains(&r.pattern));
+            let exclude = |pattern: &String| Rule {
+                pattern: pattern.clone(),
+                max_level: u8::MAX,
+                exclude: true,
+                filter: Vec::new(),
+            };
+            order.rules.splice(0..0, patterns.iter().map(exclude));
+            notes.extend(self.change(&store, Some(old), order_with(order)?)?);
+        }
+        Ok(notes)
+    }
+
+    /// Puts an order in the place of another, everywhere.
+    fn change(
+        &mut self,
+        store: &SharedDir,
+        old: Option<Channel>,
+        new: Channel,
+    ) -> Result<Notes, UstError> {
+        let started = self.is_started()?;
+        new.put(store)?;
+        self.channels.retain(|c| c.name() != new.name());
+        self.channels.push(new.clone());
+        self.channels.sort_by(|a, b| a.name().cmp(b.name()));
+        let (places, mut notes) = places();
+        for place in &places {
+            let here = place.channel(&new);
+            if started {
+                notes.of(here.renew(&place.user));
+            }
+            let old = old.as_ref().map(|old| place.channel(old));
+            for program in living(&place.user, &mut notes) {
+                if let Some(old) = &old {
+                    notes.of(old.change_to(&here, &program));
+                }
+                if started {
+                    notes.of(here.attach(&program));
+                }
+            }
+        }
+        Ok(notes)
+    }
+
+    /// Switches its events on, in programs that run and in those that start.
+    ///
+    /// # Errors
+    /// If it has none, or its orders cannot be put where programs find them.
+    pub fn start(&mut self) -> Result<Notes, UstError> {
+        let (_, _lock) = self.locked()?;
+        if !self.has_events() {
+            return Err(UstError::Session(format!(
+                "session {0} has no events of programs; kymo session enable {0} -u PROVIDER:NAME",
+                self.name
+            )));
+        }
+        for channel in &self.channels {
+            channel.renew(&self.home)?;
+        }
+        Ok(self.reach(|channel, program| channel.attach(program).map(|_| ())))
+    }
+
+    /// Puts its orders into folders that have come since, and lets `act` see each program
+    /// that lives with each channel.
+    fn reach(&self, act: impl Fn(&Channel, &Program) -> Result<(), UstError>) -> Notes {
+        let (places, mut notes) = places();
+        for place in &places {
+            let channels: Vec<Channel> = self.channels.iter().map(|c| place.channel(c)).collect();
+            let mut published = Vec::new();
+            for channel in &channels {
+                if notes.of(channel.renew(&place.user)).is_some() {
+                    published.push(channel);
+                }
+            }
+            for program in living(&place.user, &mut notes) {
+                for channel in &published {
+                    notes.of(act(channel, &program));
+                }
+            }
+        }
+        notes
+    }
+
+    /// Switches its events off. What is in the rings stays.
+    ///
+    /// # Errors
+    /// If its orders cannot be taken back.
+    pub fn stop(&mut self) -> Result<Notes, UstError> {
+        let (_, _lock) = self.locked()?;
+        for channel in &self.channels {
+            channel.withdraw(&self.home)?;
+        }
+        let (places, mut notes) = places();
+        for place in &places {
+            for channel in &self.channels {
+                notes.of(place.channel(channel).withdraw(&place.user));
+            }
+            for program in all(&place.user, &mut notes) {
+                notes.of(stop_all(&program, |path| place.is_of(&self.name, path)));
+            }
+        }
+        Ok(notes)
+    }
+
+    /// Takes what is in the rings, into a folder of CTF traces, while tracing goes on. Of
+    /// programs that have ended the rings are removed.
+    ///
+    /// # Errors
+    /// If the traces cannot be written: what was not stays in the rings.
+    pub fn take(&mut self, folder: &Path) -> Result<(DrainStats, Notes), UstError> {
+        let (_, _lock) = self.locked()?;
+        let mut notes = Notes::default();
+        if self.is_started()? {
+            // Of users whose first program started after the session.
+            notes.extend(self.reach(|channel, program| match channel.slot_of(program)? {
+                Some(_) => Ok(()),
+                None => channel.attach(program).map(|_| ()),
+            }));
+        }
+        let mut drain = Drain::new(folder, &self.name);
+        let (places, refused) = places();
+        notes.extend(refused);
+        for place in &places {
+            let channels: Vec<Channel> = self.channels.iter().map(|c| place.channel(c)).collect();
+            for program in all(&place.user, &mut notes) {
+                for channel in &channels {
+                    match take_channel(&mut drain, channel, &program, &place.user) {
+                        Err(e @ UstError::Write { .. }) => return Err(e),
+                        Err(e) => notes.push(e.to_string()),
+                        Ok(()) => {}
+                    }
+                }
+            }
+        }
+        Ok((drain.stats(), notes))
+    }
+
+    fn channel(&self, name: &str) -> Option<&Channel> {
+        let is = |c: &&Channel| c.view().is_ok_and(|v| v.channel() == name.as_bytes());
+        self.channels.iter().find(is)
+    }
+
+    /// Waits for other commands at work with sessions, and reads the orders again.
+    fn locked(&mut self) -> Result<(SharedDir, DirLock), UstError> {
+        let store = self.home.dir.make_dir(OsStr::new(STORE))?;
+        let lock = lock(&store)?;
+        self.channels = channels_of(&store, &self.name)?;
+        if self.channels.is_empty() {
+            return Err(self.gone());
+        }
+        Ok((store, lock))
+    }
+
+    fn gone(&self) -> UstError {
+        UstError::Session(format!("session {} has been destroyed", self.name))
+    }
+}
+
+/// What one program has for one channel. What is over, is removed when it was taken.
+fn take_channel(
+    drain: &mut Drain,
+    channel: &Channel,
+    program: &Program,
+    user: &UserFolder,
+) -> Result<(), UstError> {
+    // Asked before: what it wrote until it died is in the rings then.
+    let alive = program.is_alive()?;
+    let Some((attached, _)) = channel.slot_of(program)? else { return Ok(()) };
+    drain.take_rings(channel, program)?;
+    for ring in program.rings()? {
+        if ring.attached.slot == attached.slot && (!alive || ring.attached != attached) {
+            program.remove_ring(&ring)?;
+        }
+    }
+    program.remove_if_empty(user).map(|_| ())
+}
+
+/// Takes back all that was switched on for a session, in every folder.
+fn clear(name: &str, channels: &[Channel]) -> Result<bool, UstError> {
+    let mut left = false;
+    let (places, mut notes) = places();
+    for place in &places {
+        let wanted = Channel::wanted(&place.user).unwrap_or_default();
+        let of = |c: &&Channel| {
+            place.is_of(name, &c.path())
+                && (place.home || channels.iter().any(|own| own.same_order(c)))
+        };
+        for channel in wanted.iter().filter(of) {
+            left |= notes.of(channel.withdraw(&place.user)).is_some();
+        }
+    }
+    let mut programs = Vec::new();
+    for place in &places {
+        programs.extend(all(&place.user, &mut notes).into_iter().map(|p| (place, p)));
+    }
+    let mut stopped = false;
+    for (place, program) in &programs {
+        let stop = stop_all(program, |path| place.is_of(name, path));
+        stopped |= notes.of(stop).unwrap_or(false);
+    }
+    if stopped {
+        std::thread::sleep(FORGET);
+    }
+    for (place, program) in &programs {
+        notes.of(free_all(program, |path| place.is_of(name, path)));
+        notes.of(program.remove_if_empty(&place.user));
+    }
+    Ok(left || stopped)
+}
+
+/// The folders of all users that this one may reach, of all mount namespaces.
+pub(super) fn places() -> (Vec<Place>, Notes) {
+    let (mut places, mut notes) = (Vec::new(), Notes::default());
+    for space in Space::all() {
+        let (users, refused) = space.users();
+        refused.iter().for_each(|e| notes.push(e.to_string()));
+        for user in users {
+            let home = space.is_here() && user.uid == me();
+            places.push(Place { user, home });
+        }
+    }
+    (places, notes)
+}
+
+/// The programs of a user, the living and the dead.
+pub(super) fn all(user: &UserFolder, notes: &mut Notes) -> Vec<Program> {
+    let (programs, refused) = Program::all(user);
+    refused.iter().for_each(|e| notes.push(e.to_string()));
+    programs
+}
+
+fn living(user: &UserFolder, notes: &mut Notes) -> Vec<Program> {
+    let mut programs = all(user, notes);
+    programs.retain(|p| p.is_alive().unwrap_or(false));
+    programs
+}
+
+fn lock(store: &SharedDir) -> Result<DirLock, UstError> {
+    store.lock(PATIENCE).map_err(|e| {
+        UstError::Session(format!("another kymo is at work with sessions for a long time: {e}"))
+    })
+}
+
+fn session_of(channel: &Channel) -> Option<String> {
+    let view = channel.view().ok()?;
+    let (session, name) = (view.session(), view.channel());
+    // An order under another name is none of ours.
+    let named = [session, b".", name].concat();
+    let same = channel.name().as_encoded_bytes() == named;
+    String::from_utf8(session.to_vec()).ok().filter(|s| same && check_name(s).is_ok())
+}
+
+fn channels_of(store: &SharedDir, session: &str) -> Result<Vec<Channel>, UstError> {
+    let mut channels = Channel::all(store)?;
+    channels.retain(|c| session_of(c).as_deref() == Some(session));
+    Ok(channels)
+}
+
+fn made(
+    session: &str,
+    channel: &str,
+    ring: RingOptions,
+    rules: Vec<Rule>,
+) -> Result<Channel, UstError> {
+    Channel::new(&ChannelOptions {
+        session: session.to_owned(),
+        channel: if channel.is_empty() { DEFAULT_CHANNEL } else { channel }.to_owned(),
+        rules,
+        overwrite: ring.overwrite,
+        sub_buffer: ring.sub_buffer,
+        sub_buffers: ring.sub_buffers,
+        pid: ring.pid,
+    })
+}
+
+/// The channel of a changed order: rules that decide nothing are left out.
+fn order_with(mut order: Order) -> Result<Channel, UstError> {
+    while order.rules.last().is_some_and(|r| r.exclude) {
+        order.rules.pop();
+    }
+    Channel::of(&order)
+}
+
+fn ring_of(channel: &Channel) -> Result<RingOptions, UstError> {
+    let view = channel.view()?;
+    Ok(RingOptions {
+        overwrite: view.overwrite,
+        sub_buffer: view.sub_buffer,
+        sub_buffers: view.sub_buffers,
+        pid: view.pid,
+    })
+}

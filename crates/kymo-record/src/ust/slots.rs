@@ -1,0 +1,256 @@
+//! Slots of running programs: a channel takes one, switches events on and off in it,
+//! and gives it back. Tools lock the slots among themselves; the program looks on, so
+//! every step leaves something it can live with.
+
+use std::collections::BTreeSet;
+
+use kymo_ust::{
+    Control, Filter, OrderView, SLOT_PATH, SLOTS, SLOTS_AT, Slot, SlotState, enable_at, slot_at,
+};
+
+use super::channel::Channel;
+use super::error::UstError;
+use super::program::Program;
+
+/// A program that records for a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// In this slot.
+    pub slot: usize,
+    /// In this turn of it.
+    pub turn: u8,
+}
+
+impl Attached {
+    /// The file of its ring, in the program's folder.
+    pub(super) fn ring_name(self) -> String {
+        format!("ring-{}-{}", self.slot, self.turn)
+    }
+}
+
+/// Where the tools lock among themselves.
+const LOCKED: (u64, u64) = (SLOTS_AT as u64, 2048);
+/// Where the program counts in a slot.
+const COUNTS: std::ops::Range<u64> = 8..32;
+
+impl Channel {
+    /// The slot of a program that has this channel.
+    ///
+    /// # Errors
+    /// If the slots cannot be read.
+    pub fn slot_of(&self, program: &Program) -> Result<Option<(Attached, Slot)>, UstError> {
+        let path = self.path();
+        let slots = program.slots()?.into_iter().enumerate();
+        let mut mine = slots.filter(|(_, s)| s.path == path && s.state != SlotState::Free);
+        Ok(mine.next().map(|(slot, s)| (Attached { slot, turn: s.turn }, s)))
+    }
+
+    /// Lets a program that runs already record for the channel.
+    ///
+    /// # Errors
+    /// If all its slots are taken, or its control file cannot be written.
+    pub fn attach(&self, program: &Program) -> Result<Option<Attached>, UstError> {
+        if !self.wants(program) {
+            return Ok(None);
+        }
+        let _lock = program.file().lock(LOCKED.0, LOCKED.1)?;
+        let attached = match self.slot_of(program)? {
+            Some((attached, slot)) => self.take_up(program, attached, &slot)?,
+            None => self.claim(program)?,
+        };
+        self.switch_on(program, attached.slot)?;
+        Ok(Some(attached))
+    }
+
+    /// Goes on with a slot that the channel has. The ring is another one if it could not
+    /// be made before, or if libraries may have come while nobody linked their filters.
+    fn take_up(
+        &self,
+        program: &Program,
+        attached: Attached,
+        slot: &Slot,
+    ) -> Result<Attached, UstError> {
+        let stopped = slot.state == SlotState::Stopped;
+        let failed = slot.answered == slot.turn && slot.answer == 2;
+        let filters = self.view()?.rules().any(|rule| !rule.filter.is_empty());
+        let turn = match failed || (stopped && filters) {
+            true => next_turn(program, attached)?,
+            false => attached.turn,
+        };
+        set_state(program, attached.slot, SlotState::Active)?;
+        Ok(Attached { turn, ..attached })
+    }
+
+    /// Takes a free slot.
+    fn claim(&self, program: &Program) -> Result<Attached, UstError> {
+        let slots = program.slots()?;
+        let Some(slot) = slots.iter().position(|s| s.state == SlotState::Free) else {
+            return Err(UstError::NoSlot { pid: program.id().pid });
+        };
+        let attached = Attached { slot, turn: slots[slot].turn };
+        let at = slot_at(slot) as u64;
+        set_state(program, slot, SlotState::Claimed)?;
+        // A ring that was being made when the slot was given back is nobody's.
+        remove_rings(program, slot)?;
+        let zeros = vec![0; (COUNTS.end - COUNTS.start) as usize];
+        program.file().write_at(at + COUNTS.start, &zeros)?;
+        let mut path = self.path();
+        path.resize(SLOT_PATH, 0);
+        program.file().write_at(at + Slot::PATH_AT as u64, &path)?;
+        let turn = next_turn(program, attached)?;
+        set_state(program, slot, SlotState::Active)?;
+        Ok(Attached { slot, turn })
+    }
+
+    /// Switches the events off; what is in the ring stays. Says in which slot.
+    ///
+    /// # Errors
+    /// If the control file cannot be written.
+    pub fn stop(&self, program: &Program) -> Result<Option<Attached>, UstError> {
+        let _lock = program.file().lock(LOCKED.0, LOCKED.1)?;
+        let Some((attached, _)) = self.slot_of(program)? else { return Ok(None) };
+        stop_slot(program, attached.slot)?;
+        Ok(Some(attached))
+    }
+
+    /// Frees the slot and removes its rings: what was not taken out of them is gone.
+    ///
+    /// # Errors
+    /// If the control file cannot be written.
+    pub fn detach(&self, program: &Program) -> Result<(), UstError> {
+        let _lock = program.file().lock(LOCKED.0, LOCKED.1)?;
+        match self.slot_of(program)? {
+            Some((attached, _)) => free_slot(program, attached.slot),
+            None => Ok(()),
+        }
+    }
+
+    /// The channel's order, which has this one's name, has become `new`: a program that
+    /// has it follows. Filters are linked when a ring is made, so others need another ring.
+    pub(super) fn change_to(&self, new: &Channel, program: &Program) -> Result<(), UstError> {
+        let _lock = program.file().lock(LOCKED.0, LOCKED.1)?;
+        let Some((attached, slot)) = self.slot_of(program)? else { return Ok(()) };
+        let (before, after) = (self.view()?, new.view()?);
+        let wanted: BTreeSet<u32> = new.events(program).collect();
+        all_off(program, attached.slot, |id| !wanted.contains(&id))?;
+        let other = |e: &kymo_ust::EventRecord| {
+            let name = format!("{}:{}", e.provider, e.name);
+            let filter = |view: OrderView<'_>| {
+                let rule = view.rule_for(name.as_bytes(), e.level);
+                rule.map_or(Vec::new(), |rule| rule.filter.to_vec())
+            };
+            filter(before) != filter(after)
+        };
+        if program.present().any(other) {
+            next_turn(program, attached)?;
+        }
+        match slot.state {
+            SlotState::Active => new.switch_on(program, attached.slot),
+            _ => Ok(()),
+        }
+    }
+
+    fn switch_on(&self, program: &Program, slot: usize) -> Result<(), UstError> {
+        for event in self.events(program) {
+            program.file().write_at(enable_at(program.control(), event, slot), &[1])?;
+        }
+        Ok(())
+    }
+
+    /// The events that the order wants of a program but whose filter names a field that
+    /// they do not have: event, field.
+    pub(super) fn unfit(&self, program: &Program) -> Vec<(String, String)> {
+        let Ok(view) = self.view() else { return Vec::new() };
+        let mut unfit = Vec::new();
+        for event in program.present() {
+            let name = format!("{}:{}", event.provider, event.name);
+            let rule = view.rule_for(name.as_bytes(), event.level);
+            let Some(rule) = rule.filter(|r| !r.filter.is_empty()) else { continue };
+            let Ok(filter) = Filter::parse(rule.filter) else { continue };
+            let missing = filter.names().find(|field| {
+                let same = |f: &&kymo_ust::FieldRecord| f.name.as_bytes() == *field;
+                !event.fields.iter().find(same).is_some_and(|f| f.shape.is_comparable())
+            });
+            if let Some(field) = missing {
+                unfit.push((name, String::from_utf8_lossy(field).into_owned()));
+            }
+        }
+        unfit
+    }
+}
+
+/// Stops whatever is on in the slots whose order's path `which` chooses.
+pub(super) fn stop_all(program: &Program, which: impl Fn(&[u8]) -> bool) -> Result<bool, UstError> {
+    each_slot(program, which, stop_slot)
+}
+
+/// Gives the slots back whose order's path `which` chooses, with their rings.
+pub(super) fn free_all(program: &Program, which: impl Fn(&[u8]) -> bool) -> Result<bool, UstError> {
+    each_slot(program, which, free_slot)
+}
+
+/// Says whether there was any.
+fn each_slot(
+    program: &Program,
+    which: impl Fn(&[u8]) -> bool,
+    act: fn(&Program, usize) -> Result<(), UstError>,
+) -> Result<bool, UstError> {
+    let _lock = program.file().lock(LOCKED.0, LOCKED.1)?;
+    let mut any = false;
+    for (slot, of) in program.slots()?.iter().enumerate() {
+        if of.state != SlotState::Free && which(&of.path) {
+            act(program, slot)?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+fn stop_slot(program: &Program, slot: usize) -> Result<(), UstError> {
+    all_off(program, slot, |_| true)?;
+    set_state(program, slot, SlotState::Stopped)
+}
+
+fn free_slot(program: &Program, slot: usize) -> Result<(), UstError> {
+    stop_slot(program, slot)?;
+    remove_rings(program, slot)?;
+    set_state(program, slot, SlotState::Free)
+}
+
+fn remove_rings(program: &Program, slot: usize) -> Result<(), UstError> {
+    for ring in program.rings()? {
+        if ring.attached.slot == slot {
+            program.remove_ring(&ring)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_state(program: &Program, slot: usize, state: SlotState) -> Result<(), UstError> {
+    Ok(program.file().write_at(slot_at(slot) as u64 + 1, &[state as u8])?)
+}
+
+/// From now on the program writes into another ring.
+fn next_turn(program: &Program, attached: Attached) -> Result<u8, UstError> {
+    let turn = match attached.turn.wrapping_add(1) {
+        0 => 1,
+        turn => turn,
+    };
+    program.file().write_at(slot_at(attached.slot) as u64, &[turn])?;
+    Ok(turn)
+}
+
+/// Of the events that are on for a slot, whoever switched them on, those that `which`
+/// chooses are off afterwards.
+fn all_off(program: &Program, slot: usize, which: impl Fn(u32) -> bool) -> Result<(), UstError> {
+    let control: &Control = program.control();
+    let mut words = vec![0; 8 * control.capacity as usize];
+    program.file().read_at(u64::from(control.enable), &mut words)?;
+    for event in 0..control.capacity {
+        let on = words.get(8 * event as usize + slot % SLOTS).is_some_and(|b| *b != 0);
+        if on && which(event) {
+            program.file().write_at(enable_at(control, event, slot), &[0])?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! What the program part of a session is now: its channels, the programs that record
+//! for it, and what they have written.
+
+use kymo_ust::{OrderView, SLOTS, Slot, SlotState};
+
+use super::channel::Channel;
+use super::error::{Notes, UstError};
+use super::program::Program;
+use super::ring::{RingCounts, RingReader};
+use super::session::{Place, Session, all, places};
+
+/// What the program part of a session is now.
+#[derive(Clone, Debug)]
+pub struct ProgramsState {
+    /// Programs record for it.
+    pub started: bool,
+    /// When its first order was made or changed, in seconds since 1970.
+    pub made: Option<u64>,
+    /// Its channels.
+    pub channels: Vec<ChannelState>,
+    /// The programs with such events, those that ended included as long as they have
+    /// left events: one entry for each channel.
+    pub programs: Vec<ProgramState>,
+    /// What was passed over, and why.
+    pub notes: Notes,
+}
+
+/// A channel.
+#[derive(Clone, Debug)]
+pub struct ChannelState {
+    /// Its name.
+    pub name: String,
+    /// Overwrite the oldest events instead of discarding new ones.
+    pub overwrite: bool,
+    /// Room for each CPU of each program, in bytes.
+    pub room: u64,
+    /// Only for this process and its descendants; 0: for all.
+    pub pid: u32,
+    /// Which events, the first that matches decides.
+    pub rules: Vec<RuleState>,
+}
+
+/// A rule of a channel.
+#[derive(Clone, Debug)]
+pub struct RuleState {
+    /// Pattern of `provider:name`.
+    pub pattern: String,
+    /// Events of a higher level do not match.
+    pub max_level: u8,
+    /// What matches is off.
+    pub exclude: bool,
+    /// The filter as text.
+    pub filter: Option<String>,
+}
+
+/// What a program does for a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Its events are on and it has a ring.
+    Recording,
+    /// Its events are on, and none has happened.
+    Waiting,
+    /// Its events are off.
+    Stopped,
+    /// It has ended; what it left can be taken.
+    Ended,
+    /// It could not make its ring: the error number, 0 for a malformed order.
+    Failed(u32),
+    /// All its slots are taken.
+    NoSlot,
+    /// It was not there when the session was started.
+    Missed,
+}
+
+/// A program and a channel.
+#[derive(Clone, Debug)]
+pub struct ProgramState {
+    /// The channel.
+    pub channel: String,
+    /// Its process, as its own pid namespace has it.
+    pub pid: u32,
+    /// Its user, as it knows it.
+    pub uid: u32,
+    /// Its name.
+    pub comm: String,
+    /// What it does.
+    pub doing: Doing,
+    /// How many of its events the channel wants.
+    pub events: usize,
+    /// What its rings say.
+    pub counts: RingCounts,
+    /// Events that filters rejected, roughly.
+    pub rejected: u64,
+    /// Events lost because there is no ring.
+    pub lost: u64,
+    /// Events whose filter names a field that they do not have: event, field.
+    pub unfit: Vec<(String, String)>,
+}
+
+impl Session {
+    /// What it is now. Nothing is taken or changed.
+    ///
+    /// # Errors
+    /// If its orders cannot be read.
+    pub fn state(&self) -> Result<ProgramsState, UstError> {
+        let started = self.is_started()?;
+        let (places, mut notes) = places();
+        let mut programs = Vec::new();
+        for place in &places {
+            for program in all(&place.user, &mut notes) {
+                let of = |c: &Channel| of_program(place, c, &program, started);
+                for channel in self.channels() {
+                    programs.extend(notes.of(of(channel)).flatten());
+                }
+            }
+        }
+        let channels = self.channels().iter().filter_map(|c| c.view().ok());
+        Ok(ProgramsState {
+            started,
+            made: self.made(),
+            channels: channels.map(of_channel).collect(),
+            programs,
+            notes,
+        })
+    }
+}
+
+impl Session {
+    /// The events of programs that run whose filter names a field they do not have:
+    /// event, field. Whether the session is started does not matter.
+    pub fn unfit(&self) -> Vec<(String, String)> {
+        let (places, mut notes) = places();
+        let mut unfit = Vec::new();
+        for place in &places {
+            for program in all(&place.user, &mut notes) {
+                if program.is_alive().unwrap_or(false) {
+                    unfit.extend(self.channels().iter().flat_map(|c| c.unfit(&program)));
+                }
+            }
+        }
+        unfit
+    }
+}
+
+fn of_channel(view: OrderView<'_>) -> ChannelState {
+    let order = view.to_order();
+    let rules = order.rules.into_iter().map(|rule| RuleState {
+        filter: match rule.filter.is_empty() {
+            true => None,
+            false => Some(kymo_ust::decompile(&rule.filter).unwrap_or_else(|| "?".into())),
+        },
+        pattern: rule.pattern,
+        max_level: rule.max_level,
+        exclude: rule.exclude,
+    });
+    ChannelState {
+        name: order.channel,
+        overwrite: order.overwrite,
+        room: u64::from(order.sub_buffer) * u64::from(order.sub_buffers),
+        pid: order.pid,
+        rules: rules.collect(),
+    }
+}
+
+/// What a program has to do with a channel; none: nothing.
+fn of_program(
+    place: &Place,
+    channel: &Channel,
+    program: &Program,
+    started: bool,
+) -> Result<Option<ProgramState>, UstError> {
+    let channel = place.channel(channel);
+    let alive = program.is_alive()?;
+    let slot = channel.slot_of(program)?;
+    let wants = channel.wants(program);
+    if slot.is_none() && !(alive && wants && started) {
+        return Ok(None);
+    }
+    let (counts, rings) = match &slot {
+        Some((attached, _)) => counts(program, attached.slot)?,
+        None => (RingCounts::default(), 0),
+    };
+    if !alive && rings == 0 {
+        return Ok(None);
+    }
+    let used = program.slots()?.iter().filter(|s| s.state != SlotState::Free).count();
+    let doing = match &slot {
+        None if used == SLOTS => Doing::NoSlot,
+        None => Doing::Missed,
+        Some(_) if !alive => Doing::Ended,
+        Some((_, slot)) => doing(slot),
+    };
+    let (rejected, lost) = slot.map_or((0, 0), |(_, s)| (s.rejected, s.lost));
+    Ok(Some(ProgramState {
+        channel: String::from_utf8_lossy(channel.view()?.channel()).into_owned(),
+        pid: program.id().pid,
+        uid: program.uid(),
+        comm: program.comm(),
+        doing,
+        events: channel.events(program).count(),
+        counts,
+        rejected,
+        lost,
+        unfit: channel.unfit(program),
+    }))
+}
+
+fn doing(slot: &Slot) -> Doing {
+    match (slot.state, slot.answered == slot.turn, slot.answer) {
+        (SlotState::Stopped, _, _) => Doing::Stopped,
+        (_, true, 2) => Doing::Failed(slot.errno),
+        (_, true, _) => Doing::Recording,
+        (_, false, _) => Doing::Waiting,
+    }
+}
+
+/// What all rings of a slot say, and how many they are.
+fn counts(program: &Program, slot: usize) -> Result<(RingCounts, usize), UstError> {
+    let (mut sum, mut rings) = (RingCounts::default(), 0);
+    for ring in program.rings()?.into_iter().filter(|r| r.attached.slot == slot) {
+        rings += 1;
+        let Some(reader) = RingReader::of(program, ring.attached)? else { continue };
+        let of = reader.counts()?;
+        sum.written = sum.written.saturating_add(of.written);
+        sum.discarded = sum.discarded.saturating_add(of.discarded);
+        sum.overwritten = sum.overwritten.saturating_add(of.overwritten);
+        sum.waiting = sum.waiting.saturating_add(of.waiting);
+    }
+    Ok((sum, rings))
+}
