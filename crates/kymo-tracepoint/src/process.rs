@@ -454,7 +454,10 @@ fn look_for_orders() {
     let Some(Place { user, .. }) = place() else { return };
     let Ok(wanted) = std::str::from_utf8(user.bytes()) else { return };
     let Ok(entries) = std::fs::read_dir(format!("{wanted}/wanted")) else { return };
-    let mut names: Vec<_> = entries.take(64).flatten().map(|entry| entry.file_name()).collect();
+    // A name that begins with a dot is an order that is still being written.
+    let whole = |name: &std::ffi::OsString| !name.as_encoded_bytes().starts_with(b".");
+    let names = entries.flatten().map(|entry| entry.file_name()).filter(whole);
+    let mut names: Vec<_> = names.take(64).collect();
     names.sort();
     let mut buffer = vec![0; MAX_ORDER];
     let mut slot = 0;

@@ -285,6 +285,9 @@ impl Run<'_> {
     ) -> anyhow::Result<ExitCode> {
         let mut ledger = Ledger::default();
         note(&mut ledger, notes, stats);
+        if stats.programs == 0 {
+            ledger.tell("programs", "no program had such events", None);
+        }
         if !self.args.quiet {
             if let Some(folder) = folder {
                 let mb = stats.bytes as f64 / (1024.0 * 1024.0);
@@ -339,9 +342,6 @@ pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &D
     if stats.damaged > 0 {
         let fact = format!("{} places in rings did not hold what they should", stats.damaged);
         ledger.note("damaged", fact, None);
-    }
-    if stats.programs == 0 {
-        ledger.tell("programs", "no program had such events", None);
     }
 }
 
