@@ -4,7 +4,7 @@
 
 use kymo_model::Endian;
 use kymo_unwind::{
-    Arch, Code, Context, Registers, Rule, Section, Sections, Stack, Table, epilogue, walk,
+    Arch, Code, Context, Registers, Rule, Section, Sections, Stack, Table, epilogue, quick_walk, walk,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -48,5 +48,7 @@ fuzz_target!(|data: &[u8]| {
         let mut frames = 0;
         let walked = walk(&registers, &stack, &mut code, |_| frames += 1);
         assert!(walked.frames == frames && frames <= 4096, "{walked:?}");
+        let quick = quick_walk(&registers, &stack, &mut code, |_| {});
+        assert!(quick.is_none_or(|quick| quick == walked), "{quick:?} {walked:?}");
     }
 });

@@ -7,6 +7,7 @@ pub mod chain_tree;
 mod counting;
 mod frames;
 pub mod histogram;
+mod mapped;
 pub mod oncpu;
 pub mod profile;
 mod samples;

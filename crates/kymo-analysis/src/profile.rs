@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use crate::addresses::Addresses;
 use crate::counting::{self, Counter, Slot};
 use crate::frames::{self, Detail};
+use crate::mapped;
 use crate::oncpu::OnCpu;
 use crate::samples::{Job, Mark, Settings, Shares, Space};
 use crate::state::{CommId, Machine};
@@ -282,6 +283,7 @@ impl Profile {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
         let LoadOptions { moments, times, label, .. } = options;
+        mapped::map(file);
         let mut machine = Machine::new(Resolver::new(symbols));
         machine.adopt(file.features());
         let settings = Settings { by_cpu, merge_threads, no_chains, moments, times: times.into() };
@@ -463,8 +465,8 @@ impl Reading<'_, '_> {
                         self.span = Some(self.span.map_or((t, t), |(a, b)| (a.min(t), b.max(t))));
                     }
                     let desc = entry.desc();
-                    let sample = desc.and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
-                    let (pid, tid) = sample.as_ref().and_then(|s| s.tid).unwrap_or((0, 0));
+                    let task = desc.and_then(|d| Sample::task(&entry.raw, &d.attr));
+                    let (pid, tid) = task.unwrap_or((0, 0));
                     if current != Some(pid) {
                         let (user, kernel) = (self.machine.space(pid), self.machine.kernel());
                         spaces.push(Space { user, kernel });
@@ -475,13 +477,11 @@ impl Reading<'_, '_> {
                     }
                     let space = spaces.len() as u32 - 1;
                     // Whoever counts does not count what cannot be read.
-                    let (comm, label) = match (sample, &mut self.label) {
-                        (None, _) => (CommId(0), 0),
-                        (Some(_), None) => (self.machine.comm_of(pid, tid), 0),
-                        (Some(s), Some(label)) => {
-                            (self.machine.comm_of(pid, tid), label(&entry, &s))
-                        }
-                    };
+                    let comm = self.machine.comm_of(pid, tid);
+                    let label = self.label.as_mut().map_or(0, |label| {
+                        let sample = desc.and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
+                        sample.map_or(0, |s| label(&entry, &s))
+                    });
                     marks.push(Mark { space, comm, label });
                 }
                 RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE if self.piped => {

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use kymo_model::{ChainContext, Endian, Sample};
 use kymo_symbols::DsoId;
 use kymo_symbols::unwind::{self, Binaries, Lack};
-use kymo_unwind::{Arch, Code, Context, End, Registers, Rule, Stack, Walked, walk};
+use kymo_unwind::{
+    Arch, Code, Context, End, Quick, Registers, Rule, Stack, Walked, quick_walk, walk,
+};
 use rustc_hash::FxHashMap;
 
-use crate::state::Maps;
+use crate::state::{Mapping, Maps};
 
 pub use crate::tally::{Cut, LARGEST_COPY, Needed, Stop, Tally};
 
@@ -40,8 +42,9 @@ pub struct Unwinder {
 struct Rules {
     binaries: Arc<Binaries>,
     by_dso: Vec<Option<Result<Arc<unwind::Code>, Lack>>>,
-    /// By line of address spaces, address, and whether it was interrupted there.
-    places: FxHashMap<(u64, u64, bool), u32>,
+    places: Places,
+    /// The mapping of the last address, with the line of address spaces.
+    last: Option<(u64, Mapping)>,
     rules: Vec<Rule>,
     numbers: FxHashMap<Rule, u32>,
     context: Context,
@@ -53,7 +56,8 @@ impl Unwinder {
         let mut rules = Rules {
             binaries,
             by_dso: Vec::new(),
-            places: FxHashMap::default(),
+            places: Places::default(),
+            last: None,
             rules: Vec::new(),
             numbers: FxHashMap::default(),
             context: Context::default(),
@@ -93,7 +97,11 @@ impl Unwinder {
         let chain = &mut self.chain;
         chain.push(ChainContext::USER.0);
         let mut code = At { rules: &mut self.rules, maps };
-        let walked = walk(&start, &stack, &mut code, |address| chain.push(address));
+        let quick = quick_walk(&start, &stack, &mut code, |address| chain.push(address));
+        let walked = quick.unwrap_or_else(|| {
+            chain.truncate(1);
+            walk(&start, &stack, &mut code, |address| chain.push(address))
+        });
         let stop = code.stop(&walked);
         let cut = Cut { pid, tid, sp, copied: bytes.len() as u64, asked: copy.bytes.len() as u64 };
         self.tally.add(&walked, stop, cut);
@@ -120,8 +128,13 @@ struct At<'a> {
 impl Code for At<'_> {
     #[inline]
     fn rule(&mut self, address: u64, interrupted: bool) -> &Rule {
-        let number = self.rules.number(self.maps, address, interrupted);
+        let number = self.rules.found(self.maps, address, interrupted).number;
         self.rules.rules.get(number as usize).unwrap_or(&Rule::Nothing)
+    }
+
+    #[inline]
+    fn quick(&mut self, address: u64, interrupted: bool) -> Quick {
+        self.rules.found(self.maps, address, interrupted).quick
     }
 
     fn is_code(&mut self, address: u64) -> bool {
@@ -136,7 +149,7 @@ impl At<'_> {
             return None;
         };
         let dso = self.maps.find(address).map(|m| m.dso);
-        let lack = match (walked.end, self.rules.number(self.maps, address, false)) {
+        let lack = match (walked.end, self.rules.found(self.maps, address, false).number) {
             (End::NoRule(_), NOTHING) => None,
             (End::NoRule(_), n) => LACKS.get(n as usize - 1).copied(),
             (End::Wrong(_), _) => Some(Lack::Damaged),
@@ -146,10 +159,104 @@ impl At<'_> {
     }
 }
 
+/// Where an address is asked for: in the binary's terms, as programs that are started
+/// again lie at other addresses.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    dso: DsoId,
+    offset: u64,
+    interrupted: bool,
+}
+
+impl Place {
+    /// All but the offset, plus one; of more binaries than any machine has nothing
+    /// is remembered.
+    fn of(self) -> Option<u32> {
+        self.dso.0.checked_mul(2)?.checked_add(1 + u32::from(self.interrupted))
+    }
+}
+
+/// The rule there: its number, and in short.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    number: u32,
+    quick: Quick,
+}
+
+/// What was asked before. A slot is half a cache line: every frame of every sample
+/// looks one up.
+#[derive(Debug)]
+struct Places {
+    /// Open addressing, at most half full; a power of two.
+    slots: Vec<Slot>,
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    offset: u64,
+    /// [`Place::of`]; 0 is an empty slot.
+    of: u32,
+    found: Found,
+}
+
+const EMPTY: Slot =
+    Slot { offset: 0, of: 0, found: Found { number: NOTHING, quick: Quick::NOTHING } };
+
+impl Default for Places {
+    fn default() -> Places {
+        Places { slots: vec![EMPTY; 1 << 12], count: 0 }
+    }
+}
+
+impl Places {
+    #[inline]
+    fn get(&self, place: Place) -> Option<Found> {
+        let slot = self.slots.get(self.at(place.of()?, place.offset))?;
+        (slot.of > 0).then_some(slot.found)
+    }
+
+    /// Where an address is, or the empty slot where it belongs.
+    #[inline]
+    fn at(&self, of: u32, offset: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let hash = (offset ^ u64::from(of).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut at = (hash >> 32) as usize & mask;
+        while let Some(slot) = self.slots.get(at) {
+            if slot.of == 0 || (slot.offset == offset && slot.of == of) {
+                break;
+            }
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    fn insert(&mut self, place: Place, found: Found) {
+        let Some(of) = place.of() else { return };
+        if self.slots.len() < 2 * (self.count + 1) {
+            let larger = vec![EMPTY; self.slots.len() * 2];
+            for slot in std::mem::replace(&mut self.slots, larger) {
+                if slot.of > 0 {
+                    self.put(slot);
+                }
+            }
+        }
+        self.put(Slot { offset: place.offset, of, found });
+        self.count += 1;
+    }
+
+    fn put(&mut self, slot: Slot) {
+        let at = self.at(slot.of, slot.offset);
+        if let Some(place) = self.slots.get_mut(at) {
+            *place = slot;
+        }
+    }
+}
+
 impl Rules {
     /// Keeps only the rules that are always there.
     fn forget(&mut self) {
-        self.places.clear();
+        self.places = Places::default();
         self.numbers.clear();
         self.rules.clear();
         self.rules.push(Rule::Nothing);
@@ -157,30 +264,39 @@ impl Rules {
     }
 
     #[inline]
-    fn number(&mut self, maps: &Maps, address: u64, interrupted: bool) -> u32 {
-        match self.places.get(&(maps.line, address, interrupted)) {
-            Some(number) => *number,
-            None => self.find(maps, address, interrupted),
+    fn found(&mut self, maps: &Maps, address: u64, interrupted: bool) -> Found {
+        let mapping = match &self.last {
+            Some((line, m)) if *line == maps.line && m.start <= address && address < m.end => *m,
+            _ => match maps.find(address) {
+                Some(m) => self.last.insert((maps.line, *m)).1,
+                None => return Found { number: NOTHING, quick: Quick::NOTHING },
+            },
+        };
+        let place = Place { dso: mapping.dso, offset: mapping.to_dso(address), interrupted };
+        match self.places.get(place) {
+            Some(found) => found,
+            None => self.find(place),
         }
     }
 
     #[cold]
-    fn find(&mut self, maps: &Maps, address: u64, interrupted: bool) -> u32 {
-        // What is not mapped now may be later.
-        let Some(mapping) = maps.find(address) else { return NOTHING };
-        if self.places.len() >= MOST_ADDRESSES || self.rules.len() >= MOST_RULES {
+    fn find(&mut self, place: Place) -> Found {
+        if self.places.count >= MOST_ADDRESSES || self.rules.len() >= MOST_RULES {
             self.forget();
         }
-        let found = match self.binary(mapping.dso) {
-            Ok(code) => code.rule(&mut self.context, mapping.to_dso(address), interrupted),
+        let Place { dso, offset, interrupted } = place;
+        let rule = match self.binary(dso) {
+            Ok(code) => code.rule(&mut self.context, offset, interrupted),
             Err(lack) => Err(lack),
         };
-        let number = match found {
+        let quick = rule.as_ref().map_or(Quick::GUESS, Quick::of);
+        let number = match rule {
             Ok(rule) => self.intern(rule),
             Err(lack) => LACKS.iter().position(|l| *l == lack).map_or(NOTHING, |n| n as u32 + 1),
         };
-        self.places.insert((maps.line, address, interrupted), number);
-        number
+        let found = Found { number, quick };
+        self.places.insert(place, found);
+        found
     }
 
     fn binary(&mut self, dso: DsoId) -> Result<Arc<unwind::Code>, Lack> {

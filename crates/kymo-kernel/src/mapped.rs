@@ -32,8 +32,9 @@ impl MappedFile {
         // SAFETY: the mapping is read-only, so nothing this process
         // does changes it. Another process could write to the file or cut it
         // short: binaries and debug files are replaced by new files (as linkers
-        // and package managers do), not rewritten in place; of one that is cut
-        // short meanwhile the guard makes zeros.
+        // and package managers do), not rewritten in place, and recorders add to
+        // recordings and write no record twice; of one that is cut short
+        // meanwhile the guard makes zeros.
         let map = unsafe { memmap2::Mmap::map(file)? };
         let guard = Guard::new(map.as_ptr() as usize, map.len().next_multiple_of(4096));
         Ok(MappedFile { guard, map })

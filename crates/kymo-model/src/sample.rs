@@ -179,6 +179,21 @@ impl<'a> Sample<'a> {
         self.chain_endian.is_some()
     }
 
+    /// Process and thread alone, where the event records them: they lie near the
+    /// beginning, while the end of a sample with a stack is pages away.
+    #[inline]
+    pub fn task(record: &RawRecord<'_>, attr: &Attr) -> Option<(u32, u32)> {
+        let has = attr.sample_type;
+        if !has.contains(SampleType::TID) {
+            return None;
+        }
+        let mut c = record.cursor();
+        for before in [SampleType::IDENTIFIER, SampleType::IP] {
+            c.skip(if has.contains(before) { 8 } else { 0 }).ok()?;
+        }
+        Some((c.u32().ok()?, c.u32().ok()?))
+    }
+
     /// Decodes a `PERF_RECORD_SAMPLE`.
     pub fn parse(record: &RawRecord<'a>, attr: &Attr) -> Result<Sample<'a>, Truncated> {
         let mut c = record.cursor();
@@ -303,6 +318,17 @@ mod tests {
         let body = [1u64.to_le_bytes(), 42u64.to_le_bytes()].concat();
         let sample = Sample::parse(&record(&body), &attr).unwrap();
         assert_eq!(sample.callchain().collect::<Vec<_>>(), [42]);
+    }
+
+    #[test]
+    fn the_task_is_found_without_the_rest() {
+        let with = |has| Attr { sample_type: has, ..Attr::default() };
+        let body: Vec<u8> = [1u64, 2, 4 | 5 << 32].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let all = with(SampleType::IDENTIFIER | SampleType::IP | SampleType::TID);
+        assert_eq!(Sample::task(&record(&body), &all), Some((4, 5)));
+        assert_eq!(Sample::task(&record(&body[..20]), &all), None);
+        assert_eq!(Sample::task(&record(&body[16..]), &with(SampleType::TID)), Some((4, 5)));
+        assert_eq!(Sample::task(&record(&body), &with(SampleType::IP)), None);
     }
 
     #[test]

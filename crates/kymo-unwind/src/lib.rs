@@ -16,6 +16,7 @@
 mod arch;
 mod epilogue;
 mod expression;
+mod quick;
 mod registers;
 mod rule;
 mod stack;
@@ -24,6 +25,7 @@ mod walk;
 
 pub use arch::Arch;
 pub use epilogue::{BEFORE, BEHIND, epilogue};
+pub use quick::{Quick, quick_walk};
 pub use registers::Registers;
 pub use rule::{Cfa, Row, Rule, Saved, outermost};
 pub use stack::Stack;

@@ -1,5 +1,6 @@
 //! From the innermost frame outwards.
 
+use crate::quick::Quick;
 use crate::registers::Registers;
 use crate::rule::{Failed, Rule, load};
 use crate::stack::Stack;
@@ -11,6 +12,11 @@ pub trait Code {
     /// function that did not call was `interrupted`: it may be in the middle of
     /// returning.
     fn rule(&mut self, address: u64, interrupted: bool) -> &Rule;
+
+    /// The same in short; who has it ready need not make it of the rule.
+    fn quick(&mut self, address: u64, interrupted: bool) -> Quick {
+        Quick::of(self.rule(address, interrupted))
+    }
 
     /// Whether there is code at an address.
     fn is_code(&mut self, address: u64) -> bool;
@@ -64,10 +70,100 @@ pub fn walk(
     start: &Registers,
     stack: &Stack<'_>,
     code: &mut impl Code,
+    frame: impl FnMut(u64),
+) -> Walked {
+    let leave = |code: &mut _, here: &Registers, place, interrupted| match Code::rule(
+        code,
+        place,
+        interrupted,
+    ) {
+        Rule::Row(row) => {
+            let caller = row.leave(here, stack);
+            Some(Left { caller, signal: row.signal, guess: false })
+        }
+        Rule::Guess => Some(Left::guessed(here, stack)),
+        Rule::Nothing => None,
+    };
+    follow(*start, stack, code, leave, |code, ip| code.is_code(ip), frame)
+}
+
+/// What is known of a frame.
+pub(crate) trait Frame: Copy {
+    /// The instruction pointer.
+    fn ip(&self) -> Option<u64>;
+
+    /// The stack pointer.
+    fn sp(&self) -> Option<u64>;
+
+    /// The frame pointer.
+    fn fp(&self) -> Option<u64>;
+
+    /// The frame of a caller that was found by the frame pointer.
+    fn by_frame_pointer(&self, ip: u64, sp: u64, fp: u64) -> Self;
+}
+
+impl Frame for Registers {
+    fn ip(&self) -> Option<u64> {
+        Registers::ip(self)
+    }
+
+    fn sp(&self) -> Option<u64> {
+        Registers::sp(self)
+    }
+
+    fn fp(&self) -> Option<u64> {
+        Registers::fp(self)
+    }
+
+    fn by_frame_pointer(&self, ip: u64, sp: u64, fp: u64) -> Registers {
+        let arch = self.arch();
+        let mut caller = *self;
+        caller.set(arch.fp(), fp);
+        caller.set(arch.sp(), sp);
+        caller.set(arch.ip(), arch.strip(ip));
+        caller
+    }
+}
+
+/// A frame that was left.
+pub(crate) struct Left<F> {
+    /// That of the caller; `None` where nobody called.
+    pub(crate) caller: Result<Option<F>, Failed>,
+    /// A signal made the frame.
+    pub(crate) signal: bool,
+    /// By the frame pointer, for want of better.
+    pub(crate) guess: bool,
+}
+
+impl<F: Frame> Left<F> {
+    /// By the frame pointer: the place it points to holds that of the caller, and the
+    /// return address.
+    pub(crate) fn guessed(here: &F, stack: &Stack<'_>) -> Left<F> {
+        let caller = || {
+            let (fp, sp) = here.fp().zip(here.sp()).ok_or(Failed::Unknown)?;
+            if fp < sp || !fp.is_multiple_of(8) {
+                return Err(Failed::Unknown);
+            }
+            let (outer, address) = (load(stack, fp)?, load(stack, fp.wrapping_add(8))?);
+            Ok(Some(here.by_frame_pointer(address, fp.wrapping_add(16), outer)))
+        };
+        Left { caller: caller(), signal: false, guess: true }
+    }
+}
+
+/// The walk, whatever is known of frames: `leave` leaves one at a place that may have
+/// been interrupted, and has no answer where there is no code.
+#[inline]
+pub(crate) fn follow<F: Frame, C>(
+    start: F,
+    stack: &Stack<'_>,
+    code: &mut C,
+    mut leave: impl FnMut(&mut C, &F, u64, bool) -> Option<Left<F>>,
+    is_code: impl Fn(&mut C, u64) -> bool,
     mut frame: impl FnMut(u64),
 ) -> Walked {
     let mut walked = Walked { end: End::NoRegisters, frames: 0, guessed: 0, top: None };
-    let mut here = *start;
+    let mut here = start;
     // Whether the frame was left by a call: not the first one, and not one
     // that a signal interrupted.
     let mut called = false;
@@ -80,14 +176,10 @@ pub fn walk(
             break;
         }
         walked.frames += 1;
-        let (caller, signal, guess) = match code.rule(place, !called) {
-            Rule::Row(row) => (row.leave(&here, stack), row.signal, false),
-            Rule::Guess => (by_frame_pointer(&here, stack), false, true),
-            Rule::Nothing => {
-                frame(place);
-                walked.end = End::NoCode(place);
-                break;
-            }
+        let Some(Left { caller, signal, guess }) = leave(code, &here, place, !called) else {
+            frame(place);
+            walked.end = End::NoCode(place);
+            break;
         };
         walked.guessed += usize::from(guess);
         // A signal returns to the start of a function that nobody called.
@@ -107,7 +199,7 @@ pub fn walk(
                 break;
             }
         };
-        if guess && !here.ip().is_some_and(|ip| code.is_code(ip.wrapping_sub(1))) {
+        if guess && !here.ip().is_some_and(|ip| is_code(code, ip.wrapping_sub(1))) {
             walked.end = End::NoRule(place);
             break;
         }
@@ -126,22 +218,6 @@ pub fn walk(
         called = !signal;
     }
     walked
-}
-
-/// The caller by the frame pointer: the place it points to holds that of the
-/// caller, and the return address.
-fn by_frame_pointer(here: &Registers, stack: &Stack<'_>) -> Result<Option<Registers>, Failed> {
-    let (fp, sp) = here.fp().zip(here.sp()).ok_or(Failed::Unknown)?;
-    if fp < sp || !fp.is_multiple_of(8) {
-        return Err(Failed::Unknown);
-    }
-    let (outer, address) = (load(stack, fp)?, load(stack, fp.wrapping_add(8))?);
-    let arch = here.arch();
-    let mut caller = *here;
-    caller.set(arch.fp(), outer);
-    caller.set(arch.sp(), fp.wrapping_add(16));
-    caller.set(arch.ip(), arch.strip(address));
-    Ok(Some(caller))
 }
 
 fn failed(why: Failed, place: u64, stack: &Stack<'_>) -> End {

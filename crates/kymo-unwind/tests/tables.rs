@@ -7,7 +7,8 @@ use std::process::Command;
 use kymo_model::Endian;
 use kymo_testkit::{Need, require};
 use kymo_unwind::{
-    Arch, Code, Context, Registers, Rule, RuleError, Section, Sections, Stack, Table, walk,
+    Arch, Code, Context, Registers, Rule, RuleError, Section, Sections, Stack, Table, quick_walk,
+    walk,
 };
 use object::{Object, ObjectSection};
 
@@ -174,7 +175,7 @@ fn damaged_sections_end_every_walk() {
         state >> 20
     };
     let mut bytes = vec![0u8; 65528];
-    let mut frames = 0;
+    let (mut frames, mut quick_ones) = (0, 0);
     for round in 0..300 {
         let mut damaged = whole.clone();
         // A part of the section is enough, so that the whole index is made each time.
@@ -205,10 +206,16 @@ fn damaged_sections_end_every_walk() {
             registers.set(7, 0x7000);
             registers.set(16, text.start + random() % (text.end - text.start));
             let stack = Stack::new(0x7000, &bytes, Endian::Little);
-            frames += walk(&registers, &stack, &mut code, |_| {}).frames;
+            let (mut slowly, mut quickly) = (Vec::new(), Vec::new());
+            let walked = walk(&registers, &stack, &mut code, |a| slowly.push(a));
+            frames += walked.frames;
+            if let Some(quick) = quick_walk(&registers, &stack, &mut code, |a| quickly.push(a)) {
+                assert_eq!((quick, quickly), (walked, slowly));
+                quick_ones += 1;
+            }
         }
     }
-    assert!(frames > 7000, "{frames}");
+    assert!(frames > 7000 && quick_ones > 3000, "{frames} {quick_ones}");
 }
 
 /// Found by fuzzing: a sorted table that claims more entries than it holds is left

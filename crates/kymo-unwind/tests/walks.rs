@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use kymo_model::Endian;
-use kymo_unwind::{Arch, Cfa, Code, End, Registers, Row, Rule, Saved, Stack, Walked, walk};
+use kymo_unwind::{
+    Arch, Cfa, Code, End, Registers, Row, Rule, Saved, Stack, Walked, quick_walk, walk,
+};
 
 const SP: u16 = 7;
 const FP: u16 = 6;
@@ -48,8 +50,12 @@ fn walked(rules: Vec<Rule>, stack: &[u64], fp: u64) -> (Walked, Vec<u64>) {
     [(SP, STACK), (FP, fp), (RA, at(0))].iter().for_each(|(r, v)| registers.set(*r, *v));
     let mut frames = Vec::new();
     let stack = Stack::new(STACK, &bytes, Endian::Little);
-    let walked = walk(&registers, &stack, &mut Program(rules), |a| frames.push(a));
+    let mut program = Program(rules);
+    let walked = walk(&registers, &stack, &mut program, |a| frames.push(a));
     assert_eq!(walked.frames, frames.len());
+    let mut quickly = Vec::new();
+    let quick = quick_walk(&registers, &stack, &mut program, |a| quickly.push(a));
+    assert!(quick.is_none_or(|quick| (quick, quickly) == (walked, frames.clone())), "{quick:?}");
     (walked, frames)
 }
 
@@ -64,6 +70,37 @@ fn up_to_the_outermost_frame() {
     // A return address of 0 says the same.
     let (walked, frames) = self::walked(vec![frame(16), frame(24)], &[0, at(1), 0, 0, 0], 0);
     assert_eq!((walked.end, frames.len()), (End::Outermost, 2));
+}
+
+#[test]
+fn most_rules_are_quick_and_others_are_left_to_the_walk() {
+    let mut registers = Registers::new(Arch::X86_64);
+    [(SP, STACK), (RA, at(0))].iter().for_each(|(r, v)| registers.set(*r, *v));
+    let words = [at(1), STACK + 24, at(2), 0, at(3), 0];
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let stack = Stack::new(STACK, &bytes, Endian::Little);
+    let saves = [(3, Saved::At(-24)), (FP, Saved::At(-16)), (RA, Saved::At(-8))];
+    let by_fp = row(Cfa::Register(FP, 16), &[(FP, Saved::At(-16)), (RA, Saved::At(-8))], false);
+    let rules = vec![frame(8), row(Cfa::Register(SP, 16), &saves, false), by_fp, outermost()];
+    let mut frames = Vec::new();
+    let quick =
+        quick_walk(&registers, &stack, &mut Program(rules.clone()), |a| frames.push(a)).unwrap();
+    assert_eq!((quick.end, quick.frames, quick.top), (End::Outermost, 4, Some(STACK + 40)));
+    assert_eq!(frames, [at(0), at(1) - 1, at(2) - 1, at(3) - 1]);
+    for other in [
+        row(Cfa::Register(10, 16), &[(RA, Saved::At(-8))], false),
+        row(Cfa::Expression([0x77, 8][..].into()), &[(RA, Saved::At(-8))], false),
+        row(Cfa::Register(SP, 16), &[(RA, Saved::At(-8))], true),
+        row(Cfa::Register(SP, 16), &[(RA, Saved::At(-16))], false),
+        row(Cfa::Register(SP, 16), &[(SP, Saved::At(-16)), (RA, Saved::At(-8))], false),
+        row(Cfa::Register(SP, 16), &[(FP, Saved::Register(3)), (RA, Saved::At(-8))], false),
+        row(Cfa::Register(SP, 1 << 40), &[(RA, Saved::At(-8))], false),
+    ] {
+        let mut rules = rules.clone();
+        rules[2] = other;
+        let quick = quick_walk(&registers, &stack, &mut Program(rules.clone()), |_| {});
+        assert_eq!(quick, None, "{:?}", rules[2]);
+    }
 }
 
 #[test]

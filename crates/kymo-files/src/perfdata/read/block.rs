@@ -1,7 +1,11 @@
 //! The memory that records are read into and stay in: blocks, shared by all who
-//! still look at them, used again when nobody does.
+//! still look at them, used again when nobody does. Of a file that is mapped they
+//! are parts of the mapping, given back when nobody looks at them any more.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Mapping;
 
 /// Bytes of a block that is read into.
 pub(super) const BLOCK: usize = 256 << 10;
@@ -20,26 +24,49 @@ pub(super) enum Origin {
 /// Bytes that do not change any more.
 #[derive(Debug)]
 pub(super) struct Block {
-    bytes: Vec<u8>,
-    used: usize,
+    bytes: Bytes,
     origin: Origin,
-    pool: Option<Arc<Pool>>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    /// The first `used` ones of a buffer.
+    Read {
+        buffer: Vec<u8>,
+        used: usize,
+        pool: Option<Arc<Pool>>,
+    },
+    Mapped {
+        map: Arc<dyn Mapping>,
+        range: Range<usize>,
+    },
 }
 
 impl Block {
     /// A block of just these bytes.
     pub(super) fn exact(bytes: &[u8], origin: Origin) -> Block {
-        Block { bytes: bytes.to_vec(), used: bytes.len(), origin, pool: None }
+        let bytes = Bytes::Read { buffer: bytes.to_vec(), used: bytes.len(), pool: None };
+        Block { bytes, origin }
     }
 
     /// The first `used` bytes of a buffer that goes back to `pool` in the end.
     pub(super) fn pooled(bytes: Vec<u8>, used: usize, origin: Origin, pool: &Arc<Pool>) -> Block {
-        Block { used: used.min(bytes.len()), bytes, origin, pool: Some(Arc::clone(pool)) }
+        let used = used.min(bytes.len());
+        Block { bytes: Bytes::Read { buffer: bytes, used, pool: Some(Arc::clone(pool)) }, origin }
+    }
+
+    /// A part of a mapped file.
+    pub(super) fn mapped(map: &Arc<dyn Mapping>, range: Range<usize>) -> Block {
+        let origin = Origin::From(range.start as u64);
+        Block { bytes: Bytes::Mapped { map: Arc::clone(map), range }, origin }
     }
 
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.used]
+        match &self.bytes {
+            Bytes::Read { buffer, used, .. } => &buffer[..*used],
+            Bytes::Mapped { map, range } => map.bytes().get(range.clone()).unwrap_or_default(),
+        }
     }
 
     /// Offset in the file of what is at `at`.
@@ -54,9 +81,22 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(pool) = &self.pool {
-            pool.give(std::mem::take(&mut self.bytes));
+        match &mut self.bytes {
+            Bytes::Read { buffer, pool: Some(pool), .. } => pool.give(std::mem::take(buffer)),
+            Bytes::Read { .. } => {}
+            Bytes::Mapped { map, range } => forget(&**map, range),
         }
+    }
+}
+
+/// Gives back the pages of a part, and those beside it that came with them: the kernel
+/// maps several at a time. Whoever still looks at one of these gets it again.
+pub(super) fn forget(map: &dyn Mapping, part: &Range<usize>) {
+    const AROUND: usize = 64 << 10;
+    let bytes = map.bytes();
+    let end = part.end.saturating_add(AROUND).min(bytes.len());
+    if let Some(part) = bytes.get(part.start.saturating_sub(AROUND)..end) {
+        map.forget(part);
     }
 }
 

@@ -1,17 +1,24 @@
 //! Chunked reading: a window over the file that moves forward, of bounded size.
-//! What lies before the window can be handed over as a block.
+//! What lies before the window can be handed over as a block. The window is of a
+//! buffer that the file is read into, or of the mapped file itself.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 
-use super::ReadError;
-use super::block::{BLOCK as CHUNK, Block, Origin, Pool, hand_over};
+use super::block::{BLOCK as CHUNK, Block, Origin, Pool, forget, hand_over};
+use super::{Mapping, ReadError};
+
+/// Bytes by which a window of a mapped file grows: giving pages back costs a call.
+const STEP: usize = 4 << 20;
 
 /// The file behind a recording and a window of what was read of it.
 pub(super) struct Input {
     pub(super) file: File,
     buf: Vec<u8>,
+    /// Instead of the buffer; the window's places count from `base` on.
+    map: Option<Arc<dyn Mapping>>,
+    base: usize,
     start: usize,
     end: usize,
     /// Offset in the file of `buf[start]`.
@@ -23,13 +30,34 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn new(file: File) -> Input {
-        Input { file, buf: Vec::new(), start: 0, end: 0, offset: 0, limit: u64::MAX, eof: false }
+        Input {
+            file,
+            buf: Vec::new(),
+            map: None,
+            base: 0,
+            start: 0,
+            end: 0,
+            offset: 0,
+            limit: u64::MAX,
+            eof: false,
+        }
+    }
+
+    /// Takes the bytes from the mapped file from the next [`restart`](Self::restart) on.
+    pub(super) fn map(&mut self, map: Arc<dyn Mapping>) {
+        self.map = Some(map);
+    }
+
+    /// Whether a mapped file became shorter while it was read.
+    pub(super) fn was_cut(&self) -> bool {
+        self.map.as_ref().is_some_and(|map| map.was_cut())
     }
 
     /// Forgets the window; the file was positioned at `offset` by the caller.
     pub(super) fn restart(&mut self, offset: u64, limit: u64) {
         (self.start, self.end, self.eof) = (0, 0, false);
         (self.offset, self.limit) = (offset, limit);
+        self.base = usize::try_from(offset).unwrap_or(usize::MAX);
     }
 
     /// Offset in the file of the next unread byte.
@@ -41,7 +69,13 @@ impl Input {
     /// What is in the window.
     #[inline]
     pub(super) fn window(&self) -> &[u8] {
-        &self.buf[self.start..self.end]
+        match &self.map {
+            None => &self.buf[self.start..self.end],
+            Some(map) => {
+                let window = self.base + self.start..self.base + self.end;
+                map.bytes().get(window).unwrap_or_default()
+            }
+        }
     }
 
     /// Where in the buffer the window begins.
@@ -52,6 +86,13 @@ impl Input {
 
     /// Hands over everything before the window.
     pub(super) fn hand_over(&mut self, pool: &Arc<Pool>) -> Block {
+        if let Some(map) = &self.map {
+            let block = Block::mapped(map, self.base..self.base + self.start);
+            self.base += self.start;
+            self.end -= self.start;
+            self.start = 0;
+            return block;
+        }
         let origin = Origin::From(self.offset - self.start as u64);
         let block = hand_over(&mut self.buf, self.start, self.start..self.end, origin, pool);
         self.end -= self.start;
@@ -71,6 +112,17 @@ impl Input {
 
     #[cold]
     fn fill(&mut self, need: usize) -> Result<bool, ReadError> {
+        if let Some(map) = &self.map {
+            if self.start > 0 {
+                // Nobody took it.
+                forget(&**map, &(self.base..self.base + self.start));
+            }
+            self.base += self.start;
+            let whole = usize::try_from(self.limit).unwrap_or(usize::MAX).min(map.bytes().len());
+            let there = whole.saturating_sub(self.base);
+            (self.start, self.end) = (0, need.max(STEP).min(there));
+            return Ok(self.end >= need);
+        }
         self.buf.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -131,7 +183,7 @@ impl Input {
             if have == 0 {
                 break;
             }
-            out.extend_from_slice(&self.buf[self.start..self.start + have]);
+            out.extend_from_slice(&self.window()[..have]);
             self.consume(have);
         }
         Ok(out)

@@ -16,6 +16,7 @@ mod stream;
 mod tracing;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -145,6 +146,18 @@ pub enum ReadError {
     Zstd(std::io::Error),
 }
 
+/// A file that is mapped to memory, for reading.
+pub trait Mapping: std::fmt::Debug + Send + Sync {
+    /// Its bytes, always the same ones.
+    fn bytes(&self) -> &[u8];
+
+    /// A part of them is not looked at any more, or not soon.
+    fn forget(&self, part: &[u8]);
+
+    /// Whether the file became shorter since; what is gone then reads as zeros.
+    fn was_cut(&self) -> bool;
+}
+
 /// An opened recording.
 pub struct PerfData {
     name: String,
@@ -172,6 +185,17 @@ impl PerfData {
         let stdin_is_pipe = std::fs::metadata("/proc/self/fd/0")
             .is_ok_and(|m| std::os::unix::fs::FileTypeExt::is_fifo(&m.file_type()));
         PathBuf::from(if stdin_is_pipe { "-" } else { "perf.data" })
+    }
+
+    /// Takes the records from memory that the file is mapped to, where `map` can do
+    /// that: of what nobody looks at nothing is read or copied. Nothing changes for
+    /// the pipe form.
+    pub fn map(&mut self, map: impl FnOnce(&File) -> Option<Arc<dyn Mapping>>) {
+        if !self.pipe
+            && let Some(map) = map(&self.input.file)
+        {
+            self.input.map(map);
+        }
     }
 
     /// The events. Complete for the file form; of the pipe form, those that

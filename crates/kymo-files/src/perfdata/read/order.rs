@@ -99,9 +99,10 @@ impl Batch {
 
     #[inline]
     fn entry(&self, key: &Key, endian: Endian) -> Entry<'_> {
-        // Keys are made by `Queue::push` only, for records that lie wholly in their block.
+        // Keys are made by `Queue::push` only, for records that lie wholly in their block;
+        // but a mapped file may have been cut short since.
         let block = &self.blocks[key.block as usize];
-        let record = &block.bytes()[key.at as usize..];
+        let record = block.bytes().get(key.at as usize..).unwrap_or_default();
         let header = RecordHeader::parse(record, endian).unwrap_or(RecordHeader {
             kind: RecordKind(0),
             misc: Misc(0),
@@ -110,7 +111,7 @@ impl Batch {
         let raw = RawRecord {
             kind: header.kind,
             misc: header.misc,
-            body: &record[RecordHeader::SIZE..usize::from(header.size)],
+            body: record.get(RecordHeader::SIZE..usize::from(header.size)).unwrap_or_default(),
             endian,
         };
         Entry {

@@ -74,6 +74,10 @@ pub(super) fn run(
         // The last: whether the sink wants more no longer matters.
         let _ = reading.deliver(batches);
     }
+    if data.input.was_cut() {
+        let (offset, what) = (data.input.offset(), "the file was cut short while it was read");
+        stats.damaged.get_or_insert(Damage { offset, what: what.to_owned() });
+    }
     stats.bytes = data.input.offset() - data.data.offset;
     stats.out_of_order = reading.queue.out_of_order;
     stats.forced_flushes = reading.queue.forced_flushes;

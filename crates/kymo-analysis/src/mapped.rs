@@ -1,0 +1,31 @@
+//! Recordings read where the kernel has them in memory. A copy of a stack has many
+//! kilobytes, of which unwinding looks at some words: copying all of it once more
+//! takes longer than the rest.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use kymo_files::perfdata::{Mapping, PerfData};
+use kymo_kernel::mapped::MappedFile;
+
+#[derive(Debug)]
+struct Mapped(MappedFile);
+
+impl Mapping for Mapped {
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    fn forget(&self, part: &[u8]) {
+        self.0.forget(part);
+    }
+
+    fn was_cut(&self) -> bool {
+        self.0.was_cut()
+    }
+}
+
+/// Has a recording read from memory if it is a regular file.
+pub(crate) fn map(recording: &mut PerfData) {
+    recording.map(|file: &File| Some(Arc::new(Mapped(MappedFile::of(file).ok()?))));
+}
