@@ -31,7 +31,7 @@ pub(crate) fn recording(dir: &Path, effort: Effort) -> anyhow::Result<Recording>
 }
 
 /// This project's own program, optimised, with all that DWARF can say.
-fn program(dir: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn program(dir: &Path) -> anyhow::Result<PathBuf> {
     let target = dir.join("dwarf-target").display().to_string();
     let settings = ["debug='full'", "strip=false", "lto=false", "codegen-units=16"];
     let settings = settings.map(|s| format!("profile.release.{s}"));
@@ -42,7 +42,7 @@ fn program(dir: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Samples the program at work: several kinds of it, some on several threads.
-fn record(dir: &Path, to: &Path, copy: u32, seconds: u32) -> anyhow::Result<()> {
+pub(super) fn record(dir: &Path, to: &Path, copy: u32, seconds: u32) -> anyhow::Result<()> {
     let program = program(dir)?;
     let input = dir.join("syscalls-small.data");
     let _ = inputs::syscalls(&input, 100_000)?;

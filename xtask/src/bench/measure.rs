@@ -2,6 +2,9 @@
 
 #![allow(unsafe_code, reason = "the standard library does not hand out a child's rusage")]
 
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +30,52 @@ pub(crate) fn cost(mut command: Command) -> anyhow::Result<Cost> {
         bail!("`{text}` failed: wait status {status:#x}");
     }
     Ok(Cost { time, peak })
+}
+
+/// The same for a command that may take forever: `None` when it was stopped after
+/// `seconds`.
+pub(crate) fn cost_within(seconds: u32, command: &Command) -> anyhow::Result<Option<Cost>> {
+    let mut limited = Command::new("timeout");
+    limited.arg(seconds.to_string()).arg(command.get_program()).args(command.get_args());
+    if let Some(dir) = command.get_current_dir() {
+        limited.current_dir(dir);
+    }
+    const STOPPED: &str = "wait status 0x7c00";
+    match cost(limited) {
+        Err(e) if e.to_string().ends_with(STOPPED) => Ok(None),
+        cost => cost.map(Some),
+    }
+}
+
+/// Has the kernel drop what it holds of files in memory, so that the next who reads
+/// them waits for the disk.
+pub(crate) fn drop_pages(files: &[&Path]) -> anyhow::Result<()> {
+    for path in files {
+        let file = File::open(path).with_context(|| path.display().to_string())?;
+        // What is not on the disk yet cannot be dropped.
+        file.sync_all().with_context(|| path.display().to_string())?;
+        // SAFETY: the descriptor is open during the call, which takes no pointers.
+        let refused =
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        if refused != 0 {
+            let error = std::io::Error::from_raw_os_error(refused);
+            return Err(error).with_context(|| path.display().to_string());
+        }
+    }
+    Ok(())
+}
+
+/// The median of rounds each of which begins with these files on the disk only.
+pub(crate) fn cold(
+    rounds: usize,
+    files: &[&Path],
+    commands: &[&dyn Fn() -> Command],
+) -> anyhow::Result<Vec<Cost>> {
+    let fresh = |command: &dyn Fn() -> Command| {
+        drop_pages(files)?;
+        cost(command())
+    };
+    medians(rounds, commands, &fresh)
 }
 
 /// Waits for a child and gives its wait status and largest resident set.
@@ -73,10 +122,18 @@ pub(crate) fn interleaved(
     rounds: usize,
     commands: &[&dyn Fn() -> Command],
 ) -> anyhow::Result<Vec<Cost>> {
+    medians(rounds, commands, &|command| cost(command()))
+}
+
+fn medians(
+    rounds: usize,
+    commands: &[&dyn Fn() -> Command],
+    run: &dyn Fn(&dyn Fn() -> Command) -> anyhow::Result<Cost>,
+) -> anyhow::Result<Vec<Cost>> {
     let mut costs = vec![Vec::new(); commands.len()];
     for _ in 0..rounds {
         for (command, costs) in commands.iter().zip(&mut costs) {
-            costs.push(cost(command())?);
+            costs.push(run(command)?);
         }
     }
     costs
@@ -109,6 +166,14 @@ mod tests {
         fails.args(["-c", "exit 3"]);
         let error = cost(fails).unwrap_err().to_string();
         assert_eq!(error, "`sh -c exit 3` failed: wait status 0x300");
+    }
+
+    #[test]
+    fn what_takes_too_long_is_stopped() {
+        let mut sleep = Command::new("sleep");
+        assert!(cost_within(1, sleep.arg("30")).unwrap().is_none());
+        assert!(cost_within(30, &Command::new("true")).unwrap().is_some());
+        assert!(cost_within(30, &Command::new("false")).is_err());
     }
 
     #[test]

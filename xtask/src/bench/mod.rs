@@ -2,8 +2,10 @@
 //! input and in one run, so that the ratios mean something on any machine.
 //! Prints a table and keeps it in BENCHMARKS.md.
 
+mod addresses;
 mod ctf;
 mod dwarf;
+mod inlines;
 mod inputs;
 mod measure;
 mod page;
@@ -32,16 +34,20 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let kymo = steps.step("release program", crate::cargo::build_release)?;
     let inputs = steps.step("inputs", || match only {
         // The other parts' recordings take long to make.
-        Some("trace" | "probe" | "dwarf" | "ctf") => inputs::Inputs::folder(effort),
+        Some("trace" | "probe" | "dwarf" | "inlines" | "addresses" | "ctf") => {
+            inputs::Inputs::folder(effort)
+        }
         _ => inputs::Inputs::prepare(effort),
     })?;
     let bench = rows::Bench::new(&kymo, &inputs, effort)?;
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    let parts: [(&'static str, rows::Part<'_>); 8] = [
+    let parts: [(&'static str, rows::Part<'_>); 10] = [
         ("script", rows::Bench::script),
         ("report", rows::Bench::report),
         ("dwarf", rows::Bench::dwarf),
+        ("inlines", rows::Bench::inlines),
+        ("addresses", rows::Bench::addresses),
         ("record", rows::Bench::record),
         ("trace", rows::Bench::trace),
         ("probe", rows::Bench::probe),

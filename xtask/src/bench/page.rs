@@ -35,7 +35,7 @@ pub(crate) fn aligned(cells: &[[String; 4]]) -> String {
     out
 }
 
-/// The page with these rows in place of those of the same name, new ones last.
+/// The page with these rows in place of those that measure the same, new ones last.
 pub(crate) fn renewed(page: &str, rows: &[Row]) -> Option<String> {
     let is_row = |line: &&str| line.starts_with("| ");
     let start = page.lines().position(|line| is_row(&line))?;
@@ -52,14 +52,39 @@ pub(crate) fn renewed(page: &str, rows: &[Row]) -> Option<String> {
         };
         cells.next().is_none().then_some(row)
     };
-    let mut all = old.iter().skip(2).map(|line| cells(line)).collect::<Option<Vec<Row>>>()?;
-    for row in rows {
-        match all.iter_mut().find(|r| r.what == row.what) {
-            Some(place) => *place = row.clone(),
-            None => all.push(row.clone()),
+    let all = old.iter().skip(2).map(|line| cells(line)).collect::<Option<Vec<Row>>>()?;
+    let mut groups = grouped(&all);
+    for (head, new) in grouped(rows) {
+        let Some((_, old)) = groups.iter_mut().find(|(known, _)| *known == head) else {
+            groups.push((head, new));
+            continue;
+        };
+        for row in new {
+            match old.iter_mut().find(|r| measured(&r.what) == measured(&row.what)) {
+                Some(place) => *place = row,
+                None => old.push(row),
+            }
         }
     }
+    let all: Vec<Row> = groups.into_iter().flat_map(|(_, rows)| rows).collect();
     Some(format!("{}\n{}{}\n", lines[..start].join("\n"), table(&all), behind.join("\n")))
+}
+
+/// What is measured, in words: numbers of samples differ from recording to recording.
+fn measured(what: &str) -> String {
+    what.replace(|c: char| c.is_ascii_digit(), "")
+}
+
+/// Rows about "the same" belong to the row before them.
+fn grouped(rows: &[Row]) -> Vec<(String, Vec<Row>)> {
+    let mut groups: Vec<(String, Vec<Row>)> = Vec::new();
+    for row in rows {
+        match groups.last_mut().filter(|_| row.what.starts_with("the same")) {
+            Some((_, group)) => group.push(row.clone()),
+            None => groups.push((measured(&row.what), vec![row.clone()])),
+        }
+    }
+    groups
 }
 
 /// The whole of BENCHMARKS.md.
@@ -123,6 +148,28 @@ mod tests {
         let new = page(&[row("a", "1 s"), row("b", "3 s"), row("c", "4 s")]);
         assert_eq!(renewed(&old, &[row("a", "1 s"), row("c", "4 s")]), Some(new));
         assert_eq!(renewed("no table", &[]), None);
+    }
+
+    #[test]
+    fn rows_about_the_same_stay_with_theirs() {
+        let row = |what: &str, kymo: &str| Row {
+            what: what.into(),
+            perf: "1 s".into(),
+            kymo: kymo.into(),
+            verdict: String::new(),
+        };
+        let page = |rows: &[Row]| format!("# Benchmarks\n\n{}\n## The machine\n", table(rows));
+        let memory = |kymo| row("the same, peak memory", kymo);
+        let old = [row("a, 17 samples", "2 s"), memory("3 MB"), row("b", "4 s"), memory("5 MB")];
+        let [a, _, b, _] = old.clone();
+        let cold = row("the same, cold", "9 s");
+        assert_eq!(
+            renewed(&page(&old), &[row("a, 18 samples", "1 s"), cold.clone()]),
+            Some(page(&[row("a, 18 samples", "1 s"), memory("3 MB"), cold, b, memory("5 MB")]))
+        );
+        let new = [row("b", "4 s"), memory("6 MB")];
+        let [b, more] = new.clone();
+        assert_eq!(renewed(&page(&old), &new), Some(page(&[a, memory("3 MB"), b, more])));
     }
 
     #[test]

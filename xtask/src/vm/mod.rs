@@ -70,15 +70,21 @@ pub(crate) struct WithDebug {
 /// Fetches that kernel, if it is not there.
 pub(crate) fn kernel_with_debug() -> anyhow::Result<WithDebug> {
     let kernel = fetch::kernel()?;
-    let debug = fetch::extra(&kernel, fetch::Extra::Debug)?;
+    let vmlinux = vmlinux()?;
     let archive = fetch::extra(&kernel, fetch::Extra::Source)?;
     let sources = folder().join(format!("sources-{}", kernel.release));
     if !sources.join("complete").exists() {
         disk::unpack(&archive, &sources)?;
         std::fs::write(sources.join("complete"), "").context("marking as complete")?;
     }
-    let vmlinux = debug.join(format!("usr/lib/debug/boot/vmlinux-{}", kernel.release));
     Ok(WithDebug { vmlinux, sources })
+}
+
+/// Its image with debugging information alone.
+pub(crate) fn vmlinux() -> anyhow::Result<PathBuf> {
+    let kernel = fetch::kernel()?;
+    let debug = fetch::extra(&kernel, fetch::Extra::Debug)?;
+    Ok(debug.join(format!("usr/lib/debug/boot/vmlinux-{}", kernel.release)))
 }
 
 /// Fetches what tests of `kymo probe` compare on. What keeps it away is said: the
