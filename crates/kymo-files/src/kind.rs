@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::{ctf, perfdata, tracedat};
+use crate::{Timeline, ctf, perfdata, tracedat};
 
 /// A format of recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,9 @@ pub enum Kind {
     TraceDat,
     /// [`ctf`]: a folder that is a trace or holds some, or the metadata of one.
     Ctf,
+    /// A folder with recordings of the kernel ([`tracedat`]) and perhaps of programs
+    /// ([`ctf`]): a session's.
+    Session,
 }
 
 impl Kind {
@@ -40,7 +43,10 @@ impl Kind {
     pub fn of(path: &Path) -> Option<Kind> {
         let found = std::fs::metadata(path).ok()?;
         if found.is_dir() {
-            return ctf::Ctf::is_in(path).then_some(Kind::Ctf);
+            return match Timeline::is_in(path) {
+                true => Some(Kind::Session),
+                false => ctf::Ctf::is_in(path).then_some(Kind::Ctf),
+            };
         }
         if !found.is_file() {
             return None;

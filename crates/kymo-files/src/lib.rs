@@ -1,6 +1,7 @@
 //! Readers and writers of trace formats: perf.data in [`perfdata`],
 //! trace.dat in [`tracedat`], CTF in [`ctf`], each with `read` and `write` that mirror each
-//! other; [`Kind`] tells them apart by their first bytes.
+//! other; [`Kind`] tells them apart by their first bytes. [`Timeline`] puts recordings of
+//! the kernel and of programs on one time.
 //!
 //! Nothing here interprets what the records mean: they are handed on as bytes
 //! with their event and time.
@@ -9,7 +10,10 @@
 pub mod ctf;
 mod damage;
 mod kind;
+mod merge;
 pub mod perfdata;
+mod timeline;
 pub mod tracedat;
 
 pub use kind::Kind;
+pub use timeline::{Moment, Select, Stats, Timeline, TimelineError};

@@ -5,9 +5,11 @@
 //! [`write`] prints it as TSDL.
 
 mod align;
+mod anchor;
 pub mod read;
 pub mod types;
 pub mod write;
 
+pub use anchor::Anchor;
 pub use read::{Ctf, ReadError, ReadStats};
 pub use types::Metadata;

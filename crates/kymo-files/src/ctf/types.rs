@@ -62,12 +62,6 @@ impl std::fmt::Display for EnvValue {
     }
 }
 
-/// Names in the environment: ticks of the clock at some moment, and `CLOCK_MONOTONIC` then,
-/// in nanoseconds.
-pub const ANCHOR_TICKS: &str = "anchor_ticks";
-/// See [`ANCHOR_TICKS`].
-pub const ANCHOR_MONOTONIC: &str = "anchor_monotonic";
-
 /// A clock and how it stands to real time: `offset_s` seconds and `offset` ticks
 /// after 1970 its value was 0.
 #[derive(Clone, Debug, PartialEq, Eq)]

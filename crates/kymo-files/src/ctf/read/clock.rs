@@ -1,7 +1,10 @@
 //! Values of clocks: stored with few bits, rebuilt to 64, turned into nanoseconds.
 
+use std::sync::Arc;
+
 use super::super::types::Clock;
 use super::bits::mask;
+use super::curve::Curve;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -17,9 +20,11 @@ pub(crate) fn rebuild(before: u64, stored: u64, bits: u32) -> u64 {
 }
 
 /// How the times of a trace become nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
     freq: u64,
+    /// Where the clock is not even: its ticks as nanoseconds of another.
+    curve: Option<Arc<Curve>>,
     /// Nanoseconds that are added: 0 for the clock's own time.
     offset: i128,
 }
@@ -29,28 +34,37 @@ impl Scale {
     pub(crate) fn of(clock: Option<&Clock>, real: bool) -> Scale {
         let freq = clock.map_or(SECOND, |c| c.freq.max(1));
         let offset = clock.filter(|_| real).map_or(0, real_offset);
-        Scale { freq, offset }
+        Scale { freq, curve: None, offset }
     }
 
-    /// The same ticks as nanoseconds of another clock, of which one moment is known.
-    pub(crate) fn anchored(clock: Option<&Clock>, (ticks, nanos): (u64, u64)) -> Scale {
-        let own = Scale::of(clock, false);
-        Scale { freq: own.freq, offset: i128::from(nanos) - i128::from(own.nanos(ticks)) }
+    /// The same ticks as nanoseconds of `CLOCK_MONOTONIC`, or since 1970 as the metadata
+    /// relate the two at some tick.
+    pub(crate) fn along(clock: Option<&Clock>, curve: Arc<Curve>, real: Option<u64>) -> Scale {
+        let plain = Scale::of(clock, real.is_some());
+        let offset = real.map_or(0, |ticks| {
+            i128::from(plain.nanos(ticks, &mut 0)) - i128::from(curve.nanos(ticks, &mut 0))
+        });
+        Scale { curve: Some(curve), offset, ..plain }
     }
 
-    /// Nanoseconds of a value.
+    /// Nanoseconds of a value. `near` is for the next call with a value near this one.
     #[inline]
-    pub(crate) fn nanos(&self, value: u64) -> u64 {
-        if self.freq == SECOND && self.offset == 0 {
-            return value;
+    pub(crate) fn nanos(&self, value: u64, near: &mut usize) -> u64 {
+        if self.offset == 0 {
+            match &self.curve {
+                None if self.freq == SECOND => return value,
+                None => {}
+                Some(curve) => return curve.nanos(value, near),
+            }
         }
-        self.slow(value)
+        self.slow(value, near)
     }
 
-    fn slow(&self, value: u64) -> u64 {
-        let nanos = match self.freq {
-            SECOND => i128::from(value),
-            freq => (u128::from(value) * u128::from(SECOND) / u128::from(freq)) as i128,
+    fn slow(&self, value: u64, near: &mut usize) -> u64 {
+        let nanos = match (&self.curve, self.freq) {
+            (Some(curve), _) => i128::from(curve.nanos(value, near)),
+            (None, SECOND) => i128::from(value),
+            (None, freq) => (u128::from(value) * u128::from(SECOND) / u128::from(freq)) as i128,
         };
         (nanos + self.offset).clamp(0, i128::from(u64::MAX)) as u64
     }
@@ -82,10 +96,10 @@ mod tests {
         let mut clock = Clock::new("c");
         (clock.freq, clock.offset_s, clock.offset) = (3, 10, -1);
         let own = Scale::of(Some(&clock), false);
-        assert_eq!((own.nanos(1), own.nanos(3)), (333_333_333, SECOND));
+        assert_eq!((own.nanos(1, &mut 0), own.nanos(3, &mut 0)), (333_333_333, SECOND));
         let real = Scale::of(Some(&clock), true);
-        assert_eq!(real.nanos(0), 10 * SECOND - 333_333_334);
+        assert_eq!(real.nanos(0, &mut 0), 10 * SECOND - 333_333_334);
         clock.offset_s = -100;
-        assert_eq!(Scale::of(Some(&clock), true).nanos(5), 0);
+        assert_eq!(Scale::of(Some(&clock), true).nanos(5, &mut 0), 0);
     }
 }

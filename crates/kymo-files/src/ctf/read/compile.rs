@@ -99,6 +99,8 @@ impl Scope {
             (Scope::PacketContext, "events_discarded") => Role::Discarded,
             (Scope::PacketContext, "packet_seq_num") => Role::Sequence,
             (Scope::PacketContext, "cpu_id") => Role::Cpu,
+            (Scope::PacketContext, "anchor_monotonic") => Role::Anchor,
+            (Scope::PacketContext, "anchor_error") => Role::AnchorError,
             (Scope::EventHeader, _) if int.clock.is_some() => Role::Time,
             (Scope::EventHeader, "id") => Role::EventId,
             (Scope::EventHeader, "timestamp") if implicit => Role::Time,

@@ -1,13 +1,12 @@
-//! The events of all streams by time: a heap of streams, each of which is in
-//! order by itself. Between equal times the earlier stream comes first.
+//! The events of all streams by time. Between equal times the earlier stream comes first.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 use super::event::{Body, Event};
 use super::stream::Stream;
+use super::trace::Trace;
 use super::{Ctf, ReadError, ReadStats};
+use crate::merge::{Lane, Merge};
 
 /// All windows together take about this much.
 const WINDOWS: usize = 8 << 20;
@@ -22,6 +21,60 @@ pub struct Select {
     pub from: u64,
 }
 
+/// What it takes to find the next event.
+#[derive(Debug)]
+struct Context<'c> {
+    traces: &'c [Trace],
+    from: u64,
+    stats: ReadStats,
+}
+
+impl Lane<Context<'_>> for Stream {
+    type Error = ReadError;
+
+    #[inline]
+    fn time(&self) -> u64 {
+        self.pending.time
+    }
+
+    #[inline]
+    fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, ReadError> {
+        Stream::advance(self, context.traces, context.from, &mut context.stats)
+    }
+}
+
+/// The events of traces, handed out piece by piece.
+#[derive(Debug)]
+pub(crate) struct Walk<'c> {
+    merge: Merge<Stream>,
+    context: Context<'c>,
+}
+
+impl<'c> Walk<'c> {
+    /// The time of the event that comes next.
+    pub(crate) fn next_time(&self) -> Option<u64> {
+        self.merge.next_time()
+    }
+
+    /// Hands out what is not later than `until`. After a `Break` nothing more may be
+    /// asked for.
+    pub(crate) fn run(
+        &mut self,
+        until: u64,
+        sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, ReadError> {
+        self.merge.run(until, &mut self.context, |s, i, context: &mut Context<'c>| {
+            context.stats.events += 1;
+            sink(&event(s, i))
+        })
+    }
+
+    /// What was read so far.
+    pub(crate) fn stats(self) -> ReadStats {
+        self.context.stats
+    }
+}
+
 impl Ctf {
     /// Hands every event to `sink`, by time. `Break` stops without error. Damage is not
     /// an error: what is readable is delivered, the rest is in the statistics.
@@ -30,35 +83,19 @@ impl Ctf {
         select: &Select,
         sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
     ) -> Result<ReadStats, ReadError> {
-        let mut stats = ReadStats::default();
+        let mut walk = self.walk(select)?;
+        let _ = walk.run(u64::MAX, sink)?;
+        Ok(walk.stats())
+    }
+
+    /// The same piece by piece.
+    pub(crate) fn walk(&self, select: &Select) -> Result<Walk<'_>, ReadError> {
         let step = (WINDOWS / self.streams.len().max(1)).clamp(WINDOW.0, WINDOW.1);
-        let mut streams: Vec<Stream> =
-            self.streams.iter().map(|parts| Stream::new(parts.clone(), step)).collect();
-        let mut heap = BinaryHeap::with_capacity(streams.len());
-        for (i, s) in streams.iter_mut().enumerate() {
-            if s.advance(&self.traces, select.from, &mut stats)? {
-                heap.push(Reverse((s.pending.time, i)));
-            }
-        }
-        while let Some(Reverse((_, i))) = heap.pop() {
-            let until = heap.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
-            let Some(s) = streams.get_mut(i) else { continue };
-            loop {
-                stats.events += 1;
-                if sink(&event(s, i)).is_break() {
-                    return Ok(stats);
-                }
-                if !s.advance(&self.traces, select.from, &mut stats)? {
-                    break;
-                }
-                let time = s.pending.time;
-                if (time, i) > until {
-                    heap.push(Reverse((time, i)));
-                    break;
-                }
-            }
-        }
-        Ok(stats)
+        let streams = self.streams.iter().map(|parts| Stream::new(parts.clone(), step)).collect();
+        let (traces, from) = (self.traces.as_slice(), select.from);
+        let mut context = Context { traces, from, stats: ReadStats::default() };
+        let merge = Merge::new(streams, &mut context)?;
+        Ok(Walk { merge, context })
     }
 
     /// The times of the first and the last event. All are read for it.

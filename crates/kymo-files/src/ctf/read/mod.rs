@@ -8,10 +8,12 @@
 mod bits;
 mod clock;
 mod compile;
+mod curve;
 mod event;
 mod folder;
 mod merge;
 mod metadata;
+mod monotonic;
 mod packet;
 mod size;
 mod stream;
@@ -20,16 +22,17 @@ mod tsdl;
 mod walk;
 mod window;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use bits::Stop;
+pub use curve::Agreement;
 pub use event::{Body, Event, Packed, Reader};
 pub use merge::Select;
+pub(crate) use merge::Walk;
+pub use monotonic::NotMonotonic;
 pub use trace::{Class, Trace};
 pub use tsdl::MetadataError;
 pub use walk::{FieldInfo, Group, Part, TaskField, Visit};
-
-use clock::{Scale, real_offset};
 
 /// The most damaged places that are kept; all are counted.
 const MAX_DAMAGE: usize = 16;
@@ -125,21 +128,35 @@ impl Ctf {
     /// Opens the trace of a folder, or all in its sub-folders, and reads their metadata.
     /// The metadata file of a trace stands for its folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Ctf, ReadError> {
-        let mut path = path.as_ref();
-        if path.is_file()
-            && let Some(folder) = path.parent()
-        {
-            path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        Ctf::open_all(&[path.as_ref().to_owned()])
+    }
+
+    /// The same for several folders.
+    pub fn open_all(paths: &[PathBuf]) -> Result<Ctf, ReadError> {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        let mut top: Vec<&Path> = Vec::new();
+        for path in paths {
+            let path = match path.parent().filter(|_| path.is_file()) {
+                Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+                Some(folder) => folder,
+                None => path,
+            };
+            let found = folder::traces(path);
+            if found.is_empty() {
+                return Err(ReadError::NoTrace { path: path.display().to_string() });
+            }
+            // A folder may be named twice, and within another.
+            folders.extend(found.into_iter().filter(|f| !folders.contains(f)).collect::<Vec<_>>());
+            top.push(path);
         }
-        let folders = folder::traces(path);
-        if folders.is_empty() {
-            return Err(ReadError::NoTrace { path: path.display().to_string() });
-        }
+        let below = |folder: &Path| match *top {
+            [one] => folder.strip_prefix(one).unwrap_or(folder).display().to_string(),
+            _ => folder.display().to_string(),
+        };
         let mut traces: Vec<Trace> = Vec::new();
         let (mut read, mut damage, mut classes) = (Vec::new(), Vec::new(), Vec::new());
         for folder in folders {
-            let below = folder.strip_prefix(path).unwrap_or(&folder);
-            let name = below.display().to_string();
+            let name = below(&folder);
             let trace = match trace::open(&folder, name.clone(), classes.len() as u32) {
                 Ok(trace) => trace,
                 // The others can still be read.
@@ -166,28 +183,12 @@ impl Ctf {
             let name = if t.name.is_empty() { String::new() } else { format!("{}: ", t.name) };
             damage.extend(t.damage.iter().map(|d| format!("{name}{d}")));
         }
-        let name = path.display().to_string();
+        let names: Vec<String> = top.iter().map(|p| p.display().to_string()).collect();
+        let name = names.join(", ");
         let mut ctf = Ctf { name, traces, streams, times: Times::Clock, damage, classes };
+        ctf.read_anchors();
         ctf.set_times(if ctf.one_clock() { Times::Clock } else { Times::Real });
         Ok(ctf)
-    }
-
-    /// Whether the clocks of all traces are one.
-    fn one_clock(&self) -> bool {
-        if self.traces.iter().all(|t| t.anchor().is_some()) {
-            return true;
-        }
-        let mut clocks = self
-            .traces
-            .iter()
-            .map(|t| t.clock().map(|c| (c.uuid.is_some(), c.uuid, c.freq, real_offset(c))));
-        let first = clocks.next().flatten();
-        clocks.all(|c| match (first, c) {
-            // Offsets of the same clock are measured anew by each session.
-            (Some((true, a, f, _)), Some((true, b, g, _))) => a == b && f == g,
-            (Some((.., f, x)), Some((.., g, y))) => f == g && x == y,
-            (a, b) => a.is_none() && b.is_none(),
-        })
     }
 
     /// What the folder is called in messages.
@@ -213,17 +214,6 @@ impl Ctf {
     /// How times are counted: by the clock if there is only one.
     pub fn times(&self) -> Times {
         self.times
-    }
-
-    /// Counts times otherwise.
-    pub fn set_times(&mut self, times: Times) {
-        self.times = times;
-        for t in &mut self.traces {
-            t.scale = match t.anchor().filter(|_| times == Times::Clock) {
-                Some(anchor) => Scale::anchored(t.clock(), anchor),
-                None => Scale::of(t.clock(), times == Times::Real),
-            };
-        }
     }
 
     /// What was wrong outside of the streams.

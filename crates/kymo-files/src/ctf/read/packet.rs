@@ -21,6 +21,9 @@ pub(crate) struct Facts {
     pub(crate) discarded: Option<u64>,
     pub(crate) sequence: Option<u64>,
     pub(crate) cpu: Option<u64>,
+    /// `CLOCK_MONOTONIC` at its beginning, and within how many nanoseconds.
+    pub(crate) anchor: Option<u64>,
+    pub(crate) anchor_error: Option<u64>,
     /// Bytes of the identity that were seen, while they are.
     bytes: Option<usize>,
 }
@@ -46,6 +49,8 @@ impl Visit for Facts {
             Role::Discarded => &mut self.discarded,
             Role::Sequence => &mut self.sequence,
             Role::Cpu => &mut self.cpu,
+            Role::Anchor => &mut self.anchor,
+            Role::AnchorError => &mut self.anchor_error,
             _ => return,
         };
         *place = Some(value);

@@ -96,6 +96,8 @@ pub(crate) struct Stream {
     /// The place in the packet, in bits; at its content's end there is no event.
     pos: u64,
     clock: u64,
+    /// Where on the trace's curve of times it is.
+    near: usize,
     last: u64,
     before: Before,
     missed: u64,
@@ -115,6 +117,7 @@ impl Stream {
             packet: Packet::default(),
             pos: 0,
             clock: 0,
+            near: 0,
             last: 0,
             before: Before::default(),
             missed: 0,
@@ -181,7 +184,7 @@ impl Stream {
         if let Some((stored, size)) = head.time {
             self.clock = rebuild(self.clock, stored, size);
         }
-        let time = trace.scale.nanos(self.clock);
+        let time = trace.scale.nanos(self.clock, &mut self.near);
         if time < self.last {
             stats.out_of_order += 1;
         }
@@ -260,8 +263,8 @@ impl Stream {
             };
             stats.packets += 1;
             self.account(&facts, traces, stats);
-            let scale = traces.get(self.trace).map(|t| t.scale);
-            let end = facts.end.zip(scale).map(|(end, scale)| scale.nanos(end));
+            let scale = traces.get(self.trace).map(|t| &t.scale);
+            let end = facts.end.zip(scale).map(|(end, scale)| scale.nanos(end, &mut 0));
             if end.is_some_and(|end| end > 0 && end < from) {
                 self.pos = self.packet.content;
             }

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
-use super::super::types::{ANCHOR_MONOTONIC, ANCHOR_TICKS, Clock, EnvValue, EventClass, Metadata};
+use super::super::types::{Clock, EventClass, Metadata};
 use super::clock::Scale;
 use super::compile::{self, OUTER_SLOTS, StreamPrograms};
+use super::curve::Readings;
 use super::packet::HeaderPlan;
 use super::walk::{FieldInfo, Part, Program};
 use super::{ReadError, metadata, tsdl};
@@ -26,6 +27,9 @@ pub struct Trace {
     pub(crate) packet_header: Program,
     pub(crate) streams: Vec<Kind>,
     pub(crate) scale: Scale,
+    /// Its clock beside `CLOCK_MONOTONIC`, where the tracer read both (kymo's does): its
+    /// ticks are no clock that others have.
+    pub(crate) readings: Option<Readings>,
     /// Slots that any of its programs needs.
     pub(crate) slots: usize,
     /// What is wrong with its metadata.
@@ -50,14 +54,11 @@ impl Trace {
         clock(&self.metadata)
     }
 
-    /// A moment in ticks and in nanoseconds of `CLOCK_MONOTONIC`, where the tracer tells
-    /// one (kymo's does): its ticks are no clock that others have.
-    pub(crate) fn anchor(&self) -> Option<(u64, u64)> {
-        let number = |name: &str| match self.metadata.env(name) {
-            Some(EnvValue::Int(n)) => u64::try_from(*n).ok(),
-            _ => None,
-        };
-        Some((number(ANCHOR_TICKS)?, number(ANCHOR_MONOTONIC)?))
+    /// Whether its clock is `CLOCK_MONOTONIC` itself, as LTTng's is: nothing but the name
+    /// tells.
+    pub(crate) fn is_monotonic(&self) -> bool {
+        self.readings.is_none()
+            && self.clock().is_some_and(|c| c.name == "monotonic" && c.freq == 1_000_000_000)
     }
 }
 
@@ -186,6 +187,6 @@ pub(crate) fn open(folder: &Path, name: String, first_class: u32) -> Result<Trac
     }
     let slots = streams.iter().map(|s| s.programs.slots).max().unwrap_or(0).max(OUTER_SLOTS);
     let scale = Scale::of(clock(&metadata), false);
-    let remarks = parsed.remarks;
-    Ok(Trace { name, metadata, packet_header, streams, scale, slots, damage, remarks })
+    let (remarks, readings) = (parsed.remarks, None);
+    Ok(Trace { name, metadata, packet_header, streams, scale, readings, slots, damage, remarks })
 }

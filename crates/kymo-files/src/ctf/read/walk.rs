@@ -69,6 +69,8 @@ pub(crate) enum Role {
     Discarded,
     Sequence,
     Cpu,
+    Anchor,
+    AnchorError,
     EventId,
     Time,
 }

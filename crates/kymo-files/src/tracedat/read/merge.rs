@@ -1,14 +1,12 @@
-//! The events of all CPUs and instances by time: a heap of streams, each of
-//! which is in order by itself. Between equal times the earlier stream of the
-//! file comes first.
+//! The events of all CPUs and instances by time. Between equal times the earlier
+//! stream of the file comes first.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fs::File;
 use std::ops::ControlFlow;
 
 use super::pages::{Sizes, Stream};
 use super::{Clock, Event, ReadError, ReadStats, TraceDat};
+use crate::merge::{Lane, Merge};
 
 /// All windows together take about this much, more where pages are larger.
 const WINDOWS: usize = 8 << 20;
@@ -29,6 +27,63 @@ pub struct Select {
     pub raw_times: bool,
 }
 
+/// What it takes to find the next event.
+struct Context<'d> {
+    file: &'d File,
+    stats: ReadStats,
+}
+
+impl Lane<Context<'_>> for Stream {
+    type Error = ReadError;
+
+    #[inline]
+    fn time(&self) -> u64 {
+        Stream::time(self).unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, ReadError> {
+        Ok(self.step() || self.fill(context.file, &mut context.stats)?)
+    }
+}
+
+/// The events of a recording, handed out piece by piece.
+pub(crate) struct Walk<'d> {
+    merge: Merge<Stream>,
+    /// `None`: there is no file to read.
+    context: Option<Context<'d>>,
+    clock: Clock,
+}
+
+impl<'d> Walk<'d> {
+    /// The time of the event that comes next.
+    pub(crate) fn next_time(&self) -> Option<u64> {
+        self.merge.next_time().map(|t| self.clock.correct(t))
+    }
+
+    /// Hands out what is not later than `until` of the ring's own time. After a `Break`
+    /// nothing more may be asked for.
+    pub(crate) fn run(
+        &mut self,
+        until: u64,
+        sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, ReadError> {
+        let Some(context) = &mut self.context else { return Ok(ControlFlow::Continue(())) };
+        let clock = self.clock;
+        self.merge.run(until, context, |s, _, context: &mut Context<'d>| {
+            let Some((slot, payload, missed)) = s.event() else { return ControlFlow::Continue(()) };
+            context.stats.events += 1;
+            let time = clock.correct(slot.time);
+            sink(&Event { buffer: s.buffer, cpu: s.cpu, time, payload, missed, stream: s })
+        })
+    }
+
+    /// What was read so far.
+    pub(crate) fn stats(self) -> ReadStats {
+        self.context.map(|c| c.stats).unwrap_or_default()
+    }
+}
+
 impl TraceDat {
     /// Hands every event to `sink`, by time. `Break` stops without error.
     /// Damage is not an error: what is readable is delivered, the rest is in
@@ -38,31 +93,25 @@ impl TraceDat {
         select: &Select,
         sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
     ) -> Result<ReadStats, ReadError> {
+        let mut walk = self.walk(select)?;
+        let _ = walk.run(u64::MAX, sink)?;
+        Ok(walk.stats())
+    }
+
+    /// The same piece by piece.
+    pub(crate) fn walk(&self, select: &Select) -> Result<Walk<'_>, ReadError> {
         let mut stats = ReadStats::default();
-        let Some(file) = &self.file else { return Ok(stats) };
         let clock = if select.raw_times { Clock::default() } else { self.clock() };
         let mut streams = self.streams(select, &mut stats);
-        let mut heap = BinaryHeap::with_capacity(streams.len());
-        for (i, s) in streams.iter_mut().enumerate() {
-            if select.from > 0 && clock == Clock::default() {
-                s.skip_to_time(file, select.from)?;
-            }
-            if s.fill(file, &mut stats)?
-                && let Some(time) = s.time()
-            {
-                heap.push(Reverse((time, i)));
-            }
+        let Some(file) = &self.file else {
+            return Ok(Walk { merge: Merge::empty(), context: None, clock });
+        };
+        if select.from > 0 && clock == Clock::default() {
+            streams.iter_mut().try_for_each(|s| s.skip_to_time(file, select.from))?;
         }
-        while let Some(Reverse((_, i))) = heap.pop() {
-            let until = heap.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
-            let Some(s) = streams.get_mut(i) else { continue };
-            match run(s, (until, i), file, clock, &mut stats, sink)? {
-                Run::Waits(time) => heap.push(Reverse((time, i))),
-                Run::Ended => {}
-                Run::Stopped => break,
-            }
-        }
-        Ok(stats)
+        let mut context = Context { file, stats };
+        let merge = Merge::new(streams, &mut context)?;
+        Ok(Walk { merge, context: Some(context), clock })
     }
 
     pub(super) fn streams(&self, select: &Select, stats: &mut ReadStats) -> Vec<Stream> {
@@ -96,40 +145,5 @@ impl TraceDat {
             }
         }
         streams
-    }
-}
-
-enum Run {
-    /// The next event of another stream is earlier than this.
-    Waits(u64),
-    Ended,
-    Stopped,
-}
-
-/// Delivers from one stream as long as it is the earliest.
-fn run(
-    s: &mut Stream,
-    (until, index): ((u64, usize), usize),
-    file: &File,
-    clock: Clock,
-    stats: &mut ReadStats,
-    sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
-) -> Result<Run, ReadError> {
-    loop {
-        while let Some((slot, payload, missed)) = s.event() {
-            if (slot.time, index) > until {
-                return Ok(Run::Waits(slot.time));
-            }
-            stats.events += 1;
-            let time = clock.correct(slot.time);
-            let event = Event { buffer: s.buffer, cpu: s.cpu, time, payload, missed, stream: s };
-            if sink(&event).is_break() {
-                return Ok(Run::Stopped);
-            }
-            s.step();
-        }
-        if !s.fill(file, stats)? {
-            return Ok(Run::Ended);
-        }
     }
 }

@@ -25,6 +25,7 @@ use kymo_model::Endian;
 use super::{Compression, Machine, Options};
 pub use crate::damage::Damage;
 pub use merge::Select;
+pub(crate) use merge::Walk;
 
 use clock::Clock;
 
@@ -278,6 +279,11 @@ impl TraceDat {
             Some(layout) => layout.with_page_size(buffer.page_size),
             None => PageLayout::new(self.endian, self.long_size, buffer.page_size),
         }
+    }
+
+    /// Whether times are not those of the ring: the file asks for corrections.
+    pub fn corrects_times(&self) -> bool {
+        self.clock() != Clock::default()
     }
 
     fn clock(&self) -> Clock {

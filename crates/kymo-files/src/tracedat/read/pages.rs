@@ -180,9 +180,12 @@ impl Stream {
         }
     }
 
-    /// Steps over the event that is next. `true`: another is there.
+    /// Steps over the event that is next, if there is one. `true`: another is there.
     #[inline]
     pub(super) fn step(&mut self) -> bool {
+        if self.slots.is_empty() {
+            return false;
+        }
         self.missed = None;
         self.next += 1;
         self.next < self.slots.len()

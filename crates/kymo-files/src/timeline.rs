@@ -1,0 +1,330 @@
+//! Recordings of one machine on one time: the kernel's (trace.dat) and those of programs
+//! (CTF), as a session's folder holds them, or named one by one.
+//!
+//! They are merged only if their clocks are one: `CLOCK_MONOTONIC`, on which the kernel
+//! puts its events (`mono`) and kymo's and LTTng's tracers of programs theirs. How well
+//! is known and told ([`Timeline::agreement`]); what cannot be laid on it is refused.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use crate::Kind;
+use crate::ctf::read::{Agreement, Ctf, NotMonotonic};
+use crate::tracedat::TraceDat;
+use crate::{ctf, tracedat};
+
+/// The kernel's clock that is `CLOCK_MONOTONIC`.
+const MONO: &str = "mono";
+/// Recordings of the kernel in one folder.
+const MOST: usize = 256;
+
+/// Recordings that belong together.
+#[derive(Debug)]
+pub struct Timeline {
+    name: String,
+    kernels: Vec<TraceDat>,
+    programs: Option<Ctf>,
+}
+
+/// An event of any of them.
+#[derive(Clone, Copy)]
+pub enum Moment<'a> {
+    /// Of the kernel, and of which recording.
+    Kernel(usize, &'a tracedat::Event<'a>),
+    /// Of a program.
+    Program(&'a ctf::read::Event<'a>),
+}
+
+impl Moment<'_> {
+    /// When it happened.
+    #[inline]
+    pub fn time(&self) -> u64 {
+        match self {
+            Moment::Kernel(_, e) => e.time,
+            Moment::Program(e) => e.time,
+        }
+    }
+}
+
+/// Which events are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Select {
+    /// Of the kernel's, only those of these CPUs. Those of programs come anyway.
+    pub cpus: Option<Vec<u32>>,
+    /// Nothing before this time is wanted. Events before it can still come.
+    pub from: u64,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Of each recording of the kernel.
+    pub kernels: Vec<tracedat::ReadStats>,
+    /// Of the programs' traces.
+    pub programs: Option<ctf::ReadStats>,
+    /// Whether all of one kind lay before all of the other, although both had events.
+    pub apart: bool,
+}
+
+/// Recordings cannot be read, or not together.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum TimelineError {
+    #[error(transparent)]
+    Kernel(#[from] tracedat::ReadError),
+    #[error(transparent)]
+    Programs(#[from] ctf::ReadError),
+    #[error("{path} is neither a trace.dat nor a folder of traces")]
+    Neither { path: String },
+    #[error(
+        "{name} cannot be laid on the time of the other recordings: its clock is `{clock}`, \
+         not `mono` (CLOCK_MONOTONIC)"
+    )]
+    Clock { name: String, clock: String },
+    #[error("{name} cannot be laid on the time of the other recordings: {why}")]
+    Programless { name: String, why: NotMonotonic },
+}
+
+impl Timeline {
+    /// Whether a folder holds recordings of the kernel: it is a session's.
+    pub fn is_in(path: &Path) -> bool {
+        path.is_dir() && !kernels(path).is_empty()
+    }
+
+    /// Opens recordings: files, folders of traces, folders of sessions. Several are put on
+    /// one time.
+    ///
+    /// # Errors
+    /// If one cannot be read, or their clocks are not one.
+    pub fn open(paths: &[PathBuf]) -> Result<Timeline, TimelineError> {
+        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        for path in paths {
+            match Kind::of(path) {
+                Some(Kind::TraceDat) => files.push(path.clone()),
+                Some(Kind::Ctf) => folders.push(path.clone()),
+                Some(Kind::Session) => {
+                    files.extend(kernels(path));
+                    if Ctf::is_in(path) {
+                        folders.push(path.clone());
+                    }
+                }
+                Some(Kind::PerfData) | None if paths.len() > 1 || path.is_dir() => {
+                    return Err(TimelineError::Neither { path: path.display().to_string() });
+                }
+                // What is wrong with it is explained there.
+                _ => files.push(path.clone()),
+            }
+        }
+        let kernels = files.iter().map(TraceDat::open).collect::<Result<Vec<_>, _>>()?;
+        let programs = match folders.is_empty() {
+            true => None,
+            false => Some(Ctf::open_all(&folders)?),
+        };
+        let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+        let timeline = Timeline { name: names.join(", "), kernels, programs };
+        timeline.check()?;
+        Ok(timeline)
+    }
+
+    /// What the recordings are called in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Those of the kernel.
+    pub fn kernels(&self) -> &[TraceDat] {
+        &self.kernels
+    }
+
+    /// Those of programs.
+    pub fn programs(&self) -> Option<&Ctf> {
+        self.programs.as_ref()
+    }
+
+    /// The same, to count their times otherwise. That is for traces of programs alone.
+    pub fn programs_mut(&mut self) -> Option<&mut Ctf> {
+        self.programs.as_mut()
+    }
+
+    /// Whether events of the kernel and of programs come together.
+    pub fn is_mixed(&self) -> bool {
+        !self.kernels.is_empty() && self.programs.is_some()
+    }
+
+    /// How well the times of programs agree with the kernel's; `None` if there are not both.
+    pub fn agreement(&self) -> Option<Agreement> {
+        let programs = self.programs.as_ref().filter(|_| self.is_mixed())?;
+        programs.monotonic().ok()
+    }
+
+    /// Whether recordings can be laid on one time.
+    fn check(&self) -> Result<(), TimelineError> {
+        if let Some(programs) = self.programs.as_ref().filter(|_| self.is_mixed()) {
+            programs.monotonic().map_err(|why| {
+                let name = programs.name().to_owned();
+                TimelineError::Programless { name, why }
+            })?;
+        }
+        if !self.is_mixed() && self.kernels.len() < 2 {
+            return Ok(());
+        }
+        for data in &self.kernels {
+            if let Some(b) = data.buffers().iter().find(|b| b.clock != MONO) {
+                let clock = if b.clock.is_empty() { "not stated" } else { &b.clock };
+                let (name, clock) = (data.name().to_owned(), clock.to_owned());
+                return Err(TimelineError::Clock { name, clock });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel's times are taken as they are in the ring, because those of the
+    /// file were moved (to real time, say) and are to be laid beside others.
+    pub fn undoes_corrections(&self) -> bool {
+        let together = self.is_mixed() || self.kernels.len() > 1;
+        together && self.kernels.iter().any(TraceDat::corrects_times)
+    }
+
+    /// The times of the first and the last event. All of programs are read for it.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn span(&self) -> Result<Option<(u64, u64)>, TimelineError> {
+        let mut spans: Vec<(u64, u64)> =
+            self.kernels.iter().filter_map(|k| k.span(self.undoes_corrections())).collect();
+        if let Some(programs) = &self.programs {
+            spans.extend(programs.span()?);
+        }
+        let first = spans.iter().map(|s| s.0).min();
+        Ok(first.zip(spans.iter().map(|s| s.1).max()))
+    }
+
+    /// Hands every event to `sink`, by time; of equal times the kernel's first. `Break`
+    /// stops without error. Damage is in the statistics.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn for_each(
+        &self,
+        select: &Select,
+        sink: &mut dyn FnMut(Moment<'_>) -> ControlFlow<()>,
+    ) -> Result<Stats, TimelineError> {
+        let mut walks = self.walks(select)?;
+        loop {
+            let times = || walks.iter().enumerate().filter_map(|(i, w)| Some((w.next_time()?, i)));
+            let Some((_, i)) = times().min() else { break };
+            // As long as it is earlier than all others.
+            let until = times().filter(|(_, other)| *other != i).min();
+            let until = match until {
+                None => u64::MAX,
+                Some((time, other)) if other > i => time,
+                Some((time, _)) => time.saturating_sub(1),
+            };
+            let Some(walk) = walks.get_mut(i) else { break };
+            if walk.run(until, sink)?.is_break() {
+                break;
+            }
+        }
+        Ok(stats(walks))
+    }
+
+    fn walks(&self, select: &Select) -> Result<Vec<Walk<'_>>, TimelineError> {
+        let Select { cpus, from } = select.clone();
+        let raw_times = self.undoes_corrections();
+        let kernel = tracedat::Select { cpus, from, raw_times, ..Default::default() };
+        let mut walks = Vec::new();
+        for (number, data) in self.kernels.iter().enumerate() {
+            walks.push(Walk::Kernel(number, data.walk(&kernel)?, None));
+        }
+        if let Some(programs) = &self.programs {
+            walks.push(Walk::Programs(programs.walk(&ctf::read::Select { from })?, None));
+        }
+        Ok(walks)
+    }
+}
+
+/// The times of the first and the last event that were handed out.
+type Seen = Option<(u64, u64)>;
+
+/// One recording under way.
+enum Walk<'t> {
+    Kernel(usize, tracedat::read::Walk<'t>, Seen),
+    Programs(ctf::read::Walk<'t>, Seen),
+}
+
+impl Walk<'_> {
+    fn next_time(&self) -> Option<u64> {
+        match self {
+            Walk::Kernel(_, walk, _) => walk.next_time(),
+            Walk::Programs(walk, _) => walk.next_time(),
+        }
+    }
+
+    fn run(
+        &mut self,
+        until: u64,
+        sink: &mut dyn FnMut(Moment<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, TimelineError> {
+        let mut last = 0;
+        let first = self.next_time().unwrap_or(0);
+        let (flow, seen) = match self {
+            Walk::Kernel(number, walk, seen) => {
+                let flow = walk.run(until, &mut |e| {
+                    last = e.time;
+                    sink(Moment::Kernel(*number, e))
+                })?;
+                (flow, seen)
+            }
+            Walk::Programs(walk, seen) => {
+                let flow = walk.run(until, &mut |e| {
+                    last = e.time;
+                    sink(Moment::Program(e))
+                })?;
+                (flow, seen)
+            }
+        };
+        seen.get_or_insert((first, last)).1 = last;
+        Ok(flow)
+    }
+}
+
+fn stats(walks: Vec<Walk<'_>>) -> Stats {
+    let mut stats = Stats::default();
+    let (mut kernel, mut program): (Seen, Seen) = (None, None);
+    for walk in walks {
+        let (all, seen) = match walk {
+            Walk::Kernel(_, walk, seen) => {
+                stats.kernels.push(walk.stats());
+                (&mut kernel, seen)
+            }
+            Walk::Programs(walk, seen) => {
+                stats.programs = Some(walk.stats());
+                (&mut program, seen)
+            }
+        };
+        *all = match (*all, seen) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+    }
+    stats.apart = kernel.zip(program).is_some_and(|(k, p)| k.1 < p.0 || p.1 < k.0);
+    stats
+}
+
+/// The recordings of the kernel in a folder of a session: in itself or in `kernel`, by name.
+fn kernels(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for place in [folder.to_owned(), folder.join("kernel")] {
+        let Ok(entries) = fs::read_dir(place) else { continue };
+        let files = entries.flatten().take(1 << 16).map(|e| e.path()).filter(|p| {
+            p.file_name().is_some_and(|n| !n.to_string_lossy().starts_with('.'))
+                && fs::metadata(p).is_ok_and(|m| m.is_file())
+                && Kind::of(p) == Some(Kind::TraceDat)
+        });
+        found.extend(files.take(MOST));
+    }
+    found.sort();
+    found.truncate(MOST);
+    found
+}
