@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
             std::hint::black_box((event.time, event.payload, event.offset()));
             ControlFlow::Continue(())
         });
-        std::hint::black_box(recording.span(false));
+        std::hint::black_box(recording.span());
         for buffer in recording.buffers() {
             let _ = recording.read_text(buffer, &mut |text| {
                 std::hint::black_box(text);

@@ -191,8 +191,9 @@ impl Timeline {
     /// # Errors
     /// If reading fails.
     pub fn span(&self) -> Result<Option<(u64, u64)>, TimelineError> {
-        let mut spans: Vec<(u64, u64)> =
-            self.kernels.iter().filter_map(|k| k.span(self.undoes_corrections())).collect();
+        let raw = self.undoes_corrections();
+        let span = |k: &TraceDat| if raw { k.raw_span() } else { k.span() };
+        let mut spans: Vec<(u64, u64)> = self.kernels.iter().filter_map(span).collect();
         if let Some(programs) = &self.programs {
             spans.extend(programs.span()?);
         }

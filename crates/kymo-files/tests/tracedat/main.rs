@@ -86,7 +86,7 @@ fn pages_before_a_time_are_passed_over_and_nothing_else() {
     for format in formats() {
         let (data, _file) = open(&made(format, &facts(Endian::Little, 8))).unwrap();
         let all = events(&data).0;
-        let span = data.span(false).unwrap();
+        let span = data.span().unwrap();
         assert_eq!(span, (all[0].2, all[1199].2), "{format:?}");
         for from in [1, 1_000_000_000, 1_000_060_000, 1_000_130_100, 1_000_239_999, u64::MAX] {
             let mut seen = Vec::new();

@@ -6,10 +6,12 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use kymo_files::ctf::Anchor;
 use kymo_files::ctf::write::Folder;
-use kymo_ring::{Clock, ClockFacts, ClockKind, Config};
+use kymo_ring::{ClockFacts, Config};
 
 use super::channel::{Channel, DEFAULT_CHANNEL};
+use super::clock::Counter;
 use super::error::UstError;
 use super::metadata::metadata;
 use super::program::{Program, ProgramId, RingFile};
@@ -66,6 +68,8 @@ pub enum Peek {
 pub struct Drain {
     folder: PathBuf,
     session: String,
+    /// Begun with the first program.
+    counter: Option<Counter>,
     traces: BTreeMap<(u32, ProgramId), Trace>,
     gone: DrainStats,
     /// The programs of traces that are finished.
@@ -81,7 +85,8 @@ struct Trace {
     session: String,
     folder: Option<Folder>,
     streams: BTreeMap<u32, File>,
-    clock: ClockFacts,
+    /// What is known of its clock, with readings beside the kernel's.
+    clock: (ClockFacts, Vec<Anchor>),
     without_ring: u64,
     packets: u64,
     bytes: u64,
@@ -93,6 +98,7 @@ impl Drain {
         Drain {
             folder: folder.into(),
             session: session.into(),
+            counter: None,
             traces: BTreeMap::new(),
             gone: DrainStats::default(),
             gone_programs: BTreeSet::new(),
@@ -129,6 +135,7 @@ impl Drain {
         let Some((attached, slot)) = channel.slot_of(program)? else { return Ok(()) };
         let key = (program.uid(), program.id().clone());
         let same = self.traces.get(&key).is_some_and(|t| t.attached == attached);
+        self.look();
         if !same {
             self.finish(&key);
             let Some(ring) = RingReader::of(program, attached)? else {
@@ -136,20 +143,21 @@ impl Drain {
                 return Ok(());
             };
             let order = channel.name().to_string_lossy();
-            let trace = Trace::new(&self.folder, program, attached, ring, &order, &self.session);
+            let new = Trace::new(&self.folder, program, attached, ring, &order, &self.session);
+            let trace = new.with(self.counter.as_ref(), false);
             self.traces.insert(key.clone(), trace);
         }
-        let Some(trace) = self.traces.get_mut(&key) else { return Ok(()) };
+        let (Some(trace), Some(counter)) = (self.traces.get_mut(&key), &self.counter) else {
+            return Ok(());
+        };
         trace.without_ring = slot.lost;
         if !program.is_alive()? {
             trace.ring.set_dead();
         }
         trace.pass(program, all)?;
         let more = program.refresh()?;
-        if all {
-            trace.measure_again();
-        }
         if more || all {
+            trace.clock = counter.of(trace.ring.config().clock, false);
             trace.describe(program)?;
         }
         Ok(())
@@ -219,12 +227,18 @@ impl Drain {
         if peek == Peek::Yes {
             reader.set_peeking();
         }
-        let mut trace = Trace::new(&self.folder, program, ring.attached, reader, order, session);
+        self.look();
+        let trace = Trace::new(&self.folder, program, ring.attached, reader, order, session);
+        let mut trace = trace.with(self.counter.as_ref(), !program.is_alive()?);
         let taken = trace.pass(program, true);
-        trace.measure_again();
         let described = trace.describe(program);
         self.count((program.uid(), program.id().clone()), &trace);
         taken.and(described).map(|()| true)
+    }
+
+    /// Reads the clocks; the first time that takes two milliseconds.
+    fn look(&mut self) {
+        self.counter.get_or_insert_with(Counter::start).look();
     }
 
     /// Forgets a program that will write no more; what it was counts on.
@@ -280,7 +294,7 @@ impl Trace {
             session: session.to_owned(),
             folder: None,
             streams: BTreeMap::new(),
-            clock,
+            clock: (clock, Vec::new()),
             without_ring: 0,
             packets: 0,
             bytes: 0,
@@ -317,15 +331,13 @@ impl Trace {
         if all { ring.take_all(&mut sink) } else { ring.take(&mut sink) }
     }
 
-    /// The program measured the pace of its ticks over two milliseconds; since then more
-    /// time has passed. A pace that is quite another is that of another clock (a time
-    /// namespace), and is not taken.
-    fn measure_again(&mut self) {
-        let Some(earlier) = Some(self.clock).filter(|c| c.kind == ClockKind::Tsc) else { return };
-        let now = Clock::Tsc.facts(Some((earlier.ticks, earlier.monotonic)));
-        if now.frequency.abs_diff(earlier.frequency) < earlier.frequency / 1000 {
-            self.clock.frequency = now.frequency;
+    /// Knows what the tool has read of the clocks. `gone`: the program may have run before
+    /// the machine was started anew.
+    fn with(mut self, counter: Option<&Counter>, gone: bool) -> Trace {
+        if let Some(counter) = counter {
+            self.clock = counter.of(self.ring.config().clock, gone);
         }
+        self
     }
 
     /// Writes the metadata again: there are more events, or more is known of the clock.

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use kymo_files::ctf::Anchor;
 use kymo_files::ctf::types::{
-    ANCHOR_MONOTONIC, ANCHOR_TICKS, Clock, Encoding, Enum, EnvValue, EventClass, Field, FieldPath,
-    Float, Int, Label, Metadata, StreamClass, Struct, Type, Variant,
+    Clock, Encoding, Enum, EnvValue, EventClass, Field, FieldPath, Float, Int, Label, Metadata,
+    StreamClass, Struct, Type, Variant,
 };
 use kymo_model::Endian;
 use kymo_ring::{ClockFacts, Config};
@@ -16,11 +17,12 @@ use super::program::Program;
 const LE: Endian = Endian::Little;
 const CLOCK: &str = "monotonic";
 
-/// The metadata of a trace of one channel. `clock` is the latest that is known of it.
+/// The metadata of a trace of one channel. `clock` is the latest that is known of it, with
+/// readings of it beside `CLOCK_MONOTONIC`.
 pub(super) fn metadata(
     program: &Program,
     ring: &Config,
-    clock: &ClockFacts,
+    (clock, anchors): &(ClockFacts, Vec<Anchor>),
     session: &str,
 ) -> Metadata {
     let mut metadata = Metadata::new(LE);
@@ -41,10 +43,7 @@ pub(super) fn metadata(
         ("vpid".into(), EnvValue::Int(control.pid.into())),
         ("vuid".into(), EnvValue::Int(control.uid.into())),
     ];
-    let anchor = [(ANCHOR_TICKS, clock.ticks), (ANCHOR_MONOTONIC, clock.monotonic)];
-    for (name, value) in anchor {
-        metadata.env.push((name.into(), EnvValue::Int(value.cast_signed())));
-    }
+    metadata.add_anchors(anchors.iter().copied());
     metadata.clocks = vec![clock_of(clock)];
     metadata.streams = vec![StreamClass {
         id: ring.stream.into(),

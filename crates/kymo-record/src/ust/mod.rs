@@ -11,11 +11,13 @@
 //! | `session`, `state` | the program part of a named session, and what it is now |
 //! | `ring` | reading a ring: whole packets, and what is written of the last |
 //! | `drain` | rings of a channel into a folder of CTF traces |
+//! | `clock` | the programs' counter beside CLOCK_MONOTONIC |
 //! | `metadata` | what a program says of its events, as CTF says it |
 //! | `events` | the events of a packet, one by one, for those who watch |
 //! | `watch` | a channel over all programs there are and those that come |
 
 mod channel;
+mod clock;
 mod drain;
 mod error;
 mod events;
@@ -29,6 +31,7 @@ mod state;
 mod watch;
 
 pub use channel::{Channel, ChannelOptions, DEFAULT_CHANNEL};
+pub use clock::Counter;
 pub use drain::{Drain, DrainStats, Peek};
 pub use error::{Notes, UstError};
 pub use events::{Packet, PacketEvent, monotonic_now};

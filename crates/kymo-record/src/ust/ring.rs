@@ -438,6 +438,8 @@ impl RingReader {
             let passed = reader.until.saturating_sub(context.begin);
             context.monotonic =
                 context.monotonic.saturating_add(nanoseconds(passed, clock.frequency));
+            // Nobody read the clocks there.
+            context.error_ns = u32::MAX;
             context.begin = reader.until;
         }
         // Numbers of packets as they are handed out: one more for each, and one more

@@ -19,6 +19,7 @@ pub(crate) mod script;
 pub(crate) mod session;
 pub(crate) mod stacks;
 pub(crate) mod stat;
+pub(crate) mod timeline;
 pub(crate) mod trace;
 pub(crate) mod tracedat;
 pub(crate) mod tracing;

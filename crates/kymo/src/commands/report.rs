@@ -113,7 +113,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = path.unwrap_or_else(super::default_recording);
     match Kind::of(&path) {
         Some(Kind::TraceDat) => return tracedat::run(&args, &path),
-        Some(Kind::Ctf) => return ctf::run(&args, &path),
+        Some(Kind::Ctf | Kind::Session) => return ctf::run(&args, &path),
         // What is neither is explained below.
         Some(Kind::PerfData) | None => {}
     }

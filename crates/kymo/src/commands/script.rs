@@ -2,7 +2,7 @@
 //! or trace-cmd report do, or as JSON lines.
 //!
 //! Three things are kept apart, so that recordings of all kinds share them:
-//! where events come from (`perfdata`, `tracedat`, `ctf`), how a tracepoint's payload
+//! where events come from (`perfdata`; `timeline`, which has `tracedat` and `ctf`), how a tracepoint's payload
 //! becomes text or JSON (`payload`), and how a line is laid out (`line`, `json`).
 
 mod ctf;
@@ -22,6 +22,7 @@ mod sideband;
 mod sources;
 mod symbols;
 mod text;
+mod timeline;
 mod tracedat;
 
 use std::path::PathBuf;
@@ -34,12 +35,13 @@ use kymo_files::Kind;
 #[command(after_help = "Exit status: 0; 1 when the recording is damaged or cannot be read (what \
 comes before the damage is printed first); 3 under --strict when anything is doubtful.")]
 pub(crate) struct Args {
-    /// The recording: perf.data, trace.dat or the folder of CTF traces; `-` is the standard input
+    /// The recording: perf.data, trace.dat, the folder of CTF traces or of a session with both;
+    /// `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The recording, without -i
+    /// The recording, without -i; several trace.dat and folders of CTF traces are merged by time
     #[arg(value_name = "FILE", conflicts_with = "input")]
-    file: Option<PathBuf>,
+    files: Vec<PathBuf>,
     /// Fields to print, `[type:]a,b,…` or `+a,-b`: comm, tid, pid, time, cpu, event, trace, ip,
     /// sym, symoff, dso, addr, period, misc, iregs, uregs, brstack, brstacksym, weight, ins_lat,
     /// data_src, phys_addr, data_page_size, code_page_size, cgroup, srcline; types: hw, sw, trace, raw
@@ -130,13 +132,17 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let path = args.input.clone().or_else(|| args.file.clone());
-    let path = path.unwrap_or_else(super::default_recording);
-    match Kind::of(&path) {
-        Some(Kind::TraceDat) => tracedat::run(&args, &path),
-        Some(Kind::Ctf) => ctf::run(&args, &path),
-        // What is neither is explained there.
-        _ => perfdata::run(&args, &path),
+    let mut paths = args.files.clone();
+    paths.extend(args.input.clone());
+    if paths.is_empty() {
+        paths.push(super::default_recording());
+    }
+    match paths.as_slice() {
+        // What is no recording at all is explained there.
+        [path] if matches!(Kind::of(path), None | Some(Kind::PerfData)) => {
+            perfdata::run(&args, path)
+        }
+        _ => timeline::run(&args, &paths),
     }
 }
 

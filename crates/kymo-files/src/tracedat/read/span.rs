@@ -6,15 +6,23 @@ use super::pages::Stream;
 use super::{Clock, ReadStats, Select, TraceDat};
 
 impl TraceDat {
-    /// Times of the first and the last event, `raw` as they are in the ring, else
-    /// corrected as the file asks; `None` where there is none.
-    pub fn span(&self, raw: bool) -> Option<(u64, u64)> {
+    /// Times of the first and the last event, corrected as the file asks;
+    /// `None` where there is none.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        self.span_by(self.clock())
+    }
+
+    /// The same as they are in the ring.
+    pub(crate) fn raw_span(&self) -> Option<(u64, u64)> {
+        self.span_by(Clock::default())
+    }
+
+    fn span_by(&self, clock: Clock) -> Option<(u64, u64)> {
         let file = self.file.as_ref()?;
         let mut stats = ReadStats::default();
         let streams = |stats: &mut ReadStats| self.streams(&Select::default(), stats);
         let first = streams(&mut stats).into_iter().filter_map(|s| first(s, file)).min()?;
         let last = streams(&mut stats).into_iter().filter_map(|s| last(s, file)).max()?;
-        let clock = if raw { Clock::default() } else { self.clock() };
         Some((clock.correct(first), clock.correct(last)))
     }
 }

@@ -1,16 +1,6 @@
 //! Events on their way to those who render them, copied together.
 
-use std::ops::ControlFlow;
-
-use kymo_files::ctf::read::{Ctf, Event, Packed, ReadError, ReadStats, Select};
-
-use crate::commands::script::filter::Filter;
-use crate::commands::script::pool::Job;
-
-/// Bytes of events that go together.
-const FULL: usize = 192 << 10;
-/// Events that go together: with few bytes each they still are enough work.
-const MANY: usize = 8 << 10;
+use kymo_files::ctf::read::{Event, Packed};
 
 /// An event of a batch.
 #[derive(Clone, Copy)]
@@ -24,45 +14,23 @@ pub(super) struct Item {
 }
 
 /// Events that are rendered together.
-pub(super) struct Batch {
+#[derive(Default)]
+pub(in crate::commands::script) struct Batch {
     pub(super) bytes: Vec<u8>,
     pub(super) items: Vec<Item>,
 }
 
 impl Batch {
-    fn with_room() -> Batch {
-        Batch { bytes: Vec::with_capacity(FULL + 4096), items: Vec::with_capacity(MANY) }
+    /// Bytes that it holds.
+    pub(in crate::commands::script) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
+    /// Adds an event.
     #[inline]
-    fn push(&mut self, e: &Event<'_>) {
+    pub(in crate::commands::script) fn push(&mut self, e: &Event<'_>) {
         let body = e.body.pack(&mut self.bytes);
         let missed = e.missed.unwrap_or(0);
         self.items.push(Item { time: e.time, class: e.class, cpu: e.cpu, missed, body });
     }
-}
-
-/// Merges and gathers.
-pub(super) fn feed(
-    ctf: &Ctf,
-    filter: &Filter,
-    give: &mut dyn FnMut(Job<Batch>) -> ControlFlow<()>,
-) -> Result<ReadStats, ReadError> {
-    let mut batch = Batch::with_room();
-    let until = filter.until();
-    let mut give = |job: Batch| give(Job { job, for_all: false });
-    let stats = ctf.for_each(&Select { from: filter.from() }, &mut |e| {
-        if e.time > until {
-            return ControlFlow::Break(());
-        }
-        batch.push(e);
-        if batch.bytes.len() < FULL && batch.items.len() < MANY {
-            return ControlFlow::Continue(());
-        }
-        give(std::mem::replace(&mut batch, Batch::with_room()))
-    });
-    if !batch.items.is_empty() {
-        let _ = give(batch);
-    }
-    stats
 }

@@ -1,4 +1,5 @@
-//! An event as a line, laid out as perf script's, or as a JSON object.
+//! An event as a line, laid out as perf script's or, beside events of the kernel, as
+//! trace-cmd's, or as a JSON object.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -15,14 +16,15 @@ use crate::commands::ctf::{Json, Owner, Task, Text};
 use crate::commands::script::fields::{Fields, Spec};
 use crate::commands::script::filter::Filter;
 use crate::commands::script::line::{Head, Starts, Style};
-use crate::commands::script::pool::Worker;
+use crate::commands::script::tracedat;
 use crate::commands::script::{Args, json};
+use crate::commands::tracedat::Comm;
 
 /// What can be printed of an event.
 const ALL: Fields = Fields(Fields::COMMON.0 | Fields::PID.0 | Fields::TRACE.0);
 
 /// Renders events.
-pub(super) struct Printer<'c> {
+pub(in crate::commands::script) struct Printer<'c> {
     ctf: &'c Ctf,
     reader: Reader<'c>,
     owner: Owner,
@@ -34,16 +36,24 @@ pub(super) struct Printer<'c> {
     fields: Fields,
     style: Style,
     json: bool,
+    /// Beside events of the kernel: the starts of lines as those have them.
+    beside: Option<tracedat::Starts>,
     starts: Starts,
     names: Names,
     values: Text,
-    pub(super) shown: bool,
+    pub(in crate::commands::script) shown: bool,
     /// Events that end before their last field, by kind.
     cut: BTreeMap<u32, (Stop, u64)>,
 }
 
 impl<'c> Printer<'c> {
-    pub(super) fn new(args: &Args, ctf: &'c Ctf, filter: Filter) -> anyhow::Result<Printer<'c>> {
+    /// `beside`: with events of the kernel.
+    pub(in crate::commands::script) fn new(
+        args: &Args,
+        ctf: &'c Ctf,
+        filter: Filter,
+        beside: bool,
+    ) -> anyhow::Result<Printer<'c>> {
         let (fields, asked) = Spec::parse(&args.fields)?.of_tracepoints();
         if !ALL.has(asked) {
             bail!("-F: of a CTF trace there are comm pid tid time cpu event trace");
@@ -53,11 +63,12 @@ impl<'c> Printer<'c> {
             reader: ctf.reader(),
             owner: Owner::new(ctf),
             filter,
-            titles: (0..ctf.class_count() as u32).map(|n| title(ctf, n)).collect(),
+            titles: (0..ctf.class_count() as u32).map(|n| title(ctf, n, beside)).collect(),
             wanted: FxHashMap::default(),
             fields,
             style: args.style(),
             json: args.json,
+            beside: beside.then(tracedat::Starts::default),
             starts: Starts::default(),
             names: Names::default(),
             values: Text::default(),
@@ -67,13 +78,14 @@ impl<'c> Printer<'c> {
     }
 
     /// One that begins with nothing seen.
-    pub(super) fn another(&self) -> Printer<'c> {
+    pub(in crate::commands::script) fn another(&self) -> Printer<'c> {
         Printer {
             reader: self.ctf.reader(),
             owner: self.owner.clone(),
             filter: self.filter.clone(),
             titles: Arc::clone(&self.titles),
             wanted: FxHashMap::default(),
+            beside: self.beside.as_ref().map(|_| tracedat::Starts::default()),
             starts: Starts::default(),
             names: Names::default(),
             values: Text::default(),
@@ -126,6 +138,7 @@ impl<'c> Printer<'c> {
             style: self.style,
             filter: &self.filter,
             starts: &mut self.starts,
+            beside: self.beside.as_mut(),
             names: &mut self.names,
             values: &mut self.values,
             state: State::Context,
@@ -177,10 +190,14 @@ impl<'c> Printer<'c> {
 
 /// The name of a kind of event as it stands in a line. It is up to the traced program,
 /// and keeps to its line.
-fn title(ctf: &Ctf, class: u32) -> Vec<u8> {
+fn title(ctf: &Ctf, class: u32, beside: bool) -> Vec<u8> {
     let name = ctf.class(class).map_or("", |c| &c.event.name);
     let shown = |c: char| if c.is_control() { '?' } else { c };
-    format!("{}: ", name.chars().map(shown).collect::<String>()).into_bytes()
+    let title = format!("{}:", name.chars().map(shown).collect::<String>());
+    match beside {
+        true => format!("{title:<21} ").into_bytes(),
+        false => format!("{title} ").into_bytes(),
+    }
 }
 
 fn head<'t>(item: &Item, task: &'t Task) -> Head<'t> {
@@ -238,6 +255,7 @@ struct Line<'p> {
     style: Style,
     filter: &'p Filter,
     starts: &'p mut Starts,
+    beside: Option<&'p mut tracedat::Starts>,
     names: &'p mut Names,
     values: &'p mut Text,
     state: State,
@@ -258,6 +276,17 @@ impl Line<'_> {
             return;
         }
         self.state = State::Values;
+        if let Some(starts) = &mut self.beside {
+            let tid = head.tid.cast_signed();
+            if !self.names.same(&self.task) {
+                starts.forget(tid);
+            }
+            let comm = || Comm::new(if self.task.named { self.task.comm() } else { b"<...>" });
+            starts.write(tid, head.cpu.unwrap_or(u32::MAX), comm, self.out);
+            tracedat::time(self.item.time, false, self.style.ns, self.out);
+            self.title();
+            return;
+        }
         let mut fields = self.fields;
         if !self.task.named {
             fields = fields.without(Fields::COMM);
@@ -272,10 +301,15 @@ impl Line<'_> {
             self.starts.forget();
         }
         self.starts.write(fields, self.style, &head, || self.task.comm(), self.out);
-        if fields.has(Fields::EVENT) {
+        self.title();
+    }
+
+    /// Writes what the event is, and its contexts.
+    fn title(&mut self) {
+        if self.fields.has(Fields::EVENT) {
             self.out.extend_from_slice(self.title);
         }
-        if fields.has(Fields::TRACE) && !self.contexts.is_empty() {
+        if self.fields.has(Fields::TRACE) && !self.contexts.is_empty() {
             self.out.push(b'[');
             self.out.extend_from_slice(&self.contexts);
             self.out.extend_from_slice(b"] ");
@@ -410,24 +444,34 @@ impl Visit for Object {
     }
 }
 
-impl Worker<Batch> for Printer<'_> {
-    fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
-        batch.items.iter().for_each(|item| self.print(item, &batch.bytes, out));
-        Ok(())
+impl Printer<'_> {
+    /// Renders an event of a batch.
+    #[inline]
+    pub(in crate::commands::script) fn render(
+        &mut self,
+        batch: &Batch,
+        event: usize,
+        out: &mut Vec<u8>,
+    ) {
+        if let Some(item) = batch.items.get(event) {
+            self.print(item, &batch.bytes, out);
+        }
     }
-
-    fn pass(&mut self, _: &Batch) {}
 }
 
 /// What the printers met.
-pub(super) fn note(printers: &[Printer<'_>], ledger: &mut Ledger) {
+pub(in crate::commands::script) fn note<'p, 'c: 'p>(
+    mut printers: impl Iterator<Item = &'p Printer<'c>> + Clone,
+    ledger: &mut Ledger,
+) {
     let mut all = BTreeMap::<u32, (Stop, u64)>::new();
-    for (class, (stop, n)) in printers.iter().flat_map(|p| &p.cut) {
+    for (class, (stop, n)) in printers.clone().flat_map(|p| &p.cut) {
         all.entry(*class).or_insert((*stop, 0)).1 += n;
     }
+    let ctf = printers.next().map(|p| p.ctf);
     for (class, (stop, n)) in all {
-        let name = printers.first().and_then(|p| p.ctf.class(class)).map(|c| &*c.event.name);
-        let fact = format!("{n} events {} end early: {stop:?}", name.unwrap_or("?"));
+        let name = ctf.and_then(|c| c.class(class)).map_or("?", |c| &*c.event.name);
+        let fact = format!("{n} events {name} end early: {stop:?}");
         ledger.note("malformed", fact, None);
     }
 }

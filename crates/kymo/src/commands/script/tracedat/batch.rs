@@ -1,20 +1,11 @@
-//! Events on their way to those who render them: copied together, with the
-//! names of tasks that became known.
+//! Events of a recording on their way to those who render them: copied together,
+//! with the names of tasks that became known.
 
-use std::ops::ControlFlow;
-
-use kymo_files::tracedat::{Event, ReadError, ReadStats, Select, TraceDat};
+use kymo_files::tracedat::{Event, TraceDat};
 use kymo_format::ring::Missed;
 use rustc_hash::FxHashMap;
 
-use crate::commands::script::filter::Filter;
-use crate::commands::script::pool::Job;
 use crate::commands::tracedat::{Comm, Comms, Formats, Known};
-
-/// Bytes of payloads that go together.
-const FULL: usize = 192 << 10;
-/// Events that go together: with few bytes each they still are enough work.
-const MANY: usize = 8 << 10;
 
 /// An event of a batch.
 #[derive(Clone, Copy)]
@@ -29,7 +20,7 @@ pub(super) struct Item {
 
 /// Events that are rendered together.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(in crate::commands::script) struct Batch {
     bytes: Vec<u8>,
     items: Vec<Item>,
     /// Tasks whose names became known with these events, each with the event
@@ -41,15 +32,21 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    fn with_room() -> Batch {
-        Batch { bytes: Vec::with_capacity(FULL + 4096), ..Batch::default() }
+    /// Bytes that it holds.
+    pub(in crate::commands::script) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
-    pub(super) fn events(&self) -> impl Iterator<Item = (&Item, &[u8])> {
-        self.items.iter().map(|i| {
-            let at = i.at as usize;
-            (i, self.bytes.get(at..at + i.len as usize).unwrap_or(&[]))
-        })
+    /// Whether it says how tasks are called.
+    pub(in crate::commands::script) fn teaches(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn event(&self, number: usize) -> Option<(&Item, &[u8])> {
+        let item = self.items.get(number)?;
+        let at = item.at as usize;
+        Some((item, self.bytes.get(at..at + item.len as usize).unwrap_or(&[])))
     }
 
     /// The duration of the function that an event begins and the next one ends.
@@ -72,12 +69,9 @@ impl Batch {
     }
 }
 
-/// What merges and gathers.
-pub(super) struct Feed<'a> {
-    data: &'a TraceDat,
+/// What gathers the events of one recording.
+pub(in crate::commands::script) struct Feed<'a> {
     formats: &'a Formats<'a>,
-    select: Select,
-    until: u64,
     comms: Comms,
     /// Whether entries and exits of functions are put together.
     graph: bool,
@@ -85,63 +79,48 @@ pub(super) struct Feed<'a> {
     /// it. As in trace-cmd, an event of any CPU between an entry and its exit keeps
     /// them apart: both lines stay in the order of time.
     entered: FxHashMap<usize, (usize, u64, i32)>,
+    teachers: Teachers,
 }
 
 impl<'a> Feed<'a> {
-    pub(super) fn new(
-        data: &'a TraceDat,
+    pub(in crate::commands::script) fn new(
+        data: &TraceDat,
         formats: &'a Formats<'a>,
-        filter: &Filter,
         graph: bool,
     ) -> Feed<'a> {
-        let select = Select { cpus: filter.cpus(), from: filter.from(), ..Select::default() };
         let comms = Comms::new(&data.machine().saved_cmdlines);
-        let (until, entered) = (filter.until(), FxHashMap::default());
-        Feed { data, formats, select, until, comms, graph, entered }
+        let (entered, teachers) = (FxHashMap::default(), Teachers::default());
+        Feed { formats, comms, graph, entered, teachers }
     }
 
-    pub(super) fn run(
-        mut self,
-        give: &mut dyn FnMut(Job<Batch>) -> ControlFlow<()>,
-    ) -> Result<ReadStats, ReadError> {
-        let mut batch = Batch::with_room();
-        let mut give = |batch: Batch| {
-            let for_all = !batch.names.is_empty();
-            give(Job { job: batch, for_all })
-        };
-        let mut teachers = Teachers::default();
-        let (data, select) = (self.data, std::mem::take(&mut self.select));
-        let stats = data.for_each(&select, &mut |e| {
-            if e.time > self.until {
-                return ControlFlow::Break(());
-            }
-            let special = teachers.is_special(self.formats, e.payload);
-            if (special || !self.entered.is_empty()) && self.graph && self.leaf(e, &mut batch) {
-                return ControlFlow::Continue(());
-            }
-            if special
-                && let Some(known) =
-                    self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok())
-            {
-                let (names, at) = (&mut batch.names, batch.items.len());
-                let new = |pid, comm| names.push((at, pid, comm));
-                self.comms.learn(known, e.payload, self.formats.endian, new);
-            }
-            batch.push(e);
-            if batch.bytes.len() < FULL && batch.items.len() < MANY {
-                return ControlFlow::Continue(());
-            }
-            // What follows may be the exit of a function whose entry is in here.
-            if !self.entered.is_empty() && batch.items.len() < 4 * MANY {
-                return ControlFlow::Continue(());
-            }
-            self.entered.clear();
-            give(std::mem::replace(&mut batch, Batch::with_room()))
-        });
-        if !batch.items.is_empty() {
-            let _ = give(batch);
+    /// Adds an event to a batch. `false`: it is shown with one before.
+    #[inline]
+    pub(in crate::commands::script) fn add(&mut self, e: &Event<'_>, batch: &mut Batch) -> bool {
+        let special = self.teachers.is_special(self.formats, e.payload);
+        if (special || !self.entered.is_empty()) && self.graph && self.leaf(e, batch) {
+            return false;
         }
-        stats
+        if special
+            && let Some(known) = self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok())
+        {
+            let (names, at) = (&mut batch.names, batch.items.len());
+            let new = |pid, comm| names.push((at, pid, comm));
+            self.comms.learn(known, e.payload, self.formats.endian, new);
+        }
+        batch.push(e);
+        true
+    }
+
+    /// Whether what follows may be the exit of a function whose entry is in the batch.
+    pub(in crate::commands::script) fn is_within(&self) -> bool {
+        !self.entered.is_empty()
+    }
+
+    /// Something lies between: what began will not be shown as one.
+    pub(in crate::commands::script) fn part(&mut self) {
+        if !self.entered.is_empty() {
+            self.entered.clear();
+        }
     }
 }
 

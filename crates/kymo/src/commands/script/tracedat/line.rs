@@ -18,7 +18,6 @@ use super::batch::{Batch, Item};
 use crate::commands::script::filter::Filter;
 use crate::commands::script::line::Head;
 use crate::commands::script::payload::{self, Names};
-use crate::commands::script::pool::Worker;
 use crate::commands::script::{Args, json, number};
 use crate::commands::tracedat::{Comm, Comms, Formats, Graph, Known, write_duration};
 
@@ -33,7 +32,7 @@ struct Instance {
 }
 
 /// Renders events.
-pub(super) struct Printer<'a> {
+pub(in crate::commands::script) struct Printer<'a> {
     formats: &'a Formats<'a>,
     names: &'a Names,
     instances: Vec<Instance>,
@@ -48,10 +47,12 @@ pub(super) struct Printer<'a> {
     /// Payloads that could not be rendered: event, reason, how many.
     unrendered: BTreeMap<u16, (String, u64)>,
     short: u64,
+    /// Whether anything was printed.
+    pub(in crate::commands::script) shown: bool,
 }
 
 impl<'a> Printer<'a> {
-    pub(super) fn new(
+    pub(in crate::commands::script) fn new(
         args: &Args,
         data: &TraceDat,
         formats: &'a Formats<'a>,
@@ -71,11 +72,12 @@ impl<'a> Printer<'a> {
             starts: Starts::default(),
             unrendered: BTreeMap::new(),
             short: 0,
+            shown: false,
         }
     }
 
     /// One that begins with nothing seen.
-    pub(super) fn another(&self) -> Printer<'a> {
+    pub(in crate::commands::script) fn another(&self) -> Printer<'a> {
         Printer {
             instances: self.instances.clone(),
             comms: self.comms.clone(),
@@ -269,27 +271,38 @@ fn instances(data: &TraceDat) -> Vec<Instance> {
         .collect()
 }
 
-impl Worker<Batch> for Printer<'_> {
-    fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
-        let mut names = batch.names.iter().peekable();
-        for (i, (item, payload)) in batch.events().enumerate() {
-            while let Some((_, pid, comm)) = names.next_if(|(from, ..)| *from <= i) {
-                self.name(*pid, *comm);
-            }
-            let leaf = batch.leaf(i);
-            self.print(item, payload, leaf, out);
+impl Printer<'_> {
+    /// Renders an event of a batch; `name` is the place of the first name in it that is
+    /// not known yet.
+    #[inline]
+    pub(in crate::commands::script) fn render(
+        &mut self,
+        batch: &Batch,
+        event: usize,
+        name: &mut usize,
+        out: &mut Vec<u8>,
+    ) {
+        while let Some((_, pid, comm)) = batch.names.get(*name).filter(|(from, ..)| *from <= event)
+        {
+            self.name(*pid, *comm);
+            *name += 1;
         }
-        Ok(())
+        if let Some((item, payload)) = batch.event(event) {
+            let before = out.len();
+            self.print(item, payload, batch.leaf(event), out);
+            self.shown |= out.len() > before;
+        }
     }
 
-    fn pass(&mut self, batch: &Batch) {
+    /// Takes note of names in a batch that somebody else renders.
+    pub(in crate::commands::script) fn pass(&mut self, batch: &Batch) {
         batch.names.iter().for_each(|(_, pid, comm)| self.name(*pid, *comm));
     }
 }
 
 /// ` seconds.micros: `, rounded as trace-cmd rounds, or a plain count.
 #[inline]
-fn time(time: u64, counts: bool, ns: bool, out: &mut Vec<u8>) {
+pub(in crate::commands::script) fn time(time: u64, counts: bool, ns: bool, out: &mut Vec<u8>) {
     if counts {
         number::decimal(out, time, 12);
     } else if ns {
@@ -363,7 +376,7 @@ const SLOTS: usize = 256;
 const LONG: usize = 48;
 
 /// `comm-pid [cpu]`, remembered: a task on a CPU writes many lines.
-struct Starts {
+pub(in crate::commands::script) struct Starts {
     slots: Vec<Slot>,
 }
 
@@ -382,14 +395,21 @@ impl Default for Starts {
 
 impl Starts {
     /// The task has another name from now on.
-    fn forget(&mut self, pid: i32) {
+    pub(in crate::commands::script) fn forget(&mut self, pid: i32) {
         for slot in self.slots.iter_mut().filter(|s| s.key.is_some_and(|k| k.0 == pid)) {
             slot.key = None;
         }
     }
 
+    /// `cpu`: `u32::MAX` if it is not known.
     #[inline]
-    fn write(&mut self, pid: i32, cpu: u32, comm: impl FnOnce() -> Comm, out: &mut Vec<u8>) {
+    pub(in crate::commands::script) fn write(
+        &mut self,
+        pid: i32,
+        cpu: u32,
+        comm: impl FnOnce() -> Comm,
+        out: &mut Vec<u8>,
+    ) {
         let at = (pid as u32 ^ cpu.wrapping_mul(37)) as usize % SLOTS;
         let Some(slot) = self.slots.get_mut(at) else { return };
         if slot.key == Some((pid, cpu)) {
@@ -400,7 +420,10 @@ impl Starts {
         let comm = comm();
         number::pad(out, 16 - comm.as_bytes().len());
         out.extend_from_slice(comm.as_bytes());
-        let _ = write!(out, "-{pid:<5} [{cpu:03}]");
+        let _ = match cpu {
+            u32::MAX => write!(out, "-{pid:<5} [---]"),
+            _ => write!(out, "-{pid:<5} [{cpu:03}]"),
+        };
         let text = out.get(from..).unwrap_or(&[]);
         if let Some(place) = slot.text.get_mut(..text.len()) {
             place.copy_from_slice(text);
@@ -409,14 +432,17 @@ impl Starts {
     }
 }
 
-/// What the printers met.
-pub(super) fn note(printers: &[Printer<'_>], ledger: &mut Ledger) {
-    let short: u64 = printers.iter().map(|p| p.short).sum();
+/// What the printers of a recording met.
+pub(in crate::commands::script) fn note<'p, 'a: 'p>(
+    printers: impl Iterator<Item = &'p Printer<'a>> + Clone,
+    ledger: &mut Ledger,
+) {
+    let short: u64 = printers.clone().map(|p| p.short).sum();
     if short > 0 {
         ledger.note("malformed", format!("{short} events are too short to name their kind"), None);
     }
     let mut all = BTreeMap::<u16, (&str, u64)>::new();
-    for (id, (why, n)) in printers.iter().flat_map(|p| &p.unrendered) {
+    for (id, (why, n)) in printers.flat_map(|p| &p.unrendered) {
         all.entry(*id).or_insert((why, 0)).1 += n;
     }
     for (id, (why, n)) in all {

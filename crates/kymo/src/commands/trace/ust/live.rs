@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _, stdout};
 
 use kymo_record::ust::{
-    Attached, Channel, DrainStats, Packet, Program, ProgramId, RingReader, UstError, monotonic_now,
-    nanoseconds,
+    Attached, Channel, Counter, DrainStats, Packet, Program, ProgramId, RingReader, UstError,
+    monotonic_now,
 };
 use kymo_ust::EventRecord;
 
@@ -21,6 +21,7 @@ pub(super) struct Live {
     text: Text,
     left: Option<u64>,
     horizon: u64,
+    counter: Counter,
     undecodable: u64,
     lost_without_ring: BTreeMap<(u32, ProgramId), u64>,
 }
@@ -41,6 +42,7 @@ impl Live {
             text: Text { json: args.json, colour },
             left: args.count,
             horizon: 0,
+            counter: Counter::start(),
             undecodable: 0,
             lost_without_ring: BTreeMap::new(),
         }
@@ -48,6 +50,7 @@ impl Live {
 
     /// What happened before now will have been seen when the round is over.
     pub(super) fn begin_round(&mut self) {
+        self.counter.look();
         self.horizon = monotonic_now();
     }
 
@@ -71,12 +74,11 @@ impl Live {
         }
         let (text, waiting, undecodable) = (&self.text, &mut self.waiting, &mut self.undecodable);
         let comm = program.comm();
-        let frequency = source.ring.config().clock.frequency;
+        let (counter, clock) = (&self.counter, source.ring.config().clock);
         source.ring.take_all(&mut |taken| {
             let context = taken.context;
             let whole = Packet::new(context, taken.packet, &source.events).for_each(|event| {
-                let since = event.ticks.saturating_sub(context.begin);
-                let time = context.monotonic.saturating_add(nanoseconds(since, frequency));
+                let time = counter.monotonic(&clock, event.ticks);
                 let mut line = Vec::with_capacity(128);
                 text.event(&comm, context.cpu, time, &event, &mut line);
                 waiting.push((time, line));
