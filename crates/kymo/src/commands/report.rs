@@ -113,7 +113,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = path.unwrap_or_else(super::default_recording);
     match Kind::of(&path) {
         Some(Kind::TraceDat) => return tracedat::run(&args, &path),
-        Some(Kind::Ctf | Kind::Session) => return ctf::run(&args, &path),
+        Some(Kind::Ctf) => return ctf::run(&args, &path),
+        Some(Kind::Session) => anyhow::bail!(
+            "{} holds several recordings: name one of them, or show all with kymo script",
+            path.display()
+        ),
         // What is neither is explained below.
         Some(Kind::PerfData) | None => {}
     }

@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("--objdump: kymo starts no other program, it disassembles by itself");
     }
     let path = args.source.input.clone().unwrap_or_else(super::default_recording);
-    if matches!(Kind::of(&path), Some(Kind::TraceDat | Kind::Ctf)) {
+    if matches!(Kind::of(&path), Some(Kind::TraceDat | Kind::Ctf | Kind::Session)) {
         bail!("{} is a trace without samples of code", path.display());
     }
     let mut file = PerfData::open(&path)?;

@@ -151,6 +151,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     match Kind::of(&path) {
         Some(kind @ (Kind::TraceDat | Kind::Ctf)) => events::run(&args, &path, kind, format),
+        Some(Kind::Session) => {
+            bail!("{} holds several recordings: name one of them", path.display())
+        }
         // What is neither is explained there.
         _ => samples(&args, &path, format),
     }

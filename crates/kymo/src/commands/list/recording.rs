@@ -28,6 +28,9 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     if kind == Some(Kind::Ctf) {
         return super::ctf::run(args, path);
     }
+    if kind == Some(Kind::Session) {
+        bail!("{} holds several recordings: name one of them", path.display());
+    }
     if kind == Some(Kind::PerfData) {
         bail!("{} is a perf.data file: kymo report --header-only names its events", path.display());
     }
