@@ -201,3 +201,76 @@ fn compressed_sections() {
         same(&s.path("whole"), &s.path(form), ABOUT_C);
     }
 }
+
+/// What a C++ program has in types: base classes, members of members, templates.
+const ABOUT_CPP: &[&[&str]] = &[
+    &["-D", "shapes::Point::area this->x this->y this->id r scale"],
+    &["-D", "shapes::deep::bump p->x p->id up counter"],
+    &["-D", "Point::area $vars"],
+    &["-D", "main p.x p.id"],
+    &["-D", "twice v"],
+    &["-V", "shapes::Point::area"],
+    &["-V", "main"],
+    &["-L", "shapes::Point::area"],
+    &["-D", "shapes.cpp:9"],
+];
+
+#[test]
+fn types_in_units_of_their_own() {
+    if !require(&[Need::Gcc, Need::Tool("dwp"), Need::Tool("llvm-dwp")]) {
+        return;
+    }
+    let own = "-fdebug-types-section";
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        let s = Scratch::new();
+        std::fs::write(s.path("shapes.cpp"), include_str!("probe_programs/shapes.cpp")).unwrap();
+        let make = |more: &[&str], out: &str, source: &str| {
+            let compiler = if source.ends_with("cpp") { "g++" } else { "gcc" };
+            let flags = ["-g", version, "-O1", "-o", out, source];
+            s.tool(compiler, &[&flags[..], more].concat());
+        };
+        for (source, about) in [("plain.c", ABOUT_C), ("shapes.cpp", ABOUT_CPP)] {
+            make(&[], "whole", source);
+            make(&[own], "types", source);
+            let dump = ["--debug-dump=info", "-W", "types"];
+            let text = Command::new("readelf").args(dump).current_dir(s.0.path()).output();
+            let text = String::from_utf8_lossy(&text.unwrap().stdout).to_lowercase();
+            assert!(text.contains("signature: "), "{version} {source}");
+            same(&s.path("whole"), &s.path("types"), about);
+            make(&[own, "-gsplit-dwarf"], "split", source);
+            same(&s.path("whole"), &s.path("split"), about);
+            let packer = if version == "-gdwarf-4" { "dwp" } else { "llvm-dwp" };
+            s.tool(packer, &["-e", "split", "-o", "split.dwp"]);
+            let stem = source.split('.').next().unwrap();
+            std::fs::remove_file(s.path(&format!("split-{stem}.dwo"))).unwrap();
+            same(&s.path("whole"), &s.path("split"), about);
+            std::fs::remove_file(s.path("split.dwp")).unwrap();
+        }
+    }
+}
+
+/// Where names are stored by index, as LLVM does it since version 5, they cannot be
+/// searched for: the answers are the same.
+#[test]
+fn names_by_index() {
+    if !require(&[Need::Gcc]) {
+        return;
+    }
+    let s = Scratch::new();
+    for version in ["4", "5"] {
+        let dwarf = format!("dwarf-version={version}");
+        let flags = ["-g", "-C", &dwarf, "-C", "opt-level=1", "-C", "codegen-units=4"];
+        s.tool("rustc", &[&flags[..], &["-o", version, "rusty.rs"]].concat());
+    }
+    assert!(sections(&s.path("5")).contains(".debug_str_offsets"));
+    assert!(!sections(&s.path("4")).contains(".debug_str_offsets"));
+    same(&s.path("4"), &s.path("5"), ABOUT_RUST);
+    let symbols = Command::new("nm").arg(s.path("4")).output().unwrap().stdout;
+    let symbols = String::from_utf8_lossy(&symbols).into_owned();
+    let linkage = symbols.lines().filter_map(|l| l.split(' ').nth(2));
+    let linkage = linkage.filter(|name| name.starts_with("_ZN5rusty")).take(5);
+    let asked: Vec<[&str; 2]> = linkage.map(|name| ["-D", name]).collect();
+    assert!(!asked.is_empty());
+    let asked: Vec<&[&str]> = asked.iter().map(|a| &a[..]).collect();
+    same(&s.path("4"), &s.path("5"), &asked);
+}

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use gimli::{DwarfPackageSections, DwarfSections, EndianSlice, SectionId};
 use object::read::{Object, ObjectSection};
 
-use super::sections::{Sections, section};
+use super::sections::{Sections, UNPACKED_LIMIT, section};
 use super::{DwarfError, Reader, Result};
 
 /// A file's bytes, kept by whom they were given to.
@@ -51,11 +51,30 @@ impl Part {
             let start = (slice.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
             if slice.is_empty() { 0..0 } else { start..start + slice.len() }
         };
+        let mut all = file.sections().filter(|s| s.name() == Ok(name));
+        if all.by_ref().take(2).count() == 2 {
+            return joined(file, name).map(Part::Unpacked);
+        }
         Ok(match section(file, name)? {
             Cow::Borrowed(stored) => Part::Stored(range(stored)),
             Cow::Owned(unpacked) => Part::Unpacked(unpacked),
         })
     }
+}
+
+/// Sections of one name behind each other: a compiler puts each type into a section of
+/// its own, so that linkers can drop copies. Units refer to nothing by offset in them.
+fn joined(file: &object::File<'_>, name: &str) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    for part in file.sections().filter(|s| s.name() == Ok(name)) {
+        let data = part.compressed_data()?;
+        let size = data.uncompressed_size.saturating_add(all.len() as u64);
+        if size > UNPACKED_LIMIT {
+            return Err(DwarfError::TooLarge { section: name.to_owned(), size });
+        }
+        all.extend_from_slice(&data.decompress()?);
+    }
+    Ok(all)
 }
 
 /// An owned file and where its sections are.
@@ -143,6 +162,32 @@ impl<'a> Sections<'a> {
         Some(format!("a part of the debugging information was not found: {first}{more}"))
     }
 
+    /// The package of split units, if there is one.
+    fn package(&self) -> Result<Option<gimli::DwarfPackage<Reader<'_>>>> {
+        let Some(companions) = self.companions else { return Ok(None) };
+        let package = self.opened.package.get_or_init(|| load_package(companions.package()?));
+        let Some(package) = package else { return Ok(None) };
+        let empty = EndianSlice::new(&[][..], self.endian);
+        let borrow = |part| EndianSlice::new(Part::of(part, &*package.file), self.endian);
+        Ok(Some(package.sections.borrow(borrow, empty)?))
+    }
+
+    /// What the package has of the type with this signature.
+    pub(super) fn packed_type<'s>(
+        &'s self,
+        parent: &gimli::Dwarf<Reader<'s>>,
+        signature: gimli::DebugTypeSignature,
+    ) -> Result<Option<gimli::Dwarf<Reader<'s>>>> {
+        match self.opened.package.get() {
+            // Only where something of it was asked for before.
+            Some(Some(_)) => Ok(match self.package()? {
+                Some(package) => package.find_tu(signature, parent)?,
+                None => None,
+            }),
+            _ => Ok(None),
+        }
+    }
+
     /// The unit that was split off unit number `index`, of `units`.
     pub(super) fn split_off<'s>(
         &'s self,
@@ -155,14 +200,10 @@ impl<'a> Sections<'a> {
         };
         let name = skeleton.dwo_name()?.and_then(|v| parent.attr_string(skeleton, v).ok());
         let Some(name) = name.map(|n| n.to_string_lossy().into_owned()) else { return Ok(None) };
-        let package = self.opened.package.get_or_init(|| load_package(companions.package()?));
-        if let Some(package) = package {
-            let empty = EndianSlice::new(&[][..], self.endian);
-            let borrow = |part: &'s Part| EndianSlice::new(part.of(&*package.file), self.endian);
-            let dwarf = package.sections.borrow(borrow, empty)?.find_cu(id, parent)?;
-            if let Some(dwarf) = dwarf {
-                return split_unit(dwarf, parent, skeleton, id);
-            }
+        if let Some(package) = self.package()?
+            && let Some(dwarf) = package.find_cu(id, parent)?
+        {
+            return split_unit(dwarf, parent, skeleton, id);
         }
         let slots = self
             .opened

@@ -135,6 +135,7 @@ impl<'s> Dwarf<'s> {
     pub(super) fn follow(&self, unit: &Rc<Unit<'s>>, value: Value<'s>) -> Result<Option<Die<'s>>> {
         match value {
             Value::UnitRef(offset) => Ok(Some(unit.die(offset))),
+            Value::DebugTypesRef(signature) => self.type_of_signature(unit, signature),
             other => match unit.global(&other) {
                 Some(offset) => self.die_at(offset).map(Some),
                 None => Ok(None),

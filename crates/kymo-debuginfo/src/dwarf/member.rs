@@ -253,7 +253,7 @@ impl<'s> Dwarf<'s> {
                 return Ok(found);
             }
         }
-        Ok(None)
+        self.type_of_name(&name, tag)
     }
 
     fn find_member(&self, kind: &Die<'s>, name: &str, depth: usize) -> Result<Option<Member<'s>>> {

@@ -27,6 +27,7 @@ mod scope;
 mod search;
 mod sections;
 mod source;
+mod type_units;
 mod types;
 mod unit;
 mod vars;

@@ -27,17 +27,27 @@ impl<'s> Dwarf<'s> {
         if let Some(index) = &self.index {
             return self.with_link_time_units(pattern, index.functions(pattern));
         }
-        if is_glob(pattern) {
-            return self.with_link_time_units(pattern, self.units_matching(pattern));
-        }
         let name = last_name(pattern);
+        if is_glob(pattern) {
+            let units = self.units_matching(None, &|stored| glob_match(&name, stored));
+            return self.with_link_time_units(pattern, units);
+        }
+        // Names by index (`strx`) stand nowhere to be searched for: all are read.
+        if !self.can_search() {
+            let units = self.units_matching(Some(pattern), &|stored| name == stored);
+            return self.with_link_time_units(pattern, units);
+        }
         let units = self.units_of_name(&name, entry)?;
         self.with_link_time_units(pattern, units)
     }
 
-    /// Units with a function whose last name a glob may mean.
-    fn units_matching(&self, pattern: &str) -> Vec<usize> {
-        let last = last_name(pattern);
+    /// Units with a function whose own name, with generic arguments or not, is wanted,
+    /// or that the linker calls `linkage`.
+    fn units_matching(
+        &self,
+        linkage: Option<&str>,
+        wanted: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Vec<usize> {
         let units = self.scanned();
         let holds = |index: usize, scanner: &mut Scanner| -> Result<bool> {
             let mut known = std::mem::take(&mut scanner.known);
@@ -47,8 +57,7 @@ impl<'s> Dwarf<'s> {
             let common = units.is_main(&unit);
             let matches = |name: &[u8]| {
                 std::str::from_utf8(name).is_ok_and(|name| {
-                    glob_match(&last, name)
-                        || (name.contains('<') && glob_match(&last, &without_generics(name)))
+                    wanted(name) || (name.contains('<') && wanted(&without_generics(name)))
                 })
             };
             let scanned = scanner.scan(&unit, &mut |entry, texts| {
@@ -60,6 +69,7 @@ impl<'s> Dwarf<'s> {
                     Value::Str(at) if common => *known.entry(at).or_insert_with(test),
                     _ => test(),
                 };
+                hit |= linkage.is_some_and(|l| texts.text(entry.linkage) == Some(l.as_bytes()));
             });
             scanner.known = known;
             scanned.map(|_| hit)

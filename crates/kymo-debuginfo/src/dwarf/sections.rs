@@ -53,7 +53,7 @@ pub struct Sections<'a> {
 }
 
 /// Unpacked sections may be larger than the file, but not without bound.
-const UNPACKED_LIMIT: u64 = 4 << 30;
+pub(super) const UNPACKED_LIMIT: u64 = 4 << 30;
 
 impl<'a> Sections<'a> {
     /// Reads the sections of `debug`. Frame information that is only in the

@@ -28,11 +28,18 @@ impl<'s> Dwarf<'s> {
                 | gimli::DW_TAG_atomic_type
                 | gimli::DW_TAG_shared_type => {}
                 gimli::DW_TAG_typedef if !keep_names => {}
-                _ => return Ok(Some(kind)),
+                _ => return self.whole(kind).map(Some),
             }
             current = self.type_of(&kind)?;
         }
         Ok(None)
+    }
+
+    /// A type that is only declared where it is used, and stands in a unit of its own.
+    fn whole(&self, kind: Die<'s>) -> Result<Die<'s>> {
+        let entry = self.entry(&kind)?;
+        let elsewhere = self.reference(&kind, &entry, gimli::DW_AT_signature)?;
+        Ok(elsewhere.unwrap_or(kind))
     }
 
     /// The type of `die` behind qualifiers and type definitions.

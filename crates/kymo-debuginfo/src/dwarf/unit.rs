@@ -14,6 +14,7 @@ use super::function::Functions;
 use super::index::Index;
 use super::lines::Lines;
 use super::sections::Sections;
+use super::type_units::TypeUnits;
 use super::{Reader, Result, Value};
 
 /// Units kept parsed. One needs some 100 KiB; a search visits one at a time.
@@ -32,6 +33,7 @@ pub struct Dwarf<'s> {
     /// Units of which most is in another file.
     pub(super) skeletons: Vec<usize>,
     pub(super) index: Option<Index<'s>>,
+    pub(super) type_units: RefCell<TypeUnits<'s>>,
     kept: RefCell<VecDeque<Rc<Unit<'s>>>>,
 }
 
@@ -84,7 +86,8 @@ impl<'s> Dwarf<'s> {
         }
         let (starts, skeletons) = (Vec::new(), Vec::new());
         let (dwarf, kept) = (Arc::new(dwarf), RefCell::default());
-        Dwarf { sections, dwarf, starts, skeletons, index, kept }
+        let type_units = RefCell::default();
+        Dwarf { sections, dwarf, starts, skeletons, index, type_units, kept }
     }
 
     fn find_units(&mut self) -> Result<()> {
@@ -124,7 +127,8 @@ impl<'s> Dwarf<'s> {
         self.starts.len()
     }
 
-    /// Unit number `index`.
+    /// Unit number `index`; behind all of them those with types that were asked for by
+    /// signature.
     pub(super) fn unit(&self, index: usize) -> Result<Rc<Unit<'s>>> {
         let mut kept = self.kept.borrow_mut();
         let at = kept.iter().position(|u| u.index == index);
@@ -139,6 +143,12 @@ impl<'s> Dwarf<'s> {
     }
 
     fn parse(&self, index: usize) -> Result<Unit<'s>> {
+        let behind = index.checked_sub(self.units()).and_then(|n| Some((n, self.type_unit(n)?)));
+        if let Some((number, found)) = behind {
+            let inner = found.dwarf.unit(found.header)?;
+            let start = number.wrapping_mul(SPLIT_ROOM).wrapping_add(TYPES);
+            return Ok(Unit::new(inner, found.dwarf, index, start));
+        }
         let missing = gimli::Error::NoEntryAtGivenOffset(index as u64);
         let mut start = self.starts.get(index).copied().ok_or(missing)?;
         let shared = self.shared_base();
@@ -158,20 +168,8 @@ impl<'s> Dwarf<'s> {
             let own = inner.header.debug_info_offset().map_or(0, |o| o.0);
             base = start.saturating_sub(own);
         }
-        Ok(Unit {
-            is_c: is_c(&inner),
-            lto: is_lto(&dwarf, &inner),
-            partial: is_partial(&inner),
-            inner,
-            dwarf,
-            lines_in,
-            index,
-            start,
-            base,
-            shared: self.dwarf.sup().map(|_| shared),
-            lines: OnceCell::new(),
-            functions: OnceCell::new(),
-        })
+        let shared = self.dwarf.sup().map(|_| shared);
+        Ok(Unit { lines_in, base, shared, ..Unit::new(inner, dwarf, index, start) })
     }
 
     /// What was split off a unit, if its file is there.
@@ -191,9 +189,10 @@ impl<'s> Dwarf<'s> {
     /// The entry at an offset counted through all files.
     pub(super) fn die_at(&self, offset: usize) -> Result<Die<'s>> {
         let missing = gimli::Error::NoEntryAtGivenOffset(offset as u64);
-        let index = match offset.checked_sub(SPLIT) {
-            Some(behind) => behind / SPLIT_ROOM,
-            None => self.starts.partition_point(|s| *s <= offset).checked_sub(1).ok_or(missing)?,
+        let index = match (offset.checked_sub(TYPES), offset.checked_sub(SPLIT)) {
+            (Some(behind), _) => self.units().saturating_add(behind / SPLIT_ROOM),
+            (_, Some(behind)) => behind / SPLIT_ROOM,
+            _ => self.starts.partition_point(|s| *s <= offset).checked_sub(1).ok_or(missing)?,
         };
         let unit = self.unit(index)?;
         let inside = UnitOffset(offset.checked_sub(unit.start).ok_or(missing)?);
@@ -205,6 +204,8 @@ impl<'s> Dwarf<'s> {
 /// that a section can hold.
 const SPLIT: usize = 1 << 60;
 const SPLIT_ROOM: usize = 1 << 36;
+/// Likewise units with types.
+const TYPES: usize = 1 << 62;
 
 fn is_skeleton(
     dwarf: &gimli::Dwarf<Reader<'_>>,
@@ -258,7 +259,30 @@ fn is_lto<'s>(dwarf: &gimli::Dwarf<Reader<'s>>, unit: &gimli::Unit<Reader<'s>>) 
     producer.is_some_and(|p| memchr::memmem::find(p.slice(), b"-flto").is_some())
 }
 
-impl Unit<'_> {
+impl<'s> Unit<'s> {
+    /// A unit that stands for itself.
+    fn new(
+        inner: gimli::Unit<Reader<'s>>,
+        dwarf: Arc<gimli::Dwarf<Reader<'s>>>,
+        index: usize,
+        start: usize,
+    ) -> Unit<'s> {
+        Unit {
+            is_c: is_c(&inner),
+            lto: is_lto(&dwarf, &inner),
+            partial: is_partial(&inner),
+            inner,
+            dwarf,
+            lines_in: None,
+            index,
+            start,
+            base: 0,
+            shared: None,
+            lines: OnceCell::new(),
+            functions: OnceCell::new(),
+        }
+    }
+
     /// Where a reference leads, counted through all files.
     pub(super) fn global(&self, value: &Value<'_>) -> Option<usize> {
         match value {

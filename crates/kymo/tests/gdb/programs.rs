@@ -69,8 +69,12 @@ fn cpp_with_exceptions_and_templates() {
     if !require(NEEDS) {
         return;
     }
-    for flags in [["-O2", "-g", "-no-pie"], ["-O1", "-gdwarf-4", "-no-pie"]] {
-        let case = Case::new("g++", "inlined.cpp", CPP, &flags, 8);
+    for flags in [
+        &["-O2", "-g", "-no-pie"][..],
+        &["-O1", "-gdwarf-4", "-no-pie"],
+        &["-O2", "-gdwarf-4", "-fdebug-types-section", "-no-pie"],
+    ] {
+        let case = Case::new("g++", "inlined.cpp", CPP, flags, 8);
         let inlined = case.same();
         assert!(inlined >= 14, "{inlined}");
     }
