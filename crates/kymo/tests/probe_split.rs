@@ -229,19 +229,19 @@ fn types_in_units_of_their_own() {
             let flags = ["-g", version, "-O1", "-o", out, source];
             s.tool(compiler, &[&flags[..], more].concat());
         };
-        for (source, about) in [("plain.c", ABOUT_C), ("shapes.cpp", ABOUT_CPP)] {
-            make(&[], "whole", source);
-            make(&[own], "types", source);
+        for (code, about) in [("plain.c", ABOUT_C), ("shapes.cpp", ABOUT_CPP)] {
+            make(&[], "whole", code);
+            make(&[own], "types", code);
             let dump = ["--debug-dump=info", "-W", "types"];
             let text = Command::new("readelf").args(dump).current_dir(s.0.path()).output();
             let text = String::from_utf8_lossy(&text.unwrap().stdout).to_lowercase();
-            assert!(text.contains("signature: "), "{version} {source}");
+            assert!(text.contains("signature: "), "{version} {code}");
             same(&s.path("whole"), &s.path("types"), about);
-            make(&[own, "-gsplit-dwarf"], "split", source);
+            make(&[own, "-gsplit-dwarf"], "split", code);
             same(&s.path("whole"), &s.path("split"), about);
             let packer = if version == "-gdwarf-4" { "dwp" } else { "llvm-dwp" };
             s.tool(packer, &["-e", "split", "-o", "split.dwp"]);
-            let stem = source.split('.').next().unwrap();
+            let stem = code.split('.').next().unwrap();
             std::fs::remove_file(s.path(&format!("split-{stem}.dwo"))).unwrap();
             same(&s.path("whole"), &s.path("split"), about);
             std::fs::remove_file(s.path("split.dwp")).unwrap();
