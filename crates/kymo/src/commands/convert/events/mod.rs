@@ -55,6 +55,8 @@ struct Counts {
     /// Those with a stack of the kernel, or of the program.
     kernel: u64,
     user: u64,
+    /// Those that are functions, with their callers.
+    calls: u64,
     /// Events left out for they do not have the field that weighs.
     weightless: u64,
     /// Events whose weight is negative.
@@ -103,11 +105,13 @@ fn refuse(args: &Args) -> anyhow::Result<()> {
 
 /// Notes what the result was made of. `more` is how stacks come with the events.
 fn note(counts: &Counts, args: &Args, more: Option<&str>, ledger: &mut Ledger) {
-    let Counts { events, kernel, user, .. } = *counts;
-    if events > 0 && kernel == 0 && user == 0 {
+    let Counts { events, kernel, user, calls, .. } = *counts;
+    if events == calls {
+        // What the function tracer recorded is as it should be.
+    } else if kernel == 0 && user == 0 {
         let fact = "no event has a stack: each is one frame under its task";
         ledger.tell("stacks", fact, more.map(str::to_owned));
-    } else if events > 0 {
+    } else {
         let user = if user > 0 { format!(", {user} one of the program") } else { String::new() };
         let fact = format!("{kernel} of {events} events have a stack of the kernel{user}");
         ledger.tell("stacks", fact, None);

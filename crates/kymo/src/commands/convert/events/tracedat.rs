@@ -332,6 +332,7 @@ fn add(gather: &mut Gather, counts: &mut Counts, pid: u32, waiting: Waiting<Pend
     counts.events += 1;
     counts.kernel += u64::from(!kernel.is_empty());
     counts.user += u64::from(!user.is_empty());
+    counts.calls += u64::from(event.call.is_some());
     let call = event.call.filter(|_| kernel.is_empty());
     let frames = user.into_iter().rev().chain(kernel.into_iter().rev());
     // A call says more than that there was one.
