@@ -3,7 +3,7 @@
 //! number, and its readable name is made once.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
@@ -59,7 +59,7 @@ pub struct Dso {
     pub build_id: Option<BuildId>,
     /// The first process that mapped it.
     pub pid: u32,
-    table: Option<Table>,
+    table: Arc<OnceLock<Table>>,
 }
 
 impl Dso {
@@ -75,6 +75,24 @@ struct Table {
     symbols: SymbolTable,
     /// For ELF: file offset → stated virtual address.
     elf: Option<Box<Elf>>,
+}
+
+/// What tells binaries apart; memory has a name of its process.
+type BinaryKey = (DsoKind, String, Option<BuildId>);
+
+/// Tables that were read, for all resolvers of one recording.
+#[derive(Debug, Default)]
+struct Shelf {
+    tables: Mutex<FxHashMap<BinaryKey, Arc<OnceLock<Table>>>>,
+    kernel: OnceLock<(Kallsyms, Option<Problem>)>,
+}
+
+impl Shelf {
+    /// The place for a binary's table.
+    fn place(&self, kind: DsoKind, name: &str, build_id: Option<BuildId>) -> Arc<OnceLock<Table>> {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(tables.entry((kind, name.to_owned(), build_id)).or_default())
+    }
 }
 
 /// Where to look and what to print.
@@ -188,14 +206,13 @@ pub struct Resolver {
     dsos: Vec<Dso>,
     by_name: FxHashMap<(String, Option<BuildId>), DsoId>,
     recorded_ids: FxHashMap<String, BuildId>,
-    kallsyms: Option<Kallsyms>,
+    shelf: Arc<Shelf>,
     embedded_kallsyms: Option<String>,
     recorded_release: Option<String>,
     kernel_reference: Option<(String, u64)>,
     kernel_reader: Option<JoinHandle<(Kallsyms, Option<Problem>)>>,
     symbols: Vec<Symbol>,
     symbol_ids: FxHashMap<(DsoId, u64), SymId>,
-    problems: Vec<Problem>,
     binaries: Arc<Binaries>,
 }
 
@@ -205,6 +222,16 @@ impl Resolver {
         let files = Arc::new(Finder::new(&options));
         let binaries = Arc::new(Binaries::new(Arc::clone(&files)));
         Resolver { options, files, binaries, ..Resolver::default() }
+    }
+
+    /// One that knows no binary either, and shares what is read of files with this one.
+    /// Told the same binaries in the same order, it gives them the same numbers; those of
+    /// symbols are its own.
+    pub fn another(&self) -> Resolver {
+        let files = Arc::clone(&self.files);
+        let binaries = Arc::new(self.binaries.another());
+        let (options, shelf) = (self.options.clone(), Arc::clone(&self.shelf));
+        Resolver { options, files, binaries, shelf, ..Resolver::default() }
     }
 
     /// The files behind the binaries.
@@ -284,7 +311,8 @@ impl Resolver {
         self.by_name.insert(key, id);
         let short_name = short_name(&long_name, kind);
         self.binaries.add(kind, &long_name, build_id, pid);
-        self.dsos.push(Dso { kind, long_name, short_name, build_id, pid, table: None });
+        let table = self.shelf.place(kind, &long_name, build_id);
+        self.dsos.push(Dso { kind, long_name, short_name, build_id, pid, table });
         id
     }
 
@@ -336,14 +364,13 @@ impl Resolver {
 
     /// What went wrong so far.
     pub fn problems(&self) -> Vec<Problem> {
-        let mut all = self.problems.clone();
-        all.extend(self.files.problems());
-        all
+        let kernel = self.shelf.kernel.get().and_then(|(_, problem)| problem.clone());
+        kernel.into_iter().chain(self.files.problems()).collect()
     }
 
     /// Begins to read the kernel's symbols, which takes a while, in the background.
     pub fn prefetch_kernel(&mut self) {
-        if self.kallsyms.is_some() || self.kernel_reader.is_some() {
+        if self.shelf.kernel.get().is_some() || self.kernel_reader.is_some() {
             return;
         }
         let source = self.kernel_source();
@@ -364,7 +391,7 @@ impl Resolver {
             // One at a time: the first in the list are the largest.
             .with_max_len(1)
             .map(|(id, addresses)| {
-                let dso = files(id).filter(|d| d.table.is_none())?;
+                let dso = files(id).filter(|d| d.table.get().is_none())?;
                 locate::names(&self.files, &dso.binary(), addresses)
             })
             .collect();
@@ -390,7 +417,7 @@ impl Resolver {
         match kind {
             DsoKind::Kernel | DsoKind::Module => {
                 self.load_kallsyms();
-                let (start, _, name, _) = self.kallsyms.as_ref()?.lookup(addr)?;
+                let (start, _, name, _) = self.kallsyms()?.lookup(addr)?;
                 let name = name.to_string();
                 Some((self.intern(id, start, || Name::Readable(name)), addr - start))
             }
@@ -400,11 +427,8 @@ impl Resolver {
             }
             DsoKind::Other => None,
             DsoKind::Vdso | DsoKind::PerfMap | DsoKind::File => {
-                let dso = self.dsos.get_mut(id.0 as usize)?;
-                if dso.table.is_none() {
-                    dso.table = Some(load(dso, &self.files, &self.binaries));
-                }
-                let table = dso.table.as_ref()?;
+                let dso = self.dsos.get(id.0 as usize)?;
+                let table = dso.table.get_or_init(|| load(dso, &self.files, &self.binaries));
                 let vaddr = match &table.elf {
                     Some(elf) => elf.vaddr(addr)?,
                     None => addr,
@@ -438,14 +462,14 @@ impl Resolver {
     /// `(name, offset, size, module)`.
     pub fn kernel_symbol(&mut self, addr: u64) -> Option<(&str, u64, u64, Option<&str>)> {
         self.load_kallsyms();
-        let (start, end, name, module) = self.kallsyms.as_ref()?.lookup(addr)?;
+        let (start, end, name, module) = self.kallsyms()?.lookup(addr)?;
         Some((name, addr - start, end - start, module))
     }
 
     /// The kernel function at an absolute address, once its symbols were read:
     /// first address, the one behind it, name, module.
     pub fn kernel_span(&self, addr: u64) -> Option<(u64, u64, &str, Option<&str>)> {
-        self.kallsyms.as_ref()?.lookup(addr)
+        self.kallsyms()?.lookup(addr)
     }
 
     /// Whether the recording is of another kernel than the running one.
@@ -465,20 +489,24 @@ impl Resolver {
 
     /// Reads the kernel's symbols now; answers whether there are any.
     pub fn load_kallsyms(&mut self) -> bool {
-        if self.kallsyms.is_none() {
+        if self.shelf.kernel.get().is_none() {
             let reader = self.kernel_reader.take().and_then(|r| r.join().ok());
-            let (table, problem) = reader.unwrap_or_else(|| self.kernel_source().read());
-            self.kallsyms = Some(table);
-            self.problems.extend(problem);
+            let read = || reader.unwrap_or_else(|| self.kernel_source().read());
+            self.shelf.kernel.get_or_init(read);
         }
-        self.kallsyms.as_ref().is_some_and(|k| !k.is_empty())
+        self.kallsyms().is_some_and(|k| !k.is_empty())
+    }
+
+    /// The kernel's symbols, once they were read.
+    fn kallsyms(&self) -> Option<&Kallsyms> {
+        self.shelf.kernel.get().map(|(table, _)| table)
     }
 
     /// The lines of `/proc/kallsyms` that answer for these addresses, and the
     /// build-id of the recorded kernel.
     pub(crate) fn kernel_excerpt(&mut self, addresses: &[u64]) -> (String, Option<BuildId>) {
         self.load_kallsyms();
-        let text = self.kallsyms.as_ref().map(|k| k.excerpt(addresses)).unwrap_or_default();
+        let text = self.kallsyms().map(|k| k.excerpt(addresses)).unwrap_or_default();
         (text, self.recorded_ids.get("[kernel.kallsyms]").copied())
     }
 

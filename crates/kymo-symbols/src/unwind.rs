@@ -3,7 +3,7 @@
 //! is for [`Finder`]; what the information says is for `kymo-unwind`.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use kymo_debuginfo::{Load, ReadRef, loads, vaddr};
 use kymo_model::BuildId;
@@ -87,11 +87,16 @@ struct Entry {
     code: OnceLock<Result<Arc<Code>, Lack>>,
 }
 
+/// What tells binaries apart; memory is told apart by its process.
+type EntryKey = (DsoKind, PathBuf, Option<BuildId>);
+
 /// The binaries of a recording, by the numbers that the resolver gives them.
 #[derive(Debug, Default)]
 pub struct Binaries {
     files: Arc<Finder>,
     entries: RwLock<Vec<Arc<Entry>>>,
+    /// Those of all resolvers that share what is read.
+    shared: Arc<Mutex<FxHashMap<EntryKey, Arc<Entry>>>>,
     /// What just-in-time compilers of processes wrote.
     jit: RwLock<FxHashMap<u32, PathBuf>>,
 }
@@ -102,8 +107,19 @@ impl Binaries {
     }
 
     pub(crate) fn add(&self, kind: DsoKind, path: &str, build_id: Option<BuildId>, pid: u32) {
-        let entry = Entry { kind, path: path.into(), build_id, pid, code: OnceLock::new() };
-        self.entries.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(entry));
+        let path = PathBuf::from(path);
+        let new = || Entry { kind, path: path.clone(), build_id, pid, code: OnceLock::new() };
+        let key = (kind, path.clone(), build_id);
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = Arc::clone(shared.entry(key).or_insert_with(|| Arc::new(new())));
+        drop(shared);
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).push(entry);
+    }
+
+    /// An empty list that shares what is read with this one.
+    pub(crate) fn another(&self) -> Binaries {
+        let (files, shared) = (Arc::clone(&self.files), Arc::clone(&self.shared));
+        Binaries { files, shared, ..Binaries::default() }
     }
 
     pub(crate) fn add_jit(&self, pid: u32, path: &str) {

@@ -7,9 +7,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use kymo_testkit::{Need, require};
+use kymo_testkit::{Need, Outcome, Workload, perf, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
 const WORK: &str = "for i in 1 2 3; do ls -lR /etc >/dev/null; cat /etc/passwd | wc -l; done";
 
 fn record(dir: &Path, args: &[&str]) -> PathBuf {
@@ -297,4 +301,74 @@ fn fields_that_are_not_there_say_why() {
     assert!(refused("insn").contains("instruction traces"), "{}", refused("insn"));
     assert!(refused("colour").contains("no field colour"), "{}", refused("colour"));
     assert!(refused("").contains("names no field"), "{}", refused(""));
+}
+
+const INLINED: &str = r#"
+volatile unsigned long sink;
+static inline __attribute__((always_inline)) void inner(int n) {
+    for (int i = 0; i < n; i++) sink += i * i;
+}
+static inline __attribute__((always_inline)) void between(int n) { inner(n); sink ^= 1; }
+__attribute__((noinline)) int outer(int n) { between(n); return n; }
+int main(void) {
+    int s = 0;
+    for (int i = 0; i < 1000; i++) s += outer(50000);
+    return s == 0;
+}
+"#;
+
+/// Name, whether inlined, file and line of each frame of each chain.
+type Frames = Vec<Vec<(String, bool, String)>>;
+
+#[test]
+fn json_has_the_inlined_frames_and_lines_of_the_text() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("script_inlined", INLINED);
+    let file = w.file("perf.data");
+    let program = w.program().display().to_string();
+    let event = "cpu-clock:u";
+    let _ = perf(["record", "-q", "-F", "1000", "-g", "-e", event, "-o", &file, &program]);
+    let text = kymo(&["script", "-i", &file, "-F", "comm,ip,sym,srcline"]).success().stdout;
+    let mut expected = Frames::new();
+    for sample in text.split("\n\n").filter(|s| !s.trim().is_empty()) {
+        let mut frames = Vec::new();
+        let mut lines = sample.trim_start_matches('\n').lines().skip(1);
+        while let (Some(frame), Some(line)) = (lines.next(), lines.next()) {
+            let (line, inlined) = match line.strip_suffix(" (inlined)") {
+                Some(line) => (line, true),
+                None => (line, false),
+            };
+            let name = frame.trim().split_once(' ').unwrap().1;
+            // Other names stand for memory that is no file.
+            let line = Some(line.trim()).filter(|l| *l != "??:0" && !l.starts_with('['));
+            frames.push((name.to_owned(), inlined, line.unwrap_or("").to_owned()));
+        }
+        expected.push(frames);
+    }
+    let json = kymo(&["script", "-i", &file, "--json"]).success().stdout;
+    let mut found = Frames::new();
+    for line in json.lines() {
+        let sample: serde_json::Value = serde_json::from_str(line).unwrap();
+        let frames = sample["callchain"].as_array().unwrap();
+        let frame = |f: &serde_json::Value| {
+            let name = f["sym"].as_str().unwrap_or("[unknown]").to_owned();
+            let path = f["file"].as_str().unwrap_or("");
+            let line = f["line"].as_u64().unwrap_or(0);
+            let base = path.rsplit('/').next().unwrap();
+            let place = if path.is_empty() { String::new() } else { format!("{base}:{line}") };
+            (name, f["inlined"] == true, place)
+        };
+        found.push(frames.iter().map(frame).collect());
+        // The sample itself is where the innermost function is.
+        assert_eq!((&sample["file"], &sample["line"]), (&frames[0]["file"], &frames[0]["line"]));
+    }
+    assert_eq!(found, expected);
+    let line = INLINED.lines().position(|l| l.contains("sink += i * i")).unwrap() + 1;
+    let inner = ("inner".to_owned(), true, format!("script_inlined.c:{line}"));
+    let with = found.iter().filter(|f| f[0] == inner && f[1].0 == "between" && f[2].0 == "outer");
+    assert!(with.count() * 10 > found.len() * 9, "{found:#?}");
+    let without = kymo(&["script", "-i", &file, "--json", "--no-inline"]).success().stdout;
+    assert!(!without.contains("inlined\":") && !without.contains("\"file\""), "{without}");
 }

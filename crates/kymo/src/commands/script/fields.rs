@@ -87,15 +87,6 @@ impl Fields {
 
     pub(super) const COMMON: Fields =
         Fields(Self::COMM.0 | Self::TID.0 | Self::TIME.0 | Self::CPU.0 | Self::EVENT.0);
-    /// Those that need symbol tables.
-    pub(super) const NAMES: Fields = Fields(
-        Self::SYM.0
-            | Self::SYMOFF.0
-            | Self::DSO.0
-            | Self::BRSTACK.0
-            | Self::BRSTACKSYM.0
-            | Self::SRCLINE.0,
-    );
     const WHERE: Fields = Fields(Self::IP.0 | Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
 
     #[inline]

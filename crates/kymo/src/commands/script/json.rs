@@ -10,7 +10,8 @@ use kymo_format::json_string;
 use super::filter::Filter;
 use super::formats::payload_endian;
 use super::line::Head;
-use super::symbols::{Symbols, frames};
+use super::sources::Form;
+use super::symbols::frames;
 use super::text::{Text, facts, unwinds};
 use super::{number, payload};
 
@@ -52,7 +53,7 @@ pub(super) fn print(
     let mode = entry.raw.misc.cpumode();
     if let Some(ip) = s.ip {
         out.push(b',');
-        frame(entry, s.pid, Place::exact(mode, ip), &mut text.symbols, out);
+        frame(entry, s.pid, Place::exact(mode, ip), false, text, out);
     }
     if let Some(addr) = s.addr {
         write!(out, ",\"addr\":\"{addr:#x}\"")?;
@@ -69,7 +70,7 @@ pub(super) fn print(
         out.extend_from_slice(b",\"callchain\":[");
         for (i, place) in chain.enumerate() {
             out.extend_from_slice(if i > 0 { b",{" } else { b"{" });
-            frame(entry, s.pid, place, &mut text.symbols, out);
+            frame(entry, s.pid, place, true, text, out);
             out.push(b'}');
         }
         out.push(b']');
@@ -79,9 +80,18 @@ pub(super) fn print(
 }
 
 /// `"ip":…,"sym":…,"symoff":…,"dso":…`; addresses as hexadecimal text, since
-/// JSON numbers do not hold 64 bits everywhere.
-fn frame(entry: &Entry<'_>, pid: u32, place: Place, symbols: &mut Symbols, out: &mut Vec<u8>) {
-    let (at, _) = symbols.frame(entry.features, pid, place);
+/// JSON numbers do not hold 64 bits everywhere. File and line come when the batch ends,
+/// and in a chain the functions inlined there as objects of their own before.
+fn frame(
+    entry: &Entry<'_>,
+    pid: u32,
+    place: Place,
+    chain: bool,
+    text: &mut Text,
+    out: &mut Vec<u8>,
+) {
+    let (start, symbols) = (out.len(), &mut text.symbols);
+    let (at, code) = symbols.frame(entry.features, pid, place);
     out.extend_from_slice(b"\"ip\":\"0x");
     number::hex(out, place.ip, 0);
     out.push(b'"');
@@ -95,4 +105,5 @@ fn frame(entry: &Entry<'_>, pid: u32, place: Place, symbols: &mut Symbols, out: 
         out.extend_from_slice(b",\"dso\":");
         json_string(out, symbols.dso(&at).as_bytes());
     }
+    text.sources.mark((start, out.len()), (at, code), Form::Json, chain);
 }

@@ -11,10 +11,11 @@ use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadStats};
 use kymo_view::Ledger;
 
 use super::Args;
-use super::fields::{Fields, Spec};
+use super::fields::Spec;
 use super::filter::Filter;
 use super::pool::{self, Job, Worker};
 use super::sources::Wanted;
+use super::symbols::Symbols;
 use super::{formats, json, output, sideband, text};
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
@@ -31,7 +32,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     }
     let order = if args.dump_raw_trace { Order::File } else { Order::Time };
     let first = Printer::new(args, spec, filter, data.name().to_owned());
-    let n = number_of_printers(args, &first.text.spec, &data);
+    let n = number_of_printers(args, &data);
     let printers = std::iter::repeat_with(|| first.another()).take(n).collect();
     let (stats, printers) = read_and_print(&mut data, order, printers)?;
     let mut ledger = ledger(&data, &stats);
@@ -68,14 +69,9 @@ fn read_and_print(
 /// More threads than this only wait for the reader.
 const MOST_PRINTERS: usize = 4;
 
-/// How many render. Names of addresses are resolved by one alone: others would read
-/// every symbol table again.
-fn number_of_printers(args: &Args, spec: &Spec, data: &PerfData) -> usize {
-    let chains = !args.hide_call_graph;
-    let resolves = |e| spec.of(e, chains).is_ok_and(|f| f.any(Fields::NAMES));
-    // The events of a pipe are not known yet.
-    let in_turn = args.json || args.reltime || args.deltatime || !args.symbols.is_empty();
-    if data.is_pipe() || in_turn || data.events().iter().any(resolves) {
+/// How many render. What a pipe tells of binaries comes bit by bit, and is not for all.
+fn number_of_printers(args: &Args, data: &PerfData) -> usize {
+    if data.is_pipe() || args.reltime || args.deltatime {
         return 1;
     }
     std::thread::available_parallelism().map_or(1, usize::from).min(MOST_PRINTERS)
@@ -175,7 +171,7 @@ fn note(printers: &[Printer], ledger: &mut Ledger) {
         ledger.note("malformed", format!("{n} samples are shorter than their fields"), None);
     }
     formats::note(printers.iter().map(|p| &p.text.trace), ledger);
-    printers.iter().for_each(|p| p.text.symbols.note(ledger));
+    Symbols::note(printers.iter().map(|p| &p.text.symbols), ledger);
 }
 
 /// What could make the output less than the truth.

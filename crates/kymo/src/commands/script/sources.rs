@@ -1,14 +1,19 @@
 //! Inlined functions and lines in the text of samples. Looking them up pays for
 //! many addresses at once, so the text of a batch of samples is written without
 //! them first, with marks where frames are; then all addresses that are new are
-//! looked up together, and the text is put together anew.
+//! looked up together, and the text is put together anew. What was found is shared by
+//! all who render.
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kymo_analysis::state::{Located, Machine};
+use kymo_format::json_string;
 use kymo_symbols::{DsoId, DsoKind};
 use rustc_hash::FxHashMap;
 
 use super::fields::Fields;
 use super::number;
+use super::symbols::dso_of;
 
 /// Addresses remembered; more start the memory over.
 const MOST: usize = 1 << 18;
@@ -31,12 +36,22 @@ struct Mark {
     shown: Located,
     /// The instruction that is executed, in the binary's terms.
     code: u64,
-    fields: Fields,
-    /// It is of a chain: each frame has its line.
+    form: Form,
+    /// It is of a chain: inlined functions are frames of their own.
     chain: bool,
 }
 
+/// How a frame is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// As perf lays these fields out.
+    Text(Fields),
+    /// As members of an object.
+    Json,
+}
+
 /// A function and its line.
+#[derive(Debug)]
 struct Source {
     /// Its name, if it is inlined.
     inlined: Option<Box<str>>,
@@ -49,12 +64,22 @@ struct Source {
 pub(super) struct Sources {
     wanted: Wanted,
     marks: Vec<Mark>,
-    known: FxHashMap<(DsoId, u64), Box<[Source]>>,
+    known: Known,
+    shared: Arc<Mutex<Known>>,
 }
+
+/// The innermost function at a place of a binary, and those it is inlined into.
+type Known = FxHashMap<(DsoId, u64), Arc<[Source]>>;
 
 impl Sources {
     pub(super) fn new(wanted: Wanted) -> Sources {
         Sources { wanted, ..Sources::default() }
+    }
+
+    /// One without marks that shares what is found.
+    pub(super) fn another(&self) -> Sources {
+        let shared = Arc::clone(&self.shared);
+        Sources { wanted: self.wanted, shared, ..Sources::default() }
     }
 
     /// Marks a frame whose text goes from `start` to `end`.
@@ -62,12 +87,18 @@ impl Sources {
         &mut self,
         (start, end): (usize, usize),
         (shown, code): (Located, u64),
-        fields: Fields,
+        form: Form,
         chain: bool,
     ) {
-        let inlines = chain && self.wanted.inlines && fields.has(Fields::SYM);
-        if inlines || fields.has(Fields::SRCLINE) {
-            self.marks.push(Mark { start, end, shown, code, fields, chain });
+        let wanted = match form {
+            Form::Text(fields) => {
+                let inlines = chain && self.wanted.inlines && fields.has(Fields::SYM);
+                inlines || fields.has(Fields::SRCLINE)
+            }
+            Form::Json => self.wanted.inlines,
+        };
+        if wanted {
+            self.marks.push(Mark { start, end, shown, code, form, chain });
         }
     }
 
@@ -94,12 +125,20 @@ impl Sources {
         if self.known.len() > MOST {
             self.known.clear();
         }
+        let places = self.marks.iter().filter_map(|m| Some((m.shown.dso?, m.code)));
+        let new: Vec<(DsoId, u64)> = places.filter(|at| !self.known.contains_key(at)).collect();
+        if new.is_empty() {
+            return;
+        }
+        // Others wait: what they want is most often the same.
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.len() > MOST {
+            shared.clear();
+        }
         let mut wanted: FxHashMap<DsoId, Vec<u64>> = FxHashMap::default();
-        for mark in &self.marks {
-            if let Some(dso) = mark.shown.dso
-                && !self.known.contains_key(&(dso, mark.code))
-            {
-                wanted.entry(dso).or_default().push(mark.code);
+        for (dso, address) in &new {
+            if !shared.contains_key(&(*dso, *address)) {
+                wanted.entry(*dso).or_default().push(*address);
             }
         }
         let mut wanted: Vec<(DsoId, Vec<u64>)> = wanted.into_iter().collect();
@@ -118,15 +157,20 @@ impl Sources {
                     line: f.line,
                 };
                 let all = frames.iter().enumerate().map(source).collect();
-                self.known.insert((*dso, *address), all);
+                shared.insert((*dso, *address), all);
             }
         }
+        self.known.extend(new.iter().filter_map(|at| Some((*at, Arc::clone(shared.get(at)?)))));
     }
 
     fn write(&self, mark: &Mark, machine: &Machine, own: &[u8], out: &mut Vec<u8>) {
         let known = mark.shown.dso.and_then(|dso| self.known.get(&(dso, mark.code)));
         let known = known.map_or(&[][..], |k| k);
-        let lines = mark.fields.has(Fields::SRCLINE);
+        let fields = match mark.form {
+            Form::Text(fields) => fields,
+            Form::Json => return json(mark, known, machine, own, out),
+        };
+        let lines = fields.has(Fields::SRCLINE);
         // A name that is not known would say nothing.
         let named = mark.shown.symbol.is_some() && self.wanted.inlines && mark.chain;
         for source in known.iter().filter(|_| named) {
@@ -135,7 +179,7 @@ impl Sources {
             number::hex(out, mark.shown.addr, 16);
             out.push(b' ');
             out.extend_from_slice(name.as_bytes());
-            if mark.fields.has(Fields::SYMOFF) {
+            if fields.has(Fields::SYMOFF) {
                 out.extend_from_slice(b"+0x");
                 number::hex(out, mark.shown.offset, 0);
             }
@@ -175,6 +219,39 @@ impl Sources {
         out.extend_from_slice(b"\n  ");
         out.extend_from_slice(if name.is_empty() { b"??" } else { name.as_bytes() });
         out.push(b':');
+        number::decimal(out, u64::from(source.line), 0);
+    }
+}
+
+/// A frame's members with its line; in a chain the functions inlined there are objects
+/// before its own, whose opening brace is not in `own`.
+fn json(mark: &Mark, known: &[Source], machine: &Machine, own: &[u8], out: &mut Vec<u8>) {
+    let named = mark.chain && mark.shown.symbol.is_some();
+    for source in known.iter().filter(|_| named) {
+        let Some(name) = source.inlined.as_ref().filter(|n| !n.is_empty()) else { continue };
+        // The same address as its own.
+        out.extend_from_slice(own.split(|b| *b == b',').next().unwrap_or_default());
+        out.extend_from_slice(b",\"sym\":");
+        json_string(out, name.as_bytes());
+        out.extend_from_slice(b",\"inlined\":true,\"dso\":");
+        json_string(out, dso_of(machine, &mark.shown).as_bytes());
+        json_line(source, out);
+        out.extend_from_slice(b"},{");
+    }
+    out.extend_from_slice(own);
+    if let Some(source) = if named { known.last() } else { known.first() } {
+        json_line(source, out);
+    }
+}
+
+fn json_line(source: &Source, out: &mut Vec<u8>) {
+    if source.file.is_empty() {
+        return;
+    }
+    out.extend_from_slice(b",\"file\":");
+    json_string(out, source.file.as_bytes());
+    if source.line > 0 {
+        out.extend_from_slice(b",\"line\":");
         number::decimal(out, u64::from(source.line), 0);
     }
 }

@@ -3,7 +3,7 @@
 
 use kymo_analysis::chain::{Origin, Place, Step, walk};
 use kymo_analysis::state::{Located, Machine};
-use kymo_analysis::unwind::Unwinder;
+use kymo_analysis::unwind::{Tally, Unwinder};
 use kymo_files::perfdata::{Entry, Features};
 use kymo_model::{RawRecord, RecordKind, Sample};
 use kymo_symbols::{Options, Resolver};
@@ -34,7 +34,15 @@ pub(super) struct Symbols {
 
 impl Symbols {
     pub(super) fn new(options: Options) -> Self {
-        let resolver = Resolver::new(options);
+        Symbols::of(Resolver::new(options))
+    }
+
+    /// One that has seen nothing, and shares what is read of files.
+    pub(super) fn another(&self) -> Self {
+        Symbols::of(self.machine.symbols.another())
+    }
+
+    fn of(resolver: Resolver) -> Self {
         Symbols {
             unwinder: Unwinder::new(resolver.binaries()),
             machine: Machine::new(resolver),
@@ -158,18 +166,33 @@ impl Symbols {
 
     /// The path or bracketed name of the binary.
     pub(super) fn dso(&self, at: &Located) -> &str {
-        let dso = at.dso.and_then(|id| self.machine.symbols.get(id));
-        dso.map_or("[unknown]", |d| d.long_name.as_str())
+        dso_of(&self.machine, at)
     }
 
     pub(super) fn symbol(&self, at: &Located) -> Option<&str> {
         at.symbol.map(|s| self.machine.symbols.name(s))
     }
 
-    pub(super) fn note(&self, ledger: &mut Ledger) {
-        stacks::note(self.unwinder.tally(), &self.machine.symbols, ledger);
-        finding::note(&self.machine.symbols, ledger);
+    /// Notes what all of those met that share what is read.
+    pub(super) fn note<'s>(all: impl Iterator<Item = &'s Symbols>, ledger: &mut Ledger) {
+        let mut tally = Tally::default();
+        let mut first = None;
+        for symbols in all {
+            tally.merge(symbols.unwinder.tally().clone());
+            first.get_or_insert(&symbols.machine.symbols);
+        }
+        // All of them number binaries alike.
+        if let Some(resolver) = first {
+            stacks::note(&tally, resolver, ledger);
+            finding::note(resolver, ledger);
+        }
     }
+}
+
+/// The path or bracketed name of an address's binary.
+pub(super) fn dso_of<'m>(machine: &'m Machine, at: &Located) -> &'m str {
+    let dso = at.dso.and_then(|id| machine.symbols.get(id));
+    dso.map_or("[unknown]", |d| d.long_name.as_str())
 }
 
 /// The frames of a call chain.

@@ -10,7 +10,7 @@ use super::filter::{Facts, Filter};
 use super::formats::Payloads;
 use super::line::{Head, Starts, Style};
 use super::number;
-use super::sources::{Sources, Wanted};
+use super::sources::{Form, Sources, Wanted};
 use super::symbols::{Symbols, frames};
 
 /// What is the same for all samples of one event.
@@ -189,7 +189,7 @@ pub(super) struct Text {
     plans: Vec<Plan>,
     starts: Starts,
     pub(super) symbols: Symbols,
-    sources: Sources,
+    pub(super) sources: Sources,
     pub(super) trace: Payloads,
     pub(super) malformed: u64,
 }
@@ -210,8 +210,16 @@ impl Text {
 
     /// One that begins with nothing seen.
     pub(super) fn another(&self) -> Text {
-        let new = Text::new(self.spec.clone(), self.how.clone());
-        Text { trace: self.trace.another(), ..new }
+        Text {
+            spec: self.spec.clone(),
+            how: self.how.clone(),
+            plans: Vec::new(),
+            starts: Starts::default(),
+            symbols: self.symbols.another(),
+            sources: self.sources.another(),
+            trace: self.trace.another(),
+            malformed: 0,
+        }
     }
 
     /// Ends a batch, whose text is that of `out` from `from` on.
@@ -349,7 +357,7 @@ impl Text {
                 out.push(b'\t');
                 number::hex(out, at.addr, 16);
                 self.symbols.write(&at, fields, out);
-                self.sources.mark((start, out.len()), (at, code), fields, true);
+                self.sources.mark((start, out.len()), (at, code), Form::Text(fields), true);
                 out.push(b'\n');
             }
         } else if fields.has(Fields::IP) {
@@ -359,7 +367,8 @@ impl Text {
             if fields.any(Fields(Fields::SYM.0 | Fields::DSO.0 | Fields::SRCLINE.0)) {
                 let at = self.symbols.locate(entry.features, s.pid, ip, mode);
                 self.symbols.write(&at, fields, out);
-                self.sources.mark((out.len(), out.len()), (at, at.addr), fields, false);
+                let end = (out.len(), out.len());
+                self.sources.mark(end, (at, at.addr), Form::Text(fields), false);
             }
         }
         if let Some(full) = &full {
