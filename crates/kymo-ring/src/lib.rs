@@ -15,6 +15,7 @@
 //! | `rseq` | the restartable sequences on a CPU |
 //! | `ring` | memory and sharing: which area, which discipline |
 //! | `cursor` | the reader's note of how far it has read |
+//! | `turns` | sharing of what is made once for each turn of a slot |
 //! | `clock` | ticks, and how they relate to the kernel's clocks |
 //! | `sync` | atomics, loom's under loom |
 //!
@@ -28,6 +29,7 @@ mod layout;
 mod ring;
 mod rseq;
 mod sync;
+mod turns;
 
 #[cfg(all(loom, test))]
 mod loom_tests;
@@ -41,3 +43,4 @@ pub use layout::{
 #[cfg(not(loom))]
 pub use ring::{Line, Memory, Outcome, Provide, Ring};
 pub use rseq::Rseq;
+pub use turns::{OfTurn, Turns};

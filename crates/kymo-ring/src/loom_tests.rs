@@ -13,6 +13,7 @@ use loom::thread;
 use crate::area::{Area, AreaHead, Commit, Data, Discipline, Held, Shape, Try, Turn, Turned};
 use crate::clock::Clock;
 use crate::layout::{CONTEXT_END, HEADROOM, Mode, SLACK};
+use crate::turns::{OfTurn, Turns};
 
 /// A "sub-buffer" for the model: the context, and room for two events of 16 bytes.
 const SIZE: u64 = 256;
@@ -194,6 +195,113 @@ fn a_packet_is_entered_only_after_the_reader_has_copied_it() {
         let more = writer.join().unwrap();
         let discarded = if more { 1 } else { 2 };
         assert_eq!(shared.head.discarded(), discarded);
+    });
+}
+
+/// What a site that is hit sees of the control page, and the channels of its slot.
+struct Slot {
+    /// What the tool writes before it switches on; loom finds who reads it too early.
+    order: [UnsafeCell<u8>; 2],
+    turn: AtomicU8,
+    enabled: AtomicU64,
+    channels: Turns<Made>,
+    makes: AtomicU32,
+}
+
+struct Made {
+    turn: u8,
+    order: UnsafeCell<u8>,
+}
+
+impl OfTurn for Made {
+    fn turn(&self) -> u8 {
+        self.turn
+    }
+}
+
+impl Slot {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            order: [UnsafeCell::new(0), UnsafeCell::new(0)],
+            turn: AtomicU8::new(0),
+            enabled: AtomicU64::new(0),
+            channels: Turns::new(),
+            makes: AtomicU32::new(0),
+        })
+    }
+
+    /// As the tool does it: the order, the turn, the enable byte.
+    fn switch_on(&self, turn: u8) {
+        // SAFETY: loom checks that nobody reads it yet.
+        self.order[usize::from(turn) - 1].with_mut(|o| unsafe { o.write(turn) });
+        self.turn.store(turn, Ordering::Release);
+        self.enabled.store(1, Ordering::Release);
+    }
+
+    /// As a site does it; the order that its event was written under, if it was.
+    fn hit(&self, thread: u32) -> Option<u8> {
+        if self.enabled.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let turn = self.turn.load(Ordering::Acquire);
+        let make = || {
+            self.makes.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: loom checks that nobody writes at the same time.
+            let order = self.order[usize::from(turn) - 1].with(|o| unsafe { o.read() });
+            // Stays, as channels do while they may be in use.
+            Some(Box::into_raw(Box::new(Made { turn, order: UnsafeCell::new(order) })))
+        };
+        let wait = || {
+            thread::yield_now();
+            true
+        };
+        // SAFETY: what is made stays.
+        let made = unsafe { self.channels.make(turn, thread, wait, make, |_| {}) };
+        let made = self.channels.known(turn).or(made)?;
+        assert_eq!(made.turn, turn);
+        // SAFETY: loom checks that its maker has been seen.
+        Some(made.order.with(|o| unsafe { o.read() }))
+    }
+}
+
+#[test]
+fn sites_run_while_they_are_switched_on() {
+    loom::model(|| {
+        let slot = Slot::new();
+        let sites: Vec<_> = (1..=2)
+            .map(|thread| {
+                let slot = Arc::clone(&slot);
+                thread::spawn(move || slot.hit(thread))
+            })
+            .collect();
+        slot.switch_on(1);
+        let seen: Vec<_> = sites.into_iter().map(|site| site.join().unwrap()).collect();
+        // Written under the order, or not at all, and the channel made once.
+        assert!(seen.iter().all(|order| matches!(order, None | Some(1))));
+        let makes = slot.makes.load(Ordering::Relaxed);
+        assert_eq!(makes, u32::from(seen.contains(&Some(1))));
+        assert_eq!(slot.hit(3), Some(1));
+        assert_eq!(slot.makes.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn sites_run_while_a_slot_passes_to_another_session() {
+    loom::model(|| {
+        let slot = Slot::new();
+        slot.switch_on(1);
+        let site = {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || [slot.hit(1), slot.hit(1)])
+        };
+        // Off, and on for the next; what a site was about to write may still arrive.
+        slot.enabled.store(0, Ordering::Release);
+        slot.switch_on(2);
+        let seen = site.join().unwrap();
+        let order: Vec<u8> = seen.into_iter().flatten().collect();
+        assert!(order.is_sorted() && order.iter().all(|o| matches!(o, 1 | 2)), "{order:?}");
+        assert_eq!(slot.hit(2), Some(2));
+        assert!(slot.makes.load(Ordering::Relaxed) <= 2);
     });
 }
 

@@ -2,13 +2,15 @@
 //! time per event. KIND: `empty` (a loop that does nothing), `disabled`, `floor` (reads the
 //! counter and stores 24 bytes), `two` (two u64), `string` (a u64 and 16 bytes of text),
 //! `handler` (two u64, in a signal handler), `rejected` (by a filter); MODE: `overwrite` or
-//! `discard`. Further: `bytes` prints bytes per event in the ring. Compared with LTTng by
+//! `discard`. With KIND `paced` it waits until it is traced, hits so many EVENTS a second for two
+//! seconds and prints how many that were, and how many seconds. Compared with LTTng by
 //! `cargo xtask bench ust`.
 #![allow(clippy::unwrap_used, reason = "an example")]
 
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use kymo_tracepoint::{emit, tracepoint};
 use kymo_ust::{Order, Rule};
@@ -34,6 +36,9 @@ fn main() {
     let [kind, mode, events, threads] = args.as_slice() else {
         panic!("pace KIND MODE EVENTS THREADS");
     };
+    if kind == "paced" {
+        return paced(events.parse().unwrap());
+    }
     if std::env::var_os("KYMO_UST_DIR").is_none() {
         std::process::exit(traced(kind, mode, events));
     }
@@ -49,6 +54,9 @@ fn main() {
 }
 
 fn time(kind: &str, events: u64) -> f64 {
+    if std::env::var_os("KYMO_PACE_COUNTED").is_some() {
+        pretend_sequences();
+    }
     run(kind, events / 10);
     let start = cpu_ns();
     if kind == "handler" {
@@ -59,6 +67,49 @@ fn time(kind: &str, events: u64) -> f64 {
     }
     (cpu_ns() - start) as f64 / events as f64
 }
+
+/// So many events a second, in bursts of a millisecond's.
+fn paced(per_second: u64) {
+    while !two::enabled() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let (start, mut done) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_secs(2) {
+        let due = start.elapsed().as_nanos() as u64 * per_second / 1_000_000_000;
+        two_numbers(due.saturating_sub(done));
+        done = done.max(due);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    println!("{done} {:.3}", start.elapsed().as_secs_f64());
+}
+
+/// valgrind, which counts instructions, knows no restartable sequences, and the C library has
+/// none then. Alone, and with nobody who could interrupt, this thread may take its place for a
+/// registered one, so that the instructions are counted that run outside.
+#[cfg(target_arch = "x86_64")]
+fn pretend_sequences() {
+    unsafe extern "C" {
+        static __rseq_offset: isize;
+        static __rseq_size: u32;
+    }
+    // SAFETY: the size is a word of the C library's that nobody reads but the tracepoints, on a page made
+    // writable before; the area of this thread is unused, since nothing is registered.
+    unsafe {
+        let size = (&raw const __rseq_size).cast_mut();
+        let page = size.map_addr(|at| at & !4095);
+        libc::mprotect(page.cast(), 4096, libc::PROT_READ | libc::PROT_WRITE);
+        size.write_volatile(32);
+        std::arch::asm!(
+            "mov dword ptr fs:[{at} + 4], 0",
+            at = in(reg) __rseq_offset,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn pretend_sequences() {}
 
 fn cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use kymo_ring::{Clock, ClockFacts, Config, Header, Memory, Mode, Ring, Rseq};
+use kymo_ring::{Clock, ClockFacts, Config, Header, Memory, Mode, OfTurn, Ring, Rseq, Turns};
 use kymo_ust::{Filter, InRange, MAX_ORDER, OrderView, RuleView, SLOTS};
 
 use crate::process::{self, Place};
@@ -13,7 +13,7 @@ use crate::sys::{self, Fd, Path};
 
 /// A ring and what its events must pass.
 pub(crate) struct Channel {
-    pub(crate) turn: u8,
+    turn: u8,
     /// `None`: it failed for good.
     pub(crate) ring: Option<Ring<'static>>,
     /// For each event, what it must pass.
@@ -47,10 +47,7 @@ const ARENA_START: u32 = 8;
 /// Room for linked filters, each with its length before it.
 const ARENA: usize = 512 << 10;
 
-static CHANNELS: [AtomicPtr<Channel>; SLOTS] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
-/// The thread that makes a channel.
-static MAKING: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
+static CHANNELS: [Turns<Channel>; SLOTS] = [const { Turns::new() }; SLOTS];
 
 /// Channels of earlier turns: kept for a while, since a thread may have been
 /// stopped in the middle of a write.
@@ -69,6 +66,13 @@ pub(crate) fn remember_start() {
 
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|b| *b == 0).next().unwrap_or_default()
+}
+
+impl OfTurn for Channel {
+    #[inline(always)]
+    fn turn(&self) -> u8 {
+        self.turn
+    }
 }
 
 impl Channel {
@@ -197,9 +201,7 @@ pub(crate) enum Stopped {
 /// The channel of a slot, if this turn has one already.
 #[inline(always)]
 pub(crate) fn known_channel(slot: usize, turn: u8) -> Option<&'static Channel> {
-    // SAFETY: null, or a channel that stays.
-    let channel = unsafe { CHANNELS[slot].load(Ordering::Acquire).as_ref() };
-    channel.filter(|channel| channel.turn == turn)
+    CHANNELS[slot].known(turn)
 }
 
 /// The channel of a slot, made now if this turn has none yet.
@@ -210,31 +212,18 @@ pub(crate) fn channel(slot: usize, turn: u8) -> Option<&'static Channel> {
 
 #[cold]
 fn make(slot: usize, turn: u8) -> Option<&'static Channel> {
-    let tid = sys::tid();
     let mut waits = 0;
-    loop {
-        let maker = MAKING[slot].compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed);
-        match maker {
-            Ok(_) => break,
-            // A signal handler of the thread that is making it.
-            Err(maker) if maker == tid || waits == 1000 => return None,
-            Err(_) => {
-                waits += 1;
-                sys::wait_a_little();
-            }
-        }
-    }
-    // SAFETY: as in `channel`.
-    let there = unsafe { CHANNELS[slot].load(Ordering::Acquire).as_ref() };
-    let channel = match there {
-        Some(channel) if channel.turn == turn => Some(channel),
-        _ => make_alone(slot, turn),
+    let wait = || {
+        waits += 1;
+        sys::wait_a_little();
+        waits < 1000
     };
-    MAKING[slot].store(0, Ordering::Release);
-    channel
+    let (make, replaced) = (|| make_alone(slot, turn), |old| retire(slot, turn, old));
+    // SAFETY: channels stay for eight more turns of their slot.
+    unsafe { CHANNELS[slot].make(turn, sys::tid(), wait, make, replaced) }
 }
 
-fn make_alone(slot: usize, turn: u8) -> Option<&'static Channel> {
+fn make_alone(slot: usize, turn: u8) -> Option<*mut Channel> {
     let page = process::control()?.slot(slot);
     let (head, tests) = (size_of::<Channel>().next_multiple_of(64), tests_size());
     let memory = sys::anonymous(head + tests + ARENA).ok()?;
@@ -254,8 +243,6 @@ fn make_alone(slot: usize, turn: u8) -> Option<&'static Channel> {
     };
     let made = fill(channel, slot, turn);
     page.answer(turn, made);
-    let old = CHANNELS[slot].swap(channel, Ordering::AcqRel);
-    retire(slot, turn, old);
     Some(channel)
 }
 
@@ -364,17 +351,15 @@ fn retire(slot: usize, turn: u8, old: *mut Channel) {
 
 /// In a forked child: its parent's channels are not its own.
 pub(crate) fn forget_all() {
-    for slot in 0..SLOTS {
-        MAKING[slot].store(0, Ordering::Relaxed);
+    for channels in &CHANNELS {
         // The mappings stay: the child may have been forked in the middle of a write.
-        CHANNELS[slot].store(std::ptr::null_mut(), Ordering::Release);
+        channels.forget();
     }
 }
 
 /// Links the filter of an event that came after the channel was made.
 pub(crate) fn link_late(slot: usize, id: u32, site: &Site, rule: RuleView<'_>) {
-    // SAFETY: as in `channel`.
-    if let Some(channel) = unsafe { CHANNELS[slot].load(Ordering::Acquire).as_ref() } {
+    if let Some(channel) = CHANNELS[slot].last() {
         channel.link(id, site, rule.filter);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering;
 
 use kymo_ring::{HEADROOM, SLACK};
 use kymo_ust::SLOTS;
@@ -75,7 +76,8 @@ impl Site {
     /// The first `len` bytes of the payload are initialised, and `len` is at most [`SMALL`].
     #[inline(always)]
     pub unsafe fn record(&self, scratch: &mut Scratch, len: usize) {
-        let word = self.word();
+        // Pairs with the tool, which writes the slot before the enable byte.
+        let word = self.word(Ordering::Acquire);
         if word == 0 {
             return;
         }
@@ -110,7 +112,7 @@ impl Site {
         let Some(control) = process::control() else { return false };
         let page = control.slot(slot);
         let Some(channel) = known_channel(slot, page.turn()) else { return false };
-        let id = self.id.load(std::sync::atomic::Ordering::Relaxed);
+        let id = self.id.load(Ordering::Relaxed);
         let rejected = channel.rejects_at_once(id, payload);
         if rejected {
             page.count_rejected();
@@ -132,7 +134,7 @@ impl Site {
     fn record_in(&self, slot: usize, record: &mut [u8], len: usize) {
         let Some(control) = process::control() else { return };
         let page = control.slot(slot);
-        let id = self.id.load(std::sync::atomic::Ordering::Relaxed);
+        let id = self.id.load(Ordering::Relaxed);
         let channel = channel(slot, page.turn());
         let Some((channel, ring)) = channel.and_then(|c| Some((c, c.ring.as_ref()?))) else {
             page.count_lost();
@@ -152,13 +154,13 @@ impl Site {
     /// for each session that listens.
     #[cold]
     pub fn record_large(&self, len: usize, put: &mut dyn FnMut(*mut u8)) {
-        let mut word = self.word();
+        let mut word = self.word(Ordering::Acquire);
         while word != 0 {
             let slot = first_slot(word);
             word &= !(0xff << (8 * slot));
             let Some(control) = process::control() else { return };
             let page = control.slot(slot);
-            let id = self.id.load(std::sync::atomic::Ordering::Relaxed);
+            let id = self.id.load(Ordering::Relaxed);
             let channel = channel(slot, page.turn());
             let Some((channel, ring)) = channel.and_then(|c| Some((c, c.ring.as_ref()?))) else {
                 page.count_lost();

@@ -217,7 +217,7 @@ impl Site {
     /// Whether anybody listens: a session, a tracer at the SDT marker, a callback.
     #[inline(always)]
     pub fn is_enabled(&self) -> bool {
-        (self.word() | u64::from(self.listeners.load(Ordering::Relaxed))) != 0
+        (self.word(Ordering::Relaxed) | u64::from(self.listeners.load(Ordering::Relaxed))) != 0
     }
 
     /// Who listens besides sessions.
@@ -227,9 +227,9 @@ impl Site {
     }
 
     #[inline(always)]
-    pub(crate) fn word(&self) -> u64 {
+    pub(crate) fn word(&self, order: Ordering) -> u64 {
         // SAFETY: points to NOBODY or into the mapped control file, which stays mapped.
-        unsafe { (*self.enabled.load(Ordering::Relaxed)).load(Ordering::Relaxed) }
+        unsafe { (*self.enabled.load(Ordering::Relaxed)).load(order) }
     }
 
     pub(crate) fn event(&self) -> &EventInfo {

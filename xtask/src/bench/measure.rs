@@ -78,8 +78,37 @@ pub(crate) fn cold(
     medians(rounds, commands, &fresh)
 }
 
+/// What a child has said and cost.
+pub(crate) struct Ended {
+    /// On stderr.
+    pub(crate) said: String,
+    /// CPU time, user and system.
+    pub(crate) cpu: Duration,
+}
+
+/// Waits for a child that writes to a pipe on stderr.
+pub(crate) fn ended(mut child: std::process::Child) -> anyhow::Result<Ended> {
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        std::io::Read::read_to_string(&mut stderr, &mut said).context("what a child says")?;
+    }
+    let (status, usage) = usage(child.id()).context("waiting for a child")?;
+    if status != 0 {
+        bail!("wait status {status:#x}: {}", said.trim());
+    }
+    let time = |t: libc::timeval| {
+        Duration::new(t.tv_sec.unsigned_abs(), t.tv_usec.unsigned_abs() as u32 * 1000)
+    };
+    Ok(Ended { said, cpu: time(usage.ru_utime) + time(usage.ru_stime) })
+}
+
 /// Waits for a child and gives its wait status and largest resident set.
 fn wait4(pid: u32) -> std::io::Result<(i32, u64)> {
+    let (status, usage) = usage(pid)?;
+    Ok((status, u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024))
+}
+
+fn usage(pid: u32) -> std::io::Result<(i32, libc::rusage)> {
     let mut status = 0;
     // SAFETY: rusage is plain integers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -88,7 +117,7 @@ fn wait4(pid: u32) -> std::io::Result<(i32, u64)> {
         // that of a child of ours which nobody else waits for.
         let got = unsafe { libc::wait4(pid.cast_signed(), &raw mut status, 0, &raw mut usage) };
         if got > 0 {
-            return Ok((status, u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024));
+            return Ok((status, usage));
         }
         let error = std::io::Error::last_os_error();
         if error.kind() != std::io::ErrorKind::Interrupted {

@@ -1,5 +1,5 @@
 /* How long an event of LTTng-UST takes: `pace KIND EVENTS THREADS`. Prints ns per event
- * of a thread, of its own CPU time. The counterpart of crates/kymo-tracepoint/examples/pace.rs. */
+ * of a thread, of its own CPU time. With KIND `paced` it hits so many EVENTS a second. The counterpart of crates/kymo-tracepoint/examples/pace.rs. */
 #define _GNU_SOURCE
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
@@ -49,11 +49,39 @@ static void *thread(void *result)
     return NULL;
 }
 
+static double wall(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* So many events a second, in bursts of a millisecond's, for two seconds. */
+static void paced(long per_second)
+{
+    struct timespec pause = { 0, 1000000 };
+    double start = wall();
+    long done = 0;
+    while (wall() - start < 2) {
+        long due = (wall() - start) * per_second;
+        if (due > done) {
+            loop(due - done);
+            done = due;
+        }
+        nanosleep(&pause, NULL);
+    }
+    printf("%ld %.3f\n", done, wall() - start);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4)
         return 2;
     kind = argv[1];
+    if (!strcmp(kind, "paced")) {
+        paced(atol(argv[2]));
+        return 0;
+    }
     events = atol(argv[2]);
     int threads = atoi(argv[3]);
     double times[64], sum = 0;

@@ -1,0 +1,96 @@
+//! Sharing of what is made once for each turn of a slot, by the first thread that needs it,
+//! while others look it up: the channels of a traced program. Lookup is one load; making
+//! excludes other threads of the process, which wait a while, and a signal handler of the maker,
+//! which must not. Models of it are in `loom_tests.rs`.
+
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+
+/// What belongs to one turn.
+pub trait OfTurn {
+    /// Which.
+    fn turn(&self) -> u8;
+}
+
+/// What the present turn of a slot has, null before the first.
+#[derive(Debug)]
+pub struct Turns<T> {
+    current: AtomicPtr<T>,
+    /// The thread that makes, or 0.
+    making: AtomicU32,
+}
+
+impl<T> Turns<T> {
+    /// Nothing was made yet.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { current: AtomicPtr::new(std::ptr::null_mut()), making: AtomicU32::new(0) }
+    }
+
+    /// Nothing was made yet.
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self { current: AtomicPtr::new(std::ptr::null_mut()), making: AtomicU32::new(0) }
+    }
+
+    /// In a forked child, where this thread is the only one: what its parent had made is not its
+    /// own, and whoever was making is not there.
+    pub fn forget(&self) {
+        self.making.store(0, Ordering::Relaxed);
+        self.current.store(std::ptr::null_mut(), Ordering::Release);
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: OfTurn + 'static> Turns<T> {
+    /// What was made last, of whichever turn.
+    pub fn last(&self) -> Option<&'static T> {
+        // Pairs with the swap in `make`: what the maker has written is seen.
+        // SAFETY: null, or what `make` was promised to stay.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// What this turn has, if it was made.
+    #[inline(always)]
+    pub fn known(&self, turn: u8) -> Option<&'static T> {
+        self.last().filter(|made| made.turn() == turn)
+    }
+
+    /// What this turn has, made now if need be. `thread` is not 0; `wait` passes some time while
+    /// another thread makes it, and says whether it may pass more; `make` makes it, and `replaced`
+    /// is given what the turn before had.
+    ///
+    /// # Safety
+    /// What `make` returns stays for as long as it may be in use, which only the caller can know.
+    pub unsafe fn make(
+        &self,
+        turn: u8,
+        thread: u32,
+        mut wait: impl FnMut() -> bool,
+        make: impl FnOnce() -> Option<*mut T>,
+        replaced: impl FnOnce(*mut T),
+    ) -> Option<&'static T> {
+        // Pairs with the release below: what the maker before has made is seen.
+        while let Err(maker) =
+            self.making.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed)
+        {
+            // A signal handler of the thread that is making it would wait for ever.
+            if maker == thread || !wait() {
+                return None;
+            }
+        }
+        let made = self.known(turn).or_else(|| {
+            let new = make()?;
+            replaced(self.current.swap(new, Ordering::AcqRel));
+            // SAFETY: the caller's promise.
+            unsafe { new.as_ref() }
+        });
+        self.making.store(0, Ordering::Release);
+        made
+    }
+}
