@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::area::FAILED;
 use crate::clock::ClockFacts;
 
 /// Bytes of the file header, before the area headers.
@@ -302,6 +303,8 @@ pub struct AreaState {
     pub last: u64,
     /// The area has been used.
     pub used: bool,
+    /// There was no memory for it.
+    pub failed: bool,
     /// Events discarded since ever.
     pub discarded: u64,
     /// Of these, those larger than a sub-buffer.
@@ -328,6 +331,7 @@ impl AreaState {
             count: u64_at(bytes, 8),
             last: u64_at(bytes, 24),
             used: pos != 0,
+            failed: u32_at(bytes, 32) == FAILED,
             discarded: u64_at(bytes, 64),
             too_large: u64_at(bytes, 72),
             taken,

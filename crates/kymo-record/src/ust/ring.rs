@@ -98,6 +98,8 @@ pub struct RingCounts {
     pub overwritten: u64,
     /// Bytes in it that have not been taken.
     pub waiting: u64,
+    /// Areas for which there was no memory: their events are discarded.
+    pub failed: u64,
 }
 
 /// What was taken out of an area.
@@ -197,6 +199,7 @@ impl RingReader {
             let head = self.head(area)?;
             let state = AreaState::parse(&head).map_err(|e| self.error(e))?;
             counts.discarded = counts.discarded.saturating_add(state.discarded);
+            counts.failed += u64::from(state.failed);
             if !state.used {
                 continue;
             }
@@ -415,10 +418,14 @@ impl RingReader {
         let end = match open {
             Some((written, until)) => {
                 context.end = until;
-                context.discarded = reader.before.discarded.saturating_add(reader.discarded);
+                context.discarded = reader.discarded;
                 written
             }
-            None => context.content_bits / 8,
+            None => {
+                // What was told before is not told again.
+                context.discarded = context.discarded.saturating_sub(reader.before.discarded);
+                context.content_bits / 8
+            }
         };
         let begin = reader.within.max(CONTEXT_END as u64);
         let sound = context.content_bits.is_multiple_of(8) || open.is_some();

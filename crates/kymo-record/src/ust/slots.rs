@@ -11,6 +11,7 @@ use kymo_ust::{
 use super::channel::Channel;
 use super::error::UstError;
 use super::program::Program;
+use super::ring::RingReader;
 
 /// A program that records for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +63,8 @@ impl Channel {
         Ok(Some(attached))
     }
 
-    /// Goes on with a slot that the channel has. The ring is another one if it could not
-    /// be made before, or if libraries may have come while nobody linked their filters.
+    /// Goes on with a slot that the channel has. The ring is another one if there was no
+    /// memory for it before, or if libraries may have come while nobody linked their filters.
     fn take_up(
         &self,
         program: &Program,
@@ -71,7 +72,7 @@ impl Channel {
         slot: &Slot,
     ) -> Result<Attached, UstError> {
         let stopped = slot.state == SlotState::Stopped;
-        let failed = slot.answered == slot.turn && slot.answer == 2;
+        let failed = slot.answered == slot.turn && (slot.answer == 2 || lacks(program, attached)?);
         let filters = self.view()?.rules().any(|rule| !rule.filter.is_empty());
         let turn = match failed || (stopped && filters) {
             true => next_turn(program, attached)?,
@@ -176,6 +177,14 @@ impl Channel {
             }
         }
         unfit
+    }
+}
+
+/// Whether there was no memory for a part of the ring.
+fn lacks(program: &Program, attached: Attached) -> Result<bool, UstError> {
+    match RingReader::of(program, attached)? {
+        Some(ring) => Ok(ring.counts()?.failed > 0),
+        None => Ok(false),
     }
 }
 

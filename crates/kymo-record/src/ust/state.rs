@@ -225,6 +225,7 @@ fn counts(program: &Program, slot: usize) -> Result<(RingCounts, usize), UstErro
         sum.discarded = sum.discarded.saturating_add(of.discarded);
         sum.overwritten = sum.overwritten.saturating_add(of.overwritten);
         sum.waiting = sum.waiting.saturating_add(of.waiting);
+        sum.failed += of.failed;
     }
     Ok((sum, rings))
 }

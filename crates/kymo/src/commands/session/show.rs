@@ -89,7 +89,7 @@ fn programs_json(state: &ProgramsState) -> Value {
                 "state": doing(p.doing), "events_on": p.events,
                 "written": p.counts.written, "discarded": p.counts.discarded,
                 "overwritten": p.counts.overwritten, "waiting_bytes": p.counts.waiting,
-                "rejected": p.rejected, "lost": p.lost, "unfit": unfit.collect::<Vec<_>>() })
+                "cpus_without_memory": p.counts.failed, "rejected": p.rejected, "lost": p.lost, "unfit": unfit.collect::<Vec<_>>() })
     };
     json!({ "started": state.started,
             "channels": state.channels.iter().map(channel).collect::<Vec<_>>(),
@@ -222,6 +222,13 @@ fn program_text(out: &mut impl std::io::Write, p: &ProgramState) -> std::io::Res
     }
     if p.lost > 0 {
         write!(out, "; {} lost without a ring", p.lost)?;
+    }
+    if counts.failed > 0 {
+        write!(
+            out,
+            "; no memory on {} CPUs: make room and start the session again",
+            counts.failed
+        )?;
     }
     writeln!(out)?;
     for (event, field) in &p.unfit {

@@ -1,0 +1,315 @@
+//! Beside the kernel, without root, for other users, in containers, where there is no
+//! room, and among names and folders that nobody should trust.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use kymo_testkit::{NOBODY, Need, TracingState, require};
+
+use crate::stage::{Program, ROLE, Stage, names, range, text, told};
+
+#[test]
+fn a_session_of_both_writes_both_of_the_same_seconds() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Babeltrace, Need::TraceCmd]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let stage = Stage::new();
+    let name = format!("both-{}", std::process::id());
+    let mut program = stage.program();
+    let args = ["create", &name, "-u", "work:step", "-e", "syscalls:sys_enter_write"];
+    stage.ok(&args);
+    let again = stage.refused(&["create", &name, "-u", "work:*"]);
+    assert!(again.contains("there is a session"), "{again}");
+    stage.ok(&["start", &name]);
+    // Each answer is a write, after its event.
+    for _ in 0..20 {
+        program.ask("go 1");
+    }
+    let said = stage.ok(&["snapshot", &name, "-o", "now"]);
+    assert!(said.contains("bytes of events of 1 program"), "{said}");
+    assert_eq!(stage.steps("now"), range(0, 20));
+    let dat = stage.path("now/kernel/trace.dat");
+    let report = Command::new("trace-cmd").args(["report", "-t", "-i"]).arg(&dat).output().unwrap();
+    let report = text(&report.stdout);
+    // The harness runs the role in a thread.
+    let tasks = names(Path::new(&format!("/proc/{}/task", program.pid())));
+    let of = |l: &&str| tasks.iter().any(|t| l.contains(&format!("-{t} ")));
+    let mine: Vec<&str> = report.lines().filter(of).collect();
+    assert_eq!(mine.len(), 20, "{report}");
+    let seconds = |line: &str| -> f64 {
+        let (_, behind) = line.split_once("] ").unwrap();
+        behind.trim().split(": ").next().unwrap().trim_end_matches(':').parse().unwrap()
+    };
+    // Both are CLOCK_MONOTONIC: step, write, step, write …
+    let shown = stage.command(env!("CARGO_BIN_EXE_kymo")).args(["script", "now/ust"]).output();
+    let shown = text(&shown.unwrap().stdout);
+    let time = |line: &str| -> f64 {
+        let word = line.split_whitespace().find(|w| w.ends_with(':') && w.contains('.')).unwrap();
+        word.trim_end_matches(':').parse().unwrap()
+    };
+    let steps: Vec<f64> = shown.lines().filter(|l| l.contains("work:step")).map(time).collect();
+    assert_eq!(steps.len(), 20, "{shown}");
+    for (i, (step, write)) in steps.iter().zip(&mine).enumerate() {
+        let write = seconds(write);
+        assert!(*step < write + 2e-6, "step {i} at {step}, written at {write}");
+        if let Some(next) = steps.get(i + 1) {
+            assert!(write < *next + 2e-6, "written at {write}, step {} at {next}", i + 1);
+        }
+    }
+    // A part may come later, a clock that is not theirs is refused.
+    stage.ok(&["destroy", &name]);
+    stage.ok(&["create", &name, "-e", "syscalls:sys_enter_write", "--clock", "global"]);
+    assert!(stage.refused(&["enable", &name, "-u", "work:*"]).contains("must be mono"));
+    stage.ok(&["destroy", &name]);
+    stage.ok(&["create", &name, "-u", "work:*"]);
+    stage.ok(&["start", &name]);
+    stage.ok(&["enable", &name, "-e", "syscalls:sys_enter_write"]);
+    program.ask("go 1");
+    stage.ok(&["snapshot", &name, "-o", "late"]);
+    assert!(stage.path("late/kernel/trace.dat").exists());
+    // One part is lost: told, and the other goes on.
+    let instance = format!("/sys/kernel/tracing/instances/kymo-session-{name}");
+    std::fs::remove_dir(instance).unwrap();
+    let shown = stage.ok(&["show", &name]);
+    assert!(shown.contains("a part is lost: its trace instance was removed"), "{shown}");
+    stage.ok(&["destroy", &name]);
+    program.end();
+    assert_eq!(stage.left(), [""; 0]);
+}
+
+/// As somebody who is not root.
+fn as_nobody(mut command: Command) -> Command {
+    command.uid(NOBODY).gid(NOBODY).env_remove("XDG_RUNTIME_DIR");
+    command
+}
+
+#[test]
+fn a_session_of_programs_needs_no_root_and_roots_covers_all_users() {
+    if !require(&[Need::Root, Need::Babeltrace]) {
+        return;
+    }
+    let stage = Stage::new();
+    // Where nobody may go.
+    let copy = |from: &Path, to: &str| {
+        let to = stage.path(to);
+        std::fs::copy(from, &to).unwrap();
+        std::fs::set_permissions(&to, PermissionsExt::from_mode(0o755)).unwrap();
+        to
+    };
+    let kymo = copy(Path::new(env!("CARGO_BIN_EXE_kymo")), "kymo");
+    let me = copy(&std::env::current_exe().unwrap(), "program");
+    let session = |args: &[&str]| {
+        let mut command = as_nobody(stage.command(&kymo));
+        command.arg("session").args(args).output().unwrap()
+    };
+    let role = || {
+        let mut command = as_nobody(stage.command(&me));
+        command.args(["--exact", "role", "--nocapture"]).env(ROLE, "1");
+        Program::start(command)
+    };
+    let fine = |output: Output| {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    fine(session(&["create", "mine"]));
+    let nothing = session(&["start", "mine"]);
+    assert!(text(&nothing.stderr).contains("has no events"), "{}", text(&nothing.stderr));
+    fine(session(&["enable", "mine", "-u", "work:step"]));
+    fine(session(&["start", "mine"]));
+    let mut program = role();
+    program.ask("go 10");
+    // Root's session of the same name is another.
+    stage.ok(&["create", "mine", "-u", "work:step", "--filter", "half == 6"]);
+    stage.ok(&["start", "mine"]);
+    let mut own = stage.program();
+    own.ask("go 20");
+    program.ask("go 10");
+    let mut later = role();
+    later.ask("go 20");
+    fine(session(&["snapshot", "mine", "-o", "nobodys"]));
+    assert_eq!(stage.steps("nobodys").len(), 40);
+    stage.ok(&["snapshot", "mine", "-o", "roots"]);
+    let mut roots = stage.steps("roots");
+    roots.sort_unstable();
+    assert_eq!(roots, [12, 12, 12, 13, 13, 13]);
+    let users = names(&stage.path("roots/ust"));
+    assert_eq!(users.len(), 2, "{users:?}");
+    stage.ok(&["destroy", "mine"]);
+    program.ask("go 1");
+    fine(session(&["snapshot", "mine", "-o", "goes-on"]));
+    assert_eq!(stage.steps("goes-on"), [20]);
+    let kernels = session(&["create", "k", "-e", "sched:sched_switch"]);
+    assert!(!kernels.status.success() && !kernels.stderr.is_empty());
+    fine(session(&["destroy", "mine"]));
+    for p in [program, own, later] {
+        p.end();
+    }
+    assert_eq!(stage.left(), [""; 0]);
+}
+
+#[test]
+fn programs_of_another_mount_namespace_are_reached() {
+    if !require(&[Need::Root, Need::Babeltrace]) {
+        return;
+    }
+    let stage = Stage::new();
+    let name = format!("cont-{}", std::process::id());
+    // A container's /dev/shm: what is mounted there is seen through /proc/PID/root alone.
+    let inside = |stage: &Stage| {
+        let me = std::env::current_exe().unwrap();
+        let mut command = Command::new("unshare");
+        let script = "mount -t tmpfs none /dev/shm && exec \"$0\" --exact role --nocapture";
+        command.args(["-m", "sh", "-c", script]).arg(me).env(ROLE, "1");
+        command.env_remove("KYMO_UST_DIR").current_dir(stage.top.path());
+        Program::start(command)
+    };
+    let mut program = inside(&stage);
+    stage.ok(&["create", &name, "-u", "work:step"]);
+    stage.ok(&["start", &name]);
+    program.ask("go 10");
+    let shown = stage.ok(&["show", &name]);
+    assert!(shown.contains("10 written"), "{shown}");
+    stage.ok(&["snapshot", &name, "-o", "one"]);
+    assert_eq!(stage.steps("one"), range(0, 10));
+    // A container that comes later is joined by the next command.
+    let mut later = inside(&stage);
+    stage.ok(&["start", &name]);
+    later.ask("go 5");
+    program.ask("go 2");
+    stage.ok(&["snapshot", &name, "-o", "two"]);
+    assert_eq!(stage.steps("two").len(), 7);
+    stage.ok(&["destroy", &name]);
+    let process = Path::new("/proc").join(program.pid().to_string());
+    let shm = process.join("root").join("dev/shm/kymo-0");
+    assert_eq!(names(&shm.join("wanted")), [""; 0]);
+    let folder = names(&shm).into_iter().find(|n| n != "wanted").unwrap();
+    assert_eq!(names(&shm.join(folder)), ["control"], "no ring is left");
+    program.end();
+    later.end();
+}
+
+#[test]
+fn a_full_shared_folder_is_told_and_gets_over() {
+    if !require(&[Need::Root, Need::Babeltrace]) {
+        return;
+    }
+    let stage = Stage::new();
+    let mount = |options: &str| {
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "none"]).arg(&stage.shared);
+        assert!(command.status().unwrap().success());
+    };
+    struct Mounted<'a>(&'a Path);
+    impl Drop for Mounted<'_> {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").args(["-l"]).arg(self.0).status();
+        }
+    }
+    fn mounted(path: &Path) -> Mounted<'_> {
+        Mounted(path)
+    }
+    mount("size=400k,mode=1777");
+    let _guard = mounted(&stage.shared);
+    stage.ok(&["create", "full", "-u", "work:step"]);
+    stage.ok(&["start", "full"]);
+    let mut program = stage.program();
+    program.ask("go 100");
+    let said = stage.ok(&["snapshot", "full", "-o", "one"]);
+    let discarded = told(&said, " events discarded") + told(&said, " events lost: ");
+    assert_eq!(discarded, 100, "{said}");
+    let shown = stage.ok(&["show", "full"]);
+    assert!(shown.contains("no memory on 1 CPUs") || shown.contains("No space left"), "{shown}");
+    mount("remount,size=64M,mode=1777");
+    stage.ok(&["start", "full"]);
+    program.ask("go 10");
+    let said = stage.ok(&["snapshot", "full", "-o", "two"]);
+    assert_eq!(stage.steps("two"), range(100, 110), "{said}");
+    stage.ok(&["destroy", "full"]);
+    program.end();
+}
+
+#[test]
+fn names_that_cannot_be_and_sessions_that_are_not() {
+    if !require(&[]) {
+        return;
+    }
+    let stage = Stage::new();
+    for name in ["../x", "a/b", "..", ".x", "", "a b", "ä"] {
+        let said = stage.refused(&["create", name, "-u", "work:*"]);
+        assert!(said.contains("cannot be a session's name"), "{name}: {said}");
+        for action in ["start", "stop", "show", "destroy", "snapshot"] {
+            let said = stage.refused(&[action, name]);
+            assert!(said.contains("cannot be a session's name"), "{action} {name}: {said}");
+        }
+    }
+    let long = "x".repeat(41);
+    let said = stage.refused(&["create", &long, "-u", "work:*"]);
+    assert!(said.contains("at most 40"), "{said}");
+    let said = stage.refused(&["create", "x", "-u", "work:*", "--channel", "a.b"]);
+    assert!(said.contains("cannot be a channel's name"), "{said}");
+    for action in ["start", "stop", "show", "destroy", "snapshot", "rotate"] {
+        let said = stage.refused(&[action, "nosuch"]);
+        assert!(said.contains("there is no session nosuch"), "{action}: {said}");
+    }
+    assert!(stage.refused(&["enable", "nosuch", "-u", "a:b"]).contains("there is no session"));
+    stage.ok(&["create", "x", "-u", "work:*"]);
+    assert!(stage.refused(&["create", "x", "-u", "work:*"]).contains("there is a session x"));
+    assert!(stage.refused(&["enable", "x"]).contains("no event is named"));
+    assert!(stage.refused(&["disable", "x", "-e", "sched"]).contains("no events of the kernel"));
+    // Somebody emptied the shared folder, as a reboot or the end of a login does.
+    stage.ok(&["start", "x"]);
+    for user in names(&stage.shared) {
+        std::fs::remove_dir_all(stage.shared.join(user)).unwrap();
+    }
+    let said = stage.refused(&["snapshot", "x"]);
+    assert!(said.contains("there is no session x"), "{said}");
+    if is_root() {
+        assert!(said.contains("it was lost: its orders in"), "{said}");
+        assert!(stage.ok(&["list"]).contains("x: lost: its orders in"));
+        stage.ok(&["destroy", "x"]);
+    }
+    assert!(!stage.ok(&["list"]).contains("x: lost"));
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
+}
+
+#[test]
+fn a_hostile_folder_is_passed_over_and_said() {
+    if !require(&[Need::Root, Need::Babeltrace]) {
+        return;
+    }
+    let stage = Stage::new();
+    let mut program = stage.program();
+    stage.ok(&["create", "h", "-u", "work:step"]);
+    // Another user's: its orders are a link to where root could write.
+    let evil = stage.shared.join("kymo-12345");
+    let target = stage.path("target");
+    std::fs::create_dir(&evil).unwrap();
+    std::fs::create_dir(&target).unwrap();
+    std::os::unix::fs::symlink(&target, evil.join("wanted")).unwrap();
+    std::fs::set_permissions(&evil, PermissionsExt::from_mode(0o700)).unwrap();
+    // A folder that claims to be a third one's.
+    std::fs::create_dir(stage.shared.join("kymo-777")).unwrap();
+    // A program whose files are something else.
+    for (name, file) in [("1-1-0", "control"), ("2-2-0", "ring-0-1")] {
+        let dir = evil.join(name);
+        std::fs::create_dir(&dir).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", dir.join(file)).unwrap();
+        std::os::unix::fs::lchown(&dir, Some(12345), Some(12345)).unwrap();
+        std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o700)).unwrap();
+    }
+    std::os::unix::fs::lchown(&evil, Some(12345), Some(12345)).unwrap();
+    let said = stage.ok(&["start", "h"]);
+    assert!(said.contains("kymo-12345/wanted") && said.contains("kymo-777 is of user 0"), "{said}");
+    program.ask("go 10");
+    let said = stage.ok(&["snapshot", "h", "-o", "out"]);
+    assert_eq!(stage.steps("out"), range(0, 10), "{said}");
+    stage.ok(&["destroy", "h"]);
+    assert_eq!(names(&target), [""; 0]);
+    program.end();
+}
