@@ -20,6 +20,8 @@ pub(crate) struct Address {
     /// [`NO_DSO`] where nothing is mapped.
     dso: u32,
     pub(crate) kernel: bool,
+    /// The address is one behind, where a call returns to.
+    pub(crate) returns: bool,
 }
 
 const NO_DSO: u32 = u32::MAX;
@@ -89,11 +91,15 @@ impl Addresses {
 
     #[cold]
     fn add(&mut self, maps: Option<&Maps>, space: u32, at: Place) -> AddressId {
-        let (ip, code, kernel) = (at.ip, at.code(), at.mode == Misc::KERNEL);
+        let Place { ip, returns, .. } = at;
+        let (code, kernel) = (at.code(), at.mode == Misc::KERNEL);
         let (space, address) = match maps.and_then(|m| m.find(code)) {
-            Some(m) => (space, Address { dso: m.dso.0, addr: m.to_dso(code), ip, kernel }),
+            Some(m) => (space, Address { dso: m.dso.0, addr: m.to_dso(code), ip, kernel, returns }),
             // What is not mapped now may be later.
-            None => (NOWHERE, Address { dso: NO_DSO, addr: ip, ip, kernel: false }),
+            None => {
+                let (dso, kernel, returns) = (NO_DSO, false, false);
+                (NOWHERE, Address { dso, addr: ip, ip, kernel, returns })
+            }
         };
         if self.slots.len() * 3 < 4 * (self.all.len() + 1) {
             self.grow();
@@ -130,6 +136,14 @@ impl Addresses {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// Takes note that an address is not one behind a call after all.
+    pub(crate) fn set_exact(&mut self, id: AddressId) {
+        if let Some(a) = self.all.get_mut(id as usize).filter(|a| a.returns) {
+            a.returns = false;
+            a.addr += 1;
+        }
     }
 
     /// The addresses, by number.

@@ -2,14 +2,22 @@
 //! the address behind its call, which may be of another line, another inlined
 //! copy, or another function. Whoever asks what code a frame is in asks for
 //! [`Place::code`]: this is the one place that knows which addresses those are.
+//! No callers are those whom something interrupted: the innermost frame of each part
+//! of a chain, what lies beneath the entry of an interrupt or exception, and the
+//! trampoline that a signal handler returns to (which [`returns_of_signals`] finds,
+//! for it is told by its code).
+
+use std::sync::Arc;
 
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc};
+use kymo_symbols::{DsoId, KernelTable, Resolver};
 
 /// Where a chain comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The kernel recorded it: the first address of each part is where the
-    /// processor was, the others are return addresses.
+    /// processor was, as is what an interrupt came upon; the others are return
+    /// addresses.
     Recorded,
     /// It was unwound here: every address is in the instruction itself.
     Unwound,
@@ -47,22 +55,39 @@ pub enum Step {
     Unknown,
 }
 
+/// Who knows the entry code of the recorded kernel.
+pub trait Entries {
+    /// Whether an interrupt or exception enters the kernel by the code at `addr`.
+    fn is_entry(&self, addr: u64) -> bool;
+}
+
+impl Entries for Option<Arc<KernelTable>> {
+    fn is_entry(&self, addr: u64) -> bool {
+        self.as_ref().is_some_and(|k| k.is_entry(addr))
+    }
+}
+
 /// The frames of a chain, innermost first, beginning in `mode`.
-pub fn walk(
-    chain: impl Iterator<Item = u64>,
+pub fn walk<'a>(
+    chain: impl Iterator<Item = u64> + 'a,
     mode: u16,
     origin: Origin,
-) -> impl Iterator<Item = Step> {
+    entries: &'a impl Entries,
+) -> impl Iterator<Item = Step> + 'a {
     let mut mode = mode;
-    let mut first = true;
+    let mut interrupted = true;
     chain.filter_map(move |word| {
         if word < CALLCHAIN_CONTEXT_MIN {
             // Nobody returns to 0: it ends chains of programs without frame pointers.
-            let returns = origin == Origin::Recorded && !first && word > 0;
-            first = false;
-            return Some(Step::Frame(Place { mode, ip: word, returns }));
+            let returns = origin == Origin::Recorded && !interrupted && word > 0;
+            let place = Place { mode, ip: word, returns };
+            // Whoever is in such code was not called.
+            interrupted = mode == Misc::KERNEL
+                && origin == Origin::Recorded
+                && entries.is_entry(place.code());
+            return Some(Step::Frame(place));
         }
-        first = true;
+        interrupted = true;
         mode = match ChainContext(word) {
             ChainContext::KERNEL => Misc::KERNEL,
             ChainContext::USER | ChainContext::USER_DEFERRED => Misc::USER,
@@ -78,16 +103,55 @@ pub fn walk(
     })
 }
 
+/// Of places in a binary that handlers of signals may have returned to, given as the
+/// instructions before them: those that are trampolines.
+pub fn returns_of_signals(symbols: &Resolver, dso: DsoId, before: &[u64]) -> Vec<bool> {
+    let places: Vec<u64> = before.iter().map(|a| a.saturating_add(1)).collect();
+    symbols.trampolines(dso, &places)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A kernel whose code between two addresses interrupts enter by.
+    struct At(u64, u64);
+
+    impl Entries for At {
+        fn is_entry(&self, addr: u64) -> bool {
+            (self.0..self.1).contains(&addr)
+        }
+    }
+
+    #[test]
+    fn what_an_interrupt_came_upon_is_no_caller() {
+        let (kernel, user) = (ChainContext::KERNEL.0, ChainContext::USER.0);
+        // A handler, the entry of the interrupt up to its last byte, what it interrupted,
+        // its caller; in a program such an address means nothing.
+        let chain = [kernel, 0x1000, 0x2010, 0x3000, 0x4000, user, 0x2010, 0x2010, 0x5000];
+        let code = |origin| -> Vec<u64> {
+            let steps = walk(chain.into_iter(), Misc::USER, origin, &At(0x2000, 0x2010));
+            let code = |s| match s {
+                Step::Frame(p) => p.code(),
+                Step::Unknown => 0,
+            };
+            steps.map(code).collect()
+        };
+        let expected = [0x1000, 0x200f, 0x3000, 0x3fff, 0x2010, 0x200f, 0x4fff];
+        assert_eq!(code(Origin::Recorded), expected);
+        assert_eq!(code(Origin::Unwound), [0x1000, 0x2010, 0x3000, 0x4000, 0x2010, 0x2010, 0x5000]);
+        // A processor may have stood in the entry itself.
+        let chain = [kernel, 0x2008, 0x3000];
+        let steps = walk(chain.into_iter(), Misc::USER, Origin::Recorded, &At(0x2000, 0x2010));
+        assert_eq!(steps.last(), Some(Step::Frame(Place::exact(Misc::KERNEL, 0x3000))));
+    }
 
     #[test]
     fn only_callers_that_were_recorded_hold_return_addresses() {
         let (kernel, user) = (ChainContext::KERNEL.0, ChainContext::USER.0);
         let chain = [kernel, 0xffff_1000, 0xffff_2000, user, 0x10, 0x20, 0];
         let code = |origin| {
-            let steps = walk(chain.into_iter(), Misc::USER, origin);
+            let steps = walk(chain.into_iter(), Misc::USER, origin, &At(0, 0));
             let place = |s| match s {
                 Step::Frame(p) => Some((p.mode == Misc::KERNEL, p.code())),
                 Step::Unknown => None,
@@ -99,7 +163,8 @@ mod tests {
         assert_eq!(code(Origin::Recorded).as_deref(), Some(&expected[..]));
         let unwound: Vec<u64> = code(Origin::Unwound).unwrap().iter().map(|c| c.1).collect();
         assert_eq!(unwound, [0xffff_1000, 0xffff_2000, 0x10, 0x20, 0]);
-        let odd = walk([ChainContext::KERNEL.0 - 1, 5].into_iter(), Misc::USER, Origin::Recorded);
+        let odd = [ChainContext::KERNEL.0 - 1, 5].into_iter();
+        let odd = walk(odd, Misc::USER, Origin::Recorded, &At(0, 0));
         assert_eq!(odd.collect::<Vec<_>>(), [Step::Unknown, Step::Frame(Place::exact(0, 5))]);
     }
 }

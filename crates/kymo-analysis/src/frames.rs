@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::addresses::{Address, AddressId, Addresses};
+use crate::chain::returns_of_signals;
 use crate::profile::{Frame, FrameId, Line};
 
 /// How finely frames are told apart.
@@ -68,7 +69,7 @@ pub(crate) struct Resolved {
     pub(crate) lacking: Lacking,
 }
 
-/// Addresses of programs and libraries.
+/// Addresses of programs, libraries and the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Lacking {
     /// Distinct addresses.
@@ -91,9 +92,11 @@ struct Known {
 const UNKNOWN: Known = Known { symbol: None, source: (u32::MAX, 0) };
 
 /// Looks everything up.
-pub(crate) fn resolve(all: &[Addresses], symbols: &mut Resolver, detail: Detail) -> Resolved {
+pub(crate) fn resolve(all: &mut [Addresses], symbols: &mut Resolver, detail: Detail) -> Resolved {
     let wants_sources = detail.inlines || detail.lines;
-    let asked = by_binary(all);
+    exact_trampolines(all, symbols);
+    let all = &*all;
+    let asked = by_binary(all, |_| true);
     let wanted: Vec<(DsoId, Vec<u64>)> =
         asked.iter().map(|(id, places)| (*id, distinct(places))).collect();
     let found = symbols.symbols_of(&wanted);
@@ -114,7 +117,8 @@ pub(crate) fn resolve(all: &[Addresses], symbols: &mut Resolver, detail: Detail)
                 *slot = Known { symbol, source: (binary, place as u32) };
             }
         }
-        if wants_sources && symbols.get(*dso).is_some_and(|d| d.kind == DsoKind::File) {
+        let kinds = [DsoKind::File, DsoKind::Kernel, DsoKind::Module];
+        if wants_sources && symbols.get(*dso).is_some_and(|d| kinds.contains(&d.kind)) {
             lacking.addresses += addresses.len() as u64;
             let lined = |p: &usize| sources.frames(binary as usize, *p).iter().any(|f| f.line > 0);
             let without = (0..addresses.len()).filter(|p| !lined(p)).count();
@@ -135,12 +139,33 @@ pub(crate) fn resolve(all: &[Addresses], symbols: &mut Resolver, detail: Detail)
     Resolved { of, frames, sources, lacking }
 }
 
-/// All addresses, sorted, of the binaries with the most of them first.
-fn by_binary(all: &[Addresses]) -> Vec<(DsoId, Vec<Asked>)> {
+/// What signal handlers returned to is where it is, not one behind.
+fn exact_trampolines(all: &mut [Addresses], symbols: &Resolver) {
+    let asked = by_binary(all, |a| a.returns && !a.kernel);
+    let found: Vec<Vec<Asked>> = asked
+        .par_iter()
+        .with_max_len(1)
+        .map(|(dso, places)| {
+            let addresses = distinct(places);
+            let found = returns_of_signals(symbols, *dso, &addresses);
+            let exact: Vec<u64> =
+                addresses.into_iter().zip(found).filter_map(|(a, yes)| yes.then_some(a)).collect();
+            places.iter().filter(|p| exact.contains(&p.0)).copied().collect()
+        })
+        .collect();
+    for (_, n, id) in found.into_iter().flatten() {
+        if let Some(of) = all.get_mut(n as usize) {
+            of.set_exact(id);
+        }
+    }
+}
+
+/// The wanted addresses, sorted, of the binaries with the most of them first.
+fn by_binary(all: &[Addresses], wanted: impl Fn(&Address) -> bool) -> Vec<(DsoId, Vec<Asked>)> {
     let mut by_dso: FxHashMap<DsoId, Vec<Asked>> = FxHashMap::default();
     for (n, addresses) in all.iter().enumerate() {
         for (id, a) in addresses.iter().enumerate() {
-            if let Some(dso) = a.dso() {
+            if let Some(dso) = a.dso().filter(|_| wanted(a)) {
                 by_dso.entry(dso).or_default().push((a.addr, n as u32, id as AddressId));
             }
         }
@@ -224,8 +249,12 @@ impl Maker<'_> {
     /// The name of an inlined copy; a function inlined into itself is no other one.
     fn inlined(&self, frame: &SourceFrame, symbol: SymId) -> Option<TextId> {
         let name = self.sources.stored(frame.function);
-        (!name.is_empty() && self.symbols.stored(symbol) != name.as_bytes())
-            .then_some(frame.function)
+        // Names of the kernel are readable as they are stored.
+        let own = match self.symbols.stored(symbol) {
+            [] => self.symbols.name(symbol).as_bytes(),
+            stored => stored,
+        };
+        (!name.is_empty() && own != name.as_bytes()).then_some(frame.function)
     }
 
     fn frame(

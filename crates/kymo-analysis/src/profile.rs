@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use kymo_files::perfdata::{Batch, Entry, EventDesc, Order, PerfData, ReadError, ReadStats};
 use kymo_model::{Misc, RecordKind, Sample};
@@ -266,7 +267,7 @@ pub struct Found {
     pub named: u64,
     /// Samples where there is a line; only if sources were asked for.
     pub lined: u64,
-    /// Distinct addresses of programs and libraries, and where lines are missing;
+    /// Distinct addresses of code in files, and where lines are missing;
     /// likewise.
     pub lacking: Lacking,
 }
@@ -307,14 +308,14 @@ impl Profile {
         });
         let stats = stats?;
         let mut unwinding = Tally::default();
-        let (addresses, mut counters): (Vec<Addresses>, Vec<Vec<Counter>>) = shares
+        let (mut addresses, mut counters): (Vec<Addresses>, Vec<Vec<Counter>>) = shares
             .into_iter()
             .map(|s| {
                 unwinding.merge(s.unwinder.into_tally());
                 (s.addresses, s.counters)
             })
             .unzip();
-        let resolved = frames::resolve(&addresses, &mut machine.symbols, detail);
+        let resolved = frames::resolve(&mut addresses, &mut machine.symbols, detail);
         drop(addresses);
         let mut found = Found { lacking: resolved.lacking, ..Found::default() };
         for (counter, of) in counters
@@ -458,6 +459,8 @@ impl Reading<'_, '_> {
         let mut spaces: Vec<Space> = Vec::new();
         // Process whose address space is the last of them, while nothing changes.
         let mut current: Option<u32> = None;
+        // Only code of the kernel is interrupted within the kernel.
+        let mut kernel = false;
         for entry in batch.entries() {
             match entry.raw.kind {
                 RecordKind::SAMPLE => {
@@ -474,6 +477,7 @@ impl Reading<'_, '_> {
                     }
                     if entry.raw.misc.cpumode() == Misc::KERNEL {
                         self.machine.symbols.prefetch_kernel();
+                        kernel = true;
                     }
                     let space = spaces.len() as u32 - 1;
                     // Whoever counts does not count what cannot be read.
@@ -496,7 +500,8 @@ impl Reading<'_, '_> {
         }
         let first = self.samples;
         self.samples += marks.len() as u64;
-        self.shares.give(Job { batch, marks, spaces, first });
+        let kernel = kernel.then(|| Arc::clone(self.machine.symbols.kernel()));
+        self.shares.give(Job { batch, marks, spaces, first, kernel });
     }
 }
 

@@ -17,6 +17,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use kymo_files::perfdata::{Batch, Entry};
 use kymo_model::{Misc, RecordKind, Sample};
+use kymo_symbols::KernelTable;
 use kymo_symbols::unwind::Binaries;
 
 use crate::addresses::Addresses;
@@ -66,6 +67,8 @@ pub(crate) struct Job {
     pub(crate) spaces: Vec<Space>,
     /// Number of the first sample.
     pub(crate) first: u64,
+    /// The recorded kernel's symbols, where something is to be asked of them.
+    pub(crate) kernel: Option<Arc<KernelTable>>,
 }
 
 /// The work of one thread.
@@ -104,7 +107,8 @@ impl Share {
         for ((entry, mark), number) in samples().zip(&job.marks).zip(job.first..) {
             next.next().iter().for_each(touch);
             if let Some(space) = job.spaces.get(mark.space as usize) {
-                self.sample(&entry, mark, space, number, settings);
+                let kernel = &job.kernel;
+                self.sample(&entry, mark, space, (number, kernel), settings);
             }
         }
     }
@@ -114,7 +118,7 @@ impl Share {
         entry: &Entry<'_>,
         mark: &Mark,
         space: &Space,
-        number: u64,
+        (number, kernel): (u64, &Option<Arc<KernelTable>>),
         settings: &Settings,
     ) {
         let Some(desc) = entry.desc() else { return };
@@ -141,8 +145,8 @@ impl Share {
         if sample.has_callchain() {
             let recorded = (sample.callchain(), Origin::Recorded);
             let length = match settings.no_chains {
-                true => walk_chain(recorded, |_| {}),
-                false => walk_chain(recorded, |at| counter.arena.push(id(at))),
+                true => walk_chain(recorded, kernel, |_| {}),
+                false => walk_chain(recorded, kernel, |at| counter.arena.push(id(at))),
             };
             let unwound = match settings.no_chains {
                 true => &[],
@@ -160,7 +164,7 @@ impl Share {
             match length {
                 Some(length) => {
                     let unwound_here = (unwound.iter().copied(), Origin::Unwound);
-                    walk_chain(unwound_here, |at| counter.arena.push(id(at)));
+                    walk_chain(unwound_here, &None, |at| counter.arena.push(id(at)));
                     // What is left aside is not missing.
                     let empty = length == 0 && unwound.is_empty() && !settings.no_chains;
                     counter.empty_chains += u64::from(empty);
@@ -252,10 +256,11 @@ impl<'s> Shares<'s> {
 /// `None` at a marker that nobody knows.
 fn walk_chain(
     (chain, origin): (impl Iterator<Item = u64>, Origin),
+    kernel: &Option<Arc<KernelTable>>,
     mut each: impl FnMut(Place),
 ) -> Option<usize> {
     let mut length = 0;
-    for step in walk(chain, Misc::USER, origin) {
+    for step in walk(chain, Misc::USER, origin, kernel) {
         let Step::Frame(place) = step else { return None };
         each(place);
         length += 1;

@@ -198,6 +198,7 @@ impl Machine {
                 self.symbols.set_kernel_reference(symbol, m.pgoff);
             }
             let dso = self.symbols.dso(&name, m.build_id, u32::MAX);
+            self.symbols.set_module_base(dso, m.start);
             // A hidden kernel states no place: all of its half is then it.
             let (start, end) = if m.start == 0 { (1 << 63, u64::MAX) } else { (m.start, end) };
             self.change_kernel(|maps| {

@@ -7,8 +7,8 @@
 
 use std::cell::{Cell, OnceCell};
 
-use object::read::{Object, ObjectSegment, ObjectSymbol};
-use object::{ObjectKind, SymbolFlags};
+use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, RelocationTarget};
+use object::{ObjectKind, RelocationFlags, SymbolFlags};
 
 use crate::dwarf::{DwarfError, LoadedSection, layout_of};
 use crate::symtab::{Binding, LOOK_BACK, RawSymbol, SymbolTable, Type};
@@ -253,6 +253,68 @@ impl<'a> CodeSymbols<'a> {
         match self.architecture {
             object::Architecture::Unknown => None,
             a => Some(a == object::Architecture::X86_64),
+        }
+    }
+
+    /// The bytes at an address, as the file has them; up to `size`, none of what is
+    /// not in the file.
+    pub fn bytes_at(&self, addr: u64, size: u64) -> Option<&'a [u8]> {
+        let file = self.files.first()?;
+        let section =
+            self.sections.iter().position(|s| addr >= s.addr && addr - s.addr < s.size)?;
+        let from = usize::try_from(addr - self.sections.get(section)?.addr).ok()?;
+        // The first section has the number 1.
+        let section = file.section_by_index(object::SectionIndex(section + 1)).ok()?;
+        let rest = section.data().ok()?.get(from..)?;
+        rest.get(..rest.len().min(usize::try_from(size).ok()?))
+    }
+
+    /// Puts into the code at `addr` of an object that is not linked what its
+    /// relocations say: `running` tells where addresses of this object came to be,
+    /// `named` where symbols of others are. What neither knows stays as it is.
+    pub fn link(
+        &self,
+        addr: u64,
+        code: &mut [u8],
+        running: &dyn Fn(u64) -> Option<u64>,
+        named: &dyn Fn(&str) -> Option<u64>,
+    ) {
+        const ABSOLUTE: u32 = 1;
+        const RELATIVE: [u32; 2] = [2, 4];
+        const ABSOLUTE_32: [u32; 2] = [10, 11];
+        let Some(file) = self.files.first().filter(|_| self.relocatable) else { return };
+        let home = self.sections.iter().position(|s| addr >= s.addr && addr - s.addr < s.size);
+        let Some((number, home)) = home.and_then(|n| Some((n, self.sections.get(n)?))) else {
+            return;
+        };
+        let section = file.section_by_index(object::SectionIndex(number + 1));
+        for (offset, relocation) in section.iter().flat_map(|s| s.relocations()) {
+            let place = home.addr.saturating_add(offset);
+            let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
+            let size = if r_type.0 == ABSOLUTE { 8 } else { 4 };
+            let at = place.checked_sub(addr).and_then(|a| usize::try_from(a).ok());
+            let bytes = at.and_then(|at| code.get_mut(at..at.checked_add(size)?));
+            let (Some(bytes), RelocationTarget::Symbol(index)) = (bytes, relocation.target())
+            else {
+                continue;
+            };
+            let Ok(symbol) = file.symbol_by_index(index) else { continue };
+            let own = symbol.section_index().and_then(|i| self.sections.get(i.0.checked_sub(1)?));
+            let target = match own {
+                Some(own) => running(own.addr.wrapping_add(symbol.address())),
+                None => symbol.name().ok().and_then(named),
+            };
+            let Some(target) = target else { continue };
+            let value = target.wrapping_add_signed(relocation.addend());
+            let value = match r_type.0 {
+                t if t == ABSOLUTE || ABSOLUTE_32.contains(&t) => value,
+                t if RELATIVE.contains(&t) => match running(place) {
+                    Some(place) => value.wrapping_sub(place),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            bytes.copy_from_slice(value.to_le_bytes().get(..size).unwrap_or_default());
         }
     }
 

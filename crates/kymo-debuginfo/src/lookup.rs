@@ -85,6 +85,12 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
         held(".debug_info").or(held(".zdebug_info")).is_some_and(|(_, size)| size > 0)
     }
 
+    /// Whether there is code inside: debug files only say where it would be.
+    pub fn has_code(&self) -> bool {
+        let mut code = self.file.sections().filter(|s| s.kind() == object::SectionKind::Text);
+        code.any(|s| s.file_range().is_some_and(|r| r.1 > 0))
+    }
+
     /// Whether names of functions are packed inside ([`Elf::mini`](crate::Elf::mini)).
     pub fn has_mini(&self) -> bool {
         self.has(".gnu_debugdata")

@@ -107,21 +107,28 @@ impl Kallsyms {
     /// `(start, end, name, module)` of the symbol that covers `addr`.
     pub fn lookup(&self, addr: u64) -> Option<(u64, u64, &str, Option<&str>)> {
         let after = self.entries.partition_point(|e| e.addr <= addr);
-        let e = self.entries.get(after.checked_sub(1)?)?;
-        if self.piece(e.name, e.len) == OUTSIDE {
+        self.span(after.checked_sub(1)?).filter(|(_, end, ..)| addr < *end)
+    }
+
+    fn span(&self, number: usize) -> Option<(u64, u64, &str, Option<&str>)> {
+        let e = self.entries.get(number)?;
+        let name = self.piece(e.name, e.len);
+        if name == OUTSIDE {
             return None;
         }
         let last = (e.addr | 0xfff).saturating_add(1 + 4096);
-        let end = match self.entries.get(after) {
+        let end = match self.entries.get(number + 1) {
             Some(next) if next.module_len == e.module_len => next.addr,
             Some(next) => next.addr.min(last),
             None => last,
         };
-        if addr >= end {
-            return None;
-        }
         let module = (e.module_len > 0).then(|| self.piece(e.module, e.module_len));
-        Some((e.addr, end, self.piece(e.name, e.len), module))
+        Some((e.addr, end, name, module))
+    }
+
+    /// Every symbol by address: `(start, end, name, module)`.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64, &str, Option<&str>)> {
+        (0..self.entries.len()).filter_map(|n| self.span(n))
     }
 
     /// Lines that answer for these addresses, which ascend, and for no others:

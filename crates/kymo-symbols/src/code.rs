@@ -3,14 +3,18 @@
 //! code that was recorded is refused.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::Elf;
 use kymo_debuginfo::dwarf::{DwarfError, Sections};
 use kymo_kernel::mapped::MappedFile;
+use kymo_unwind::Arch;
 
-use crate::files::same;
+use crate::files::{Part, same};
+use crate::jitdump::{self, JitDump};
 use crate::kcore;
+use crate::kernel_files::KernelFile;
 use crate::resolver::{Dso, DsoId, DsoKind, Problem, Resolver};
 use crate::vdso;
 
@@ -39,6 +43,19 @@ pub enum NoCode {
         /// Which file.
         path: String,
     },
+}
+
+/// A function made at run time.
+#[derive(Debug)]
+pub struct JitCode {
+    /// The file that kept it.
+    pub path: PathBuf,
+    /// Its first address.
+    pub start: u64,
+    /// Its bytes.
+    pub code: Vec<u8>,
+    /// From which address on it is of which file and line, ascending.
+    pub lines: Vec<(u64, String, u32)>,
 }
 
 /// A binary whose code can be shown.
@@ -112,13 +129,41 @@ impl Resolver {
                 let bytes = Bytes::Memory(bytes);
                 Ok(CodeFile { path: name.into(), bytes, symbols: None, dwarf: None })
             }
-            DsoKind::PerfMap => {
-                gone(name, "it names code made at run time, of which no copy was kept")
-            }
+            DsoKind::PerfMap => gone(name, "code made at run time is asked for by function"),
             DsoKind::Bpf => gone(name, "the code of BPF programs is not kept"),
             DsoKind::Other => gone(name, "memory without a file behind it"),
             DsoKind::Kernel | DsoKind::Module => gone(name, "it is asked for function by function"),
         }
+    }
+
+    /// A function that a just-in-time compiler made, out of its jitdump file.
+    pub fn jit_code(&self, id: DsoId, addr: u64) -> Result<JitCode, NoCode> {
+        let name = self.get(id).map_or("[unknown]", |d| &d.long_name).to_string();
+        let pid = self.get(id).map_or(0, |d| d.pid);
+        let Some(path) = self.binaries().jit_of(pid) else {
+            let why = "it has names of code made at run time, and no code: only a jitdump file \
+                       (jit-PID.dump) of the just-in-time compiler keeps that";
+            return Err(NoCode::Gone { name, why: why.into() });
+        };
+        let gone = |why: &str| NoCode::Gone { name: path.display().to_string(), why: why.into() };
+        let bytes = jitdump::read(&path).ok_or_else(|| gone("it cannot be read"))?;
+        let dump = JitDump::parse(&bytes).ok_or_else(|| gone("it is no jitdump file"))?;
+        match dump.arch {
+            None | Some(Arch::X86_64) => {}
+            _ => return Err(NoCode::Processor { path: path.display().to_string() }),
+        }
+        let found = dump.functions.range(..=addr).next_back();
+        let found = found.filter(|(start, f)| addr - **start < f.size);
+        let (start, function) = found.ok_or_else(|| gone("it has no function there"))?;
+        if function.code.is_empty() {
+            return Err(gone("it has the function's name only, without its code"));
+        }
+        let line = |l: &jitdump::Line<'_>| {
+            let at = l.addr.wrapping_sub(function.loaded).wrapping_add(*start);
+            (at, String::from_utf8_lossy(l.file).into_owned(), l.line)
+        };
+        let lines = function.lines.iter().map(line).collect();
+        Ok(JitCode { start: *start, code: function.code.to_vec(), lines, path })
     }
 
     /// The bytes of a function of the kernel or a module, out of the running one's memory.
@@ -131,11 +176,13 @@ impl Resolver {
         kcore::read(Path::new(KCORE), start, end).map_err(|e| gone(e.to_string()))
     }
 
-    /// The kernel's image, if it is there: named by the user, or found by the build-id.
-    pub fn kernel_image(&self) -> Option<CodeFile> {
-        let path = self.vmlinux()?;
-        let bytes = MappedFile::open(&path).ok()?;
-        Some(CodeFile { path, bytes: Bytes::Mapped(bytes), symbols: None, dwarf: None })
+    /// A file with a part of the kernel's or a module's code, if there is one of the
+    /// recorded build, and where that code was.
+    pub fn kernel_image(&self, id: DsoId, part: Part) -> Option<(CodeFile, Arc<KernelFile>)> {
+        let at = self.kernel_file(id, part)?;
+        let bytes = Bytes::Mapped(MappedFile::open(&at.path).ok()?);
+        let path = at.path.clone();
+        Some((CodeFile { path, bytes, symbols: None, dwarf: None }, at))
     }
 
     fn file(&self, dso: &Dso) -> Result<CodeFile, NoCode> {

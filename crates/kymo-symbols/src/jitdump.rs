@@ -18,6 +18,7 @@ const MAGIC: u32 = 0x4a69_5444;
 /// Kinds of records.
 const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
+const DEBUG_INFO: u32 = 2;
 const CODE_CLOSE: u32 = 3;
 const UNWINDING_INFO: u32 = 4;
 
@@ -26,8 +27,22 @@ const UNWINDING_INFO: u32 = 4;
 pub(crate) struct Function<'a> {
     pub(crate) size: u64,
     pub(crate) name: &'a [u8],
+    /// The code; empty where it was not written whole.
+    pub(crate) code: &'a [u8],
     /// `.eh_frame`, to be taken as lying right behind the code.
     pub(crate) eh_frame: &'a [u8],
+    /// Where it comes from, by address as the code was loaded.
+    pub(crate) lines: Vec<Line<'a>>,
+    /// Where it was loaded; it may have moved.
+    pub(crate) loaded: u64,
+}
+
+/// From an address on, a line of a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    pub(crate) addr: u64,
+    pub(crate) line: u32,
+    pub(crate) file: &'a [u8],
 }
 
 /// The functions by their first address.
@@ -36,6 +51,9 @@ pub(crate) struct JitDump<'a> {
     pub(crate) arch: Option<Arch>,
     pub(crate) functions: BTreeMap<u64, Function<'a>>,
 }
+
+/// Bytes of a load record before the name.
+const HEAD: usize = 40;
 
 /// The process that a file of this name is of.
 pub(crate) fn process_of(path: &str) -> Option<u32> {
@@ -71,9 +89,14 @@ impl<'a> JitDump<'a> {
         let mut rest = bytes.get(usize::try_from(size).ok()?.max(16)..)?;
         // Of the function that comes next.
         let mut eh_frame: &[u8] = &[];
+        let mut lines = Vec::new();
         while let Some((kind, record, behind)) = split(rest, endian) {
             let known = match kind {
-                CODE_LOAD => dump.load(record, endian, std::mem::take(&mut eh_frame)),
+                CODE_LOAD => {
+                    let about = (std::mem::take(&mut eh_frame), std::mem::take(&mut lines));
+                    dump.load(record, endian, about)
+                }
+                DEBUG_INFO => debug_info(record, endian).map(|found| lines = found),
                 CODE_MOVE => dump.move_code(record, endian),
                 UNWINDING_INFO => unwinding(record, endian).map(|found| eh_frame = found),
                 CODE_CLOSE => break,
@@ -87,13 +110,20 @@ impl<'a> JitDump<'a> {
         Some(dump)
     }
 
-    fn load(&mut self, record: &'a [u8], endian: Endian, eh_frame: &'a [u8]) -> Option<()> {
+    fn load(
+        &mut self,
+        record: &'a [u8],
+        endian: Endian,
+        (eh_frame, lines): (&'a [u8], Vec<Line<'a>>),
+    ) -> Option<()> {
         let mut c = Cursor::new(record, endian);
         c.skip(16).ok()?;
         let (start, size) = (c.u64().ok()?, c.u64().ok()?);
         c.skip(8).ok()?;
         let name = c.cstr();
-        self.put(start, Function { size, name, eh_frame });
+        let behind = record.get(HEAD.checked_add(name.len())?.checked_add(1)?..);
+        let code = behind.and_then(|b| b.get(..usize::try_from(size).ok()?)).unwrap_or_default();
+        self.put(start, Function { size, name, code, eh_frame, lines, loaded: start });
         Some(())
     }
 
@@ -162,6 +192,25 @@ fn unwinding(record: &[u8], endian: Endian) -> Option<&[u8]> {
     record.get(24..)?.get(..usize::try_from(size.checked_sub(header)?).ok()?)
 }
 
+/// Lines of the function that comes next; up to the first that is not whole.
+fn debug_info(record: &[u8], endian: Endian) -> Option<Vec<Line<'_>>> {
+    let mut c = Cursor::new(record, endian);
+    c.skip(8).ok()?;
+    let count = c.u64().ok()?;
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for _ in 0..count {
+        let (Ok(addr), Ok(line), Ok(_discriminator)) = (c.u64(), c.u32(), c.u32()) else { break };
+        let file = match c.cstr() {
+            // The same as before.
+            [0xff] => lines.last().map_or(&[][..], |l| l.file),
+            name => name,
+        };
+        lines.push(Line { addr, line, file });
+    }
+    lines.sort_by_key(|l| l.addr);
+    Some(lines)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,8 +257,33 @@ mod tests {
         assert_eq!(names(0x1010).as_deref(), Some(&b"kept"[..]));
         assert_eq!((names(0x3000), names(0x4001).as_deref()), (None, Some(&b"moved"[..])));
         assert_eq!(parsed.functions[&0x4000].eh_frame, b"abc");
+        assert_eq!(
+            (parsed.functions[&0x4000].code, parsed.functions[&0x1008].code),
+            (&[0x90; 16][..], &[0x90; 8][..])
+        );
         assert_eq!(parsed.tables().len(), 1);
         assert_eq!((process_of("/a/jit-12.dump"), process_of("/a/jit-x.dump")), (Some(12), None));
+    }
+
+    #[test]
+    fn lines_are_of_the_function_that_follows() {
+        let entry = |addr: u64, line: u32, file: &[u8]| {
+            [&addr.to_le_bytes()[..], &line.to_le_bytes(), &[0; 4], file, b"\0"].concat()
+        };
+        let head: Vec<u8> = [0x1000u64, 9].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let info =
+            [entry(0x1004, 7, b"a.js"), entry(0x1000, 3, b"a.js"), entry(0x1008, 9, b"\xff")];
+        let bytes = dump(&[
+            record(DEBUG_INFO, &[&head, &info.concat()]),
+            load(0x1000, 16, b"f"),
+            load(0x2000, 16, b"g"),
+        ]);
+        let parsed = JitDump::parse(&bytes).unwrap();
+        let line = |l: &Line<'_>| (l.addr, l.line, l.file.to_vec());
+        let lines: Vec<_> = parsed.functions[&0x1000].lines.iter().map(line).collect();
+        let of = |addr, line| (addr, line, b"a.js".to_vec());
+        assert_eq!(lines, [of(0x1000, 3), of(0x1004, 7), of(0x1008, 9)]);
+        assert!(parsed.functions[&0x2000].lines.is_empty());
     }
 
     #[test]

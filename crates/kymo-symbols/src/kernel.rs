@@ -2,15 +2,61 @@
 //! with the recording, perf's cache, or the running kernel when it is the one
 //! that was recorded. Symbols of another kernel are never used silently.
 
+mod interrupts;
+
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kymo_debuginfo::Elf;
+use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
 
 use crate::Kallsyms;
-use crate::files::{Finder, running_build_id, running_release, same};
+use crate::files::{self, Finder, Part, running_build_id, running_release, same};
 use crate::resolver::Problem;
+use interrupts::Interrupts;
+
+/// The kernel's symbols, read by whoever asks first.
+#[derive(Debug)]
+pub struct KernelTable {
+    source: Source,
+    read: OnceLock<(Kallsyms, Option<Problem>, Interrupts)>,
+}
+
+impl KernelTable {
+    pub(crate) fn new(source: Source) -> KernelTable {
+        KernelTable { source, read: OnceLock::new() }
+    }
+
+    fn read(&self) -> &(Kallsyms, Option<Problem>, Interrupts) {
+        self.read.get_or_init(|| {
+            let (table, problem) = self.source.read();
+            let interrupts = Interrupts::of(&table);
+            (table, problem, interrupts)
+        })
+    }
+
+    /// Reads them now.
+    pub(crate) fn prepare(&self) {
+        self.read();
+    }
+
+    /// The symbols.
+    pub(crate) fn symbols(&self) -> &Kallsyms {
+        &self.read().0
+    }
+
+    /// What went wrong, once they were read.
+    pub(crate) fn problem(&self) -> Option<&Problem> {
+        self.read.get()?.1.as_ref()
+    }
+
+    /// Whether the code at `addr` was entered by an interrupt or exception: the
+    /// frame beneath was interrupted where it stands, and did not call.
+    pub fn is_entry(&self, addr: u64) -> bool {
+        self.read().2.cover(addr)
+    }
+}
 
 /// All that the choice depends on.
 #[derive(Debug)]
@@ -27,7 +73,7 @@ pub(crate) struct Source {
 
 impl Source {
     /// Reads the symbols; takes some 50 ms.
-    pub(crate) fn read(self) -> (Kallsyms, Option<Problem>) {
+    fn read(&self) -> (Kallsyms, Option<Problem>) {
         if self.kallsyms.is_some() || self.vmlinux.is_some() {
             return self.named();
         }
@@ -38,18 +84,18 @@ impl Source {
             if let Some(text) = self.build_id.and_then(cached) {
                 return (Kallsyms::parse(text), None);
             }
-            let table = Kallsyms::parse(self.embedded.unwrap_or_default().into_bytes());
+            let table = Kallsyms::parse(self.embedded.clone().unwrap_or_default().into_bytes());
             if !table.is_empty() {
                 return (table, None);
             }
-            let image =
-                self.build_id.and_then(|id| self.files.vmlinux(self.release.as_deref(), id));
+            let release = self.release.as_deref();
+            let image = self.build_id.and_then(|id| self.files.vmlinux(release, id, Part::Symbols));
             // Without a reference nobody knows where that kernel was.
             let image = image.filter(|_| self.reference.is_some());
             let read = |path: PathBuf| symbols_of(&path, None, self.reference.as_ref()).ok();
             let table = image.and_then(read).unwrap_or_default();
             let problem = table.is_empty().then_some(Problem::OtherKernel {
-                recorded: self.release,
+                recorded: self.release.clone(),
                 running: running_release(),
             });
             return (table, problem);
@@ -74,17 +120,18 @@ impl Source {
         }
     }
 
-    fn named(self) -> (Kallsyms, Option<Problem>) {
+    fn named(&self) -> (Kallsyms, Option<Problem>) {
         let vmlinux = self.kallsyms.is_none();
-        let Some(path) = self.kallsyms.or(self.vmlinux) else { return Default::default() };
+        let path = self.kallsyms.as_ref().or(self.vmlinux.as_ref());
+        let Some(path) = path else { return Default::default() };
         let unusable = |why: String| Problem::Unusable { path: path.display().to_string(), why };
         if vmlinux {
-            return match symbols_of(&path, self.build_id, self.reference.as_ref()) {
+            return match symbols_of(path, self.build_id, self.reference.as_ref()) {
                 Ok(table) => (table, None),
                 Err(why) => (Kallsyms::default(), Some(unusable(why))),
             };
         }
-        let bytes = match std::fs::read(&path) {
+        let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(e) => return (Kallsyms::default(), Some(unusable(e.to_string()))),
         };
@@ -101,19 +148,25 @@ fn symbols_of(
     build_id: Option<BuildId>,
     reference: Option<&(String, u64)>,
 ) -> Result<Kallsyms, String> {
-    let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
-    let elf = Elf::parse(&bytes).map_err(|e| e.to_string())?;
+    // With debugging information it is larger than many a machine's memory.
+    let file = MappedFile::open(path).map_err(|e| e.to_string())?;
+    let bytes = file.bytes();
+    let elf = Elf::parse(bytes).map_err(|e| e.to_string())?;
     if let (Some(recorded), Some(have)) = (build_id, elf.build_id)
         && !same(Some(have), Some(recorded))
     {
-        return Err(format!("is of another kernel: build-id {have}, recorded {recorded}"));
+        return Err(files::other_kernel(have, recorded));
     }
-    let moved = reference
-        .and_then(|(name, recorded)| Some(recorded.wrapping_sub(Elf::address_of(&bytes, name)?)));
-    let moved = moved.unwrap_or(0);
+    let moved = slide(bytes, reference).unwrap_or(0);
     let symbols = elf.symbols.iter().map(|(addr, _, name)| (addr.wrapping_add(moved), name));
     let table = Kallsyms::of_symbols(symbols);
     if table.is_empty() { Err("has no symbols".into()) } else { Ok(table) }
+}
+
+/// How far the kernel in a file was moved when it was recorded.
+pub(crate) fn slide(image: &[u8], reference: Option<&(String, u64)>) -> Option<u64> {
+    let (name, recorded) = reference?;
+    Some(recorded.wrapping_sub(Elf::address_of(image, name)?))
 }
 
 fn cached(id: BuildId) -> Option<Vec<u8>> {

@@ -3,8 +3,7 @@
 //! number, and its readable name is made once.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock};
 
 use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
 use kymo_debuginfod::Client;
@@ -12,12 +11,13 @@ use kymo_model::BuildId;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::Kallsyms;
 use crate::bundle::{Bundle, BundleError};
-use crate::files::{Binary, Finder, Part, running_build_id};
+use crate::files::{Binary, Finder, KERNEL, Part};
 use crate::jitdump::{self, JitDump};
+use crate::kernel::{self, KernelTable};
+use crate::shelf::{Shelf, Table};
 use crate::unwind::Binaries;
-use crate::{kernel, locate, perf_map, vdso};
+use crate::{locate, perf_map, vdso};
 
 /// Number of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,31 +67,6 @@ impl Dso {
     pub fn binary(&self) -> Binary<'_> {
         let pid = (self.pid != u32::MAX).then_some(self.pid);
         Binary { path: Path::new(&self.long_name), build_id: self.build_id, pid }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    symbols: SymbolTable,
-    /// For ELF: file offset → stated virtual address.
-    elf: Option<Box<Elf>>,
-}
-
-/// What tells binaries apart; memory has a name of its process.
-type BinaryKey = (DsoKind, String, Option<BuildId>);
-
-/// Tables that were read, for all resolvers of one recording.
-#[derive(Debug, Default)]
-struct Shelf {
-    tables: Mutex<FxHashMap<BinaryKey, Arc<OnceLock<Table>>>>,
-    kernel: OnceLock<(Kallsyms, Option<Problem>)>,
-}
-
-impl Shelf {
-    /// The place for a binary's table.
-    fn place(&self, kind: DsoKind, name: &str, build_id: Option<BuildId>) -> Arc<OnceLock<Table>> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(tables.entry((kind, name.to_owned(), build_id)).or_default())
     }
 }
 
@@ -206,11 +181,12 @@ pub struct Resolver {
     dsos: Vec<Dso>,
     by_name: FxHashMap<(String, Option<BuildId>), DsoId>,
     recorded_ids: FxHashMap<String, BuildId>,
-    shelf: Arc<Shelf>,
+    pub(crate) shelf: Arc<Shelf>,
     embedded_kallsyms: Option<String>,
     recorded_release: Option<String>,
     kernel_reference: Option<(String, u64)>,
-    kernel_reader: Option<JoinHandle<(Kallsyms, Option<Problem>)>>,
+    /// Where modules were when it was recorded.
+    bases: FxHashMap<DsoId, u64>,
     symbols: Vec<Symbol>,
     symbol_ids: FxHashMap<(DsoId, u64), SymId>,
     binaries: Arc<Binaries>,
@@ -268,6 +244,16 @@ impl Resolver {
         }
     }
 
+    /// Tells where a module of the recorded kernel was.
+    pub fn set_module_base(&mut self, module: DsoId, address: u64) {
+        self.bases.insert(module, address);
+    }
+
+    /// Where a module was.
+    pub(crate) fn module_base(&self, module: DsoId) -> Option<u64> {
+        self.bases.get(&module).copied()
+    }
+
     /// Tells the name of the recorded machine.
     pub fn set_hostname(&self, name: &str) {
         self.files.set_hostname(name);
@@ -284,7 +270,7 @@ impl Resolver {
         let (long_name, kind) = if anonymous {
             (format!("/tmp/perf-{pid}.map"), DsoKind::PerfMap)
         } else if name.starts_with("[kernel.") || name.starts_with("[guest.kernel.") {
-            ("[kernel.kallsyms]".to_string(), DsoKind::Kernel)
+            (KERNEL.to_string(), DsoKind::Kernel)
         } else if name == "[vdso]" {
             (name.to_string(), DsoKind::Vdso)
         } else if name.starts_with('[') {
@@ -364,18 +350,28 @@ impl Resolver {
 
     /// What went wrong so far.
     pub fn problems(&self) -> Vec<Problem> {
-        let kernel = self.shelf.kernel.get().and_then(|(_, problem)| problem.clone());
-        kernel.into_iter().chain(self.files.problems()).collect()
+        let mut all = self.files.problems();
+        let of_kernel = self.shelf.kernel.get().and_then(|k| k.problem());
+        if let Some(problem) = of_kernel.filter(|p| !all.contains(p)) {
+            all.insert(0, problem.clone());
+        }
+        all
+    }
+
+    /// The kernel's symbols, for any thread. What is told of the kernel later than
+    /// this is first asked for does not count.
+    pub fn kernel(&self) -> &Arc<KernelTable> {
+        self.shelf.kernel.get_or_init(|| Arc::new(KernelTable::new(self.kernel_source())))
     }
 
     /// Begins to read the kernel's symbols, which takes a while, in the background.
-    pub fn prefetch_kernel(&mut self) {
-        if self.shelf.kernel.get().is_some() || self.kernel_reader.is_some() {
-            return;
+    pub fn prefetch_kernel(&self) {
+        if self.shelf.kernel.get().is_none() {
+            let table = Arc::clone(self.kernel());
+            let reader = std::thread::Builder::new().name("kallsyms".into());
+            // Who asks for them reads them where no thread could be had.
+            drop(reader.spawn(move || table.prepare()));
         }
-        let source = self.kernel_source();
-        let reader = std::thread::Builder::new().name("kallsyms".into());
-        self.kernel_reader = reader.spawn(move || source.read()).ok();
     }
 
     /// Looks up many addresses at once: the files in parallel, each in one
@@ -415,12 +411,7 @@ impl Resolver {
     pub fn symbol(&mut self, id: DsoId, addr: u64) -> Option<(SymId, u64)> {
         let kind = self.get(id)?.kind;
         match kind {
-            DsoKind::Kernel | DsoKind::Module => {
-                self.load_kallsyms();
-                let (start, _, name, _) = self.kallsyms()?.lookup(addr)?;
-                let name = name.to_string();
-                Some((self.intern(id, start, || Name::Readable(name)), addr - start))
-            }
+            DsoKind::Kernel | DsoKind::Module => self.symbol_of_kernel(id, kind, addr),
             DsoKind::Bpf => {
                 let name = self.get(id)?.long_name.clone();
                 Some((self.intern(id, 0, || Name::Readable(name)), addr))
@@ -444,6 +435,25 @@ impl Resolver {
         }
     }
 
+    fn symbol_of_kernel(&mut self, id: DsoId, kind: DsoKind, addr: u64) -> Option<(SymId, u64)> {
+        let known = self.kernel().symbols().lookup(addr);
+        let known = known.map(|(start, _, name, _)| (start, name.as_bytes().to_vec()));
+        // Where only the kernel's own symbols are known its modules' files may tell.
+        let (start, name) = match (known, kind) {
+            (None, DsoKind::Module) => self.symbol_of_module(id, addr)?,
+            (known, _) => known?,
+        };
+        let name = String::from_utf8_lossy(&name).into_owned();
+        Some((self.intern(id, start, || Name::Readable(name)), addr - start))
+    }
+
+    fn symbol_of_module(&self, id: DsoId, addr: u64) -> Option<(u64, Vec<u8>)> {
+        let make = || Table { symbols: self.module_table(id).unwrap_or_default(), elf: None };
+        let table = self.get(id)?.table.get_or_init(make);
+        let (start, _, name) = table.symbols.lookup(addr)?;
+        Some((start, name.to_vec()))
+    }
+
     fn intern(&mut self, dso: DsoId, start: u64, name: impl FnOnce() -> Name) -> SymId {
         if let Some(id) = self.symbol_ids.get(&(dso, start)) {
             return *id;
@@ -458,18 +468,10 @@ impl Resolver {
         id
     }
 
-    /// The kernel symbol at an absolute address, as printk's `%pS` needs it:
-    /// `(name, offset, size, module)`.
-    pub fn kernel_symbol(&mut self, addr: u64) -> Option<(&str, u64, u64, Option<&str>)> {
-        self.load_kallsyms();
-        let (start, end, name, module) = self.kallsyms()?.lookup(addr)?;
-        Some((name, addr - start, end - start, module))
-    }
-
-    /// The kernel function at an absolute address, once its symbols were read:
-    /// first address, the one behind it, name, module.
+    /// The kernel function at an absolute address: first address, the one behind it,
+    /// name, module.
     pub fn kernel_span(&self, addr: u64) -> Option<(u64, u64, &str, Option<&str>)> {
-        self.kallsyms()?.lookup(addr)
+        self.kernel().symbols().lookup(addr)
     }
 
     /// Whether the recording is of another kernel than the running one.
@@ -477,37 +479,19 @@ impl Resolver {
         self.kernel_source().is_other()
     }
 
-    /// Where the kernel's image is.
-    pub(crate) fn vmlinux(&self) -> Option<PathBuf> {
-        let found = || {
-            let recorded = self.recorded_ids.get("[kernel.kallsyms]").copied();
-            let running = || running_build_id().filter(|_| !self.is_other_kernel());
-            self.files.vmlinux(self.recorded_release.as_deref(), recorded.or_else(running)?)
-        };
-        self.options.vmlinux.clone().or_else(found)
-    }
-
-    /// Reads the kernel's symbols now; answers whether there are any.
-    pub fn load_kallsyms(&mut self) -> bool {
-        if self.shelf.kernel.get().is_none() {
-            let reader = self.kernel_reader.take().and_then(|r| r.join().ok());
-            let read = || reader.unwrap_or_else(|| self.kernel_source().read());
-            self.shelf.kernel.get_or_init(read);
-        }
-        self.kallsyms().is_some_and(|k| !k.is_empty())
-    }
-
-    /// The kernel's symbols, once they were read.
-    fn kallsyms(&self) -> Option<&Kallsyms> {
-        self.shelf.kernel.get().map(|(table, _)| table)
+    /// The build-id and the release of the recorded kernel, and where one of its
+    /// symbols was.
+    pub(crate) fn recorded_kernel(
+        &self,
+    ) -> (Option<BuildId>, Option<&str>, Option<&(String, u64)>) {
+        let id = self.recorded_ids.get(KERNEL).copied();
+        (id, self.recorded_release.as_deref(), self.kernel_reference.as_ref())
     }
 
     /// The lines of `/proc/kallsyms` that answer for these addresses, and the
     /// build-id of the recorded kernel.
-    pub(crate) fn kernel_excerpt(&mut self, addresses: &[u64]) -> (String, Option<BuildId>) {
-        self.load_kallsyms();
-        let text = self.kallsyms().map(|k| k.excerpt(addresses)).unwrap_or_default();
-        (text, self.recorded_ids.get("[kernel.kallsyms]").copied())
+    pub(crate) fn kernel_excerpt(&self, addresses: &[u64]) -> (String, Option<BuildId>) {
+        (self.kernel().symbols().excerpt(addresses), self.recorded_kernel().0)
     }
 
     /// A symbol's name as its file stores it.
@@ -520,7 +504,7 @@ impl Resolver {
             files: Arc::clone(&self.files),
             kallsyms: self.options.kallsyms.clone(),
             vmlinux: self.options.vmlinux.clone(),
-            build_id: self.recorded_ids.get("[kernel.kallsyms]").copied(),
+            build_id: self.recorded_ids.get(KERNEL).copied(),
             release: self.recorded_release.clone(),
             reference: self.kernel_reference.clone(),
             embedded: self.embedded_kallsyms.clone(),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use gimli::{RunTimeEndian, Section as _};
 use object::read::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
-use object::{Architecture, ObjectKind, RelocationFlags, SectionFlags, SectionKind};
+use object::{Architecture, ObjectKind, RelocationFlags, SectionFlags};
 
 use super::DwarfError;
 use super::companions::{Companions, Opened};
@@ -20,6 +20,8 @@ pub struct LoadedSection {
     pub addr: u64,
     /// Bytes.
     pub size: u64,
+    /// What its place in memory is a multiple of.
+    pub align: u64,
     /// Where it is in the file.
     pub offset: u64,
     /// Whether it is code.
@@ -132,6 +134,8 @@ fn eh_frame<'a>(file: &object::File<'a>) -> Result<(u64, Cow<'a, [u8]>), DwarfEr
 /// stated to begin at 0; they are laid one behind the other instead.
 pub(crate) fn layout_of(file: &object::File<'_>, relocatable: bool) -> Vec<LoadedSection> {
     const SHF_ALLOC: u64 = 2;
+    // Debug files say where code is, and have none.
+    const SHF_EXECINSTR: u64 = 4;
     let mut next = 0x1000u64;
     let mut sections = Vec::new();
     for s in file.sections() {
@@ -146,8 +150,9 @@ pub(crate) fn layout_of(file: &object::File<'_>, relocatable: bool) -> Vec<Loade
             name: s.name().unwrap_or_default().to_owned(),
             addr,
             size: if allocated { s.size() } else { 0 },
+            align: s.align(),
             offset: s.file_range().map_or(0, |r| r.0),
-            code: allocated && s.kind() == SectionKind::Text,
+            code: allocated && sh_flags.0 & SHF_EXECINSTR != 0,
         });
     }
     sections

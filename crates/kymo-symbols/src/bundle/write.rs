@@ -101,6 +101,7 @@ fn make(
     }
     let answers = resolver.symbols_of(&asked);
     let mut of_kernel = !kernel.is_empty() || !constants.is_empty();
+    let mut code: Vec<(DsoId, Vec<u64>)> = Vec::new();
     let mut order: Vec<usize> = (0..asked.len()).collect();
     // The same recording gives the same bundle.
     order.sort_by_key(|n| {
@@ -114,6 +115,7 @@ fn make(
             DsoKind::Kernel | DsoKind::Module => {
                 of_kernel = true;
                 kernel.extend(offsets);
+                code.push((*id, offsets.clone()));
             }
             DsoKind::File | DsoKind::Vdso => making.binary(resolver, *id, offsets, symbols)?,
             DsoKind::PerfMap => making.perf_map(resolver, *id, offsets, symbols)?,
@@ -121,7 +123,7 @@ fn make(
         }
     }
     if of_kernel {
-        making.kernel(resolver, kernel, &constants)?;
+        making.kernel(resolver, kernel, &code, &constants)?;
     }
     making.finish()
 }
@@ -287,8 +289,9 @@ impl Making {
 
     fn kernel(
         &mut self,
-        resolver: &mut Resolver,
+        resolver: &Resolver,
         mut addresses: Vec<u64>,
+        code: &[(DsoId, Vec<u64>)],
         constants: &BTreeMap<String, i64>,
     ) -> io::Result<()> {
         addresses.sort_unstable();
@@ -298,6 +301,9 @@ impl Making {
         if !text.is_empty() {
             self.summary.symbols += text.lines().filter(|l| !l.contains(" ?")).count();
             self.member(&folder, "kallsyms", text.as_bytes())?;
+        }
+        if let Some(lines) = resolver.lines_of_kernel(code) {
+            self.member(&folder, "lines", &lines)?;
         }
         if !constants.is_empty() {
             let lines: String = constants.iter().map(|(n, v)| format!("{n} {v}\n")).collect();

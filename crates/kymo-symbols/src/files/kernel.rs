@@ -30,12 +30,26 @@ pub(crate) fn vmlinux_places(release: &str) -> Vec<PathBuf> {
     .collect()
 }
 
+/// The build-id of a module that is loaded.
+pub(crate) fn running_module_id(name: &str) -> Option<BuildId> {
+    let notes = std::fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).ok()?;
+    build_id_of_notes(&notes, Endian::NATIVE)
+}
+
+/// Folders that modules of a kernel may be below: first with debugging information.
+pub(crate) fn module_roots(release: &str) -> [PathBuf; 2] {
+    [format!("/usr/lib/debug/lib/modules/{release}"), format!("/lib/modules/{release}")]
+        .map(PathBuf::from)
+}
+
 /// A module's file: with debugging information if that is installed.
 pub(crate) fn find_module(name: &str, release: &str) -> Option<PathBuf> {
-    let wanted = name.replace('-', "_");
-    let roots =
-        [format!("/usr/lib/debug/lib/modules/{release}"), format!("/lib/modules/{release}")];
-    roots.iter().find_map(|root| find_in(Path::new(root), &wanted, 0))
+    module_roots(release).iter().find_map(|root| module_below(root, name))
+}
+
+/// A module's file below a folder.
+pub(crate) fn module_below(root: &Path, name: &str) -> Option<PathBuf> {
+    find_in(root, &name.replace('-', "_"), 0)
 }
 
 fn find_in(folder: &Path, wanted: &str, depth: usize) -> Option<PathBuf> {

@@ -20,7 +20,9 @@ use rustc_hash::FxHashMap;
 
 use crate::bundle::{Bundle, BundleError, Known as InBundle};
 use crate::resolver::{Options, Problem};
-pub(crate) use kernel::{find_module, running_build_id, running_release, vmlinux_places};
+pub(crate) use kernel::{
+    find_module, running_build_id, running_module_id, running_release, vmlinux_places,
+};
 use places::Places;
 pub use verdict::Part;
 use verdict::{Verdict, judge};
@@ -37,6 +39,17 @@ pub struct Binary<'a> {
     pub pid: Option<u32>,
 }
 
+/// A module of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Module<'a> {
+    pub(crate) name: &'a str,
+    /// Where its file was, if that was recorded.
+    pub(crate) path: Option<&'a Path>,
+    /// The kernel's release.
+    pub(crate) release: Option<&'a str>,
+    pub(crate) build_id: Option<BuildId>,
+}
+
 /// Finds files. Answers are remembered.
 #[derive(Debug, Default)]
 pub struct Finder {
@@ -47,6 +60,23 @@ pub struct Finder {
     foreign: OnceLock<(String, String)>,
     known: Mutex<FxHashMap<Key, Arc<Known>>>,
     problems: Mutex<Vec<Problem>>,
+}
+
+/// What the kernel is called among the binaries.
+pub(crate) const KERNEL: &str = "[kernel.kallsyms]";
+
+/// What came of a file that the user named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    Fits,
+    /// It is the right one, without the part that is wanted.
+    Lacks,
+    Refused,
+}
+
+/// What is wrong with a kernel's image of another build.
+pub(crate) fn other_kernel(found: BuildId, recorded: BuildId) -> String {
+    format!("is of another kernel: build-id {found}, recorded {recorded}")
 }
 
 type Key = (PathBuf, Option<BuildId>);
@@ -86,7 +116,7 @@ impl Finder {
                 scope.spawn(|| {
                     while let Some(b) = binaries.get(next.fetch_add(1, Ordering::Relaxed)) {
                         match part {
-                            Part::Any => self.binary(b),
+                            Part::Any | Part::Code => self.binary(b),
                             Part::Symbols => self.symbols(b),
                             Part::Dwarf => self.dwarf(b),
                         };
@@ -175,10 +205,48 @@ impl Finder {
     }
 
     /// The uncompressed image of a kernel, of this build.
-    pub fn vmlinux(&self, release: Option<&str>, build_id: BuildId) -> Option<PathBuf> {
-        let name = Path::new("[kernel.kallsyms]");
+    pub(crate) fn vmlinux(
+        &self,
+        release: Option<&str>,
+        build_id: BuildId,
+        part: Part,
+    ) -> Option<PathBuf> {
+        let name = Path::new(KERNEL);
         let candidates = self.places.vmlinux(release, build_id);
-        self.first_that_fits(candidates, None, Some(build_id), None, Part::Symbols, name)
+        let found = self.first_that_fits(candidates, None, Some(build_id), None, part, name);
+        found.or_else(|| self.fetch_part(build_id, part))
+    }
+
+    /// The file of a kernel module, of its build where that is known.
+    pub(crate) fn module(&self, module: &Module<'_>, part: Part) -> Option<PathBuf> {
+        let candidates = self.places.module(module);
+        let (id, name) = (module.build_id, Path::new(module.name));
+        let found = self.first_that_fits(candidates, None, id, None, part, name);
+        found.or_else(|| self.fetch_part(id?, part))
+    }
+
+    fn fetch_part(&self, id: BuildId, part: Part) -> Option<PathBuf> {
+        let what = match part {
+            Part::Any | Part::Code => Artifact::Executable,
+            Part::Symbols | Part::Dwarf => Artifact::Debuginfo,
+        };
+        let path = self.fetch(Some(id), what)?;
+        matches!(judge(&path, Some(id), None, part), Verdict::Fits).then_some(path)
+    }
+
+    /// A file that the user named, if it is of this build and holds what is wanted;
+    /// one of another build is told.
+    pub(crate) fn named(&self, path: &Path, id: Option<BuildId>, part: Part) -> Named {
+        match judge(path, id, None, part) {
+            Verdict::Fits => Named::Fits,
+            Verdict::Lacks => Named::Lacks,
+            Verdict::Other { found: Some(found), wanted } => {
+                let path = path.display().to_string();
+                self.note(Problem::Unusable { path, why: other_kernel(found, wanted) });
+                Named::Refused
+            }
+            _ => Named::Refused,
+        }
     }
 
     /// What went wrong so far.
@@ -210,7 +278,7 @@ impl Finder {
 
     /// The kernel's symbols as the bundle has them, and what was wrong with them.
     pub(crate) fn bundled_kernel(&self, id: Option<BuildId>) -> Option<(Vec<u8>, Option<Problem>)> {
-        let known = self.bundle.as_ref()?.of(Path::new("[kernel.kallsyms]"), id)?;
+        let known = self.bundle.as_ref()?.of(Path::new(KERNEL), id)?;
         match known.bytes("kallsyms") {
             Ok(text) => Some((text.unwrap_or_default(), known.problems().first().cloned())),
             Err(e) => {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kymo_debuginfo::DebugLink;
 use kymo_model::BuildId;
 
-use super::{Binary, kernel};
+use super::{Binary, Module, kernel};
 
 /// The roots of all places.
 #[derive(Debug)]
@@ -146,6 +146,20 @@ impl Places {
         places.extend(self.global(id));
         let named = release.map(kernel::vmlinux_places).unwrap_or_default();
         places.extend(named.iter().map(|p| self.under(p)));
+        places
+    }
+
+    /// Places of a kernel module.
+    pub(super) fn module(&self, module: &Module<'_>) -> Vec<PathBuf> {
+        let mut places: Vec<PathBuf> = module.path.map(|p| self.under(p)).into_iter().collect();
+        if let Some(id) = module.build_id {
+            places.extend(self.global(id));
+            places.extend(self.cached(id, "debug"));
+            places.extend(self.cached(id, "elf"));
+        }
+        let roots = module.release.map(kernel::module_roots);
+        let below = |root: &PathBuf| kernel::module_below(&self.under(root), module.name);
+        places.extend(roots.iter().flatten().filter_map(below));
         places
     }
 }

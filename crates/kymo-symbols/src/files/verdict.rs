@@ -14,10 +14,12 @@ use crate::pages::Pages;
 const LIMIT: u64 = 16 << 30;
 
 /// What is wanted of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// That it is the right one.
     Any,
+    /// Code: debug files have none.
+    Code,
     /// `.symtab`.
     Symbols,
     /// `.debug_info`.
@@ -62,6 +64,7 @@ pub(crate) fn open(path: &Path) -> Option<Pages> {
 pub(crate) struct Facts {
     pub(crate) build_id: Option<BuildId>,
     pub(crate) debuglink: Option<DebugLink>,
+    code: bool,
     symbols: bool,
     dwarf: bool,
     /// Names of functions are packed inside.
@@ -75,6 +78,7 @@ impl Facts {
         Some(Facts {
             build_id: elf.build_id,
             debuglink: elf.debuglink.clone(),
+            code: elf.has_code(),
             symbols: elf.has_symtab(),
             dwarf: elf.has_dwarf(),
             mini: elf.has_mini(),
@@ -84,6 +88,7 @@ impl Facts {
     pub(crate) fn has(&self, part: Part) -> bool {
         match part {
             Part::Any => true,
+            Part::Code => self.code,
             Part::Symbols => self.symbols,
             Part::Dwarf => self.dwarf,
         }
@@ -121,6 +126,7 @@ pub(crate) fn judge(
     }
     let holds = match part {
         Part::Any => true,
+        Part::Code => elf.has_code(),
         Part::Symbols => elf.has_symtab(),
         Part::Dwarf => elf.has_dwarf(),
     };

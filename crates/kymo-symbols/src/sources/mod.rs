@@ -3,9 +3,10 @@
 //! an earlier run found stands by build-id. Binaries are worked on in parallel, and
 //! each distinct address once.
 
+mod kernel;
 mod stored;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use kymo_debuginfo::dwarf::inlines::{Answers, Inlines, SourceFrame, TextId};
@@ -66,9 +67,16 @@ impl Resolver {
             .par_iter()
             .with_max_len(1)
             .map(|(id, addresses)| {
-                let dso = self.get(*id).filter(|d| d.kind == DsoKind::File);
-                let Some(dso) = dso else { return Answers::default() };
-                of_file(self.files(), &dso.binary(), addresses, cache.as_ref())
+                let Some(dso) = self.get(*id) else { return Answers::default() };
+                match dso.kind {
+                    DsoKind::File => {
+                        of_file(self.files(), &dso.binary(), addresses, cache.as_ref())
+                    }
+                    DsoKind::Kernel | DsoKind::Module => {
+                        kernel::of_kernel(self, *id, addresses, cache.as_ref())
+                    }
+                    _ => Answers::default(),
+                }
             })
             .collect();
         let mut sources = Sources { no_demangle: self.options().no_demangle, ..Sources::default() };
@@ -93,7 +101,12 @@ impl Resolver {
         addresses.dedup();
         let id = elf.build_id.or(binary.build_id);
         let cache = Cache::of_user();
-        let found = of_addresses(self.files(), &binary, id, &addresses, cache.as_ref());
+        let files = self.files();
+        let found = match bundled(files, &binary) {
+            Some(bundled) => answer(&bundled, &addresses),
+            None => From { files, name: binary.path, id, dwarf: &|| files.dwarf(&binary) }
+                .of_addresses(&addresses, cache.as_ref()),
+        };
         let any = (0..found.len()).any(|n| !found.frames(n).is_empty());
         any.then(|| stored::merge(None, &addresses, &found))
     }
@@ -114,81 +127,125 @@ fn of_file(files: &Finder, binary: &Binary<'_>, offsets: &[u64], cache: Option<&
     let elf = files.binary(binary).and_then(|path| open(&path));
     let elf = elf.as_ref().and_then(|pages| LazyElf::parse(pages).ok());
     let Some(elf) = elf else { return Answers::default() };
-    // Segments may lie in another order than the file.
+    if let Some(bundled) = bundled(files, binary) {
+        return in_order(offsets, |o| elf.vaddr(o), |addresses| answer(&bundled, addresses));
+    }
+    let from = From {
+        files,
+        name: binary.path,
+        id: elf.build_id.or(binary.build_id),
+        dwarf: &|| files.dwarf(binary),
+    };
+    in_order(offsets, |o| elf.vaddr(o), |addresses| from.of_addresses(addresses, cache))
+}
+
+/// Answers for places that become addresses in another order: segments may lie in
+/// another one than the file.
+fn in_order(
+    places: &[u64],
+    address: impl Fn(u64) -> Option<u64>,
+    find: impl FnOnce(&[u64]) -> Answers,
+) -> Answers {
     let mut addresses: Vec<(u64, usize)> =
-        offsets.iter().enumerate().filter_map(|(i, o)| elf.vaddr(*o).map(|a| (a, i))).collect();
+        places.iter().enumerate().filter_map(|(i, p)| address(*p).map(|a| (a, i))).collect();
     addresses.sort_unstable();
     let (addresses, order): (Vec<u64>, Vec<usize>) = addresses.into_iter().unzip();
-    let found = of_addresses(files, binary, elf.build_id.or(binary.build_id), &addresses, cache);
-    let mut places = vec![usize::MAX; offsets.len()];
-    for (at, number) in order.into_iter().enumerate() {
-        if let Some(slot) = places.get_mut(number) {
-            *slot = at;
+    let found = find(&addresses);
+    let mut at = vec![usize::MAX; places.len()];
+    for (found_at, number) in order.into_iter().enumerate() {
+        if let Some(slot) = at.get_mut(number) {
+            *slot = found_at;
         }
     }
     let mut answers = Answers::default();
-    append(&mut answers, &found, places.into_iter());
+    append(&mut answers, &found, at.into_iter());
     answers
 }
 
-/// The source of stated virtual addresses, which ascend: out of the cache what is
-/// in there, the rest out of DWARF.
-fn of_addresses(
-    files: &Finder,
-    binary: &Binary<'_>,
-    id: Option<BuildId>,
-    addresses: &[u64],
-    cache: Option<&Cache>,
-) -> Answers {
-    if let Some(bundled) = files.bundled(binary, "lines") {
-        let mut answers = Answers::default();
-        if let Some(known) = bundled.as_deref().and_then(stored::Stored::of) {
-            known.answer(addresses, &mut answers);
-        }
-        return answers;
-    }
-    let place = cache.zip(id);
-    let tell = |error: CacheError| {
-        files.note(Problem::Cache { why: error.to_string() });
-    };
-    let payload = place.and_then(|(cache, id)| {
-        cache.load(stored::KIND, id).unwrap_or_else(|e| {
-            tell(e);
-            None
-        })
-    });
-    let known = payload.as_deref().and_then(|bytes| {
-        let known = stored::Stored::of(bytes);
-        if known.is_none() {
-            let path = binary.path.display();
-            let why = format!("what is cached of {path} contradicts itself; it is made again");
-            files.note(Problem::Cache { why });
-        }
-        known
-    });
-    let missing: Vec<u64> = match &known {
-        Some(known) => addresses.iter().copied().filter(|a| known.find(*a).is_none()).collect(),
-        None => addresses.to_vec(),
-    };
-    let Some(fresh) = (!missing.is_empty()).then(|| of_dwarf(files, binary, &missing)).flatten()
-    else {
-        // All is known, or nothing more can be.
-        let mut answers = Answers::default();
-        if let Some(known) = &known {
-            known.answer(addresses, &mut answers);
-        }
-        return answers;
-    };
-    let whole = stored::merge(known.as_ref(), &missing, &fresh);
-    if let Some((cache, id)) = place.filter(|_| fresh.damage.is_empty()) {
-        let label = binary.path.display().to_string();
-        cache.store(stored::KIND, id, &label, &whole).unwrap_or_else(tell);
-    }
+/// What a bundle has of a binary's lines: `None` if it does not know the binary.
+fn bundled(files: &Finder, binary: &Binary<'_>) -> Option<Vec<u8>> {
+    Some(files.bundled(binary, "lines")?.unwrap_or_default())
+}
+
+fn answer(stored: &[u8], addresses: &[u64]) -> Answers {
     let mut answers = Answers::default();
-    if let Some(whole) = stored::Stored::of(&whole) {
-        whole.answer(addresses, &mut answers);
+    if let Some(known) = stored::Stored::of(stored) {
+        known.answer(addresses, &mut answers);
     }
     answers
+}
+
+/// Where the sources of a binary come from.
+struct From<'a> {
+    files: &'a Finder,
+    /// What the binary is called.
+    name: &'a Path,
+    /// Its build-id.
+    id: Option<BuildId>,
+    /// The file with DWARF.
+    dwarf: &'a dyn Fn() -> Option<PathBuf>,
+}
+
+impl From<'_> {
+    /// The source of stated virtual addresses, which ascend: out of the cache what is
+    /// in there, the rest out of DWARF.
+    fn of_addresses(&self, addresses: &[u64], cache: Option<&Cache>) -> Answers {
+        let place = cache.zip(self.id);
+        let tell = |error: CacheError| {
+            self.files.note(Problem::Cache { why: error.to_string() });
+        };
+        let payload = place.and_then(|(cache, id)| {
+            cache.load(stored::KIND, id).unwrap_or_else(|e| {
+                tell(e);
+                None
+            })
+        });
+        let known = payload.as_deref().and_then(|bytes| {
+            let known = stored::Stored::of(bytes);
+            if known.is_none() {
+                let path = self.name.display();
+                let why = format!("what is cached of {path} contradicts itself; it is made again");
+                self.files.note(Problem::Cache { why });
+            }
+            known
+        });
+        let missing: Vec<u64> = match &known {
+            Some(known) => addresses.iter().copied().filter(|a| known.find(*a).is_none()).collect(),
+            None => addresses.to_vec(),
+        };
+        let fresh = (!missing.is_empty()).then(|| self.of_dwarf(&missing)).flatten();
+        let Some(fresh) = fresh else {
+            // All is known, or nothing more can be.
+            return answer(
+                payload.as_deref().filter(|_| known.is_some()).unwrap_or_default(),
+                addresses,
+            );
+        };
+        let whole = stored::merge(known.as_ref(), &missing, &fresh);
+        if let Some((cache, id)) = place.filter(|_| fresh.damage.is_empty()) {
+            let label = self.name.display().to_string();
+            cache.store(stored::KIND, id, &label, &whole).unwrap_or_else(tell);
+        }
+        answer(&whole, addresses)
+    }
+
+    /// Asks the debugging information; `None` if there is none.
+    fn of_dwarf(&self, addresses: &[u64]) -> Option<Answers> {
+        let path = (self.dwarf)()?;
+        let damaged = |why: String| {
+            self.files.note(Problem::DebugInfo { path: path.display().to_string(), why });
+        };
+        match read(self.files, &path, self.name, addresses) {
+            Ok(answers) => {
+                answers.damage.iter().cloned().for_each(damaged);
+                Some(answers)
+            }
+            Err(why) => {
+                damaged(why);
+                None
+            }
+        }
+    }
 }
 
 /// A mapped file that is told what is not needed any more.
@@ -197,24 +254,6 @@ struct Mapped(MappedFile);
 impl Pages for Mapped {
     fn forget(&self, part: &[u8]) {
         self.0.forget(part);
-    }
-}
-
-/// Asks the debugging information; `None` if there is none.
-fn of_dwarf(files: &Finder, binary: &Binary<'_>, addresses: &[u64]) -> Option<Answers> {
-    let path = files.dwarf(binary)?;
-    let damaged = |why: String| {
-        files.note(Problem::DebugInfo { path: path.display().to_string(), why });
-    };
-    match read(files, &path, binary.path, addresses) {
-        Ok(answers) => {
-            answers.damage.iter().cloned().for_each(damaged);
-            Some(answers)
-        }
-        Err(why) => {
-            damaged(why);
-            None
-        }
     }
 }
 

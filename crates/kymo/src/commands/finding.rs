@@ -28,15 +28,34 @@ pub(crate) struct Finding {
     /// Leave names as the compiler mangled them
     #[arg(long)]
     pub(crate) no_demangle: bool,
-    /// Ask no debuginfod servers, even if DEBUGINFOD_URLS names some
-    #[arg(long)]
-    pub(crate) no_debuginfod: bool,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
     /// Resolve with this bundle (see `kymo bundle`); one beside the recording is found by itself
     #[arg(long, value_name = "FILE", conflicts_with = "no_bundle")]
     pub(crate) bundle: Option<PathBuf>,
     /// Leave a bundle beside the recording alone
     #[arg(long)]
     pub(crate) no_bundle: bool,
+}
+
+/// Whether servers are asked.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct Servers {
+    /// Ask no debuginfod servers, even if DEBUGINFOD_URLS names some
+    #[arg(long)]
+    no_debuginfod: bool,
+}
+
+impl Servers {
+    /// A client of the servers that the environment names, if it names any.
+    pub(crate) fn client(&self) -> Option<Arc<Client>> {
+        let config = Config::from_env().filter(|_| !self.no_debuginfod)?;
+        let bar = std::io::stderr().is_terminal().then(|| -> OnProgress {
+            let bar = Bar::default();
+            Box::new(move |p| bar.draw(p))
+        });
+        Some(Arc::new(Client::new(config, bar)))
+    }
 }
 
 impl Finding {
@@ -53,7 +72,7 @@ impl Finding {
             kallsyms: self.kallsyms.clone(),
             vmlinux: self.vmlinux.clone(),
             no_demangle: self.no_demangle,
-            debuginfod: if self.no_debuginfod { None } else { debuginfod() },
+            debuginfod: self.servers.client(),
         }
     }
 
@@ -71,16 +90,6 @@ impl Finding {
         let recording = Recording::of(recording).map_err(|e| fail(e.to_string()))?;
         Bundle::open(&path, recording).map(Some)
     }
-}
-
-/// A client of the servers that the environment names, if it names any.
-fn debuginfod() -> Option<Arc<Client>> {
-    let config = Config::from_env()?;
-    let bar = std::io::stderr().is_terminal().then(|| -> OnProgress {
-        let bar = Bar::default();
-        Box::new(move |p| bar.draw(p))
-    });
-    Some(Arc::new(Client::new(config, bar)))
 }
 
 /// Notes what was wrong with files, and what came over the network.

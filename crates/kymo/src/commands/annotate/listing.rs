@@ -7,7 +7,7 @@ use kymo_debuginfo::disasm::{self, Flow, LONGEST, Names, Syntax};
 use kymo_debuginfo::dwarf::Sections;
 use kymo_debuginfo::dwarf::inlines::{Answers, Inlines, SourceFrame};
 use kymo_debuginfo::{CodeSymbols, Elf, SymbolTable, demangle};
-use kymo_symbols::{CodeFile, NoCode, Resolver};
+use kymo_symbols::{CodeFile, NoCode};
 use kymo_view::arrows::Arrows;
 
 use super::cost::{Hot, Sums, add};
@@ -37,6 +37,8 @@ pub(super) struct Listing {
     pub(super) off: u64,
     /// Bytes that are not shown.
     pub(super) cut: u64,
+    /// Where the code is from, if it is not the code as it ran.
+    pub(super) unlike: Option<String>,
     /// What is wrong with the debugging information.
     pub(super) damage: Vec<String>,
 }
@@ -45,25 +47,25 @@ pub(super) struct Listing {
 const LANES: usize = 6;
 
 /// Where a function's code is, and how what it refers to is called.
-struct Function<'a> {
-    code: &'a [u8],
-    start: u64,
+pub(super) struct Function<'a> {
+    pub(super) code: &'a [u8],
+    pub(super) start: u64,
     /// Bytes behind the code that are not shown.
-    cut: u64,
+    pub(super) cut: u64,
 }
 
 /// What is known about the addresses of instructions.
-struct Known<'a> {
-    names: &'a dyn Names,
+pub(super) struct Known<'a> {
+    pub(super) names: &'a dyn Names,
     /// The address of an instruction, of one in the terms of the recording.
-    stated: &'a dyn Fn(u64) -> Option<u64>,
-    /// The source of addresses.
-    sources: &'a dyn Fn(&[u64]) -> Option<Answers>,
-    plain: bool,
+    pub(super) stated: &'a dyn Fn(u64) -> Option<u64>,
+    /// The source of addresses, in their order.
+    pub(super) sources: &'a dyn Fn(&[u64]) -> Option<Answers>,
+    pub(super) plain: bool,
 }
 
 impl Known<'_> {
-    fn list(&self, function: &Function<'_>, hot: &Hot, syntax: Syntax) -> Listing {
+    pub(super) fn list(&self, function: &Function<'_>, hot: &Hot, syntax: Syntax) -> Listing {
         let Function { code, start, cut } = *function;
         let lines = disasm::disassemble(code, start, syntax, self.names);
         let addresses: Vec<u64> = lines.iter().map(|l| l.addr).collect();
@@ -73,6 +75,7 @@ impl Known<'_> {
             arrows: arrows(&lines),
             off: 0,
             cut,
+            unlike: None,
             damage: sources.as_ref().map(|s| s.damage.clone()).unwrap_or_default(),
         };
         for (number, line) in lines.into_iter().enumerate() {
@@ -163,17 +166,6 @@ impl<'a> Binary<'a> {
         let sections = self.sections?;
         Some(self.inlines.get_or_init(|| Inlines::new(sections)).resolve(addresses))
     }
-
-    /// The address of the only function of a name, or of the one that can be at
-    /// `running` in a kernel that was moved as a whole.
-    fn stated(&self, name: &str, running: u64) -> Option<u64> {
-        // x86-64 kernels are moved by multiples of this.
-        const STEP: u64 = 2 << 20;
-        let named = || self.symbols.all().filter(|s| s.code && s.name == name);
-        let mut fitting = named().filter(|s| running.wrapping_sub(s.addr).is_multiple_of(STEP));
-        let first = fitting.next()?;
-        fitting.all(|s| s.addr == first.addr).then_some(first.addr)
-    }
 }
 
 impl Names for Binary<'_> {
@@ -194,54 +186,6 @@ impl Names for Binary<'_> {
         let tables = [code, &self.plt, data];
         let name = tables.into_iter().find_map(begins)?;
         Some((readable(&name, self.plain), addr - nearest))
-    }
-}
-
-/// The kernel: addresses are those of the running one; its image, where there is
-/// one, tells the source, and the code where memory cannot be read.
-pub(super) struct Kernel<'a> {
-    pub(super) symbols: &'a Resolver,
-    pub(super) image: Option<&'a Binary<'a>>,
-}
-
-impl Kernel<'_> {
-    /// Lists the function at `start`.
-    pub(super) fn list(&self, hot: &Hot, start: u64, syntax: Syntax) -> Result<Listing, String> {
-        let span = self.symbols.kernel_span(start);
-        let Some((start, end, name, module)) = span else {
-            return Err("the kernel's symbols do not say where it ends".into());
-        };
-        let stated = match module {
-            None => self.image.and_then(|i| i.stated(name, start)),
-            Some(_) => None,
-        };
-        let slide = stated.map(|s| start.wrapping_sub(s));
-        let from_image = || {
-            let function = self.image?.function(stated?, stated?.checked_add(end - start)?)?;
-            Some(function.code.to_vec())
-        };
-        // Symbols without a size reach to the next one.
-        let end = end.min(start.saturating_add(LONGEST as u64));
-        let code = match (self.symbols.kernel_code(start, end), from_image()) {
-            (Ok(code), _) | (Err(_), Some(code)) => code,
-            (Err(e), None) => {
-                return Err(format!("{e}, and no vmlinux of it was found (-k names one)"));
-            }
-        };
-        let sources = |addresses: &[u64]| {
-            let slide = slide?;
-            let stated: Vec<u64> = addresses.iter().map(|a| a.wrapping_sub(slide)).collect();
-            self.image?.sources(&stated)
-        };
-        let known = Known { names: self, stated: &Some, sources: &sources, plain: true };
-        Ok(known.list(&Function { code: &code, start, cut: 0 }, hot, syntax))
-    }
-}
-
-impl Names for Kernel<'_> {
-    fn name(&self, addr: u64) -> Option<(String, u64)> {
-        let (start, _, name, _) = self.symbols.kernel_span(addr)?;
-        Some((name.to_string(), addr - start))
     }
 }
 

@@ -1,6 +1,8 @@
 //! `kymo annotate`: what each instruction and each line of a function cost.
 
 mod cost;
+mod jit;
+mod kernel;
 mod listing;
 mod source;
 mod text;
@@ -16,12 +18,12 @@ use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_debuginfo::disasm::Syntax;
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
-use kymo_symbols::{DsoId, DsoKind, Resolver};
+use kymo_symbols::{DsoId, DsoKind, Part, Resolver};
 use kymo_view::{Ledger, percent};
 
 use super::chosen::{Chosen, Source};
 use cost::{Costs, Hot, PercentType};
-use listing::{Binary, Kernel, Listing};
+use listing::{Binary, Listing};
 use source::SourceTexts;
 use text::{Count, Look, Text};
 
@@ -259,38 +261,23 @@ fn show(
 ) -> Result<(), Shown> {
     let symbols = &profile.machine.symbols;
     let name = symbols.name(hot.symbol);
-    let kind = symbols.get(hot.dso).map(|d| d.kind);
-    let kernel = matches!(kind, Some(DsoKind::Kernel | DsoKind::Module));
-    let file = match kernel {
-        true => symbols.kernel_image(),
-        false => Some(symbols.code(hot.dso).map_err(|e| Shown::Not(e.to_string()))?),
-    };
-    let sections = file.as_ref().and_then(|f| {
-        f.sections().unwrap_or_else(|e| {
-            ledger.note("debug", e.to_string(), None);
-            None
-        })
-    });
-    let plain = args.source.finding.no_demangle;
-    let binary = match file.as_ref().map(|f| Binary::new(f, sections.as_ref(), plain)) {
-        Some(Err(e)) => return Err(Shown::Not(e.to_string())),
-        Some(Ok(binary)) => Some(binary),
-        None => None,
-    };
     let (_, start) = symbols.start(hot.symbol);
     let syntax = match args.disassembler_style {
         Style::Att => Syntax::Att,
         Style::Intel => Syntax::Intel,
     };
-    let listing = match (kernel, &binary) {
-        (true, image) => Kernel { symbols, image: image.as_ref() }.list(hot, start, syntax),
-        (false, Some(binary)) => binary
-            .list(hot, start, syntax)
-            .ok_or_else(|| format!("its file has no code at {start:#x}")),
-        (false, None) => Err("there is no file with its code".into()),
+    let kind = symbols.get(hot.dso).map(|d| d.kind);
+    let (listing, file) = match kind {
+        Some(DsoKind::Kernel | DsoKind::Module) => {
+            let file = symbols.kernel_file(hot.dso, Part::Dwarf).map(|f| f.path.clone());
+            (kernel::list(symbols, hot, start, syntax, ledger).map_err(Shown::Not)?, file)
+        }
+        Some(DsoKind::PerfMap) => {
+            (jit::list(symbols, hot, start, syntax).map_err(Shown::Not)?, None)
+        }
+        _ => list_file(args, symbols, hot, (start, syntax), ledger)?,
     };
-    let listing = listing.map_err(Shown::Not)?;
-    let made = file.and_then(|f| std::fs::metadata(&f.path).ok()?.modified().ok());
+    let made = file.and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
     let mut sources = SourceTexts::of(made, finder(symbols, hot.dso));
     let look = args.look();
     let mut text = Text { out, look: &look, costs, sources: &mut sources };
@@ -298,6 +285,27 @@ fn show(
     text.function(hot, name, dso, &listing).map_err(Shown::Output)?;
     trust(name, &listing, &sources, ledger);
     Ok(())
+}
+
+/// Lists a function of a file; tells which file.
+fn list_file(
+    args: &Args,
+    symbols: &Resolver,
+    hot: &Hot,
+    (start, syntax): (u64, Syntax),
+    ledger: &mut Ledger,
+) -> Result<(Listing, Option<PathBuf>), Shown> {
+    let file = symbols.code(hot.dso).map_err(|e| Shown::Not(e.to_string()))?;
+    let sections = file.sections().unwrap_or_else(|e| {
+        ledger.note("debug", e.to_string(), None);
+        None
+    });
+    let plain = args.source.finding.no_demangle;
+    let binary = Binary::new(&file, sections.as_ref(), plain);
+    let binary = binary.map_err(|e| Shown::Not(e.to_string()))?;
+    let listing = binary.list(hot, start, syntax);
+    let none = || Shown::Not(format!("its file has no code at {start:#x}"));
+    Ok((listing.ok_or_else(none)?, Some(file.path.clone())))
 }
 
 /// Finds sources of a binary wherever its files are looked for.
@@ -315,6 +323,12 @@ fn trust(name: &str, listing: &Listing, sources: &SourceTexts, ledger: &mut Ledg
     if listing.off > 0 {
         let fact = format!("{name}: {} samples are not where an instruction begins", listing.off);
         ledger.note("boundary", fact, Some("the code changed while it ran, or is data".into()));
+    }
+    if let Some(file) = &listing.unlike {
+        let fact = format!(
+            "{name}: the code is that of {file}; the kernel that ran had patched some of its own"
+        );
+        ledger.tell("file", fact, None);
     }
     if listing.cut > 0 {
         ledger.note("cut", format!("{name}: the last {} bytes are not shown", listing.cut), None);

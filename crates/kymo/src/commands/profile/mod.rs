@@ -15,6 +15,8 @@ use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_record::{CallGraph, Options, Output, Summary, record};
 use kymo_view::Ledger;
 
+use super::finding::Servers;
+
 /// Flags of `kymo profile`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  kymo profile -- gzip -9 -c /usr/bin/perl > /dev/null")]
@@ -30,6 +32,9 @@ pub(crate) struct Args {
     /// Show so many functions
     #[arg(short = 'n', long = "top", value_name = "N", default_value_t = 15)]
     top: usize,
+
+    #[command(flatten)]
+    servers: Servers,
 
     /// Exit with status 3 when anything limits the trust in the result
     #[arg(long)]
@@ -54,7 +59,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     let summary = record(&options)?;
-    let profile = Profile::load(&path, LoadOptions::default())?;
+    let symbols = kymo_symbols::Options {
+        debuginfod: args.servers.client(),
+        ..kymo_symbols::Options::default()
+    };
+    let profile = Profile::load(&path, LoadOptions { symbols, ..LoadOptions::default() })?;
     let (page, ledger) = page::build(&args, &summary, profile);
     // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
     // must give the same file as without.

@@ -64,8 +64,10 @@ pub(super) fn print(
     }
     let has = entry.desc().map(|d| d.attr.sample_type);
     let user = if has.is_some_and(unwinds) { text.symbols.unwind(entry) } else { Vec::new() };
-    let recorded = frames(s.chain(entry.raw.endian), mode, Origin::Recorded);
-    let mut chain = recorded.chain(frames(user.into_iter(), mode, Origin::Unwound)).peekable();
+    let kernel = text.symbols.kernel(entry.features);
+    let recorded = frames(s.chain(entry.raw.endian), mode, Origin::Recorded, &kernel);
+    let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None);
+    let mut chain = recorded.chain(unwound).peekable();
     if chain.peek().is_some() {
         out.extend_from_slice(b",\"callchain\":[");
         for (i, place) in chain.enumerate() {

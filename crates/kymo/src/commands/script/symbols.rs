@@ -1,12 +1,14 @@
 //! Task names and the text of addresses at the present place in the
 //! recording. Each distinct address of an address space is resolved once.
 
-use kymo_analysis::chain::{Origin, Place, Step, walk};
+use std::sync::Arc;
+
+use kymo_analysis::chain::{Entries, Origin, Place, Step, returns_of_signals, walk};
 use kymo_analysis::state::{Located, Machine};
 use kymo_analysis::unwind::{Tally, Unwinder};
 use kymo_files::perfdata::{Entry, Features};
-use kymo_model::{RawRecord, RecordKind, Sample};
-use kymo_symbols::{Options, Resolver};
+use kymo_model::{Misc, RawRecord, RecordKind, Sample};
+use kymo_symbols::{DsoId, KernelTable, Options, Resolver};
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
@@ -29,6 +31,7 @@ pub(super) struct Symbols {
     comms: Vec<Option<(u32, Vec<u8>)>>,
     adopted: bool,
     unwinder: Unwinder,
+    trampolines: FxHashMap<(DsoId, u64), bool>,
     cgroups: FxHashMap<u64, Vec<u8>>,
 }
 
@@ -49,6 +52,7 @@ impl Symbols {
             known: FxHashMap::default(),
             comms: vec![None; COMMS],
             adopted: false,
+            trampolines: FxHashMap::default(),
             cgroups: FxHashMap::default(),
         }
     }
@@ -113,6 +117,12 @@ impl Symbols {
         self.unwinder.chain(&sample, machine, entry.raw.endian, &maps).to_vec()
     }
 
+    /// The recorded kernel's symbols.
+    pub(super) fn kernel(&mut self, features: &Features) -> Option<Arc<KernelTable>> {
+        self.adopt(features);
+        Some(Arc::clone(self.machine.symbols.kernel()))
+    }
+
     pub(super) fn locate(
         &mut self,
         features: &Features,
@@ -138,8 +148,22 @@ impl Symbols {
     /// binary's terms.
     pub(super) fn frame(&mut self, features: &Features, pid: u32, place: Place) -> (Located, u64) {
         let at = self.locate(features, pid, place.code(), place.mode);
+        if place.returns && place.mode == Misc::USER && self.is_trampoline(&at) {
+            let at = self.locate(features, pid, place.ip, place.mode);
+            return (at, at.addr);
+        }
         let behind = u64::from(place.returns);
         (Located { addr: at.addr + behind, offset: at.offset + behind, ..at }, at.addr)
+    }
+
+    /// Whether a handler of a signal returned to what is behind a place.
+    fn is_trampoline(&mut self, before: &Located) -> bool {
+        let Some(dso) = before.dso else { return false };
+        if self.trampolines.len() >= MAX_KNOWN {
+            self.trampolines.clear();
+        }
+        let found = || returns_of_signals(&self.machine.symbols, dso, &[before.addr]) == [true];
+        *self.trampolines.entry((dso, before.addr)).or_insert_with(found)
     }
 
     /// Symbol, offset and binary as `fields` ask for them.
@@ -196,12 +220,13 @@ pub(super) fn dso_of<'m>(machine: &'m Machine, at: &Located) -> &'m str {
 }
 
 /// The frames of a call chain.
-pub(super) fn frames(
-    chain: impl Iterator<Item = u64>,
+pub(super) fn frames<'a>(
+    chain: impl Iterator<Item = u64> + 'a,
     cpumode: u16,
     origin: Origin,
-) -> impl Iterator<Item = Place> {
-    walk(chain, cpumode, origin).filter_map(|step| match step {
+    entries: &'a impl Entries,
+) -> impl Iterator<Item = Place> + 'a {
+    walk(chain, cpumode, origin, entries).filter_map(|step| match step {
         Step::Frame(place) => Some(place),
         Step::Unknown => None,
     })

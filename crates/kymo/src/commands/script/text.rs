@@ -349,8 +349,14 @@ impl Text {
             out.push(b'\n');
             let user = if plan.unwinds { self.symbols.unwind(entry) } else { Vec::new() };
             let most = self.how.max_stack;
-            let recorded = frames(s.chain(entry.raw.endian), mode, Origin::Recorded).take(most);
-            let unwound = frames(user.into_iter(), mode, Origin::Unwound).take(most);
+            // Bare addresses ask nothing of the kernel's symbols.
+            let kernel = match fields.any(Fields::NAMES) {
+                true => self.symbols.kernel(entry.features),
+                false => None,
+            };
+            let chain = s.chain(entry.raw.endian);
+            let recorded = frames(chain, mode, Origin::Recorded, &kernel).take(most);
+            let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None).take(most);
             for place in recorded.chain(unwound) {
                 let (at, code) = self.symbols.frame(entry.features, s.pid, place);
                 let start = out.len();

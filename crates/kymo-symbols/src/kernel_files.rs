@@ -1,0 +1,230 @@
+//! Where the code of the recorded kernel and of its modules is in their files. A
+//! kernel is moved at boot, as a whole; a module is put wherever there is room,
+//! section by section. An address of the recording becomes one of the file here.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kymo_debuginfo::{Binding, CodeSymbols, RawSymbol, SymbolTable, Type};
+use kymo_kernel::mapped::MappedFile;
+use kymo_kernel::proc_maps::kernel_text;
+use kymo_model::BuildId;
+use rustc_hash::FxHashMap;
+
+use crate::files::{Module, Named, Part, running_build_id, running_module_id, running_release};
+use crate::kernel::slide;
+use crate::resolver::{DsoId, DsoKind, Problem, Resolver};
+
+/// A file with code of the kernel.
+#[derive(Debug)]
+pub struct KernelFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Of which build.
+    pub(crate) build_id: Option<BuildId>,
+    /// By running address.
+    spans: Vec<Span>,
+}
+
+/// A section with code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    /// Where it was when it was recorded.
+    start: u64,
+    end: u64,
+    /// Where the file says that it is, or where it is taken to be in a module's.
+    stated: u64,
+}
+
+/// What was found, by binary and by what was wanted of it.
+#[derive(Debug, Default)]
+pub(crate) struct Placed(Mutex<FxHashMap<(DsoId, Part), Option<Arc<KernelFile>>>>);
+
+impl KernelFile {
+    /// The file's address of one of the recording.
+    pub fn stated(&self, running: u64) -> Option<u64> {
+        let after = self.spans.partition_point(|s| s.start <= running);
+        let span = self.spans.get(after.checked_sub(1)?)?;
+        (running < span.end).then(|| (running - span.start).wrapping_add(span.stated))
+    }
+
+    /// The address in the recording of one of the file.
+    pub fn running(&self, stated: u64) -> Option<u64> {
+        let holds = |s: &&Span| stated >= s.stated && stated - s.stated < s.end - s.start;
+        self.spans.iter().find(holds).map(|s| (stated - s.stated).wrapping_add(s.start))
+    }
+
+    fn new(path: PathBuf, build_id: Option<BuildId>, mut spans: Vec<Span>) -> Option<KernelFile> {
+        spans.sort_unstable_by_key(|s| s.start);
+        (!spans.is_empty()).then_some(KernelFile { path, build_id, spans })
+    }
+}
+
+impl Resolver {
+    /// The file with a part of the kernel's or a module's code, and where that code
+    /// was. `None` for other binaries, and where no file of the recorded build is found.
+    pub fn kernel_file(&self, id: DsoId, part: Part) -> Option<Arc<KernelFile>> {
+        let placed = || self.shelf.placed.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = placed().get(&(id, part)) {
+            return known.clone();
+        }
+        let found = match self.get(id)?.kind {
+            DsoKind::Kernel => self.place_kernel(part),
+            DsoKind::Module => self.place_module(id, part),
+            _ => None,
+        };
+        let found = found.map(Arc::new);
+        placed().insert((id, part), found.clone());
+        found
+    }
+
+    fn place_kernel(&self, part: Part) -> Option<KernelFile> {
+        let (recorded, release, reference) = self.recorded_kernel();
+        let other = self.is_other_kernel();
+        let build_id = recorded.or_else(|| running_build_id().filter(|_| !other));
+        let (path, build_id) = self.image_of(release, build_id, part)?;
+        let map = self.map(&path)?;
+        let own = || {
+            let text = kernel_text().ok().flatten().filter(|_| !other)?;
+            Some((text.reference.to_owned(), text.start))
+        };
+        let reference = reference.cloned().or_else(own);
+        let moved = match slide(map.bytes(), reference.as_ref()) {
+            Some(moved) => moved,
+            // Nobody knows how far; a named one is taken to be where it says.
+            None if self.options().vmlinux.is_some() => 0,
+            None => return None,
+        };
+        let symbols = CodeSymbols::load(map.bytes(), None).ok()?;
+        let code = symbols.sections.iter().filter(|s| s.code && s.size > 0);
+        let spans = code.map(|s| {
+            let start = s.addr.wrapping_add(moved);
+            Span { start, end: start.saturating_add(s.size), stated: s.addr }
+        });
+        KernelFile::new(path, build_id, spans.collect())
+    }
+
+    /// The kernel's image: the one that the user names, or one that is found.
+    fn image_of(
+        &self,
+        release: Option<&str>,
+        build_id: Option<BuildId>,
+        part: Part,
+    ) -> Option<(PathBuf, Option<BuildId>)> {
+        let mut build_id = build_id;
+        if let Some(named) = &self.options().vmlinux {
+            let stated = stated_id(named);
+            match self.files().named(named, build_id, part) {
+                Named::Fits => return Some((named.clone(), stated.or(build_id))),
+                Named::Refused => return None,
+                // Its debug file may be elsewhere.
+                Named::Lacks => build_id = build_id.or(stated),
+            }
+        }
+        let running = running_release().filter(|_| !self.is_other_kernel());
+        let release = release.or(running.as_deref());
+        Some((self.files().vmlinux(release, build_id?, part)?, build_id))
+    }
+
+    fn place_module(&self, id: DsoId, part: Part) -> Option<KernelFile> {
+        let dso = self.get(id)?;
+        let name = dso.short_name.trim_matches(['[', ']']).to_owned();
+        let (_, release, _) = self.recorded_kernel();
+        let here = !self.is_other_kernel();
+        let running = running_release().filter(|_| here);
+        let loaded = || running_module_id(&name).filter(|_| here);
+        let module = Module {
+            name: &name,
+            path: dso.long_name.starts_with('/').then(|| Path::new(&*dso.long_name)),
+            release: release.or(running.as_deref()),
+            build_id: dso.build_id.or_else(loaded),
+        };
+        let path = self.files().module(&module, part)?;
+        let map = self.map(&path)?;
+        let symbols = CodeSymbols::load(map.bytes(), None).ok()?;
+        let stated = stated_id(&path);
+        let spans = match by_names(&symbols, self.names_of(&name)) {
+            spans if spans.is_empty() => by_layout(&symbols, self.module_base(id)?),
+            spans => spans,
+        };
+        KernelFile::new(path, stated.or(module.build_id), spans)
+    }
+
+    /// Names and addresses of a loaded module's functions.
+    fn names_of<'a>(&'a self, module: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
+        let all = self.kernel().symbols().iter();
+        all.filter(move |s| s.3 == Some(module)).map(|(addr, _, name, _)| (name, addr))
+    }
+
+    fn map(&self, path: &Path) -> Option<MappedFile> {
+        MappedFile::open(path)
+            .map_err(|e| {
+                let path = path.display().to_string();
+                self.files().note(Problem::Unusable { path, why: e.to_string() });
+            })
+            .ok()
+    }
+
+    /// The functions of a module by its file, where they were.
+    pub(crate) fn module_table(&self, id: DsoId) -> Option<SymbolTable> {
+        let file = self.kernel_file(id, Part::Symbols)?;
+        let map = self.map(&file.path)?;
+        let symbols = CodeSymbols::load(map.bytes(), None).ok()?;
+        let [code, _] = symbols.tables();
+        let raw = code.iter().filter_map(|(stated, end, name)| {
+            let (start, size) = (file.running(stated)?, end - stated);
+            let (binding, kind) = (Binding::Global, Type::Typed);
+            Some(RawSymbol { start, size, limit: u64::MAX, name, binding, kind })
+        });
+        Some(SymbolTable::build(raw.collect()))
+    }
+}
+
+impl Resolver {
+    /// The address of a symbol of the recorded kernel.
+    pub fn kernel_address(&self, name: &str) -> Option<u64> {
+        self.kernel().symbols().iter().find(|s| s.2 == name).map(|s| s.0)
+    }
+}
+
+fn stated_id(path: &Path) -> Option<BuildId> {
+    let pages = crate::files::open(path)?;
+    kymo_debuginfo::LazyElf::parse(&pages).ok()?.build_id
+}
+
+/// Where sections are by their functions' names, of which each must be unique in the
+/// file, and all of a section must agree.
+fn by_names<'a>(
+    symbols: &CodeSymbols<'_>,
+    running: impl Iterator<Item = (&'a str, u64)>,
+) -> Vec<Span> {
+    let mut named: FxHashMap<&str, Option<u64>> = FxHashMap::default();
+    for s in symbols.all().filter(|s| s.code) {
+        named.entry(s.name).and_modify(|a| *a = None).or_insert(Some(s.addr));
+    }
+    let mut found: FxHashMap<u64, Option<Span>> = FxHashMap::default();
+    for (name, addr) in running {
+        let Some(Some(stated)) = named.get(name) else { continue };
+        let Some(section) = symbols.section_at(*stated).filter(|s| s.code) else { continue };
+        let start = addr.wrapping_sub(stated - section.addr);
+        let span = Span { start, end: start.saturating_add(section.size), stated: section.addr };
+        let known = found.entry(section.addr).or_insert(Some(span));
+        if *known != Some(span) {
+            *known = None;
+        }
+    }
+    found.into_values().flatten().collect()
+}
+
+/// Where sections are as the kernel lays them out from a module's base on: those with
+/// code that stays after the module was started, in the file's order.
+fn by_layout(symbols: &CodeSymbols<'_>, base: u64) -> Vec<Span> {
+    let mut next = base;
+    let kept = symbols.sections.iter().filter(|s| s.code && !s.name.starts_with(".init"));
+    let lay = |s: &kymo_debuginfo::dwarf::LoadedSection| {
+        let start = next.checked_next_multiple_of(s.align.max(1)).unwrap_or(next);
+        next = start.saturating_add(s.size);
+        Span { start, end: next, stated: s.addr }
+    };
+    kept.map(lay).filter(|s| s.start < s.end).collect()
+}

@@ -1,0 +1,44 @@
+//! What was read of files, for all resolvers of one recording: the tables of symbols,
+//! the kernel's, and where the kernel's code is in its files.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use kymo_debuginfo::{Elf, SymbolTable};
+use kymo_model::BuildId;
+use rustc_hash::FxHashMap;
+
+use crate::kernel::KernelTable;
+use crate::kernel_files::Placed;
+use crate::resolver::DsoKind;
+
+/// The symbols of a binary.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) symbols: SymbolTable,
+    /// For ELF: file offset → stated virtual address.
+    pub(crate) elf: Option<Box<Elf>>,
+}
+
+/// What tells binaries apart; memory has a name of its process.
+type BinaryKey = (DsoKind, String, Option<BuildId>);
+
+/// The shelf.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    tables: Mutex<FxHashMap<BinaryKey, Arc<OnceLock<Table>>>>,
+    pub(crate) kernel: OnceLock<Arc<KernelTable>>,
+    pub(crate) placed: Placed,
+}
+
+impl Shelf {
+    /// The place for a binary's table.
+    pub(crate) fn place(
+        &self,
+        kind: DsoKind,
+        name: &str,
+        build_id: Option<BuildId>,
+    ) -> Arc<OnceLock<Table>> {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(tables.entry((kind, name.to_owned(), build_id)).or_default())
+    }
+}

@@ -1,0 +1,97 @@
+//! Functions of the kernel and its modules. Their addresses are those of the
+//! recording; the code is what the running kernel has in its memory where that is
+//! the recorded one, else what its file has; the source is told by the file with
+//! its debugging information.
+
+use std::sync::Arc;
+
+use kymo_debuginfo::CodeSymbols;
+use kymo_debuginfo::disasm::{LONGEST, Names, Syntax};
+use kymo_debuginfo::dwarf::inlines::{Answers, Inlines};
+use kymo_symbols::{CodeFile, KernelFile, Part, Resolver};
+use kymo_view::Ledger;
+
+use super::cost::Hot;
+use super::listing::{Function, Known, Listing};
+
+/// Lists the function at `start`.
+pub(super) fn list(
+    symbols: &Resolver,
+    hot: &Hot,
+    start: u64,
+    syntax: Syntax,
+    ledger: &mut Ledger,
+) -> Result<Listing, String> {
+    let Some((start, end)) = span(symbols, hot, start) else {
+        return Err("the kernel's symbols do not say where it ends".into());
+    };
+    // Symbols without a size reach to the next one.
+    let end = end.min(start.saturating_add(LONGEST as u64));
+    let (code, unlike) = match symbols.kernel_code(start, end) {
+        Ok(code) => (code, None),
+        Err(e) => match symbols.kernel_image(hot.dso, Part::Code) {
+            Some((file, at)) => {
+                let code = code_of(symbols, &file, &at, start, end)?;
+                (code, Some(file.path.display().to_string()))
+            }
+            None => return Err(format!("{e}, and no file of it was found (-k names a vmlinux)")),
+        },
+    };
+    let dwarf = symbols.kernel_image(hot.dso, Part::Dwarf);
+    let sections = dwarf.as_ref().and_then(|(file, _)| {
+        file.sections().unwrap_or_else(|e| {
+            ledger.note("debug", e.to_string(), None);
+            None
+        })
+    });
+    let sources = |addresses: &[u64]| -> Option<Answers> {
+        let at: &Arc<KernelFile> = &dwarf.as_ref()?.1;
+        // A function lies in one section, so its addresses keep their order.
+        let stated: Option<Vec<u64>> = addresses.iter().map(|a| at.stated(*a)).collect();
+        Some(Inlines::new(sections.as_ref()?).resolve(&stated?))
+    };
+    let known = Known { names: &Kernel(symbols), stated: &Some, sources: &sources, plain: true };
+    let mut listing = known.list(&Function { code: &code, start, cut: 0 }, hot, syntax);
+    listing.unlike = unlike;
+    Ok(listing)
+}
+
+/// First address of a function and the one behind it.
+fn span(symbols: &Resolver, hot: &Hot, start: u64) -> Option<(u64, u64)> {
+    if let Some((start, end, ..)) = symbols.kernel_span(start) {
+        return Some((start, end));
+    }
+    let (file, at) = symbols.kernel_image(hot.dso, Part::Symbols)?;
+    let (_, from, to) = file.symbols().ok()?.function_span(at.stated(start)?)?;
+    Some((at.running(from)?, at.running(from)? + (to - from)))
+}
+
+/// The code out of a file, with what the loader of modules would put into it.
+fn code_of(
+    symbols: &Resolver,
+    file: &CodeFile,
+    at: &KernelFile,
+    start: u64,
+    end: u64,
+) -> Result<Vec<u8>, String> {
+    let own: CodeSymbols<'_> = file.symbols().map_err(|e| e.to_string())?;
+    let stated = at.stated(start);
+    let bytes = stated.and_then(|stated| Some((stated, own.bytes_at(stated, end - start)?)));
+    let Some((stated, bytes)) = bytes else {
+        return Err(format!("{} has no code at {start:#x}", file.path.display()));
+    };
+    let mut code = bytes.to_vec();
+    let named = |name: &str| symbols.kernel_address(name);
+    own.link(stated, &mut code, &|a| at.running(a), &named);
+    Ok(code)
+}
+
+/// Names of the kernel's functions.
+struct Kernel<'a>(&'a Resolver);
+
+impl Names for Kernel<'_> {
+    fn name(&self, addr: u64) -> Option<(String, u64)> {
+        let (start, _, name, _) = self.0.kernel_span(addr)?;
+        Some((name.to_string(), addr - start))
+    }
+}
