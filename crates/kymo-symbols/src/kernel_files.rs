@@ -38,7 +38,9 @@ struct Span {
 
 /// What was found, by binary and by what was wanted of it.
 #[derive(Debug, Default)]
-pub(crate) struct Placed(Mutex<FxHashMap<(DsoId, Part), Option<Arc<KernelFile>>>>);
+pub(crate) struct Placed(Mutex<Found>);
+
+type Found = FxHashMap<(DsoId, Part), Option<Arc<KernelFile>>>;
 
 impl KernelFile {
     /// The file's address of one of the recording.

@@ -88,14 +88,17 @@ mod tests {
         let exe = std::env::current_exe().unwrap();
         let bytes = std::fs::read(&exe).unwrap();
         let code = CODES[0];
-        let places: Vec<u64> = (0..(bytes.len() - LONGEST) as u64)
-            .filter(|p| bytes[*p as usize..].starts_with(code))
-            .collect();
-        assert_eq!(places.len(), 1, "{places:?}");
         let id = resolver.dso(exe.to_str().unwrap(), None, 1);
-        let (symbol, offset) = resolver.symbol(id, places[0]).unwrap();
-        assert_eq!((resolver.name(symbol), offset), ("__restore_rt", 0));
-        let around = [places[0] - 1, places[0], places[0] + 1, 0, u64::MAX];
+        let all = 0..(bytes.len() - LONGEST) as u64;
+        let like: Vec<u64> = all.filter(|p| bytes[*p as usize..].starts_with(code)).collect();
+        // Some of them are constants of this file.
+        let mut named =
+            |p: &u64| resolver.symbol(id, *p).map(|(s, o)| (resolver.name(s).to_string(), o));
+        let places: Vec<(u64, String)> =
+            like.iter().filter_map(|p| Some((*p, named(p).filter(|n| n.1 == 0)?.0))).collect();
+        let [(place, name)] = &places[..] else { panic!("{places:?}") };
+        assert_eq!(name, "__restore_rt");
+        let around = [place - 1, *place, place + 1, 0, u64::MAX];
         assert_eq!(resolver.trampolines(id, &around), [false, true, false, false, false]);
     }
 }
