@@ -212,7 +212,7 @@ impl Kernel {
     }
 
     fn name(&mut self, addr: u64) -> Option<String> {
-        self.resolver.as_mut()?.kernel_symbol(addr).map(|s| s.0.to_owned())
+        self.resolver.as_ref()?.kernel_span(addr).map(|s| s.2.to_owned())
     }
 
     fn note(&self, gather: &Gather, ledger: &mut kymo_view::Ledger) {
