@@ -350,7 +350,8 @@ impl Text {
             let user = if plan.unwinds { self.symbols.unwind(entry) } else { Vec::new() };
             let most = self.how.max_stack;
             // Bare addresses ask nothing of the kernel's symbols.
-            let kernel = match fields.any(Fields::NAMES) {
+            let names = Fields(Fields::SYM.0 | Fields::DSO.0 | Fields::SRCLINE.0);
+            let kernel = match fields.any(names) {
                 true => self.symbols.kernel(entry.features),
                 false => None,
             };
