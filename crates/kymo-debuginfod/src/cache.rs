@@ -1,6 +1,6 @@
 //! The cache on disk, laid out as libdebuginfod lays it out, so that both use
 //! what the other one fetched: `BUILDID/debuginfo`, `BUILDID/executable`,
-//! `BUILDID/source##path#of#the#file`. An empty file stands for one that no
+//! `BUILDID/source##path##of##the##file`. An empty file stands for one that no
 //! server had, for some minutes.
 
 use std::fs::{self, File, OpenOptions};
@@ -98,7 +98,7 @@ pub(crate) fn miss(place: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o0).open(place).map(|_| ())
 }
 
-/// A path as a name: `/a/b` is `#a#b`.
+/// A path as a name: `/a/b#c` is `##a##b#_c`.
 pub(crate) fn flat(path: &str) -> String {
-    path.replace('/', "#")
+    path.replace('#', "#_").replace('/', "##")
 }

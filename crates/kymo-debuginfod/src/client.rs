@@ -40,7 +40,7 @@ impl Artifact<'_> {
         match self {
             Artifact::Debuginfo => "debuginfo".into(),
             Artifact::Executable => "executable".into(),
-            Artifact::Source(path) => format!("source#{}", cache::flat(path)),
+            Artifact::Source(path) => format!("source{}", cache::flat(path)),
         }
     }
 }

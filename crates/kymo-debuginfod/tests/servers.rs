@@ -116,7 +116,7 @@ fn a_file_arrives_whole_by_length_in_chunks_and_to_the_end() {
     let program = c.find(ID, Artifact::Executable, &elf).unwrap();
     assert_eq!(std::fs::read(&program).unwrap(), body());
     let source = c.find(ID, Artifact::Source("/usr/src/a b.c"), &|_| Ok(())).unwrap();
-    assert_eq!(source, folder.join("source##usr#src#a b.c"));
+    assert_eq!(source, folder.join("source##usr##src##a b.c"));
     assert_eq!(std::fs::read(&source).unwrap(), b"int main;\n");
     // From now on the cache answers.
     assert_eq!(s.asked.load(Ordering::Relaxed), 3);

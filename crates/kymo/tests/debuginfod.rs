@@ -148,6 +148,11 @@ fn what_debians_client_fetched_is_used() {
 
 /// A server that says the same to everybody.
 fn serve(answer: impl Fn(&mut TcpStream) + Send + 'static) -> (String, u16) {
+    serve_paths(move |_, stream| answer(stream))
+}
+
+/// A server that is told the path that is asked for.
+fn serve_paths(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> (String, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -158,7 +163,8 @@ fn serve(answer: impl Fn(&mut TcpStream) + Send + 'static) -> (String, u16) {
             while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) > 0 {
                 request.push(byte[0]);
             }
-            answer(&mut stream);
+            let request = String::from_utf8_lossy(&request).into_owned();
+            answer(request.split(' ').nth(1).unwrap_or_default(), &mut stream);
         }
     });
     (format!("http://127.0.0.1:{port}"), port)
@@ -179,15 +185,30 @@ fn bad_servers_are_named_and_the_report_comes_in_time() {
     let (wrong, _) = serve(move |stream| {
         let _ = stream.write_all(&[&b"HTTP/1.1 200 OK\r\n\r\n"[..], &other].concat());
     });
+    let (circle, _) = serve(|stream| {
+        let _ = stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: /again\r\n\r\n");
+    });
+    let (drip, _) = serve(|stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n\x7fELF");
+        while stream.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let (garbage, _) = serve(|stream| {
+        let _ = stream.write_all(b"220 mail.example.org ESMTP\r\n\r\n");
+    });
     let begin = Instant::now();
-    let urls = format!("{hung} {page} {wrong} gopher://x/");
+    let urls = format!("{hung} {page} {wrong} {circle} {drip} {garbage} gopher://x/");
     let text = s.report(&urls, &[], &[("DEBUGINFOD_TIMEOUT", "1")]).stdout;
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(25), "{:?}", begin.elapsed());
     assert!(!text.contains("[.] hot"), "{text}");
     for (server, what) in [
         (hung, "no answer within 1 s"),
         (page, "what came was refused: not a usable ELF file"),
         (wrong, "what came was refused: its build-id is "),
+        (circle, "too many redirections"),
+        (drip, "too slow"),
+        (garbage, "it is not HTTP"),
         ("gopher://x".into(), "is no http or https address"),
     ] {
         let note = text.lines().find(|l| l.contains(&format!("{server}: ")));
@@ -230,4 +251,108 @@ fn a_secure_server_is_trusted_by_its_certificate() {
     let trusted = [(trusted[0].0, trusted[0].1.as_str())];
     let text = s.report(&url, &[], &trusted).stdout;
     assert!(text.contains("[.] hot") && text.contains("1 file fetched"), "{text}");
+}
+
+const INLINED: &str = "
+static volatile unsigned long sink;
+static inline __attribute__((always_inline)) unsigned long innermost(unsigned long x)
+{
+	unsigned long r = 0;
+	for (int i = 0; i < 50; i++)
+		r += (x * 2654435761u) ^ (r >> 3);
+	return r;
+}
+__attribute__((noinline)) void outer(unsigned long x)
+{
+	sink += innermost(x);
+	__asm__ volatile(\"\");
+}
+int main(void)
+{
+	for (unsigned long i = 0; i < 2000000; i++)
+		outer(i);
+	return 0;
+}
+";
+
+/// The debug file, the part of it that dwz put into a file that others share, and the
+/// text of the source: each comes from the server, and from the cache afterwards.
+#[test]
+fn sources_and_shared_debug_files() {
+    if !require(&[&NEEDS[..], &[Need::Tool("dwz")]].concat()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let inside = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(folder.path());
+        command.env("HOME", path("home")).env("KYMO_CACHE", "off").env("LC_ALL", "C");
+        command.env_remove("DEBUGINFOD_CACHE_PATH").env_remove("XDG_CACHE_HOME");
+        command.env_remove("DEBUGINFOD_URLS");
+        command
+    };
+    let tool = |program: &str, args: &[&str]| run_command(inside(program, args)).success().stdout;
+    std::fs::write(path("a.c"), INLINED).unwrap();
+    tool("gcc", &["-O2", "-g", "-fno-omit-frame-pointer", "-o", "spin", "a.c"]);
+    tool("perf", &["record", "-q", "-e", "cpu-clock:u", "-g", "-o", "perf.data", "./spin"]);
+    std::fs::copy(path("spin"), path("two")).unwrap();
+    tool("dwz", &["-m", "shared", "spin", "two"]);
+    tool("objcopy", &["--only-keep-debug", "spin", "spin.debug"]);
+    tool("strip", &["spin"]);
+    let id = |file: &str| {
+        let notes = tool("readelf", &["-n", file]);
+        notes.lines().find_map(|l| l.trim().strip_prefix("Build ID: ").map(str::to_owned)).unwrap()
+    };
+    let (own, shared) = (id("spin"), id("shared"));
+    let text_of = path("a.c").canonicalize().unwrap().display().to_string();
+    let served = [
+        (format!("/buildid/{own}/debuginfo"), std::fs::read(path("spin.debug")).unwrap()),
+        (format!("/buildid/{shared}/debuginfo"), std::fs::read(path("shared")).unwrap()),
+        (format!("/buildid/{own}/source{text_of}"), INLINED.into()),
+    ];
+    for gone in ["spin.debug", "shared", "two", "a.c"] {
+        std::fs::remove_file(path(gone)).unwrap();
+    }
+    let (url, _) = serve_paths(move |asked, stream| {
+        let found = served.iter().find(|(path, _)| path == asked);
+        let _ = match found {
+            Some((_, body)) => {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                stream.write_all(&[head.as_bytes(), body].concat())
+            }
+            None => stream.write_all(b"HTTP/1.1 404 Not Found\r\n\r\n"),
+        };
+    });
+    let kymo = |urls: &str, args: &[&str]| {
+        let mut command = inside(env!("CARGO_BIN_EXE_kymo"), args);
+        command.args(["-i", "perf.data"]).env("DEBUGINFOD_URLS", urls);
+        run_command(command).success().stdout
+    };
+    let report = ["report", "--stdio", "--no-children", "-g", "caller", "-s", "sym,srcline"];
+    let annotate = ["annotate", "outer"];
+    let line = "r += (x * 2654435761u) ^ (r >> 3);";
+    // Without a server: names of nothing.
+    let bare = kymo("", &report);
+    assert!(!bare.contains("outer") && !bare.contains("a.c:"), "{bare}");
+    for urls in [url.as_str(), "http://127.0.0.1:1"] {
+        let text = kymo(urls, &report);
+        assert!(text.contains("innermost (inlined)") && text.contains("a.c:"), "{urls}: {text}");
+        assert_eq!(text.contains("2 files fetched"), urls == url, "{urls}: {text}");
+        let text = kymo(urls, &annotate);
+        assert!(text.contains(line), "{urls}: {text}");
+        assert!(!text.contains("cannot connect"), "{text}");
+    }
+    // Debian's client has them under the same names.
+    let mut find = inside("debuginfod-find", &["source", &own, &text_of]);
+    let found = run_command({
+        find.env("DEBUGINFOD_URLS", "http://127.0.0.1:1");
+        find
+    });
+    let kept = found.success().stdout;
+    assert_eq!(std::fs::read_to_string(kept.trim()).unwrap(), INLINED);
+    // A server that has the file without its shared part: lines, and it is said.
+    std::fs::remove_dir_all(path("home/.cache/debuginfod_client").join(&shared)).unwrap();
+    let text = kymo("http://127.0.0.1:1", &report);
+    assert!(text.contains("[.] outer") && text.contains("shared debug file"), "{text}");
 }

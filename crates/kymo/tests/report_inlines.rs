@@ -240,6 +240,16 @@ fn a_second_run_takes_lines_from_the_cache() {
     assert_eq!(graphs(&second), graphs(&first));
     assert!(second.contains("\"cache\"") && second.contains("is damaged"), "{second}");
     assert_eq!(std::fs::read(&path).unwrap(), whole);
+    // So is one that another version of kymo wrote, and one that is cut short.
+    let mut other = whole.clone();
+    other[8] ^= 0x40;
+    for (bytes, what) in [(&other[..], "version"), (&whole[..whole.len() / 2], "is damaged")] {
+        std::fs::write(&path, bytes).unwrap();
+        let (again, _) = case.ask(KYMO, &options);
+        assert_eq!(graphs(&again), graphs(&first));
+        assert!(again.contains("\"cache\"") && again.contains(what), "{again}");
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
+    }
     // Without its debugging information the program keeps its build-id.
     let strip = Command::new("strip").arg("-g").arg(case.path("inlined")).status();
     assert!(strip.unwrap().success());

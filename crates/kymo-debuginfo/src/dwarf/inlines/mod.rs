@@ -216,8 +216,11 @@ impl<'s> Inlines<'s> {
             let mut at = best.0;
             for _ in 0..DEEPEST {
                 let node = found.nodes.get(at as usize);
+                let function = node.map_or(TextId(0), |n| {
+                    names.function(n.entry, n.parent != NONE, &mut part.texts)
+                });
                 part.frames.push(SourceFrame {
-                    function: node.map_or(TextId(0), |n| names.function(n.entry, &mut part.texts)),
+                    function,
                     file: names.file(place.0, &mut part.texts),
                     line: place.1,
                     column: place.2,
@@ -227,11 +230,12 @@ impl<'s> Inlines<'s> {
             }
             part.ends.push((*number, part.frames.len() as u32));
         }
+        let unread = names.unread.take().map_or(Ok(()), Err);
         let info = gimli::Section::reader(&self.dwarf.debug_info).slice();
         if let Some(read) = info.get(start..start.saturating_add(length)) {
             self.forget(read);
         }
-        result.and(walked)
+        result.and(walked).and(unread)
     }
 
     fn forget(&self, read: &[u8]) {

@@ -5,7 +5,7 @@ use gimli::UnitOffset;
 use rustc_hash::FxHashMap;
 
 use super::super::lines::join;
-use super::super::{Reader, Result, Value};
+use super::super::{DwarfError, Reader, Result, Value};
 use super::answers::{TextId, Texts};
 use super::{File, Inlines};
 
@@ -20,7 +20,14 @@ pub(super) struct Names<'u, 's> {
     split: Option<Split<'u, 's>>,
     functions: FxHashMap<usize, TextId>,
     files: FxHashMap<u64, TextId>,
+    /// Why a name could not be read, of the first one.
+    pub(super) unread: Option<DwarfError>,
 }
+
+/// What an inlined function is called whose name cannot be read.
+const NAMELESS: &str = "[unknown]";
+/// And a file.
+const NO_FILE: &str = "??";
 
 /// A unit that was split off another one, and what it is read in.
 type Split<'u, 's> = (&'u gimli::Dwarf<Reader<'s>>, &'u gimli::Unit<Reader<'s>>);
@@ -40,17 +47,31 @@ impl<'u, 's> Names<'u, 's> {
         unit: &'u gimli::Unit<Reader<'s>>,
         split: Option<Split<'u, 's>>,
     ) -> Names<'u, 's> {
-        Names { all, unit, split, functions: FxHashMap::default(), files: FxHashMap::default() }
+        let (functions, files) = (FxHashMap::default(), FxHashMap::default());
+        Names { all, unit, split, functions, files, unread: None }
     }
 
-    /// The name of the function whose entry it is, or a copy of which.
-    pub(super) fn function(&mut self, entry: UnitOffset, texts: &mut Texts) -> TextId {
+    /// The name of the function whose entry it is, or a copy of which. One that is not
+    /// inlined may have none here: the symbol table knows it.
+    pub(super) fn function(
+        &mut self,
+        entry: UnitOffset,
+        inlined: bool,
+        texts: &mut Texts,
+    ) -> TextId {
         if let Some(known) = self.functions.get(&entry.0) {
             return *known;
         }
-        // A name that cannot be read is none: lines are worth something without it.
-        let name = self.name(entry).ok().flatten();
-        let id = name.map_or(TextId(0), |n| texts.intern(&String::from_utf8_lossy(n)));
+        // Lines are worth something without it.
+        let name = self.name(entry).unwrap_or_else(|error| {
+            self.unread.get_or_insert(error);
+            None
+        });
+        let id = match name {
+            Some(name) => texts.intern(&String::from_utf8_lossy(name)),
+            None if inlined => texts.intern(NAMELESS),
+            None => TextId(0),
+        };
         self.functions.insert(entry.0, id);
         id
     }
@@ -84,7 +105,11 @@ impl<'u, 's> Names<'u, 's> {
             named = read(dwarf, unit, UnitOffset(elsewhere - start))?;
             name = name.or(named.name);
         }
-        Ok(name)
+        match (name, named.origin) {
+            // Copies of copies without an end.
+            (None, Some(_)) => Err(DwarfError::Endless),
+            _ => Ok(name),
+        }
     }
 
     /// The path of a file of the unit's line table.
@@ -92,26 +117,32 @@ impl<'u, 's> Names<'u, 's> {
         if let Some(known) = self.files.get(&number) {
             return *known;
         }
-        let id = self.path(number).map_or(TextId(0), |p| texts.intern(&p));
+        let path = self.path(number).unwrap_or_else(|error| {
+            self.unread.get_or_insert(error);
+            Some(NO_FILE.to_owned())
+        });
+        let id = path.map_or(TextId(0), |p| texts.intern(&p));
         self.files.insert(number, id);
         id
     }
 
-    fn path(&self, number: u64) -> Option<String> {
+    fn path(&self, number: u64) -> Result<Option<String>> {
         let unit = self.unit;
-        let header = unit.line_program.as_ref()?.header();
-        let file = header.file(number)?;
-        let text = |v| {
-            let found = self.all.dwarf.attr_string(unit, v).ok()?;
-            Some(String::from_utf8_lossy(found.slice()).into_owned())
+        let header = unit.line_program.as_ref().map(|p| p.header());
+        let Some((header, file)) = header.and_then(|h| Some((h, h.file(number)?))) else {
+            return Ok(None);
+        };
+        let text = |v| -> Result<String> {
+            let found = self.all.dwarf.attr_string(unit, v)?;
+            Ok(String::from_utf8_lossy(found.slice()).into_owned())
         };
         let name = text(file.path_name())?;
         if name.starts_with('/') {
-            return Some(name);
+            return Ok(Some(name));
         }
-        let dir = file.directory(header).and_then(text).unwrap_or_default();
+        let dir = file.directory(header).map_or(Ok(String::new()), text)?;
         let comp_dir = unit.comp_dir.map(|d| d.to_string_lossy().into_owned());
-        Some(join(&comp_dir.unwrap_or_default(), &dir, &name))
+        Ok(Some(join(&comp_dir.unwrap_or_default(), &dir, &name)))
     }
 }
 
@@ -124,17 +155,15 @@ fn read<'s>(
     let mut named = Named { name: None, is_linkage: false, origin: None };
     let mut raw = unit.entries_raw(Some(at))?;
     let Some(abbreviation) = raw.read_abbreviation()? else { return Ok(named) };
-    let text = |v| dwarf.attr_string(unit, v).ok().map(|r| r.slice());
+    let text = |v| -> Result<&'s [u8]> { Ok(dwarf.attr_string(unit, v)?.slice()) };
     for spec in abbreviation.attributes() {
         match spec.name() {
             gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
-                if let Some(linkage) = text(raw.read_attribute(*spec)?.value()) {
-                    named.name = Some(linkage);
-                    named.is_linkage = true;
-                }
+                named.name = Some(text(raw.read_attribute(*spec)?.value())?);
+                named.is_linkage = true;
             }
             gimli::DW_AT_name if !named.is_linkage => {
-                named.name = text(raw.read_attribute(*spec)?.value());
+                named.name = Some(text(raw.read_attribute(*spec)?.value())?);
             }
             gimli::DW_AT_abstract_origin => {
                 named.origin = Some(raw.read_attribute(*spec)?.value());
