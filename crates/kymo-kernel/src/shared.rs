@@ -318,6 +318,16 @@ impl SharedFile {
         self.file.write_all_at(bytes, offset).map_err(|e| self.failed("write", e))
     }
 
+    /// How many bytes of it there are, holes left out.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn allocated(&self) -> Result<u64, SharedError> {
+        use std::os::unix::fs::MetadataExt as _;
+        let metadata = self.file.metadata().map_err(|e| self.failed("look at", e))?;
+        Ok(metadata.blocks().saturating_mul(512))
+    }
+
     /// Gives all its memory back to the file system; its size stays, and whoever maps it
     /// finds zeros.
     ///

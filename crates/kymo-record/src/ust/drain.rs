@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use kymo_files::ctf::Anchor;
@@ -323,7 +323,7 @@ impl Trace {
                     e.insert(folder.stream(&stream_name(taken.area)).map_err(failed)?)
                 }
             };
-            file.write_all(taken.packet).map_err(failed)?;
+            whole_packet(file, taken.packet).map_err(failed)?;
             *packets += 1;
             *bytes += taken.packet.len() as u64;
             Ok(())
@@ -375,6 +375,15 @@ fn free(path: &Path) -> PathBuf {
         }
     };
     (0..).map(again).find(|p| !p.join("metadata").exists()).unwrap_or_else(|| path.to_owned())
+}
+
+/// Appends a packet, or nothing.
+fn whole_packet(file: &mut File, packet: &[u8]) -> std::io::Result<()> {
+    let begin = file.stream_position()?;
+    file.write_all(packet).inspect_err(|_| {
+        // That this fails, too, costs a broken last packet.
+        let _ = file.set_len(begin);
+    })
 }
 
 fn stream_name(area: u32) -> String {

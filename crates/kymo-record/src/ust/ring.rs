@@ -23,6 +23,8 @@ pub struct RingReader {
     peeking: bool,
     /// Of the packets as they are handed out.
     uuid: [u8; 16],
+    /// Bytes read in this pass.
+    read: u64,
 }
 
 /// How far an area has been read. What is counted counts from when the reader was opened.
@@ -160,7 +162,7 @@ impl RingReader {
         let header = Header::parse(&head, file.size()?).map_err(error)?;
         let areas = vec![Area::default(); header.areas() as usize];
         let uuid = header.config().uuid;
-        Ok(Some(RingReader { file, header, areas, dead, peeking: false, uuid }))
+        Ok(Some(RingReader { file, header, areas, dead, peeking: false, uuid, read: 0 }))
     }
 
     /// What is read stays to be read by others.
@@ -264,6 +266,7 @@ impl RingReader {
     ) -> Result<(), E> {
         let mut buffer = Vec::new();
         let size = u64::from(self.config().sub_buffer);
+        self.read = 0;
         for area in 0..self.header.areas() {
             let head = self.head(area)?;
             let state = AreaState::parse(&head).map_err(|e| self.error(e))?;
@@ -335,6 +338,8 @@ impl RingReader {
             }
             let reader = &mut self.areas[area as usize];
             (reader.next, reader.within, reader.count) = (packet + 1, 0, None);
+            // Whoever is killed in the middle leaves the rest to the next.
+            self.note(area)?;
         }
         if depth == Depth::Closed {
             return Ok(());
@@ -372,10 +377,16 @@ impl RingReader {
         }
     }
 
+    /// Whether so much more can be in the file: one full of holes may claim any size, and
+    /// would fill the reader's disk.
+    fn is_there(&self, len: u64) -> Result<bool, UstError> {
+        Ok(self.read.saturating_add(len) <= self.file.allocated()?)
+    }
+
     /// The first `len` bytes of a packet and its context, if they are that packet's
     /// and have not changed meanwhile.
     fn read(
-        &self,
+        &mut self,
         area: u32,
         packet: u64,
         len: u64,
@@ -387,13 +398,14 @@ impl RingReader {
         buffer.resize(CONTEXT_END, 0);
         self.file.read_at(offset, buffer)?;
         let mut read = match self.header.check_packet(buffer, packet) {
-            Ok(context) => {
+            Ok(context) if self.is_there(len)? => {
+                self.read += len;
                 buffer.resize(len as usize, 0);
                 let begun = CONTEXT_END.min(buffer.len());
                 self.file.read_at(offset + begun as u64, &mut buffer[begun..])?;
                 Read::Whole(context)
             }
-            Err(_) => Read::Damaged,
+            _ => Read::Damaged,
         };
         if self.config().mode == Mode::Overwrite && !self.dead {
             let size = u64::from(self.config().sub_buffer);

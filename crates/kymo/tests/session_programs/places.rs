@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use kymo_testkit::{NOBODY, Need, TracingState, require};
@@ -191,28 +191,59 @@ fn programs_of_another_mount_namespace_are_reached() {
     later.end();
 }
 
+fn mount(at: &Path, options: &str) {
+    let mut command = Command::new("mount");
+    command.args(["-t", "tmpfs", "-o", options, "none"]).arg(at);
+    assert!(command.status().unwrap().success());
+}
+
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn tmpfs(at: &Path, options: &str) -> Mounted {
+        mount(at, options);
+        Mounted(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_a_full_disk_does_not_take_stays_in_the_rings() {
+    if !require(&[Need::Root, Need::Babeltrace]) {
+        return;
+    }
+    let stage = Stage::new();
+    let small = stage.path("small");
+    std::fs::create_dir(&small).unwrap();
+    let mounted = Mounted::tmpfs(&small, "size=200k");
+    stage.ok(&["create", "disk", "-u", "work:step", "--mode", "discard", "--buffer-size", "512K"]);
+    stage.ok(&["start", "disk"]);
+    let mut program = stage.program();
+    program.ask("go 16000");
+    let said = stage.refused(&["snapshot", "disk", "-o", "small/part"]);
+    assert!(said.contains("No space left"), "{said}");
+    let mut steps = stage.steps("small/part");
+    assert!(!steps.is_empty() && steps.len() < 16_000);
+    stage.ok(&["snapshot", "disk", "-o", "rest"]);
+    steps.extend(stage.steps("rest"));
+    steps.sort_unstable();
+    assert_eq!(steps, range(0, 16_000));
+    stage.ok(&["destroy", "disk"]);
+    drop(mounted);
+}
+
 #[test]
 fn a_full_shared_folder_is_told_and_gets_over() {
     if !require(&[Need::Root, Need::Babeltrace]) {
         return;
     }
     let stage = Stage::new();
-    let mount = |options: &str| {
-        let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", options, "none"]).arg(&stage.shared);
-        assert!(command.status().unwrap().success());
-    };
-    struct Mounted<'a>(&'a Path);
-    impl Drop for Mounted<'_> {
-        fn drop(&mut self) {
-            let _ = Command::new("umount").args(["-l"]).arg(self.0).status();
-        }
-    }
-    fn mounted(path: &Path) -> Mounted<'_> {
-        Mounted(path)
-    }
-    mount("size=400k,mode=1777");
-    let _guard = mounted(&stage.shared);
+    let _mounted = Mounted::tmpfs(&stage.shared, "size=400k,mode=1777");
     stage.ok(&["create", "full", "-u", "work:step"]);
     stage.ok(&["start", "full"]);
     let mut program = stage.program();
@@ -222,7 +253,7 @@ fn a_full_shared_folder_is_told_and_gets_over() {
     assert_eq!(discarded, 100, "{said}");
     let shown = stage.ok(&["show", "full"]);
     assert!(shown.contains("no memory on 1 CPUs") || shown.contains("No space left"), "{shown}");
-    mount("remount,size=64M,mode=1777");
+    mount(&stage.shared, "remount,size=64M,mode=1777");
     stage.ok(&["start", "full"]);
     program.ask("go 10");
     let said = stage.ok(&["snapshot", "full", "-o", "two"]);
@@ -272,6 +303,64 @@ fn names_that_cannot_be_and_sessions_that_are_not() {
         stage.ok(&["destroy", "x"]);
     }
     assert!(!stage.ok(&["list"]).contains("x: lost"));
+}
+
+#[test]
+fn a_session_of_before_the_last_boot_is_told_and_cleared_up() {
+    if !require(&[Need::Root]) {
+        return;
+    }
+    let stage = Stage::new();
+    let name = format!("old-{}", std::process::id());
+    let note = Path::new("/run/kymo/sessions").join(&name);
+    std::fs::create_dir_all(note.parent().unwrap()).unwrap();
+    let shared = stage.shared.display();
+    std::fs::write(&note, format!("boot another\nmade 1\nprograms {shared}\n")).unwrap();
+    let lost = format!("{name}: lost: the machine was started again");
+    assert!(stage.ok(&["list"]).contains(&lost));
+    let said = stage.refused(&["start", &name]);
+    assert!(said.contains("the machine was started again"), "{said}");
+    stage.ok(&["destroy", &name]);
+    assert!(!note.exists());
+}
+
+#[test]
+fn a_snapshot_by_itself_has_both_parts() {
+    if !require(&[Need::Root, Need::Tracefs, Need::Babeltrace, Need::TraceCmd]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let stage = Stage::new();
+    let name = format!("cond-{}", std::process::id());
+    let mut program = stage.program();
+    let pid = program.pid().to_string();
+    let args = ["create", &name, "-u", "work:step", "-e", "sched:sched_process_exit", "-p", &pid];
+    stage.ok(&args);
+    stage.ok(&["start", &name]);
+    // Somebody else's, whom -p leaves out.
+    let mut other = stage.program();
+    other.ask("go 7");
+    program.ask("go 3");
+    let mut command = stage.command(env!("CARGO_BIN_EXE_kymo"));
+    let condition = format!("sched:sched_process_exit if pid == {pid}");
+    command.args(["session", "snapshot", &name, "-o", "it", "-n", "1", "--on", &condition]);
+    let mut watcher = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut said = std::io::BufReader::new(watcher.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    assert!(line.contains("watching in user space"), "{line}");
+    program.end();
+    assert!(watcher.wait().unwrap().success());
+    let it = names(stage.top.path()).into_iter().find(|n| n.starts_with("it.")).unwrap();
+    assert_eq!(stage.steps(&it), range(0, 3));
+    let dat = stage.path(&it).join("kernel/trace.dat");
+    let report = Command::new("trace-cmd").args(["report", "-i"]).arg(&dat).output().unwrap();
+    let report = text(&report.stdout);
+    let exits = report.lines().filter(|l| l.contains(&format!("-{pid} "))).count();
+    assert_eq!(exits, 1, "{report}");
+    stage.ok(&["destroy", &name]);
+    other.end();
+    assert_eq!(stage.left(), [""; 0]);
 }
 
 fn is_root() -> bool {
