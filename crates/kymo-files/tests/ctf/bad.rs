@@ -82,6 +82,38 @@ fn a_stream_cut_anywhere_delivers_what_is_whole() {
 }
 
 #[test]
+fn of_a_packet_that_is_cut_all_whole_events_are_delivered() {
+    let events: Vec<_> = (0..30).map(|n| ([0, 1, 2, 3][n as usize % 4], n, 1000 * n)).collect();
+    for form in Form::all().filter(|f| f.packing != Packing::Bits) {
+        // Where each event ends: what a packet of so many says its content is.
+        let packet = |n: usize| {
+            let mut stream = made::Stream::new(form, 0);
+            stream.packet(&events[..n]);
+            stream.bytes
+        };
+        let content = |bytes: &[u8]| {
+            let word = bytes[48..56].try_into().unwrap();
+            let bits = if form.endian == Endian::Big {
+                u64::from_be_bytes(word)
+            } else {
+                u64::from_le_bytes(word)
+            };
+            bits / 8
+        };
+        let ends: Vec<u64> = (1..=events.len()).map(|n| content(&packet(n))).collect();
+        let dir = trace(&form.metadata().to_tsdl(), &packet(events.len()));
+        let file = std::fs::File::options().write(true).open(dir.path().join("stream")).unwrap();
+        for n in (ends[0]..ends[29]).rev().step_by(5) {
+            file.set_len(n).unwrap();
+            let (found, stats, _) = read(dir.path()).unwrap();
+            let whole = ends.iter().filter(|e| **e <= n).count() as u64;
+            assert_eq!(found, whole, "{form:?} cut at {n} of {ends:?}");
+            assert!(stats.damaged_places > 0, "{form:?} cut at {n}");
+        }
+    }
+}
+
+#[test]
 fn no_changed_byte_of_a_stream_makes_reading_fail_badly() {
     let (text, stream) = made();
     let dir = trace(&text, &stream);

@@ -29,6 +29,7 @@ use super::stream::{Remote, Secret, SendError};
 use crate::options::SwitchOn;
 use crate::output;
 use crate::session::{Running, end_child};
+use crate::ust::UstError;
 
 /// Room in the ring for each CPU: a third of a second of what one CPU can say.
 const BUFFER_KB: u64 = 8 << 10;
@@ -138,6 +139,16 @@ pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> TraceError {
 /// Records until the command or the processes end, until a signal asks to
 /// end, or until time or size is used up. What was switched on is switched off.
 pub fn record_trace(tracefs: &Tracefs, options: &TraceOptions) -> Result<TraceSummary, TraceError> {
+    record_trace_beside(tracefs, options, &mut |_| Ok(()))
+}
+
+/// The same; `begin` starts what is recorded beside, when all is ready and the command,
+/// whose process it is told, waits.
+pub fn record_trace_beside(
+    tracefs: &Tracefs,
+    options: &TraceOptions,
+    begin: &mut dyn FnMut(Option<u32>) -> Result<(), UstError>,
+) -> Result<TraceSummary, TraceError> {
     let mut wanted = vec![Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
     if options.switch == Some(SwitchOn::Signal) {
         wanted.push(Signal::Usr2);
@@ -152,6 +163,7 @@ pub fn record_trace(tracefs: &Tracefs, options: &TraceOptions) -> Result<TraceSu
     let events = set_up(&instance, options, child.as_ref(), &mut summary)?;
     let cpus = instance.cpus()?;
     let gathered = Gathered::new(&instance, &events, &cpus, options.format)?;
+    begin(child.as_ref().map(GatedChild::pid))?;
     let capture = Capture {
         options,
         instance: &instance,

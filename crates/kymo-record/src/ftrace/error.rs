@@ -38,6 +38,8 @@ pub enum TraceError {
         path.display()
     )]
     Write { path: PathBuf, error: io::Error, kept: u64 },
+    #[error(transparent)]
+    Programs(#[from] crate::ust::UstError),
     #[error("cannot read the ring: {0}")]
     Ring(io::Error),
     #[error("{what}: {error}")]

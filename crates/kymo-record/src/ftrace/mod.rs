@@ -14,7 +14,9 @@ mod session;
 pub mod stream;
 mod watch;
 
-pub use capture::{TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_trace};
+pub use capture::{
+    TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_trace, record_trace_beside,
+};
 pub use condition::{ConditionError, On, OnLatency, TooLong};
 pub use error::TraceError;
 pub use front::{Front, Layout, LayoutError, MAX_STREAMS};

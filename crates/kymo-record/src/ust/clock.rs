@@ -33,6 +33,8 @@ pub struct Counter {
     last: [Anchor; 2],
     kept: Vec<Anchor>,
     every: u64,
+    /// The most that a time was wrong by, as far as readings tell.
+    error: u64,
 }
 
 impl Counter {
@@ -40,15 +42,22 @@ impl Counter {
     pub fn start() -> Counter {
         let first = read(None);
         let next = read(Some((first.ticks, first.monotonic)));
-        Counter { first, last: [first, next], kept: vec![first], every: EVERY }
+        let error = first.error.max(next.error);
+        Counter { first, last: [first, next], kept: vec![first], every: EVERY, error }
     }
 
     /// Reads both clocks again.
     pub fn look(&mut self) {
         let now = read(Some((self.first.ticks, self.first.monotonic)));
         let [_, before] = self.last;
+        // Who was held up between the two clocks has read neither.
+        if now.error > self.first.error.saturating_mul(16).saturating_add(100) {
+            return;
+        }
         // A line through two points that lie together points anywhere.
         if now.monotonic > before.monotonic.saturating_add(SLACK) {
+            let foretold = self.at(now.ticks).abs_diff(now.monotonic);
+            self.error = self.error.max(now.error.saturating_add(foretold));
             self.last = [before, now];
         }
         let due = self.kept.last().is_none_or(|k| now.monotonic - k.monotonic >= self.every);
@@ -65,12 +74,15 @@ impl Counter {
         }
     }
 
-    /// `CLOCK_MONOTONIC` at some ticks of a program with this clock, and within how many
-    /// nanoseconds as far as the readings tell.
+    /// `CLOCK_MONOTONIC` at some ticks of a program with this clock.
     pub fn monotonic(&self, clock: &ClockFacts, ticks: u64) -> u64 {
-        if clock.kind == ClockKind::Monotonic {
-            return ticks;
+        match clock.kind {
+            ClockKind::Monotonic => ticks,
+            ClockKind::Tsc => self.at(ticks),
         }
+    }
+
+    fn at(&self, ticks: u64) -> u64 {
         let [a, b] = self.last;
         let pace = match a.ticks <= ticks {
             true => (b.ticks - a.ticks, b.monotonic - a.monotonic),
@@ -79,9 +91,10 @@ impl Counter {
         stretch(a, ticks, pace)
     }
 
-    /// What such times are wrong by at most, as far as the readings tell.
+    /// What times were wrong by at most, as far as the readings tell: each was foretold
+    /// from those before.
     pub fn error(&self) -> u64 {
-        self.last.iter().map(|a| a.error).max().unwrap_or(0)
+        self.error
     }
 
     /// Whether a program's `CLOCK_MONOTONIC` is ours: it is not in a time namespace, and
@@ -131,9 +144,9 @@ mod tests {
 
     #[test]
     fn readings_are_kept_further_apart_the_longer_it_takes() {
-        let at = |n: u64| Anchor { ticks: n, monotonic: n, error: 0 };
+        let at = |n: u64| Anchor { ticks: n, monotonic: n, error: u64::MAX };
         let mut counter =
-            Counter { first: at(0), last: [at(0), at(1)], kept: vec![at(0)], every: 0 };
+            Counter { first: at(0), last: [at(0), at(1)], kept: vec![at(0)], every: 0, error: 0 };
         for _ in 0..1000 {
             counter.look();
         }

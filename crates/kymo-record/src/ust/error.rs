@@ -53,6 +53,9 @@ pub enum UstError {
         /// The program.
         pid: u32,
     },
+    /// There is no thread to read rings.
+    #[error("a thread for the rings of programs: {0}")]
+    Thread(io::Error),
     /// The trace cannot be written.
     #[error("cannot write {path}: {error}")]
     Write {

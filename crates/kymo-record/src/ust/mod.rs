@@ -11,6 +11,7 @@
 //! | `session`, `state` | the program part of a named session, and what it is now |
 //! | `ring` | reading a ring: whole packets, and what is written of the last |
 //! | `drain` | rings of a channel into a folder of CTF traces |
+//! | `draining` | the same on a thread of its own |
 //! | `clock` | the programs' counter beside CLOCK_MONOTONIC |
 //! | `metadata` | what a program says of its events, as CTF says it |
 //! | `events` | the events of a packet, one by one, for those who watch |
@@ -19,6 +20,7 @@
 mod channel;
 mod clock;
 mod drain;
+mod draining;
 mod error;
 mod events;
 mod metadata;
@@ -33,10 +35,11 @@ mod watch;
 pub use channel::{Channel, ChannelOptions, DEFAULT_CHANNEL};
 pub use clock::Counter;
 pub use drain::{Drain, DrainStats, Peek};
+pub use draining::Draining;
 pub use error::{Notes, UstError};
 pub use events::{Packet, PacketEvent, monotonic_now};
 pub use program::{Program, ProgramId, RingFile};
-pub use ring::{Area, RingCounts, RingReader, Taken, nanoseconds};
+pub use ring::{Area, RingCounts, RingReader, Taken};
 pub use session::{RingOptions, Session};
 pub use slots::Attached;
 pub use space::{Space, UserFolder};

@@ -480,7 +480,7 @@ impl RingReader {
 }
 
 /// So many ticks in nanoseconds.
-pub fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
+fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
     let ns = u128::from(ticks) * 1_000_000_000 / u128::from(frequency.max(1));
     u64::try_from(ns).unwrap_or(u64::MAX)
 }

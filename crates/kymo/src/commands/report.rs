@@ -10,6 +10,7 @@ mod keys;
 mod meaning;
 mod page;
 mod text;
+mod timeline;
 mod trace;
 mod tracedat;
 pub(crate) mod trust;
@@ -31,7 +32,7 @@ use super::finding::Finding;
 /// Flags of `kymo report`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Recording to read: perf.data, trace.dat or the folder of CTF traces; `-` is the standard input
+    /// Recording to read: perf.data, trace.dat, the folder of CTF traces or of a session with both; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Recording to read, without -i
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_children: bool,
     /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parent,srcline,srcfile; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
-    /// of a trace.dat or CTF trace: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
+    /// of trace.dat and CTF traces: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
     /// Columns to show: overhead,overhead_children,sample,period and sort keys
@@ -112,12 +113,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.input.clone().or_else(|| args.file.clone());
     let path = path.unwrap_or_else(super::default_recording);
     match Kind::of(&path) {
-        Some(Kind::TraceDat) => return tracedat::run(&args, &path),
-        Some(Kind::Ctf) => return ctf::run(&args, &path),
-        Some(Kind::Session) => anyhow::bail!(
-            "{} holds several recordings: name one of them, or show all with kymo script",
-            path.display()
-        ),
+        Some(Kind::TraceDat | Kind::Ctf | Kind::Session) => return timeline::run(&args, &path),
         // What is neither is explained below.
         Some(Kind::PerfData) | None => {}
     }

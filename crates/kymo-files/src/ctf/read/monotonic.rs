@@ -158,7 +158,8 @@ fn of_packets(trace: &Trace, part: &Part, readings: &mut Readings) {
     }
     let mut start = 0u64;
     while start < window.len() && window.want(start, 512).is_ok() {
-        let Ok((facts, ..)) = read_head(trace, window.from(start).0, &mut slots) else { return };
+        let head = read_head(trace, window.from(start).0, &mut slots);
+        let Ok((facts, _, behind)) = head else { return };
         if let (Some(ticks), Some(nanos), Some(error)) =
             (facts.begin, facts.anchor, facts.anchor_error)
             && error < u64::from(u32::MAX)
@@ -167,7 +168,7 @@ fn of_packets(trace: &Trace, part: &Part, readings: &mut Readings) {
         }
         facts.begin.into_iter().chain(facts.end).for_each(|ticks| readings.reach(ticks));
         match facts.packet_size.or(facts.content_size) {
-            Some(size) if size >= 8 => start = start.saturating_add(size / 8),
+            Some(size) if size >= behind.max(8) => start = start.saturating_add(size / 8),
             _ => return,
         }
     }

@@ -52,7 +52,7 @@ impl Metadata {
 impl Clock {
     fn print(&self, p: &mut Printer<'_>) -> fmt::Result {
         p.open("clock")?;
-        p.value("name", &self.name)?;
+        p.text("name", &self.name)?;
         if let Some(id) = &self.uuid {
             p.text("uuid", &uuid(id))?;
         }

@@ -1,6 +1,7 @@
-//! `kymo list -i FILE`: the events of a trace.dat, how many of each it holds,
-//! and what they look like.
+//! `kymo list -i FILE`: the events of a trace.dat, of CTF traces or of a session with
+//! both, how many of each there are, and what they look like.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,86 +9,93 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use kymo_files::Kind;
-use kymo_files::tracedat::{ReadStats, Select, TraceDat};
+use kymo_files::{Kind, Moment, Select, Stats, Timeline, TimelineError};
 use kymo_format::EventFormat;
-use serde_json::json;
+use kymo_view::Ledger;
+use serde_json::{Value, json};
 
-use super::Args;
-use crate::commands::tracedat::{Formats, damaged, ledger};
+use super::{Args, ctf};
+use crate::commands::timeline::{end, ledger};
+use crate::commands::tracedat::Formats;
 
-/// An event of the file.
-struct Entry<'a> {
-    format: &'a EventFormat,
-    name: &'a str,
-    events: u64,
-}
+/// Events of the kernel by name, with their formats and how often they happened.
+type Entries<'f> = BTreeMap<&'f str, (&'f EventFormat, u64)>;
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
-    let kind = Kind::of(path);
-    if kind == Some(Kind::Ctf) {
-        return super::ctf::run(args, path);
-    }
-    if kind == Some(Kind::Session) {
-        bail!("{} holds several recordings: name one of them", path.display());
-    }
-    if kind == Some(Kind::PerfData) {
+    if Kind::of(path) == Some(Kind::PerfData) {
         bail!("{} is a perf.data file: kymo report --header-only names its events", path.display());
     }
-    let data = TraceDat::open(path)?;
-    let formats = Formats::new(&data);
+    let timeline = Timeline::open(&[path.to_owned()])?;
+    let formats: Vec<Formats<'_>> = timeline.kernels().iter().map(Formats::new).collect();
     let globs = globs(&args.globs)?;
-    let (counts, stats) = count(&data, &formats)?;
-    let mut entries = Vec::new();
-    let (mut others, mut unreadable) = (0, Vec::new());
+    let (counts, stats) = count(&timeline, &formats)?;
+    let mut ledger = ledger(&timeline, &stats);
+    let (mut kernel, mut others) = (Entries::new(), 0);
+    for (formats, counts) in formats.iter().zip(&counts.kernels) {
+        others += add(&mut kernel, formats, counts, globs.as_ref(), &mut ledger);
+    }
+    let mut programs = ctf::Entries::new();
+    if let Some(traces) = timeline.programs() {
+        let more;
+        (programs, more) = ctf::entries(traces, &counts.programs, globs.as_ref());
+        others += more;
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.json {
+        as_json(&mut out, objects(&kernel).chain(ctf::objects(&programs)))?;
+    } else if args.raw_dump {
+        let mut names = kernel.keys().chain(programs.keys());
+        names.try_for_each(|name| write!(out, "{name} "))?;
+        writeln!(out)?;
+    } else {
+        text(&mut out, &kernel, args.verbose)?;
+        ctf::text(&mut out, &programs, args.verbose)?;
+        if globs.is_none() && others > 0 {
+            writeln!(out, "\n  and {others} more events that did not happen: name them, or '*'")?;
+        }
+    }
+    out.flush()?;
+    io::stderr().write_all(ledger.to_text("").as_bytes())?;
+    Ok(end(&timeline, &stats, (&ledger, false), "is counted"))
+}
+
+/// Takes in the events of one recording; how many others there are.
+fn add<'f>(
+    entries: &mut Entries<'f>,
+    formats: &'f Formats<'_>,
+    counts: &[u64],
+    globs: Option<&GlobSet>,
+    ledger: &mut Ledger,
+) -> u64 {
+    let mut others = 0;
     for known in formats.iter() {
         let known = match known {
             Ok(known) => known,
             Err(why) => {
-                unreadable.push(why.to_owned());
+                ledger.note("format", why, None);
                 continue;
             }
         };
         let id = usize::try_from(known.format.id).unwrap_or(usize::MAX);
         let events = counts.get(id).copied().unwrap_or(0);
         // Without globs only what happened; with globs all that could have.
-        let wanted = match &globs {
+        let wanted = match globs {
             None => events > 0,
             Some(set) => set.is_match(&known.full_name) || set.is_match(&known.format.name),
         };
-        if wanted {
-            entries.push(Entry { format: &known.format, name: &known.full_name, events });
-        } else {
-            others += 1;
+        match wanted {
+            true => entries.entry(&known.full_name).or_insert((&known.format, 0)).1 += events,
+            false => others += 1,
         }
-    }
-    entries.sort_by_key(|e| e.name);
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    if args.json {
-        as_json(&mut out, &entries)?;
-    } else if args.raw_dump {
-        entries.iter().try_for_each(|e| write!(out, "{} ", e.name))?;
-        writeln!(out)?;
-    } else {
-        text(&mut out, &entries, args.verbose)?;
-        if globs.is_none() && others > 0 {
-            writeln!(out, "\n  and {others} more events that did not happen: name them, or '*'")?;
-        }
-    }
-    out.flush()?;
-    let mut ledger = ledger(&data, &stats);
-    for why in unreadable {
-        ledger.note("format", why, None);
     }
     let known = |id: &usize| u16::try_from(*id).is_ok_and(|id| formats.get(id).is_ok());
     for (id, n) in counts.iter().enumerate().filter(|(id, n)| **n > 0 && !known(id)) {
         ledger.note("unknown", format!("{n} events of number {id}, which has no format"), None);
     }
-    io::stderr().write_all(ledger.to_text("").as_bytes())?;
-    Ok(if damaged(&data, &stats) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    others
 }
 
-pub(super) fn globs(patterns: &[String]) -> anyhow::Result<Option<GlobSet>> {
+fn globs(patterns: &[String]) -> anyhow::Result<Option<GlobSet>> {
     if patterns.is_empty() {
         return Ok(None);
     }
@@ -98,53 +106,68 @@ pub(super) fn globs(patterns: &[String]) -> anyhow::Result<Option<GlobSet>> {
     Ok(Some(set.build()?))
 }
 
-/// How many events of each number there are.
-fn count(data: &TraceDat, formats: &Formats<'_>) -> anyhow::Result<(Vec<u64>, ReadStats)> {
-    let mut counts = vec![0; 1 << 16];
-    let stats = data.for_each(&Select::default(), &mut |e| {
-        let id = formats.id(e.payload).unwrap_or(0);
-        if let Some(n) = counts.get_mut(usize::from(id)) {
-            *n += 1;
-        }
+/// How often events happened.
+struct Counts {
+    /// For each recording of the kernel by number.
+    kernels: Vec<Vec<u64>>,
+    /// By kind of event.
+    programs: Vec<u64>,
+}
+
+fn count(timeline: &Timeline, formats: &[Formats<'_>]) -> Result<(Counts, Stats), TimelineError> {
+    let mut counts = Counts {
+        kernels: vec![vec![0; 1 << 16]; formats.len()],
+        programs: vec![0; timeline.programs().map_or(0, |p| p.class_count())],
+    };
+    let stats = timeline.for_each(&Select::default(), &mut |moment| {
+        let place = match moment {
+            Moment::Kernel(number, e) => {
+                let id = formats.get(number).and_then(|f| f.id(e.payload)).unwrap_or(0);
+                counts.kernels.get_mut(number).and_then(|c| c.get_mut(usize::from(id)))
+            }
+            Moment::Program(e) => counts.programs.get_mut(e.class as usize),
+        };
+        place.into_iter().for_each(|n| *n += 1);
         ControlFlow::Continue(())
     })?;
     Ok((counts, stats))
 }
 
-fn text(out: &mut impl Write, entries: &[Entry<'_>], verbose: bool) -> io::Result<()> {
-    for e in entries {
-        writeln!(out, "  {:<50} {:>10} events", e.name, e.events)?;
+fn text(out: &mut impl Write, entries: &Entries<'_>, verbose: bool) -> io::Result<()> {
+    for (name, (format, events)) in entries {
+        writeln!(out, "  {name:<50} {events:>10} events")?;
         if !verbose {
             continue;
         }
-        writeln!(out, "       id {}", e.format.id)?;
-        for f in &e.format.fields {
+        writeln!(out, "       id {}", format.id)?;
+        for f in &format.fields {
             let declared = format!("{} {}", f.type_text, f.name);
             let sign = if f.signed { "signed" } else { "unsigned" };
             let (offset, size) = (f.offset, f.size);
             writeln!(out, "       {declared:<44} offset {offset:>4}  size {size:>3}  {sign}")?;
         }
-        writeln!(out, "       print fmt: {}\n", e.format.print_fmt)?;
+        writeln!(out, "       print fmt: {}\n", format.print_fmt)?;
     }
     Ok(())
 }
 
-fn as_json(out: &mut impl Write, entries: &[Entry<'_>]) -> io::Result<()> {
+fn objects(entries: &Entries<'_>) -> impl Iterator<Item = Value> {
+    entries.iter().map(|(name, (format, events))| {
+        let field = |f: &kymo_format::Field| {
+            json!({"name": f.name, "type": f.type_text, "offset": f.offset, "size": f.size,
+                   "signed": f.signed})
+        };
+        let fields: Vec<Value> = format.fields.iter().map(field).collect();
+        json!({
+            "name": name, "kind": "tracepoint", "events": events, "id": format.id,
+            "fields": fields, "print_fmt": format.print_fmt,
+        })
+    })
+}
+
+fn as_json(out: &mut impl Write, objects: impl Iterator<Item = Value>) -> io::Result<()> {
     write!(out, "[")?;
-    for (i, e) in entries.iter().enumerate() {
-        let fields: Vec<_> = e
-            .format
-            .fields
-            .iter()
-            .map(|f| {
-                json!({"name": f.name, "type": f.type_text, "offset": f.offset, "size": f.size,
-                       "signed": f.signed})
-            })
-            .collect();
-        let object = json!({
-            "name": e.name, "kind": "tracepoint", "events": e.events, "id": e.format.id,
-            "fields": fields, "print_fmt": e.format.print_fmt,
-        });
+    for (i, object) in objects.enumerate() {
         write!(out, "{}{object}", if i > 0 { ",\n" } else { "\n" })?;
     }
     writeln!(out, "\n]")

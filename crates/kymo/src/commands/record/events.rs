@@ -1,5 +1,5 @@
 //! `-e` and `--filter`, whose order matters: a filter belongs to the events of
-//! the `-e` before it.
+//! the `-e` before it, or to those of the `-u` before it where a command has that.
 
 use anyhow::bail;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -10,7 +10,12 @@ use kymo_kernel::events::{Catalog, EventSpec};
 enum Typed {
     Event(String),
     Filter(String),
+    /// A `-u`; its events are known elsewhere.
+    Programs,
 }
+
+/// The name of `-u` where there is one.
+const PROGRAMS: &str = "user_events";
 
 /// All of them, in order.
 #[derive(Clone, Debug, Default)]
@@ -22,13 +27,15 @@ impl EventArgs {
         &self,
     ) -> anyhow::Result<Vec<(String, Option<String>)>> {
         let mut all: Vec<(String, Option<String>)> = Vec::new();
-        let mut last = 0;
+        let (mut last, mut programs) = (0, false);
         for typed in &self.0 {
             match typed {
                 Typed::Event(text) => {
-                    last = all.len();
+                    (last, programs) = (all.len(), false);
                     all.extend(text.split(',').map(|e| (e.trim().to_owned(), None)));
                 }
+                Typed::Programs => programs = true,
+                Typed::Filter(_) if programs => {}
                 Typed::Filter(filter) => {
                     if all.is_empty() {
                         bail!("--filter {filter:?} needs an -e before it");
@@ -45,11 +52,17 @@ impl EventArgs {
         Ok(all)
     }
 
-    /// All filters as one, where events are named otherwise.
-    pub(in crate::commands) fn filter_only(&self) -> Option<String> {
-        let filters = self.0.iter().filter_map(|t| match t {
-            Typed::Filter(f) => Some(f.as_str()),
-            Typed::Event(_) => None,
+    /// The filters of programs' events as one: those behind a `-u`; all if there is no `-e`.
+    pub(in crate::commands) fn for_programs(&self) -> Option<String> {
+        let alone = !self.0.iter().any(|t| matches!(t, Typed::Event(_)));
+        let mut programs = alone;
+        let filters = self.0.iter().filter_map(|t| {
+            match t {
+                Typed::Filter(f) => return Some(f.as_str()).filter(|_| programs),
+                Typed::Event(_) => programs = false,
+                Typed::Programs => programs = true,
+            }
+            None
         });
         let filters: Vec<&str> = filters.collect();
         match filters[..] {
@@ -80,6 +93,7 @@ impl EventArgs {
                         groups = groups.max(s.group.map_or(0, |g| g + 1));
                     }
                 }
+                Typed::Programs => {}
                 Typed::Filter(filter) => {
                     if specs.is_empty() {
                         bail!("--filter {filter:?} needs an -e before it");
@@ -108,6 +122,10 @@ impl clap::FromArgMatches for EventArgs {
         };
         let mut typed = all("event", Typed::Event);
         typed.extend(all("filter", Typed::Filter));
+        if matches.try_contains_id(PROGRAMS).is_ok() {
+            let places = matches.indices_of(PROGRAMS).into_iter().flatten();
+            typed.extend(places.map(|at| (at, Typed::Programs)));
+        }
         typed.sort_by_key(|(at, _)| *at);
         Ok(EventArgs(typed.into_iter().map(|(_, t)| t).collect()))
     }
@@ -123,7 +141,9 @@ impl clap::Args for EventArgs {
         let event = Arg::new("event").short('e').long("event").value_name("EVENTS");
         let filter = Arg::new("filter").long("filter").value_name("FILTER");
         command.arg(event.action(ArgAction::Append).help("Events, as `kymo list` names them")).arg(
-            filter.action(ArgAction::Append).help("Filter for the tracepoints of the -e before it"),
+            filter
+                .action(ArgAction::Append)
+                .help("Filter for the events of the -e (or -u) before it"),
         )
     }
 
@@ -159,6 +179,15 @@ mod tests {
         let error = |words: &[&str]| {
             parse(words).specs(&Catalog::open()).context("x").unwrap_err().to_string()
         };
+        // A command that has -u, too.
+        let command = EventArgs::augment_args(Command::new("x"))
+            .arg(Arg::new(PROGRAMS).short('u').action(ArgAction::Append));
+        let words = "x -u a:* --filter 1 -e s --filter 2 --filter 3 -u b:* --filter 4";
+        let both = command.get_matches_from(words.split(' '));
+        let both = EventArgs::from_arg_matches(&both).unwrap();
+        assert_eq!(both.for_programs().unwrap(), "(1) && (4)");
+        assert_eq!(both.with_filters().unwrap(), [("s".into(), Some("(2) && (3)".into()))]);
+        assert_eq!(parse(&["x", "--filter", "a"]).for_programs().unwrap(), "a");
         assert!(!error(&["x", "--filter", "a"]).is_empty());
         assert!(!error(&["x", "-e", "cpu-clock", "--filter", "a"]).is_empty());
     }

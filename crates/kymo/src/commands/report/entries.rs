@@ -3,10 +3,14 @@
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
+use super::keys::Key;
+
 /// Entries that are kept apart at most; what comes later is counted together.
 const MOST_ENTRIES: usize = 1 << 20;
 /// Distinct stacks, over all entries.
-pub(super) const MOST_STACKS: usize = 1 << 20;
+const MOST_STACKS: usize = 1 << 20;
+/// Distinct functions in stacks; what comes later is counted together.
+const MOST_FRAMES: usize = 1 << 20;
 /// Between the cells of an entry's name.
 pub(super) const SEPARATOR: u8 = 0x1f;
 /// What stands where an event has no such field.
@@ -28,6 +32,11 @@ pub(super) struct Entries {
     overflow: u64,
     /// Stands for none: every key is there when it is counted.
     spare: Entry,
+    frames: Vec<String>,
+    frame_of: FxHashMap<String, u32>,
+    /// Distinct stacks, and those that were not kept.
+    stacks: usize,
+    dropped: u64,
 }
 
 impl Entries {
@@ -50,12 +59,62 @@ impl Entries {
         entry
     }
 
+    /// The number of a function in stacks.
+    pub(super) fn frame(&mut self, name: String) -> u32 {
+        let name = match self.frames.len() < MOST_FRAMES {
+            true => name,
+            false if self.frame_of.contains_key(&name) => name,
+            false => "[others]".to_owned(),
+        };
+        let next = self.frames.len() as u32;
+        let id = *self.frame_of.entry(name.clone()).or_insert(next);
+        if id == next {
+            self.frames.push(name);
+        }
+        id
+    }
+
+    /// What functions are called, by their numbers.
+    pub(super) fn names<'s>(&'s self, chain: &'s [u32]) -> impl Iterator<Item = &'s str> {
+        chain.iter().filter_map(|f| self.frames.get(*f as usize)).map(|n| &**n)
+    }
+
+    /// Counts an event and its stack, which is drawn below its entry.
+    pub(super) fn count_stack(&mut self, key: &[u8], chain: &[u32]) {
+        let room = self.stacks < MOST_STACKS;
+        let entry = self.count(key);
+        if chain.is_empty() {
+            return;
+        }
+        match entry.stacks.get_mut(chain) {
+            Some(n) => *n += 1,
+            None if !room => self.dropped += 1,
+            None => {
+                entry.stacks.insert(chain.into(), 1);
+                self.stacks += 1;
+            }
+        }
+    }
+
     /// Those that were counted, most first.
-    pub(super) fn done(self, frames: Vec<String>, dropped: u64) -> Found {
+    pub(super) fn done(self) -> Found {
         let mut entries: Vec<_> = self.of.into_iter().collect();
         entries.sort_by(|a, b| b.1.events.cmp(&a.1.events).then_with(|| a.0.cmp(&b.0)));
-        Found { entries, events: self.events, frames, overflow: self.overflow, dropped }
+        let (events, overflow, dropped) = (self.events, self.overflow, self.dropped);
+        Found { entries, events, frames: self.frames, overflow, dropped }
     }
+}
+
+/// Puts the text of a stack in its place among the cells.
+pub(super) fn fill_in(keys: &[Key], key: &mut Vec<u8>, chain: &[u32], entries: &Entries) {
+    let Some(at) = keys.iter().position(|k| *k == Key::Stack) else { return };
+    let names: Vec<&str> = entries.names(chain).collect();
+    let text = if names.is_empty() { "N/A".to_owned() } else { names.join(" < ") };
+    let mut cells: Vec<&[u8]> = key.split(|b| *b == SEPARATOR).collect();
+    if let Some(cell) = cells.get_mut(at) {
+        *cell = text.as_bytes();
+    }
+    *key = cells.join(&SEPARATOR);
 }
 
 /// All that was counted.

@@ -1,8 +1,10 @@
 //! What the events of a trace.dat or of CTF traces are grouped by.
 
 use anyhow::bail;
+use kymo_files::ctf::Ctf;
 use kymo_format::Field;
 
+use super::ctf;
 use crate::commands::tracedat::{Formats, Known};
 
 /// A key of `--sort`.
@@ -82,30 +84,37 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Vec<Key>> {
 }
 
 /// Fields must exist in some event; otherwise it is a slip of the fingers.
-pub(super) fn check(keys: &[Key], formats: &Formats<'_>) -> anyhow::Result<()> {
-    let fields: Vec<&Key> = keys.iter().filter(|k| matches!(k, Key::Field { .. })).collect();
-    if fields.is_empty() {
+pub(super) fn check(
+    keys: &[Key],
+    kernels: &[Formats<'_>],
+    programs: Option<&Ctf>,
+) -> anyhow::Result<()> {
+    if !keys.iter().any(|k| matches!(k, Key::Field { .. })) {
         return Ok(());
     }
-    let known: Vec<&Known> = formats.iter().filter_map(Result::ok).collect();
-    for key in fields {
+    let known: Vec<&Known> =
+        kernels.iter().flat_map(Formats::iter).filter_map(Result::ok).collect();
+    for key in keys {
         let Key::Field { event, name } = key else { continue };
-        if known.iter().any(|k| key.field(k).is_some()) {
+        let found = known.iter().any(|k| key.field(k).is_some())
+            || programs.is_some_and(|ctf| ctf::has(ctf, key));
+        if found {
             continue;
         }
-        match event {
-            None => bail!(
-                "--sort: no event has a field `{name}`; other keys are event, comm, pid, cpu, \
-                 instance, stack"
-            ),
-            Some(e) => match known.iter().find(|k| *e == k.format.name || *e == k.full_name) {
-                None => bail!("--sort {e}.{name}: the recording has no format of an event `{e}`"),
-                Some(k) => {
-                    let names: Vec<&str> = k.format.own_fields().map(|f| &*f.name).collect();
-                    bail!("--sort {e}.{name}: {e} has no such field; it has {}", names.join(", "))
-                }
-            },
-        }
+        let Some(e) = event else {
+            bail!(
+                "--sort: no event has a field or context `{name}`; other keys are event, comm, \
+                 pid, cpu, instance, stack"
+            )
+        };
+        let of_kernel = || {
+            let known = known.iter().find(|k| *e == k.format.name || *e == k.full_name)?;
+            Some(known.format.own_fields().map(|f| f.name.clone()).collect::<Vec<_>>())
+        };
+        let Some(names) = of_kernel().or_else(|| ctf::names(programs?, e)) else {
+            bail!("--sort {e}.{name}: the recording has no event `{e}`")
+        };
+        bail!("--sort {e}.{name}: {e} has no such field; it has {}", names.join(", "))
     }
     Ok(())
 }

@@ -92,7 +92,7 @@ pub(super) fn note_lost(
 }
 
 /// Turns what comes into output.
-struct Printer {
+pub(super) struct Printer {
     text: Text,
     json: bool,
     formats: Formats,
@@ -108,7 +108,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(args: &Args, source: &Source) -> anyhow::Result<Printer> {
+    pub(super) fn new(args: &Args, source: &Source) -> anyhow::Result<Printer> {
         let colour = stdout().is_terminal()
             && anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never;
         let dir = source.dir();
@@ -127,6 +127,32 @@ impl Printer {
             damaged: 0,
             unknown: 0,
         })
+    }
+
+    /// Letters between CPU and time.
+    pub(super) fn flags(&self) -> usize {
+        if self.json { 0 } else { self.text.flags() }
+    }
+
+    /// The line of what comes, with its time; a mark of lost events waits for the event
+    /// behind it.
+    pub(super) fn line(&mut self, item: Item<'_>) -> Option<(u64, Vec<u8>)> {
+        let time = if let Item::Event { time, .. } = item { Some(time) } else { None };
+        let shown = self.shown;
+        // Nothing is written before it is asked for.
+        let _ = self.item(item);
+        let time = time.filter(|_| self.shown > shown)?;
+        Some((time, std::mem::take(&mut self.out)))
+    }
+
+    /// Begins a batch: names may have changed.
+    pub(super) fn refresh(&mut self) {
+        self.stale = true;
+    }
+
+    /// What was shown, lost, damaged and unknown, for [`note_lost`].
+    pub(super) fn counts(&self) -> ((u64, u64), (u64, u64)) {
+        ((self.shown, self.lost), (self.damaged, self.unknown))
     }
 
     /// Whether nothing more is to be shown.
@@ -183,7 +209,7 @@ impl Printer {
     }
 
     /// Ends a batch: what there is goes out, and names may change.
-    fn flush(&mut self) -> anyhow::Result<()> {
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         if !self.out.is_empty() {
             self.write();
         }

@@ -3,8 +3,10 @@
 //!
 //! Each run works in a trace instance of its own. Live, `source.rs` makes it and
 //! takes it away, `follow.rs` reads it until the end, and `text.rs` and `json.rs`
-//! are the forms of output. Events of programs with tracepoints of their own are `ust/`. Without events it is system calls (`syscalls/`).
+//! are the forms of output. Events of programs with tracepoints of their own are `ust/`,
+//! both together `both.rs`. Without events it is system calls (`syscalls/`).
 
+mod both;
 mod follow;
 mod json;
 mod names;
@@ -61,6 +63,11 @@ and those that start, of oneself or, for root, of all users and containers; with
 the command and its children. No root is needed. Their --filter holds for all of -u, is evaluated
 in the program, and knows == != < <= > >= && || ! & and texts with * and ?. With -o DIR a folder
 of CTF traces is written, a trace for each program.
+
+BOTH ON ONE TIMELINE
+With -e and -u events of the kernel and of programs come together, in the order of time; the
+notes say how well the two clocks agree. With -o DIR they are recorded: DIR/kernel/trace.dat and
+DIR/ust/…; `kymo script DIR` merges them, `kymo report DIR` and `kymo list DIR` count them.
 
 LIVE OUTPUT
 With -e and without -o lines are those of the kernel's own `trace` file. The rings of all CPUs
@@ -138,14 +145,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         return tracer::run(&args);
     }
-    if args.ust.given() {
-        if args.probes.given() {
-            bail!(
-                "--probe adds events of the kernel's tracer, which -u does not show: take one of them"
-            );
-        }
-        return ust::run(&args);
-    }
     let mut wanted = args.wanted()?;
     let probes = args.probes.add(args.exec.as_deref())?;
     for event in probes.iter().flat_map(Temporary::events) {
@@ -159,6 +158,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn trace(args: &Args, wanted: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
+    if args.ust.given() {
+        return if wanted.is_empty() { ust::run(args) } else { both::run(args, wanted) };
+    }
     match (args.out.given(), wanted.is_empty() && args.instance.is_none()) {
         (true, true) => bail!("which events? -e names them, `kymo event list` shows them"),
         (true, false) => out::record(args, wanted),

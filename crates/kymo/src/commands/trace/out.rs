@@ -104,8 +104,13 @@ impl OutArgs {
     }
 }
 
-pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
-    let options = TraceOptions {
+/// What the flags say of a recording.
+pub(super) fn options(
+    args: &Args,
+    events: Vec<TraceEvent>,
+    output: TraceOutput,
+) -> anyhow::Result<TraceOptions> {
+    Ok(TraceOptions {
         events,
         command: args.command.clone(),
         pids: args.pids()?,
@@ -115,13 +120,17 @@ pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<Exi
         clock: args.clock.clone(),
         buffer_kb: args.buffer_size.map(|b| b.div_ceil(1024)),
         stacks: args.stacks,
-        output: args.out.output()?,
+        output,
         format: args.out.format()?,
         switch: args.out.switch_output,
         keep_files: args.out.switch_max_files,
         max_size: args.out.max_size,
         timeout: args.timeout,
-    };
+    })
+}
+
+pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
+    let options = options(args, events, args.out.output()?)?;
     let tracefs = tracing::open()?;
     let summary = match record_trace(&tracefs, &options) {
         Ok(summary) => summary,
@@ -145,7 +154,7 @@ pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<Exi
     Ok(ExitCode::from(exit))
 }
 
-fn ledger(s: &TraceSummary) -> Ledger {
+pub(super) fn ledger(s: &TraceSummary) -> Ledger {
     let mut ledger = Ledger::default();
     s.notes.iter().for_each(|n| ledger.push(n.clone()));
     if s.lost > 0 {

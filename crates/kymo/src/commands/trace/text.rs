@@ -37,6 +37,11 @@ impl Text {
         })
     }
 
+    /// Letters between CPU and time.
+    pub(super) fn flags(&self) -> usize {
+        self.flags
+    }
+
     /// Appends an event; false if its format is not known any more.
     pub(super) fn event(
         &self,

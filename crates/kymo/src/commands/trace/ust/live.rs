@@ -15,7 +15,7 @@ use super::RoundResult;
 use super::text::Text;
 
 /// The programs, what is to be shown, and how.
-pub(super) struct Live {
+pub(in crate::commands::trace) struct Live {
     programs: BTreeMap<(u32, ProgramId), Source>,
     waiting: Vec<(u64, Vec<u8>)>,
     text: Text,
@@ -33,13 +33,14 @@ struct Source {
 }
 
 impl Live {
-    pub(super) fn new(args: &Args) -> Live {
+    /// `flags`: how many letters stand between CPU and time, beside events of the kernel.
+    pub(in crate::commands::trace) fn new(args: &Args, flags: usize) -> Live {
         let colour = stdout().is_terminal()
             && anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never;
         Live {
             programs: BTreeMap::new(),
             waiting: Vec::new(),
-            text: Text { json: args.json, colour },
+            text: Text { json: args.json, colour, flags },
             left: args.count,
             horizon: 0,
             counter: Counter::start(),
@@ -49,12 +50,16 @@ impl Live {
     }
 
     /// What happened before now will have been seen when the round is over.
-    pub(super) fn begin_round(&mut self) {
+    pub(in crate::commands::trace) fn begin_round(&mut self) {
         self.counter.look();
         self.horizon = monotonic_now();
     }
 
-    pub(super) fn take(&mut self, channel: &Channel, program: &mut Program) -> RoundResult {
+    pub(in crate::commands::trace) fn take(
+        &mut self,
+        channel: &Channel,
+        program: &mut Program,
+    ) -> RoundResult {
         let Some((attached, slot)) = channel.slot_of(program)? else { return Ok(()) };
         let key = (program.uid(), program.id().clone());
         if slot.lost > 0 {
@@ -88,13 +93,25 @@ impl Live {
         })
     }
 
-    /// Shows what is in order; true if nothing more is to be shown.
-    pub(super) fn end_round(&mut self, last: bool) -> anyhow::Result<bool> {
+    /// A line of somebody else's.
+    pub(in crate::commands::trace) fn put(&mut self, time: u64, line: Vec<u8>) {
+        self.waiting.push((time, line));
+    }
+
+    /// When the round began.
+    pub(in crate::commands::trace) fn horizon(&self) -> u64 {
+        self.horizon
+    }
+
+    /// What times of programs were wrong by at most, in nanoseconds.
+    pub(in crate::commands::trace) fn error(&self) -> u64 {
+        self.counter.error()
+    }
+
+    /// Shows what happened before `until`; true if nothing more is to be shown.
+    pub(in crate::commands::trace) fn end_round(&mut self, until: u64) -> anyhow::Result<bool> {
         self.waiting.sort_by_key(|(time, _)| *time);
-        let ready = match last {
-            true => self.waiting.len(),
-            false => self.waiting.partition_point(|(time, _)| *time < self.horizon),
-        };
+        let ready = self.waiting.partition_point(|(time, _)| *time < until);
         let show =
             self.left.map_or(ready, |left| ready.min(usize::try_from(left).unwrap_or(ready)));
         let mut out = Vec::new();
@@ -107,7 +124,7 @@ impl Live {
         Ok(self.left == Some(0))
     }
 
-    pub(super) fn stats(&self) -> DrainStats {
+    pub(in crate::commands::trace) fn stats(&self) -> DrainStats {
         let mut stats = DrainStats {
             programs: self.programs.len() as u64,
             damaged: self.undecodable,

@@ -1,7 +1,7 @@
 //! `kymo trace -u`: events of programs with tracepoints of their own, live or into a
 //! folder of CTF traces. No root, no kernel: files that the programs share.
 
-mod live;
+pub(super) mod live;
 mod text;
 
 use std::path::Path;
@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use kymo_kernel::ftrace::own_name;
 use kymo_kernel::process::{GatedChild, Signal, Signals};
-use kymo_record::ust::{ChannelOptions, Drain, DrainStats, Space, UstError, Watch, WatchOptions};
+use kymo_record::ust::{
+    ChannelOptions, Drain, DrainStats, Draining, Space, UstError, Watch, WatchOptions,
+};
 use kymo_ust::Rule;
 use kymo_view::Ledger;
 
@@ -22,7 +24,7 @@ use super::Args;
 pub(super) struct UstArgs {
     /// Events of programs that have tracepoints of their own: PROVIDER:NAME with * and ?
     #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',',
-          conflicts_with_all = ["event", "stacks", "cpu", "clock", "instance"])]
+          conflicts_with_all = ["cpu", "instance"])]
     user_events: Vec<String>,
     /// Of these events, those of at most this level: emerg … debug, or 0 … 14
     #[arg(long, value_name = "LEVEL", requires = "user_events", value_parser = level)]
@@ -33,10 +35,12 @@ pub(super) struct UstArgs {
 const ROOM: u64 = 4 << 20;
 /// Of that, a sub-buffer.
 const SUB_BUFFERS: u32 = 8;
-/// How often is looked, while nothing fills up.
-const ROUND: Duration = Duration::from_millis(50);
+/// The clock of events of the kernel beside which those of programs can be put.
+pub(super) const CLOCK: &str = "mono";
+/// How often is looked.
+pub(super) const ROUND: Duration = Duration::from_millis(50);
 /// How long a program's last events are waited for.
-const FORGET: Duration = Duration::from_millis(20);
+pub(super) const FORGET: Duration = Duration::from_millis(20);
 
 /// The levels by their names, as syslog and LTTng number them.
 const LEVELS: [&str; 15] = [
@@ -120,9 +124,54 @@ impl UstArgs {
     }
 }
 
+/// What the flags ask of programs, as far as no process needs to be there.
+pub(super) fn asked(args: &Args) -> anyhow::Result<Vec<Rule>> {
+    let filter = args.events.for_programs();
+    rules(&args.ust.user_events, args.ust.level, filter.as_deref())
+}
+
+/// Switches the events on; `command`: the process of a command that is alone meant.
+pub(super) fn watch(
+    args: &Args,
+    rules: Vec<Rule>,
+    pids: Vec<u32>,
+    command: Option<u32>,
+) -> Result<Watch, UstError> {
+    let (sub_buffer, sub_buffers) = sub_buffers(args.buffer_size);
+    let options = WatchOptions {
+        channel: ChannelOptions {
+            session: own_name("trace"),
+            channel: "channel0".into(),
+            rules,
+            overwrite: false,
+            sub_buffer,
+            sub_buffers,
+            pid: command.unwrap_or(0),
+        },
+        running: command.is_none() || !pids.is_empty(),
+        pids,
+    };
+    let spaces = if command.is_some() { vec![Space::here()] } else { Space::all() };
+    let watch = Watch::start(&spaces, &options)?;
+    if options.running && command.is_none() && watch.programs() == 0 && !args.quiet {
+        anstream::eprintln!(
+            "kymo: no program that runs has such events; waiting for one that starts"
+        );
+    }
+    Ok(watch)
+}
+
+/// Takes what comes into a folder.
+pub(super) fn drain(watch: Watch, folder: &Path) -> Result<Draining, UstError> {
+    // Rings that filled by a quarter since the last look are looked at sooner.
+    Draining::start(watch, Drain::new(folder, own_name("trace")), ROOM / 4)
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let filter = args.events.filter_only();
-    let rules = rules(&args.ust.user_events, args.ust.level, filter.as_deref())?;
+    if args.stacks || args.clock != CLOCK {
+        bail!("-T and --clock are for events of the kernel: name some with -e");
+    }
+    let rules = asked(args)?;
     let signals =
         Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child])
             .context("cannot listen for signals")?;
@@ -136,33 +185,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         },
     };
-    let own_child = child.as_ref().filter(|_| !args.all_cpus).map_or(0, GatedChild::pid);
-    let pids = args.pids()?;
-    let (sub_buffer, sub_buffers) = sub_buffers(args.buffer_size);
-    let options = WatchOptions {
-        channel: ChannelOptions {
-            session: own_name("trace"),
-            channel: "channel0".into(),
-            rules,
-            overwrite: false,
-            sub_buffer,
-            sub_buffers,
-            pid: own_child,
-        },
-        running: own_child == 0 || !pids.is_empty(),
-        pids,
-    };
+    let command = child.as_ref().filter(|_| !args.all_cpus).map(GatedChild::pid);
     let output = args.out.folder()?;
     if let Some(folder) = output {
         check_new(folder)?;
     }
-    let spaces = if own_child > 0 { vec![Space::here()] } else { Space::all() };
-    let mut watch = Watch::start(&spaces, &options)?;
-    if options.running && own_child == 0 && watch.programs() == 0 && !args.quiet {
-        anstream::eprintln!(
-            "kymo: no program that runs has such events; waiting for one that starts"
-        );
-    }
+    let mut watch = watch(args, rules, args.pids()?, command)?;
     if let Some(child) = &mut child
         && let Err(e) = child.release()
     {
@@ -172,15 +200,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut run = Run { args, signals, child, started: Instant::now(), exit: None };
     match output {
         Some(folder) => {
-            let mut drain = Drain::new(folder, &options.channel.session);
-            run.drain(&mut watch, &mut drain)?;
-            let stats = drain.stats();
-            let notes = watch.notes().to_vec();
-            drop(watch);
+            let draining = drain(watch, folder)?;
+            while !run.wait(ROUND)? && !draining.failed() {}
+            run.end_child()?;
+            let (notes, stats) = draining.finish()?;
             run.end(&notes, &stats, Some(folder))
         }
         None => {
-            let mut live = live::Live::new(args);
+            let mut live = live::Live::new(args, 0);
             run.follow(&mut watch, &mut live)?;
             let notes = watch.notes().to_vec();
             drop(watch);
@@ -232,29 +259,11 @@ impl Run<'_> {
         Ok(false)
     }
 
-    fn drain(&mut self, watch: &mut Watch, drain: &mut Drain) -> anyhow::Result<()> {
-        let mut pause = ROUND;
-        loop {
-            let before = drain.stats().bytes;
-            watch.round(|channel, program| drain.take(channel, program))?;
-            let taken = drain.stats().bytes - before;
-            // Rings that filled by a quarter since the last round are looked at sooner.
-            pause = if taken > ROOM / 4 { pause / 2 } else { (pause * 2).min(ROUND) };
-            if self.wait(pause.max(Duration::from_millis(1)))? {
-                break;
-            }
-        }
-        self.end_child()?;
-        watch.stop();
-        std::thread::sleep(FORGET);
-        Ok(watch.round(|channel, program| drain.take_all(channel, program))?)
-    }
-
     fn follow(&mut self, watch: &mut Watch, live: &mut live::Live) -> anyhow::Result<()> {
         loop {
             live.begin_round();
             watch.round(|channel, program| live.take(channel, program))?;
-            if live.end_round(false)? || self.wait(ROUND)? {
+            if live.end_round(live.horizon())? || self.wait(ROUND)? {
                 break;
             }
         }
@@ -262,7 +271,7 @@ impl Run<'_> {
         watch.stop();
         std::thread::sleep(FORGET);
         watch.round(|channel, program| live.take(channel, program))?;
-        live.end_round(true)?;
+        live.end_round(u64::MAX)?;
         Ok(())
     }
 

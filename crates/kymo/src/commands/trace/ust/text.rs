@@ -15,7 +15,12 @@ const EVENT: Style = AnsiColor::Yellow.on_default().bold();
 pub(super) struct Text {
     pub(super) json: bool,
     pub(super) colour: bool,
+    /// Letters between CPU and time that events of the kernel beside have.
+    pub(super) flags: usize,
 }
+
+/// What is so in a program: no interrupt, nothing switched off.
+const FLAGS: &str = "..... ";
 
 impl Text {
     /// Appends an event and the line's end.
@@ -32,15 +37,22 @@ impl Text {
         if self.json {
             return json(comm, cpu, time, event, &values, out);
         }
-        let (seconds, micros) = (time / 1_000_000_000, time % 1_000_000_000 / 1000);
+        // As the kernel's own lines round.
+        let micros = time.saturating_add(500) / 1000;
+        let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
         let (task, name) = match self.colour {
             true => (TASK, EVENT),
             false => (Style::new(), Style::new()),
         };
         let cpu = if cpu < 0 { "[ - ]".to_owned() } else { format!("[{cpu:03}]") };
+        let flags = match self.flags {
+            0 => "",
+            n => FLAGS.get(FLAGS.len().saturating_sub(n + 1)..).unwrap_or(FLAGS),
+        };
         let _ = write!(
             out,
-            "{task}{comm:>16}-{:<7}{task:#} {cpu} {seconds:>5}.{micros:06}: {name}{}:{}{name:#}: ",
+            "{task}{comm:>16}-{:<7}{task:#} {cpu} {flags}{seconds:>5}.{micros:06}: \
+             {name}{}:{}{name:#}: ",
             event.tid, record.provider, record.name
         );
         payload(record, &values, out);

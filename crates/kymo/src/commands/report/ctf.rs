@@ -1,41 +1,10 @@
-//! Counting: each event adds to the entry that its keys name.
+//! Counting events of CTF traces: each adds to the entry that its keys name.
 
-use std::ops::ControlFlow;
-
-use anyhow::bail;
-use kymo_files::ctf::read::{
-    Class, Ctf, Event, FieldInfo, Group, Part, ReadStats, Reader, Select, TaskField, Visit,
-};
+use kymo_files::ctf::read::{Class, Ctf, Event, FieldInfo, Group, Part, Reader, TaskField, Visit};
 
 use crate::commands::ctf::{Owner, Task, Text};
-use crate::commands::report::entries::{Entries, Found, NOT_THERE, SEPARATOR};
+use crate::commands::report::entries::{Entries, NOT_THERE, SEPARATOR, fill_in};
 use crate::commands::report::keys::Key;
-
-pub(super) fn count(
-    ctf: &Ctf,
-    keys: &[Key],
-    only: Option<&str>,
-) -> anyhow::Result<(Found, ReadStats)> {
-    let classes = 0..ctf.class_count() as u32;
-    let wanted = |n| ctf.class(n).map_or(Vec::new(), |c| fields(keys, &c));
-    let mut counter = Counter {
-        ctf,
-        keys,
-        reader: ctf.reader(),
-        owner: Owner::new(ctf),
-        only: only.map(|o| o.split(',').map(str::trim).collect()),
-        wanted: classes.map(wanted).collect(),
-        looks: only.is_some() || keys.iter().any(|k| !matches!(k, Key::Event | Key::Cpu)),
-        cells: vec![Vec::new(); keys.len()],
-        key: Vec::new(),
-        entries: Entries::default(),
-    };
-    let stats = ctf.for_each(&Select::default(), &mut |e| {
-        counter.event(e);
-        ControlFlow::Continue(())
-    })?;
-    Ok((counter.entries.done(Vec::new(), 0), stats))
-}
 
 /// For each key that is a field, that field of an event: its own, or a context.
 fn fields<'c>(keys: &[Key], class: &Class<'c>) -> Vec<Option<&'c FieldInfo>> {
@@ -58,32 +27,31 @@ fn is_of(class: &Class<'_>, name: Option<&str>) -> bool {
     name.is_none_or(|n| n == full || n == bare)
 }
 
-/// Fields must exist in some event; otherwise it is a slip of the fingers.
-pub(super) fn check(keys: &[Key], ctf: &Ctf) -> anyhow::Result<()> {
-    let classes = || (0..ctf.class_count() as u32).filter_map(|n| ctf.class(n));
-    for key in keys {
-        let Key::Field { event, name } = key else { continue };
-        let one = std::slice::from_ref(key);
-        if classes().any(|c| fields(one, &c).iter().any(Option::is_some)) {
-            continue;
-        }
-        let Some(event) = event else {
-            bail!(
-                "--sort: no event has a field or context `{name}`; other keys are event, comm, \
-                 pid, cpu, instance"
-            )
-        };
-        let Some(class) = classes().find(|c| is_of(c, Some(event))) else {
-            bail!("--sort {event}.{name}: the trace has no event `{event}`")
-        };
-        let names: Vec<&str> =
-            class.fields().iter().filter(|f| f.top).map(|f| f.name.as_str()).collect();
-        bail!("--sort {event}.{name}: {event} has no such field; it has {}", names.join(", "))
-    }
-    Ok(())
+/// Whether any event has the field of a key.
+pub(super) fn has(ctf: &Ctf, key: &Key) -> bool {
+    let one = std::slice::from_ref(key);
+    let mut classes = (0..ctf.class_count() as u32).filter_map(|n| ctf.class(n));
+    classes.any(|c| fields(one, &c).iter().any(Option::is_some))
 }
 
-struct Counter<'c> {
+/// The fields and contexts of an event.
+pub(super) fn names(ctf: &Ctf, event: &str) -> Option<Vec<String>> {
+    let mut classes = (0..ctf.class_count() as u32).filter_map(|n| ctf.class(n));
+    let class = classes.find(|c| is_of(c, Some(event)))?;
+    Some(class.fields().iter().filter(|f| f.top).map(|f| f.name.clone()).collect())
+}
+
+/// Contexts that are stacks, innermost first, as LTTng calls them.
+const STACKS: [&str; 2] = ["callstack_user", "callstack_kernel"];
+
+/// Whether any event has a stack.
+pub(super) fn has_stacks(ctf: &Ctf) -> bool {
+    let mut classes = (0..ctf.class_count() as u32).filter_map(|n| ctf.class(n));
+    classes.any(|c| c.fields().iter().any(|f| f.top && STACKS.contains(&&*f.name)))
+}
+
+/// Counts the events of traces.
+pub(super) struct Counter<'c> {
     ctf: &'c Ctf,
     keys: &'c [Key],
     reader: Reader<'c>,
@@ -96,17 +64,55 @@ struct Counter<'c> {
     /// The values of the keys that are fields.
     cells: Vec<Vec<u8>>,
     key: Vec<u8>,
-    entries: Entries,
+    /// Addresses of the event's stack.
+    stack: Vec<u64>,
+    /// Whether trees are drawn of stacks.
+    trees: bool,
 }
 
-impl Counter<'_> {
-    fn event(&mut self, e: &Event<'_>) {
+impl<'c> Counter<'c> {
+    pub(super) fn new(
+        ctf: &'c Ctf,
+        keys: &'c [Key],
+        only: Option<&'c str>,
+        trees: bool,
+    ) -> Counter<'c> {
+        let classes = 0..ctf.class_count() as u32;
+        let wanted = |n| ctf.class(n).map_or(Vec::new(), |c| fields(keys, &c));
+        // Nothing has to be looked for that is nowhere.
+        let trees = trees && has_stacks(ctf);
+        Counter {
+            ctf,
+            keys,
+            reader: ctf.reader(),
+            owner: Owner::new(ctf),
+            only: only.map(|o| o.split(',').map(str::trim).collect()),
+            wanted: classes.map(wanted).collect(),
+            looks: trees
+                || only.is_some()
+                || keys.iter().any(|k| !matches!(k, Key::Event | Key::Cpu)),
+            cells: vec![Vec::new(); keys.len()],
+            key: Vec::new(),
+            stack: Vec::new(),
+            trees,
+        }
+    }
+
+    pub(super) fn event(&mut self, e: &Event<'_>, entries: &mut Entries) {
         let mut task = self.owner.get(e.trace);
         if self.looks {
             self.cells.iter_mut().for_each(Vec::clear);
             let wanted = self.wanted.get(e.class as usize).map_or(&[][..], |w| w);
-            let mut look =
-                Look { task, wanted, cells: &mut self.cells, text: Text::default(), group: None };
+            self.stack.clear();
+            let mut look = Look {
+                task,
+                wanted,
+                cells: &mut self.cells,
+                text: Text::default(),
+                group: None,
+                stack: &mut self.stack,
+                in_stack: false,
+            };
             // What is whole of an event counts: its kind, its contexts.
             let _ = self.reader.see(e.class, &e.body, &mut look);
             task = look.task;
@@ -116,7 +122,11 @@ impl Counter<'_> {
             return;
         }
         self.write_key(e, &task);
-        self.entries.count(&self.key);
+        let chain: Vec<u32> = self.stack.iter().map(|a| entries.frame(format!("{a:#x}"))).collect();
+        if self.keys.contains(&Key::Stack) {
+            fill_in(self.keys, &mut self.key, &chain, entries);
+        }
+        entries.count_stack(&self.key, if self.trees { &chain } else { &[] });
     }
 
     fn write_key(&mut self, e: &Event<'_>, task: &Task) {
@@ -142,7 +152,9 @@ impl Counter<'_> {
                     let name = self.ctf.traces().get(e.trace as usize).map_or("", |t| t.name());
                     key.extend_from_slice(name.as_bytes());
                 }
-                Key::Comm | Key::Stack => key.extend_from_slice(NOT_THERE),
+                // Its place is filled when the stack is known.
+                Key::Stack => {}
+                Key::Comm => key.extend_from_slice(NOT_THERE),
                 Key::Field { .. } => match self.cells.get(i) {
                     Some(cell) if !cell.is_empty() => key.extend_from_slice(cell),
                     _ => key.extend_from_slice(NOT_THERE),
@@ -160,6 +172,8 @@ struct Look<'l> {
     text: Text,
     /// The key whose value is a structure or row that is open.
     group: Option<usize>,
+    stack: &'l mut Vec<u64>,
+    in_stack: bool,
 }
 
 impl Look<'_> {
@@ -189,6 +203,9 @@ impl Look<'_> {
 impl Visit for Look<'_> {
     #[inline]
     fn int(&mut self, field: &FieldInfo, value: u64) {
+        if self.in_stack {
+            self.stack.push(value);
+        }
         self.task.number(field, value);
         self.write(field, |text, out| text.int(field, value, true, out));
     }
@@ -213,6 +230,9 @@ impl Visit for Look<'_> {
     }
 
     fn open(&mut self, field: &FieldInfo, group: Group, _count: u64) {
+        if field.top && STACKS.contains(&&*field.name) {
+            self.in_stack = true;
+        }
         self.write(field, |text, out| text.open(field, group, true, out));
         if self.group.is_none() {
             self.group = self.key(field);
@@ -220,6 +240,7 @@ impl Visit for Look<'_> {
     }
 
     fn close(&mut self, group: Group) {
+        self.in_stack &= group != Group::Row;
         let Some(at) = self.group else { return };
         if let Some(cell) = self.cells.get_mut(at) {
             self.text.close(group, cell);

@@ -1,20 +1,15 @@
-//! Counting: each event adds to the entry that its keys name. A kernel stack is
-//! an event of its own behind the one it belongs to, so an event is counted
+//! Counting events of a trace.dat: each adds to the entry that its keys name. A kernel
+//! stack is an event of its own behind the one it belongs to, so an event is counted
 //! when the next of its CPU comes.
 
-use std::ops::ControlFlow;
-
-use kymo_files::tracedat::{Event, ReadStats, Select, TraceDat};
+use kymo_files::tracedat::{Event, TraceDat};
 use kymo_format::Field;
 use kymo_symbols::Kallsyms;
 use rustc_hash::FxHashMap;
 
-use crate::commands::report::entries::{Entries, Found, MOST_STACKS, NOT_THERE, SEPARATOR};
+use crate::commands::report::entries::{Entries, NOT_THERE, SEPARATOR, fill_in};
 use crate::commands::report::keys::Key;
 use crate::commands::tracedat::{Comms, Formats, Known};
-
-/// Distinct functions in stacks; what comes later is counted together.
-const MOST_FRAMES: usize = 1 << 20;
 
 /// What is known of the events of one number.
 struct Kind<'f> {
@@ -32,7 +27,8 @@ struct Pending {
     pid: i32,
 }
 
-struct Counter<'f> {
+/// Counts the events of one recording.
+pub(super) struct Counter<'f> {
     formats: &'f Formats<'f>,
     keys: &'f [Key],
     names: Vec<String>,
@@ -40,56 +36,44 @@ struct Counter<'f> {
     only: Option<Vec<&'f str>>,
     kinds: FxHashMap<u16, Kind<'f>>,
     pending: FxHashMap<(usize, u32), Pending>,
-    entries: Entries,
     /// Whether trees are drawn of stacks.
     trees: bool,
     /// Whether a stack is part of the key.
     by_stack: bool,
     kallsyms: Option<Kallsyms>,
     kallsyms_text: &'f str,
-    frames: Vec<String>,
-    frame_of: FxHashMap<String, u32>,
-    /// Distinct stacks, and those that were not kept.
-    stacks: usize,
-    dropped: u64,
-}
-
-pub(super) fn count(
-    data: &TraceDat,
-    formats: &Formats<'_>,
-    keys: &[Key],
-    only: Option<&str>,
-    trees: bool,
-) -> anyhow::Result<(Found, ReadStats)> {
-    let mut c = Counter {
-        formats,
-        keys,
-        names: data.buffers().iter().map(|b| b.name.clone()).collect(),
-        comms: Comms::new(&data.machine().saved_cmdlines),
-        only: only.map(|o| o.split(',').map(str::trim).collect()),
-        kinds: FxHashMap::default(),
-        pending: FxHashMap::default(),
-        entries: Entries::default(),
-        trees,
-        by_stack: keys.contains(&Key::Stack),
-        kallsyms: None,
-        kallsyms_text: &data.machine().kallsyms,
-        frames: Vec::new(),
-        frame_of: FxHashMap::default(),
-        stacks: 0,
-        dropped: 0,
-    };
-    let stats = data.for_each(&Select::default(), &mut |e| {
-        c.event(e);
-        ControlFlow::Continue(())
-    })?;
-    let mut rest = std::mem::take(&mut c.pending);
-    rest.values_mut().for_each(|p| c.settle(p, &[]));
-    Ok((c.entries.done(c.frames, c.dropped), stats))
 }
 
 impl<'f> Counter<'f> {
-    fn event(&mut self, e: &Event<'_>) {
+    pub(super) fn new(
+        data: &'f TraceDat,
+        formats: &'f Formats<'f>,
+        keys: &'f [Key],
+        only: Option<&'f str>,
+        trees: bool,
+    ) -> Counter<'f> {
+        Counter {
+            formats,
+            keys,
+            names: data.buffers().iter().map(|b| b.name.clone()).collect(),
+            comms: Comms::new(&data.machine().saved_cmdlines),
+            only: only.map(|o| o.split(',').map(str::trim).collect()),
+            kinds: FxHashMap::default(),
+            pending: FxHashMap::default(),
+            trees,
+            by_stack: keys.contains(&Key::Stack),
+            kallsyms: None,
+            kallsyms_text: &data.machine().kallsyms,
+        }
+    }
+
+    /// Counts those whose stacks might still have come.
+    pub(super) fn finish(&mut self, entries: &mut Entries) {
+        let mut rest = std::mem::take(&mut self.pending);
+        rest.values_mut().for_each(|p| self.settle(p, &[], entries));
+    }
+
+    pub(super) fn event(&mut self, e: &Event<'_>, entries: &mut Entries) {
         let id = self.formats.id(e.payload).unwrap_or(0);
         if !self.kinds.contains_key(&id) {
             let kind = self.kind(id);
@@ -100,11 +84,11 @@ impl<'f> Counter<'f> {
         let stack = self.kinds.get(&id).and_then(|k| k.known).and_then(|k| k.stack.as_ref());
         match stack {
             Some(stack) if pending.waits && pending.pid == pid => {
-                let entries: Vec<u64> = stack.entries(e.payload, self.formats.endian).collect();
-                self.settle(&mut pending, &entries);
+                let addresses: Vec<u64> = stack.entries(e.payload, self.formats.endian).collect();
+                self.settle(&mut pending, &addresses, entries);
             }
             _ => {
-                self.settle(&mut pending, &[]);
+                self.settle(&mut pending, &[], entries);
                 if self.key(e, id, pid, &mut pending.key) {
                     (pending.waits, pending.pid) = (true, pid);
                 }
@@ -156,62 +140,30 @@ impl<'f> Counter<'f> {
     }
 
     /// Counts an event whose stack is known now.
-    fn settle(&mut self, pending: &mut Pending, stack: &[u64]) {
+    fn settle(&mut self, pending: &mut Pending, stack: &[u64], entries: &mut Entries) {
         if !std::mem::take(&mut pending.waits) {
             return;
         }
         let wanted = self.trees || self.by_stack;
         let chain: Vec<u32> = match wanted {
-            true => stack.iter().map(|a| self.frame(*a)).collect(),
+            true => stack.iter().map(|a| entries.frame(self.function(*a))).collect(),
             false => Vec::new(),
         };
         if self.by_stack {
-            self.fill_in(&mut pending.key, &chain);
+            fill_in(self.keys, &mut pending.key, &chain, entries);
         }
-        let entry = self.entries.count(&pending.key);
-        if !self.trees || chain.is_empty() {
-            return;
-        }
-        match entry.stacks.get_mut(chain.as_slice()) {
-            Some(n) => *n += 1,
-            None if self.stacks >= MOST_STACKS => self.dropped += 1,
-            None => {
-                self.stacks += 1;
-                entry.stacks.insert(chain.into(), 1);
-            }
-        }
-    }
-
-    /// Puts the text of a stack in its place among the cells.
-    fn fill_in(&self, key: &mut Vec<u8>, chain: &[u32]) {
-        let Some(at) = self.keys.iter().position(|k| *k == Key::Stack) else { return };
-        let names: Vec<&str> =
-            chain.iter().filter_map(|f| self.frames.get(*f as usize)).map(|n| &**n).collect();
-        let text = if names.is_empty() { "N/A".to_owned() } else { names.join(" < ") };
-        let mut cells: Vec<&[u8]> = key.split(|b| *b == SEPARATOR).collect();
-        if let Some(cell) = cells.get_mut(at) {
-            *cell = text.as_bytes();
-        }
-        *key = cells.join(&SEPARATOR);
+        entries.count_stack(&pending.key, if self.trees { &chain } else { &[] });
     }
 
     /// The function an address is in.
-    fn frame(&mut self, address: u64) -> u32 {
+    fn function(&mut self, address: u64) -> String {
         let table = self.kallsyms.get_or_insert_with(|| {
             Kallsyms::parse_as_kernel(self.kallsyms_text.as_bytes().to_vec())
         });
-        let name = match table.lookup(address) {
+        match table.lookup(address) {
             Some((_, _, name, _)) => name.to_owned(),
-            None if self.frames.len() < MOST_FRAMES => format!("{address:#x}"),
-            None => "[others]".to_owned(),
-        };
-        if let Some(id) = self.frame_of.get(&name) {
-            return *id;
+            None => format!("{address:#x}"),
         }
-        let id = self.frames.len() as u32;
-        self.frames.push(name.clone());
-        self.frame_of.insert(name, id);
-        id
     }
 }
 

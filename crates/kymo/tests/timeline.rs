@@ -1,0 +1,289 @@
+//! One timeline: events of the kernel and of a program recorded together lie in the order
+//! in which they happened. This test binary is started again as the program, which emits
+//! an event right before and right after a system call, thousands of times: what the
+//! kernel saw of the call must lie between the two.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use kymo_testkit::{Need, TracingState, require};
+use kymo_tracepoint::{emit, tracepoint};
+use serde_json::Value;
+
+tracepoint! {
+    /// The call comes now.
+    pub bracket: before(turn: u64) { fields { turn: u64 = turn } print "{turn}" }
+}
+tracepoint! {
+    /// The call is over.
+    bracket: after(turn: u64) { fields { turn: u64 = turn } print "{turn}" }
+}
+
+const ROLE: &str = "KYMO_TEST_BRACKETS";
+/// getppid(2): a call that nobody makes by the way.
+const GETPPID: &str = if cfg!(target_arch = "x86_64") { "id == 110" } else { "id == 173" };
+
+/// The program: so many calls on each of two threads.
+#[test]
+fn role() {
+    let Some(turns) = std::env::var(ROLE).ok().and_then(|t| t.parse::<u64>().ok()) else { return };
+    let calls = |from: u64| {
+        for turn in from..from + turns {
+            emit!(before(turn));
+            let _ = std::os::unix::process::parent_id();
+            emit!(after(turn));
+        }
+    };
+    std::thread::scope(|s| {
+        s.spawn(|| calls(0));
+        s.spawn(|| calls(turns));
+    });
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn kymo(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kymo"));
+        command.args(args).env("KYMO_UST_DIR", self.0.path().join("shared"));
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let output = self.kymo(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        output
+    }
+
+    /// Traces the program with both kinds of events.
+    fn trace(&self, args: &[&str], turns: u64) -> Output {
+        std::fs::create_dir_all(self.0.path().join("shared")).unwrap();
+        let me = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+        let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+        let all = ["trace", "-e", events, "--filter", GETPPID, "-u", "bracket:*", "-m", "64M"];
+        let program = ["--", &me, "--exact", "role", "--nocapture", "-q"];
+        let all = [&all[..], args, &program].concat();
+        let output = self.kymo(&all).env(ROLE, turns.to_string()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output
+    }
+
+    /// A recorded session.
+    fn session(&self, turns: u64) -> String {
+        let folder = self.path("session");
+        let said = text(&self.trace(&["-o", &folder, "--strict"], turns).stderr);
+        assert!(said.contains("events of the kernel, 1 programs"), "{said}");
+        folder
+    }
+}
+
+/// What the machine's tracing is to be again.
+fn begin() -> Option<TracingState> {
+    require(&[Need::Root, Need::Tracefs]).then(TracingState::take)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What both sides say their times differ by at most.
+fn stated(said: &str) -> i128 {
+    let (_, rest) = said.split_once("agree within ").unwrap_or_else(|| panic!("{said}"));
+    rest.split_once(" ns").unwrap().0.parse().unwrap()
+}
+
+/// An event: thread, nanoseconds, what.
+type Event = (u64, i128, String);
+
+fn events(json: &str) -> Vec<Event> {
+    let event = |line: &str| {
+        let o: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        // The number as it is written: as a float it would lose nanoseconds.
+        let time = line.split_once("\"time\":").unwrap().1.split_once(',').unwrap().0;
+        let (seconds, nanos) = time.split_once('.').unwrap();
+        let time =
+            seconds.parse::<i128>().unwrap() * 1_000_000_000 + nanos.parse::<i128>().unwrap();
+        (o["tid"].as_u64().unwrap(), time, o["event"].as_str().unwrap().to_owned())
+    };
+    json.lines().filter(|l| l.starts_with('{')).map(event).collect()
+}
+
+/// Asserts that each thread's events come by fours in the order in which they happened, but
+/// for what the stated error allows; that order is never against the times. Says how many
+/// pairs lay the wrong way round within the error.
+fn check(events: &[Event], turns: u64, error: i128) -> usize {
+    assert_eq!(events.len() as u64, 2 * 4 * turns);
+    assert!(events.is_sorted_by_key(|e| e.1), "shown by time");
+    let order =
+        ["bracket:before", "raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "bracket:after"];
+    let mut tids: Vec<u64> = events.iter().map(|e| e.0).collect();
+    tids.sort_unstable();
+    tids.dedup();
+    assert_eq!(tids.len(), 2);
+    let mut swapped = 0;
+    for tid in tids {
+        // The n-th of each kind belong together: each kind alone is in order.
+        let of = |name: &str| -> Vec<i128> {
+            events.iter().filter(|e| e.0 == tid && e.2 == name).map(|e| e.1).collect()
+        };
+        let kinds = order.map(of);
+        assert!(kinds.iter().all(|k| k.len() as u64 == turns));
+        for turn in 0..turns as usize {
+            let times = kinds.each_ref().map(|k| k[turn]);
+            for (i, pair) in times.windows(2).enumerate() {
+                swapped += usize::from(pair[0] > pair[1]);
+                let what = (order[i], order[i + 1]);
+                assert!(pair[0] <= pair[1] + error, "turn {turn} of {tid}: {what:?} {times:?}");
+            }
+        }
+    }
+    swapped
+}
+
+#[test]
+fn a_system_call_lies_between_what_the_program_says_of_it() {
+    let Some(_before) = begin() else { return };
+    let (place, turns) = (Place::new(), 5000);
+    let session = place.session(turns);
+    let merged = place.run(&["script", "--json", "--strict", &session]);
+    let said = text(&merged.stderr);
+    let error = stated(&said);
+    assert!(error < 100_000, "{said}");
+    let swapped = check(&events(&text(&merged.stdout)), turns, error);
+    // The clocks are the same; in 30,000 pairs hardly any is closer together than they
+    // were read.
+    assert!(swapped <= turns as usize / 10, "{swapped} within {error} ns");
+    // The same recordings one by one, in any order.
+    let (kernel, programs) = (format!("{session}/kernel/trace.dat"), format!("{session}/ust"));
+    for both in [[&kernel, &programs], [&programs, &kernel]] {
+        let again = place.run(&["script", "--json", both[0], both[1]]);
+        assert_eq!(again.stdout, merged.stdout);
+    }
+}
+
+#[test]
+fn live_events_of_both_kinds_come_in_their_order() {
+    let Some(_before) = begin() else { return };
+    let (place, turns) = (Place::new(), 2000);
+    let output = place.trace(&["--json", "--strict"], turns);
+    let said = text(&output.stderr);
+    check(&events(&text(&output.stdout)), turns, stated(&said));
+    // As text both have the kernel's columns.
+    let lines = text(&place.trace(&[], 10).stdout);
+    let column = |what: &str| {
+        let line = lines.lines().find(|l| l.contains(what)).unwrap_or_else(|| panic!("{lines}"));
+        line.find(what).unwrap()
+    };
+    assert_eq!(column(": bracket:after: "), column(": sys_exit: "), "{lines}");
+}
+
+#[test]
+fn filters_reports_and_lists_are_of_both() {
+    let Some(_before) = begin() else { return };
+    let (place, turns) = (Place::new(), 100);
+    let session = place.session(turns);
+    let whole = text(&place.run(&["script", "-t", &session]).stdout);
+    assert_eq!(whole.lines().count() as u64, 8 * turns, "{whole}");
+    let count = |args: &[&str]| {
+        let out = place.run(&[&["script", "-t", &session], args].concat());
+        text(&out.stdout).lines().count() as u64
+    };
+    assert_eq!(count(&["--event", "sys_enter,bracket:after"]), 4 * turns);
+    assert_eq!(count(&["--event", "raw_syscalls:*"]), 4 * turns);
+    assert_eq!(count(&["-c", "nobody"]), 0);
+    let all = place.run(&["script", "--json", &session]);
+    let all = events(&text(&all.stdout));
+    // By thread and by time, as they are counted by hand.
+    let (tid, middle) = (all[0].0, all[all.len() / 2].1);
+    assert_eq!(count(&["--tid", &tid.to_string()]), 4 * turns);
+    let late = all.iter().filter(|e| e.1 >= middle).count() as u64;
+    let from = format!("{}.{:09},", middle / 1_000_000_000, middle % 1_000_000_000);
+    assert_eq!(count(&["--time", &from]), late);
+    let cpu = |c: &str| count(&["-C", c]);
+    assert_eq!(cpu("0") + cpu("1-1023"), 8 * turns);
+    let report = text(&place.run(&["report", "-s", "event", "-t", ";", &session]).stdout);
+    for event in
+        ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "bracket:before", "bracket:after"]
+    {
+        assert!(report.contains(&format!("25.00%;{};{event}", 2 * turns)), "{report}");
+        let list = text(&place.run(&["list", "-i", &session]).stdout);
+        let line = list.lines().find(|l| l.contains(event)).unwrap_or_else(|| panic!("{list}"));
+        assert!(line.ends_with(&format!(" {} events", 2 * turns)), "{list}");
+    }
+    // A field that only one side has.
+    let by = text(&place.run(&["report", "-s", "id", "-t", ";", &session]).stdout);
+    assert!(by.contains(&format!("50.00%;{};N/A", 4 * turns)), "{by}");
+    let wrong = place.kymo(&["report", "-s", "nofield", &session]).output().unwrap();
+    assert!(!wrong.status.success() && text(&wrong.stderr).contains("no event has a field"));
+}
+
+fn refusal(place: &Place, args: &[&str]) -> String {
+    let output = place.kymo(args).output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty(), "{args:?}");
+    text(&output.stderr)
+}
+
+#[test]
+fn clocks_that_are_not_one_are_refused() {
+    let Some(_before) = begin() else { return };
+    let place = Place::new();
+    let session = place.session(10);
+    // The kernel's clock of each CPU.
+    let local = place.path("local.dat");
+    let event = "raw_syscalls:sys_enter";
+    place.run(&["trace", "-e", event, "--clock", "local", "-o", &local, "--", "true"]);
+    let said = refusal(&place, &["script", &local, &session]);
+    assert!(said.contains("its clock is `local`, not `mono`"), "{said}");
+    // Programs whose ticks nobody related to the kernel's clock.
+    let ust = Path::new(&session).join("ust");
+    let metadata = find(&ust, "metadata");
+    let whole = std::fs::read_to_string(&metadata).unwrap();
+    let stated = |l: &&str| l.trim_start().starts_with("anchor_");
+    let without: String = whole.lines().filter(|l| !stated(l)).map(|l| format!("{l}\n")).collect();
+    assert_ne!(without.len(), whole.len());
+    std::fs::write(&metadata, &without).unwrap();
+    // Where programs read CLOCK_MONOTONIC itself there is nothing to relate.
+    if !whole.contains("freq = 1000000000;") {
+        let said = refusal(&place, &["script", &session]);
+        assert!(said.contains("only related to real time"), "{said}");
+        assert!(refusal(&place, &["report", &session]).contains("only related to real time"));
+        // Alone they can be shown.
+        place.run(&["script", ust.to_str().unwrap()]);
+    }
+    // Of another start of the machine: two hours later.
+    let later = |line: &str| match line.split_once("_monotonic = ") {
+        Some((name, n)) => {
+            let n: u64 = n.trim_end_matches(';').parse().unwrap();
+            format!("{name}_monotonic = {};\n", n + 7_200_000_000_000)
+        }
+        None => format!("{line}\n"),
+    };
+    std::fs::write(&metadata, whole.lines().map(later).collect::<String>()).unwrap();
+    let output = place.kymo(&["script", "--strict", &session]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("do not overlap in time"), "{said}");
+    for flags in [["--clock", "local"], ["-C", "0"]] {
+        let all = ["trace", "-e", event, "-u", "bracket:*"];
+        let said = refusal(&place, &[&all[..], &flags, &["--", "true"]].concat());
+        assert!(said.contains("clock mono") || said.contains("cannot be used with"), "{said}");
+    }
+}
+
+/// The one file of a name below a folder.
+fn find(folder: &Path, name: &str) -> std::path::PathBuf {
+    let mut below: Vec<_> =
+        std::fs::read_dir(folder).unwrap().flatten().map(|e| e.path()).collect();
+    below.sort();
+    let here = below.iter().find(|p| p.ends_with(name));
+    here.cloned().unwrap_or_else(|| find(below.iter().find(|p| p.is_dir()).unwrap(), name))
+}
