@@ -26,19 +26,34 @@ fn what_is_written_babeltrace2_reads_without_a_word() {
         let (lines, stats, said) = text::agree(&path);
         assert_eq!((lines.len(), said.as_str()), (276, ""), "{form:?}");
         assert_eq!((stats.lost, stats.damaged_places, stats.packets), (0, 0, 12), "{form:?}");
-        if form.packing == made::Packing::Natural {
-            continue;
-        }
-        // The same as babeltrace2 writes it.
-        let copy = dir.path().join("copy");
-        let (from, to) = (path.to_str().unwrap(), copy.to_str().unwrap());
-        let args = ["convert", from, "--output-format=ctf", "--output", to];
-        let _ = kymo_testkit::run("babeltrace2", args).success();
-        let (copied, stats, _) = text::agree(&copy);
-        assert_eq!((copied.len(), stats.damaged_places), (lines.len(), 0), "{form:?}");
-        let values = |lines: &[text::Line]| -> Vec<u64> { lines.iter().map(|l| l.0).collect() };
-        assert_eq!(values(&copied), values(&lines), "{form:?}");
     }
+}
+
+#[test]
+fn what_babeltrace2_writes_is_read() {
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    // Its writer gives up (abort) on the bit fields and variants of our own traces; those of
+    // LTTng, which it copies, are in `lttng`. Here a log becomes a trace.
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let lines: String =
+        (0..5000).map(|n| format!("[{n:5}.{:06}] line \"{n}\" \\\n", n * 199)).collect();
+    std::fs::write(&log, lines).unwrap();
+    let out = dir.path().join("trace");
+    let params = format!("path={:?}", log.to_str().unwrap());
+    let args = ["--component=source.text.dmesg", "--params", &params, "--component=sink.ctf.fs"];
+    let out_params = format!("path={:?}", out.to_str().unwrap());
+    let graph = ["run", args[0], args[1], args[2], args[3], "--params", &out_params];
+    let connect = ["--connect=source.text.dmesg:sink.ctf.fs"];
+    let _ = kymo_testkit::run("babeltrace2", [&graph[..], &connect].concat()).success();
+    let (lines, stats, said) = text::agree(&out);
+    assert_eq!((lines.len(), stats.damaged_places, said.as_str()), (5000, 0, ""));
+    assert_eq!(
+        lines[4999],
+        (4999_994_801_000, "string: { str = \"line \\\"4999\\\" \\\\\" }".into())
+    );
 }
 
 #[test]

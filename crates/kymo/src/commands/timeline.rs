@@ -53,14 +53,14 @@ fn agreement(timeline: &Timeline, ledger: &mut Ledger) {
     // Both clocks count whole nanoseconds.
     let error = a.error.saturating_add(1);
     let checked = match a.checked {
-        0 => "if the kernel corrected its clock between them, by more".to_owned(),
-        n => format!("{n} of them checked by others"),
+        0 => "by more if the kernel corrected its clock meanwhile".to_owned(),
+        n => format!("{n} of them foretold from the others"),
     };
     let s = if a.readings == 1 { "" } else { "s" };
+    let n = a.readings;
     let fact = format!(
-        "times of programs and of the kernel agree within {error} ns ({} reading{s} of both \
-         clocks, {checked})",
-        a.readings
+        "times of programs and of the kernel agree within {error} ns ({n} reading{s} of both \
+         clocks, {checked})"
     );
     ledger.tell("clock", fact, None);
     if a.ignored > 0 {

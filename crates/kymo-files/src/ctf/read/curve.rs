@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 /// The most cells of time that readings are kept for.
 const MOST_CELLS: usize = 1 << 13;
+/// The most pieces of a curve: more only follow the readings' own errors.
+const PIECES: u64 = 512;
 /// Bits behind the point of a slope.
 const SHIFT: u32 = 48;
 /// Readings may differ from the first one by a millisecond and this share of the time
@@ -32,10 +34,10 @@ pub(crate) struct Reading {
 pub struct Agreement {
     /// Nanoseconds that an event's time differs from that clock at most.
     pub error: u64,
-    /// Readings of both clocks that times were computed from; 0 if the trace's clock
-    /// is `CLOCK_MONOTONIC`.
+    /// Readings of both clocks, that times were computed from or checked by; 0 if the
+    /// trace's clock is `CLOCK_MONOTONIC`.
     pub readings: usize,
-    /// Readings that were foretold from others, to see how the clock was corrected.
+    /// Those that were foretold from others, to see how the clock was corrected.
     pub checked: usize,
     /// Readings that cannot be of the same clocks, and were left out.
     pub ignored: u64,
@@ -58,8 +60,8 @@ impl Readings {
     /// `first` is believed; others must fit to it.
     pub(crate) fn new(freq: u64, first: Reading) -> Readings {
         let freq = freq.max(1);
-        // Cells of half a second to a second.
-        let width = freq.ilog2();
+        // Cells of two to four milliseconds.
+        let width = freq.ilog2().saturating_sub(8);
         let (cells, span) = (BTreeMap::new(), (first.ticks, first.ticks));
         let mut readings = Readings { freq, first, width, cells, span, ignored: 0 };
         readings.add(first);
@@ -146,17 +148,19 @@ impl Readings {
         }
         curve.agreement = Agreement {
             error: self.error(&knots, &checks, &curve),
-            readings: knots.len(),
+            readings: knots.len() + checks.len(),
             checked: knots.len().saturating_sub(2) + checks.len(),
             ignored: self.ignored,
         };
         curve
     }
 
-    /// The readings that the curve goes through, apart from each other by half a cell,
-    /// and the others.
+    /// The readings that the curve goes through, apart from each other, and the others.
     fn knots(&self) -> (Vec<Reading>, Vec<Reading>) {
-        let apart = 1u64.checked_shl(self.width.saturating_sub(1)).unwrap_or(u64::MAX);
+        let all = || self.cells.values().map(|c| c.0.ticks);
+        let span = all().max().unwrap_or(0) - all().min().unwrap_or(0);
+        let cell = 1u64.checked_shl(self.width.saturating_sub(1)).unwrap_or(u64::MAX);
+        let apart = cell.max(span / PIECES);
         let (mut knots, mut checks): (Vec<Reading>, Vec<Reading>) = (Vec::new(), Vec::new());
         let best = self.cells.values().map(|c| c.0.error).min().unwrap_or(0);
         for (r, check) in self.cells.values() {
@@ -348,7 +352,7 @@ mod tests {
             all.add(reading(n * 2 * GHZ, 0, 0, 20 + n % 7));
         }
         let curve = all.curve();
-        assert!(curve.agreement.readings <= MOST_CELLS && all.cells.len() <= MOST_CELLS);
+        assert!(curve.segments.len() <= MOST_CELLS && all.cells.len() <= MOST_CELLS);
         assert!(curve.nanos(20_000 * 2 * GHZ, &mut 0).abs_diff(truth(20_000 * 2 * GHZ, 0)) <= 1);
     }
 }

@@ -3,6 +3,8 @@
 use kymo_files::ctf::read::{Ctf, FieldInfo, TaskField, Trace};
 use kymo_files::ctf::types::EnvValue;
 
+use crate::commands::tracedat::Comm;
+
 /// Bytes of a task's name that are kept.
 const LONG: usize = 32;
 
@@ -13,6 +15,8 @@ pub(crate) struct Task {
     len: usize,
     /// Whether the name is known.
     pub(crate) named: bool,
+    /// Whether it is that of the process, which threads may have changed.
+    of_process: bool,
     pub(crate) pid: Option<u32>,
     pub(crate) tid: Option<u32>,
 }
@@ -28,7 +32,18 @@ impl Task {
         let comm = comm.get(..LONG).unwrap_or(comm);
         if let Some(place) = self.comm.get_mut(..comm.len()) {
             place.copy_from_slice(comm);
-            (self.len, self.named) = (comm.len(), true);
+            (self.len, self.named, self.of_process) = (comm.len(), true, false);
+        }
+    }
+
+    /// Takes the name that the kernel has for the thread, unless the event says it.
+    pub(crate) fn rename(&mut self, find: impl FnOnce(i32) -> Option<Comm>) {
+        if self.named && !self.of_process {
+            return;
+        }
+        let tid = self.tid.and_then(|t| i32::try_from(t).ok());
+        if let Some(comm) = tid.and_then(find) {
+            self.name(comm.as_bytes());
         }
     }
 
@@ -70,6 +85,7 @@ fn of(trace: &Trace) -> Task {
     let mut task = Task::default();
     if let Some(EnvValue::Text(name)) = trace.metadata().env("procname") {
         task.name(name.as_bytes());
+        task.of_process = true;
     }
     if let Some(EnvValue::Int(pid)) = trace.metadata().env("vpid") {
         task.pid = u32::try_from(*pid).ok();

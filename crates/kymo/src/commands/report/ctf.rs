@@ -5,6 +5,7 @@ use kymo_files::ctf::read::{Class, Ctf, Event, FieldInfo, Group, Part, Reader, T
 use crate::commands::ctf::{Owner, Task, Text};
 use crate::commands::report::entries::{Entries, NOT_THERE, SEPARATOR, fill_in};
 use crate::commands::report::keys::Key;
+use crate::commands::tracedat::Comms;
 
 /// For each key that is a field, that field of an event: its own, or a context.
 fn fields<'c>(keys: &[Key], class: &Class<'c>) -> Vec<Option<&'c FieldInfo>> {
@@ -98,7 +99,8 @@ impl<'c> Counter<'c> {
         }
     }
 
-    pub(super) fn event(&mut self, e: &Event<'_>, entries: &mut Entries) {
+    /// `comms`: what the kernel calls threads.
+    pub(super) fn event(&mut self, e: &Event<'_>, comms: Option<&Comms>, entries: &mut Entries) {
         let mut task = self.owner.get(e.trace);
         if self.looks {
             self.cells.iter_mut().for_each(Vec::clear);
@@ -116,6 +118,7 @@ impl<'c> Counter<'c> {
             // What is whole of an event counts: its kind, its contexts.
             let _ = self.reader.see(e.class, &e.body, &mut look);
             task = look.task;
+            comms.into_iter().for_each(|c| task.rename(|tid| c.find(tid)));
         }
         let named = |only: &Vec<&str>| only.iter().any(|o| o.as_bytes() == task.comm());
         if !self.only.as_ref().is_none_or(named) {

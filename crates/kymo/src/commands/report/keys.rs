@@ -103,7 +103,7 @@ pub(super) fn check(
         }
         let Some(e) = event else {
             bail!(
-                "--sort: no event has a field or context `{name}`; other keys are event, comm, \
+                "--sort: no event has a field `{name}`, nor a context; other keys are event, comm, \
                  pid, cpu, instance, stack"
             )
         };

@@ -56,7 +56,8 @@ fn count(
                 kernels.get_mut(number).into_iter().for_each(|c| c.event(event, &mut entries));
             }
             Moment::Program(event) => {
-                programs.iter_mut().for_each(|c| c.event(event, &mut entries));
+                let comms = kernels.first().map(tracedat::Counter::comms);
+                programs.iter_mut().for_each(|c| c.event(event, comms, &mut entries));
             }
         }
         ControlFlow::Continue(())

@@ -67,6 +67,11 @@ impl<'f> Counter<'f> {
         }
     }
 
+    /// What tasks are called by now.
+    pub(super) fn comms(&self) -> &Comms {
+        &self.comms
+    }
+
     /// Counts those whose stacks might still have come.
     pub(super) fn finish(&mut self, entries: &mut Entries) {
         let mut rest = std::mem::take(&mut self.pending);

@@ -261,7 +261,9 @@ impl Worker<Batch> for Printer<'_> {
             if *whose == PROGRAMS {
                 if let Some(printer) = &mut self.programs {
                     let next = program + *count as usize;
-                    (program..next).for_each(|event| printer.render(&batch.programs, event, out));
+                    let comms = self.kernels.first().map(tracedat::Printer::comms);
+                    (program..next)
+                        .for_each(|event| printer.render(&batch.programs, event, comms, out));
                     program = next;
                 }
                 continue;

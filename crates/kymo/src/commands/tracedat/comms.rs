@@ -54,7 +54,13 @@ impl Comms {
 
     #[inline]
     pub(crate) fn get(&self, pid: i32) -> Comm {
-        self.of.get(&pid).map_or_else(|| Comm::new(b"<...>"), |(comm, _)| *comm)
+        self.find(pid).unwrap_or_else(|| Comm::new(b"<...>"))
+    }
+
+    /// The name of a task, if it is known.
+    #[inline]
+    pub(crate) fn find(&self, pid: i32) -> Option<Comm> {
+        self.of.get(&pid).map(|(comm, _)| *comm)
     }
 
     /// Names the task, unless the kernel had saved its name; `true` if that is news.

@@ -18,7 +18,7 @@ use crate::commands::script::filter::Filter;
 use crate::commands::script::line::{Head, Starts, Style};
 use crate::commands::script::tracedat;
 use crate::commands::script::{Args, json};
-use crate::commands::tracedat::Comm;
+use crate::commands::tracedat::{Comm, Comms};
 
 /// What can be printed of an event.
 const ALL: Fields = Fields(Fields::COMMON.0 | Fields::PID.0 | Fields::TRACE.0);
@@ -94,7 +94,7 @@ impl<'c> Printer<'c> {
         }
     }
 
-    fn print(&mut self, item: &Item, bytes: &[u8], out: &mut Vec<u8>) {
+    fn print(&mut self, item: &Item, bytes: &[u8], comms: Option<&Comms>, out: &mut Vec<u8>) {
         if item.missed > 0 && self.filter.wants_time(item.time) {
             self.lost(item, out);
         }
@@ -106,8 +106,8 @@ impl<'c> Printer<'c> {
         let task = self.owner.get(class.trace as u32);
         let before = out.len();
         let end = match self.json {
-            true => self.json(item, name, task, bytes, out),
-            false => self.text(item, task, bytes, out),
+            true => self.json(item, name, (task, comms), bytes, out),
+            false => self.text(item, (task, comms), bytes, out),
         };
         if let Err(stop) = end {
             self.cut.entry(item.class).or_insert((stop, 0)).1 += 1;
@@ -124,7 +124,7 @@ impl<'c> Printer<'c> {
     fn text(
         &mut self,
         item: &Item,
-        task: Task,
+        (task, comms): (Task, Option<&Comms>),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
@@ -133,6 +133,7 @@ impl<'c> Printer<'c> {
             item,
             title: self.titles.get(item.class as usize).map_or(&[], |t| t),
             task,
+            comms,
             out,
             fields: self.fields,
             style: self.style,
@@ -154,14 +155,15 @@ impl<'c> Printer<'c> {
         &mut self,
         item: &Item,
         name: &str,
-        task: Task,
+        (task, comms): (Task, Option<&Comms>),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
         let mut object = Object { task, parts: Vec::new(), json: Json::default() };
         let end = self.reader.see_packed(item.class, item.body, bytes, &mut object);
         object.end();
-        let (task, members) = (object.task, object.json.out);
+        let (mut task, members) = (object.task, object.json.out);
+        comms.into_iter().for_each(|c| task.rename(|tid| c.find(tid)));
         let head = head(item, &task);
         if self.filter.any && !self.filter.wants_head(&head) {
             return end;
@@ -250,6 +252,8 @@ struct Line<'p> {
     item: &'p Item,
     title: &'p [u8],
     task: Task,
+    /// What the kernel calls threads.
+    comms: Option<&'p Comms>,
     out: &'p mut Vec<u8>,
     fields: Fields,
     style: Style,
@@ -270,6 +274,7 @@ impl Line<'_> {
         if self.state != State::Context {
             return;
         }
+        self.comms.into_iter().for_each(|c| self.task.rename(|tid| c.find(tid)));
         let head = head(self.item, &self.task);
         if self.filter.any && !self.filter.wants_head(&head) {
             self.state = State::Unwanted;
@@ -445,16 +450,17 @@ impl Visit for Object {
 }
 
 impl Printer<'_> {
-    /// Renders an event of a batch.
+    /// Renders an event of a batch. `comms`: what the kernel calls threads.
     #[inline]
     pub(in crate::commands::script) fn render(
         &mut self,
         batch: &Batch,
         event: usize,
+        comms: Option<&Comms>,
         out: &mut Vec<u8>,
     ) {
         if let Some(item) = batch.items.get(event) {
-            self.print(item, &batch.bytes, out);
+            self.print(item, &batch.bytes, comms, out);
         }
     }
 }

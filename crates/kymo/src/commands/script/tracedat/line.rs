@@ -294,6 +294,11 @@ impl Printer<'_> {
         }
     }
 
+    /// What tasks are called at the place where the rendering is.
+    pub(in crate::commands::script) fn comms(&self) -> &Comms {
+        &self.comms
+    }
+
     /// Takes note of names in a batch that somebody else renders.
     pub(in crate::commands::script) fn pass(&mut self, batch: &Batch) {
         batch.names.iter().for_each(|(_, pid, comm)| self.name(*pid, *comm));
