@@ -43,16 +43,17 @@ fn what_babeltrace2_writes_is_read() {
     std::fs::write(&log, lines).unwrap();
     let out = dir.path().join("trace");
     let params = format!("path={:?}", log.to_str().unwrap());
-    let args = ["--component=source.text.dmesg", "--params", &params, "--component=sink.ctf.fs"];
+    let args =
+        ["--component=s:source.text.dmesg", "--params", &params, "--component=k:sink.ctf.fs"];
     let out_params = format!("path={:?}", out.to_str().unwrap());
     let graph = ["run", args[0], args[1], args[2], args[3], "--params", &out_params];
-    let connect = ["--connect=source.text.dmesg:sink.ctf.fs"];
+    let connect = ["--connect=s:k"];
     let _ = kymo_testkit::run("babeltrace2", [&graph[..], &connect].concat()).success();
     let (lines, stats, said) = text::agree(&out);
     assert_eq!((lines.len(), stats.damaged_places, said.as_str()), (5000, 0, ""));
     assert_eq!(
         lines[4999],
-        (4999_994_801_000, "string: { str = \"line \\\"4999\\\" \\\\\" }".into())
+        (4_999_994_801_000, "string: { str = \"line \\\"4999\\\" \\\\\" }".into())
     );
 }
 
