@@ -50,6 +50,8 @@ struct State {
     tried: bool,
     /// Keeps the lock that says that this program lives.
     control: Option<Fd>,
+    /// Which file that is: a program that closes all files may have another one there.
+    identity: Option<(u64, u64)>,
     table: u64,
     table_bytes: u64,
     refused: u32,
@@ -70,11 +72,30 @@ impl State {
         Self {
             tried: false,
             control: None,
+            identity: None,
             table: 0,
             table_bytes: 0,
             refused: 0,
             known: [nothing; MAX_EVENTS as usize],
         }
+    }
+
+    /// The control file. Opened again by its name if the program has closed it; what it has
+    /// under that number now is its own, and not touched.
+    fn file(&mut self) -> Option<&Fd> {
+        if self.control.as_ref().and_then(Fd::identity) != self.identity {
+            std::mem::forget(self.control.take());
+        }
+        if self.control.is_none() && self.identity.is_some() {
+            let path = Path::new().add(place()?.folder.bytes()).add(b"/control");
+            let file = Fd::open(path.c(), libc::O_RDWR).ok()?;
+            if file.identity() != self.identity {
+                return None;
+            }
+            file.lock();
+            self.control = Some(file);
+        }
+        self.control.as_ref()
     }
 }
 
@@ -246,13 +267,12 @@ pub(crate) fn unregister(sites: &[SiteRef]) {
     // SAFETY: sites of a library that is still there.
     for site in sites.iter().filter_map(|s| unsafe { s.0.as_ref() }) {
         let id = site.id.load(Ordering::Relaxed);
-        let (Some(known), Some(file)) = (state.known.get(id as usize), &state.control) else {
-            continue;
-        };
+        let Some(known) = state.known.get(id as usize) else { continue };
         SITES[id as usize].store(std::ptr::null_mut(), Ordering::Release);
-        let flags = site.event().flags | EventFlags::GONE;
+        let (flags, at) =
+            (site.event().flags | EventFlags::GONE, state.table + known.record_at + 9);
         // That it fails costs a line in a listing.
-        let _ = file.write_at(&[flags], state.table + known.record_at + 9);
+        let _ = state.file().map(|file| file.write_at(&[flags], at));
         site.forget();
     }
 }
@@ -349,6 +369,7 @@ fn create_control(state: &mut State, user: Path, capacity: u32, place: *mut u8) 
     state.table = table.into();
     let known = Box::new(Place { user, folder, uuid, capacity });
     PLACE.store(Box::into_raw(known), Ordering::Release);
+    state.identity = file.identity();
     state.control = Some(file);
     state.table_bytes = 0;
     PENDING.store(base, Ordering::Relaxed);
@@ -411,8 +432,8 @@ fn enter(state: &mut State, site: &Site) {
     };
     record.clear();
     EventRecord::encode(&as_new(id), &mut |piece| record.extend_from_slice(piece));
-    let Some(file) = &state.control else { return };
-    if file.write_at(&record, state.table + record_at).is_err() {
+    let at = state.table + record_at;
+    if state.file().is_none_or(|file| file.write_at(&record, at).is_err()) {
         state.refused += 1;
         return;
     }
@@ -595,6 +616,12 @@ extern "C" fn in_child() {
 fn become_child(state: &mut State) {
     let Some(old) = control() else { return };
     let base = CONTROL.load(Ordering::Relaxed);
+    // Its events, those of libraries that were unloaded included, keep their numbers and places.
+    let (mut table, at) = (vec![0; state.table_bytes as usize], state.table);
+    if state.file().is_none_or(|file| file.read_at(&mut table, at).is_err()) {
+        // Goes on with its parent's, whose rings processes can share.
+        return;
+    }
     // Shares an open file with the parent, whose lock must outlive this.
     drop(state.control.take());
     let Some(parent) = place() else { return };
@@ -611,17 +638,11 @@ fn become_child(state: &mut State) {
         // Goes on with its parent's, whose rings processes can share.
         return;
     }
-    for (id, site) in sites() {
-        let mut record = Vec::new();
-        let event = Registered { site, id, gone: false };
-        EventRecord::encode(&event, &mut |piece| record.extend_from_slice(piece));
-        let Some(file) = &state.control else { return };
-        if file.write_at(&record, state.table + state.table_bytes).is_err() {
-            break;
-        }
-        state.known[id as usize].record_at = state.table_bytes;
-        state.table_bytes += record.len() as u64;
+    let at = state.table;
+    if state.file().is_none_or(|file| file.write_at(&table, at).is_err()) {
+        return;
     }
+    state.table_bytes = table.len() as u64;
     write_counts(state);
     for (i, copy) in slots.iter().enumerate() {
         page().write(slot_at(i) + Slot::PATH_AT, &copy[2..]);

@@ -91,6 +91,36 @@ impl Fd {
         Ok(done)
     }
 
+    /// Reads as many bytes as the buffer has, or fails.
+    pub(crate) fn read_at(&self, mut buffer: &mut [u8], mut at: u64) -> Result<(), c_int> {
+        while !buffer.is_empty() {
+            // SAFETY: a buffer of that length.
+            let got = unsafe {
+                libc::pread(self.0, buffer.as_mut_ptr().cast(), buffer.len(), at.cast_signed())
+            };
+            match got {
+                0 => return Err(libc::ENODATA),
+                n if n > 0 => {
+                    buffer = &mut buffer[n as usize..];
+                    at += n as u64;
+                }
+                _ if errno() == libc::EINTR => {}
+                _ => return Err(errno()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Which file it is: device and number.
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        // SAFETY: the structure is plain numbers.
+        let stat = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            (libc::fstat(self.0, &raw mut stat) == 0).then_some(stat)
+        };
+        stat.map(|s| (s.st_dev, s.st_ino))
+    }
+
     pub(crate) fn write_at(&self, mut bytes: &[u8], mut at: u64) -> Result<(), c_int> {
         while !bytes.is_empty() {
             // SAFETY: bytes of that length.

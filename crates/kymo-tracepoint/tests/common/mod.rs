@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kymo_ring::{AREA_HEADER, AreaState, Config, Header, Mode};
+use kymo_ring::{AREA_HEADER, AreaState, Config, Context, Header, Mode};
 use kymo_ust::{Control, EventRecord, Kind, Order, Rule, Shape, Slot, slot_at};
 
 /// A shared folder for one test.
@@ -234,6 +234,17 @@ impl RingFile {
     pub fn counts(&self) -> (u64, u64) {
         let states = (0..self.header.areas()).map(|area| self.state(area));
         states.fold((0, 0), |(c, d), s| (c + s.count, d + s.discarded))
+    }
+
+    /// Events that were overwritten.
+    pub fn overwritten(&self) -> u64 {
+        let size = self.header.config().sub_buffer as usize;
+        let of_area = |area| {
+            let packets = self.packets(area);
+            let last = packets.chunks(size).last();
+            last.map_or(0, |packet| Context::parse(packet).unwrap().overwritten)
+        };
+        (0..self.header.areas()).map(of_area).sum()
     }
 
     /// The whole packets of an area, the open one closed.
