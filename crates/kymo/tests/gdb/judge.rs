@@ -141,10 +141,11 @@ fn one_copy(name: &str) -> String {
 }
 
 /// One name of those that the symbol table has for a function: without versions, and
-/// without marks of the C library's inner names.
+/// without marks of the C library's and the vdso's inner names.
 fn one_name(name: &str) -> String {
     let name = name.split('@').next().unwrap_or_default();
-    one_copy(name.strip_prefix("__GI_").unwrap_or(name).trim_start_matches('_'))
+    let name = ["__GI_", "__vdso_"].iter().find_map(|mark| name.strip_prefix(mark)).unwrap_or(name);
+    one_copy(name.trim_start_matches('_'))
 }
 
 /// Records a program with copies of the stack that are large enough for those here.

@@ -5,5 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 mod judge;
+mod loaded;
 mod programs;
 mod steps;
