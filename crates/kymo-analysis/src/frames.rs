@@ -78,8 +78,9 @@ pub struct Lacking {
     pub lines: Vec<(DsoId, u64)>,
 }
 
-/// An address of a binary and where it stands: in which collection, in which place.
-type Asked = (u64, u32, AddressId);
+/// An address of a binary, as it was sampled, and where it stands: in which collection,
+/// in which place.
+type Asked = (u64, u64, u32, AddressId);
 
 /// What is known of one address.
 #[derive(Clone, Copy)]
@@ -87,9 +88,12 @@ struct Known {
     symbol: Option<SymId>,
     /// Where its sources are: which binary, which place.
     source: (u32, u32),
+    /// The first address that is the same in all: in which collection, in which place.
+    first: (u32, AddressId),
 }
 
-const UNKNOWN: Known = Known { symbol: None, source: (u32::MAX, 0) };
+const NOWHERE: (u32, u32) = (u32::MAX, 0);
+const UNKNOWN: Known = Known { symbol: None, source: NOWHERE, first: NOWHERE };
 
 /// Looks everything up.
 pub(crate) fn resolve(all: &mut [Addresses], symbols: &mut Resolver, detail: Detail) -> Resolved {
@@ -107,14 +111,18 @@ pub(crate) fn resolve(all: &mut [Addresses], symbols: &mut Resolver, detail: Det
         (0u32..).zip(asked.iter().zip(&wanted).zip(&found))
     {
         let mut place = 0;
-        for (addr, n, id) in places {
+        let mut same = (0, 0, NOWHERE);
+        for (addr, ip, n, id) in places {
+            if same.2 == NOWHERE || (same.0, same.1) != (*addr, *ip) {
+                same = (*addr, *ip, (*n, *id));
+            }
             while addresses.get(place).is_some_and(|a| a < addr) {
                 place += 1;
             }
             let slot = known.get_mut(*n as usize).and_then(|of| of.get_mut(*id as usize));
             if let Some(slot) = slot {
                 let symbol = found.get(place).copied().flatten();
-                *slot = Known { symbol, source: (binary, place as u32) };
+                *slot = Known { symbol, source: (binary, place as u32), first: same.2 };
             }
         }
         let kinds = [DsoKind::File, DsoKind::Kernel, DsoKind::Module];
@@ -134,7 +142,11 @@ pub(crate) fn resolve(all: &mut [Addresses], symbols: &mut Resolver, detail: Det
         ids: FxHashMap::default(),
         of_symbol: vec![None; symbols.count()],
     };
-    let of = all.iter().zip(&known).map(|(a, known)| maker.frames_of(a, known)).collect();
+    let mut of: Vec<FramesOf> = Vec::new();
+    for (a, known) in all.iter().zip(&known) {
+        let next = maker.frames_of(a, known, &of);
+        of.push(next);
+    }
     let frames = maker.frames;
     Resolved { of, frames, sources, lacking }
 }
@@ -153,7 +165,7 @@ fn exact_trampolines(all: &mut [Addresses], symbols: &Resolver) {
             places.iter().filter(|p| exact.contains(&p.0)).copied().collect()
         })
         .collect();
-    for (_, n, id) in found.into_iter().flatten() {
+    for (_, _, n, id) in found.into_iter().flatten() {
         if let Some(of) = all.get_mut(n as usize) {
             of.set_exact(id);
         }
@@ -166,17 +178,15 @@ fn by_binary(all: &[Addresses], wanted: impl Fn(&Address) -> bool) -> Vec<(DsoId
     for (n, addresses) in all.iter().enumerate() {
         for (id, a) in addresses.iter().enumerate() {
             if let Some(dso) = a.dso().filter(|_| wanted(a)) {
-                by_dso.entry(dso).or_default().push((a.addr, n as u32, id as AddressId));
+                let asked = (a.addr, a.ip, n as u32, id as AddressId);
+                by_dso.entry(dso).or_default().push(asked);
             }
         }
     }
     let mut asked: Vec<(DsoId, Vec<Asked>)> = by_dso.into_iter().collect();
     // The longest work first.
     asked.sort_by_key(|(id, places)| (std::cmp::Reverse(places.len()), *id));
-    asked
-        .par_iter_mut()
-        .with_max_len(1)
-        .for_each(|(_, places)| places.sort_unstable_by_key(|p| p.0));
+    asked.par_iter_mut().with_max_len(1).for_each(|(_, places)| places.par_sort_unstable());
     asked
 }
 
@@ -208,7 +218,8 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn frames_of(&mut self, all: &Addresses, known: &[Known]) -> FramesOf {
+    /// The frames of a collection; `done` are those of the collections before.
+    fn frames_of(&mut self, all: &Addresses, known: &[Known], done: &[FramesOf]) -> FramesOf {
         let mut of = FramesOf::default();
         let Detail { inlines, lines, .. } = self.detail;
         let expand = inlines || lines;
@@ -220,7 +231,16 @@ impl Maker<'_> {
             };
             let innermost = line(source.first());
             let has_line = source.first().is_some_and(|f| f.line > 0);
-            let leaf = self.frame(address, known.symbol, None, innermost);
+            let here = (done.len() as u32, of.leaves.len() as AddressId);
+            let leaf = match known.first {
+                // Whoever looks at the same place has the same frame. Most of them are the
+                // first there, and in a stripped library there are as many as addresses.
+                first if known.symbol.is_some() || innermost.is_some() || first == NOWHERE => {
+                    self.frame(address, known.symbol, None, innermost)
+                }
+                first if first == here => push(&mut self.frames, address, None, None, None),
+                (n, id) => done.get(n as usize).unwrap_or(&of).leaf(id),
+            };
             of.leaves.push(leaf);
             of.known.push((known.symbol.is_some(), has_line));
             if !expand {

@@ -4,9 +4,11 @@
 
 use std::io::Write as _;
 use std::ops::ControlFlow;
+use std::ops::Range;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
-use kymo_files::perfdata::{Order, PerfData, ReadError, ReadStats};
+use kymo_files::perfdata::{Mapping, Order, PerfData, ReadError, ReadStats};
 use tempfile::NamedTempFile;
 
 /// Records `shell` with perf and gives the bytes of the file or pipe.
@@ -53,7 +55,59 @@ impl Collected {
     }
 }
 
+/// Reads the bytes as a file; where that is mapped to memory the same must come out.
 pub(crate) fn collect(bytes: &[u8], order: Order) -> Result<Collected, ReadError> {
     let file = write_temp(bytes);
-    Collected::of(&mut PerfData::open(file.path())?, order)
+    let read = Collected::of(&mut PerfData::open(file.path())?, order)?;
+    let mut mapped = PerfData::open(file.path())?;
+    let memory = Arc::new(Memory { bytes: bytes.to_vec(), forgotten: Mutex::default() });
+    let map = Arc::clone(&memory);
+    mapped.map(|_| Some(map));
+    let again = Collected::of(&mut mapped, order)?;
+    assert!(again.records == read.records, "mapped and read records differ");
+    assert_eq!(format!("{:?}", again.stats), format!("{:?}", read.stats));
+    let whole = read.stats.damaged.is_none() && !mapped.is_pipe();
+    let (offset, size) = mapped.data_range();
+    if whole && size > 0 {
+        let end = usize::try_from(offset + size).unwrap();
+        let kept = memory.never_forgotten(usize::try_from(offset).unwrap()..end);
+        assert_eq!(kept, 0, "bytes of records that were not given back");
+    }
+    Ok(read)
+}
+
+/// Stands for a mapped file; keeps what was given back.
+#[derive(Debug)]
+struct Memory {
+    bytes: Vec<u8>,
+    forgotten: Mutex<Vec<Range<usize>>>,
+}
+
+impl Memory {
+    fn never_forgotten(&self, part: Range<usize>) -> usize {
+        let mut kept = vec![true; part.len()];
+        for range in self.forgotten.lock().unwrap().iter() {
+            let from = range.start.max(part.start) - part.start;
+            let to = range.end.min(part.end).saturating_sub(part.start);
+            if from < to {
+                kept[from..to].fill(false);
+            }
+        }
+        kept.iter().filter(|kept| **kept).count()
+    }
+}
+
+impl Mapping for Memory {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn forget(&self, part: &[u8]) {
+        let start = part.as_ptr() as usize - self.bytes.as_ptr() as usize;
+        self.forgotten.lock().unwrap().push(start..start + part.len());
+    }
+
+    fn was_cut(&self) -> bool {
+        false
+    }
 }

@@ -142,10 +142,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let profile = Profile::read(&mut file, options).context("report")?;
     meant.check(&labels, profile.stats.samples > 0)?;
-    let ledger = trust::ledger(&profile, file.notes());
-    if args.json {
-        json::write(&mut out, &profile, &meant, &labels, &ledger)?;
-    } else {
+    let ledger = std::thread::scope(|scope| {
+        // It is printed last.
+        let ledger = scope.spawn(|| trust::ledger(&profile, file.notes()));
+        let ledger = || ledger.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        if args.json {
+            let ledger = ledger();
+            json::write(&mut out, &profile, &meant, &labels, &ledger)?;
+            return anyhow::Ok(ledger);
+        }
         let mut report =
             text::Text { out: &mut out, profile: &profile, meant: &meant, labels: &labels, color };
         report.prologue()?;
@@ -160,8 +165,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let entries = grouped(&profile, event, &shape, &meant);
             report.event(event, &shape, &entries)?;
         }
+        let ledger = ledger();
         report.epilogue(&ledger)?;
-    }
+        Ok(ledger)
+    })?;
     out.flush()?;
     if let Some(damage) = &profile.stats.damaged {
         anstream::eprintln!("kymo: {}: {damage}; what came before is shown", path.display());
