@@ -30,15 +30,22 @@ pub(crate) fn recording(dir: &Path, effort: Effort) -> anyhow::Result<Recording>
     })
 }
 
-/// This project's own program, optimised, with all that DWARF can say.
+/// This project's own program, optimised, with all that DWARF can say. Once built it
+/// stays as it is: recordings are of no use when their program changes.
 pub(super) fn program(dir: &Path) -> anyhow::Result<PathBuf> {
+    let kept = dir.join("dwarf-program");
+    if kept.is_file() {
+        return Ok(kept);
+    }
     let target = dir.join("dwarf-target").display().to_string();
     let settings = ["debug='full'", "strip=false", "lto=false", "codegen-units=16"];
     let settings = settings.map(|s| format!("profile.release.{s}"));
     let mut args = vec!["build", "--release", "--offline", "--bin", "kymo"];
     args.extend(["--target-dir", &target]);
     settings.iter().for_each(|s| args.extend(["--config", s]));
-    crate::cargo::build(&args)
+    let built = crate::cargo::build(&args)?;
+    std::fs::copy(&built, &kept).with_context(|| kept.display().to_string())?;
+    Ok(kept)
 }
 
 /// Samples the program at work: several kinds of it, some on several threads.

@@ -22,7 +22,7 @@ impl Bench<'_> {
     /// `report` with inlined functions.
     pub(crate) fn inlines(&self) -> anyhow::Result<Vec<Row>> {
         let (samples, run) = match self.effort() {
-            Effort::Full => (25_000, 8),
+            Effort::Full => (25_000, 10),
             Effort::Quick => (500, 1),
         };
         let path = self.dir().join(RECORDING);
