@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-use kymo_files::perfdata::{Batch, Entry};
-use kymo_model::{Misc, RecordKind, Sample};
+use kymo_files::perfdata::{Batch, Entry, EventDesc};
+use kymo_model::{Misc, RecordKind, Sample, SampleType};
 use kymo_symbols::KernelTable;
 use kymo_symbols::unwind::Binaries;
 
@@ -103,9 +103,11 @@ impl Share {
 
     fn count(&mut self, job: &Job, settings: &Settings) {
         let samples = || job.batch.entries().filter(|e| e.raw.kind == RecordKind::SAMPLE);
-        let mut next = samples().skip(1);
+        let has_stack = |e: &EventDesc| e.attr.sample_type.contains(SampleType::STACK_USER);
+        let wide = job.batch.events().iter().any(has_stack);
+        let mut next = wide.then(|| samples().skip(1));
         for ((entry, mark), number) in samples().zip(&job.marks).zip(job.first..) {
-            next.next().iter().for_each(touch);
+            next.as_mut().and_then(Iterator::next).iter().for_each(touch);
             if let Some(space) = job.spaces.get(mark.space as usize) {
                 let kernel = &job.kernel;
                 self.sample(&entry, mark, space, (number, kernel), settings);
