@@ -242,3 +242,36 @@ fn discarded_events_are_told_and_damage_is_an_error() {
     let out = kymo(&["report", &path]).failure();
     assert!(out.stdout.contains("kt:two"), "{}", out.stdout);
 }
+
+#[test]
+fn stacks_in_contexts_are_drawn() {
+    if !require(&[]) {
+        return;
+    }
+    // As LTTng's context callstack-user: a length and addresses, innermost first.
+    let dir = tempfile::tempdir().unwrap();
+    let metadata = "/* CTF 1.8 */
+        typealias integer { size = 8; align = 8; } := u8;
+        typealias integer { size = 64; align = 8; base = x; } := u64;
+        trace { major = 1; minor = 8; byte_order = le; };
+        stream { event.context := struct {
+            u8 _callstack_user_length; u64 callstack_user[_callstack_user_length]; }; };
+        event { name = \"a:b\"; fields := struct { u8 x; }; };";
+    std::fs::write(dir.path().join("metadata"), metadata).unwrap();
+    let mut stream = Vec::new();
+    for stack in [&[0x1000u64, 0x3000][..], &[0x2000, 0x3000], &[0x1000, 0x3000], &[]] {
+        stream.push(stack.len() as u8);
+        stack.iter().for_each(|a| stream.extend(a.to_le_bytes()));
+        stream.push(7);
+    }
+    std::fs::write(dir.path().join("stream"), stream).unwrap();
+    let path = dir.path().to_str().unwrap();
+    let json = kymo(&["report", "-g", "-s", "event", "--json", path]).success().stdout;
+    let page: Value = serde_json::from_str(&json).unwrap();
+    let stacks = &page["entries"][0]["stacks"];
+    assert_eq!(page["entries"][0]["events"], 4);
+    assert_eq!(stacks[0], serde_json::json!({"events": 2, "stack": ["0x1000", "0x3000"]}));
+    assert_eq!(stacks[1], serde_json::json!({"events": 1, "stack": ["0x2000", "0x3000"]}));
+    let cells = kymo(&["report", "-s", "stack", path]).success().stdout;
+    assert!(cells.contains("0x1000 < 0x3000") && cells.contains("N/A"), "{cells}");
+}

@@ -36,14 +36,17 @@ impl Task {
         }
     }
 
-    /// Takes the name that the kernel has for the thread, unless the event says it.
-    pub(crate) fn rename(&mut self, find: impl FnOnce(i32) -> Option<Comm>) {
-        if self.named && !self.of_process {
+    /// Takes the name that the kernel has for the thread, unless the event says it. Numbers
+    /// of another pid namespace are others' there: the process must have its name.
+    pub(crate) fn rename(&mut self, find: impl Fn(i32) -> Option<Comm>) {
+        if !self.of_process || self.tid == self.pid {
             return;
         }
-        let tid = self.tid.and_then(|t| i32::try_from(t).ok());
-        if let Some(comm) = tid.and_then(find) {
-            self.name(comm.as_bytes());
+        let of = |n: Option<u32>| find(i32::try_from(n?).ok()?);
+        if of(self.pid).is_some_and(|process| process.as_bytes() == self.comm())
+            && let Some(thread) = of(self.tid)
+        {
+            self.name(thread.as_bytes());
         }
     }
 

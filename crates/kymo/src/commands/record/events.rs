@@ -54,8 +54,7 @@ impl EventArgs {
 
     /// The filters of programs' events as one: those behind a `-u`; all if there is no `-e`.
     pub(in crate::commands) fn for_programs(&self) -> Option<String> {
-        let alone = !self.0.iter().any(|t| matches!(t, Typed::Event(_)));
-        let mut programs = alone;
+        let mut programs = !self.0.iter().any(|t| matches!(t, Typed::Event(_)));
         let filters = self.0.iter().filter_map(|t| {
             match t {
                 Typed::Filter(f) => return Some(f.as_str()).filter(|_| programs),

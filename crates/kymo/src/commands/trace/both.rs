@@ -153,7 +153,8 @@ fn rounds(
             }
             std::ops::ControlFlow::Continue(())
         })?;
-        watch.round(|channel, program| live.take(channel, program))?;
+        let tasks = printer.tasks();
+        watch.round(|channel, program| live.take(channel, program, &|tid| tasks.saved(tid)))?;
         let until = match (more, end) {
             (true, _) => last,
             (false, None) => std::mem::replace(&mut complete, live.horizon()),

@@ -150,6 +150,14 @@ impl Printer {
         self.stale = true;
     }
 
+    /// What tasks are called now.
+    pub(super) fn tasks(&mut self) -> &Tasks {
+        if std::mem::take(&mut self.stale) {
+            self.tasks.refresh();
+        }
+        &self.tasks
+    }
+
     /// What was shown, lost, damaged and unknown, for [`note_lost`].
     pub(super) fn counts(&self) -> ((u64, u64), (u64, u64)) {
         ((self.shown, self.lost), (self.damaged, self.unknown))

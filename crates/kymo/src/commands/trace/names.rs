@@ -57,6 +57,12 @@ impl Tasks {
         })
     }
 
+    /// The same, if the kernel had saved it.
+    pub(super) fn saved(&self, tid: i32) -> Option<&str> {
+        let comm = self.comms.get(&tid).and_then(|c| std::str::from_utf8(c).ok());
+        comm.filter(|c| *c != "<...>")
+    }
+
     /// A task's process, if that column is shown; 0 is not known.
     pub(super) fn tgid(&self, tid: i32) -> Option<u32> {
         self.with_tgids.then(|| self.tgids.get(&tid).copied().unwrap_or(0))

@@ -55,10 +55,12 @@ impl Live {
         self.horizon = monotonic_now();
     }
 
+    /// `names`: what the kernel calls tasks, beside its events.
     pub(in crate::commands::trace) fn take(
         &mut self,
         channel: &Channel,
         program: &mut Program,
+        names: Names<'_>,
     ) -> RoundResult {
         let Some((attached, slot)) = channel.slot_of(program)? else { return Ok(()) };
         let key = (program.uid(), program.id().clone());
@@ -79,13 +81,15 @@ impl Live {
         }
         let (text, waiting, undecodable) = (&self.text, &mut self.waiting, &mut self.undecodable);
         let comm = program.comm();
+        let process = (program.id().pid, &*comm);
         let (counter, clock) = (&self.counter, source.ring.config().clock);
         source.ring.take_all(&mut |taken| {
             let context = taken.context;
             let whole = Packet::new(context, taken.packet, &source.events).for_each(|event| {
                 let time = counter.monotonic(&clock, event.ticks);
                 let mut line = Vec::with_capacity(128);
-                text.event(&comm, context.cpu, time, &event, &mut line);
+                let comm = thread(names, process, event.tid).unwrap_or(&comm);
+                text.event(comm, context.cpu, time, &event, &mut line);
                 waiting.push((time, line));
             });
             *undecodable += u64::from(!whole);
@@ -134,6 +138,16 @@ impl Live {
         self.programs.values().for_each(|p| stats.count(&p.ring));
         stats
     }
+}
+
+/// What the kernel calls a task.
+pub(in crate::commands::trace) type Names<'n> = &'n dyn Fn(i32) -> Option<&'n str>;
+
+/// What a thread of a program is called. The numbers of another pid namespace are others'
+/// here: the process must have its name.
+fn thread<'n>(names: Names<'n>, (pid, comm): (u32, &str), tid: i32) -> Option<&'n str> {
+    let process = names(i32::try_from(pid).ok()?)?;
+    if process == comm { names(tid) } else { None }
 }
 
 fn sorted(program: &Program) -> Vec<EventRecord> {

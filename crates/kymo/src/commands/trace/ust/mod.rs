@@ -262,7 +262,7 @@ impl Run<'_> {
     fn follow(&mut self, watch: &mut Watch, live: &mut live::Live) -> anyhow::Result<()> {
         loop {
             live.begin_round();
-            watch.round(|channel, program| live.take(channel, program))?;
+            watch.round(|channel, program| live.take(channel, program, &|_| None))?;
             if live.end_round(live.horizon())? || self.wait(ROUND)? {
                 break;
             }
@@ -270,7 +270,7 @@ impl Run<'_> {
         self.end_child()?;
         watch.stop();
         std::thread::sleep(FORGET);
-        watch.round(|channel, program| live.take(channel, program))?;
+        watch.round(|channel, program| live.take(channel, program, &|_| None))?;
         live.end_round(u64::MAX)?;
         Ok(())
     }
