@@ -28,6 +28,8 @@ impl Stacks {
     /// Reads `-g`.
     pub(super) fn parse(text: Option<&str>) -> anyhow::Result<Stacks> {
         let mut stacks = Stacks::Graph;
+        // A bare -g, whose order of callers is that of samples.
+        let text = text.filter(|t| *t != "graph,caller");
         for word in text.unwrap_or("graph").split(',') {
             stacks = match word {
                 "none" => Stacks::None,
