@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use kymo_testkit::{Need, TracingState, require};
+use kymo_testkit::{Lttng, LttngSession, Need, TracingState, require};
 use kymo_tracepoint::{emit, tracepoint};
 use serde_json::Value;
 
@@ -104,7 +104,7 @@ fn stated(said: &str) -> i128 {
 /// An event: thread, nanoseconds, what.
 type Event = (u64, i128, String);
 
-fn events(json: &str) -> Vec<Event> {
+fn events_of(json: &str) -> Vec<Event> {
     let event = |line: &str| {
         let o: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
         // The number as it is written: as a float it would lose nanoseconds.
@@ -158,7 +158,7 @@ fn a_system_call_lies_between_what_the_program_says_of_it() {
     let said = text(&merged.stderr);
     let error = stated(&said);
     assert!(error < 100_000, "{said}");
-    let swapped = check(&events(&text(&merged.stdout)), turns, error);
+    let swapped = check(&events_of(&text(&merged.stdout)), turns, error);
     // The clocks are the same; in 30,000 pairs hardly any is closer together than they
     // were read.
     assert!(swapped <= turns as usize / 10, "{swapped} within {error} ns");
@@ -176,7 +176,7 @@ fn live_events_of_both_kinds_come_in_their_order() {
     let (place, turns) = (Place::new(), 2000);
     let output = place.trace(&["--json", "--strict"], turns);
     let said = text(&output.stderr);
-    check(&events(&text(&output.stdout)), turns, stated(&said));
+    check(&events_of(&text(&output.stdout)), turns, stated(&said));
     // As text both have the kernel's columns.
     let lines = text(&place.trace(&[], 10).stdout);
     let column = |what: &str| {
@@ -201,7 +201,7 @@ fn filters_reports_and_lists_are_of_both() {
     assert_eq!(count(&["--event", "raw_syscalls:*"]), 4 * turns);
     assert_eq!(count(&["-c", "nobody"]), 0);
     let all = place.run(&["script", "--json", &session]);
-    let all = events(&text(&all.stdout));
+    let all = events_of(&text(&all.stdout));
     // By thread and by time, as they are counted by hand.
     let (tid, middle) = (all[0].0, all[all.len() / 2].1);
     assert_eq!(count(&["--tid", &tid.to_string()]), 4 * turns);
@@ -228,6 +228,45 @@ fn filters_reports_and_lists_are_of_both() {
     assert!(by.contains(&format!("50.00%;{};N/A", 4 * turns)), "{by}");
     let wrong = place.kymo(&["report", "-s", "nofield", &session]).output().unwrap();
     assert!(!wrong.status.success() && text(&wrong.stderr).contains("no event has a field"));
+}
+
+#[test]
+fn lttngs_traces_of_programs_lie_beside_the_kernels_events() {
+    let needs = [Need::Root, Need::Tracefs, Need::Lttng, Need::Babeltrace, Need::Gcc];
+    let Some(_before) = require(&needs).then(TracingState::take) else { return };
+    let place = Place::new();
+    let (kernel, programs) = (place.path("kernel.dat"), place.0.path().join("lttng"));
+    let lttng = Lttng::start();
+    let mut program = Command::new(lttng.program());
+    program.arg("100");
+    let events = "sched:sched_process_exec,sched:sched_process_exit";
+    let mut kymo = place.kymo(&["trace", "-a", "-e", events, "-o", &kernel, "--", "cat"]);
+    let kymo = kymo.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut kymo = kymo.spawn().unwrap();
+    // The command runs when all is switched on: it says what it is told.
+    std::io::Write::write_all(kymo.stdin.as_mut().unwrap(), b"\n").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let session = LttngSession {
+        output: &programs,
+        by_process: false,
+        sub_buffer: "64k",
+        sub_buffers: 4,
+        contexts: &["vpid", "vtid", "procname"],
+        waits: false,
+    };
+    lttng.record(&session, program);
+    drop(kymo.stdin.take());
+    assert!(kymo.wait_with_output().unwrap().status.success());
+    let merged = place.run(&["script", "--json", &kernel, programs.to_str().unwrap()]);
+    assert!(text(&merged.stderr).contains("as their traces call it"), "{}", text(&merged.stderr));
+    let all = events_of(&text(&merged.stdout));
+    assert!(all.is_sorted_by_key(|e| e.1));
+    let own: Vec<&Event> = all.iter().filter(|e| e.2.starts_with("kt:")).collect();
+    assert_eq!(own.len(), 300);
+    // The program lived before the kernel saw its end and after it saw its beginning.
+    let at = |name: &str| all.iter().rfind(|e| e.0 == own[0].0 && e.2 == name).unwrap().1;
+    assert!(at("sched:sched_process_exec") < own[0].1, "{own:?}");
+    assert!(own[299].1 < at("sched:sched_process_exit"), "{own:?}");
 }
 
 fn refusal(place: &Place, args: &[&str]) -> String {
