@@ -96,12 +96,15 @@ impl Places {
     }
 }
 
-const REPORTS: [&[&str]; 5] = [
+const REPORTS: [&[&str]; 8] = [
     &["report", "--stdio", "-s", "dso,sym"],
     &["report", "--stdio", "-g", "-s", "comm,dso,sym"],
     &["report", "--stdio", "--children", "-g", "caller"],
     &["script"],
     &["script", "--json"],
+    &["script", "-F", "+srcline"],
+    &["convert", "-f", "folded"],
+    &["convert", "-f", "speedscope"],
 ];
 
 #[test]

@@ -189,7 +189,11 @@ fn in_memory(bytes: &[u8]) -> io::Result<(OwnedFd, PathBuf)> {
     file.write_all(bytes)?;
     let fd = OwnedFd::from(file);
     let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-    Ok((fd, path))
+    // Better told than that all names are missing.
+    match path.exists() {
+        true => Ok((fd, path)),
+        false => Err(io::Error::other("it cannot be read where /proc is not mounted")),
+    }
 }
 
 impl Store {
