@@ -11,7 +11,7 @@ use kymo_debuginfo::dwarf::{DwarfError, Sections};
 use kymo_kernel::mapped::MappedFile;
 use kymo_unwind::Arch;
 
-use crate::files::{Part, same};
+use crate::files::{Part, WithCode, same};
 use crate::jitdump::{self, JitDump};
 use crate::kcore;
 use crate::kernel_files::KernelFile;
@@ -188,7 +188,7 @@ impl Resolver {
     fn file(&self, dso: &Dso) -> Result<CodeFile, NoCode> {
         let files = self.files();
         let binary = dso.binary();
-        let Some(path) = files.with_code(&binary) else {
+        let Some(WithCode { binary: path, symbols, dwarf }) = files.with_code(&binary) else {
             let name = dso.long_name.clone();
             return Err(NoCode::Gone { why: self.refusal(&name), name });
         };
@@ -199,8 +199,8 @@ impl Resolver {
             |found: Option<PathBuf>| found.filter(|p| *p != path).and_then(|p| map(&p).ok());
         Ok(CodeFile {
             bytes: Bytes::Mapped(bytes),
-            symbols: separate(files.symbols(&binary)),
-            dwarf: separate(files.dwarf(&binary)),
+            symbols: separate(symbols),
+            dwarf: separate(dwarf),
             path,
         })
     }

@@ -144,6 +144,25 @@ fn stacks_that_are_unwound() {
     assert!(!made.stderr.contains("Trust:"), "{made:?}");
     let texts = p.same(&REPORTS);
     assert!(texts[1].contains("main") && texts[1].contains("__libc_start"), "{}", texts[1]);
+    // Code is only in bundles with whole binaries. The text of sources stays at home.
+    let code = |more: &[&'static str]| [&["annotate", "hot", "--no-source"], more].concat();
+    let plain = p.here(&code(&["-i", "perf.data", "--no-bundle"])).success();
+    assert!(plain.stdout.contains("Hottest lines:") && plain.stdout.contains("ret"), "{plain:?}");
+    let bundled = p.here(&code(&["-i", "perf.data"])).success();
+    assert_eq!((&bundled.stdout, &bundled.stderr), (&plain.stdout, &plain.stderr));
+    let none = p.there(&code(&["-i", "/home/perf.data"]));
+    let said = "the bundle has no code; make it with `kymo bundle --binaries`";
+    assert!(none.stdout.contains(said), "{none:?}");
+    let _ = p.here(&["bundle", "--binaries", "perf.data"]).success();
+    p.take();
+    let whole = p.there(&code(&["-i", "/home/perf.data"])).success();
+    let rows = |text: &str| -> Vec<String> {
+        let (_, listing) = text.split_once("Hottest instructions:").unwrap();
+        let rows = listing.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
+        rows.map(str::to_owned).collect()
+    };
+    assert!(rows(&plain.stdout).len() > 10, "{}", plain.stdout);
+    assert_eq!(rows(&whole.stdout), rows(&plain.stdout));
 }
 
 /// Payloads name functions of the kernel; code made at run time has a map of its own.

@@ -11,32 +11,8 @@ use std::io::Read as _;
 use exports::{Folded, firefox, folded as lines, pprof, same, speedscope};
 use kymo_testkit::{Need, Outcome, Workload, perf, require, run};
 
-const SOURCE: &str = r#"
-#include <pthread.h>
-#include <stdio.h>
-volatile unsigned long sink;
-__attribute__((noinline)) void leaf(int n) { for (int i = 0; i < n; i++) sink += i * i; }
-__attribute__((noinline)) void mid(int n) { leaf(n); for (int i = 0; i < n / 2; i++) sink ^= i; }
-__attribute__((noinline)) void top_a(int n) { mid(n); mid(n / 2); }
-__attribute__((noinline)) void top_b(int n) { mid(n / 3); leaf(n); }
-static void *work(void *arg) {
-    char b[4096];
-    for (int i = 0; i < 300; i++) {
-        top_a(40000);
-        top_b(30000);
-        FILE *f = fopen("/proc/self/stat", "r");
-        if (f) { sink += fread(b, 1, sizeof b, f); fclose(f); }
-    }
-    return arg;
-}
-int main(void) {
-    pthread_t t;
-    pthread_create(&t, 0, work, 0);
-    work(0);
-    pthread_join(t, 0);
-    return 0;
-}
-"#;
+const SOURCE: &str =
+    concat!("#define THREADS\n#define ROUNDS 300\n", include_str!("programs/calls.c"));
 
 fn kymo(args: &[&str]) -> Outcome {
     run(env!("CARGO_BIN_EXE_kymo"), args)
@@ -148,19 +124,7 @@ fn every_format_holds_the_stacks_that_perf_script_prints() {
     same(&firefox::read(&unpacked), &clock);
 }
 
-const INLINED: &str = r#"
-volatile unsigned long sink;
-static inline __attribute__((always_inline)) void inner(int n) {
-    for (int i = 0; i < n; i++) sink += i * i;
-}
-static inline __attribute__((always_inline)) void between(int n) { inner(n); sink ^= 1; }
-__attribute__((noinline)) int outer(int n) { between(n); return n; }
-int main(void) {
-    int s = 0;
-    for (int i = 0; i < 4000; i++) s += outer(50000);
-    return s == 0;
-}
-"#;
+const INLINED: &str = include_str!("programs/inlined.c");
 
 #[test]
 fn inlined_functions_are_frames_of_one_location() {

@@ -11,27 +11,7 @@ use std::collections::BTreeMap;
 use exports::{Folded, folded, same};
 use kymo_testkit::{Need, Outcome, Workload, perf, require, run};
 
-const SOURCE: &str = r#"
-#include <stdio.h>
-volatile unsigned long sink;
-static inline __attribute__((always_inline)) void inner(int n) {
-    for (int i = 0; i < n; i++) sink += i * i;
-}
-__attribute__((noinline)) void leaf(int n) { inner(n); }
-__attribute__((noinline)) void mid(int n) { leaf(n); for (int i = 0; i < n / 2; i++) sink ^= i; }
-__attribute__((noinline)) void top_a(int n) { mid(n); mid(n / 2); }
-__attribute__((noinline)) void top_b(int n) { mid(n / 3); leaf(n); }
-int main(void) {
-    char b[4096];
-    for (int i = 0; i < 6000; i++) {
-        top_a(40000);
-        top_b(30000);
-        FILE *f = fopen("/proc/self/stat", "r");
-        if (f) { sink += fread(b, 1, sizeof b, f); fclose(f); }
-    }
-    return 0;
-}
-"#;
+const SOURCE: &str = concat!("#define ROUNDS 6000\n", include_str!("programs/calls.c"));
 
 fn kymo(args: &[&str]) -> Outcome {
     run(env!("CARGO_BIN_EXE_kymo"), args)

@@ -6,25 +6,7 @@ use std::collections::BTreeSet;
 
 use kymo_testkit::{Need, Workload, perf, require, run};
 
-const SOURCE: &str = r#"
-#include <stdio.h>
-#include <string.h>
-volatile unsigned long sink;
-__attribute__((noinline)) void leaf(int n) { for (int i = 0; i < n; i++) sink += i * i; }
-__attribute__((noinline)) void mid(int n) { leaf(n); for (int i = 0; i < n / 2; i++) sink ^= i; }
-__attribute__((noinline)) void top_a(int n) { mid(n); mid(n / 2); }
-__attribute__((noinline)) void top_b(int n) { mid(n / 3); leaf(n); }
-int main(void) {
-    char b[4096];
-    for (int i = 0; i < 1500; i++) {
-        top_a(40000);
-        top_b(30000);
-        FILE *f = fopen("/proc/self/stat", "r");
-        if (f) { sink += fread(b, 1, sizeof b, f); fclose(f); }
-    }
-    return 0;
-}
-"#;
+const SOURCE: &str = include_str!("programs/calls.c");
 
 /// The lines that are not headings, comments or empty. Callers without a symbol
 /// are left out: perf prints where they were mapped, kymo their place in the file.

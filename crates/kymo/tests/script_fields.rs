@@ -303,19 +303,7 @@ fn fields_that_are_not_there_say_why() {
     assert!(refused("").contains("names no field"), "{}", refused(""));
 }
 
-const INLINED: &str = r#"
-volatile unsigned long sink;
-static inline __attribute__((always_inline)) void inner(int n) {
-    for (int i = 0; i < n; i++) sink += i * i;
-}
-static inline __attribute__((always_inline)) void between(int n) { inner(n); sink ^= 1; }
-__attribute__((noinline)) int outer(int n) { between(n); return n; }
-int main(void) {
-    int s = 0;
-    for (int i = 0; i < 1000; i++) s += outer(50000);
-    return s == 0;
-}
-"#;
+const INLINED: &str = include_str!("programs/inlined.c");
 
 /// Name, whether inlined, file and line of each frame of each chain.
 type Frames = Vec<Vec<(String, bool, String)>>;

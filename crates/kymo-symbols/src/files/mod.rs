@@ -81,6 +81,15 @@ pub(crate) fn other_kernel(found: BuildId, recorded: BuildId) -> String {
 
 type Key = (PathBuf, Option<BuildId>);
 
+/// The files that a binary's code is shown with.
+pub(crate) struct WithCode {
+    pub(crate) binary: PathBuf,
+    /// With the full symbol table.
+    pub(crate) symbols: Option<PathBuf>,
+    /// With DWARF.
+    pub(crate) dwarf: Option<PathBuf>,
+}
+
 /// The answers for one binary.
 #[derive(Debug, Default)]
 struct Known {
@@ -313,13 +322,21 @@ impl Finder {
         self.find_here(binary)
     }
 
-    /// The file that was run, with its code: a bundle may have it without.
-    pub(crate) fn with_code(&self, binary: &Binary<'_>) -> Option<PathBuf> {
+    /// The file that was run, with its code. A bundle may have it without; its symbols
+    /// then are those of what was seen alone, and no part of it counts.
+    pub(crate) fn with_code(&self, binary: &Binary<'_>) -> Option<WithCode> {
         let found = self.binary(binary)?;
         let slim = open(&found).is_some_and(|pages| {
             LazyElf::parse(&pages).is_ok_and(|elf| elf.has(crate::bundle::CODE))
         });
-        if slim { self.find_here(binary) } else { Some(found) }
+        if !slim {
+            let (symbols, dwarf) = (self.symbols(binary), self.dwarf(binary));
+            return Some(WithCode { binary: found, symbols, dwarf });
+        }
+        let own = self.find_here(binary)?;
+        let part = |part| self.part_of(binary, Some(&own), part);
+        let (symbols, dwarf) = (part(Part::Symbols), part(Part::Dwarf));
+        Some(WithCode { binary: own, symbols, dwarf })
     }
 
     fn find_here(&self, binary: &Binary<'_>) -> Option<PathBuf> {
@@ -364,21 +381,23 @@ impl Finder {
             let fits = |p: &PathBuf| matches!(judge(p, None, None, part), Verdict::Fits);
             Ok(files.into_iter().flatten().find(fits))
         });
-        if let Some(found) = bundled {
-            return found;
-        }
-        let own = self.binary(binary);
-        let facts = own.as_deref().and_then(verdict::Facts::of);
-        if let (Some(own), Some(facts)) = (&own, &facts)
+        bundled.unwrap_or_else(|| self.part_of(binary, self.binary(binary).as_deref(), part))
+    }
+
+    /// The file with a part of a binary: its own, or a debug file, on this machine or a
+    /// server.
+    fn part_of(&self, binary: &Binary<'_>, own: Option<&Path>, part: Part) -> Option<PathBuf> {
+        let facts = own.and_then(verdict::Facts::of);
+        if let (Some(own), Some(facts)) = (own, &facts)
             && facts.has(part)
         {
-            return Some(own.clone());
+            return Some(own.to_owned());
         }
         let id = facts.as_ref().map_or(binary.build_id, |f| f.build_id.or(binary.build_id));
         let link = facts.as_ref().and_then(|f| f.debuglink.as_ref());
-        let candidates = self.places.debug(own.as_deref().unwrap_or(binary.path), id, link);
+        let candidates = self.places.debug(own.unwrap_or(binary.path), id, link);
         let of = binary.path;
-        if let Some(path) = self.first_that_fits(candidates, own.as_deref(), id, link, part, of) {
+        if let Some(path) = self.first_that_fits(candidates, own, id, link, part, of) {
             return Some(path);
         }
         // Packed names are as good as fetched ones.

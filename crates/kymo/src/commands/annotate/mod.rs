@@ -8,11 +8,12 @@ mod source;
 mod text;
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context as _, bail};
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_debuginfo::disasm::Syntax;
@@ -178,7 +179,7 @@ impl Args {
                 (_, true) => Count::Period,
                 _ => Count::Percent,
             },
-            color: std::io::stdout().is_terminal(),
+            color: AutoStream::choice(&std::io::stdout()) != ColorChoice::Never,
         }
     }
 }

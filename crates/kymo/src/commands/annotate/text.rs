@@ -196,8 +196,13 @@ impl Text<'_> {
             .into_iter()
             .map(|(p, sums)| {
                 let place = format!("{}:{}", self.path(&p.file), p.line);
-                let text = self.sources.line(&p.file, p.line).unwrap_or_default();
-                (format!("{place}  {}", text.trim()).trim_end().to_string(), sums)
+                // Where the source is not here, the function says what it is about.
+                let text = match self.sources.line(&p.file, p.line) {
+                    Some(text) => text.trim().to_owned(),
+                    None if p.function.is_empty() => String::new(),
+                    None => format!("(in {})", p.function),
+                };
+                (format!("{place}  {text}").trim_end().to_string(), sums)
             })
             .collect();
         let instructions: Vec<(String, Sums)> = listing

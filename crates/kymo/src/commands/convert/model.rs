@@ -22,6 +22,17 @@ pub(crate) enum Split {
     Tid,
 }
 
+impl Split {
+    /// The task that a sample is of, as far as tasks are told apart.
+    pub(super) fn task(self, comm: impl FnOnce() -> String, pid: u32, tid: u32) -> Task {
+        Task {
+            comm: if self == Split::None { String::new() } else { comm() },
+            pid: matches!(self, Split::Pid | Split::Tid).then_some(pid),
+            tid: (self == Split::Tid).then_some(tid),
+        }
+    }
+}
+
 /// What a sample or event weighs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
@@ -184,15 +195,8 @@ impl Making<'_> {
     }
 
     fn task(&mut self, stack: &Stack) -> u32 {
-        let split = self.plan.split;
-        let task = Task {
-            comm: match split {
-                Split::None => String::new(),
-                _ => self.profile.machine.comm(stack.comm).to_string(),
-            },
-            pid: matches!(split, Split::Pid | Split::Tid).then_some(stack.pid),
-            tid: (split == Split::Tid).then_some(stack.tid),
-        };
+        let comm = || self.profile.machine.comm(stack.comm).to_string();
+        let task = self.plan.split.task(comm, stack.pid, stack.tid);
         let next = self.made.tasks.len() as u32;
         if let Some(known) = self.tasks.get(&task) {
             return *known;

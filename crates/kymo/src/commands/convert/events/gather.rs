@@ -111,15 +111,8 @@ impl Gather {
     }
 
     fn task(&mut self, owner: &Owner<'_>) -> u32 {
-        let (split, own) = (self.split, |n: Option<u32>| Some(n.unwrap_or(0)));
-        let task = Task {
-            comm: match split {
-                Split::None => String::new(),
-                _ => String::from_utf8_lossy(owner.comm).into_owned(),
-            },
-            pid: matches!(split, Split::Pid | Split::Tid).then(|| own(owner.pid)).flatten(),
-            tid: (split == Split::Tid).then(|| own(owner.tid)).flatten(),
-        };
+        let comm = || String::from_utf8_lossy(owner.comm).into_owned();
+        let task = self.split.task(comm, owner.pid.unwrap_or(0), owner.tid.unwrap_or(0));
         let next = self.made.tasks.len() as u32;
         if let Some(known) = self.tasks.get(&task) {
             return *known;

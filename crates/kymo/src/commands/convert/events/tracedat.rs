@@ -168,6 +168,13 @@ impl<'f> Taker<'f> {
         if let Some(known) = known.filter(|k| !k.names_of_tasks.is_empty()) {
             self.comms.learn(known, e.payload, endian, |_, _| {});
         }
+        let place = (e.buffer, e.cpu);
+        // A stack behind lost events is not that of the one before them.
+        if e.missed.is_some()
+            && let Some(line) = self.lines.remove(&place)
+        {
+            line.end().for_each(|w| add(&mut self.gather, &mut self.counts, pid_of(&w), w));
+        }
         let context = Context { pid, flags: self.formats.flags(e.payload) };
         if let Role::Stack(stack, user) = role {
             let addresses: Vec<u64> = stack.entries(e.payload, endian).collect();
@@ -175,7 +182,7 @@ impl<'f> Taker<'f> {
                 true => self.user(&addresses, stack.process(e.payload, endian)),
                 false => addresses.iter().map(|a| self.kernel(*a)).collect(),
             };
-            if let Some(line) = self.lines.get_mut(&(e.buffer, e.cpu)) {
+            if let Some(line) = self.lines.get_mut(&place) {
                 let _ = line.stack(context, frames, user);
             }
             return;
@@ -185,7 +192,7 @@ impl<'f> Taker<'f> {
             return self.function(e, graph, pid, wanted);
         }
         let pending = if wanted { self.pending(e, id, pid) } else { None };
-        let line = self.lines.entry((e.buffer, e.cpu)).or_default();
+        let line = self.lines.entry(place).or_default();
         let (gather, counts) = (&mut self.gather, &mut self.counts);
         line.event(context, pending, |w| add(gather, counts, pid_of(&w), w));
     }
