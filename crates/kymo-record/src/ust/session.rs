@@ -341,10 +341,11 @@ impl Session {
             for channel in &self.channels {
                 notes.of(place.channel(channel).withdraw(&place.user));
             }
-            for program in all(&place.user, &mut notes) {
-                notes.of(stop_all(&program, |path| place.is_of(&self.name, path)));
-            }
         }
+        stop_everywhere(&self.name, &places, &mut notes);
+        // A program that was starting may have found the orders just before.
+        std::thread::sleep(FORGET);
+        stop_everywhere(&self.name, &places, &mut notes);
         Ok(notes)
     }
 
@@ -435,23 +436,31 @@ fn clear(name: &str, channels: &[Channel]) -> Result<bool, UstError> {
             left |= notes.of(channel.withdraw(&place.user)).is_some();
         }
     }
-    let mut programs = Vec::new();
-    for place in &places {
-        programs.extend(all(&place.user, &mut notes).into_iter().map(|p| (place, p)));
-    }
-    let mut stopped = false;
-    for (place, program) in &programs {
-        let stop = stop_all(program, |path| place.is_of(name, path));
-        stopped |= notes.of(stop).unwrap_or(false);
-    }
-    if stopped {
+    // The second look finds a program that was starting and found the orders before.
+    left |= stop_everywhere(name, &places, &mut notes);
+    if left {
         std::thread::sleep(FORGET);
+        stop_everywhere(name, &places, &mut notes);
     }
-    for (place, program) in &programs {
-        notes.of(free_all(program, |path| place.is_of(name, path)));
-        notes.of(program.remove_if_empty(&place.user));
+    for place in &places {
+        for program in all(&place.user, &mut notes) {
+            notes.of(free_all(&program, |path| place.is_of(name, path)));
+            notes.of(program.remove_if_empty(&place.user));
+        }
     }
-    Ok(left || stopped)
+    Ok(left)
+}
+
+/// Switches off what is on for a session. Says whether anything was.
+fn stop_everywhere(name: &str, places: &[Place], notes: &mut Notes) -> bool {
+    let mut any = false;
+    for place in places {
+        for program in all(&place.user, notes) {
+            let stopped = stop_all(&program, |path| place.is_of(name, path));
+            any |= notes.of(stopped).unwrap_or(false);
+        }
+    }
+    any
 }
 
 /// The folders of all users that this one may reach, of all mount namespaces.

@@ -252,7 +252,7 @@ fn a_full_shared_folder_is_told_and_gets_over() {
     let discarded = told(&said, " events discarded") + told(&said, " events lost: ");
     assert_eq!(discarded, 100, "{said}");
     let shown = stage.ok(&["show", "full"]);
-    assert!(shown.contains("no memory on 1 CPUs") || shown.contains("No space left"), "{shown}");
+    assert!(shown.contains("no memory on 1 CPU:") || shown.contains("No space left"), "{shown}");
     mount(&stage.shared, "remount,size=64M,mode=1777");
     stage.ok(&["start", "full"]);
     program.ask("go 10");

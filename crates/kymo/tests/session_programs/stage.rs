@@ -1,6 +1,7 @@
 //! What the tests need: a shared folder, programs in it that do as they are told, and
 //! what babeltrace2 says of a snapshot.
 
+use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -66,6 +67,7 @@ impl Drop for Program {
 pub(crate) struct Stage {
     pub(crate) shared: PathBuf,
     pub(crate) top: tempfile::TempDir,
+    created: RefCell<Vec<String>>,
 }
 
 impl Stage {
@@ -76,7 +78,7 @@ impl Stage {
         for dir in [top.path(), &shared] {
             std::fs::set_permissions(dir, PermissionsExt::from_mode(0o1777)).unwrap();
         }
-        Stage { shared, top }
+        Stage { shared, top, created: RefCell::default() }
     }
 
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -86,6 +88,9 @@ impl Stage {
     }
 
     pub(crate) fn session(&self, args: &[&str]) -> Output {
+        if let ["create", name, ..] = args {
+            self.created.borrow_mut().push((*name).to_owned());
+        }
         let mut command = self.command(env!("CARGO_BIN_EXE_kymo"));
         command.arg("session").args(args).output().unwrap()
     }
@@ -145,6 +150,15 @@ impl Stage {
 
     pub(crate) fn state(&self, name: &str) -> serde_json::Value {
         serde_json::from_str(&self.ok(&["show", name, "--json"])).unwrap()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Also of a test that failed; most are gone already.
+        for name in self.created.take() {
+            let _ = self.session(&["destroy", &name]);
+        }
     }
 }
 

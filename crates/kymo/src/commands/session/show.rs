@@ -208,8 +208,7 @@ fn program_text(out: &mut impl std::io::Write, p: &ProgramState) -> std::io::Res
     let comm: String = p.comm.chars().flat_map(char::escape_default).collect();
     write!(out, "    {comm} (pid {}, user {}): {}", p.pid, p.uid, doing(p.doing))?;
     if p.events > 0 {
-        let plural = if p.events == 1 { "event" } else { "events" };
-        write!(out, ", {} {plural} on", p.events)?;
+        write!(out, ", {} on", many(p.events as u64, "event"))?;
     }
     let counts = &p.counts;
     write!(
@@ -224,17 +223,19 @@ fn program_text(out: &mut impl std::io::Write, p: &ProgramState) -> std::io::Res
         write!(out, "; {} lost without a ring", p.lost)?;
     }
     if counts.failed > 0 {
-        write!(
-            out,
-            "; no memory on {} CPUs: make room and start the session again",
-            counts.failed
-        )?;
+        let cpus = many(counts.failed, "CPU");
+        write!(out, "; no memory on {cpus}: make room and start the session again")?;
     }
     writeln!(out)?;
     for (event, field) in &p.unfit {
         writeln!(out, "      {}", no_field(event, field))?;
     }
     Ok(())
+}
+
+/// So many of something.
+pub(super) fn many(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn no_field(event: &str, field: &str) -> String {
@@ -293,8 +294,9 @@ fn line(state: &State) -> String {
         let ended = p.programs.iter().filter(|p| p.doing == Doing::Ended).count();
         let written: u64 = p.programs.iter().map(|p| p.counts.written).sum();
         text += &format!(
-            ", of programs {rules}: {} programs ({ended} ended), {written} events written",
-            p.programs.len()
+            ", of programs {rules}: {} ({ended} ended), {} written",
+            many(p.programs.len() as u64, "program"),
+            many(written, "event")
         );
         if let Some(c) = p.channels.first() {
             text += &format!(", {}", overwrites(c.overwrite));

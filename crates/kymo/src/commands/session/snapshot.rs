@@ -16,6 +16,7 @@ use kymo_view::Ledger;
 
 use super::super::record::values::millis;
 use super::super::trace::ust;
+use super::show::many;
 
 #[derive(clap::Args)]
 pub(super) struct Snapshot {
@@ -123,10 +124,9 @@ pub(super) fn tell(taken: &Taken, met: Option<Met>, quiet: bool, strict: bool) -
     }
     let mut ledger = Ledger::default();
     if let Some((stats, notes)) = &taken.programs {
-        let programs = if stats.programs == 1 { "program" } else { "programs" };
         parts.push(match stats.programs {
             0 => "no events of programs".to_owned(),
-            n => format!("{} bytes of events of {n} {programs}", stats.bytes),
+            n => format!("{} bytes of events of {}", stats.bytes, many(n, "program")),
         });
         ust::note(&mut ledger, notes.as_slice(), stats);
     }
