@@ -360,12 +360,12 @@ fn int_at(operands: &[u8], payload: &[u8]) -> Option<i128> {
 
 /// The value of a field, found by walking over those before it.
 fn field<'v>(fields: &impl Fields, index: usize, payload: &'v [u8]) -> Option<Value<'v>> {
+    if index >= fields.count() {
+        return None;
+    }
     let mut rest = payload;
     for before in 0..index {
         rest = rest.get(fields.shape(before).size_in(rest)?..)?;
-    }
-    if index >= fields.count() {
-        return None;
     }
     let shape = fields.shape(index);
     let bytes = rest.get(..shape.size_in(rest)?)?;

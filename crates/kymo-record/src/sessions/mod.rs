@@ -128,7 +128,12 @@ impl Sessions {
     pub fn create(&self, name: &str, options: &CreateOptions) -> Result<Session, SessionError> {
         let kernel =
             !options.events.is_empty() || (options.rules.is_empty() && self.tracefs.is_ok());
-        if self.find(name)?.is_some() {
+        let there = match self.find(name) {
+            // A folder of programs that cannot be trusted is the kernel's part all one.
+            Err(SessionError::Programs(_)) if kernel && options.rules.is_empty() => None,
+            there => there?,
+        };
+        if there.is_some() {
             return Err(SessionError::Session(format!("there is a session {name} already")));
         }
         let programs = match options.rules.is_empty() && kernel {
@@ -188,19 +193,28 @@ impl Sessions {
             Err(_) => None,
         };
         let programs = match name.len() <= MAX_NAME {
-            true => ust::Session::open(name)?,
-            false => None,
+            true => ust::Session::open(name),
+            false => Ok(None),
+        };
+        let programs = match (programs, &kernel) {
+            // Somebody else's folder in the place of one's own must not hide the kernel's.
+            (Err(_), Some(_)) => None,
+            (programs, _) => programs?,
         };
         let there = kernel.is_some() || programs.is_some();
         Ok(there.then(|| Session { name: name.to_owned(), kernel, programs }))
     }
 
-    /// All sessions, also those that were lost.
+    /// All sessions, also those that were lost, and what was passed over.
     ///
     /// # Errors
     /// If their state cannot be read.
-    pub fn list(&self) -> Result<Vec<Listed>, SessionError> {
-        let mut names = ust::Session::names()?;
+    pub fn list(&self) -> Result<(Vec<Listed>, Notes), SessionError> {
+        let mut notes = Notes::default();
+        let mut names = ust::Session::names().unwrap_or_else(|e| {
+            notes.push(e.to_string());
+            Vec::new()
+        });
         if let Ok(tracefs) = &self.tracefs {
             names.extend(ftrace::Session::names(tracefs)?);
         }
@@ -225,7 +239,7 @@ impl Sessions {
                 Err(_) => {}
             }
         }
-        Ok(listed)
+        Ok((listed, notes))
     }
 
     /// Removes a session: what it switched on is off, what was in its rings is gone.
@@ -236,12 +250,15 @@ impl Sessions {
     pub fn destroy(&self, name: &str) -> Result<bool, SessionError> {
         ftrace::Session::check_name(name)?;
         // Programs first: they can be removed by whoever made them.
-        let programs = name.len() <= MAX_NAME && destroy_programs(name)?;
+        let programs = match name.len() <= MAX_NAME {
+            true => destroy_programs(name),
+            false => Ok(false),
+        };
         let kernel = match &self.tracefs {
             Ok(tracefs) => ftrace::Session::destroy(tracefs, name)?,
             Err(_) => false,
         };
-        Ok(programs || kernel)
+        Ok(kernel || programs?)
     }
 }
 
@@ -372,10 +389,7 @@ impl Session {
     /// # Errors
     /// If it has none.
     pub fn start(&mut self) -> Result<Notes, SessionError> {
-        let kernel = match &self.kernel {
-            Some(kernel) => Some(kernel).filter(|_| !self.programs_only_events(kernel)),
-            None => None,
-        };
+        let kernel = self.kernel.as_ref().filter(|k| k.has_events().unwrap_or(true));
         let programs = self.programs.as_ref().is_some_and(ust::Session::has_events);
         if kernel.is_none() && !programs {
             return Err(SessionError::Session(format!(
@@ -390,10 +404,6 @@ impl Session {
             Some(part) if programs => Ok(part.start()?),
             _ => Ok(Notes::default()),
         }
-    }
-
-    fn programs_only_events(&self, kernel: &ftrace::Session) -> bool {
-        kernel.has_events().is_ok_and(|has| !has)
     }
 
     /// Lets no more events be traced; what there is stays.
@@ -478,7 +488,7 @@ fn take_both(
     };
     std::thread::scope(|scope| {
         let of_programs = scope.spawn(|| programs.take(path));
-        let of_kernel = kernel.map(|kernel| {
+        let of_kernel = kernel.map(|kernel| -> Result<ftrace::Taken, SessionError> {
             let folder = path.join("kernel");
             std::fs::create_dir_all(&folder).map_err(failed)?;
             let file = folder.join("trace.dat");
@@ -486,8 +496,11 @@ fn take_both(
         });
         let of_programs =
             of_programs.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let kernel = of_kernel.transpose().map_err(|e: SessionError| e)?;
-        Ok(Taken { path: path.to_owned(), kernel, programs: Some(of_programs?) })
+        Ok(Taken {
+            path: path.to_owned(),
+            kernel: of_kernel.transpose()?,
+            programs: Some(of_programs?),
+        })
     })
 }
 

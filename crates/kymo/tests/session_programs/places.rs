@@ -306,6 +306,30 @@ fn names_that_cannot_be_and_sessions_that_are_not() {
 }
 
 #[test]
+fn somebody_elses_folder_in_the_place_of_ones_own_is_refused_and_hides_nothing() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let stage = Stage::new();
+    let own = stage.shared.join("kymo-0");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::set_permissions(&own, PermissionsExt::from_mode(0o700)).unwrap();
+    std::os::unix::fs::lchown(&own, Some(12345), Some(12345)).unwrap();
+    let name = format!("host-{}", std::process::id());
+    let said = stage.refused(&["create", &name, "-u", "work:*"]);
+    assert!(said.contains("kymo-0 is of user 12345"), "{said}");
+    stage.ok(&["create", &name, "-e", "sched:sched_process_exit"]);
+    let listed = stage.ok(&["list"]);
+    assert!(listed.contains(&format!("{name}: stopped")), "{listed}");
+    assert!(listed.contains("kymo-0 is of user 12345"), "{listed}");
+    stage.ok(&["start", &name]);
+    stage.ok(&["snapshot", &name, "-o", "x.dat"]);
+    stage.ok(&["destroy", &name]);
+    assert!(!stage.ok(&["list"]).contains(&name));
+}
+
+#[test]
 fn a_session_of_before_the_last_boot_is_told_and_cleared_up() {
     if !require(&[Need::Root]) {
         return;

@@ -284,7 +284,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::Snapshot(args) => return snapshot::run(&sessions, &args),
         Action::Rotate(args) => return rotate(&sessions, &args),
         Action::Show { name, json } => show::show(&sessions.open(&name)?.state()?, json)?,
-        Action::List { json } => show::list(&sessions.list()?, json)?,
+        Action::List { json } => {
+            let (listed, notes) = sessions.list()?;
+            show::list(&listed, json)?;
+            passed_over(&notes);
+        }
         Action::Destroy { names } => {
             for name in names {
                 if !sessions.destroy(&name)? {
