@@ -2,6 +2,23 @@
 //! `Args` (what was typed) and a `run` (what was meant).
 #![forbid(unsafe_code)]
 
+/// Says something on standard error, whether anybody can read it or not: the macros of
+/// the standard library panic where that is closed or full, and nobody learns why.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = write!(anstream::stderr(), $($text)*);
+    }};
+}
+
+/// The same with a newline.
+macro_rules! sayln {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(anstream::stderr(), $($text)*);
+    }};
+}
+
 mod commands;
 
 use std::ffi::OsString;

@@ -67,10 +67,8 @@ impl Made {
         let Summary { binaries, symbols, bytes, .. } = self.summary;
         let path = self.path.display();
         let size = finding::size(bytes);
-        anstream::eprintln!(
-            "[ kymo bundle: Wrote {size} {path} ({binaries} binaries, {symbols} symbols) ]"
-        );
-        anstream::eprint!("{}", self.ledger.to_text(""));
+        sayln!("[ kymo bundle: Wrote {size} {path} ({binaries} binaries, {symbols} symbols) ]");
+        say!("{}", self.ledger.to_text(""));
     }
 }
 

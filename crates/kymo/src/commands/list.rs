@@ -93,7 +93,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     out.flush()?;
     drop(out);
     for note in &found.notes {
-        anstream::eprintln!("kymo list: {note}");
+        sayln!("kymo list: {note}");
     }
     if found.entries.is_empty() && found.notes.is_empty() && filter.has_patterns() {
         // The grammar's own error names what is nearest.
@@ -103,7 +103,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         anyhow::bail!("nothing to list for {}", args.globs.join(" "));
     }
     if found.entries.is_empty() && found.notes.is_empty() {
-        anstream::eprintln!("kymo list: no {} events here", args.globs.join(" or "));
+        sayln!("kymo list: no {} events here", args.globs.join(" or "));
     }
     if found.entries.is_empty() && !found.notes.is_empty() {
         // What was asked for could not be looked up: that is no success.

@@ -49,7 +49,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if gone {
         return ExitCode::SUCCESS;
     }
-    anstream::eprintln!("kymo: {error:#}");
+    sayln!("kymo: {error:#}");
     // A command that cannot be run gives the status that a shell would give.
     let spawn = error.downcast_ref::<SpawnError>().or(match error.downcast_ref() {
         Some(RecordError::Spawn(e)) => Some(e),

@@ -141,8 +141,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     preflight: Option<f64>,
 
-    /// The most places that one description may give
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    /// The most places that one description may give; up to 65536
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     max_probes: u32,
 
     /// Show hits and the definitions, too

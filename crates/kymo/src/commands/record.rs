@@ -178,7 +178,7 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(running) = summary.running.take() {
         // perf ends the command here; its user wanted a small recording, not that.
         if !args.quiet {
-            anstream::eprintln!("[ kymo record: The command runs on, unrecorded ]");
+            sayln!("[ kymo record: The command runs on, unrecorded ]");
         }
         summary.exit = Some(running.wait().context("cannot wait for the command")?);
     }

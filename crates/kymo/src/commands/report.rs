@@ -171,7 +171,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     out.flush()?;
     if let Some(damage) = &profile.stats.damaged {
-        anstream::eprintln!("kymo: {}: {damage}; what came before is shown", path.display());
+        sayln!("kymo: {}: {damage}; what came before is shown", path.display());
         return Ok(ExitCode::FAILURE);
     }
     let code = exit(&ledger, args.strict);

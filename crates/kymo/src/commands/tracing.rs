@@ -32,15 +32,15 @@ pub(crate) fn open() -> anyhow::Result<Tracefs> {
             reset_tracer(&TraceDir::top(&tracefs));
         }
         if JumpOptimization::restore(name) {
-            anstream::eprintln!(
+            sayln!(
                 "kymo: debug.kprobes-optimization is again what it was before process {pid}, which is dead"
             );
         }
         match stale.error {
-            None => anstream::eprintln!(
+            None => sayln!(
                 "kymo: removed the trace instance {name}: process {pid}, which made it, is dead"
             ),
-            Some(e) => anstream::eprintln!(
+            Some(e) => sayln!(
                 "kymo: the trace instance {name} is left over from process {pid}, which is dead: {e}"
             ),
         }
@@ -48,12 +48,12 @@ pub(crate) fn open() -> anyhow::Result<Tracefs> {
     for stale in ProbeGuard::remove_stale(&tracefs) {
         let (name, pid) = (&stale.name, stale.pid);
         match stale.error {
-            None => anstream::eprintln!(
-                "kymo: removed the probe {name}: process {pid}, which added it, is dead"
-            ),
-            Some(e) => anstream::eprintln!(
-                "kymo: the probe {name} is left over from process {pid}, which is dead: {e}"
-            ),
+            None => {
+                sayln!("kymo: removed the probe {name}: process {pid}, which added it, is dead")
+            }
+            Some(e) => {
+                sayln!("kymo: the probe {name} is left over from process {pid}, which is dead: {e}")
+            }
         }
     }
     Ok(tracefs)

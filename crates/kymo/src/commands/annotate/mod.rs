@@ -129,7 +129,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let costs = Costs::of(&profile, &wanted, &args.chosen);
     let mut ledger = super::report::trust::ledger(&profile, file.notes());
     let chosen = choose(&args, &profile, &costs).inspect_err(|_| {
-        anstream::eprint!("{}", ledger.to_text(""));
+        say!("{}", ledger.to_text(""));
     })?;
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     let most = if args.names().is_empty() { args.top } else { chosen.len() };

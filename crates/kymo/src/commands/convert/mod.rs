@@ -309,9 +309,9 @@ fn finish(
     damage: Option<&str>,
     ledger: &Ledger,
 ) -> anyhow::Result<ExitCode> {
-    anstream::eprint!("{}", ledger.to_text(""));
+    say!("{}", ledger.to_text(""));
     if let Some(damage) = damage {
-        anstream::eprintln!("kymo: {}: {damage}", path.display());
+        sayln!("kymo: {}: {damage}", path.display());
         return Ok(ExitCode::FAILURE);
     }
     Ok(match args.strict && ledger.has_doubts() {

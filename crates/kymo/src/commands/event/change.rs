@@ -47,10 +47,10 @@ pub(super) fn switch(dir: &TraceDir, events: &[String], all: bool, on: bool) -> 
     tell(&changed, &format!("switched {word} in {}", called(dir)));
     let same = meant.saturating_sub(changed.len());
     if same > 0 {
-        anstream::eprintln!("kymo event: {same} {} {word} already", were(same));
+        sayln!("kymo event: {same} {} {word} already", were(same));
     }
     if on && !dir.tracing()? {
-        anstream::eprintln!(
+        sayln!(
             "kymo event: {} does not record: tracing_on is 0 (it can be switched on by writing 1)",
             called(dir)
         );
@@ -65,10 +65,10 @@ fn were(n: usize) -> &'static str {
 /// Says what happened to which events.
 fn tell(events: &[EventName], what: &str) {
     for event in events.iter().take(LISTED) {
-        anstream::eprintln!("kymo event: {event} {what}");
+        sayln!("kymo event: {event} {what}");
     }
     if events.len() > LISTED {
-        anstream::eprintln!("kymo event: {} more {what}", events.len() - LISTED);
+        sayln!("kymo event: {} more {what}", events.len() - LISTED);
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn filter(
                 }
             }
             if had.is_empty() {
-                anstream::eprintln!("kymo event: there was no filter");
+                sayln!("kymo event: there was no filter");
             }
             tell(&had, &format!("has no filter any more in {}", called(dir)));
             Ok(())
@@ -143,7 +143,7 @@ fn set_filter(dir: &TraceDir, events: Vec<EventName>, expression: &str) -> anyho
             _ => None,
         };
         let why = why.unwrap_or_else(|| e.to_string());
-        anstream::eprintln!("kymo event: {event} is as it was: {why}");
+        sayln!("kymo event: {event} is as it was: {why}");
     }
     Ok(())
 }
@@ -168,7 +168,7 @@ pub(super) fn trigger(
                     dir.clear_triggers(event)?;
                 }
                 for trigger in had {
-                    anstream::eprintln!("kymo event: {event} lost its trigger {trigger}");
+                    sayln!("kymo event: {event} lost its trigger {trigger}");
                 }
             }
         }
@@ -179,7 +179,7 @@ pub(super) fn trigger(
             };
             dir.set_trigger(event, &trigger)?;
             let (does, text) = (if trigger.remove { "lost" } else { "has" }, &trigger.text);
-            anstream::eprintln!("kymo event: {event} {does} the trigger {text} in {}", called(dir));
+            sayln!("kymo event: {event} {does} the trigger {text} in {}", called(dir));
         }
     }
     Ok(())

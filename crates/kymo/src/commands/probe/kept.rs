@@ -39,7 +39,7 @@ pub(super) fn of(args: &Args, files: Option<&ProbeFiles>) -> anyhow::Result<Kept
         Ok(kept) => kept,
         Err(e) => {
             if !args.quiet {
-                anstream::eprintln!("kymo probe: kept probes are not used: {e}");
+                sayln!("kymo probe: kept probes are not used: {e}");
             }
             // What is wrong is replaced when something is kept.
             KeptProbes::empty(&cache, key, &path)
@@ -97,7 +97,7 @@ pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> 
     }
     out.flush()?;
     for problem in problems.iter().filter(|_| !args.quiet) {
-        anstream::eprintln!("kymo probe: {problem}");
+        sayln!("kymo probe: {problem}");
     }
     Ok(ExitCode::SUCCESS)
 }

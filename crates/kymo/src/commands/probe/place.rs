@@ -101,7 +101,7 @@ pub(super) fn facts(files: &ProbeFiles) -> anyhow::Result<Facts<'_>> {
 /// Prints the ledger to standard error, where it is in the way of no script.
 pub(super) fn close(args: &Args, ledger: &Ledger) -> ExitCode {
     if !args.quiet {
-        anstream::eprint!("{}", ledger.to_text(""));
+        say!("{}", ledger.to_text(""));
     }
     if args.strict && ledger.has_doubts() {
         ExitCode::from(Ledger::STRICT_STATUS)

@@ -200,7 +200,7 @@ pub(super) fn functions(args: &Args, filter: Option<&Filter>) -> anyhow::Result<
     }
     out.flush()?;
     if names.is_empty() && !args.quiet {
-        anstream::eprintln!("kymo probe: no function passes the filter");
+        sayln!("kymo probe: no function passes the filter");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -63,7 +63,7 @@ impl ProbeArgs {
         for args in self.by_binary(exec)? {
             lines.extend(plan(&args, &tracefs, &mut names, &mut ledger)?.lines);
         }
-        anstream::eprint!("{}", ledger.to_text(""));
+        say!("{}", ledger.to_text(""));
         let guard = ProbeGuard::add(&tracefs, lines).map_err(|e| match e {
             GuardError::Probe(e) => refused::explain(e),
             e => e.into(),

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     }
     std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
     if let Some(damage) = &stats.damaged {
-        anstream::eprintln!("kymo: {}: {damage}; what came before was printed", data.name());
+        sayln!("kymo: {}: {damage}; what came before was printed", data.name());
         return Ok(ExitCode::FAILURE);
     }
     if args.strict && ledger.has_doubts() {

@@ -256,7 +256,7 @@ fn ring(mode: Mode, room: Option<u64>, pid: u32) -> RingOptions {
 /// Says what was passed over.
 fn passed_over(notes: &Notes) {
     for note in notes.as_slice() {
-        anstream::eprintln!("kymo: {note}");
+        sayln!("kymo: {note}");
     }
 }
 

@@ -249,7 +249,7 @@ pub(super) fn unfit(session: &Session) {
     for (event, field) in session.unfit() {
         let text = no_field(&event, &field);
         if said.insert(text.clone()) {
-            anstream::eprintln!("kymo: {text}");
+            sayln!("kymo: {text}");
         }
     }
 }

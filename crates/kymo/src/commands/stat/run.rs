@@ -71,7 +71,7 @@ pub(super) fn run(plan: Plan) -> anyhow::Result<Finished> {
                 else {
                     return Err(e);
                 };
-                anstream::eprintln!("kymo: {e:#}");
+                sayln!("kymo: {e:#}");
                 return Ok(Finished::Status(ExitCode::from(status)));
             }
         };
@@ -166,7 +166,7 @@ impl Session<'_> {
     fn run_once(&mut self, number: u32) -> anyhow::Result<(Ended, Vec<Row>)> {
         let plan = self.plan;
         if plan.verbose && plan.runs != 1 {
-            anstream::eprintln!("[ kymo stat: executing run #{number} ... ]");
+            sayln!("[ kymo stat: executing run #{number} ... ]");
         }
         if plan.sync {
             // sync(1) of the system; what it cannot do does not spoil the count.
@@ -207,14 +207,14 @@ impl Session<'_> {
         let mut early = None;
         match plan.delay {
             Delay::None => {}
-            Delay::Never => anstream::eprintln!("Events disabled"),
+            Delay::Never => sayln!("Events disabled"),
             Delay::For(delay) => {
-                anstream::eprintln!("Events disabled");
+                sayln!("Events disabled");
                 early = self.wait(child.as_mut(), &tids, Some(begun + delay))?;
                 counters.start_other()?;
                 counters.enable()?;
                 begun = Instant::now();
-                anstream::eprintln!("Events enabled");
+                sayln!("Events enabled");
             }
         }
         let (mut ended, rows) = self.watch(&mut counters, child.as_mut(), &tids, begun, early)?;
@@ -345,11 +345,11 @@ impl Session<'_> {
         for counter in &counters.list {
             let name = &counter.wanted.spec.name;
             if !counter.supported {
-                anstream::eprintln!("{name}: not supported");
+                sayln!("{name}: not supported");
             }
             for cell in counter.cells.iter().filter(|_| counter.supported) {
                 let c = cell.count;
-                anstream::eprintln!("{name}: {} {} {}", c.value, c.enabled, c.running);
+                sayln!("{name}: {} {} {}", c.value, c.enabled, c.running);
             }
         }
     }

@@ -58,7 +58,7 @@ fn record(
     let summary = match recorded {
         Ok(summary) => summary,
         Err(TraceError::Spawn(e)) => {
-            anstream::eprintln!("kymo: {e}");
+            sayln!("kymo: {e}");
             return Ok(ExitCode::from(e.shell_status()));
         }
         Err(e) => return Err(e.into()),
@@ -71,14 +71,14 @@ fn record(
     }
     if !args.quiet {
         let bytes = summary.bytes + programs.bytes;
-        anstream::eprintln!(
+        sayln!(
             "[ kymo trace: wrote {:.3} MB {} ({} events of the kernel, {} programs) ]",
             bytes as f64 / (1024.0 * 1024.0),
             folder.display(),
             summary.events,
             programs.programs
         );
-        anstream::eprint!("{}", ledger.to_text(""));
+        say!("{}", ledger.to_text(""));
     }
     Ok(exit(args, &ledger, summary.exit))
 }
@@ -104,7 +104,7 @@ fn follow(args: &Args, events: &[TraceEvent], rules: Vec<Rule>) -> anyhow::Resul
     let mut live = Live::new(args, printer.flags());
     let mut watch = ust::watch(args, rules, args.pids()?, alone(args, source.child_id()))?;
     if let Err(e) = source.start()? {
-        anstream::eprintln!("kymo: {e}");
+        sayln!("kymo: {e}");
         return Ok(ExitCode::from(e.shell_status()));
     }
     let result = rounds(&mut source, &mut printer, &mut watch, &mut live);
@@ -126,7 +126,7 @@ fn follow(args: &Args, events: &[TraceEvent], rules: Vec<Rule>) -> anyhow::Resul
         ledger.tell("clock", fact, None);
     }
     if !args.quiet {
-        anstream::eprint!("{}", ledger.to_text(""));
+        say!("{}", ledger.to_text(""));
     }
     Ok(exit(args, &ledger, code))
 }

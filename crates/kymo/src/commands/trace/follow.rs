@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args, events: &[TraceEvent]) -> anyhow::Result<ExitCode
     let mut printer = Printer::new(args, &source)?;
     printer.flush()?;
     if let Err(e) = source.start()? {
-        anstream::eprintln!("kymo: {e}");
+        sayln!("kymo: {e}");
         return Ok(ExitCode::from(e.shell_status()));
     }
     let result = until_the_end(&mut source, &mut printer);
@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args, events: &[TraceEvent]) -> anyhow::Result<ExitCode
     note_lost(&mut ledger, shown, (printer.damaged, printer.unknown), &lost);
     let code = source.finish()?;
     if !args.quiet {
-        anstream::eprint!("{}", ledger.to_text(""));
+        say!("{}", ledger.to_text(""));
     }
     if args.strict && ledger.has_doubts() {
         return Ok(ExitCode::from(Ledger::STRICT_STATUS));

@@ -135,7 +135,7 @@ pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<Exi
     let summary = match record_trace(&tracefs, &options) {
         Ok(summary) => summary,
         Err(TraceError::Spawn(e)) => {
-            anstream::eprintln!("kymo: {e}");
+            sayln!("kymo: {e}");
             return Ok(ExitCode::from(e.shell_status()));
         }
         Err(e) => return Err(e.into()),

@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(child) = &mut child
         && let Err(e) = child.release()
     {
-        anstream::eprintln!("kymo: {e}");
+        sayln!("kymo: {e}");
         return Ok(ExitCode::from(e.shell_status()));
     }
     let result = copy(args, &signals, &place, &mut pipe, child.as_mut());

@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let _ = kymo_kernel::process::hurry();
     }
     if let Err(e) = source.start()? {
-        anstream::eprintln!("kymo: {e}");
+        sayln!("kymo: {e}");
         return Ok(ExitCode::from(e.shell_status()));
     }
     let result = until_the_end(&mut source, &mut lines);
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     note_lost(&mut ledger, (lines.shown, lines.lost), (lines.damaged, 0), &lost);
     lines.note(&mut ledger);
     if !args.quiet {
-        anstream::eprint!("{}", ledger.to_text(""));
+        say!("{}", ledger.to_text(""));
     }
     if args.strict && ledger.has_doubts() {
         return Ok(ExitCode::from(Ledger::STRICT_STATUS));

@@ -154,9 +154,7 @@ pub(super) fn watch(
     let spaces = if command.is_some() { vec![Space::here()] } else { Space::all() };
     let watch = Watch::start(&spaces, &options)?;
     if options.running && command.is_none() && watch.programs() == 0 && !args.quiet {
-        anstream::eprintln!(
-            "kymo: no program that runs has such events; waiting for one that starts"
-        );
+        sayln!("kymo: no program that runs has such events; waiting for one that starts");
     }
     Ok(watch)
 }
@@ -180,7 +178,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         false => match GatedChild::spawn(&args.command) {
             Ok(child) => Some(child),
             Err(e) => {
-                anstream::eprintln!("kymo: {e}");
+                sayln!("kymo: {e}");
                 return Ok(ExitCode::from(e.shell_status()));
             }
         },
@@ -194,7 +192,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(child) = &mut child
         && let Err(e) = child.release()
     {
-        anstream::eprintln!("kymo: {e}");
+        sayln!("kymo: {e}");
         return Ok(ExitCode::from(e.shell_status()));
     }
     let mut run = Run { args, signals, child, started: Instant::now(), exit: None };
@@ -302,11 +300,9 @@ impl Run<'_> {
                 let mb = stats.bytes as f64 / (1024.0 * 1024.0);
                 let folder = folder.display();
                 let programs = stats.programs;
-                anstream::eprintln!(
-                    "[ kymo trace: wrote {mb:.3} MB {folder} ({programs} programs) ]"
-                );
+                sayln!("[ kymo trace: wrote {mb:.3} MB {folder} ({programs} programs) ]");
             }
-            anstream::eprint!("{}", ledger.to_text(""));
+            say!("{}", ledger.to_text(""));
         }
         if self.args.strict && ledger.has_doubts() {
             return Ok(ExitCode::from(Ledger::STRICT_STATUS));
