@@ -271,21 +271,23 @@ impl<'a> CodeSymbols<'a> {
 
     /// Puts into the code at `addr` of an object that is not linked what its
     /// relocations say: `running` tells where addresses of this object came to be,
-    /// `named` where symbols of others are. What neither knows stays as it is.
+    /// `named` where symbols of others are. What neither knows stays as it is; answers
+    /// how many places that are.
     pub fn link(
         &self,
         addr: u64,
         code: &mut [u8],
         running: &dyn Fn(u64) -> Option<u64>,
         named: &dyn Fn(&str) -> Option<u64>,
-    ) {
+    ) -> usize {
         const ABSOLUTE: u32 = 1;
         const RELATIVE: [u32; 2] = [2, 4];
         const ABSOLUTE_32: [u32; 2] = [10, 11];
-        let Some(file) = self.files.first().filter(|_| self.relocatable) else { return };
+        let mut unknown = 0;
+        let Some(file) = self.files.first().filter(|_| self.relocatable) else { return unknown };
         let home = self.sections.iter().position(|s| addr >= s.addr && addr - s.addr < s.size);
         let Some((number, home)) = home.and_then(|n| Some((n, self.sections.get(n)?))) else {
-            return;
+            return unknown;
         };
         let section = file.section_by_index(object::SectionIndex(number + 1));
         for (offset, relocation) in section.iter().flat_map(|s| s.relocations()) {
@@ -304,7 +306,10 @@ impl<'a> CodeSymbols<'a> {
                 Some(own) => running(own.addr.wrapping_add(symbol.address())),
                 None => symbol.name().ok().and_then(named),
             };
-            let Some(target) = target else { continue };
+            let Some(target) = target else {
+                unknown += 1;
+                continue;
+            };
             let value = target.wrapping_add_signed(relocation.addend());
             let value = match r_type.0 {
                 t if t == ABSOLUTE || ABSOLUTE_32.contains(&t) => value,
@@ -316,6 +321,7 @@ impl<'a> CodeSymbols<'a> {
             };
             bytes.copy_from_slice(value.to_le_bytes().get(..size).unwrap_or_default());
         }
+        unknown
     }
 
     /// Name and first address of the data that covers `addr`.

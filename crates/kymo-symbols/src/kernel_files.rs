@@ -97,7 +97,7 @@ impl Resolver {
             None if self.options().vmlinux.is_some() => 0,
             None => return None,
         };
-        let symbols = CodeSymbols::load(map.bytes(), None).ok()?;
+        let symbols = self.symbols_in(&path, &map)?;
         let code = symbols.sections.iter().filter(|s| s.code && s.size > 0);
         let spans = code.map(|s| {
             let start = s.addr.wrapping_add(moved);
@@ -143,7 +143,7 @@ impl Resolver {
         };
         let path = self.files().module(&module, part)?;
         let map = self.map(&path)?;
-        let symbols = CodeSymbols::load(map.bytes(), None).ok()?;
+        let symbols = self.symbols_in(&path, &map)?;
         let stated = stated_id(&path);
         let spans = match by_names(&symbols, self.names_of(&name)) {
             spans if spans.is_empty() => by_layout(&symbols, self.module_base(id)?),
@@ -156,6 +156,18 @@ impl Resolver {
     fn names_of<'a>(&'a self, module: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
         let all = self.kernel().symbols().iter();
         all.filter(move |s| s.3 == Some(module)).map(|(addr, _, name, _)| (name, addr))
+    }
+
+    fn symbols_in<'m>(&self, path: &Path, map: &'m MappedFile) -> Option<CodeSymbols<'m>> {
+        let told = |why: String| {
+            let path = path.display().to_string();
+            self.files().note(Problem::Unusable { path, why });
+        };
+        let symbols = CodeSymbols::load(map.bytes(), None).map_err(|e| told(e.to_string())).ok();
+        if map.was_cut() {
+            told("it was cut short while it was read".into());
+        }
+        symbols
     }
 
     fn map(&self, path: &Path) -> Option<MappedFile> {

@@ -188,3 +188,83 @@ fn what_cannot_be_shown_is_said() {
     let intel = kymo(&["annotate", "leaf", "-i", &file, "-M", "intel"]).success().stdout;
     assert!(intel.contains("imul") && intel.contains("QWORD PTR [rip+"), "{intel}");
 }
+
+/// A program that makes a function at run time and stays in it for a while. With a
+/// folder it writes a jitdump file there, with lines; without one a map of names.
+const JIT: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+/* mov $0x7fffffff,%ecx; dec %ecx; jne -4; ret */
+static const unsigned char code[] = {0xb9, 255, 255, 255, 0x7f, 0xff, 0xc9, 0x75, 0xfc, 0xc3};
+static void put(int fd, const void *bytes, int n) { if (write(fd, bytes, n) != n) _exit(3); }
+int main(int count, char **arguments) {
+    unsigned char *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, code, sizeof code);
+    char path[4096];
+    snprintf(path, sizeof path, count > 1 ? "%2$s/jit-%1$d.dump" : "/tmp/perf-%1$d.map", getpid(), count > 1 ? arguments[1] : "");
+    int fd = open(path, O_CREAT | O_TRUNC | O_RDWR, 0644);
+    if (count > 1) {
+        uint32_t head[10] = {0x4A695444, 1, 40, 62, 0, getpid()};
+        put(fd, head, sizeof head);
+        uint32_t info[8] = {2, 32 + 2 * (16 + 8)};
+        ((uint64_t *)info)[2] = (uint64_t)page, ((uint64_t *)info)[3] = 2;
+        put(fd, info, sizeof info);
+        for (int i = 0; i < 2; i++) {
+            uint64_t at = (uint64_t)page + 5 * i;
+            uint32_t line[2] = {40 + i, 0};
+            put(fd, &at, 8), put(fd, line, 8), put(fd, "made.js", 8);
+        }
+        uint32_t load[14] = {0, 56 + 5 + sizeof code, 0, 0, getpid(), getpid()};
+        uint64_t *words = (uint64_t *)load;
+        words[3] = words[4] = (uint64_t)page, words[5] = sizeof code, words[6] = 1;
+        put(fd, load, sizeof load), put(fd, "made", 5), put(fd, code, sizeof code);
+        mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    } else {
+        dprintf(fd, "%lx %zx made\n", (unsigned long)page, sizeof code);
+    }
+    printf("%s\n", path);
+    fflush(stdout);
+    ((void (*)(void))page)();
+    return 0;
+}
+"#;
+
+#[test]
+fn code_made_at_run_time_is_shown_where_a_jitdump_keeps_it() {
+    if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let w = Workload::compile("annotate_jit", JIT);
+    let file = w.file("perf.data");
+    let folder = w.dir().display().to_string();
+    let record = |args: &[&str]| {
+        let first = ["record", "-q", "-F", "500", "-e", "cpu-clock:u", "-o", &file, w.arg()];
+        perf([&first, args].concat()).success().stdout
+    };
+    let _ = record(&[&folder]);
+    let text = kymo(&["annotate", "made", "-i", &file, "-l"]).success().stdout;
+    let rows: Vec<(Vec<String>, String)> = rows(&text).into_values().collect();
+    let code: Vec<&str> = rows.iter().map(|r| r.1.split('<').next().unwrap().trim()).collect();
+    let place = |n: usize| code[n].split(' ').next().unwrap();
+    assert_eq!(
+        (code[0], code[1], place(2), code[3]),
+        ("mov $0x7fffffff,%ecx", "dec %ecx", "jne", "ret"),
+        "{text}"
+    );
+    assert_eq!(code.len(), 4, "{text}");
+    // All of the time is in the loop, which is of the second line.
+    let share = |n: usize| rows[n].0.first().map_or(0.0, |c| c.parse::<f64>().unwrap());
+    assert!(share(1) + share(2) > 99.0, "{text}");
+    assert!(text.contains("made.js:41") && text.contains("made.js:40"), "{text}");
+    // A map has names only, and that is said.
+    let map = record(&[]);
+    let said = kymo(&["annotate", "made", "-i", &file]).failure();
+    std::fs::remove_file(map.trim()).unwrap();
+    let said = said.stdout + &said.stderr;
+    assert!(said.contains("it has names of code made at run time, and no code"), "{said}");
+}

@@ -69,3 +69,20 @@ fn a_reader_that_goes_away_is_no_error() {
     let outcome = kymo_testkit::run_command(command).success();
     assert_eq!(outcome.stderr, "");
 }
+
+/// What cannot be said does not end the program: its status still tells how it went.
+#[test]
+fn a_full_standard_error_is_no_crash() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"));
+        let command = command.args(args).stderr(full()).stdout(std::process::Stdio::null());
+        command.status().unwrap().code()
+    };
+    assert_eq!(status(&["report", "-i", "/nonexistent"]), Some(1));
+    // It has notes to say beside its result.
+    assert_eq!(
+        status(&["probe", "-x", env!("CARGO_BIN_EXE_kymo"), "--funcs", "no_such_name"]),
+        Some(0)
+    );
+}

@@ -70,6 +70,27 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// `kymo profile` asks for debug files as `kymo report` does.
+#[test]
+fn a_profile_has_the_names_that_a_report_has() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let s = Stripped::new();
+    let kept = s.home.path().join(".cache/debuginfod_client").join(&s.build_id);
+    std::fs::create_dir_all(&kept).unwrap();
+    std::fs::write(kept.join("debuginfo"), s.debug_file()).unwrap();
+    let profile = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kymo"));
+        command.arg("profile").args(more).args(["--", s.w.arg(), "50"]);
+        command.env("HOME", s.home.path()).env("DEBUGINFOD_URLS", "http://127.0.0.1:1");
+        command.env_remove("DEBUGINFOD_CACHE_PATH").env_remove("XDG_CACHE_HOME");
+        run_command(command).success().stderr
+    };
+    let (asked, silent) = (profile(&[]), profile(&["--no-debuginfod"]));
+    assert!(asked.contains("  hot  [") && !silent.contains("  hot  ["), "{asked}{silent}");
+}
+
 /// Waits until somebody answers there.
 fn wait_for(port: u16) {
     let begin = Instant::now();

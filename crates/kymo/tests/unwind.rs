@@ -156,6 +156,32 @@ fn through_a_signal() {
     }
 }
 
+/// Where frame pointers lead through a handler of a signal, the trampoline stands where
+/// the kernel had the handler return to: at its beginning, not one byte before.
+#[test]
+fn frame_pointers_through_a_signal() {
+    if !require(NEEDS) {
+        return;
+    }
+    let text = include_str!("unwind_programs/signal.c");
+    let flags = ["-O1", "-g", "-static", "-fno-omit-frame-pointer"];
+    let program = Program::compile("gcc", "signal.c", text, &flags);
+    let (data, path) = (program.file("perf.data"), program.path.to_str().unwrap());
+    let event = "syscalls:sys_enter_getppid";
+    let _ = run(KYMO, ["record", "-q", "-e", event, "-g", "-o", &data, "--", path]).success();
+    let shown = run(KYMO, ["script", "-i", &data, "-F", "ip,sym,symoff"]).success().stdout;
+    let names: Vec<&str> =
+        shown.lines().filter_map(|l| l.trim().split_once(' ')).map(|l| l.1).collect();
+    let at = names.iter().position(|n| *n == "__restore_rt+0x0");
+    let at = at.unwrap_or_else(|| panic!("{shown}"));
+    let is = |n: &str, function: &str| n.split('+').next() == Some(function);
+    assert!(is(names[at - 1], "handler") && is(names[at + 1], "deep"), "{shown}");
+    let json = run(KYMO, ["script", "-i", &data, "--json"]).success().stdout;
+    assert!(json.contains(r#""sym":"__restore_rt","symoff":0"#), "{json}");
+    let report = run(KYMO, ["report", "-i", &data, "-g"]).success().stdout;
+    assert!(report.contains("__restore_rt"), "{report}");
+}
+
 #[test]
 fn exceptions_templates_and_realigned_stacks() {
     if !require(NEEDS) {

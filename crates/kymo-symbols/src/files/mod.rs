@@ -254,7 +254,17 @@ impl Finder {
                 self.note(Problem::Unusable { path, why: other_kernel(found, wanted) });
                 Named::Refused
             }
-            _ => Named::Refused,
+            Verdict::Unusable { why } => {
+                self.note(Problem::Unusable { path: path.display().to_string(), why });
+                Named::Refused
+            }
+            _ => {
+                if let Err(e) = std::fs::metadata(path) {
+                    let (path, why) = (path.display().to_string(), e.to_string());
+                    self.note(Problem::Unusable { path, why });
+                }
+                Named::Refused
+            }
         }
     }
 

@@ -31,8 +31,12 @@ pub(super) fn list(
         Ok(code) => (code, None),
         Err(e) => match symbols.kernel_image(hot.dso, Part::Code) {
             Some((file, at)) => {
-                let code = code_of(symbols, &file, &at, start, end)?;
-                (code, Some(file.path.display().to_string()))
+                let (code, unknown) = code_of(symbols, &file, &at, start, end)?;
+                let mut from = file.path.display().to_string();
+                if unknown > 0 {
+                    from += &format!(" ({unknown} references to data or other modules are open)");
+                }
+                (code, Some(from))
             }
             None => return Err(format!("{e}, and no file of it was found (-k names a vmlinux)")),
         },
@@ -66,14 +70,15 @@ fn span(symbols: &Resolver, hot: &Hot, start: u64) -> Option<(u64, u64)> {
     Some((at.running(from)?, at.running(from)? + (to - from)))
 }
 
-/// The code out of a file, with what the loader of modules would put into it.
+/// The code out of a file, with what the loader of modules would put into it, and how
+/// many places are not known.
 fn code_of(
     symbols: &Resolver,
     file: &CodeFile,
     at: &KernelFile,
     start: u64,
     end: u64,
-) -> Result<Vec<u8>, String> {
+) -> Result<(Vec<u8>, usize), String> {
     let own: CodeSymbols<'_> = file.symbols().map_err(|e| e.to_string())?;
     let stated = at.stated(start);
     let bytes = stated.and_then(|stated| Some((stated, own.bytes_at(stated, end - start)?)));
@@ -82,8 +87,8 @@ fn code_of(
     };
     let mut code = bytes.to_vec();
     let named = |name: &str| symbols.kernel_address(name);
-    own.link(stated, &mut code, &|a| at.running(a), &named);
-    Ok(code)
+    let unknown = own.link(stated, &mut code, &|a| at.running(a), &named);
+    Ok((code, unknown))
 }
 
 /// Names of the kernel's functions.

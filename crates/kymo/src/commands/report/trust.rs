@@ -101,15 +101,18 @@ fn lines(profile: &Profile, ledger: &mut Ledger) {
     let name = |(dso, n): &(_, u64)| format!("{} ({n})", symbols.dso_name(Some(*dso)));
     let worst: Vec<String> = found.lacking.lines.iter().take(3).map(name).collect();
     let fact = format!(
-        "{} of {all} distinct addresses in programs have a source line ({:.1}%), as have {:.1}% of \
-         all samples; it is missing in {}",
+        "{} of {all} distinct addresses of code have a source line ({:.1}%), as have {:.1}% of all \
+         samples; it is missing in {}",
         all - without,
         percent(all - without, all),
         percent(found.lined, found.samples),
         worst.join(", ")
     );
     let first = found.lacking.lines.first().map_or("", |l| symbols.dso_name(Some(l.0)));
-    let advice = format!("install the debug package of {first}, or build it with -g");
+    let advice = match first.starts_with('[') {
+        true => "install the kernel's debug package, or name its vmlinux with -k".to_string(),
+        false => format!("install the debug package of {first}, or build it with -g"),
+    };
     ledger.tell("lines", fact, Some(advice));
 }
 

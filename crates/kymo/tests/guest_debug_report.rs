@@ -1,0 +1,168 @@
+//! Lines and inlined functions of the running kernel and of a module in reports: with
+//! their debug files where Debian's package has them, and the sources as the judge. A
+//! frame's line is that of a call, so the source there names the frame above.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::Path;
+use std::process::Command;
+
+use kymo_testkit::{
+    Need, Outcome, Workload, kernel_debug, load_module, perf, require, run_command,
+};
+
+const NEEDS: &[Need] = &[Need::Root, Need::PerfEvents, Need::Perf, Need::KernelDebug];
+
+#[track_caller]
+fn kymo(args: &[&str]) -> Outcome {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kymo"));
+    command.args(args);
+    run_command(command).success()
+}
+
+/// A frame of script: function with its offset, and `file:line`.
+struct Frame {
+    function: String,
+    offset: String,
+    line: String,
+    inlined: bool,
+}
+
+fn stacks(text: &str) -> Vec<Vec<Frame>> {
+    let stack = |part: &str| -> Vec<Frame> {
+        let lines: Vec<&str> = part.lines().filter(|l| l.starts_with([' ', '\t'])).collect();
+        let frame = |pair: &[&str]| {
+            let name = pair[0].trim().split_once(' ').unwrap().1;
+            let (function, offset) = name.rsplit_once('+').unwrap_or((name, ""));
+            let line = pair[1].trim();
+            Frame {
+                function: function.into(),
+                offset: offset.into(),
+                line: line.trim_end_matches(" (inlined)").into(),
+                inlined: line.ends_with(" (inlined)"),
+            }
+        };
+        lines.chunks_exact(2).map(frame).collect()
+    };
+    text.split("\n\n").map(stack).collect()
+}
+
+/// Counts frames in a source file whose line names the function above, and the others.
+fn named_there(stacks: &[Vec<Frame>], source: &Path) -> (usize, Vec<String>) {
+    let file = source.file_name().unwrap().to_str().unwrap();
+    let text = std::fs::read_to_string(source).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut good, mut other) = (0, Vec::new());
+    for pair in stacks.iter().flat_map(|s| s.windows(2)) {
+        let [above, frame] = pair else { continue };
+        let Some((name, line)) = frame.line.split_once(':') else { continue };
+        if name != file {
+            continue;
+        }
+        let at = line.parse::<usize>().unwrap() - 1;
+        let called = above.function.split('.').next().unwrap();
+        match lines[at].contains(called) {
+            true => good += 1,
+            false => other.push(format!("{called} from {}: {}", frame.line, lines[at])),
+        }
+    }
+    (good, other)
+}
+
+#[test]
+fn the_kernels_lines_name_what_they_call() {
+    if !require(NEEDS) {
+        return;
+    }
+    let w = Workload::compile("reads", include_str!("guest_programs/reads.c"));
+    let file = w.file("perf.data");
+    let program = w.arg();
+    let args =
+        ["record", "-q", "-e", "cpu-clock:k", "-F", "999", "-g", "-o", &file, program, "4000"];
+    let _ = perf(args).success();
+    let script = ["script", "-i", &file, "-F", "ip,sym,symoff,srcline"];
+    let text = kymo(&script).stdout;
+    let stacks = stacks(&text);
+    let sources = kernel_debug().unwrap().sources;
+    let (good, other) = named_there(&stacks, &sources.join("fs/read_write.c"));
+    // Some are called through pointers or are made by macros.
+    assert!(good > 20 && other.len() * 4 < good, "{good} {other:#?}");
+    assert!(stacks.iter().flatten().any(|f| f.inlined && f.function == "new_sync_read"), "{text}");
+    let known =
+        stacks.iter().flatten().filter(|f| f.line.contains(".c:") || f.line.contains(".h:"));
+    let (known, all) = (known.count(), stacks.iter().flatten().count());
+    assert!(known * 10 > all * 9, "{known} of {all}");
+    // What an interrupt came upon stands beneath its entry; perf has the same names
+    // and offsets of all frames, as it looks nothing up one byte before.
+    let theirs = perf(["script", "-i", &file, "-F", "ip,sym,symoff"]).success().stdout;
+    let name = |l: &str| Some(l.trim().split_once(' ')?.1.to_owned());
+    let theirs: Vec<String> = theirs.lines().filter_map(name).collect();
+    let beneath = theirs.windows(2).filter(|p| p[0].starts_with("asm_"));
+    let ours: Vec<String> = stacks
+        .iter()
+        .flatten()
+        .filter(|f| !f.inlined)
+        .map(|f| format!("{}+{}", f.function, f.offset))
+        .collect();
+    for pair in beneath {
+        assert!(ours.windows(2).any(|p| p == pair), "{pair:?}");
+    }
+    let report =
+        kymo(&["report", "-i", &file, "--stdio", "--no-children", "-g", "caller,srcline"]).stdout;
+    assert!(report.contains("read_write.c:") && report.contains("(inlined)"), "{report}");
+    let sorted =
+        kymo(&["report", "-i", &file, "--stdio", "-g", "none", "-s", "srcfile,srcline"]).stdout;
+    assert!(
+        sorted.lines().filter(|l| l.contains(".c ") || l.contains(".h ")).count() > 5,
+        "{sorted}"
+    );
+    // A bundle has all of it, also where nothing else is.
+    let _ = kymo(&["bundle", "-i", &file]);
+    let mut elsewhere = Command::new(env!("CARGO_BIN_EXE_kymo"));
+    elsewhere.args(script).args(["--symfs", "/nonexistent"]).env("KYMO_CACHE", "off");
+    assert_eq!(run_command(elsewhere).success().stdout, text);
+}
+
+#[test]
+fn a_modules_lines_name_what_they_call() {
+    if !require(NEEDS) {
+        return;
+    }
+    load_module("sd_mod", "");
+    load_module("scsi_debug", "dev_size_mb=8");
+    let w = Workload::compile("reads", include_str!("guest_programs/reads.c"));
+    let file = w.file("perf.data");
+    let shell = "for i in 1 2 3 4; do for d in /dev/sd?; do dd if=$d of=/dev/null bs=4096 count=500 iflag=direct; done; done";
+    let args = [
+        "record",
+        "-q",
+        "-a",
+        "-e",
+        "cpu-clock:k",
+        "-F",
+        "999",
+        "-g",
+        "-o",
+        &file,
+        "sh",
+        "-c",
+        shell,
+    ];
+    let _ = perf(args).success();
+    let text = kymo(&["script", "-i", &file, "-F", "ip,sym,symoff,srcline"]).stdout;
+    let stacks = stacks(&text);
+    let sources = kernel_debug().unwrap().sources;
+    let (good, other) = named_there(&stacks, &sources.join("drivers/scsi/scsi_debug.c"));
+    assert!(good > 3 && other.len() * 3 < good, "{good} {other:#?}");
+    // Without the module's names in the kernel's list, its file has them.
+    let list = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let kernel: String =
+        list.lines().filter(|l| !l.contains("[scsi_debug]")).map(|l| format!("{l}\n")).collect();
+    let kallsyms = w.file("kallsyms");
+    std::fs::write(&kallsyms, kernel).unwrap();
+    let again =
+        kymo(&["script", "-i", &file, "-F", "ip,sym,symoff,srcline", "--kallsyms", &kallsyms]);
+    assert_eq!(again.stdout, text);
+    // The code is the kernel's own, with lines of the module's file.
+    let shown = kymo(&["annotate", "-i", &file, "-d", "[scsi_debug]", "--top", "1", "-l"]).stdout;
+    assert!(shown.contains("scsi_debug.c:") && !shown.contains("boundary:"), "{shown}");
+}
