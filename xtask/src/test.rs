@@ -60,11 +60,12 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
         loom.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
         counted(loom)
     })?;
+    let nextest = cargo::has("cargo", &["nextest", "--version"]);
+    let watched = steps.step("the ring under AddressSanitizer", || counted(sanitized(nextest)))?;
     let skip_log = crate::root().join("target").join("skipped-tests");
     std::fs::create_dir_all(crate::root().join("target")).context("target")?;
     // Left over from the last run, if at all.
     let _ = std::fs::remove_file(&skip_log);
-    let nextest = cargo::has("cargo", &["nextest", "--version"]);
     let mut tests = cargo::command(if nextest {
         &["nextest", "run", "--workspace", "--no-fail-fast"]
     } else {
@@ -79,10 +80,28 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     let guest =
         steps.step("tests in the guest", || vm::suite::run(&vm::suite::Selection::all()))?;
     let log = std::fs::read_to_string(&skip_log).unwrap_or_default();
-    let (counts, mut skips) = sort_out(docs.plus(models).plus(tests), &log);
+    let (counts, mut skips) = sort_out(docs.plus(models).plus(watched).plus(tests), &log);
     let in_guest = sort_out(guest.counts, &guest.skips.join("\n"));
     skips.extend(in_guest.1.iter().map(|line| format!("in the guest: {line}")));
     Ok((counts.plus(in_guest.0), skips))
+}
+
+/// The ring's tests with every access to memory watched, which miri would do as well where it can
+/// be had. The toolchain brings the sanitizer; only its switch is not a stable one. A target folder
+/// of its own keeps the others' builds as they are.
+fn sanitized(nextest: bool) -> Command {
+    let folder = crate::target().join("sanitized").display().to_string();
+    let mut tests = cargo::command(if nextest {
+        &["nextest", "run", "-p", "kymo-ring", "--no-fail-fast"]
+    } else {
+        // The others have a process each.
+        &["test", "-p", "kymo-ring", "--test", "plain"]
+    });
+    tests.args(["--target-dir", &folder]);
+    tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
+    // Tests leak their rings, which threads use to the end.
+    tests.env("ASAN_OPTIONS", "detect_leaks=0");
+    tests
 }
 
 /// A test that skips itself returns early and counts as passed for the runner; so
