@@ -83,7 +83,9 @@ pub enum TimelineError {
     )]
     Clock { name: String, clock: String },
     #[error("{name} cannot be laid on the time of the other recordings: {why}")]
-    Programless { name: String, why: NotMonotonic },
+    NotMonotonic { name: String, why: NotMonotonic },
+    #[error("{name} was recorded on another machine, or another kernel, than {first}")]
+    OtherMachine { name: String, first: String },
 }
 
 impl Timeline {
@@ -163,13 +165,20 @@ impl Timeline {
         if let Some(programs) = self.programs.as_ref().filter(|_| self.is_mixed()) {
             programs.monotonic().map_err(|why| {
                 let name = programs.name().to_owned();
-                TimelineError::Programless { name, why }
+                TimelineError::NotMonotonic { name, why }
             })?;
         }
         if !self.is_mixed() && self.kernels.len() < 2 {
             return Ok(());
         }
         for data in &self.kernels {
+            if let Some(first) = self.kernels.first()
+                && let Some((a, b)) = host(first).zip(host(data))
+                && a != b
+            {
+                let (name, first) = (data.name().to_owned(), first.name().to_owned());
+                return Err(TimelineError::OtherMachine { name, first });
+            }
             if let Some(b) = data.buffers().iter().find(|b| b.clock != MONO) {
                 let clock = if b.clock.is_empty() { "not stated" } else { &b.clock };
                 let (name, clock) = (data.name().to_owned(), clock.to_owned());
@@ -311,6 +320,12 @@ fn stats(walks: Vec<Walk<'_>>) -> Stats {
     }
     stats.apart = kernel.zip(program).is_some_and(|(k, p)| k.1 < p.0 || p.1 < k.0);
     stats
+}
+
+/// The machine and the release of its kernel, where the file says them.
+fn host(data: &TraceDat) -> Option<(&str, &str)> {
+    let mut words = data.options().uname.as_deref()?.split_whitespace().skip(1);
+    Some((words.next()?, words.next()?))
 }
 
 /// The recordings of the kernel in a folder of a session: in itself or in `kernel`, by name.

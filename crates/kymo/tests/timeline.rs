@@ -290,6 +290,17 @@ fn clocks_that_are_not_one_are_refused() {
     place.run(&["trace", "-e", event, "--clock", "local", "-o", &local, "--", "true"]);
     let said = refusal(&place, &["script", &local, &session]);
     assert!(said.contains("its clock is `local`, not `mono`"), "{said}");
+    // Of another machine: its name differs in a letter.
+    let kernel = std::fs::read(format!("{session}/kernel/trace.dat")).unwrap();
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let place_of = |what: &[u8]| kernel.windows(what.len()).position(|w| w == what).unwrap();
+    let mut other = kernel.clone();
+    other[place_of(b"Linux ") + b"Linux ".len()] ^= 1;
+    let named = place_of(release.trim().as_bytes()) > place_of(b"Linux ");
+    let path = place.path("other.dat");
+    std::fs::write(&path, other).unwrap();
+    let said = refusal(&place, &["script", &path, &session]);
+    assert!(named && said.contains("recorded on another machine"), "{said}");
     // Programs whose ticks nobody related to the kernel's clock.
     let ust = Path::new(&session).join("ust");
     let metadata = find(&ust, "metadata");

@@ -34,6 +34,11 @@ pub(crate) fn ledger(timeline: &Timeline, stats: &Stats) -> Ledger {
         let fact = "times of a trace.dat that asks for corrections are shown without them";
         all.tell("clock", fact, None);
     }
+    if timeline.kernels().len() > 1 {
+        let fact = "several recordings of the kernel are taken to be of one start of the machine: \
+                    a trace.dat does not say";
+        all.tell("clock", fact, None);
+    }
     if stats.apart {
         let fact = "the kernel's events and those of programs do not overlap in time: are they of \
                     one run and one start of the machine?";
