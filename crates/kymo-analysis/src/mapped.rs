@@ -1,12 +1,14 @@
 //! Recordings read where the kernel has them in memory. A copy of a stack has many
 //! kilobytes, of which unwinding looks at some words: copying all of it once more
-//! takes longer than the rest.
+//! takes longer than the rest. Of other samples all is looked at, and those that were
+//! just copied are nearer to the processor.
 
 use std::fs::File;
 use std::sync::Arc;
 
-use kymo_files::perfdata::{Mapping, PerfData};
+use kymo_files::perfdata::{EventDesc, Mapping, PerfData};
 use kymo_kernel::mapped::MappedFile;
+use kymo_model::SampleType;
 
 #[derive(Debug)]
 struct Mapped(MappedFile);
@@ -25,7 +27,11 @@ impl Mapping for Mapped {
     }
 }
 
-/// Has a recording read from memory if it is a regular file.
+/// Has a recording with copies of stacks read from memory if it is a regular file.
 pub(crate) fn map(recording: &mut PerfData) {
+    let has_stack = |e: &EventDesc| e.attr.sample_type.contains(SampleType::STACK_USER);
+    if !recording.events().iter().any(has_stack) {
+        return;
+    }
     recording.map(|file: &File| Some(Arc::new(Mapped(MappedFile::of(file).ok()?))));
 }
