@@ -146,14 +146,22 @@ fn damage_gives_errors() {
     if !require(&[Need::Gcc]) {
         return;
     }
+    let types = "-fdebug-types-section";
+    damage(&["-g", "-O2"], 1500);
+    damage(&["-gdwarf-4", "-O2", types], 250);
+    damage(&["-gdwarf-5", "-O1", types], 250);
+}
+
+#[track_caller]
+fn damage(flags: &[&str], rounds: usize) {
     let folder = tempfile::tempdir().unwrap();
-    let whole = program(folder.path(), &["-g", "-O2"]);
+    let whole = program(folder.path(), flags);
     assert!(ask(&whole).len() > 12, "{:#?}", ask(&whole));
     // The debugging information is behind the code: damage is put into the last
     // two thirds of the file.
     let from = whole.len() / 3;
     let mut random = numbers(12345);
-    for round in 0..1500 {
+    for round in 0..rounds {
         let mut bytes = whole.clone();
         for _ in 0..=round % 24 {
             let at = from + random() % (bytes.len() - from);

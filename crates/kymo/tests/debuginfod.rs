@@ -376,4 +376,7 @@ fn sources_and_shared_debug_files() {
     std::fs::remove_dir_all(path("home/.cache/debuginfod_client").join(&shared)).unwrap();
     let text = kymo("http://127.0.0.1:1", &report);
     assert!(text.contains("[.] outer") && text.contains("shared debug file"), "{text}");
+    // No name is made up of what happens to be at the same place of another file.
+    assert_eq!(text.matches("(inlined)").count(), text.matches("[unknown] (inlined)").count());
+    assert!(text.contains("[unknown] (inlined)"), "{text}");
 }

@@ -93,6 +93,10 @@ impl<'u, 's> Names<'u, 's> {
                     continue;
                 }
                 Some(Value::DebugInfoRef(offset)) => offset.0,
+                // Without the shared file, which is told elsewhere, its names are none.
+                Some(Value::DebugInfoRefSup(_)) if self.all.dwarf.sup().is_none() => {
+                    return Ok(name);
+                }
                 Some(Value::DebugInfoRefSup(offset)) => {
                     file = File::Shared;
                     offset.0
