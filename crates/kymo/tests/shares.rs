@@ -118,7 +118,7 @@ fn shares_of_stacks_symbols_and_lines_are_the_programs() {
         let lines = format!("as have {of_samples:.1}% of all samples");
         assert!(text.contains(&lines), "{lines}: {text}");
         let (found, places) = places_with_lines(folder);
-        let lines = format!("lines: {found} of {places} distinct addresses in programs have");
+        let lines = format!("lines: {found} of {places} distinct addresses of code have");
         assert!(text.contains(&lines), "{lines}: {text}");
         let missing = text.contains("it is missing in ");
         assert!(missing && (named == 0 || text.contains("libnamed.so")), "{text}");
