@@ -3,7 +3,8 @@
 //! copy, or another function. Whoever asks what code a frame is in asks for
 //! [`Place::code`]: this is the one place that knows which addresses those are.
 //! No callers are those whom something interrupted: the innermost frame of each part
-//! of a chain, what lies beneath the entry of an interrupt or exception, and the
+//! of a chain, what lies beneath the entry of an interrupt or exception, a function
+//! that a thunk of an indirect call is about to go to, and the
 //! trampoline that a signal handler returns to (which [`returns_of_signals`] finds,
 //! for it is told by its code).
 
@@ -59,11 +60,20 @@ pub enum Step {
 pub trait Entries {
     /// Whether an interrupt or exception enters the kernel by the code at `addr`.
     fn is_entry(&self, addr: u64) -> bool;
+    /// Whether `addr` lies in the padding before a function, where no call is.
+    fn is_padding(&self, addr: u64) -> bool;
 }
+
+/// Functions with padding before them begin at multiples of this.
+const ALIGNED: u64 = 16;
 
 impl Entries for Option<Arc<KernelTable>> {
     fn is_entry(&self, addr: u64) -> bool {
         self.as_ref().is_some_and(|k| k.is_entry(addr))
+    }
+
+    fn is_padding(&self, addr: u64) -> bool {
+        self.as_ref().is_some_and(|k| k.is_padding(addr))
     }
 }
 
@@ -80,6 +90,12 @@ pub fn walk<'a>(
         if word < CALLCHAIN_CONTEXT_MIN {
             // Nobody returns to 0: it ends chains of programs without frame pointers.
             let returns = origin == Origin::Recorded && !interrupted && word > 0;
+            // A thunk of an indirect call that is about to go there has it on the stack.
+            let begins = returns
+                && mode == Misc::KERNEL
+                && word.is_multiple_of(ALIGNED)
+                && entries.is_padding(word - 1);
+            let returns = returns && !begins;
             let place = Place { mode, ip: word, returns };
             // Whoever is in such code was not called.
             interrupted = mode == Misc::KERNEL
@@ -121,6 +137,10 @@ mod tests {
         fn is_entry(&self, addr: u64) -> bool {
             (self.0..self.1).contains(&addr)
         }
+
+        fn is_padding(&self, addr: u64) -> bool {
+            addr == 0x8fff
+        }
     }
 
     #[test]
@@ -140,6 +160,12 @@ mod tests {
         let expected = [0x1000, 0x200f, 0x3000, 0x3fff, 0x2010, 0x200f, 0x4fff];
         assert_eq!(code(Origin::Recorded), expected);
         assert_eq!(code(Origin::Unwound), [0x1000, 0x2010, 0x3000, 0x4000, 0x2010, 0x2010, 0x5000]);
+        // A thunk is about to go to a function: nobody called from the padding before.
+        let chain = [kernel, 0x1000, 0x9000, 0x4000];
+        let steps = walk(chain.into_iter(), Misc::USER, Origin::Recorded, &At(0, 0));
+        let at = |ip, returns| Step::Frame(Place { mode: Misc::KERNEL, ip, returns });
+        let expected = [at(0x1000, false), at(0x9000, false), at(0x4000, true)];
+        assert_eq!(steps.collect::<Vec<_>>(), expected);
         // A processor may have stood in the entry itself.
         let chain = [kernel, 0x2008, 0x3000];
         let steps = walk(chain.into_iter(), Misc::USER, Origin::Recorded, &At(0x2000, 0x2010));

@@ -56,6 +56,11 @@ impl KernelTable {
     pub fn is_entry(&self, addr: u64) -> bool {
         self.read().2.cover(addr)
     }
+
+    /// Whether `addr` lies in the padding before a function, which has a name of its own.
+    pub fn is_padding(&self, addr: u64) -> bool {
+        self.symbols().lookup(addr).is_some_and(|(_, _, name, _)| name.starts_with("__pfx_"))
+    }
 }
 
 /// All that the choice depends on.
