@@ -61,10 +61,9 @@ pub(crate) enum Stop<'a> {
     Places(&'a [u64]),
 }
 
-/// What gdb shows of a program at all stops: for each the name of the place (empty
-/// for calls) and the stack.
+/// What gdb shows of a program: the stack at each stop.
 #[track_caller]
-pub(crate) fn in_gdb(program: &Path, args: &[&str], more: &[&str], stop: &Stop<'_>) -> Vec<Stack> {
+pub(crate) fn in_gdb(program: &Path, args: &[&str], stop: &Stop<'_>) -> Vec<Stack> {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("ask.py");
     let mut text = ASK.to_owned();
@@ -100,7 +99,7 @@ pub(crate) fn in_gdb(program: &Path, args: &[&str], more: &[&str], stop: &Stop<'
         "set width 0",
     ]);
     gdb.args(["-ex", "set backtrace past-main on", "-ex", "handle SIGILL nostop noprint"]);
-    gdb.args(more).arg("-x").arg(&script).arg("--args").arg(program).args(args);
+    gdb.arg("-x").arg(&script).arg("--args").arg(program).args(args);
     gdb.env_remove("DEBUGINFOD_URLS").env_remove("LD_LIBRARY_PATH").env("LC_ALL", "C");
     let shown = run_command(gdb);
     assert!(!shown.stderr.contains("Python Exception"), "{}", shown.stderr);

@@ -44,7 +44,7 @@ fn libraries_one_after_the_other_at_one_place() {
     let args = libraries.each_ref().map(|l| l.to_str().unwrap());
     record(&program, &args, &["-e", "syscalls:sys_enter_getppid"], &data);
     let (ours, shown) = in_kymo(&data, None);
-    let theirs = in_gdb(&program, &args, &[], &Stop::Syscall("getppid", 3));
+    let theirs = in_gdb(&program, &args, &Stop::Syscall("getppid", 3));
     same(&program, &ours, &theirs);
     let names: Vec<&str> = ours.iter().map(|stack| stack[1].function.as_str()).collect();
     assert_eq!(names, ["in_first", "in_second", "in_first"]);
@@ -72,7 +72,7 @@ int main(void) { asks(); return 0; }
     let (program, data) = (folder.path().join("program"), folder.path().join("perf.data"));
     record(&program, &[], &["-e", "syscalls:sys_enter_clock_gettime"], &data);
     let (ours, shown) = in_kymo(&data, None);
-    let theirs = in_gdb(&program, &[], &[], &Stop::Syscall("clock_gettime", 1));
+    let theirs = in_gdb(&program, &[], &Stop::Syscall("clock_gettime", 1));
     same(&program, &ours, &theirs);
     assert!(shown.stdout.contains("vdso"), "{}", shown.stdout);
     assert!(shown.stderr.contains("1 (100.0%) of 1 user stacks"), "{}", shown.stderr);
@@ -93,7 +93,7 @@ fn a_handler_with_a_stack_of_its_own_and_static_programs() {
         for args in [&[][..], &["own"]] {
             record(&program, args, &["-e", "syscalls:sys_enter_getppid"], &data);
             let (ours, shown) = in_kymo(&data, None);
-            let theirs = in_gdb(&program, args, &[], &Stop::Syscall("getppid", 1));
+            let theirs = in_gdb(&program, args, &Stop::Syscall("getppid", 1));
             // A recording has a copy of the stack that the program was on: behind the
             // first frame of the other one nothing is known, and it is said.
             let mut theirs = theirs;

@@ -25,7 +25,7 @@ impl Case {
         let program = folder.path().join("program");
         let event = ["-e", "syscalls:sys_enter_getppid"];
         record(&program, &[], &event, &folder.path().join("perf.data"));
-        let theirs = in_gdb(&program, &[], &[], &Stop::Syscall("getppid", calls));
+        let theirs = in_gdb(&program, &[], &Stop::Syscall("getppid", calls));
         assert_eq!(theirs.len(), calls);
         Case { folder, program, theirs }
     }
@@ -142,7 +142,7 @@ fn debians_programs_with_their_debug_packages() {
     let (program, args) = (Path::new("/usr/bin/lua5.4"), [source.to_str().unwrap()]);
     record(program, &args, &["-e", "syscalls:sys_enter_unlink"], &data);
     let (ours, shown) = in_kymo(&data, None);
-    let theirs = in_gdb(program, &args, &[], &Stop::Syscall("unlink", ours.len()));
+    let theirs = in_gdb(program, &args, &Stop::Syscall("unlink", ours.len()));
     assert!(ours.len() >= 10, "{}", shown.stdout);
     // Also no line of the C library, which gdb has the debug package of, too, differs.
     assert_eq!(same(program, &ours, &theirs), 0);

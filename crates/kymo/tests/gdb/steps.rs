@@ -22,7 +22,7 @@ fn every_instruction(compiler: &str, source: &str, text: &str, flags: &[&str], o
     let probes: Vec<&str> = probes.iter().map(String::as_str).collect();
     record(&program, &[], &probes, &data);
     let (ours, shown) = in_kymo(&data, None);
-    let theirs = in_gdb(&program, &[], &[], &Stop::Places(&places));
+    let theirs = in_gdb(&program, &[], &Stop::Places(&places));
     let other_lines = same(&program, &ours, &theirs);
     assert!(other_lines * 8 <= ours.iter().map(Vec::len).sum(), "{other_lines}");
     assert!(shown.stderr.contains("(100.0%) of"), "{}", shown.stderr);
