@@ -2,16 +2,15 @@
 //! goes on, and a condition takes them when something is too slow, and only then.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use kymo_testkit::{Need, Outcome, TracingState, Workload, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::TraceCmd, Need::Gcc];
 const GETPPID: &str = "syscalls:sys_enter_getppid";
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Naps of a millisecond as often as the first argument says, then one as long as
 /// the second says, in milliseconds, then short ones again. `getpriority` calls
@@ -74,21 +73,13 @@ fn beside(args: &[&str]) -> Child {
     command.stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until a child's own instance traces.
-fn watching(child: &Child) {
-    let start = Instant::now();
-    let own = format!("kymo-{}-", child.id());
-    loop {
-        assert!(start.elapsed() < LIMIT);
-        let all = std::fs::read_dir("/sys/kernel/tracing/instances").unwrap();
-        let on =
-            |p: &Path| std::fs::read_to_string(p.join("tracing_on")).is_ok_and(|t| t.trim() == "1");
-        if all.flatten().any(|e| e.file_name().to_string_lossy().starts_with(&own) && on(&e.path()))
-        {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// Waits until a child says that it watches: its instance may trace before the event is on.
+#[allow(clippy::unbuffered_bytes, reason = "what follows is read later")]
+fn watching(child: &mut Child) {
+    let said = child.stderr.as_mut().unwrap();
+    let line = said.bytes().map(Result::unwrap).take_while(|b| *b != b'\n').collect();
+    let line = String::from_utf8(line).unwrap();
+    assert!(line.contains("watching in user space"), "{line}");
 }
 
 fn files(dir: &Path, with: &str) -> Vec<String> {
@@ -239,8 +230,8 @@ fn the_flight_recorder_catches_a_stall_with_what_was_before_it_and_nothing_else(
     // programs sleep long too.
     let condition = "raw_syscalls:sys_enter if id == 230 && comm == \"naps\" -> \
                      raw_syscalls:sys_exit if id == 230 && comm == \"naps\" > 1500ms by pid";
-    let watcher = beside(&["snapshot", s.name(), "-o", &dat, "--on-latency", condition]);
-    watching(&watcher);
+    let mut watcher = beside(&["snapshot", s.name(), "-o", &dat, "--on-latency", condition]);
+    watching(&mut watcher);
     // Two hundred short naps before the stall, and as many after it.
     let mut child = Command::new(naps.program()).args(["200", "2000"]).spawn().unwrap();
     assert!(child.wait().unwrap().success());
@@ -287,7 +278,7 @@ fn a_snapshot_on_an_event() {
     let s = Named::create("on", &["-e", "syscalls:sys_enter_getpriority"]);
     let _ = session(&["start", s.name()]).success();
     let dat = w.file("on.dat");
-    let watcher = beside(&[
+    let mut watcher = beside(&[
         "snapshot",
         s.name(),
         "-o",
@@ -297,7 +288,7 @@ fn a_snapshot_on_an_event() {
         "--on",
         "sched:sched_process_exit if comm == \"snapnaps\"",
     ]);
-    watching(&watcher);
+    watching(&mut watcher);
     // Another program's end is not the condition.
     let _ = run("true", [""; 0]).success();
     assert_eq!(files(w.dir(), "on.dat").len(), 0);
