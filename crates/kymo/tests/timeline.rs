@@ -273,6 +273,46 @@ fn lttngs_traces_of_programs_lie_beside_the_kernels_events() {
     assert!(own[299].1 < at("sched:sched_process_exit"), "{own:?}");
 }
 
+#[test]
+fn a_program_that_runs_is_recorded_and_nothing_is_left_of_what_cannot_be() {
+    let Some(_before) = begin() else { return };
+    let place = Place::new();
+    let folder = place.path("running");
+    let events = ["trace", "-e", "raw_syscalls:sys_enter", "--filter", GETPPID, "-u", "bracket:*"];
+    std::fs::create_dir_all(place.0.path().join("shared")).unwrap();
+    let mut program = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "role", "--nocapture", "-q"])
+        .env("KYMO_UST_DIR", place.0.path().join("shared"))
+        .env(ROLE, u32::MAX.to_string())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = program.id().to_string();
+    let some = ["-p", &pid, "--timeout", "100", "-o", &folder];
+    let output = place.kymo(&[&events[..], &some].concat()).output();
+    program.kill().unwrap();
+    let _ = program.wait().unwrap();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = text(&place.run(&["script", "--json", &folder]).stdout);
+    for name in ["bracket:before", "bracket:after", "sys_enter"] {
+        let found = json.lines().filter(|l| l.contains(name)).count();
+        assert!(found > 100, "{found} of {name}");
+    }
+    // The process is gone.
+    let folder = place.path("gone");
+    let gone = ["-p", &pid, "--timeout", "100", "-o", &folder];
+    let said = refusal(&place, &[&events[..], &gone].concat());
+    assert!(said.contains(&format!("process {pid}")), "{said}");
+    assert!(!Path::new(&folder).exists());
+    // So is the command; the folder was there before.
+    std::fs::create_dir(&folder).unwrap();
+    let none = ["-o", &folder, "--", "/no/such/command"];
+    let output = place.kymo(&[&events[..], &none].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(127), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
 fn refusal(place: &Place, args: &[&str]) -> String {
     let output = place.kymo(args).output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty(), "{args:?}");

@@ -42,8 +42,24 @@ fn record(
     folder: &Path,
 ) -> anyhow::Result<ExitCode> {
     ust::check_new(folder)?;
+    let was_there = folder.exists();
     let kernel = folder.join("kernel");
     std::fs::create_dir_all(&kernel).with_context(|| kernel.display().to_string())?;
+    let result = record_into(args, events, rules, folder, &kernel);
+    // Where nothing was recorded nothing is left; what has something in it stays.
+    if std::fs::remove_dir(&kernel).is_ok() && !was_there {
+        let _ = std::fs::remove_dir(folder);
+    }
+    result
+}
+
+fn record_into(
+    args: &Args,
+    events: Vec<TraceEvent>,
+    rules: Vec<Rule>,
+    folder: &Path,
+    kernel: &Path,
+) -> anyhow::Result<ExitCode> {
     let output = TraceOutput::File { path: kernel.join("trace.dat"), force: false };
     let options = out::options(args, events, output)?;
     let tracefs = tracing::open()?;
