@@ -82,7 +82,7 @@ fn stacks(dir: &Path, samples: u64) -> anyhow::Result<Recording> {
     let (path, target) = (dir.join("stacks.data"), dir.join("stacks-target"));
     kept(&path, samples, || {
         let _ = std::fs::remove_dir_all(&target);
-        let frequency = if samples > 50_000 { "1999" } else { "499" };
+        let frequency = if samples > 50_000 { "999" } else { "499" };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut perf = Command::new("perf");
         perf.args(["record", "-q", "-m", "1024", "-e", "cpu-clock", "-g", "-F", frequency, "-o"])
