@@ -133,15 +133,16 @@ pub(crate) fn machine() -> String {
 mod tests {
     use super::*;
 
+    fn row(what: &str, kymo: &str) -> Row {
+        Row { what: what.into(), perf: "1 s".into(), kymo: kymo.into(), verdict: String::new() }
+    }
+
+    fn page(rows: &[Row]) -> String {
+        format!("# Benchmarks\n\n{}\n## The machine\n", table(rows))
+    }
+
     #[test]
     fn rows_are_renewed_in_their_places() {
-        let row = |what: &str, kymo: &str| Row {
-            what: what.into(),
-            perf: "1 s".into(),
-            kymo: kymo.into(),
-            verdict: String::new(),
-        };
-        let page = |rows: &[Row]| format!("# Benchmarks\n\n{}\n## The machine\n", table(rows));
         let old = page(&[row("a", "2 s"), row("b (c | d)", "3 s")]);
         assert_eq!(renewed(&old, &[]), None, "a cell with a bar is not understood");
         let old = page(&[row("a", "2 s"), row("b", "3 s")]);
@@ -152,13 +153,6 @@ mod tests {
 
     #[test]
     fn rows_about_the_same_stay_with_theirs() {
-        let row = |what: &str, kymo: &str| Row {
-            what: what.into(),
-            perf: "1 s".into(),
-            kymo: kymo.into(),
-            verdict: String::new(),
-        };
-        let page = |rows: &[Row]| format!("# Benchmarks\n\n{}\n## The machine\n", table(rows));
         let memory = |kymo| row("the same, peak memory", kymo);
         let old = [row("a, 17 samples", "2 s"), memory("3 MB"), row("b", "4 s"), memory("5 MB")];
         let [a, _, b, _] = old.clone();

@@ -104,18 +104,6 @@ fn fixture() -> Option<Vec<u8>> {
     read(crate::root().join("crates/kymo/tests/fixtures/trace-dat/x86_64/ring.dat"))
 }
 
-const SOURCE: &str = "
-struct in { int x; unsigned bits : 5; union { short s; char c; }; };
-struct out { const char *name; struct in in; struct in *ptr; int arr[4]; struct out *next; };
-static inline __attribute__((always_inline)) int inl(int v, struct out *o) { return v * 3 + o->arr[2]; }
-__attribute__((noinline)) int work(struct out *o, int n, const char *msg) {
-    int sum = 0;
-    for (int i = 0; i < n; i++) sum += inl(i, o) + o->in.bits;
-    return sum + (msg ? *msg : 0) + o->next->ptr->s;
-}
-int outer(int n, char **v) { struct out o = { v[0] }; o.next = &o; return work(&o, n, v[0]); }
-";
-
 /// Small programs with debugging information of all kinds.
 fn programs(work: &Path) -> Vec<Vec<u8>> {
     let ways: [&[&str]; 10] = [
@@ -131,7 +119,8 @@ fn programs(work: &Path) -> Vec<Vec<u8>> {
         &["-O2", "-fasynchronous-unwind-tables"],
     ];
     let source = work.join("program.c");
-    if std::fs::write(&source, SOURCE).is_err() {
+    let fields = crate::root().join("crates/kymo-debuginfo/tests/programs/fields.c");
+    if std::fs::copy(fields, &source).is_err() {
         return Vec::new();
     }
     let one = |way: &&[&str]| {

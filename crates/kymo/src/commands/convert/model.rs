@@ -24,12 +24,42 @@ pub(crate) enum Split {
 
 impl Split {
     /// The task that a sample is of, as far as tasks are told apart.
-    pub(super) fn task(self, comm: impl FnOnce() -> String, pid: u32, tid: u32) -> Task {
+    fn task(self, comm: impl FnOnce() -> String, pid: u32, tid: u32) -> Task {
         Task {
             comm: if self == Split::None { String::new() } else { comm() },
             pid: matches!(self, Split::Pid | Split::Tid).then_some(pid),
             tid: (self == Split::Tid).then_some(tid),
         }
+    }
+}
+
+/// The numbers of tasks, in the order in which they came.
+pub(super) struct Tasks {
+    split: Split,
+    numbers: FxHashMap<Task, u32>,
+}
+
+impl Tasks {
+    pub(super) fn new(split: Split) -> Tasks {
+        Tasks { split, numbers: FxHashMap::default() }
+    }
+
+    /// The number of the task that a sample is of; a new one joins `tasks`.
+    pub(super) fn number(
+        &mut self,
+        tasks: &mut Vec<Task>,
+        comm: impl FnOnce() -> String,
+        pid: u32,
+        tid: u32,
+    ) -> u32 {
+        let task = self.split.task(comm, pid, tid);
+        if let Some(known) = self.numbers.get(&task) {
+            return *known;
+        }
+        let next = tasks.len() as u32;
+        tasks.push(task.clone());
+        self.numbers.insert(task, next);
+        next
     }
 }
 
@@ -88,7 +118,7 @@ pub(crate) fn model(profile: &Profile, plan: &Plan<'_>) -> Stacks {
         made: Stacks::default(),
         functions: FxHashMap::default(),
         frames: FxHashMap::default(),
-        tasks: FxHashMap::default(),
+        tasks: Tasks::new(plan.split),
         stacks: FxHashMap::default(),
     };
     making.made.span = profile.span;
@@ -105,7 +135,7 @@ struct Making<'a> {
     made: Stacks,
     functions: FxHashMap<Named, u32>,
     frames: FxHashMap<FrameId, u32>,
-    tasks: FxHashMap<Task, u32>,
+    tasks: Tasks,
     stacks: FxHashMap<(u32, u32, Option<u32>), u32>,
 }
 
@@ -196,14 +226,7 @@ impl Making<'_> {
 
     fn task(&mut self, stack: &Stack) -> u32 {
         let comm = || self.profile.machine.comm(stack.comm).to_string();
-        let task = self.plan.split.task(comm, stack.pid, stack.tid);
-        let next = self.made.tasks.len() as u32;
-        if let Some(known) = self.tasks.get(&task) {
-            return *known;
-        }
-        self.made.tasks.push(task.clone());
-        self.tasks.insert(task, next);
-        next
+        self.tasks.number(&mut self.made.tasks, comm, stack.pid, stack.tid)
     }
 
     fn frame(&mut self, id: FrameId) -> u32 {

@@ -1,9 +1,9 @@
 //! Stacks that are put together event by event, with every name once.
 
-use kymo_view::stacks::{self, Moment, Stacks, Task};
+use kymo_view::stacks::{self, Moment, Stacks};
 use rustc_hash::FxHashMap;
 
-use crate::commands::convert::model::Split;
+use crate::commands::convert::model::{Split, Tasks};
 
 /// What is counted: time in functions of the function-graph tracer, or events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +22,13 @@ pub(super) struct Owner<'a> {
 
 /// The stacks so far.
 pub(super) struct Gather {
-    split: Split,
     moments: bool,
     made: Stacks,
     names: FxHashMap<(String, Option<u32>), u32>,
     frames: FxHashMap<(u32, u64), u32>,
     kernel: FxHashMap<u64, u32>,
     binaries: FxHashMap<String, u32>,
-    tasks: FxHashMap<Task, u32>,
+    tasks: Tasks,
     stacks: FxHashMap<(u32, u32, Option<u32>), u32>,
     /// Distinct addresses of the kernel without a name.
     pub(super) nameless: u64,
@@ -41,14 +40,13 @@ impl Gather {
         let mut made = Stacks::default();
         made.events = vec![event("functions", "nanoseconds"), event("events", unit)];
         Gather {
-            split,
             moments,
             made,
             names: FxHashMap::default(),
             frames: FxHashMap::default(),
             kernel: FxHashMap::default(),
             binaries: FxHashMap::default(),
-            tasks: FxHashMap::default(),
+            tasks: Tasks::new(split),
             stacks: FxHashMap::default(),
             nameless: 0,
         }
@@ -112,14 +110,8 @@ impl Gather {
 
     fn task(&mut self, owner: &Owner<'_>) -> u32 {
         let comm = || String::from_utf8_lossy(owner.comm).into_owned();
-        let task = self.split.task(comm, owner.pid.unwrap_or(0), owner.tid.unwrap_or(0));
-        let next = self.made.tasks.len() as u32;
-        if let Some(known) = self.tasks.get(&task) {
-            return *known;
-        }
-        self.made.tasks.push(task.clone());
-        self.tasks.insert(task, next);
-        next
+        let (pid, tid) = (owner.pid.unwrap_or(0), owner.tid.unwrap_or(0));
+        self.tasks.number(&mut self.made.tasks, comm, pid, tid)
     }
 
     /// Adds an event; `frames` are those of its stack, the outermost first.
