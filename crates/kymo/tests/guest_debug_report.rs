@@ -79,7 +79,7 @@ fn the_kernels_lines_name_what_they_call() {
     let file = w.file("perf.data");
     let program = w.arg();
     let args =
-        ["record", "-q", "-e", "cpu-clock:k", "-F", "999", "-g", "-o", &file, program, "2000"];
+        ["record", "-q", "-e", "cpu-clock:k", "-F", "999", "-g", "-o", &file, program, "20000"];
     let _ = perf(args).success();
     let script = ["script", "-i", &file, "-F", "ip,sym,symoff,srcline"];
     let text = kymo(&script).stdout;

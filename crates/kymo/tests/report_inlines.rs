@@ -81,23 +81,23 @@ fn frame(line: &str) -> Option<(String, String, bool)> {
     Some((address.to_owned(), function, inlined))
 }
 
-/// The frames of all samples, those of one address together.
+/// The frames of samples in `main` and what it calls, those of one address together. In the
+/// loader, before that, perf marks inlined recursion as none and adds a frame at -1 to stacks
+/// that end early; those belong to the tests beside gdb.
 fn frames(text: &str) -> Vec<Vec<(String, String, bool)>> {
-    let mut all: Vec<Vec<(String, String, bool)>> = Vec::new();
-    for line in text.lines() {
-        match frame(line) {
-            Some(f) => match all.last_mut() {
-                Some(run)
-                    if run.last().is_some_and(|last: &(String, String, bool)| last.0 == f.0) =>
-                {
-                    run.push(f)
-                }
-                _ => all.push(vec![f]),
-            },
-            None => all.push(Vec::new()),
+    let mut all = Vec::new();
+    for sample in text.split("\n\n") {
+        let mut runs: Vec<Vec<(String, String, bool)>> = Vec::new();
+        for f in sample.lines().filter_map(frame) {
+            match runs.last_mut() {
+                Some(run) if run[0].0 == f.0 => run.push(f),
+                _ => runs.push(vec![f]),
+            }
+        }
+        if runs.iter().flatten().any(|f| f.1.starts_with("main+")) {
+            all.extend(runs);
         }
     }
-    all.retain(|run| !run.is_empty());
     all
 }
 
