@@ -16,7 +16,7 @@ use crate::jitdump::{self, JitDump};
 use crate::kcore;
 use crate::kernel_files::KernelFile;
 use crate::resolver::{Dso, DsoId, DsoKind, Problem, Resolver};
-use crate::vdso;
+use crate::{unpacked, vdso};
 
 /// Why there is no code to show.
 #[derive(Debug, thiserror::Error)]
@@ -180,7 +180,7 @@ impl Resolver {
     /// recorded build, and where that code was.
     pub fn kernel_image(&self, id: DsoId, part: Part) -> Option<(CodeFile, Arc<KernelFile>)> {
         let at = self.kernel_file(id, part)?;
-        let bytes = Bytes::Mapped(MappedFile::open(&at.path).ok()?);
+        let bytes = Bytes::Mapped(unpacked::map(&at.path).ok()?);
         let path = at.path.clone();
         Some((CodeFile { path, bytes, symbols: None, dwarf: None }, at))
     }
@@ -192,7 +192,7 @@ impl Resolver {
             let name = dso.long_name.clone();
             return Err(NoCode::Gone { why: self.refusal(&name), name });
         };
-        let map = |path: &Path| MappedFile::open(path);
+        let map = |path: &Path| unpacked::map(path);
         let bytes = map(&path)
             .map_err(|e| NoCode::Gone { name: path.display().to_string(), why: e.to_string() })?;
         let separate =

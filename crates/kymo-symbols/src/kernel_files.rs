@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::files::{Module, Named, Part, running_build_id, running_module_id, running_release};
 use crate::kernel::slide;
 use crate::resolver::{DsoId, DsoKind, Problem, Resolver};
+use crate::unpacked;
 
 /// A file with code of the kernel.
 #[derive(Debug)]
@@ -171,7 +172,7 @@ impl Resolver {
     }
 
     fn map(&self, path: &Path) -> Option<MappedFile> {
-        MappedFile::open(path)
+        unpacked::map(path)
             .map_err(|e| {
                 let path = path.display().to_string();
                 self.files().note(Problem::Unusable { path, why: e.to_string() });

@@ -21,6 +21,7 @@ mod resolver;
 mod shelf;
 mod sources;
 mod trampolines;
+mod unpacked;
 pub mod unwind;
 mod vdso;
 

@@ -32,6 +32,8 @@ pub struct Code {
     /// Where the program begins.
     entry: u64,
     table: Option<Table>,
+    /// A section that the table is made of cannot be read.
+    damaged: bool,
     /// Of functions made at run time: first address, first address behind.
     made: Option<Vec<(u64, u64, Table)>>,
     /// Of a separate debug file, asked where the binary itself says nothing.
@@ -184,11 +186,12 @@ const LARGEST: u64 = 1 << 30;
 /// the dynamic linker's and those of other C libraries have some thirty.
 const FIRST_FUNCTION: u64 = 64;
 
-fn section<'d, R: ReadRef<'d>>(file: &object::File<'d, R>, name: &str) -> Section {
-    let Some(section) = file.section_by_name(name) else { return Section::default() };
-    let fits = section.compressed_data().is_ok_and(|d| d.uncompressed_size <= LARGEST);
-    let bytes = if fits { section.uncompressed_data().unwrap_or_default() } else { [][..].into() };
-    Section { address: section.address(), bytes: bytes.into_owned().into() }
+/// A section; `None` if it cannot be read, an empty one where there is none.
+fn section<'d, R: ReadRef<'d>>(file: &object::File<'d, R>, name: &str) -> Option<Section> {
+    let Some(section) = file.section_by_name(name) else { return Some(Section::default()) };
+    let packed = section.compressed_data().ok().filter(|d| d.uncompressed_size <= LARGEST)?;
+    let bytes = packed.decompress().ok()?;
+    Some(Section { address: section.address(), bytes: bytes.into_owned().into() })
 }
 
 fn arch<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Result<Arch, Lack> {
@@ -214,10 +217,16 @@ impl Code {
     fn facts<'d, R: ReadRef<'d>>(bytes: R) -> Result<Code, Lack> {
         let file = object::File::parse(bytes).map_err(|_| Lack::Unusable)?;
         let address = |name| file.section_by_name(name).map_or(0, |s| s.address());
+        let mut damaged = false;
+        let mut section = |name| {
+            let found = section(&file, name);
+            damaged |= found.is_none();
+            found.unwrap_or_default()
+        };
         let sections = Sections {
-            eh_frame: section(&file, ".eh_frame"),
-            eh_frame_hdr: section(&file, ".eh_frame_hdr"),
-            debug_frame: section(&file, ".debug_frame"),
+            eh_frame: section(".eh_frame"),
+            eh_frame_hdr: section(".eh_frame_hdr"),
+            debug_frame: section(".debug_frame"),
             text: address(".text"),
             got: address(".got"),
             big_endian: !file.is_little_endian(),
@@ -228,6 +237,7 @@ impl Code {
             entry: file.entry(),
             build_id: file.build_id().ok().flatten().map(BuildId::new),
             table: Some(Table::new(arch(&file)?, sections)),
+            damaged,
             ..Code::default()
         })
     }
@@ -262,6 +272,7 @@ impl Code {
         let begins = address.checked_sub(self.entry).is_some_and(|d| d < FIRST_FUNCTION);
         match (separate.as_ref().map(|t| t.rule(context, address)), why) {
             (Some(Ok(rule)), _) => Ok(rule),
+            _ if self.damaged => Err(Lack::Damaged),
             (_, RuleError::None(_)) if begins && self.entry > 0 => Ok(outermost(table.arch())),
             (_, RuleError::None(_)) => Err(Lack::Silent),
             (_, RuleError::Damaged(_)) => Err(Lack::Damaged),
@@ -294,7 +305,7 @@ impl Code {
         let place = whose.files.dwarf(&Binary { path, build_id: *build_id, pid: *pid })?;
         let pages = open(&place)?;
         let file = object::File::parse(&pages).ok()?;
-        let debug_frame = section(&file, ".debug_frame");
+        let debug_frame = section(&file, ".debug_frame")?;
         let big_endian = !file.is_little_endian();
         let sections = Sections { debug_frame, big_endian, ..Sections::default() };
         Some(Table::new(arch, sections))

@@ -278,18 +278,59 @@ fn sections_that_are_missing_or_packed_wrongly() {
     case.named("garbage", &["debuginfo: ", "program: "]);
 }
 
+/// Tables for unwinding that cannot be read cost the stacks that need them, and
+/// nothing else: `addr2line` does not need them either.
+#[test]
+fn tables_for_unwinding_that_cannot_be_read() {
+    if !require(NEEDS) || !require(&[Need::Tool("addr2line")]) {
+        return;
+    }
+    let case = Case::new(&[]);
+    let whole = case.report();
+    let bytes = std::fs::read(case.path("program")).unwrap();
+    let header = header_of(&bytes, ".eh_frame");
+    let mut damaged = bytes.clone();
+    // Its offset: behind the end of the file.
+    damaged[header + 24..header + 32].copy_from_slice(&(1u64 << 40).to_le_bytes());
+    std::fs::write(case.path("program"), &damaged).unwrap();
+    let text = case.named(".eh_frame", &["stopped: ", "program", "damaged call frame information"]);
+    assert!(text.contains("innermost (inlined)") && text.contains("a.c:"), "{text}");
+    // The lines are those of before, and those that addr2line finds.
+    let ask = ["script", "-F", "ip,sym,srcline", "-G", "-i", "perf.data"];
+    let ours = case.kymo(&ask).success().stdout;
+    std::fs::write(case.path("program"), &bytes).unwrap();
+    assert_eq!(ours, case.kymo(&ask).success().stdout);
+    assert!(!whole.contains("damaged"), "{whole}");
+    std::fs::write(case.path("program"), &damaged).unwrap();
+    let found = case.kymo(&["probe", "-q", "-x", "./program", "-D", "outer:2"]).success().stdout;
+    let at = found.lines().next().unwrap().split(":0x").nth(1).unwrap().split(' ').next().unwrap();
+    let mut judge = Command::new("addr2line");
+    judge.args(["-e", "program", at]);
+    let judge = run_command(case.inside(judge)).success().stdout;
+    let line = SOURCE.lines().position(|l| l.contains("outer(struct item")).unwrap() + 1 + 2;
+    assert!(judge.trim_end().ends_with(&format!("a.c:{line}")), "{judge} {found}");
+}
+
 /// Where a section is in a file.
 fn place_of(elf: &[u8], name: &str) -> (usize, usize) {
-    let word = |at: usize| u64::from_le_bytes(elf[at..at + 8].try_into().unwrap()) as usize;
+    let header = header_of(elf, name);
+    (word(elf, header + 24), word(elf, header + 32))
+}
+
+/// Where a section's header is.
+fn header_of(elf: &[u8], name: &str) -> usize {
     let half = |at: usize| usize::from(u16::from_le_bytes([elf[at], elf[at + 1]]));
-    let (table, count, names) = (word(40), half(60), half(62));
-    let section = |n: usize| (word(table + 64 * n + 24), word(table + 64 * n + 32));
-    let texts = section(names).0;
-    let is_named = |n: &usize| {
-        let at = texts + word(table + 64 * n) % (1 << 32);
+    let header = |n: usize| word(elf, 40) + 64 * n;
+    let texts = word(elf, header(half(62)) + 24);
+    let is_named = |header: &usize| {
+        let at = texts + word(elf, *header) % (1 << 32);
         elf[at..].starts_with(&[name.as_bytes(), b"\0"].concat())
     };
-    section((0..count).find(is_named).unwrap())
+    (0..half(60)).map(header).find(is_named).unwrap()
+}
+
+fn word(elf: &[u8], at: usize) -> usize {
+    u64::from_le_bytes(elf[at..at + 8].try_into().unwrap()) as usize
 }
 
 /// A debug file that somebody writes while it is read: it grows piece by piece, holes

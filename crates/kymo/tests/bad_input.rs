@@ -104,7 +104,21 @@ fn a_truncated_recording_shows_what_it_has_and_fails() {
     let first = |text: &str| text.lines().next().map(str::to_owned);
     assert_eq!(first(&outcome.stdout), first(&all));
     assert!(outcome.stdout.len() < all.len());
-    refused("report", &cut);
+    // One rule for whoever shows something of it.
+    let out = text(&place.0.path().join("out"));
+    for args in [
+        &["report", "-i", &cut][..],
+        &["report", "--strict", "-i", &cut],
+        &["annotate", "-i", &cut],
+        &["annotate", "--strict", "-i", &cut],
+        &["convert", "-f", "folded", "-i", &cut],
+        &["bundle", "-i", &cut, "-o", &out],
+    ] {
+        let outcome = kymo(args).expect_status(1);
+        let last = outcome.stderr.trim_end().lines().last().unwrap_or_default();
+        assert!(last.contains(&cut) && last.contains("what came before is"), "{args:?}: {last}");
+        assert!(!outcome.stdout.is_empty() || args[0] == "bundle", "{args:?}");
+    }
 }
 
 #[test]

@@ -17,7 +17,13 @@ use kymo_files::perfdata::write::{EventMeta, FeatureSections, Writer};
 use kymo_model::{Attr, AttrFlags, BuildId, ChainContext, EventType, Misc, RecordKind, SampleType};
 use kymo_testkit::{KernelDebug, Need, kernel_debug, require};
 
-const NEEDS: [Need; 3] = [Need::KernelDebug, Need::Tool("addr2line"), Need::Tool("llvm-addr2line")];
+const NEEDS: [Need; 5] = [
+    Need::KernelDebug,
+    Need::Tool("addr2line"),
+    Need::Tool("llvm-addr2line"),
+    Need::Tool("xz"),
+    Need::Tool("zstd"),
+];
 /// Where the module is, and how far the kernel was moved.
 const BASE: u64 = 0xffff_ffff_c0a4_1000;
 const MOVED: u64 = 0x0cc0_0000;
@@ -338,6 +344,9 @@ fn a_modules_names_and_lines_come_from_its_file() {
         let ours = case.frames(&file, &["--symfs", symfs.to_str().unwrap()]);
         let theirs = addr2line("addr2line", case.dir.path(), &case.module, Some(name), &addresses);
         let _ = compare(&ours, &theirs);
+        if name == ".text" {
+            packed_modules_say_the_same(&case, &file, &ours);
+        }
         for (ours, theirs) in ours.iter().zip(&theirs) {
             let (ours, (name, at)) = (ours.last().unwrap(), theirs.last().unwrap());
             let function = ours.function.split('.').next().unwrap();
@@ -350,6 +359,30 @@ fn a_modules_names_and_lines_come_from_its_file() {
         base += size;
     }
     assert!(all > 100, "{all}");
+}
+
+/// The module as other distributions ship it says what the plain one did; a damaged one
+/// nothing, and is named.
+fn packed_modules_say_the_same(case: &Case, file: &str, plain: &[Vec<Shown>]) {
+    let root = case.dir.path().join("packed");
+    let folder = root.join("lib/modules").join(&case.release);
+    std::fs::create_dir_all(&folder).unwrap();
+    let symfs = ["--symfs", root.to_str().unwrap()];
+    for (tool, end) in [("xz", "xz"), ("zstd", "zst"), ("gzip", "gz")] {
+        let mut pack = Command::new(tool);
+        pack.arg("-1c").arg(std::fs::canonicalize(&case.module).unwrap());
+        let packed = pack.output().unwrap().stdout;
+        let place = folder.join("scsi-debug.ko.".to_owned() + end);
+        std::fs::write(&place, &packed).unwrap();
+        assert_eq!(case.frames(file, &symfs), plain, "{end}");
+        std::fs::write(&place, &packed[..packed.len() / 2]).unwrap();
+        let args = ["script", "-i", file, "-F", "ip,sym,srcline"];
+        let (text, notes) = case.kymo(&[&args[..], &symfs].concat());
+        assert!(!text.contains(".c:"), "{text}");
+        let path = place.to_str().unwrap();
+        assert!(notes.contains(path) && notes.contains("cannot be unpacked"), "{notes}");
+        std::fs::remove_file(&place).unwrap();
+    }
 }
 
 /// Of each instruction its text, without what is said of its target.

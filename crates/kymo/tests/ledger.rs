@@ -85,6 +85,9 @@ fn lost_events_are_noted_with_their_number() {
             "{command}: {notes:?}\n{}",
             outcome.stderr
         );
+        // The recording was made with one page.
+        let advice = notes.iter().any(|n| n.contains("larger rings: -m 2"));
+        assert!(advice, "{command}: {notes:?}");
         let _ = kymo(&[command, "--strict", "-i", &path]).expect_status(STRICT);
     }
 }

@@ -257,6 +257,39 @@ fn definitions_in_a_module() {
 }
 
 #[test]
+fn a_packed_module_is_asked_as_the_plain_one() {
+    if !ready() || !require(&[Need::Tool("xz"), Need::Tool("zstd")]) {
+        return;
+    }
+    let debug = kernel_debug().unwrap();
+    let plain = debug.modules.join("kernel/drivers/scsi/scsi_debug.ko");
+    let plain = plain.to_str().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let questions: [&[&str]; 4] = [
+        &["-D", "scsi_debug_queuecommand shost->host_no scp->cmnd", "-D", "sdebug_*%return"],
+        &["-L", "scsi_debug_queuecommand"],
+        &["-V", "scsi_debug_queuecommand"],
+        &["-F"],
+    ];
+    let ask = |module: &str, question: &[&str]| {
+        let kymo = ["KYMO_CACHE=off", env!("CARGO_BIN_EXE_kymo"), "probe", "-q", "-m", module];
+        run("env", [&kymo[..], question].concat())
+    };
+    for (tool, end) in [("xz", "xz"), ("zstd", "zst"), ("gzip", "gz")] {
+        let packed = dir.path().join("scsi_debug.ko.".to_owned() + end);
+        let packed = packed.to_str().unwrap();
+        run("sh", ["-c", &format!("{tool} -1c {plain} > {packed}")]).success();
+        for question in questions {
+            let (ours, wanted) = (ask(packed, question), ask(plain, question));
+            // Without its sources the lines cannot be shown: by neither.
+            assert_eq!(ours.stdout, wanted.stdout, "{end} {question:?}");
+            assert_eq!(ours.status, wanted.status, "{end} {question:?}");
+            assert!(!wanted.stdout.is_empty() || question[0] == "-L", "{}", wanted.stderr);
+        }
+    }
+}
+
+#[test]
 fn where_perf_gives_up() {
     if !ready() {
         return;

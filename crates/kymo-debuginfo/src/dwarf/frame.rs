@@ -3,9 +3,9 @@
 
 use gimli::{BaseAddresses, CfaRule, DebugFrame, EhFrame, UnwindContext, UnwindSection};
 
-use super::Result;
 use super::location::{Expr, ExprBase};
 use super::unit::Dwarf;
+use super::{DwarfError, Result};
 
 impl<'s> Dwarf<'s> {
     /// The frame address at `pc`; `None` where nothing says it, or where it is
@@ -13,14 +13,15 @@ impl<'s> Dwarf<'s> {
     pub(super) fn frame_address(&self, pc: u64) -> Result<Option<Expr>> {
         let sections = self.sections;
         let size = sections.address_size;
-        let mut debug_frame = DebugFrame::new(&sections.debug_frame, sections.endian);
+        let frames = sections.frames.as_ref().map_err(|e| DwarfError::Frames(e.to_string()))?;
+        let mut debug_frame = DebugFrame::new(&frames.debug_frame, sections.endian);
         debug_frame.set_address_size(size);
-        if !sections.debug_frame.is_empty()
+        if !frames.debug_frame.is_empty()
             && let Some(found) = lookup(&debug_frame, &BaseAddresses::default(), pc)?
         {
             return Ok(Some(found));
         }
-        let (addr, bytes) = &sections.eh_frame;
+        let (addr, bytes) = &frames.eh_frame;
         let mut eh_frame = EhFrame::new(bytes, sections.endian);
         eh_frame.set_address_size(size);
         lookup(&eh_frame, &BaseAddresses::default().set_eh_frame(*addr), pc)

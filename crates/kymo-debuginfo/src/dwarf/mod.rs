@@ -53,6 +53,9 @@ pub enum DwarfError {
     /// It refers to itself over and over.
     #[error("damaged debugging information: it takes more steps than its size explains")]
     Endless,
+    /// The call frame information cannot be read.
+    #[error("damaged call frame information: {0}")]
+    Frames(String),
     /// A packed section claims to be larger than anything real.
     #[error("section {section} claims to unpack to {size} bytes")]
     TooLarge {

@@ -28,6 +28,14 @@ pub struct LoadedSection {
     pub code: bool,
 }
 
+/// Call frame information. Lines and names need none of it: where it is damaged only
+/// places that are told relative to a frame are lost.
+pub(super) struct Frames<'a> {
+    /// Where it is, and its bytes.
+    pub(super) eh_frame: (u64, Cow<'a, [u8]>),
+    pub(super) debug_frame: Cow<'a, [u8]>,
+}
+
 /// Memory that a file's bytes are in.
 pub trait Pages: Sync {
     /// `part` was read through and is not needed soon.
@@ -37,8 +45,7 @@ pub trait Pages: Sync {
 /// Unpacked sections; [`super::Dwarf`] borrows from it.
 pub struct Sections<'a> {
     pub(super) dwarf: gimli::DwarfSections<Cow<'a, [u8]>>,
-    pub(super) eh_frame: (u64, Cow<'a, [u8]>),
-    pub(super) debug_frame: Cow<'a, [u8]>,
+    pub(super) frames: Result<Frames<'a>, DwarfError>,
     pub(super) endian: RunTimeEndian,
     pub(super) address_size: u8,
     has_info: bool,
@@ -70,16 +77,19 @@ impl<'a> Sections<'a> {
         let dwarf = gimli::DwarfSections::load(|id| -> Result<_, DwarfError> {
             Ok(relocate(id.name(), section(&file, id.name())?))
         })?;
-        let mut eh_frame = eh_frame(&file)?;
-        if eh_frame.1.is_empty()
-            && let Some(binary) = binary
-        {
-            eh_frame = self::eh_frame(&object::File::parse(binary)?)?;
-        }
+        let frames = || {
+            let debug_frame = relocate(".debug_frame", section(&file, ".debug_frame")?);
+            let mut eh_frame = eh_frame(&file)?;
+            if eh_frame.1.is_empty()
+                && let Some(binary) = binary
+            {
+                eh_frame = self::eh_frame(&object::File::parse(binary)?)?;
+            }
+            Ok(Frames { eh_frame, debug_frame })
+        };
         Ok(Sections {
             dwarf,
-            eh_frame,
-            debug_frame: relocate(".debug_frame", section(&file, ".debug_frame")?),
+            frames: frames(),
             endian: if file.is_little_endian() {
                 RunTimeEndian::Little
             } else {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use kymo_debuginfo::build_id_of_notes;
 use kymo_model::{BuildId, Endian};
 
+use crate::unpacked::plain_name;
+
 /// The release of the running kernel.
 pub(crate) fn running_release() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
@@ -61,6 +63,7 @@ fn find_in(folder: &Path, wanted: &str, depth: usize) -> Option<PathBuf> {
         let kind = entry.file_type().ok()?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
+        let name = plain_name(&name);
         if kind.is_dir() {
             if let Some(found) = find_in(&entry.path(), wanted, depth + 1) {
                 return Some(found);

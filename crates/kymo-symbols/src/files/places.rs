@@ -1,11 +1,13 @@
 //! Where files may be: the places that distributions, debuggers and perf agree on.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use kymo_debuginfo::DebugLink;
 use kymo_model::BuildId;
 
 use super::{Binary, Module, kernel};
+use crate::unpacked::plain_name;
 
 /// The roots of all places.
 #[derive(Debug)]
@@ -111,9 +113,14 @@ impl Places {
             places.push(global.join(name));
         }
         if let (Some(_), Some(name)) = (id, own.file_name()) {
-            let mut name = name.to_os_string();
-            name.push(".debug");
-            places.push(global.join(name));
+            let plain = name.to_str().map_or(name, |name| OsStr::new(plain_name(name)));
+            let mut named = plain.to_os_string();
+            named.push(".debug");
+            places.push(global.join(named));
+            // Debug files of modules have the modules' names, and may be packed, too.
+            if plain.as_encoded_bytes().ends_with(b".ko") {
+                places.extend([global.join(plain), global.join(name)]);
+            }
         }
         places
     }

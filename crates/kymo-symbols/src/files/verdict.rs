@@ -1,14 +1,14 @@
 //! Whether a file is the one that is looked for, and whether it holds what is
 //! wanted of it. Only headers, notes and what a checksum needs are read.
 
-use std::fs::File;
-use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use kymo_debuginfo::{DebugLink, LazyElf};
 use kymo_model::BuildId;
 
 use crate::pages::Pages;
+use crate::unpacked;
 
 /// Larger files are not read.
 const LIMIT: u64 = 16 << 30;
@@ -52,11 +52,14 @@ pub(crate) enum Verdict {
 
 /// Opens a regular file; anything else (a device, a FIFO) is not touched.
 pub(crate) fn open(path: &Path) -> Option<Pages> {
-    let meta = std::fs::metadata(path).ok()?;
-    if !meta.is_file() || meta.len() > LIMIT {
-        return None;
-    }
-    Some(Pages::new(File::open(path).ok()?, meta.len()))
+    pages(path).ok().flatten()
+}
+
+/// `None` of a file that is too large, or none that could be read.
+fn pages(path: &Path) -> std::io::Result<Option<Pages>> {
+    let file = unpacked::open(path)?;
+    let len = file.metadata()?.len();
+    Ok((len <= LIMIT).then(|| Pages::new(file, len)))
 }
 
 /// What a binary says of itself and of its debug file.
@@ -103,7 +106,11 @@ pub(crate) fn judge(
     link: Option<&DebugLink>,
     part: Part,
 ) -> Verdict {
-    let Some(pages) = open(path) else { return Verdict::Absent };
+    let pages = match pages(path) {
+        Ok(Some(pages)) => pages,
+        Err(e) if unpacked::is_damage(&e) => return Verdict::Unusable { why: e.to_string() },
+        _ => return Verdict::Absent,
+    };
     let elf = match LazyElf::parse(&pages) {
         Ok(elf) => elf,
         Err(e) => return Verdict::Unusable { why: e.to_string() },
@@ -148,13 +155,16 @@ pub(crate) fn same(stated: Option<BuildId>, wanted: Option<BuildId>) -> bool {
 
 /// CRC-32 of a whole file.
 fn checksum(path: &Path) -> Option<u32> {
-    let mut file = File::open(path).ok()?;
+    let file = unpacked::open(path).ok()?;
     let mut piece = vec![0; 256 << 10];
-    let mut sum = flate2::Crc::new();
+    let (mut sum, mut at) = (flate2::Crc::new(), 0);
     loop {
-        match file.read(&mut piece).ok()? {
+        match file.read_at(&mut piece, at).ok()? {
             0 => return Some(sum.sum()),
-            n => sum.update(piece.get(..n)?),
+            n => {
+                sum.update(piece.get(..n)?);
+                at += n as u64;
+            }
         }
     }
 }

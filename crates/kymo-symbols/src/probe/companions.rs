@@ -8,7 +8,7 @@ use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
 use object::read::{Object as _, ObjectSection as _};
 
-use crate::Finder;
+use crate::{Finder, unpacked};
 
 /// Looks beside a binary and its debug file, and where distributions install.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl<'f> BesideBinary<'f> {
 }
 
 fn map(path: &Path) -> Option<MappedFile> {
-    MappedFile::open(path).ok()
+    unpacked::map(path).ok()
 }
 
 fn kept(map: MappedFile) -> Box<dyn FileBytes> {

@@ -11,7 +11,7 @@ use kymo_model::BuildId;
 use object::read::{Object as _, ObjectSection as _};
 
 use crate::files::{find_module, running_build_id, running_release, vmlinux_places};
-use crate::{Binary, Finder};
+use crate::{Binary, Finder, unpacked};
 
 /// What is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub enum OpenError {
 }
 
 fn open(path: &Path) -> Result<MappedFile, OpenError> {
-    MappedFile::open(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })
+    unpacked::map(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })
 }
 
 fn build_id(file: &object::File<'_>) -> Option<BuildId> {
@@ -228,7 +228,7 @@ impl ProbeFiles {
 /// A separate debug file of the right build-id or checksum.
 fn separate(path: &Path) -> Option<(PathBuf, MappedFile)> {
     let place = Finder::default().dwarf(&Binary { path, build_id: None, pid: None })?;
-    let map = MappedFile::open(&place).ok()?;
+    let map = unpacked::map(&place).ok()?;
     Some((place, map))
 }
 

@@ -20,6 +20,7 @@ use crate::cache::{Cache, CacheError};
 use crate::files::{Binary, Finder, open};
 use crate::probe::BesideBinary;
 use crate::resolver::{DsoId, DsoKind, Problem, Resolver};
+use crate::unpacked;
 
 /// What the source calls the addresses of several binaries.
 #[derive(Debug, Default)]
@@ -258,7 +259,7 @@ impl Pages for Mapped {
 }
 
 fn read(files: &Finder, path: &Path, binary: &Path, addresses: &[u64]) -> Result<Answers, String> {
-    let map = Mapped(MappedFile::open(path).map_err(|e| e.to_string())?);
+    let map = Mapped(unpacked::map(path).map_err(|e| e.to_string())?);
     let companions = BesideBinary::new(binary, Some(path)).asking(files);
     let bytes = map.0.bytes();
     let sections = Sections::load(bytes, None).and_then(|s| s.with_companions(bytes, &companions));

@@ -10,6 +10,7 @@ use kymo_files::perfdata::PerfData;
 use kymo_symbols::bundle::{self, Bundle, Contents, Recording, Summary};
 use kymo_view::Ledger;
 
+use super::ending;
 use super::finding::{self, Finding};
 
 /// Flags of `kymo bundle`.
@@ -48,10 +49,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let contents = if args.binaries { Contents::Binaries } else { Contents::Seen };
     let made = make(&path, &args.finding, args.output.as_deref(), contents)?;
     made.tell();
-    match args.strict && made.ledger.has_doubts() {
-        true => Ok(ExitCode::from(Ledger::STRICT_STATUS)),
-        false => Ok(ExitCode::SUCCESS),
-    }
+    Ok(ending::status(path.display(), made.damage.as_deref(), &made.ledger, args.strict))
 }
 
 /// A bundle that was made.
@@ -59,6 +57,7 @@ pub(crate) struct Made {
     path: PathBuf,
     summary: Summary,
     ledger: Ledger,
+    damage: Option<String>,
 }
 
 impl Made {
@@ -90,8 +89,10 @@ pub(crate) fn make(
     let mut seen = kymo_analysis::seen::seen(&mut file, options).context("bundle")?;
     seen.places.constants = super::script::formats::constants(&file);
     let mut ledger = Ledger::default();
-    if let Some(damage) = &seen.stats.damaged {
-        ledger.note("damaged", format!("{damage}; what came before is in the bundle"), None);
+    let damage = seen.stats.damaged.as_ref();
+    let damage = damage.map(|d| format!("{d}; what came before is in the bundle"));
+    if let Some(damage) = &damage {
+        ledger.note("damaged", damage.clone(), None);
     }
     let symbols = &mut seen.machine.symbols;
     let summary = bundle::write(symbols, seen.places, recording, contents, &out)
@@ -101,5 +102,5 @@ pub(crate) fn make(
         let fact = format!("{} binaries were not found here either", summary.missing);
         ledger.note("missing", fact, None);
     }
-    Ok(Made { path: out, summary, ledger })
+    Ok(Made { path: out, summary, ledger, damage })
 }

@@ -25,8 +25,8 @@ use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, Stack};
 use kymo_files::Kind;
 use kymo_files::perfdata::{Entry, EventDesc, PerfData};
 use kymo_model::{Sample, SampleType};
-use kymo_view::Ledger;
 
+use super::ending;
 use super::finding::Finding;
 
 /// Flags of `kymo report`.
@@ -144,7 +144,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     meant.check(&labels, profile.stats.samples > 0)?;
     let ledger = std::thread::scope(|scope| {
         // It is printed last.
-        let ledger = scope.spawn(|| trust::ledger(&profile, file.notes()));
+        let ledger = scope.spawn(|| trust::ledger(&profile, &file));
         let ledger = || ledger.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if args.json {
             let ledger = ledger();
@@ -170,11 +170,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(ledger)
     })?;
     out.flush()?;
-    if let Some(damage) = &profile.stats.damaged {
-        sayln!("kymo: {}: {damage}; what came before is shown", path.display());
-        return Ok(ExitCode::FAILURE);
-    }
-    let code = exit(&ledger, args.strict);
+    let damage = profile.stats.damaged.as_ref().map(|d| format!("{d}; what came before is shown"));
+    let code = ending::status(path.display(), damage.as_deref(), &ledger, args.strict);
     // The process ends here; giving each piece back takes longer than the rest.
     std::mem::forget(profile);
     Ok(code)
@@ -195,11 +192,4 @@ fn grouped(
     let wanted = |s: &Stack| meant.wants(profile, s);
     let choice = Choice { wanted: &wanted, is_parent: &is_parent };
     histogram(profile, event, &shape.histogram, &choice)
-}
-
-fn exit(ledger: &Ledger, strict: bool) -> ExitCode {
-    match strict && ledger.has_doubts() {
-        true => ExitCode::from(Ledger::STRICT_STATUS),
-        false => ExitCode::SUCCESS,
-    }
 }

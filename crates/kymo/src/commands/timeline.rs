@@ -1,14 +1,13 @@
 //! What `script`, `report` and `list` of a trace.dat, of CTF traces and of both together
 //! have in common: the ledger of what was read, how well the times agree, and the end.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use kymo_files::{Stats, Timeline};
 use kymo_model::Note;
 use kymo_view::Ledger;
 
-use super::{ctf, tracedat};
+use super::{ctf, ending, tracedat};
 
 /// What could make a result of the recordings less than the truth.
 pub(crate) fn ledger(timeline: &Timeline, stats: &Stats) -> Ledger {
@@ -90,13 +89,6 @@ pub(crate) fn end(
     (ledger, strict): (&Ledger, bool),
     done: &str,
 ) -> ExitCode {
-    if damaged(timeline, stats) {
-        let name = timeline.name();
-        let _ = writeln!(anstream::stderr(), "kymo: {name}: damaged; what can be read {done}");
-        return ExitCode::FAILURE;
-    }
-    match strict && ledger.has_doubts() {
-        true => ExitCode::from(Ledger::STRICT_STATUS),
-        false => ExitCode::SUCCESS,
-    }
+    let damage = damaged(timeline, stats).then(|| format!("damaged; what can be read {done}"));
+    ending::status(timeline.name(), damage.as_deref(), ledger, strict)
 }

@@ -23,6 +23,7 @@ use kymo_symbols::{DsoId, DsoKind, Part, Resolver};
 use kymo_view::{Ledger, percent};
 
 use super::chosen::{Chosen, Source};
+use super::ending;
 use cost::{Costs, Hot, PercentType};
 use listing::{Binary, Listing};
 use source::SourceTexts;
@@ -127,7 +128,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let profile = Profile::read(&mut file, options).context("annotate")?;
     let costs = Costs::of(&profile, &wanted, &args.chosen);
-    let mut ledger = super::report::trust::ledger(&profile, file.notes());
+    let mut ledger = super::report::trust::ledger(&profile, &file);
     let chosen = choose(&args, &profile, &costs).inspect_err(|_| {
         say!("{}", ledger.to_text(""));
     })?;
@@ -154,11 +155,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         write!(out, "{}", ledger.to_text("# "))?;
     }
     out.flush()?;
-    Ok(match (shown, args.strict && ledger.has_doubts()) {
-        (0, _) => ExitCode::FAILURE,
-        (_, true) => ExitCode::from(Ledger::STRICT_STATUS),
-        (_, false) => ExitCode::SUCCESS,
-    })
+    let damage = profile.stats.damaged.as_ref();
+    let damage = damage.map(|d| format!("{d}; what came before is counted"));
+    let status = ending::status(path.display(), damage.as_deref(), &ledger, args.strict);
+    Ok(if shown == 0 { ExitCode::FAILURE } else { status })
 }
 
 impl Args {

@@ -167,7 +167,7 @@ impl Text<'_> {
         }
         if self.look.lines {
             let file = self.path(&place.file);
-            writeln!(self.out, "{indent}{file}:{}", place.line)?;
+            writeln!(self.out, "{indent}{}", Text::at(&file, place.line))?;
         }
         match self.sources.line(&place.file, place.line).filter(|_| self.look.source) {
             Some(text) => writeln!(self.out, "{indent}{:>5}  {text}", place.line),
@@ -184,6 +184,14 @@ impl Text<'_> {
         }
     }
 
+    /// A place. Line 0 is the compiler's word for code of no line.
+    fn at(file: &str, line: u32) -> String {
+        match line {
+            0 => format!("{file}:?"),
+            line => format!("{file}:{line}"),
+        }
+    }
+
     /// The hottest lines and instructions.
     fn summary(&mut self, hot: &Hot, listing: &Listing) -> io::Result<()> {
         let mut by_line: BTreeMap<&Place, Sums> = BTreeMap::new();
@@ -195,7 +203,7 @@ impl Text<'_> {
         let lines: Vec<(String, Sums)> = by_line
             .into_iter()
             .map(|(p, sums)| {
-                let place = format!("{}:{}", self.path(&p.file), p.line);
+                let place = Text::at(&self.path(&p.file), p.line);
                 // Where the source is not here, the function says what it is about.
                 let text = match self.sources.line(&p.file, p.line) {
                     Some(text) => text.trim().to_owned(),

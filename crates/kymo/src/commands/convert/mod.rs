@@ -20,6 +20,7 @@ use kymo_view::export::{firefox, flame, folded, pprof, speedscope};
 use kymo_view::stacks::Stacks;
 
 use super::chosen::{Chosen, Source};
+use super::ending;
 use model::{Plan, Split, Weight};
 
 /// Flags of `kymo convert`.
@@ -183,7 +184,7 @@ fn samples(args: &Args, path: &Path, format: Format) -> anyhow::Result<ExitCode>
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("convert")?;
-    let mut ledger = super::report::trust::ledger(&profile, file.notes());
+    let mut ledger = super::report::trust::ledger(&profile, &file);
     if !format.has_events() {
         one_event(args, &profile, &mut plan, &mut ledger)?;
     }
@@ -310,12 +311,5 @@ fn finish(
     ledger: &Ledger,
 ) -> anyhow::Result<ExitCode> {
     say!("{}", ledger.to_text(""));
-    if let Some(damage) = damage {
-        sayln!("kymo: {}: {damage}", path.display());
-        return Ok(ExitCode::FAILURE);
-    }
-    Ok(match args.strict && ledger.has_doubts() {
-        true => ExitCode::from(Ledger::STRICT_STATUS),
-        false => ExitCode::SUCCESS,
-    })
+    Ok(ending::status(path.display(), damage, ledger, args.strict))
 }

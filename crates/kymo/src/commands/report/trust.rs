@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 
 use kymo_analysis::profile::{FrameId, Profile};
+use kymo_files::perfdata::PerfData;
 use kymo_symbols::Problem;
 use kymo_view::{Ledger, percent};
 
-use crate::commands::{finding, stacks};
+use crate::commands::{finding, losses, stacks};
 
 /// Below this share of what has no symbol nothing is said.
 pub(crate) const HARMLESS_PERCENT: f64 = 1.0;
 
-pub(crate) fn ledger(profile: &Profile, notes: &[String]) -> Ledger {
+pub(crate) fn ledger(profile: &Profile, file: &PerfData) -> Ledger {
     let mut ledger = Ledger::default();
-    reading(profile, notes, &mut ledger);
+    reading(profile, file, &mut ledger);
     stacks::note(&profile.unwinding, &profile.machine.symbols, &mut ledger);
     for event in &profile.events {
         stacks::note_frame_pointers(profile, event, &mut ledger);
@@ -24,9 +25,9 @@ pub(crate) fn ledger(profile: &Profile, notes: &[String]) -> Ledger {
     ledger
 }
 
-fn reading(profile: &Profile, notes: &[String], ledger: &mut Ledger) {
+fn reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
     let s = &profile.stats;
-    let larger = || Some("record with a larger ring (-m) or fewer events".to_string());
+    let larger = || Some(losses::advice(&file.features().cmdline));
     if s.lost + s.lost_samples > 0 {
         let lost = s.lost + s.lost_samples;
         let fact = format!("{lost} records lost, {} samples kept", s.samples);
@@ -47,7 +48,7 @@ fn reading(profile: &Profile, notes: &[String], ledger: &mut Ledger) {
     if s.unfinished {
         ledger.note("unfinished", "the recorder did not finish the file", None);
     }
-    for note in notes {
+    for note in file.notes() {
         ledger.note("damaged", note.clone(), None);
     }
     for (kind, count) in &s.unknown_kinds {

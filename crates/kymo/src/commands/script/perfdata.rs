@@ -17,6 +17,7 @@ use super::pool::{self, Job, Worker};
 use super::sources::Wanted;
 use super::symbols::Symbols;
 use super::{formats, json, output, sideband, text};
+use crate::commands::{ending, losses};
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let spec = Spec::parse(&args.fields)?;
@@ -41,14 +42,8 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
         ledger.tell("nothing", super::nothing(args), None);
     }
     std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
-    if let Some(damage) = &stats.damaged {
-        sayln!("kymo: {}: {damage}; what came before was printed", data.name());
-        return Ok(ExitCode::FAILURE);
-    }
-    if args.strict && ledger.has_doubts() {
-        return Ok(ExitCode::from(Ledger::STRICT_STATUS));
-    }
-    Ok(ExitCode::SUCCESS)
+    let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was printed"));
+    Ok(ending::status(data.name(), damage.as_deref(), &ledger, args.strict))
 }
 
 /// Reads and orders on one thread, renders on others.
@@ -177,7 +172,7 @@ fn note(printers: &[Printer], ledger: &mut Ledger) {
 /// What could make the output less than the truth.
 fn ledger(data: &PerfData, s: &ReadStats) -> Ledger {
     let mut l = Ledger::default();
-    let more = || Some("record with larger rings: -m 1024".to_owned());
+    let more = || Some(losses::advice(&data.features().cmdline));
     if s.lost > 0 {
         l.note("lost", format!("{} events lost in {} places", s.lost, s.lost_chunks), more());
     }

@@ -1,0 +1,26 @@
+//! How a command ends that shows a recording: one rule for all of them. What could not
+//! be read of it makes the status 1, though what could be read was shown; with
+//! `--strict` any doubt in the ledger makes it 3.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use kymo_view::Ledger;
+
+/// The exit status; damage is said last, where it is not overlooked. `damage`: what is
+/// damaged, and what became of the rest.
+pub(crate) fn status(
+    recording: impl Display,
+    damage: Option<&str>,
+    ledger: &Ledger,
+    strict: bool,
+) -> ExitCode {
+    if let Some(damage) = damage {
+        sayln!("kymo: {recording}: {damage}");
+        return ExitCode::FAILURE;
+    }
+    match strict && ledger.has_doubts() {
+        true => ExitCode::from(Ledger::STRICT_STATUS),
+        false => ExitCode::SUCCESS,
+    }
+}

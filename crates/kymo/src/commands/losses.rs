@@ -1,0 +1,106 @@
+//! What helps a recording that lost events: rings of twice the size. No part of a
+//! perf.data says how large they were but the recorded command line, if they were
+//! stated there.
+
+/// The advice.
+pub(crate) fn advice(command_line: &[String]) -> String {
+    match ring(command_line).and_then(twice) {
+        Some(size) => format!("record with larger rings: -m {size}"),
+        None => "record with a larger -m".into(),
+    }
+}
+
+/// Short options of `perf record` and `kymo record` that take a value, in the same word
+/// or in the next; others may be behind each other in a word.
+const WITH_VALUE: &str = "eFcoptuCGDkmr";
+/// Those that may have one in the same word only.
+const WITH_VALUE_INSIDE: &str = "zIjSW";
+
+/// The stated size of the rings. `None` too where it cannot be told whether a word is an
+/// option or the recorded command's.
+fn ring(command_line: &[String]) -> Option<&str> {
+    let mut found = None;
+    let mut words = command_line.iter().map(String::as_str).skip_while(|w| *w != "record").skip(1);
+    while let Some(word) = words.next() {
+        if let Some(long) = word.strip_prefix("--") {
+            match long.split_once('=') {
+                // The recorded command begins.
+                None if long.is_empty() => return found,
+                Some(("mmap-pages", size)) => found = Some(size),
+                None if long == "mmap-pages" => found = Some(words.next()?),
+                Some(_) => {}
+                // Whether it takes the next word is known by who knows all options.
+                None => match words.clone().next() {
+                    Some(next) if next.starts_with('-') => {}
+                    _ => return found.filter(|_| !words.any(is_like_ours)),
+                },
+            }
+            continue;
+        }
+        let Some(letters) = word.strip_prefix('-') else { return found };
+        let inside = |c: char| WITH_VALUE.contains(c) || WITH_VALUE_INSIDE.contains(c);
+        let Some(at) = letters.find(inside) else { continue };
+        let (option, value) = letters.split_at(at).1.split_at(1);
+        if WITH_VALUE_INSIDE.contains(option) {
+            continue;
+        }
+        let value = if value.is_empty() { words.next()? } else { value };
+        if option == "m" {
+            found = Some(value);
+        }
+    }
+    found
+}
+
+fn is_like_ours(word: &str) -> bool {
+    word.starts_with("-m") || word.starts_with("--mmap-pages")
+}
+
+/// Twice a size, worded alike: pages, or bytes with a suffix; perf's may have a second
+/// size behind a comma.
+fn twice(size: &str) -> Option<String> {
+    let size = size.split(',').next()?;
+    let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let suffix = size.strip_prefix(digits)?;
+    if !matches!(suffix, "" | "B" | "K" | "M" | "G" | "b" | "k" | "m" | "g") {
+        return None;
+    }
+    let number: u64 = digits.parse().ok().filter(|n| *n > 0)?;
+    // Rings are powers of two, rounded up.
+    let number = if suffix.is_empty() { number.checked_next_power_of_two()? } else { number };
+    Some(format!("{}{suffix}", number.checked_mul(2)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_is_twice_what_was_used() {
+        let check = |line: &str, expected: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let wanted = match expected {
+                "" => "record with a larger -m".to_owned(),
+                size => format!("record with larger rings: -m {size}"),
+            };
+            assert_eq!(advice(&words), wanted, "{line}");
+        };
+        check("perf record -m 64 -e cycles ls", "128");
+        check("/usr/bin/perf record -q -e raw_syscalls:* -m1 -o x -- ls -m 5", "2");
+        check("kymo record -agm 3 -- x", "8");
+        check("kymo record --mmap-pages=1M x", "2M");
+        check("kymo record --mmap-pages 512K x", "1024K");
+        check("perf record -m 128,32 x", "256");
+        check("perf record -z5 -m 16 x", "32");
+        check("perf record -g -F 99 ls -m 5", "");
+        check("perf record -- ls -m 5", "");
+        // The value of an option that may have one.
+        check("perf record --call-graph dwarf -m 4 ls", "");
+        check("perf record --no-buildid -m 4 ls", "8");
+        check("perf record -m 8 --call-graph dwarf ls", "16");
+        check("perf record -m 8 --call-graph dwarf -m 16 ls", "");
+        check("perf record -m x ls", "");
+        check("perf record -m", "");
+        check("perf record", "");
+    }
+}
