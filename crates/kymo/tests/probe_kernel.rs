@@ -266,7 +266,7 @@ fn a_packed_module_is_asked_as_the_plain_one() {
     let plain = plain.to_str().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let questions: [&[&str]; 4] = [
-        &["-D", "scsi_debug_queuecommand shost->host_no scp->cmnd", "-D", "sdebug_*%return"],
+        &["-D", "scsi_debug_queuecommand shost->host_no scp->cmnd", "-D", "scsi_debug_*"],
         &["-L", "scsi_debug_queuecommand"],
         &["-V", "scsi_debug_queuecommand"],
         &["-F"],
@@ -278,7 +278,7 @@ fn a_packed_module_is_asked_as_the_plain_one() {
     for (tool, end) in [("xz", "xz"), ("zstd", "zst"), ("gzip", "gz")] {
         let packed = dir.path().join("scsi_debug.ko.".to_owned() + end);
         let packed = packed.to_str().unwrap();
-        run("sh", ["-c", &format!("{tool} -1c {plain} > {packed}")]).success();
+        let _ = run("sh", ["-c", &format!("{tool} -1c {plain} > {packed}")]).success();
         for question in questions {
             let (ours, wanted) = (ask(packed, question), ask(plain, question));
             // Without its sources the lines cannot be shown: by neither.

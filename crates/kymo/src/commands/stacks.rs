@@ -175,6 +175,6 @@ fn explain(lack: Option<Lack>, worst: &str) -> (&'static str, Option<String>) {
                  -fasynchronous-unwind-tables"
             )),
         ),
-        Some(Lack::Damaged) => ("the call frame information leads nowhere", None),
+        Some(Lack::Damaged) => ("the call frame information is damaged or leads nowhere", None),
     }
 }

@@ -15,9 +15,8 @@ pub(crate) fn write(
     path: &Path,
     all: bool,
 ) -> io::Result<()> {
-    let more = |out: &mut dyn Write, features: &[Feature]| match all {
-        true => features.iter().try_for_each(|f| info::write(out, file, *f)),
-        false => Ok(()),
+    let more = |out: &mut dyn Write, features: &[Feature]| {
+        features.iter().try_for_each(|f| info::write(out, file, *f, all))
     };
     let f = file.features();
     let (offset, size) = file.data_range();
@@ -66,12 +65,13 @@ pub(crate) fn write(
         write!(out, " }}, type = {kind}, config = {:#x}", a.config)?;
         writeln!(out, ", {{ sample_period, sample_freq }} = {period}")?;
     }
-    more(out, &[Feature::CPU_TOPOLOGY, Feature::NUMA_TOPOLOGY])?;
+    more(out, &[Feature::CPU_TOPOLOGY, Feature::NUMA_TOPOLOGY, Feature::BRANCH_STACK])?;
     if !f.pmu_mappings.is_empty() {
         let pairs = f.pmu_mappings.iter().map(|(kind, name)| format!("{name} = {kind}"));
         writeln!(out, "# pmu mappings: {}", pairs.collect::<Vec<_>>().join(", "))?;
     }
-    more(out, &[Feature::CACHE])?;
+    groups(out, file)?;
+    more(out, &[Feature::AUXTRACE, Feature::STAT, Feature::CACHE])?;
     if let Some((first, last)) = f.sample_time {
         let seconds = |t: u64| format!("{}.{:06}", t / 1_000_000_000, t % 1_000_000_000 / 1000);
         writeln!(out, "# time of first sample : {}", seconds(first))?;
@@ -79,7 +79,7 @@ pub(crate) fn write(
         let ms = last.saturating_sub(first) as f64 / 1e6;
         writeln!(out, "# sample duration : {ms:10.3} ms")?;
     }
-    more(out, &[Feature::MEM_TOPOLOGY, Feature::CLOCKID, Feature::CLOCK_DATA])?;
+    more(out, &BEHIND_TIMES)?;
     let missing: Vec<&str> = (1..Feature::BITS)
         .map(Feature)
         .filter(|n| !f.raw.contains_key(n))
@@ -90,6 +90,32 @@ pub(crate) fn write(
         writeln!(out, "# missing features: {} ", missing.join(" "))?;
     }
     writeln!(out, "# ========\n#")
+}
+
+/// Sections in the order of their numbers.
+const BEHIND_TIMES: [Feature; 10] = [
+    Feature::MEM_TOPOLOGY,
+    Feature::CLOCKID,
+    Feature::DIR_FORMAT,
+    Feature::BPF_PROG_INFO,
+    Feature::BPF_BTF,
+    Feature::COMPRESSED,
+    Feature::CPU_PMU_CAPS,
+    Feature::CLOCK_DATA,
+    Feature::HYBRID_TOPOLOGY,
+    Feature::PMU_CAPS,
+];
+
+/// Groups of events, by the names of their members.
+fn groups(out: &mut dyn Write, file: &PerfData) -> io::Result<()> {
+    for group in &file.features().groups {
+        let events = file.events().iter().skip(group.leader as usize);
+        let members = events.take(group.members as usize).map(|e| &*e.name);
+        // A group without a name has this one.
+        let name = if group.name == "{anon_group}" { "" } else { &group.name };
+        writeln!(out, "# group: {name}{{{}}}", members.collect::<Vec<_>>().join(","))?;
+    }
+    Ok(())
 }
 
 /// When the file was last changed, which perf takes for the time of the recording.

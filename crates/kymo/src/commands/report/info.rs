@@ -1,5 +1,6 @@
-//! What `-I` adds to the header: the machine's processors, memory and caches, and
-//! the clock, as the recording states them.
+//! Sections of the header that are read only to be shown, as the recording states
+//! them: the machine's processors, memory and caches, which are long and shown with
+//! `-I`, what its counters can do, the clock, and what kind of data there is.
 
 use std::io::{self, Write};
 
@@ -9,9 +10,27 @@ use kymo_model::{Cursor, Truncated};
 /// Lists longer than that are no machine's.
 const MOST: u32 = 1 << 16;
 
-/// Writes the lines of a section, as far as it can be read.
-pub(super) fn write(out: &mut dyn Write, file: &PerfData, feature: Feature) -> io::Result<()> {
+/// What is shown with `-I` only.
+const LONG: [Feature; 5] = [
+    Feature::CPU_TOPOLOGY,
+    Feature::NUMA_TOPOLOGY,
+    Feature::CACHE,
+    Feature::MEM_TOPOLOGY,
+    Feature::HYBRID_TOPOLOGY,
+];
+
+/// Writes the lines of a section, as far as it can be read; of a long one that it is
+/// there unless `all` is wanted.
+pub(super) fn write(
+    out: &mut dyn Write,
+    file: &PerfData,
+    feature: Feature,
+    all: bool,
+) -> io::Result<()> {
     let Some(bytes) = file.features().raw.get(&feature) else { return Ok(()) };
+    if let (Some(name), true) = (feature.name(), !all && LONG.contains(&feature)) {
+        return writeln!(out, "# {name} info available, use -I to display");
+    }
     let mut section = Section { at: Cursor::new(bytes, file.endian()), lines: Vec::new() };
     let cpus = file.features().nrcpus.map_or(0, |(available, _)| available);
     let read = match feature {
@@ -21,6 +40,16 @@ pub(super) fn write(out: &mut dyn Write, file: &PerfData, feature: Feature) -> i
         Feature::MEM_TOPOLOGY => section.memory(),
         Feature::CLOCKID => section.clock(),
         Feature::CLOCK_DATA => section.clock_data(),
+        Feature::BRANCH_STACK => section.says("contains samples with branch stack"),
+        Feature::AUXTRACE => section.says("contains AUX area data (e.g. instruction trace)"),
+        Feature::STAT => section.says("contains stat data"),
+        Feature::DIR_FORMAT => section.folder(),
+        Feature::COMPRESSED => section.compressed(),
+        Feature::CPU_PMU_CAPS => section.abilities("cpu"),
+        Feature::PMU_CAPS => section.abilities_of_all(),
+        Feature::HYBRID_TOPOLOGY => section.kinds_of_processors(),
+        Feature::BPF_PROG_INFO => section.programs(),
+        Feature::BPF_BTF => section.types(),
         _ => Ok(()),
     };
     section.lines.iter().try_for_each(|line| writeln!(out, "# {line}"))?;
@@ -144,6 +173,96 @@ impl Section<'_> {
         self.lines.push(format!("clockid: {name} ({clock})"));
         let micros = n / 1000;
         self.lines.push(format!("reference time: {s}.{micros:06} (TOD) = {cs}.{cn:09} ({name})"));
+        Ok(())
+    }
+}
+
+/// Sections of perf 5 and 6.
+impl Section<'_> {
+    fn says(&mut self, fact: &str) -> Result<(), Truncated> {
+        self.lines.push(fact.into());
+        Ok(())
+    }
+
+    fn folder(&mut self) -> Result<(), Truncated> {
+        let version = self.at.u64()?;
+        self.lines.push(format!("directory data version : {version}"));
+        Ok(())
+    }
+
+    fn compressed(&mut self) -> Result<(), Truncated> {
+        const ZSTD: u32 = 1;
+        let _version = self.at.u32()?;
+        let kind = match self.at.u32()? {
+            ZSTD => "Zstd",
+            _ => "Unknown",
+        };
+        let (level, ratio) = (self.at.u32()?, self.at.u32()?);
+        self.lines.push(format!("compressed : {kind}, level = {level}, ratio = {ratio}"));
+        Ok(())
+    }
+
+    /// What a PMU can do: names and values.
+    fn pairs(&mut self) -> Result<Vec<String>, Truncated> {
+        let mut pairs = Vec::new();
+        for _ in 0..self.count()? {
+            pairs.push(format!("{}={}", self.text()?, self.text()?));
+        }
+        Ok(pairs)
+    }
+
+    fn tell(&mut self, pmu: &str, pairs: &[String]) {
+        let all = if pairs.is_empty() { "not available".into() } else { pairs.join(", ") };
+        self.lines.push(format!("{pmu} pmu capabilities: {all}"));
+    }
+
+    fn abilities(&mut self, pmu: &str) -> Result<(), Truncated> {
+        let pairs = self.pairs()?;
+        self.tell(pmu, &pairs);
+        Ok(())
+    }
+
+    fn abilities_of_all(&mut self) -> Result<(), Truncated> {
+        for _ in 0..self.count()? {
+            // The PMU's name stands behind them.
+            let (pairs, pmu) = (self.pairs()?, self.text()?);
+            self.tell(&pmu, &pairs);
+        }
+        Ok(())
+    }
+
+    fn kinds_of_processors(&mut self) -> Result<(), Truncated> {
+        let count = self.count()?;
+        self.lines.push("hybrid cpu system:".into());
+        for _ in 0..count {
+            let (pmu, cpus) = (self.text()?, self.text()?);
+            self.lines.push(format!("{pmu} cpu list : {cpus}"));
+        }
+        Ok(())
+    }
+
+    fn programs(&mut self) -> Result<(), Truncated> {
+        /// The kernel's `struct bpf_prog_info` begins with the kind and the number.
+        const ID_AT: usize = 4;
+        for _ in 0..self.count()? {
+            let (info, data) = (self.at.u32()? as usize, self.at.u32()? as usize);
+            // Which of its arrays follow.
+            self.at.skip(8)?;
+            let info = self.at.bytes(info)?;
+            self.at.skip(data)?;
+            let mut info = Cursor::new(info, self.at.endian());
+            info.skip(ID_AT)?;
+            self.lines.push(format!("bpf_prog_info of id {}", info.u32()?));
+        }
+        Ok(())
+    }
+
+    fn types(&mut self) -> Result<(), Truncated> {
+        for _ in 0..self.count()? {
+            let (id, size) = (self.at.u32()?, self.at.u32()? as usize);
+            self.at.skip(size)?;
+            self.lines.push(format!("btf info of id {id}"));
+        }
         Ok(())
     }
 }

@@ -1,8 +1,6 @@
 //! Events of a perf.data file: read and ordered on one thread, rendered on
 //! others.
 
-mod header;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,6 +15,7 @@ use super::pool::{self, Job, Worker};
 use super::sources::Wanted;
 use super::symbols::Symbols;
 use super::{formats, json, output, sideband, text};
+use crate::commands::report::header;
 use crate::commands::{ending, losses};
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
@@ -25,7 +24,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let filter = Filter::new(args, data.features().sample_time)?;
     if args.header || args.header_only {
         let mut text = Vec::new();
-        header::write(&data, path, &mut text);
+        header::write(&mut text, &data, path, false)?;
         output::write(&text)?;
         if args.header_only {
             return Ok(ExitCode::SUCCESS);
