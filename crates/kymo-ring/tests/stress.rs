@@ -130,15 +130,18 @@ extern "C" fn handler(_: i32) {
     }
 }
 
-/// Threads write until told to stop, and are moved from CPU to CPU and signalled by a tormentor.
+/// Threads write until told to stop, and are moved from CPU to CPU and signalled by a tormentor:
+/// for a while, until as many signals were handled as are asked for below, and all is written
+/// that is to be.
 fn torment(ring: &'static Ring<'static>, each: u64, read: impl FnMut()) -> Counts {
     const THREADS: u32 = 12;
     let (stop, counts) = (AtomicBool::new(false), Counts::default());
     let ids: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
+    let at_work = AtomicU64::new(THREADS.into());
     let mut read = read;
     std::thread::scope(|scope| {
         for (i, id) in ids.iter().enumerate() {
-            let (stop, counts) = (&stop, &counts);
+            let (stop, counts, at_work) = (&stop, &counts, &at_work);
             scope.spawn(move || {
                 TID.set(i as u32 + 1);
                 // SAFETY: no arguments.
@@ -155,6 +158,10 @@ fn torment(ring: &'static Ring<'static>, each: u64, read: impl FnMut()) -> Count
                         }
                     }
                 }
+                at_work.fetch_sub(1, Ordering::Release);
+                while !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
                 // Not signalled any more from here on.
                 id.store(0, Ordering::Release);
                 while !SIGNALS_OVER.load(Ordering::Acquire) {
@@ -162,9 +169,14 @@ fn torment(ring: &'static Ring<'static>, each: u64, read: impl FnMut()) -> Count
                 }
             });
         }
-        let end = Instant::now() + Duration::from_millis(600);
+        let begin = Instant::now();
+        let is_over = || {
+            let done = each == ENDLESS || at_work.load(Ordering::Acquire) == 0;
+            let enough = handled() > FEW && done && begin.elapsed() > Duration::from_millis(600);
+            enough || begin.elapsed() > Duration::from_secs(60)
+        };
         let mut turn = 0;
-        while Instant::now() < end {
+        while !is_over() {
             for _ in 0..50 {
                 let id = ids[turn % ids.len()].load(Ordering::Acquire);
                 if id != 0 {
@@ -181,6 +193,15 @@ fn torment(ring: &'static Ring<'static>, each: u64, read: impl FnMut()) -> Count
         SIGNALS_OVER.store(true, Ordering::Release);
     });
     counts
+}
+
+/// Less than this is no torment.
+const FEW: u64 = 100;
+
+/// Events of handlers, lost ones included.
+fn handled() -> u64 {
+    let all = [&HANDLER_COUNTS.written, &HANDLER_COUNTS.discarded];
+    all.iter().map(|c| c.load(Ordering::Relaxed)).sum()
 }
 
 static SIGNALS_OVER: AtomicBool = AtomicBool::new(false);
@@ -269,8 +290,7 @@ fn scenario(mode: Mode, cpus: bool, each: u64) {
     // written + discarded + overwritten = produced, the child's included.
     assert_eq!(count + discarded, written + lost + FROM_CHILD);
     assert_eq!(events.len() as u64 + overwritten, count);
-    let from_handlers = [&HANDLER_COUNTS.written, &HANDLER_COUNTS.discarded];
-    assert!(from_handlers.iter().map(|c| c.load(Ordering::Relaxed)).sum::<u64>() > 100);
+    assert!(handled() > FEW);
     assert!(each == ENDLESS || lost + overwritten == 0, "the ring was not large enough");
     eprintln!("{} read, {discarded} discarded, {overwritten} overwritten", events.len());
     check(&events, discarded + overwritten > 0);

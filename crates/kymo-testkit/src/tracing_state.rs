@@ -27,8 +27,9 @@ const VALUES: &[&str] = &[
     "buffer_percent",
 ];
 
-/// Other tests run at the same time and clean up after themselves; this long is waited.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Other tests run at the same time and clean up after themselves; this long is waited for
+/// what they had when the test ended.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What tracefs held at one time. Compares itself when dropped, so that one line
 /// at the head of a test is enough.
@@ -50,16 +51,17 @@ impl TracingState {
         TracingState { before: Snapshot::take() }
     }
 
-    /// What is different now, in words; `None` when nothing was left behind.
+    /// What is different now, in words; `None` when nothing was left behind. What comes
+    /// only later belongs to another test, and what goes away did.
     pub fn left_behind(&self) -> Option<String> {
         let start = Instant::now();
-        loop {
-            let found = self.before.left_behind(&Snapshot::take());
-            if found.is_none() || start.elapsed() > PATIENCE {
-                return found;
-            }
+        let mut found = self.before.left_behind(&Snapshot::take());
+        while !found.is_empty() && start.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(50));
+            let now = self.before.left_behind(&Snapshot::take());
+            found.retain(|what| now.contains(what));
         }
+        (!found.is_empty()).then(|| found.join("; "))
     }
 }
 
@@ -113,18 +115,18 @@ impl Snapshot {
         [("filters", filters), ("triggers", triggers)]
     }
 
-    fn left_behind(&self, now: &Snapshot) -> Option<String> {
+    fn left_behind(&self, now: &Snapshot) -> Vec<String> {
+        let mut found = Vec::new();
         for ((name, before), (_, now)) in self.lists.iter().zip(&now.lists) {
-            if let Some(new) = now.difference(before).next() {
-                return Some(format!("{name} still has `{new}`"));
-            }
+            let new = now.difference(before);
+            found.extend(new.map(|new| format!("{name} still has `{new}`")));
         }
         for ((name, before), (_, now)) in self.values.iter().zip(&now.values) {
             if before != now {
-                return Some(format!("{name} was `{}` and is `{}`", before.trim(), now.trim()));
+                found.push(format!("{name} was `{}` and is `{}`", before.trim(), now.trim()));
             }
         }
-        None
+        found
     }
 }
 
@@ -153,14 +155,17 @@ mod tests {
             values: vec![("current_tracer", tracer.to_owned())],
         };
         let before = snapshot(&["sched:sched_switch"], "nop\n");
-        assert_eq!(before.left_behind(&snapshot(&[], "nop\n")), None);
+        assert_eq!(before.left_behind(&snapshot(&[], "nop\n")), [""; 0]);
         assert_eq!(
             before.left_behind(&snapshot(&["sched:sched_switch", "irq:softirq_entry"], "nop\n")),
-            Some("set_event still has `irq:softirq_entry`".into())
+            ["set_event still has `irq:softirq_entry`"]
         );
         assert_eq!(
-            before.left_behind(&snapshot(&[], "function\n")),
-            Some("current_tracer was `nop` and is `function`".into())
+            before.left_behind(&snapshot(&["irq:softirq_exit"], "function\n")),
+            [
+                "set_event still has `irq:softirq_exit`",
+                "current_tracer was `nop` and is `function`"
+            ]
         );
         for text in ["7 (expanded: 1408)\n", "1408\n", "1410\n"] {
             assert_eq!(expanded(text.into()), "354 pages", "{text}");

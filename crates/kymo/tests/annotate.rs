@@ -127,7 +127,7 @@ fn events_stand_side_by_side_and_add_up() {
     let theirs = script.lines().filter(|l| l.trim_end().ends_with(" leaf")).count() as u64;
     let cells = rows.values().flat_map(|r| &r.0);
     let ours: u64 = cells.map(|c| c.parse::<u64>().unwrap()).sum();
-    assert!(theirs > 100, "{script}");
+    assert!(theirs > 0, "{script}");
     assert_eq!(ours, theirs);
 }
 

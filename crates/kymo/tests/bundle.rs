@@ -114,7 +114,7 @@ fn stacks_of_frame_pointers_and_the_kernel() {
     }
     let p = Places::new(Workload::spin());
     let events = ["record", "-q", "-g", "-e", "cpu-clock", "-e", "context-switches"];
-    let record = [&events[..], &["-o", "perf.data", "./spin", "30"]].concat();
+    let record = [&events[..], &["-o", "perf.data", "./spin", "100"]].concat();
     let _ = p.here(&record).success();
     let made = p.here(&["bundle", "perf.data"]).success();
     assert!(made.stderr.contains("kymo bundle: Wrote"), "{made:?}");
@@ -140,7 +140,7 @@ fn stacks_that_are_unwound() {
     gcc.args(args).current_dir(p.w.dir());
     let _ = run_command(gcc).success();
     let record = ["record", "-q", "--call-graph", "dwarf,4096", "-e", "cpu-clock:u", "--bundle"];
-    let made = p.here(&[&record[..], &["-o", "perf.data", "./spin", "30"]].concat()).success();
+    let made = p.here(&[&record[..], &["-o", "perf.data", "./spin", "100"]].concat()).success();
     assert!(!made.stderr.contains("Trust:"), "{made:?}");
     let texts = p.same(&REPORTS);
     assert!(texts[1].contains("main") && texts[1].contains("__libc_start"), "{}", texts[1]);
@@ -216,7 +216,7 @@ fn damage_is_named_and_the_report_comes() {
     }
     let p = Places::new(Workload::spin());
     let record = ["record", "-q", "-g", "-e", "cpu-clock:u", "--bundle", "-o", "perf.data"];
-    let _ = p.here(&[&record[..], &["./spin", "5"]].concat()).success();
+    let _ = p.here(&[&record[..], &["./spin", "50"]].concat()).success();
     let bundle = p.w.file("perf.data.bundle");
     let whole = fs::read(&bundle).unwrap();
     let report = |bytes: &[u8]| {
@@ -248,7 +248,7 @@ fn damage_is_named_and_the_report_comes() {
     assert!(report(b"").contains("it is cut short at byte 0"));
     // Of another recording.
     fs::write(&bundle, &whole).unwrap();
-    let other = ["record", "-q", "-g", "-e", "cpu-clock:u", "-o", "other.data", "./spin", "5"];
+    let other = ["record", "-q", "-g", "-e", "cpu-clock:u", "-o", "other.data", "./spin", "50"];
     let _ = p.here(&other).success();
     fs::rename(&bundle, p.w.file("other.data.bundle")).unwrap();
     let other = p.here(&["report", "--stdio", "-i", "other.data"]).success().stdout;
@@ -264,7 +264,7 @@ fn perf_reads_an_unpacked_bundle() {
         return;
     }
     let p = Places::new(Workload::spin());
-    let record = ["record", "-q", "-N", "-e", "cpu-clock:u", "-o", "perf.data", "./spin", "30"];
+    let record = ["record", "-q", "-N", "-e", "cpu-clock:u", "-o", "perf.data", "./spin", "100"];
     p.perf(&record);
     let report = |home: &Path| {
         let mut command = Command::new("perf");

@@ -39,7 +39,7 @@ impl Stripped {
             run_command(command).success().stdout
         };
         let file = w.file("perf.data");
-        let args = ["record", "-q", "-e", "cpu-clock:u", "-N", "-o", &file, w.arg(), "20"];
+        let args = ["record", "-q", "-e", "cpu-clock:u", "-N", "-o", &file, w.arg(), "100"];
         let _ = perf(args).success();
         std::fs::create_dir(w.dir().join("served")).unwrap();
         tool("objcopy", &["--only-keep-debug", "spin", "served/spin.debug"]);
@@ -221,7 +221,7 @@ fn bad_servers_are_named_and_the_report_comes_in_time() {
     let begin = Instant::now();
     let urls = format!("{hung} {page} {wrong} {circle} {drip} {garbage} gopher://x/");
     let text = s.report(&urls, &[], &[("DEBUGINFOD_TIMEOUT", "1")]).stdout;
-    assert!(begin.elapsed() < Duration::from_secs(25), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(100), "{:?}", begin.elapsed());
     assert!(!text.contains("[.] hot"), "{text}");
     for (server, what) in [
         (hung, "no answer within 1 s"),

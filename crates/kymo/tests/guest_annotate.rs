@@ -12,7 +12,7 @@ fn functions_of_the_kernel_are_shown_out_of_its_memory() {
     let file = w.file("perf.data");
     let program = w.program().display().to_string();
     let event = "cpu-clock:k";
-    let args = ["record", "-q", "-F", "500", "-e", event, "-o", &file, &program, "100000"];
+    let args = ["record", "-q", "-F", "500", "-e", event, "-o", &file, &program, "400000"];
     let _ = perf(args).success();
     let script = perf(["script", "-F", "ip,sym", "-i", &file]).success().stdout;
     let shown = run(env!("CARGO_BIN_EXE_kymo"), ["annotate", "-i", &file, "-n", "--top", "5"]);

@@ -304,11 +304,17 @@ fn how_a_probe_works_is_said() {
     has(&idle, "debug.kprobes-optimization = 1");
     // Page "Sysctl interface". The kernel optimizes a moment after it is asked to.
     let enable = "echo 1 > /sys/kernel/tracing/events/probe/enable";
-    let jump = sh.run(&format!("{enable}; sleep 1; cat /etc/passwd >/dev/null; kymo probe -l -v"));
+    let until = |word: &str| {
+        format!(
+            "n=0; until kymo probe -l -v | grep -q '{word}' || [ $n -gt 60 ]; do \
+             cat /etc/passwd >/dev/null; sleep 0.2; n=$((n+1)); done; kymo probe -l -v"
+        )
+    };
+    let jump = sh.run(&format!("{enable}; {}", until("optimized: a jump")));
     has(&jump, "hits, 0 missed, optimized: a jump, in use by tracefs itself");
     has(&jump, "hits, 0 missed, uses the function tracer's call, in use by tracefs itself");
     std::fs::write(switch, "0").unwrap();
-    let slow = sh.run("sleep 1; kymo probe -l -v");
+    let slow = sh.run(&until("a breakpoint"));
     std::fs::write(switch, "1").unwrap();
     has(&slow, "hits, 0 missed, a breakpoint, in use by tracefs itself");
     has(&slow, "sysctl -w debug.kprobes-optimization=1");
@@ -316,10 +322,12 @@ fn how_a_probe_works_is_said() {
     has(&busy, "probe:vfs_read: it is in use by tracefs itself");
     let _ = sh.run("echo 0 > /sys/kernel/tracing/events/probe/enable");
     // A perf process holds one.
-    let data = sh.file("held.data");
+    let [data, begun, done] = ["held.data", "begun", "done"].map(|name| sh.file(name));
+    let command = format!("touch {begun}; until [ -e {done} ]; do sleep 0.1; done");
     let busy = sh.refused(&format!(
-        "perf record -q -e probe:vfs_read -o {data} -- sleep 3 & sleep 2; \
-         kymo probe --del 'vfs_*'; status=$?; wait; exit $status"
+        "perf record -q -e probe:vfs_read -o {data} -- sh -c '{command}' & \
+         until [ -e {begun} ]; do sleep 0.1; done; \
+         kymo probe --del 'vfs_*'; status=$?; touch {done}; wait; exit $status"
     ));
     has(&busy, "probe:vfs_read: it is in use as a perf event");
     has(&busy, "perf (process ");

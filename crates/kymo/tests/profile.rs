@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kymo_testkit::{Need, Outcome, Unprivileged, Workload, lines_with, require, run};
 
@@ -42,7 +42,8 @@ fn a_short_program_is_not_busier_than_one_cpu() {
         let page = run(KYMO, ["profile", "--", "true"]).success().stderr;
         let (before, _) = page.split_once(" CPUs busy on average").unwrap();
         let busy: f64 = before.rsplit('(').next().unwrap().parse().unwrap();
-        assert!((0.01..1.05).contains(&busy), "{page}");
+        // Where it waits for a CPU it is hardly busy at all.
+        assert!((0.0..1.05).contains(&busy), "{page}");
         // A path is what more than one sample passed through.
         let steps = page.split("The hot path").nth(1).unwrap_or_default();
         let steps = steps.split("Trust:").next().unwrap_or_default();
@@ -76,7 +77,19 @@ fn an_interrupt_prints_the_page() {
         .stderr(std::fs::File::create(&page).unwrap())
         .spawn();
     let mut child = child.unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    // When the program has run for a while.
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let burnt = || -> Option<u64> {
+        let of = std::fs::read_to_string(&children).ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", of.trim())).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(11)?.parse().ok()
+    };
+    let began = Instant::now();
+    // In hundredths of a second.
+    while burnt().unwrap_or(0) < 30 {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let _ = run("kill", ["-INT", &child.id().to_string()]).success();
     assert!(!child.wait().unwrap().success());
     is_a_page(&std::fs::read_to_string(&page).unwrap());

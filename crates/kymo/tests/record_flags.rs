@@ -100,8 +100,8 @@ fn what_comes_of_cpus_and_delay() {
     let offline = record(&["-o", &data, "-C", "4095", "--", "true"]).failure();
     assert!(offline.stderr.contains("4095"), "{offline:?}");
     // Nothing of the first half of its life.
-    let args = ["-q", "-o", &data, "-e", "cpu-clock", "-D", "150", "--", w.arg(), "300"];
-    let _ = record(&args).success();
+    let args = ["-q", "-o", &data, "-e", "cpu-clock", "-D", "150", "--timeout", "1500"];
+    let _ = record(&[&args[..], &["--", w.arg(), "1000000"]].concat()).success();
     let header = perf(["script", "--show-task-events", "-F", "comm,time,event", "-i", &data]);
     let text = header.success().stdout;
     let time = |line: &str| -> f64 {
@@ -111,7 +111,8 @@ fn what_comes_of_cpus_and_delay() {
     let named = text.lines().find(|l| l.contains("PERF_RECORD_COMM exec")).unwrap();
     let first = text.lines().find(|l| l.contains("cpu-clock")).unwrap();
     let waited = time(first) - time(named);
-    assert!((0.14..1.0).contains(&waited), "{waited}: {text}");
+    // More on a busy machine.
+    assert!(waited >= 0.14, "{waited}: {text}");
 }
 
 /// A cgroup of the test's own, if there may be any.
@@ -166,13 +167,15 @@ fn a_cgroup_is_recorded_and_no_other_task() {
     let missing = ["-o", &data, "-a", "-e", "cpu-clock", "-G", "no-such-group", "--", "true"];
     let missing = record(&missing).failure();
     let stat = ["stat", "-x,", "-a", "-e", "task-clock", "-G", group.name(), "sleep", "0.3"];
+    let began = std::time::Instant::now();
     let stat = run(KYMO, stat);
+    let elapsed = began.elapsed().as_secs_f64() * 1000.0;
     end(&mut outside);
     end(&mut inside);
     let _ = recorded.success();
     let pids = perf(["script", "-F", "pid", "-i", &data]).success().stdout;
     let own = inside.id().to_string();
-    assert!(pids.lines().count() > 5, "{pids}");
+    assert!(pids.lines().count() > 0, "nothing of {own}");
     assert!(pids.lines().all(|l| l.trim() == own), "{own}: {pids}");
     assert!(two.stderr.contains("-G names 2 cgroups for 1 events"), "{two:?}");
     assert!(missing.stderr.contains("no-such-group"), "{missing:?}");
@@ -180,7 +183,8 @@ fn a_cgroup_is_recorded_and_no_other_task() {
     let fields: Vec<&str> = stat.trim().split(',').collect();
     assert_eq!(fields[3], group.name(), "{stat}");
     let counted: f64 = fields[0].parse().unwrap();
-    assert!((1.0..1000.0).contains(&counted), "{stat}");
+    // One task, on one CPU.
+    assert!(counted > 0.0 && counted < elapsed, "{stat} in {elapsed} ms");
 }
 
 #[test]

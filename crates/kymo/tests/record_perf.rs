@@ -2,9 +2,10 @@
 //! each form and after each way a recording can end.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kymo_testkit::{Need, Outcome, Workload, lines_with, perf, require, run};
 
@@ -17,6 +18,27 @@ const EVENT: &str = "syscalls:sys_enter_getppid";
 #[track_caller]
 fn record(args: &[&str]) -> Outcome {
     run(KYMO, [&["record"], args].concat())
+}
+
+/// Waits until the condition holds, however busy the machine is.
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn size(path: &str) -> u64 {
+    std::fs::metadata(path).map_or(0, |m| m.len())
+}
+
+/// What the rings of all CPUs, also of those that are off, hold at most: a sample of an event takes 40 bytes and more.
+fn most_in_rings(pages: usize) -> usize {
+    let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    let last = cpus.trim().rsplit(['-', ',']).next().unwrap();
+    (last.parse::<usize>().unwrap() + 1) * pages * 4096 / 40
 }
 
 /// A program and where its recording goes.
@@ -171,10 +193,13 @@ fn call_chains_reach_the_functions_that_burn() {
     }
     let r = Recorded::of(Workload::spin());
     for graph in ["fp", "dwarf"] {
-        r.clean(&["-e", "cpu-clock:u", "-F", "500", "--call-graph", graph], "100");
+        r.clean(&["-e", "cpu-clock:u", "-F", "500", "--call-graph", graph], "200");
         let text = r.perf_script("comm,ip,sym");
         let hot = text.split("\n\n").filter(|s| s.contains(" hot") && s.contains(" main"));
-        assert!(hot.count() > 5, "{graph}: {text}");
+        // Three of four samples; how many there are is a matter of the machine's speed.
+        let all = text.split("\n\n").filter(|s| s.contains(" main"));
+        let (hot, all) = (hot.count(), all.count());
+        assert!(hot > 0 && hot * 2 > all, "{graph}: {hot} of {all}: {text}");
     }
 }
 
@@ -195,11 +220,29 @@ fn attaching_tells_what_was_there_before() {
     let text = perf_script(&data, "comm,pid,ip,sym,dso");
     assert!(lines_with(&text, "hot").iter().any(|l| l.contains("spin")), "{text}");
     // Its end ends the recording.
-    let mut child = Command::new(w.program()).arg("20").stdout(Stdio::null()).spawn().unwrap();
+    let script = format!("read go; exec {} 20", w.arg());
+    let mut child = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let pid = child.id().to_string();
-    let waiter = std::thread::spawn(move || child.wait());
-    let _ = record(&["-q", "-o", &data, "-e", "cpu-clock", "-p", &pid]).success();
-    waiter.join().unwrap().unwrap();
+    let ended = w.file("ended.data");
+    let mut recorder = Command::new(KYMO)
+        .args(["record", "-q", "-o", &ended, "-e", "cpu-clock", "-p", &pid])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the recording", || size(&ended) > 0);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let mut status = None;
+    until("its end", || {
+        status = recorder.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success(), "{status:?}");
     let gone = record(&["-o", &data, "-p", &pid]).failure();
     assert!(gone.stderr.contains(&pid), "{}", gone.stderr);
 }
@@ -211,9 +254,9 @@ fn several_files_each_whole() {
     }
     let w = Workload::syscalls();
     let data = w.file("x.data");
-    let args =
-        ["-q", "-o", &data, "--switch-output=64K", "-m", "8", "-e", EVENT, "--", w.arg(), "30000"];
-    let out = record(&args).success();
+    // A ring that holds more than a file, so that also a recorder that runs rarely fills some.
+    let first = ["-o", &data, "--switch-output=64K", "-m", "64", "-e", EVENT, "--", w.arg()];
+    let out = record(&[&first[..], &["300000"]].concat()).success();
     let mut files = Vec::new();
     for entry in std::fs::read_dir(w.dir()).unwrap() {
         let path = entry.unwrap().path();
@@ -222,10 +265,16 @@ fn several_files_each_whole() {
         }
     }
     assert!(files.len() > 1 && !Path::new(&data).exists(), "{files:?} {}", out.stderr);
-    for file in &files {
+    files.sort();
+    let mut all = lost(&out).unwrap_or(0);
+    for (i, file) in files.iter().enumerate() {
         let text = perf_script_with_losses(file.to_str().unwrap(), "comm,event");
-        assert!(text.lines().count() > 100, "{}", file.display());
+        // The last one has what was left.
+        assert!(text.lines().count() > 100 || i + 1 == files.len(), "{}", file.display());
+        all += text.lines().count();
     }
+    // A few records that are no samples are lost with them.
+    assert!((300_000..300_010).contains(&all), "{all}: {out:?}");
 }
 
 #[test]
@@ -237,7 +286,7 @@ fn overwriting_keeps_the_newest() {
     r.clean(&["--overwrite", "-m", "4", "-e", "raw_syscalls:sys_enter"], "20000");
     let text = r.perf_script("comm,event,trace");
     let count = text.lines().count();
-    assert!((50..1000).contains(&count), "{count}");
+    assert!((50..most_in_rings(4).min(19_000)).contains(&count), "{count}");
     // exit_group is the last call of all.
     assert!(text.lines().last().unwrap().contains(": NR 231 "), "{text}");
 }
@@ -248,13 +297,14 @@ fn a_size_limit_stops_and_says_so() {
         return;
     }
     let r = Recorded::of(Workload::syscalls());
-    let args = r.args(&["--max-size", "64K", "-m", "8", "-e", EVENT], "200000");
+    // The ring holds more than that: it is reached whenever the recorder comes to look.
+    let args = r.args(&["--max-size", "64K", "-m", "64", "-e", EVENT], "1000000");
     // perf would end the command with SIGTERM; here it ends by itself.
     let out = record(&args).success();
     assert!(out.stderr.contains("max-size: stopped"), "{}", out.stderr);
     assert!(out.stderr.contains("runs on"), "{}", out.stderr);
     let events = perf_script_with_losses(&r.data, "comm,event").lines().count();
-    assert!((100..100_000).contains(&events), "{events}");
+    assert!((100..1_000_000).contains(&events), "{events}");
 }
 
 #[test]
@@ -291,7 +341,8 @@ fn filters_belong_to_the_event_before_them() {
     assert!(bad.stderr.contains("bogus > 3") && bad.stderr.contains(EVENT), "{}", bad.stderr);
 }
 
-/// Kills a recorder in the middle of its work, and the program it records.
+/// Kills a recorder in the middle of its work: when it has marked, which it does each quarter of
+/// a second, at least a quarter of a megabyte as whole.
 fn killed(r: &Recorded, flags: &[&str], argument: &str) {
     let mut recorder = Command::new(KYMO)
         .arg("record")
@@ -300,9 +351,18 @@ fn killed(r: &Recorded, flags: &[&str], argument: &str) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(1200));
+    let id = recorder.id();
+    until("a quarter of a megabyte", || size(&r.data) > 256 << 10);
+    until("what the header states", || {
+        let mut bytes = [0; 8];
+        let file = std::fs::File::open(&r.data).unwrap();
+        file.read_exact_at(&mut bytes, 48).is_ok_and(|()| u64::from_le_bytes(bytes) > 256 << 10)
+    });
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
     recorder.kill().unwrap();
     recorder.wait().unwrap();
+    // The program would go on for long.
+    let _ = run("kill", ["-KILL", children.trim()]);
 }
 
 #[test]
@@ -311,12 +371,12 @@ fn a_killed_recorder_leaves_a_whole_file() {
         return;
     }
     let r = Recorded::of(Workload::spin());
-    killed(&r, &["-m", "2", "-F", "20000", "-e", "cpu-clock"], "3000");
+    killed(&r, &["-m", "2", "-F", "20000", "-e", "cpu-clock"], "100000");
     assert!(lines_with(&perf_script_with_losses(&r.data, "comm,ip,sym"), "hot").len() > 100);
     // Tracepoints can be read only with their formats, which are a section of the file.
     for packed in [&[][..], &["-z"]] {
         let r = Recorded::of(Workload::syscalls());
-        killed(&r, &[packed, &["-e", EVENT, "-e", "page-faults"]].concat(), "3000000");
+        killed(&r, &[packed, &["-e", EVENT, "-e", "page-faults"]].concat(), "1000000000");
         let text = perf_script_with_losses(&r.data, "comm,event,trace");
         let perfs = lines_with(&text, EVENT).len();
         assert!(perfs > 1000, "{packed:?}: {perfs}");
@@ -329,6 +389,12 @@ fn a_killed_recorder_leaves_a_whole_file() {
     }
 }
 
+/// How many events a recorder says were lost.
+fn lost(out: &Outcome) -> Option<usize> {
+    let said = out.stderr.lines().find_map(|l| l.trim().strip_prefix("lost: "))?;
+    Some(said.split(' ').next().unwrap().parse().unwrap())
+}
+
 #[test]
 fn what_was_lost_last_is_counted_too() {
     if !require(&NEEDS) {
@@ -337,11 +403,10 @@ fn what_was_lost_last_is_counted_too() {
     let r = Recorded::of(Workload::syscalls());
     let out = record(&r.args(&["-m", "1", "-e", EVENT], "300000")).success();
     let text = perf_script_with_losses(&r.data, "event");
-    let lost = out.stderr.lines().find_map(|l| l.trim().strip_prefix("lost: "));
-    let number = |t: &str| t.split(' ').next().unwrap().parse::<usize>().unwrap();
+    let lost = lost(&out);
     // A machine quick enough loses nothing.
     // A few records that are no samples are lost with them.
-    let all = text.lines().count() + lost.map_or(0, number);
+    let all = text.lines().count() + lost.unwrap_or(0);
     assert!((300_000..300_010).contains(&all), "{all}: {out:?}");
     if lost.is_some() {
         let advice =

@@ -4,7 +4,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kymo_kernel::ftrace::{Instance, Selection, TraceDir};
 use kymo_kernel::tracefs::Tracefs;
@@ -59,10 +59,12 @@ fn filled(systems: &[&str], options: &[&str], script: &str) -> Instance {
 #[track_caller]
 fn same_text(kernel: &str, kymo: &str) {
     // Other tests' tasks may have become known to the kernel between the two looks, so
-    // of such a line the task is compared by its number alone.
+    // of such a line the task is compared by its number alone. Its name may have blanks
+    // (`lto module`), and a process follows it in parentheses.
     fn known(line: &str) -> (Option<&str>, &str) {
         let (task, rest) = line.split_once(" [").unwrap_or(("", line));
-        (task.split_whitespace().next().and_then(|t| t.rsplit('-').next()), rest)
+        let task = task.split_once(" (").map_or(task, |(task, _)| task);
+        (task.trim().rsplit('-').next(), rest)
     }
     for (a, b) in kernel.lines().zip(kymo.lines()) {
         let same = match a.starts_with("           <...>-") {
@@ -175,17 +177,31 @@ fn filters_belong_to_their_events_and_json_has_types() {
     assert!(o.stderr.contains("no event \"no:such\" in /sys/kernel/tracing;"), "{}", o.stderr);
 }
 
+/// Waits for something, for a minute at most.
+#[track_caller]
+fn until(is: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn what_is_lost_is_said_where_it_is_lost() {
     let Some(_state) = begin() else { return };
     if !require(&[Need::Gcc]) {
         return;
     }
-    // A ring of a few pages that is read by a process that is stopped.
+    // A ring of a few pages that is read by a process that is stopped while they are made.
     let work = Workload::syscalls();
+    let wait = |file: &str| format!("until [ -e {} ]; do sleep 0.05; done", work.file(file));
+    let (begun, flooded) = (work.file("begun"), work.file("flooded"));
+    let (go, end) = (wait("go"), wait("end"));
+    let script = format!("touch {begun}; {go}; {} 50000; touch {flooded}; {end}", work.arg());
     let mut child = Command::new(KYMO)
         .args(["trace", "-m", "16K", "--strict", "-e", "raw_syscalls:sys_enter", "--"])
-        .args(["sh", "-c", &format!("sleep 1; {} 50000; sleep 1", work.arg())])
+        .args(["sh", "-c", &script])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -193,10 +209,12 @@ fn what_is_lost_is_said_where_it_is_lost() {
     let signal = |name: &str| {
         Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
     };
-    std::thread::sleep(Duration::from_millis(700));
+    until(|| std::fs::exists(&begun).unwrap());
     signal("-STOP");
-    std::thread::sleep(Duration::from_millis(1500));
+    std::fs::write(work.file("go"), "").unwrap();
+    until(|| std::fs::exists(&flooded).unwrap());
     signal("-CONT");
+    std::fs::write(work.file("end"), "").unwrap();
     let mut text = String::new();
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         text.push_str(&line.unwrap());

@@ -26,19 +26,23 @@ tracepoint! {
 
 const ROLE: &str = "KYMO_TEST_STEPS";
 
-/// The program: as many steps as it is told, then it waits to be killed if it is told so.
+/// The program: as many steps as it is told, then it waits to be killed if it is told so (`+`);
+/// with `?` it says first that somebody listens, and waits for the end of its input.
 #[test]
 fn role() {
     let Some(steps) = std::env::var(ROLE).ok() else { return };
-    let (steps, stays) = match steps.strip_suffix('+') {
-        Some(steps) => (steps, true),
-        None => (&*steps, false),
-    };
+    let asks = steps.ends_with('?');
+    let stays = asks || steps.ends_with('+');
+    let steps = steps.trim_end_matches(['+', '?']);
     if stays {
         // Until somebody listens nothing is to be counted.
-        while !step::enabled() {
+        while !step::enabled() || !idle::enabled() {
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+    if asks {
+        println!("heard");
+        let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
     }
     for i in 0..steps.parse().unwrap() {
         emit!(step(i, if i % 2 == 0 { "even" } else { "odd" }));
@@ -85,7 +89,7 @@ impl Place {
         let program = self.program();
         let mut command = Command::new(&program[0]);
         command.args(&program[1..]).env("KYMO_UST_DIR", self.0.path()).env(ROLE, steps);
-        command.stdout(Stdio::piped()).spawn().unwrap()
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
     }
 
     fn path(&self, name: &str) -> String {
@@ -109,6 +113,20 @@ impl Place {
         left.extend(names(&user.join("wanted")));
         left
     }
+}
+
+/// Stops a process, and waits until it stands still.
+fn stop(child: &Child) {
+    let id = child.id();
+    assert!(Command::new("kill").args(["-STOP", &id.to_string()]).status().unwrap().success());
+    let stopped = |task: &Path| {
+        let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    };
+    until("it stands still", || {
+        let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
+        tasks.flatten().all(|task| stopped(&task.path()))
+    });
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -217,22 +235,28 @@ fn what_a_killed_program_wrote_is_recovered() {
         return;
     }
     let place = Place::new();
-    let mut program = place.start("1000+");
+    let mut program = place.start("1000?");
     until("the program is there", || {
         text(&place.kymo(&["list", "ust"], "").output().unwrap().stdout).contains("work:step")
     });
     // A tool that dies before it has taken anything.
     let mut tool = place.kymo(&["trace", "-u", "work:*", "-o", &place.path("unfinished")], "");
     let mut tool = tool.stderr(Stdio::null()).spawn().unwrap();
-    let mut said = [0; 4];
-    loop {
+    let mut output = program.stdout.take().unwrap();
+    let mut hear = |word: &[u8]| {
+        let mut said = Vec::new();
         // The harness prints lines of its own before.
-        std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut said[3..]).unwrap();
-        if said == *b"done" {
-            break;
+        while !said.ends_with(word) {
+            let mut byte = [0];
+            std::io::Read::read_exact(&mut output, &mut byte).unwrap();
+            said.push(byte[0]);
         }
-        said.rotate_left(1);
-    }
+    };
+    hear(b"heard");
+    // From here on it takes nothing.
+    stop(&tool);
+    drop(program.stdin.take());
+    hear(b"done");
     tool.kill().unwrap();
     tool.wait().unwrap();
     program.kill().unwrap();

@@ -27,7 +27,8 @@ const ROLE: &str = "KYMO_TEST_HOSTILE";
 const USER: u32 = 65534;
 const SECRET: &str = "the secret of root";
 
-/// The program whose files are mutated: is killed when it has said that it is done.
+/// The program whose files are mutated: says that somebody listens, waits for the end of its
+/// input, and is killed when it has said that it is done.
 #[test]
 fn role() {
     if std::env::var_os(ROLE).is_none() {
@@ -36,6 +37,8 @@ fn role() {
     while !step::enabled() {
         std::thread::sleep(Duration::from_millis(1));
     }
+    println!("\nheard");
+    let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
     (0..5000).for_each(|i| emit!(step(i, "honest")));
     println!("\ndone");
     std::thread::sleep(Duration::from_secs(100));
@@ -47,6 +50,22 @@ fn kymo(base: &Path, args: &[&str]) -> Command {
     command.args(["-s", "ABRT", "20", "prlimit", "--as=3221225472", env!("CARGO_BIN_EXE_kymo")]);
     command.args(args).env("KYMO_UST_DIR", base).env("KYMO_UST", "off").stdin(Stdio::null());
     command
+}
+
+/// Stops a process, and waits until it stands still.
+fn stop(child: &std::process::Child) {
+    let id = child.id();
+    assert!(Command::new("kill").args(["-STOP", &id.to_string()]).status().unwrap().success());
+    let stopped = |task: &Path| {
+        let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    };
+    let begin = Instant::now();
+    let tasks = || fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
+    while !tasks().all(|task| stopped(&task.path())) {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 fn user_folder(base: &Path) -> PathBuf {
@@ -75,7 +94,8 @@ impl Template {
         let mut command = Command::new("setpriv");
         command.args([&format!("--reuid={USER}"), "--clear-groups"]).arg(&program);
         command.args(["--exact", "role", "--nocapture"]).env(ROLE, "1");
-        command.env("KYMO_UST_DIR", base.path()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.env("KYMO_UST_DIR", base.path()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = command.spawn().unwrap();
         let out = base.path().join("out");
         let mut tool = Command::new(env!("CARGO_BIN_EXE_kymo"));
@@ -83,7 +103,12 @@ impl Template {
         tool.env("KYMO_UST_DIR", base.path()).env("KYMO_UST", "off").stderr(Stdio::null());
         let mut tool = tool.spawn().unwrap();
         let stdout = std::io::BufReader::new(program.stdout.take().unwrap());
-        assert!(std::io::BufRead::lines(stdout).any(|line| line.unwrap() == "done"));
+        let mut lines = std::io::BufRead::lines(stdout);
+        assert!(lines.any(|line| line.unwrap() == "heard"));
+        // From here on it takes nothing.
+        stop(&tool);
+        drop(program.stdin.take());
+        assert!(lines.any(|line| line.unwrap() == "done"));
         // Both die as they stand.
         for child in [&mut tool, &mut program] {
             child.kill().unwrap();

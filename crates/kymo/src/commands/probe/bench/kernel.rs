@@ -24,7 +24,7 @@ const CALLS: u32 = 2_000;
 const DEEPEST: u32 = 48;
 
 /// The kernel changes breakpoints into jumps a moment after it is asked to.
-const PATIENCE: Duration = Duration::from_millis(600);
+const PATIENCE: Duration = Duration::from_millis(3000);
 const PAUSE: Duration = Duration::from_millis(10);
 
 const ENTRY: &str = "kprobe at a function's entry";
