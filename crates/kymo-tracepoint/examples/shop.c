@@ -1,38 +1,68 @@
-/* A program in C with tracepoints, and with LIBRARY a library for it:
- *     cargo rustc --release -p kymo-tracepoint --crate-type staticlib
- *     cc -rdynamic shop.c -I../include libkymo_tracepoint.a -lpthread -ldl -lm -o shop
- *     cc -shared -fPIC -DLIBRARY shop.c -I../include -o libshop.so
- *     ./shop 10 ./libshop.so
+/* A program in C with tracepoints, and with LIBRARY a library for it. `cargo xtask c-library` has
+ * made header and libraries in target/c:
+ *     export PKG_CONFIG_PATH=target/c/lib/pkgconfig
+ *     cc -rdynamic shop.c $(pkg-config --cflags --libs kymo-tracepoint-static) -o shop
+ *     cc -shared -fPIC -DLIBRARY shop.c $(pkg-config --cflags kymo-tracepoint) -o libshop.so
+ *     kymo trace -u 'shop:*' -- ./shop 10 ./libshop.so
  */
+#ifdef LIBRARY
 #include "kymo_tracepoint.h"
+#else
+#include "shop_events.h"
+#endif
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #ifdef LIBRARY
+/* The short form, for events that store what they are given. */
 #define PARCEL_FIELDS(F) F(u32, number) F(str, where)
 KYMO_TRACEPOINT(shop, parcel, KYMO_NOTICE, "parcel {number} to {where}", PARCEL_FIELDS)
 
+void send_parcel(int number);
 void send_parcel(int number)
 {
     kymo_emit(shop, parcel, number, "nowhere");
 }
 #else
-#define SALE_FIELDS(F) F(u64, id) F(str, customer) F(f64, euros) F(i16, change) F(boolean, card) \
-    F(x32, colour)
-KYMO_TRACEPOINT(shop, sale, KYMO_INFO, "sale {id} to {customer}", SALE_FIELDS)
-#define NO_FIELDS(F)
-KYMO_TRACEPOINT(shop, closed, KYMO_DEBUG, "", NO_FIELDS)
+void sell(int number);
+void sell(int number)
+{
+    const uint16_t articles[] = { 1, 2, (uint16_t)number };
+    const struct basket basket = { articles, (size_t)number % 4, { 'a', 'b', 'c', 'd' } };
+    const enum payment payment = number % 3 ? PAID_CARD : PAID_VOUCHER;
+    kymo_emit(shop, sale, number, number % 2 ? "somebody" : NULL, 1001 * number, payment, &basket,
+              sell);
+}
+
+/* A callback: the arguments of the tracepoint behind a pointer of its own. */
+static void add_up(void *total, uint64_t id, const char *customer, int64_t cents,
+                   enum payment payment, const struct basket *basket, void (*seller)(int))
+{
+    (void)id, (void)customer, (void)payment, (void)basket, (void)seller;
+    *(int64_t *)total += cents;
+}
 
 int main(int argc, char **argv)
 {
-    int rounds = argc > 1 ? atoi(argv[1]) : 10;
-    for (int i = 0; i < rounds; i++)
-        kymo_emit(shop, sale, i, i % 2 ? "somebody" : NULL, i + 0.25, -i, i % 2, 0xff00 + i);
+    const int rounds = argc > 1 ? atoi(argv[1]) : 10;
+    int64_t total = 0;
+    kymo_register(shop, sale, add_up, &total);
+    for (int i = 0; i < rounds; i++) {
+        kymo_emit(shop, door_opened, i);
+        sell(i);
+        kymo_emit(shop, door_closed, i);
+    }
+    kymo_unregister(shop, sale, add_up, &total);
+    kymo_synchronize();
+    printf("%" PRId64 " cents\n", total);
     /* Loaded twice: its event has the same number both times. */
     for (int turn = 0; argc > 2 && turn < 2; turn++) {
         void *library = dlopen(argv[2], RTLD_NOW);
-        void (*send_parcel)(int) = library ? (void (*)(int))dlsym(library, "send_parcel") : NULL;
+        void (*send_parcel)(int) = NULL;
+        if (library)
+            *(void **)&send_parcel = dlsym(library, "send_parcel");
         if (!send_parcel) {
             fprintf(stderr, "%s\n", dlerror());
             return 1;
@@ -40,7 +70,6 @@ int main(int argc, char **argv)
         send_parcel(turn);
         dlclose(library);
     }
-    kymo_emit(shop, closed);
     return 0;
 }
 #endif

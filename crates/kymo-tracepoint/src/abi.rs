@@ -1,10 +1,20 @@
-//! The small ABI: how libraries enter their sites, and what programs in C call. The
-//! linker gathers the sites of a program or library in a section; a constructor enters
-//! them, a destructor takes them out.
+//! The ABI: what programs in C call, and how libraries enter their sites. The linker
+//! gathers the sites of a program or library in a section; a constructor enters them, a
+//! destructor takes them out.
+//!
+//! Functions have the version in their names, so that a header and a library that do not
+//! belong together are not linked; sizes in [`Module`] tell layouts apart within a version.
 
+mod check;
+
+use std::ffi::{c_int, c_void};
+
+use crate::callbacks::calls::{self, Calls, Probe};
+use crate::callbacks::turns;
 use crate::process;
-use crate::record::SMALL;
-use crate::site::{Site, SiteRef};
+use crate::record::{SMALL, Scratch};
+use crate::site::{Entry, EventInfo, FieldInfo, Site, SiteRef};
+use crate::sys;
 
 /// Keeps the section from being empty, so that its limits exist.
 #[used]
@@ -36,62 +46,213 @@ static ENTER: extern "C" fn() = enter;
 static LEAVE: extern "C" fn() = leave;
 
 extern "C" fn enter() {
-    // SAFETY: the linker's limits of the section.
-    unsafe { kymo_register(&raw const START, &raw const STOP) };
+    process::register(own(), 0);
 }
 
 extern "C" fn leave() {
-    // SAFETY: the linker's limits of the section.
-    unsafe { kymo_unregister(&raw const START, &raw const STOP) };
+    process::unregister(own());
+}
+
+fn own() -> &'static [SiteRef] {
+    // SAFETY: the linker's limits of the section, where the macros put sites.
+    unsafe { section(&raw const START, &raw const STOP) }
 }
 
 /// # Safety
-/// Limits of an array.
+/// Limits of an array that stays.
 unsafe fn section<'a>(start: *const SiteRef, stop: *const SiteRef) -> &'a [SiteRef] {
-    let count = (stop.addr() - start.addr()) / size_of::<SiteRef>();
+    let count = stop.addr().saturating_sub(start.addr()) / size_of::<SiteRef>();
+    if start.is_null() {
+        return &[];
+    }
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(start, count) }
 }
 
-/// Enters the sites of a program or library. Doing it twice does no harm.
-///
-/// # Safety
-/// `start` and `stop` are the limits of an array of pointers to sites, or null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn kymo_register(start: *const SiteRef, stop: *const SiteRef) {
-    // SAFETY: the caller's promise.
-    process::register(unsafe { section(start, stop) });
+/// What a program or library in C says of itself: where its sites are, and how what its header
+/// declares is laid out.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Module {
+    /// Bytes of this structure.
+    size: u32,
+    layout: Layout,
+    start: *const SiteRef,
+    stop: *const SiteRef,
 }
 
-/// Takes the sites of a library out that is being unloaded.
-///
-/// # Safety
-/// As [`kymo_register`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn kymo_unregister(start: *const SiteRef, stop: *const SiteRef) {
-    // SAFETY: the caller's promise.
-    process::unregister(unsafe { section(start, stop) });
+/// Sizes of the structures that a header and this library share.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    entry: u16,
+    site: u16,
+    event: u16,
+    field: u16,
+    enumerator: u16,
+    scratch: u16,
+    /// Bytes before the payload in a scratch, and most bytes of the payload.
+    headroom: u16,
+    small: u16,
+    calls: u32,
 }
 
-/// Writes an event with the payload of `len` bytes at `payload`.
+const LAYOUT: Layout = Layout {
+    entry: size_of::<SiteRef>() as u16,
+    site: size_of::<Site>() as u16,
+    event: size_of::<EventInfo>() as u16,
+    field: size_of::<FieldInfo>() as u16,
+    enumerator: size_of::<Entry>() as u16,
+    scratch: size_of::<Scratch>() as u16,
+    headroom: kymo_ring::HEADROOM as u16,
+    small: SMALL as u16,
+    calls: size_of::<Calls>() as u32,
+};
+
+/// # Safety
+/// `module` is null or begins with its size.
+unsafe fn module(module: *const Module) -> Result<&'static [SiteRef], c_int> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { module.cast::<u32>().as_ref() }.ok_or(libc::EINVAL)?;
+    if (*size as usize) < size_of::<Module>() {
+        return Err(libc::ENOSYS);
+    }
+    // SAFETY: as large as that.
+    let module = unsafe { &*module };
+    if module.layout != LAYOUT {
+        return Err(libc::ENOSYS);
+    }
+    // SAFETY: the linker's limits of the section of a library that is there.
+    Ok(unsafe { section(module.start, module.stop) })
+}
+
+fn answer(result: Result<(), c_int>) -> c_int {
+    result.err().map_or(0, |errno| -errno)
+}
+
+/// Enters the sites of a program or library. Doing it twice does no harm. Zero, or a negative
+/// error number: ENOSYS if the header is of another make.
 ///
 /// # Safety
-/// `site` has been entered; `payload` is valid for reads of `len` bytes.
+/// `at` begins with its size, and says where the linker has put the sites.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kymo_record(site: *const Site, payload: *const u8, len: usize) {
+pub unsafe extern "C" fn kymo_abi1_enter(at: *const Module) -> c_int {
     // SAFETY: the caller's promise.
-    let site = unsafe { &*site };
-    if len > SMALL {
-        site.record_large(len, &mut |to| {
-            // SAFETY: the caller's promise; `to` has room for `len` bytes.
-            unsafe { std::ptr::copy_nonoverlapping(payload, to, len) };
-        });
+    let entries = unsafe { module(at) };
+    answer(entries.map(|entries| {
+        let (sound, refused) = check::sound(entries);
+        process::register(&sound, refused);
+    }))
+}
+
+/// Takes the sites of a library out that is being unloaded, and its functions out of the
+/// callbacks of others.
+///
+/// # Safety
+/// As [`kymo_abi1_enter`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_leave(at: *const Module) {
+    if process::is_ending() {
         return;
     }
-    let mut scratch = crate::record::Scratch::new();
-    // SAFETY: the caller's promise; `len` is no more than SMALL.
-    unsafe {
-        std::ptr::copy_nonoverlapping(payload, scratch.payload(), len);
-        site.record(&mut scratch, len);
+    // SAFETY: the caller's promise.
+    let Ok(entries) = (unsafe { module(at) }) else { return };
+    if let Some(base) = sys::library_of(at.addr()) {
+        calls::forget_library(base);
     }
+    process::unregister(&check::sound(entries).0);
+}
+
+/// Writes an event with the payload of `len` bytes in `scratch`.
+///
+/// # Safety
+/// The site stays; the payload's bytes are there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_record(site: *const Site, scratch: *mut Scratch, len: usize) {
+    if len <= SMALL {
+        // SAFETY: the caller's promise, and `len` is checked.
+        unsafe { (*site).record(&mut *scratch, len) };
+    }
+}
+
+/// Writes an event of any length: `put` makes the payload of `len` bytes of what is `stored`,
+/// once for each session that listens.
+///
+/// # Safety
+/// The site stays; `put` writes `len` bytes when it is given `stored`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_record_large(
+    site: *const Site,
+    len: usize,
+    put: unsafe extern "C" fn(*const c_void, *mut u8),
+    stored: *const c_void,
+) {
+    // SAFETY: the caller's promise.
+    let site = unsafe { &*site };
+    // SAFETY: called with room for `len` bytes.
+    site.record_large(len, &mut |to| unsafe { put(stored, to) });
+}
+
+/// Adds a callback. Zero or a negative error number: EINVAL, EEXIST, ENOSPC.
+///
+/// # Safety
+/// The site is one that C has declared; `probe` takes `data` and what the site's tracepoint takes,
+/// and stays until it is taken off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_register(
+    site: *const Site,
+    probe: Option<Probe>,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let add = |site, probe| unsafe { calls::add(site, probe, data) };
+    // SAFETY: the caller's promise.
+    let site = unsafe { site.as_ref() };
+    answer(site.zip(probe).ok_or(libc::EINVAL).and_then(|(site, probe)| add(site, probe)))
+}
+
+/// Takes a callback off. A call that has begun goes on to its end. Zero or a negative error
+/// number: EINVAL, ENOENT.
+///
+/// # Safety
+/// The site is one that C has declared.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_unregister(
+    site: *const Site,
+    probe: Option<Probe>,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let remove = |site, probe| unsafe { calls::remove(site, probe, data) };
+    // SAFETY: the caller's promise.
+    let site = unsafe { site.as_ref() };
+    answer(site.zip(probe).ok_or(libc::EINVAL).and_then(|(site, probe)| remove(site, probe)))
+}
+
+/// Begins to call the callbacks of a site.
+///
+/// # Safety
+/// The site is one that C has declared; there is room for the answer, which is given to
+/// [`kymo_abi1_calls_end`] once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_calls_begin(site: *const Site, to: *mut Calls) {
+    // SAFETY: the caller's promise.
+    unsafe { to.write(calls::begin(&*site)) };
+}
+
+/// Ends what [`kymo_abi1_calls_begin`] began.
+///
+/// # Safety
+/// As said there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_calls_end(calls: *const Calls) {
+    // SAFETY: the caller's promise.
+    calls::end(unsafe { &*calls });
+}
+
+/// Waits until calls that use a callback which has been taken off are over. Zero, or EDEADLK
+/// (negative) if this is such a call.
+#[unsafe(no_mangle)]
+pub extern "C" fn kymo_abi1_synchronize() -> c_int {
+    answer(if turns::synchronize() { Ok(()) } else { Err(libc::EDEADLK) })
 }

@@ -20,6 +20,7 @@
 pub mod abi;
 mod callbacks;
 mod channel;
+mod lock;
 #[cfg(feature = "log")]
 pub mod log_records;
 mod macros;

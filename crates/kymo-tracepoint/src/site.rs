@@ -26,6 +26,19 @@ impl Text {
         Self { start: text.as_ptr(), len: text.len() }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// It is somewhere, or empty.
+    pub(crate) fn is_told(&self) -> bool {
+        !self.start.is_null() || self.len == 0
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         if self.start.is_null() {
             return &[];
@@ -65,6 +78,10 @@ impl FieldInfo {
     pub const fn new(name: &'static str, shape: Shape, entries: &'static [Entry]) -> Self {
         let (start, entry_count) = (entries.as_ptr(), entries.len());
         Self { name: Text::new(name), shape, entries: start, entry_count }
+    }
+
+    pub(crate) fn raw_entries(&self) -> (*const Entry, usize) {
+        (self.entries, self.entry_count)
     }
 }
 
@@ -154,6 +171,23 @@ impl EventInfo {
         }
     }
 
+    /// # Safety
+    /// The memory of a description, whose other parts may be anything.
+    pub(crate) unsafe fn raw_fields(event: *const Self) -> (*const FieldInfo, usize) {
+        // SAFETY: the caller's promise; a pointer and a number.
+        unsafe { ((&raw const (*event).fields).read(), (&raw const (*event).field_count).read()) }
+    }
+
+    /// Whether it is the same event with the same fields.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let texts = |e: &Self| [e.provider, e.name];
+        let same = |a: Text, b: Text| a.bytes() == b.bytes();
+        std::iter::zip(texts(self), texts(other)).all(|(a, b)| same(a, b))
+            && self.field_count == other.field_count
+            && std::iter::zip(self.fields(), other.fields())
+                .all(|(a, b)| a.shape == b.shape && same(a.name, b.name))
+    }
+
     fn fields(&self) -> &[FieldInfo] {
         if self.field_count == 0 {
             return &[];
@@ -198,6 +232,8 @@ unsafe impl Sync for Site {}
 
 pub(crate) const ONE_CALLBACK: u32 = 1 << 16;
 pub(crate) const UNREGISTERED: u32 = u32::MAX;
+/// Not the number of an event either: it was refused, and need not be looked at again.
+pub(crate) const REFUSED: u32 = u32::MAX - 1;
 
 impl Site {
     /// A site of an event.
@@ -319,8 +355,12 @@ impl EventWords for Registered<'_> {
 }
 
 /// An entry of the section where the linker gathers the sites of a library.
-#[repr(transparent)]
-pub struct SiteRef(pub(crate) *const Site);
+#[repr(C, align(16))]
+pub struct SiteRef {
+    site: *const Site,
+    /// What this source file says of it; null: what the site says.
+    event: *const EventInfo,
+}
 
 // SAFETY: sites are shared.
 unsafe impl Sync for SiteRef {}
@@ -328,11 +368,31 @@ unsafe impl Sync for SiteRef {}
 impl SiteRef {
     /// To a site.
     pub const fn new(site: &'static Site) -> Self {
-        Self(site)
+        Self { site, event: std::ptr::null() }
     }
 
     /// To none: keeps the section from being empty.
     pub(crate) const fn none() -> Self {
-        Self(std::ptr::null())
+        Self { site: std::ptr::null(), event: std::ptr::null() }
+    }
+
+    /// An entry as it was.
+    pub(crate) fn copy(site: *const Site, event: *const EventInfo) -> Self {
+        Self { site, event }
+    }
+
+    /// Where the site lies, and what is said of it here: not looked at yet.
+    pub(crate) fn raw(&self) -> (*const Site, *const EventInfo) {
+        (self.site, self.event)
+    }
+
+    pub(crate) fn site(&self) -> Option<&Site> {
+        // SAFETY: null, or a site of a library that is there: `new`, or checked by `abi`.
+        unsafe { self.site.as_ref() }
+    }
+
+    pub(crate) fn event(&self) -> Option<&EventInfo> {
+        // SAFETY: null, or a description that `abi` has checked.
+        unsafe { self.event.as_ref() }
     }
 }

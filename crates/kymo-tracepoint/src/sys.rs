@@ -248,6 +248,16 @@ pub(crate) fn read_file<'b>(path: &CStr, buffer: &'b mut [u8]) -> Result<&'b [u8
     Ok(&buffer[..len])
 }
 
+/// Where the library, or the program, begins that an address lies in.
+pub(crate) fn library_of(address: usize) -> Option<usize> {
+    // SAFETY: pointers and nothing else, for which zeros are valid.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let address = std::ptr::without_provenance(address);
+    // SAFETY: only looks the address up.
+    let found = unsafe { libc::dladdr(address, &raw mut info) } != 0;
+    found.then(|| info.dli_fbase.addr())
+}
+
 pub(crate) fn random(bytes: &mut [u8]) {
     // SAFETY: a buffer of that length.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_NONBLOCK) };

@@ -358,7 +358,7 @@ stream {{ id = {};
                     let names: Vec<_> = field
                         .entries
                         .iter()
-                        .map(|(low, high, name)| format!("\"{name}\" = {low} ... {high}"))
+                        .map(|(low, high, name)| format!("{name:?} = {low} ... {high}"))
                         .collect();
                     let names = names.join(", ");
                     write!(out, " enum : {} {{ {names} }} _{name};", number(shape))

@@ -1,0 +1,89 @@
+//! What programs in C say of their events is looked at before it is believed: the header makes
+//! it, but a program may have made it by hand. Pointers have to be right.
+
+use std::ptr::NonNull;
+
+use kymo_ust::Kind;
+
+use crate::site::{EventInfo, FieldInfo, Level, Site, SiteRef, Text};
+
+/// Most fields and names of an event that can be told.
+const MAX_FIELDS: usize = 256;
+const MAX_ENTRIES: usize = 1024;
+/// Longest text that is told whole.
+const MAX_TEXT: usize = 4096;
+
+/// The entries that can be believed, and how many cannot.
+pub(super) fn sound(entries: &[SiteRef]) -> (Vec<SiteRef>, u32) {
+    let mut sound = Vec::new();
+    let mut refused = 0;
+    for entry in entries {
+        let (site, event) = entry.raw();
+        if site.is_null() {
+            continue;
+        }
+        // SAFETY: not null; the memory of a site, of which only a pointer is read.
+        let of_site = unsafe { (&raw const (*site).event).read() };
+        if is_aligned(site) && is_event(of_site) && (event.is_null() || is_event(event)) {
+            sound.push(SiteRef::copy(site, event));
+        } else {
+            refused += 1;
+        }
+    }
+    (sound, refused)
+}
+
+fn is_aligned(site: *const Site) -> bool {
+    site.is_aligned()
+}
+
+/// Whether a description can be looked at as one: its numbers are those that there are.
+fn is_event(event: *const EventInfo) -> bool {
+    let Some(event) = NonNull::new(event.cast_mut()).filter(|event| event.is_aligned()) else {
+        return false;
+    };
+    let event = event.as_ptr().cast_const();
+    // SAFETY: not null; the memory of a description, of which numbers and pointers are read.
+    unsafe {
+        let texts = [
+            (&raw const (*event).provider).read(),
+            (&raw const (*event).name).read(),
+            (&raw const (*event).format).read(),
+            (&raw const (*event).doc).read(),
+            (&raw const (*event).file).read(),
+        ];
+        let level = (&raw const (*event).level).cast::<u8>().read();
+        let (fields, count) = EventInfo::raw_fields(event);
+        texts.iter().all(is_text)
+            && !texts[1].is_empty()
+            && level <= Level::Debug as u8
+            && count <= MAX_FIELDS
+            && (count == 0 || (!fields.is_null() && fields.is_aligned()))
+            && (0..count).all(|i| is_field(fields.add(i)))
+    }
+}
+
+fn is_text(text: &Text) -> bool {
+    text.is_told() && text.len() <= MAX_TEXT
+}
+
+/// # Safety
+/// The memory of a field.
+unsafe fn is_field(field: *const FieldInfo) -> bool {
+    // SAFETY: the caller's promise; numbers and pointers are read.
+    unsafe {
+        let kind = (&raw const (*field).shape.kind).cast::<u8>().read();
+        if Kind::from_number(kind).is_none() {
+            return false;
+        }
+        let field = &*field;
+        let (entries, count) = field.raw_entries();
+        let sane = entries.is_aligned() && (count == 0 || !entries.is_null());
+        field.shape.is_sound()
+            && is_text(&field.name)
+            && !field.name.is_empty()
+            && count <= MAX_ENTRIES
+            && sane
+            && (0..count).all(|i| is_text(&(*entries.add(i)).name))
+    }
+}

@@ -1,0 +1,155 @@
+//! This program's folder and control file: making them, and removing those of the dead.
+
+use std::sync::atomic::Ordering;
+
+use kymo_ust::{CONTROL_HEADER, Control, MAX_EVENTS};
+
+use super::page::ControlPage;
+use super::{PENDING, PLACE, Place, State};
+use crate::channel;
+use crate::sys::{self, Fd, Path};
+
+fn privileged() -> bool {
+    // SAFETY: asks the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+fn environment(name: &std::ffi::CStr) -> Option<&'static [u8]> {
+    // SAFETY: the environment before main, or under the lock of a loading library; the value is copied
+    // before anybody could change it.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| std::ffi::CStr::from_ptr(value).to_bytes())
+    }
+}
+
+/// Makes folder and control file for `count` events and room for more.
+pub(super) fn create(state: &mut State, count: u32) -> Option<()> {
+    if privileged() || environment(c"KYMO_UST") == Some(b"off") {
+        return None;
+    }
+    let base = environment(c"KYMO_UST_DIR").unwrap_or(b"/dev/shm");
+    let user = Path::new().add(base).add(b"/kymo-").number(sys::uid().into());
+    // It may be there.
+    let _ = sys::mkdir(user.c());
+    if !sys::is_private_folder(user.c()) {
+        return None;
+    }
+    remove_dead(&user);
+    let capacity = (2 * count).clamp(256, MAX_EVENTS).next_multiple_of(8);
+    create_control(state, user, capacity, std::ptr::null_mut()).ok()
+}
+
+/// Makes folder and control file and maps it, over `place` if that is not null; the magic
+/// number is still missing.
+pub(super) fn create_control(
+    state: &mut State,
+    user: Path,
+    capacity: u32,
+    place: *mut u8,
+) -> Result<(), i32> {
+    let (pid, start_time) = (sys::pid(), start_time());
+    let mut instance = 0;
+    let folder = loop {
+        let name = Path::new().add(user.bytes()).add(b"/").number(pid.into()).add(b"-");
+        let name = name.number(start_time).add(b"-").number(instance);
+        match sys::mkdir(name.c()) {
+            Ok(()) => break name,
+            Err(libc::EEXIST) if instance < 64 => instance += 1,
+            Err(errno) => return Err(errno),
+        }
+    };
+    let path = Path::new().add(folder.bytes()).add(b"/control");
+    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
+    let file = Fd::open(path.c(), flags)?;
+    file.lock();
+    let enable = CONTROL_HEADER as u32;
+    let table = enable + 8 * capacity;
+    let made = file.set_size(table.into()).and_then(|()| file.allocate(0, table.into()));
+    let mapped = (table as usize).next_multiple_of(4096);
+    let base = match made.and_then(|()| file.map(mapped, place)) {
+        Ok(base) => base,
+        Err(errno) => {
+            sys::unlink(path.c());
+            sys::rmdir(folder.c());
+            return Err(errno);
+        }
+    };
+    let (mut uuid, mut comm, mut exe) = ([0; 16], [0; 16], [0; 256]);
+    sys::random(&mut uuid);
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    let comm = sys::read_file(c"/proc/self/comm", &mut comm).unwrap_or_default().trim_ascii();
+    // SAFETY: a buffer of that length.
+    let exe_len = unsafe {
+        libc::readlink(c"/proc/self/exe".as_ptr(), exe.as_mut_ptr().cast(), exe.len() - 1)
+    };
+    let control = Control {
+        pid,
+        start_time,
+        uid: sys::uid(),
+        capacity,
+        enable,
+        table,
+        table_bytes: 0,
+        events: 0,
+        refused: 0,
+        uuid,
+        page: 4096,
+        clock: [0; 48],
+        comm: comm.to_vec(),
+        exe: exe[..usize::try_from(exe_len).unwrap_or(0)].to_vec(),
+    };
+    // SAFETY: just mapped, and longer than the header.
+    let page = unsafe { &*base.cast::<ControlPage>() };
+    page.write(0, &control.encode());
+    state.table = table.into();
+    let known = Box::new(Place { user, folder, uuid, capacity });
+    PLACE.store(Box::into_raw(known), Ordering::Release);
+    state.identity = file.identity();
+    state.control = Some(file);
+    state.table_bytes = 0;
+    PENDING.store(base, Ordering::Relaxed);
+    channel::remember_start();
+    Ok(())
+}
+
+/// Field 22 of /proc/self/stat.
+fn start_time() -> u64 {
+    let mut buffer = [0; 1024];
+    let stat = sys::read_file(c"/proc/self/stat", &mut buffer).unwrap_or_default();
+    // The second field may hold spaces and parentheses; nothing behind it does.
+    let behind = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 1);
+    let field = stat[behind..].split(|b| *b == b' ').nth(20).unwrap_or_default();
+    std::str::from_utf8(field).ok().and_then(|f| f.parse().ok()).unwrap_or(0)
+}
+
+/// Removes a few folders of dead programs that left no events behind.
+fn remove_dead(user: &Path) {
+    let Ok(text) = std::str::from_utf8(user.bytes()) else { return };
+    let Ok(entries) = std::fs::read_dir(text) else { return };
+    let is_program = |name: &[u8]| name.first().is_some_and(u8::is_ascii_digit);
+    let names = entries.flatten().map(|entry| entry.file_name());
+    for name in names.filter(|n| is_program(n.as_encoded_bytes())).take(8) {
+        let folder = Path::new().add(user.bytes()).add(b"/").add(name.as_encoded_bytes());
+        let path = Path::new().add(folder.bytes()).add(b"/control");
+        let Ok(file) = Fd::open(path.c(), libc::O_RDWR | libc::O_NONBLOCK) else { continue };
+        if file.lock() {
+            remove(&folder);
+        }
+    }
+}
+
+/// Removes a folder if there is no ring in it.
+pub(super) fn remove(folder: &Path) {
+    let Ok(text) = std::str::from_utf8(folder.bytes()) else { return };
+    let Ok(entries) = std::fs::read_dir(text) else { return };
+    if entries.flatten().any(|e| e.file_name().as_encoded_bytes().starts_with(b"ring-")) {
+        return;
+    }
+    // Orders of a tool that is gone, if there are any.
+    let _ = std::fs::remove_dir_all(format!("{text}/orders"));
+    let control = Path::new().add(folder.bytes()).add(b"/control");
+    sys::unlink(control.c());
+    sys::rmdir(folder.c());
+}

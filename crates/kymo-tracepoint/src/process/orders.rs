@@ -1,0 +1,93 @@
+//! What orders ask for among this program's events: of those that wait for programs that start
+//! later, and of those at work when a library is loaded.
+
+use std::sync::atomic::Ordering;
+
+use kymo_ust::{MAX_ORDER, OrderView, SLOT_PATH, SLOTS, Slot, SlotState, slot_at};
+
+use super::{Place, enable, events, page, place, sites};
+use crate::channel;
+use crate::site::Site;
+use crate::sys::{self, Path};
+
+fn full_name(site: &Site) -> Path {
+    let event = site.event();
+    Path::new().add(event.provider.bytes()).add(b":").add(event.name.bytes())
+}
+
+/// Switches on what orders for programs that start later ask for.
+pub(super) fn look_for_orders() {
+    let Some(Place { user, .. }) = place() else { return };
+    let Ok(wanted) = std::str::from_utf8(user.bytes()) else { return };
+    let Ok(entries) = std::fs::read_dir(format!("{wanted}/wanted")) else { return };
+    // A name that begins with a dot is an order that is still being written.
+    let whole = |name: &std::ffi::OsString| !name.as_encoded_bytes().starts_with(b".");
+    let names = entries.flatten().map(|entry| entry.file_name()).filter(whole);
+    let mut names: Vec<_> = names.take(64).collect();
+    names.sort();
+    let mut buffer = vec![0; MAX_ORDER];
+    let mut slot = 0;
+    for name in names {
+        let path = Path::new().add(b"wanted/").add(name.as_encoded_bytes());
+        let whole = Path::new().add(user.bytes()).add(b"/").add(path.bytes());
+        let Ok(bytes) = sys::read_file(whole.c(), &mut buffer) else { continue };
+        let Ok(order) = OrderView::parse(bytes) else { continue };
+        if slot == SLOTS || path.bytes().len() >= SLOT_PATH || !is_for_us(order.pid) {
+            continue;
+        }
+        let mut any = false;
+        for (id, site) in sites() {
+            if order.rule_for(full_name(site).bytes(), site.event().level as u8).is_some() {
+                enable(id, slot);
+                any = true;
+            }
+        }
+        if any {
+            page().write(slot_at(slot) + Slot::PATH_AT, path.bytes());
+            page().write(slot_at(slot), &[1, SlotState::Active as u8]);
+            slot += 1;
+        }
+    }
+}
+
+/// Whether an order is for all, or for this process or one it descends from.
+fn is_for_us(wanted: u32) -> bool {
+    let mut pid = sys::pid();
+    let mut buffer = [0; 1024];
+    for _ in 0..64 {
+        if wanted == 0 || pid == wanted {
+            return true;
+        }
+        let path = Path::new().add(b"/proc/").number(pid.into()).add(b"/stat");
+        let stat = sys::read_file(path.c(), &mut buffer).unwrap_or_default();
+        let behind = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 1);
+        let parent = stat[behind..].split(|b| *b == b' ').nth(2).unwrap_or_default();
+        match std::str::from_utf8(parent).ok().and_then(|p| p.parse().ok()) {
+            Some(parent) if parent > 1 => pid = parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Switches on what the orders of active slots ask for among the events of a library.
+pub(super) fn apply_active_orders(fresh: &[&Site]) {
+    let Some(Place { user, .. }) = place() else { return };
+    let mut buffer = vec![0; MAX_ORDER];
+    for slot in (0..SLOTS).filter(|slot| page().slot(*slot).is_active()) {
+        let path = page().slot(slot).path();
+        let whole = Path::new().add(user.bytes()).add(b"/").add(channel::until_nul(&path));
+        let Ok(bytes) = sys::read_file(whole.c(), &mut buffer) else { continue };
+        let Ok(order) = OrderView::parse(bytes) else { continue };
+        for site in fresh {
+            let name = full_name(site);
+            if let Some(rule) = order.rule_for(name.bytes(), site.event().level as u8) {
+                let id = site.id.load(Ordering::Relaxed);
+                if id < events() {
+                    channel::link_late(slot, id, site, rule);
+                    enable(id, slot);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The header and the slots of the control file, as they are mapped: single bytes and counters
+//! that the tool and the program share.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use kymo_ust::{CONTROL_HEADER, SLOT_PATH, Slot, SlotState, slot_at};
+
+/// The header and the slots, as they are mapped.
+#[repr(C, align(8))]
+pub(crate) struct ControlPage {
+    pub(super) bytes: [AtomicU8; CONTROL_HEADER],
+}
+
+impl ControlPage {
+    pub(crate) fn slot(&self, slot: usize) -> SlotPage<'_> {
+        SlotPage(&self.bytes[slot_at(slot)..slot_at(slot) + 256])
+    }
+
+    pub(super) fn write(&self, at: usize, bytes: &[u8]) {
+        for (to, byte) in self.bytes[at..].iter().zip(bytes) {
+            to.store(*byte, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A slot, as it is mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotPage<'a>(&'a [AtomicU8]);
+
+impl SlotPage<'_> {
+    #[inline(always)]
+    pub(crate) fn turn(self) -> u8 {
+        self.0[0].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_active(self) -> bool {
+        self.0[1].load(Ordering::Acquire) == SlotState::Active as u8
+    }
+
+    pub(super) fn state(self) -> u8 {
+        self.0[1].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn path(self) -> [u8; SLOT_PATH] {
+        std::array::from_fn(|i| self.0[Slot::PATH_AT + i].load(Ordering::Relaxed))
+    }
+
+    /// Says that the ring is ready, or why it is not.
+    pub(crate) fn answer(self, turn: u8, result: Result<(), i32>) {
+        let errno = result.err().unwrap_or(0).to_le_bytes();
+        for (i, byte) in errno.iter().enumerate() {
+            self.0[4 + i].store(*byte, Ordering::Relaxed);
+        }
+        self.0[3].store(if result.is_ok() { 1 } else { 2 }, Ordering::Relaxed);
+        self.0[2].store(turn, Ordering::Release);
+    }
+
+    fn counter(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: eight of the slot's bytes, aligned to eight; atomics may be seen as wider ones where all
+        // accesses to these bytes are.
+        unsafe { &*self.0[at..at + 8].as_ptr().cast::<AtomicU64>() }
+    }
+
+    pub(crate) fn count_lost(self) {
+        self.counter(8).fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_rejected(self) {
+        let counter = self.counter(16);
+        // Roughly, as the specification says: a rejected event must cost little.
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_unfit(self) {
+        self.counter(24).fetch_add(1, Ordering::Relaxed);
+    }
+}
