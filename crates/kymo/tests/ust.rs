@@ -36,7 +36,7 @@ fn role() {
     let steps = steps.trim_end_matches(['+', '?']);
     if stays {
         // Until somebody listens nothing is to be counted.
-        while !step::enabled() || !idle::enabled() {
+        while !step::enabled() || (asks && !idle::enabled()) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
