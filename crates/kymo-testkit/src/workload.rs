@@ -69,9 +69,18 @@ impl Workload {
     pub const SOURCES: [(&str, &str); 3] =
         [("spin", SPIN), ("syscalls", SYSCALLS), ("threads", THREADS)];
 
-    /// What the compiler is told: frame pointers, symbols, lines.
-    pub const FLAGS: [&str; 5] =
-        ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread"];
+    /// What the compiler is told: frame pointers, symbols, lines; functions of libraries are
+    /// looked up at the start. Looked up at their first calls, samples now and then fall into
+    /// the first entry of the procedure linkage table, which has no name, and which perf takes
+    /// for the function `_init` before it.
+    pub const FLAGS: [&str; 6] = [
+        "-O1",
+        "-g",
+        "-fno-omit-frame-pointer",
+        "-fno-optimize-sibling-calls",
+        "-pthread",
+        "-Wl,-z,now",
+    ];
 
     /// Compiles C source with frame pointers, symbols and lines. In the guest the
     /// program lies ready: its source must be one of [`Workload::SOURCES`] or a file

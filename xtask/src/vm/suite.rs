@@ -1,6 +1,7 @@
 //! `cargo xtask vm test`: the integration tests in `crates/*/tests/guest_*.rs`, in one
 //! guest, or a second for those with debugging information, one after the other (they change what the whole kernel does). C
-//! programs that they watch are compiled here, because the guest has no compiler.
+//! programs that they watch are compiled here, because the guest has no compiler. What fails
+//! is tried once more in a guest of its own, and if it passes there named as flaky.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -61,6 +62,35 @@ struct Target {
     program: PathBuf,
 }
 
+/// A test program to be run, with what it is told.
+struct Run<'a> {
+    target: &'a Target,
+    arguments: Vec<String>,
+}
+
+/// What came of a test program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct OfTarget {
+    counts: Counts,
+    /// The failed tests. Without any a program with failures ended badly as a whole.
+    failed: Vec<String>,
+}
+
+impl OfTarget {
+    /// What is told the program that is to be tried again.
+    fn again(&self) -> Vec<String> {
+        let exact = (!self.failed.is_empty()).then(|| "--exact".to_owned());
+        self.failed.iter().cloned().chain(exact).collect()
+    }
+
+    /// What comes of it with the second try of what failed.
+    fn with(self, second: &OfTarget) -> OfTarget {
+        let passed = if self.failed.is_empty() { 0 } else { self.counts.passed };
+        let counts = Counts { passed: passed + second.counts.passed, ..second.counts };
+        OfTarget { counts, failed: second.failed.clone() }
+    }
+}
+
 impl Selection {
     /// All of them, with the program that is handed out: what CI runs.
     pub(crate) fn all() -> Selection {
@@ -107,21 +137,47 @@ pub(crate) fn run(selection: &Selection) -> anyhow::Result<Results> {
         targets.into_iter().partition(|t| t.name.starts_with(WITH_DISK));
     let mut all = Results::default();
     for targets in [without, with].iter().filter(|targets| !targets.is_empty()) {
-        let results = boot(selection, &kernel, targets, &filters, kymo.as_deref())?;
-        all.counts = all.counts.plus(results.counts);
-        all.skips.extend(results.skips);
+        let arguments: Vec<String> = filters.iter().map(|f| (*f).clone()).collect();
+        let run = |target| Run { target, arguments: arguments.clone() };
+        let runs: Vec<Run<'_>> = targets.iter().map(run).collect();
+        let (mut first, skips) = boot(selection, &kernel, &runs, kymo.as_deref())?;
+        all.skips.extend(skips);
+        let bad: Vec<usize> = (0..first.len()).filter(|i| first[*i].counts.failed > 0).collect();
+        if !bad.is_empty() {
+            let again = |i: &usize| Run { target: &targets[*i], arguments: first[*i].again() };
+            let runs: Vec<Run<'_>> = bad.iter().map(again).collect();
+            println!("\nguest: what failed is tried again");
+            let (second, _) = boot(selection, &kernel, &runs, kymo.as_deref())?;
+            for (i, second) in bad.into_iter().zip(&second) {
+                flaky(&targets[i], &first[i], second).iter().for_each(|line| println!("{line}"));
+                first[i] = std::mem::take(&mut first[i]).with(second);
+            }
+        }
+        all.counts = first.iter().fold(all.counts, |sum, of| sum.plus(of.counts));
     }
     Ok(all)
 }
 
-/// Boots a guest and runs these tests in it.
+/// A line for each test that passed only when tried again: a defect to be mended.
+fn flaky(target: &Target, first: &OfTarget, second: &OfTarget) -> Vec<String> {
+    let line = |test: &str| format!("FLAKY: {} {test} (passed at the second try)", target.name);
+    if first.failed.is_empty() {
+        return (second.counts.failed == 0).then(|| line("as a whole")).into_iter().collect();
+    }
+    if second.counts.failed > 0 && second.failed.is_empty() {
+        return Vec::new();
+    }
+    let mended = first.failed.iter().filter(|test| !second.failed.contains(test));
+    mended.map(|test| line(test)).collect()
+}
+
+/// Boots a guest and runs these tests in it; gives what came of each, and the skips.
 fn boot(
     selection: &Selection,
     kernel: &fetch::Kernel,
-    targets: &[Target],
-    filters: &[&String],
+    runs: &[Run<'_>],
     kymo: Option<&Path>,
-) -> anyhow::Result<Results> {
+) -> anyhow::Result<(Vec<OfTarget>, Vec<String>)> {
     let modules = Modules::of(&kernel.modules())?;
     let scratch = Scratch::new()?;
     let mut contents = Contents {
@@ -138,16 +194,15 @@ fn boot(
     }
     let programs = compile_programs(scratch.path())?;
     contents.files.extend(programs);
-    let targets_as_files =
-        targets.iter().map(|t| (t.program.clone(), t.program.to_string_lossy().into_owned()));
-    contents.files.extend(targets_as_files);
+    let programs = runs.iter().map(|run| &run.target.program);
+    contents.files.extend(programs.map(|p| (p.clone(), p.to_string_lossy().into_owned())));
     let no_skips = scratch.path().join("skipped-tests");
     std::fs::write(&no_skips, "").with_context(|| no_skips.display().to_string())?;
     contents.files.push((no_skips, SKIPS.into()));
-    let disk = debug_disk(targets, kernel);
+    let disk = debug_disk(runs, kernel);
     contents.load.extend(disk.is_some().then(|| disk::DRIVER.to_owned()));
     let job = Job {
-        commands: targets.iter().map(|t| command(t, filters, selection.verbose)).collect(),
+        commands: runs.iter().map(|run| command(run, selection.verbose)).collect(),
         get: vec![SKIPS.into()],
         limit_seconds: LIMIT_OF_ALL,
         disk: disk.as_ref().map_or_else(String::new, |_| disk::PLACE.into()),
@@ -165,7 +220,7 @@ fn boot(
         silence: Duration::from_secs(u64::from(2 * LIMIT_OF_ONE) + 30),
         show_console: false,
     };
-    let mut tally = Tally { targets, shown: None, line: Vec::new(), counts: Vec::new() };
+    let mut tally = Tally::new(runs.iter().map(|run| run.target).collect());
     let outcome = machine
         .run(scratch.path(), &mut |place, stream, bytes| tally.hear(place, stream, bytes))?;
     println!(
@@ -179,16 +234,14 @@ fn boot(
     }
     let skips = outcome.files.iter().find(|(path, _)| path == SKIPS);
     let skips = skips.map(|(_, copy)| std::fs::read_to_string(copy).unwrap_or_default());
-    Ok(Results {
-        counts: tally.sum(&outcome.ended),
-        skips: skips.unwrap_or_default().lines().map(str::to_owned).collect(),
-    })
+    let skips = skips.unwrap_or_default().lines().map(str::to_owned).collect();
+    Ok((tally.results(&outcome.ended), skips))
 }
 
 /// The disk with the kernel's DWARF, if a test may want it. It takes 420 MB of
 /// downloads, so where it cannot be made its tests are skipped.
-fn debug_disk(targets: &[Target], kernel: &fetch::Kernel) -> Option<PathBuf> {
-    if !targets.iter().any(|t| t.name.starts_with(WITH_DISK)) {
+fn debug_disk(runs: &[Run<'_>], kernel: &fetch::Kernel) -> Option<PathBuf> {
+    if !runs.iter().any(|run| run.target.name.starts_with(WITH_DISK)) {
         return None;
     }
     let image = disk::image(kernel);
@@ -200,11 +253,11 @@ fn limit_of(target: &Target) -> u32 {
     if target.name.starts_with(WITH_DISK) { 2 * LIMIT_OF_ONE } else { LIMIT_OF_ONE }
 }
 
-fn command(target: &Target, filters: &[&String], verbose: bool) -> Command {
+fn command(Run { target, arguments: told }: &Run<'_>, verbose: bool) -> Command {
     let mut arguments =
         vec![target.program.to_string_lossy().into_owned(), "--test-threads=1".into()];
     arguments.extend(verbose.then(|| "--show-output".into()));
-    arguments.extend(filters.iter().map(|f| (*f).clone()));
+    arguments.extend(told.iter().cloned());
     Command {
         arguments,
         // The guest has what its tests need, or something is wrong with it.
@@ -281,15 +334,20 @@ fn own_programs() -> anyhow::Result<Vec<PathBuf>> {
 
 /// Shows the output of the tests and counts.
 struct Tally<'a> {
-    targets: &'a [Target],
+    targets: Vec<&'a Target>,
     /// The target whose output is shown.
     shown: Option<usize>,
     line: Vec<u8>,
-    /// By target.
-    counts: Vec<(usize, Counts)>,
+    /// Of each target.
+    found: Vec<OfTarget>,
 }
 
-impl Tally<'_> {
+impl<'a> Tally<'a> {
+    fn new(targets: Vec<&'a Target>) -> Self {
+        let found = vec![OfTarget::default(); targets.len()];
+        Tally { targets, shown: None, line: Vec::new(), found }
+    }
+
     fn hear(&mut self, place: usize, stream: Stream, bytes: &[u8]) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.shown != Some(place) {
@@ -306,27 +364,24 @@ impl Tally<'_> {
                 self.line.push(*byte);
                 continue;
             }
-            if let Some(counts) = parse_counts(&String::from_utf8_lossy(&self.line)) {
-                self.counts.push((place, counts));
+            let line = std::mem::take(&mut self.line);
+            if let Some(found) = self.found.get_mut(place) {
+                take_line(found, &String::from_utf8_lossy(&line));
             }
-            self.line.clear();
         }
         Ok(())
     }
 
     /// A test program that ended badly without a failed test (a crash, a time limit)
     /// is itself a failed test.
-    fn sum(&self, ended: &[Ended]) -> Counts {
-        let mut sum = Counts::default();
-        for (place, target) in self.targets.iter().enumerate() {
-            let of_target = self.counts.iter().filter(|(p, _)| *p == place);
-            let counts = of_target.fold(Counts::default(), |sum, (_, c)| sum.plus(*c));
-            sum = sum.plus(counts);
+    fn results(mut self, ended: &[Ended]) -> Vec<OfTarget> {
+        for (place, (target, found)) in self.targets.iter().zip(&mut self.found).enumerate() {
             let end = ended.get(place).copied();
-            if end == Some(Ended { status: 0, late: false }) || counts.failed > 0 {
+            if end == Some(Ended { status: 0, late: false }) || found.counts.failed > 0 {
                 continue;
             }
-            sum.failed += 1;
+            found.counts.failed += 1;
+            found.failed.clear();
             match end {
                 Some(Ended { late: true, .. }) => {
                     println!("FAILED: {} took longer than {} s", target.name, limit_of(target));
@@ -337,7 +392,23 @@ impl Tally<'_> {
                 None => println!("FAILED: {} never ended", target.name),
             }
         }
-        sum
+        self.found
+    }
+}
+
+/// Looks at a line of a test program: before its counts it names what failed, twice; the
+/// second list has names alone.
+fn take_line(found: &mut OfTarget, line: &str) {
+    if line == "failures:" {
+        found.failed.clear();
+    } else if let Some(counts) = parse_counts(line) {
+        found.counts = found.counts.plus(counts);
+        // Also of a program that is not as it should be no test is passed over.
+        if found.failed.len() as u64 != found.counts.failed {
+            found.failed.clear();
+        }
+    } else if let Some(name) = line.strip_prefix("    ") {
+        found.failed.push(name.to_owned());
     }
 }
 
@@ -362,20 +433,47 @@ mod tests {
     #[test]
     fn a_crash_and_a_time_limit_count_as_failures() {
         let target = |name: &str| Target { name: name.into(), program: name.into() };
-        let targets = [target("guest_a"), target("guest_b"), target("guest_c"), target("guest_d")];
+        let targets = ["guest_a", "guest_b", "guest_c", "guest_d"].map(target);
         let counts = |passed, failed| Counts { passed, failed, skipped: 0 };
-        let mut tally = Tally { targets: &targets, shown: None, line: Vec::new(), counts: vec![] };
-        let text = b"test result: ok. 2 passed; 0 failed; 0 ignored\n";
-        // Output arrives in any pieces.
-        for byte in text {
-            tally.hear(0, Stream::Out, &[*byte]).unwrap();
-        }
-        tally
-            .hear(1, Stream::Out, b"test result: FAILED. 1 passed; 2 failed; 0 ignored\n")
-            .unwrap();
         let end = |status, late| Ended { status, late };
         let ended = [end(0, false), end(101, false), end(139, false), end(137, true)];
-        assert_eq!(tally.sum(&ended), counts(3, 4));
-        assert_eq!(tally.sum(&ended[..2]), counts(3, 4));
+        for told in [4, 2] {
+            let mut tally = Tally::new(targets.iter().collect());
+            let text = b"test result: ok. 2 passed; 0 failed; 0 ignored\n";
+            // Output arrives in any pieces.
+            for byte in text {
+                tally.hear(0, Stream::Out, &[*byte]).unwrap();
+            }
+            let failed = b"failures:\n    of its output\n\nfailures:\n    one\n    two\n\n\
+                           test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
+            tally.hear(1, Stream::Out, failed).unwrap();
+            let results = tally.results(&ended[..told]);
+            let all: Vec<Counts> = results.iter().map(|r| r.counts).collect();
+            assert_eq!(all, [counts(2, 0), counts(1, 2), counts(0, 1), counts(0, 1)]);
+            assert_eq!(results[1].again(), ["one", "two", "--exact"]);
+            assert_eq!(results[2].again(), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn what_passes_at_the_second_try_is_passed_and_named() {
+        let target = Target { name: "guest_a".into(), program: "guest_a".into() };
+        let of = |passed, failed: &[&str], bad: u64| OfTarget {
+            counts: Counts { passed, failed: failed.len() as u64 + bad, skipped: 0 },
+            failed: failed.iter().map(|f| (*f).to_owned()).collect(),
+        };
+        let check = |first: OfTarget, second: OfTarget, lines: usize, sum: (u64, u64)| {
+            let told = flaky(&target, &first, &second);
+            assert_eq!(told.len(), lines, "{told:?}");
+            let counts = first.with(&second).counts;
+            assert_eq!((counts.passed, counts.failed), sum);
+        };
+        check(of(5, &["one", "two"], 0), of(2, &[], 0), 2, (7, 0));
+        check(of(5, &["one", "two"], 0), of(1, &["two"], 0), 1, (6, 1));
+        check(of(5, &["one", "two"], 0), of(0, &["one", "two"], 0), 0, (5, 2));
+        // It crashed: all of it is run again.
+        check(of(0, &[], 1), of(7, &[], 0), 1, (7, 0));
+        check(of(0, &[], 1), of(6, &["one"], 0), 0, (6, 1));
+        check(of(5, &["one"], 0), of(0, &[], 1), 0, (5, 1));
     }
 }
