@@ -22,4 +22,5 @@ pub mod ring;
 pub mod shared;
 pub mod target;
 pub mod tracefs;
+pub mod untouched;
 pub mod vmstat;

@@ -1,7 +1,7 @@
 //! Files that programs of other users made, for a reader that may be privileged:
 //! opened name by name, links followed nowhere, checked to be what they claim, and
-//! read and written by offset. They are never mapped: a file that shrinks would end
-//! the reader.
+//! read and written by offset. What is mapped of them is never touched ([`Untouched`]):
+//! a file that shrinks would end the reader.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,6 +16,8 @@ use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, openat, openat2,
 };
 use rustix::io::Errno;
+
+use crate::untouched::Untouched;
 
 /// Why a file of a shared folder is not opened.
 #[derive(Debug, thiserror::Error)]
@@ -326,6 +328,27 @@ impl SharedFile {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = self.file.metadata().map_err(|e| self.failed("look at", e))?;
         Ok(metadata.blocks().saturating_mul(512))
+    }
+
+    /// Whether a part of it has memory everywhere.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn is_dense(&self, offset: u64, len: u64) -> Result<bool, SharedError> {
+        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(offset)) {
+            Ok(hole) => Ok(hole >= offset.saturating_add(len)),
+            // It ends before.
+            Err(Errno::NXIO) => Ok(false),
+            Err(e) => Err(self.failed("look at", e.into())),
+        }
+    }
+
+    /// Maps a part of it that this process will never touch. `offset` is that of a page.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn untouched(&self, offset: u64, len: u64) -> Result<Untouched, SharedError> {
+        Untouched::of(&self.file, offset, len).map_err(|e| self.failed("map", e))
     }
 
     /// Gives all its memory back to the file system; its size stays, and whoever maps it

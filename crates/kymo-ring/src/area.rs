@@ -289,6 +289,18 @@ impl Area<'_> {
         if discipline.turn(self, &turn) { Turned::Begun } else { Turned::Interrupted }
     }
 
+    /// Whether as many packets wait to be taken as a reader wants to be told of: a quarter of the
+    /// room. For who has just begun a packet.
+    #[cfg(not(loom))]
+    pub(crate) fn is_filled(self, shape: &Shape) -> bool {
+        let open = self.head.pos.load(Ordering::Relaxed) / shape.sub_buffer;
+        let oldest = open.checked_sub((shape.sub_buffers / 4).max(1));
+        let Some(oldest) = oldest.filter(|_| shape.mode == Mode::Discard) else { return false };
+        // Pairs with nothing: who finds it not yet taken wakes a reader in vain.
+        let taken = &self.head.taken[(oldest % shape.sub_buffers) as usize];
+        taken.load(Ordering::Relaxed) == (oldest / shape.sub_buffers) as u8
+    }
+
     /// Counts an event that is not written.
     #[cold]
     pub(crate) fn discard(self, too_large: bool) {

@@ -14,6 +14,7 @@
 //! | `area` | ordering: how an event and a new packet are committed |
 //! | `rseq` | the restartable sequences on a CPU |
 //! | `ring` | memory and sharing: which area, which discipline |
+//! | `bell` | how a writer wakes a reader that sleeps |
 //! | `cursor` | the reader's note of how far it has read |
 //! | `turns` | sharing of what is made once for each turn of a slot |
 //! | `clock` | ticks, and how they relate to the kernel's clocks |
@@ -22,6 +23,7 @@
 //! No dependencies. Unsafe code lives here because shared memory does.
 
 mod area;
+mod bell;
 mod clock;
 mod cursor;
 mod layout;
@@ -34,6 +36,7 @@ mod turns;
 #[cfg(all(loom, test))]
 mod loom_tests;
 
+pub use bell::Bell;
 pub use clock::{Clock, ClockFacts, ClockKind};
 pub use cursor::Cursor;
 pub use layout::{
@@ -41,6 +44,6 @@ pub use layout::{
     MAX_SUB_BUFFER, MAX_SUB_BUFFERS, MAX_UNWRITTEN, MIN_SUB_BUFFER, Mode, RING_HEADER, SLACK,
 };
 #[cfg(not(loom))]
-pub use ring::{Line, Memory, Outcome, Provide, Ring};
+pub use ring::{Filled, Line, Memory, Outcome, Provide, Ring};
 pub use rseq::Rseq;
 pub use turns::{OfTurn, Turns};

@@ -11,6 +11,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use crate::area::{Area, AreaHead, Commit, Data, Discipline, Held, Shape, Try, Turn, Turned};
+use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::layout::{CONTEXT_END, HEADROOM, Mode, SLACK};
 use crate::turns::{OfTurn, Turns};
@@ -195,6 +196,29 @@ fn a_packet_is_entered_only_after_the_reader_has_copied_it() {
         let more = writer.join().unwrap();
         let discarded = if more { 1 } else { 2 };
         assert_eq!(shared.head.discarded(), discarded);
+    });
+}
+
+#[test]
+fn a_reader_that_sleeps_is_woken_or_has_seen_what_was_written() {
+    loom::model(|| {
+        let shared = Arc::new((Bell::new(), AtomicU64::new(0)));
+        let writers: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.1.fetch_add(1, Ordering::Relaxed);
+                    shared.0.is_wanted()
+                })
+            })
+            .collect();
+        shared.0.hang();
+        let seen = shared.1.load(Ordering::Relaxed);
+        let sleeps = shared.0.hangs();
+        let woken = writers.into_iter().filter_map(|w| w.join().unwrap().then_some(())).count();
+        // Asleep with something unseen, it is woken; and never by two.
+        assert!(!sleeps || seen == 2 || woken == 1, "{seen} seen, woken by {woken}");
+        assert!(woken <= 1);
     });
 }
 

@@ -4,7 +4,9 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use crate::area::{Area, AreaHead, BUSY, Data, EMPTY, FAILED, Held, READY, Shape, Try, Turned};
+use crate::area::{
+    Area, AreaHead, BUSY, Data, Discipline, EMPTY, FAILED, Held, READY, Shape, Try, Turned,
+};
 use crate::clock::{Clock, ClockKind};
 use crate::layout::{AREA_HEADER, Config, HEADROOM, Header, LayoutError, MAX_UNWRITTEN, SLACK};
 use crate::rseq::Rseq;
@@ -25,12 +27,18 @@ pub enum Outcome {
 /// Makes memory usable: a context, offset in the ring, length. Says whether it is.
 pub type Provide = fn(usize, u64, u64) -> bool;
 
+/// Told with a context when a quarter of a ring's packets wait to be taken, and perhaps again with
+/// each packet until they are: by the writer that has filled them, even in a signal handler.
+pub type Filled = fn(usize);
+
 /// Memory for a ring.
 pub struct Memory<'m> {
     base: *mut u8,
     size: usize,
     /// `None`: all of it is usable.
     provide: Option<(Provide, usize)>,
+    /// Who is told that it fills up.
+    filled: Option<(Filled, usize)>,
     _memory: PhantomData<&'m mut [u8]>,
 }
 
@@ -45,7 +53,13 @@ impl<'m> Memory<'m> {
     pub fn from_lines(lines: &'m mut [Line]) -> Self {
         lines.fill(Line([0; 64]));
         let size = std::mem::size_of_val(lines);
-        Self { base: lines.as_mut_ptr().cast(), size, provide: None, _memory: PhantomData }
+        Self {
+            base: lines.as_mut_ptr().cast(),
+            size,
+            provide: None,
+            filled: None,
+            _memory: PhantomData,
+        }
     }
 
     /// Memory that other threads and processes may share, such as a mapped file.
@@ -55,7 +69,7 @@ impl<'m> Memory<'m> {
     /// for `'m`, zero, and used through rings alone. Where they lie in a file, the file is not
     /// made smaller.
     pub unsafe fn from_raw(base: *mut u8, size: usize) -> Self {
-        Self { base, size, provide: None, _memory: PhantomData }
+        Self { base, size, provide: None, filled: None, _memory: PhantomData }
     }
 
     /// The sub-buffers of an area may be touched only after `provide(context, offset, length)`
@@ -64,6 +78,13 @@ impl<'m> Memory<'m> {
     #[must_use]
     pub fn provided_by(mut self, provide: Provide, context: usize) -> Self {
         self.provide = Some((provide, context));
+        self
+    }
+
+    /// Who is told when a ring in discard mode fills up.
+    #[must_use]
+    pub fn told_by(mut self, filled: Filled, context: usize) -> Self {
+        self.filled = Some((filled, context));
         self
     }
 }
@@ -202,14 +223,29 @@ impl<'m> Ring<'m> {
                         area.discard(too_large);
                         return Outcome::Discarded;
                     }
-                    if area.turn(&self.shape, &on, pos) == Turned::NoRoom {
-                        area.discard(false);
-                        return Outcome::Discarded;
+                    match self.turn(area, &on, pos) {
+                        Turned::Begun | Turned::Interrupted => {}
+                        Turned::NoRoom => {
+                            area.discard(false);
+                            return Outcome::Discarded;
+                        }
                     }
                 }
             }
         }
         self.write_shared(id, tid, record, len)
+    }
+
+    /// Begins a packet, and tells who wants to know that there are many.
+    fn turn(&self, area: Area<'_>, discipline: &impl Discipline, pos: u64) -> Turned {
+        let turned = area.turn(&self.shape, discipline, pos);
+        if turned == Turned::Begun
+            && let Some((filled, context)) = self.memory.filled
+            && area.is_filled(&self.shape)
+        {
+            filled(context);
+        }
+        turned
     }
 
     /// Into an area without a CPU.
@@ -261,7 +297,7 @@ impl<'m> Ring<'m> {
             if let Try::Full(pos) = done
                 && len <= self.max_payload()
                 && self.provided(index, tid) == READY
-                && area.turn(&self.shape, &held, pos) == Turned::Begun
+                && self.turn(area, &held, pos) == Turned::Begun
             {
                 done = write(area, &held);
             }

@@ -2,9 +2,9 @@
 //! time per event. KIND: `empty` (a loop that does nothing), `disabled`, `floor` (reads the
 //! counter and stores 24 bytes), `two` (two u64), `string` (a u64 and 16 bytes of text),
 //! `handler` (two u64, in a signal handler), `rejected` (by a filter); MODE: `overwrite` or
-//! `discard`. With KIND `paced` it waits until it is traced, hits so many EVENTS a second for two
-//! seconds and prints how many that were, and how many seconds. Compared with LTTng by
-//! `cargo xtask bench ust`.
+//! `discard`. With KIND `paced` it waits until it is traced, hits so many EVENTS a second for four
+//! seconds and prints how many that were, and how many seconds; with KIND `flat` as many as its
+//! threads can. Compared with LTTng by `cargo xtask bench ust`.
 #![allow(clippy::unwrap_used, reason = "an example")]
 
 use std::hint::black_box;
@@ -36,8 +36,10 @@ fn main() {
     let [kind, mode, events, threads] = args.as_slice() else {
         panic!("pace KIND MODE EVENTS THREADS");
     };
-    if kind == "paced" {
-        return paced(events.parse().unwrap());
+    match kind.as_str() {
+        "paced" => return paced(events.parse().unwrap()),
+        "flat" => return flat(threads.parse().unwrap()),
+        _ => {}
     }
     if std::env::var_os("KYMO_UST_DIR").is_none() {
         std::process::exit(traced(kind, mode, events));
@@ -68,14 +70,38 @@ fn time(kind: &str, events: u64) -> f64 {
     (cpu_ns() - start) as f64 / events as f64
 }
 
-/// So many events a second, in bursts of a millisecond's.
-fn paced(per_second: u64) {
+const LONG: Duration = Duration::from_secs(4);
+
+fn until_traced() {
     while !two::enabled() {
         std::thread::sleep(Duration::from_millis(1));
     }
     std::thread::sleep(Duration::from_millis(300));
+}
+
+fn flat(threads: usize) {
+    until_traced();
+    let start = Instant::now();
+    let one = || {
+        let mut done = 0;
+        while start.elapsed() < LONG {
+            two_numbers(1000);
+            done += 1000;
+        }
+        done
+    };
+    let done: u64 = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    println!("{done} {:.3}", start.elapsed().as_secs_f64());
+}
+
+/// So many events a second, in bursts of a millisecond's.
+fn paced(per_second: u64) {
+    until_traced();
     let (start, mut done) = (Instant::now(), 0);
-    while start.elapsed() < Duration::from_secs(2) {
+    while start.elapsed() < LONG {
         let due = start.elapsed().as_nanos() as u64 * per_second / 1_000_000_000;
         two_numbers(due.saturating_sub(done));
         done = done.max(due);

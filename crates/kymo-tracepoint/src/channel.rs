@@ -243,6 +243,7 @@ fn make_alone(slot: usize, turn: u8) -> Option<*mut Channel> {
     };
     let made = fill(channel, slot, turn);
     page.answer(turn, made);
+    page.tell_tool();
     Some(channel)
 }
 
@@ -289,10 +290,15 @@ fn fill(channel: &mut Channel, slot: usize, turn: u8) -> Result<(), i32> {
     };
     channel.path = Path::new().add(folder.bytes()).add(b"/ring-").number(slot as u64);
     channel.path = std::mem::replace(&mut channel.path, Path::new()).add(b"-").number(turn.into());
-    make_ring(channel, config, rseq)
+    make_ring(channel, config, rseq, slot)
 }
 
-fn make_ring(channel: &mut Channel, config: Config, rseq: Option<Rseq>) -> Result<(), i32> {
+fn make_ring(
+    channel: &mut Channel,
+    config: Config,
+    rseq: Option<Rseq>,
+    slot: usize,
+) -> Result<(), i32> {
     let header = Header::new(config).map_err(|_| 0)?;
     let size = usize::try_from(header.file_size()).map_err(|_| libc::EFBIG)?;
     let file = Fd::open(channel.path.c(), libc::O_CREAT | libc::O_EXCL | libc::O_RDWR)?;
@@ -311,8 +317,8 @@ fn make_ring(channel: &mut Channel, config: Config, rseq: Option<Rseq>) -> Resul
     // SAFETY: a mapping of that size, aligned to a page, zero, of a file that nobody but this process and
     // the tool touch; the tool does not make it smaller. Areas are used only after `provide`.
     let memory = unsafe { Memory::from_raw(base, size) };
-    let memory =
-        memory.provided_by(provide, std::ptr::from_ref::<Channel>(channel).expose_provenance());
+    let context = std::ptr::from_ref::<Channel>(channel).expose_provenance();
+    let memory = memory.provided_by(provide, context).told_by(filled, slot);
     channel.ring = Some(Ring::create(memory, config, rseq).map_err(|_| 0)?);
     Ok(())
 }
@@ -329,6 +335,13 @@ fn provide(channel: usize, offset: u64, size: u64) -> bool {
         sys::populate(base.wrapping_add(offset as usize), size as usize);
     }
     there.is_ok()
+}
+
+/// A ring fills up.
+fn filled(slot: usize) {
+    if let Some(control) = process::control() {
+        control.slot(slot).tell_tool();
+    }
 }
 
 /// Keeps the channels of the last turns; those before go.

@@ -224,6 +224,13 @@ pub(crate) fn tid() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
+/// Wakes who waits for this word, in whatever process.
+pub(crate) fn wake(word: *mut u32) {
+    // SAFETY: an address, which the kernel checks. It cannot fail where the word is mapped, so errno
+    // stays what the program has it for.
+    unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) };
+}
+
 pub(crate) fn wait_a_little() {
     let time = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };
     // SAFETY: a valid time; being interrupted is fine.

@@ -211,6 +211,8 @@ impl Slot {
         read().ok_or(short)
     }
 
+    /// Where the word lies that the tool sleeps on: four bytes, 1 and zeros while it does.
+    pub const BELL_AT: usize = 32;
     /// Where the path lies in the bytes of a slot.
     pub const PATH_AT: usize = PATH_AT;
 }

@@ -2,8 +2,6 @@
 //! each area of its ring. Packets are copied as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use kymo_files::ctf::Anchor;
@@ -15,8 +13,9 @@ use super::clock::Counter;
 use super::error::UstError;
 use super::metadata::metadata;
 use super::program::{Program, ProgramId, RingFile};
-use super::ring::{RingReader, Taken};
+use super::ring::{Out, RingReader};
 use super::slots::Attached;
+use super::stream::Stream;
 
 /// What was written, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +83,7 @@ struct Trace {
     path: PathBuf,
     session: String,
     folder: Option<Folder>,
-    streams: BTreeMap<u32, File>,
+    streams: BTreeMap<u32, Stream>,
     /// What is known of its clock, with readings beside the kernel's.
     clock: (ClockFacts, Vec<Anchor>),
     without_ring: u64,
@@ -304,7 +303,7 @@ impl Trace {
     fn pass(&mut self, program: &Program, all: bool) -> Result<(), UstError> {
         let Trace { ring, path, session, folder, streams, clock, packets, bytes, .. } = self;
         let (config, uuid) = (*ring.config(), ring.uuid());
-        let mut sink = |taken: Taken<'_>| {
+        let mut sink = |out: Out<'_>| {
             let folder = match folder {
                 Some(folder) => folder,
                 None => {
@@ -315,20 +314,33 @@ impl Trace {
                     folder.insert(made)
                 }
             };
-            let path = || folder.path().join(stream_name(taken.area));
+            let area = match &out {
+                Out::Packet(taken) => taken.area,
+                Out::Whole(whole) => whole.area,
+            };
+            let path = || folder.path().join(stream_name(area));
             let failed = |error| UstError::Write { path: path(), error };
-            let file = match streams.entry(taken.area) {
+            let stream = match streams.entry(area) {
                 std::collections::btree_map::Entry::Occupied(e) => e.into_mut(),
                 std::collections::btree_map::Entry::Vacant(e) => {
-                    e.insert(folder.stream(&stream_name(taken.area)).map_err(failed)?)
+                    let file = folder.stream(&stream_name(area)).map_err(failed)?;
+                    e.insert(Stream::new(file, &path()))
                 }
             };
-            whole_packet(file, taken.packet).map_err(failed)?;
-            *packets += 1;
-            *bytes += taken.packet.len() as u64;
+            let (more, long) = match out {
+                Out::Packet(taken) => {
+                    stream.packet(taken.packet).map_err(failed)?;
+                    (1, taken.packet.len() as u64)
+                }
+                Out::Whole(whole) => {
+                    stream.whole(&whole).map_err(failed)?;
+                    (whole.packets, whole.bytes)
+                }
+            };
+            (*packets, *bytes) = (*packets + more, *bytes + long);
             Ok(())
         };
-        if all { ring.take_all(&mut sink) } else { ring.take(&mut sink) }
+        ring.take_out(all, &mut sink)
     }
 
     /// Knows what the tool has read of the clocks. `gone`: the program may have run before
@@ -375,15 +387,6 @@ fn free(path: &Path) -> PathBuf {
         }
     };
     (0..).map(again).find(|p| !p.join("metadata").exists()).unwrap_or_else(|| path.to_owned())
-}
-
-/// Appends a packet, or nothing.
-fn whole_packet(file: &mut File, packet: &[u8]) -> std::io::Result<()> {
-    let begin = file.stream_position()?;
-    file.write_all(packet).inspect_err(|_| {
-        // That this fails, too, costs a broken last packet.
-        let _ = file.set_len(begin);
-    })
 }
 
 fn stream_name(area: u32) -> String {

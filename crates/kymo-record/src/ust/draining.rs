@@ -1,17 +1,19 @@
 //! A drain on a thread of its own: a channel's rings go into their folder while others
 //! wait for the end of what is recorded.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use kymo_kernel::untouched::Alarm;
 
 use super::drain::{Drain, DrainStats};
 use super::error::UstError;
 use super::watch::Watch;
 
-/// How often is looked, while nothing fills up.
+/// How often all programs are looked at.
 const ROUND: Duration = Duration::from_millis(50);
-/// The shortest pause.
+/// The shortest pause where programs cannot be listened to, and the first after one has rung for
+/// nothing.
 const LEAST: Duration = Duration::from_millis(1);
 /// How long a program's last events are waited for.
 const FORGET: Duration = Duration::from_millis(20);
@@ -22,23 +24,24 @@ type Done = Result<(Watch, Drain), UstError>;
 /// A drain under way. Dropped, it ends as [`finish`](Draining::finish) does.
 #[derive(Debug)]
 pub struct Draining {
-    end: Option<Sender<()>>,
+    end: Alarm,
     thread: Option<JoinHandle<Done>>,
 }
 
 impl Draining {
-    /// Begins. Rings that take in more than `busy` bytes between two looks are looked at
-    /// more often.
+    /// Begins. Programs say when their rings fill up; where they cannot be listened to, rings
+    /// that take in more than `busy` bytes between two looks are looked at more often.
     ///
     /// # Errors
     /// If there can be no thread.
     pub fn start(watch: Watch, drain: Drain, busy: u64) -> Result<Draining, UstError> {
-        let (end, ended) = channel();
+        let end = Alarm::default();
+        let ended = end.clone();
         let thread = std::thread::Builder::new()
             .name("drain".into())
             .spawn(move || rounds(watch, drain, busy, &ended))
             .map_err(UstError::Thread)?;
-        Ok(Draining { end: Some(end), thread: Some(thread) })
+        Ok(Draining { end, thread: Some(thread) })
     }
 
     /// Whether it has ended by itself: it failed, and `finish` says why.
@@ -52,7 +55,7 @@ impl Draining {
     /// # Errors
     /// If the drain failed before or now.
     pub fn finish(mut self) -> Result<(Vec<String>, DrainStats), UstError> {
-        self.end = None;
+        self.end.ring();
         let gone = || UstError::Thread(std::io::ErrorKind::BrokenPipe.into());
         let thread = self.thread.take().ok_or_else(gone)?;
         let (watch, drain) = thread.join().map_err(|_| gone())??;
@@ -62,7 +65,7 @@ impl Draining {
 
 impl Drop for Draining {
     fn drop(&mut self) {
-        self.end = None;
+        self.end.ring();
         if let Some(thread) = self.thread.take() {
             // Nobody asks any more.
             let _ = thread.join();
@@ -70,16 +73,33 @@ impl Drop for Draining {
     }
 }
 
-fn rounds(mut watch: Watch, mut drain: Drain, busy: u64, ended: &Receiver<()>) -> Done {
-    let mut pause = ROUND;
-    loop {
+fn rounds(mut watch: Watch, mut drain: Drain, busy: u64, end: &Alarm) -> Done {
+    watch.listen();
+    let (mut pause, mut rest, mut heard) = (ROUND, LEAST, true);
+    while !end.is_rung() {
         let before = drain.stats().bytes;
         watch.round(|channel, program| drain.take(channel, program))?;
         let taken = drain.stats().bytes - before;
         pause = if taken > busy { pause / 2 } else { (pause * 2).min(ROUND) };
-        match ended.recv_timeout(pause.max(LEAST)) {
-            Err(RecvTimeoutError::Timeout) => {}
-            _ => break,
+        let next = Instant::now() + ROUND;
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() || end.is_rung() {
+                break;
+            }
+            heard = watch.sleep(end, if heard { left } else { left.min(pause.max(LEAST)) });
+            if !heard {
+                break;
+            }
+            let before = drain.stats().bytes;
+            watch.rung(|channel, program| drain.take(channel, program))?;
+            if drain.stats().bytes > before {
+                rest = LEAST;
+            } else if !end.is_rung() && Instant::now() < next {
+                // For nothing: whoever does that all the time is listened to as seldom as before.
+                end.sleep(std::iter::empty(), rest.min(left));
+                rest = (rest * 2).min(ROUND);
+            }
         }
     }
     watch.stop();

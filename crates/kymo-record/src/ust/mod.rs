@@ -10,13 +10,17 @@
 //! | `slots` | switching events of a running program on and off |
 //! | `session`, `state` | the program part of a named session, and what it is now |
 //! | `ring` | reading a ring: whole packets, and what is written of the last |
+//! | `whole` | finished packets that are not copied on their way |
+//! | `stream` | the file that they go to |
 //! | `drain` | rings of a channel into a folder of CTF traces |
 //! | `draining` | the same on a thread of its own |
 //! | `clock` | the programs' counter beside CLOCK_MONOTONIC |
 //! | `metadata` | what a program says of its events, as CTF says it |
 //! | `events` | the events of a packet, one by one, for those who watch |
+//! | `bells` | what programs ring when their rings fill up |
 //! | `watch` | a channel over all programs there are and those that come |
 
+mod bells;
 mod channel;
 mod clock;
 mod drain;
@@ -30,7 +34,9 @@ mod session;
 mod slots;
 mod space;
 mod state;
+mod stream;
 mod watch;
+mod whole;
 
 pub use channel::{Channel, ChannelOptions, DEFAULT_CHANNEL};
 pub use clock::Counter;
@@ -39,9 +45,10 @@ pub use draining::Draining;
 pub use error::{Notes, UstError};
 pub use events::{Packet, PacketEvent, monotonic_now};
 pub use program::{Program, ProgramId, RingFile};
-pub use ring::{Area, RingCounts, RingReader, Taken};
+pub use ring::{Area, Out, RingCounts, RingReader, Taken};
 pub use session::{RingOptions, Session};
 pub use slots::Attached;
 pub use space::{Space, UserFolder};
 pub use state::{ChannelState, Doing, ProgramState, ProgramsState, RuleState};
 pub use watch::{Watch, WatchOptions};
+pub use whole::Whole;

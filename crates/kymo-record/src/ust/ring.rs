@@ -10,6 +10,7 @@ use kymo_ring::{
 use super::error::UstError;
 use super::program::Program;
 use super::slots::Attached;
+use super::whole::{Memory, Whole};
 
 /// The ring of one channel of one program.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub struct RingReader {
     uuid: [u8; 16],
     /// Bytes read in this pass.
     read: u64,
+    memory: Memory,
 }
 
 /// How far an area has been read. What is counted counts from when the reader was opened.
@@ -75,6 +77,39 @@ impl Area {
         self.count = Some(cursor.count).filter(|c| *c <= state.count);
     }
 
+    /// The packet to be read next.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// What of it has been read, bytes.
+    pub(super) fn within(&self) -> u64 {
+        self.within
+    }
+
+    /// Gives a finished packet the numbers it has as one that is handed out, of which nothing was
+    /// before.
+    pub(super) fn number(&mut self, context: &mut Context) {
+        // What was told before is not told again.
+        context.discarded = context.discarded.saturating_sub(self.before.discarded);
+        self.count_up(context);
+        self.count = None;
+    }
+
+    /// Numbers of packets as they are handed out: one more for each, and one more for each that was
+    /// overwritten.
+    fn count_up(&mut self, context: &mut Context) {
+        if let (0, Some(count)) = (self.within, self.count) {
+            let lost = context.before.saturating_sub(count);
+            self.overwritten_events = self.overwritten_events.saturating_add(lost);
+        }
+        context.packet = self
+            .handed_out
+            .saturating_add(self.before.overwritten)
+            .saturating_add(self.overwritten_packets);
+        self.handed_out = self.handed_out.saturating_add(1);
+    }
+
     fn cursor(&self, sub_buffer: u64) -> Cursor {
         let before = &self.before;
         Cursor {
@@ -114,6 +149,18 @@ pub struct Taken<'a> {
     /// The packet with that context: what a stream file holds.
     pub packet: &'a [u8],
 }
+
+/// What comes out of a ring.
+#[derive(Debug)]
+pub enum Out<'a> {
+    /// A packet that was copied.
+    Packet(Taken<'a>),
+    /// Packets that are still where they were written.
+    Whole(Whole<'a>),
+}
+
+/// Who gets it.
+type Sink<'s, E> = dyn FnMut(Out<'_>) -> Result<(), E> + 's;
 
 /// How much is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +209,16 @@ impl RingReader {
         let header = Header::parse(&head, file.size()?).map_err(error)?;
         let areas = vec![Area::default(); header.areas() as usize];
         let uuid = header.config().uuid;
-        Ok(Some(RingReader { file, header, areas, dead, peeking: false, uuid, read: 0 }))
+        Ok(Some(RingReader {
+            file,
+            header,
+            areas,
+            dead,
+            peeking: false,
+            uuid,
+            read: 0,
+            memory: Memory::default(),
+        }))
     }
 
     /// What is read stays to be read by others.
@@ -245,7 +301,7 @@ impl RingReader {
         &mut self,
         sink: &mut dyn FnMut(Taken<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.pass(Depth::Closed, sink)
+        self.copies(Depth::Closed, sink)
     }
 
     /// Takes the finished packets and what is committed of the last ones.
@@ -256,13 +312,39 @@ impl RingReader {
         &mut self,
         sink: &mut dyn FnMut(Taken<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.pass(Depth::Open, sink)
+        self.copies(Depth::Open, sink)
     }
 
-    fn pass<E: From<UstError>>(
+    /// As [`take`](Self::take), or with `all` as [`take_all`](Self::take_all), without copying what
+    /// need not be.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_out<E: From<UstError>>(
+        &mut self,
+        all: bool,
+        sink: &mut Sink<'_, E>,
+    ) -> Result<(), E> {
+        self.pass(if all { Depth::Open } else { Depth::Closed }, true, sink)
+    }
+
+    fn copies<E: From<UstError>>(
         &mut self,
         depth: Depth,
         sink: &mut dyn FnMut(Taken<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.pass(depth, false, &mut |out| match out {
+            Out::Packet(taken) => sink(taken),
+            Out::Whole(_) => Ok(()),
+        })
+    }
+
+    /// `whole`: what need not be copied is not.
+    fn pass<E: From<UstError>>(
+        &mut self,
+        depth: Depth,
+        whole: bool,
+        sink: &mut Sink<'_, E>,
     ) -> Result<(), E> {
         let mut buffer = Vec::new();
         let size = u64::from(self.config().sub_buffer);
@@ -276,7 +358,7 @@ impl RingReader {
             reader.discarded = state.discarded.saturating_sub(reader.before.discarded);
             reader.too_large = state.too_large.saturating_sub(reader.before.too_large);
             let taken = match state.used {
-                true => self.area(area, &state, depth, &mut buffer, sink),
+                true => self.area(area, &state, (depth, whole), &mut buffer, sink),
                 false => Ok(()),
             };
             // What was handed out before an error was is not handed out again.
@@ -316,30 +398,24 @@ impl RingReader {
         &mut self,
         area: u32,
         state: &AreaState,
-        depth: Depth,
+        (depth, whole): (Depth, bool),
         buffer: &mut Vec<u8>,
-        sink: &mut dyn FnMut(Taken<'_>) -> Result<(), E>,
+        sink: &mut Sink<'_, E>,
     ) -> Result<(), E> {
         let size = u64::from(self.config().sub_buffer);
         let (open, written) = (state.pos / size, state.pos % size);
         self.skip_overwritten(area, open);
         while self.areas[area as usize].next < open {
+            if whole && self.hand_out_whole(area, open, sink)? {
+                continue;
+            }
             let packet = self.areas[area as usize].next;
             match self.read(area, packet, size, buffer)? {
                 Read::Whole(context) => self.hand_out(area, context, None, buffer, sink)?,
                 Read::Overwritten => self.areas[area as usize].overwritten_packets += 1,
                 Read::Damaged => self.areas[area as usize].damaged += 1,
             }
-            if self.config().mode == Mode::Discard && !self.peeking {
-                let taken = [self.header.taken_value(packet)];
-                self.file
-                    .write_at(self.header.taken_offset(area, packet), &taken)
-                    .map_err(UstError::from)?;
-            }
-            let reader = &mut self.areas[area as usize];
-            (reader.next, reader.within, reader.count) = (packet + 1, 0, None);
-            // Whoever is killed in the middle leaves the rest to the next.
-            self.note(area)?;
+            self.taken(area, 1)?;
         }
         if depth == Depth::Closed {
             return Ok(());
@@ -358,6 +434,41 @@ impl RingReader {
         }
         self.areas[area as usize].count = Some(state.count);
         Ok(())
+    }
+
+    /// Hands out packets that need not be copied. Says whether there were any.
+    fn hand_out_whole<E: From<UstError>>(
+        &mut self,
+        area: u32,
+        open: u64,
+        sink: &mut Sink<'_, E>,
+    ) -> Result<bool, E> {
+        let reader = &mut self.areas[area as usize];
+        let (file, header, before) = (&self.file, &self.header, reader.clone());
+        let whole = self.memory.whole(file, header, area, open, reader, &self.uuid)?;
+        let Some(whole) = whole else { return Ok(false) };
+        let packets = whole.packets;
+        if let Err(e) = sink(Out::Whole(whole)) {
+            self.areas[area as usize] = before;
+            return Err(e);
+        }
+        self.taken(area, packets)?;
+        Ok(true)
+    }
+
+    /// So many packets are done with: their room is free.
+    fn taken(&mut self, area: u32, packets: u64) -> Result<(), UstError> {
+        let next = self.areas[area as usize].next;
+        if self.config().mode == Mode::Discard && !self.peeking {
+            for packet in next..next + packets {
+                let taken = [self.header.taken_value(packet)];
+                self.file.write_at(self.header.taken_offset(area, packet), &taken)?;
+            }
+        }
+        let reader = &mut self.areas[area as usize];
+        (reader.next, reader.within, reader.count) = (next + packets, 0, None);
+        // Whoever is killed in the middle leaves the rest to the next.
+        self.note(area)
     }
 
     /// Goes on where the oldest whole packet is, if the writer has come round.
@@ -424,7 +535,7 @@ impl RingReader {
         mut context: Context,
         open: Option<(u64, u64)>,
         buffer: &mut [u8],
-        sink: &mut dyn FnMut(Taken<'_>) -> Result<(), E>,
+        sink: &mut Sink<'_, E>,
     ) -> Result<(), E> {
         let reader = &mut self.areas[area as usize];
         let end = match open {
@@ -448,10 +559,7 @@ impl RingReader {
         if begin == end && reader.within > 0 {
             return Ok(());
         }
-        if let (0, Some(count)) = (reader.within, reader.count) {
-            let lost = context.before.saturating_sub(count);
-            reader.overwritten_events = reader.overwritten_events.saturating_add(lost);
-        }
+        reader.count_up(&mut context);
         if reader.within > 0 {
             let clock = &self.header.config().clock;
             let passed = reader.until.saturating_sub(context.begin);
@@ -461,13 +569,6 @@ impl RingReader {
             context.error_ns = u32::MAX;
             context.begin = reader.until;
         }
-        // Numbers of packets as they are handed out: one more for each, and one more
-        // for each that was overwritten.
-        context.packet = reader
-            .handed_out
-            .saturating_add(reader.before.overwritten)
-            .saturating_add(reader.overwritten_packets);
-        reader.handed_out = reader.handed_out.saturating_add(1);
         let len = CONTEXT_END as u64 + (end - begin);
         (context.content_bits, context.packet_bits) = (8 * len, 8 * len);
         context.end = context.end.max(context.begin);
@@ -475,7 +576,7 @@ impl RingReader {
         let start = (begin as usize) - CONTEXT_END;
         let Some(packet) = buffer.get_mut(start..end as usize) else { return Ok(()) };
         packet[..CONTEXT_END].copy_from_slice(&head);
-        sink(Taken { area, context, packet })
+        sink(Out::Packet(Taken { area, context, packet }))
     }
 }
 

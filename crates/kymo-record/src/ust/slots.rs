@@ -31,8 +31,8 @@ impl Attached {
 
 /// Where the tools lock among themselves.
 const LOCKED: (u64, u64) = (SLOTS_AT as u64, 2048);
-/// Where the program counts in a slot.
-const COUNTS: std::ops::Range<u64> = 8..32;
+/// Where the program counts in a slot, and the bell.
+const COUNTS: std::ops::Range<u64> = 8..36;
 
 impl Channel {
     /// The slot of a program that has this channel.

@@ -2,9 +2,12 @@
 //! command runs that watches, or for a session that was started before.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kymo_kernel::ftrace::is_left_behind;
+use kymo_kernel::untouched::Alarm;
 
+use super::bells::ProgramBell;
 use super::channel::{Channel, ChannelOptions};
 use super::error::UstError;
 use super::program::{Program, ProgramId};
@@ -30,12 +33,22 @@ pub struct Watch {
     folders: Vec<Folder>,
     /// What was passed over, once each.
     notes: Vec<String>,
+    /// Whether programs are asked to say when there is something to take.
+    listens: bool,
 }
 
 #[derive(Debug)]
 struct Folder {
     user: UserFolder,
     programs: BTreeMap<ProgramId, Program>,
+    /// What those of them ring that have taken a slot.
+    bells: BTreeMap<ProgramId, ProgramBell>,
+}
+
+impl Folder {
+    fn new(user: UserFolder) -> Folder {
+        Folder { user, programs: BTreeMap::new(), bells: BTreeMap::new() }
+    }
 }
 
 impl Watch {
@@ -45,7 +58,7 @@ impl Watch {
     /// If no folder can be written to.
     pub fn start(spaces: &[Space], options: &WatchOptions) -> Result<Watch, UstError> {
         let channel = Channel::new(&options.channel)?;
-        let mut watch = Watch { channel, folders: Vec::new(), notes: Vec::new() };
+        let mut watch = Watch { channel, folders: Vec::new(), notes: Vec::new(), listens: false };
         for space in spaces {
             // Programs find orders only where a folder is, and ours may be the first.
             if space.is_here() {
@@ -56,7 +69,7 @@ impl Watch {
             for user in users {
                 remove_left_behind(&user);
                 match watch.channel.publish(&user) {
-                    Ok(()) => watch.folders.push(Folder { user, programs: BTreeMap::new() }),
+                    Ok(()) => watch.folders.push(Folder::new(user)),
                     Err(e) => watch.note(&e),
                 }
             }
@@ -124,10 +137,46 @@ impl Watch {
                 }
             }
             for program in folder.programs.values_mut() {
+                if self.listens {
+                    // Before it is looked at: what comes later is heard.
+                    hang(&mut folder.bells, &self.channel, program);
+                }
                 each(&self.channel, program)?;
             }
         }
         self.note_all(failed);
+        Ok(())
+    }
+
+    /// From the next round on programs say when their rings fill up.
+    pub fn listen(&mut self) {
+        self.listens = true;
+    }
+
+    /// Sleeps until a program says so, at most so long or until the alarm rings. Says whether all
+    /// programs were listened to.
+    pub fn sleep(&self, alarm: &Alarm, most: Duration) -> bool {
+        let bells = self.folders.iter().flat_map(|f| f.bells.values().map(ProgramBell::bell));
+        alarm.sleep(bells, most)
+    }
+
+    /// Hands out the programs that have said so since they were last handed out.
+    ///
+    /// # Errors
+    /// What `each` returns.
+    pub fn rung<E>(
+        &mut self,
+        mut each: impl FnMut(&Channel, &mut Program) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for folder in &mut self.folders {
+            for (id, bell) in &folder.bells {
+                let Some(program) = folder.programs.get_mut(id) else { continue };
+                if bell.has_rung(program) {
+                    bell.hang(program);
+                    each(&self.channel, program)?;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -174,6 +223,22 @@ impl Drop for Watch {
             let mine = |p: &&Program| matches!(self.channel.slot_of(p), Ok(Some(_)));
             release(&self.channel, &folder.user, others.iter().filter(mine));
         }
+    }
+}
+
+/// Makes sure that a program rings when there is something to take; the dead ring no more.
+fn hang(bells: &mut BTreeMap<ProgramId, ProgramBell>, channel: &Channel, program: &Program) {
+    if !program.is_alive().unwrap_or(false) {
+        bells.remove(program.id());
+        return;
+    }
+    if !bells.contains_key(program.id())
+        && let Some(bell) = ProgramBell::of(channel, program)
+    {
+        bells.insert(program.id().clone(), bell);
+    }
+    if let Some(bell) = bells.get(program.id()) {
+        bell.hang(program);
     }
 }
 

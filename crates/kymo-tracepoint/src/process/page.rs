@@ -3,7 +3,10 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use kymo_ring::Bell;
 use kymo_ust::{CONTROL_HEADER, SLOT_PATH, Slot, SlotState, slot_at};
+
+use crate::sys;
 
 /// The header and the slots, as they are mapped.
 #[repr(C, align(8))]
@@ -73,5 +76,14 @@ impl SlotPage<'_> {
 
     pub(crate) fn count_unfit(self) {
         self.counter(24).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Wakes the tool if it sleeps until something is to be done for this slot.
+    pub(crate) fn tell_tool(self) {
+        // SAFETY: four of the slot's bytes, aligned to four, which the program sees in no other way.
+        let bell = unsafe { &*self.0[Slot::BELL_AT..Slot::BELL_AT + 4].as_ptr().cast::<Bell>() };
+        if bell.is_wanted() {
+            sys::wake(bell.as_ptr());
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use super::sustained::{Sustained, cpu_of_consumer};
+use super::sustained::{Load, Sustained, cpu_of_consumer};
 use super::{EVENTS, output};
 
 /// A session daemon of our own, ended at the end.
@@ -65,12 +65,13 @@ impl Lttng {
         counted
     }
 
-    /// What two seconds of so many events a second cost the one that writes them to disk.
-    pub(super) fn sustained(&self, per_second: u64) -> anyhow::Result<Sustained> {
+    /// What becomes of so many events a second, or of as many as the program can, and what they cost
+    /// the one that writes them to disk.
+    pub(super) fn sustained(&self, load: Load) -> anyhow::Result<Sustained> {
         self.create("paced", "sustained")?;
         let consumer = || cpu_of_consumer(self.daemon.id());
         let before = consumer()?;
-        let paced = output(self.program("paced", per_second, 1))?;
+        let paced = output(self.program(load.kind, load.per_second, load.threads))?;
         self.lttng(&["stop"])?;
         let listed = self.lttng(&["list", "pace"])?;
         let lost = listed.lines().find_map(|l| l.trim().strip_prefix("Discarded events:"));

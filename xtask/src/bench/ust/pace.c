@@ -1,5 +1,6 @@
 /* How long an event of LTTng-UST takes: `pace KIND EVENTS THREADS`. Prints ns per event
- * of a thread, of its own CPU time. With KIND `paced` it hits so many EVENTS a second. The counterpart of crates/kymo-tracepoint/examples/pace.rs. */
+ * of a thread, of its own CPU time. With KIND `paced` it hits so many EVENTS a second, with KIND
+ * `flat` as many as its threads can, for four seconds. The counterpart of crates/kymo-tracepoint/examples/pace.rs. */
 #define _GNU_SOURCE
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
@@ -56,13 +57,15 @@ static double wall(void)
     return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* So many events a second, in bursts of a millisecond's, for two seconds. */
+#define SECONDS 4
+
+/* So many events a second, in bursts of a millisecond's. */
 static void paced(long per_second)
 {
     struct timespec pause = { 0, 1000000 };
     double start = wall();
     long done = 0;
-    while (wall() - start < 2) {
+    while (wall() - start < SECONDS) {
         long due = (wall() - start) * per_second;
         if (due > done) {
             loop(due - done);
@@ -71,6 +74,16 @@ static void paced(long per_second)
         nanosleep(&pause, NULL);
     }
     printf("%ld %.3f\n", done, wall() - start);
+}
+
+static void *flat(void *result)
+{
+    double start = wall();
+    long done = 0;
+    for (; wall() - start < SECONDS; done += 1000)
+        loop(1000);
+    *(double *)result = done;
+    return NULL;
 }
 
 int main(int argc, char **argv)
@@ -87,11 +100,17 @@ int main(int argc, char **argv)
     double times[64], sum = 0;
     pthread_t ids[64];
     signal(SIGUSR1, handler);
+    void *(*run)(void *) = strcmp(kind, "flat") ? thread : flat;
+    double start = wall();
     for (int i = 0; i < threads; i++)
-        pthread_create(&ids[i], NULL, thread, &times[i]);
+        pthread_create(&ids[i], NULL, run, &times[i]);
     for (int i = 0; i < threads; i++) {
         pthread_join(ids[i], NULL);
         sum += times[i];
+    }
+    if (run == flat) {
+        printf("%.0f %.3f\n", sum, wall() - start);
+        return 0;
     }
     printf("%.3f\n", sum / threads);
     return 0;

@@ -1,0 +1,49 @@
+//! How a writer tells a reader that sleeps: a word that the reader sets before it looks and
+//! sleeps, and that the first writer with something to tell clears. Whoever clears it wakes. A
+//! model of it is in `loom_tests.rs`.
+
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// The word. Zero: nobody sleeps.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Bell(AtomicU32);
+
+impl Bell {
+    /// What the reader writes before it looks for the last time and sleeps.
+    pub const HUNG: [u8; 4] = [1, 0, 0, 0];
+
+    /// A bell that nobody listens to yet.
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Asked after something was committed: whether a reader has to be woken. Of several who ask,
+    /// one is told so.
+    pub fn is_wanted(&self) -> bool {
+        // Pairs with the reader, who sets the word before it looks: either it sees what was
+        // committed, or the word is seen here.
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed) != 0 && self.0.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Where the kernel finds the word.
+    #[cfg(not(loom))]
+    pub fn as_ptr(&self) -> *mut u32 {
+        self.0.as_ptr()
+    }
+
+    /// The reader's part: sets the word.
+    #[cfg(loom)]
+    pub(crate) fn hang(&self) {
+        self.0.store(u32::from_ne_bytes(Self::HUNG), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The reader's part: whether it may sleep, as the kernel finds out.
+    #[cfg(loom)]
+    pub(crate) fn hangs(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == u32::from_ne_bytes(Self::HUNG)
+    }
+}
