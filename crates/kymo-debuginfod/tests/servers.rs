@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use kymo_debuginfod::{Artifact, Client, Config};
 
 const ID: &str = "00112233445566778899aabbccddeeff00112233";
-const TIMEOUT: Duration = Duration::from_millis(400);
+const TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// A server that hands each request's path and connection to `answer`.
 struct Server {
@@ -254,7 +254,7 @@ fn bad_answers_are_named_in_time_and_leave_nothing() {
         let c = client(&[&s.url], dir.path());
         let begin = Instant::now();
         assert_eq!(c.find(ID, Artifact::Debuginfo, &elf), None, "{name}");
-        // Loaded machines are slow; a hang would be eight seconds and more.
+        // Loaded machines are slow; a hang would be twice as long and more.
         assert!(begin.elapsed() < TIMEOUT * 10, "{name}: {:?}", begin.elapsed());
         let report = c.report();
         let [(server, what)] = &report.failures[..] else { panic!("{name}: {report:?}") };

@@ -84,7 +84,7 @@ fn flipped_bits_neither_panic_nor_hang() {
         readable += usize::from(collect(&bytes, Order::Time).is_ok());
     }
     assert!(readable > 100, "only {readable} of 2000 could be opened");
-    assert!(begun.elapsed() < Duration::from_secs(120));
+    assert!(begun.elapsed() < Duration::from_secs(400));
 }
 
 #[test]

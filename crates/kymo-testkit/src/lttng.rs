@@ -138,7 +138,7 @@ impl Lttng {
         let lttng = Lttng { daemon, dir, _only: only };
         let start = Instant::now();
         while lttng.try_client(&["list"]).status != 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "lttng-sessiond does not answer");
+            assert!(start.elapsed() < Duration::from_secs(90), "lttng-sessiond does not answer");
             std::thread::sleep(Duration::from_millis(50));
         }
         lttng

@@ -369,7 +369,7 @@ fn a_killed_program_leaves_everything_it_had_committed() {
     for round in 0..200 {
         let shared = Shared::new();
         // Threads that wait for a CPU must not be overwritten by those that run.
-        let small = Order { overwrite: true, sub_buffer: 2 << 20, ..order("test:counted", "") };
+        let small = Order { overwrite: true, sub_buffer: 1 << 20, ..order("test:counted", "") };
         shared.want("s", &small);
         let file = shared.user().join("wanted/.progress");
         std::fs::write(&file, [0; 32]).unwrap();

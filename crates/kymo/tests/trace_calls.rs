@@ -2,6 +2,9 @@
 //! Texts are read from a running program, so a `~` may stand before them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use kymo_testkit::{Need, Outcome, TracingState, Workload, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -39,11 +42,37 @@ int main(void) {
     syscall(SYS_read, 77, p, 5); PAUSE;
     syscall(SYS_unlinkat, AT_FDCWD, "known.txt", 0); PAUSE;
     syscall(SYS_chdir, 0); PAUSE;
-    /* Its texts can be read as long as it is there, however busy the machine is. */
-    usleep(600000);
+    /* Its texts can be read as long as it is there: until all was shown, however busy the
+       machine is. */
+    for (int i = 0; i < 3000 && syscall(SYS_faccessat, AT_FDCWD, "shown", F_OK); i++) PAUSE;
     return 7;
 }
 "#;
+
+/// Traces the known program, which ends when a line of the last call was shown.
+#[track_caller]
+fn trace_known(args: &[&str], last: &str) -> String {
+    let work = Workload::compile("known", KNOWN);
+    let script = format!("cd {} && exec ./known", work.dir().display());
+    let shown = work.file("lines");
+    let mut kymo = Command::new(KYMO)
+        .arg("trace")
+        .args(args)
+        .args(["--", "sh", "-c", &script])
+        .stdin(Stdio::null())
+        .stdout(std::fs::File::create(&shown).unwrap())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    let read = || String::from_utf8_lossy(&std::fs::read(&shown).unwrap()).into_owned();
+    while !read().contains(last) && began.elapsed() < Duration::from_secs(50) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::fs::write(work.file("shown"), "").unwrap();
+    let status = kymo.wait().unwrap();
+    assert_eq!(status.code(), Some(7), "{}", read());
+    read()
+}
 
 /// A line without what differs from run to run: the pid, the duration, `~`.
 fn bare(line: &str) -> String {
@@ -55,10 +84,7 @@ fn bare(line: &str) -> String {
 #[test]
 fn arguments_and_results_are_decoded() {
     let Some(_state) = begin() else { return };
-    let work = Workload::compile("known", KNOWN);
-    let script = format!("cd {} && exec ./known", work.dir().display());
-    let o = trace(&["--", "sh", "-c", &script]).expect_status(7);
-    let lines: Vec<String> = o.stdout.lines().map(bare).collect();
+    let lines: Vec<String> = trace_known(&[], "chdir(").lines().map(bare).collect();
     let exec = lines.iter().position(|l| l.starts_with("execve(\"./known\", ")).unwrap();
     let tail = &lines[exec..];
     let has = |expected: &str| {
@@ -150,11 +176,11 @@ fn the_counts_are_those_of_perf_trace() {
 #[test]
 fn json_lines_have_names_and_numbers() {
     let Some(_state) = begin() else { return };
-    let work = Workload::compile("known", KNOWN);
-    let script = format!("cd {} && exec ./known", work.dir().display());
-    let o = trace(&["--json", "--calls", "access,lseek", "--", "sh", "-c", &script]);
+    // Of calls that go on until the end, so that nothing waits for a later one.
+    let calls = "access,lseek,faccessat";
+    let text = trace_known(&["--json", "--calls", calls], "/nonexistent/x");
     let lines: Vec<serde_json::Value> =
-        o.expect_status(7).stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let access = lines
         .iter()
         .find(|l| l["args"]["filename"].as_str().is_some_and(|f| f.contains("/nonexistent/x")));

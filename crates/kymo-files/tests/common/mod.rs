@@ -79,6 +79,9 @@ pub(crate) fn collect(bytes: &[u8], order: Order) -> Result<Collected, ReadError
 /// The same records in the same order. By time those without one, as round marks are, come as
 /// early as they are read: among the others their place is a matter of the portions.
 fn same(mapped: &[Record], read: &[Record], order: Order) {
+    if mapped == read {
+        return;
+    }
     let parts = |all: &[Record]| -> [Vec<Record>; 2] {
         let (timed, untimed) =
             all.iter().cloned().partition(|r| order == Order::File || r.1.is_some());

@@ -28,7 +28,7 @@ impl Visit for Count {
     }
 }
 
-/// Reads all there is, within seconds. `None`: it cannot be opened.
+/// Reads all there is, and does not hang. `None`: it cannot be opened.
 #[track_caller]
 fn read(folder: &Path) -> Option<(u64, ReadStats, Vec<String>)> {
     let start = Instant::now();
@@ -41,7 +41,7 @@ fn read(folder: &Path) -> Option<(u64, ReadStats, Vec<String>)> {
             ControlFlow::Continue(())
         })
         .unwrap();
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
     Some((stats.events, stats, ctf.damage().to_vec()))
 }
 
@@ -139,7 +139,7 @@ fn no_changed_byte_of_the_metadata_makes_reading_fail_badly() {
         bytes[at] = [b'9', b'{', b';', bytes[at] ^ 1, b'"', b'/'][at % 6];
         let start = Instant::now();
         let _ = Metadata::parse(&String::from_utf8_lossy(&bytes));
-        assert!(start.elapsed() < Duration::from_secs(5), "byte {at}");
+        assert!(start.elapsed() < Duration::from_secs(60), "byte {at}");
         if at % 5 == 0 {
             std::fs::write(&file, bytes).unwrap();
             opened += usize::from(read(dir.path()).is_some());

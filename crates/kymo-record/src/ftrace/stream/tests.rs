@@ -18,7 +18,7 @@ use super::super::pump::Sink as _;
 use super::frame::{self, Begin, Header, Kind};
 use super::{ListenEvent, ListenOptions, Listened, ReceiveError, Remote, SendError, auth, listen};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 const SLOTS: u64 = 64;
 
 fn front(streams: usize, text: u8) -> Front {
