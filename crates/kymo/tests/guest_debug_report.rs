@@ -105,8 +105,21 @@ fn the_kernels_lines_name_what_they_call() {
         .filter(|f| !f.inlined)
         .map(|f| format!("{}+{}", f.function, f.offset))
         .collect();
+    // But of several names of one place (`__x86_indirect_thunk_rax` and `…_array`).
+    let list = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let places = |frame: &str| -> Vec<(u64, String)> {
+        let (name, offset) = frame.rsplit_once('+').unwrap_or((frame, ""));
+        let words = list.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+        let named = words.filter(|w| w[2] == name);
+        named.map(|w| (u64::from_str_radix(w[0], 16).unwrap(), offset.to_owned())).collect()
+    };
+    let same = |ours: &str, theirs: &str| {
+        ours == theirs || places(ours).iter().any(|place| places(theirs).contains(place))
+    };
     for pair in beneath {
-        assert!(ours.windows(2).any(|p| p == pair), "{pair:?}");
+        let found = ours.windows(2).any(|p| p == pair)
+            || ours.windows(2).any(|p| p[0] == pair[0] && same(&p[1], &pair[1]));
+        assert!(found, "{pair:?}");
     }
     let report =
         kymo(&["report", "-i", &file, "--stdio", "--no-children", "-g", "caller,srcline"]).stdout;
