@@ -1,7 +1,15 @@
 //! `/proc/kallsyms`: every symbol of the kernel and its modules. Sizes are not
-//! stated; a symbol reaches to the next one.
+//! stated; a symbol reaches to the next one. The kernel's own may come from what
+//! was kept of an earlier look.
+
+mod core;
+
+use std::sync::OnceLock;
 
 use kymo_format::{KernelSymbol, Symbols};
+
+use self::core::Core;
+pub use self::core::{Kept, VERSION};
 
 /// The parsed table; names live in the text it was made of.
 #[derive(Debug, Default)]
@@ -9,6 +17,17 @@ pub struct Kallsyms {
     text: Vec<u8>,
     entries: Vec<Entry>,
     hidden: bool,
+    /// Instead of text and entries.
+    core: Option<OfCore>,
+}
+
+/// The kernel's own symbols as they were kept, and the whole list, which is read
+/// when something else is asked for.
+#[derive(Debug)]
+struct OfCore {
+    table: Core,
+    choice: Choice,
+    live: OnceLock<Box<Kallsyms>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +44,7 @@ const OUTSIDE: &str = "?";
 
 /// Which of several names of one address is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
+pub enum Choice {
     /// The last, and only code and data, as perf has it.
     Last,
     /// The first, as the kernel's own `%ps` has it.
@@ -46,7 +65,40 @@ impl Kallsyms {
 
     /// The running kernel's symbols, chosen as it does. Empty if they cannot be read.
     pub fn running() -> Kallsyms {
-        Kallsyms::parse_as_kernel(std::fs::read("/proc/kallsyms").unwrap_or_default())
+        Kallsyms::live(Choice::First)
+    }
+
+    /// The running kernel's symbols as it prints them now; that takes tens of
+    /// milliseconds. Empty if they cannot be read.
+    pub fn live(choice: Choice) -> Kallsyms {
+        let text = std::fs::read("/proc/kallsyms").unwrap_or_default();
+        Kallsyms::parse_choosing(text, choice)
+    }
+
+    /// The running kernel's symbols, its own ones by what [`keep`](Self::keep) gave
+    /// since the last boot. None if it was before, or may not be seen any more.
+    pub fn kept(bytes: Kept, choice: Choice) -> Option<Kallsyms> {
+        let core = OfCore { table: Core::open(bytes, choice)?, choice, live: OnceLock::new() };
+        Some(Kallsyms { core: Some(core), ..Kallsyms::default() })
+    }
+
+    /// What can be kept of symbols that were [read](Self::live) just now, until the
+    /// next boot.
+    pub fn keep(&self) -> Option<Vec<u8>> {
+        core::pack(self)
+    }
+
+    /// Reads what was not kept: whoever asks for it later does not wait.
+    pub fn prepare(&self) {
+        self.whole();
+    }
+
+    /// The table with every symbol.
+    fn whole(&self) -> &Kallsyms {
+        match &self.core {
+            None => self,
+            Some(core) => core.live.get_or_init(|| Box::new(Kallsyms::live(core.choice))),
+        }
     }
 
     fn parse_choosing(text: Vec<u8>, choice: Choice) -> Kallsyms {
@@ -77,7 +129,7 @@ impl Kallsyms {
             }
             same
         });
-        Kallsyms { text, entries, hidden }
+        Kallsyms { text, entries, hidden, core: None }
     }
 
     /// Symbols from elsewhere, such as a kernel image: sorted by address, one an
@@ -91,7 +143,7 @@ impl Kallsyms {
             text.extend_from_slice(name);
             entries.push(Entry { addr, name: at, len, module: at, module_len: 0 });
         }
-        Kallsyms { text, entries, hidden: false }
+        Kallsyms { text, entries, hidden: false, core: None }
     }
 
     /// Whether the addresses were all zero: `kptr_restrict` hides them.
@@ -101,13 +153,17 @@ impl Kallsyms {
 
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.core.is_none() && self.entries.is_empty()
     }
 
     /// `(start, end, name, module)` of the symbol that covers `addr`.
     pub fn lookup(&self, addr: u64) -> Option<(u64, u64, &str, Option<&str>)> {
-        let after = self.entries.partition_point(|e| e.addr <= addr);
-        self.span(after.checked_sub(1)?).filter(|(_, end, ..)| addr < *end)
+        if let Some((start, end, name)) = self.core.as_ref().and_then(|c| c.table.lookup(addr)) {
+            return Some((start, end, name, None));
+        }
+        let whole = self.whole();
+        let after = whole.entries.partition_point(|e| e.addr <= addr);
+        whole.span(after.checked_sub(1)?).filter(|(_, end, ..)| addr < *end)
     }
 
     fn span(&self, number: usize) -> Option<(u64, u64, &str, Option<&str>)> {
@@ -128,13 +184,26 @@ impl Kallsyms {
 
     /// Every symbol by address: `(start, end, name, module)`.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64, &str, Option<&str>)> {
-        (0..self.entries.len()).filter_map(|n| self.span(n))
+        let whole = self.whole();
+        (0..whole.entries.len()).filter_map(|n| whole.span(n))
+    }
+
+    /// The kernel's own symbols by address, without those of modules: `(start, end, name)`.
+    pub fn own(&self) -> impl Iterator<Item = (u64, u64, &str)> {
+        let kept = self.core.iter().flat_map(|core| core.table.iter());
+        // Where those were kept there are no entries.
+        let read = (0..self.entries.len()).filter_map(|n| self.span(n));
+        kept.chain(read.filter(|s| s.3.is_none()).map(|(start, end, name, _)| (start, end, name)))
     }
 
     /// Lines that answer for these addresses, which ascend, and for no others:
     /// where the next symbol is none of them, a line with the name `?` ends the
     /// one before.
     pub fn excerpt(&self, addresses: &[u64]) -> String {
+        self.whole().excerpt_of_list(addresses)
+    }
+
+    fn excerpt_of_list(&self, addresses: &[u64]) -> String {
         let mut wanted: Vec<usize> = addresses
             .iter()
             .filter(|a| self.lookup(**a).is_some())

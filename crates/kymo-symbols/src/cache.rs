@@ -116,6 +116,12 @@ impl std::ops::Deref for Payload {
     }
 }
 
+impl AsRef<[u8]> for Payload {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl Cache {
     /// All files together; the ones longest not used go first.
     pub const LIMIT: u64 = 1 << 30;

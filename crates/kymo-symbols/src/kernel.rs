@@ -3,11 +3,13 @@
 //! that was recorded. Symbols of another kernel are never used silently.
 
 mod interrupts;
+mod kept;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use kymo_debuginfo::Elf;
+use kymo_kernel::kallsyms::Choice;
 use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
 
@@ -15,6 +17,7 @@ use crate::Kallsyms;
 use crate::files::{self, Finder, Part, running_build_id, running_release, same};
 use crate::resolver::Problem;
 use interrupts::Interrupts;
+pub use kept::running_symbols;
 
 /// The kernel's symbols, read by whoever asks first.
 #[derive(Debug)]
@@ -36,9 +39,12 @@ impl KernelTable {
         })
     }
 
-    /// Reads them now.
+    /// Reads them now, and those of modules where there are any.
     pub(crate) fn prepare(&self) {
-        self.read();
+        let table = self.symbols();
+        if std::fs::read("/proc/modules").is_ok_and(|text| !text.is_empty()) {
+            table.prepare();
+        }
     }
 
     /// The symbols.
@@ -77,7 +83,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads the symbols; takes some 50 ms.
+    /// Reads the symbols; takes some 50 ms where nothing was kept of them.
     fn read(&self) -> (Kallsyms, Option<Problem>) {
         if self.kallsyms.is_some() || self.vmlinux.is_some() {
             return self.named();
@@ -105,7 +111,10 @@ impl Source {
             });
             return (table, problem);
         }
-        let table = Kallsyms::parse(std::fs::read("/proc/kallsyms").unwrap_or_default());
+        let (table, error) = kept::running(Choice::Last);
+        if let Some(error) = error {
+            self.files.note(Problem::Cache { why: error.to_string() });
+        }
         let problem = if table.hidden() {
             Some(Problem::KernelHidden {
                 kptr_restrict: sysctl("kptr_restrict"),

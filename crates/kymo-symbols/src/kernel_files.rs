@@ -198,7 +198,9 @@ impl Resolver {
 impl Resolver {
     /// The address of a symbol of the recorded kernel.
     pub fn kernel_address(&self, name: &str) -> Option<u64> {
-        self.kernel().symbols().iter().find(|s| s.2 == name).map(|s| s.0)
+        let table = self.kernel().symbols();
+        let own = table.own().find(|s| s.2 == name).map(|s| s.0);
+        own.or_else(|| table.iter().find(|s| s.2 == name).map(|s| s.0))
     }
 }
 

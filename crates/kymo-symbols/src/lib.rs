@@ -27,10 +27,10 @@ mod vdso;
 
 pub use code::{CodeFile, JitCode, NoCode};
 pub use files::{Binary, Finder, Part};
-pub use kernel::KernelTable;
+pub use kernel::{KernelTable, running_symbols};
 pub use kernel_files::KernelFile;
 pub use kymo_debuginfo::dwarf::inlines::{SourceFrame, TextId};
 pub use kymo_debuginfod as debuginfod;
-pub use kymo_kernel::kallsyms::Kallsyms;
+pub use kymo_kernel::kallsyms::{Choice as NameChoice, Kallsyms};
 pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, Resolver, SymId};
 pub use sources::Sources;

@@ -475,3 +475,47 @@ fn code_out_of_a_modules_file_is_linked() {
     }
     assert!(calls > 3, "{text}");
 }
+
+/// The kernel's symbols are kept until the next boot: reports are the same with them, with
+/// a file that is damaged, and without, and nothing is kept where nothing is to be.
+#[test]
+fn kept_symbols_of_the_kernel_change_no_report() {
+    if !require(&[Need::Root, Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (file, folder) = (dir.path().join("perf.data"), dir.path().join("cache"));
+    // One sample each, in the kernel, whatever the machine's speed.
+    let record = ["record", "-q", "-e", "sched:sched_process_exec", "-e", "raw_syscalls:sys_exit"];
+    let mut perf = Command::new("perf");
+    let made = perf.args(record).args(["-g", "-o"]).arg(&file).args(["--", "true"]).output();
+    assert!(made.unwrap().status.success());
+    let kymo = |args: &[&str], cache: &Path| {
+        let mut kymo = Command::new(KYMO);
+        let out = kymo.args(args).env("KYMO_CACHE", cache).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let report = ["report", "--stdio", "-g", "-i", file.to_str().unwrap()];
+    let script = ["script", "-i", file.to_str().unwrap()];
+    let off = Path::new("off");
+    let wanted = [kymo(&report, off), kymo(&script, off)];
+    assert!(wanted.iter().all(|text| text.contains("do_syscall_64")), "{}", wanted[1]);
+    assert!(!folder.exists());
+    // The first run keeps them, the second uses them.
+    for _ in 0..2 {
+        assert_eq!([kymo(&report, &folder), kymo(&script, &folder)], wanted);
+        let list = kymo(&["cache", "list", "[[]kernel.kallsyms]"], &folder);
+        assert_eq!(list.lines().filter(|l| l.contains("kallsyms  ")).count(), 1, "{list}");
+    }
+    let mut files = std::fs::read_dir(&folder).unwrap().flatten().map(|e| e.path());
+    let path = files.find(|p| p.extension().is_some_and(|e| e == "kallsyms")).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let mut broken = whole.clone();
+    *broken.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, broken).unwrap();
+    let told = kymo(&report, &folder);
+    assert!(told.contains("is damaged") && told.contains("do_syscall_64"), "{told}");
+    assert_eq!(std::fs::read(&path).unwrap(), whole);
+    assert_eq!(kymo(&report, &folder), wanted[0]);
+}

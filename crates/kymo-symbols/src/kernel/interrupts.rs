@@ -57,10 +57,7 @@ pub(super) struct Interrupts(Vec<(u64, u64)>);
 impl Interrupts {
     pub(super) fn of(table: &Kallsyms) -> Interrupts {
         let (mut today, mut old) = (Vec::new(), Vec::new());
-        for (start, end, name, module) in table.iter() {
-            if module.is_some() {
-                continue;
-            }
+        for (start, end, name) in table.own() {
             if PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name) {
                 today.push((start, end));
             } else if OLD.contains(&name) {

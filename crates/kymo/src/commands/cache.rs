@@ -13,8 +13,9 @@ use kymo_symbols::cache::{Cache, Listed};
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 WHAT IS KEPT
-Functions and lines of the addresses that were looked up, an index of each binary that was probed:
-one file for each binary and kind, named after the binary's build-id. Only files that nobody else
+Functions and lines of the addresses that were looked up, an index of each binary that was probed,
+the kernel's own symbols until the next boot: one file for each binary and kind, named after the
+binary's build-id. Only files that nobody else
 can write to are read, and only if their checksums are right; others are told and made again.
 
 ENVIRONMENT

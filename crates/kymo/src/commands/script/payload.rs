@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use kymo_format::{EventFormat, KernelSymbol, PointerStyle, RenderContext, Symbols, json_string};
 use kymo_model::Endian;
-use kymo_symbols::Kallsyms;
+use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
 use rustc_hash::FxHashMap;
 
 /// Kernel symbols for `%pS` and its kin, and strings of the kernel for `%s`.
@@ -61,10 +61,8 @@ impl Symbols for Names {
             KallsymsSource::EmbeddedByKernel(text) => {
                 Kallsyms::parse_as_kernel(text.clone().into_bytes())
             }
-            KallsymsSource::Running => {
-                Kallsyms::parse(std::fs::read("/proc/kallsyms").unwrap_or_default())
-            }
-            KallsymsSource::Live => Kallsyms::running(),
+            KallsymsSource::Running => running_symbols(NameChoice::Last),
+            KallsymsSource::Live => running_symbols(NameChoice::First),
         });
         let (start, end, name, module) = table.lookup(address)?;
         Some(KernelSymbol { name, offset: address - start, size: end - start, module })

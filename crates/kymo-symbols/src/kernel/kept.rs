@@ -1,0 +1,34 @@
+//! The running kernel's symbols out of the user's cache. Printing all of them takes
+//! the kernel longer than many a report; its own stay the same until the next boot.
+//! One file for each build of a kernel; a boot renews it.
+
+use kymo_kernel::kallsyms::{Choice, Kallsyms, VERSION};
+
+use crate::cache::{Cache, CacheError, Kind};
+use crate::files::{KERNEL, running_build_id};
+
+const KIND: Kind = Kind { name: "kallsyms", version: VERSION };
+
+/// The running kernel's symbols: what was kept of them, or all, which are then kept.
+/// What is wrong with the cache costs time only, and is told.
+pub(super) fn running(choice: Choice) -> (Kallsyms, Option<CacheError>) {
+    let Some((cache, id)) = Cache::of_user().zip(running_build_id()) else {
+        return (Kallsyms::live(choice), None);
+    };
+    let (kept, error) = match cache.load(KIND, id) {
+        Ok(kept) => (kept, None),
+        Err(error) => (None, Some(error)),
+    };
+    let kept = kept.and_then(|bytes| Kallsyms::kept(Box::new(bytes), choice));
+    if let Some(table) = kept {
+        return (table, None);
+    }
+    let table = Kallsyms::live(choice);
+    let stored = table.keep().map_or(Ok(()), |bytes| cache.store(KIND, id, KERNEL, &bytes));
+    (table, error.or(stored.err()))
+}
+
+/// The same for who has no use for what is wrong with the cache.
+pub fn running_symbols(choice: Choice) -> Kallsyms {
+    running(choice).0
+}
