@@ -189,11 +189,12 @@ impl Kallsyms {
     }
 
     /// The kernel's own symbols by address, without those of modules: `(start, end, name)`.
-    pub fn own(&self) -> impl Iterator<Item = (u64, u64, &str)> {
+    pub fn own(&self) -> impl Iterator<Item = (u64, u64, &[u8])> {
         let kept = self.core.iter().flat_map(|core| core.table.iter());
         // Where those were kept there are no entries.
         let read = (0..self.entries.len()).filter_map(|n| self.span(n));
-        kept.chain(read.filter(|s| s.3.is_none()).map(|(start, end, name, _)| (start, end, name)))
+        let read = read.filter(|s| s.3.is_none());
+        kept.chain(read.map(|(start, end, name, _)| (start, end, name.as_bytes())))
     }
 
     /// Lines that answer for these addresses, which ascend, and for no others:

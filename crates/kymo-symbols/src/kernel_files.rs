@@ -199,7 +199,7 @@ impl Resolver {
     /// The address of a symbol of the recorded kernel.
     pub fn kernel_address(&self, name: &str) -> Option<u64> {
         let table = self.kernel().symbols();
-        let own = table.own().find(|s| s.2 == name).map(|s| s.0);
+        let own = table.own().find(|s| s.2 == name.as_bytes()).map(|s| s.0);
         own.or_else(|| table.iter().find(|s| s.2 == name).map(|s| s.0))
     }
 }

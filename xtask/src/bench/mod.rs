@@ -34,7 +34,7 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let kymo = steps.step("release program", crate::cargo::build_release)?;
     let inputs = steps.step("inputs", || match only {
         // The other parts' recordings take long to make.
-        Some("trace" | "probe" | "dwarf" | "inlines" | "addresses" | "ctf") => {
+        Some("trace" | "probe" | "dwarf" | "inlines" | "addresses" | "ctf" | "start-up") => {
             inputs::Inputs::folder(effort)
         }
         _ => inputs::Inputs::prepare(effort),

@@ -200,7 +200,34 @@ impl<'a> Bench<'a> {
         if let [perf, kymo] = costs.as_slice() {
             rows.push(time_row("start-up (`--version`, `--help`)".into(), perf, kymo, "< 10 ms"));
         }
+        rows.extend(self.small_reports()?);
         Ok(rows)
+    }
+
+    /// Reports of some calls of one command: most of their time is the kernel's, which
+    /// prints its symbols, unless they were kept.
+    fn small_reports(&self) -> anyhow::Result<Vec<Row>> {
+        const FILE: &str = "small.data";
+        let record = ["record", "-q", "-e", "raw_syscalls:sys_exit", "-g", "-o", FILE, "true"];
+        output(self.perf_with(&record))?;
+        let args = ["report", "--stdio", "-g", "-i", FILE];
+        let kept = self.dir().join("small-cache");
+        let kymo = |cache: &Path| {
+            let mut command = self.kymo_with(&args);
+            command.env("KYMO_CACHE", cache);
+            command
+        };
+        cost(kymo(&kept))?;
+        let perf = || self.perf_with(&args);
+        let (first, second) = (|| kymo(Path::new("off")), || kymo(&kept));
+        let costs = interleaved(self.rounds(25), &[&perf, &first, &second])?;
+        let [perf, first, second] = costs.as_slice() else {
+            anyhow::bail!("three commands give three costs")
+        };
+        Ok(vec![
+            time_row("`report -g` of one `true`".into(), perf, second, "≤ perf's"),
+            time_row("the same, nothing kept on disk".into(), perf, first, "≤ perf's"),
+        ])
     }
 }
 

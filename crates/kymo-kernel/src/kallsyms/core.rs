@@ -84,16 +84,15 @@ impl Core {
         self.base + u64::from(u32_of(&[symbol[0], symbol[1], symbol[2], symbol[3]]))
     }
 
-    fn name(&self, symbol: &[u8; 8]) -> &str {
+    fn name(&self, symbol: &[u8; 8]) -> &[u8] {
         let at = self.names + u32_of(&[symbol[4], symbol[5], symbol[6], symbol[7]]) as usize;
         let rest = self.bytes().get(at..).unwrap_or_default();
-        let Some((size, rest)) = rest.split_first_chunk() else { return "" };
-        let name = rest.get(..usize::from(u16::from_le_bytes(*size))).unwrap_or_default();
-        std::str::from_utf8(name).unwrap_or_default()
+        let Some((size, rest)) = rest.split_first_chunk() else { return &[] };
+        rest.get(..usize::from(u16::from_le_bytes(*size))).unwrap_or_default()
     }
 
     /// `(start, end, name)` of a symbol; not of the last one, whose end is not known.
-    fn span(&self, number: usize) -> Option<(u64, u64, &str)> {
+    fn span(&self, number: usize) -> Option<(u64, u64, &[u8])> {
         let [symbol, next] = self.symbols().get(number..)?.first_chunk()?;
         Some((self.start(symbol), self.start(next), self.name(symbol)))
     }
@@ -103,11 +102,12 @@ impl Core {
         let distance = u32::try_from(addr.checked_sub(self.base)?).ok()?;
         let after =
             self.symbols().partition_point(|s| u32_of(&[s[0], s[1], s[2], s[3]]) <= distance);
-        self.span(after.checked_sub(1)?)
+        let (start, end, name) = self.span(after.checked_sub(1)?)?;
+        Some((start, end, std::str::from_utf8(name).unwrap_or_default()))
     }
 
     /// All of them, by address.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64, &str)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64, &[u8])> {
         (0..self.symbols.1).filter_map(|n| self.span(n))
     }
 }
@@ -207,9 +207,10 @@ mod tests {
             let own: Vec<_> = core.table.iter().collect();
             assert!(own.len() * 10 > spans.len() * 9, "{} of {}", own.len(), spans.len());
             for (start, end, name) in &own {
-                assert_eq!(whole.lookup(*start), Some((*start, *end, *name, None)));
+                let name = std::str::from_utf8(name).unwrap();
+                assert_eq!(whole.lookup(*start), Some((*start, *end, name, None)));
                 for addr in [*start, *end - 1] {
-                    assert_eq!(core.table.lookup(addr), Some((*start, *end, *name)));
+                    assert_eq!(core.table.lookup(addr), Some((*start, *end, name)));
                 }
             }
             assert!(core.live.get().is_none(), "nothing was asked of the list");

@@ -50,6 +50,10 @@ const OLD: [&str; 24] = [
     "x86_platform_ipi",
 ];
 
+fn is_one(names: &[&str], name: &[u8]) -> bool {
+    names.iter().any(|n| n.as_bytes() == name)
+}
+
 /// Spans of entry code, by address.
 #[derive(Debug, Default)]
 pub(super) struct Interrupts(Vec<(u64, u64)>);
@@ -58,9 +62,9 @@ impl Interrupts {
     pub(super) fn of(table: &Kallsyms) -> Interrupts {
         let (mut today, mut old) = (Vec::new(), Vec::new());
         for (start, end, name) in table.own() {
-            if PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name) {
+            if PREFIXES.iter().any(|p| name.starts_with(p.as_bytes())) || is_one(&NAMES, name) {
                 today.push((start, end));
-            } else if OLD.contains(&name) {
+            } else if is_one(&OLD, name) {
                 old.push((start, end));
             }
         }
