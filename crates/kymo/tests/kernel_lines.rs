@@ -491,7 +491,7 @@ fn kept_symbols_of_the_kernel_change_no_report() {
     let made = perf.args(record).args(["-g", "-o"]).arg(&file).args(["--", "true"]).output();
     assert!(made.unwrap().status.success());
     let kymo = |args: &[&str], cache: &Path| {
-        let mut kymo = Command::new(KYMO);
+        let mut kymo = Command::new(env!("CARGO_BIN_EXE_kymo"));
         let out = kymo.args(args).env("KYMO_CACHE", cache).output().unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).into_owned()
