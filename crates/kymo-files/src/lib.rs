@@ -12,6 +12,7 @@ mod damage;
 mod kind;
 mod merge;
 pub mod perfdata;
+mod text;
 mod timeline;
 pub mod tracedat;
 

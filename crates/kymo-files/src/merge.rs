@@ -19,6 +19,18 @@ pub(crate) trait Lane<C> {
     fn advance(&mut self, context: &mut C) -> Result<bool, Self::Error>;
 }
 
+/// The event of another lane that comes next, and the number of the lane whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn((u64, usize), usize);
+
+impl Turn {
+    /// Whether an event of that time still comes before those of all other lanes.
+    #[inline]
+    pub(crate) fn has(self, time: u64) -> bool {
+        (time, self.1) <= self.0
+    }
+}
+
 /// Lanes under way.
 #[derive(Debug)]
 pub(crate) struct Merge<L> {
@@ -51,13 +63,14 @@ impl<L> Merge<L> {
         self.heap.peek().map(|Reverse((time, _))| *time)
     }
 
-    /// Hands out what is not later than `until`, each event with the number of its lane.
-    /// After a `Break` nothing more may be asked for.
+    /// Hands out what is not later than `until`, each event with the number of its lane,
+    /// and up to when that lane's events come before those of all others: whoever takes
+    /// an event may take more of them. After a `Break` nothing more may be asked for.
     pub(crate) fn run<C, E>(
         &mut self,
         until: u64,
         context: &mut C,
-        mut each: impl FnMut(&L, usize, &mut C) -> ControlFlow<()>,
+        mut each: impl FnMut(&mut L, usize, Turn, &mut C) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, E>
     where
         L: Lane<C, Error = E>,
@@ -71,14 +84,14 @@ impl<L> Merge<L> {
             let turn = other.min((until, usize::MAX));
             let Some(lane) = self.lanes.get_mut(i) else { continue };
             loop {
-                if each(lane, i, context).is_break() {
+                if each(lane, i, Turn(turn, i), context).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
                 if !lane.advance(context)? {
                     break;
                 }
                 let time = lane.time();
-                if (time, i) > turn {
+                if !Turn(turn, i).has(time) {
                     self.heap.push(Reverse((time, i)));
                     break;
                 }
@@ -116,7 +129,7 @@ mod tests {
         let mut merge = Merge::new(lanes, &mut asked).unwrap();
         let mut seen = Vec::new();
         let mut until = |until, asked: &mut u32| {
-            let end = merge.run(until, asked, |lane, i, _| {
+            let end = merge.run(until, asked, |lane, i, _, _| {
                 seen.push((lane.time(), i));
                 ControlFlow::Continue(())
             });

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::Kind;
-use crate::ctf::read::{Agreement, Ctf, NotMonotonic};
+use crate::ctf::read::{Agreement, Ctf, NotMonotonic, Piece};
 use crate::tracedat::TraceDat;
 use crate::{ctf, tracedat};
 
@@ -34,17 +34,8 @@ pub enum Moment<'a> {
     Kernel(usize, &'a tracedat::Event<'a>),
     /// Of a program.
     Program(&'a ctf::read::Event<'a>),
-}
-
-impl Moment<'_> {
-    /// When it happened.
-    #[inline]
-    pub fn time(&self) -> u64 {
-        match self {
-            Moment::Kernel(_, e) => e.time,
-            Moment::Program(e) => e.time,
-        }
-    }
+    /// Several of a program at once, if they were [asked for so](Select::runs).
+    Run(&'a ctf::read::Run<'a>),
 }
 
 /// Which events are wanted.
@@ -54,6 +45,8 @@ pub struct Select {
     pub cpus: Option<Vec<u32>>,
     /// Nothing before this time is wanted. Events before it can still come.
     pub from: u64,
+    /// Events of programs are wanted several at once where that is possible.
+    pub runs: bool,
 }
 
 /// What was read.
@@ -232,7 +225,7 @@ impl Timeline {
                 Some((time, _)) => time.saturating_sub(1),
             };
             let Some(walk) = walks.get_mut(i) else { break };
-            if walk.run(until, sink)?.is_break() {
+            if walk.run(until, select.runs, sink)?.is_break() {
                 break;
             }
         }
@@ -240,7 +233,7 @@ impl Timeline {
     }
 
     fn walks(&self, select: &Select) -> Result<Vec<Walk<'_>>, TimelineError> {
-        let Select { cpus, from } = select.clone();
+        let Select { cpus, from, .. } = select.clone();
         let raw_times = self.undoes_corrections();
         let kernel = tracedat::Select { cpus, from, raw_times, ..Default::default() };
         let mut walks = Vec::new();
@@ -274,6 +267,7 @@ impl Walk<'_> {
     fn run(
         &mut self,
         until: u64,
+        runs: bool,
         sink: &mut dyn FnMut(Moment<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, TimelineError> {
         let mut last = 0;
@@ -283,6 +277,19 @@ impl Walk<'_> {
                 let flow = walk.run(until, &mut |e| {
                     last = e.time;
                     sink(Moment::Kernel(*number, e))
+                })?;
+                (flow, seen)
+            }
+            Walk::Programs(walk, seen) if runs => {
+                let flow = walk.run_in_pieces(until, &mut |piece| match piece {
+                    Piece::Event(e) => {
+                        last = e.time;
+                        sink(Moment::Program(e))
+                    }
+                    Piece::Run(run) => {
+                        last = run.events.last().map_or(last, |e| e.time);
+                        sink(Moment::Run(run))
+                    }
                 })?;
                 (flow, seen)
             }

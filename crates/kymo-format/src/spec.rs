@@ -2,6 +2,7 @@
 //! writing integers and text by it.
 
 use crate::expr::Expr;
+use crate::pen::nibbles;
 
 /// Widths and precisions are cut to this, so that no format can ask for
 /// unbounded output.
@@ -258,18 +259,6 @@ pub(crate) fn hex(out: &mut Vec<u8>, v: u64, min: usize) {
     let aligned = v << (64 - 4 * n);
     let (high, low) = (nibbles((aligned >> 32) as u32), nibbles(aligned as u32));
     short(out, &(u128::from(high) << 64 | u128::from(low)).to_be_bytes(), n);
-}
-
-/// The hexadecimal digits of `v`, one a byte, the first in the highest byte.
-#[inline]
-fn nibbles(v: u32) -> u64 {
-    let mut x = u64::from(v);
-    x = (x | x << 16) & 0x0000_ffff_0000_ffff;
-    x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
-    x = (x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // 1 in each byte that holds ten or more: those continue at 'a'.
-    let letters = (x + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
-    x + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'0' - 10)
 }
 
 /// Writes an integer of `size` bytes as the kernel's `number()` does: `#`

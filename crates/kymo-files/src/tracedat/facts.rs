@@ -1,5 +1,7 @@
 //! What a file says of the machine and of the recording, beside the events.
 
+use std::sync::Arc;
+
 /// What rendering needs of the machine that recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
@@ -12,7 +14,7 @@ pub struct Machine {
     /// `(system, format text)` of each event.
     pub formats: Vec<(String, String)>,
     /// `/proc/kallsyms`.
-    pub kallsyms: String,
+    pub kallsyms: Arc<String>,
     /// `printk_formats`: address and string.
     pub printk_formats: String,
     /// `saved_cmdlines`: pid and name.

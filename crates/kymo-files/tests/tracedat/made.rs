@@ -63,7 +63,7 @@ pub(crate) fn facts(endian: Endian, long_size: u8) -> Facts {
             ("first".to_owned(), format_of("two", 301)),
             ("second".to_owned(), format_of("three", 302)),
         ],
-        kallsyms: "ffffffff81000000 T _text\nffffffff81000100 T start\n".to_owned(),
+        kallsyms: "ffffffff81000000 T _text\nffffffff81000100 T start\n".to_owned().into(),
         printk_formats: "0xffffffff82000000 : \"hello\"\n".to_owned(),
         saved_cmdlines: "11 eleven\n12 twelve\n".to_owned(),
     };

@@ -44,7 +44,7 @@ impl Gathered {
                 .collect(),
             formats,
             // Unreadable for who is not root: then functions have no names.
-            kallsyms: std::fs::read_to_string("/proc/kallsyms").unwrap_or_default(),
+            kallsyms: std::fs::read_to_string("/proc/kallsyms").unwrap_or_default().into(),
             printk_formats: tree.printk_formats().unwrap_or_default(),
             saved_cmdlines: String::new(),
         };

@@ -48,6 +48,23 @@ pub struct Packed {
     outer: bool,
 }
 
+impl Packed {
+    /// Of so many bytes that mean the same wherever they lie.
+    #[inline]
+    pub(crate) fn plain(at: u32, len: u32) -> Packed {
+        Packed { at, bits: 8 * len, phase: 0, outer: false }
+    }
+
+    /// Its bytes among those it was copied to, unless it begins or ends within one or
+    /// depends on what is not in it.
+    #[inline]
+    pub fn bytes(self, all: &[u8]) -> Option<&[u8]> {
+        let whole = (self.bits | self.phase).is_multiple_of(8) && !self.outer;
+        let at = self.at as usize;
+        if whole { all.get(at..at + self.bits as usize / 8) } else { None }
+    }
+}
+
 /// More than any alignment, in bits.
 const PHASES: u64 = 1 << 24;
 

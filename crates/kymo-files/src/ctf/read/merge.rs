@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::event::{Body, Event};
+use super::run::{Run, Short};
 use super::stream::Stream;
 use super::trace::Trace;
 use super::{Ctf, ReadError, ReadStats};
@@ -21,12 +22,23 @@ pub struct Select {
     pub from: u64,
 }
 
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece<'a> {
+    /// One event.
+    Event(&'a Event<'a>),
+    /// Several at once.
+    Run(&'a Run<'a>),
+}
+
 /// What it takes to find the next event.
 #[derive(Debug)]
 struct Context<'c> {
     traces: &'c [Trace],
     from: u64,
     stats: ReadStats,
+    /// Events of a run.
+    found: Vec<Short>,
 }
 
 impl Lane<Context<'_>> for Stream {
@@ -63,9 +75,27 @@ impl<'c> Walk<'c> {
         until: u64,
         sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, ReadError> {
-        self.merge.run(until, &mut self.context, |s, i, context: &mut Context<'c>| {
+        self.merge.run(until, &mut self.context, |s, i, _, context: &mut Context<'c>| {
             context.stats.events += 1;
             sink(&event(s, i))
+        })
+    }
+
+    /// The same, with several events at once where that is possible.
+    pub(crate) fn run_in_pieces(
+        &mut self,
+        until: u64,
+        sink: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, ReadError> {
+        self.merge.run(until, &mut self.context, |s, i, turn, context: &mut Context<'c>| {
+            if !s.pending.plain {
+                context.stats.events += 1;
+                return sink(Piece::Event(&event(s, i)));
+            }
+            let (stats, found) = (&mut context.stats, &mut context.found);
+            s.run(context.traces, turn, &mut stats.out_of_order, found);
+            stats.events += found.len() as u64;
+            sink(Piece::Run(&Run::new(s, found)))
         })
     }
 
@@ -93,7 +123,7 @@ impl Ctf {
         let step = (WINDOWS / self.streams.len().max(1)).clamp(WINDOW.0, WINDOW.1);
         let streams = self.streams.iter().map(|parts| Stream::new(parts.clone(), step)).collect();
         let (traces, from) = (self.traces.as_slice(), select.from);
-        let mut context = Context { traces, from, stats: ReadStats::default() };
+        let mut context = Context { traces, from, stats: ReadStats::default(), found: Vec::new() };
         let merge = Merge::new(streams, &mut context)?;
         Ok(Walk { merge, context })
     }

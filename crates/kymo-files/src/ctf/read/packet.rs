@@ -98,7 +98,7 @@ pub(crate) struct HeaderPlan {
 /// The usual header: an id, and, unless the id is an escape, a time right behind it,
 /// packed into whole bytes.
 #[derive(Clone, Copy, Debug)]
-struct Quick {
+pub(crate) struct Quick {
     align: u32,
     big: bool,
     id_size: u32,
@@ -111,6 +111,12 @@ struct Quick {
 impl HeaderPlan {
     pub(crate) fn of(programs: &StreamPrograms) -> HeaderPlan {
         HeaderPlan { quick: Quick::of(&programs.header) }
+    }
+
+    /// The usual header, if events have that.
+    #[inline]
+    pub(crate) fn quick(&self) -> Option<Quick> {
+        self.quick
     }
 
     /// Reads a header and moves behind it.
@@ -188,6 +194,40 @@ impl Quick {
             last,
             bytes: u64::from(all / 8),
         })
+    }
+
+    /// The id and the time that eight bytes begin with. `None`: another form of the header.
+    #[inline]
+    pub(crate) fn peek(&self, word: [u8; 8]) -> Option<(u64, u64)> {
+        let (id, time) = match self.big {
+            false => {
+                let word = u64::from_le_bytes(word);
+                (word & mask(self.id_size), word >> self.id_size)
+            }
+            true => {
+                let word = u64::from_be_bytes(word) >> (64 - 8 * self.bytes);
+                (word >> self.time_size & mask(self.id_size), word)
+            }
+        };
+        (id <= self.last).then_some((id, time & mask(self.time_size)))
+    }
+
+    /// Bytes of a header.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// Bits of its time.
+    #[inline]
+    pub(crate) fn time_size(&self) -> u32 {
+        self.time_size
+    }
+
+    /// A power of two of bytes that headers begin at a multiple of in their packet.
+    #[inline]
+    pub(crate) fn align(&self) -> u64 {
+        u64::from(self.align / 8)
     }
 
     /// `None`: another form of the header, or the end.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::bits::{Bits, Stop};
 use super::clock::rebuild;
 use super::packet::{Facts, MAGIC};
+use super::run::Plain;
 use super::trace::{OUTER_EVENT, Trace};
 use super::walk::Slots;
 use super::window::Window;
@@ -47,6 +48,8 @@ pub(crate) struct Pending {
     pub(crate) outer: bool,
     /// Events lost before it.
     pub(crate) missed: Option<u64>,
+    /// Whether it is plain, and none was lost before it: a run may begin with it.
+    pub(crate) plain: bool,
 }
 
 /// What is remembered from packet to packet.
@@ -94,11 +97,11 @@ pub(crate) struct Stream {
     window: Window,
     packet: Packet,
     /// The place in the packet, in bits; at its content's end there is no event.
-    pos: u64,
-    clock: u64,
+    pub(super) pos: u64,
+    pub(super) clock: u64,
     /// Where on the trace's curve of times it is.
-    near: usize,
-    last: u64,
+    pub(super) near: usize,
+    pub(super) last: u64,
     before: Before,
     missed: u64,
     slots: Slots,
@@ -165,9 +168,50 @@ impl Stream {
         }
     }
 
+    /// Where plain events may be found, and the place there that this stream is at.
+    #[inline]
+    pub(super) fn plain<'p>(&'p self, traces: &'p [Trace]) -> Option<(Plain<'p>, usize)> {
+        let trace = traces.get(self.trace)?;
+        let kind = trace.streams.get(self.packet.kind)?;
+        let quick = kind.plan.quick()?;
+        let (bytes, base) = self.window.from(self.packet.start);
+        let end = (self.packet.content / 8).saturating_sub(base);
+        let bytes = bytes.get(..end as usize).unwrap_or(bytes);
+        let at = (self.pos / 8).checked_sub(base).filter(|_| self.pos.is_multiple_of(8))?;
+        Some((Plain { trace, kind, quick, bytes, base }, at as usize))
+    }
+
+    /// Finds the next event if it is plain.
+    #[inline]
+    fn plain_event(&mut self, traces: &[Trace], stats: &mut ReadStats) -> bool {
+        let mut near = self.near;
+        let Some((plain, at)) = self.plain(traces) else { return false };
+        let Some((event, clock)) = plain.next(at, self.clock, &mut near) else { return false };
+        let from = 8 * (plain.base + u64::from(event.at));
+        let body = (from, from + 8 * u64::from(event.len));
+        (self.clock, self.near, self.pos) = (clock, near, body.1);
+        self.next(event.time, event.class, body, stats);
+        self.pending.plain = self.pending.missed.is_none();
+        true
+    }
+
+    /// The next event is found.
+    #[inline]
+    fn next(&mut self, time: u64, class: u32, body: (u64, u64), stats: &mut ReadStats) {
+        if time < self.last {
+            stats.out_of_order += 1;
+        }
+        self.last = time;
+        let missed = if self.missed > 0 { Some(std::mem::take(&mut self.missed)) } else { None };
+        self.pending = Pending { time, class, body, outer: false, missed, plain: false };
+    }
+
     /// Reads header and size of the next event.
     #[inline]
     fn event(&mut self, traces: &[Trace], stats: &mut ReadStats) -> Result<(), Bad> {
+        if self.plain_event(traces, stats) {
+            return Ok(());
+        }
         let trace = traces.get(self.trace).ok_or(Bad::Unknown(0))?;
         let kind = trace.streams.get(self.packet.kind).ok_or(Bad::Unknown(0))?;
         let (bytes, base) = self.window.from(self.packet.start);
@@ -185,14 +229,10 @@ impl Stream {
             self.clock = rebuild(self.clock, stored, size);
         }
         let time = trace.scale.nanos(self.clock, &mut self.near);
-        if time < self.last {
-            stats.out_of_order += 1;
-        }
-        self.last = time;
-        let missed = if self.missed > 0 { Some(std::mem::take(&mut self.missed)) } else { None };
         self.pos = bits.pos;
         let (class, outer, body) = (kind.first_class + number, program.outer, (body, bits.pos));
-        self.pending = Pending { time, class, body, outer, missed };
+        self.next(time, class, body, stats);
+        self.pending.outer = outer;
         Ok(())
     }
 

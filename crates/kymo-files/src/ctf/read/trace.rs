@@ -94,12 +94,19 @@ pub(crate) struct Kind {
     /// Its first event's place among those of all traces.
     pub(crate) first_class: u32,
     dense: Vec<u32>,
+    /// Of the same events how many bytes a body takes, if it is always as many and
+    /// depends on nothing else; else 0.
+    bytes: Vec<u32>,
     sparse: FxHashMap<u64, u32>,
 }
+
+/// The bytes of bodies that [`Kind::plain`] knows.
+const PLAIN: u64 = 1 << 16;
 
 impl Kind {
     fn new(programs: StreamPrograms, events: &[EventClass], first_class: u32) -> Kind {
         let (mut dense, mut sparse) = (Vec::new(), FxHashMap::default());
+        let mut bytes = Vec::new();
         for (n, event) in events.iter().enumerate() {
             if event.id >= DENSE {
                 sparse.insert(event.id, n as u32);
@@ -110,8 +117,12 @@ impl Kind {
             if let Some(place) = dense.get_mut(at) {
                 *place = n as u32;
             }
+            bytes.resize(dense.len(), 0);
+            if let Some(place) = bytes.get_mut(at) {
+                *place = programs.events.get(n).map_or(0, plain);
+            }
         }
-        Kind { plan: HeaderPlan::of(&programs), programs, first_class, dense, sparse }
+        Kind { plan: HeaderPlan::of(&programs), programs, first_class, dense, bytes, sparse }
     }
 
     /// The place of an event by its number.
@@ -121,6 +132,23 @@ impl Kind {
             Some(n) if *n != NONE && id < DENSE => Some(*n),
             _ => self.sparse.get(&id).copied(),
         }
+    }
+
+    /// The place of an event among those of all traces and the bytes of its body, if it
+    /// always has as many.
+    #[inline]
+    pub(crate) fn plain(&self, id: u64) -> Option<(u32, usize)> {
+        let bytes = self.bytes.get(id as usize).copied().filter(|b| *b > 0 && id < DENSE)?;
+        Some((self.first_class + self.dense.get(id as usize)?, bytes as usize))
+    }
+}
+
+/// The bytes of an event's body if they always are as many and depend on nothing else.
+fn plain(program: &Result<compile::EventProgram, compile::CompileError>) -> u32 {
+    let bits = program.as_ref().ok().filter(|p| !p.outer).and_then(|p| p.body.fixed);
+    match bits {
+        Some(bits) if bits.is_multiple_of(8) && bits / 8 < PLAIN => (bits / 8) as u32,
+        _ => 0,
     }
 }
 

@@ -4,6 +4,8 @@
 
 use kymo_model::{Cursor, Endian, Truncated};
 
+use crate::text::text;
+
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
 /// Formats and tables from the machine that recorded.
@@ -114,11 +116,6 @@ impl TracingData {
 
 fn format_id(text: &str) -> Option<u64> {
     text.lines().take(4).find_map(|l| l.strip_prefix("ID: "))?.trim().parse().ok()
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().rposition(|b| *b != 0).map_or(0, |e| e + 1);
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 fn sized64(c: &mut Cursor<'_>) -> Result<String, Truncated> {

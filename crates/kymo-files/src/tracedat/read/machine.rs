@@ -45,7 +45,7 @@ impl Machine {
             }
             SectionId::KALLSYMS => {
                 let n = s.u32()?;
-                self.kallsyms = s.text(n.into(), "kallsyms")?;
+                self.kallsyms = s.text(n.into(), "kallsyms")?.into();
             }
             SectionId::PRINTK => {
                 let n = s.u32()?;

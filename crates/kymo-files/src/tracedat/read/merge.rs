@@ -70,7 +70,7 @@ impl<'d> Walk<'d> {
     ) -> Result<ControlFlow<()>, ReadError> {
         let Some(context) = &mut self.context else { return Ok(ControlFlow::Continue(())) };
         let clock = self.clock;
-        self.merge.run(until, context, |s, _, context: &mut Context<'d>| {
+        self.merge.run(until, context, |s, _, _, context: &mut Context<'d>| {
             let Some((slot, payload, missed)) = s.event() else { return ControlFlow::Continue(()) };
             context.stats.events += 1;
             let time = clock.correct(slot.time);

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use kymo_model::Endian;
 
 use super::Damage;
+use crate::text::text;
 
 /// Bytes asked of the file at once.
 const WINDOW: usize = 64 << 10;
@@ -159,11 +160,6 @@ impl<'f> Source<'f> {
         self.pos += n;
         Ok(())
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().rposition(|b| *b != 0).map_or(0, |e| e + 1);
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// Reads until `buf` is full or the file ends.

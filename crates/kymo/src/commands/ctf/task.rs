@@ -53,14 +53,20 @@ impl Task {
     /// Takes note of a number in a context. `false`: it says nothing of the task.
     #[inline]
     pub(crate) fn number(&mut self, field: &FieldInfo, value: u64) -> bool {
+        field.task.is_some_and(|of| self.number_of(of, value))
+    }
+
+    /// The same by what the context says.
+    #[inline]
+    pub(crate) fn number_of(&mut self, of: TaskField, value: u64) -> bool {
         let value = value as u32;
-        match field.task {
-            Some(TaskField::Pid) => self.pid = Some(value),
-            Some(TaskField::Tid) => self.tid = Some(value),
+        match of {
+            TaskField::Pid => self.pid = Some(value),
+            TaskField::Tid => self.tid = Some(value),
             // As the tracer's own namespace numbers them, if it says that, too.
-            Some(TaskField::VirtualPid) => self.pid = self.pid.or(Some(value)),
-            Some(TaskField::VirtualTid) => self.tid = self.tid.or(Some(value)),
-            _ => return false,
+            TaskField::VirtualPid => self.pid = self.pid.or(Some(value)),
+            TaskField::VirtualTid => self.tid = self.tid.or(Some(value)),
+            TaskField::Name => return false,
         }
         true
     }

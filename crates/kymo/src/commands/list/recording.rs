@@ -119,13 +119,19 @@ fn count(timeline: &Timeline, formats: &[Formats<'_>]) -> Result<(Counts, Stats)
         kernels: vec![vec![0; 1 << 16]; formats.len()],
         programs: vec![0; timeline.programs().map_or(0, |p| p.class_count())],
     };
-    let stats = timeline.for_each(&Select::default(), &mut |moment| {
+    let select = Select { runs: true, ..Select::default() };
+    let stats = timeline.for_each(&select, &mut |moment| {
         let place = match moment {
             Moment::Kernel(number, e) => {
                 let id = formats.get(number).and_then(|f| f.id(e.payload)).unwrap_or(0);
                 counts.kernels.get_mut(number).and_then(|c| c.get_mut(usize::from(id)))
             }
             Moment::Program(e) => counts.programs.get_mut(e.class as usize),
+            Moment::Run(run) => {
+                let classes = run.events.iter().map(|e| e.class as usize);
+                classes.for_each(|c| counts.programs.get_mut(c).into_iter().for_each(|n| *n += 1));
+                None
+            }
         };
         place.into_iter().for_each(|n| *n += 1);
         ControlFlow::Continue(())

@@ -59,6 +59,8 @@ fn count(
                 let comms = kernels.first().map(tracedat::Counter::comms);
                 programs.iter_mut().for_each(|c| c.event(event, comms, &mut entries));
             }
+            // They were not asked for.
+            Moment::Run(_) => {}
         }
         ControlFlow::Continue(())
     })?;

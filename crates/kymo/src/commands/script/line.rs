@@ -21,7 +21,7 @@ pub(super) struct Head<'a> {
 }
 
 /// How the start of a line is laid out.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Style {
     /// Names of tasks are not aligned, as perf does where call chains follow.
     pub(super) ragged: bool,
@@ -64,15 +64,15 @@ struct Slot {
     text: [u8; LONG],
 }
 
-/// `seconds.micros: ` of the second that lines are in: seconds and point end at
-/// [`POINT`], six digits and two more bytes follow.
-struct Second {
+/// `seconds.` of the second that lines are in.
+#[derive(Default)]
+pub(super) struct Second {
     begin: u64,
+    /// 0 before the first second.
     len: usize,
-    text: [u8; 48],
+    /// At most 11 digits: 2^64 nanoseconds are 584 years.
+    text: [u8; 16],
 }
-
-const POINT: usize = 24;
 
 impl Default for Starts {
     fn default() -> Self {
@@ -141,24 +141,23 @@ impl Starts {
     }
 }
 
-impl Default for Second {
-    fn default() -> Self {
-        Second { begin: 0, len: 0, text: [b' '; 48] }
-    }
-}
-
 impl Second {
+    /// The text of a time's second and the microseconds behind it.
     #[inline]
-    fn micros(&mut self, out: &mut Vec<u8>, time: u64) {
+    pub(super) fn of(&mut self, time: u64) -> (&[u8; 16], usize, u32) {
         let mut rest = time.wrapping_sub(self.begin);
         if rest >= SECOND || self.len == 0 {
             rest = self.enter(time);
         }
-        let [a, b, c, d, e, f] = number::six((rest / 1000) as u32);
-        self.text[POINT..POINT + 8].copy_from_slice(&[a, b, c, d, e, f, b':', b' ']);
-        if let Some(text) = self.text[POINT - self.len..].first_chunk::<24>() {
-            number::some_of(out, text, self.len + 8);
-        }
+        (&self.text, self.len, (rest / 1000) as u32)
+    }
+
+    #[inline]
+    fn micros(&mut self, out: &mut Vec<u8>, time: u64) {
+        let (text, len, micros) = self.of(time);
+        number::some_of(out, text, len);
+        let [a, b, c, d, e, f] = number::six(micros);
+        out.extend_from_slice(&[a, b, c, d, e, f, b':', b' ']);
     }
 
     /// Another second begins; nanoseconds since.
@@ -167,9 +166,8 @@ impl Second {
         let mut text = Vec::with_capacity(16);
         number::decimal(&mut text, time / SECOND, 5);
         text.push(b'.');
-        // At most 11 digits: 2^64 nanoseconds are 584 years.
         self.len = text.len();
-        self.text[POINT - text.len()..POINT].copy_from_slice(&text);
+        self.text[..text.len()].copy_from_slice(&text);
         self.begin = time - time % SECOND;
         time % SECOND
     }
@@ -178,7 +176,7 @@ impl Second {
 const SECOND: u64 = 1_000_000_000;
 
 /// Task and CPU.
-fn who(fields: Fields, style: Style, s: &Head<'_>, out: &mut Vec<u8>) {
+pub(super) fn who(fields: Fields, style: Style, s: &Head<'_>, out: &mut Vec<u8>) {
     if fields.has(Fields::COMM) {
         if !style.ragged {
             number::pad(out, 16usize.saturating_sub(s.comm.len()));

@@ -1,7 +1,7 @@
 //! How a tracepoint's payload becomes text or JSON, wherever it comes from: a
 //! format, the bytes, and the names that the recorded kernel gave to addresses.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use kymo_format::{EventFormat, KernelSymbol, PointerStyle, RenderContext, Symbols, json_string};
 use kymo_model::Endian;
@@ -25,7 +25,7 @@ pub(in crate::commands) enum KallsymsSource {
     /// The recording holds their text.
     Embedded(String),
     /// The same; of several names for an address the kernel's choice counts, not perf's.
-    EmbeddedByKernel(String),
+    EmbeddedByKernel(Arc<String>),
     /// It was made under the kernel that runs now.
     Running,
     /// The events are of the kernel that runs now, and their text is to be its own.
@@ -59,7 +59,7 @@ impl Symbols for Names {
             KallsymsSource::None => Kallsyms::default(),
             KallsymsSource::Embedded(text) => Kallsyms::parse(text.clone().into_bytes()),
             KallsymsSource::EmbeddedByKernel(text) => {
-                Kallsyms::parse_as_kernel(text.clone().into_bytes())
+                Kallsyms::parse_as_kernel(text.as_bytes().to_vec())
             }
             KallsymsSource::Running => running_symbols(NameChoice::Last),
             KallsymsSource::Live => running_symbols(NameChoice::First),

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::bail;
 use kymo_files::ctf::read::Times;
@@ -111,7 +112,7 @@ struct Kernel<'t> {
 impl<'t> Kernel<'t> {
     fn new(data: &'t TraceDat) -> Kernel<'t> {
         let machine = data.machine();
-        let kallsyms = KallsymsSource::EmbeddedByKernel(machine.kallsyms.clone());
+        let kallsyms = KallsymsSource::EmbeddedByKernel(Arc::clone(&machine.kallsyms));
         let names = Names::new(kallsyms, &machine.printk_formats);
         Kernel { data, formats: Formats::new(data), names }
     }
@@ -142,11 +143,11 @@ impl Batch {
     }
 
     #[inline]
-    fn count(&mut self, whose: u32) {
-        self.events += 1;
+    fn count(&mut self, whose: u32, events: usize) {
+        self.events += events;
         match self.runs.last_mut() {
-            Some((of, n)) if *of == whose => *n += 1,
-            _ => self.runs.push((whose, 1)),
+            Some((of, n)) if *of == whose => *n += events as u32,
+            _ => self.runs.push((whose, events as u32)),
         }
     }
 }
@@ -174,9 +175,16 @@ impl<'a> Feed<'a> {
             let for_all = batch.kernels.iter().any(tracedat::Batch::teaches);
             give(Job { job: batch, for_all })
         };
-        let (select, until) = (Select { cpus: filter.cpus(), from: filter.from() }, filter.until());
+        let until = filter.until();
+        let select = Select { cpus: filter.cpus(), from: filter.from(), runs: !filter.any };
         let stats = self.timeline.for_each(&select, &mut |moment| {
-            if moment.time() > until {
+            let late = match &moment {
+                Moment::Kernel(_, e) => e.time > until,
+                Moment::Program(e) => e.time > until,
+                // There is no such condition.
+                Moment::Run(_) => false,
+            };
+            if late {
                 return ControlFlow::Break(());
             }
             self.add(moment, &mut batch);
@@ -204,13 +212,18 @@ impl<'a> Feed<'a> {
                 if let (Some(feed), Some(place)) = (feed, place)
                     && feed.add(event, place)
                 {
-                    batch.count(number as u32);
+                    batch.count(number as u32, 1);
                 }
             }
             Moment::Program(event) => {
                 self.kernels.iter_mut().for_each(tracedat::Feed::part);
                 batch.programs.push(event);
-                batch.count(PROGRAMS);
+                batch.count(PROGRAMS, 1);
+            }
+            Moment::Run(run) => {
+                self.kernels.iter_mut().for_each(tracedat::Feed::part);
+                batch.programs.push_run(run);
+                batch.count(PROGRAMS, run.events.len());
             }
         }
     }
@@ -262,8 +275,7 @@ impl Worker<Batch> for Printer<'_> {
                 if let Some(printer) = &mut self.programs {
                     let next = program + *count as usize;
                     let comms = self.kernels.first().map(tracedat::Printer::comms);
-                    (program..next)
-                        .for_each(|event| printer.render(&batch.programs, event, comms, out));
+                    printer.render(&batch.programs, program..next, comms, out);
                     program = next;
                 }
                 continue;

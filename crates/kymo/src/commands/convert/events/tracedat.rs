@@ -4,6 +4,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::bail;
 use kymo_files::tracedat::{Event, Select, TraceDat};
@@ -104,15 +105,16 @@ pub(super) fn take(taking: &Taking<'_>, path: &Path) -> anyhow::Result<Taken> {
 }
 
 /// The kernel's symbols: the recording has them; another file counts before them.
-fn source(taking: &Taking<'_>, embedded: &str) -> anyhow::Result<KallsymsSource> {
+fn source(taking: &Taking<'_>, embedded: &Arc<String>) -> anyhow::Result<KallsymsSource> {
     let finding = &taking.args.source.finding;
     if finding.vmlinux.is_some() {
         bail!("-k is for perf.data: a trace.dat has its kernel's symbols, --kallsyms names others");
     }
     Ok(KallsymsSource::EmbeddedByKernel(match &finding.kallsyms {
         Some(path) => std::fs::read_to_string(path)
-            .map_err(|e| anyhow::anyhow!("--kallsyms {}: {e}", path.display()))?,
-        None => embedded.to_owned(),
+            .map_err(|e| anyhow::anyhow!("--kallsyms {}: {e}", path.display()))?
+            .into(),
+        None => Arc::clone(embedded),
     }))
 }
 

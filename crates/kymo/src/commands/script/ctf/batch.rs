@@ -1,16 +1,23 @@
 //! Events on their way to those who render them, copied together.
 
-use kymo_files::ctf::read::{Event, Packed};
+use kymo_files::ctf::read::{Event, Packed, Run};
 
 /// An event of a batch.
 #[derive(Clone, Copy)]
 pub(super) struct Item {
     pub(super) time: u64,
     pub(super) class: u32,
+    /// Its place among [`Batch::sources`].
+    source: u32,
+    pub(super) body: Packed,
+}
+
+/// Where an event comes from.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Source {
     pub(super) cpu: Option<u32>,
     /// Events lost before it; 0 for none.
     pub(super) missed: u64,
-    pub(super) body: Packed,
 }
 
 /// Events that are rendered together.
@@ -18,6 +25,7 @@ pub(super) struct Item {
 pub(in crate::commands::script) struct Batch {
     pub(super) bytes: Vec<u8>,
     pub(super) items: Vec<Item>,
+    sources: Vec<Source>,
 }
 
 impl Batch {
@@ -30,7 +38,31 @@ impl Batch {
     #[inline]
     pub(in crate::commands::script) fn push(&mut self, e: &Event<'_>) {
         let body = e.body.pack(&mut self.bytes);
-        let missed = e.missed.unwrap_or(0);
-        self.items.push(Item { time: e.time, class: e.class, cpu: e.cpu, missed, body });
+        let source = self.source_of(Source { cpu: e.cpu, missed: e.missed.unwrap_or(0) });
+        self.items.push(Item { time: e.time, class: e.class, source, body });
+    }
+
+    /// Adds events that belong together.
+    pub(in crate::commands::script) fn push_run(&mut self, run: &Run<'_>) {
+        let source = self.source_of(Source { cpu: run.cpu, missed: 0 });
+        let items = &mut self.items;
+        items.reserve(run.events.len());
+        run.pack(&mut self.bytes, |e, body| {
+            items.push(Item { time: e.time, class: e.class, source, body });
+        });
+    }
+
+    /// Where an event of the batch comes from.
+    #[inline]
+    pub(super) fn source(&self, item: &Item) -> Source {
+        self.sources.get(item.source as usize).copied().unwrap_or_default()
+    }
+
+    #[inline]
+    fn source_of(&mut self, source: Source) -> u32 {
+        if self.sources.last() != Some(&source) {
+            self.sources.push(source);
+        }
+        self.sources.len() as u32 - 1
     }
 }

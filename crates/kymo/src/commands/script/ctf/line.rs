@@ -3,15 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::bail;
 use kymo_files::ctf::read::{Ctf, FieldInfo, Group, Part, Reader, Stop, TaskField, Visit};
+use kymo_format::Pen;
 use kymo_model::{Misc, RecordKind};
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
-use super::batch::{Batch, Item};
+use super::batch::{Batch, Item, Source};
+use super::plan::{Kinds, Plan, Writer};
 use crate::commands::ctf::{Json, Owner, Task, Text};
 use crate::commands::script::fields::{Fields, Spec};
 use crate::commands::script::filter::Filter;
@@ -22,6 +25,8 @@ use crate::commands::tracedat::{Comm, Comms};
 
 /// What can be printed of an event.
 const ALL: Fields = Fields(Fields::COMMON.0 | Fields::PID.0 | Fields::TRACE.0);
+/// What is printed if nothing else is asked for.
+const ALL_USUAL: Fields = Fields(Fields::COMMON.0 | Fields::TRACE.0);
 
 /// Renders events.
 pub(in crate::commands::script) struct Printer<'c> {
@@ -31,6 +36,9 @@ pub(in crate::commands::script) struct Printer<'c> {
     filter: Filter,
     /// What stands before the values of each kind of event.
     titles: Arc<[Vec<u8>]>,
+    /// How events are written that need no second look, by kind.
+    plans: Arc<[Option<Plan>]>,
+    writer: Writer,
     /// Whether the names in the filter are those of an event, by its kind.
     wanted: FxHashMap<u32, bool>,
     fields: Fields,
@@ -58,12 +66,21 @@ impl<'c> Printer<'c> {
         if !ALL.has(asked) {
             bail!("-F: of a CTF trace there are comm pid tid time cpu event trace");
         }
+        let titles: Arc<[Vec<u8>]> =
+            (0..ctf.class_count() as u32).map(|n| title(ctf, n, beside)).collect();
+        let usual = fields == ALL_USUAL && args.style() == Style::default();
+        let plans = match usual && !filter.any && !args.json && !beside {
+            true => plans(ctf, &titles),
+            false => Arc::default(),
+        };
         Ok(Printer {
             ctf,
             reader: ctf.reader(),
             owner: Owner::new(ctf),
             filter,
-            titles: (0..ctf.class_count() as u32).map(|n| title(ctf, n, beside)).collect(),
+            titles,
+            plans,
+            writer: Writer::default(),
             wanted: FxHashMap::default(),
             fields,
             style: args.style(),
@@ -84,6 +101,8 @@ impl<'c> Printer<'c> {
             owner: self.owner.clone(),
             filter: self.filter.clone(),
             titles: Arc::clone(&self.titles),
+            plans: Arc::clone(&self.plans),
+            writer: Writer::default(),
             wanted: FxHashMap::default(),
             beside: self.beside.as_ref().map(|_| tracedat::Starts::default()),
             starts: Starts::default(),
@@ -94,9 +113,16 @@ impl<'c> Printer<'c> {
         }
     }
 
-    fn print(&mut self, item: &Item, bytes: &[u8], comms: Option<&Comms>, out: &mut Vec<u8>) {
-        if item.missed > 0 && self.filter.wants_time(item.time) {
-            self.lost(item, out);
+    fn print(
+        &mut self,
+        item: &Item,
+        source: Source,
+        bytes: &[u8],
+        comms: Option<&Comms>,
+        out: &mut Vec<u8>,
+    ) {
+        if source.missed > 0 && self.filter.wants_time(item.time) {
+            self.lost(source, out);
         }
         let Some(class) = self.ctf.class(item.class) else { return };
         let name = class.event.name.as_str();
@@ -106,8 +132,8 @@ impl<'c> Printer<'c> {
         let task = self.owner.get(class.trace as u32);
         let before = out.len();
         let end = match self.json {
-            true => self.json(item, name, (task, comms), bytes, out),
-            false => self.text(item, (task, comms), bytes, out),
+            true => self.json((item, source.cpu), name, (task, comms), bytes, out),
+            false => self.text((item, source.cpu), (task, comms), bytes, out),
         };
         if let Err(stop) = end {
             self.cut.entry(item.class).or_insert((stop, 0)).1 += 1;
@@ -123,14 +149,14 @@ impl<'c> Printer<'c> {
 
     fn text(
         &mut self,
-        item: &Item,
+        (item, cpu): (&Item, Option<u32>),
         (task, comms): (Task, Option<&Comms>),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
         self.values.reset();
         let mut line = Line {
-            item,
+            when: (item.time, cpu),
             title: self.titles.get(item.class as usize).map_or(&[], |t| t),
             task,
             comms,
@@ -153,7 +179,7 @@ impl<'c> Printer<'c> {
 
     fn json(
         &mut self,
-        item: &Item,
+        (item, cpu): (&Item, Option<u32>),
         name: &str,
         (task, comms): (Task, Option<&Comms>),
         bytes: &[u8],
@@ -164,7 +190,7 @@ impl<'c> Printer<'c> {
         object.end();
         let (mut task, members) = (object.task, object.json.out);
         comms.into_iter().for_each(|c| task.rename(|tid| c.find(tid)));
-        let head = head(item, &task);
+        let head = head((item.time, cpu), &task);
         if self.filter.any && !self.filter.wants_head(&head) {
             return end;
         }
@@ -179,9 +205,9 @@ impl<'c> Printer<'c> {
     }
 
     /// A mark where events are missing.
-    fn lost(&self, item: &Item, out: &mut Vec<u8>) {
-        let n = item.missed;
-        let _ = match (self.json, item.cpu) {
+    fn lost(&self, source: Source, out: &mut Vec<u8>) {
+        let n = source.missed;
+        let _ = match (self.json, source.cpu) {
             (true, Some(cpu)) => writeln!(out, "{{\"cpu\":{cpu},\"lost\":{n}}}"),
             (true, None) => writeln!(out, "{{\"lost\":{n}}}"),
             (false, Some(cpu)) => writeln!(out, "CPU:{cpu} [{n} EVENTS DROPPED]"),
@@ -202,12 +228,34 @@ fn title(ctf: &Ctf, class: u32, beside: bool) -> Vec<u8> {
     }
 }
 
-fn head<'t>(item: &Item, task: &'t Task) -> Head<'t> {
+/// When and where an event happened, and whose it is.
+pub(super) fn head((time, cpu): (u64, Option<u32>), task: &Task) -> Head<'_> {
     // -1, the kernel's "none".
     let pid = task.pid.or(task.tid).unwrap_or(u32::MAX);
     let tid = task.tid.unwrap_or(pid);
-    let (comm, time) = (task.comm(), Some(item.time));
-    Head { comm, pid, tid, cpu: item.cpu, time, misc: (RecordKind::SAMPLE, Misc(0)) }
+    let (comm, time) = (task.comm(), Some(time));
+    Head { comm, pid, tid, cpu, time, misc: (RecordKind::SAMPLE, Misc(0)) }
+}
+
+/// Those of the fields that are known of an event.
+pub(super) fn known(mut fields: Fields, head: &Head<'_>, task: &Task) -> Fields {
+    if !task.named {
+        fields = fields.without(Fields::COMM);
+    }
+    if head.tid == u32::MAX {
+        fields = fields.without(Fields::TID.with(Fields::PID));
+    }
+    if head.cpu.is_none() {
+        fields = fields.without(Fields::CPU);
+    }
+    fields
+}
+
+/// How each kind of event is written, where that is simple.
+fn plans(ctf: &Ctf, titles: &[Vec<u8>]) -> Arc<[Option<Plan>]> {
+    let mut kinds = Kinds::default();
+    let plan = |(n, title): (usize, &Vec<u8>)| Plan::new(&ctf.class(n as u32)?, title, &mut kinds);
+    titles.iter().enumerate().map(plan).collect()
 }
 
 /// Tasks as they were last, to see when one has another name.
@@ -249,7 +297,8 @@ enum State {
 
 /// A line being written.
 struct Line<'p> {
-    item: &'p Item,
+    /// When and on which CPU it happened.
+    when: (u64, Option<u32>),
     title: &'p [u8],
     task: Task,
     /// What the kernel calls threads.
@@ -275,7 +324,7 @@ impl Line<'_> {
             return;
         }
         self.comms.into_iter().for_each(|c| self.task.rename(|tid| c.find(tid)));
-        let head = head(self.item, &self.task);
+        let head = head(self.when, &self.task);
         if self.filter.any && !self.filter.wants_head(&head) {
             self.state = State::Unwanted;
             return;
@@ -288,20 +337,11 @@ impl Line<'_> {
             }
             let comm = || Comm::new(if self.task.named { self.task.comm() } else { b"<...>" });
             starts.write(tid, head.cpu.unwrap_or(u32::MAX), comm, self.out);
-            tracedat::time(self.item.time, false, self.style.ns, self.out);
+            tracedat::time(self.when.0, false, self.style.ns, self.out);
             self.title();
             return;
         }
-        let mut fields = self.fields;
-        if !self.task.named {
-            fields = fields.without(Fields::COMM);
-        }
-        if head.tid == u32::MAX {
-            fields = fields.without(Fields::TID.with(Fields::PID));
-        }
-        if head.cpu.is_none() {
-            fields = fields.without(Fields::CPU);
-        }
+        let fields = known(self.fields, &head, &self.task);
         if !self.names.same(&self.task) {
             self.starts.forget();
         }
@@ -450,18 +490,60 @@ impl Visit for Object {
 }
 
 impl Printer<'_> {
-    /// Renders an event of a batch. `comms`: what the kernel calls threads.
-    #[inline]
+    /// Renders events of a batch. `comms`: what the kernel calls threads.
     pub(in crate::commands::script) fn render(
         &mut self,
         batch: &Batch,
-        event: usize,
+        events: Range<usize>,
         comms: Option<&Comms>,
         out: &mut Vec<u8>,
     ) {
-        if let Some(item) = batch.items.get(event) {
-            self.print(item, &batch.bytes, comms, out);
+        let plans = Arc::clone(&self.plans);
+        let mut items = batch.items.get(events).unwrap_or(&[]);
+        while !items.is_empty() {
+            items = self.planned(&plans, batch, items, out);
+            if let Some((item, rest)) = items.split_first() {
+                self.print(item, batch.source(item), &batch.bytes, comms, out);
+                items = rest;
+            }
         }
+    }
+
+    /// Renders events by their plans; what is left begins with one that has none.
+    fn planned<'b>(
+        &mut self,
+        plans: &[Option<Plan>],
+        batch: &Batch,
+        items: &'b [Item],
+        out: &mut Vec<u8>,
+    ) -> &'b [Item] {
+        let (ctf, owner, writer) = (self.ctf, &self.owner, &mut self.writer);
+        let mut pen = Pen::new(out);
+        let mut done = 0;
+        for item in items {
+            let source = batch.source(item);
+            let place = pen.place();
+            let written = match plans.get(item.class as usize) {
+                Some(Some(plan)) if source.missed == 0 => {
+                    item.body.bytes(&batch.bytes).and_then(|body| {
+                        let task = || {
+                            ctf.class(item.class)
+                                .map_or_else(Task::default, |c| owner.get(c.trace as u32))
+                        };
+                        writer.write(plan, (item.time, source.cpu), body, task, &mut pen)
+                    })
+                }
+                _ => None,
+            };
+            if written.is_none() {
+                pen.back(place);
+                break;
+            }
+            done += 1;
+        }
+        pen.end();
+        self.shown |= done > 0;
+        items.get(done..).unwrap_or(&[])
     }
 }
 

@@ -4,6 +4,7 @@
 mod batch;
 mod header;
 mod line;
+mod plan;
 
 pub(super) use batch::Batch;
 pub(super) use header::text as header;

@@ -1,0 +1,211 @@
+//! Writes lines into bytes that are already there: a piece of text or a number is stored
+//! with one move of a fixed size, most of the time, and what is too much of it is
+//! overwritten by the next.
+
+/// Text and numbers behind what is in a vector. [`Pen::end`] takes away what was not written.
+#[derive(Debug)]
+pub struct Pen<'o> {
+    out: &'o mut Vec<u8>,
+    at: usize,
+    /// How much room is made next.
+    step: usize,
+}
+
+/// The room that is made at first and at most.
+const STEPS: (usize, usize) = (512, 32 << 10);
+
+impl<'o> Pen<'o> {
+    /// Writes behind what is there.
+    pub fn new(out: &'o mut Vec<u8>) -> Pen<'o> {
+        let at = out.len();
+        Pen { out, at, step: STEPS.0 }
+    }
+
+    /// Where it is, to go [back](Pen::back) there.
+    pub fn place(&self) -> usize {
+        self.at
+    }
+
+    /// Forgets what was written since.
+    pub fn back(&mut self, place: usize) {
+        self.at = place;
+    }
+
+    /// Takes away what was not written.
+    pub fn end(self) {
+        self.out.truncate(self.at);
+    }
+
+    /// Writes the first `len` of some bytes.
+    #[inline]
+    pub fn some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) {
+        if self.out.len() - self.at < N {
+            self.grow(N);
+        }
+        // Of a size that the compiler knows: no call copies them.
+        if let Some(place) = self.out.get_mut(self.at..).and_then(|room| room.first_chunk_mut()) {
+            *place = *bytes;
+        }
+        self.at += len.min(N);
+    }
+
+    /// Writes text.
+    #[inline]
+    pub fn text(&mut self, text: &[u8]) {
+        if self.out.len() - self.at < text.len() {
+            self.grow(text.len());
+        }
+        if let Some(place) = self.out.get_mut(self.at..self.at + text.len()) {
+            place.copy_from_slice(text);
+        }
+        self.at += text.len();
+    }
+
+    /// Writes a number.
+    #[inline]
+    pub fn decimal(&mut self, n: u64) {
+        match u32::try_from(n) {
+            Ok(n) if n < EIGHT => self.few(n),
+            _ => self.many(n),
+        }
+    }
+
+    /// Writes a number with its sign.
+    #[inline]
+    pub fn signed(&mut self, n: i64) {
+        // Overwritten if it is none.
+        self.some(b"-", usize::from(n < 0));
+        self.decimal(n.unsigned_abs());
+    }
+
+    /// A number of at most eight digits.
+    #[inline]
+    fn few(&mut self, n: u32) {
+        let digits = eight(n);
+        // Bytes before the first that counts; the last one does.
+        let zeros = (digits | 1 << 56).trailing_zeros() / 8;
+        let text = (digits | ZEROS) >> (8 * zeros);
+        self.some(&text.to_le_bytes(), 8 - zeros as usize);
+    }
+
+    #[inline(never)]
+    fn many(&mut self, n: u64) {
+        let (high, low) = (n / u64::from(EIGHT), (n % u64::from(EIGHT)) as u32);
+        self.decimal(high);
+        self.some(&(eight(low) | ZEROS).to_le_bytes(), 8);
+    }
+
+    /// Writes six digits, a colon and a blank.
+    #[inline]
+    pub fn micros(&mut self, n: u32) {
+        const COLON: u64 = (b':' as u64) << 48 | (b' ' as u64) << 56;
+        self.some(&(((eight(n) | ZEROS) >> 16) | COLON).to_le_bytes(), 8);
+    }
+
+    /// Writes a number in hexadecimal.
+    #[inline]
+    pub fn hex(&mut self, n: u64) {
+        let digits = (67 - (n | 1).leading_zeros() as usize) / 4;
+        let first = n << (64 - 4 * digits as u32);
+        let text =
+            u128::from(nibbles((first >> 32) as u32)) << 64 | u128::from(nibbles(first as u32));
+        self.some(&text.to_be_bytes(), digits);
+    }
+
+    /// Makes room for so many bytes at least.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, bytes: usize) {
+        self.out.resize(self.at + bytes + self.step, 0);
+        self.step = (2 * self.step).min(STEPS.1);
+    }
+}
+
+/// The first number of nine digits.
+const EIGHT: u32 = 100_000_000;
+/// Eight times `0`.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The values of the eight digits of a number below [`EIGHT`], the first in the lowest
+/// byte: halves, then halves of all halves at once, by multiplying with the inverse.
+#[inline]
+fn eight(n: u32) -> u64 {
+    let fours = u64::from(n / 10_000) | u64::from(n % 10_000) << 32;
+    let hundreds = (fours * 10_486 >> 20) & 0x0000_007f_0000_007f;
+    let twos = hundreds | (fours - 100 * hundreds) << 16;
+    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
+    tens | (twos - 10 * tens) << 8
+}
+
+/// The hexadecimal digits of a number, the first in the highest byte.
+#[inline]
+pub(crate) fn nibbles(n: u32) -> u64 {
+    let mut x = u64::from(n);
+    x = (x | x << 16) & 0x0000_ffff_0000_ffff;
+    x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
+    x = (x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    // 1 in each byte that holds ten or more: those continue at `a`.
+    let letters = (x + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    (x | ZEROS) + letters * u64::from(b'a' - b'0' - 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(write: impl FnOnce(&mut Pen<'_>)) -> String {
+        let mut out = b">".to_vec();
+        let mut pen = Pen::new(&mut out);
+        write(&mut pen);
+        pen.end();
+        String::from_utf8(out.split_off(1)).unwrap()
+    }
+
+    /// Numbers beside every power of both bases, and many others.
+    fn numbers() -> impl Iterator<Item = u64> {
+        let around = |n: u64| [n.wrapping_sub(1), n, n.wrapping_add(1)];
+        let tens = (0..20).map(|p| 10u64.pow(p));
+        let twos = (0..64).map(|p| 1u64 << p);
+        let some = (0..200_000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (n % 64));
+        tens.chain(twos).flat_map(around).chain(some).chain(0..20_000)
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_formatting_machinery() {
+        for n in numbers() {
+            assert_eq!(of(|p| p.decimal(n)), n.to_string());
+            assert_eq!(of(|p| p.signed(n as i64)), (n as i64).to_string());
+            assert_eq!(of(|p| p.hex(n)), format!("{n:x}"));
+        }
+        for n in (0..1_000_000).step_by(7).chain([999_999]) {
+            assert_eq!(of(|p| p.micros(n)), format!("{n:06}: "));
+        }
+    }
+
+    #[test]
+    fn all_that_has_eight_digits_is_right() {
+        // Each half of a number is treated like the other, so that this is all of them.
+        for half in 0..10_000 {
+            let digits = |n: u32| eight(n).to_le_bytes().map(|d| char::from(b'0' + d));
+            let all: String = digits(half * 10_000 + 9_999 - half).iter().collect();
+            assert_eq!(all, format!("{:08}", half * 10_000 + 9_999 - half));
+        }
+    }
+
+    #[test]
+    fn text_of_any_length_finds_room_and_can_be_taken_back() {
+        let long = "x".repeat(100_000);
+        let text = of(|p| {
+            p.text(b"ab");
+            let place = p.place();
+            p.text(long.as_bytes());
+            p.back(place);
+            for _ in 0..1000 {
+                p.some(b"cdef", 3);
+            }
+            p.text(long.as_bytes());
+        });
+        assert_eq!(text, format!("ab{}{long}", "cde".repeat(1000)));
+        assert_eq!(of(|_| {}), "");
+    }
+}

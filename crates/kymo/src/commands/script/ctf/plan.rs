@@ -1,0 +1,345 @@
+//! Lines of events whose fields always lie at the same places: what is the same in all of
+//! them is made once, and a line is a row of moves of text and of numbers into it.
+//!
+//! What is written is to the byte what [`Line`](super::line) writes, which does the rest.
+
+use kymo_files::ctf::read::{Class, FieldInfo, Part, Place, Stored, TaskField};
+use kymo_format::Pen;
+use kymo_model::Endian;
+
+use super::line::{head, known};
+use crate::commands::ctf::{Task, Text};
+use crate::commands::script::fields::Fields;
+use crate::commands::script::line::{self, Second, Style};
+
+/// Bytes of what is remembered of a start: what it says of the task, and its text.
+const LONG: usize = 64;
+/// Starts that are remembered, a power of two.
+const STARTS: usize = 256;
+/// Bytes of text of one operation.
+const PIECE: usize = 16;
+
+/// How a kind of event is written.
+pub(super) struct Plan {
+    /// Bytes of its body.
+    bytes: usize,
+    /// Where the numbers and the name of the task are; from the first to the last of them.
+    task: Vec<(usize, Stored, TaskField)>,
+    key: (usize, usize),
+    /// Plans with the same see tasks alike.
+    kind: u32,
+    ops: Vec<Op>,
+    /// Fields that [`Text`] writes.
+    fields: Vec<FieldInfo>,
+}
+
+/// Text, and what follows it.
+struct Op {
+    text: [u8; PIECE],
+    len: usize,
+    at: usize,
+    value: Value,
+}
+
+/// A value.
+#[derive(Clone, Copy)]
+enum Value {
+    None,
+    Unsigned(u8, Endian),
+    Signed(u8, Endian),
+    Hex(u8, Endian),
+    /// With its name and whatever belongs to it, by number among the fields.
+    Other(usize, Stored),
+}
+
+/// What the plans of a trace have in common: how they see tasks.
+#[derive(Default)]
+pub(super) struct Kinds(Vec<(usize, Vec<(usize, Stored, TaskField)>)>);
+
+impl Kinds {
+    fn of(&mut self, trace: usize, task: &[(usize, Stored, TaskField)]) -> u32 {
+        let known = self.0.iter().position(|(t, task_of)| *t == trace && task_of == task);
+        let kind = known.unwrap_or_else(|| {
+            self.0.push((trace, task.to_vec()));
+            self.0.len() - 1
+        });
+        kind as u32
+    }
+}
+
+impl Plan {
+    /// `title` is what stands before the values. `None`: the event is not so simple.
+    pub(super) fn new(class: &Class<'_>, title: &[u8], kinds: &mut Kinds) -> Option<Plan> {
+        let places = class.layout()?;
+        let bytes = places.iter().map(end).max().unwrap_or(0);
+        let mut task = Vec::new();
+        let (mut contexts, mut values) = (Vec::new(), Vec::new());
+        for place in places {
+            match (place.field.task, place.stored) {
+                (Some(TaskField::Name), Stored::Chars(_)) => {}
+                (Some(TaskField::Name), _) | (Some(_), Stored::Chars(_)) => return None,
+                (Some(_), Stored::Int(..)) => {}
+                (None, _) if place.field.part == Part::StreamContext => {
+                    contexts.push(place);
+                    continue;
+                }
+                (None, _) => {
+                    values.push(place);
+                    continue;
+                }
+            }
+            task.extend(place.field.task.map(|t| (place.at, place.stored, t)));
+        }
+        let from = task.iter().map(|t| t.0).min().unwrap_or(0);
+        let to = task.iter().map(|(at, stored, _)| at + size(*stored)).max().unwrap_or(0);
+        if to - from > LONG {
+            return None;
+        }
+        let kind = kinds.of(class.trace, &task);
+        let mut plan =
+            Plan { bytes, task, key: (from, to), kind, ops: Vec::new(), fields: Vec::new() };
+        let mut text = title.to_vec();
+        if !contexts.is_empty() {
+            text.push(b'[');
+            plan.values(&contexts, &mut text);
+            text.extend_from_slice(b"] ");
+        }
+        plan.values(&values, &mut text);
+        // Blanks at the end of a line are left out; values do not end with one.
+        while text.last() == Some(&b' ') {
+            text.pop();
+        }
+        text.push(b'\n');
+        plan.push(&text, (0, Value::None));
+        Some(plan)
+    }
+
+    /// Appends the operations for some values; `text` is what is to be written before the
+    /// first of them, and then what is to be written behind the last.
+    fn values(&mut self, places: &[Place<'_>], text: &mut Vec<u8>) {
+        for (i, place) in places.iter().enumerate() {
+            if i > 0 {
+                text.push(b' ');
+            }
+            let field = place.field;
+            let value = match place.stored {
+                Stored::Int(size, endian) if field.labels.is_none() => match field.base {
+                    16 => Some(Value::Hex(size, endian)),
+                    8 | 2 => None,
+                    _ if field.signed => Some(Value::Signed(size, endian)),
+                    _ => Some(Value::Unsigned(size, endian)),
+                },
+                _ => None,
+            };
+            let value = value.unwrap_or_else(|| {
+                self.fields.push(field.clone());
+                Value::Other(self.fields.len() - 1, place.stored)
+            });
+            if !matches!(value, Value::Other(..)) {
+                text.extend_from_slice(field.name.as_bytes());
+                text.extend_from_slice(if matches!(value, Value::Hex(..)) { b"=0x" } else { b"=" });
+            }
+            self.push(text, (place.at, value));
+            text.clear();
+        }
+    }
+
+    fn push(&mut self, text: &[u8], (at, value): (usize, Value)) {
+        let mut pieces = text.chunks(PIECE).peekable();
+        while let Some(piece) = pieces.next() {
+            let mut op = Op { text: [0; PIECE], len: piece.len(), at: 0, value: Value::None };
+            op.text.iter_mut().zip(piece).for_each(|(to, from)| *to = *from);
+            if pieces.peek().is_none() {
+                (op.at, op.value) = (at, value);
+            }
+            self.ops.push(op);
+        }
+        if text.is_empty() {
+            self.ops.push(Op { text: [0; PIECE], len: 0, at, value });
+        }
+    }
+}
+
+fn size(stored: Stored) -> usize {
+    match stored {
+        Stored::Int(bytes, _) => bytes.into(),
+        Stored::Chars(n) => n,
+    }
+}
+
+fn end(place: &Place<'_>) -> usize {
+    place.at + size(place.stored)
+}
+
+/// A number that is stored in a body.
+#[inline]
+fn load(body: &[u8], at: usize, size: u8, endian: Endian) -> Option<u64> {
+    let from = body.get(at..)?;
+    Some(match (size, endian) {
+        (8, Endian::Little) => u64::from_le_bytes(*from.first_chunk()?),
+        (4, Endian::Little) => u32::from_le_bytes(*from.first_chunk()?).into(),
+        (2, Endian::Little) => u16::from_le_bytes(*from.first_chunk()?).into(),
+        (8, Endian::Big) => u64::from_be_bytes(*from.first_chunk()?),
+        (4, Endian::Big) => u32::from_be_bytes(*from.first_chunk()?).into(),
+        (2, Endian::Big) => u16::from_be_bytes(*from.first_chunk()?).into(),
+        _ => u64::from(*from.first()?),
+    })
+}
+
+/// The same with its sign extended.
+#[inline]
+fn load_signed(body: &[u8], at: usize, size: u8, endian: Endian) -> Option<u64> {
+    let unused = 64 - 8 * u32::from(size.clamp(1, 8));
+    load(body, at, size, endian).map(|n| ((n << unused) as i64 >> unused) as u64)
+}
+
+/// Bytes of text up to its NUL.
+fn chars(body: &[u8], at: usize, len: usize) -> Option<&[u8]> {
+    let text = body.get(at..at + len)?;
+    text.split(|b| *b == 0).next()
+}
+
+/// The start of a line up to its time, and what it was made of.
+#[derive(Clone)]
+struct Start {
+    kind: u32,
+    cpu: Option<u32>,
+    key: [u8; LONG],
+    key_len: usize,
+    text: [u8; LONG],
+    len: usize,
+}
+
+/// Writes lines by their plans; remembers what they have in common.
+pub(super) struct Writer {
+    starts: Vec<Start>,
+    second: Second,
+    values: Text,
+    scratch: Vec<u8>,
+}
+
+impl Default for Writer {
+    fn default() -> Writer {
+        let none = Start {
+            kind: u32::MAX,
+            cpu: None,
+            key: [0; LONG],
+            key_len: 0,
+            text: [0; LONG],
+            len: 0,
+        };
+        let (second, values) = (Second::default(), Text::default());
+        Writer { starts: vec![none; STARTS], second, values, scratch: Vec::new() }
+    }
+}
+
+impl Writer {
+    /// Writes an event. `owner`: what is known of the task besides. `None`: it is not as
+    /// planned, and nothing was written.
+    #[inline]
+    pub(super) fn write(
+        &mut self,
+        plan: &Plan,
+        (time, cpu): (u64, Option<u32>),
+        body: &[u8],
+        owner: impl FnOnce() -> Task,
+        pen: &mut Pen<'_>,
+    ) -> Option<()> {
+        let body = body.get(..plan.bytes)?;
+        let start = self.start(plan, cpu, body, owner)?;
+        pen.some(&start.text, start.len);
+        let (text, len, micros) = self.second.of(time);
+        pen.some(text, len);
+        pen.micros(micros);
+        for op in &plan.ops {
+            pen.some(&op.text, op.len);
+            match op.value {
+                Value::None => {}
+                Value::Unsigned(size, e) => pen.decimal(load(body, op.at, size, e)?),
+                Value::Signed(size, e) => {
+                    pen.signed(load_signed(body, op.at, size, e)?.cast_signed());
+                }
+                Value::Hex(size, e) => pen.hex(load(body, op.at, size, e)?),
+                Value::Other(field, stored) => {
+                    self.other(plan.fields.get(field)?, stored, body, op.at)?;
+                    pen.text(&self.scratch);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// The start of a line.
+    #[inline]
+    fn start(
+        &mut self,
+        plan: &Plan,
+        cpu: Option<u32>,
+        body: &[u8],
+        owner: impl FnOnce() -> Task,
+    ) -> Option<&Start> {
+        let key = body.get(plan.key.0..plan.key.1)?;
+        let slot = self.starts.get_mut(slot(key))?;
+        let same =
+            slot.kind == plan.kind && slot.cpu == cpu && slot.key.get(..slot.key_len) == Some(key);
+        if !same {
+            fill(slot, plan, cpu, key, body, owner())?;
+        }
+        Some(slot)
+    }
+
+    /// A value that is no plain number.
+    fn other(&mut self, field: &FieldInfo, stored: Stored, body: &[u8], at: usize) -> Option<()> {
+        self.scratch.clear();
+        match stored {
+            Stored::Int(size, e) if field.signed => {
+                let value = load_signed(body, at, size, e)?;
+                self.values.int(field, value, true, &mut self.scratch);
+            }
+            Stored::Int(size, e) => {
+                let value = load(body, at, size, e)?;
+                self.values.int(field, value, true, &mut self.scratch);
+            }
+            Stored::Chars(n) => {
+                self.values.text(field, chars(body, at, n)?, true, &mut self.scratch);
+            }
+        }
+        Some(())
+    }
+}
+
+/// Where a start is remembered.
+#[inline]
+fn slot(key: &[u8]) -> usize {
+    let words = key.as_chunks::<4>().0;
+    let sum = words.iter().fold(0, |sum, w| u32::from_le_bytes(*w).wrapping_add(sum));
+    (sum ^ sum >> 8) as usize % STARTS
+}
+
+/// Makes a start.
+#[cold]
+#[inline(never)]
+fn fill(
+    slot: &mut Start,
+    plan: &Plan,
+    cpu: Option<u32>,
+    key: &[u8],
+    body: &[u8],
+    mut task: Task,
+) -> Option<()> {
+    for (at, stored, of) in &plan.task {
+        match *stored {
+            Stored::Int(size, e) => _ = task.number_of(*of, load(body, *at, size, e)?),
+            Stored::Chars(n) => task.name(chars(body, *at, n)?),
+        }
+    }
+    let style = Style::default();
+    let head = head((0, cpu), &task);
+    let mut text = Vec::with_capacity(LONG);
+    line::who(known(Fields::COMMON, &head, &task), style, &head, &mut text);
+    slot.kind = u32::MAX;
+    slot.text.get_mut(..text.len())?.copy_from_slice(&text);
+    slot.key.get_mut(..key.len())?.copy_from_slice(key);
+    (slot.len, slot.key_len, slot.cpu, slot.kind) = (text.len(), key.len(), cpu, plan.kind);
+    Some(())
+}
