@@ -9,6 +9,8 @@ pub struct Pen<'o> {
     at: usize,
     /// How much room is made next.
     step: usize,
+    /// What is written [apart](Pen::apart).
+    apart: Vec<u8>,
 }
 
 /// The room that is made at first and at most.
@@ -18,7 +20,7 @@ impl<'o> Pen<'o> {
     /// Writes behind what is there.
     pub fn new(out: &'o mut Vec<u8>) -> Pen<'o> {
         let at = out.len();
-        Pen { out, at, step: STEPS.0 }
+        Pen { out, at, step: STEPS.0, apart: Vec::new() }
     }
 
     /// Where it is, to go [back](Pen::back) there.
@@ -59,6 +61,16 @@ impl<'o> Pen<'o> {
             place.copy_from_slice(text);
         }
         self.at += text.len();
+    }
+
+    /// Writes what another appends to a vector of its own.
+    pub fn apart<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let mut apart = std::mem::take(&mut self.apart);
+        apart.clear();
+        let result = write(&mut apart);
+        self.text(&apart);
+        self.apart = apart;
+        result
     }
 
     /// Writes a number.
@@ -102,10 +114,14 @@ impl<'o> Pen<'o> {
         self.some(&(((eight(n) | ZEROS) >> 16) | COLON).to_le_bytes(), 8);
     }
 
-    /// Writes a number in hexadecimal.
+    /// Writes a number in hexadecimal, zeros before it up to `least` digits (at most 16).
     #[inline]
-    pub fn hex(&mut self, n: u64) {
-        let digits = (67 - (n | 1).leading_zeros() as usize) / 4;
+    pub fn hex(&mut self, n: u64, least: usize) {
+        let digits = ((67 - (n | 1).leading_zeros() as usize) / 4).max(least.min(16));
+        if digits <= 8 {
+            let text = nibbles((n as u32) << (32 - 4 * digits as u32));
+            return self.some(&text.to_be_bytes(), digits);
+        }
         let first = n << (64 - 4 * digits as u32);
         let text =
             u128::from(nibbles((first >> 32) as u32)) << 64 | u128::from(nibbles(first as u32));
@@ -175,7 +191,9 @@ mod tests {
         for n in numbers() {
             assert_eq!(of(|p| p.decimal(n)), n.to_string());
             assert_eq!(of(|p| p.signed(n as i64)), (n as i64).to_string());
-            assert_eq!(of(|p| p.hex(n)), format!("{n:x}"));
+            assert_eq!(of(|p| p.hex(n, 0)), format!("{n:x}"));
+            let least = (n % 19) as usize;
+            assert_eq!(of(|p| p.hex(n, least)), format!("{n:0least$x}", least = least.min(16)));
         }
         for n in (0..1_000_000).step_by(7).chain([999_999]) {
             assert_eq!(of(|p| p.micros(n)), format!("{n:06}: "));

@@ -5,6 +5,7 @@ use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, Scope, Val};
 use crate::field::{dynamic, fixed, load, nul16, until_nul};
 use crate::format::EventFormat;
+use crate::pen::Pen;
 use crate::plan::{Op, Plan};
 use crate::spec::{self, Amount, Conv, MAX_WIDTH, Shape, Spec};
 use crate::text::{self, MAX_OUTPUT};
@@ -15,82 +16,84 @@ impl EventFormat {
     /// record from `common_type` on). A payload shorter than the format says
     /// reads as zeros and empty strings; at most 64 KiB are appended.
     pub fn render(&self, out: &mut Vec<u8>, payload: &[u8], ctx: &RenderContext<'_>) {
-        let start = out.len();
-        if self.plan.binary_printf && binprintf::render(self, out, payload, ctx) {
+        let mut pen = Pen::new(out);
+        self.write(&mut pen, payload, ctx);
+        pen.end();
+    }
+
+    /// The same where many lines are written.
+    pub fn write(&self, pen: &mut Pen<'_>, payload: &[u8], ctx: &RenderContext<'_>) {
+        let start = pen.place();
+        if self.plan.binary_printf && pen.apart(|out| binprintf::render(self, out, payload, ctx)) {
             return;
         }
         if self.plan.by_fields {
-            self.render_fields(out, payload, ctx);
+            pen.apart(|out| self.render_fields(out, payload, ctx));
         } else {
-            run(&self.plan, out, payload, ctx);
+            run(&self.plan, pen, payload, ctx);
         }
-        out.truncate(out.len().min(start + MAX_OUTPUT));
+        if pen.place() > start + MAX_OUTPUT {
+            pen.back(start + MAX_OUTPUT);
+        }
     }
 }
 
 #[inline]
-fn run(plan: &Plan, out: &mut Vec<u8>, payload: &[u8], ctx: &RenderContext<'_>) {
-    let end = out.len() + MAX_OUTPUT;
+fn run(plan: &Plan, pen: &mut Pen<'_>, payload: &[u8], ctx: &RenderContext<'_>) {
+    let end = pen.place() + MAX_OUTPUT;
     let endian = ctx.endian;
-    out.reserve(512);
     let scope = Scope { payload, endian, hz: ctx.hz };
     for op in &plan.ops {
         match op {
-            Op::Literal(l) => out.extend_from_slice(l),
-            Op::Short(bytes, n) => spec::short(out, bytes, usize::from(*n)),
+            Op::Literal(l) => pen.text(l),
+            Op::Short(bytes, n) => pen.some(bytes, usize::from(*n)),
             Op::Decimal { offset, size, signed } => {
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
-                decimal(out, v, *signed);
+                decimal(pen, v, *signed);
             }
             Op::ThenDecimal { text, len, offset, size, signed } => {
-                few(out, text, *len);
+                pen.some(text, usize::from(*len));
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
-                decimal(out, v, *signed);
+                decimal(pen, v, *signed);
             }
             Op::ThenHex { text, len, offset, size, signed, mask, digits } => {
-                few(out, text, *len);
+                pen.some(text, usize::from(*len));
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
-                spec::hex(out, v & mask, usize::from(*digits));
+                pen.hex(v & mask, usize::from(*digits));
             }
             Op::Hex { offset, size, signed, mask, digits } => {
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
-                spec::hex(out, v & mask, usize::from(*digits));
+                pen.hex(v & mask, usize::from(*digits));
             }
             Op::Chars { offset, len } => {
                 let bytes = fixed(payload, *offset, *len);
                 match bytes.try_into() {
-                    Ok(comm) => spec::short(out, comm, nul16(comm)),
-                    Err(_) => out.extend_from_slice(until_nul(bytes)),
+                    Ok(comm) => pen.some(comm, nul16(comm)),
+                    Err(_) => pen.text(until_nul(bytes)),
                 }
             }
             Op::DynChars { offset, relative } => {
-                out.extend_from_slice(until_nul(dynamic(payload, *offset, *relative, endian)));
+                pen.text(until_nul(dynamic(payload, *offset, *relative, endian)));
             }
-            Op::Text(t) => text::write(t, out, scope),
-            Op::General { spec, arg, ty } => general(out, spec, arg, *ty, scope, ctx),
-            Op::Missing => out.extend_from_slice(b"(missing)"),
+            Op::Text(t) => pen.apart(|out| text::write(t, out, scope)),
+            Op::General { spec, arg, ty } => {
+                pen.apart(|out| general(out, spec, arg, *ty, scope, ctx));
+            }
+            Op::Missing => pen.text(b"(missing)"),
         }
-        if out.len() > end {
+        if pen.place() > end {
             return;
         }
     }
 }
 
 #[inline]
-fn decimal(out: &mut Vec<u8>, v: u64, signed: bool) {
+fn decimal(pen: &mut Pen<'_>, v: u64, signed: bool) {
     if signed {
-        spec::signed_decimal(out, v as i64);
+        pen.signed(v as i64);
     } else {
-        spec::decimal(out, v);
+        pen.decimal(v);
     }
-}
-
-/// Appends at most eight bytes.
-#[inline]
-fn few(out: &mut Vec<u8>, bytes: &[u8; 8], len: u8) {
-    let end = out.len() + usize::from(len);
-    out.extend_from_slice(bytes);
-    out.truncate(end);
 }
 
 /// Settles `*` amounts.

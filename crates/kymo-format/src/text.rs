@@ -203,9 +203,10 @@ struct Dump<'a> {
 /// As the kernel's `seq_buf_hex_dump` and `hex_dump_to_buffer`.
 fn hex_dump(out: &mut Vec<u8>, d: Dump<'_>, bytes: &[u8], endian: Endian) {
     let row = if d.row == 32 { 32 } else { 16 };
+    let begin = out.len();
     out.push(b'\n');
     for (i, line) in bytes.chunks(row).enumerate() {
-        if out.len() > MAX_OUTPUT {
+        if out.len() - begin > MAX_OUTPUT {
             return;
         }
         // A line whose length is no multiple of the group is dumped by bytes.

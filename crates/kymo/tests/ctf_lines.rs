@@ -43,7 +43,7 @@ stream {
 event { name = "t:unsigned"; id = 0; fields := struct { u8 a; u16 b; u32 c; u64 d; }; };
 event { name = "t:signed"; id = 1; fields := struct { i8 a; i16 b; i32 c; i64 d; }; };
 event { name = "t:others"; id = 2; fields := struct {
-    x16 short; x64 a_name_that_is_longer_than_what_is_moved_at_once;
+    x16 narrow; x64 a_name_that_is_longer_than_what_is_moved_at_once;
     enum : u8 { NONE, SOME = 1 ... 3, OTHER = 3 } e; letter text[5]; }; };
 event { name = "t:empty"; id = 3; fields := struct { }; };
 event { name = "t:walked"; id = 4; fields := struct { string s; u8 n; u16 row[n]; }; };
@@ -64,8 +64,9 @@ impl Packet {
         }
     }
 
-    fn header(&mut self, id: u64, time: u64) {
-        if id < 31 {
+    /// `far`: the short time does not reach from the event before.
+    fn header(&mut self, id: u64, time: u64, far: bool) {
+        if id < 31 && !far {
             let time = time & ((1 << 27) - 1);
             self.put(if self.big { id << 27 | time } else { time << 5 | id }, 4);
         } else {
@@ -100,15 +101,15 @@ fn border(turn: u64) -> u64 {
     n.wrapping_add(step).wrapping_sub(1)
 }
 
-/// An event and the line it should be.
-fn event(p: &mut Packet, turn: u64, time: u64, cpu: u64) -> String {
+/// An event and the line it should be. `time`: with that of the event before it.
+fn event(p: &mut Packet, turn: u64, (time, before): (u64, u64), cpu: u64) -> String {
     let kind = turn % 6;
     let (n, m) = (border(turn / 6), border(turn / 6 * 7 + 5));
     let id = if kind == 5 { 40 } else { kind };
     // Tasks of one number with different names, too.
     let (tid, name) = ((turn / 13 % 5) as i32 - 1, ["a", "some task", "sixteen letters!"]);
     let name = name[(turn / 29 % 3) as usize];
-    p.header(id, time);
+    p.header(id, time, time - before >= 1 << 27);
     p.put(turn / 17 % 3, 4);
     p.put(turn % 7, 2);
     p.put(u64::from(tid as u32), 4);
@@ -132,7 +133,7 @@ fn event(p: &mut Packet, turn: u64, time: u64, cpu: u64) -> String {
             let label = ["NONE(", "SOME(", "SOME(", "SOME|OTHER(", ""][(m as u8).min(4) as usize];
             let close = if m as u8 > 3 { "" } else { ")" };
             format!(
-                " short={:#x} a_name_that_is_longer_than_what_is_moved_at_once={m:#x} \
+                " narrow={:#x} a_name_that_is_longer_than_what_is_moved_at_once={m:#x} \
                  e={label}{}{close} text=\"{shown}\"",
                 n as u16, m as u8
             )
@@ -151,11 +152,10 @@ fn event(p: &mut Packet, turn: u64, time: u64, cpu: u64) -> String {
         }
     };
     let event = ["unsigned", "signed", "others", "empty", "walked", "far"][kind as usize];
+    // -1 is the kernel's "none".
+    let task = if tid < 0 { format!("{name:>16}") } else { format!("{name:>16} {tid:>5}") };
     let (seconds, micros) = (time / 1_000_000_000, time / 1000 % 1_000_000);
-    format!(
-        "{name:>16} {tid:>5} [{cpu:03}] {seconds:>5}.{micros:06}: t:{event}: [depth={}]{values}",
-        turn % 7
-    )
+    format!("{task} [{cpu:03}] {seconds:>5}.{micros:06}: t:{event}: [depth={}]{values}", turn % 7)
 }
 
 /// Writes a trace of two streams, whose events lie between each other's, in turns of one
@@ -170,6 +170,7 @@ fn trace(dir: &Path, big: bool) -> Vec<String> {
     for packet in 0..6u64 {
         let mut packets = [0, 1].map(|_| Packet { big, bytes: Vec::new() });
         let begin = time + 1;
+        let mut before = [begin; 2];
         if packet == 3 {
             discarded[1] = 5;
         }
@@ -178,13 +179,11 @@ fn trace(dir: &Path, big: bool) -> Vec<String> {
             let cpu = if packet < 3 { turn % 2 } else { turn / 700 % 2 };
             // Now and then further apart than the short time reaches.
             time += if turn % 400 == 399 { 900_000_000 } else { 1 + turn % 3 * 1_000 };
-            let far = turn % 400 == 399;
-            turn += if far { (11 - turn % 6) % 6 } else { 0 };
             if packet == 3 && cpu == 1 && std::mem::take(&mut first) {
                 lines.push("CPU:1 [5 EVENTS DROPPED]".to_owned());
             }
-            let line = event(&mut packets[cpu as usize], turn, time, cpu);
-            lines.push(line);
+            let last = std::mem::replace(&mut before[cpu as usize], time);
+            lines.push(event(&mut packets[cpu as usize], turn, (time, last), cpu));
             turn += 1;
         }
         for (cpu, packet) in packets.into_iter().enumerate() {

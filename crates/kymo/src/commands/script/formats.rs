@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kymo_files::perfdata::{Entry, EventDesc, Features, PerfData};
-use kymo_format::{Builtin, Constants, EventFormat, ParseOptions};
+use kymo_format::{Builtin, Constants, EventFormat, ParseOptions, Pen};
 use kymo_model::{Endian, EventType};
 use kymo_symbols::bundle::Bundle;
 use kymo_view::Ledger;
@@ -105,6 +105,17 @@ impl Payloads {
             *shared = Arc::new(Formats::read(entry, self.bundle.as_deref()));
         }
         self.formats = Arc::clone(&shared);
+    }
+
+    /// Writes the text of a payload whose format is known. `false`: it is not.
+    #[inline]
+    pub(super) fn write_known(&mut self, entry: &Entry<'_>, raw: &[u8], pen: &mut Pen<'_>) -> bool {
+        if self.formats.of.len() != entry.events.len() {
+            self.update(entry);
+        }
+        let Some(Some(Ok(format))) = self.formats.of.get(entry.event) else { return false };
+        payload::write(format, raw, payload_endian(entry), &self.formats.names, true, pen);
+        true
     }
 
     /// Appends the text of a payload.

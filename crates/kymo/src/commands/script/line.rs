@@ -2,6 +2,7 @@
 //!
 //! Most of it repeats from line to line, so that it is copied and not made anew.
 
+use kymo_format::Pen;
 use kymo_model::{Misc, RecordKind};
 
 use super::extra;
@@ -56,10 +57,21 @@ const SLOTS: usize = 128;
 /// Bytes of a start that is remembered.
 const LONG: usize = 64;
 
+/// Fields and style, task, CPU; the first is never 0 for a filled slot.
+type Key = (u32, u32, u32, u32);
+
+/// What a start is remembered by, and where.
+#[inline]
+fn place(fields: Fields, style: Style, s: &Head<'_>) -> (Key, usize) {
+    // The cpu itself never has its top bit set but as "none", which `Option` tells too.
+    let cpu = s.cpu.unwrap_or(u32::MAX - 1);
+    let key = (fields.0 << 2 | u32::from(style.ragged) << 1 | 1, s.pid, s.tid, cpu);
+    (key, (s.tid ^ cpu.wrapping_mul(37)) as usize % SLOTS)
+}
+
 #[derive(Clone)]
 struct Slot {
-    /// Fields and style, task, CPU; the first is never 0 for a filled slot.
-    key: (u32, u32, u32, u32),
+    key: Key,
     len: usize,
     text: [u8; LONG],
 }
@@ -97,21 +109,14 @@ impl Starts {
         comm: impl FnOnce() -> &'c [u8],
         out: &mut Vec<u8>,
     ) {
-        // The cpu itself never has its top bit set but as "none", which `Option` tells too.
-        let cpu = s.cpu.unwrap_or(u32::MAX - 1);
-        let key = (fields.0 << 2 | u32::from(style.ragged) << 1 | 1, s.pid, s.tid, cpu);
-        let at = (s.tid ^ cpu.wrapping_mul(37)) as usize % SLOTS;
-        let slot = &mut self.slots[at];
-        if slot.key != key {
-            let from = out.len();
-            who(fields, style, &Head { comm: comm(), ..*s }, out);
-            let text = &out[from..];
-            if let Some(place) = slot.text.get_mut(..text.len()) {
-                place.copy_from_slice(text);
-                (slot.key, slot.len) = (key, text.len());
+        let (key, at) = place(fields, style, s);
+        match self.slots.get(at) {
+            Some(slot) if slot.key == key => number::some_of(out, &slot.text, slot.len),
+            _ => {
+                let from = out.len();
+                who(fields, style, &Head { comm: comm(), ..*s }, out);
+                self.remember(at, key, out.get(from..).unwrap_or(&[]));
             }
-        } else {
-            number::some_of(out, &slot.text, slot.len);
         }
         if fields.has(Fields::MISC) {
             extra::misc(s.misc.0, s.misc.1, out);
@@ -132,6 +137,40 @@ impl Starts {
 }
 
 impl Starts {
+    /// The same as [`write`](Starts::write) for what is usually printed: task, CPU and time
+    /// in microseconds.
+    #[inline]
+    pub(super) fn usual<'c>(
+        &mut self,
+        s: &Head<'_>,
+        comm: impl FnOnce() -> &'c [u8],
+        pen: &mut Pen<'_>,
+    ) {
+        let (key, slot) = place(Fields::COMMON.with(Fields::TRACE), Style::default(), s);
+        match self.slots.get(slot) {
+            Some(slot) if slot.key == key => pen.some(&slot.text, slot.len),
+            _ => {
+                let head = Head { comm: comm(), ..*s };
+                pen.apart(|out| {
+                    who(Fields::COMMON, Style::default(), &head, out);
+                    self.remember(slot, key, out);
+                });
+            }
+        }
+        let (text, len, micros) = self.second.of(s.time.unwrap_or(0));
+        pen.some(text, len);
+        pen.micros(micros);
+    }
+
+    fn remember(&mut self, slot: usize, key: Key, text: &[u8]) {
+        if let Some(slot) = self.slots.get_mut(slot)
+            && let Some(place) = slot.text.get_mut(..text.len())
+        {
+            place.copy_from_slice(text);
+            (slot.key, slot.len) = (key, text.len());
+        }
+    }
+
     fn since(&mut self, since: Since, time: u64) -> u64 {
         let origin = *self.origin.get_or_insert(time);
         if since == Since::Last {

@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kymo_format::{EventFormat, KernelSymbol, PointerStyle, RenderContext, Symbols, json_string};
+use kymo_format::{
+    EventFormat, KernelSymbol, Pen, PointerStyle, RenderContext, Symbols, json_string,
+};
 use kymo_model::Endian;
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
 use rustc_hash::FxHashMap;
@@ -84,10 +86,27 @@ pub(in crate::commands) fn text(
     symbol_sizes: bool,
     out: &mut Vec<u8>,
 ) {
+    format.render(out, payload, &context(endian, names, symbol_sizes));
+}
+
+/// The same where many lines are written.
+#[inline]
+pub(in crate::commands) fn write(
+    format: &EventFormat,
+    payload: &[u8],
+    endian: Endian,
+    names: &Names,
+    symbol_sizes: bool,
+    pen: &mut Pen<'_>,
+) {
+    format.write(pen, payload, &context(endian, names, symbol_sizes));
+}
+
+#[inline]
+fn context(endian: Endian, names: &Names, symbol_sizes: bool) -> RenderContext<'_> {
     let symbols: &dyn Symbols = names;
     let pointers = PointerStyle::Short;
-    let context = RenderContext { endian, symbols, pointers, symbol_sizes, ..Default::default() };
-    format.render(out, payload, &context);
+    RenderContext { endian, symbols, pointers, symbol_sizes, ..Default::default() }
 }
 
 /// Appends a payload's own fields as a JSON object.

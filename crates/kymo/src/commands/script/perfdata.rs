@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadStats};
+use kymo_format::Pen;
+use kymo_model::RecordKind;
 use kymo_view::Ledger;
 
 use super::Args;
@@ -118,7 +120,7 @@ impl Printer {
             sideband::dump(entry, &self.file, out);
             return Ok(());
         }
-        if entry.raw.kind != kymo_model::RecordKind::SAMPLE {
+        if entry.raw.kind != RecordKind::SAMPLE {
             self.text.apply(entry);
             if self.sideband.wants(entry.raw.kind) && !self.json {
                 self.sideband.print(entry, &mut self.text, out);
@@ -129,6 +131,21 @@ impl Printer {
             json::print(entry, &self.filter, &mut self.text, out)
         } else {
             self.text.print(entry, &self.filter, out)
+        }
+    }
+
+    fn print_all(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
+        if self.dump || self.json || !self.text.is_usual(&self.filter) {
+            return batch.entries().try_for_each(|e| self.print(&e, out));
+        }
+        let mut entries = batch.entries();
+        loop {
+            let mut pen = Pen::new(out);
+            let other = entries
+                .find(|e| e.raw.kind != RecordKind::SAMPLE || !self.text.print_plain(e, &mut pen));
+            pen.end();
+            let Some(other) = other else { return Ok(()) };
+            self.print(&other, out)?;
         }
     }
 
@@ -146,7 +163,7 @@ impl Printer {
 impl Worker<Batch> for Printer {
     fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> anyhow::Result<()> {
         let before = out.len();
-        let printed = batch.entries().try_for_each(|e| self.print(&e, out));
+        let printed = self.print_all(batch, out);
         self.text.end_batch(before, out);
         printed?;
         self.shown |= out.len() > before;

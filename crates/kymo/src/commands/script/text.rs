@@ -2,6 +2,7 @@
 
 use kymo_analysis::chain::Origin;
 use kymo_files::perfdata::Entry;
+use kymo_format::Pen;
 use kymo_model::{Endian, EventType, Misc, RecordKind, Sample, SampleType, sw};
 
 use super::extra;
@@ -68,28 +69,23 @@ impl Plain {
 }
 
 /// A name of an event; short ones are copied in one go.
-enum Name {
-    Short([u8; 64], usize),
-    Long(Vec<u8>),
+struct Name {
+    short: Option<([u8; 64], usize)>,
+    text: Vec<u8>,
 }
 
 impl Name {
-    fn of(name: Vec<u8>) -> Name {
+    fn of(text: Vec<u8>) -> Name {
         let mut short = [0; 64];
-        match short.get_mut(..name.len()) {
-            Some(place) => {
-                place.copy_from_slice(&name);
-                Name::Short(short, name.len())
-            }
-            None => Name::Long(name),
-        }
+        let fits = short.get_mut(..text.len()).map(|place| place.copy_from_slice(&text));
+        Name { short: fits.map(|()| (short, text.len())), text }
     }
 
     #[inline]
-    fn write(&self, out: &mut Vec<u8>) {
-        match self {
-            Name::Short(name, len) => number::some_of(out, name, *len),
-            Name::Long(name) => out.extend_from_slice(name),
+    fn write(&self, pen: &mut Pen<'_>) {
+        match &self.short {
+            Some((name, len)) => pen.some(name, *len),
+            None => pen.text(&self.text),
         }
     }
 }
@@ -278,28 +274,40 @@ impl Text {
         Ok(seen)
     }
 
+    /// Writes the line of a tracepoint's sample that is printed as usual. `false`: it is
+    /// none, and nothing was written.
+    #[inline]
+    pub(super) fn print_plain(&mut self, entry: &Entry<'_>, pen: &mut Pen<'_>) -> bool {
+        if self.plans.len() == entry.events.len()
+            && let Some(plan) = self.plans.get(entry.event)
+            && let Some(plain) = plan.plain
+            && let Some((head, raw)) = plain.see(entry.raw.body, entry.raw.endian)
+        {
+            let place = pen.place();
+            let symbols = &mut self.symbols;
+            let (pid, tid) = (head.pid, head.tid);
+            self.starts.usual(&head, || symbols.comm(pid, tid), pen);
+            plan.name.write(pen);
+            if self.trace.write_known(entry, raw, pen) {
+                pen.some(b"\n", 1);
+                return true;
+            }
+            pen.back(place);
+        }
+        false
+    }
+
+    /// Whether some samples are printed so.
+    pub(super) fn is_usual(&self, filter: &Filter) -> bool {
+        !filter.any && self.how.only.is_empty() && self.how.style == Style::default()
+    }
+
     pub(super) fn print(
         &mut self,
         entry: &Entry<'_>,
         filter: &Filter,
         out: &mut Vec<u8>,
     ) -> anyhow::Result<()> {
-        if let Some(plan) = self.plans.get(entry.event)
-            && self.plans.len() == entry.events.len()
-            && let Some(plain) = plan.plain
-            && !filter.any
-            && self.how.only.is_empty()
-            && let Some((head, raw)) = plain.see(entry.raw.body, entry.raw.endian)
-        {
-            let style = self.how.style;
-            let symbols = &mut self.symbols;
-            let (pid, tid) = (head.pid, head.tid);
-            self.starts.write(plan.fields, style, &head, || symbols.comm(pid, tid), out);
-            plan.name.write(out);
-            self.trace.write(entry, raw, out);
-            out.push(b'\n');
-            return Ok(());
-        }
         let Some(s) = self.see(entry)? else { return Ok(()) };
         let plan = &self.plans[entry.event];
         let fields = plan.fields;
@@ -325,7 +333,7 @@ impl Text {
             out.push(b' ');
         }
         if fields.has(Fields::EVENT) {
-            plan.name.write(out);
+            out.extend_from_slice(&plan.name.text);
         }
         if fields.has(Fields::TRACE)
             && let Some(raw) = s.raw

@@ -259,7 +259,7 @@ impl Writer {
                 Value::Signed(size, e) => {
                     pen.signed(load_signed(body, op.at, size, e)?.cast_signed());
                 }
-                Value::Hex(size, e) => pen.hex(load(body, op.at, size, e)?),
+                Value::Hex(size, e) => pen.hex(load(body, op.at, size, e)?, 0),
                 Value::Other(field, stored) => {
                     self.other(plan.fields.get(field)?, stored, body, op.at)?;
                     pen.text(&self.scratch);
