@@ -147,9 +147,9 @@ const ZEROS: u64 = 0x3030_3030_3030_3030;
 #[inline]
 fn eight(n: u32) -> u64 {
     let fours = u64::from(n / 10_000) | u64::from(n % 10_000) << 32;
-    let hundreds = (fours * 10_486 >> 20) & 0x0000_007f_0000_007f;
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
     let twos = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
     tens | (twos - 10 * tens) << 8
 }
 

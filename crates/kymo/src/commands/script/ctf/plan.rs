@@ -19,12 +19,15 @@ const STARTS: usize = 256;
 /// Bytes of text of one operation.
 const PIECE: usize = 16;
 
+/// What a context says of the task, and where it is.
+type Context = (usize, Stored, TaskField);
+
 /// How a kind of event is written.
 pub(super) struct Plan {
     /// Bytes of its body.
     bytes: usize,
     /// Where the numbers and the name of the task are; from the first to the last of them.
-    task: Vec<(usize, Stored, TaskField)>,
+    task: Vec<Context>,
     key: (usize, usize),
     /// Plans with the same see tasks alike.
     kind: u32,
@@ -54,10 +57,10 @@ enum Value {
 
 /// What the plans of a trace have in common: how they see tasks.
 #[derive(Default)]
-pub(super) struct Kinds(Vec<(usize, Vec<(usize, Stored, TaskField)>)>);
+pub(super) struct Kinds(Vec<(usize, Vec<Context>)>);
 
 impl Kinds {
-    fn of(&mut self, trace: usize, task: &[(usize, Stored, TaskField)]) -> u32 {
+    fn of(&mut self, trace: usize, task: &[Context]) -> u32 {
         let known = self.0.iter().position(|(t, task_of)| *t == trace && task_of == task);
         let kind = known.unwrap_or_else(|| {
             self.0.push((trace, task.to_vec()));
