@@ -3,6 +3,7 @@
 //! frame's line is that of a call, so the source there names the frame above.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -107,14 +108,17 @@ fn the_kernels_lines_name_what_they_call() {
         .collect();
     // But of several names of one place (`__x86_indirect_thunk_rax` and `…_array`).
     let list = std::fs::read_to_string("/proc/kallsyms").unwrap();
-    let places = |frame: &str| -> Vec<(u64, String)> {
-        let (name, offset) = frame.rsplit_once('+').unwrap_or((frame, ""));
-        let words = list.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
-        let named = words.filter(|w| w[2] == name);
-        named.map(|w| (u64::from_str_radix(w[0], 16).unwrap(), offset.to_owned())).collect()
-    };
+    let mut named: HashMap<&str, Vec<&str>> = HashMap::new();
+    for words in list.lines().map(|l| l.split_whitespace().collect::<Vec<_>>()) {
+        named.entry(words[2]).or_default().push(words[0]);
+    }
     let same = |ours: &str, theirs: &str| {
-        ours == theirs || places(ours).iter().any(|place| places(theirs).contains(place))
+        let parts = |frame: &str| -> Option<(Vec<&str>, String)> {
+            let (name, offset) = frame.rsplit_once('+')?;
+            Some((named.get(name)?.clone(), offset.to_owned()))
+        };
+        let (Some(ours), Some(theirs)) = (parts(ours), parts(theirs)) else { return false };
+        ours.1 == theirs.1 && ours.0.iter().any(|place| theirs.0.contains(place))
     };
     for pair in beneath {
         let found = ours.windows(2).any(|p| p == pair)
