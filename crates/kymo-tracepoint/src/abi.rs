@@ -46,15 +46,21 @@ static ENTER: extern "C" fn() = enter;
 static LEAVE: extern "C" fn() = leave;
 
 extern "C" fn enter() {
-    process::register(own(), 0);
+    enter_all(own());
 }
 
 extern "C" fn leave() {
-    process::unregister(own());
+    process::unregister(&check::sound(own()).0);
 }
 
+fn enter_all(entries: &[SiteRef]) {
+    let (sound, refused) = check::sound(entries);
+    process::register(&sound, refused);
+}
+
+/// The section of what this is linked with, which may be a program in C.
 fn own() -> &'static [SiteRef] {
-    // SAFETY: the linker's limits of the section, where the macros put sites.
+    // SAFETY: the linker's limits of the section, where the macros and the header put sites.
     unsafe { section(&raw const START, &raw const STOP) }
 }
 
@@ -139,10 +145,7 @@ fn answer(result: Result<(), c_int>) -> c_int {
 pub unsafe extern "C" fn kymo_abi1_enter(at: *const Module) -> c_int {
     // SAFETY: the caller's promise.
     let entries = unsafe { module(at) };
-    answer(entries.map(|entries| {
-        let (sound, refused) = check::sound(entries);
-        process::register(&sound, refused);
-    }))
+    answer(entries.map(enter_all))
 }
 
 /// Takes the sites of a library out that is being unloaded, and its functions out of the

@@ -275,3 +275,70 @@ fn strict_compilers_have_nothing_to_say() {
     }
     assert!(tried >= 6, "gcc and g++ at least");
 }
+
+#[test]
+fn callbacks_of_programs_and_libraries() {
+    if !require(COMPILERS) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (program, library) = (dir.path().join("callbacks"), dir.path().join("libcalls.so"));
+    build(&["-rdynamic"], &["tests/programs/callbacks.c"], &program, &[&static_library()]);
+    let flags = ["-shared", "-fPIC", "-DLIBRARY"];
+    build(&flags, &["tests/programs/callbacks.c"], &library, &[]);
+    let library = library.to_str().unwrap();
+    // While a session listens as well, and without one.
+    let shared = Shared::new();
+    let mut wanted = order("calls:own", "");
+    // An order is for programs that have one of its events when they start.
+    wanted.rules.extend(order("calls:started", "").rules);
+    shared.want("s", &wanted);
+    assert_eq!(run_in(&shared, &program, &[library]), "fine\n");
+    let programs = shared.programs();
+    let with_ring = |program: &&Program| program.path.join("ring-0-1").exists();
+    let lines = programs.iter().filter(with_ring).flat_map(|p| p.babeltrace(0, 1));
+    let own = lines.filter(|line| line.contains("calls:own")).count();
+    assert_eq!(own, 3, "once for each time that the library was loaded");
+    let output = run(Command::new(&program).arg(library).env("KYMO_UST", "off"));
+    assert_eq!(output.stdout, b"fine\n");
+    let throwing = dir.path().join("throwing");
+    build(&[], &["tests/programs/throwing.cpp"], &throwing, &[&static_library()]);
+    assert_eq!(run(&mut Command::new(&throwing)).stdout, b"0\n1\n2\n0 0\n");
+}
+
+#[test]
+fn wrong_descriptions_stay_off() {
+    if !require(COMPILERS) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("other.o");
+    let mut command = compiler("gcc", &["-std=gnu11", "-DOTHER", "-c"]);
+    run(command.arg(here("tests/programs/wrong.c")).arg("-o").arg(&other));
+    let program = dir.path().join("wrong");
+    let library = static_library();
+    build(&[], &["tests/programs/wrong.c"], &program, &[&other, &library]);
+    let shared = Shared::new();
+    shared.want("s", &order("wrong*", ""));
+    run_in(&shared, &program, &[]);
+    let programs = shared.programs();
+    let lines = payloads(&programs[0].babeltrace(0, 1));
+    let due = ["good { x = 1 }", "a_b { x = 1 }", "good { x = 2 }", "b { y = 3 }"];
+    assert_eq!(lines[..4], due);
+    assert_eq!(lines[4..], ["o d\"d{}\u{fffd} { }"]);
+    assert_eq!(programs[0].events.len(), 4, "{:?}", programs[0].events);
+    // Eleven that were made by hand, and the one of which two files say different things.
+    assert!(programs[0].control.refused >= 12, "{}", programs[0].control.refused);
+}
+
+#[test]
+fn nobody_need_be_there() {
+    if !require(COMPILERS) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("every");
+    let sources = ["tests/programs/every.c", "tests/programs/every_more.cpp"];
+    build(&["-DKYMO_TRACEPOINT_OPTIONAL"], &sources, &program, &[]);
+    assert_eq!(run(&mut Command::new(&program)).stdout, b"0\n");
+}

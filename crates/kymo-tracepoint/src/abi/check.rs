@@ -1,17 +1,17 @@
 //! What programs in C say of their events is looked at before it is believed: the header makes
-//! it, but a program may have made it by hand. Pointers have to be right.
+//! it, but a program may have made it by hand. What pointers point to has to be there.
 
 use std::ptr::NonNull;
 
 use kymo_ust::Kind;
 
-use crate::site::{EventInfo, FieldInfo, Level, Site, SiteRef, Text};
+use crate::site::{EventInfo, FieldInfo, Level, SiteRef, Text};
 
-/// Most fields and names of an event that can be told.
+/// Most fields of an event that can be told.
 const MAX_FIELDS: usize = 256;
-const MAX_ENTRIES: usize = 1024;
-/// Longest text that is told whole.
-const MAX_TEXT: usize = 4096;
+/// More names than this, or longer texts, nobody has meant. Of fewer, the first are told.
+const MAX_ENTRIES: usize = 1 << 16;
+const MAX_TEXT: usize = 1 << 20;
 
 /// The entries that can be believed, and how many cannot.
 pub(super) fn sound(entries: &[SiteRef]) -> (Vec<SiteRef>, u32) {
@@ -23,18 +23,14 @@ pub(super) fn sound(entries: &[SiteRef]) -> (Vec<SiteRef>, u32) {
             continue;
         }
         // SAFETY: not null; the memory of a site, of which only a pointer is read.
-        let of_site = unsafe { (&raw const (*site).event).read() };
-        if is_aligned(site) && is_event(of_site) && (event.is_null() || is_event(event)) {
+        let of_site = || unsafe { (&raw const (*site).event).read() };
+        if site.is_aligned() && is_event(of_site()) && (event.is_null() || is_event(event)) {
             sound.push(SiteRef::copy(site, event));
         } else {
             refused += 1;
         }
     }
     (sound, refused)
-}
-
-fn is_aligned(site: *const Site) -> bool {
-    site.is_aligned()
 }
 
 /// Whether a description can be looked at as one: its numbers are those that there are.

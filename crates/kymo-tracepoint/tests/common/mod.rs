@@ -340,8 +340,8 @@ stream {{ id = {};
     for event in events {
         let (provider, name) = (&event.provider, &event.name);
         let (id, stream) = (event.id, config.stream);
-        write!(out, "event {{ name = \"{provider}:{name}\"; id = {id}; stream_id = {stream};")
-            .unwrap();
+        let full_name = format!("{provider}:{name}");
+        write!(out, "event {{ name = {full_name:?}; id = {id}; stream_id = {stream};").unwrap();
         write!(out, " fields := struct {{").unwrap();
         for field in &event.fields {
             let name = &field.name;
