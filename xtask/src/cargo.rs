@@ -56,13 +56,16 @@ pub(crate) fn build(args: &[&str]) -> anyhow::Result<PathBuf> {
 
 /// What a build says about each of its artefacts, in cargo's own JSON.
 pub(crate) fn messages(args: &[&str]) -> anyhow::Result<Vec<serde_json::Value>> {
-    let output = command(args)
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
+    let mut command = command(args);
+    command.arg("--message-format=json-render-diagnostics");
+    messages_of(command)
+}
+
+/// The same of a command that asks for it.
+pub(crate) fn messages_of(mut command: Command) -> anyhow::Result<Vec<serde_json::Value>> {
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     if !output.status.success() {
-        bail!("`cargo {}` failed: {}", args.join(" "), output.status);
+        bail!("`{}` failed: {}", format!("{command:?}").replace('"', ""), output.status);
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())

@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod c_library;
 mod cargo;
 mod fuzz;
 mod licences;
@@ -23,6 +24,8 @@ usage: cargo xtask <task>
   test                setup, then everything CI checks
   tidy                the project's own rules (file heads, crate arrows, …)
   release             build the release program and check what is promised of it
+  c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
+                      into target/c
   man                 manual pages and completions, into target/man
   bench [--quick]     whole commands against their peers; writes BENCHMARKS.md
   bench probes        what a hit of a probe costs; renews its section of BENCHMARKS.md
@@ -40,6 +43,8 @@ fn main() -> ExitCode {
         ["setup", "--dry-run"] => setup::run(setup::Mode::Say).map(done),
         ["test"] => test::run().map(done),
         ["tidy"] => tidy::run().map(done),
+        ["c-library"] => c_library::run(None).map(done),
+        ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),
         ["release"] => release::run().map(done),
         ["vm", rest @ ..] => vm::main(rest),

@@ -17,6 +17,7 @@ mod kernel_debug;
 mod lttng;
 mod need;
 mod run;
+mod tracepoints;
 mod tracing_state;
 mod workload;
 
@@ -25,5 +26,6 @@ pub use kernel_debug::{KernelDebug, kernel_debug};
 pub use lttng::{Lttng, LttngSession};
 pub use need::{Need, require};
 pub use run::{NOBODY, Outcome, Unprivileged, lines_with, perf, run, run_command};
+pub use tracepoints::tracepoint_library;
 pub use tracing_state::TracingState;
 pub use workload::Workload;

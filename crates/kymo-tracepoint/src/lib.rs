@@ -9,7 +9,8 @@
 //! place in the file: link with `-C link-arg=-Wl,-z,separate-loadable-segments` for it where lld is
 //! the linker, as it is by default.)
 //!
-//! Programs in C use `include/kymo_tracepoint.h` and link the static library of this crate.
+//! Programs in C and C++ use `include/kymo_tracepoint.h` and link this crate as a static or shared
+//! library (`cargo xtask c-library`; `docs/c.md`).
 //!
 //! Programs that use the crates `log` or `tracing` have their records, events and spans in the
 //! trace with the features of these names.

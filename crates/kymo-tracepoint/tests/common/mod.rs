@@ -57,23 +57,9 @@ impl Shared {
     }
 }
 
-/// The static library, built on its own: the crate's other users have no need of it.
+/// The static library.
 pub fn static_library() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["rustc", "--quiet", "-p", "kymo-tracepoint", "--lib", "--crate-type=staticlib"]);
-    cargo.arg("--target-dir").arg(&target).current_dir(env!("CARGO_MANIFEST_DIR"));
-    assert!(cargo.status().unwrap().success());
-    let mut folders = vec![target];
-    while let Some(folder) = folders.pop() {
-        let library = folder.join("debug/libkymo_tracepoint.a");
-        if library.exists() {
-            return library;
-        }
-        let entries = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
-        folders.extend(entries.filter(|p| p.is_dir()));
-    }
-    panic!("cargo has built no static library");
+    kymo_testkit::tracepoint_library(Path::new(env!("CARGO_TARGET_TMPDIR")))
 }
 
 /// An SDT marker of a program, as its notes say.

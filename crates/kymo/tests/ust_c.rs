@@ -1,0 +1,153 @@
+//! The example program in C, as its page (`docs/c.md`) builds it, and what the commands show of
+//! it: live, written, listed, filtered, and beside babeltrace2.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use kymo_testkit::{Need, require, tracepoint_library};
+
+const NEEDS: &[Need] = &[Need::Gcc, Need::Babeltrace];
+
+struct Shop {
+    dir: tempfile::TempDir,
+    program: PathBuf,
+}
+
+impl Shop {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("shop");
+        let crate_ = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kymo-tracepoint");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-rdynamic"]);
+        gcc.arg(crate_.join("examples/shop.c")).arg("-I").arg(crate_.join("include"));
+        gcc.arg(tracepoint_library(Path::new(env!("CARGO_TARGET_TMPDIR"))));
+        gcc.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&program);
+        let output = gcc.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Self { dir, program }
+    }
+
+    /// What kymo says with these arguments.
+    fn kymo(&self, args: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kymo"));
+        command.args(args).env("KYMO_UST_DIR", self.dir.path());
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The lines of `kymo trace ARGS -- shop 4`, behind the time.
+    fn live(&self, args: &[&str]) -> Vec<String> {
+        let program = self.program.to_str().unwrap();
+        let text = self.kymo(&[&["trace"], args, &["--", program, "4"]].concat());
+        let lines = text.lines().filter_map(|line| line.split_once(": shop:"));
+        lines.map(|(_, line)| line.to_owned()).collect()
+    }
+}
+
+#[test]
+fn live_text_is_the_print_format_s() {
+    if !require(NEEDS) {
+        return;
+    }
+    let shop = Shop::new();
+    let lines = shop.live(&["-u", "shop:*"]);
+    // Of the sale without a price there is no event.
+    let sale = |id: u32, who: &str, euros: &str, how: &str| {
+        format!("sale: sale {id} to {who}: {euros} EUR by {how}, sold by ")
+    };
+    let sales = [
+        sale(1, "somebody", "10.01", "Card"),
+        sale(2, "(null)", "20.02", "Card"),
+        sale(3, "somebody", "30.03", "Voucher"),
+    ];
+    let mut due = vec!["door_opened: by 0".to_owned(), "door_closed: by 0".into()];
+    for (i, sale) in (1..).zip(&sales) {
+        due.extend([format!("door_opened: by {i}"), sale.clone(), format!("door_closed: by {i}")]);
+    }
+    assert_eq!(lines.len(), due.len(), "{lines:?}");
+    for (line, due) in lines.iter().zip(&due) {
+        assert!(line == due || (due.starts_with("sale") && line.starts_with(due)), "{line}");
+    }
+    // By level, and by fields of each kind.
+    let count = |args: &[&str]| shop.live(args).len();
+    assert_eq!(count(&["-u", "shop:*", "--level", "notice"]), 4);
+    assert_eq!(count(&["-u", "shop:*", "--level", "info"]), 7);
+    for (filter, sales) in [
+        ("customer == \"some*\"", 2),
+        ("euros > 15.0", 2),
+        ("change == -3", 1),
+        ("large", 0),
+        ("payment == 10", 1),
+        ("code == \"abcd\"", 3),
+        ("id >= 2 && payment == 2", 1),
+    ] {
+        assert_eq!(count(&["-u", "shop:sale", "--filter", filter]), sales, "{filter}");
+    }
+}
+
+#[test]
+fn what_is_written_is_what_babeltrace_reads() {
+    if !require(NEEDS) {
+        return;
+    }
+    let shop = Shop::new();
+    let out = shop.dir.path().join("out");
+    let (out, program) = (out.to_str().unwrap(), shop.program.to_str().unwrap());
+    shop.kymo(&["trace", "-u", "shop:*", "-o", out, "--", program, "4"]);
+    let theirs = Command::new("babeltrace2").arg(out).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&theirs.stderr), "", "no warning");
+    let theirs = String::from_utf8(theirs.stdout).unwrap();
+    let ours = shop.kymo(&["script", out]);
+    assert_eq!(ours.lines().count(), theirs.lines().count());
+    assert_eq!(ours.lines().count(), 11);
+    let fields = |line: &str| line.split_once("sale: ").map(|(_, fields)| fields.to_owned());
+    let ours: Vec<_> = ours.lines().filter_map(fields).collect();
+    let due = [
+        "id=1 customer=\"somebody\" euros=10.01 change=-1 large=false(0) payment=Card(2) \
+         code={97,98,99,100} articles_length=1 articles={1} seller=0x",
+        "id=2 customer=\"(null)\" euros=20.02 change=-2 large=false(0) payment=Card(2) \
+         code={97,98,99,100} articles_length=2 articles={1,2} seller=0x",
+        "id=3 customer=\"somebody\" euros=30.03 change=-3 large=false(0) payment=Voucher(10) \
+         code={97,98,99,100} articles_length=3 articles={1,2,3} seller=0x",
+    ];
+    assert_eq!(ours.len(), 3);
+    for (line, due) in ours.iter().zip(due) {
+        assert!(line.trim_start().starts_with(due), "{line}");
+    }
+    let theirs: Vec<_> = theirs.lines().filter(|line| line.contains("shop:sale")).collect();
+    let due = [
+        "id = 1, customer = \"somebody\", euros = 10.01, change = -1, \
+         large = ( \"false\" : container = 0 ), payment = ( \"Card\" : container = 2 )",
+        "id = 2, customer = \"(null)\", euros = 20.02, change = -2, \
+         large = ( \"false\" : container = 0 ), payment = ( \"Card\" : container = 2 )",
+        "id = 3, customer = \"somebody\", euros = 30.03, change = -3, \
+         large = ( \"false\" : container = 0 ), payment = ( \"Voucher\" : container = 10 )",
+    ];
+    for (line, due) in theirs.iter().zip(due) {
+        assert!(line.contains(due), "{line}");
+    }
+}
+
+#[test]
+fn a_running_program_is_listed() {
+    if !require(NEEDS) {
+        return;
+    }
+    let shop = Shop::new();
+    let mut command = Command::new(&shop.program);
+    command.args(["1", "-"]).env("KYMO_UST_DIR", shop.dir.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "0 cents");
+    let text = shop.kymo(&["list", "-v", "ust"]);
+    for due in ["shop:sale", "shop:door_opened", "shop:door_closed", "Something has been sold."] {
+        assert!(text.contains(due), "{due}: {text}");
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}

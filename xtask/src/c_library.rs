@@ -1,0 +1,80 @@
+//! `cargo xtask c-library`: what programs in C need for tracepoints of their own, as a folder to
+//! be installed or used in its place: the header, the library static and shared, and files for
+//! pkg-config that find the rest by where they lie.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::cargo;
+
+const LIBRARY: &str = "libkymo_tracepoint";
+/// The version of the ABI, which the names of functions have, too.
+const ABI: &str = "1";
+/// What the static library takes from the C library.
+const PRIVATE: &str = "-lpthread -ldl -lm";
+
+pub(crate) fn run(to: Option<&str>) -> anyhow::Result<()> {
+    let to = to.map_or_else(|| crate::target().join("c"), PathBuf::from);
+    let (include, lib) = (to.join("include"), to.join("lib"));
+    for folder in [&include, &lib.join("pkgconfig")] {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let header = crate::root().join("crates/kymo-tracepoint/include/kymo_tracepoint.h");
+    copy(&header, &include.join("kymo_tracepoint.h"))?;
+    copy(&build("staticlib", "a")?, &lib.join(format!("{LIBRARY}.a")))?;
+    let shared = format!("{LIBRARY}.so.{ABI}");
+    copy(&build("cdylib", "so")?, &lib.join(&shared))?;
+    let link = lib.join(format!("{LIBRARY}.so"));
+    if link.symlink_metadata().is_ok() {
+        fs::remove_file(&link).with_context(|| link.display().to_string())?;
+    }
+    symlink(&shared, &link).with_context(|| link.display().to_string())?;
+    let dynamic = format!("Libs: -L${{libdir}} -lkymo_tracepoint\nLibs.private: {PRIVATE}\n");
+    let whole = format!("Libs: ${{libdir}}/{LIBRARY}.a {PRIVATE}\n");
+    for (name, libs) in [("kymo-tracepoint", dynamic), ("kymo-tracepoint-static", whole)] {
+        let path = lib.join("pkgconfig").join(format!("{name}.pc"));
+        fs::write(&path, package(name, &libs)).with_context(|| path.display().to_string())?;
+    }
+    println!("{}: include, lib, lib/pkgconfig", to.display());
+    Ok(())
+}
+
+fn package(name: &str, libs: &str) -> String {
+    format!(
+        "prefix=${{pcfiledir}}/../..\nincludedir=${{prefix}}/include\nlibdir=${{prefix}}/lib\n\n\
+         Name: {name}\nDescription: Static tracepoints for programs in C and C++\n\
+         Version: {}\nCflags: -I${{includedir}}\n{libs}",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    // Another file in its place: programs may have the old one mapped.
+    let new = to.with_extension("new");
+    fs::copy(from, &new).with_context(|| from.display().to_string())?;
+    fs::rename(&new, to).with_context(|| to.display().to_string())
+}
+
+/// Builds one kind of library and says where it is.
+fn build(kind: &str, extension: &str) -> anyhow::Result<PathBuf> {
+    let folder = crate::target().join("c-build");
+    let soname = format!("link-arg=-Wl,-soname,{LIBRARY}.so.{ABI}");
+    let mut command = cargo::command(&["rustc", "--release", "-p", "kymo-tracepoint", "--lib"]);
+    command.args(["--crate-type", kind, "--message-format=json-render-diagnostics"]);
+    command.arg("--target-dir").arg(folder);
+    // In place of the workspace's flags: programs in C have a C library of their own.
+    command.env("RUSTFLAGS", "-C target-feature=-crt-static");
+    if kind == "cdylib" {
+        // It is never unloaded: it is asked at the process's end, and when it forks.
+        command.args(["--", "-C", &soname, "-C", "link-arg=-Wl,-z,nodelete"]);
+    }
+    let messages = cargo::messages_of(command)?;
+    let files = messages.iter().filter_map(|m| m["filenames"].as_array()).flatten();
+    let mut files = files.filter_map(|f| f.as_str()).map(PathBuf::from);
+    let name = format!("{LIBRARY}.{extension}");
+    let of_kind = |f: &PathBuf| f.file_name().is_some_and(|n| *n == *name);
+    files.find(of_kind).with_context(|| format!("cargo named no {name}"))
+}
