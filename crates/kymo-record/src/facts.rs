@@ -16,6 +16,8 @@ use crate::hardware;
 use crate::options::{Clock, Options};
 use crate::scan::Scan;
 
+const PMUS: &str = "/sys/bus/event_source/devices";
+
 /// What is known when the recording begins.
 pub(crate) fn at_start(
     options: &Options,
@@ -59,6 +61,13 @@ pub(crate) fn at_start(
         f.insert(Feature::MEM_TOPOLOGY, features::mem_topology(block, &nodes));
     }
     f.insert(Feature::PMU_MAPPINGS, features::pmu_mappings(&pmus()));
+    let mut abilities = hardware::abilities(Path::new(PMUS));
+    if let Some(at) = abilities.iter().position(|(name, _)| name == "cpu") {
+        f.insert(Feature::CPU_PMU_CAPS, features::pmu_caps(&abilities.remove(at).1));
+    }
+    if !abilities.is_empty() {
+        f.insert(Feature::PMU_CAPS, features::caps_of_pmus(&abilities));
+    }
     let groups = groups(specs);
     if !groups.is_empty() {
         f.insert(Feature::GROUP_DESC, features::group_desc(&groups));
@@ -166,7 +175,7 @@ fn cpuid(info: &str) -> Option<String> {
 }
 
 fn pmus() -> Vec<(u32, String)> {
-    let Ok(dir) = fs::read_dir("/sys/bus/event_source/devices") else { return Vec::new() };
+    let Ok(dir) = fs::read_dir(PMUS) else { return Vec::new() };
     let mut found: Vec<(u32, String)> = dir
         .filter_map(Result::ok)
         .filter_map(|e| {

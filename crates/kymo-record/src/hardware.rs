@@ -1,12 +1,31 @@
 //! What the machine is made of, as sysfs tells: CPUs, caches, nodes, memory.
 
 use std::fs;
+use std::path::Path;
 
 use kymo_files::perfdata::write::features::{self, Cache, MemoryNode, NumaNode};
 use kymo_kernel::cpus;
 
 /// The bitmap of a node's memory is not made larger, whatever sysfs says.
 const MOST_BLOCKS: u64 = 1 << 22;
+
+/// What each PMU can do, by its name: the files in its folder `caps`.
+pub(crate) fn abilities(pmus: &Path) -> Vec<(String, Vec<(String, String)>)> {
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    };
+    let abilities = |pmu: &str| {
+        let folder = pmus.join(pmu).join("caps");
+        let value = |name: &String| Some(fs::read_to_string(folder.join(name)).ok()?.trim().into());
+        let all = names(&folder).into_iter();
+        all.filter_map(|name| Some((name.clone(), value(&name)?))).collect::<Vec<_>>()
+    };
+    let all = names(pmus).into_iter().map(|pmu| (abilities(&pmu), pmu));
+    all.filter(|(held, _)| !held.is_empty()).map(|(held, pmu)| (pmu, held)).collect()
+}
 
 /// The CPUs (or nodes) that a file of sysfs lists.
 pub(crate) fn cpu_list(path: &str) -> Vec<u32> {
@@ -115,6 +134,28 @@ pub(crate) fn memory() -> Option<(u64, Vec<MemoryNode>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn abilities_are_read_by_pmu() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        file("cpu/caps/max_precise", "3\n");
+        file("cpu/caps/branches", "32\n");
+        file("cpu/type", "4\n");
+        file("software/type", "1\n");
+        file("ibs_op/caps/zen4_ibs_extensions", "1\n");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let expected = [
+            ("cpu".to_owned(), vec![pair("branches", "32"), pair("max_precise", "3")]),
+            ("ibs_op".to_owned(), vec![pair("zen4_ibs_extensions", "1")]),
+        ];
+        assert_eq!(abilities(dir.path()), expected);
+        assert_eq!(abilities(&dir.path().join("nowhere")), []);
+    }
 
     #[test]
     fn sizes_are_found_in_the_texts() {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use kymo_files::perfdata::write::EventMeta;
+use kymo_files::perfdata::write::update::IdPlace;
 use kymo_kernel::events::explain_refusal;
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::ring::{MapError, Mode, Ring};
@@ -38,6 +39,8 @@ pub(crate) struct Opened {
     instances: Vec<Instance>,
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) events: Vec<EventMeta>,
+    /// Where each instance was opened.
+    pub(crate) index: Vec<IdPlace>,
 }
 
 /// On whom and where.
@@ -58,11 +61,16 @@ impl Opened {
         pages: Option<usize>,
         notes: &mut Vec<Note>,
     ) -> Result<Opened, RecordError> {
-        let mut opened = Opened { instances: Vec::new(), buffers: Vec::new(), events: Vec::new() };
+        let mut opened = Opened {
+            instances: Vec::new(),
+            buffers: Vec::new(),
+            events: Vec::new(),
+            index: Vec::new(),
+        };
         let mut ids: Vec<Vec<u64>> = vec![Vec::new(); plan.len()];
         let mut gone = None;
         let mut pages_now = pages;
-        for &cpu in &places.cpus {
+        for (ring, &cpu) in places.cpus.iter().enumerate() {
             // Per kind of ring: its owner's index.
             let mut owners: [Option<usize>; 2] = [None, None];
             // Each event has one cgroup, but may have many threads.
@@ -110,6 +118,7 @@ impl Opened {
                     if let Some(ids) = ids.get_mut(i) {
                         ids.push(id);
                     }
+                    opened.index.push(IdPlace { id, ring: ring as u64, cpu, tid });
                     let index = opened.instances.len();
                     if let Some(slot) = leaders.get_mut(i) {
                         *slot = Some(index);

@@ -256,7 +256,8 @@ impl<'a> Session<'a> {
         let user_only =
             teller.writer.events().iter().all(|e| e.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
         let mut unasked = Vec::new();
-        let about = about(teller.writer, &self.tids, &self.cpus);
+        let mut about = about(teller.writer, &self.tids, &self.cpus);
+        about.extend(update::id_index(&self.opened.index));
         let told = teller
             .writer
             .record(&about)

@@ -266,4 +266,21 @@ fn each_tool_reads_the_others_pipe() {
     let kinds = run("sh", ["-c", &kinds]).success().stdout;
     assert_eq!(lines_with(&kinds, &format!("... name:  {event}")).len(), 1);
     assert_eq!(lines_with(&kinds, "PERF_RECORD_THREAD_MAP nr: 1").len(), 1);
+    // Where each instance of the events was opened: as many as perf's, on the same CPUs.
+    let places = |tool: &str| -> Vec<(String, String)> {
+        let dump = format!("{} | perf script -D -i - 2>/dev/null", record(tool));
+        let dump = run("sh", ["-c", &dump]).success().stdout;
+        let lines = dump.lines().filter(|l| l.starts_with(" ... id: "));
+        let mut places: Vec<_> = lines
+            .map(|l| {
+                let words: Vec<&str> = l.split_whitespace().collect();
+                assert_eq!([words[3], words[5], words[7]], ["idx:", "cpu:", "tid:"], "{l}");
+                (words[4].to_owned(), words[6].to_owned())
+            })
+            .collect();
+        places.sort();
+        places
+    };
+    assert_eq!(places(KYMO), places("perf"));
+    assert!(!places(KYMO).is_empty());
 }

@@ -192,6 +192,78 @@ fn json_honours_filters_and_the_limit() {
     assert_eq!(json(&["-c", "nobody"]), []);
 }
 
+/// Sections that this machine's perf does not write.
+#[test]
+fn sections_of_other_machines_are_worded_as_by_perf() {
+    use kymo_files::perfdata::Feature;
+    use kymo_files::perfdata::write::synth::Synth;
+    use kymo_files::perfdata::write::{EventMeta, FeatureSections, Writer, features};
+    use kymo_model::{Attr, EventType, SampleType};
+    if !require(&[Need::Perf]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let event = |name: &str, id: u64| EventMeta {
+        name: name.into(),
+        attr: Attr {
+            kind: EventType::SOFTWARE,
+            config: id,
+            sample_period: 1,
+            sample_type: SampleType::IP | SampleType::TID | SampleType::IDENTIFIER,
+            ..Attr::default()
+        },
+        ids: vec![id],
+        ..EventMeta::default()
+    };
+    let events = vec![event("one", 1), event("two", 2), event("three", 3), event("four", 4)];
+    let pairs = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+        all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+    };
+    let text = |t: &str| features::string(t);
+    let hybrid = [
+        2u32.to_ne_bytes().to_vec(),
+        text("cpu_core"),
+        text("0-7"),
+        text("cpu_atom"),
+        text("8-15"),
+    ];
+    let groups = [("{anon_group}".to_owned(), 0, 2), ("mine".to_owned(), 2, 2)];
+    let others = [
+        ("cpu_core".to_owned(), pairs(&[("branches", "32"), ("max_precise", "3")])),
+        ("cpu_atom".to_owned(), pairs(&[("pmu_name", "alderlake_hybrid")])),
+    ];
+    let mut sections = FeatureSections::new();
+    for (feature, bytes) in [
+        (Feature::EVENT_DESC, features::event_desc(&events)),
+        (Feature::BRANCH_STACK, Vec::new()),
+        (Feature::GROUP_DESC, features::group_desc(&groups)),
+        (Feature::CPU_PMU_CAPS, features::pmu_caps(&pairs(&[("branches", "16"), ("x", "y")]))),
+        (Feature::HYBRID_TOPOLOGY, hybrid.concat()),
+        (Feature::PMU_CAPS, features::caps_of_pmus(&others)),
+    ] {
+        sections.insert(feature, bytes);
+    }
+    let file = std::fs::File::create(&path).unwrap();
+    let mut synth = Synth::new(&events[0].attr, 1);
+    let mut writer = Writer::file(file, events, &sections).unwrap();
+    // A file without any data is one that its recorder did not finish.
+    writer.record(synth.comm(1, 1, b"made")).unwrap();
+    writer.finish(&sections).unwrap();
+    for more in [&[][..], &["-I"]] {
+        let args = ["report", "--header-only", "-i", path.to_str().unwrap()];
+        let args = [&args[..], more].concat();
+        let theirs = perf(&args).success().stdout;
+        let ours = run(env!("CARGO_BIN_EXE_kymo"), &args).success().stdout;
+        let told = |text: &str| -> Vec<String> {
+            let from = text.lines().skip_while(|l| !l.contains("# event : name = four")).skip(1);
+            from.take_while(|l| !l.contains("missing")).map(|l| l.trim_end().to_owned()).collect()
+        };
+        assert_eq!(told(&ours), told(&theirs), "{ours}\n{theirs}");
+        assert!(told(&ours).len() > 5, "{ours}");
+    }
+}
+
 #[test]
 fn the_header_tells_what_perf_tells() {
     if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc]) {
@@ -202,6 +274,17 @@ fn the_header_tells_what_perf_tells() {
     let program = w.program().display().to_string();
     let _ =
         perf(["record", "-q", "-k", "mono", "-e", "cpu-clock", "-o", &file, &program]).success();
+    // Without -I what is long is only named.
+    let args = ["report", "--header-only", "-i", &file];
+    let named = |text: &str| -> Vec<String> {
+        text.lines().filter(|l| l.contains("info available")).map(str::to_owned).collect()
+    };
+    let ours = run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout;
+    let theirs = perf(args).success().stdout;
+    assert!(named(&theirs).len() > 2, "{theirs}");
+    assert_eq!(named(&ours), named(&theirs));
+    let script = run(env!("CARGO_BIN_EXE_kymo"), ["script", "--header-only", "-i", &file]);
+    assert_eq!(script.success().stdout, ours);
     let args = ["report", "--header-only", "-I", "-i", &file];
     let theirs = perf(args).success().stdout;
     let ours = run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout;

@@ -165,6 +165,26 @@ pub fn pmu_mappings(pmus: &[(u32, String)]) -> Vec<u8> {
     b
 }
 
+/// Names and values of what a PMU can do: CPU_PMU_CAPS.
+pub fn pmu_caps(caps: &[(String, String)]) -> Vec<u8> {
+    let mut b = (caps.len() as u32).to_ne_bytes().to_vec();
+    for (name, value) in caps {
+        b.extend(string(name));
+        b.extend(string(value));
+    }
+    b
+}
+
+/// PMU_CAPS: the same of other PMUs, each before its name.
+pub fn caps_of_pmus(pmus: &[(String, Vec<(String, String)>)]) -> Vec<u8> {
+    let mut b = (pmus.len() as u32).to_ne_bytes().to_vec();
+    for (name, caps) in pmus {
+        b.extend(pmu_caps(caps));
+        b.extend(string(name));
+    }
+    b
+}
+
 /// GROUP_DESC: name, index of the leader, members.
 pub fn group_desc(groups: &[(String, u32, u32)]) -> Vec<u8> {
     let mut b = (groups.len() as u32).to_ne_bytes().to_vec();

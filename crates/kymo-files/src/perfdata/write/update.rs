@@ -54,6 +54,35 @@ pub fn thread_map(threads: &[(i32, String)]) -> Vec<u8> {
     record(RecordKind::THREAD_MAP, 0, &body).unwrap_or_default()
 }
 
+/// Where an instance of an event was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdPlace {
+    /// The instance.
+    pub id: u64,
+    /// The ring that it writes into, counted from 0.
+    pub ring: u64,
+    /// Its CPU.
+    pub cpu: u32,
+    /// Its thread, -1 for all.
+    pub tid: i32,
+}
+
+/// ID_INDEX records: where the instances were opened.
+pub fn id_index(places: &[IdPlace]) -> Vec<u8> {
+    /// So many fit into a record.
+    const MOST: usize = 2000;
+    let mut out = Vec::new();
+    for some in places.chunks(MOST) {
+        let mut body = (some.len() as u64).to_ne_bytes().to_vec();
+        for p in some {
+            let words = [p.id, p.ring, p.cpu.into(), i64::from(p.tid).cast_unsigned()];
+            body.extend(words.iter().flat_map(|w| w.to_ne_bytes()));
+        }
+        out.extend(record(RecordKind::ID_INDEX, 0, &body).unwrap_or_default());
+    }
+    out
+}
+
 /// CPU_MAP: the CPUs recorded on.
 pub fn cpu_map(cpus: &[u32]) -> Vec<u8> {
     record(RecordKind::CPU_MAP, 0, &cpu_list(cpus)).unwrap_or_default()
