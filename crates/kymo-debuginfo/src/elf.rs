@@ -50,10 +50,10 @@ pub struct Elf {
     pub debuglink: Option<DebugLink>,
     /// Loadable segments.
     pub loads: Vec<Load>,
-    /// `.symtab` if there is one, `.dynsym` otherwise; addresses are the
-    /// stated virtual ones.
+    /// `.symtab`, and of `.dynsym` what is in places where that has none; addresses are
+    /// the stated virtual ones.
     pub symbols: SymbolTable,
-    /// Whether the symbols are of `.symtab`.
+    /// Whether there are symbols of `.symtab`.
     pub has_symtab: bool,
     /// Entries of the procedure linkage table, as `name@plt`.
     pub plt: SymbolTable,
@@ -75,13 +75,11 @@ impl Elf {
         };
         elf.loads = loads(&file);
         let homes = homes(&file);
-        let mut raw: Vec<RawSymbol<'_>> =
-            file.symbols().filter_map(|s| function(&s, &homes)).collect();
-        elf.has_symtab = !raw.is_empty();
-        if raw.is_empty() {
-            raw = file.dynamic_symbols().filter_map(|s| function(&s, &homes)).collect();
-        }
-        elf.symbols = SymbolTable::build(raw);
+        let raw = file.symbols().filter_map(|s| function(&s, &homes));
+        elf.symbols = SymbolTable::build(raw.collect());
+        elf.has_symtab = !elf.symbols.is_empty();
+        let dynamic = file.dynamic_symbols().filter_map(|s| function(&s, &homes));
+        elf.symbols.merge(&SymbolTable::build(dynamic.collect()));
         elf.plt = plt::symbols(&file);
         Ok(elf)
     }

@@ -121,6 +121,25 @@ impl<'d, R: ReadRef<'d>> LazyElf<'d, R> {
         }
     }
 
+    /// Fills the holes of `found` with dynamic symbols: who strips may leave some of
+    /// `.symtab`, without what `.dynsym` names all the same.
+    pub fn add_dynamic(&self, addresses: &[u64], found: &mut Coverings) {
+        let hole = |(at, place): (usize, &Option<u32>)| place.is_none().then_some(at);
+        let holes: Vec<usize> = found.places.iter().enumerate().filter_map(hole).collect();
+        let asked: Vec<u64> = holes.iter().filter_map(|at| addresses.get(*at).copied()).collect();
+        if asked.is_empty() {
+            return;
+        }
+        let Some(more) = scan(|| self.file.dynamic_symbols(), &self.homes, &asked) else { return };
+        let behind = found.symbols.len() as u32;
+        found.symbols.extend(more.symbols);
+        for (at, place) in holes.into_iter().zip(more.places) {
+            if let Some(slot) = found.places.get_mut(at) {
+                *slot = place.map(|number| number + behind);
+            }
+        }
+    }
+
     /// Fills the holes of `found` with entries of the procedure linkage table.
     pub fn add_plt(&self, addresses: &[u64], found: &mut Coverings) {
         let ranges: Vec<(u64, u64)> = [".plt", ".plt.sec"]
@@ -387,6 +406,7 @@ mod tests {
                 let offsets = (code.offset..code.offset + code.size).step_by(step);
                 let addresses: Vec<u64> = offsets.filter_map(|o| lazy.vaddr(o)).collect();
                 let mut found = lazy.covering(&addresses);
+                lazy.add_dynamic(&addresses, &mut found);
                 lazy.add_plt(&addresses, &mut found);
                 let mut named = 0;
                 for (i, address) in addresses.iter().enumerate() {
@@ -416,6 +436,7 @@ mod tests {
             if let Ok(elf) = LazyElf::parse(broken.as_slice()) {
                 let addresses = [0, 0x1000, 0x3000, u64::MAX];
                 let mut found = elf.covering(&addresses);
+                elf.add_dynamic(&addresses, &mut found);
                 elf.add_plt(&addresses, &mut found);
             }
         }

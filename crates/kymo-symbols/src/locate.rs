@@ -42,6 +42,7 @@ pub(crate) fn names(files: &Finder, binary: &Binary<'_>, offsets: &[u64]) -> Opt
             None => elf.covering(&addresses),
         },
     };
+    elf.add_dynamic(&addresses, &mut found);
     elf.add_plt(&addresses, &mut found);
     let mut places = vec![None; offsets.len()];
     for (at, place) in order.into_iter().zip(found.places) {
@@ -65,7 +66,8 @@ pub(crate) fn table(files: &Finder, binary: &Binary<'_>) -> Option<Elf> {
         return Some(elf);
     }
     if let Some(debug) = files.symbols(binary).and_then(|p| Elf::parse(&read(&p)?).ok()) {
-        elf.symbols = debug.symbols;
+        let own = std::mem::replace(&mut elf.symbols, debug.symbols);
+        elf.symbols.merge(&own);
         elf.has_symtab = true;
         return Some(elf);
     }

@@ -237,6 +237,35 @@ fn packed_names_of_functions_are_used() {
     assert!(text.contains("[.] warm"), "{text}");
 }
 
+/// A symbol table that lacks what the dynamic one names: both together, as perf has them.
+#[test]
+fn what_one_table_lacks_the_other_names() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let s = Stripped::new(&["-Wl,--export-dynamic-symbol=warm"]);
+    let dir = s.w.dir();
+    let _ = tool(dir, "objcopy", &["--strip-symbol=warm", "whole", "spin"]);
+    s.same_as_perf(&[]);
+    let check = || {
+        let text = s.kymo(&[]);
+        assert!(text.contains("[.] hot") && text.contains("[.] warm"), "{text}");
+        // The table read as a whole, which a listing of code needs.
+        let mut annotate = Command::new(env!("CARGO_BIN_EXE_kymo"));
+        let file = s.w.file("perf.data");
+        annotate.args(["annotate", "warm", "-i", &file]).env("HOME", s.root());
+        let listing = run_command(annotate).success().stdout;
+        assert!(listing.contains("warm in spin"), "{listing}");
+    };
+    check();
+    // The same of a debug file that lacks it.
+    let _ = tool(dir, "objcopy", &["--strip-symbol=warm", "spin.debug", "cut.debug"]);
+    std::fs::rename(dir.join("cut.debug"), dir.join("spin.debug")).unwrap();
+    let _ = tool(dir, "objcopy", &["--strip-all", "whole", "spin"]);
+    s.link();
+    check();
+}
+
 #[test]
 fn a_file_of_another_container_is_found_while_it_lives() {
     if !require(&[Need::Perf, Need::PerfEvents, Need::Gcc, Need::Root]) {

@@ -278,11 +278,17 @@ fn a_moved_kernels_lines_are_addr2lines() {
     let (head, tail) = id.split_at(2);
     let root = case.dir.path().join("root");
     let links = root.join("usr/lib/debug/.build-id").join(head);
-    let boot = root.join("usr/lib/debug/boot");
+    let release = &case.release;
+    let of = |folder: String, name: String| (root.join(folder), name);
+    let versioned = || format!("vmlinux-{release}");
     let cached = case.dir.path().join("fetched").join(case.id.to_string());
     for (folder, name) in [
         (links, format!("{tail}.debug")),
-        (boot, format!("vmlinux-{}", case.release)),
+        of("usr/lib/debug/boot".into(), versioned()),
+        of("boot".into(), versioned()),
+        of(format!("usr/lib/debug/lib/modules/{release}"), "vmlinux".into()),
+        of(format!("lib/modules/{release}/build"), "vmlinux".into()),
+        of(format!("usr/lib/modules/{release}"), "vmlinux".into()),
         (cached, "debuginfo".into()),
     ] {
         std::fs::create_dir_all(&folder).unwrap();
@@ -296,6 +302,14 @@ fn a_moved_kernels_lines_are_addr2lines() {
         assert_eq!(shown(&String::from_utf8_lossy(&out.stdout)), ours, "{}", place.display());
         std::fs::remove_file(&place).unwrap();
     }
+    // In the right place the image of another kernel, here a program, is not used, and named.
+    let place = root.join("boot").join(versioned());
+    symlink(env!("CARGO_BIN_EXE_kymo"), &place).unwrap();
+    let args = ["script", "-i", &file, "-F", "ip,sym,srcline", "--symfs", root.to_str().unwrap()];
+    let (text, notes) = case.kymo(&args);
+    assert!(!text.contains(".c:"), "{text}");
+    let refused = format!("refused: {}", place.display());
+    assert!(notes.contains(&refused) && notes.contains("wanted is"), "{notes}");
 }
 
 #[test]

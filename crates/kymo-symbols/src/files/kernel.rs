@@ -25,6 +25,10 @@ pub(crate) fn vmlinux_places(release: &str) -> Vec<PathBuf> {
         format!("/usr/lib/debug/lib/modules/{release}/vmlinux"),
         format!("/lib/modules/{release}/build/vmlinux"),
         format!("/boot/vmlinux-{release}"),
+        format!("/lib/modules/{release}/vmlinux"),
+        format!("/usr/lib/debug/usr/lib/modules/{release}/vmlinux"),
+        format!("/usr/lib/modules/{release}/build/vmlinux"),
+        format!("/usr/lib/modules/{release}/vmlinux"),
         format!("/usr/lib/debug/boot/vmlinux-{release}.debug"),
     ]
     .into_iter()
@@ -38,10 +42,11 @@ pub(crate) fn running_module_id(name: &str) -> Option<BuildId> {
     build_id_of_notes(&notes, Endian::NATIVE)
 }
 
-/// Folders that modules of a kernel may be below: first with debugging information.
-pub(crate) fn module_roots(release: &str) -> [PathBuf; 2] {
-    [format!("/usr/lib/debug/lib/modules/{release}"), format!("/lib/modules/{release}")]
-        .map(PathBuf::from)
+/// Folders that modules of a kernel may be below: first with debugging information. On
+/// most machines `/lib` is a link to `/usr/lib`; below another root it may be missing.
+pub(crate) fn module_roots(release: &str) -> [PathBuf; 4] {
+    ["/usr/lib/debug/lib", "/usr/lib/debug/usr/lib", "/lib", "/usr/lib"]
+        .map(|folder| PathBuf::from(format!("{folder}/modules/{release}")))
 }
 
 /// A module's file: with debugging information if that is installed.

@@ -115,7 +115,9 @@ fn readable(name: &str, plain: bool) -> String {
 pub(super) struct Binary<'a> {
     file: &'a CodeFile,
     symbols: CodeSymbols<'a>,
-    plt: SymbolTable,
+    /// What may be in no symbol table but the dynamic one, and entries of the procedure
+    /// linkage table.
+    rest: SymbolTable,
     sections: Option<&'a Sections<'a>>,
     inlines: OnceCell<Inlines<'a>>,
     /// Every named place, ascending.
@@ -131,18 +133,19 @@ impl<'a> Binary<'a> {
         plain: bool,
     ) -> Result<Binary<'a>, NoCode> {
         let symbols = file.symbols()?;
-        let plt = Elf::parse(file.binary()).map(|e| e.plt).unwrap_or_default();
+        let Elf { symbols: mut rest, plt, .. } = Elf::parse(file.binary()).unwrap_or_default();
+        rest.merge(&plt);
         let mut named: Vec<u64> = symbols.all().map(|s| s.addr).collect();
-        named.extend(plt.iter().map(|(start, ..)| start));
+        named.extend(rest.iter().map(|(start, ..)| start));
         named.sort_unstable();
         named.dedup();
-        Ok(Binary { file, symbols, plt, sections, inlines: OnceCell::new(), named, plain })
+        Ok(Binary { file, symbols, rest, sections, inlines: OnceCell::new(), named, plain })
     }
 
     /// Lists a function, which has a name at `start`.
     pub(super) fn list(&self, hot: &Hot, start: u64, syntax: Syntax) -> Option<Listing> {
         let named = self.symbols.function_span(start).map(|(_, start, end)| (start, end));
-        let stub = || self.plt.lookup(start).map(|(start, end, _)| (start, end));
+        let stub = || self.rest.lookup(start).map(|(start, end, _)| (start, end));
         let (start, end) = named.or_else(stub)?;
         let function = self.function(start, end)?;
         let known = Known {
@@ -183,7 +186,7 @@ impl Names for Binary<'_> {
             (start == nearest).then(|| String::from_utf8_lossy(name).into_owned())
         };
         let [code, data] = self.symbols.tables();
-        let tables = [code, &self.plt, data];
+        let tables = [code, &self.rest, data];
         let name = tables.into_iter().find_map(begins)?;
         Some((readable(&name, self.plain), addr - nearest))
     }
