@@ -165,6 +165,63 @@ fn stacks_that_are_unwound() {
     assert_eq!(rows(&whole.stdout), rows(&plain.stdout));
 }
 
+/// With its sources a recording is annotated elsewhere as at home, inlined functions of
+/// other files included; what a binary has no business with stays at home.
+#[test]
+fn sources_go_along_if_asked() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !require(&NEEDS) {
+        return;
+    }
+    let p = Places::new(Workload::spin());
+    let source = fs::read_to_string(p.w.file("spin.c")).unwrap();
+    let header = "static inline __attribute__((always_inline)) unsigned long mix(unsigned long x)\n\
+                  {\n\treturn x * 2654435761u ^ x >> 7; // the header's own\n}\n";
+    fs::create_dir(p.w.file("include")).unwrap();
+    fs::write(p.w.file("include/mix.h"), header).unwrap();
+    let more = "#include \"include/mix.h\"\n\
+                __attribute__((noinline)) unsigned long mixed(unsigned long n)\n\
+                {\n\tunsigned long r = 0;\n\
+                \tfor (unsigned long i = 0; i < n; i++)\n\t\tr += mix(r + i);\n\treturn r;\n}\n\
+                __attribute__((constructor)) static void begin(void)\n\
+                {\n\tvolatile unsigned long r = mixed(200000000);\n\t(void)r;\n}\n";
+    fs::write(p.w.file("spin.c"), source + more).unwrap();
+    let args = ["-O2", "-g", "-o", "spin", "spin.c"];
+    let mut gcc = Command::new("gcc");
+    gcc.args(args).current_dir(p.w.dir());
+    let _ = run_command(gcc).success();
+    let record = ["record", "-q", "-e", "cpu-clock:u", "-o", "perf.data", "./spin", "30"];
+    let _ = p.here(&record).success();
+    let made = p.here(&["bundle", "--sources", "perf.data"]).success();
+    assert!(made.stderr.contains(" sources) ]"), "{made:?}");
+    let mode = fs::metadata(p.w.file("perf.data.bundle")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let texts = p.same(&[&["annotate", "mixed", "-l"], &["annotate", "mixed", "-n"]]);
+    let (own, headers) = ("r += mix(r + i);", "// the header's own");
+    assert!(texts[0].contains(own) && texts[0].contains(headers), "{}", texts[0]);
+    // In the archive are the files of the line tables, and no other.
+    let mut tar = Command::new("tar");
+    tar.args(["xOf", "perf.data.bundle", "--wildcards", "*/sources"]).current_dir(p.w.dir());
+    let names = run_command(tar).success().stdout;
+    assert!(names.lines().any(|n| n.ends_with("/include/mix.h")), "{names}");
+    let mut lines = Command::new("readelf");
+    lines.args(["--debug-dump=line", "spin"]).current_dir(p.w.dir());
+    let lines = run_command(lines).success().stdout;
+    let of_spin = p.w.dir().display().to_string();
+    for name in names.lines().filter(|n| n.starts_with(&of_spin)) {
+        let base = name.rsplit('/').next().unwrap();
+        assert!(lines.lines().any(|l| l.trim_end().ends_with(base)), "{name}\n{lines}");
+    }
+    // Somebody else's binary does not take its reader's files along.
+    fs::set_permissions(p.w.file("include/mix.h"), fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::chown(p.w.file("spin"), Some(4711), None).unwrap();
+    let made = p.here(&["bundle", "--sources", "perf.data"]).success();
+    assert!(made.stderr.contains("source files are not in the bundle"), "{made:?}");
+    p.take();
+    let there = p.there(&["annotate", "mixed", "-l", "-i", "/home/perf.data"]).success();
+    assert!(!there.stdout.contains(headers) && there.stdout.contains("mix.h:3"), "{there:?}");
+}
+
 /// Payloads name functions of the kernel; code made at run time has a map of its own.
 #[test]
 fn payloads_and_code_made_at_run_time() {

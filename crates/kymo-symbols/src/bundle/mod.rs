@@ -8,6 +8,7 @@
 mod manifest;
 mod slim;
 mod tar;
+mod texts;
 mod write;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,14 @@ const KERNEL: &str = "[kernel.kallsyms]";
 const ENDS: u64 = 64 << 10;
 /// A manifest is at most this large.
 const LARGEST_MANIFEST: u64 = 256 << 20;
+
+/// The member that names a binary's source files, a line each.
+pub(super) const SOURCES: &str = "sources";
+
+/// The member with the source file of a line in [`SOURCES`].
+pub(super) fn source_member(line: usize) -> String {
+    format!("source/{line}")
+}
 
 impl Recording {
     /// Looks at a file.
@@ -246,6 +255,14 @@ impl Known<'_> {
     pub(crate) fn file(&self, name: &str) -> Result<Option<PathBuf>, BundleError> {
         let Some(folder) = &self.entry.folder else { return Ok(None) };
         self.bundle.file(&format!("{folder}/{name}")).map_err(|why| self.bundle.error(why))
+    }
+
+    /// A source file by the name that it had when it was compiled: `None` if the bundle
+    /// has none of the binary's sources, `Some(None)` if this one is not among them.
+    pub(crate) fn source(&self, path: &str) -> Result<Option<Option<PathBuf>>, BundleError> {
+        let Some(index) = self.bytes(SOURCES)? else { return Ok(None) };
+        let named = index.split(|b| *b == b'\n').position(|name| name == path.as_bytes());
+        named.map(|n| self.file(&source_member(n))).transpose().map(|found| Some(found.flatten()))
     }
 
     /// The contents of one of its files.

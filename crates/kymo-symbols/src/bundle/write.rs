@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kymo_debuginfo::LazyElf;
@@ -13,7 +14,9 @@ use rustc_hash::FxHashMap;
 use super::manifest::{self, Entry, Manifest, Recording, word_of};
 use super::slim::{Function, slim};
 use super::tar;
+use super::texts::Room;
 use crate::files::open;
+use crate::locate;
 use crate::resolver::{DsoId, DsoKind, Problem, Resolver, SymId};
 
 /// What is put into a bundle.
@@ -23,6 +26,8 @@ pub enum Contents {
     Seen,
     /// Whole binaries and debug files, too.
     Binaries,
+    /// And the source files of the functions in the recording.
+    Sources,
 }
 
 /// What was put into a bundle.
@@ -34,6 +39,10 @@ pub struct Summary {
     pub missing: usize,
     /// Functions.
     pub symbols: usize,
+    /// Source files.
+    pub sources: usize,
+    /// Source files that are not here, or may not be taken.
+    pub sources_missing: usize,
     /// Size of the bundle.
     pub bytes: u64,
 }
@@ -45,6 +54,7 @@ struct Making {
     manifest: Manifest,
     contents: Contents,
     summary: Summary,
+    room: Room,
 }
 
 /// The places of a recording that a bundle is to answer for.
@@ -58,7 +68,7 @@ pub struct Places {
     pub constants: BTreeMap<String, i64>,
 }
 
-/// Writes the bundle of a recording.
+/// Writes the bundle of a recording. Like a recording it is its maker's alone to read.
 pub fn write(
     resolver: &mut Resolver,
     places: Places,
@@ -69,7 +79,7 @@ pub fn write(
     let mut name = out.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     let unfinished = PathBuf::from(name);
-    let file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     let made = make(resolver, places, recording, contents, file)
         .and_then(|summary| fs::rename(&unfinished, out).map(|()| summary));
     if made.is_err() {
@@ -92,6 +102,7 @@ fn make(
         manifest,
         contents,
         summary: Summary::default(),
+        room: Room::default(),
     };
     let Places { of, mut kernel, constants } = places;
     let mut asked: Vec<(DsoId, Vec<u64>)> = of.into_iter().collect();
@@ -230,7 +241,7 @@ impl Making {
             _ => None,
         };
         match (self.contents, &path) {
-            (Contents::Binaries, Some(path)) if vdso.is_none() => {
+            (Contents::Binaries | Contents::Sources, Some(path)) if vdso.is_none() => {
                 self.whole(&folder, name, path)?;
                 let separate = [files.symbols(&dso.binary()), files.dwarf(&dso.binary())];
                 if let Some(debug) = separate.iter().flatten().find(|p| *p != path) {
@@ -246,6 +257,9 @@ impl Making {
         if let Some(lines) = resolver.lines_of(id, offsets) {
             self.member(&folder, "lines", &lines)?;
         }
+        if let (Contents::Sources, Some(binary)) = (self.contents, &place) {
+            self.sources(resolver, id, (&folder, binary), symbols)?;
+        }
         let dwarf = files.dwarf(&dso.binary());
         let path = dso.long_name.clone();
         let ends = |other: &str| other == path || other.ends_with(&path);
@@ -256,6 +270,41 @@ impl Making {
             _ => false,
         });
         Ok(())
+    }
+
+    /// Adds the source files that the functions which were answers are made of. The
+    /// binary is in `folder` of the bundle and at `path` here.
+    fn sources(
+        &mut self,
+        resolver: &Resolver,
+        id: DsoId,
+        (folder, path): (&str, &Path),
+        symbols: &[Option<SymId>],
+    ) -> io::Result<()> {
+        let Some(dso) = resolver.get(id) else { return Ok(()) };
+        let binary = dso.binary();
+        let Some(elf) = locate::table(resolver.files(), &binary) else { return Ok(()) };
+        let mut starts: Vec<u64> = symbols.iter().flatten().map(|s| resolver.start(*s).1).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        let span = |start| elf.symbols.lookup(start).map(|(_, end, _)| (start, end));
+        let spans: Vec<(u64, u64)> = starts.into_iter().filter_map(span).collect();
+        let owner = fs::metadata(path)?.uid();
+        let mut names: Vec<u8> = Vec::new();
+        for name in resolver.source_files(id, &spans) {
+            let text = resolver.files().source_place(&binary, &name).and_then(|(place, here)| {
+                self.room.take(&place, here.then_some(owner)).filter(|_| !name.contains('\n'))
+            });
+            let Some(text) = text else {
+                self.summary.sources_missing += 1;
+                continue;
+            };
+            let number = names.iter().filter(|b| **b == b'\n').count();
+            self.member(folder, &super::source_member(number), &text)?;
+            names.extend(name.bytes().chain([b'\n']));
+            self.summary.sources += 1;
+        }
+        self.member(folder, super::SOURCES, &names)
     }
 
     /// Copies a file.

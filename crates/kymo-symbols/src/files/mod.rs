@@ -203,14 +203,26 @@ impl Finder {
 
     /// The text of a source file, by its absolute path when it was compiled.
     pub fn source(&self, binary: &Binary<'_>, path: &str) -> Option<PathBuf> {
+        let known = self.bundle.as_ref().and_then(|b| b.of(binary.path, binary.build_id));
+        match known.map(|known| known.source(path)) {
+            Some(Ok(Some(bundled))) => return bundled,
+            // What this machine has may still do.
+            Some(Err(e)) => self.note(Problem::Bundle(e)),
+            _ => {}
+        }
+        self.source_place(binary, path).map(|found| found.0)
+    }
+
+    /// Where the text of a source file is, and whether it is this machine's own.
+    pub(crate) fn source_place(&self, binary: &Binary<'_>, path: &str) -> Option<(PathBuf, bool)> {
         let here = self.places.under(Path::new(path));
         if here.is_file() {
-            return Some(here);
+            return Some((here, true));
         }
         let own = self.binary(binary).and_then(|own| verdict::Facts::of(&own));
         let id = own.and_then(|f| f.build_id).or(binary.build_id)?;
         let client = self.debuginfod.as_ref()?;
-        client.find(&id.to_string(), Artifact::Source(path), &|_| Ok(()))
+        client.find(&id.to_string(), Artifact::Source(path), &|_| Ok(())).map(|path| (path, false))
     }
 
     /// The uncompressed image of a kernel, of this build.

@@ -113,6 +113,35 @@ impl Resolver {
     }
 }
 
+impl Resolver {
+    /// The source files that the code of functions is of, as they were called when it was
+    /// compiled. `functions`: first address and first address behind, as the file has them.
+    pub(crate) fn source_files(&self, id: DsoId, functions: &[(u64, u64)]) -> Vec<String> {
+        /// Beyond so many places only every second one is looked at, and so on.
+        const MOST: u64 = 1 << 20;
+        let Some(dso) = self.get(id).filter(|d| d.kind == DsoKind::File) else { return Vec::new() };
+        let Some(path) = self.files().dwarf(&dso.binary()) else { return Vec::new() };
+        let size = |all: u64, f: &(u64, u64)| all.saturating_add(f.1.saturating_sub(f.0));
+        let step = (functions.iter().fold(0, size) / MOST + 1) as usize;
+        let places = functions.iter().flat_map(|(start, end)| (*start..*end).step_by(step));
+        let mut addresses: Vec<u64> = places.collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        // What is wrong with it was told when its lines were read.
+        let Ok(found) = read(self.files(), &path, dso.binary().path, &addresses) else {
+            return Vec::new();
+        };
+        let frames = (0..found.len()).flat_map(|n| found.frames(n));
+        let mut ids: Vec<TextId> = frames.map(|f| f.file).collect();
+        ids.sort_unstable_by_key(|id| id.0);
+        ids.dedup();
+        let mut names: Vec<String> = ids.iter().map(|id| found.text(*id).to_owned()).collect();
+        names.retain(|name| !name.is_empty());
+        names.sort();
+        names
+    }
+}
+
 /// Appends answers of `from` in these places; a place out of range is an empty answer.
 fn append(to: &mut Answers, from: &Answers, places: impl Iterator<Item = usize>) {
     let texts: Vec<TextId> = from.texts().map(|t| to.intern(t)).collect();

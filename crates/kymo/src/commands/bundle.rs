@@ -31,6 +31,10 @@ pub(crate) struct Args {
     /// Put whole binaries and debug files into it, not only what the recording needs of them
     #[arg(long)]
     binaries: bool,
+    /// Put the source files of the functions seen into it, too, and whole binaries, so that
+    /// `kymo annotate` shows all of it elsewhere
+    #[arg(long)]
+    sources: bool,
     #[command(flatten)]
     finding: Finding,
     /// Exit with status 3 if anything could not be resolved here either
@@ -46,7 +50,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if Kind::of(&path) == Some(Kind::TraceDat) {
         bail!("{}: a trace.dat needs no bundle, it has the names of its addresses", path.display());
     }
-    let contents = if args.binaries { Contents::Binaries } else { Contents::Seen };
+    let contents = match (args.sources, args.binaries) {
+        (true, _) => Contents::Sources,
+        (_, true) => Contents::Binaries,
+        _ => Contents::Seen,
+    };
     let made = make(&path, &args.finding, args.output.as_deref(), contents)?;
     made.tell();
     Ok(ending::status(path.display(), made.damage.as_deref(), &made.ledger, args.strict))
@@ -63,10 +71,12 @@ pub(crate) struct Made {
 impl Made {
     /// Says what was made, and what is missing in it.
     pub(crate) fn tell(&self) {
-        let Summary { binaries, symbols, bytes, .. } = self.summary;
+        let Summary { binaries, symbols, sources, bytes, .. } = self.summary;
         let path = self.path.display();
         let size = finding::size(bytes);
-        sayln!("[ kymo bundle: Wrote {size} {path} ({binaries} binaries, {symbols} symbols) ]");
+        let sources = if sources > 0 { format!(", {sources} sources") } else { String::new() };
+        let what = format!("{binaries} binaries, {symbols} symbols{sources}");
+        sayln!("[ kymo bundle: Wrote {size} {path} ({what}) ]");
         say!("{}", self.ledger.to_text(""));
     }
 }
@@ -98,6 +108,14 @@ pub(crate) fn make(
     let summary = bundle::write(symbols, seen.places, recording, contents, &out)
         .with_context(|| format!("cannot write {}", out.display()))?;
     finding::note(symbols, &mut ledger);
+    if summary.sources_missing > 0 {
+        let (missing, there) = (summary.sources_missing, summary.sources);
+        let fact = format!(
+            "{missing} source files are not in the bundle, {there} are: they are not here, too \
+             large, or readable neither to everybody nor to the binary's owner"
+        );
+        ledger.tell("sources", fact, None);
+    }
     if summary.missing > 0 {
         let fact = format!("{} binaries were not found here either", summary.missing);
         ledger.note("missing", fact, None);
