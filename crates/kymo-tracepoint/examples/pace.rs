@@ -192,7 +192,7 @@ fn traced(kind: &str, mode: &str, events: &str) -> i32 {
         sub_buffer: if mode == "overwrite" { 256 << 10 } else { room / 4 },
         sub_buffers: if mode == "overwrite" { 4 } else { 8 },
         uuid: [0; 16],
-        pid: 0,
+        pids: [0; 4],
         session: "pace".into(),
         channel: "channel0".into(),
         rules: vec![Rule { pattern: "pace:*".into(), max_level: 14, exclude: false, filter }],

@@ -28,4 +28,4 @@ pub use event::{EventFlags, EventRecord, EventWords, FieldRecord, FieldWords};
 pub use field::{Kind, Shape};
 pub use filter::{Fields, Filter, InRange};
 pub use glob::matches;
-pub use order::{MAX_ORDER, Order, OrderView, Rule, RuleView};
+pub use order::{MAX_ORDER, Order, OrderView, Pids, Rule, RuleView, is_for};

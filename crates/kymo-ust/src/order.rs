@@ -24,6 +24,14 @@ pub struct Rule {
     pub filter: Vec<u8>,
 }
 
+/// Processes that an order is for; a 0 stands for none.
+pub type Pids = [u32; 4];
+
+/// Whether an order for `pids` is for all, or for this process.
+pub fn is_for(pids: &Pids, pid: u32) -> bool {
+    *pids == [0; 4] || (pid != 0 && pids.contains(&pid))
+}
+
 /// An order, as the tool makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
@@ -35,8 +43,8 @@ pub struct Order {
     pub sub_buffers: u32,
     /// Of the session.
     pub uuid: [u8; 16],
-    /// Only for this process and its descendants; 0: for all.
-    pub pid: u32,
+    /// Only for these processes and their descendants; zeroes alone: for all.
+    pub pids: Pids,
     /// Name of the session, at most 63 bytes.
     pub session: String,
     /// Name of the channel, at most 63 bytes.
@@ -66,7 +74,9 @@ impl Order {
             out[16 + 4 * i..20 + 4 * i].copy_from_slice(&half.to_le_bytes());
         }
         out[32..48].copy_from_slice(&self.uuid);
-        out[48..52].copy_from_slice(&self.pid.to_le_bytes());
+        for (i, pid) in self.pids.iter().enumerate() {
+            out[48 + 4 * i..52 + 4 * i].copy_from_slice(&pid.to_le_bytes());
+        }
         out[64..64 + self.session.len()].copy_from_slice(self.session.as_bytes());
         out[128..128 + self.channel.len()].copy_from_slice(self.channel.as_bytes());
         for rule in &self.rules {
@@ -99,8 +109,8 @@ pub struct OrderView<'a> {
     pub sub_buffer: u32,
     /// Sub-buffers.
     pub sub_buffers: u32,
-    /// Only for this process and its descendants; 0: for all.
-    pub pid: u32,
+    /// Only for these processes and their descendants; zeroes alone: for all.
+    pub pids: Pids,
     /// Of the session.
     pub uuid: [u8; 16],
 }
@@ -150,7 +160,7 @@ impl<'a> OrderView<'a> {
             overwrite: mode == 1,
             sub_buffer: half(20),
             sub_buffers: half(24),
-            pid: half(48),
+            pids: std::array::from_fn(|i| half(48 + 4 * i)),
             uuid,
         };
         let told = half(28) as usize;
@@ -184,7 +194,7 @@ impl<'a> OrderView<'a> {
             sub_buffer: self.sub_buffer,
             sub_buffers: self.sub_buffers,
             uuid: self.uuid,
-            pid: self.pid,
+            pids: self.pids,
             session: text(self.session()),
             channel: text(self.channel()),
             rules: self.rules().map(rule).collect(),
@@ -232,7 +242,7 @@ mod tests {
             sub_buffer: 65536,
             sub_buffers: 4,
             uuid: [3; 16],
-            pid: 0,
+            pids: [0, 7, 0, 9],
             session: "s".into(),
             channel: "c".into(),
             rules: vec![rule("shop:secret", 14, true, &[]), rule("shop:*", 6, false, b"code")],

@@ -476,7 +476,7 @@ fn take_both(
     };
     if entries > 0 {
         return Err(SessionError::Session(format!(
-            "{} is not empty; a session with events of programs is written into a folder of its own",
+            "{} is not empty: snapshots of a session with events of programs are folders; name another one with -o, or use `kymo session rotate`, which adds the time to the name",
             path.display()
         )));
     }

@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 
 use kymo_kernel::shared::{Access, SharedDir};
-use kymo_ust::{Order, OrderView, Rule, SLOT_PATH};
+use kymo_ust::{Order, OrderView, Pids, Rule, SLOT_PATH, is_for};
 
 use super::error::UstError;
 use super::program::Program;
@@ -25,8 +25,8 @@ pub struct ChannelOptions {
     pub sub_buffer: u32,
     /// Sub-buffers of a CPU: a power of two.
     pub sub_buffers: u32,
-    /// Only for this process and its descendants; 0: for all.
-    pub pid: u32,
+    /// Only for these processes and their descendants; zeroes alone: for all.
+    pub pids: Pids,
 }
 
 /// The channel that is meant where none is named.
@@ -54,7 +54,7 @@ impl Channel {
             sub_buffer: options.sub_buffer,
             sub_buffers: options.sub_buffers,
             uuid,
-            pid: options.pid,
+            pids: options.pids,
             session: options.session.clone(),
             channel: options.channel.clone(),
             rules: options.rules.clone(),
@@ -205,10 +205,10 @@ impl Channel {
 
     /// Whether the order is for all, or for this program or one it descends from.
     fn is_for(&self, program: &Program) -> bool {
-        let wanted = self.view().map_or(0, |view| view.pid);
+        let wanted = self.view().map_or([0; 4], |view| view.pids);
         let mut pid = program.id().pid;
         for _ in 0..64 {
-            if wanted == 0 || pid == wanted {
+            if is_for(&wanted, pid) {
                 return true;
             }
             match kymo_kernel::target::parent(pid) {

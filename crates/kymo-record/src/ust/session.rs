@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kymo_kernel::ftrace::is_owned;
 use kymo_kernel::shared::{DirLock, SharedDir};
-use kymo_ust::{Order, Rule};
+use kymo_ust::{Order, Pids, Rule};
 
 use super::channel::{Channel, ChannelOptions, DEFAULT_CHANNEL, check_name};
 use super::drain::{Drain, DrainStats};
@@ -34,8 +34,8 @@ pub struct RingOptions {
     pub sub_buffer: u32,
     /// Sub-buffers of a CPU: a power of two.
     pub sub_buffers: u32,
-    /// Only for this process and its descendants; 0: for all.
-    pub pid: u32,
+    /// Only for these processes and their descendants; zeroes alone: for all.
+    pub pids: Pids,
 }
 
 /// The program part of a session.
@@ -524,7 +524,7 @@ fn made(
         overwrite: ring.overwrite,
         sub_buffer: ring.sub_buffer,
         sub_buffers: ring.sub_buffers,
-        pid: ring.pid,
+        pids: ring.pids,
     })
 }
 
@@ -542,6 +542,6 @@ fn ring_of(channel: &Channel) -> Result<RingOptions, UstError> {
         overwrite: view.overwrite,
         sub_buffer: view.sub_buffer,
         sub_buffers: view.sub_buffers,
-        pid: view.pid,
+        pids: view.pids,
     })
 }

@@ -1,7 +1,7 @@
 //! What the program part of a session is now: its channels, the programs that record
 //! for it, and what they have written.
 
-use kymo_ust::{OrderView, SLOTS, Slot, SlotState};
+use kymo_ust::{OrderView, Pids, SLOTS, Slot, SlotState};
 
 use super::channel::Channel;
 use super::error::{Notes, UstError};
@@ -34,8 +34,8 @@ pub struct ChannelState {
     pub overwrite: bool,
     /// Room for each CPU of each program, in bytes.
     pub room: u64,
-    /// Only for this process and its descendants; 0: for all.
-    pub pid: u32,
+    /// Only for these processes and their descendants; zeroes alone: for all.
+    pub pids: Pids,
     /// Which events, the first that matches decides.
     pub rules: Vec<RuleState>,
 }
@@ -157,7 +157,7 @@ fn of_channel(view: OrderView<'_>) -> ChannelState {
         name: order.channel,
         overwrite: order.overwrite,
         room: u64::from(order.sub_buffer) * u64::from(order.sub_buffers),
-        pid: order.pid,
+        pids: order.pids,
         rules: rules.collect(),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use kymo_ust::{MAX_ORDER, OrderView, SLOT_PATH, SLOTS, Slot, SlotState, slot_at};
+use kymo_ust::{MAX_ORDER, OrderView, Pids, SLOT_PATH, SLOTS, Slot, SlotState, is_for, slot_at};
 
 use super::{Place, enable, events, page, place, sites};
 use crate::channel;
@@ -32,7 +32,7 @@ pub(super) fn look_for_orders() {
         let whole = Path::new().add(user.bytes()).add(b"/").add(path.bytes());
         let Ok(bytes) = sys::read_file(whole.c(), &mut buffer) else { continue };
         let Ok(order) = OrderView::parse(bytes) else { continue };
-        if slot == SLOTS || path.bytes().len() >= SLOT_PATH || !is_for_us(order.pid) {
+        if slot == SLOTS || path.bytes().len() >= SLOT_PATH || !is_for_us(&order.pids) {
             continue;
         }
         let mut any = false;
@@ -51,11 +51,11 @@ pub(super) fn look_for_orders() {
 }
 
 /// Whether an order is for all, or for this process or one it descends from.
-fn is_for_us(wanted: u32) -> bool {
+fn is_for_us(wanted: &Pids) -> bool {
     let mut pid = sys::pid();
     let mut buffer = [0; 1024];
     for _ in 0..64 {
-        if wanted == 0 || pid == wanted {
+        if is_for(wanted, pid) {
             return true;
         }
         let path = Path::new().add(b"/proc/").number(pid.into()).add(b"/stat");

@@ -124,7 +124,7 @@ pub fn order(pattern: &str, filter: &str) -> Order {
         sub_buffer: 64 << 10,
         sub_buffers: 8,
         uuid: [7; 16],
-        pid: 0,
+        pids: [0; 4],
         session: "test".into(),
         channel: "channel0".into(),
         rules: vec![Rule { pattern: pattern.into(), max_level: 14, exclude: false, filter }],

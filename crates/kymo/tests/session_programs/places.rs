@@ -426,3 +426,47 @@ fn a_hostile_folder_is_passed_over_and_said() {
     assert_eq!(names(&target), [""; 0]);
     program.end();
 }
+
+#[test]
+fn several_processes_and_their_children() {
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    let stage = Stage::new();
+    let name = format!("some-{}", std::process::id());
+    let mut running = stage.program();
+    // Its child begins later.
+    let mut command = stage.command("sh");
+    command.args(["-c", "echo ready; read go; \"$0\" --exact role --nocapture; :"]);
+    command.arg(std::env::current_exe().unwrap()).env(ROLE, "1");
+    let mut parent = Program::start(command);
+    let mut other = stage.program();
+    let mut pids = [running.pid(), parent.pid()];
+    let [one, two] = pids.map(|pid| pid.to_string());
+    pids.sort_unstable();
+    let only = format!("only processes {}, {} and their children", pids[0], pids[1]);
+    let create = ["create", &name, "-u", "work:step", "-p"];
+    stage.ok(&[&create[..], &[&format!("{one},{two}")]].concat());
+    assert!(stage.ok(&["show", &name]).contains(&only));
+    stage.ok(&["start", &name]);
+    parent.say("go");
+    parent.hear("ready");
+    running.ask("go 3");
+    parent.ask("go 5");
+    other.ask("go 7");
+    stage.ok(&["snapshot", &name, "-o", "now"]);
+    let mut steps = stage.steps("now");
+    steps.sort_unstable();
+    assert_eq!(steps, [0, 0, 1, 1, 2, 2, 3, 4]);
+    // A second one into the same folder is refused, with what to do instead.
+    let again = stage.refused(&["snapshot", &name, "-o", "now"]);
+    assert!(again.contains("now is not empty") && again.contains("session rotate"), "{again}");
+    stage.ok(&["destroy", &name]);
+    stage.ok(&[&create[..], &[&one, "-p", &two]].concat());
+    assert!(stage.ok(&["show", &name]).contains(&only));
+    stage.ok(&["destroy", &name]);
+    let many = stage.refused(&[&create[..], &["1,2,3,4,5"]].concat());
+    assert!(many.contains("at most 4 processes"), "{many}");
+    [running, parent, other].into_iter().for_each(Program::end);
+    assert_eq!(stage.left(), [""; 0]);
+}

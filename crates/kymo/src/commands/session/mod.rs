@@ -16,7 +16,7 @@ use kymo_kernel::target;
 use kymo_record::ftrace::{Mode, SessionOptions, TraceEvent};
 use kymo_record::sessions::{CreateOptions, Session, Sessions, TakeOptions};
 use kymo_record::ust::{DEFAULT_CHANNEL, Notes, RingOptions};
-use kymo_ust::Rule;
+use kymo_ust::{Pids, Rule};
 
 use super::record::values::bytes;
 use super::trace::ust;
@@ -131,9 +131,10 @@ struct Create {
     /// Clock of the kernel's timestamps; programs know mono alone
     #[arg(long, value_name = "CLOCK", default_value = "mono")]
     clock: String,
-    /// Only these processes and their children; of programs' events only one process
+    /// Only these processes and their children (of programs' events at most four; may be
+    /// repeated)
     #[arg(short = 'p', long, value_name = "PID,…")]
-    pid: Option<String>,
+    pid: Vec<String>,
 }
 
 /// Events of the kernel and of programs.
@@ -248,9 +249,9 @@ fn sessions() -> Sessions {
 }
 
 /// The ring of a channel of programs.
-fn ring(mode: Mode, room: Option<u64>, pid: u32) -> RingOptions {
+fn ring(mode: Mode, room: Option<u64>, pids: Pids) -> RingOptions {
     let (sub_buffer, sub_buffers) = ust::sub_buffers(room);
-    RingOptions { overwrite: mode == Mode::Overwrite, sub_buffer, sub_buffers, pid }
+    RingOptions { overwrite: mode == Mode::Overwrite, sub_buffer, sub_buffers, pids }
 }
 
 /// Says what was passed over.
@@ -302,14 +303,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn create(sessions: &Sessions, args: &Create) -> anyhow::Result<()> {
-    let pids = args.pid.as_deref().map(target::parse_ids).transpose()?.unwrap_or_default();
+    let lists: Result<Vec<Vec<u32>>, _> = args.pid.iter().map(|p| target::parse_ids(p)).collect();
+    let mut pids = lists?.concat();
+    pids.sort_unstable();
+    pids.dedup();
     let rules = args.events.of_programs()?;
-    let pid = match (rules.is_empty(), pids.as_slice()) {
-        (_, []) => 0,
-        (_, [pid]) => *pid,
-        (true, _) => 0,
-        (false, _) => bail!("a session with events of programs is of all or of one -p PID"),
-    };
+    let mut of_programs = Pids::default();
+    match of_programs.get_mut(..pids.len()) {
+        Some(some) => some.copy_from_slice(&pids),
+        None if rules.is_empty() => {}
+        None => bail!(
+            "-p: a session with events of programs is of all or of at most {} processes (and \
+             their children)",
+            of_programs.len()
+        ),
+    }
     let session = sessions.create(
         &args.name,
         &CreateOptions {
@@ -322,7 +330,7 @@ fn create(sessions: &Sessions, args: &Create) -> anyhow::Result<()> {
             events: args.events.of_kernel()?,
             rules,
             channel: args.events.channel().to_owned(),
-            ring: ring(args.mode, args.buffer_size, pid),
+            ring: ring(args.mode, args.buffer_size, of_programs),
         },
     )?;
     show::unfit(&session);
@@ -339,7 +347,8 @@ fn enable(sessions: &Sessions, args: &Enable) -> anyhow::Result<()> {
         session.enable_kernel(sessions, &kernel)?;
     }
     if !rules.is_empty() {
-        let otherwise = ring(args.mode.unwrap_or(Mode::Overwrite), args.buffer_size, 0);
+        let otherwise =
+            ring(args.mode.unwrap_or(Mode::Overwrite), args.buffer_size, Pids::default());
         let given = args.mode.is_some() || args.buffer_size.is_some();
         let ring = given.then_some(otherwise);
         passed_over(&session.enable_programs(args.events.channel(), ring, otherwise, rules)?);

@@ -6,6 +6,7 @@ use kymo_kernel::ftrace::CpuStats;
 use kymo_record::ftrace::{Mode, SessionState};
 use kymo_record::sessions::{Listed, Session, State};
 use kymo_record::ust::{ChannelState, Doing, ProgramState, ProgramsState, RuleState};
+use kymo_ust::Pids;
 use serde_json::{Value, json};
 
 use super::super::trace::ust;
@@ -80,7 +81,7 @@ fn programs_json(state: &ProgramsState) -> Value {
     };
     let channel = |c: &ChannelState| {
         json!({ "name": c.name, "mode": overwrites(c.overwrite), "buffer_size": c.room,
-                "pid": (c.pid != 0).then_some(c.pid),
+                "pids": pids(&c.pids),
                 "rules": c.rules.iter().map(rule).collect::<Vec<_>>() })
     };
     let program = |p: &ProgramState| {
@@ -169,8 +170,13 @@ fn programs_text(out: &mut impl std::io::Write, state: &ProgramsState) -> std::i
             channel.room / 1024,
             overwrites(channel.overwrite)
         )?;
-        if channel.pid != 0 {
-            writeln!(out, "    only process {} and its children", channel.pid)?;
+        match &*pids(&channel.pids) {
+            [] => {}
+            [pid] => writeln!(out, "    only process {pid} and its children")?,
+            pids => {
+                let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+                writeln!(out, "    only processes {} and their children", pids.join(", "))?;
+            }
         }
         for rule in &channel.rules {
             writeln!(out, "    {}", rule_text(rule))?;
@@ -306,4 +312,9 @@ fn line(state: &State) -> String {
         text += &format!("; a part is lost: {lost}");
     }
     text
+}
+
+/// The processes that a channel is for; none: for all.
+fn pids(of: &Pids) -> Vec<u32> {
+    of.iter().copied().filter(|pid| *pid != 0).collect()
 }

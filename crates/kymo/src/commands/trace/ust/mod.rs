@@ -146,7 +146,7 @@ pub(super) fn watch(
             overwrite: false,
             sub_buffer,
             sub_buffers,
-            pid: command.unwrap_or(0),
+            pids: [command.unwrap_or(0), 0, 0, 0],
         },
         running: command.is_none() || !pids.is_empty(),
         pids,
