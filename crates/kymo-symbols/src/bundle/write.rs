@@ -290,7 +290,7 @@ impl Making {
         let span = |start| elf.symbols.lookup(start).map(|(_, end, _)| (start, end));
         let spans: Vec<(u64, u64)> = starts.into_iter().filter_map(span).collect();
         let owner = fs::metadata(path)?.uid();
-        let mut names: Vec<u8> = Vec::new();
+        let (mut names, mut number) = (Vec::new(), 0);
         for name in resolver.source_files(id, &spans) {
             let text = resolver.files().source_place(&binary, &name).and_then(|(place, here)| {
                 self.room.take(&place, here.then_some(owner)).filter(|_| !name.contains('\n'))
@@ -299,9 +299,9 @@ impl Making {
                 self.summary.sources_missing += 1;
                 continue;
             };
-            let number = names.iter().filter(|b| **b == b'\n').count();
             self.member(folder, &super::source_member(number), &text)?;
             names.extend(name.bytes().chain([b'\n']));
+            number += 1;
             self.summary.sources += 1;
         }
         self.member(folder, super::SOURCES, &names)
