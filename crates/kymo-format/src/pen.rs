@@ -14,7 +14,7 @@ pub struct Pen<'o> {
 }
 
 /// The room that is made at first and at most.
-const STEPS: (usize, usize) = (512, 32 << 10);
+const STEPS: (usize, usize) = (128, 32 << 10);
 
 impl<'o> Pen<'o> {
     /// Writes behind what is there.

@@ -44,6 +44,11 @@ fn check(fields: &[(&str, u32, u8, &[u8])], print: &str, want: &str) {
     let mut out = Vec::new();
     f.render(&mut out, &payload, &ctx);
     assert_eq!(String::from_utf8_lossy(&out), want, "{print} {:?}", f.fallbacks());
+    // Behind the text of many other events it is the same.
+    let mut behind = vec![b'-'; 100_000];
+    f.render(&mut behind, &payload, &ctx);
+    assert_eq!(behind[..100_000].iter().position(|b| *b != b'-'), None, "{print}");
+    assert_eq!(String::from_utf8_lossy(&behind[100_000..]), want, "{print}, behind others");
 }
 
 #[test]
