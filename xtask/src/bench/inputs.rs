@@ -26,7 +26,7 @@ pub(crate) struct Inputs {
     pub(crate) syscalls: Recording,
     /// Half as many, to see what grows.
     pub(crate) syscalls_half: Recording,
-    /// cpu-clock samples with frame-pointer stacks of a build of this project.
+    /// cpu-clock samples with frame-pointer stacks of a build of a part of this project.
     pub(crate) stacks: Recording,
 }
 
@@ -44,7 +44,7 @@ impl Inputs {
 
     pub(crate) fn prepare(effort: Effort) -> anyhow::Result<Inputs> {
         let (dir, events, samples) = match effort {
-            Effort::Full => ("full", 2_000_000, 100_000),
+            Effort::Full => ("full", 2_000_000, 50_000),
             Effort::Quick => ("quick", 200_000, 5_000),
         };
         let dir = crate::root().join("target").join("bench").join(dir);
@@ -76,20 +76,21 @@ pub(crate) fn syscalls(path: &Path, events: u64) -> anyhow::Result<Recording> {
     })
 }
 
-/// Samples a build of the project from nothing, as often as it takes to have enough
-/// samples: a load with several processes, threads, deep stacks and many binaries.
+/// Samples a build of a part of the project from nothing: a load with several processes,
+/// threads, deep stacks and many binaries. Of 200,000 samples perf needs more than 6 GB
+/// for a report with children.
 fn stacks(dir: &Path, samples: u64) -> anyhow::Result<Recording> {
     let (path, target) = (dir.join("stacks.data"), dir.join("stacks-target"));
     kept(&path, samples, || {
         let _ = std::fs::remove_dir_all(&target);
-        let frequency = if samples > 50_000 { "999" } else { "499" };
+        let frequency = if samples >= 50_000 { "499" } else { "99" };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut perf = Command::new("perf");
         perf.args(["record", "-q", "-m", "1024", "-e", "cpu-clock", "-g", "-F", frequency, "-o"])
             .arg(&path)
             .arg("--")
             .arg(cargo)
-            .args(["build", "--quiet", "--offline", "--workspace", "--lib"])
+            .args(["build", "--quiet", "--offline", "-p", "kymo-symbols", "--lib"])
             .current_dir(crate::root())
             .env("CARGO_TARGET_DIR", &target);
         measure::output(perf).map(drop)

@@ -102,7 +102,7 @@ pub(crate) fn page(table: &str, inputs: &Inputs, probes: &str) -> String {
          {probes}\n## The machine\n\n{}",
         recording("`raw_syscalls:*` of `perf bench sched pipe`", &inputs.syscalls),
         recording("half of that", &inputs.syscalls_half),
-        recording("`cpu-clock -g` of a build of this project", &inputs.stacks),
+        recording("`cpu-clock -g` of a build of a part of this project", &inputs.stacks),
         machine(),
     )
 }
