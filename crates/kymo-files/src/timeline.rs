@@ -71,6 +71,10 @@ pub enum TimelineError {
     #[error("{path} is neither a trace.dat nor a folder of traces")]
     Neither { path: String },
     #[error(
+        "{path} is a perf.data file, which is shown alone: only trace.dat files and folders of traces are merged"
+    )]
+    PerfData { path: String },
+    #[error(
         "{name} cannot be laid on the time of the other recordings: its clock is `{clock}`, \
          not `mono` (CLOCK_MONOTONIC)"
     )]
@@ -104,7 +108,10 @@ impl Timeline {
                         folders.push(path.clone());
                     }
                 }
-                Some(Kind::PerfData) | None if paths.len() > 1 || path.is_dir() => {
+                Some(Kind::PerfData) if paths.len() > 1 => {
+                    return Err(TimelineError::PerfData { path: path.display().to_string() });
+                }
+                None if paths.len() > 1 || path.is_dir() => {
                     return Err(TimelineError::Neither { path: path.display().to_string() });
                 }
                 // What is wrong with it is explained there.

@@ -11,10 +11,11 @@ use kymo_debuginfo::dwarf::{DwarfError, Sections};
 use kymo_kernel::mapped::MappedFile;
 use kymo_unwind::Arch;
 
-use crate::files::{Part, WithCode, same};
+use crate::files::{Finder, Part, WithCode, same};
 use crate::jitdump::{self, JitDump};
 use crate::kcore;
 use crate::kernel_files::KernelFile;
+use crate::probe::BesideBinary;
 use crate::resolver::{Dso, DsoId, DsoKind, Problem, Resolver};
 use crate::{unpacked, vdso};
 
@@ -67,6 +68,7 @@ pub struct CodeFile {
     symbols: Option<MappedFile>,
     /// A debug file with DWARF.
     dwarf: Option<MappedFile>,
+    beside: BesideBinary<'static>,
 }
 
 enum Bytes {
@@ -75,6 +77,12 @@ enum Bytes {
 }
 
 impl CodeFile {
+    /// One that has no debug file of its own.
+    fn whole(path: PathBuf, bytes: Bytes) -> CodeFile {
+        let beside = BesideBinary::new(&path, None);
+        CodeFile { path, bytes, symbols: None, dwarf: None, beside }
+    }
+
     /// The binary's bytes.
     pub fn binary(&self) -> &[u8] {
         match &self.bytes {
@@ -95,13 +103,22 @@ impl CodeFile {
         }
     }
 
-    /// The debugging information, if there is any.
-    pub fn sections(&self) -> Result<Option<Sections<'_>>, NoCode> {
-        let sections = match &self.dwarf {
-            Some(debug) => Sections::load(debug.bytes(), Some(self.binary())),
-            None => Sections::load(self.binary(), None),
+    /// Where files are that its debugging information refers to.
+    pub fn companions<'f>(&self, files: &'f Finder) -> BesideBinary<'f> {
+        self.beside.clone().asking(files)
+    }
+
+    /// The debugging information, if there is any, with what [`CodeFile::companions`] find.
+    pub fn sections<'a>(
+        &'a self,
+        companions: &'a BesideBinary<'_>,
+    ) -> Result<Option<Sections<'a>>, NoCode> {
+        let (bytes, binary) = match &self.dwarf {
+            Some(debug) => (debug.bytes(), Some(self.binary())),
+            None => (self.binary(), None),
         };
-        match sections {
+        let sections = Sections::load(bytes, binary);
+        match sections.and_then(|s| s.with_companions(bytes, companions)) {
             Ok(sections) => Ok(Some(sections).filter(Sections::has_debuginfo)),
             Err(error) => Err(NoCode::Damaged { path: self.path.display().to_string(), error }),
         }
@@ -126,8 +143,7 @@ impl Resolver {
                 if !same(found, dso.build_id) {
                     return gone(name, "it is of another kernel than the running one");
                 }
-                let bytes = Bytes::Memory(bytes);
-                Ok(CodeFile { path: name.into(), bytes, symbols: None, dwarf: None })
+                Ok(CodeFile::whole(name.into(), Bytes::Memory(bytes)))
             }
             DsoKind::PerfMap => gone(name, "code made at run time is asked for by function"),
             DsoKind::Bpf => gone(name, "the code of BPF programs is not kept"),
@@ -181,8 +197,7 @@ impl Resolver {
     pub fn kernel_image(&self, id: DsoId, part: Part) -> Option<(CodeFile, Arc<KernelFile>)> {
         let at = self.kernel_file(id, part)?;
         let bytes = Bytes::Mapped(unpacked::map(&at.path).ok()?);
-        let path = at.path.clone();
-        Some((CodeFile { path, bytes, symbols: None, dwarf: None }, at))
+        Some((CodeFile::whole(at.path.clone(), bytes), at))
     }
 
     fn file(&self, dso: &Dso) -> Result<CodeFile, NoCode> {
@@ -198,6 +213,7 @@ impl Resolver {
         let separate =
             |found: Option<PathBuf>| found.filter(|p| *p != path).and_then(|p| map(&p).ok());
         Ok(CodeFile {
+            beside: BesideBinary::new(&path, dwarf.as_deref()),
             bytes: Bytes::Mapped(bytes),
             symbols: separate(symbols),
             dwarf: separate(dwarf),

@@ -27,6 +27,7 @@ const PERF_SHARED: &str = "perf refuses a line whose first instruction another l
 const PERF_RETURN: &str = "perf looks for return probes in the symbol table alone";
 const PERF_OVERLOAD: &str = "perf takes the first function of a name in each unit";
 const PERF_CONSTANT: &str = "perf does not know values that are constants";
+const PERF_ALIAS: &str = "perf knows other names of a function in its symbol table alone";
 const PERF_RUST: &str =
     "perf treats what Rust adds to C (strings, enums, tuples, references) as numbers";
 
@@ -154,7 +155,7 @@ const C_COMMON: &[(&str, Expect)] = &[
     ("work n:string", Refused("is no string")),
     ("work%return n", Refused("gone when a function has returned")),
     ("work+100000", Refused("outside of work")),
-    ("plain.c:1", Refused("nothing found")),
+    ("plain.c:1", Refused("nothing found for plain.c:1; --line plain.c shows the lines")),
     ("nosuch.c:3", Refused("nothing found")),
 ];
 
@@ -224,6 +225,52 @@ fn c_optimised() {
             ("plain.c:31", Ours(PERF_SHARED, "p:probe_prog/other ")),
         ],
     );
+}
+
+/// C libraries have several names for one function, of which the debugging information
+/// has one.
+#[test]
+fn other_names_of_a_function() {
+    if !ready() {
+        return;
+    }
+    const SOURCE: &str = "
+__attribute__((noinline)) int work(int n, const char *msg)
+{
+	int sum = n;
+	for (int i = 0; msg[i]; i++)
+		sum += msg[i];
+	return sum;
+}
+int toil(int n, const char *msg) __attribute__((alias(\"work\")));
+int main(int argc, char **argv) { return toil(argc, argv[0]); }
+";
+    let program = compile("gcc", "names.c", SOURCE, &["-g", "-O2"]);
+    check(
+        &program,
+        &[
+            ("work n msg:string", Same),
+            ("toil", Same),
+            ("toil n msg:string", Ours(PERF_ALIAS, "n=%di:s32 msg_string=+0(%si):string")),
+            ("toil:4 i", Ours(PERF_ALIAS, "/toil_L4 ")),
+            ("toil nosuchvariable", Refused("there are")),
+            ("toil:50 n", Refused("--line toil shows the lines")),
+            ("nosuchname n", Refused("nothing found for nosuchname")),
+        ],
+    );
+    let at = |name: &str| {
+        let defined = kymo(&program.path, &format!("{name} n")).stdout;
+        defined.split_once(' ').unwrap().1.to_owned()
+    };
+    assert_eq!(at("toil"), at("work"));
+    let path = program.path.to_str().unwrap();
+    let kymo = |args: [&str; 5]| run(env!("CARGO_BIN_EXE_kymo"), args).stdout;
+    let shown = |name| kymo(["probe", "-x", path, "--line", name]);
+    let (own, other) = (shown("work"), shown("toil"));
+    assert!(own.contains("sum += msg[i];"), "{own}");
+    assert_eq!(other.split_once('\n').unwrap().1, own.split_once('\n').unwrap().1);
+    let shown = |name| kymo(["probe", "-x", path, "--vars", name]);
+    assert_eq!(shown("toil").replace("at toil", "at work"), shown("work"));
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Place {
     fn session(&self, turns: u64) -> String {
         let folder = self.path("session");
         let said = text(&self.trace(&["-o", &folder, "--strict"], turns).stderr);
-        assert!(said.contains("events of the kernel, 1 programs"), "{said}");
+        assert!(said.contains("events of the kernel, 1 program)"), "{said}");
         folder
     }
 }

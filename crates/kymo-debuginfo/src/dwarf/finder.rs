@@ -255,6 +255,11 @@ impl<'d, 's> Finder<'d, 's> {
                 let unit = self.dwarf.unit(index)?;
                 self.in_unit_by_function(&unit, d, function, &mut sites)?;
             }
+            if sites.is_empty()
+                && let Some((unit, own)) = self.alias(function)?
+            {
+                self.in_unit_by_function(&unit, d, &own, &mut sites)?;
+            }
         } else if let Some(file) = &point.file {
             for index in self.dwarf.units_with_file(file) {
                 let unit = self.dwarf.unit(index)?;
@@ -273,6 +278,23 @@ impl<'d, 's> Finder<'d, 's> {
         Ok(sites)
     }
 
+    /// What the source calls the function that has this name in the symbol table alone, and
+    /// its unit: of the names of one function (`malloc`, `__libc_malloc`) the debugging
+    /// information has but one.
+    pub(super) fn alias(&self, name: &str) -> Result<Option<(Rc<Unit<'s>>, String)>> {
+        let Some(addr) = (self.options.entry)(name) else { return Ok(None) };
+        for index in self.dwarf.units_of(addr) {
+            let unit = self.dwarf.unit(index)?;
+            let Some(die) = self.dwarf.function_at(&unit, addr)? else { continue };
+            if self.dwarf.entry_pc(&unit, &self.dwarf.entry(&die)?)? != Some(addr) {
+                return Ok(None);
+            }
+            let own = self.linker_name(&die)?.filter(|own| own != name);
+            return Ok(own.map(|own| (unit, own)));
+        }
+        Ok(None)
+    }
+
     fn nothing(&self, d: &Description) -> FindError {
         if let Some(path) = &self.missed_source {
             return FindError::NotFound {
@@ -284,6 +306,9 @@ impl<'d, 's> Finder<'d, 's> {
         let mut what = format!("nothing found for {}", d.point);
         if let Some(absent) = self.dwarf.sections.absent_text() {
             what.push_str(&format!("; {absent}"));
+        } else if d.point.line.is_some() {
+            let of = d.point.function.as_ref().or(d.point.file.as_ref());
+            what.push_str(&format!("; --line {} shows the lines", of.map_or("", String::as_str)));
         }
         FindError::NotFound { what }
     }

@@ -50,6 +50,12 @@ pub fn source_lines(
             return Ok(found);
         }
     }
+    if let Some(function) = &range.function
+        && let Some((unit, own)) = finder.alias(function)?
+        && let Some(found) = finder.lines_of_function(&unit, range, &own)?
+    {
+        return Ok(found);
+    }
     let what = range.function.as_deref().or(range.file.as_deref()).unwrap_or_default();
     let mut what = format!("no source lines found for {what}");
     if let Some(absent) = dwarf.sections.absent_text() {

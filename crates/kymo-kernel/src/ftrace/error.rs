@@ -24,7 +24,7 @@ pub enum FtraceError {
         why: String,
     },
     /// No event has this name.
-    #[error("no event {wanted:?} in {}{hint}", root.display())]
+    #[error("no {} in {}{hint}", named(wanted), root.display())]
     NoEvent {
         /// What was asked for.
         wanted: String,
@@ -130,6 +130,14 @@ impl FtraceError {
     /// Whether it is missing permission (and not a wrong value).
     pub fn is_denied(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES | libc::EROFS))
+    }
+}
+
+/// What was looked for; a group is written with a colon behind it.
+fn named(wanted: &str) -> String {
+    match wanted.strip_suffix(':') {
+        Some(group) => format!("group of events {group:?}"),
+        None => format!("event {wanted:?}"),
     }
 }
 

@@ -339,7 +339,7 @@ mod tests {
         check(&dir, "..:y", "\"..:y\" is not an event: it should read GROUP:EVENT");
         check(&dir, "a:[", "\"a:[\" is not an event: the pattern is not well formed");
         // `ftrace` holds formats only.
-        check(&dir, "ftrace:", "no event \"ftrace:\" in ROOT");
+        check(&dir, "ftrace:", "no group of events \"ftrace\" in ROOT");
     }
 
     #[test]

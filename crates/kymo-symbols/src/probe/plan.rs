@@ -180,8 +180,10 @@ impl<'a> Facts<'a> {
             match found {
                 // Functions of assembly are in the symbol table alone.
                 (Err(e @ FindError::NotFound { .. }), _) if !d.needs_debuginfo() => {
-                    let found = self.by_symbol(d, settings).map_err(|_| PlanError::Find(e))?;
                     let absent = self.sections.as_ref().and_then(Sections::absent_text);
+                    let found = self.by_symbol(d, settings).map_err(|of_symbols| {
+                        if absent.is_some() { PlanError::Find(e) } else { of_symbols }
+                    })?;
                     (found, absent.map(|a| Note::doubt("missing", a, None)).into_iter().collect())
                 }
                 (found, notes) => (found?, notes),

@@ -10,6 +10,7 @@ use kymo_files::perfdata::PerfData;
 use kymo_symbols::bundle::{self, Bundle, Contents, Recording, Summary};
 use kymo_view::Ledger;
 
+use super::counted;
 use super::ending;
 use super::finding::{self, Finding};
 
@@ -50,6 +51,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if Kind::of(&path) == Some(Kind::TraceDat) {
         bail!("{}: a trace.dat needs no bundle, it has the names of its addresses", path.display());
     }
+    if matches!(Kind::of(&path), Some(Kind::Ctf | Kind::Session)) {
+        bail!("{}: a folder of traces needs no bundle, it can be copied", path.display());
+    }
     let contents = match (args.sources, args.binaries) {
         (true, _) => Contents::Sources,
         (_, true) => Contents::Binaries,
@@ -74,9 +78,13 @@ impl Made {
         let Summary { binaries, symbols, sources, bytes, .. } = self.summary;
         let path = self.path.display();
         let size = finding::size(bytes);
-        let sources = if sources > 0 { format!(", {sources} sources") } else { String::new() };
-        let what = format!("{binaries} binaries, {symbols} symbols{sources}");
-        sayln!("[ kymo bundle: Wrote {size} {path} ({what}) ]");
+        let sources = match sources as u64 {
+            0 => String::new(),
+            n => format!(", {}", counted(n, "source", "sources")),
+        };
+        let binaries = counted(binaries as u64, "binary", "binaries");
+        let symbols = counted(symbols as u64, "symbol", "symbols");
+        sayln!("[ kymo bundle: Wrote {size} {path} ({binaries}, {symbols}{sources}) ]");
         say!("{}", self.ledger.to_text(""));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Finding {
     #[arg(short = 'k', long, value_name = "FILE")]
     pub(crate) vmlinux: Option<PathBuf>,
     /// Look for binaries and debug files under this folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder)]
     pub(crate) symfs: Option<PathBuf>,
     /// Leave names as the compiler mangled them
     #[arg(long)]
@@ -55,6 +55,14 @@ impl Servers {
             Box::new(move |p| bar.draw(p))
         });
         Some(Arc::new(Client::new(config, bar)))
+    }
+}
+
+/// A folder that is there: without it everything would merely have no names.
+fn folder(text: &str) -> Result<PathBuf, String> {
+    match Path::new(text).is_dir() {
+        true => Ok(text.into()),
+        false => Err("there is no such folder".into()),
     }
 }
 

@@ -41,6 +41,11 @@ pub(crate) fn default_recording() -> PathBuf {
     if path.as_os_str() != "-" && !path.exists() && other.exists() { other } else { path }
 }
 
+/// A number of things, in words.
+pub(crate) fn counted(n: u64, one: &str, more: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { more })
+}
+
 /// Prints an error with its causes and gives the exit status for it.
 /// A reader that went away (`kymo … | head`) is not an error.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
@@ -51,7 +56,11 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if gone {
         return ExitCode::SUCCESS;
     }
-    sayln!("kymo: {error:#}");
+    // Where it is not said what was written, it was the result.
+    let full = error.downcast_ref::<std::io::Error>();
+    let full = full.is_some_and(|e| e.kind() == std::io::ErrorKind::StorageFull);
+    let what = if full { "cannot write the result: " } else { "" };
+    sayln!("kymo: {what}{error:#}");
     // A command that cannot be run gives the status that a shell would give.
     let spawn = error.downcast_ref::<SpawnError>().or(match error.downcast_ref() {
         Some(RecordError::Spawn(e)) => Some(e),

@@ -142,9 +142,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let profile = Profile::read(&mut file, options).context("report")?;
     meant.check(&labels, profile.stats.samples > 0)?;
+    let left = |e: &EventProfile| e.stacks().any(|(s, _)| meant.wants(&profile, &s));
+    let nothing = !meant.wants_all() && !profile.events.iter().any(left);
     let ledger = std::thread::scope(|scope| {
         // It is printed last.
-        let ledger = scope.spawn(|| trust::ledger(&profile, &file));
+        let ledger = scope.spawn(|| {
+            let mut ledger = trust::ledger(&profile, &file);
+            if nothing {
+                ledger.tell("nothing", "no sample passes what was asked for", None);
+            }
+            ledger
+        });
         let ledger = || ledger.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if args.json {
             let ledger = ledger();

@@ -57,7 +57,7 @@ pub(super) fn open(path: &Path) -> Result<PerfData, ReadError> {
     }
     let (version, endian) = magic(&begin).ok_or_else(|| ReadError::NotPerfData {
         path: name.clone(),
-        begin: format!("{:?}", begin.get(..8).unwrap_or(&begin).escape_ascii().to_string()),
+        begin: begin.get(..8).unwrap_or(&begin).escape_ascii().to_string(),
     })?;
     if (begin.len() as u64) < PIPE_HEADER {
         let (have, need) = (begin.len() as u64, PIPE_HEADER);

@@ -130,7 +130,7 @@ pub enum ReadError {
     Io { offset: u64, error: std::io::Error },
     #[error("{path} is empty")]
     Empty { path: String },
-    #[error("{path} is not a perf.data file: it begins with {begin}")]
+    #[error("{path} is not a perf.data file: it begins with \"{begin}\"")]
     NotPerfData { path: String, begin: String },
     #[error("{path}: header is cut short after {have} of {need} bytes")]
     ShortHeader { path: String, have: u64, need: u64 },

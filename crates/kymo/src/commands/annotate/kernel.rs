@@ -42,8 +42,9 @@ pub(super) fn list(
         },
     };
     let dwarf = symbols.kernel_image(hot.dso, Part::Dwarf);
-    let sections = dwarf.as_ref().and_then(|(file, _)| {
-        file.sections().unwrap_or_else(|e| {
+    let companions = dwarf.as_ref().map(|(file, _)| file.companions(symbols.files()));
+    let sections = dwarf.as_ref().zip(companions.as_ref()).and_then(|((file, _), companions)| {
+        file.sections(companions).unwrap_or_else(|e| {
             ledger.note("debug", e.to_string(), None);
             None
         })

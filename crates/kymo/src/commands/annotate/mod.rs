@@ -9,7 +9,7 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context as _, bail};
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_debuginfo::disasm::Syntax;
+use kymo_debuginfo::dwarf::Sections;
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
 use kymo_symbols::{DsoId, DsoKind, Part, Resolver};
@@ -239,7 +240,11 @@ fn choose<'a>(args: &Args, profile: &Profile, costs: &'a Costs) -> anyhow::Resul
         if all.is_empty() {
             let hottest = costs.hot.iter().take(3).map(|h| profile.machine.symbols.name(h.symbol));
             let hottest = hottest.collect::<Vec<_>>().join(", ");
-            bail!("no sample is in a function {name}; most are in {hottest}");
+            let file = match Path::new(name).is_file() {
+                true => " (-i names a recording)",
+                false => "",
+            };
+            bail!("no sample is in a function {name}{file}; most are in {hottest}");
         }
         found.extend(all);
     }
@@ -297,10 +302,14 @@ fn list_file(
     ledger: &mut Ledger,
 ) -> Result<(Listing, Option<PathBuf>), Shown> {
     let file = symbols.code(hot.dso).map_err(|e| Shown::Not(e.to_string()))?;
-    let sections = file.sections().unwrap_or_else(|e| {
+    let companions = file.companions(symbols.files());
+    let sections = file.sections(&companions).unwrap_or_else(|e| {
         ledger.note("debug", e.to_string(), None);
         None
     });
+    if let Some(absent) = sections.as_ref().and_then(Sections::absent_text) {
+        ledger.note("debug", format!("{}: {absent}", file.path.display()), None);
+    }
     let plain = args.source.finding.no_demangle;
     let binary = Binary::new(&file, sections.as_ref(), plain);
     let binary = binary.map_err(|e| Shown::Not(e.to_string()))?;

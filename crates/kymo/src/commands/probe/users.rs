@@ -12,7 +12,8 @@ pub(super) fn users(tracefs: &Tracefs, event: &DynamicEvent) -> Vec<String> {
     let enabled = |dir: &TraceDir| dir.read(&file).is_ok_and(|t| t.starts_with('1'));
     let mut by = Vec::new();
     if enabled(&TraceDir::top(tracefs)) {
-        by.push("tracefs itself (its enable file is 1)".to_owned());
+        let how = format!("kymo event disable {}:{}", event.system, event.name);
+        by.push(format!("tracefs itself (its enable file is 1; {how})"));
     }
     for name in TraceDir::instances(tracefs).unwrap_or_default() {
         if enabled(&TraceDir::named(tracefs, &name)) {

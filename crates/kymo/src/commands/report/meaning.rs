@@ -1,5 +1,7 @@
 //! What the flags of `kymo report` mean, once it is known what was recorded.
 
+use std::path::Path;
+
 use anyhow::{Context as _, bail};
 use kymo_analysis::histogram::{ChainOrder, HistogramOptions, Key};
 use kymo_analysis::profile::{EventProfile, FrameId, Profile, Stack};
@@ -192,6 +194,10 @@ impl Meaning {
                 "srcline" => self.chain_lines = true,
                 number => match number.parse::<f64>() {
                     Ok(n) if n.is_finite() && n >= 0.0 => self.least = n,
+                    _ if Path::new(number).exists() => bail!(
+                        "`{number}` is no call graph option: name the recording with -i, or \
+                         before -g"
+                    ),
                     _ => bail!(
                         "unknown call graph option `{number}`: there are none, graph, fractal, \
                          flat, folded, caller, callee, srcline and a least percentage"
@@ -261,6 +267,11 @@ impl Meaning {
         self.drawing == Some(Drawing::None)
             && self.children == Some(false)
             && !self.has(Key::Parent)
+    }
+
+    /// Whether no flag leaves stacks out.
+    pub(crate) fn wants_all(&self) -> bool {
+        self.comms.is_none() && self.dsos.is_none() && self.symbols.is_none()
     }
 
     /// Whether a stack is to be shown. As in perf, filters are about the place

@@ -94,7 +94,10 @@ fn refuse(args: &Args, timeline: &Timeline) -> anyhow::Result<()> {
         (args.dsos.is_some(), "--dsos"),
         (args.symbols.is_some(), "--symbols"),
         (args.header || args.header_only, "--header (kymo script --header shows it)"),
+        (args.parent.is_some(), "--parent"),
         (args.finding.symfs.is_some(), "--symfs"),
+        (args.finding.vmlinux.is_some(), "-k"),
+        (args.finding.bundle.is_some(), "--bundle"),
         (args.finding.kallsyms.is_some(), "--kallsyms (a trace.dat has its own)"),
     ] {
         if given && programs.is_some() {

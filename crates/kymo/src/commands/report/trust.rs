@@ -84,7 +84,7 @@ fn reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
         }
         if e.cut_chains > 0 {
             let fact = format!("{name}: {} of {} call chains cut short", e.cut_chains, e.samples);
-            let advice = Some("raise kernel.perf_event_max_stack or --max-stack".to_string());
+            let advice = Some("raise kernel.perf_event_max_stack before recording".to_string());
             ledger.note("chains", fact, advice);
         }
     }

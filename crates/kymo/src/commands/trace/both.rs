@@ -17,7 +17,7 @@ use super::follow::{Printer, note_lost};
 use super::source::{End, Pace, Source};
 use super::ust::live::Live;
 use super::{Args, out, ust};
-use crate::commands::tracing;
+use crate::commands::{counted, tracing};
 
 pub(super) fn run(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
     if args.clock != ust::CLOCK {
@@ -88,11 +88,11 @@ fn record_into(
     if !args.quiet {
         let bytes = summary.bytes + programs.bytes;
         sayln!(
-            "[ kymo trace: wrote {:.3} MB {} ({} events of the kernel, {} programs) ]",
+            "[ kymo trace: wrote {:.3} MB {} ({} of the kernel, {}) ]",
             bytes as f64 / (1024.0 * 1024.0),
             folder.display(),
-            summary.events,
-            programs.programs
+            counted(summary.events, "event", "events"),
+            counted(programs.programs, "program", "programs")
         );
         say!("{}", ledger.to_text(""));
     }

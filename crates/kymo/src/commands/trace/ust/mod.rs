@@ -18,6 +18,7 @@ use kymo_ust::Rule;
 use kymo_view::Ledger;
 
 use super::Args;
+use crate::commands::counted;
 
 /// Flags of `kymo trace` for events of programs.
 #[derive(clap::Args)]
@@ -299,8 +300,8 @@ impl Run<'_> {
             if let Some(folder) = folder {
                 let mb = stats.bytes as f64 / (1024.0 * 1024.0);
                 let folder = folder.display();
-                let programs = stats.programs;
-                sayln!("[ kymo trace: wrote {mb:.3} MB {folder} ({programs} programs) ]");
+                let programs = counted(stats.programs, "program", "programs");
+                sayln!("[ kymo trace: wrote {mb:.3} MB {folder} ({programs}) ]");
             }
             say!("{}", ledger.to_text(""));
         }
