@@ -207,3 +207,24 @@ fn children_are_followed_unless_told_not_to() {
     assert!(o.stderr.contains("there is no system call \"nonsense\""), "{}", o.stderr);
     assert_eq!(trace(&["-n", "3", "--", "true"]).success().stdout.lines().count(), 3);
 }
+
+/// Looking at a call takes calls: those of kymo itself would be without end.
+#[test]
+fn of_everybodys_calls_those_of_kymo_are_left_out() {
+    let Some(_state) = begin() else { return };
+    let child = std::process::Command::new(KYMO)
+        .args(["trace", "-a", "--json", "--", "sh", "-c", "exit 3"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let own = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let lines: Vec<serde_json::Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert!(lines.iter().any(|l| l["syscall"] == "exit_group"), "{} lines", lines.len());
+    let ours = lines.iter().find(|l| l["tid"] == own);
+    assert!(ours.is_none(), "{}", ours.unwrap());
+}

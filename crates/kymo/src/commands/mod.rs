@@ -57,8 +57,8 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // Where it is not said what was written, it was the result.
-    let full = error.downcast_ref::<std::io::Error>();
-    let full = full.is_some_and(|e| e.kind() == std::io::ErrorKind::StorageFull);
+    let bare = error.downcast_ref::<std::io::Error>().filter(|_| error.chain().count() == 1);
+    let full = bare.is_some_and(|e| e.kind() == std::io::ErrorKind::StorageFull);
     let what = if full { "cannot write the result: " } else { "" };
     sayln!("kymo: {what}{error:#}");
     // A command that cannot be run gives the status that a shell would give.

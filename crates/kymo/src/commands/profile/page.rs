@@ -242,13 +242,11 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
 /// Notes the share of time in code without symbols, and where most of it is.
 fn nameless(ledger: &mut Ledger, profile: &Profile, event: &EventProfile) {
     let spent = event.stacks().map(|(s, _)| (s.leaf, s.period));
-    let Nameless { sum, worst } = Nameless::of(profile, spent);
-    let all = share(sum, event.period);
-    if let Some((worst, _)) = worst.first().filter(|_| all >= HARMLESS_PERCENT) {
-        ledger.note(
-            "unresolved",
-            format!("{all:.1}% of the time is in code without symbols, most of it in {worst}"),
-            Some(format!("install the debug symbols of {worst}, or build it without stripping")),
-        );
+    let nameless = Nameless::of(profile, spent);
+    let all = share(nameless.sum, event.period);
+    if let Some((worst, _)) = nameless.worst.first().filter(|_| all >= HARMLESS_PERCENT) {
+        let fact =
+            format!("{all:.1}% of the time is in code without symbols, most of it in {worst}");
+        ledger.note("unresolved", fact, nameless.advice());
     }
 }

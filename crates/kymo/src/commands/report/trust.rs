@@ -132,7 +132,7 @@ fn unresolved(profile: &Profile, ledger: &mut Ledger) {
             e.samples,
             worst.collect::<Vec<_>>().join(", ")
         );
-        ledger.note("unresolved", fact, None);
+        ledger.note("unresolved", fact, nameless.advice());
     }
 }
 
@@ -159,6 +159,22 @@ impl<'a> Nameless<'a> {
         let mut worst: Vec<(&str, u64)> = by_dso.into_iter().collect();
         worst.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         Nameless { sum: worst.iter().map(|(_, n)| n).sum(), worst }
+    }
+
+    /// What would give the worst of them its names.
+    pub(crate) fn advice(&self) -> Option<String> {
+        let (worst, _) = self.worst.first()?;
+        if worst.starts_with("perf-") && worst.ends_with(".map") {
+            return Some(
+                "this code was made at run time: have its maker write the map, as with java \
+                 -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, node --perf-basic-prof, \
+                 python3 -X perf"
+                    .into(),
+            );
+        }
+        // What has no file has no symbols to install.
+        let file = !worst.starts_with(['[', '/']);
+        file.then(|| format!("install the debug symbols of {worst}, or build it without stripping"))
     }
 }
 

@@ -179,17 +179,15 @@ fn rounds(
         if until > 0 && live.end_round(until)? {
             return Ok(None);
         }
-        if more {
-            continue;
-        }
-        if end.is_some() {
+        if end.is_none() {
+            end = source.wait(more)?;
+            if end.is_some() {
+                source.stop()?;
+                watch.stop();
+                std::thread::sleep(ust::FORGET);
+            }
+        } else if !more {
             return Ok(end);
-        }
-        end = source.wait()?;
-        if end.is_some() {
-            source.stop()?;
-            watch.stop();
-            std::thread::sleep(ust::FORGET);
         }
     }
 }

@@ -52,15 +52,13 @@ fn until_the_end(source: &mut Source, printer: &mut Printer) -> anyhow::Result<O
         if printer.is_full() {
             return Ok(None);
         }
-        if more {
-            continue;
-        }
-        if end.is_some() {
+        if end.is_none() {
+            end = source.wait(more)?;
+            if end.is_some() {
+                source.stop()?;
+            }
+        } else if !more {
             return Ok(end);
-        }
-        end = source.wait()?;
-        if end.is_some() {
-            source.stop()?;
         }
     }
 }

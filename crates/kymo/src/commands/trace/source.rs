@@ -134,7 +134,7 @@ impl Source {
         self.place.dir()
     }
 
-    /// Whether only some tasks' events are taken.
+    /// Whether only some tasks' events are taken, which are not ours.
     pub(super) fn has_tasks(&self) -> bool {
         self.limited
     }
@@ -153,8 +153,16 @@ impl Source {
         Ok(self.child.as_mut().map_or(Ok(()), |(child, _)| child.release()))
     }
 
-    /// Waits for the next look at the rings; tells if the run is over.
-    pub(super) fn wait(&mut self) -> anyhow::Result<Option<End>> {
+    /// Waits for the next look at the rings, unless there is `more` to read already; tells
+    /// if the run is over, which it may be while events come faster than they are read.
+    pub(super) fn wait(&mut self, more: bool) -> anyhow::Result<Option<End>> {
+        if !more {
+            self.sleep()?;
+        }
+        self.over()
+    }
+
+    fn sleep(&self) -> anyhow::Result<()> {
         let exit = self.child.as_ref().map(|(_, fd)| fd.as_fd());
         let fds: Vec<BorrowedFd<'_>> =
             exit.into_iter().chain([self.signals.as_fd()]).chain(self.stream.fds()).collect();
@@ -164,6 +172,10 @@ impl Source {
             _ => TICK,
         };
         wait_readable(&fds, Some(most))?;
+        Ok(())
+    }
+
+    fn over(&mut self) -> anyhow::Result<Option<End>> {
         if self.signals.next()?.is_some() {
             return Ok(Some(End::Signal));
         }

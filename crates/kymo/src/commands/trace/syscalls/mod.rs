@@ -48,7 +48,9 @@ pub(super) struct CallArgs {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
-    let events = events(&args.call.calls)?;
+    // Looking at a call takes calls: without this everybody's would never end.
+    let everybody = args.all_cpus || args.command.is_empty() && args.pids()?.is_empty();
+    let events = events(&args.call.calls, everybody.then(std::process::id))?;
     let mut source = Source::open(args, &events, Pace::AtOnce, &mut ledger)?;
     let colour = stdout().is_terminal()
         && anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never;
@@ -82,14 +84,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code.unwrap_or(0)))
 }
 
-/// Calls begin and end; programs and tasks do.
-fn events(calls: &[String]) -> anyhow::Result<Vec<TraceEvent>> {
+/// Calls begin and end; programs and tasks do. Those of one task may be left out.
+fn events(calls: &[String], without: Option<u32>) -> anyhow::Result<Vec<TraceEvent>> {
     let mut numbers = Vec::new();
     for call in calls {
         let Some(number) = numbers::number(call) else { bail!("there is no system call {call:?}") };
         numbers.push(format!("id == {number}"));
     }
-    let filter = (!numbers.is_empty()).then(|| numbers.join(" || "));
+    let named = (!numbers.is_empty()).then(|| format!("({})", numbers.join(" || ")));
+    let others = without.map(|pid| format!("common_pid != {pid}"));
+    let both: Vec<String> = named.into_iter().chain(others).collect();
+    let filter = (!both.is_empty()).then(|| both.join(" && "));
     let event = |name, filter| -> anyhow::Result<TraceEvent> {
         Ok(TraceEvent { selection: Selection::parse(name)?, filter })
     };
@@ -126,21 +131,21 @@ fn until_the_end(source: &mut Source, lines: &mut Lines) -> anyhow::Result<Optio
         if lines.is_full() {
             return Ok(None);
         }
-        if more {
-            continue;
-        }
         if end.is_some() {
+            if more {
+                continue;
+            }
             return Ok(end);
         }
         if now - window >= WINDOW {
             (window, wakes) = (now, 0);
         }
-        wakes += u32::from(!quiet);
-        if wakes > WAKES && !quiet {
+        wakes += u32::from(!quiet && !more);
+        if wakes > WAKES && !quiet && !more {
             std::thread::sleep(NAP);
             continue;
         }
-        end = source.wait()?;
+        end = source.wait(more)?;
         if end.is_some() {
             source.stop()?;
         }
