@@ -23,6 +23,14 @@ pub fn with_perf_events() -> Vec<(u32, String)> {
         .collect()
 }
 
+/// Whether processes have the numbers here that the kernel's trace events give them: in a
+/// pid namespace, as containers have one, they have others.
+pub fn has_kernel_pids() -> bool {
+    /// The first namespace's, as include/uapi/linux/nsfs.h has it.
+    const FIRST: u64 = 0xEFFF_FFFC;
+    fs::metadata("/proc/self/ns/pid").map_or(true, |m| m.ino() == FIRST)
+}
+
 /// A target that cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {

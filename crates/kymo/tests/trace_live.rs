@@ -358,3 +358,22 @@ fn a_read_only_tracefs_is_named_and_can_still_be_looked_at() {
     let o = inside("event list irq").success();
     assert!(o.stdout.contains("  softirq_entry"), "{}", o.stdout);
 }
+
+/// In a pid namespace of its own the kernel's events have other numbers than processes: what
+/// would be shown is nothing, or another's.
+#[test]
+fn in_a_container_no_wrong_tasks_are_traced() {
+    let Some(_state) = begin() else { return };
+    let inside = |args: &[&str]| {
+        let unshare = ["--pid", "--mount", "--fork", "--mount-proc", KYMO, "trace"];
+        run("unshare", [&unshare[..], args].concat())
+    };
+    let event = ["-e", "sched:sched_process_exit"];
+    for args in [&["--", "true"][..], &[event[0], event[1], "--", "true"], &["-s", "-a"]] {
+        let o = inside(args).failure();
+        assert!(o.stderr.contains("other numbers in this pid namespace"), "{}", o.stderr);
+        assert_eq!(o.stdout, "");
+    }
+    let o = inside(&[event[0], event[1], "-a", "--", "true"]).success();
+    assert!(o.stdout.contains("sched_process_exit: comm=true"), "{}", o.stdout);
+}

@@ -16,7 +16,7 @@ use kymo_view::Ledger;
 use super::follow::{Printer, note_lost};
 use super::source::{End, Pace, Source};
 use super::ust::live::Live;
-use super::{Args, out, ust};
+use super::{Args, close, out, ust};
 use crate::commands::{counted, tracing};
 
 pub(super) fn run(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
@@ -94,16 +94,8 @@ fn record_into(
             counted(summary.events, "event", "events"),
             counted(programs.programs, "program", "programs")
         );
-        say!("{}", ledger.to_text(""));
     }
-    Ok(exit(args, &ledger, summary.exit))
-}
-
-fn exit(args: &Args, ledger: &Ledger, code: Option<u8>) -> ExitCode {
-    match args.strict && ledger.has_doubts() {
-        true => ExitCode::from(Ledger::STRICT_STATUS),
-        false => ExitCode::from(code.unwrap_or(0)),
-    }
+    Ok(close(args, &ledger, summary.exit))
 }
 
 fn follow(args: &Args, events: &[TraceEvent], rules: Vec<Rule>) -> anyhow::Result<ExitCode> {
@@ -124,14 +116,9 @@ fn follow(args: &Args, events: &[TraceEvent], rules: Vec<Rule>) -> anyhow::Resul
         return Ok(ExitCode::from(e.shell_status()));
     }
     let result = rounds(&mut source, &mut printer, &mut watch, &mut live);
-    source.stop()?;
-    if result? == Some(End::Signal) {
-        source.end_command();
-    }
-    let lost = source.lost();
+    let (lost, code) = source.end(result)?;
     let (shown, unreadable) = printer.counts();
     note_lost(&mut ledger, shown, unreadable, &lost);
-    let code = source.finish()?;
     let stats = live.stats();
     ust::note(&mut ledger, watch.notes(), &stats);
     if stats.programs == 0 {
@@ -141,10 +128,7 @@ fn follow(args: &Args, events: &[TraceEvent], rules: Vec<Rule>) -> anyhow::Resul
         let fact = format!("times of programs and of the kernel agree within {error} ns");
         ledger.tell("clock", fact, None);
     }
-    if !args.quiet {
-        say!("{}", ledger.to_text(""));
-    }
-    Ok(exit(args, &ledger, code))
+    Ok(close(args, &ledger, code))
 }
 
 /// `None`: as many events as were asked for.

@@ -11,7 +11,7 @@ use kymo_view::Ledger;
 use super::names::{Formats, Tasks};
 use super::source::{End, Pace, Source};
 use super::text::Text;
-use super::{Args, json};
+use super::{Args, close, json};
 
 /// Text is written in pieces of this size.
 const OUTPUT: usize = 256 << 10;
@@ -26,21 +26,10 @@ pub(super) fn run(args: &Args, events: &[TraceEvent]) -> anyhow::Result<ExitCode
         return Ok(ExitCode::from(e.shell_status()));
     }
     let result = until_the_end(&mut source, &mut printer);
-    source.stop()?;
-    if result? == Some(End::Signal) {
-        source.end_command();
-    }
-    let lost = source.lost();
-    let shown = (printer.shown, printer.lost);
-    note_lost(&mut ledger, shown, (printer.damaged, printer.unknown), &lost);
-    let code = source.finish()?;
-    if !args.quiet {
-        say!("{}", ledger.to_text(""));
-    }
-    if args.strict && ledger.has_doubts() {
-        return Ok(ExitCode::from(Ledger::STRICT_STATUS));
-    }
-    Ok(ExitCode::from(code.unwrap_or(0)))
+    let (lost, code) = source.end(result)?;
+    let (shown, unreadable) = printer.counts();
+    note_lost(&mut ledger, shown, unreadable, &lost);
+    Ok(close(args, &ledger, code))
 }
 
 /// `None`: as many events as were asked for.

@@ -26,6 +26,7 @@ use anyhow::{Context as _, bail};
 use kymo_kernel::ftrace::Selection;
 use kymo_kernel::{cpus, target};
 use kymo_record::ftrace::TraceEvent;
+use kymo_view::Ledger;
 
 use super::probe::temporary::{ProbeArgs, Temporary};
 use super::record::events::EventArgs;
@@ -139,13 +140,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut wanted = args.wanted()?;
+    args.check_numbers(!wanted.is_empty() || args.probes.given())?;
     if args.tracer.given() {
         if args.probes.given() {
             bail!("--probe adds events, and a --tracer shows functions: take one of them");
         }
         return tracer::run(&args);
     }
-    let mut wanted = args.wanted()?;
     let probes = args.probes.add(args.exec.as_deref())?;
     for event in probes.iter().flat_map(Temporary::events) {
         wanted.push(TraceEvent { selection: Selection::parse(&event)?, filter: None });
@@ -155,6 +157,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         probes.remove()?;
     }
     result
+}
+
+/// Says what there is to say of a run, and gives its exit status.
+fn close(args: &Args, ledger: &Ledger, command: Option<u8>) -> ExitCode {
+    if !args.quiet {
+        say!("{}", ledger.to_text(""));
+    }
+    status(args, ledger, command.unwrap_or(0))
+}
+
+/// The command's exit status, unless doubts weigh more.
+fn status(args: &Args, ledger: &Ledger, command: u8) -> ExitCode {
+    match args.strict && ledger.has_doubts() {
+        true => ExitCode::from(Ledger::STRICT_STATUS),
+        false => ExitCode::from(command),
+    }
 }
 
 fn trace(args: &Args, wanted: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
@@ -177,6 +195,22 @@ impl Args {
             wanted.push(TraceEvent { selection: Selection::parse(&name)?, filter });
         }
         Ok(wanted)
+    }
+
+    /// In a container events of other tasks would be taken for the wanted ones.
+    fn check_numbers(&self, events: bool) -> anyhow::Result<()> {
+        let traced = events || self.tracer.given();
+        let calls = !traced && !self.ust.given() && self.instance.is_none();
+        let some = self.pid.is_some() || !self.command.is_empty() && !self.all_cpus;
+        if !(calls || traced && some) || target::has_kernel_pids() {
+            return Ok(());
+        }
+        let all = if calls { "" } else { "; or take everybody's events (-a)" };
+        bail!(
+            "processes have other numbers in this pid namespace than in the kernel's events, \
+             which cannot be told apart by them here: start kymo in the first one (nsenter -t 1 \
+             -p, docker run --pid=host){all}"
+        )
     }
 
     fn pids(&self) -> anyhow::Result<Vec<u32>> {

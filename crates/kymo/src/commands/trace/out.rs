@@ -148,10 +148,7 @@ pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<Exi
         Some(running) => running.wait()?,
         None => summary.exit.unwrap_or(0),
     };
-    if args.strict && ledger.has_doubts() {
-        return Ok(ExitCode::from(Ledger::STRICT_STATUS));
-    }
-    Ok(ExitCode::from(exit))
+    Ok(super::status(args, &ledger, exit))
 }
 
 pub(super) fn ledger(s: &TraceSummary) -> Ledger {

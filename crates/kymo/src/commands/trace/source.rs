@@ -194,6 +194,20 @@ impl Source {
         }
     }
 
+    /// Ends a run that came to `result`; after Ctrl-C the command is asked to end, too. What
+    /// the rings lost by CPU, and the command's exit status.
+    pub(super) fn end(
+        self,
+        result: anyhow::Result<Option<End>>,
+    ) -> anyhow::Result<(Vec<(u32, u64)>, Option<u8>)> {
+        self.stop()?;
+        if result? == Some(End::Signal) {
+            self.end_command();
+        }
+        let lost = self.lost();
+        Ok((lost, self.finish()?))
+    }
+
     /// Ends the tracing; what is in the rings can still be read.
     pub(super) fn stop(&self) -> anyhow::Result<()> {
         if let Place::Own(instance) = &self.place {
@@ -203,7 +217,7 @@ impl Source {
     }
 
     /// Asks the command to end; it may have heard of Ctrl-C itself.
-    pub(super) fn end_command(&self) {
+    fn end_command(&self) {
         if let Some((child, _)) = &self.child {
             // It may be gone already, which is as good.
             let _ = child.kill(Signal::Term.number());
@@ -211,14 +225,14 @@ impl Source {
     }
 
     /// What the rings lost, by CPU.
-    pub(super) fn lost(&self) -> Vec<(u32, u64)> {
+    fn lost(&self) -> Vec<(u32, u64)> {
         let stats = |cpu: &u32| Some((*cpu, self.dir().stats(*cpu).ok()?.lost()));
         self.cpus.iter().filter_map(stats).filter(|(_, n)| *n > 0).collect()
     }
 
     /// Waits for the command (which has the terminal's Ctrl-C too) and removes the
     /// instance: the command's exit status.
-    pub(super) fn finish(mut self) -> anyhow::Result<Option<u8>> {
+    fn finish(mut self) -> anyhow::Result<Option<u8>> {
         let code = match &mut self.child {
             Some((child, _)) => Some(child.wait()?.code()),
             None => None,

@@ -23,9 +23,9 @@ use kymo_kernel::ftrace::{Item, Selection};
 use kymo_record::ftrace::TraceEvent;
 use kymo_view::Ledger;
 
-use super::Args;
 use super::follow::note_lost;
 use super::source::{End, Pace, Source};
+use super::{Args, close};
 use lines::Lines;
 
 /// Flags for system calls.
@@ -65,23 +65,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(e.shell_status()));
     }
     let result = until_the_end(&mut source, &mut lines);
-    source.stop()?;
-    if result? == Some(End::Signal) {
-        source.end_command();
-    }
-    let lost = source.lost();
-    let code = source.finish()?;
+    let (lost, code) = source.end(result)?;
     lines.finish();
     flush(&mut lines.out)?;
     note_lost(&mut ledger, (lines.shown, lines.lost), (lines.damaged, 0), &lost);
     lines.note(&mut ledger);
-    if !args.quiet {
-        say!("{}", ledger.to_text(""));
-    }
-    if args.strict && ledger.has_doubts() {
-        return Ok(ExitCode::from(Ledger::STRICT_STATUS));
-    }
-    Ok(ExitCode::from(code.unwrap_or(0)))
+    Ok(close(args, &ledger, code))
 }
 
 /// Calls begin and end; programs and tasks do. Those of one task may be left out.

@@ -17,7 +17,7 @@ use kymo_record::ust::{
 use kymo_ust::Rule;
 use kymo_view::Ledger;
 
-use super::Args;
+use super::{Args, close};
 use crate::commands::counted;
 
 /// Flags of `kymo trace` for events of programs.
@@ -296,19 +296,13 @@ impl Run<'_> {
         if stats.programs == 0 {
             ledger.tell("programs", "no program had such events", None);
         }
-        if !self.args.quiet {
-            if let Some(folder) = folder {
-                let mb = stats.bytes as f64 / (1024.0 * 1024.0);
-                let folder = folder.display();
-                let programs = counted(stats.programs, "program", "programs");
-                sayln!("[ kymo trace: wrote {mb:.3} MB {folder} ({programs}) ]");
-            }
-            say!("{}", ledger.to_text(""));
+        if let Some(folder) = folder.filter(|_| !self.args.quiet) {
+            let mb = stats.bytes as f64 / (1024.0 * 1024.0);
+            let folder = folder.display();
+            let programs = counted(stats.programs, "program", "programs");
+            sayln!("[ kymo trace: wrote {mb:.3} MB {folder} ({programs}) ]");
         }
-        if self.args.strict && ledger.has_doubts() {
-            return Ok(ExitCode::from(Ledger::STRICT_STATUS));
-        }
-        Ok(ExitCode::from(self.exit.unwrap_or(0)))
+        Ok(close(self.args, &ledger, self.exit))
     }
 }
 
