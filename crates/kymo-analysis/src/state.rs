@@ -144,7 +144,7 @@ impl Machine {
             self.symbols.set_hostname(hostname);
         }
         if let Some(t) = &features.tracing_data {
-            self.symbols.set_embedded_kallsyms(t.kallsyms.clone());
+            self.symbols.set_embedded_kallsyms((*t.machine.kallsyms).clone());
         }
     }
 

@@ -10,6 +10,7 @@
 pub mod ctf;
 mod damage;
 mod kind;
+mod machine;
 mod merge;
 pub mod perfdata;
 mod text;
@@ -17,4 +18,5 @@ mod timeline;
 pub mod tracedat;
 
 pub use kind::Kind;
+pub use machine::Machine;
 pub use timeline::{Moment, Select, Stats, Timeline, TimelineError};

@@ -11,7 +11,7 @@ pub mod read;
 pub mod write;
 
 pub use codec::Compression;
-pub use facts::{CpuShift, Guest, Machine, Options, TimeShift, TscToNsec};
+pub use facts::{CpuShift, Guest, Options, TimeShift, TscToNsec};
 pub use ids::{OptionId, SectionId};
 pub use read::{Buffer, CpuData, Damage, Event, ReadError, ReadStats, Select, TraceDat};
 pub use write::{BufferSpec, Facts, Format, WriteError, Writer};

@@ -5,9 +5,10 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use kymo_files::Machine;
 use kymo_files::tracedat::{
-    BufferSpec, Compression, CpuShift, Facts, Format, Guest, Machine, Options, ReadStats, Select,
-    TimeShift, TraceDat, TscToNsec, Writer,
+    BufferSpec, Compression, CpuShift, Facts, Format, Guest, Options, ReadStats, Select, TimeShift,
+    TraceDat, TscToNsec, Writer,
 };
 use kymo_model::Endian;
 use tempfile::NamedTempFile;

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use kymo_files::Machine;
+use kymo_files::tracedat::Options;
 use kymo_files::tracedat::write::{BufferSpec, Facts, Format, front};
-use kymo_files::tracedat::{Machine, Options};
 use kymo_kernel::ftrace::{EventName, TraceDir};
 
 use super::error::TraceError;

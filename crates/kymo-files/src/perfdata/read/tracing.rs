@@ -4,6 +4,7 @@
 
 use kymo_model::{Cursor, Endian, Truncated};
 
+use crate::Machine;
 use crate::text::text;
 
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
@@ -19,20 +20,8 @@ pub struct TracingData {
     pub long_size: u8,
     /// Bytes of a page.
     pub page_size: u32,
-    /// Text of `events/header_page`.
-    pub header_page: String,
-    /// Text of `events/header_event`.
-    pub header_event: String,
-    /// Formats of ftrace's own entries.
-    pub ftrace_formats: Vec<String>,
-    /// `(system, format text)` of each tracepoint.
-    pub formats: Vec<(String, String)>,
-    /// `/proc/kallsyms`; empty in recordings of current perf.
-    pub kallsyms: String,
-    /// `printk_formats`: address and string.
-    pub printk_formats: String,
-    /// `saved_cmdlines`: pid and name.
-    pub saved_cmdlines: String,
+    /// Its formats and tables; current perf leaves `kallsyms` empty.
+    pub machine: Machine,
 }
 
 impl Default for TracingData {
@@ -42,13 +31,7 @@ impl Default for TracingData {
             endian: Endian::NATIVE,
             long_size: 8,
             page_size: 4096,
-            header_page: String::new(),
-            header_event: String::new(),
-            ftrace_formats: Vec::new(),
-            formats: Vec::new(),
-            kallsyms: String::new(),
-            printk_formats: String::new(),
-            saved_cmdlines: String::new(),
+            machine: Machine::default(),
         }
     }
 }
@@ -78,32 +61,37 @@ impl TracingData {
 
     fn sections(&mut self, c: &mut Cursor<'_>) -> Result<(), Truncated> {
         self.page_size = c.u32()?;
+        let machine = &mut self.machine;
         c.cstr();
-        self.header_page = sized64(c)?;
+        machine.header_page = sized64(c)?;
         c.cstr();
-        self.header_event = sized64(c)?;
+        machine.header_event = sized64(c)?;
         for _ in 0..c.u32()? {
-            self.ftrace_formats.push(sized64(c)?);
+            machine.ftrace_formats.push(sized64(c)?);
         }
         for _ in 0..c.u32()? {
             let system = text(c.cstr());
             for _ in 0..c.u32()? {
-                self.formats.push((system.clone(), sized64(c)?));
+                machine.formats.push((system.clone(), sized64(c)?));
             }
         }
         let n = c.u32()? as usize;
-        self.kallsyms = text(c.bytes(n)?);
+        machine.kallsyms = text(c.bytes(n)?).into();
         let n = c.u32()? as usize;
-        self.printk_formats = text(c.bytes(n)?);
+        machine.printk_formats = text(c.bytes(n)?);
         if self.version.as_str() >= "0.6" && c.remaining() >= 8 {
-            self.saved_cmdlines = sized64(c)?;
+            machine.saved_cmdlines = sized64(c)?;
         }
         Ok(())
     }
 
     /// The system and format text of the tracepoint with this id.
     pub fn format(&self, id: u64) -> Option<(&str, &str)> {
-        self.formats.iter().find(|(_, f)| format_id(f) == Some(id)).map(|(s, f)| (&**s, &**f))
+        self.machine
+            .formats
+            .iter()
+            .find(|(_, f)| format_id(f) == Some(id))
+            .map(|(s, f)| (&**s, &**f))
     }
 
     /// `system:name` of the tracepoint with this id.
@@ -163,7 +151,7 @@ mod tests {
         for n in 0..whole.len() - 16 {
             let (t, error) = TracingData::parse(&whole[..n]);
             assert!(error.is_some(), "no error at {n}");
-            assert!(t.formats.len() <= 1);
+            assert!(t.machine.formats.len() <= 1);
         }
     }
 }

@@ -10,7 +10,8 @@ use super::{
     Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, ReadError, TraceDat, machine,
     sections,
 };
-use crate::tracedat::{Compression, MAGIC, Machine, OptionId, Options};
+use crate::Machine;
+use crate::tracedat::{Compression, MAGIC, OptionId, Options};
 
 pub(super) fn open(path: &Path) -> Result<TraceDat, ReadError> {
     let name = path.display().to_string();

@@ -3,7 +3,8 @@
 
 use super::Damage;
 use super::source::Source;
-use crate::tracedat::{Machine, SectionId};
+use crate::Machine;
+use crate::tracedat::SectionId;
 
 /// The most formats; kernels have some 2,500.
 const MAX_FORMATS: usize = 1 << 17;

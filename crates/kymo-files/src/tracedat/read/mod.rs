@@ -22,7 +22,8 @@ use std::path::Path;
 use kymo_format::ring::{Missed, PageLayout, RingError};
 use kymo_model::Endian;
 
-use super::{Compression, Machine, Options};
+use super::{Compression, Options};
+use crate::Machine;
 pub use crate::damage::Damage;
 pub use merge::Select;
 pub(crate) use merge::Walk;

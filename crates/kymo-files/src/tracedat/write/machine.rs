@@ -1,7 +1,8 @@
 //! The tables of the recording machine, as `read/machine.rs` reads them.
 
 use super::sink::Bytes;
-use crate::tracedat::{Machine, SectionId};
+use crate::Machine;
+use crate::tracedat::SectionId;
 
 impl Machine {
     /// Writes one table.

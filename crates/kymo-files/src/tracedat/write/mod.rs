@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use kymo_model::Endian;
 
 use super::ids::SECTION_COMPRESSED;
-use super::{Compression, Machine, Options, SectionId};
+use super::{Compression, Options, SectionId};
+use crate::Machine;
 pub use front::{Front, front};
 
 /// Which of the file format's forms is written.

@@ -222,12 +222,12 @@ fn names(features: &Features, running: &str, bundle: Option<&Bundle>) -> Names {
     let Some(t) = &features.tracing_data else { return Names::default() };
     let source = if let Some(text) = bundle.and_then(Bundle::kallsyms) {
         KallsymsSource::Embedded(text)
-    } else if !t.kallsyms.is_empty() {
-        KallsymsSource::Embedded(t.kallsyms.clone())
+    } else if !t.machine.kallsyms.is_empty() {
+        KallsymsSource::Embedded((*t.machine.kallsyms).clone())
     } else if features.osrelease.as_deref() == Some(running) {
         KallsymsSource::Running
     } else {
         KallsymsSource::None
     };
-    Names::new(source, &t.printk_formats)
+    Names::new(source, &t.machine.printk_formats)
 }

@@ -4,7 +4,8 @@
 
 use std::sync::OnceLock;
 
-use kymo_files::tracedat::{Machine, TraceDat};
+use kymo_files::Machine;
+use kymo_files::tracedat::TraceDat;
 use kymo_format::{EventFormat, Field, FieldKind, ParseOptions};
 use kymo_model::Endian;
 
