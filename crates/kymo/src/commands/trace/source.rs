@@ -80,6 +80,9 @@ pub(super) enum End {
     Dry,
 }
 
+/// Events that were lost, by CPU.
+type Lost = Vec<(u32, u64)>;
+
 impl Source {
     /// Sets an instance up; nothing is traced before [`start`](Source::start).
     pub(super) fn open(
@@ -199,7 +202,7 @@ impl Source {
     pub(super) fn end(
         self,
         result: anyhow::Result<Option<End>>,
-    ) -> anyhow::Result<(Vec<(u32, u64)>, Option<u8>)> {
+    ) -> anyhow::Result<(Lost, Option<u8>)> {
         self.stop()?;
         if result? == Some(End::Signal) {
             self.end_command();
@@ -225,7 +228,7 @@ impl Source {
     }
 
     /// What the rings lost, by CPU.
-    fn lost(&self) -> Vec<(u32, u64)> {
+    fn lost(&self) -> Lost {
         let stats = |cpu: &u32| Some((*cpu, self.dir().stats(*cpu).ok()?.lost()));
         self.cpus.iter().filter_map(stats).filter(|(_, n)| *n > 0).collect()
     }
