@@ -473,7 +473,10 @@ static inline uint64_t kymo_told_(struct kymo_room_ *room, struct kymo_string_ s
 
 #ifdef __cplusplus
 #define KYMO_ASSERT_(condition, text) static_assert(condition, text);
+/* Else it would not leave an unnamed namespace. */
+#define KYMO_EXTERN_ extern "C"
 #else
+#define KYMO_EXTERN_ extern
 #define KYMO_ASSERT_(condition, text) _Static_assert(condition, text);
 #endif
 #define KYMO_TEXT_(t) { t, sizeof(t) - 1 }
@@ -727,7 +730,7 @@ static inline void kymo_calls_end_(struct kymo_calls *calls)
         KYMO_TEXT_("" KYMO_EACH_(KYMO_DOC_, options)), KYMO_TEXT_(__FILE__), __LINE__,         \
         c##level_ KYMO_EACH_(KYMO_LEVEL_, options), KYMO_SDT_FLAG_, c##fields_,                \
         KYMO_COUNT_OF_(c##fields_) };                                                          \
-    extern struct kymo_site e##site_ __asm__("kymo_site." provider_ "." name_)                 \
+    KYMO_EXTERN_ struct kymo_site e##site_ __asm__("kymo_site." provider_ "." name_)           \
         __attribute__((weak, visibility("hidden")));                                           \
     struct kymo_site e##site_ __attribute__((section(".probes"), used)) = {                    \
         &kymo_nobody_, 0, UINT32_MAX, &e##event_, NULL };                                      \
