@@ -86,9 +86,11 @@ impl OfTarget {
 
     /// What comes of it with the second try of what failed.
     fn with(self, second: &OfTarget) -> OfTarget {
-        let passed = if self.failed.is_empty() { 0 } else { self.counts.passed };
-        let counts = Counts { passed: passed + second.counts.passed, ..second.counts };
-        OfTarget { counts, failed: second.failed.clone() }
+        let kept = match self.failed.is_empty() {
+            true => Counts::default(),
+            false => Counts { failed: 0, ..self.counts },
+        };
+        OfTarget { counts: kept.plus(second.counts), failed: second.failed.clone() }
     }
 }
 
