@@ -72,6 +72,14 @@ fn user_folder(base: &Path) -> PathBuf {
     base.join(format!("kymo-{USER}"))
 }
 
+/// The folder of the program whose control file is finished.
+fn control_of(user: &Path) -> Option<PathBuf> {
+    let mut folders = fs::read_dir(user).ok()?.flatten().map(|e| e.path());
+    let is_finished =
+        |p: &PathBuf| fs::read(p.join("control")).is_ok_and(|c| c.starts_with(b"KYMOUST\0"));
+    folders.find(is_finished)
+}
+
 /// A folder that everybody may write to, as /dev/shm is.
 fn open_folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -97,6 +105,11 @@ impl Template {
         command.env("KYMO_UST_DIR", base.path()).stderr(Stdio::null());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = command.spawn().unwrap();
+        // A tool looks for users when it starts, and for nobody's folder it would look too early.
+        while control_of(&user_folder(base.path())).is_none() {
+            assert!(program.try_wait().unwrap().is_none(), "the program has ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let out = base.path().join("out");
         let mut tool = Command::new(env!("CARGO_BIN_EXE_kymo"));
         tool.args(["trace", "-u", "hostile:*", "--buffer-size", "256K", "-o"]).arg(out);
@@ -114,8 +127,7 @@ impl Template {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        let folders = fs::read_dir(user_folder(base.path())).unwrap().flatten();
-        let folder = folders.map(|e| e.path()).find(|p| p.join("control").exists()).unwrap();
+        let folder = control_of(&user_folder(base.path())).unwrap();
         let ring = fs::read_dir(&folder).unwrap().flatten().map(|e| e.path());
         let ring = ring.into_iter().find(|p| p.to_string_lossy().contains("ring-")).unwrap();
         assert!(ring.ends_with("ring-0-1"), "{ring:?}");

@@ -1,12 +1,12 @@
 //! The file of a stream. Packets that are copied are appended; those that are not go past the
-//! page cache where that can be and is quick enough, so that a long trace costs the machine neither
-//! its cache nor the time to fill it.
+//! page cache where that can be and the ring has room for as long as it takes, so that a long
+//! trace costs the machine neither its cache nor the time to fill it.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
@@ -28,28 +28,39 @@ pub(super) struct Stream {
     pace: Pace,
 }
 
-/// Nanoseconds for a byte as measured, 0 where that is not known.
+/// How quickly bytes come and go, as far as it has been measured; 0 where it has not.
 #[derive(Debug, Default)]
 struct Pace {
-    direct: f64,
+    since: Option<Instant>,
+    /// Bytes a second that come.
+    comes: f64,
+    /// The longest that a disk has kept us waiting, seconds; what is long ago counts less.
+    stalls: f64,
+    /// Seconds for a byte into the page cache.
     cached: f64,
 }
 
 impl Pace {
-    /// Whether the disk is given what it is directly. In no hurry it is; else whatever has
-    /// been quicker.
-    fn is_direct(&mut self, hurry: bool) -> bool {
-        let direct = !hurry || self.direct < self.cached;
-        // What is not tried is forgotten: it may be quicker by now.
-        let other = if direct { &mut self.cached } else { &mut self.direct };
-        *other *= 0.99;
-        direct
+    /// Whether the disk is given what it is directly: if what comes while it keeps us waiting
+    /// finds room in the ring, twice over. Else the page cache takes it, unless that is too slow.
+    fn is_direct(&mut self, bytes: u64, free: u64) -> bool {
+        let now = Instant::now();
+        if let Some(since) = self.since.replace(now) {
+            let comes = bytes as f64 / (now - since).as_secs_f64().max(1e-6);
+            self.comes = if self.comes == 0.0 { comes } else { (self.comes * 3.0 + comes) / 4.0 };
+        }
+        // What is not tried any more is forgotten: the disk may be quicker by now.
+        self.stalls *= 0.99;
+        self.comes * self.stalls * 2.0 <= free as f64 || self.comes * self.cached > 0.8
     }
 
-    fn measured(&mut self, direct: bool, since: Instant, bytes: u64) {
-        let now = since.elapsed().as_nanos() as f64 / bytes.max(1) as f64;
-        let known = if direct { &mut self.direct } else { &mut self.cached };
-        *known = if *known == 0.0 { now } else { (*known * 3.0 + now) / 4.0 };
+    fn was_direct(&mut self, took: Duration) {
+        self.stalls = self.stalls.max(took.as_secs_f64());
+    }
+
+    fn was_cached(&mut self, took: Duration, bytes: u64) {
+        let one = took.as_secs_f64() / bytes.max(1) as f64;
+        self.cached = if self.cached == 0.0 { one } else { (self.cached * 3.0 + one) / 4.0 };
     }
 }
 
@@ -72,11 +83,11 @@ impl Stream {
         let (memory, pieces, bytes) = (whole.memory, &whole.pieces, whole.bytes);
         let fits = self.end.is_multiple_of(PAGE) && bytes >= DIRECTLY;
         if let Some(direct) = self.direct.as_ref().filter(|_| fits)
-            && self.pace.is_direct(whole.behind)
+            && self.pace.is_direct(bytes, whole.free)
         {
             let since = Instant::now();
             if memory.write_to(direct, pieces, self.end).is_ok() {
-                self.pace.measured(true, since, bytes);
+                self.pace.was_direct(since.elapsed());
                 return self.appended(Ok(()), bytes);
             }
             // Whatever it is, the next try says it again or does without.
@@ -84,7 +95,7 @@ impl Stream {
         }
         let since = Instant::now();
         let written = memory.write_to(&self.file, pieces, self.end);
-        self.pace.measured(false, since, bytes);
+        self.pace.was_cached(since.elapsed(), bytes);
         self.appended(written, bytes)
     }
 
@@ -95,5 +106,34 @@ impl Stream {
             Err(_) => drop(self.file.set_len(self.end)),
         }
         written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_disk_stalls_is_left_to_the_page_cache_while_that_keeps_up() {
+        const ROOM: u64 = 8 << 20;
+        let mut pace = Pace::default();
+        assert!(pace.is_direct(1 << 20, ROOM), "nothing is known");
+        // 100 MB/s, and a disk that once took 10 ms: a megabyte came meanwhile.
+        (pace.comes, pace.stalls) = (100e6, 0.01);
+        assert!(pace.comes * pace.stalls * 2.0 < ROOM as f64);
+        let direct = |pace: &mut Pace, free| {
+            // As if it had come at that rate.
+            pace.since = None;
+            pace.is_direct(1 << 20, free)
+        };
+        assert!(direct(&mut pace, ROOM));
+        assert!(!direct(&mut pace, 1 << 20), "the ring is all but full");
+        pace.was_direct(Duration::from_millis(80));
+        assert!(!direct(&mut pace, ROOM));
+        pace.was_cached(Duration::from_millis(20), 1 << 20);
+        assert!(direct(&mut pace, ROOM), "the page cache takes 50 MB/s only");
+        pace.cached = 0.0;
+        // The stall is forgotten.
+        assert!((0..1000).any(|_| direct(&mut pace, ROOM)));
     }
 }

@@ -30,8 +30,8 @@ pub struct Whole<'a> {
     pub packets: u64,
     /// How many bytes, a multiple of a page.
     pub bytes: u64,
-    /// Whether more than half of the area waits to be taken.
-    pub behind: bool,
+    /// How many bytes can be written into the area before it is full.
+    pub free: u64,
     /// Where they lie.
     pub memory: &'a Untouched,
     /// The pieces of all.
@@ -85,8 +85,8 @@ impl Memory {
             pieces.push(Piece::Mapped(from + PAGE..from + len as usize));
             (bytes, packets) = (bytes + len, packets + 1);
         }
-        let behind = waiting > room / 2;
-        let whole = Whole { area, packets, bytes, behind, memory, pieces };
+        let free = room.saturating_sub(waiting) * sub_buffer;
+        let whole = Whole { area, packets, bytes, free, memory, pieces };
         Ok((packets > 0).then_some(whole))
     }
 }
