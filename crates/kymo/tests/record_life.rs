@@ -165,7 +165,7 @@ fn a_flight_recorder_gives_its_newest_events_on_sigusr2() {
     }
     let w = Workload::spin();
     let mut child = background(&w, &["--overwrite", "-m", "2"]);
-    // A sample takes 40 bytes and more, and each `ls` has faults for dozens of them.
+    // A sample takes 40 bytes, and each `ls` has faults for dozens of them.
     let cpus = std::thread::available_parallelism().unwrap().get();
     let most = cpus * 2 * 4096 / 40;
     rounds(&w, most / 20);
@@ -178,7 +178,7 @@ fn a_flight_recorder_gives_its_newest_events_on_sigusr2() {
     let (taken, rest) = (times(&found[0]), times(&found[1]));
     let span = (taken.first().unwrap().min(*rest.first().unwrap()), *rest.last().unwrap());
     // The rings hold less than was recorded until then: the oldest are gone.
-    assert!(!taken.is_empty() && taken.len() < most, "{} of {most}", taken.len());
+    assert!(!taken.is_empty() && taken.len() <= most, "{} of {most}", taken.len());
     assert!(listings(&found[0]) < all, "{all}");
     assert!(taken.last().unwrap() < rest.last().unwrap(), "{span:?}");
 }
