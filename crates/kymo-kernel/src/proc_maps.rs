@@ -104,6 +104,19 @@ pub fn maps(pid: u32, timeout: Duration) -> io::Result<Maps> {
     }
 }
 
+/// When a process started, in ticks since boot: field 22 of its `stat`. A
+/// process that is dead and only waits to be reaped has none.
+pub fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
 /// Who a thread is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {

@@ -90,6 +90,32 @@ fn live_text_is_the_print_format_s() {
     }
 }
 
+/// Live, addresses of a program that runs have names, which are those of its symbol table.
+#[test]
+fn addresses_of_a_running_program_are_functions() {
+    if !require(NEEDS) {
+        return;
+    }
+    let shop = Shop::new();
+    let ask = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kymo"));
+        command.args(["trace", "-u", "shop:sale", "-n", "3"]).args(more).arg("--");
+        command.arg(&shop.program).args(["4", "-"]).env("KYMO_UST_DIR", shop.dir.path());
+        // The program stays until its standard input ends.
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let text = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
+        drop(child.stdin.take());
+        let _ = child.wait().unwrap();
+        // The program has a line of its own.
+        text.lines().filter(|line| line.contains("sale")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (more, end) in [(&[][..], ", sold by sell+0x0"), (&["--json"], "\"sell+0x0\"}}")] {
+        let lines = ask(more);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines.iter().all(|line| line.ends_with(end)), "{lines:?}");
+    }
+}
+
 #[test]
 fn what_is_written_is_what_babeltrace_reads() {
     if !require(NEEDS) {

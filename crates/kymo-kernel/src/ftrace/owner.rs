@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use crate::proc_maps::start_time;
+
 /// Whom something belongs to, as its name states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -59,19 +61,6 @@ pub fn is_owned(name: &str) -> bool {
 /// is dead. Of names that are made otherwise nothing is known.
 pub fn is_left_behind(name: &str) -> bool {
     Owner::parse(name).is_some_and(|owner| owner.namespace == namespace() && !owner.alive())
-}
-
-/// When a process started, in ticks since boot: field 22 of its `stat`. A
-/// process that is dead and only waits to be reaped has none.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
-    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X" | "x") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 fn namespace() -> u64 {

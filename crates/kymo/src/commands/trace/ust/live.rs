@@ -12,6 +12,7 @@ use kymo_ust::EventRecord;
 
 use super::super::Args;
 use super::RoundResult;
+use super::functions::Functions;
 use super::text::Text;
 
 /// The programs, what is to be shown, and how.
@@ -30,6 +31,7 @@ struct Source {
     ring: RingReader,
     attached: Attached,
     events: Vec<EventRecord>,
+    functions: Functions,
 }
 
 impl Live {
@@ -70,7 +72,8 @@ impl Live {
         if self.programs.get(&key).is_none_or(|s| s.attached != attached) {
             let Some(ring) = RingReader::of(program, attached)? else { return Ok(()) };
             let events = sorted(program);
-            self.programs.insert(key.clone(), Source { ring, attached, events });
+            let functions = Functions::of(program.id());
+            self.programs.insert(key.clone(), Source { ring, attached, events, functions });
         }
         let Some(source) = self.programs.get_mut(&key) else { return Ok(()) };
         if program.refresh()? {
@@ -79,6 +82,8 @@ impl Live {
         if !program.is_alive()? {
             source.ring.set_dead();
         }
+        source.functions.begin_round();
+        let functions = &mut source.functions;
         let (text, waiting, undecodable) = (&self.text, &mut self.waiting, &mut self.undecodable);
         let comm = program.comm();
         let process = (program.id().pid, &*comm);
@@ -89,7 +94,7 @@ impl Live {
                 let time = counter.monotonic(&clock, event.ticks);
                 let mut line = Vec::with_capacity(128);
                 let comm = thread(names, process, event.tid).unwrap_or(&comm);
-                text.event(comm, context.cpu, time, &event, &mut line);
+                text.event(comm, context.cpu, time, &event, functions, &mut line);
                 waiting.push((time, line));
             });
             *undecodable += u64::from(!whole);

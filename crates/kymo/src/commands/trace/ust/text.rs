@@ -8,6 +8,8 @@ use kymo_format::json_string;
 use kymo_record::ust::PacketEvent;
 use kymo_ust::{EventRecord, FieldRecord, Kind, Shape};
 
+use super::functions::Functions;
+
 const TASK: Style = AnsiColor::Cyan.on_default();
 const EVENT: Style = AnsiColor::Yellow.on_default().bold();
 
@@ -30,12 +32,13 @@ impl Text {
         cpu: i32,
         time: u64,
         event: &PacketEvent<'_>,
+        functions: &mut Functions,
         out: &mut Vec<u8>,
     ) {
         let record = event.record;
         let values = values(record, event.payload);
         if self.json {
-            return json(comm, cpu, time, event, &values, out);
+            return json(comm, cpu, time, event, &values, functions, out);
         }
         // As the kernel's own lines round.
         let micros = time.saturating_add(500) / 1000;
@@ -55,7 +58,7 @@ impl Text {
              {name}{}:{}{name:#}: ",
             event.tid, record.provider, record.name
         );
-        payload(record, &values, out);
+        payload(record, &values, functions, out);
         out.push(b'\n');
     }
 }
@@ -75,12 +78,17 @@ fn values<'a>(record: &'a EventRecord, mut payload: &'a [u8]) -> Vec<(&'a FieldR
     values
 }
 
-fn payload(record: &EventRecord, values: &[(&FieldRecord, &[u8])], out: &mut Vec<u8>) {
+fn payload(
+    record: &EventRecord,
+    values: &[(&FieldRecord, &[u8])],
+    functions: &mut Functions,
+    out: &mut Vec<u8>,
+) {
     if record.format.is_empty() {
         for (i, (field, value)) in values.iter().enumerate() {
             let blank = if i == 0 { "" } else { " " };
             let _ = write!(out, "{blank}{}=", printable(&field.name));
-            one(field, value, false, out);
+            one(field, value, false, functions, out);
         }
         return;
     }
@@ -102,7 +110,7 @@ fn payload(record: &EventRecord, values: &[(&FieldRecord, &[u8])], out: &mut Vec
         };
         let (name, how) = inside.split_once(':').unwrap_or((inside, ""));
         match values.iter().find(|(f, _)| f.name == name) {
-            Some((field, value)) => one(field, value, how.contains('x'), out),
+            Some((field, value)) => one(field, value, how.contains('x'), functions, out),
             None => out.extend_from_slice(printable(&format!("{{{inside}}}")).as_bytes()),
         }
         rest = behind;
@@ -123,11 +131,11 @@ fn printable(text: &str) -> String {
 }
 
 /// A value as text.
-fn one(field: &FieldRecord, value: &[u8], hex: bool, out: &mut Vec<u8>) {
+fn one(field: &FieldRecord, value: &[u8], hex: bool, functions: &mut Functions, out: &mut Vec<u8>) {
     let shape = field.shape;
     match shape.kind {
         Kind::String => out.extend_from_slice(printable(&text_of(value)).as_bytes()),
-        Kind::Bool => out.extend_from_slice(if value == [0] { b"false" } else { b"true" }),
+        Kind::Bool => out.extend_from_slice(truth(value)),
         Kind::Enum => {
             let number = integer(value, shape);
             match named(field, number) {
@@ -135,7 +143,10 @@ fn one(field: &FieldRecord, value: &[u8], hex: bool, out: &mut Vec<u8>) {
                 _ => element(value, shape, hex, out),
             }
         }
-        Kind::Symbol => element(value, shape, true, out),
+        Kind::Symbol => match function(value, functions) {
+            Some(name) if !hex => out.extend_from_slice(printable(&name).as_bytes()),
+            _ => element(value, shape, true, out),
+        },
         Kind::Int | Kind::Float => element(value, shape, hex, out),
         Kind::Array | Kind::Sequence => {
             out.push(b'[');
@@ -148,6 +159,16 @@ fn one(field: &FieldRecord, value: &[u8], hex: bool, out: &mut Vec<u8>) {
             out.push(b']');
         }
     }
+}
+
+fn truth(value: &[u8]) -> &'static [u8] {
+    if value == [0] { b"false" } else { b"true" }
+}
+
+/// What is at an address in the program, as function and offset.
+fn function(value: &[u8], functions: &mut Functions) -> Option<String> {
+    let (name, within) = functions.name(u64::from_le_bytes(value.try_into().ok()?))?;
+    Some(format!("{name}+{within:#x}"))
 }
 
 fn elements(value: &[u8], shape: Shape) -> impl Iterator<Item = &[u8]> {
@@ -197,6 +218,7 @@ fn json(
     time: u64,
     event: &PacketEvent<'_>,
     values: &[(&FieldRecord, &[u8])],
+    functions: &mut Functions,
     out: &mut Vec<u8>,
 ) {
     out.extend_from_slice(b"{\"comm\":");
@@ -215,20 +237,24 @@ fn json(
         }
         json_string(out, field.name.as_bytes());
         out.push(b':');
-        json_value(field, value, out);
+        json_value(field, value, functions, out);
     }
     out.extend_from_slice(b"}}\n");
 }
 
-fn json_value(field: &FieldRecord, value: &[u8], out: &mut Vec<u8>) {
+fn json_value(field: &FieldRecord, value: &[u8], functions: &mut Functions, out: &mut Vec<u8>) {
     match field.shape.kind {
         Kind::String => json_string(out, text_of(value).as_bytes()),
-        Kind::Bool => one(field, value, false, out),
+        Kind::Bool => out.extend_from_slice(truth(value)),
         Kind::Enum => match named(field, integer(value, field.shape)) {
             Some(name) => json_string(out, name.as_bytes()),
             None => json_number(value, field.shape, out),
         },
-        Kind::Int | Kind::Float | Kind::Symbol => json_number(value, field.shape, out),
+        Kind::Symbol => match function(value, functions) {
+            Some(name) => json_string(out, name.as_bytes()),
+            None => json_number(value, field.shape, out),
+        },
+        Kind::Int | Kind::Float => json_number(value, field.shape, out),
         Kind::Array | Kind::Sequence => {
             out.push(b'[');
             for (i, e) in elements(value, field.shape).enumerate() {
