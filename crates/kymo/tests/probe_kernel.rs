@@ -303,7 +303,7 @@ fn where_perf_gives_up() {
         assert_ne!(sorted(&ours), sorted(&theirs), "{description}: {why} is no longer so");
     }
     for (description, why) in [
-        ("do_fork", "nothing found"),
+        ("do_fork", "no function do_fork in "),
         ("copy_process clone_flags", "it is alive at line"),
         ("kfree objp", "there are object"),
         ("vfs_read:2", "nothing found"),
