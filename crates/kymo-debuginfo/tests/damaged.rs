@@ -191,5 +191,6 @@ fn sections_as_large_as_all_addresses() {
         }
     }
     assert_eq!(ask(&bytes), Vec::<String>::new());
-    assert!(Sections::load(&bytes, None).is_err());
+    // What is said of the program is there; its addresses are behind all there are.
+    assert!(Sections::load(&bytes, None).is_ok());
 }

@@ -32,6 +32,33 @@ pub(crate) enum Walk {
     Stop,
 }
 
+/// Spans of code of an entry. gimli adds a size to a first address unseen, which panics where
+/// overflows are looked for: such an entry ends behind all addresses and is damaged.
+pub(super) fn die_ranges<'s>(
+    dwarf: &gimli::Dwarf<Reader<'s>>,
+    unit: &gimli::Unit<Reader<'s>>,
+    entry: &Entry<'s>,
+) -> Result<gimli::RangeIter<Reader<'s>>> {
+    if let Some(gimli::AttributeValue::Udata(size)) = entry.attr_value(gimli::DW_AT_high_pc)
+        && let Some(low) = entry.attr_value(gimli::DW_AT_low_pc)
+        && let Some(low) = dwarf.attr_address(unit, low)?
+        && low.checked_add(size).is_none()
+    {
+        return Err(gimli::Error::AddressOverflow.into());
+    }
+    Ok(dwarf.die_ranges(unit, entry)?)
+}
+
+/// The same of a whole unit.
+pub(super) fn unit_ranges<'s>(
+    dwarf: &gimli::Dwarf<Reader<'s>>,
+    unit: &gimli::Unit<Reader<'s>>,
+) -> Result<gimli::RangeIter<Reader<'s>>> {
+    let mut cursor = unit.entries();
+    cursor.next_dfs()?;
+    die_ranges(dwarf, unit, cursor.current().ok_or(gimli::Error::MissingUnitDie)?)
+}
+
 /// Copies of copies end after these; longer chains are loops.
 const CHAIN: usize = 16;
 
@@ -209,7 +236,7 @@ impl<'s> Dwarf<'s> {
     /// Spans of code of an entry of `unit`.
     pub(super) fn spans(&self, unit: &Unit<'s>, entry: &Entry<'s>) -> Result<Vec<(u64, u64)>> {
         let mut spans = Vec::new();
-        let mut ranges = unit.dwarf.die_ranges(&unit.inner, entry)?;
+        let mut ranges = die_ranges(&unit.dwarf, &unit.inner, entry)?;
         while let Some(range) = ranges.next()? {
             if range.begin < range.end {
                 spans.push((range.begin, range.end));

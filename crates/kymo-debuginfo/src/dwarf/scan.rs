@@ -11,6 +11,7 @@ use gimli::{DebugInfoOffset, Reader as _, Section as _};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use super::die::unit_ranges;
 use super::forms::{Bytes, Get, Size, Texts, UNSUPPORTED, Value, get, size_of};
 use super::line_files::LineTable;
 use super::sections::Sections;
@@ -424,7 +425,7 @@ impl<'s> Units<'_, 's> {
     pub(super) fn ranges(&self, index: usize) -> Result<Vec<(u64, u64)>> {
         let stored = self.stored(index)?;
         let unit = stored.dwarf.unit(stored.header)?;
-        let mut ranges = stored.dwarf.unit_ranges(&unit)?;
+        let mut ranges = unit_ranges(&stored.dwarf, &unit)?;
         let mut spans = Vec::new();
         while let Some(range) = ranges.next()? {
             if range.begin < range.end {

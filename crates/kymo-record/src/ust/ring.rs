@@ -448,9 +448,10 @@ impl RingReader {
         let whole = self.memory.whole(file, header, area, open, reader, &self.uuid)?;
         let Some(whole) = whole else { return Ok(false) };
         let packets = whole.packets;
-        if let Err(e) = sink(Out::Whole(whole)) {
+        if sink(Out::Whole(whole)).is_err() {
+            // One by one, as many as there is room for; the next says what is wrong.
             self.areas[area as usize] = before;
-            return Err(e);
+            return Ok(false);
         }
         self.taken(area, packets)?;
         Ok(true)

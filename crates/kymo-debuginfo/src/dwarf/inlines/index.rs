@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use gimli::DebugInfoOffset;
 use rayon::prelude::*;
 
+use super::super::die::unit_ranges;
 use super::super::{Reader, Result};
 
 /// A span of code and the unit it is of.
@@ -99,7 +100,7 @@ fn push(spans: &mut Vec<Span>, range: gimli::Range, unit: usize) {
 
 fn spans_of(dwarf: &gimli::Dwarf<Reader<'_>>, start: usize) -> Result<Vec<Span>> {
     let unit = dwarf.unit(dwarf.unit_header(DebugInfoOffset(start))?)?;
-    let mut ranges = dwarf.unit_ranges(&unit)?;
+    let mut ranges = unit_ranges(dwarf, &unit)?;
     let mut spans = Vec::new();
     while let Some(range) = ranges.next()? {
         push(&mut spans, range, start);
