@@ -196,7 +196,7 @@ fn kymo_sustains(kymo: &Path, pace: &Path, load: Load) -> anyhow::Result<Sustain
     let ended = ended(tool)?;
     let _ = std::fs::remove_dir_all(&shared);
     let _ = std::fs::remove_dir_all(&folder);
-    if !ended.said.contains("1 programs") {
+    if !ended.said.contains("(1 program") {
         bail!("kymo trace: {}", ended.said.trim());
     }
     let lost = ended.said.lines().find_map(|line| {
