@@ -10,6 +10,7 @@ mod attr;
 mod cursor;
 mod flags;
 mod note;
+mod note_kind;
 mod record;
 mod sample;
 mod sideband;
@@ -18,6 +19,7 @@ pub use attr::{Attr, EventType, hw, hw_cache, sw};
 pub use cursor::{Cursor, Endian, Truncated};
 pub use flags::{AttrFlags, BranchType, ReadFormat, SampleType};
 pub use note::{Note, Weight};
+pub use note_kind::NoteKind;
 pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};
 pub use sample::{CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Registers, Sample, UserStack};
 pub use sideband::{

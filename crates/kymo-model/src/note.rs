@@ -1,39 +1,60 @@
-//! What any room may have to say about a result beside the result itself. The
+//! What any crate may have to say about a result beside the result itself. The
 //! command collects these notes into the ledger (`kymo_view::Ledger`), which
 //! lays them out and decides about `--strict`.
+
+use std::fmt;
+
+use crate::NoteKind;
 
 /// One thing to know about a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// A stable word for scripts: `lost`, `throttled`, `unresolved`, `multiplexed`, …
-    pub kind: &'static str,
-    /// What happened, with the figures.
+    /// Kind of the note, whose code scripts look at.
+    pub kind: NoteKind,
+    /// The fact, with its figures.
     pub fact: String,
     /// The way out, where there is one.
     pub advice: Option<String>,
-    /// Whether it lessens the trust in the result, or only tells of a choice
+    /// Whether it lessens the trust in the result, or only states a choice
     /// that was made for the user.
     pub weight: Weight,
 }
 
-/// What a note means for the result.
+/// Weight of a note for the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weight {
     /// The result is not all that was asked for: `--strict` fails.
     #[default]
     Doubt,
     /// The result is what was asked for; this says how it was come by.
-    Told,
+    Choice,
 }
 
 impl Note {
     /// A reason for less than full trust.
-    pub fn doubt(kind: &'static str, fact: impl Into<String>, advice: Option<String>) -> Note {
-        Note { kind, fact: fact.into(), advice, weight: Weight::Doubt }
+    pub fn doubt(kind: NoteKind, fact: impl Into<String>, advice: Option<String>) -> Note {
+        Note::new(kind, Weight::Doubt, fact.into(), advice)
     }
 
     /// A choice made for the user, or another fact that takes nothing from the result.
-    pub fn told(kind: &'static str, fact: impl Into<String>, advice: Option<String>) -> Note {
-        Note { kind, fact: fact.into(), advice, weight: Weight::Told }
+    pub fn choice(kind: NoteKind, fact: impl Into<String>, advice: Option<String>) -> Note {
+        Note::new(kind, Weight::Choice, fact.into(), advice)
+    }
+
+    fn new(kind: NoteKind, weight: Weight, fact: String, advice: Option<String>) -> Note {
+        debug_assert!(
+            kind.weights().contains(&weight),
+            "docs/trust.md says of `{kind}` that it is no {weight}"
+        );
+        Note { kind, fact, advice, weight }
+    }
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Weight::Doubt => "doubt",
+            Weight::Choice => "choice",
+        })
     }
 }

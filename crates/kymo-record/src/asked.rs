@@ -7,7 +7,7 @@ use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::perf_event::{OpenError, OpenFlags, PerfEvent};
 use kymo_kernel::process::GatedChild;
 use kymo_kernel::{cpus, target};
-use kymo_model::{AttrFlags, Note};
+use kymo_model::{AttrFlags, Note, NoteKind};
 
 use crate::attrs::Planned;
 use crate::error::RecordError;
@@ -26,7 +26,7 @@ pub(crate) fn user_only_helps(e: &OpenError, specs: &[EventSpec]) -> bool {
 pub(crate) fn user_only(e: &OpenError) -> Note {
     let level = e.paranoid.unwrap_or_default();
     Note::doubt(
-        "user-only",
+        NoteKind::UserOnly,
         format!("only user space is recorded: kernel.perf_event_paranoid is {level}"),
         Some(kymo_kernel::perf_event::FOR_THE_KERNELS_SIDE.into()),
     )
@@ -76,8 +76,8 @@ pub(crate) fn chosen(
         });
         if !works {
             specs = catalog.parse("cpu-clock")?;
-            notes.push(Note::told(
-                "default-event",
+            notes.push(Note::choice(
+                NoteKind::DefaultEvent,
                 "cycles are not supported on this machine: recording cpu-clock",
                 None,
             ));
@@ -158,7 +158,7 @@ pub(crate) fn clamp_note(options: &Options, plan: &[Planned], notes: &mut Vec<No
     let sampled = plan.iter().find(|p| p.attr.flags.contains(AttrFlags::FREQ));
     if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < asked) {
         notes.push(Note::doubt(
-            "frequency",
+            NoteKind::Frequency,
             format!("sampling at {got} Hz, not {asked}: the kernel allows no more"),
             Some("raise /proc/sys/kernel/perf_event_max_sample_rate".into()),
         ));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kymo_files::perfdata::write::Writer;
 use kymo_files::perfdata::write::synth::{MapFacts, Synth};
 use kymo_kernel::proc_maps::{self, Mapping};
-use kymo_model::{BuildId, Note};
+use kymo_model::{BuildId, Note, NoteKind};
 
 use crate::build_id;
 
@@ -45,7 +45,7 @@ impl Teller<'_> {
                 self.writer.record(record)?;
             }
             _ => notes.push(Note::doubt(
-                "kernel-symbols",
+                NoteKind::KernelSymbols,
                 "kernel addresses are hidden: kernel functions will have no names",
                 Some("run as root, or set kernel.kptr_restrict = 0".into()),
             )),
@@ -78,7 +78,7 @@ impl Teller<'_> {
         }
         if slow > 0 {
             notes.push(Note::doubt(
-                "maps",
+                NoteKind::Maps,
                 format!("the mappings of {slow} processes could not be read in time"),
                 Some("a larger --proc-map-timeout".into()),
             ));

@@ -9,7 +9,7 @@ use kymo_files::perfdata::write::update::IdPlace;
 use kymo_kernel::events::explain_refusal;
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::ring::{MapError, Mode, Ring};
-use kymo_model::{AttrFlags, Note, ReadFormat};
+use kymo_model::{AttrFlags, Note, NoteKind, ReadFormat};
 
 use crate::attrs::Planned;
 use crate::error::RecordError;
@@ -219,8 +219,8 @@ fn map(
         match Ring::map(event, n, mode) {
             Ok(ring) => {
                 if n < PERF_PAGES {
-                    notes.push(Note::told(
-                        "mlock",
+                    notes.push(Note::choice(
+                        NoteKind::Mlock,
                         format!("rings of {n} pages only: no more memory may be locked"),
                         Some("raise /proc/sys/kernel/perf_event_mlock_kb or `ulimit -l`".into()),
                     ));

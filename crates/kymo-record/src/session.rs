@@ -15,7 +15,7 @@ use kymo_kernel::events::EventSpec;
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
 use kymo_kernel::ring::Mode;
 use kymo_kernel::target;
-use kymo_model::{AttrFlags, Note, RecordKind};
+use kymo_model::{AttrFlags, Note, NoteKind, RecordKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::asked::{blame_clock, chosen, clamp_note, places, tids, user_only, user_only_helps};
@@ -454,8 +454,8 @@ impl<'a> Session<'a> {
             return Ok(true);
         }
         if let Some(max) = o.max_size.filter(|m| size >= *m) {
-            self.summary.notes.push(Note::told(
-                "max-size",
+            self.summary.notes.push(Note::choice(
+                NoteKind::MaxSize,
                 format!("stopped: {max} bytes were reached"),
                 None,
             ));

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use kymo_model::{Note, Weight};
+use kymo_model::{Note, NoteKind, Weight};
 
 /// All notes of one result, in the order they were made.
 #[derive(Clone, Debug, Default)]
@@ -16,13 +16,13 @@ impl Ledger {
     pub const STRICT_STATUS: u8 = 3;
 
     /// Adds a reason for less than full trust; the same note twice is kept once.
-    pub fn note(&mut self, kind: &'static str, fact: impl Into<String>, advice: Option<String>) {
+    pub fn note(&mut self, kind: NoteKind, fact: impl Into<String>, advice: Option<String>) {
         self.push(Note::doubt(kind, fact, advice));
     }
 
     /// Adds a fact that takes nothing from the result: a choice made for the user.
-    pub fn tell(&mut self, kind: &'static str, fact: impl Into<String>, advice: Option<String>) {
-        self.push(Note::told(kind, fact, advice));
+    pub fn tell(&mut self, kind: NoteKind, fact: impl Into<String>, advice: Option<String>) {
+        self.push(Note::choice(kind, fact, advice));
     }
 
     /// Adds a note of either kind; the same note twice is kept once.
@@ -57,7 +57,7 @@ impl Ledger {
     /// empty ledger.
     pub fn to_text(&self, prefix: &str) -> String {
         let mut out = String::new();
-        for (weight, title) in [(Weight::Doubt, "Trust:"), (Weight::Told, "Note:")] {
+        for (weight, title) in [(Weight::Doubt, "Trust:"), (Weight::Choice, "Note:")] {
             let mut of_weight = self.notes.iter().filter(|n| n.weight == weight).peekable();
             if of_weight.peek().is_some() {
                 let _ = writeln!(out, "{prefix}{title}");
@@ -79,7 +79,7 @@ impl Ledger {
             .map(|n| {
                 let doubt = n.weight == Weight::Doubt;
                 serde_json::json!({
-                    "kind": n.kind, "fact": n.fact, "advice": n.advice, "doubt": doubt
+                    "kind": n.kind.code(), "fact": n.fact, "advice": n.advice, "doubt": doubt
                 })
             })
             .collect()
@@ -94,8 +94,8 @@ mod tests {
     fn silence_means_nothing_of_the_kind() {
         let mut ledger = Ledger::default();
         assert_eq!(ledger.to_text("# "), "");
-        ledger.note("lost", "12 of 100 events lost", Some("a larger ring: -m 1024".into()));
-        ledger.note("lost", "12 of 100 events lost", Some("a larger ring: -m 1024".into()));
+        ledger.note(NoteKind::Lost, "12 of 100 events lost", Some("a larger ring: -m 1024".into()));
+        ledger.note(NoteKind::Lost, "12 of 100 events lost", Some("a larger ring: -m 1024".into()));
         assert_eq!(
             ledger.to_text("# "),
             "# Trust:\n#   lost: 12 of 100 events lost\n#     -> a larger ring: -m 1024\n"
@@ -106,10 +106,10 @@ mod tests {
     #[test]
     fn what_is_only_told_is_no_doubt() {
         let mut ledger = Ledger::default();
-        ledger.tell("default-event", "recording cpu-clock", None);
+        ledger.tell(NoteKind::DefaultEvent, "recording cpu-clock", None);
         assert!(!ledger.has_doubts() && !ledger.is_empty());
         assert_eq!(ledger.to_text(""), "Note:\n  default-event: recording cpu-clock\n");
-        ledger.note("lost", "1 event", None);
+        ledger.note(NoteKind::Lost, "1 event", None);
         assert_eq!(
             ledger.to_text(""),
             "Trust:\n  lost: 1 event\nNote:\n  default-event: recording cpu-clock\n"

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use kymo_model::Note;
+use kymo_model::{Note, NoteKind};
 
 use super::die::Die;
 use super::fetch::{Fetched, Values};
@@ -136,7 +136,7 @@ impl<'d, 's> Finder<'d, 's> {
         if let Some(absent) = self.dwarf.sections.absent_text() {
             let advice =
                 "there may be more places in it; build them again, or put them beside the binary";
-            self.notes.push(Note::doubt("missing", absent, Some(advice.to_owned())));
+            self.notes.push(Note::doubt(NoteKind::Missing, absent, Some(advice.to_owned())));
         }
         let mut fetched: Vec<Vec<Fetched>> = Vec::new();
         let mut located = Vec::new();
@@ -172,7 +172,7 @@ impl<'d, 's> Finder<'d, 's> {
                     Fetched::Args(args) => place.args.extend(args),
                     Fetched::Missing(why) | Fetched::Refused(why) => {
                         self.notes.push(Note::doubt(
-                            "missing",
+                            NoteKind::Missing,
                             format!("at {:#x}: {why}", place.addr),
                             Some("the value recorded there is the mark 0xdeade12d".to_owned()),
                         ));
@@ -434,8 +434,8 @@ impl<'d, 's> Finder<'d, 's> {
         };
         if behind != addr {
             let name = self.dwarf.readable_name(die)?;
-            self.notes.push(Note::told(
-                "prologue",
+            self.notes.push(Note::choice(
+                NoteKind::Prologue,
                 format!("{name} stores its parameters first: its variables are in place from {behind:#x} on, which is probed"),
                 Some(format!("to probe its entry, where they are not: {addr:#x}")),
             ));

@@ -16,7 +16,7 @@ use kymo_kernel::ftrace::{EventName, Instance, Selection, TraceDir};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::target;
 use kymo_kernel::tracefs::Tracefs;
-use kymo_model::Note;
+use kymo_model::{Note, NoteKind};
 use rustix::event::{PollFd, PollFlags};
 
 use super::error::TraceError;
@@ -212,7 +212,7 @@ fn set_up(
             dir.set_option("event-fork", options.follow)?;
         } else if options.follow {
             let fact = "children are not followed: this kernel has no event-fork (Linux 4.7)";
-            summary.notes.push(Note::doubt("children", fact, None));
+            summary.notes.push(Note::doubt(NoteKind::Children, fact, None));
         }
         dir.set_pids(&tids)?;
     }
@@ -404,7 +404,7 @@ impl Capture<'_> {
                 Ok(size) => return Ok(size),
                 Err(e) => {
                     let fact = format!("{} is not compressed: {e}", path.display());
-                    self.summary.notes.push(Note::doubt("compression", fact, None));
+                    self.summary.notes.push(Note::doubt(NoteKind::Compression, fact, None));
                 }
             }
         }

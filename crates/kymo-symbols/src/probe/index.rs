@@ -6,7 +6,7 @@
 
 use kymo_debuginfo::dwarf::index::{Index, VERSION};
 use kymo_debuginfo::dwarf::{Dwarf, DwarfError, Sections};
-use kymo_model::{BuildId, Note};
+use kymo_model::{BuildId, Note, NoteKind};
 
 use super::files::ProbeFiles;
 use crate::cache::{Cache, Kind, Payload};
@@ -78,5 +78,5 @@ impl Kept {
 /// What is wrong with a cache costs time and nothing else.
 fn not_used(why: &str) -> Note {
     let advice = "it is made anew; KYMO_CACHE names another folder, or is `off`";
-    Note::told("cache", format!("an index was not used: {why}"), Some(advice.to_owned()))
+    Note::choice(NoteKind::Cache, format!("an index was not used: {why}"), Some(advice.to_owned()))
 }

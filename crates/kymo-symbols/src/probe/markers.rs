@@ -5,7 +5,7 @@ use kymo_debuginfo::probe::{
     ArgValue, Definition, Description, FetchArg, Place, event_name, glob_match,
 };
 use kymo_debuginfo::sdt::{Marker, fetch_arg, markers};
-use kymo_model::Note;
+use kymo_model::{Note, NoteKind};
 
 use super::plan::{Facts, Plan, PlanError, raw_arg};
 
@@ -84,7 +84,7 @@ impl Facts<'_> {
                 match fetch_arg(i + 1, text, None) {
                     Ok(arg) => args.push(arg),
                     Err(why) => notes.push(Note::doubt(
-                        "missing",
+                        NoteKind::Missing,
                         format!("{}:{} at {:#x}: {why}", m.provider, m.name, m.addr),
                         None,
                     )),

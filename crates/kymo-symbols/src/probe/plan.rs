@@ -8,7 +8,7 @@ use kymo_debuginfo::probe::{
     group_of_binary, is_glob,
 };
 use kymo_debuginfo::{CodeSymbols, demangle};
-use kymo_model::Note;
+use kymo_model::{Note, NoteKind};
 
 use super::files::{Kind, OpenError, ProbeFiles};
 use super::index::Kept;
@@ -184,7 +184,13 @@ impl<'a> Facts<'a> {
                     let found = self.by_symbol(d, settings).map_err(|of_symbols| {
                         if absent.is_some() { PlanError::Find(e) } else { of_symbols }
                     })?;
-                    (found, absent.map(|a| Note::doubt("missing", a, None)).into_iter().collect())
+                    (
+                        found,
+                        absent
+                            .map(|a| Note::doubt(NoteKind::Missing, a, None))
+                            .into_iter()
+                            .collect(),
+                    )
                 }
                 (found, notes) => (found?, notes),
             }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
+use kymo_model::NoteKind;
 use kymo_symbols::bundle::{self, Bundle, Contents, Recording, Summary};
 use kymo_view::Ledger;
 
@@ -110,7 +111,7 @@ pub(crate) fn make(
     let damage = seen.stats.damaged.as_ref();
     let damage = damage.map(|d| format!("{d}; what came before is in the bundle"));
     if let Some(damage) = &damage {
-        ledger.note("damaged", damage.clone(), None);
+        ledger.note(NoteKind::Damaged, damage.clone(), None);
     }
     let symbols = &mut seen.machine.symbols;
     let summary = bundle::write(symbols, seen.places, recording, contents, &out)
@@ -122,11 +123,11 @@ pub(crate) fn make(
             "{missing} source files are not in the bundle, {there} are: they are not here, too \
              large, or readable neither to everybody nor to the binary's owner"
         );
-        ledger.tell("sources", fact, None);
+        ledger.tell(NoteKind::Sources, fact, None);
     }
     if summary.missing > 0 {
         let fact = format!("{} binaries were not found here either", summary.missing);
-        ledger.note("missing", fact, None);
+        ledger.note(NoteKind::Missing, fact, None);
     }
     Ok(Made { path: out, summary, ledger, damage })
 }

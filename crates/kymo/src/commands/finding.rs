@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use kymo_model::NoteKind;
 use kymo_symbols::bundle::{Bundle, BundleError, Recording};
 use kymo_symbols::debuginfod::{Client, Config, OnProgress, Progress};
 use kymo_symbols::{Options, Resolver};
@@ -109,11 +110,11 @@ pub(crate) fn note(symbols: &Resolver, ledger: &mut Ledger) {
     if report.files > 0 {
         let plural = if report.files == 1 { "" } else { "s" };
         let fact = format!("{} file{plural} fetched, {}", report.files, size(report.bytes));
-        ledger.tell("debuginfod", fact, None);
+        ledger.tell(NoteKind::Debuginfod, fact, None);
     }
     for (server, what) in report.failures {
         let advice = "without its files some names may be missing; --no-debuginfod asks nobody";
-        ledger.note("debuginfod", format!("{server}: {what}"), Some(advice.into()));
+        ledger.note(NoteKind::Debuginfod, format!("{server}: {what}"), Some(advice.into()));
     }
 }
 

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, target};
+use kymo_model::NoteKind;
 use kymo_record::{CallGraph, Clock, Options, Output, Summary, SwitchOn, Target};
 use kymo_symbols::bundle::Contents;
 use kymo_view::Ledger;
@@ -167,10 +168,14 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
     let mut summary = kymo_record::record(&options)?;
     let mut ledger = ledger(&summary);
     if args.all_cpus && options.target != Target::System {
-        ledger.tell("target", "-a is left out: -p, -t, -u and -G choose whom to record", None);
+        ledger.tell(
+            NoteKind::Target,
+            "-a is left out: -p, -t, -u and -G choose whom to record",
+            None,
+        );
     }
     if summary.recorded == 0 && summary.lost == 0 {
-        ledger.tell("empty", why_empty(&options, &summary), None);
+        ledger.tell(NoteKind::Empty, why_empty(&options, &summary), None);
     }
     if !args.quiet {
         tell(&summary, &ledger, args.verbose);
@@ -302,15 +307,15 @@ fn ledger(s: &Summary) -> Ledger {
         let share = s.lost as f64 * 100.0 / all as f64;
         let advice = format!("a larger ring: -m {}", larger(s.ring as u64, s.recorded, s.lost));
         let fact = format!("{} of {all} events lost ({share:.1}%): the ring was full", s.lost);
-        ledger.note("lost", fact, Some(advice));
+        ledger.note(NoteKind::Lost, fact, Some(advice));
     }
     if s.lost_samples > 0 {
         let fact = format!("{} samples lost before they reached the ring", s.lost_samples);
-        ledger.note("lost-samples", fact, None);
+        ledger.note(NoteKind::LostSamples, fact, None);
     }
     if s.throttled > 0 {
         let fact = format!("the kernel paused sampling {} times: too many interrupts", s.throttled);
-        ledger.note("throttled", fact, Some("a lower -F or a larger -c".into()));
+        ledger.note(NoteKind::Throttled, fact, Some("a lower -F or a larger -c".into()));
     }
     ledger
 }

@@ -24,7 +24,7 @@ use kymo_analysis::histogram::{Choice, Histogram, Key, histogram};
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, Stack};
 use kymo_files::Kind;
 use kymo_files::perfdata::{Entry, EventDesc, PerfData};
-use kymo_model::{Sample, SampleType};
+use kymo_model::{NoteKind, Sample, SampleType};
 
 use super::ending;
 use super::finding::Finding;
@@ -149,7 +149,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let ledger = scope.spawn(|| {
             let mut ledger = trust::ledger(&profile, &file);
             if nothing {
-                ledger.tell("nothing", "no sample passes what was asked for", None);
+                ledger.tell(NoteKind::Nothing, "no sample passes what was asked for", None);
             }
             ledger
         });

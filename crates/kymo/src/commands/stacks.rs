@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kymo_analysis::profile::{EventProfile, Profile};
 use kymo_analysis::unwind::{LARGEST_COPY, Needed, Stop, Tally};
-use kymo_model::{AttrFlags, SampleType};
+use kymo_model::{AttrFlags, NoteKind, SampleType};
 use kymo_symbols::Resolver;
 use kymo_symbols::unwind::Lack;
 use kymo_view::{Ledger, percent};
@@ -38,10 +38,10 @@ pub(crate) fn note(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
     );
     // All of them complete is no reason for doubt.
     if tally.complete == tally.stacks {
-        ledger.tell("stacks", parts.concat(), None);
+        ledger.tell(NoteKind::Stacks, parts.concat(), None);
         return;
     }
-    ledger.note("stacks", parts.join(", "), None);
+    ledger.note(NoteKind::Stacks, parts.join(", "), None);
     if tally.cut > 0 {
         cut(tally, ledger);
     }
@@ -104,7 +104,7 @@ pub(crate) fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledge
     );
     let advice = "code there keeps no frame pointers: rebuild it with them, or record with \
                   --call-graph dwarf";
-    ledger.note("frame-pointers", fact, Some(advice.into()));
+    ledger.note(NoteKind::FramePointers, fact, Some(advice.into()));
 }
 
 fn cut(tally: &Tally, ledger: &mut Ledger) {
@@ -129,7 +129,7 @@ fn cut(tally: &Tally, ledger: &mut Ledger) {
         _ => None,
     };
     let rebuild = "rebuild with frame pointers and record with -g";
-    ledger.note("cut", fact, advice.or_else(|| Some(rebuild.into())));
+    ledger.note(NoteKind::Cut, fact, advice.or_else(|| Some(rebuild.into())));
 }
 
 fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
@@ -152,7 +152,7 @@ fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
         let worst = stops.first().map_or(String::new(), |(stop, _)| name(stop));
         let (why, advice) = explain(lack, &worst);
         let fact = format!("{sum} stacks end in {}: {why}", named.join(", "));
-        ledger.note("stopped", fact, advice);
+        ledger.note(NoteKind::Stopped, fact, advice);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use kymo_files::{Stats, Timeline};
-use kymo_model::Note;
+use kymo_model::{Note, NoteKind};
 use kymo_view::Ledger;
 
 use super::{ctf, ending, tracedat};
@@ -31,17 +31,17 @@ pub(crate) fn ledger(timeline: &Timeline, stats: &Stats) -> Ledger {
     agreement(timeline, &mut all);
     if timeline.undoes_corrections() {
         let fact = "times of a trace.dat that asks for corrections are shown without them";
-        all.tell("clock", fact, None);
+        all.tell(NoteKind::Clock, fact, None);
     }
     if timeline.kernels().len() > 1 {
         let fact = "several recordings of the kernel are taken to be of one start of the machine: \
                     a trace.dat does not say";
-        all.tell("clock", fact, None);
+        all.tell(NoteKind::Clock, fact, None);
     }
     if stats.apart {
         let fact = "the kernel's events and those of programs do not overlap in time: are they of \
                     one run and one start of the machine?";
-        all.note("clock", fact, None);
+        all.note(NoteKind::Clock, fact, None);
     }
     all
 }
@@ -52,7 +52,7 @@ fn agreement(timeline: &Timeline, ledger: &mut Ledger) {
     if a.readings == 0 {
         let fact = "times of programs are those of CLOCK_MONOTONIC, as their traces call it; the \
                     kernel's are, too";
-        return ledger.tell("clock", fact, None);
+        return ledger.tell(NoteKind::Clock, fact, None);
     }
     // Both clocks count whole nanoseconds.
     let error = a.error.saturating_add(1);
@@ -66,10 +66,10 @@ fn agreement(timeline: &Timeline, ledger: &mut Ledger) {
         "times of programs and of the kernel agree within {error} ns ({n} reading{s} of both \
          clocks, {checked})"
     );
-    ledger.tell("clock", fact, None);
+    ledger.tell(NoteKind::Clock, fact, None);
     if a.ignored > 0 {
         let fact = format!("{} readings of the clocks were of others, and left out", a.ignored);
-        ledger.tell("clock", fact, None);
+        ledger.tell(NoteKind::Clock, fact, None);
     }
 }
 

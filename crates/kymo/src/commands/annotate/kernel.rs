@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::disasm::{LONGEST, Names, Syntax};
 use kymo_debuginfo::dwarf::inlines::{Answers, Inlines};
+use kymo_model::NoteKind;
 use kymo_symbols::{CodeFile, KernelFile, Part, Resolver};
 use kymo_view::Ledger;
 
@@ -45,7 +46,7 @@ pub(super) fn list(
     let companions = dwarf.as_ref().map(|(file, _)| file.companions(symbols.files()));
     let sections = dwarf.as_ref().zip(companions.as_ref()).and_then(|((file, _), companions)| {
         file.sections(companions).unwrap_or_else(|e| {
-            ledger.note("debug", e.to_string(), None);
+            ledger.note(NoteKind::Debug, e.to_string(), None);
             None
         })
     });

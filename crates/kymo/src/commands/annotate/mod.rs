@@ -20,6 +20,7 @@ use kymo_debuginfo::disasm::Syntax;
 use kymo_debuginfo::dwarf::Sections;
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
+use kymo_model::NoteKind;
 use kymo_symbols::{DsoId, DsoKind, Part, Resolver};
 use kymo_view::{Ledger, percent};
 
@@ -150,7 +151,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     missing.tell(&costs, args.skip_missing, &mut ledger);
     if shown < costs.hot.len() && args.names().is_empty() {
         let fact = format!("{shown} of {} functions with samples are shown", costs.hot.len());
-        ledger.tell("scope", fact, Some("name a function, or say how many with --top".into()));
+        ledger.tell(
+            NoteKind::Scope,
+            fact,
+            Some("name a function, or say how many with --top".into()),
+        );
     }
     if !ledger.is_empty() {
         write!(out, "{}", ledger.to_text("# "))?;
@@ -212,8 +217,8 @@ impl Missing {
                 [] => continue,
             };
             match wanted {
-                true => ledger.tell("code", fact, None),
-                false => ledger.note("code", fact, None),
+                true => ledger.tell(NoteKind::Code, fact, None),
+                false => ledger.note(NoteKind::Code, fact, None),
             }
         }
     }
@@ -304,11 +309,11 @@ fn list_file(
     let file = symbols.code(hot.dso).map_err(|e| Shown::Not(e.to_string()))?;
     let companions = file.companions(symbols.files());
     let sections = file.sections(&companions).unwrap_or_else(|e| {
-        ledger.note("debug", e.to_string(), None);
+        ledger.note(NoteKind::Debug, e.to_string(), None);
         None
     });
     if let Some(absent) = sections.as_ref().and_then(Sections::absent_text) {
-        ledger.note("debug", format!("{}: {absent}", file.path.display()), None);
+        ledger.note(NoteKind::Debug, format!("{}: {absent}", file.path.display()), None);
     }
     let plain = args.source.finding.no_demangle;
     let binary = Binary::new(&file, sections.as_ref(), plain);
@@ -332,25 +337,33 @@ fn finder(symbols: &Resolver, dso: DsoId) -> source::Find {
 fn trust(name: &str, listing: &Listing, sources: &SourceTexts, ledger: &mut Ledger) {
     if listing.off > 0 {
         let fact = format!("{name}: {} samples are not where an instruction begins", listing.off);
-        ledger.note("boundary", fact, Some("the code changed while it ran, or is data".into()));
+        ledger.note(
+            NoteKind::Boundary,
+            fact,
+            Some("the code changed while it ran, or is data".into()),
+        );
     }
     if let Some(file) = &listing.unlike {
         let fact = format!(
             "{name}: the code is that of {file}; the kernel that ran had patched some of its own"
         );
-        ledger.tell("file", fact, None);
+        ledger.tell(NoteKind::File, fact, None);
     }
     if listing.cut > 0 {
-        ledger.note("cut", format!("{name}: the last {} bytes are not shown", listing.cut), None);
+        ledger.note(
+            NoteKind::Cut,
+            format!("{name}: the last {} bytes are not shown", listing.cut),
+            None,
+        );
     }
     for damage in &listing.damage {
-        ledger.note("debug", format!("{name}: {damage}"), None);
+        ledger.note(NoteKind::Debug, format!("{name}: {damage}"), None);
     }
     for path in &sources.younger {
         let fact = format!("{path} is younger than the binary: its lines may be other ones");
-        ledger.note("source", fact, None);
+        ledger.note(NoteKind::Source, fact, None);
     }
     if !sources.missing.is_empty() {
-        ledger.tell("source", format!("not found: {}", sources.missing.join(", ")), None);
+        ledger.tell(NoteKind::Source, format!("not found: {}", sources.missing.join(", ")), None);
     }
 }

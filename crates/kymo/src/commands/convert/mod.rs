@@ -15,6 +15,7 @@ use flate2::write::GzEncoder;
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
+use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::export::{firefox, flame, folded, pprof, speedscope};
 use kymo_view::stacks::Stacks;
@@ -200,7 +201,7 @@ fn samples(args: &Args, path: &Path, format: Format) -> anyhow::Result<ExitCode>
 /// Writes the result where it belongs.
 fn export(args: &Args, format: Format, stacks: &Stacks, ledger: &mut Ledger) -> anyhow::Result<()> {
     if stacks.stacks.is_empty() {
-        ledger.note("empty", "no sample is in the result", None);
+        ledger.note(NoteKind::Empty, "no sample is in the result", None);
     }
     let mut drawn = flame::Drawn::default();
     output::write(args.output.as_deref(), args.force, &mut |out: &mut dyn Write| {
@@ -212,7 +213,7 @@ fn export(args: &Args, format: Format, stacks: &Stacks, ledger: &mut Ledger) -> 
             "{} narrow parts of the graph are left out, {} frames are drawn",
             drawn.left_out, drawn.frames
         );
-        ledger.tell("narrow", fact, Some("--percent-limit 0 draws all of them".into()));
+        ledger.tell(NoteKind::Narrow, fact, Some("--percent-limit 0 draws all of them".into()));
     }
     Ok(())
 }
@@ -273,7 +274,7 @@ fn one_event(
         *wanted = event.desc.name == *first;
     }
     let fact = format!("{first} alone is in the result; recorded, too: {others}");
-    ledger.tell("events", fact, Some("-e names another one".into()));
+    ledger.tell(NoteKind::Events, fact, Some("-e names another one".into()));
     Ok(())
 }
 

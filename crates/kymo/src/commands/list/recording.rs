@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use kymo_files::{Kind, Moment, Select, Stats, Timeline, TimelineError};
 use kymo_format::EventFormat;
+use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use serde_json::{Value, json};
 
@@ -72,7 +73,7 @@ fn add<'f>(
         let known = match known {
             Ok(known) => known,
             Err(why) => {
-                ledger.note("format", why, None);
+                ledger.note(NoteKind::Format, why, None);
                 continue;
             }
         };
@@ -90,7 +91,11 @@ fn add<'f>(
     }
     let known = |id: &usize| u16::try_from(*id).is_ok_and(|id| formats.get(id).is_ok());
     for (id, n) in counts.iter().enumerate().filter(|(id, n)| **n > 0 && !known(id)) {
-        ledger.note("unknown", format!("{n} events of number {id}, which has no format"), None);
+        ledger.note(
+            NoteKind::Unknown,
+            format!("{n} events of number {id}, which has no format"),
+            None,
+        );
     }
     others
 }

@@ -9,6 +9,7 @@ use kymo_debuginfo::probe::{Definition, Description, Place, RawLine, glob_match,
 use kymo_kernel::probe_events::{ProbeFile, ProbeLine};
 use kymo_kernel::probe_notes::ProbeNotes;
 use kymo_kernel::tracefs::{DynamicEvent, Tracefs};
+use kymo_model::NoteKind;
 use kymo_symbols::probe::{Hazard, KeptProbes, Kind};
 use kymo_view::Ledger;
 
@@ -165,12 +166,12 @@ fn judge(
             if !args.force {
                 bail!("{}: {what}; {advice} (kymo probe --force adds it anyway)", d.point);
             }
-            ledger.note("hazard", what, Some(advice));
+            ledger.note(NoteKind::Hazard, what, Some(advice));
         }
         dear |= site.cheap == Some(false);
         if args.verbose && site.cheap == Some(false) {
             ledger.tell(
-                "cost",
+                NoteKind::Cost,
                 format!(
                     "at {:#x} the instruction is single-stepped: some 15 us a hit instead of 1",
                     place.addr

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
+use kymo_model::NoteKind;
 use kymo_record::Summary;
 use kymo_symbols::DsoId;
 use kymo_view::Ledger;
@@ -210,19 +211,19 @@ fn threads(
 fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger {
     let mut ledger = Ledger::default();
     // The page names the event itself.
-    for n in summary.notes.iter().filter(|n| n.kind != "default-event") {
+    for n in summary.notes.iter().filter(|n| n.kind != NoteKind::DefaultEvent) {
         ledger.push(n.clone());
     }
     if summary.usage.is_none() {
         let fact = "the command had not ended: its times, faults and switches are not known";
-        ledger.note("unfinished", fact, None);
+        ledger.note(NoteKind::Unfinished, fact, None);
     }
     if event.samples < 100 {
         let fact = format!("only {} samples: shares are rough", event.samples);
-        ledger.note("few", fact, Some("a higher rate (-F), or a longer run".into()));
+        ledger.note(NoteKind::Few, fact, Some("a higher rate (-F), or a longer run".into()));
     }
     if let Some(d) = &profile.stats.damaged {
-        ledger.note("damaged", format!("the recording is damaged {d}"), None);
+        ledger.note(NoteKind::Damaged, format!("the recording is damaged {d}"), None);
     }
     nameless(&mut ledger, profile, event);
     let lone = event.stacks().filter(|(_, frames)| frames.len() < 2);
@@ -230,7 +231,7 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
     let lone = share(lone, event.period);
     if lone >= HARMLESS_PERCENT {
         ledger.note(
-            "stacks",
+            NoteKind::Stacks,
             format!("{lone:.1}% of the time has no caller (code built without frame pointers)"),
             Some("build with -fno-omit-frame-pointer or -C force-frame-pointers=yes".into()),
         );
@@ -247,6 +248,6 @@ fn nameless(ledger: &mut Ledger, profile: &Profile, event: &EventProfile) {
     if let Some((worst, _)) = nameless.worst.first().filter(|_| all >= HARMLESS_PERCENT) {
         let fact =
             format!("{all:.1}% of the time is in code without symbols, most of it in {worst}");
-        ledger.note("unresolved", fact, nameless.advice());
+        ledger.note(NoteKind::Unresolved, fact, nameless.advice());
     }
 }

@@ -1,5 +1,6 @@
 //! What events are counted into: an entry for each combination of their keys.
 
+use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
@@ -135,11 +136,11 @@ impl Found {
                 "{} events of more than {MOST_ENTRIES} entries are counted as one, `[others]`",
                 self.overflow
             );
-            ledger.note("entries", fact, Some("sort by fewer keys".to_owned()));
+            ledger.note(NoteKind::Entries, fact, Some("sort by fewer keys".to_owned()));
         }
         if self.dropped > 0 {
             let fact = format!("{} stacks beyond {MOST_STACKS} distinct ones", self.dropped);
-            ledger.note("stacks", format!("{fact} are not shown"), None);
+            ledger.note(NoteKind::Stacks, format!("{fact} are not shown"), None);
         }
     }
 }

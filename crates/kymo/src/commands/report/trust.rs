@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kymo_analysis::profile::{FrameId, Profile};
 use kymo_files::perfdata::PerfData;
+use kymo_model::NoteKind;
 use kymo_symbols::Problem;
 use kymo_view::{Ledger, percent};
 
@@ -31,61 +32,65 @@ fn reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
     if s.lost + s.lost_samples > 0 {
         let lost = s.lost + s.lost_samples;
         let fact = format!("{lost} records lost, {} samples kept", s.samples);
-        ledger.note("lost", fact, larger());
+        ledger.note(NoteKind::Lost, fact, larger());
     }
     if s.throttled > 0 {
         let advice = Some("record at a lower frequency (-F)".to_string());
         ledger.note(
-            "throttled",
+            NoteKind::Throttled,
             format!("the kernel paused sampling {} times", s.throttled),
             advice,
         );
     }
     if let Some(d) = &s.damaged {
         let fact = format!("{d}; what came before is shown");
-        ledger.note("damaged", fact, None);
+        ledger.note(NoteKind::Damaged, fact, None);
     }
     if s.unfinished {
-        ledger.note("unfinished", "the recorder did not finish the file", None);
+        ledger.note(NoteKind::Unfinished, "the recorder did not finish the file", None);
     }
     for note in file.notes() {
-        ledger.note("damaged", note.clone(), None);
+        ledger.note(NoteKind::Damaged, note.clone(), None);
     }
     for (kind, count) in &s.unknown_kinds {
-        ledger.note("unknown", format!("{count} records of unknown kind {kind} skipped"), None);
+        ledger.note(
+            NoteKind::Unknown,
+            format!("{count} records of unknown kind {kind} skipped"),
+            None,
+        );
     }
     if s.cut_compressed > 0 {
         let n = s.cut_compressed;
         let fact = format!("the compressed data ends {n} bytes into a record: one is missing");
-        ledger.note("cut", fact, None);
+        ledger.note(NoteKind::Cut, fact, None);
     }
     if s.malformed + s.unknown_ids > 0 {
         let fact = format!(
             "{} records too short for their event, {} of unknown events",
             s.malformed, s.unknown_ids
         );
-        ledger.note("malformed", fact, None);
+        ledger.note(NoteKind::Malformed, fact, None);
     }
     if s.out_of_order > 0 {
-        ledger.note("order", format!("{} records out of time order", s.out_of_order), None);
+        ledger.note(NoteKind::Order, format!("{} records out of time order", s.out_of_order), None);
     }
     for e in &profile.events {
         let name = &e.desc.name;
         if e.empty_chains > 0 {
             let fact =
                 format!("{name}: {} of {} samples have no call chain", e.empty_chains, e.samples);
-            ledger.note("chains", fact, None);
+            ledger.note(NoteKind::Chains, fact, None);
         }
         if e.bad_chains > 0 {
             let (bad, all) = (e.bad_chains, e.samples);
             let fact = format!("{name}: {bad} of {all} call chains make no sense and are left out");
             let advice = "build with -fno-omit-frame-pointer or -C force-frame-pointers=yes";
-            ledger.note("chains", fact, Some(advice.into()));
+            ledger.note(NoteKind::Chains, fact, Some(advice.into()));
         }
         if e.cut_chains > 0 {
             let fact = format!("{name}: {} of {} call chains cut short", e.cut_chains, e.samples);
             let advice = Some("raise kernel.perf_event_max_stack before recording".to_string());
-            ledger.note("chains", fact, advice);
+            ledger.note(NoteKind::Chains, fact, advice);
         }
     }
 }
@@ -114,7 +119,7 @@ fn lines(profile: &Profile, ledger: &mut Ledger) {
         true => "install the kernel's debug package, or name its vmlinux with -k".to_string(),
         false => format!("install the debug package of {first}, or build it with -g"),
     };
-    ledger.tell("lines", fact, Some(advice));
+    ledger.tell(NoteKind::Lines, fact, Some(advice));
 }
 
 fn unresolved(profile: &Profile, ledger: &mut Ledger) {
@@ -132,7 +137,7 @@ fn unresolved(profile: &Profile, ledger: &mut Ledger) {
             e.samples,
             worst.collect::<Vec<_>>().join(", ")
         );
-        ledger.note("unresolved", fact, nameless.advice());
+        ledger.note(NoteKind::Unresolved, fact, nameless.advice());
     }
 }
 
@@ -184,7 +189,7 @@ pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
         Problem::Changed { path, found, recorded } => {
             let found = found.map_or("none".into(), |id| id.to_string());
             ledger.note(
-                "changed",
+                NoteKind::Changed,
                 format!(
                     "{path} is not the file that was recorded: its build-id is {found}, recorded was {recorded}"
                 ),
@@ -192,9 +197,9 @@ pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
             );
         }
         Problem::Refused { path, of, why } => {
-            ledger.note("refused", format!("{path} for {of}: {why}"), None);
+            ledger.note(NoteKind::Refused, format!("{path} for {of}: {why}"), None);
         }
-        Problem::Unusable { path, why } => ledger.note("unusable", format!("{path}: {why}"), None),
+        Problem::Unusable { path, why } => ledger.note(NoteKind::Unusable, format!("{path}: {why}"), None),
         Problem::KernelHidden { kptr_restrict, paranoid } => {
             let show = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".into());
             let fact = format!(
@@ -204,7 +209,7 @@ pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
             );
             let advice =
                 "run as root or: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1";
-            ledger.note("hidden", fact, Some(advice.into()));
+            ledger.note(NoteKind::Hidden, fact, Some(advice.into()));
         }
         Problem::OtherKernel { recorded, running } => {
             let which = match (recorded, running) {
@@ -214,26 +219,26 @@ pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
                 _ => "another kernel than the running one".into(),
             };
             ledger.note(
-                "kernel",
+                NoteKind::Kernel,
                 format!("recorded on {which}: kernel addresses have no names"),
                 Some("give that kernel's symbols with --kallsyms or --vmlinux".into()),
             );
         }
         Problem::DebugInfo { path, why } => {
-            ledger.note("debuginfo", format!("{path}: {why}"), None);
+            ledger.note(NoteKind::DebugInfo, format!("{path}: {why}"), None);
         }
         // Costs time and no truth.
-        Problem::Cache { why } => ledger.tell("cache", why.clone(), None),
+        Problem::Cache { why } => ledger.tell(NoteKind::Cache, why.clone(), None),
         Problem::OtherMachine { recorded, here } => ledger.note(
-            "machine",
+            NoteKind::Machine,
             format!("recorded on {recorded}, and this is {here}: binaries without a recorded build-id were taken by their paths"),
             Some("make a bundle where it was recorded (kymo bundle), or name its files with --symfs".into()),
         ),
         Problem::Bundle(e) => {
-            ledger.note("bundle", format!("{e}; it is not used"), None);
+            ledger.note(NoteKind::Bundle, format!("{e}; it is not used"), None);
         }
         Problem::NoKernelSymbols => {
-            ledger.note("kernel", "/proc/kallsyms cannot be read or is empty", None);
+            ledger.note(NoteKind::Kernel, "/proc/kallsyms cannot be read or is empty", None);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kymo_files::perfdata::{Entry, EventDesc, Features, PerfData};
 use kymo_format::{Builtin, Constants, EventFormat, ParseOptions, Pen};
-use kymo_model::{Endian, EventType};
+use kymo_model::{Endian, EventType, NoteKind};
 use kymo_symbols::bundle::Bundle;
 use kymo_view::Ledger;
 
@@ -158,14 +158,14 @@ pub(super) fn note<'p>(all: impl Iterator<Item = &'p Payloads>, ledger: &mut Led
         let fact = format!("no format of {events} in the recording: the running kernel's is used");
         if *guess {
             let fact = fact + "; the recording does not say under which kernel it was made";
-            ledger.note("payload", fact, None);
+            ledger.note(NoteKind::Payload, fact, None);
         } else {
-            ledger.tell("payload", fact, None);
+            ledger.tell(NoteKind::Payload, fact, None);
         }
     }
     for ((event, why), n) in sum {
         let fact = format!("{n} payloads of {event} are shown as bytes: {why}");
-        ledger.note("payload", fact, None);
+        ledger.note(NoteKind::Payload, fact, None);
     }
 }
 

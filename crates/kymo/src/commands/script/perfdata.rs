@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadStats};
 use kymo_format::Pen;
-use kymo_model::RecordKind;
+use kymo_model::{NoteKind, RecordKind};
 use kymo_view::Ledger;
 
 use super::Args;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let mut ledger = ledger(&data, &stats);
     note(&printers, &mut ledger);
     if !printers.iter().any(|p| p.shown) {
-        ledger.tell("nothing", super::nothing(args), None);
+        ledger.tell(NoteKind::Nothing, super::nothing(args), None);
     }
     std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
     let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was printed"));
@@ -179,7 +179,11 @@ impl Worker<Batch> for Printer {
 fn note(printers: &[Printer], ledger: &mut Ledger) {
     let n: u64 = printers.iter().map(|p| p.text.malformed).sum();
     if n > 0 {
-        ledger.note("malformed", format!("{n} samples are shorter than their fields"), None);
+        ledger.note(
+            NoteKind::Malformed,
+            format!("{n} samples are shorter than their fields"),
+            None,
+        );
     }
     formats::note(printers.iter().map(|p| &p.text.trace), ledger);
     Symbols::note(printers.iter().map(|p| &p.text.symbols), ledger);
@@ -190,24 +194,32 @@ fn ledger(data: &PerfData, s: &ReadStats) -> Ledger {
     let mut l = Ledger::default();
     let more = || Some(losses::advice(&data.features().cmdline));
     if s.lost > 0 {
-        l.note("lost", format!("{} events lost in {} places", s.lost, s.lost_chunks), more());
+        l.note(
+            NoteKind::Lost,
+            format!("{} events lost in {} places", s.lost, s.lost_chunks),
+            more(),
+        );
     }
     // Recorders of today count what LOST records say once more, by event, at the end.
     if s.lost_samples > s.lost {
-        l.note("lost", format!("{} samples lost", s.lost_samples), more());
+        l.note(NoteKind::Lost, format!("{} samples lost", s.lost_samples), more());
     }
     if s.throttled > 0 {
         let advice = "record at a lower frequency: -F".to_owned();
-        l.note("throttled", format!("sampling was throttled {} times", s.throttled), Some(advice));
+        l.note(
+            NoteKind::Throttled,
+            format!("sampling was throttled {} times", s.throttled),
+            Some(advice),
+        );
     }
     for (kind, n) in &s.unknown_kinds {
-        l.note("unknown", format!("{n} records of unknown kind {kind} passed over"), None);
+        l.note(NoteKind::Unknown, format!("{n} records of unknown kind {kind} passed over"), None);
     }
     if s.unknown_ids > 0 {
-        l.note("unknown", format!("{} samples of no known event", s.unknown_ids), None);
+        l.note(NoteKind::Unknown, format!("{} samples of no known event", s.unknown_ids), None);
     }
     if s.malformed > 0 {
-        l.note("malformed", format!("{} records are too short", s.malformed), None);
+        l.note(NoteKind::Malformed, format!("{} records are too short", s.malformed), None);
     }
     if s.cut_compressed > 0 {
         let n = s.cut_compressed;
@@ -215,20 +227,20 @@ fn ledger(data: &PerfData, s: &ReadStats) -> Ledger {
             "the compressed data ends {n} bytes into a record, as perf record -z at times \
              leaves it: the last event is missing, those before are complete"
         );
-        l.note("cut", fact, None);
+        l.note(NoteKind::Cut, fact, None);
     }
     if s.out_of_order > 0 {
-        l.note("order", format!("{} events are out of order", s.out_of_order), None);
+        l.note(NoteKind::Order, format!("{} events are out of order", s.out_of_order), None);
     }
     if s.forced_flushes > 0 {
         let n = s.forced_flushes;
-        l.note("order", format!("the reorder window overflowed {n} times"), None);
+        l.note(NoteKind::Order, format!("the reorder window overflowed {n} times"), None);
     }
     if s.unfinished {
-        l.note("unfinished", "the recorder did not finish the file: its size is 0", None);
+        l.note(NoteKind::Unfinished, "the recorder did not finish the file: its size is 0", None);
     }
     for note in data.notes() {
-        l.note("damaged", note.clone(), None);
+        l.note(NoteKind::Damaged, note.clone(), None);
     }
     l
 }

@@ -11,6 +11,7 @@ use anyhow::bail;
 use kymo_files::ctf::read::Times;
 use kymo_files::tracedat::TraceDat;
 use kymo_files::{Moment, Select, Stats, Timeline, TimelineError};
+use kymo_model::NoteKind;
 use kymo_view::Ledger;
 
 use super::filter::Filter;
@@ -63,7 +64,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     note(&printers, &mut ledger);
     let texts = timeline.kernels().iter().flat_map(|k| k.buffers()).any(|b| b.text.is_some());
     if !texts && !printers.iter().any(Printer::shown) {
-        ledger.tell("nothing", nothing(args), None);
+        ledger.tell(NoteKind::Nothing, nothing(args), None);
     }
     std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
     Ok(end(&timeline, &stats, (&ledger, args.strict), "was printed"))

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use kymo_kernel::events::{EventSpec, Source, explain_refusal};
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::vmstat;
-use kymo_model::{AttrFlags, ReadFormat, SampleType};
+use kymo_model::{AttrFlags, NoteKind, ReadFormat, SampleType};
 use kymo_view::Ledger;
 
 const READ: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
@@ -156,7 +156,7 @@ impl Counters {
                 && counters.list.get(at).is_some_and(|c| !c.supported)
             {
                 ledger.note(
-                    "group",
+                    NoteKind::Group,
                     format!("{} was not counted together with its group", w.spec.name),
                     Some("the group's first event is not supported here".into()),
                 );

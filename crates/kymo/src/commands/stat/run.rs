@@ -10,7 +10,7 @@ use kymo_kernel::events::Source;
 use kymo_kernel::perf_event::FOR_THE_KERNELS_SIDE;
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, local_time};
 use kymo_kernel::target;
-use kymo_model::{EventType, Note, Weight, sw};
+use kymo_model::{EventType, Note, NoteKind, Weight, sw};
 use kymo_view::Ledger;
 
 use super::counters::{Counter, Counters, Manner, Place};
@@ -56,7 +56,7 @@ pub(super) fn run(plan: Plan) -> anyhow::Result<Finished> {
     let out = open_output(&plan)?;
     let mut ledger = Ledger::default();
     if plan.all_overridden {
-        ledger.tell("target", "-a is left out: -p and -t choose whom to count", None);
+        ledger.tell(NoteKind::Target, "-a is left out: -p and -t choose whom to count", None);
     }
     let mut session = Session { plan: &plan, signals, out, ledger, readings: 0, times: Vec::new() };
     let (mut repeated, mut elapsed) = (Repeated::default(), Spread::default());
@@ -437,20 +437,20 @@ impl Session<'_> {
             let advice = Some("`kymo list` shows what this machine can count".into());
             // What the user did not name is not missing from what was asked for.
             self.ledger.push(match self.plan.default_events {
-                true => Note::told("not-supported", fact, advice),
-                false => Note::doubt("not-supported", fact, advice),
+                true => Note::choice(NoteKind::NotSupported, fact, advice),
+                false => Note::doubt(NoteKind::NotSupported, fact, advice),
             });
         }
         self.account_user_only(counters);
         for row in rows {
             match row.state {
                 State::NotCounted if self.plan.interval.is_none() => self.ledger.note(
-                    "not-counted",
+                    NoteKind::NotCounted,
                     format!("{} never ran while it was counted", row.name),
                     None,
                 ),
                 State::Counted if row.running < row.enabled => self.ledger.note(
-                    "multiplexed",
+                    NoteKind::Multiplexed,
                     format!(
                         "{} was counted {:.2}% of the time and scaled up",
                         row.name,
@@ -470,7 +470,7 @@ impl Session<'_> {
         if self.plan.target != Target::Machine && !of_all.is_empty() {
             let is = if of_all.len() == 1 { "is" } else { "are" };
             let fact = format!("{} {is} of the whole machine", of_all.join(", "));
-            self.ledger.note("scope", fact, None);
+            self.ledger.note(NoteKind::Scope, fact, None);
         }
     }
 
@@ -495,7 +495,7 @@ impl Session<'_> {
         if !zero.is_empty() {
             fact.push_str(&format!(" ({} cannot be seen from there)", zero.join(", ")));
         }
-        self.ledger.note("user-only", fact, Some(FOR_THE_KERNELS_SIDE.into()));
+        self.ledger.note(NoteKind::UserOnly, fact, Some(FOR_THE_KERNELS_SIDE.into()));
     }
 }
 

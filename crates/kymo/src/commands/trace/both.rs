@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use kymo_model::NoteKind;
 use kymo_record::ftrace::{TraceError, TraceEvent, TraceOutput, record_trace_beside};
 use kymo_record::ust::{Draining, Watch};
 use kymo_ust::Rule;
@@ -83,7 +84,7 @@ fn record_into(
     let mut ledger = out::ledger(&summary);
     ust::note(&mut ledger, &notes, &programs);
     if programs.programs == 0 {
-        ledger.tell("programs", "no program had such events", None);
+        ledger.tell(NoteKind::Programs, "no program had such events", None);
     }
     if !args.quiet {
         let bytes = summary.bytes + programs.bytes;
@@ -122,11 +123,11 @@ fn follow(args: &Args, events: &[TraceEvent], rules: Vec<Rule>) -> anyhow::Resul
     let stats = live.stats();
     ust::note(&mut ledger, watch.notes(), &stats);
     if stats.programs == 0 {
-        ledger.tell("programs", "no program had such events", None);
+        ledger.tell(NoteKind::Programs, "no program had such events", None);
     } else {
         let error = live.error().saturating_add(1);
         let fact = format!("times of programs and of the kernel agree within {error} ns");
-        ledger.tell("clock", fact, None);
+        ledger.tell(NoteKind::Clock, fact, None);
     }
     Ok(close(args, &ledger, code))
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use kymo_kernel::ftrace::Item;
+use kymo_model::NoteKind;
 use kymo_record::ftrace::TraceEvent;
 use kymo_view::Ledger;
 
@@ -66,15 +67,19 @@ pub(super) fn note_lost(
         let cpus: Vec<String> = lost.iter().map(|(cpu, n)| format!("CPU {cpu}: {n}")).collect();
         let cpus = if cpus.is_empty() { String::new() } else { format!(" ({})", cpus.join(", ")) };
         let advice = "a larger ring: --buffer-size 64M; or a --filter".to_owned();
-        ledger.note("lost", format!("{n} events lost beside {shown} shown{cpus}"), Some(advice));
+        ledger.note(
+            NoteKind::Lost,
+            format!("{n} events lost beside {shown} shown{cpus}"),
+            Some(advice),
+        );
     }
     if damaged > 0 {
         let fact = format!("{damaged} ring pages could not be read to their end");
-        ledger.note("damaged", fact, None);
+        ledger.note(NoteKind::Damaged, fact, None);
     }
     if unknown > 0 {
         let fact = format!("{unknown} events whose format is gone are not shown");
-        ledger.note("unknown", fact, None);
+        ledger.note(NoteKind::Unknown, fact, None);
     }
 }
 

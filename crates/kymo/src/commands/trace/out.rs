@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
+use kymo_model::NoteKind;
 use kymo_record::SwitchOn;
 use kymo_record::ftrace::stream::Secret;
 use kymo_record::ftrace::{
@@ -159,7 +160,7 @@ pub(super) fn ledger(s: &TraceSummary) -> Ledger {
         let share = s.lost as f64 * 100.0 / all as f64;
         let fact = format!("{} of {all} events lost ({share:.1}%): the ring was full", s.lost);
         let advice = format!("a larger ring: --buffer-size {}K", s.buffer_kb * 4);
-        ledger.note("lost", fact, Some(advice));
+        ledger.note(NoteKind::Lost, fact, Some(advice));
     }
     ledger
 }

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use kymo_kernel::ftrace::{Instance, Stream, TraceDir, wait_readable};
 use kymo_kernel::process::{GatedChild, Signal, Signals, SpawnError};
 use kymo_kernel::target;
+use kymo_model::NoteKind;
 use kymo_record::ftrace::TraceEvent;
 use kymo_view::Ledger;
 
@@ -283,7 +284,7 @@ fn whose(
         if !args.no_inherit
             && let Err(e) = instance.set_option("event-fork", true)
         {
-            ledger.note("children", format!("events of children are missing: {e}"), None);
+            ledger.note(NoteKind::Children, format!("events of children are missing: {e}"), None);
         }
         instance.set_pids(&tids)?;
     }
@@ -317,7 +318,7 @@ fn configure(
             return Err(e).context("--clock");
         }
         let clock = instance.clocks()?.current;
-        ledger.tell("clock", format!("times are of the clock {clock}: {e}"), None);
+        ledger.tell(NoteKind::Clock, format!("times are of the clock {clock}: {e}"), None);
     }
     if !cpus.is_empty() {
         instance.set_cpus(cpus).context("-C")?;

@@ -6,6 +6,7 @@ mod formats;
 mod graph;
 
 use kymo_files::tracedat::{ReadStats, TraceDat};
+use kymo_model::NoteKind;
 use kymo_view::Ledger;
 
 pub(crate) use comms::{Comm, Comms};
@@ -18,29 +19,33 @@ pub(crate) fn ledger(data: &TraceDat, s: &ReadStats) -> Ledger {
     let more = || Some("record with larger rings: kymo trace --buffer-size".to_owned());
     if s.lost > 0 {
         let places = s.lost_places - s.lost_unknown;
-        l.note("lost", format!("{} events lost in {places} places", s.lost), more());
+        l.note(NoteKind::Lost, format!("{} events lost in {places} places", s.lost), more());
     }
     if s.lost_unknown > 0 {
         let n = s.lost_unknown;
-        l.note("lost", format!("events lost in {n} places, their number is not known"), more());
+        l.note(
+            NoteKind::Lost,
+            format!("events lost in {n} places, their number is not known"),
+            more(),
+        );
     }
     for d in data.damage() {
-        l.note("damaged", d.to_string(), None);
+        l.note(NoteKind::Damaged, d.to_string(), None);
     }
     for d in &s.damaged {
-        l.note("damaged", d.to_string(), None);
+        l.note(NoteKind::Damaged, d.to_string(), None);
     }
     let more = s.damaged_places.saturating_sub(s.damaged.len() as u64);
     if more > 0 {
-        l.note("damaged", format!("{more} more places"), None);
+        l.note(NoteKind::Damaged, format!("{more} more places"), None);
     }
     if data.is_growing() {
         let fact = "the recorder did not finish the file: it is at work or was killed";
-        l.note("unfinished", fact, None);
+        l.note(NoteKind::Unfinished, fact, None);
     }
     if data.options().time_shift.is_some() {
         let fact = "this is a guest's recording: its times are the guest's, not the host's";
-        l.tell("clock", fact, None);
+        l.tell(NoteKind::Clock, fact, None);
     }
     l
 }

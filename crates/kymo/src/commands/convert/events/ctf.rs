@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::bail;
 use kymo_files::ctf::read::{Class, Ctf, Event, FieldInfo, Group, Part, Select, TaskField, Visit};
 use kymo_files::ctf::types::EnvValue;
+use kymo_model::NoteKind;
 use kymo_symbols::Resolver;
 
 use super::gather::{Gather, Owner as Whose, What};
@@ -70,7 +71,7 @@ pub(super) fn take(taking: &Taking<'_>, path: &Path) -> anyhow::Result<Taken> {
     kernel.note(&gather, &mut ledger);
     if counts.user > 0 {
         let fact = "CTF does not say what programs had mapped where: their frames have no names";
-        ledger.note("unresolved", fact, Some("kymo record -g -e EVENT names them".into()));
+        ledger.note(NoteKind::Unresolved, fact, Some("kymo record -g -e EVENT names them".into()));
     }
     let stacks = super::settle(gather, taking, &mut ledger);
     Ok(Taken { stacks, ledger, damaged: damaged(&ctf, &stats) })
@@ -228,7 +229,7 @@ impl Kernel {
                         .to_owned(),
                 ),
             };
-            ledger.note("unresolved", fact, advice);
+            ledger.note(NoteKind::Unresolved, fact, advice);
         }
     }
 }

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use kymo_files::Kind;
+use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::stacks::Stacks;
 
@@ -110,20 +111,20 @@ fn note(counts: &Counts, args: &Args, more: Option<&str>, ledger: &mut Ledger) {
         // What the function tracer recorded is as it should be.
     } else if kernel == 0 && user == 0 {
         let fact = "no event has a stack: each is one frame under its task";
-        ledger.tell("stacks", fact, more.map(str::to_owned));
+        ledger.tell(NoteKind::Stacks, fact, more.map(str::to_owned));
     } else {
         let user = if user > 0 { format!(", {user} one of the program") } else { String::new() };
         let fact = format!("{kernel} of {events} events have a stack of the kernel{user}");
-        ledger.tell("stacks", fact, None);
+        ledger.tell(NoteKind::Stacks, fact, None);
     }
     let Weight::Field { name, .. } = &args.weight else { return };
     if counts.weightless > 0 {
         let fact = format!("{} events have no field {name} and are left out", counts.weightless);
-        ledger.tell("weight", fact, Some("-e names those that have it".into()));
+        ledger.tell(NoteKind::Weight, fact, Some("-e names those that have it".into()));
     }
     if counts.negative > 0 {
         let fact = format!("{} events with a negative {name} are left out", counts.negative);
-        ledger.note("weight", fact, None);
+        ledger.note(NoteKind::Weight, fact, None);
     }
 }
 
@@ -133,7 +134,11 @@ fn settle(gather: Gather, taking: &Taking<'_>, ledger: &mut Ledger) -> Stacks {
     if left_out > 0 {
         let fact =
             format!("time in functions alone is in the result; {left_out} events count otherwise");
-        ledger.tell("events", fact, Some("-e names them, pprof and speedscope hold both".into()));
+        ledger.tell(
+            NoteKind::Events,
+            fact,
+            Some("-e names them, pprof and speedscope hold both".into()),
+        );
     }
     stacks
 }

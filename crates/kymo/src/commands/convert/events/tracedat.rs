@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use kymo_files::tracedat::{Event, Select, TraceDat};
 use kymo_format::{EventFormat, Field, FieldKind, Symbols as _};
+use kymo_model::NoteKind;
 use rustc_hash::FxHashMap;
 
 use super::gather::{Gather, Owner, What};
@@ -302,23 +303,27 @@ impl<'f> Taker<'f> {
             let fact = format!("{} addresses of the kernel have no name", self.gather.nameless);
             let empty = data.machine().kallsyms.is_empty();
             let advice = empty.then(|| "the recording has no kallsyms: --kallsyms FILE".to_owned());
-            ledger.note("unresolved", fact, advice);
+            ledger.note(NoteKind::Unresolved, fact, advice);
         }
         if self.counts.user > 0 {
             let fact = "a trace.dat does not say what its programs had mapped where: their frames \
                         have at most the name of a binary";
-            ledger.note("unresolved", fact, Some("kymo record -g -e EVENT names them".into()));
+            ledger.note(
+                NoteKind::Unresolved,
+                fact,
+                Some("kymo record -g -e EVENT names them".into()),
+            );
         }
         let ends = self.nested.unopened;
         if ends > 0 {
             let fact = format!("{ends} functions end whose begin is not in the recording");
-            ledger.note("functions", fact, None);
+            ledger.note(NoteKind::Functions, fact, None);
         }
         let begins = self.nested.unended + self.nested.still_open();
         if begins > 0 {
             let fact =
                 format!("{begins} functions have no end in the recording, and count for nothing");
-            ledger.tell("functions", fact, None);
+            ledger.tell(NoteKind::Functions, fact, None);
         }
         let converted = data.options().tsc2nsec.is_some();
         let counts = |clock: &str| matches!(clock, "counter" | "x86-tsc") && !converted;
@@ -326,7 +331,7 @@ impl<'f> Taker<'f> {
             && let Some(b) = data.buffers().iter().find(|b| counts(&b.clock))
         {
             let fact = format!("times are counts of the clock {}, not nanoseconds", b.clock);
-            ledger.note("clock", fact, None);
+            ledger.note(NoteKind::Clock, fact, None);
         }
     }
 }

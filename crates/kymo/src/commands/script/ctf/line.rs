@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use kymo_files::ctf::read::{Ctf, FieldInfo, Group, Part, Reader, Stop, TaskField, Visit};
 use kymo_format::Pen;
-use kymo_model::{Misc, RecordKind};
+use kymo_model::{Misc, NoteKind, RecordKind};
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
@@ -560,6 +560,6 @@ pub(in crate::commands::script) fn note<'p, 'c: 'p>(
     for (class, (stop, n)) in all {
         let name = ctf.and_then(|c| c.class(class)).map_or("?", |c| &*c.event.name);
         let fact = format!("{n} events {name} end early: {stop:?}");
-        ledger.note("malformed", fact, None);
+        ledger.note(NoteKind::Malformed, fact, None);
     }
 }

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use kymo_files::tracedat::TraceDat;
 use kymo_format::ring::Missed;
 use kymo_format::{Symbols as _, json_string};
-use kymo_model::{Misc, RecordKind};
+use kymo_model::{Misc, NoteKind, RecordKind};
 use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
@@ -444,14 +444,22 @@ pub(in crate::commands::script) fn note<'p, 'a: 'p>(
 ) {
     let short: u64 = printers.clone().map(|p| p.short).sum();
     if short > 0 {
-        ledger.note("malformed", format!("{short} events are too short to name their kind"), None);
+        ledger.note(
+            NoteKind::Malformed,
+            format!("{short} events are too short to name their kind"),
+            None,
+        );
     }
     let mut all = BTreeMap::<u16, (&str, u64)>::new();
     for (id, (why, n)) in printers.flat_map(|p| &p.unrendered) {
         all.entry(*id).or_insert((why, 0)).1 += n;
     }
     for (id, (why, n)) in all {
-        ledger.note("payload", format!("{n} payloads of event {id} are not shown: {why}"), None);
+        ledger.note(
+            NoteKind::Payload,
+            format!("{n} payloads of event {id} are not shown: {why}"),
+            None,
+        );
     }
 }
 

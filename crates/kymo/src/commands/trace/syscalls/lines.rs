@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kymo_format::{EventFormat, json_string};
 use kymo_kernel::ftrace::TraceDir;
-use kymo_model::Endian;
+use kymo_model::{Endian, NoteKind};
 use kymo_view::Ledger;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -216,7 +216,7 @@ impl Lines {
             let fact = format!(
                 "{gone} of {texts} texts are shown as addresses: their task had ended or gone on"
             );
-            ledger.note("unread", fact, None);
+            ledger.note(NoteKind::Unread, fact, None);
         }
         if self.late > 0 {
             let fact = format!(
@@ -224,7 +224,7 @@ impl Lines {
                  changed since",
                 self.late
             );
-            ledger.tell("late", fact, None);
+            ledger.tell(NoteKind::Late, fact, None);
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use kymo_kernel::ftrace::own_name;
 use kymo_kernel::process::{GatedChild, Signal, Signals};
+use kymo_model::NoteKind;
 use kymo_record::ust::{
     ChannelOptions, Drain, DrainStats, Draining, Space, UstError, Watch, WatchOptions,
 };
@@ -295,7 +296,7 @@ impl Run<'_> {
         let mut ledger = Ledger::default();
         note(&mut ledger, notes, stats);
         if stats.programs == 0 {
-            ledger.tell("programs", "no program had such events", None);
+            ledger.tell(NoteKind::Programs, "no program had such events", None);
         }
         if let Some(folder) = folder.filter(|_| !self.args.quiet) {
             let mb = stats.bytes as f64 / (1024.0 * 1024.0);
@@ -310,7 +311,7 @@ impl Run<'_> {
 /// What is missing of what programs wrote.
 pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &DrainStats) {
     for text in notes {
-        ledger.note("program", text.clone(), None);
+        ledger.note(NoteKind::Program, text.clone(), None);
     }
     if stats.discarded > 0 {
         let large = match stats.too_large {
@@ -319,7 +320,7 @@ pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &D
         };
         let advice = "more room: --buffer-size 64M; or a --filter".to_owned();
         ledger.note(
-            "lost",
+            NoteKind::Lost,
             format!("{} events discarded: rings were full{large}", stats.discarded),
             Some(advice),
         );
@@ -334,15 +335,23 @@ pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &D
                 "{events} events ({packets} packets) were overwritten before they were taken"
             ),
         };
-        ledger.tell("overwritten", fact, Some("to keep more: a larger --buffer-size".into()));
+        ledger.tell(
+            NoteKind::Overwritten,
+            fact,
+            Some("to keep more: a larger --buffer-size".into()),
+        );
     }
     if stats.without_ring > 0 {
         let fact = format!("{} events lost: a program could not make its ring", stats.without_ring);
-        ledger.note("lost", fact, Some("room in /dev/shm, or a smaller --buffer-size".into()));
+        ledger.note(
+            NoteKind::Lost,
+            fact,
+            Some("room in /dev/shm, or a smaller --buffer-size".into()),
+        );
     }
     if stats.damaged > 0 {
         let fact = format!("{} places in rings did not hold what they should", stats.damaged);
-        ledger.note("damaged", fact, None);
+        ledger.note(NoteKind::Damaged, fact, None);
     }
 }
 
