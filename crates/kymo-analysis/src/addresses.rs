@@ -5,8 +5,8 @@
 use kymo_model::Misc;
 use kymo_symbols::DsoId;
 
-use crate::chain::Place;
-use crate::state::Maps;
+use kymo_events::chain::Place;
+use kymo_events::state::Maps;
 
 /// Number of a distinct address.
 pub(crate) type AddressId = u32;

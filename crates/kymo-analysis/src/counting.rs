@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use rustc_hash::FxBuildHasher;
 
 use crate::frames::FramesOf;
-use crate::state::CommId;
+use kymo_events::state::CommId;
 
 /// What tells two stacks apart besides their chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

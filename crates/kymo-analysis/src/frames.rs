@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::addresses::{Address, AddressId, Addresses};
-use crate::chain::returns_of_signals;
 use crate::profile::{Frame, FrameId, Line};
+use kymo_events::chain::returns_of_signals;
 
 /// How finely frames are told apart.
 #[derive(Clone, Copy, Debug, Default)]

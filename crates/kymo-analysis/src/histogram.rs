@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::chain_tree::{ChainTree, Chains, NodeId};
 use crate::profile::{EventProfile, Frame, FrameId, Frames, Profile, Stack};
-use crate::state::CommId;
+use kymo_events::state::CommId;
 
 /// What stacks are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,17 +1,12 @@
-//! Merging, task and mapping state, call graphs, histograms.
+//! Counting samples: profiles, call trees, histograms.
 #![forbid(unsafe_code)]
 
 mod addresses;
-pub mod chain;
 pub mod chain_tree;
 mod counting;
 mod frames;
 pub mod histogram;
-mod mapped;
 pub mod oncpu;
 pub mod profile;
 mod samples;
 pub mod seen;
-pub mod state;
-mod tally;
-pub mod unwind;

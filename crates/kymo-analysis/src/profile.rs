@@ -17,11 +17,10 @@ use rayon::prelude::*;
 use crate::addresses::Addresses;
 use crate::counting::{self, Counter, Slot};
 use crate::frames::{self, Detail};
-use crate::mapped;
 use crate::oncpu::OnCpu;
 use crate::samples::{Job, Mark, Settings, Shares, Space};
-use crate::state::{CommId, Machine};
-use crate::unwind::Tally;
+use kymo_events::state::{CommId, Machine};
+use kymo_events::unwind::Tally;
 
 pub use crate::frames::Lacking;
 
@@ -284,7 +283,7 @@ impl Profile {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
         let LoadOptions { moments, times, label, .. } = options;
-        mapped::map(file);
+        kymo_events::map(file);
         let mut machine = Machine::new(Resolver::new(symbols));
         machine.adopt(file.features());
         let settings = Settings { by_cpu, merge_threads, no_chains, moments, times: times.into() };

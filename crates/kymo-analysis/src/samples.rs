@@ -21,10 +21,10 @@ use kymo_symbols::KernelTable;
 use kymo_symbols::unwind::Binaries;
 
 use crate::addresses::Addresses;
-use crate::chain::{Origin, Place, Step, walk};
 use crate::counting::{Counter, Moment, StackKey};
-use crate::state::{CommId, Maps};
-use crate::unwind::Unwinder;
+use kymo_events::chain::{Origin, Place, Step, walk};
+use kymo_events::state::{CommId, Maps};
+use kymo_events::unwind::Unwinder;
 
 /// More threads would wait for the reader.
 const MOST: usize = 4;

@@ -10,8 +10,8 @@ use kymo_symbols::bundle::Places;
 use kymo_symbols::{Options, Resolver};
 use rustc_hash::FxHashSet;
 
-use crate::state::Machine;
-use crate::unwind::Unwinder;
+use kymo_events::state::Machine;
+use kymo_events::unwind::Unwinder;
 
 /// From here on addresses are the kernel's.
 const KERNEL: u64 = 1 << 63;

@@ -19,6 +19,7 @@ const ORDER: &[&str] = &[
     "kymo-tracepoint-macros",
     "kymo-tracepoint",
     "kymo-record",
+    "kymo-events",
     "kymo-analysis",
     "kymo-view",
     "kymo",

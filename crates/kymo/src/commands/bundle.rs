@@ -106,7 +106,7 @@ pub(crate) fn make(
     let recording = Recording::of(path).with_context(|| path.display().to_string())?;
     let mut file = PerfData::open(path)?;
     let mut seen = kymo_analysis::seen::seen(&mut file, options).context("bundle")?;
-    seen.places.constants = super::script::formats::constants(&file);
+    seen.places.constants = kymo_events::perf_data::recorded_constants(&file);
     let mut ledger = Ledger::default();
     let damage = seen.stats.damaged.as_ref();
     let damage = damage.map(|d| format!("{d}; what came before is in the bundle"));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kymo_analysis::profile::{EventProfile, Profile};
-use kymo_analysis::unwind::{LARGEST_COPY, Needed, Stop, Tally};
+use kymo_events::unwind::{LARGEST_COPY, Needed, Stop, Tally};
 use kymo_model::{AttrFlags, NoteKind, SampleType};
 use kymo_symbols::Resolver;
 use kymo_symbols::unwind::Lack;

@@ -1,15 +1,8 @@
-//! What all commands that read CTF traces need: the notes about what was read, whose
-//! an event is, and its values as text.
-
-mod task;
-mod value;
+//! The notes about what was read of CTF traces.
 
 use kymo_files::ctf::read::{Ctf, ReadStats, Times};
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
-
-pub(crate) use task::{Owner, Task};
-pub(crate) use value::{Json, Text};
 
 /// What could make a result of the traces less than the truth.
 pub(crate) fn ledger(ctf: &Ctf, s: &ReadStats) -> Ledger {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{Args, ctf};
 use crate::commands::timeline::{end, ledger};
-use crate::commands::tracedat::Formats;
+use kymo_events::trace_dat::FormatTable;
 
 /// Events of the kernel by name, with their formats and how often they happened.
 type Entries<'f> = BTreeMap<&'f str, (&'f EventFormat, u64)>;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
         bail!("{} is a perf.data file: kymo report --header-only names its events", path.display());
     }
     let timeline = Timeline::open(&[path.to_owned()])?;
-    let formats: Vec<Formats<'_>> = timeline.kernels().iter().map(Formats::new).collect();
+    let formats: Vec<FormatTable<'_>> = timeline.kernels().iter().map(FormatTable::new).collect();
     let globs = globs(&args.globs)?;
     let (counts, stats) = count(&timeline, &formats)?;
     let mut ledger = ledger(&timeline, &stats);
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
 /// Takes in the events of one recording; how many others there are.
 fn add<'f>(
     entries: &mut Entries<'f>,
-    formats: &'f Formats<'_>,
+    formats: &'f FormatTable<'_>,
     counts: &[u64],
     globs: Option<&GlobSet>,
     ledger: &mut Ledger,
@@ -119,7 +119,10 @@ struct Counts {
     programs: Vec<u64>,
 }
 
-fn count(timeline: &Timeline, formats: &[Formats<'_>]) -> Result<(Counts, Stats), TimelineError> {
+fn count(
+    timeline: &Timeline,
+    formats: &[FormatTable<'_>],
+) -> Result<(Counts, Stats), TimelineError> {
     let mut counts = Counts {
         kernels: vec![vec![0; 1 << 16]; formats.len()],
         programs: vec![0; timeline.programs().map_or(0, |p| p.class_count())],

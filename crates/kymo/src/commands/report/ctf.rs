@@ -2,10 +2,10 @@
 
 use kymo_files::ctf::read::{Class, Ctf, Event, FieldInfo, Group, Part, Reader, TaskField, Visit};
 
-use crate::commands::ctf::{Owner, Task, Text};
 use crate::commands::report::entries::{Entries, NOT_THERE, SEPARATOR, fill_in};
 use crate::commands::report::keys::Key;
-use crate::commands::tracedat::Comms;
+use kymo_events::ctf::{EventTask, TraceOwners, ValueText};
+use kymo_events::trace_dat::TaskNames;
 
 /// For each key that is a field, that field of an event: its own, or a context.
 fn fields<'c>(keys: &[Key], class: &Class<'c>) -> Vec<Option<&'c FieldInfo>> {
@@ -56,7 +56,7 @@ pub(super) struct Counter<'c> {
     ctf: &'c Ctf,
     keys: &'c [Key],
     reader: Reader<'c>,
-    owner: Owner,
+    owner: TraceOwners,
     only: Option<Vec<&'c str>>,
     /// For each kind of event the field of each key.
     wanted: Vec<Vec<Option<&'c FieldInfo>>>,
@@ -86,7 +86,7 @@ impl<'c> Counter<'c> {
             ctf,
             keys,
             reader: ctf.reader(),
-            owner: Owner::new(ctf),
+            owner: TraceOwners::new(ctf),
             only: only.map(|o| o.split(',').map(str::trim).collect()),
             wanted: classes.map(wanted).collect(),
             looks: trees
@@ -100,7 +100,12 @@ impl<'c> Counter<'c> {
     }
 
     /// `comms`: what the kernel calls threads.
-    pub(super) fn event(&mut self, e: &Event<'_>, comms: Option<&Comms>, entries: &mut Entries) {
+    pub(super) fn event(
+        &mut self,
+        e: &Event<'_>,
+        comms: Option<&TaskNames>,
+        entries: &mut Entries,
+    ) {
         let mut task = self.owner.get(e.trace);
         if self.looks {
             self.cells.iter_mut().for_each(Vec::clear);
@@ -110,7 +115,7 @@ impl<'c> Counter<'c> {
                 task,
                 wanted,
                 cells: &mut self.cells,
-                text: Text::default(),
+                text: ValueText::default(),
                 group: None,
                 stack: &mut self.stack,
                 in_stack: false,
@@ -132,7 +137,7 @@ impl<'c> Counter<'c> {
         entries.count_stack(&self.key, if self.trees { &chain } else { &[] });
     }
 
-    fn write_key(&mut self, e: &Event<'_>, task: &Task) {
+    fn write_key(&mut self, e: &Event<'_>, task: &EventTask) {
         let key = &mut self.key;
         key.clear();
         let decimal = |key: &mut Vec<u8>, n: Option<u32>| match n {
@@ -169,10 +174,10 @@ impl<'c> Counter<'c> {
 
 /// Looks at an event: whose it is, and the fields that are keys.
 struct Look<'l> {
-    task: Task,
+    task: EventTask,
     wanted: &'l [Option<&'l FieldInfo>],
     cells: &'l mut [Vec<u8>],
-    text: Text,
+    text: ValueText,
     /// The key whose value is a structure or row that is open.
     group: Option<usize>,
     stack: &'l mut Vec<u64>,
@@ -188,7 +193,7 @@ impl Look<'_> {
 
     /// Writes a value into the cells of all keys that are this field, or into the one
     /// whose group is open.
-    fn write(&mut self, field: &FieldInfo, write: impl Fn(&mut Text, &mut Vec<u8>)) {
+    fn write(&mut self, field: &FieldInfo, write: impl Fn(&mut ValueText, &mut Vec<u8>)) {
         let Some(at) = self.group.or_else(|| self.key(field)) else { return };
         let Some(cell) = self.cells.get_mut(at) else { return };
         let from = cell.len();

@@ -5,7 +5,7 @@ use kymo_files::ctf::Ctf;
 use kymo_format::Field;
 
 use super::ctf;
-use crate::commands::tracedat::{Formats, Known};
+use kymo_events::trace_dat::{FormatTable, KnownEvent};
 
 /// A key of `--sort`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Key {
     }
 
     /// The field of this key in an event's format.
-    pub(super) fn field<'k>(&self, known: &'k Known) -> Option<&'k Field> {
+    pub(super) fn field<'k>(&self, known: &'k KnownEvent) -> Option<&'k Field> {
         let Key::Field { event, name } = self else { return None };
         let of_event = |e: &String| *e == known.full_name || *e == known.format.name;
         event.as_ref().is_none_or(of_event).then(|| known.format.field(name))?
@@ -86,14 +86,14 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Vec<Key>> {
 /// Fields must exist in some event; otherwise it is a slip of the fingers.
 pub(super) fn check(
     keys: &[Key],
-    kernels: &[Formats<'_>],
+    kernels: &[FormatTable<'_>],
     programs: Option<&Ctf>,
 ) -> anyhow::Result<()> {
     if !keys.iter().any(|k| matches!(k, Key::Field { .. })) {
         return Ok(());
     }
-    let known: Vec<&Known> =
-        kernels.iter().flat_map(Formats::iter).filter_map(Result::ok).collect();
+    let known: Vec<&KnownEvent> =
+        kernels.iter().flat_map(FormatTable::iter).filter_map(Result::ok).collect();
     for key in keys {
         let Key::Field { event, name } = key else { continue };
         let found = known.iter().any(|k| key.field(k).is_some())

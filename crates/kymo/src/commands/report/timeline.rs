@@ -14,14 +14,14 @@ use super::entries::{Entries, Found};
 use super::keys::Key;
 use super::{Args, ctf, keys, page, tracedat};
 use crate::commands::timeline::{end, ledger};
-use crate::commands::tracedat::Formats;
+use kymo_events::trace_dat::FormatTable;
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let keys = keys::parse(args.sort.as_deref().unwrap_or("event,comm"))?;
     let stacks = page::Stacks::parse(args.call_graph.as_deref())?;
     let timeline = Timeline::open(&[path.to_owned()])?;
     refuse(args, &timeline)?;
-    let formats: Vec<Formats<'_>> = timeline.kernels().iter().map(Formats::new).collect();
+    let formats: Vec<FormatTable<'_>> = timeline.kernels().iter().map(FormatTable::new).collect();
     keys::check(&keys, &formats, timeline.programs())?;
     let (found, stats) = count(args, &timeline, &formats, (&keys, stacks.wanted()))?;
     let mut ledger = ledger(&timeline, &stats);
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
 fn count(
     args: &Args,
     timeline: &Timeline,
-    formats: &[Formats<'_>],
+    formats: &[FormatTable<'_>],
     (keys, trees): (&[Key], bool),
 ) -> Result<(Found, Stats), TimelineError> {
     let only = args.comms.as_deref();

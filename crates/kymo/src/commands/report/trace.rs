@@ -11,7 +11,7 @@ use kymo_model::Sample;
 use kymo_symbols::bundle::Bundle;
 use rustc_hash::FxHashMap;
 
-use crate::commands::script::formats::{Payloads, payload_endian};
+use kymo_events::perf_data::{TracepointPayloads, payload_endian};
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ struct Value {
 #[derive(Default)]
 pub(crate) struct Labels {
     keys: Vec<TraceKey>,
-    payloads: Payloads,
+    payloads: TracepointPayloads,
     /// By event.
     columns: Vec<Option<Vec<Column>>>,
     ids: FxHashMap<(usize, Vec<u8>), u32>,
@@ -75,7 +75,7 @@ impl Labels {
             keys: keys.to_vec(),
             // Label 0 is that of samples without a payload.
             values: vec![Vec::new()],
-            payloads: Payloads::new(bundle),
+            payloads: TracepointPayloads::new(bundle),
             ..Labels::default()
         }
     }
@@ -176,7 +176,7 @@ impl Labels {
 fn columns(
     keys: &[TraceKey],
     desc: &EventDesc,
-    payloads: &mut Payloads,
+    payloads: &mut TracepointPayloads,
     entry: &Entry<'_>,
 ) -> Vec<Column> {
     let mut found: Vec<Column> = Vec::new();

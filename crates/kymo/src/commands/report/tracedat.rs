@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 
 use crate::commands::report::entries::{Entries, NOT_THERE, SEPARATOR, fill_in};
 use crate::commands::report::keys::Key;
-use crate::commands::tracedat::{Comms, Formats, Known};
+use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskNames};
 
 /// What is known of the events of one number.
 struct Kind<'f> {
-    known: Option<&'f Known>,
+    known: Option<&'f KnownEvent>,
     name: Vec<u8>,
     /// For each key that is a field, where that is.
     fields: Vec<Option<&'f Field>>,
@@ -29,10 +29,10 @@ struct Pending {
 
 /// Counts the events of one recording.
 pub(super) struct Counter<'f> {
-    formats: &'f Formats<'f>,
+    formats: &'f FormatTable<'f>,
     keys: &'f [Key],
     names: Vec<String>,
-    comms: Comms,
+    comms: TaskNames,
     only: Option<Vec<&'f str>>,
     kinds: FxHashMap<u16, Kind<'f>>,
     pending: FxHashMap<(usize, u32), Pending>,
@@ -47,7 +47,7 @@ pub(super) struct Counter<'f> {
 impl<'f> Counter<'f> {
     pub(super) fn new(
         data: &'f TraceDat,
-        formats: &'f Formats<'f>,
+        formats: &'f FormatTable<'f>,
         keys: &'f [Key],
         only: Option<&'f str>,
         trees: bool,
@@ -56,7 +56,7 @@ impl<'f> Counter<'f> {
             formats,
             keys,
             names: data.buffers().iter().map(|b| b.name.clone()).collect(),
-            comms: Comms::new(&data.machine().saved_cmdlines),
+            comms: TaskNames::new(&data.machine().saved_cmdlines),
             only: only.map(|o| o.split(',').map(str::trim).collect()),
             kinds: FxHashMap::default(),
             pending: FxHashMap::default(),
@@ -68,7 +68,7 @@ impl<'f> Counter<'f> {
     }
 
     /// What tasks are called by now.
-    pub(super) fn comms(&self) -> &Comms {
+    pub(super) fn comms(&self) -> &TaskNames {
         &self.comms
     }
 
@@ -177,7 +177,7 @@ fn decimal(out: &mut Vec<u8>, n: i64) {
 }
 
 /// A field's value: text as it is, all else as in JSON.
-fn value(field: &Field, payload: &[u8], formats: &Formats<'_>, out: &mut Vec<u8>) {
+fn value(field: &Field, payload: &[u8], formats: &FormatTable<'_>, out: &mut Vec<u8>) {
     use kymo_format::Value;
     let from = out.len();
     match field.value(payload, formats.endian) {

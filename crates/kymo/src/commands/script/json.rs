@@ -3,17 +3,19 @@
 
 use std::io::Write as _;
 
-use kymo_analysis::chain::{Origin, Place};
+use kymo_events::chain::{Origin, Place};
 use kymo_files::perfdata::Entry;
 use kymo_format::json_string;
 
 use super::filter::Filter;
-use super::formats::payload_endian;
 use super::line::Head;
 use super::sources::Form;
 use super::symbols::frames;
 use super::text::{Text, facts, unwinds};
-use super::{number, payload};
+use kymo_events::payload;
+use kymo_events::perf_data::payload_endian;
+
+use super::number;
 
 /// The opening of an object: task, CPU, time, event.
 pub(super) fn head(s: &Head<'_>, event: &str, out: &mut Vec<u8>) {

@@ -42,11 +42,6 @@ pub(super) fn hex(out: &mut Vec<u8>, mut n: u64, width: usize) {
     out.extend_from_slice(&b[at..]);
 }
 
-/// The two digits of a byte.
-pub(super) fn hex_byte(out: &mut Vec<u8>, b: u8) {
-    out.extend_from_slice(&[HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]);
-}
-
 /// Blanks.
 #[inline]
 pub(super) fn pad(out: &mut Vec<u8>, n: usize) {

@@ -16,7 +16,7 @@ use super::filter::Filter;
 use super::pool::{self, Job, Worker};
 use super::sources::Wanted;
 use super::symbols::Symbols;
-use super::{formats, json, output, sideband, text};
+use super::{json, output, sideband, text};
 use crate::commands::report::header;
 use crate::commands::{ending, losses};
 
@@ -185,7 +185,8 @@ fn note(printers: &[Printer], ledger: &mut Ledger) {
             None,
         );
     }
-    formats::note(printers.iter().map(|p| &p.text.trace), ledger);
+    let notes = kymo_events::perf_data::note(printers.iter().map(|p| &p.text.trace));
+    notes.into_iter().for_each(|n| ledger.push(n));
     Symbols::note(printers.iter().map(|p| &p.text.symbols), ledger);
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kymo_analysis::state::{Located, Machine};
+use kymo_events::state::{Located, Machine};
 use kymo_format::json_string;
 use kymo_symbols::{DsoId, DsoKind};
 use rustc_hash::FxHashMap;

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use kymo_analysis::chain::{Entries, Origin, Place, Step, returns_of_signals, walk};
-use kymo_analysis::state::{Located, Machine};
-use kymo_analysis::unwind::{Tally, Unwinder};
+use kymo_events::chain::{Entries, Origin, Place, Step, returns_of_signals, walk};
+use kymo_events::state::{Located, Machine};
+use kymo_events::unwind::{Tally, Unwinder};
 use kymo_files::perfdata::{Entry, Features};
 use kymo_model::{Misc, RawRecord, RecordKind, Sample};
 use kymo_symbols::{DsoId, KernelTable, Options, Resolver};

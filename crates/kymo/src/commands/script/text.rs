@@ -1,6 +1,6 @@
 //! A sample as perf script lays it out.
 
-use kymo_analysis::chain::Origin;
+use kymo_events::chain::Origin;
 use kymo_files::perfdata::Entry;
 use kymo_format::Pen;
 use kymo_model::{Endian, EventType, Misc, RecordKind, Sample, SampleType, sw};
@@ -8,11 +8,11 @@ use kymo_model::{Endian, EventType, Misc, RecordKind, Sample, SampleType, sw};
 use super::extra;
 use super::fields::{Fields, Spec};
 use super::filter::{Facts, Filter};
-use super::formats::Payloads;
 use super::line::{Head, Starts, Style};
 use super::number;
 use super::sources::{Form, Sources, Wanted};
 use super::symbols::{Symbols, frames};
+use kymo_events::perf_data::TracepointPayloads;
 
 /// What is the same for all samples of one event.
 struct Plan {
@@ -186,7 +186,7 @@ pub(super) struct Text {
     starts: Starts,
     pub(super) symbols: Symbols,
     pub(super) sources: Sources,
-    pub(super) trace: Payloads,
+    pub(super) trace: TracepointPayloads,
     pub(super) malformed: u64,
 }
 
@@ -195,7 +195,7 @@ impl Text {
         Text {
             spec,
             sources: Sources::new(how.sources),
-            trace: Payloads::new(how.finding.bundle.clone()),
+            trace: TracepointPayloads::new(how.finding.bundle.clone()),
             symbols: Symbols::new(how.finding.clone()),
             how,
             plans: Vec::new(),
@@ -213,7 +213,7 @@ impl Text {
             starts: Starts::default(),
             symbols: self.symbols.another(),
             sources: self.sources.another(),
-            trace: self.trace.another(),
+            trace: self.trace.fork_for_thread(),
             malformed: 0,
         }
     }

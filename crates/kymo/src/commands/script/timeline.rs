@@ -15,11 +15,11 @@ use kymo_model::NoteKind;
 use kymo_view::Ledger;
 
 use super::filter::Filter;
-use super::payload::{KallsymsSource, Names};
 use super::pool::{self, Job, Worker};
 use super::{Args, ctf, nothing, output, tracedat};
 use crate::commands::timeline::{end, ledger};
-use crate::commands::tracedat::Formats;
+use kymo_events::payload::{KallsymsSource, KernelNames};
+use kymo_events::trace_dat::FormatTable;
 
 /// More threads than this only wait for the one that merges.
 const MOST_PRINTERS: usize = 6;
@@ -110,16 +110,16 @@ fn refuse(args: &Args, timeline: &Timeline) -> anyhow::Result<()> {
 /// What rendering needs of a recording of the kernel.
 struct Kernel<'t> {
     data: &'t TraceDat,
-    formats: Formats<'t>,
-    names: Names,
+    formats: FormatTable<'t>,
+    names: KernelNames,
 }
 
 impl<'t> Kernel<'t> {
     fn new(data: &'t TraceDat) -> Kernel<'t> {
         let machine = data.machine();
         let kallsyms = KallsymsSource::EmbeddedByKernel(Arc::clone(&machine.kallsyms));
-        let names = Names::new(kallsyms, &machine.printk_formats);
-        Kernel { data, formats: Formats::new(data), names }
+        let names = KernelNames::new(kallsyms, &machine.printk_formats);
+        Kernel { data, formats: FormatTable::new(data), names }
     }
 }
 

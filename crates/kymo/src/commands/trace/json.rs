@@ -6,7 +6,7 @@ use kymo_format::{flag_letters, json_string};
 use kymo_model::Endian;
 
 use super::names::{Formats, Tasks};
-use crate::commands::script::payload;
+use kymo_events::payload;
 
 /// Appends an event; false if its format is not known any more.
 pub(super) fn event(

@@ -7,9 +7,9 @@ use kymo_kernel::target;
 use kymo_model::Endian;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::commands::script::payload::{KallsymsSource, Names};
+use kymo_events::payload::{KallsymsSource, KernelNames};
 
-/// Names of tasks, as tracefs and /proc tell them. Once known a name is kept
+/// KernelNames of tasks, as tracefs and /proc tell them. Once known a name is kept
 /// until the kernel tells another.
 pub(super) struct Tasks {
     dir: TraceDir,
@@ -147,6 +147,6 @@ impl Formats {
 }
 
 /// Symbols and strings of the running kernel.
-pub(super) fn kernel(dir: &TraceDir) -> Names {
-    Names::new(KallsymsSource::Live, &dir.tracefs().printk_formats().unwrap_or_default())
+pub(super) fn kernel(dir: &TraceDir) -> KernelNames {
+    KernelNames::new(KallsymsSource::Live, &dir.tracefs().printk_formats().unwrap_or_default())
 }

@@ -7,7 +7,7 @@ use kymo_format::{EntryHead, EntryStyle, RenderContext, flag_letters};
 use kymo_kernel::ftrace::TraceDir;
 
 use super::names::{Formats, Tasks, kernel};
-use crate::commands::script::payload::Names;
+use kymo_events::payload::KernelNames;
 
 /// Renders events to text.
 pub(super) struct Text {
@@ -16,7 +16,7 @@ pub(super) struct Text {
     flags: usize,
     nanoseconds: bool,
     colour: bool,
-    names: Names,
+    names: KernelNames,
 }
 
 const TASK: Style = AnsiColor::Cyan.on_default();

@@ -1,17 +1,8 @@
-//! What all commands that read a trace.dat need: its formats, read when first
-//! asked for, the names of its tasks, and the notes about what was read.
-
-mod comms;
-mod formats;
-mod graph;
+//! The notes about what was read of a trace.dat.
 
 use kymo_files::tracedat::{ReadStats, TraceDat};
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
-
-pub(crate) use comms::{Comm, Comms};
-pub(crate) use formats::{Formats, Known, Stack};
-pub(crate) use graph::{Graph, write_duration};
 
 /// What could make a result of the recording less than the truth.
 pub(crate) fn ledger(data: &TraceDat, s: &ReadStats) -> Ledger {

@@ -13,8 +13,9 @@ use kymo_symbols::Resolver;
 use super::gather::{Gather, Owner as Whose, What};
 use super::{Counts, Taken, Taking};
 use crate::commands::convert::model::Weight;
-use crate::commands::ctf::{Owner, Task, damaged, ledger};
+use crate::commands::ctf::{damaged, ledger};
 use crate::commands::finding;
+use kymo_events::ctf::{EventTask, TraceOwners};
 
 /// The contexts that are stacks.
 const KERNEL: &str = "callstack_kernel";
@@ -47,7 +48,7 @@ pub(super) fn take(taking: &Taking<'_>, path: &Path) -> anyhow::Result<Taken> {
             weight: weight(taking, &c),
         })
         .collect();
-    let (owners, mut reader) = (Owner::new(&ctf), ctf.reader());
+    let (owners, mut reader) = (TraceOwners::new(&ctf), ctf.reader());
     let select = Select { from: times.iter().map(|t| t.0).min().unwrap_or(0) };
     let stats = ctf.for_each(&select, &mut |e| {
         let kind = kinds.get(e.class as usize).filter(|k| k.wanted);
@@ -132,7 +133,7 @@ fn check(taking: &Taking<'_>, ctf: &Ctf) -> anyhow::Result<()> {
 /// Looks at an event: whose it is, what it weighs, its stacks with the innermost
 /// frame first.
 struct Look<'l> {
-    task: Task,
+    task: EventTask,
     field: Option<&'l FieldInfo>,
     value: Option<u64>,
     /// The stack whose row is open; whether it is the kernel's.
@@ -142,7 +143,7 @@ struct Look<'l> {
 }
 
 impl<'l> Look<'l> {
-    fn new(task: Task, field: Option<&'l FieldInfo>) -> Look<'l> {
+    fn new(task: EventTask, field: Option<&'l FieldInfo>) -> Look<'l> {
         Look { task, field, value: None, open: None, kernel: Vec::new(), user: Vec::new() }
     }
 

@@ -17,8 +17,11 @@ use super::graph::Nested;
 use super::waiting::{Context, Line, Waiting};
 use super::{Counts, Taken, Taking};
 use crate::commands::convert::model::Weight;
-use crate::commands::script::payload::{KallsymsSource, Names};
-use crate::commands::tracedat::{Comm, Comms, Formats, Graph, Known, Stack, damaged, ledger};
+use crate::commands::tracedat::{damaged, ledger};
+use kymo_events::payload::{KallsymsSource, KernelNames};
+use kymo_events::trace_dat::{
+    FormatTable, GraphEvent, KnownEvent, StackFormat, TaskName, TaskNames,
+};
 
 /// How stacks come into such a recording.
 const MORE: &str = "kymo trace -T records the kernel's stack with each event";
@@ -28,18 +31,18 @@ const MORE: &str = "kymo trace -T records the kernel's stack with each event";
 enum Role<'f> {
     Plain,
     /// The stack of the event before it; whether it is the program's.
-    Stack(&'f Stack, bool),
+    Stack(&'f StackFormat, bool),
     /// One function that another one called.
     Call {
         ip: &'f Field,
         parent: &'f Field,
     },
-    Graph(&'f Graph),
+    Graph(&'f GraphEvent),
 }
 
 /// What is known of the events of one number.
 struct Kind<'f> {
-    known: Option<&'f Known>,
+    known: Option<&'f KnownEvent>,
     role: Role<'f>,
     wanted: bool,
     /// The event's own frame.
@@ -51,7 +54,7 @@ struct Kind<'f> {
 /// An event that waits for its stack.
 struct Pending {
     time: u64,
-    comm: Comm,
+    comm: TaskName,
     frame: u32,
     /// The frames of a function and its caller stand for a stack.
     call: Option<[u32; 2]>,
@@ -59,11 +62,11 @@ struct Pending {
 }
 
 struct Taker<'f> {
-    formats: &'f Formats<'f>,
-    names: Names,
+    formats: &'f FormatTable<'f>,
+    names: KernelNames,
     taking: &'f Taking<'f>,
     times: Vec<(u64, u64)>,
-    comms: Comms,
+    comms: TaskNames,
     kinds: FxHashMap<u16, Kind<'f>>,
     lines: FxHashMap<(usize, u32), Line<Pending>>,
     nested: Nested,
@@ -74,7 +77,7 @@ struct Taker<'f> {
 
 pub(super) fn take(taking: &Taking<'_>, path: &Path) -> anyhow::Result<Taken> {
     let data = TraceDat::open(path)?;
-    let formats = Formats::new(&data);
+    let formats = FormatTable::new(&data);
     check(taking, &formats)?;
     let machine = data.machine();
     let shares = taking.args.chosen.asks_for_shares();
@@ -82,10 +85,10 @@ pub(super) fn take(taking: &Taking<'_>, path: &Path) -> anyhow::Result<Taken> {
     let from = times.iter().map(|t| t.0).min().unwrap_or(0);
     let mut taker = Taker {
         formats: &formats,
-        names: Names::new(source(taking, &machine.kallsyms)?, ""),
+        names: KernelNames::new(source(taking, &machine.kallsyms)?, ""),
         taking,
         times,
-        comms: Comms::new(&machine.saved_cmdlines),
+        comms: TaskNames::new(&machine.saved_cmdlines),
         kinds: FxHashMap::default(),
         lines: FxHashMap::default(),
         nested: Nested::default(),
@@ -119,8 +122,8 @@ fn source(taking: &Taking<'_>, embedded: &Arc<String>) -> anyhow::Result<Kallsym
     }))
 }
 
-/// Names must be those of something; otherwise it is a slip of the fingers.
-fn check(taking: &Taking<'_>, formats: &Formats<'_>) -> anyhow::Result<()> {
+/// KernelNames must be those of something; otherwise it is a slip of the fingers.
+fn check(taking: &Taking<'_>, formats: &FormatTable<'_>) -> anyhow::Result<()> {
     let known = || formats.iter().filter_map(Result::ok);
     taking
         .args
@@ -135,19 +138,19 @@ fn check(taking: &Taking<'_>, formats: &Formats<'_>) -> anyhow::Result<()> {
 }
 
 /// The field that weighs in an event.
-fn weight<'k>(known: &'k Known, event: Option<&str>, name: &str) -> Option<&'k Field> {
+fn weight<'k>(known: &'k KnownEvent, event: Option<&str>, name: &str) -> Option<&'k Field> {
     let own = event.is_none_or(|e| e == known.full_name || e == known.format.name);
     let field = known.format.field(name).filter(|f| own && f.kind == FieldKind::Int);
     field.filter(|f| !f.common)
 }
 
-fn role(known: &Known) -> Role<'_> {
+fn role(known: &KnownEvent) -> Role<'_> {
     let function = |format: &EventFormat| format.system == "ftrace" && format.name == "function";
     match known {
-        Known { stack: Some(stack), .. } => Role::Stack(stack, false),
-        Known { user_stack: Some(stack), .. } => Role::Stack(stack, true),
-        Known { graph: Some(graph), .. } => Role::Graph(graph),
-        Known { format, .. } if function(format) => {
+        KnownEvent { stack: Some(stack), .. } => Role::Stack(stack, false),
+        KnownEvent { user_stack: Some(stack), .. } => Role::Stack(stack, true),
+        KnownEvent { graph: Some(graph), .. } => Role::Graph(graph),
+        KnownEvent { format, .. } if function(format) => {
             match (format.field("ip"), format.field("parent_ip")) {
                 (Some(ip), Some(parent)) => Role::Call { ip, parent },
                 _ => Role::Plain,
@@ -260,7 +263,7 @@ impl<'f> Taker<'f> {
     }
 
     /// A function begins or ends.
-    fn function(&mut self, e: &Event<'_>, graph: &Graph, pid: i32, wanted: bool) {
+    fn function(&mut self, e: &Event<'_>, graph: &GraphEvent, pid: i32, wanted: bool) {
         let endian = self.formats.endian;
         let whose = (e.buffer, pid, if pid == 0 { e.cpu } else { 0 });
         let func = graph.func(e.payload, endian);

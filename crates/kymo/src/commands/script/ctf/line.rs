@@ -15,13 +15,13 @@ use rustc_hash::FxHashMap;
 
 use super::batch::{Batch, Item, Source};
 use super::plan::{Kinds, Plan, Writer};
-use crate::commands::ctf::{Json, Owner, Task, Text};
 use crate::commands::script::fields::{Fields, Spec};
 use crate::commands::script::filter::Filter;
 use crate::commands::script::line::{Head, Starts, Style};
 use crate::commands::script::tracedat;
 use crate::commands::script::{Args, json};
-use crate::commands::tracedat::{Comm, Comms};
+use kymo_events::ctf::{EventTask, TraceOwners, ValueJson, ValueText};
+use kymo_events::trace_dat::{TaskName, TaskNames};
 
 /// What can be printed of an event.
 const ALL: Fields = Fields(Fields::COMMON.0 | Fields::PID.0 | Fields::TRACE.0);
@@ -32,7 +32,7 @@ const ALL_USUAL: Fields = Fields(Fields::COMMON.0 | Fields::TRACE.0);
 pub(in crate::commands::script) struct Printer<'c> {
     ctf: &'c Ctf,
     reader: Reader<'c>,
-    owner: Owner,
+    owner: TraceOwners,
     filter: Filter,
     /// What stands before the values of each kind of event.
     titles: Arc<[Vec<u8>]>,
@@ -48,7 +48,7 @@ pub(in crate::commands::script) struct Printer<'c> {
     beside: Option<tracedat::Starts>,
     starts: Starts,
     names: Names,
-    values: Text,
+    values: ValueText,
     pub(in crate::commands::script) shown: bool,
     /// Events that end before their last field, by kind.
     cut: BTreeMap<u32, (Stop, u64)>,
@@ -76,7 +76,7 @@ impl<'c> Printer<'c> {
         Ok(Printer {
             ctf,
             reader: ctf.reader(),
-            owner: Owner::new(ctf),
+            owner: TraceOwners::new(ctf),
             filter,
             titles,
             plans,
@@ -88,7 +88,7 @@ impl<'c> Printer<'c> {
             beside: beside.then(tracedat::Starts::default),
             starts: Starts::default(),
             names: Names::default(),
-            values: Text::default(),
+            values: ValueText::default(),
             shown: false,
             cut: BTreeMap::new(),
         })
@@ -107,7 +107,7 @@ impl<'c> Printer<'c> {
             beside: self.beside.as_ref().map(|_| tracedat::Starts::default()),
             starts: Starts::default(),
             names: Names::default(),
-            values: Text::default(),
+            values: ValueText::default(),
             cut: BTreeMap::new(),
             ..*self
         }
@@ -118,7 +118,7 @@ impl<'c> Printer<'c> {
         item: &Item,
         source: Source,
         bytes: &[u8],
-        comms: Option<&Comms>,
+        comms: Option<&TaskNames>,
         out: &mut Vec<u8>,
     ) {
         if source.missed > 0 && self.filter.wants_time(item.time) {
@@ -150,7 +150,7 @@ impl<'c> Printer<'c> {
     fn text(
         &mut self,
         (item, cpu): (&Item, Option<u32>),
-        (task, comms): (Task, Option<&Comms>),
+        (task, comms): (EventTask, Option<&TaskNames>),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
@@ -181,11 +181,11 @@ impl<'c> Printer<'c> {
         &mut self,
         (item, cpu): (&Item, Option<u32>),
         name: &str,
-        (task, comms): (Task, Option<&Comms>),
+        (task, comms): (EventTask, Option<&TaskNames>),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
-        let mut object = Object { task, parts: Vec::new(), json: Json::default() };
+        let mut object = Object { task, parts: Vec::new(), json: ValueJson::default() };
         let end = self.reader.see_packed(item.class, item.body, bytes, &mut object);
         object.end();
         let (mut task, members) = (object.task, object.json.out);
@@ -229,7 +229,7 @@ fn title(ctf: &Ctf, class: u32, beside: bool) -> Vec<u8> {
 }
 
 /// When and where an event happened, and whose it is.
-pub(super) fn head((time, cpu): (u64, Option<u32>), task: &Task) -> Head<'_> {
+pub(super) fn head((time, cpu): (u64, Option<u32>), task: &EventTask) -> Head<'_> {
     // -1, the kernel's "none".
     let pid = task.pid.or(task.tid).unwrap_or(u32::MAX);
     let tid = task.tid.unwrap_or(pid);
@@ -238,7 +238,7 @@ pub(super) fn head((time, cpu): (u64, Option<u32>), task: &Task) -> Head<'_> {
 }
 
 /// Those of the fields that are known of an event.
-pub(super) fn known(mut fields: Fields, head: &Head<'_>, task: &Task) -> Fields {
+pub(super) fn known(mut fields: Fields, head: &Head<'_>, task: &EventTask) -> Fields {
     if !task.named {
         fields = fields.without(Fields::COMM);
     }
@@ -260,7 +260,7 @@ fn plans(ctf: &Ctf, titles: &[Vec<u8>]) -> Arc<[Option<Plan>]> {
 
 /// Tasks as they were last, to see when one has another name.
 struct Names {
-    slots: Vec<Option<Task>>,
+    slots: Vec<Option<EventTask>>,
 }
 
 impl Default for Names {
@@ -273,7 +273,7 @@ impl Names {
     /// Whether nobody with the task's number can have had another name. It is
     /// remembered.
     #[inline]
-    fn same(&mut self, task: &Task) -> bool {
+    fn same(&mut self, task: &EventTask) -> bool {
         let at = task.tid.or(task.pid).unwrap_or(0) as usize % 256;
         let Some(slot) = self.slots.get_mut(at) else { return false };
         let same = slot.as_ref().is_none_or(|s| s == task);
@@ -300,9 +300,9 @@ struct Line<'p> {
     /// When and on which CPU it happened.
     when: (u64, Option<u32>),
     title: &'p [u8],
-    task: Task,
+    task: EventTask,
     /// What the kernel calls threads.
-    comms: Option<&'p Comms>,
+    comms: Option<&'p TaskNames>,
     out: &'p mut Vec<u8>,
     fields: Fields,
     style: Style,
@@ -310,7 +310,7 @@ struct Line<'p> {
     starts: &'p mut Starts,
     beside: Option<&'p mut tracedat::Starts>,
     names: &'p mut Names,
-    values: &'p mut Text,
+    values: &'p mut ValueText,
     state: State,
     /// Contexts that say something else than whose the event is.
     contexts: Vec<u8>,
@@ -335,7 +335,7 @@ impl Line<'_> {
             if !self.names.same(&self.task) {
                 starts.forget(tid);
             }
-            let comm = || Comm::new(if self.task.named { self.task.comm() } else { b"<...>" });
+            let comm = || TaskName::new(if self.task.named { self.task.comm() } else { b"<...>" });
             starts.write(tid, head.cpu.unwrap_or(u32::MAX), comm, self.out);
             tracedat::time(self.when.0, false, self.style.ns, self.out);
             self.title();
@@ -374,7 +374,7 @@ impl Line<'_> {
 
     /// Where values go now, with whether it is the first there.
     #[inline]
-    fn place(&mut self) -> Option<(&mut Text, bool, &mut Vec<u8>)> {
+    fn place(&mut self) -> Option<(&mut ValueText, bool, &mut Vec<u8>)> {
         let first = self.first && self.values.is_outside();
         let out = match self.state {
             State::Context => &mut self.contexts,
@@ -436,10 +436,10 @@ impl Visit for Line<'_> {
 
 /// The members of an object being written.
 struct Object {
-    task: Task,
+    task: EventTask,
     /// Each part's name, and where its members are.
     parts: Vec<(&'static str, usize, usize)>,
-    json: Json,
+    json: ValueJson,
 }
 
 impl Object {
@@ -495,7 +495,7 @@ impl Printer<'_> {
         &mut self,
         batch: &Batch,
         events: Range<usize>,
-        comms: Option<&Comms>,
+        comms: Option<&TaskNames>,
         out: &mut Vec<u8>,
     ) {
         let plans = Arc::clone(&self.plans);
@@ -528,7 +528,7 @@ impl Printer<'_> {
                     item.body.bytes(&batch.bytes).and_then(|body| {
                         let task = || {
                             ctf.class(item.class)
-                                .map_or_else(Task::default, |c| owner.get(c.trace as u32))
+                                .map_or_else(EventTask::default, |c| owner.get(c.trace as u32))
                         };
                         writer.write(plan, (item.time, source.cpu), body, task, &mut pen)
                     })

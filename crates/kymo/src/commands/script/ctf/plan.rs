@@ -8,9 +8,9 @@ use kymo_format::Pen;
 use kymo_model::Endian;
 
 use super::line::{head, known};
-use crate::commands::ctf::{Task, Text};
 use crate::commands::script::fields::Fields;
 use crate::commands::script::line::{self, Second, Style};
+use kymo_events::ctf::{EventTask, ValueText};
 
 /// Bytes of what is remembered of a start: what it says of the task, and its text.
 const LONG: usize = 64;
@@ -32,11 +32,11 @@ pub(super) struct Plan {
     /// Plans with the same see tasks alike.
     kind: u32,
     ops: Vec<Op>,
-    /// Fields that [`Text`] writes.
+    /// Fields that [`ValueText`] writes.
     fields: Vec<FieldInfo>,
 }
 
-/// Text, and what follows it.
+/// ValueText, and what follows it.
 struct Op {
     text: [u8; PIECE],
     len: usize,
@@ -217,7 +217,7 @@ struct Start {
 pub(super) struct Writer {
     starts: Vec<Start>,
     second: Second,
-    values: Text,
+    values: ValueText,
     scratch: Vec<u8>,
 }
 
@@ -231,7 +231,7 @@ impl Default for Writer {
             text: [0; LONG],
             len: 0,
         };
-        let (second, values) = (Second::default(), Text::default());
+        let (second, values) = (Second::default(), ValueText::default());
         Writer { starts: vec![none; STARTS], second, values, scratch: Vec::new() }
     }
 }
@@ -245,7 +245,7 @@ impl Writer {
         plan: &Plan,
         (time, cpu): (u64, Option<u32>),
         body: &[u8],
-        owner: impl FnOnce() -> Task,
+        owner: impl FnOnce() -> EventTask,
         pen: &mut Pen<'_>,
     ) -> Option<()> {
         let body = body.get(..plan.bytes)?;
@@ -279,7 +279,7 @@ impl Writer {
         plan: &Plan,
         cpu: Option<u32>,
         body: &[u8],
-        owner: impl FnOnce() -> Task,
+        owner: impl FnOnce() -> EventTask,
     ) -> Option<&Start> {
         let key = body.get(plan.key.0..plan.key.1)?;
         let slot = self.starts.get_mut(slot(key))?;
@@ -328,7 +328,7 @@ fn fill(
     cpu: Option<u32>,
     key: &[u8],
     body: &[u8],
-    mut task: Task,
+    mut task: EventTask,
 ) -> Option<()> {
     for (at, stored, of) in &plan.task {
         match *stored {

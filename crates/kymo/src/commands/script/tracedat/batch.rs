@@ -5,7 +5,7 @@ use kymo_files::tracedat::{Event, TraceDat};
 use kymo_format::ring::Missed;
 use rustc_hash::FxHashMap;
 
-use crate::commands::tracedat::{Comm, Comms, Formats, Known};
+use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskName, TaskNames};
 
 /// An event of a batch.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ pub(in crate::commands::script) struct Batch {
     items: Vec<Item>,
     /// Tasks whose names became known with these events, each with the event
     /// from which on it has the name.
-    pub(super) names: Vec<(usize, i32, Comm)>,
+    pub(super) names: Vec<(usize, i32, TaskName)>,
     /// Functions that called no other, by their event, with their durations.
     /// Their exits are left out.
     pub(super) leaves: FxHashMap<usize, u64>,
@@ -71,8 +71,8 @@ impl Batch {
 
 /// What gathers the events of one recording.
 pub(in crate::commands::script) struct Feed<'a> {
-    formats: &'a Formats<'a>,
-    comms: Comms,
+    formats: &'a FormatTable<'a>,
+    comms: TaskNames,
     /// Whether entries and exits of functions are put together.
     graph: bool,
     /// Where the last event of an instance is in the batch, if a function began with
@@ -85,10 +85,10 @@ pub(in crate::commands::script) struct Feed<'a> {
 impl<'a> Feed<'a> {
     pub(in crate::commands::script) fn new(
         data: &TraceDat,
-        formats: &'a Formats<'a>,
+        formats: &'a FormatTable<'a>,
         graph: bool,
     ) -> Feed<'a> {
-        let comms = Comms::new(&data.machine().saved_cmdlines);
+        let comms = TaskNames::new(&data.machine().saved_cmdlines);
         let (entered, teachers) = (FxHashMap::default(), Teachers::default());
         Feed { formats, comms, graph, entered, teachers }
     }
@@ -163,7 +163,7 @@ struct Teachers {
 
 impl Teachers {
     #[inline]
-    fn is_special(&mut self, formats: &Formats<'_>, payload: &[u8]) -> bool {
+    fn is_special(&mut self, formats: &FormatTable<'_>, payload: &[u8]) -> bool {
         let Some(id) = formats.id(payload) else { return false };
         match self.of.get(usize::from(id)) {
             Some(1) => false,
@@ -173,8 +173,8 @@ impl Teachers {
     }
 
     #[cold]
-    fn find(&mut self, formats: &Formats<'_>, id: u16) -> bool {
-        let special = |k: &Known| !k.names_of_tasks.is_empty() || k.graph.is_some();
+    fn find(&mut self, formats: &FormatTable<'_>, id: u16) -> bool {
+        let special = |k: &KnownEvent| !k.names_of_tasks.is_empty() || k.graph.is_some();
         let yes = formats.get(id).is_ok_and(special);
         self.of.resize(self.of.len().max(usize::from(id) + 1), 0);
         if let Some(slot) = self.of.get_mut(usize::from(id)) {

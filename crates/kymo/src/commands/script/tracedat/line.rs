@@ -17,9 +17,11 @@ use rustc_hash::FxHashMap;
 use super::batch::{Batch, Item};
 use crate::commands::script::filter::Filter;
 use crate::commands::script::line::Head;
-use crate::commands::script::payload::{self, Names};
 use crate::commands::script::{Args, json, number};
-use crate::commands::tracedat::{Comm, Comms, Formats, Graph, Known, write_duration};
+use kymo_events::payload::{self, KernelNames};
+use kymo_events::trace_dat::{
+    FormatTable, GraphEvent, KnownEvent, TaskName, TaskNames, write_duration,
+};
 
 /// What is the same for all events of an instance.
 #[derive(Clone)]
@@ -33,10 +35,10 @@ struct Instance {
 
 /// Renders events.
 pub(in crate::commands::script) struct Printer<'a> {
-    formats: &'a Formats<'a>,
-    names: &'a Names,
+    formats: &'a FormatTable<'a>,
+    names: &'a KernelNames,
     instances: Vec<Instance>,
-    comms: Comms,
+    comms: TaskNames,
     filter: Filter,
     /// Whether the names in the filter are those of an event, by its number.
     wanted: FxHashMap<u16, bool>,
@@ -55,15 +57,15 @@ impl<'a> Printer<'a> {
     pub(in crate::commands::script) fn new(
         args: &Args,
         data: &TraceDat,
-        formats: &'a Formats<'a>,
-        names: &'a Names,
+        formats: &'a FormatTable<'a>,
+        names: &'a KernelNames,
         filter: Filter,
     ) -> Printer<'a> {
         Printer {
             formats,
             names,
             instances: instances(data),
-            comms: Comms::new(&data.machine().saved_cmdlines),
+            comms: TaskNames::new(&data.machine().saved_cmdlines),
             filter,
             wanted: FxHashMap::default(),
             json: args.json,
@@ -90,7 +92,7 @@ impl<'a> Printer<'a> {
     }
 
     /// The task has another name from now on.
-    fn name(&mut self, pid: i32, comm: Comm) {
+    fn name(&mut self, pid: i32, comm: TaskName) {
         self.comms.add(pid, comm);
         self.starts.forget(pid);
     }
@@ -142,7 +144,7 @@ impl<'a> Printer<'a> {
     }
 
     #[inline]
-    fn payload(&self, known: &Known, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
+    fn payload(&self, known: &KnownEvent, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
         let endian = self.formats.endian;
         if let Some(graph) = &known.graph {
             return self.graph(graph, payload, leaf, out);
@@ -164,12 +166,12 @@ impl<'a> Printer<'a> {
     }
 
     /// A function that begins, ends, or is a leaf.
-    fn graph(&self, graph: &Graph, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
+    fn graph(&self, graph: &GraphEvent, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
         let endian = self.formats.endian;
         let duration = graph.duration(payload, endian).or(leaf);
         write_duration(duration, out);
         number::pad(out, 2 * graph.depth(payload, endian));
-        if matches!(graph, Graph::Exit { .. }) {
+        if matches!(graph, GraphEvent::Exit { .. }) {
             out.push(b'}');
             return;
         }
@@ -181,7 +183,7 @@ impl<'a> Printer<'a> {
         out.extend_from_slice(if leaf.is_some() { b"();" } else { b"() {" });
     }
 
-    fn wants(&mut self, item: &Item, id: u16, pid: i32, known: Result<&Known, &str>) -> bool {
+    fn wants(&mut self, item: &Item, id: u16, pid: i32, known: Result<&KnownEvent, &str>) -> bool {
         let filter = &self.filter;
         let named = self.wanted.entry(id).or_insert_with(|| match known {
             Ok(k) => filter.wants_event(&[&k.full_name, &k.format.name]),
@@ -214,7 +216,7 @@ impl<'a> Printer<'a> {
         instance: &Instance,
         item: &Item,
         pid: i32,
-        known: Result<&Known, &str>,
+        known: Result<&KnownEvent, &str>,
         payload: &[u8],
         out: &mut Vec<u8>,
     ) {
@@ -246,7 +248,7 @@ fn instance_json(instance: &Instance, out: &mut Vec<u8>) {
     }
 }
 
-fn head<'c>(item: &Item, pid: i32, comm: &'c Comm) -> Head<'c> {
+fn head<'c>(item: &Item, pid: i32, comm: &'c TaskName) -> Head<'c> {
     let pid = pid as u32;
     let (comm, time) = (comm.as_bytes(), Some(item.time));
     Head { comm, pid, tid: pid, cpu: Some(item.cpu), time, misc: (RecordKind::SAMPLE, Misc(0)) }
@@ -295,7 +297,7 @@ impl Printer<'_> {
     }
 
     /// What tasks are called at the place where the rendering is.
-    pub(in crate::commands::script) fn comms(&self) -> &Comms {
+    pub(in crate::commands::script) fn comms(&self) -> &TaskNames {
         &self.comms
     }
 
@@ -326,7 +328,7 @@ pub(in crate::commands::script) fn time(time: u64, counts: bool, ns: bool, out: 
 }
 
 /// `comm-pid cpu` and the flags, as `trace-cmd report -l`.
-fn latency_start(comm: Comm, pid: i32, cpu: u32, flags: (u8, u8), out: &mut Vec<u8>) {
+fn latency_start(comm: TaskName, pid: i32, cpu: u32, flags: (u8, u8), out: &mut Vec<u8>) {
     let comm = comm.as_bytes();
     let comm = comm.get(..8).unwrap_or(comm);
     number::pad(out, 8 - comm.len());
@@ -412,7 +414,7 @@ impl Starts {
         &mut self,
         pid: i32,
         cpu: u32,
-        comm: impl FnOnce() -> Comm,
+        comm: impl FnOnce() -> TaskName,
         out: &mut Vec<u8>,
     ) {
         let at = (pid as u32 ^ cpu.wrapping_mul(37)) as usize % SLOTS;

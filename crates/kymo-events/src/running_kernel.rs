@@ -11,18 +11,18 @@ use kymo_kernel::tracefs::Tracefs;
 use rustc_hash::FxHashMap;
 
 /// The release of the running kernel.
-pub(super) fn release() -> String {
+pub fn release() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     text.trim().to_owned()
 }
 
 /// Names with a value everywhere, then those of the running kernel.
 #[derive(Default)]
-pub(super) struct Values {
+pub struct EnumeratorValues {
     running: OnceCell<Enumerators>,
 }
 
-impl Constants for Values {
+impl Constants for EnumeratorValues {
     fn value(&self, name: &str) -> Option<i64> {
         Builtin.value(name).or_else(|| {
             let running = self.running.get_or_init(|| {
@@ -36,13 +36,13 @@ impl Constants for Values {
 
 /// Formats of the running kernel, by the number of their event.
 #[derive(Default)]
-pub(super) struct Running {
+pub struct RunningFormats {
     names: OnceCell<FxHashMap<u64, (String, String)>>,
 }
 
-impl Running {
+impl RunningFormats {
     /// System and format text.
-    pub(super) fn format(&self, id: u64) -> Option<(String, String)> {
+    pub fn format(&self, id: u64) -> Option<(String, String)> {
         let tracefs = Tracefs::open().ok()?;
         let names = self.names.get_or_init(|| names(&tracefs));
         let (system, name) = names.get(&id)?;

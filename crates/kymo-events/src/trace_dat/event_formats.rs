@@ -9,51 +9,52 @@ use kymo_files::tracedat::TraceDat;
 use kymo_format::{EventFormat, Field, FieldKind, ParseOptions};
 use kymo_model::Endian;
 
-use super::Graph;
+use super::GraphEvent;
 
 /// A format that was read.
-pub(crate) struct Known {
-    pub(crate) format: EventFormat,
+pub struct KnownEvent {
+    /// Its fields and print format.
+    pub format: EventFormat,
     /// `system:name`.
-    pub(crate) full_name: String,
+    pub full_name: String,
     /// The name as it begins a line of text: `name:`, at least 21 columns, a blank.
-    pub(crate) column: Vec<u8>,
+    pub column: Vec<u8>,
     /// Fields that name a task, each with the field of its number.
-    pub(crate) names_of_tasks: Vec<(Field, Field)>,
+    pub names_of_tasks: Vec<(Field, Field)>,
     /// The event is the kernel stack of the one before it.
-    pub(crate) stack: Option<Stack>,
+    pub stack: Option<StackFormat>,
     /// The event is the program's stack of the one before it.
-    pub(crate) user_stack: Option<Stack>,
+    pub user_stack: Option<StackFormat>,
     /// The event is one of the function-graph tracer.
-    pub(crate) graph: Option<Graph>,
+    pub graph: Option<GraphEvent>,
 }
 
 /// Where the entries of a stack are.
-pub(crate) struct Stack {
+pub struct StackFormat {
     offset: usize,
     size: Option<Field>,
     process: Option<Field>,
     long_size: u8,
 }
 
-impl Stack {
-    fn of(format: &EventFormat, name: &str, long_size: u8) -> Option<Stack> {
+impl StackFormat {
+    fn of(format: &EventFormat, name: &str, long_size: u8) -> Option<StackFormat> {
         if format.system != "ftrace" || format.name != name {
             return None;
         }
         let offset = format.field("caller")?.offset as usize;
         let field = |name: &str| format.field(name).cloned();
-        Some(Stack { offset, size: field("size"), process: field("tgid"), long_size })
+        Some(StackFormat { offset, size: field("size"), process: field("tgid"), long_size })
     }
 
     /// The process whose addresses these are, if they are a program's.
-    pub(crate) fn process(&self, payload: &[u8], endian: Endian) -> Option<i32> {
+    pub fn process(&self, payload: &[u8], endian: Endian) -> Option<i32> {
         self.process.as_ref()?.int(payload, endian)?.try_into().ok()
     }
 
     /// The entries, innermost first. The field is declared with eight; there
     /// are as many as `size` says or the payload has.
-    pub(crate) fn entries(&self, payload: &[u8], endian: Endian) -> impl Iterator<Item = u64> {
+    pub fn entries(&self, payload: &[u8], endian: Endian) -> impl Iterator<Item = u64> {
         let long = usize::from(self.long_size);
         let size = self.size.as_ref().and_then(|f| f.int(payload, endian));
         let most = size.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(0));
@@ -72,7 +73,7 @@ impl Stack {
 struct Entry<'m> {
     system: &'m str,
     text: &'m str,
-    known: OnceLock<Result<Box<Known>, String>>,
+    known: OnceLock<Result<Box<KnownEvent>, String>>,
 }
 
 /// Where the fields that every event has lie.
@@ -86,17 +87,19 @@ struct Common {
 const NONE: u32 = u32::MAX;
 
 /// The formats by the number in `common_type`.
-pub(crate) struct Formats<'m> {
+pub struct FormatTable<'m> {
     entries: Vec<Entry<'m>>,
     /// Their places by number; `NONE` where there is no format.
     by_id: Vec<u32>,
     common: Common,
-    pub(crate) endian: Endian,
+    /// Byte order of payloads.
+    pub endian: Endian,
     long_size: u8,
 }
 
-impl<'m> Formats<'m> {
-    pub(crate) fn new(data: &'m TraceDat) -> Formats<'m> {
+impl<'m> FormatTable<'m> {
+    /// Finds the formats that the file carries; each is parsed when it is first asked for.
+    pub fn new(data: &'m TraceDat) -> FormatTable<'m> {
         let machine: &Machine = data.machine();
         let own = machine.ftrace_formats.iter().map(|t| ("ftrace", t.as_str()));
         let others = machine.formats.iter().map(|(s, t)| (s.as_str(), t.as_str()));
@@ -114,7 +117,7 @@ impl<'m> Formats<'m> {
                 *place = i as u32;
             }
         }
-        let mut formats = Formats {
+        let mut formats = FormatTable {
             by_id,
             entries,
             common: Common { flags: 2, preempt_count: 3, pid: 4 },
@@ -134,37 +137,37 @@ impl<'m> Formats<'m> {
     }
 
     /// All formats in the order of the file, or why they cannot be read.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<&Known, &str>> {
+    pub fn iter(&self) -> impl Iterator<Item = Result<&KnownEvent, &str>> {
         self.entries.iter().map(|e| self.known(e))
     }
 
-    fn known<'s>(&self, e: &'s Entry<'m>) -> Result<&'s Known, &'s str> {
+    fn known<'s>(&self, e: &'s Entry<'m>) -> Result<&'s KnownEvent, &'s str> {
         let read = || read(e.system, e.text, self.long_size).map(Box::new);
         e.known.get_or_init(read).as_ref().map(|k| &**k).map_err(String::as_str)
     }
 
     /// The number of a payload's event.
     #[inline]
-    pub(crate) fn id(&self, payload: &[u8]) -> Option<u16> {
+    pub fn id(&self, payload: &[u8]) -> Option<u16> {
         EventFormat::payload_id(payload, self.endian)
     }
 
     /// The format with this number.
-    pub(crate) fn get(&self, id: u16) -> Result<&Known, &str> {
+    pub fn get(&self, id: u16) -> Result<&KnownEvent, &str> {
         let entry = self.by_id.get(usize::from(id)).and_then(|i| self.entries.get(*i as usize));
         entry.map_or(Err("the recording has no format of it"), |e| self.known(e))
     }
 
     /// The task of a payload.
     #[inline]
-    pub(crate) fn pid(&self, payload: &[u8]) -> i32 {
+    pub fn pid(&self, payload: &[u8]) -> i32 {
         let bytes = payload.get(self.common.pid..).and_then(|b| b.first_chunk());
         bytes.map_or(-1, |b| self.endian.u32(*b) as i32)
     }
 
     /// `common_flags` and `common_preempt_count`.
     #[inline]
-    pub(crate) fn flags(&self, payload: &[u8]) -> (u8, u8) {
+    pub fn flags(&self, payload: &[u8]) -> (u8, u8) {
         let byte = |at: usize| payload.get(at).copied().unwrap_or(0);
         (byte(self.common.flags), byte(self.common.preempt_count))
     }
@@ -174,17 +177,17 @@ fn id_of(text: &str) -> Option<u32> {
     text.lines().take(4).find_map(|l| l.strip_prefix("ID:"))?.trim().parse().ok()
 }
 
-fn read(system: &str, text: &str, long_size: u8) -> Result<Known, String> {
+fn read(system: &str, text: &str, long_size: u8) -> Result<KnownEvent, String> {
     let options = ParseOptions { long_size, ..ParseOptions::default() };
     let format = EventFormat::parse_with(text, &options).map_err(|e| e.to_string())?;
     let format = format.with_system(system);
-    Ok(Known {
+    Ok(KnownEvent {
         full_name: format!("{system}:{}", format.name),
         column: column(&format).into_bytes(),
         names_of_tasks: names_of_tasks(&format),
-        stack: Stack::of(&format, "kernel_stack", long_size),
-        user_stack: Stack::of(&format, "user_stack", long_size),
-        graph: Graph::of(&format),
+        stack: StackFormat::of(&format, "kernel_stack", long_size),
+        user_stack: StackFormat::of(&format, "user_stack", long_size),
+        graph: GraphEvent::of(&format),
         format,
     })
 }

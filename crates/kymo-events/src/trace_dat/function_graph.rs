@@ -6,25 +6,39 @@ use kymo_model::Endian;
 
 /// What an event of the function-graph tracer is.
 #[derive(Clone, Debug)]
-pub(crate) enum Graph {
+pub enum GraphEvent {
     /// A function begins.
-    Entry { func: Field, depth: Field },
+    Entry {
+        /// Address of the function.
+        func: Field,
+        /// Depth of nesting.
+        depth: Field,
+    },
     /// It ends.
-    Exit { func: Field, depth: Field, calltime: Field, rettime: Field },
+    Exit {
+        /// Address of the function.
+        func: Field,
+        /// Depth of nesting.
+        depth: Field,
+        /// Time of the entry.
+        calltime: Field,
+        /// Time of the return.
+        rettime: Field,
+    },
 }
 
-impl Graph {
-    pub(super) fn of(format: &EventFormat) -> Option<Graph> {
+impl GraphEvent {
+    pub(super) fn of(format: &EventFormat) -> Option<GraphEvent> {
         if format.system != "ftrace" {
             return None;
         }
         let field = |name: &str| format.field(name).cloned();
         let (func, depth) = (field("func")?, field("depth")?);
         match format.name.as_str() {
-            "funcgraph_entry" => Some(Graph::Entry { func, depth }),
+            "funcgraph_entry" => Some(GraphEvent::Entry { func, depth }),
             "funcgraph_exit" => {
                 let (calltime, rettime) = (field("calltime")?, field("rettime")?);
-                Some(Graph::Exit { func, depth, calltime, rettime })
+                Some(GraphEvent::Exit { func, depth, calltime, rettime })
             }
             _ => None,
         }
@@ -32,31 +46,31 @@ impl Graph {
 
     fn func_field(&self) -> &Field {
         match self {
-            Graph::Entry { func, .. } | Graph::Exit { func, .. } => func,
+            GraphEvent::Entry { func, .. } | GraphEvent::Exit { func, .. } => func,
         }
     }
 
     /// The function's address.
-    pub(crate) fn func(&self, payload: &[u8], endian: Endian) -> u64 {
+    pub fn func(&self, payload: &[u8], endian: Endian) -> u64 {
         self.func_field().int(payload, endian).unwrap_or(0) as u64
     }
 
     /// How deep it is nested, within reason.
-    pub(crate) fn depth(&self, payload: &[u8], endian: Endian) -> usize {
-        let (Graph::Entry { depth, .. } | Graph::Exit { depth, .. }) = self;
+    pub fn depth(&self, payload: &[u8], endian: Endian) -> usize {
+        let (GraphEvent::Entry { depth, .. } | GraphEvent::Exit { depth, .. }) = self;
         depth.int(payload, endian).map_or(0, |d| d.clamp(0, 500) as usize)
     }
 
     /// How long the function took; only an exit tells.
-    pub(crate) fn duration(&self, payload: &[u8], endian: Endian) -> Option<u64> {
-        let Graph::Exit { calltime, rettime, .. } = self else { return None };
+    pub fn duration(&self, payload: &[u8], endian: Endian) -> Option<u64> {
+        let GraphEvent::Exit { calltime, rettime, .. } = self else { return None };
         let time = |f: &Field| f.int(payload, endian).map(|t| t as u64);
         Some(time(rettime)?.wrapping_sub(time(calltime)?))
     }
 }
 
 /// The columns before the function: a mark for what took long, microseconds.
-pub(crate) fn write_duration(duration: Option<u64>, out: &mut Vec<u8>) {
+pub fn write_duration(duration: Option<u64>, out: &mut Vec<u8>) {
     let Some(ns) = duration else {
         out.extend_from_slice(b"             |  ");
         return;

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 /// Kernel symbols for `%pS` and its kin, and strings of the kernel for `%s`.
 #[derive(Debug, Default)]
-pub(in crate::commands) struct Names {
+pub struct KernelNames {
     source: KallsymsSource,
     kallsyms: OnceLock<Kallsyms>,
     strings: FxHashMap<u64, String>,
@@ -20,7 +20,7 @@ pub(in crate::commands) struct Names {
 
 /// Where a recording's kernel symbols are; read when the first is asked for.
 #[derive(Debug, Default)]
-pub(in crate::commands) enum KallsymsSource {
+pub enum KallsymsSource {
     /// Nowhere.
     #[default]
     None,
@@ -34,9 +34,9 @@ pub(in crate::commands) enum KallsymsSource {
     Live,
 }
 
-impl Names {
+impl KernelNames {
     /// `printk_formats` is the text of the tracefs file of that name.
-    pub(in crate::commands) fn new(source: KallsymsSource, printk_formats: &str) -> Names {
+    pub fn new(source: KallsymsSource, printk_formats: &str) -> KernelNames {
         let mut strings = FxHashMap::default();
         for line in printk_formats.lines() {
             // `0xffff… : "text\n"`
@@ -47,7 +47,7 @@ impl Names {
                 strings.insert(address, unescape(text));
             }
         }
-        Names { source, kallsyms: OnceLock::new(), strings }
+        KernelNames { source, kallsyms: OnceLock::new(), strings }
     }
 }
 
@@ -55,7 +55,7 @@ fn unescape(text: &str) -> String {
     text.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\\\", "\\")
 }
 
-impl Symbols for Names {
+impl Symbols for KernelNames {
     fn kernel(&self, address: u64) -> Option<KernelSymbol<'_>> {
         let table = self.kallsyms.get_or_init(|| match &self.source {
             KallsymsSource::None => Kallsyms::default(),
@@ -78,11 +78,11 @@ impl Symbols for Names {
 /// Appends the text of a payload, `common_type` and all. `symbol_sizes`: the kernel's
 /// and perf's `%pS` tells them, trace-cmd's does not.
 #[inline]
-pub(in crate::commands) fn text(
+pub fn text(
     format: &EventFormat,
     payload: &[u8],
     endian: Endian,
-    names: &Names,
+    names: &KernelNames,
     symbol_sizes: bool,
     out: &mut Vec<u8>,
 ) {
@@ -91,11 +91,11 @@ pub(in crate::commands) fn text(
 
 /// The same where many lines are written.
 #[inline]
-pub(in crate::commands) fn write(
+pub fn write(
     format: &EventFormat,
     payload: &[u8],
     endian: Endian,
-    names: &Names,
+    names: &KernelNames,
     symbol_sizes: bool,
     pen: &mut Pen<'_>,
 ) {
@@ -103,19 +103,14 @@ pub(in crate::commands) fn write(
 }
 
 #[inline]
-fn context(endian: Endian, names: &Names, symbol_sizes: bool) -> RenderContext<'_> {
+fn context(endian: Endian, names: &KernelNames, symbol_sizes: bool) -> RenderContext<'_> {
     let symbols: &dyn Symbols = names;
     let pointers = PointerStyle::Short;
     RenderContext { endian, symbols, pointers, symbol_sizes, ..Default::default() }
 }
 
 /// Appends a payload's own fields as a JSON object.
-pub(in crate::commands) fn json(
-    format: &EventFormat,
-    payload: &[u8],
-    endian: Endian,
-    out: &mut Vec<u8>,
-) {
+pub fn json(format: &EventFormat, payload: &[u8], endian: Endian, out: &mut Vec<u8>) {
     out.push(b'{');
     for (i, field) in format.own_fields().enumerate() {
         if i > 0 {

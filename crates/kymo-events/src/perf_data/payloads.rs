@@ -7,19 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kymo_files::perfdata::{Entry, EventDesc, Features, PerfData};
 use kymo_format::{Builtin, Constants, EventFormat, ParseOptions, Pen};
-use kymo_model::{Endian, EventType, NoteKind};
+use kymo_model::{Endian, EventType, Note, NoteKind};
 use kymo_symbols::bundle::Bundle;
-use kymo_view::Ledger;
 
-use super::payload::{self, KallsymsSource, Names};
-use super::{machine, number};
+use crate::payload::{self, KallsymsSource, KernelNames};
+use crate::running_kernel;
 
 /// Formats of all events known at some time, and the names their payloads need.
 #[derive(Default)]
 struct Formats {
     /// Of other events than tracepoints `None`; else the format, or why there is none.
     of: Vec<Option<Result<EventFormat, String>>>,
-    names: Names,
+    names: KernelNames,
     /// Events whose format is the running kernel's.
     borrowed: Vec<String>,
     /// The recording does not say whether it was made under that kernel.
@@ -30,11 +29,14 @@ impl Formats {
     fn read(entry: &Entry<'_>, bundle: Option<&Bundle>) -> Formats {
         let features = entry.features;
         let tracing = features.tracing_data.as_ref();
-        let release = machine::release();
+        let release = running_kernel::release();
         let same_kernel = features.osrelease.as_deref() == Some(&*release);
         // A recorder that was killed leaves neither formats nor the kernel's release.
         let guess = features.osrelease.is_none();
-        let (values, running) = (machine::Values::default(), machine::Running::default());
+        let (values, running) = (
+            running_kernel::EnumeratorValues::default(),
+            running_kernel::RunningFormats::default(),
+        );
         let long_size = tracing.map_or(8, |t| t.long_size);
         let bundled = bundle.and_then(Bundle::constants).map(Bundled);
         let constants: &dyn Constants = match (&bundled, same_kernel) {
@@ -67,10 +69,10 @@ impl Formats {
     }
 }
 
-/// Payloads of the recording's tracepoints; formats are read when first needed, once
+/// TracepointPayloads of the recording's tracepoints; formats are read when first needed, once
 /// for all printers.
 #[derive(Default)]
-pub(crate) struct Payloads {
+pub struct TracepointPayloads {
     shared: Arc<Mutex<Arc<Formats>>>,
     formats: Arc<Formats>,
     bundle: Option<Arc<Bundle>>,
@@ -78,20 +80,23 @@ pub(crate) struct Payloads {
     unrendered: BTreeMap<String, (String, u64)>,
 }
 
-impl Payloads {
+impl TracepointPayloads {
     /// Of a recording with or without a bundle.
-    pub(crate) fn new(bundle: Option<Arc<Bundle>>) -> Payloads {
-        Payloads { bundle, ..Payloads::default() }
+    pub fn new(bundle: Option<Arc<Bundle>>) -> TracepointPayloads {
+        TracepointPayloads { bundle, ..TracepointPayloads::default() }
     }
 
     /// One that shares the formats.
-    pub(super) fn another(&self) -> Payloads {
-        Payloads { shared: Arc::clone(&self.shared), ..Payloads::new(self.bundle.clone()) }
+    pub fn fork_for_thread(&self) -> TracepointPayloads {
+        TracepointPayloads {
+            shared: Arc::clone(&self.shared),
+            ..TracepointPayloads::new(self.bundle.clone())
+        }
     }
 
     /// The format of an entry's event.
     #[inline]
-    pub(crate) fn format(&mut self, entry: &Entry<'_>) -> Option<&EventFormat> {
+    pub fn format(&mut self, entry: &Entry<'_>) -> Option<&EventFormat> {
         if self.formats.of.len() != entry.events.len() {
             self.update(entry);
         }
@@ -109,7 +114,7 @@ impl Payloads {
 
     /// Writes the text of a payload whose format is known. `false`: it is not.
     #[inline]
-    pub(super) fn write_known(&mut self, entry: &Entry<'_>, raw: &[u8], pen: &mut Pen<'_>) -> bool {
+    pub fn write_known(&mut self, entry: &Entry<'_>, raw: &[u8], pen: &mut Pen<'_>) -> bool {
         if self.formats.of.len() != entry.events.len() {
             self.update(entry);
         }
@@ -120,7 +125,7 @@ impl Payloads {
 
     /// Appends the text of a payload.
     #[inline]
-    pub(crate) fn write(&mut self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
+    pub fn write(&mut self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
         if self.formats.of.len() != entry.events.len() {
             self.update(entry);
         }
@@ -135,7 +140,9 @@ impl Payloads {
                 out.extend_from_slice(b"raw:");
                 for byte in raw {
                     out.push(b' ');
-                    number::hex_byte(out, *byte);
+                    const HEX: &[u8; 16] = b"0123456789abcdef";
+                    let digit = |n: u8| HEX[usize::from(n & 15)];
+                    out.extend_from_slice(&[digit(byte >> 4), digit(*byte)]);
                 }
             }
             _ => {}
@@ -143,8 +150,14 @@ impl Payloads {
     }
 }
 
-/// What could not be rendered by any of them.
-pub(super) fn note<'p>(all: impl Iterator<Item = &'p Payloads>, ledger: &mut Ledger) {
+/// Notes on payloads that none of them could render, and on formats that were borrowed.
+pub fn note<'p>(all: impl Iterator<Item = &'p TracepointPayloads>) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    let mut add = |note: Note| {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    };
     let mut sum = BTreeMap::new();
     for payloads in all {
         for (event, (why, n)) in &payloads.unrendered {
@@ -158,19 +171,20 @@ pub(super) fn note<'p>(all: impl Iterator<Item = &'p Payloads>, ledger: &mut Led
         let fact = format!("no format of {events} in the recording: the running kernel's is used");
         if *guess {
             let fact = fact + "; the recording does not say under which kernel it was made";
-            ledger.note(NoteKind::Payload, fact, None);
+            add(Note::doubt(NoteKind::Payload, fact, None));
         } else {
-            ledger.tell(NoteKind::Payload, fact, None);
+            add(Note::told(NoteKind::Payload, fact, None));
         }
     }
     for ((event, why), n) in sum {
         let fact = format!("{n} payloads of {event} are shown as bytes: {why}");
-        ledger.note(NoteKind::Payload, fact, None);
+        add(Note::doubt(NoteKind::Payload, fact, None));
     }
+    notes
 }
 
 /// Payloads are in the byte order the tracing data states; it is the file's.
-pub(crate) fn payload_endian(entry: &Entry<'_>) -> Endian {
+pub fn payload_endian(entry: &Entry<'_>) -> Endian {
     entry.raw.endian
 }
 
@@ -185,7 +199,7 @@ impl Constants for Bundled {
 
 /// Notes what is asked for.
 struct Noted {
-    values: machine::Values,
+    values: running_kernel::EnumeratorValues,
     asked: RefCell<BTreeMap<String, i64>>,
 }
 
@@ -201,11 +215,12 @@ impl Constants for Noted {
 
 /// What print formats of a recording need to know of the running kernel, if it was
 /// made under it: enumerators and their values.
-pub(crate) fn constants(file: &PerfData) -> BTreeMap<String, i64> {
+pub fn recorded_constants(file: &PerfData) -> BTreeMap<String, i64> {
     let features = file.features();
-    let noted = Noted { values: machine::Values::default(), asked: RefCell::default() };
+    let noted =
+        Noted { values: running_kernel::EnumeratorValues::default(), asked: RefCell::default() };
     if let Some(tracing) = &features.tracing_data
-        && features.osrelease.as_deref() == Some(&*machine::release())
+        && features.osrelease.as_deref() == Some(&*running_kernel::release())
     {
         let options = ParseOptions { long_size: tracing.long_size, constants: &noted };
         for event in file.events() {
@@ -218,8 +233,8 @@ pub(crate) fn constants(file: &PerfData) -> BTreeMap<String, i64> {
     noted.asked.into_inner()
 }
 
-fn names(features: &Features, running: &str, bundle: Option<&Bundle>) -> Names {
-    let Some(t) = &features.tracing_data else { return Names::default() };
+fn names(features: &Features, running: &str, bundle: Option<&Bundle>) -> KernelNames {
+    let Some(t) = &features.tracing_data else { return KernelNames::default() };
     let source = if let Some(text) = bundle.and_then(Bundle::kallsyms) {
         KallsymsSource::Embedded(text)
     } else if !t.machine.kallsyms.is_empty() {
@@ -229,5 +244,5 @@ fn names(features: &Features, running: &str, bundle: Option<&Bundle>) -> Names {
     } else {
         KallsymsSource::None
     };
-    Names::new(source, &t.machine.printk_formats)
+    KernelNames::new(source, &t.machine.printk_formats)
 }

@@ -28,7 +28,7 @@ impl Mapping for Mapped {
 }
 
 /// Has a recording with copies of stacks read from memory if it is a regular file.
-pub(crate) fn map(recording: &mut PerfData) {
+pub fn map(recording: &mut PerfData) {
     let has_stack = |e: &EventDesc| e.attr.sample_type.contains(SampleType::STACK_USER);
     if !recording.events().iter().any(has_stack) {
         return;

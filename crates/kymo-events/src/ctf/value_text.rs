@@ -23,8 +23,8 @@ fn cut(bits: u64, size: u32) -> u64 {
     if size >= 64 { bits } else { bits & ((1 << size) - 1) }
 }
 
-/// Text that cannot be mistaken for something else and keeps to its line.
-pub(crate) fn quoted(out: &mut Vec<u8>, text: &[u8]) {
+/// ValueText that cannot be mistaken for something else and keeps to its line.
+pub fn quoted(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for b in text {
         match b {
@@ -41,11 +41,11 @@ pub(crate) fn quoted(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Writes values as text. Separators stand before all but the first.
 #[derive(Debug, Default)]
-pub(crate) struct Text {
+pub struct ValueText {
     open: Vec<(Group, bool)>,
 }
 
-impl Text {
+impl ValueText {
     /// What stands before a value; `first` of those outside of all groups.
     #[inline]
     fn before(&mut self, field: &FieldInfo, first: bool, out: &mut Vec<u8>) {
@@ -70,8 +70,9 @@ impl Text {
         }
     }
 
+    /// Appends a number, with the label of an enumeration before it.
     #[inline]
-    pub(crate) fn int(&mut self, field: &FieldInfo, bits: u64, first: bool, out: &mut Vec<u8>) {
+    pub fn int(&mut self, field: &FieldInfo, bits: u64, first: bool, out: &mut Vec<u8>) {
         self.before(field, first, out);
         let mut labels = field.labels(bits).peekable();
         if labels.peek().is_none() {
@@ -88,7 +89,8 @@ impl Text {
         out.push(b')');
     }
 
-    pub(crate) fn float(
+    /// Appends a floating-point number.
+    pub fn float(
         &mut self,
         field: &FieldInfo,
         value: f64,
@@ -104,12 +106,14 @@ impl Text {
         };
     }
 
-    pub(crate) fn text(&mut self, field: &FieldInfo, text: &[u8], first: bool, out: &mut Vec<u8>) {
+    /// Appends a string in quotes.
+    pub fn text(&mut self, field: &FieldInfo, text: &[u8], first: bool, out: &mut Vec<u8>) {
         self.before(field, first, out);
         quoted(out, text);
     }
 
-    pub(crate) fn open(&mut self, field: &FieldInfo, group: Group, first: bool, out: &mut Vec<u8>) {
+    /// Opens a structure, array or variant.
+    pub fn open(&mut self, field: &FieldInfo, group: Group, first: bool, out: &mut Vec<u8>) {
         self.before(field, first, out);
         if group != Group::Option {
             out.push(b'{');
@@ -117,7 +121,8 @@ impl Text {
         self.open.push((group, true));
     }
 
-    pub(crate) fn close(&mut self, group: Group, out: &mut Vec<u8>) {
+    /// Closes the innermost group.
+    pub fn close(&mut self, group: Group, out: &mut Vec<u8>) {
         self.open.pop();
         if group != Group::Option {
             out.push(b'}');
@@ -126,12 +131,12 @@ impl Text {
 
     /// Whether no group is open.
     #[inline]
-    pub(crate) fn is_outside(&self) -> bool {
+    pub fn is_outside(&self) -> bool {
         self.open.is_empty()
     }
 
     /// Forgets groups that an event that ended early left open.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.open.clear();
     }
 }
@@ -139,23 +144,23 @@ impl Text {
 /// Writes values as members of a JSON object. An enumeration is an object of its label
 /// and value, or a number without a label.
 #[derive(Debug, Default)]
-pub(crate) struct Json {
+pub struct ValueJson {
     /// What was written.
-    pub(crate) out: Vec<u8>,
+    pub out: Vec<u8>,
     open: Vec<(Group, bool)>,
     /// Something was written of the object.
     begun: bool,
 }
 
-impl Json {
+impl ValueJson {
     /// Another object begins.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.finish();
         self.begun = false;
     }
 
     /// Closes what an event that ended early left open.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         while let Some((group, _)) = self.open.pop() {
             self.end(group);
         }
@@ -189,7 +194,7 @@ impl Json {
     }
 }
 
-impl Visit for Json {
+impl Visit for ValueJson {
     fn int(&mut self, field: &FieldInfo, bits: u64) {
         self.before(field);
         let Some(label) = field.labels(bits).next() else { return self.plain(field, bits) };

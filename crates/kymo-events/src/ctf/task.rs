@@ -3,32 +3,34 @@
 use kymo_files::ctf::read::{Ctf, FieldInfo, TaskField, Trace};
 use kymo_files::ctf::types::EnvValue;
 
-use crate::commands::tracedat::Comm;
+use crate::trace_dat::TaskName;
 
 /// Bytes of a task's name that are kept.
 const LONG: usize = 32;
 
 /// The task of an event, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Task {
+pub struct EventTask {
     comm: [u8; LONG],
     len: usize,
     /// Whether the name is known.
-    pub(crate) named: bool,
+    pub named: bool,
     /// Whether it is that of the process, which threads may have changed.
     of_process: bool,
-    pub(crate) pid: Option<u32>,
-    pub(crate) tid: Option<u32>,
+    /// Process id, if the event or its trace says it.
+    pub pid: Option<u32>,
+    /// Thread id, likewise.
+    pub tid: Option<u32>,
 }
 
-impl Task {
+impl EventTask {
     /// Its name; empty if it is not known.
-    pub(crate) fn comm(&self) -> &[u8] {
+    pub fn comm(&self) -> &[u8] {
         self.comm.get(..self.len).unwrap_or(&[])
     }
 
     /// Another name from now on.
-    pub(crate) fn name(&mut self, comm: &[u8]) {
+    pub fn name(&mut self, comm: &[u8]) {
         let comm = comm.get(..LONG).unwrap_or(comm);
         if let Some(place) = self.comm.get_mut(..comm.len()) {
             place.copy_from_slice(comm);
@@ -38,7 +40,7 @@ impl Task {
 
     /// Takes the name that the kernel has for the thread, unless the event says it. Numbers
     /// of another pid namespace are others' there: the process must have its name.
-    pub(crate) fn rename(&mut self, find: impl Fn(i32) -> Option<Comm>) {
+    pub fn rename(&mut self, find: impl Fn(i32) -> Option<TaskName>) {
         if !self.of_process || self.tid == self.pid {
             return;
         }
@@ -52,13 +54,13 @@ impl Task {
 
     /// Takes note of a number in a context. `false`: it says nothing of the task.
     #[inline]
-    pub(crate) fn number(&mut self, field: &FieldInfo, value: u64) -> bool {
+    pub fn number(&mut self, field: &FieldInfo, value: u64) -> bool {
         field.task.is_some_and(|of| self.number_of(of, value))
     }
 
     /// The same by what the context says.
     #[inline]
-    pub(crate) fn number_of(&mut self, of: TaskField, value: u64) -> bool {
+    pub fn number_of(&mut self, of: TaskField, value: u64) -> bool {
         let value = value as u32;
         match of {
             TaskField::Pid => self.pid = Some(value),
@@ -74,24 +76,25 @@ impl Task {
 
 /// Whose the events of a trace are if they do not say it: traces of one process.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Owner {
-    tasks: Vec<Task>,
+pub struct TraceOwners {
+    tasks: Vec<EventTask>,
 }
 
-impl Owner {
-    pub(crate) fn new(ctf: &Ctf) -> Owner {
-        Owner { tasks: ctf.traces().iter().map(of).collect() }
+impl TraceOwners {
+    /// Reads what the environments of the traces say.
+    pub fn new(ctf: &Ctf) -> TraceOwners {
+        TraceOwners { tasks: ctf.traces().iter().map(of).collect() }
     }
 
     /// What is known of all events of a trace. The process is not: a context comes first.
     #[inline]
-    pub(crate) fn get(&self, trace: u32) -> Task {
+    pub fn get(&self, trace: u32) -> EventTask {
         self.tasks.get(trace as usize).copied().unwrap_or_default()
     }
 }
 
-fn of(trace: &Trace) -> Task {
-    let mut task = Task::default();
+fn of(trace: &Trace) -> EventTask {
+    let mut task = EventTask::default();
     if let Some(EnvValue::Text(name)) = trace.metadata().env("procname") {
         task.name(name.as_bytes());
         task.of_process = true;

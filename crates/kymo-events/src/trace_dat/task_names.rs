@@ -3,27 +3,29 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Known;
+use super::KnownEvent;
 use kymo_model::Endian;
 
 /// A task's name, as the kernel keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Comm {
+pub struct TaskName {
     bytes: [u8; 16],
     len: u8,
 }
 
-impl Comm {
-    pub(crate) fn new(text: &[u8]) -> Comm {
+impl TaskName {
+    /// The name up to its terminating zero, cut to 16 bytes.
+    pub fn new(text: &[u8]) -> TaskName {
         let text = text.split(|b| *b == 0).next().unwrap_or_default();
         let len = text.len().min(16);
         let mut bytes = [0; 16];
         bytes[..len].copy_from_slice(&text[..len]);
-        Comm { bytes, len: len as u8 }
+        TaskName { bytes, len: len as u8 }
     }
 
+    /// The bytes of the name.
     #[inline]
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or(&self.bytes)
     }
 }
@@ -33,38 +35,39 @@ const MOST: usize = 4 << 20;
 
 /// Names by task.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Comms {
+pub struct TaskNames {
     /// The name, and whether the kernel had saved it.
-    of: FxHashMap<i32, (Comm, bool)>,
+    of: FxHashMap<i32, (TaskName, bool)>,
 }
 
-impl Comms {
+impl TaskNames {
     /// Reads `saved_cmdlines`: lines of `pid name`.
-    pub(crate) fn new(saved_cmdlines: &str) -> Comms {
+    pub fn new(saved_cmdlines: &str) -> TaskNames {
         let mut of = FxHashMap::default();
-        of.insert(0, (Comm::new(b"<idle>"), true));
+        of.insert(0, (TaskName::new(b"<idle>"), true));
         for line in saved_cmdlines.lines() {
             let Some((pid, comm)) = line.trim_start().split_once(' ') else { continue };
             if let Ok(pid) = pid.parse() {
-                of.insert(pid, (Comm::new(comm.as_bytes()), true));
+                of.insert(pid, (TaskName::new(comm.as_bytes()), true));
             }
         }
-        Comms { of }
+        TaskNames { of }
     }
 
+    /// The name of a task; `<...>` if it is not known, as trace-cmd shows it.
     #[inline]
-    pub(crate) fn get(&self, pid: i32) -> Comm {
-        self.find(pid).unwrap_or_else(|| Comm::new(b"<...>"))
+    pub fn get(&self, pid: i32) -> TaskName {
+        self.find(pid).unwrap_or_else(|| TaskName::new(b"<...>"))
     }
 
     /// The name of a task, if it is known.
     #[inline]
-    pub(crate) fn find(&self, pid: i32) -> Option<Comm> {
+    pub fn find(&self, pid: i32) -> Option<TaskName> {
         self.of.get(&pid).map(|(comm, _)| *comm)
     }
 
     /// Names the task, unless the kernel had saved its name; `true` if that is news.
-    pub(crate) fn add(&mut self, pid: i32, comm: Comm) -> bool {
+    pub fn add(&mut self, pid: i32, comm: TaskName) -> bool {
         match self.of.get_mut(&pid) {
             Some((_, true)) => false,
             Some((had, _)) if *had == comm => false,
@@ -84,12 +87,12 @@ impl Comms {
 
     /// Hands `new` the tasks that an event gives another name than they had.
     #[inline]
-    pub(crate) fn learn(
+    pub fn learn(
         &mut self,
-        known: &Known,
+        known: &KnownEvent,
         payload: &[u8],
         endian: Endian,
-        mut new: impl FnMut(i32, Comm),
+        mut new: impl FnMut(i32, TaskName),
     ) {
         for (comm, pid) in &known.names_of_tasks {
             let Some(pid) = pid.int(payload, endian) else { continue };
@@ -97,7 +100,7 @@ impl Comms {
             if self.of.get(&pid).is_some_and(|(_, saved)| *saved) {
                 continue;
             }
-            let text = Comm::new(comm.bytes(payload, endian));
+            let text = TaskName::new(comm.bytes(payload, endian));
             if !text.as_bytes().is_empty() && self.add(pid, text) {
                 new(pid, text);
             }
@@ -111,12 +114,12 @@ mod tests {
 
     #[test]
     fn saved_names_count_before_learnt_ones() {
-        let mut c = Comms::new("12 cat\n  13 name with blanks\nnonsense\n");
-        let name = |c: &Comms, pid| String::from_utf8_lossy(c.get(pid).as_bytes()).into_owned();
-        assert!(!c.add(12, Comm::new(b"dog")));
-        assert!(c.add(14, Comm::new(b"egg")));
-        assert!(c.add(14, Comm::new(b"bird\0rest")));
-        assert!(!c.add(14, Comm::new(b"bird")));
+        let mut c = TaskNames::new("12 cat\n  13 name with blanks\nnonsense\n");
+        let name = |c: &TaskNames, pid| String::from_utf8_lossy(c.get(pid).as_bytes()).into_owned();
+        assert!(!c.add(12, TaskName::new(b"dog")));
+        assert!(c.add(14, TaskName::new(b"egg")));
+        assert!(c.add(14, TaskName::new(b"bird\0rest")));
+        assert!(!c.add(14, TaskName::new(b"bird")));
         assert_eq!(name(&c, 12), "cat");
         assert_eq!(name(&c, 13), "name with blanks");
         assert_eq!(name(&c, 14), "bird");

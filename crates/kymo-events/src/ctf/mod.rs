@@ -1,0 +1,7 @@
+//! Events of CTF traces: the task an event belongs to, and its values as text and JSON.
+
+mod task;
+mod value_text;
+
+pub use task::{EventTask, TraceOwners};
+pub use value_text::{ValueJson, ValueText, quoted};

@@ -1,0 +1,10 @@
+//! What it takes to read events of a trace.dat: its formats, parsed when first asked
+//! for, and the names of its tasks.
+
+mod event_formats;
+mod function_graph;
+mod task_names;
+
+pub use event_formats::{FormatTable, KnownEvent, StackFormat};
+pub use function_graph::{GraphEvent, write_duration};
+pub use task_names::{TaskName, TaskNames};
