@@ -173,7 +173,7 @@ pub fn note<'p>(all: impl Iterator<Item = &'p TracepointPayloads>) -> Vec<Note> 
             let fact = fact + "; the recording does not say under which kernel it was made";
             add(Note::doubt(NoteKind::Payload, fact, None));
         } else {
-            add(Note::told(NoteKind::Payload, fact, None));
+            add(Note::choice(NoteKind::Payload, fact, None));
         }
     }
     for ((event, why), n) in sum {
