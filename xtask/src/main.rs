@@ -23,6 +23,7 @@ usage: cargo xtask <task>
   setup [--dry-run]   install the Debian packages that tests and benches need
   test                setup, then everything CI checks
   tidy                the project's own rules (file heads, crate arrows, …)
+  tidy --lower        lower the limits of names that are on their way out
   release             build the release program and check what is promised of it
   c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
                       into target/c
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ["setup", "--dry-run"] => setup::run(setup::Mode::Say).map(done),
         ["test"] => test::run().map(done),
         ["tidy"] => tidy::run().map(done),
+        ["tidy", "--lower"] => tidy::lower().map(done),
         ["c-library"] => c_library::run(None).map(done),
         ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),

@@ -41,11 +41,9 @@ const IOC_ENABLE: u64 = 0x2400;
 const IOC_DISABLE: u64 = 0x2401;
 const IOC_REFRESH: u64 = 0x2402;
 const IOC_RESET: u64 = 0x2403;
-const IOC_PERIOD: u64 = 0x4008_2404;
 const IOC_SET_OUTPUT: u64 = 0x2405;
 const IOC_SET_FILTER: u64 = 0x4008_2406;
 const IOC_ID: u64 = 0x8008_2407;
-const IOC_PAUSE_OUTPUT: u64 = 0x4004_2409;
 const IOC_FLAG_GROUP: libc::c_ulong = 1;
 
 /// An open perf event.
@@ -112,20 +110,9 @@ impl PerfEvent {
         self.ioctl(IOC_REFRESH, overflows.into())
     }
 
-    /// Changes the sampling period, or the frequency of an event opened with one.
-    pub fn set_period(&self, period: u64) -> io::Result<()> {
-        // SAFETY: the request reads one u64 behind the pointer, which outlives the call.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_PERIOD as _, &raw const period) })
-    }
-
     /// Sends this event's records to the ring of `other`.
     pub fn set_output(&self, other: &PerfEvent) -> io::Result<()> {
         self.ioctl(IOC_SET_OUTPUT, other.fd.as_raw_fd() as libc::c_ulong)
-    }
-
-    /// Stops (or resumes) writing to the ring while the event goes on.
-    pub fn pause_output(&self, pause: bool) -> io::Result<()> {
-        self.ioctl(IOC_PAUSE_OUTPUT, pause.into())
     }
 
     /// Sets a tracepoint's filter (or an address filter). A filter the kernel

@@ -90,11 +90,6 @@ impl Pmus {
         self.list.iter().find(|p| p.name == name)
     }
 
-    /// The PMU with that `type`.
-    pub fn by_kind(&self, kind: u32) -> Option<&Pmu> {
-        self.list.iter().find(|p| p.kind == kind)
-    }
-
     /// The PMUs of machines with several kinds of core (`cpu_core`, `cpu_atom`),
     /// each of which counts the hardware events of its own CPUs only; none on
     /// machines with one kind.
@@ -186,11 +181,6 @@ impl Pmu {
     /// core PMUs of machines with several kinds of core.
     pub fn cpus(&self) -> Option<Vec<u32>> {
         ["cpumask", "cpus"].iter().find_map(|f| parse_cpu_list(&word(&self.path.join(f))?))
-    }
-
-    /// Highest `precise_ip` it takes, where it says so (`caps/max_precise`).
-    pub fn max_precise(&self) -> Option<u8> {
-        word(&self.path.join("caps/max_precise"))?.parse().ok()
     }
 
     /// Its folder.

@@ -2,7 +2,12 @@
 //! test, so that whoever runs only the tests hears of it.
 
 mod arrows;
+mod code;
+mod cycles;
+mod dead;
+mod dependencies;
 mod headers;
+mod names;
 mod provenance;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +30,15 @@ pub(super) struct TextFile {
     /// Relative to the workspace, with `/` between its parts.
     pub(super) name: String,
     pub(super) text: String,
+    /// Of a Rust source: its code and its prose apart.
+    pub(super) split: code::SplitSource,
+}
+
+impl TextFile {
+    pub(super) fn new(name: &str, text: String) -> TextFile {
+        let split = if name.ends_with(".rs") { code::split(&text) } else { Default::default() };
+        TextFile { name: name.to_owned(), text, split }
+    }
 }
 
 /// Everything that a checkout holds, read once for all rules.
@@ -45,7 +59,7 @@ impl Checkout {
             let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
             let bytes = std::fs::read(path).with_context(|| name.clone())?;
             if let Ok(text) = String::from_utf8(bytes) {
-                texts.push(TextFile { name: name.clone(), text });
+                texts.push(TextFile::new(&name, text));
             }
             names.push(name);
         }
@@ -67,7 +81,21 @@ pub(super) fn is_fixture(name: &str) -> bool {
 type Rule = fn(&Checkout) -> Vec<String>;
 
 /// Every rule. A new one is a file beside this one, entered here.
-const RULES: &[Rule] = &[headers::findings, arrows::findings, provenance::findings];
+const RULES: &[Rule] = &[
+    headers::findings,
+    arrows::findings,
+    provenance::findings,
+    dependencies::findings,
+    dead::findings,
+    cycles::findings,
+    names::findings,
+];
+
+/// Lowers the limits of names that are on their way out to what is left of them.
+pub(crate) fn lower() -> anyhow::Result<()> {
+    let root = crate::root();
+    names::lower(&Checkout::read(&root)?)
+}
 
 fn findings(root: &Path) -> anyhow::Result<Vec<String>> {
     let checkout = Checkout::read(root)?;

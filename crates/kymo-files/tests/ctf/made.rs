@@ -9,8 +9,10 @@ use kymo_files::ctf::types::{
     Clock, Encoding, Enum, EnvValue, EventClass, Field, FieldPath, Float, Int, Label, StreamClass,
     Struct, Type, Variant,
 };
-use kymo_files::ctf::write::{Folder, PacketWriter, Value};
+use kymo_files::ctf::write::Folder;
 use kymo_model::Endian;
+
+use crate::packet_writer::{PacketWriter, Value};
 
 pub(crate) const UUID: [u8; 16] = *b"kymo-ctf-test-17";
 
@@ -358,28 +360,28 @@ impl Stream {
                 .map(Value::Uint)
         };
         let mut w = PacketWriter::new();
-        w.structure(&header, &head).unwrap();
-        w.structure(&context, &context_of(0, 0)).unwrap();
+        w.structure(&header, &head);
+        w.structure(&context, &context_of(0, 0));
         for (i, (kind, n, time)) in events.iter().enumerate() {
             let event = &stream.events[*kind];
             // Where the time before is not known the header tells all of it.
             let extended = i % 5 == 4;
             let head = self.form.head(event.id, *time, extended);
-            w.structure(stream.event_header.as_ref().unwrap(), &head).unwrap();
+            w.structure(stream.event_header.as_ref().unwrap(), &head);
             let context = [Value::Int(100 + *n as i64), Value::Int(-5), "prog".into()];
-            w.structure(stream.event_context.as_ref().unwrap(), &context).unwrap();
+            w.structure(stream.event_context.as_ref().unwrap(), &context);
             if let Some(of) = &event.context {
-                w.structure(of, &[Value::Uint(n % 8)]).unwrap();
+                w.structure(of, &[Value::Uint(n % 8)]);
             }
             let values = self.form.values(*kind, *n);
-            w.structure(event.fields.as_ref().unwrap(), &values).unwrap();
+            w.structure(event.fields.as_ref().unwrap(), &values);
         }
         let content = w.bits();
         w.pad(w.bytes().len().next_multiple_of(64) + 64);
         let size = w.bits();
         w.seek(0);
-        w.structure(&header, &head).unwrap();
-        w.structure(&context, &context_of(content, size)).unwrap();
+        w.structure(&header, &head);
+        w.structure(&context, &context_of(content, size));
         self.bytes.extend(w.bytes());
         self.sequence += 1;
     }

@@ -5,6 +5,7 @@
 mod bad;
 mod lttng;
 mod made;
+mod packet_writer;
 mod scopes;
 mod text;
 

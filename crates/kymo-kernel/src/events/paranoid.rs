@@ -17,16 +17,6 @@ impl Paranoid {
     pub fn user_only(self) -> bool {
         !self.privileged && self.level.is_some_and(|l| l > 1)
     }
-
-    /// Whether watching whole CPUs is refused.
-    pub fn no_system_wide(self) -> bool {
-        !self.privileged && self.level.is_some_and(|l| l > 0)
-    }
-
-    /// Whether raw tracepoint data is refused.
-    pub fn no_tracepoints(self) -> bool {
-        !self.privileged && self.level.is_some_and(|l| l > -1)
-    }
 }
 
 /// Reads the setting and this process's effective capabilities.

@@ -205,11 +205,6 @@ impl Ctf {
         &self.traces
     }
 
-    /// How many streams there are.
-    pub fn stream_count(&self) -> usize {
-        self.streams.len()
-    }
-
     /// The files with events, and the place of each one's trace.
     pub fn files(&self) -> impl Iterator<Item = (&Path, usize)> {
         self.streams.iter().flatten().map(|p| (p.path.as_path(), p.trace))

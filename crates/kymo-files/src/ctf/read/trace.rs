@@ -175,11 +175,6 @@ impl<'c> Class<'c> {
         let fields = self.fields().iter().enumerate();
         fields.into_iter().find(|(_, f)| f.top && f.part == part && f.name == name)
     }
-
-    /// Whether it cannot be read.
-    pub fn is_unreadable(&self) -> bool {
-        self.program.is_none()
-    }
 }
 
 /// Reads the metadata of a folder. `first_class`: how many events other traces have.

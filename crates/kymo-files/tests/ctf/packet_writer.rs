@@ -1,14 +1,11 @@
-//! Packets made event by event, as the metadata lay them out: for traces that are
-//! converted and for tests. Tracers write their own.
+//! Packets made event by event, as the metadata lay them out. Tracers write their own.
 
+use kymo_files::ctf::types::{Float, Int, Struct, Type};
 use kymo_model::Endian;
-
-use crate::ctf::align::Aligns;
-use crate::ctf::types::{Float, Int, Struct, Type};
 
 /// A value of a field.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     /// An unsigned number, or a signed one's bits.
     Uint(u64),
     /// A signed number.
@@ -43,128 +40,103 @@ impl From<&str> for Value {
     }
 }
 
-/// A value does not fit its type.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("field {field}: its value does not fit its type")]
-pub struct Missing {
-    /// The field, as the metadata call it.
-    pub field: String,
-}
-
 /// The bytes of a packet that grows.
 #[derive(Clone, Debug, Default)]
-pub struct PacketWriter {
+pub(crate) struct PacketWriter {
     bytes: Vec<u8>,
     /// Bits.
     pos: u64,
-    aligns: Aligns,
 }
 
 impl PacketWriter {
     /// An empty packet.
-    pub fn new() -> PacketWriter {
+    pub(crate) fn new() -> PacketWriter {
         PacketWriter::default()
     }
 
     /// Bits written.
-    pub fn bits(&self) -> u64 {
+    pub(crate) fn bits(&self) -> u64 {
         self.pos
     }
 
     /// The bytes, the last filled up with zeros.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Goes to a place in bits that was written before, for values that were not known
     /// then.
-    pub fn seek(&mut self, pos: u64) {
+    pub(crate) fn seek(&mut self, pos: u64) {
         self.pos = pos;
     }
 
     /// Moves to the next multiple of a power of two.
-    pub fn align(&mut self, to: u32) {
+    pub(crate) fn align(&mut self, to: u32) {
         self.pos = self.pos.next_multiple_of(u64::from(to.max(1)));
         let bytes = self.pos.div_ceil(8) as usize;
         self.bytes.resize(self.bytes.len().max(bytes), 0);
     }
 
     /// Fills up to so many bytes.
-    pub fn pad(&mut self, bytes: usize) {
+    pub(crate) fn pad(&mut self, bytes: usize) {
         self.bytes.resize(self.bytes.len().max(bytes), 0);
         self.pos = 8 * self.bytes.len() as u64;
     }
 
-    /// Writes a structure. What was written of it when a value does not fit stays.
-    pub fn structure(&mut self, of: &Struct, values: &[Value]) -> Result<(), Missing> {
-        let align = self.aligns.of_struct(of);
-        self.align(align);
-        let missing = |field: &str| Missing { field: field.to_owned() };
-        for (i, field) in of.fields.iter().enumerate() {
-            let value = values.get(i).ok_or_else(|| missing(&field.name))?;
-            self.value(&field.of, value).map_err(|inner| match inner.field.is_empty() {
-                true => missing(&field.name),
-                false => inner,
-            })?;
-        }
-        Ok(())
+    /// Writes a structure.
+    pub(crate) fn structure(&mut self, of: &Struct, values: &[Value]) {
+        self.align(alignment_of_struct(of));
+        assert_eq!(of.fields.len(), values.len(), "{of:?}");
+        of.fields.iter().zip(values).for_each(|(field, value)| self.value(&field.of, value));
     }
 
-    fn value(&mut self, of: &Type, value: &Value) -> Result<(), Missing> {
-        let unfit = || Missing { field: String::new() };
+    fn value(&mut self, of: &Type, value: &Value) {
         match (of, value) {
-            (Type::Int(int), value) => self.int(int, value).ok_or_else(unfit),
-            (Type::Enum(e), value) => self.int(&e.int, value).ok_or_else(unfit),
-            (Type::Float(float), Value::Float(n)) => {
-                self.float(float, *n);
-                Ok(())
-            }
+            (Type::Int(int), value) => self.int(int, value),
+            (Type::Enum(e), value) => self.int(&e.int, value),
+            (Type::Float(float), Value::Float(n)) => self.float(float, *n),
             (Type::Text(_), Value::Text(text)) => {
                 self.align(8);
                 let text = text.split(|b| *b == 0).next().unwrap_or(&[]);
                 text.iter()
                     .chain(&[0])
                     .for_each(|b| self.bits_of(u64::from(*b), 8, Endian::Little));
-                Ok(())
             }
             (Type::Struct(of), Value::Struct(values)) => self.structure(of, values),
             (Type::Array(of, n), value) => self.row(of, value, Some(*n)),
             (Type::Sequence(of, _), value) => self.row(of, value, None),
             (Type::Variant(of), Value::Option(name, value)) => {
-                let option = of.options.iter().find(|o| o.shown() == name).ok_or_else(unfit)?;
-                self.value(&option.of, value)
+                let option = of.options.iter().find(|o| o.shown() == name).unwrap();
+                self.value(&option.of, value);
             }
-            _ => Err(unfit()),
+            _ => panic!("{value:?} is no value of {of:?}"),
         }
     }
 
-    /// `most`: how many elements there have to be.
-    fn row(&mut self, of: &Type, value: &Value, count: Option<u64>) -> Result<(), Missing> {
-        let unfit = || Missing { field: String::new() };
-        let align = self.aligns.of(of);
-        self.align(align);
+    /// `count`: how many elements there have to be.
+    fn row(&mut self, of: &Type, value: &Value, count: Option<u64>) {
+        self.align(alignment(of));
         match value {
             Value::Row(values) if count.is_none_or(|n| n == values.len() as u64) => {
-                values.iter().try_for_each(|v| self.value(of, v))
+                values.iter().for_each(|v| self.value(of, v));
             }
             Value::Text(text) if count.is_none_or(|n| n >= text.len() as u64) => {
                 let fill = count.map_or(0, |n| n as usize - text.len());
                 let bytes = text.iter().copied().chain(std::iter::repeat_n(0, fill));
-                bytes.into_iter().try_for_each(|b| self.value(of, &Value::Uint(b.into())))
+                bytes.into_iter().for_each(|b| self.value(of, &Value::Uint(b.into())));
             }
-            _ => Err(unfit()),
+            _ => panic!("{value:?} is no row of {count:?} {of:?}"),
         }
     }
 
-    fn int(&mut self, int: &Int, value: &Value) -> Option<()> {
+    fn int(&mut self, int: &Int, value: &Value) {
         let bits = match value {
             Value::Uint(n) => *n,
             Value::Int(n) => *n as u64,
-            _ => return None,
+            _ => panic!("{value:?} is no number"),
         };
         self.align(int.align);
         self.bits_of(bits, int.size, int.byte_order);
-        Some(())
     }
 
     fn float(&mut self, float: &Float, value: f64) {
@@ -193,5 +165,24 @@ impl PacketWriter {
             }
         }
         self.pos = end;
+    }
+}
+
+/// Alignment of a structure: the largest of its fields', and what it asks itself.
+fn alignment_of_struct(of: &Struct) -> u32 {
+    of.fields.iter().map(|field| alignment(&field.of)).fold(of.align.max(1), u32::max)
+}
+
+/// Alignment that a type asks of what it is in.
+fn alignment(of: &Type) -> u32 {
+    match of {
+        Type::Int(int) => int.align,
+        Type::Float(float) => float.align,
+        Type::Enum(e) => e.int.align,
+        Type::Text(_) => 8,
+        // It is aligned as what is chosen.
+        Type::Variant(_) => 1,
+        Type::Array(of, _) | Type::Sequence(of, _) => alignment(of),
+        Type::Struct(of) => alignment_of_struct(of),
     }
 }
