@@ -43,6 +43,24 @@ impl Endian {
             Endian::Big => u64::from_be_bytes(b),
         }
     }
+
+    /// Decodes the four bytes at `at`.
+    #[inline]
+    pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
+        Some(self.u32(*bytes.get(at..)?.first_chunk()?))
+    }
+
+    /// Decodes the eight bytes at `at`.
+    #[inline]
+    pub fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
+        Some(self.u64(*bytes.get(at..)?.first_chunk()?))
+    }
+
+    /// Decodes the eight bytes that begin `back` bytes before the end.
+    #[inline]
+    pub fn u64_from_end(self, bytes: &[u8], back: usize) -> Option<u64> {
+        self.u64_at(bytes, bytes.len().checked_sub(back)?)
+    }
 }
 
 /// The bytes ended before the value did.

@@ -13,6 +13,7 @@ mod note;
 mod note_kind;
 mod record;
 mod sample;
+mod sample_layout;
 mod sideband;
 
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
@@ -22,6 +23,7 @@ pub use note::{Note, Weight};
 pub use note_kind::NoteKind;
 pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};
 pub use sample::{CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Registers, Sample, UserStack};
+pub use sample_layout::{LeadingFields, SampleLayout, TrailingFields};
 pub use sideband::{
     BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,
 };

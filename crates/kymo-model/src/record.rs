@@ -4,7 +4,7 @@
 
 use crate::attr::Attr;
 use crate::cursor::{Cursor, Endian, Truncated};
-use crate::flags::{AttrFlags, SampleType};
+use crate::sample_layout::TrailingFields;
 
 /// The `type` of a record; unknown kinds survive as their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,6 +78,8 @@ impl Misc {
     pub const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
     /// On MMAP2 records: the record has a build-id in place of device and inode.
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
+    /// On LOST_SAMPLES records: a BPF filter of the user's left these samples out.
+    pub const LOST_SAMPLES_BPF: u16 = 1 << 15;
 
     /// The processor mode: one of the mode constants, or 0.
     #[inline]
@@ -160,60 +162,33 @@ pub struct SampleId {
 }
 
 impl SampleId {
-    const FIELDS: [SampleType; 6] = [
-        SampleType::TID,
-        SampleType::TIME,
-        SampleType::ID,
-        SampleType::STREAM_ID,
-        SampleType::CPU,
-        SampleType::IDENTIFIER,
-    ];
-
     /// Size of the trailer that `attr` asks for.
     pub fn size(attr: &Attr) -> usize {
-        if !attr.flags.contains(AttrFlags::SAMPLE_ID_ALL) {
-            return 0;
-        }
-        Self::FIELDS.iter().filter(|f| attr.sample_type.contains(**f)).count() * 8
+        TrailingFields::new(attr).size
     }
 
     /// Decodes the trailer at the end of `body`.
     pub fn parse_trailer(body: &[u8], endian: Endian, attr: &Attr) -> Result<Self, Truncated> {
-        let size = Self::size(attr);
-        let start = body.len().checked_sub(size);
-        let start = start.ok_or(Truncated { offset: 0, needed: size, left: body.len() })?;
-        let mut id = SampleId::default();
-        if size == 0 {
-            return Ok(id);
-        }
-        let mut c = Cursor::new(&body[start..], endian);
-        let has = attr.sample_type;
-        if has.contains(SampleType::TID) {
-            id.tid = Some((c.u32()?, c.u32()?));
-        }
-        if has.contains(SampleType::TIME) {
-            id.time = Some(c.u64()?);
-        }
-        if has.contains(SampleType::ID) {
-            id.id = Some(c.u64()?);
-        }
-        if has.contains(SampleType::STREAM_ID) {
-            id.stream_id = Some(c.u64()?);
-        }
-        if has.contains(SampleType::CPU) {
-            id.cpu = Some(c.u32()?);
-            c.skip(4)?;
-        }
-        if has.contains(SampleType::IDENTIFIER) {
-            id.id = Some(c.u64()?);
-        }
-        Ok(id)
+        let at = TrailingFields::new(attr);
+        let start = body.len().checked_sub(at.size);
+        let start = start.ok_or(Truncated { offset: 0, needed: at.size, left: body.len() })?;
+        let trailer = &body[start..];
+        let half = |back: usize| endian.u32_at(trailer, at.size - back);
+        let word = |back: usize| endian.u64_from_end(trailer, back);
+        Ok(SampleId {
+            tid: at.tid.and_then(|back| half(back).zip(half(back - 4))),
+            time: at.time.and_then(word),
+            id: at.id.and_then(word),
+            stream_id: at.stream_id.and_then(word),
+            cpu: at.cpu.and_then(half),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flags::{AttrFlags, SampleType};
 
     #[test]
     fn the_trailer_is_read_from_the_end() {

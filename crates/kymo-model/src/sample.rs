@@ -5,6 +5,7 @@ use crate::attr::Attr;
 use crate::cursor::{Cursor, Endian, Truncated};
 use crate::flags::{BranchType, ReadFormat, SampleType};
 use crate::record::RawRecord;
+use crate::sample_layout::LeadingFields;
 
 /// Entries of a call chain at or above this are context markers, not addresses.
 pub const CALLCHAIN_CONTEXT_MIN: u64 = (-4095i64) as u64;
@@ -183,50 +184,29 @@ impl<'a> Sample<'a> {
     /// beginning, while the end of a sample with a stack is pages away.
     #[inline]
     pub fn task(record: &RawRecord<'_>, attr: &Attr) -> Option<(u32, u32)> {
-        let has = attr.sample_type;
-        if !has.contains(SampleType::TID) {
-            return None;
-        }
-        let mut c = record.cursor();
-        for before in [SampleType::IDENTIFIER, SampleType::IP] {
-            c.skip(if has.contains(before) { 8 } else { 0 }).ok()?;
-        }
-        Some((c.u32().ok()?, c.u32().ok()?))
+        let at = LeadingFields::new(attr.sample_type).tid?;
+        Some((record.endian.u32_at(record.body, at)?, record.endian.u32_at(record.body, at + 4)?))
     }
 
     /// Decodes a `PERF_RECORD_SAMPLE`.
     pub fn parse(record: &RawRecord<'a>, attr: &Attr) -> Result<Sample<'a>, Truncated> {
         let mut c = record.cursor();
         let has = attr.sample_type;
-        let mut s = Sample::default();
-        if has.contains(SampleType::IDENTIFIER) {
-            s.id = Some(c.u64()?);
-        }
-        if has.contains(SampleType::IP) {
-            s.ip = Some(c.u64()?);
-        }
-        if has.contains(SampleType::TID) {
-            s.tid = Some((c.u32()?, c.u32()?));
-        }
-        if has.contains(SampleType::TIME) {
-            s.time = Some(c.u64()?);
-        }
-        if has.contains(SampleType::ADDR) {
-            s.addr = Some(c.u64()?);
-        }
-        if has.contains(SampleType::ID) {
-            s.id = Some(c.u64()?);
-        }
-        if has.contains(SampleType::STREAM_ID) {
-            s.stream_id = Some(c.u64()?);
-        }
-        if has.contains(SampleType::CPU) {
-            s.cpu = Some(c.u32()?);
-            c.skip(4)?;
-        }
-        if has.contains(SampleType::PERIOD) {
-            s.period = Some(c.u64()?);
-        }
+        let at = LeadingFields::new(has);
+        let (leading, endian) = (c.bytes(at.end)?, record.endian);
+        let half = |at: usize| endian.u32_at(leading, at);
+        let word = |at: usize| endian.u64_at(leading, at);
+        let mut s = Sample {
+            id: at.id.and_then(word),
+            ip: at.ip.and_then(word),
+            tid: at.tid.and_then(|at| half(at).zip(half(at + 4))),
+            time: at.time.and_then(word),
+            addr: at.addr.and_then(word),
+            stream_id: at.stream_id.and_then(word),
+            cpu: at.cpu.and_then(half),
+            period: at.period.and_then(word),
+            ..Sample::default()
+        };
         if has.contains(SampleType::READ) {
             s.read = Some(ReadValues::parse(&mut c, attr.read_format)?);
         }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use kymo_model::{
-    Attr, BuildId, Endian, Misc, RawRecord, RecordHeader, RecordKind, SampleType, Sideband,
+    Attr, BuildId, Endian, LeadingFields, Misc, RawRecord, RecordHeader, RecordKind, Sideband,
 };
 
 /// Bytes read at a time.
@@ -34,10 +34,8 @@ pub(crate) struct Scan {
 impl Scan {
     /// For samples of `attr` (all events have the same fields up to the time).
     pub(crate) fn new(attr: &Attr) -> Scan {
-        let has = attr.sample_type;
-        let before = [SampleType::IDENTIFIER, SampleType::IP, SampleType::TID];
-        let before = before.iter().filter(|f| has.contains(**f)).count() * 8;
-        let time_at = has.contains(SampleType::TIME).then_some(RecordHeader::SIZE + before);
+        let time_at = LeadingFields::new(attr.sample_type).time;
+        let time_at = time_at.map(|at| RecordHeader::SIZE + at);
         Scan { time_at, first_time: u64::MAX, ..Scan::default() }
     }
 
@@ -80,8 +78,8 @@ impl Scan {
         match h.kind {
             RecordKind::SAMPLE => {
                 self.samples += 1;
-                let time = self.time_at.and_then(|at| record.get(at..)?.first_chunk::<8>());
-                if let Some(time) = time.map(|t| u64::from_ne_bytes(*t)) {
+                let time = self.time_at.and_then(|at| Endian::NATIVE.u64_at(record, at));
+                if let Some(time) = time {
                     self.first_time = self.first_time.min(time);
                     self.last_time = self.last_time.max(time);
                 }
@@ -97,8 +95,10 @@ impl Scan {
     fn sideband(&mut self, kind: RecordKind, misc: Misc, body: &[u8]) {
         let raw = RawRecord { kind, misc, body, endian: Endian::NATIVE };
         match Sideband::parse(&raw) {
-            Ok(Some(Sideband::Lost(l))) => self.lost += l.lost,
-            Ok(Some(Sideband::LostSamples(l))) => self.lost_samples += l.lost,
+            Ok(Some(Sideband::Lost(l))) => self.lost = self.lost.saturating_add(l.lost),
+            Ok(Some(Sideband::LostSamples(l))) => {
+                self.lost_samples = self.lost_samples.saturating_add(l.lost)
+            }
             Ok(Some(Sideband::Mmap(m))) if misc.0 & Misc::MMAP_DATA == 0 => {
                 let file = m.filename.starts_with(b"/") && !m.filename.starts_with(b"//");
                 if (file || m.filename == b"[vdso]") && self.binaries.len() < MOST_BINARIES {
@@ -137,6 +137,7 @@ fn size_of(bytes: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kymo_model::SampleType;
 
     #[test]
     fn pieces_of_any_size_give_the_same() {

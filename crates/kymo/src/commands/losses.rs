@@ -1,9 +1,31 @@
-//! What helps a recording that lost events: rings of twice the size. No part of a
-//! perf.data says how large they were but the recorded command line, if they were
-//! stated there.
+//! Events that a perf.data lost, stated alike by every command; and what helps: rings of
+//! twice the size. No part of a perf.data says how large they were but the recorded
+//! command line, if they were stated there.
 
-/// The advice.
-pub(crate) fn advice(command_line: &[String]) -> String {
+use kymo_files::perfdata::ReadStats;
+use kymo_model::NoteKind;
+use kymo_view::Ledger;
+
+/// Notes what was lost, if anything was.
+pub(crate) fn note(stats: &ReadStats, command_line: &[String], ledger: &mut Ledger) {
+    let lost = stats.lost_events();
+    if lost == 0 {
+        return;
+    }
+    let mut fact = format!("{lost} events lost");
+    if stats.lost_chunks > 0 {
+        let plural = if stats.lost_chunks == 1 { "" } else { "s" };
+        fact.push_str(&format!(" in {} place{plural}", stats.lost_chunks));
+    }
+    if stats.lost_in_hardware > 0 {
+        fact.push_str(&format!(", {} of them in hardware", stats.lost_in_hardware));
+    }
+    fact.push_str(&format!(", {} samples kept", stats.samples));
+    ledger.note(NoteKind::Lost, fact, Some(advice(command_line)));
+}
+
+/// Advice for a recording whose rings were full.
+fn advice(command_line: &[String]) -> String {
     match ring(command_line).and_then(twice) {
         Some(size) => format!("record with larger rings: -m {size}"),
         None => "record with a larger -m".into(),

@@ -9,7 +9,6 @@ mod block;
 mod features;
 mod header;
 mod input;
-mod layout;
 mod names;
 mod order;
 mod stream;
@@ -89,12 +88,16 @@ pub struct ReadStats {
     pub samples: u64,
     /// Bytes read of the file.
     pub bytes: u64,
-    /// Records the kernel lost, as LOST records say.
+    /// Records that found a ring full, as LOST records say.
     pub lost: u64,
     /// LOST records.
     pub lost_chunks: u64,
-    /// Samples lost, as LOST_SAMPLES records say.
+    /// Samples of each event that found a ring full, as the recorder read from the
+    /// kernel's counters at its end: LOST_SAMPLES records without a time.
     pub lost_samples: u64,
+    /// Samples that the hardware lost before they reached a ring: LOST_SAMPLES records
+    /// of the kernel, which have the time of the loss.
+    pub lost_in_hardware: u64,
     /// THROTTLE records.
     pub throttled: u64,
     /// Records of kinds this code does not know, by kind.
@@ -116,6 +119,16 @@ pub struct ReadStats {
     pub cut_compressed: u64,
     /// Where and why reading stopped early.
     pub damaged: Option<Damage>,
+}
+
+impl ReadStats {
+    /// Number of events that were lost; every command states this one. LOST records and
+    /// the totals of LOST_SAMPLES tell of the same losses: the first know also of records
+    /// that are no samples, the second also of what was lost after the last record that
+    /// found room. The larger number is the one that misses less.
+    pub fn lost_events(&self) -> u64 {
+        self.lost.max(self.lost_samples).saturating_add(self.lost_in_hardware)
+    }
 }
 
 /// A recording cannot be read at all.

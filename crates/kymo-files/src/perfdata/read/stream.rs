@@ -5,14 +5,13 @@ use std::io::{Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use kymo_model::{Attr, Cursor, Endian, RecordHeader, RecordKind};
+use kymo_model::{Attr, Cursor, Endian, Misc, RecordHeader, RecordKind, SampleLayout};
 use rustc_hash::FxHashMap;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 use super::block::{BLOCK, Block, Origin, Pool, hand_over};
 use super::header::name_events;
 use super::input::Input;
-use super::layout::{Layout, u64_at, u64_from_end};
 use super::order::{Batch, Queue};
 use super::{Damage, EventDesc, Features, Order, PerfData, ReadError, ReadStats, known};
 use crate::perfdata::Feature;
@@ -91,7 +90,7 @@ struct Reading<'s, 'f> {
     pipe: bool,
     events: Arc<Vec<EventDesc>>,
     features: Arc<Features>,
-    layouts: Vec<Layout>,
+    layouts: Vec<SampleLayout>,
     ids: FxHashMap<u64, u32>,
     last_id: (u64, u32),
     queue: Queue,
@@ -146,7 +145,7 @@ impl Reading<'_, '_> {
                     self.record_at(header, record, input.position(), offset);
                     let body = &record[RecordHeader::SIZE..];
                     let blob = if header.kind == RecordKind::AUXTRACE {
-                        u64_at(body, 0, self.endian)
+                        self.endian.u64_at(body, 0)
                     } else {
                         Cursor::new(body, self.endian).u32().ok().map(u64::from)
                     };
@@ -262,8 +261,8 @@ impl Reading<'_, '_> {
             self.stats.unknown_ids += 1;
             return;
         };
-        let event = match layout.sample_id {
-            Some(at) if self.layouts.len() > 1 => match u64_at(body, at, self.endian) {
+        let event = match layout.leading.id {
+            Some(at) if self.layouts.len() > 1 => match self.endian.u64_at(body, at) {
                 Some(id) => match self.event_of(id) {
                     Some(event) => event,
                     None => {
@@ -279,8 +278,8 @@ impl Reading<'_, '_> {
             _ => 0,
         };
         let layout = &self.layouts[event as usize];
-        let time = match layout.sample_time {
-            Some(at) => match u64_at(body, at, self.endian) {
+        let time = match layout.leading.time {
+            Some(at) => match self.endian.u64_at(body, at) {
                 Some(time) => usable(time),
                 None => {
                     self.stats.malformed += 1;
@@ -314,20 +313,28 @@ impl Reading<'_, '_> {
             self.stats.unknown_ids += 1;
             return;
         };
-        let id = layout.trailer_id.and_then(|back| u64_from_end(body, back, self.endian));
+        let id = layout.trailing.id.and_then(|back| self.endian.u64_from_end(body, back));
         let event = id.and_then(|id| self.event_of(id)).unwrap_or(0);
-        let back = self.layouts[event as usize].trailer_time;
-        let time = back.and_then(|back| u64_from_end(body, back, self.endian)).and_then(usable);
+        let back = self.layouts[event as usize].trailing.time;
+        let time = back.and_then(|back| self.endian.u64_from_end(body, back)).and_then(usable);
         if back.is_some_and(|back| back > body.len()) {
             self.stats.malformed += 1;
         }
         match kind {
             RecordKind::LOST => {
+                let lost = self.endian.u64_at(body, 8).unwrap_or(0);
                 self.stats.lost_chunks += 1;
-                self.stats.lost += u64_at(body, 8, self.endian).unwrap_or(0);
+                self.stats.lost = self.stats.lost.saturating_add(lost);
             }
+            // What a BPF filter of the user's left out was not lost.
+            RecordKind::LOST_SAMPLES if header.misc.0 & Misc::LOST_SAMPLES_BPF != 0 => {}
             RecordKind::LOST_SAMPLES => {
-                self.stats.lost_samples += u64_at(body, 0, self.endian).unwrap_or(0);
+                let lost = self.endian.u64_at(body, 0).unwrap_or(0);
+                let sum = match time {
+                    Some(_) => &mut self.stats.lost_in_hardware,
+                    None => &mut self.stats.lost_samples,
+                };
+                *sum = sum.saturating_add(lost);
             }
             RecordKind::THROTTLE => self.stats.throttled += 1,
             _ => {}
@@ -344,7 +351,7 @@ impl Reading<'_, '_> {
             RecordKind::HEADER_ATTR => self.header_attr(body),
             RecordKind::EVENT_UPDATE => self.event_update(body),
             RecordKind::HEADER_FEATURE => {
-                let id = u64_at(body, 0, self.endian).filter(|id| *id < u64::from(Feature::BITS));
+                let id = self.endian.u64_at(body, 0).filter(|id| *id < u64::from(Feature::BITS));
                 id.map(|id| self.feature(Feature(id as u32), body[8..].to_vec()))
             }
             RecordKind::HEADER_BUILD_ID => {
@@ -424,7 +431,7 @@ impl Reading<'_, '_> {
 
     fn index_event(&mut self, i: usize) {
         let event = &self.events[i];
-        self.layouts.push(Layout::of(&event.attr));
+        self.layouts.push(SampleLayout::new(&event.attr));
         for id in &event.ids {
             if self.ids.len() < MAX_IDS {
                 self.ids.insert(*id, i as u32);
@@ -450,7 +457,7 @@ impl Reading<'_, '_> {
         let packed = if kind == RecordKind::COMPRESSED {
             Some(body)
         } else {
-            let size = u64_at(body, 0, self.endian).and_then(|n| usize::try_from(n).ok());
+            let size = self.endian.u64_at(body, 0).and_then(|n| usize::try_from(n).ok());
             size.and_then(|n| body.get(8..)?.get(..n))
         };
         let Some(packed) = packed else {

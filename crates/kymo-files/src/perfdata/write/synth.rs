@@ -1,7 +1,7 @@
 //! Records that we, not the kernel, make: what existed before the recording
 //! began, and the marks between passes over the rings.
 
-use kymo_model::{Attr, AttrFlags, BuildId, Misc, RecordHeader, RecordKind, SampleId, SampleType};
+use kymo_model::{Attr, BuildId, Misc, RecordHeader, RecordKind, SampleLayout, SampleType};
 
 /// A record with `body`, padded to eight bytes; `None` if it is too large for one.
 pub fn record(kind: RecordKind, misc: u16, body: &[u8]) -> Option<Vec<u8>> {
@@ -80,24 +80,17 @@ impl Synth {
 
     /// Appends the trailer and fills in the header. The time is 0: before everything.
     fn end(&mut self, kind: RecordKind, misc: u16, pid: u32, tid: u32) -> &[u8] {
-        if self.attr.flags.contains(AttrFlags::SAMPLE_ID_ALL) {
-            let has = self.attr.sample_type;
-            if has.contains(SampleType::TID) {
-                self.buffer.extend(pid.to_ne_bytes());
-                self.buffer.extend(tid.to_ne_bytes());
-            }
-            for (field, value) in [
-                (SampleType::TIME, 0),
-                (SampleType::ID, self.id),
-                (SampleType::STREAM_ID, self.id),
-                (SampleType::CPU, 0),
-                (SampleType::IDENTIFIER, self.id),
-            ] {
-                if has.contains(field) {
-                    self.buffer.extend(u64::to_ne_bytes(value));
+        for field in SampleLayout::trailing_fields(&self.attr) {
+            let value = match field {
+                SampleType::TID => {
+                    self.buffer.extend(pid.to_ne_bytes());
+                    self.buffer.extend(tid.to_ne_bytes());
+                    continue;
                 }
-            }
-            debug_assert!(SampleId::size(&self.attr).is_multiple_of(8));
+                SampleType::ID | SampleType::STREAM_ID | SampleType::IDENTIFIER => self.id,
+                _ => 0,
+            };
+            self.buffer.extend(value.to_ne_bytes());
         }
         let size = self.buffer.len() as u16;
         self.buffer[..8].copy_from_slice(&RecordHeader { kind, misc: Misc(misc), size }.to_bytes());

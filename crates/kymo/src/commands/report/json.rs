@@ -88,7 +88,7 @@ pub(crate) fn write(
         }));
     }
     let all = json!({
-        "lost_samples": profile.stats.lost_samples,
+        "lost_samples": profile.stats.lost_events(),
         "events": events,
         "ledger": ledger.to_json(),
     });

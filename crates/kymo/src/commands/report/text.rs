@@ -40,7 +40,7 @@ impl Text<'_> {
             }
         }
         writeln!(self.out, "#")?;
-        let lost = self.profile.stats.lost_samples;
+        let lost = self.profile.stats.lost_events();
         writeln!(self.out, "# Total Lost Samples: {lost}\n#")
     }
 

@@ -28,12 +28,7 @@ pub(crate) fn ledger(profile: &Profile, file: &PerfData) -> Ledger {
 
 fn reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
     let s = &profile.stats;
-    let larger = || Some(losses::advice(&file.features().cmdline));
-    if s.lost + s.lost_samples > 0 {
-        let lost = s.lost + s.lost_samples;
-        let fact = format!("{lost} records lost, {} samples kept", s.samples);
-        ledger.note(NoteKind::Lost, fact, larger());
-    }
+    losses::note(s, &file.features().cmdline, ledger);
     if s.throttled > 0 {
         let advice = Some("record at a lower frequency (-F)".to_string());
         ledger.note(

@@ -193,18 +193,7 @@ fn note(printers: &[Printer], ledger: &mut Ledger) {
 /// What could make the output less than the truth.
 fn ledger(data: &PerfData, s: &ReadStats) -> Ledger {
     let mut l = Ledger::default();
-    let more = || Some(losses::advice(&data.features().cmdline));
-    if s.lost > 0 {
-        l.note(
-            NoteKind::Lost,
-            format!("{} events lost in {} places", s.lost, s.lost_chunks),
-            more(),
-        );
-    }
-    // Recorders of today count what LOST records say once more, by event, at the end.
-    if s.lost_samples > s.lost {
-        l.note(NoteKind::Lost, format!("{} samples lost", s.lost_samples), more());
-    }
+    losses::note(s, &data.features().cmdline, &mut l);
     if s.throttled > 0 {
         let advice = "record at a lower frequency: -F".to_owned();
         l.note(

@@ -3,7 +3,7 @@
 use kymo_events::chain::Origin;
 use kymo_files::perfdata::Entry;
 use kymo_format::Pen;
-use kymo_model::{Endian, EventType, Misc, RecordKind, Sample, SampleType, sw};
+use kymo_model::{Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType, sw};
 
 use super::extra;
 use super::fields::{Fields, Spec};
@@ -25,7 +25,7 @@ struct Plan {
     sample_type: SampleType,
     fixed_period: Option<u64>,
     /// Byte offsets of the fixed part of a sample.
-    at: Offsets,
+    at: LeadingFields,
     /// The same for the common case.
     plain: Option<Plain>,
 }
@@ -41,7 +41,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn of(fields: Fields, has: SampleType, at: &Offsets) -> Option<Plain> {
+    fn of(fields: Fields, has: SampleType, at: &LeadingFields) -> Option<Plain> {
         let usual = Fields::COMMON.with(Fields::TRACE);
         let variable = SampleType::READ | SampleType::CALLCHAIN;
         if fields != usual || has.intersects(variable) || !has.contains(SampleType::RAW) {
@@ -87,39 +87,6 @@ impl Name {
             Some((name, len)) => pen.some(name, *len),
             None => pen.text(&self.text),
         }
-    }
-}
-
-#[derive(Default)]
-struct Offsets {
-    ip: Option<usize>,
-    tid: Option<usize>,
-    time: Option<usize>,
-    addr: Option<usize>,
-    cpu: Option<usize>,
-    period: Option<usize>,
-    end: usize,
-}
-
-impl Offsets {
-    fn of(has: SampleType) -> Offsets {
-        let mut at = 0;
-        let mut next = |field| {
-            has.contains(field).then(|| {
-                at += 8;
-                at - 8
-            })
-        };
-        next(SampleType::IDENTIFIER);
-        let ip = next(SampleType::IP);
-        let tid = next(SampleType::TID);
-        let time = next(SampleType::TIME);
-        let addr = next(SampleType::ADDR);
-        next(SampleType::ID);
-        next(SampleType::STREAM_ID);
-        let cpu = next(SampleType::CPU);
-        let period = next(SampleType::PERIOD);
-        Offsets { ip, tid, time, addr, cpu, period, end: at }
     }
 }
 
@@ -244,7 +211,7 @@ impl Text {
             name.extend_from_slice(event.name.as_bytes());
             name.extend_from_slice(b": ");
             let fields = self.spec.of(event, self.how.chains)?;
-            let at = Offsets::of(has);
+            let at = LeadingFields::new(has);
             let freq = event.attr.flags.contains(kymo_model::AttrFlags::FREQ);
             self.plans.push(Plan {
                 fields,

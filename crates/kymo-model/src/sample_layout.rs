@@ -1,0 +1,194 @@
+//! Byte offsets of the `PERF_SAMPLE_*` fields whose place is known from the attribute
+//! alone: the fields of fixed size that samples begin with, and the sample id that
+//! `sample_id_all` puts at the end of all other records. Both come from one list of
+//! the fields in the kernel's order; nothing else in the workspace repeats that order.
+
+use crate::attr::Attr;
+use crate::flags::{AttrFlags, SampleType};
+
+/// Bytes of each of these fields.
+const FIELD_SIZE: usize = 8;
+
+/// Offsets of the fields of fixed size, for the records of one event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleLayout {
+    /// Fields that a `PERF_RECORD_SAMPLE` begins with.
+    pub leading: LeadingFields,
+    /// Fields that every other record ends with.
+    pub trailing: TrailingFields,
+}
+
+/// Offsets from the begin of a sample's body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeadingFields {
+    /// Event id, as `IDENTIFIER` if the event has that, else as `ID`.
+    pub id: Option<usize>,
+    /// Instruction pointer.
+    pub ip: Option<usize>,
+    /// Process and thread, 4 bytes each.
+    pub tid: Option<usize>,
+    /// Timestamp.
+    pub time: Option<usize>,
+    /// Data address.
+    pub addr: Option<usize>,
+    /// Stream id.
+    pub stream_id: Option<usize>,
+    /// CPU, 4 bytes and 4 reserved.
+    pub cpu: Option<usize>,
+    /// Period.
+    pub period: Option<usize>,
+    /// Size of all: where the variable fields begin.
+    pub end: usize,
+}
+
+/// Offsets back from the end of a record's body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrailingFields {
+    /// Process and thread, 4 bytes each.
+    pub tid: Option<usize>,
+    /// Timestamp.
+    pub time: Option<usize>,
+    /// Stream id.
+    pub stream_id: Option<usize>,
+    /// CPU, 4 bytes and 4 reserved.
+    pub cpu: Option<usize>,
+    /// Event id, as `IDENTIFIER` if the event has that, else as `ID`.
+    pub id: Option<usize>,
+    /// Size of all; 0 where the event has no `sample_id_all`.
+    pub size: usize,
+}
+
+impl SampleLayout {
+    /// Fields that samples begin with, in their order.
+    pub const LEADING: [SampleType; 9] = [
+        SampleType::IDENTIFIER,
+        SampleType::IP,
+        SampleType::TID,
+        SampleType::TIME,
+        SampleType::ADDR,
+        SampleType::ID,
+        SampleType::STREAM_ID,
+        SampleType::CPU,
+        SampleType::PERIOD,
+    ];
+
+    /// Fields of the sample id, in their order: those of a sample that do not tell of
+    /// code or data, with the identifier at the other end so that it is found first.
+    pub const TRAILING: [SampleType; 6] = [
+        Self::LEADING[2],
+        Self::LEADING[3],
+        Self::LEADING[5],
+        Self::LEADING[6],
+        Self::LEADING[7],
+        Self::LEADING[0],
+    ];
+
+    /// Offsets in the records of an event with this attribute.
+    pub fn new(attr: &Attr) -> SampleLayout {
+        SampleLayout {
+            leading: LeadingFields::new(attr.sample_type),
+            trailing: TrailingFields::new(attr),
+        }
+    }
+
+    /// Fields of the sample id that records of this event end with, in their order.
+    pub fn trailing_fields(attr: &Attr) -> impl DoubleEndedIterator<Item = SampleType> + use<> {
+        let has = match attr.flags.contains(AttrFlags::SAMPLE_ID_ALL) {
+            true => attr.sample_type,
+            false => SampleType::empty(),
+        };
+        Self::TRAILING.into_iter().filter(move |field| has.contains(*field))
+    }
+}
+
+impl LeadingFields {
+    /// Offsets in samples with these fields.
+    #[inline]
+    pub fn new(has: SampleType) -> LeadingFields {
+        let mut fields = LeadingFields::default();
+        for field in SampleLayout::LEADING {
+            if !has.contains(field) {
+                continue;
+            }
+            let at = Some(fields.end);
+            match field {
+                SampleType::IDENTIFIER => fields.id = at,
+                SampleType::ID => fields.id = fields.id.or(at),
+                SampleType::IP => fields.ip = at,
+                SampleType::TID => fields.tid = at,
+                SampleType::TIME => fields.time = at,
+                SampleType::ADDR => fields.addr = at,
+                SampleType::STREAM_ID => fields.stream_id = at,
+                SampleType::CPU => fields.cpu = at,
+                SampleType::PERIOD => fields.period = at,
+                _ => {}
+            }
+            fields.end += FIELD_SIZE;
+        }
+        fields
+    }
+}
+
+impl TrailingFields {
+    /// Offsets in records of an event with this attribute.
+    pub fn new(attr: &Attr) -> TrailingFields {
+        let mut fields = TrailingFields::default();
+        for field in SampleLayout::trailing_fields(attr).rev() {
+            fields.size += FIELD_SIZE;
+            let back = Some(fields.size);
+            match field {
+                SampleType::IDENTIFIER => fields.id = back,
+                SampleType::ID => fields.id = fields.id.or(back),
+                SampleType::TID => fields.tid = back,
+                SampleType::TIME => fields.time = back,
+                SampleType::STREAM_ID => fields.stream_id = back,
+                SampleType::CPU => fields.cpu = back,
+                _ => {}
+            }
+        }
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_and_time_are_found_from_both_ends() {
+        let attr = Attr {
+            sample_type: SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::ID,
+            flags: AttrFlags::SAMPLE_ID_ALL,
+            ..Attr::default()
+        };
+        let l = SampleLayout::new(&attr);
+        assert_eq!((l.leading.time, l.leading.id, l.leading.end), (Some(16), Some(24), 32));
+        assert_eq!((l.trailing.id, l.trailing.time, l.trailing.size), (Some(8), Some(16), 24));
+        let attr = Attr {
+            sample_type: attr.sample_type | SampleType::IDENTIFIER | SampleType::CPU,
+            ..attr
+        };
+        let l = SampleLayout::new(&attr);
+        assert_eq!((l.leading.id, l.leading.time), (Some(0), Some(24)));
+        assert_eq!((l.trailing.id, l.trailing.time), (Some(8), Some(32)));
+        let attr = Attr { flags: AttrFlags::empty(), ..attr };
+        assert_eq!(SampleLayout::new(&attr).trailing, TrailingFields::default());
+    }
+
+    /// The order of perf_event_open(2), section "Overflow events", stated once more.
+    #[test]
+    fn all_fields_lie_as_the_manual_has_them() {
+        let attr = Attr {
+            sample_type: SampleType::all(),
+            flags: AttrFlags::SAMPLE_ID_ALL,
+            ..Attr::default()
+        };
+        let l = SampleLayout::new(&attr);
+        let LeadingFields { id, ip, tid, time, addr, stream_id, cpu, period, end } = l.leading;
+        let all = [id, ip, tid, time, addr, stream_id, cpu, period, Some(end)];
+        assert_eq!(all.map(|at| at.unwrap() / 8), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
+        let TrailingFields { tid, time, stream_id, cpu, id, size } = l.trailing;
+        let all = [tid, time, stream_id, cpu, id, Some(size)];
+        assert_eq!(all.map(|back| back.unwrap() / 8), [6, 5, 3, 2, 1, 6]);
+    }
+}
