@@ -168,7 +168,7 @@ impl Synth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kymo_model::{Endian, RawRecord, Sideband};
+    use kymo_model::{AttrFlags, Endian, RawRecord, Sideband};
 
     #[test]
     fn what_is_made_is_read_back_with_its_trailer() {

@@ -1,0 +1,112 @@
+//! Losses of a perf.data: whichever records tell of them, every command states the same
+//! number, and it is the true one.
+
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::fs::File;
+
+use kymo_files::perfdata::write::{EventMeta, FeatureSections, Writer};
+use kymo_model::{Attr, AttrFlags, EventType, Misc, RecordHeader, RecordKind, SampleType, sw};
+use kymo_testkit::run;
+
+const SAMPLES: u64 = 3;
+const ID: u64 = 7;
+
+/// A record of the event below, with the time in its sample id.
+fn record(kind: RecordKind, misc: u16, body: &[u64], time: u64) -> Vec<u8> {
+    let words = [body, &[time, ID]].concat();
+    let size = (RecordHeader::SIZE + words.len() * 8) as u16;
+    let mut bytes = RecordHeader { kind, misc: Misc(misc), size }.to_bytes().to_vec();
+    words.iter().for_each(|w| bytes.extend(w.to_ne_bytes()));
+    bytes
+}
+
+fn lost(n: u64, time: u64) -> Vec<u8> {
+    record(RecordKind::LOST, 0, &[ID, n], time)
+}
+
+fn lost_samples(n: u64, misc: u16, time: u64) -> Vec<u8> {
+    record(RecordKind::LOST_SAMPLES, misc, &[n], time)
+}
+
+/// Writes three samples and these records, and compares what is stated of losses.
+#[track_caller]
+fn check(records: &[Vec<u8>], truth: u64, note: Option<&str>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.data");
+    let attr = Attr {
+        kind: EventType::SOFTWARE,
+        config: sw::CPU_CLOCK,
+        sample_period: 1,
+        sample_type: SampleType::IP | SampleType::TIME | SampleType::IDENTIFIER,
+        flags: AttrFlags::SAMPLE_ID_ALL,
+        ..Attr::default()
+    };
+    let event = EventMeta { name: "cpu-clock".into(), attr, ids: vec![ID], ..EventMeta::default() };
+    let sections = FeatureSections::new();
+    let mut writer = Writer::file(File::create(&path).unwrap(), vec![event], &sections).unwrap();
+    for time in 1..=SAMPLES {
+        // IDENTIFIER, IP, TIME: these lie the other way round than in the sample id.
+        let size = (RecordHeader::SIZE + 24) as u16;
+        let header = RecordHeader { kind: RecordKind::SAMPLE, misc: Misc(Misc::USER), size };
+        let mut sample = header.to_bytes().to_vec();
+        [ID, 0x1000, time].iter().for_each(|w| sample.extend(w.to_ne_bytes()));
+        writer.record(&sample).unwrap();
+    }
+    records.iter().for_each(|r| writer.record(r).unwrap());
+    writer.finish(&sections).unwrap();
+
+    let path = path.to_str().unwrap();
+    let kymo = |args: &[&str]| run(env!("CARGO_BIN_EXE_kymo"), args).success();
+    let report = kymo(&["report", "-i", path]);
+    let total = format!("# Total Lost Samples: {truth}\n");
+    assert!(report.stdout.contains(&total), "{truth}: {report:?}");
+    let json = kymo(&["report", "--json", "-i", path]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["lost_samples"].as_u64(), Some(truth));
+    let script = kymo(&["script", "-F", "time,event", "-i", path]);
+    assert_eq!(script.stdout.lines().count() as u64, SAMPLES, "{script:?}");
+    for (what, text) in [("report", &report.stdout), ("script", &script.stderr)] {
+        let stated =
+            text.lines().find_map(|l| l.trim_start_matches(['#', ' ']).strip_prefix("lost: "));
+        assert_eq!(stated, note, "{what}: {text}");
+    }
+}
+
+#[test]
+fn a_total_at_the_end_repeats_what_lost_records_said() {
+    // Perf of today's kernels: the totals know also of what was lost last.
+    let all =
+        [lost(10, 4), lost(20, 5), lost(5, 6), lost_samples(30, 0, 0), lost_samples(11, 0, 0)];
+    check(&all, 41, Some("41 events lost in 3 places, 3 samples kept"));
+    // Of losses that are no samples only LOST tells.
+    check(
+        &[lost(50, 4), lost_samples(40, 0, 0)],
+        50,
+        Some("50 events lost in 1 place, 3 samples kept"),
+    );
+    // Older kernels count nothing.
+    check(&[lost(35, 4)], 35, Some("35 events lost in 1 place, 3 samples kept"));
+    check(&[lost_samples(9, 0, 0)], 9, Some("9 events lost, 3 samples kept"));
+    check(&[lost(0, 4), lost_samples(0, 0, 0)], 0, None);
+}
+
+#[test]
+fn what_the_hardware_lost_found_no_full_ring() {
+    let all = [lost(10, 4), lost_samples(7, 0, 5), lost_samples(12, 0, 0)];
+    let note = "19 events lost in 1 place, 7 of them in hardware, 3 samples kept";
+    check(&all, 19, Some(note));
+}
+
+#[test]
+fn what_a_filter_left_out_was_not_lost() {
+    check(&[lost_samples(1000, Misc::LOST_SAMPLES_BPF, 0)], 0, None);
+}
+
+#[test]
+fn numbers_without_sense_do_not_overflow() {
+    let all = [lost(u64::MAX, 4), lost(2, 5), lost_samples(u64::MAX, 0, 6)];
+    let max = u64::MAX;
+    let note = format!("{max} events lost in 2 places, {max} of them in hardware, 3 samples kept");
+    check(&all, max, Some(&note));
+}
