@@ -177,6 +177,18 @@ pub fn comm(tid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
 }
 
+/// Process (thread group) of a task.
+pub fn process_of(tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// Path, or `socket:[…]` and its like, that a descriptor of a task stands for.
+pub fn descriptor_path(tid: u32, fd: u32) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{tid}/fd/{fd}")).ok()?;
+    Some(path.to_string_lossy().into_owned())
+}
+
 /// The process that started a process, if that still runs.
 pub fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

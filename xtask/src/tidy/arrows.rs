@@ -21,6 +21,7 @@ const ORDER: &[&str] = &[
     "kymo-record",
     "kymo-events",
     "kymo-analysis",
+    "kymo-render",
     "kymo-view",
     "kymo",
 ];
@@ -36,7 +37,9 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("kymo-debuginfo", "kymo-files"),
     ("kymo-debuginfo", "kymo-format"),
     ("kymo-kernel", "kymo-files"),
+    ("kymo-render", "kymo-kernel"),
     ("kymo-view", "kymo-kernel"),
+    ("kymo-view", "kymo-render"),
 ];
 
 pub(super) fn findings(checkout: &Checkout) -> Vec<String> {

@@ -1,105 +1,106 @@
-//! Which numbers of which arguments have names. Names and values are those of the
-//! system's headers.
+//! Names of the numbers that arguments take, as in the system's headers.
 
 /// Bits or values with their names.
-pub(super) type Names = &'static [(u64, &'static str)];
+pub(super) type ValueNames = &'static [(u64, &'static str)];
 
-macro_rules! names {
+macro_rules! value_names {
     ($($name:ident)*) => { &[$((libc::$name as u64, stringify!($name))),*] };
 }
+pub(super) use value_names;
 
 /// The two lowest bits of open(2)'s flags, which are one value.
-pub(super) const OPEN_MODE: Names = names![O_RDONLY O_WRONLY O_RDWR];
+pub(super) const OPEN_MODE: ValueNames = value_names![O_RDONLY O_WRONLY O_RDWR];
 /// The others. O_SYNC holds O_DSYNC and O_TMPFILE holds O_DIRECTORY: larger ones first.
-pub(super) const OPEN: Names = names![
+pub(super) const OPEN: ValueNames = value_names![
     O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_SYNC O_DSYNC O_ASYNC O_DIRECT
     O_TMPFILE O_DIRECTORY O_NOFOLLOW O_NOATIME O_CLOEXEC O_PATH
 ];
-const FD: Names = names![O_CLOEXEC O_NONBLOCK O_DIRECT];
-const PROT: Names = names![PROT_READ PROT_WRITE PROT_EXEC PROT_GROWSDOWN PROT_GROWSUP];
-const MAP: Names = names![
+const FD: ValueNames = value_names![O_CLOEXEC O_NONBLOCK O_DIRECT];
+const PROT: ValueNames = value_names![PROT_READ PROT_WRITE PROT_EXEC PROT_GROWSDOWN PROT_GROWSUP];
+const MAP: ValueNames = value_names![
     MAP_SHARED_VALIDATE MAP_SHARED MAP_PRIVATE MAP_FIXED MAP_ANONYMOUS MAP_GROWSDOWN MAP_DENYWRITE
     MAP_EXECUTABLE MAP_LOCKED MAP_NORESERVE MAP_POPULATE MAP_NONBLOCK MAP_STACK MAP_HUGETLB
     MAP_SYNC MAP_FIXED_NOREPLACE
 ];
-pub(super) const CLONE: Names = names![
+pub(super) const CLONE: ValueNames = value_names![
     CLONE_VM CLONE_FS CLONE_FILES CLONE_SIGHAND CLONE_PIDFD CLONE_PTRACE CLONE_VFORK CLONE_PARENT
     CLONE_THREAD CLONE_NEWNS CLONE_SYSVSEM CLONE_SETTLS CLONE_PARENT_SETTID CLONE_CHILD_CLEARTID
     CLONE_DETACHED CLONE_UNTRACED CLONE_CHILD_SETTID CLONE_NEWCGROUP CLONE_NEWUTS CLONE_NEWIPC
     CLONE_NEWUSER CLONE_NEWPID CLONE_NEWNET CLONE_IO
 ];
-const AT: Names = names![
+const AT: ValueNames = value_names![
     AT_SYMLINK_NOFOLLOW AT_REMOVEDIR AT_SYMLINK_FOLLOW AT_NO_AUTOMOUNT AT_EMPTY_PATH
     AT_STATX_FORCE_SYNC AT_STATX_DONT_SYNC AT_RECURSIVE
 ];
 /// In faccessat2(2) the bit of AT_REMOVEDIR says something else.
-const AT_ACCESS: Names = names![AT_SYMLINK_NOFOLLOW AT_EACCESS AT_EMPTY_PATH];
-const ACCESS: Names = names![R_OK W_OK X_OK];
-const WHENCE: Names = names![SEEK_SET SEEK_CUR SEEK_END SEEK_DATA SEEK_HOLE];
-const FCNTL: Names = names![
+const AT_ACCESS: ValueNames = value_names![AT_SYMLINK_NOFOLLOW AT_EACCESS AT_EMPTY_PATH];
+const ACCESS: ValueNames = value_names![R_OK W_OK X_OK];
+const WHENCE: ValueNames = value_names![SEEK_SET SEEK_CUR SEEK_END SEEK_DATA SEEK_HOLE];
+const FCNTL: ValueNames = value_names![
     F_DUPFD F_GETFD F_SETFD F_GETFL F_SETFL F_GETLK F_SETLK F_SETLKW F_SETOWN F_GETOWN F_OFD_GETLK
     F_OFD_SETLK F_OFD_SETLKW F_DUPFD_CLOEXEC F_SETPIPE_SZ F_GETPIPE_SZ F_ADD_SEALS F_GET_SEALS
 ];
-const SIG_HOW: Names = names![SIG_BLOCK SIG_UNBLOCK SIG_SETMASK];
-const CLOCKS: Names = names![
+const SIG_HOW: ValueNames = value_names![SIG_BLOCK SIG_UNBLOCK SIG_SETMASK];
+const CLOCKS: ValueNames = value_names![
     CLOCK_REALTIME CLOCK_MONOTONIC CLOCK_PROCESS_CPUTIME_ID CLOCK_THREAD_CPUTIME_ID
     CLOCK_MONOTONIC_RAW CLOCK_REALTIME_COARSE CLOCK_MONOTONIC_COARSE CLOCK_BOOTTIME
     CLOCK_REALTIME_ALARM CLOCK_BOOTTIME_ALARM CLOCK_TAI
 ];
-const FAMILY: Names = names![
+const FAMILY: ValueNames = value_names![
     AF_UNSPEC AF_UNIX AF_INET AF_AX25 AF_INET6 AF_NETLINK AF_PACKET AF_BLUETOOTH AF_ALG AF_VSOCK
 ];
-const SOCKET: Names = names![SOCK_CLOEXEC SOCK_NONBLOCK];
-const SOCKET_KIND: Names = names![SOCK_STREAM SOCK_DGRAM SOCK_RAW SOCK_RDM SOCK_SEQPACKET];
-const MSG: Names = names![
+const SOCKET: ValueNames = value_names![SOCK_CLOEXEC SOCK_NONBLOCK];
+const SOCKET_KIND: ValueNames =
+    value_names![SOCK_STREAM SOCK_DGRAM SOCK_RAW SOCK_RDM SOCK_SEQPACKET];
+const MSG: ValueNames = value_names![
     MSG_OOB MSG_PEEK MSG_DONTROUTE MSG_CTRUNC MSG_TRUNC MSG_DONTWAIT MSG_EOR MSG_WAITALL
     MSG_CONFIRM MSG_ERRQUEUE MSG_NOSIGNAL MSG_MORE MSG_WAITFORONE MSG_FASTOPEN MSG_CMSG_CLOEXEC
 ];
-const SHUT: Names = names![SHUT_RD SHUT_WR SHUT_RDWR];
-const LEVEL: Names = names![SOL_SOCKET SOL_IP SOL_TCP SOL_UDP SOL_IPV6 SOL_NETLINK];
-const FUTEX: Names = names![FUTEX_PRIVATE_FLAG FUTEX_CLOCK_REALTIME];
-const FUTEX_OP: Names = names![
+const SHUT: ValueNames = value_names![SHUT_RD SHUT_WR SHUT_RDWR];
+const LEVEL: ValueNames = value_names![SOL_SOCKET SOL_IP SOL_TCP SOL_UDP SOL_IPV6 SOL_NETLINK];
+const FUTEX: ValueNames = value_names![FUTEX_PRIVATE_FLAG FUTEX_CLOCK_REALTIME];
+const FUTEX_OP: ValueNames = value_names![
     FUTEX_WAIT FUTEX_WAKE FUTEX_FD FUTEX_REQUEUE FUTEX_CMP_REQUEUE FUTEX_WAKE_OP FUTEX_LOCK_PI
     FUTEX_UNLOCK_PI FUTEX_TRYLOCK_PI FUTEX_WAIT_BITSET FUTEX_WAKE_BITSET FUTEX_WAIT_REQUEUE_PI
     FUTEX_CMP_REQUEUE_PI
 ];
-const MADV: Names = names![
+const MADV: ValueNames = value_names![
     MADV_NORMAL MADV_RANDOM MADV_SEQUENTIAL MADV_WILLNEED MADV_DONTNEED MADV_FREE MADV_REMOVE
     MADV_DONTFORK MADV_DOFORK MADV_MERGEABLE MADV_UNMERGEABLE MADV_HUGEPAGE MADV_NOHUGEPAGE
     MADV_DONTDUMP MADV_DODUMP MADV_WIPEONFORK MADV_KEEPONFORK MADV_COLD MADV_PAGEOUT
     MADV_POPULATE_READ MADV_POPULATE_WRITE
 ];
-const WAIT: Names =
-    names![WNOHANG WUNTRACED WEXITED WCONTINUED WNOWAIT __WNOTHREAD __WALL __WCLONE];
-const EPOLL_OP: Names = names![EPOLL_CTL_ADD EPOLL_CTL_DEL EPOLL_CTL_MOD];
-const RLIMIT: Names = names![
+const WAIT: ValueNames =
+    value_names![WNOHANG WUNTRACED WEXITED WCONTINUED WNOWAIT __WNOTHREAD __WALL __WCLONE];
+const EPOLL_OP: ValueNames = value_names![EPOLL_CTL_ADD EPOLL_CTL_DEL EPOLL_CTL_MOD];
+const RLIMIT: ValueNames = value_names![
     RLIMIT_CPU RLIMIT_FSIZE RLIMIT_DATA RLIMIT_STACK RLIMIT_CORE RLIMIT_RSS RLIMIT_NPROC
     RLIMIT_NOFILE RLIMIT_MEMLOCK RLIMIT_AS RLIMIT_LOCKS RLIMIT_SIGPENDING RLIMIT_MSGQUEUE
     RLIMIT_NICE RLIMIT_RTPRIO RLIMIT_RTTIME
 ];
-const RANDOM: Names = names![GRND_NONBLOCK GRND_RANDOM GRND_INSECURE];
-const RENAME: Names = names![RENAME_NOREPLACE RENAME_EXCHANGE RENAME_WHITEOUT];
-const MREMAP: Names = names![MREMAP_MAYMOVE MREMAP_FIXED MREMAP_DONTUNMAP];
-const MSYNC: Names = names![MS_ASYNC MS_INVALIDATE MS_SYNC];
-const PRCTL: Names = names![
+const RANDOM: ValueNames = value_names![GRND_NONBLOCK GRND_RANDOM GRND_INSECURE];
+const RENAME: ValueNames = value_names![RENAME_NOREPLACE RENAME_EXCHANGE RENAME_WHITEOUT];
+const MREMAP: ValueNames = value_names![MREMAP_MAYMOVE MREMAP_FIXED MREMAP_DONTUNMAP];
+const MSYNC: ValueNames = value_names![MS_ASYNC MS_INVALIDATE MS_SYNC];
+const PRCTL: ValueNames = value_names![
     PR_SET_PDEATHSIG PR_GET_PDEATHSIG PR_GET_DUMPABLE PR_SET_DUMPABLE PR_SET_KEEPCAPS PR_SET_NAME
     PR_GET_NAME PR_SET_SECCOMP PR_CAPBSET_READ PR_SET_SECUREBITS PR_SET_TIMERSLACK
     PR_SET_NO_NEW_PRIVS PR_GET_NO_NEW_PRIVS PR_SET_CHILD_SUBREAPER PR_SET_VMA PR_SET_MM
 ];
-const MEMFD: Names = names![MFD_CLOEXEC MFD_ALLOW_SEALING MFD_HUGETLB];
-const MOUNT: Names = names![
+const MEMFD: ValueNames = value_names![MFD_CLOEXEC MFD_ALLOW_SEALING MFD_HUGETLB];
+const MOUNT: ValueNames = value_names![
     MS_RDONLY MS_NOSUID MS_NODEV MS_NOEXEC MS_SYNCHRONOUS MS_REMOUNT MS_MANDLOCK MS_DIRSYNC
     MS_NOATIME MS_NODIRATIME MS_BIND MS_MOVE MS_REC MS_SILENT MS_UNBINDABLE MS_PRIVATE MS_SLAVE
     MS_SHARED MS_RELATIME MS_STRICTATIME MS_LAZYTIME
 ];
-const UMOUNT: Names = names![MNT_FORCE MNT_DETACH MNT_EXPIRE UMOUNT_NOFOLLOW];
-const TIMER: Names = names![TIMER_ABSTIME];
-const TIOC: Names = names![
+const UMOUNT: ValueNames = value_names![MNT_FORCE MNT_DETACH MNT_EXPIRE UMOUNT_NOFOLLOW];
+const TIMER: ValueNames = value_names![TIMER_ABSTIME];
+const TIOC: ValueNames = value_names![
     TCGETS TCSETS TCSETSW TCSETSF TIOCGWINSZ TIOCSWINSZ TIOCGPGRP TIOCSPGRP TIOCGPTN TIOCSPTLCK
     TIOCSCTTY TIOCNOTTY FIONREAD FIONBIO FIOCLEX FIONCLEX
 ];
 /// x86's arch_prctl(2), which has no constants in libc.
-const ARCH: Names = &[
+const ARCH: ValueNames = &[
     (0x1001, "ARCH_SET_GS"),
     (0x1002, "ARCH_SET_FS"),
     (0x1003, "ARCH_GET_FS"),
@@ -110,22 +111,22 @@ const ARCH: Names = &[
 
 /// How an argument with names is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Meaning {
+pub(super) enum NamedNumber {
     /// Bits joined with `|`; the text stands for 0.
-    Bits(Names, &'static str),
+    Bits(ValueNames, &'static str),
     /// One value.
-    Value(Names),
+    Value(ValueNames),
     /// A value in the low bits (the mask) and bits above.
-    Both(Names, Names, u64),
+    Both(ValueNames, ValueNames, u64),
     /// open(2)'s flags.
     Open,
     /// clone(2)'s flags, with a signal in the lowest byte.
     Clone,
 }
 
-/// What the argument `name` of a call means, if its numbers have names.
-pub(super) fn meaning(call: &str, name: &str) -> Option<Meaning> {
-    use Meaning::{Bits, Both, Clone, Open, Value};
+/// Names of the numbers of the argument `name` of a call, if they have any.
+pub(super) fn named_number(call: &str, name: &str) -> Option<NamedNumber> {
+    use NamedNumber::{Bits, Both, Clone, Open, Value};
     Some(match (call, name) {
         ("open" | "openat" | "open_by_handle_at" | "mq_open", "flags" | "oflag") => Open,
         ("pipe2" | "dup3", "flags") => Bits(FD, "0"),

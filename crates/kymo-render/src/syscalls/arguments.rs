@@ -1,19 +1,18 @@
-//! What the arguments of a call are, and how they are written.
+//! Types of the arguments of system calls, and their text.
 
 use std::io::Write as _;
 
 use kymo_format::EventFormat;
-use kymo_kernel::tracefs::Tracefs;
 
 use super::errno::SIGNALS;
-use super::flags::{self, CLONE, Meaning, Names, OPEN, OPEN_MODE};
+use super::flags::{self, CLONE, NamedNumber, OPEN, OPEN_MODE, ValueNames};
 use super::numbers;
 
 /// A call as tracefs describes it.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct SyscallDescription {
     pub(super) name: String,
-    pub(super) args: Vec<Arg>,
+    pub(super) args: Vec<SyscallArgument>,
     /// Whether the result is an address.
     pub(super) returns_pointer: bool,
     /// Whether the result is a new descriptor.
@@ -21,24 +20,24 @@ pub(super) struct Call {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Arg {
+pub(super) struct SyscallArgument {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ArgumentKind,
 }
 
 /// How an argument is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum ArgumentKind {
     /// A descriptor, and what it stands for.
     Fd,
-    /// A folder's descriptor.
+    /// A descriptor of a directory.
     DirFd,
     /// A text in the task's memory.
     Text,
     /// Bytes in the task's memory; the argument of this place is their number.
     Bytes(usize),
     /// Numbers with names.
-    Named(Meaning),
+    Named(NamedNumber),
     /// A signal.
     Signal,
     /// Permissions.
@@ -57,15 +56,20 @@ pub(super) enum Kind {
     Hex,
 }
 
-impl Call {
-    /// The call of this number; nobody describes some, whose arguments are numbers.
-    pub(super) fn load(tracefs: &Tracefs, number: i64) -> Call {
-        let name = numbers::name(number).map_or_else(|| format!("syscall_{number}"), str::to_owned);
-        let event = format!("sys_enter_{}", numbers::described_as(&name));
-        let text = tracefs.event_format("syscalls", &event);
-        let format = text.ok().and_then(|t| EventFormat::parse(&t).ok());
+impl SyscallDescription {
+    /// Describes the call `number`; `format` gives the format of an event of the system
+    /// `syscalls`. The arguments of calls that have none are numbers.
+    pub(super) fn load(
+        number: i64,
+        format: impl FnOnce(&str) -> Option<EventFormat>,
+    ) -> SyscallDescription {
+        let name = numbers::syscall_name(number);
+        let name = name.map_or_else(|| format!("syscall_{number}"), str::to_owned);
+        let format = format(&format!("sys_enter_{}", numbers::tracepoint_suffix(&name)));
         let args = match &format {
-            None => (1..=6).map(|i| Arg { name: format!("arg{i}"), kind: Kind::Hex }).collect(),
+            None => (1..=6)
+                .map(|i| SyscallArgument { name: format!("arg{i}"), kind: ArgumentKind::Hex })
+                .collect(),
             Some(format) => {
                 let fields: Vec<(&str, &str)> = format
                     .own_fields()
@@ -73,9 +77,9 @@ impl Call {
                     .map(|f| (f.name.as_str(), f.type_text.as_str()))
                     .take(6)
                     .collect();
-                let arg = |(i, (arg, _)): (usize, &(&str, &str))| Arg {
+                let arg = |(i, (arg, _)): (usize, &(&str, &str))| SyscallArgument {
                     name: (*arg).to_owned(),
-                    kind: kind(&name, &fields, i),
+                    kind: argument_kind(&name, &fields, i),
                 };
                 fields.iter().enumerate().map(arg).collect()
             }
@@ -105,50 +109,52 @@ impl Call {
         ];
         let returns_pointer = pointers.contains(&name.as_str());
         let returns_fd = makers.contains(&name.as_str());
-        Call { name, args, returns_pointer, returns_fd }
+        SyscallDescription { name, args, returns_pointer, returns_fd }
     }
 
     /// Whether some of its arguments must be looked up in the task's memory.
     pub(super) fn reads_memory(&self) -> bool {
-        self.args.iter().any(|a| matches!(a.kind, Kind::Text | Kind::Bytes(_)))
+        self.args.iter().any(|a| matches!(a.kind, ArgumentKind::Text | ArgumentKind::Bytes(_)))
     }
 }
 
-fn kind(call: &str, fields: &[(&str, &str)], i: usize) -> Kind {
-    let Some(&(name, ty)) = fields.get(i) else { return Kind::Hex };
-    if let Some(meaning) = flags::meaning(call, name) {
-        return Kind::Named(meaning);
+fn argument_kind(call: &str, fields: &[(&str, &str)], i: usize) -> ArgumentKind {
+    let Some(&(name, ty)) = fields.get(i) else { return ArgumentKind::Hex };
+    if let Some(meaning) = flags::named_number(call, name) {
+        return ArgumentKind::Named(meaning);
     }
     let count = |n: &str| matches!(n, "count" | "len" | "size" | "length");
     if ty.contains('*') {
         let reads = matches!(call, "write" | "pwrite64" | "sendto");
         let behind = fields.get(i + 1).is_some_and(|(n, _)| count(n));
         return match (ty, name) {
-            (_, "buf" | "buff") if reads && behind => Kind::Bytes(i + 1),
-            (_, "buf" | "ubuf" | "buff" | "optval") => Kind::Pointer,
-            ("char *" | "const char *", _) if !outputs(call, name) => Kind::Text,
-            _ => Kind::Pointer,
+            (_, "buf" | "buff") if reads && behind => ArgumentKind::Bytes(i + 1),
+            (_, "buf" | "ubuf" | "buff" | "optval") => ArgumentKind::Pointer,
+            ("char *" | "const char *", _) if !outputs(call, name) => ArgumentKind::Text,
+            _ => ArgumentKind::Pointer,
         };
     }
     match (name, ty) {
-        ("dfd" | "olddfd" | "newdfd" | "dirfd", _) => Kind::DirFd,
+        ("dfd" | "olddfd" | "newdfd" | "dirfd", _) => ArgumentKind::DirFd,
         (
             "fd" | "fildes" | "oldfd" | "epfd" | "in_fd" | "out_fd" | "fd_in" | "fd_out" | "ufd"
             | "fdin" | "fdout",
             _,
-        ) => Kind::Fd,
+        ) => ArgumentKind::Fd,
         // What is there is closed, and what will be there is the result.
-        ("newfd", _) => Kind::Int,
-        ("sig", _) => Kind::Signal,
-        ("mode", "umode_t") if matches!(call, "open" | "openat") => Kind::CreateMode,
-        ("mode", _) | ("mask", "int") => Kind::Octal,
-        ("addr" | "start" | "brk" | "old_addr" | "new_addr" | "newsp" | "tls", _) => Kind::Pointer,
-        ("off" | "cmd" | "arg", _) if call != "lseek" => Kind::Hex,
-        ("len" | "old_len" | "new_len", _) => Kind::Unsigned,
-        (_, "unsigned long" | "unsigned long long") => Kind::Hex,
-        (_, "int" | "pid_t" | "clockid_t" | "key_t") => Kind::Int,
-        (_, "long" | "off_t" | "loff_t") => Kind::Signed,
-        _ => Kind::Unsigned,
+        ("newfd", _) => ArgumentKind::Int,
+        ("sig", _) => ArgumentKind::Signal,
+        ("mode", "umode_t") if matches!(call, "open" | "openat") => ArgumentKind::CreateMode,
+        ("mode", _) | ("mask", "int") => ArgumentKind::Octal,
+        ("addr" | "start" | "brk" | "old_addr" | "new_addr" | "newsp" | "tls", _) => {
+            ArgumentKind::Pointer
+        }
+        ("off" | "cmd" | "arg", _) if call != "lseek" => ArgumentKind::Hex,
+        ("len" | "old_len" | "new_len", _) => ArgumentKind::Unsigned,
+        (_, "unsigned long" | "unsigned long long") => ArgumentKind::Hex,
+        (_, "int" | "pid_t" | "clockid_t" | "key_t") => ArgumentKind::Int,
+        (_, "long" | "off_t" | "loff_t") => ArgumentKind::Signed,
+        _ => ArgumentKind::Unsigned,
     }
 }
 
@@ -158,9 +164,9 @@ fn outputs(call: &str, name: &str) -> bool {
         || (call, name) == ("gethostname", "name")
 }
 
-/// What was found out about an argument beside its number.
+/// Facts about an argument beside its number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ArgumentDetail {
     /// Nothing was looked for.
     #[default]
     None,
@@ -177,28 +183,45 @@ pub(super) enum Side {
 }
 
 /// Appends an argument.
-pub(super) fn write(out: &mut Vec<u8>, kind: Kind, value: u64, side: &Side) {
-    let _ = match (kind, side) {
-        (Kind::Text | Kind::Bytes(_), Side::Memory { bytes, whole, late }) => {
+pub(super) fn write_argument(
+    out: &mut Vec<u8>,
+    kind: ArgumentKind,
+    value: u64,
+    detail: &ArgumentDetail,
+) {
+    let _ = match (kind, detail) {
+        (
+            ArgumentKind::Text | ArgumentKind::Bytes(_),
+            ArgumentDetail::Memory { bytes, whole, late },
+        ) => {
             if *late {
                 out.push(b'~');
             }
             quoted(out, bytes, *whole);
             Ok(())
         }
-        (Kind::DirFd, _) if value as i32 == libc::AT_FDCWD => write!(out, "AT_FDCWD"),
-        (Kind::Fd | Kind::DirFd, Side::File(path)) => write!(out, "{}<{path}>", value as i32),
-        (Kind::Fd | Kind::DirFd | Kind::Int, _) => write!(out, "{}", value as i32),
-        (Kind::Signal, _) => named(out, SIGNALS, value),
-        (Kind::Octal | Kind::CreateMode, _) => {
+        (ArgumentKind::DirFd, _) if value as i32 == libc::AT_FDCWD => write!(out, "AT_FDCWD"),
+        (ArgumentKind::Fd | ArgumentKind::DirFd, ArgumentDetail::File(path)) => {
+            write!(out, "{}<{path}>", value as i32)
+        }
+        (ArgumentKind::Fd | ArgumentKind::DirFd | ArgumentKind::Int, _) => {
+            write!(out, "{}", value as i32)
+        }
+        (ArgumentKind::Signal, _) => named(out, SIGNALS, value),
+        (ArgumentKind::Octal | ArgumentKind::CreateMode, _) => {
             write!(out, "{}{:o}", zero(value), value & 0xffff_ffff)
         }
-        (Kind::Named(meaning), _) => meant(out, meaning, value),
-        (Kind::Signed, _) => write!(out, "{}", value as i64),
-        (Kind::Unsigned, _) => write!(out, "{value}"),
-        (Kind::Pointer | Kind::Text | Kind::Bytes(_), _) if value == 0 => write!(out, "NULL"),
-        (Kind::Hex, _) if value < 10 => write!(out, "{value}"),
-        (Kind::Pointer | Kind::Text | Kind::Bytes(_) | Kind::Hex, _) => write!(out, "{value:#x}"),
+        (ArgumentKind::Named(meaning), _) => named_number(out, meaning, value),
+        (ArgumentKind::Signed, _) => write!(out, "{}", value as i64),
+        (ArgumentKind::Unsigned, _) => write!(out, "{value}"),
+        (ArgumentKind::Pointer | ArgumentKind::Text | ArgumentKind::Bytes(_), _) if value == 0 => {
+            write!(out, "NULL")
+        }
+        (ArgumentKind::Hex, _) if value < 10 => write!(out, "{value}"),
+        (
+            ArgumentKind::Pointer | ArgumentKind::Text | ArgumentKind::Bytes(_) | ArgumentKind::Hex,
+            _,
+        ) => write!(out, "{value:#x}"),
     };
 }
 
@@ -207,7 +230,7 @@ fn zero(value: u64) -> &'static str {
     if value & 0xffff_ffff == 0 { "" } else { "0" }
 }
 
-fn named(out: &mut Vec<u8>, names: Names, value: u64) -> std::io::Result<()> {
+fn named(out: &mut Vec<u8>, names: ValueNames, value: u64) -> std::io::Result<()> {
     match names.iter().find(|(v, _)| *v == value) {
         Some((_, name)) => write!(out, "{name}"),
         None if value < 10 => write!(out, "{value}"),
@@ -215,7 +238,12 @@ fn named(out: &mut Vec<u8>, names: Names, value: u64) -> std::io::Result<()> {
     }
 }
 
-fn bits(out: &mut Vec<u8>, names: Names, mut value: u64, mut first: bool) -> std::io::Result<()> {
+fn bits(
+    out: &mut Vec<u8>,
+    names: ValueNames,
+    mut value: u64,
+    mut first: bool,
+) -> std::io::Result<()> {
     for (bit, name) in names.iter().filter(|(bit, _)| *bit != 0) {
         if value & bit == *bit {
             value &= !bit;
@@ -230,22 +258,22 @@ fn bits(out: &mut Vec<u8>, names: Names, mut value: u64, mut first: bool) -> std
     }
 }
 
-fn meant(out: &mut Vec<u8>, meaning: Meaning, value: u64) -> std::io::Result<()> {
+fn named_number(out: &mut Vec<u8>, meaning: NamedNumber, value: u64) -> std::io::Result<()> {
     // An `int` argument has what was in the register's upper half.
     let value = value & 0xffff_ffff;
     match meaning {
-        Meaning::Bits(_, none) if value == 0 => write!(out, "{none}"),
-        Meaning::Bits(names, _) => bits(out, names, value, true),
-        Meaning::Value(names) => named(out, names, value),
-        Meaning::Both(values, names, mask) => {
+        NamedNumber::Bits(_, none) if value == 0 => write!(out, "{none}"),
+        NamedNumber::Bits(names, _) => bits(out, names, value, true),
+        NamedNumber::Value(names) => named(out, names, value),
+        NamedNumber::Both(values, names, mask) => {
             named(out, values, value & mask)?;
             bits(out, names, value & !mask, false)
         }
-        Meaning::Open => {
+        NamedNumber::Open => {
             named(out, OPEN_MODE, value & 3)?;
             bits(out, OPEN, value & !3, false)
         }
-        Meaning::Clone => {
+        NamedNumber::Clone => {
             bits(out, CLONE, value & !0xff, true)?;
             match (value & 0xff, value & !0xff) {
                 (0, 0) => write!(out, "0"),
@@ -282,7 +310,7 @@ mod tests {
     #[track_caller]
     fn check(call: &str, field: (&str, &str), value: u64, expected: &str) {
         let mut out = Vec::new();
-        write(&mut out, kind(call, &[field], 0), value, &Side::None);
+        write_argument(&mut out, argument_kind(call, &[field], 0), value, &ArgumentDetail::None);
         assert_eq!(String::from_utf8(out).unwrap(), expected, "{call} {field:?}");
     }
 
@@ -323,9 +351,9 @@ mod tests {
     #[test]
     fn text_is_quoted_as_c_does() {
         let text = |bytes: &[u8], whole, late| {
-            let side = Side::Memory { bytes: bytes.to_vec(), whole, late };
+            let detail = ArgumentDetail::Memory { bytes: bytes.to_vec(), whole, late };
             let mut out = Vec::new();
-            write(&mut out, Kind::Text, 1, &side);
+            write_argument(&mut out, ArgumentKind::Text, 1, &detail);
             String::from_utf8(out).unwrap()
         };
         assert_eq!(text(b"/a \"b\"\n\x01\xff", true, false), r#""/a \"b\"\n\x01\xff""#);

@@ -7,12 +7,12 @@ use rustc_hash::FxHashMap;
 
 /// Calls by number.
 #[derive(Default)]
-pub(super) struct Summary {
-    calls: FxHashMap<i64, Row>,
+pub(super) struct SyscallSummary {
+    calls: FxHashMap<i64, SummaryRow>,
 }
 
 #[derive(Clone)]
-struct Row {
+struct SummaryRow {
     name: String,
     calls: u64,
     errors: u64,
@@ -21,10 +21,10 @@ struct Row {
     max: Duration,
 }
 
-impl Summary {
+impl SyscallSummary {
     /// Counts a call that returned.
     pub(super) fn count(&mut self, number: i64, name: &str, failed: bool, took: Duration) {
-        let row = self.calls.entry(number).or_insert_with(|| Row {
+        let row = self.calls.entry(number).or_insert_with(|| SummaryRow {
             name: name.to_owned(),
             calls: 0,
             errors: 0,
@@ -41,7 +41,7 @@ impl Summary {
 
     /// The table, the longest total first, and the sum of all.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let mut rows: Vec<&Row> = self.calls.values().collect();
+        let mut rows: Vec<&SummaryRow> = self.calls.values().collect();
         rows.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
         let width = rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(12);
         let _ = writeln!(
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_and_summed() {
-        let mut s = Summary::default();
+        let mut s = SyscallSummary::default();
         s.count(0, "read", false, Duration::from_micros(10));
         s.count(0, "read", true, Duration::from_micros(30));
         s.count(1, "write", false, Duration::from_millis(2));

@@ -1,32 +1,28 @@
 //! `kymo trace` without events: system calls with their arguments, results and
 //! durations, in the manner of strace but without stopping the program.
 //!
-//! `numbers` and `errno` name calls and errors, `args` and `flags` say what an
-//! argument is, `look` asks the task's memory and descriptors, `lines` pairs a
-//! call's beginning with its end, `summary` counts.
-
-mod args;
-mod errno;
-mod flags;
-mod lines;
-mod look;
-mod numbers;
-mod summary;
+//! `kymo-render` makes the lines; what they say of the tasks' memory and descriptors is
+//! asked here, as soon as a call was read from the ring.
 
 use std::io::{IsTerminal as _, Write as _, stdout};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
-use kymo_kernel::ftrace::{Item, Selection};
+use anyhow::{Context as _, bail};
+use kymo_format::EventFormat;
+use kymo_kernel::ftrace::{Item, Selection, TraceDir};
+use kymo_kernel::{memory, process, target};
 use kymo_record::ftrace::TraceEvent;
+use kymo_render::syscalls::{
+    SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, syscall_number,
+};
 use kymo_view::Ledger;
 
 use super::follow::note_lost;
+use super::names::Tasks;
 use super::source::{End, Pace, Source};
 use super::{Args, close};
-use lines::Lines;
 
 /// Flags for system calls.
 #[derive(clap::Args)]
@@ -54,11 +50,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut source = Source::open(args, &events, Pace::AtOnce, &mut ledger)?;
     let colour = stdout().is_terminal()
         && anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never;
-    let mut lines = Lines::new(source.dir(), source.child_id(), args, colour)?;
+    let mut lines = lines(&source, args, colour)?;
     // Of everybody's calls there may be no end, and others want the processor too.
-    if lines.looks_up() && source.has_tasks() {
+    if lines.inspects() && source.has_tasks() {
         // Refused to who is not root: then more texts are read too late.
-        let _ = kymo_kernel::process::hurry();
+        let _ = process::hurry();
     }
     if let Err(e) = source.start()? {
         sayln!("kymo: {e}");
@@ -67,17 +63,86 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let result = until_the_end(&mut source, &mut lines);
     let (lost, code) = source.end(result)?;
     lines.finish();
-    flush(&mut lines.out)?;
+    flush(&mut lines.output)?;
     note_lost(&mut ledger, (lines.shown, lines.lost), (lines.damaged, 0), &lost);
-    lines.note(&mut ledger);
+    lines.note(&mut |note| ledger.push(note));
     Ok(close(args, &ledger, code))
+}
+
+/// Lines of the calls of a run.
+type Lines = SyscallLines<RunningTasks>;
+
+fn lines(source: &Source, args: &Args, colour: bool) -> anyhow::Result<Lines> {
+    let dir = source.dir();
+    let format = |system: &str, name: &str| {
+        let text = dir.tracefs().event_format(system, name)?;
+        EventFormat::parse(&text).with_context(|| format!("{system}:{name}"))
+    };
+    let formats = SyscallFormats {
+        enter: format("raw_syscalls", "sys_enter")?,
+        exit: format("raw_syscalls", "sys_exit")?,
+        exec: format("sched", "sched_process_exec")?,
+        end: format("sched", "sched_process_exit")?,
+    };
+    let style = SyscallStyle {
+        lines: !args.call.summary,
+        summary: args.call.summary || args.call.with_summary,
+        json: args.json,
+        times: args.call.times,
+        colour,
+        monotonic: dir.clocks()?.current == "mono",
+    };
+    let tasks = RunningTasks { dir: dir.clone(), names: Tasks::new(dir, false) };
+    let child = source.child_id().map(|pid| pid as i32);
+    Ok(SyscallLines::new(formats, tasks, style, child, args.count))
+}
+
+/// The tasks of this machine, asked while they run.
+struct RunningTasks {
+    dir: TraceDir,
+    names: Tasks,
+}
+
+impl TaskInspector for RunningTasks {
+    fn call_format(&self, name: &str) -> Option<EventFormat> {
+        let text = self.dir.tracefs().event_format("syscalls", name).ok()?;
+        EventFormat::parse(&text).ok()
+    }
+
+    fn read_text(&self, tid: i32, address: u64, most: usize) -> Option<(Vec<u8>, bool)> {
+        memory::read_text(tid as u32, address, most).ok()
+    }
+
+    fn read_memory(&self, tid: i32, address: u64, buffer: &mut [u8]) -> Option<usize> {
+        memory::read(tid as u32, address, buffer).ok()
+    }
+
+    fn descriptor_path(&self, tid: i32, fd: i32) -> Option<String> {
+        target::descriptor_path(u32::try_from(tid).ok()?, u32::try_from(fd).ok()?)
+    }
+
+    fn process_of(&self, tid: i32) -> Option<i32> {
+        target::process_of(u32::try_from(tid).ok()?)?.try_into().ok()
+    }
+
+    fn monotonic_time(&self) -> u64 {
+        u64::try_from(process::monotonic().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn refresh_names(&mut self) {
+        self.names.refresh();
+    }
+
+    fn task_name(&mut self, tid: i32) -> &[u8] {
+        self.names.comm(tid)
+    }
 }
 
 /// Calls begin and end; programs and tasks do. Those of one task may be left out.
 fn events(calls: &[String], without: Option<u32>) -> anyhow::Result<Vec<TraceEvent>> {
     let mut numbers = Vec::new();
     for call in calls {
-        let Some(number) = numbers::number(call) else { bail!("there is no system call {call:?}") };
+        let Some(number) = syscall_number(call) else { bail!("there is no system call {call:?}") };
         numbers.push(format!("id == {number}"));
     }
     let named = (!numbers.is_empty()).then(|| format!("({})", numbers.join(" || ")));
@@ -108,13 +173,13 @@ fn until_the_end(source: &mut Source, lines: &mut Lines) -> anyhow::Result<Optio
     let mut end = None;
     let (mut flushed, mut window, mut wakes) = (Instant::now(), Instant::now(), 0);
     loop {
-        let before = lines.sighted;
+        let before = lines.inspected;
         let more = round(source, lines, end.is_some())?;
         let now = Instant::now();
-        let quiet = lines.sighted == before;
+        let quiet = lines.inspected == before;
         if quiet || end.is_some() || lines.is_full() || now - flushed >= FLUSH {
-            flush(&mut lines.out)?;
-            lines.stale();
+            flush(&mut lines.output)?;
+            lines.expire_names();
             flushed = now;
         }
         if lines.is_full() {
@@ -145,7 +210,7 @@ fn round(source: &mut Source, lines: &mut Lines, last: bool) -> anyhow::Result<b
     let cell = std::cell::RefCell::new(lines);
     let more = source.stream.round_seeing(
         last,
-        &mut |time, payload| cell.borrow_mut().sight(time, payload),
+        &mut |time, payload| cell.borrow_mut().inspect(time, payload),
         &mut |item| {
             let mut lines = cell.borrow_mut();
             match item {

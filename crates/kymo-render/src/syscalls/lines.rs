@@ -1,0 +1,475 @@
+//! Entries and exits of system calls, paired to lines.
+//!
+//! A line is written when the call returns, so lines are in the order of
+//! returns. What has not returned when the task or the trace ends has `?` for a
+//! result.
+
+use std::io::Write as _;
+use std::rc::Rc;
+use std::time::Duration;
+
+use kymo_format::{EventFormat, json_string};
+use kymo_model::{Endian, Note, NoteKind};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::arguments::{ArgumentDetail, ArgumentKind, SyscallDescription, write_argument};
+use super::details::{CallDetails, DetailCache, TaskInspector, seconds};
+use super::errno::{errno_name, errno_text};
+use super::numbers::syscall_name;
+use super::summary::SyscallSummary;
+
+/// Results from here on are errors: -4095 … -1.
+const FIRST_ERROR: i64 = -4095;
+
+/// Turns the events of calls into lines.
+pub struct SyscallLines<I> {
+    /// Text that was written and not taken yet.
+    pub output: Vec<u8>,
+    /// Calls that were shown.
+    pub shown: u64,
+    /// Events that were lost.
+    pub lost: u64,
+    /// Ring pages that could not be read to their end.
+    pub damaged: u64,
+    /// Events that were read so far, shown or not.
+    pub inspected: u64,
+    formats: SyscallFormats,
+    calls: FxHashMap<i64, Rc<SyscallDescription>>,
+    open: FxHashMap<i32, PendingCall>,
+    details: DetailCache<I>,
+    texts: u64,
+    unread: u64,
+    late: u64,
+    seen: FxHashSet<i32>,
+    /// The command's process while it still runs the tool's own code.
+    gated: Option<i32>,
+    summary: Option<SyscallSummary>,
+    style: SyscallStyle,
+    left: Option<u64>,
+    fresh: bool,
+}
+
+/// Layout of the lines of system calls.
+#[derive(Clone, Copy, Debug)]
+pub struct SyscallStyle {
+    /// A line for each call.
+    pub lines: bool,
+    /// A table of all calls at the end.
+    pub summary: bool,
+    /// Lines are JSON objects.
+    pub json: bool,
+    /// Lines begin with the time of the call.
+    pub times: bool,
+    /// Names and errors are in colour.
+    pub colour: bool,
+    /// The trace's clock is the one that is read with a task's memory.
+    pub monotonic: bool,
+}
+
+/// Formats of the four events that calls are made of.
+#[derive(Debug)]
+pub struct SyscallFormats {
+    /// `raw_syscalls:sys_enter`.
+    pub enter: EventFormat,
+    /// `raw_syscalls:sys_exit`.
+    pub exit: EventFormat,
+    /// `sched:sched_process_exec`.
+    pub exec: EventFormat,
+    /// `sched:sched_process_exit`.
+    pub end: EventFormat,
+}
+
+/// A call that has not returned.
+struct PendingCall {
+    time: u64,
+    number: i64,
+    call: Rc<SyscallDescription>,
+    args: [u64; 6],
+    details: CallDetails,
+}
+
+/// A call's end.
+#[derive(Clone, Copy)]
+enum CallEnd {
+    /// It returned.
+    Returned { at: u64, value: i64 },
+    /// The task ended in it.
+    Task,
+    /// The trace ended before it did.
+    Trace,
+}
+
+impl<I: TaskInspector> SyscallLines<I> {
+    /// `child`: the command's process, which is not the command before it executes it.
+    /// `left`: lines that are shown at most.
+    pub fn new(
+        formats: SyscallFormats,
+        inspector: I,
+        style: SyscallStyle,
+        child: Option<i32>,
+        left: Option<u64>,
+    ) -> SyscallLines<I> {
+        SyscallLines {
+            output: Vec::new(),
+            shown: 0,
+            lost: 0,
+            damaged: 0,
+            inspected: 0,
+            formats,
+            calls: FxHashMap::default(),
+            open: FxHashMap::default(),
+            details: DetailCache::new(inspector),
+            texts: 0,
+            unread: 0,
+            late: 0,
+            seen: FxHashSet::default(),
+            gated: child,
+            summary: style.summary.then(SyscallSummary::default),
+            style,
+            left,
+            fresh: false,
+        }
+    }
+
+    /// Whether as many lines were shown as were asked for.
+    pub fn is_full(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    /// Whether the memory of tasks is looked at, which must happen soon.
+    pub fn inspects(&self) -> bool {
+        self.style.lines
+    }
+
+    /// Has the names of tasks read again before they are shown: they may have changed.
+    pub fn expire_names(&mut self) {
+        self.fresh = false;
+    }
+
+    /// Looks up what the arguments of a call point to: its entry was read from the ring, and
+    /// it may still go on.
+    pub fn inspect(&mut self, time: u64, payload: &[u8]) {
+        self.inspected += 1;
+        if !self.style.lines || self.id(payload) != Some(self.formats.enter.id) {
+            return;
+        }
+        let (tid, number, args) = self.decode_entry(payload);
+        let call = self.call(number);
+        self.details.look_up(tid, time, &call, &args);
+    }
+
+    /// Takes an event in its turn.
+    pub fn event(&mut self, time: u64, payload: &[u8]) {
+        match self.id(payload) {
+            Some(id) if id == self.formats.enter.id => self.enter_call(time, payload),
+            Some(id) if id == self.formats.exit.id => self.exit_call(time, payload),
+            Some(id) if id == self.formats.exec.id => self.execute(payload),
+            Some(id) if id == self.formats.end.id => {
+                let tid = tid_of(payload);
+                if let Some(pending) = self.open.remove(&tid) {
+                    self.finish_call(tid, pending, CallEnd::Task);
+                }
+                self.details.forget(tid);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes note of events that were lost.
+    pub fn lost(&mut self, cpu: u32, count: Option<u64>) {
+        self.lost += count.unwrap_or(1);
+        // Beginnings and ends do not belong together any more.
+        self.open.clear();
+        if self.style.lines {
+            let count = count.map_or(String::new(), |n| format!("{n} "));
+            let _ = match self.style.json {
+                true => writeln!(self.output, "{{\"lost\":true,\"cpu\":{cpu}}}"),
+                false => writeln!(self.output, "CPU:{cpu} [LOST {count}EVENTS]"),
+            };
+        }
+    }
+
+    /// Writes the calls that have not returned, and the table: the trace is over.
+    pub fn finish(&mut self) {
+        let mut rest: Vec<(i32, PendingCall)> = self.open.drain().collect();
+        rest.sort_by_key(|(_, b)| b.time);
+        for (tid, pending) in rest {
+            if !self.is_full() {
+                self.finish_call(tid, pending, CallEnd::Trace);
+            }
+        }
+        if let Some(summary) = self.summary.take() {
+            if self.style.lines && !self.output.is_empty() {
+                self.output.push(b'\n');
+            }
+            summary.write(&mut self.output);
+        }
+    }
+
+    /// Notes what makes the lines less than the truth.
+    pub fn note(&self, note: &mut dyn FnMut(Note)) {
+        let (unread, texts) = (self.unread, self.texts);
+        if unread > 0 {
+            let fact = format!(
+                "{unread} of {texts} texts are shown as addresses: their task had ended or gone on"
+            );
+            note(Note::doubt(NoteKind::Unread, fact, None));
+        }
+        if self.late > 0 {
+            let fact = format!(
+                "{} texts, marked ~, were read after their call had returned; they may have \
+                 changed since",
+                self.late
+            );
+            note(Note::choice(NoteKind::Late, fact, None));
+        }
+    }
+
+    fn id(&self, payload: &[u8]) -> Option<u32> {
+        EventFormat::payload_id(payload, Endian::NATIVE).map(u32::from)
+    }
+
+    fn call(&mut self, number: i64) -> Rc<SyscallDescription> {
+        let inspector = &self.details.inspector;
+        let load = || SyscallDescription::load(number, |name| inspector.call_format(name));
+        Rc::clone(self.calls.entry(number).or_insert_with(|| Rc::new(load())))
+    }
+
+    fn decode_entry(&self, payload: &[u8]) -> (i32, i64, [u64; 6]) {
+        let number = int(&self.formats.enter, "id", payload);
+        let mut args = [0; 6];
+        if let Some(field) = self.formats.enter.field("args") {
+            let words = field.bytes(payload, Endian::NATIVE).chunks_exact(size_of::<usize>());
+            for (arg, word) in args.iter_mut().zip(words) {
+                *arg = word.try_into().map(usize::from_ne_bytes).unwrap_or(0) as u64;
+            }
+        }
+        (tid_of(payload), number, args)
+    }
+
+    fn enter_call(&mut self, time: u64, payload: &[u8]) {
+        let (tid, number, args) = self.decode_entry(payload);
+        let details = self.details.take(tid, time).unwrap_or_default();
+        // Of what happens before the command is there only the execve(2) that succeeds
+        // is shown, and that is not known yet.
+        if self.gated == Some(tid) && syscall_name(number) != Some("execve") {
+            return;
+        }
+        let call = self.call(number);
+        let before = self.open.insert(tid, PendingCall { time, number, call, args, details });
+        if let Some(before) = before.filter(|_| self.gated != Some(tid)) {
+            // Its end was lost, or it is one that never returns here (rt_sigreturn).
+            self.finish_call(tid, before, CallEnd::Task);
+        }
+    }
+
+    fn exit_call(&mut self, at: u64, payload: &[u8]) {
+        let tid = tid_of(payload);
+        let number = int(&self.formats.exit, "id", payload);
+        let value = int(&self.formats.exit, "ret", payload);
+        if self.open.get(&tid).is_some_and(|b| b.number == number)
+            && let Some(pending) = self.open.remove(&tid)
+            && self.gated != Some(tid)
+        {
+            self.finish_call(tid, pending, CallEnd::Returned { at, value });
+        }
+    }
+
+    /// The program's name comes with the event; the memory it stood in is gone.
+    fn execute(&mut self, payload: &[u8]) {
+        let tid = tid_of(payload);
+        if self.gated == Some(tid) {
+            self.gated = None;
+        }
+        let field = self.formats.exec.field("filename");
+        let name = field.map(|f| f.bytes(payload, Endian::NATIVE)).unwrap_or_default();
+        let name = name.split(|b| *b == 0).next().unwrap_or_default();
+        if let Some(pending) = self.open.get_mut(&tid)
+            && pending.call.name == "execve"
+            && let Some(detail) = pending.details.arguments.first_mut()
+        {
+            *detail = ArgumentDetail::Memory { bytes: name.to_vec(), whole: true, late: false };
+            pending.details.read_at = None;
+        }
+        self.details.forget(tid);
+    }
+
+    fn finish_call(&mut self, tid: i32, mut pending: PendingCall, end: CallEnd) {
+        let value = match end {
+            CallEnd::Returned { value, .. } => Some(value),
+            CallEnd::Task | CallEnd::Trace => None,
+        };
+        let failed = value.is_some_and(|v| (FIRST_ERROR..0).contains(&v));
+        if let (Some(summary), CallEnd::Returned { at, .. }) = (&mut self.summary, end) {
+            let took = Duration::from_nanos(at.saturating_sub(pending.time));
+            summary.count(pending.number, &pending.call.name, failed, took);
+        }
+        if self.style.lines && !self.is_full() {
+            self.settle_details(tid, &mut pending, end);
+            if let Some(value) = value {
+                self.track_descriptors(tid, &pending, value);
+            }
+            match self.style.json {
+                true => self.write_json(tid, &pending, end),
+                false => self.write_text(tid, &pending, end),
+            }
+            self.shown += 1;
+            self.left = self.left.map(|n| n.saturating_sub(1));
+        }
+    }
+
+    /// What was found out about the arguments, as of the call's own time.
+    fn settle_details(&mut self, tid: i32, pending: &mut PendingCall, end: CallEnd) {
+        let late = match (end, pending.details.read_at) {
+            (CallEnd::Returned { at, .. }, Some(read)) => !self.style.monotonic || read > at,
+            _ => false,
+        };
+        let details = pending.details.arguments.iter_mut();
+        for ((arg, value), detail) in pending.call.args.iter().zip(&pending.args).zip(details) {
+            match (arg.kind, &mut *detail) {
+                (ArgumentKind::Text | ArgumentKind::Bytes(_), detail) if *value != 0 => {
+                    self.texts += 1;
+                    match detail {
+                        ArgumentDetail::Memory { late: mark, .. } if late => {
+                            *mark = true;
+                            self.late += 1;
+                        }
+                        ArgumentDetail::Memory { .. } => {}
+                        _ => self.unread += 1,
+                    }
+                }
+                (ArgumentKind::Fd | ArgumentKind::DirFd, _) => {
+                    if let Some(path) = self.details.descriptor(tid, *value as i32) {
+                        *detail = ArgumentDetail::File(path.to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Keeps account of what descriptors stand for.
+    fn track_descriptors(&mut self, tid: i32, pending: &PendingCall, value: i64) {
+        let arg = |n: usize| pending.args.get(n).map_or(-1, |a| *a as i32);
+        match pending.call.name.as_str() {
+            "close" => self.details.note_closed(tid, arg(0)),
+            "dup" | "dup2" | "dup3" if value >= 0 => {
+                let path = self.details.descriptor(tid, arg(0)).map(str::to_owned);
+                self.details.note_opened(tid, value as i32, path.as_deref());
+            }
+            _ if pending.call.returns_fd && value >= 0 => {
+                let path = pending.details.arguments.iter().find_map(|s| match s {
+                    ArgumentDetail::Memory { bytes, .. } => Some(String::from_utf8_lossy(bytes)),
+                    _ => None,
+                });
+                self.details.note_opened(tid, value as i32, path.as_deref());
+            }
+            _ => {}
+        }
+    }
+
+    fn write_text(&mut self, tid: i32, pending: &PendingCall, end: CallEnd) {
+        self.seen.insert(tid);
+        let paint =
+            |style: anstyle::Style| if self.style.colour { style } else { anstyle::Style::new() };
+        let name = paint(anstyle::AnsiColor::Yellow.on_default().bold());
+        let bad = paint(anstyle::AnsiColor::Red.on_default());
+        if self.seen.len() > 1 {
+            let _ = write!(self.output, "[pid {tid:>5}] ");
+        }
+        if self.style.times {
+            let _ = write!(self.output, "{} ", seconds(Duration::from_nanos(pending.time)));
+        }
+        let _ = write!(self.output, "{name}{}{name:#}(", pending.call.name);
+        for (i, arg) in argument_texts(pending).enumerate() {
+            self.output.extend_from_slice(if i > 0 { b", " } else { b"" });
+            self.output.extend_from_slice(&arg);
+        }
+        self.output.extend_from_slice(b") = ");
+        let _ = match end {
+            CallEnd::Task => writeln!(self.output, "?"),
+            CallEnd::Trace => writeln!(self.output, "? <unfinished ...>"),
+            CallEnd::Returned { at, value } => {
+                let result = self.result_text(tid, pending, value);
+                let style =
+                    if (FIRST_ERROR..0).contains(&value) { bad } else { anstyle::Style::new() };
+                let took = seconds(Duration::from_nanos(at.saturating_sub(pending.time)));
+                writeln!(self.output, "{style}{result}{style:#} <{took}>")
+            }
+        };
+    }
+
+    fn result_text(&mut self, tid: i32, pending: &PendingCall, value: i64) -> String {
+        match value {
+            FIRST_ERROR..0 => {
+                let number = -value as i32;
+                let name = errno_name(number).map_or_else(|| number.to_string(), str::to_owned);
+                format!("-1 {name} ({})", errno_text(number))
+            }
+            0 if pending.call.returns_pointer => "NULL".to_owned(),
+            _ if pending.call.returns_pointer => format!("{value:#x}"),
+            _ if pending.call.returns_fd => match self.details.descriptor(tid, value as i32) {
+                Some(path) => format!("{value}<{path}>"),
+                None => value.to_string(),
+            },
+            _ => value.to_string(),
+        }
+    }
+
+    fn write_json(&mut self, tid: i32, pending: &PendingCall, end: CallEnd) {
+        if !std::mem::replace(&mut self.fresh, true) {
+            self.details.inspector.refresh_names();
+        }
+        self.output.extend_from_slice(b"{\"comm\":");
+        json_string(&mut self.output, self.details.inspector.task_name(tid));
+        let (s, ns) = (pending.time / 1_000_000_000, pending.time % 1_000_000_000);
+        let _ = write!(self.output, ",\"tid\":{tid},\"time\":{s}.{ns:09},\"syscall\":");
+        json_string(&mut self.output, pending.call.name.as_bytes());
+        self.output.extend_from_slice(b",\"args\":{");
+        for (i, (text, arg)) in argument_texts(pending).zip(&pending.call.args).enumerate() {
+            self.output.extend_from_slice(if i > 0 { b"," } else { b"" });
+            json_string(&mut self.output, arg.name.as_bytes());
+            self.output.push(b':');
+            json_string(&mut self.output, &text);
+        }
+        self.output.push(b'}');
+        if let CallEnd::Returned { at, value } = end {
+            let _ = write!(self.output, ",\"ret\":{value}");
+            if (FIRST_ERROR..0).contains(&value) {
+                let name = errno_name(-value as i32).unwrap_or("?");
+                let _ = write!(self.output, ",\"errno\":\"{name}\"");
+            }
+            let took = Duration::from_nanos(at.saturating_sub(pending.time));
+            let _ =
+                write!(self.output, ",\"duration\":{}.{:09}", took.as_secs(), took.subsec_nanos());
+        }
+        self.output.extend_from_slice(b"}\n");
+    }
+}
+
+/// The arguments' texts. The mode of open(2) counts only where a file is made.
+fn argument_texts(pending: &PendingCall) -> impl Iterator<Item = Vec<u8>> + '_ {
+    let makes =
+        |flags: u64| flags & (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u64 != 0;
+    let all =
+        pending.call.args.iter().zip(&pending.args).zip(&pending.details.arguments).enumerate();
+    all.filter(move |(i, ((arg, _), _))| {
+        let before = i.checked_sub(1).and_then(|i| pending.args.get(i));
+        !matches!(arg.kind, ArgumentKind::CreateMode) || before.is_some_and(|f| makes(*f))
+    })
+    .map(|(_, ((arg, value), detail))| {
+        let mut text = Vec::new();
+        write_argument(&mut text, arg.kind, *value, detail);
+        text
+    })
+}
+
+fn int(format: &EventFormat, field: &str, payload: &[u8]) -> i64 {
+    format.field(field).and_then(|f| f.int(payload, Endian::NATIVE)).unwrap_or(-1)
+}
+
+/// `common_pid` stands at the same place in every event.
+fn tid_of(payload: &[u8]) -> i32 {
+    let bytes = payload.get(4..8).and_then(|b| b.first_chunk().copied());
+    bytes.map_or(0, i32::from_ne_bytes)
+}

@@ -1,0 +1,17 @@
+//! System calls with their arguments, results and durations, in strace's words.
+//!
+//! [`numbers`](syscall_number) and `errno` name calls and errors, `arguments` and `flags` say
+//! what an argument is, `details` is what was found out about arguments beside their numbers,
+//! `lines` pairs a call's entry with its exit, `summary` counts.
+
+mod arguments;
+mod details;
+mod errno;
+mod flags;
+mod lines;
+mod numbers;
+mod summary;
+
+pub use details::TaskInspector;
+pub use lines::{SyscallFormats, SyscallLines, SyscallStyle};
+pub use numbers::syscall_number;
