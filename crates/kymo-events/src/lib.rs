@@ -8,6 +8,7 @@
 
 pub mod chain;
 pub mod ctf;
+mod event_filter;
 mod mapped;
 pub mod payload;
 pub mod perf_data;
@@ -17,4 +18,5 @@ mod tally;
 pub mod trace_dat;
 pub mod unwind;
 
+pub use event_filter::{EventConditions, EventFilter, EventFilterError, EventHead, parse_times};
 pub use mapped::map;

@@ -53,7 +53,7 @@ impl Chosen {
     /// recording begins and ends, where that is known.
     pub(crate) fn times(&self, span: Option<(u64, u64)>) -> anyhow::Result<Vec<(u64, u64)>> {
         let Some(text) = &self.time else { return Ok(Vec::new()) };
-        super::script::filter::times(text, span)
+        Ok(kymo_events::parse_times(text, span)?)
     }
 
     /// Whether for times the recording's span must be known.

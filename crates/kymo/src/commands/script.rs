@@ -1,31 +1,20 @@
 //! `kymo script`: the events of a recording as text, laid out as perf script
 //! or trace-cmd report do, or as JSON lines.
 //!
-//! Three things are kept apart, so that recordings of all kinds share them:
-//! where events come from (`perfdata`; `timeline`, which has `tracedat` and `ctf`), how a tracepoint's payload
-//! becomes text or JSON (`payload`), and how a line is laid out (`line`, `json`).
+//! `perf_data` reads perf.data, `timeline` trace.dat and CTF traces, which it merges; lines
+//! are made by `kymo-render`, on several threads.
 
-mod ctf;
-mod extra;
-mod fields;
-pub(crate) mod filter;
-mod json;
-mod line;
-mod number;
+mod ctf_header;
 mod output;
-mod perfdata;
-mod pool;
-mod sideband;
-mod sources;
-mod symbols;
-mod text;
+mod perf_data;
 mod timeline;
-mod tracedat;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use kymo_events::{EventConditions, EventFilter};
 use kymo_files::Kind;
+use kymo_render::perf_script::{LineStyle, TimeOrigin};
 
 /// Flags of `kymo script`.
 #[derive(clap::Args)]
@@ -137,21 +126,35 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match paths.as_slice() {
         // What is no recording at all is explained there.
         [path] if matches!(Kind::of(path), None | Some(Kind::PerfData)) => {
-            perfdata::run(&args, path)
+            perf_data::run(&args, path)
         }
         _ => timeline::run(&args, &paths),
     }
 }
 
 impl Args {
-    /// How the start of a line is laid out.
-    fn style(&self) -> line::Style {
+    /// Layout of the starts of lines.
+    fn style(&self) -> LineStyle {
         let since = match (self.reltime, self.deltatime) {
-            (true, _) => line::Since::First,
-            (_, true) => line::Since::Last,
-            _ => line::Since::Epoch,
+            (true, _) => TimeOrigin::First,
+            (_, true) => TimeOrigin::Last,
+            _ => TimeOrigin::Epoch,
         };
-        line::Style { ragged: false, ns: self.ns, since }
+        LineStyle { ragged: false, ns: self.ns, since }
+    }
+
+    /// Conditions on events. `span` is when the first and the last event happened, where that
+    /// is known.
+    fn filter(&self, span: Option<(u64, u64)>) -> anyhow::Result<EventFilter> {
+        let conditions = EventConditions {
+            time: self.time.as_deref(),
+            cpu: self.cpu.as_deref(),
+            comms: &self.comm,
+            pids: &self.pid,
+            tids: &self.tid,
+            events: &self.events,
+        };
+        Ok(EventFilter::parse(&conditions, span)?)
     }
 }
 

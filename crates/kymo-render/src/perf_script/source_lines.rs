@@ -11,24 +11,24 @@ use kymo_format::json_string;
 use kymo_symbols::{DsoId, DsoKind};
 use rustc_hash::FxHashMap;
 
-use super::fields::Fields;
-use super::number;
-use super::symbols::dso_of;
+use super::fields::FieldSet;
+use super::recorded_names::dso_of;
+use crate::number;
 
 /// Addresses remembered; more start the memory over.
 const MOST: usize = 1 << 18;
 
-/// What is asked for.
+/// Facts of source files that are printed with frames.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
+pub struct SourceOptions {
     /// Inlined functions in call chains.
-    pub(super) inlines: bool,
+    pub inlines: bool,
     /// Whole paths of files.
-    pub(super) full_paths: bool,
+    pub full_paths: bool,
 }
 
 /// A frame in the text.
-struct Mark {
+struct FrameMark {
     /// Where its text begins and ends, in the text of the batch.
     start: usize,
     end: usize,
@@ -36,23 +36,23 @@ struct Mark {
     shown: Located,
     /// The instruction that is executed, in the binary's terms.
     code: u64,
-    form: Form,
+    form: FrameForm,
     /// It is of a chain: inlined functions are frames of their own.
     chain: bool,
 }
 
 /// How a frame is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
+pub(crate) enum FrameForm {
     /// As perf lays these fields out.
-    Text(Fields),
+    Text(FieldSet),
     /// As members of an object.
     Json,
 }
 
 /// A function and its line.
 #[derive(Debug)]
-struct Source {
+struct SourcePlace {
     /// Its name, if it is inlined.
     inlined: Option<Box<str>>,
     file: Box<str>,
@@ -61,25 +61,25 @@ struct Source {
 
 /// Frames of the batch, and what is known of addresses.
 #[derive(Default)]
-pub(super) struct Sources {
-    wanted: Wanted,
-    marks: Vec<Mark>,
-    known: Known,
-    shared: Arc<Mutex<Known>>,
+pub(super) struct SourceLines {
+    wanted: SourceOptions,
+    marks: Vec<FrameMark>,
+    known: SourceMap,
+    shared: Arc<Mutex<SourceMap>>,
 }
 
 /// The innermost function at a place of a binary, and those it is inlined into.
-type Known = FxHashMap<(DsoId, u64), Arc<[Source]>>;
+type SourceMap = FxHashMap<(DsoId, u64), Arc<[SourcePlace]>>;
 
-impl Sources {
-    pub(super) fn new(wanted: Wanted) -> Sources {
-        Sources { wanted, ..Sources::default() }
+impl SourceLines {
+    pub(super) fn new(wanted: SourceOptions) -> SourceLines {
+        SourceLines { wanted, ..SourceLines::default() }
     }
 
     /// One without marks that shares what is found.
-    pub(super) fn another(&self) -> Sources {
+    pub(super) fn fork_for_thread(&self) -> SourceLines {
         let shared = Arc::clone(&self.shared);
-        Sources { wanted: self.wanted, shared, ..Sources::default() }
+        SourceLines { wanted: self.wanted, shared, ..SourceLines::default() }
     }
 
     /// Marks a frame whose text goes from `start` to `end`.
@@ -87,18 +87,18 @@ impl Sources {
         &mut self,
         (start, end): (usize, usize),
         (shown, code): (Located, u64),
-        form: Form,
+        form: FrameForm,
         chain: bool,
     ) {
         let wanted = match form {
-            Form::Text(fields) => {
-                let inlines = chain && self.wanted.inlines && fields.has(Fields::SYM);
-                inlines || fields.has(Fields::SRCLINE)
+            FrameForm::Text(fields) => {
+                let inlines = chain && self.wanted.inlines && fields.has(FieldSet::SYM);
+                inlines || fields.has(FieldSet::SRCLINE)
             }
-            Form::Json => self.wanted.inlines,
+            FrameForm::Json => self.wanted.inlines,
         };
         if wanted {
-            self.marks.push(Mark { start, end, shown, code, form, chain });
+            self.marks.push(FrameMark { start, end, shown, code, form, chain });
         }
     }
 
@@ -151,7 +151,7 @@ impl Sources {
             for (place, address) in addresses.iter().enumerate() {
                 let frames = found.frames(binary, place);
                 let last = frames.len().saturating_sub(1);
-                let source = |(i, f): (usize, &kymo_symbols::SourceFrame)| Source {
+                let source = |(i, f): (usize, &kymo_symbols::SourceFrame)| SourcePlace {
                     inlined: (i < last).then(|| found.function(f.function).into()),
                     file: found.file(f.file).into(),
                     line: f.line,
@@ -163,14 +163,14 @@ impl Sources {
         self.known.extend(new.iter().filter_map(|at| Some((*at, Arc::clone(shared.get(at)?)))));
     }
 
-    fn write(&self, mark: &Mark, machine: &Machine, own: &[u8], out: &mut Vec<u8>) {
+    fn write(&self, mark: &FrameMark, machine: &Machine, own: &[u8], out: &mut Vec<u8>) {
         let known = mark.shown.dso.and_then(|dso| self.known.get(&(dso, mark.code)));
         let known = known.map_or(&[][..], |k| k);
         let fields = match mark.form {
-            Form::Text(fields) => fields,
-            Form::Json => return json(mark, known, machine, own, out),
+            FrameForm::Text(fields) => fields,
+            FrameForm::Json => return json(mark, known, machine, own, out),
         };
-        let lines = fields.has(Fields::SRCLINE);
+        let lines = fields.has(FieldSet::SRCLINE);
         // A name that is not known would say nothing.
         let named = mark.shown.symbol.is_some() && self.wanted.inlines && mark.chain;
         for source in known.iter().filter(|_| named) {
@@ -179,7 +179,7 @@ impl Sources {
             number::hex(out, mark.shown.addr, 16);
             out.push(b' ');
             out.extend_from_slice(name.as_bytes());
-            if fields.has(Fields::SYMOFF) {
+            if fields.has(FieldSet::SYMOFF) {
                 out.extend_from_slice(b"+0x");
                 number::hex(out, mark.shown.offset, 0);
             }
@@ -210,7 +210,7 @@ impl Sources {
         }
     }
 
-    fn line(&self, source: &Source, out: &mut Vec<u8>) {
+    fn line(&self, source: &SourcePlace, out: &mut Vec<u8>) {
         let path = &*source.file;
         let name = match path.rsplit_once('/') {
             Some((_, name)) if !self.wanted.full_paths => name,
@@ -225,7 +225,7 @@ impl Sources {
 
 /// A frame's members with its line; in a chain the functions inlined there are objects
 /// before its own, whose opening brace is not in `own`.
-fn json(mark: &Mark, known: &[Source], machine: &Machine, own: &[u8], out: &mut Vec<u8>) {
+fn json(mark: &FrameMark, known: &[SourcePlace], machine: &Machine, own: &[u8], out: &mut Vec<u8>) {
     let named = mark.chain && mark.shown.symbol.is_some();
     for source in known.iter().filter(|_| named) {
         let Some(name) = source.inlined.as_ref().filter(|n| !n.is_empty()) else { continue };
@@ -244,7 +244,7 @@ fn json(mark: &Mark, known: &[Source], machine: &Machine, own: &[u8], out: &mut 
     }
 }
 
-fn json_line(source: &Source, out: &mut Vec<u8>) {
+fn json_line(source: &SourcePlace, out: &mut Vec<u8>) {
     if source.file.is_empty() {
         return;
     }

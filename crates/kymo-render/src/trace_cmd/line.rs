@@ -7,25 +7,24 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
+use kymo_events::payload::{self, KernelNames};
+use kymo_events::{EventFilter, EventHead};
 use kymo_files::tracedat::TraceDat;
 use kymo_format::ring::Missed;
-use kymo_format::{Symbols as _, json_string};
-use kymo_model::{Misc, NoteKind, RecordKind};
-use kymo_view::Ledger;
+use kymo_format::{Symbols as _, flag_letters, json_string};
+use kymo_model::{Note, NoteKind};
 use rustc_hash::FxHashMap;
 
-use super::batch::{Batch, Item};
-use crate::commands::script::filter::Filter;
-use crate::commands::script::line::Head;
-use crate::commands::script::{Args, json, number};
-use kymo_events::payload::{self, KernelNames};
+use super::batch::{BatchItem, TraceCmdBatch};
+use crate::number;
+use crate::perf_script::sample_json::write_head;
 use kymo_events::trace_dat::{
     FormatTable, GraphEvent, KnownEvent, TaskName, TaskNames, write_duration,
 };
 
 /// What is the same for all events of an instance.
 #[derive(Clone)]
-struct Instance {
+struct InstanceStyle {
     name: String,
     /// What its lines begin with.
     prefix: Vec<u8>,
@@ -33,59 +32,66 @@ struct Instance {
     counts: bool,
 }
 
+/// Form of the lines of a trace.dat.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TraceCmdOptions {
+    /// Lines are JSON objects.
+    pub json: bool,
+    /// Lines have the flags of events.
+    pub latency: bool,
+    /// Times are in nanoseconds.
+    pub ns: bool,
+}
+
 /// Renders events.
-pub(in crate::commands::script) struct Printer<'a> {
+pub(crate) struct TraceCmdRenderer<'a> {
     formats: &'a FormatTable<'a>,
     names: &'a KernelNames,
-    instances: Vec<Instance>,
+    instances: Vec<InstanceStyle>,
     comms: TaskNames,
-    filter: Filter,
+    filter: EventFilter,
     /// Whether the names in the filter are those of an event, by its number.
     wanted: FxHashMap<u16, bool>,
-    json: bool,
-    latency: bool,
-    ns: bool,
-    starts: Starts,
+    options: TraceCmdOptions,
+    starts: TraceCmdStarts,
     /// Payloads that could not be rendered: event, reason, how many.
     unrendered: BTreeMap<u16, (String, u64)>,
     short: u64,
     /// Whether anything was printed.
-    pub(in crate::commands::script) shown: bool,
+    pub(crate) shown: bool,
 }
 
-impl<'a> Printer<'a> {
-    pub(in crate::commands::script) fn new(
-        args: &Args,
+impl<'a> TraceCmdRenderer<'a> {
+    pub(crate) fn new(
+        options: TraceCmdOptions,
         data: &TraceDat,
         formats: &'a FormatTable<'a>,
         names: &'a KernelNames,
-        filter: Filter,
-    ) -> Printer<'a> {
-        Printer {
+        filter: EventFilter,
+    ) -> TraceCmdRenderer<'a> {
+        TraceCmdRenderer {
             formats,
             names,
             instances: instances(data),
             comms: TaskNames::new(&data.machine().saved_cmdlines),
             filter,
             wanted: FxHashMap::default(),
-            json: args.json,
-            latency: args.latency,
-            ns: args.ns,
-            starts: Starts::default(),
+            options,
+            starts: TraceCmdStarts::default(),
             unrendered: BTreeMap::new(),
             short: 0,
             shown: false,
         }
     }
 
-    /// One that begins with nothing seen.
-    pub(in crate::commands::script) fn another(&self) -> Printer<'a> {
-        Printer {
+    /// Renderer for another thread, which has seen nothing.
+    pub(crate) fn fork_for_thread(&self) -> TraceCmdRenderer<'a> {
+        TraceCmdRenderer {
             instances: self.instances.clone(),
             comms: self.comms.clone(),
             filter: self.filter.clone(),
             wanted: FxHashMap::default(),
-            starts: Starts::default(),
+            starts: TraceCmdStarts::default(),
             unrendered: BTreeMap::new(),
             ..*self
         }
@@ -97,7 +103,7 @@ impl<'a> Printer<'a> {
         self.starts.forget(pid);
     }
 
-    fn print(&mut self, item: &Item, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
+    fn print(&mut self, item: &BatchItem, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
         let Some(instance) = self.instances.get(item.buffer as usize) else { return };
         let missed = item.missed.filter(|_| self.filter.wants_time(item.time));
         if let Some(missed) = missed {
@@ -109,23 +115,23 @@ impl<'a> Printer<'a> {
         };
         let known = self.formats.get(id);
         let pid = self.formats.pid(payload);
-        if self.filter.any && !self.wants(item, id, pid, known) {
+        if self.filter.has_conditions() && !self.wants(item, id, pid, known) {
             return;
         }
         let Some(instance) = self.instances.get(item.buffer as usize) else { return };
-        if self.json {
+        if self.options.json {
             self.json(instance, item, pid, known, payload, out);
         } else {
             // trace-cmd names the instance once: before what was lost.
             let prefix = if missed.is_some() { &[][..] } else { &instance.prefix };
             out.extend_from_slice(prefix);
             let comms = &self.comms;
-            if self.latency {
+            if self.options.latency {
                 latency_start(comms.get(pid), pid, item.cpu, self.formats.flags(payload), out);
             } else {
                 self.starts.write(pid, item.cpu, || comms.get(pid), out);
             }
-            time(item.time, instance.counts, self.ns, out);
+            time(item.time, instance.counts, self.options.ns, out);
             match known {
                 Ok(k) => {
                     out.extend_from_slice(&k.column);
@@ -183,7 +189,13 @@ impl<'a> Printer<'a> {
         out.extend_from_slice(if leaf.is_some() { b"();" } else { b"() {" });
     }
 
-    fn wants(&mut self, item: &Item, id: u16, pid: i32, known: Result<&KnownEvent, &str>) -> bool {
+    fn wants(
+        &mut self,
+        item: &BatchItem,
+        id: u16,
+        pid: i32,
+        known: Result<&KnownEvent, &str>,
+    ) -> bool {
         let filter = &self.filter;
         let named = self.wanted.entry(id).or_insert_with(|| match known {
             Ok(k) => filter.wants_event(&[&k.full_name, &k.format.name]),
@@ -193,8 +205,8 @@ impl<'a> Printer<'a> {
     }
 
     /// A mark where events are missing.
-    fn lost(&self, instance: &Instance, item: &Item, missed: Missed, out: &mut Vec<u8>) {
-        if self.json {
+    fn lost(&self, instance: &InstanceStyle, item: &BatchItem, missed: Missed, out: &mut Vec<u8>) {
+        if self.options.json {
             let _ = write!(out, "{{\"cpu\":{},\"lost\":", item.cpu);
             let _ = match missed {
                 Missed::Count(n) => write!(out, "{n}"),
@@ -213,8 +225,8 @@ impl<'a> Printer<'a> {
 
     fn json(
         &self,
-        instance: &Instance,
-        item: &Item,
+        instance: &InstanceStyle,
+        item: &BatchItem,
         pid: i32,
         known: Result<&KnownEvent, &str>,
         payload: &[u8],
@@ -225,13 +237,13 @@ impl<'a> Printer<'a> {
         if instance.counts {
             head.time = None;
         }
-        json::head(&head, known.map_or("", |k| &k.full_name), out);
+        write_head(&head, known.map_or("", |k| &k.full_name), out);
         if instance.counts {
             let _ = write!(out, ",\"count\":{}", item.time);
         }
         let (flags, preempt) = self.formats.flags(payload);
         out.extend_from_slice(b",\"flags\":");
-        json_string(out, &latency_flags(flags, preempt));
+        json_string(out, &flag_letters(flags, preempt));
         instance_json(instance, out);
         if let Ok(k) = known {
             out.extend_from_slice(b",\"fields\":");
@@ -241,21 +253,21 @@ impl<'a> Printer<'a> {
     }
 }
 
-fn instance_json(instance: &Instance, out: &mut Vec<u8>) {
+fn instance_json(instance: &InstanceStyle, out: &mut Vec<u8>) {
     if !instance.name.is_empty() {
         out.extend_from_slice(b",\"instance\":");
         json_string(out, instance.name.as_bytes());
     }
 }
 
-fn head<'c>(item: &Item, pid: i32, comm: &'c TaskName) -> Head<'c> {
+fn head<'c>(item: &BatchItem, pid: i32, comm: &'c TaskName) -> EventHead<'c> {
     let pid = pid as u32;
     let (comm, time) = (comm.as_bytes(), Some(item.time));
-    Head { comm, pid, tid: pid, cpu: Some(item.cpu), time, misc: (RecordKind::SAMPLE, Misc(0)) }
+    EventHead { comm, pid, tid: pid, cpu: Some(item.cpu), time }
 }
 
 /// Lines of several instances begin with their names, aligned.
-fn instances(data: &TraceDat) -> Vec<Instance> {
+fn instances(data: &TraceDat) -> Vec<InstanceStyle> {
     let widest = data.buffers().iter().map(|b| b.name.len()).max().unwrap_or(0);
     let prefix = |name: &str| match (widest, name.is_empty()) {
         (0, _) => String::new(),
@@ -265,7 +277,7 @@ fn instances(data: &TraceDat) -> Vec<Instance> {
     let converted = data.options().tsc2nsec.is_some();
     data.buffers()
         .iter()
-        .map(|b| Instance {
+        .map(|b| InstanceStyle {
             name: b.name.clone(),
             prefix: prefix(&b.name).into_bytes(),
             counts: matches!(b.clock.as_str(), "counter" | "x86-tsc") && !converted,
@@ -273,13 +285,13 @@ fn instances(data: &TraceDat) -> Vec<Instance> {
         .collect()
 }
 
-impl Printer<'_> {
+impl TraceCmdRenderer<'_> {
     /// Renders an event of a batch; `name` is the place of the first name in it that is
     /// not known yet.
     #[inline]
-    pub(in crate::commands::script) fn render(
+    pub(crate) fn render(
         &mut self,
-        batch: &Batch,
+        batch: &TraceCmdBatch,
         event: usize,
         name: &mut usize,
         out: &mut Vec<u8>,
@@ -297,19 +309,19 @@ impl Printer<'_> {
     }
 
     /// What tasks are called at the place where the rendering is.
-    pub(in crate::commands::script) fn comms(&self) -> &TaskNames {
+    pub(crate) fn comms(&self) -> &TaskNames {
         &self.comms
     }
 
     /// Takes note of names in a batch that somebody else renders.
-    pub(in crate::commands::script) fn pass(&mut self, batch: &Batch) {
+    pub(crate) fn pass(&mut self, batch: &TraceCmdBatch) {
         batch.names.iter().for_each(|(_, pid, comm)| self.name(*pid, *comm));
     }
 }
 
 /// ` seconds.micros: `, rounded as trace-cmd rounds, or a plain count.
 #[inline]
-pub(in crate::commands::script) fn time(time: u64, counts: bool, ns: bool, out: &mut Vec<u8>) {
+pub(crate) fn time(time: u64, counts: bool, ns: bool, out: &mut Vec<u8>) {
     if counts {
         number::decimal(out, time, 12);
     } else if ns {
@@ -334,47 +346,7 @@ fn latency_start(comm: TaskName, pid: i32, cpu: u32, flags: (u8, u8), out: &mut 
     number::pad(out, 8 - comm.len());
     out.extend_from_slice(comm);
     let _ = write!(out, "-{pid:<5} {cpu:>3}");
-    out.extend_from_slice(&latency_flags(flags.0, flags.1));
-}
-
-/// Interrupts off, rescheduling wanted, context, depth of preempt_disable() and
-/// of migrate_disable(), with the letters of the kernel's `trace` file.
-fn latency_flags(flags: u8, preempt: u8) -> [u8; 5] {
-    const IRQS_OFF: u8 = 1;
-    const RESCHED_LAZY: u8 = 2;
-    const RESCHED: u8 = 4;
-    const HARDIRQ: u8 = 8;
-    const SOFTIRQ: u8 = 0x10;
-    const PREEMPT_RESCHED: u8 = 0x20;
-    const NMI: u8 = 0x40;
-    const BH_OFF: u8 = 0x80;
-    let has = |f: u8| flags & f != 0;
-    let irqs = match (has(IRQS_OFF), has(BH_OFF)) {
-        (true, true) => b'D',
-        (true, false) => b'd',
-        (false, true) => b'b',
-        (false, false) => b'.',
-    };
-    let resched = match (has(RESCHED), has(PREEMPT_RESCHED), has(RESCHED_LAZY)) {
-        (true, true, true) => b'B',
-        (true, true, false) => b'N',
-        (false, true, true) => b'L',
-        (true, false, true) => b'b',
-        (true, false, false) => b'n',
-        (false, true, false) => b'p',
-        (false, false, true) => b'l',
-        (false, false, false) => b'.',
-    };
-    let context = match (has(NMI), has(HARDIRQ), has(SOFTIRQ)) {
-        (true, true, _) => b'Z',
-        (true, false, _) => b'z',
-        (false, true, true) => b'H',
-        (false, true, false) => b'h',
-        (false, false, true) => b's',
-        (false, false, false) => b'.',
-    };
-    let digit = |n: u8| if n == 0 { b'.' } else { b"0123456789abcdef"[usize::from(n & 15)] };
-    [irqs, resched, context, digit(preempt & 15), digit(preempt >> 4)]
+    out.extend_from_slice(&flag_letters(flags.0, flags.1));
 }
 
 /// Slots of remembered starts, a power of two.
@@ -383,26 +355,26 @@ const SLOTS: usize = 256;
 const LONG: usize = 48;
 
 /// `comm-pid [cpu]`, remembered: a task on a CPU writes many lines.
-pub(in crate::commands::script) struct Starts {
-    slots: Vec<Slot>,
+pub(crate) struct TraceCmdStarts {
+    slots: Vec<TraceCmdSlot>,
 }
 
 #[derive(Clone)]
-struct Slot {
+struct TraceCmdSlot {
     key: Option<(i32, u32)>,
     len: usize,
     text: [u8; LONG],
 }
 
-impl Default for Starts {
+impl Default for TraceCmdStarts {
     fn default() -> Self {
-        Starts { slots: vec![Slot { key: None, len: 0, text: [0; LONG] }; SLOTS] }
+        TraceCmdStarts { slots: vec![TraceCmdSlot { key: None, len: 0, text: [0; LONG] }; SLOTS] }
     }
 }
 
-impl Starts {
+impl TraceCmdStarts {
     /// The task has another name from now on.
-    pub(in crate::commands::script) fn forget(&mut self, pid: i32) {
+    pub(crate) fn forget(&mut self, pid: i32) {
         for slot in self.slots.iter_mut().filter(|s| s.key.is_some_and(|k| k.0 == pid)) {
             slot.key = None;
         }
@@ -410,7 +382,7 @@ impl Starts {
 
     /// `cpu`: `u32::MAX` if it is not known.
     #[inline]
-    pub(in crate::commands::script) fn write(
+    pub(crate) fn write(
         &mut self,
         pid: i32,
         cpu: u32,
@@ -439,30 +411,25 @@ impl Starts {
     }
 }
 
-/// What the printers of a recording met.
-pub(in crate::commands::script) fn note<'p, 'a: 'p>(
-    printers: impl Iterator<Item = &'p Printer<'a>> + Clone,
-    ledger: &mut Ledger,
-) {
-    let short: u64 = printers.clone().map(|p| p.short).sum();
+/// Notes on events of a recording that could not be rendered.
+pub(crate) fn trace_cmd_notes<'p, 'a: 'p>(
+    renderers: impl Iterator<Item = &'p TraceCmdRenderer<'a>> + Clone,
+) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let short: u64 = renderers.clone().map(|r| r.short).sum();
     if short > 0 {
-        ledger.note(
-            NoteKind::Malformed,
-            format!("{short} events are too short to name their kind"),
-            None,
-        );
+        let fact = format!("{short} events are too short to name their kind");
+        notes.push(Note::doubt(NoteKind::Malformed, fact, None));
     }
     let mut all = BTreeMap::<u16, (&str, u64)>::new();
-    for (id, (why, n)) in printers.flat_map(|p| &p.unrendered) {
+    for (id, (why, n)) in renderers.flat_map(|r| &r.unrendered) {
         all.entry(*id).or_insert((why, 0)).1 += n;
     }
     for (id, (why, n)) in all {
-        ledger.note(
-            NoteKind::Payload,
-            format!("{n} payloads of event {id} are not shown: {why}"),
-            None,
-        );
+        let fact = format!("{n} payloads of event {id} are not shown: {why}");
+        notes.push(Note::doubt(NoteKind::Payload, fact, None));
     }
+    notes
 }
 
 #[cfg(test)]
@@ -471,7 +438,7 @@ mod tests {
 
     #[test]
     fn flags_have_the_kernels_letters() {
-        let text = |f, p| String::from_utf8(latency_flags(f, p).to_vec()).unwrap();
+        let text = |f, p| String::from_utf8(flag_letters(f, p).to_vec()).unwrap();
         assert_eq!(text(0, 0), ".....");
         assert_eq!(text(0x2d, 0x13), "dNh31");
         assert_eq!(text(0x99, 0x0f), "D.Hf.");

@@ -1,30 +1,15 @@
-//! How events of a trace.dat are printed: laid out as `trace-cmd report` does.
-
-mod batch;
-mod line;
+//! Text about a trace.dat itself: the line that trace-cmd begins with, and the machine.
 
 use kymo_files::tracedat::{Buffer, TraceDat};
 
-use super::output;
-pub(super) use batch::{Batch, Feed};
-pub(super) use line::{Printer, Starts, note, time};
-
-/// The line trace-cmd begins with.
-pub(super) fn cpus(data: &TraceDat) -> String {
+/// First line of `trace-cmd report`: the number of CPUs.
+pub fn trace_cmd_cpus(data: &TraceDat) -> String {
     let most = data.buffers().iter().map(|b| b.cpus.len() as u32).max().unwrap_or(0);
     format!("cpus={}\n", data.options().cpu_count.unwrap_or(most))
 }
 
-/// Recordings of latency tracers hold the kernel's own text.
-pub(super) fn texts(data: &TraceDat) -> anyhow::Result<()> {
-    for buffer in data.buffers().iter().filter(|b| b.text.is_some()) {
-        data.read_text(buffer, &mut output::write)?;
-    }
-    Ok(())
-}
-
-/// What the file says of the machine and of itself.
-pub(super) fn header(data: &TraceDat) -> String {
+/// Lines about the recording and the machine it was made on.
+pub fn trace_cmd_header(data: &TraceDat) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: &str| {
         for (i, value) in value.trim_end().lines().enumerate() {

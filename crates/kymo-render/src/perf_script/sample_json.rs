@@ -4,21 +4,19 @@
 use std::io::Write as _;
 
 use kymo_events::chain::{Origin, Place};
+use kymo_events::perf_data::payload_endian;
+use kymo_events::{EventFilter, EventHead, payload};
 use kymo_files::perfdata::Entry;
 use kymo_format::json_string;
 
-use super::filter::Filter;
-use super::line::Head;
-use super::sources::Form;
-use super::symbols::frames;
-use super::text::{Text, facts, unwinds};
-use kymo_events::payload;
-use kymo_events::perf_data::payload_endian;
-
-use super::number;
+use super::recorded_names::frames;
+use super::sample_text::{SampleRenderer, event_name, unwinds};
+use super::source_lines::FrameForm;
+use crate::error::FieldSpecError;
+use crate::number;
 
 /// The opening of an object: task, CPU, time, event.
-pub(super) fn head(s: &Head<'_>, event: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_head(s: &EventHead<'_>, event: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"comm\":");
     json_string(out, s.comm);
     // -1, the kernel's "none", stays -1.
@@ -38,19 +36,19 @@ pub(super) fn head(s: &Head<'_>, event: &str, out: &mut Vec<u8>) {
 
 pub(super) fn print(
     entry: &Entry<'_>,
-    filter: &Filter,
-    text: &mut Text,
+    filter: &EventFilter,
+    text: &mut SampleRenderer,
     out: &mut Vec<u8>,
-) -> anyhow::Result<()> {
+) -> Result<(), FieldSpecError> {
     let Some(s) = text.see(entry)? else { return Ok(()) };
-    let comm = text.symbols.comm(s.pid, s.tid);
-    if filter.any && !filter.wants(&facts(entry, &s, comm)) {
+    let comm = text.names.comm(s.pid, s.tid);
+    let event = event_name(entry);
+    if filter.has_conditions() && !filter.wants(&s.head(comm), event) {
         return Ok(());
     }
-    let event = entry.desc().map_or("", |e| &e.name);
-    head(&s.head(comm), event, out);
+    write_head(&s.head(comm), event, out);
     if let Some(period) = s.period {
-        write!(out, ",\"period\":{period}")?;
+        let _ = write!(out, ",\"period\":{period}");
     }
     let mode = entry.raw.misc.cpumode();
     if let Some(ip) = s.ip {
@@ -58,15 +56,15 @@ pub(super) fn print(
         frame(entry, s.pid, Place::exact(mode, ip), false, text, out);
     }
     if let Some(addr) = s.addr {
-        write!(out, ",\"addr\":\"{addr:#x}\"")?;
+        let _ = write!(out, ",\"addr\":\"{addr:#x}\"");
     }
     if let (Some(raw), Some(format)) = (s.raw, text.trace.format(entry)) {
         out.extend_from_slice(b",\"fields\":");
         payload::json(format, raw, payload_endian(entry), out);
     }
     let has = entry.desc().map(|d| d.attr.sample_type);
-    let user = if has.is_some_and(unwinds) { text.symbols.unwind(entry) } else { Vec::new() };
-    let kernel = text.symbols.kernel(entry.features);
+    let user = if has.is_some_and(unwinds) { text.names.unwind(entry) } else { Vec::new() };
+    let kernel = text.names.kernel(entry.features);
     let recorded = frames(s.chain(entry.raw.endian), mode, Origin::Recorded, &kernel);
     let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None);
     let mut chain = recorded.chain(unwound).peekable();
@@ -91,10 +89,10 @@ fn frame(
     pid: u32,
     place: Place,
     chain: bool,
-    text: &mut Text,
+    text: &mut SampleRenderer,
     out: &mut Vec<u8>,
 ) {
-    let (start, symbols) = (out.len(), &mut text.symbols);
+    let (start, symbols) = (out.len(), &mut text.names);
     let (at, code) = symbols.frame(entry.features, pid, place);
     out.extend_from_slice(b"\"ip\":\"0x");
     number::hex(out, place.ip, 0);
@@ -109,5 +107,5 @@ fn frame(
         out.extend_from_slice(b",\"dso\":");
         json_string(out, symbols.dso(&at).as_bytes());
     }
-    text.sources.mark((start, out.len()), (at, code), Form::Json, chain);
+    text.sources.mark((start, out.len()), (at, code), FrameForm::Json, chain);
 }

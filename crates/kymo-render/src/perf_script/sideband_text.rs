@@ -6,18 +6,22 @@ use std::io::Write as _;
 use kymo_files::perfdata::Entry;
 use kymo_model::{Mmap, RecordKind, SampleId, Sideband};
 
-use super::text::{Seen, Text};
+use super::sample_text::{PrintedSample, SampleRenderer};
 
-/// Which of them are printed.
-#[derive(Clone, Copy)]
-pub(super) struct Show {
-    pub(super) tasks: bool,
-    pub(super) mmaps: bool,
-    pub(super) lost: bool,
-    pub(super) switches: bool,
+/// Kinds of records that are printed beside samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShownSideband {
+    /// COMM, FORK and EXIT.
+    pub tasks: bool,
+    /// MMAP and MMAP2.
+    pub mmaps: bool,
+    /// LOST and LOST_SAMPLES.
+    pub lost: bool,
+    /// SWITCH and SWITCH_CPU_WIDE.
+    pub switches: bool,
 }
 
-impl Show {
+impl ShownSideband {
     pub(super) fn wants(&self, kind: RecordKind) -> bool {
         match kind {
             RecordKind::COMM | RecordKind::FORK | RecordKind::EXIT => self.tasks,
@@ -28,7 +32,7 @@ impl Show {
         }
     }
 
-    pub(super) fn print(&self, entry: &Entry<'_>, text: &mut Text, out: &mut Vec<u8>) {
+    pub(super) fn print(&self, entry: &Entry<'_>, text: &mut SampleRenderer, out: &mut Vec<u8>) {
         let Ok(Some(record)) = Sideband::parse(&entry.raw) else { return };
         let id = match entry.desc() {
             Some(e) => entry.raw.sample_id(&e.attr).unwrap_or_default(),
@@ -43,8 +47,8 @@ impl Show {
         };
         let (pid, tid) = id.tid.or(own).unwrap_or((0, 0));
         let own = own.filter(|_| matches!(record, Sideband::Comm(_) | Sideband::Mmap(_)));
-        let seen = Seen::record(entry.raw.kind, entry.raw.misc);
-        let seen = Seen { pid, tid, time: id.time, cpu: id.cpu, ..seen };
+        let seen = PrintedSample::record(entry.raw.kind, entry.raw.misc);
+        let seen = PrintedSample { pid, tid, time: id.time, cpu: id.cpu, ..seen };
         text.start_of(entry, own.unwrap_or((pid, tid)), &seen, out);
         describe(entry, &record, out);
         out.push(b'\n');
@@ -89,7 +93,7 @@ fn describe(entry: &Entry<'_>, record: &Sideband<'_>, out: &mut Vec<u8>) {
 
 fn mmap(m: &Mmap<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
     let (pid, tid) = (m.pid as i32, m.tid as i32);
-    write!(out, " {pid}/{tid}: [{:#x}({:#x}) @ {}", m.start, m.len, Hex(m.pgoff))?;
+    write!(out, " {pid}/{tid}: [{:#x}({:#x}) @ {}", m.start, m.len, AlternateHex(m.pgoff))?;
     if let Some((major, minor, inode, generation)) = m.inode {
         write!(out, " {major:02x}:{minor:02x} {inode} {generation}")?;
     }
@@ -110,9 +114,9 @@ fn mmap(m: &Mmap<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
 }
 
 /// C's `%#x`: no prefix for zero.
-struct Hex(u64);
+struct AlternateHex(u64);
 
-impl std::fmt::Display for Hex {
+impl std::fmt::Display for AlternateHex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0 == 0 { f.write_str("0") } else { write!(f, "{:#x}", self.0) }
     }

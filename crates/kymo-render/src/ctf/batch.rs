@@ -4,17 +4,17 @@ use kymo_files::ctf::read::{Event, Packed, Run};
 
 /// An event of a batch.
 #[derive(Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct CtfItem {
     pub(super) time: u64,
     pub(super) class: u32,
-    /// Its place among [`Batch::sources`].
+    /// Its place among [`CtfBatch::sources`].
     source: u32,
     pub(super) body: Packed,
 }
 
 /// Where an event comes from.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct EventOrigin {
     pub(super) cpu: Option<u32>,
     /// Events lost before it; 0 for none.
     pub(super) missed: u64,
@@ -22,44 +22,44 @@ pub(super) struct Source {
 
 /// Events that are rendered together.
 #[derive(Default)]
-pub(in crate::commands::script) struct Batch {
+pub(crate) struct CtfBatch {
     pub(super) bytes: Vec<u8>,
-    pub(super) items: Vec<Item>,
-    sources: Vec<Source>,
+    pub(super) items: Vec<CtfItem>,
+    sources: Vec<EventOrigin>,
 }
 
-impl Batch {
+impl CtfBatch {
     /// Bytes that it holds.
-    pub(in crate::commands::script) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// Adds an event.
     #[inline]
-    pub(in crate::commands::script) fn push(&mut self, e: &Event<'_>) {
+    pub(crate) fn push(&mut self, e: &Event<'_>) {
         let body = e.body.pack(&mut self.bytes);
-        let source = self.source_of(Source { cpu: e.cpu, missed: e.missed.unwrap_or(0) });
-        self.items.push(Item { time: e.time, class: e.class, source, body });
+        let source = self.source_of(EventOrigin { cpu: e.cpu, missed: e.missed.unwrap_or(0) });
+        self.items.push(CtfItem { time: e.time, class: e.class, source, body });
     }
 
     /// Adds events that belong together.
-    pub(in crate::commands::script) fn push_run(&mut self, run: &Run<'_>) {
-        let source = self.source_of(Source { cpu: run.cpu, missed: 0 });
+    pub(crate) fn push_run(&mut self, run: &Run<'_>) {
+        let source = self.source_of(EventOrigin { cpu: run.cpu, missed: 0 });
         let items = &mut self.items;
         items.reserve(run.events.len());
         run.pack(&mut self.bytes, |e, body| {
-            items.push(Item { time: e.time, class: e.class, source, body });
+            items.push(CtfItem { time: e.time, class: e.class, source, body });
         });
     }
 
     /// Where an event of the batch comes from.
     #[inline]
-    pub(super) fn source(&self, item: &Item) -> Source {
+    pub(super) fn source(&self, item: &CtfItem) -> EventOrigin {
         self.sources.get(item.source as usize).copied().unwrap_or_default()
     }
 
     #[inline]
-    fn source_of(&mut self, source: Source) -> u32 {
+    fn source_of(&mut self, source: EventOrigin) -> u32 {
         if self.sources.last() != Some(&source) {
             self.sources.push(source);
         }

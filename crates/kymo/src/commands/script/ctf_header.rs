@@ -6,7 +6,7 @@ use kymo_files::ctf::read::{Ctf, Times, Trace};
 use kymo_model::Endian;
 
 /// The text of `--header`.
-pub(in crate::commands::script) fn text(ctf: &Ctf) -> String {
+pub(super) fn text(ctf: &Ctf) -> String {
     let mut out = String::new();
     line(&mut out, "format", "CTF 1.8");
     let times = match ctf.times() {

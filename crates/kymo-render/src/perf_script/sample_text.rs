@@ -1,67 +1,67 @@
 //! A sample as perf script lays it out.
 
 use kymo_events::chain::Origin;
+use kymo_events::perf_data::TracepointPayloads;
+use kymo_events::{EventFilter, EventHead};
 use kymo_files::perfdata::Entry;
 use kymo_format::Pen;
 use kymo_model::{Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType, sw};
 
-use super::extra;
-use super::fields::{Fields, Spec};
-use super::filter::{Facts, Filter};
-use super::line::{Head, Starts, Style};
-use super::number;
-use super::sources::{Form, Sources, Wanted};
-use super::symbols::{Symbols, frames};
-use kymo_events::perf_data::TracepointPayloads;
+use super::fields::{FieldSet, FieldSpec};
+use super::line_start::{LineStarts, LineStyle};
+use super::recorded_names::{RecordedNames, frames};
+use super::sample_details;
+use super::source_lines::{FrameForm, SourceLines, SourceOptions};
+use crate::error::FieldSpecError;
+use crate::number;
 
 /// What is the same for all samples of one event.
-struct Plan {
-    fields: Fields,
+struct SamplePlan {
+    fields: FieldSet,
     chain: bool,
     /// The user part of chains is recorded as registers and stack.
     unwinds: bool,
     /// Right-aligned over all events, with the colon.
-    name: Name,
+    name: EventColumn,
     sample_type: SampleType,
     fixed_period: Option<u64>,
     /// Byte offsets of the fixed part of a sample.
     at: LeadingFields,
     /// The same for the common case.
-    plain: Option<Plain>,
+    plain: Option<PlainSample>,
 }
 
 /// A tracepoint's sample printed as usual: everything printed of it has a fixed place
 /// but the payload, which lies right behind the fixed part.
 #[derive(Clone, Copy)]
-struct Plain {
+struct PlainSample {
     tid: usize,
     time: usize,
     cpu: usize,
     raw: usize,
 }
 
-impl Plain {
-    fn of(fields: Fields, has: SampleType, at: &LeadingFields) -> Option<Plain> {
-        let usual = Fields::COMMON.with(Fields::TRACE);
+impl PlainSample {
+    fn of(fields: FieldSet, has: SampleType, at: &LeadingFields) -> Option<PlainSample> {
+        let usual = FieldSet::COMMON.with(FieldSet::TRACE);
         let variable = SampleType::READ | SampleType::CALLCHAIN;
         if fields != usual || has.intersects(variable) || !has.contains(SampleType::RAW) {
             return None;
         }
-        Some(Plain { tid: at.tid?, time: at.time?, cpu: at.cpu?, raw: at.end })
+        Some(PlainSample { tid: at.tid?, time: at.time?, cpu: at.cpu?, raw: at.end })
     }
 
     /// What is printed of a sample, and its payload.
     #[inline]
-    fn see(self, body: &[u8], endian: Endian) -> Option<(Head<'static>, &[u8])> {
+    fn see(self, body: &[u8], endian: Endian) -> Option<(EventHead<'static>, &[u8])> {
         let (fixed, rest) = body.split_at_checked(self.raw)?;
         let half = |at: usize| Some(endian.u32(*fixed.get(at..)?.first_chunk()?));
-        let head = Head {
+        let head = EventHead {
             comm: b"",
             pid: half(self.tid)?,
             tid: half(self.tid + 4)?,
             cpu: Some(half(self.cpu)?),
             time: Some(endian.u64(*fixed.get(self.time..)?.first_chunk()?)),
-            misc: (RecordKind::SAMPLE, Misc(0)),
         };
         let (size, raw) = rest.split_first_chunk()?;
         Some((head, raw.get(..endian.u32(*size) as usize)?))
@@ -69,16 +69,16 @@ impl Plain {
 }
 
 /// A name of an event; short ones are copied in one go.
-struct Name {
+struct EventColumn {
     short: Option<([u8; 64], usize)>,
     text: Vec<u8>,
 }
 
-impl Name {
-    fn of(text: Vec<u8>) -> Name {
+impl EventColumn {
+    fn of(text: Vec<u8>) -> EventColumn {
         let mut short = [0; 64];
         let fits = short.get_mut(..text.len()).map(|place| place.copy_from_slice(&text));
-        Name { short: fits.map(|()| (short, text.len())), text }
+        EventColumn { short: fits.map(|()| (short, text.len())), text }
     }
 
     #[inline]
@@ -91,7 +91,7 @@ impl Name {
 }
 
 /// The part of a sample that is printed.
-pub(super) struct Seen<'a> {
+pub(super) struct PrintedSample<'a> {
     pub(super) ip: Option<u64>,
     pub(super) pid: u32,
     pub(super) tid: u32,
@@ -104,10 +104,10 @@ pub(super) struct Seen<'a> {
     pub(super) raw: Option<&'a [u8]>,
 }
 
-impl Seen<'_> {
+impl PrintedSample<'_> {
     /// Of a record nothing else is known of.
     pub(super) fn record(kind: RecordKind, misc: Misc) -> Self {
-        Seen {
+        PrintedSample {
             ip: None,
             pid: 0,
             tid: 0,
@@ -121,9 +121,9 @@ impl Seen<'_> {
         }
     }
 
-    pub(super) fn head<'h>(&self, comm: &'h [u8]) -> Head<'h> {
-        let Seen { pid, tid, cpu, time, misc, .. } = *self;
-        Head { comm, pid, tid, cpu, time, misc }
+    pub(super) fn head<'h>(&self, comm: &'h [u8]) -> EventHead<'h> {
+        let PrintedSample { pid, tid, cpu, time, .. } = *self;
+        EventHead { comm, pid, tid, cpu, time }
     }
 
     pub(super) fn chain(&self, endian: Endian) -> impl Iterator<Item = u64> + '_ {
@@ -131,55 +131,58 @@ impl Seen<'_> {
     }
 }
 
-/// What was asked for beside the fields.
-#[derive(Clone)]
-pub(super) struct How {
+/// Content and layout of samples beside their fields.
+#[derive(Clone, Debug)]
+pub struct SampleTextOptions {
     /// Call chains are printed.
-    pub(super) chains: bool,
+    pub chains: bool,
     /// At most so many frames of each.
-    pub(super) max_stack: usize,
-    pub(super) style: Style,
+    pub max_stack: usize,
+    /// Layout of the starts of lines.
+    pub style: LineStyle,
     /// Only samples in these functions, if any are named.
-    pub(super) only: Vec<String>,
-    pub(super) finding: kymo_symbols::Options,
-    pub(super) sources: Wanted,
+    pub only: Vec<String>,
+    /// Where symbols are looked for.
+    pub finding: kymo_symbols::Options,
+    /// Facts of source files that are printed.
+    pub sources: SourceOptions,
 }
 
 /// Renders samples.
-pub(super) struct Text {
-    pub(super) spec: Spec,
-    how: How,
-    plans: Vec<Plan>,
-    starts: Starts,
-    pub(super) symbols: Symbols,
-    pub(super) sources: Sources,
+pub(super) struct SampleRenderer {
+    pub(super) spec: FieldSpec,
+    how: SampleTextOptions,
+    plans: Vec<SamplePlan>,
+    starts: LineStarts,
+    pub(super) names: RecordedNames,
+    pub(super) sources: SourceLines,
     pub(super) trace: TracepointPayloads,
     pub(super) malformed: u64,
 }
 
-impl Text {
-    pub(super) fn new(spec: Spec, how: How) -> Text {
-        Text {
+impl SampleRenderer {
+    pub(super) fn new(spec: FieldSpec, how: SampleTextOptions) -> SampleRenderer {
+        SampleRenderer {
             spec,
-            sources: Sources::new(how.sources),
+            sources: SourceLines::new(how.sources),
             trace: TracepointPayloads::new(how.finding.bundle.clone()),
-            symbols: Symbols::new(how.finding.clone()),
+            names: RecordedNames::new(how.finding.clone()),
             how,
             plans: Vec::new(),
-            starts: Starts::default(),
+            starts: LineStarts::default(),
             malformed: 0,
         }
     }
 
     /// One that begins with nothing seen.
-    pub(super) fn another(&self) -> Text {
-        Text {
+    pub(super) fn fork_for_thread(&self) -> SampleRenderer {
+        SampleRenderer {
             spec: self.spec.clone(),
             how: self.how.clone(),
             plans: Vec::new(),
-            starts: Starts::default(),
-            symbols: self.symbols.another(),
-            sources: self.sources.another(),
+            starts: LineStarts::default(),
+            names: self.names.fork_for_thread(),
+            sources: self.sources.fork_for_thread(),
             trace: self.trace.fork_for_thread(),
             malformed: 0,
         }
@@ -187,21 +190,21 @@ impl Text {
 
     /// Ends a batch, whose text is that of `out` from `from` on.
     pub(super) fn end_batch(&mut self, from: usize, out: &mut Vec<u8>) {
-        self.sources.fill(&self.symbols.machine, from, out);
+        self.sources.fill(&self.names.machine, from, out);
     }
 
     /// Takes note of a record that is no sample.
     pub(super) fn apply(&mut self, entry: &Entry<'_>) {
         match entry.raw.kind {
             RecordKind::COMM | RecordKind::FORK => self.starts.forget(),
-            RecordKind::CGROUP => self.symbols.name_cgroup(&entry.raw),
+            RecordKind::CGROUP => self.names.name_cgroup(&entry.raw),
             _ => {}
         }
-        self.symbols.apply(entry);
+        self.names.apply(entry);
     }
 
     /// Makes the plans again when there are more events than before.
-    fn plan(&mut self, entry: &Entry<'_>) -> anyhow::Result<()> {
+    fn plan(&mut self, entry: &Entry<'_>) -> Result<(), FieldSpecError> {
         let width = entry.events.iter().map(|e| e.name.len()).max().unwrap_or(0);
         self.plans.clear();
         for event in entry.events {
@@ -213,16 +216,16 @@ impl Text {
             let fields = self.spec.of(event, self.how.chains)?;
             let at = LeadingFields::new(has);
             let freq = event.attr.flags.contains(kymo_model::AttrFlags::FREQ);
-            self.plans.push(Plan {
+            self.plans.push(SamplePlan {
                 fields,
                 chain: self.how.chains
                     && has.contains(SampleType::CALLCHAIN)
-                    && fields.has(Fields::IP),
+                    && fields.has(FieldSet::IP),
                 unwinds: unwinds(has),
-                name: Name::of(name),
+                name: EventColumn::of(name),
                 sample_type: has,
                 fixed_period: (!freq).then_some(event.attr.sample_period),
-                plain: Plain::of(fields, has, &at),
+                plain: PlainSample::of(fields, has, &at),
                 at,
             });
         }
@@ -230,7 +233,10 @@ impl Text {
     }
 
     /// Decodes what is printed of a sample; `None` when it is too short.
-    pub(super) fn see<'a>(&mut self, entry: &Entry<'a>) -> anyhow::Result<Option<Seen<'a>>> {
+    pub(super) fn see<'a>(
+        &mut self,
+        entry: &Entry<'a>,
+    ) -> Result<Option<PrintedSample<'a>>, FieldSpecError> {
         if self.plans.len() != entry.events.len() {
             self.plan(entry)?;
         }
@@ -251,7 +257,7 @@ impl Text {
             && let Some((head, raw)) = plain.see(entry.raw.body, entry.raw.endian)
         {
             let place = pen.place();
-            let symbols = &mut self.symbols;
+            let symbols = &mut self.names;
             let (pid, tid) = (head.pid, head.tid);
             self.starts.usual(&head, || symbols.comm(pid, tid), pen);
             plan.name.write(pen);
@@ -265,96 +271,100 @@ impl Text {
     }
 
     /// Whether some samples are printed so.
-    pub(super) fn is_usual(&self, filter: &Filter) -> bool {
-        !filter.any && self.how.only.is_empty() && self.how.style == Style::default()
+    pub(super) fn is_usual(&self, filter: &EventFilter) -> bool {
+        !filter.has_conditions()
+            && self.how.only.is_empty()
+            && self.how.style == LineStyle::default()
     }
 
     pub(super) fn print(
         &mut self,
         entry: &Entry<'_>,
-        filter: &Filter,
+        filter: &EventFilter,
         out: &mut Vec<u8>,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), FieldSpecError> {
         let Some(s) = self.see(entry)? else { return Ok(()) };
         let plan = &self.plans[entry.event];
         let fields = plan.fields;
-        if filter.any {
-            let comm = self.symbols.comm(s.pid, s.tid);
-            if !filter.wants(&facts(entry, &s, comm)) {
+        if filter.has_conditions() {
+            let comm = self.names.comm(s.pid, s.tid);
+            if !filter.wants(&s.head(comm), event_name(entry)) {
                 return Ok(());
             }
         }
         if !self.how.only.is_empty() {
             let mode = entry.raw.misc.cpumode();
-            let at = self.symbols.locate(entry.features, s.pid, s.ip.unwrap_or(0), mode);
-            let symbol = self.symbols.symbol(&at);
+            let at = self.names.locate(entry.features, s.pid, s.ip.unwrap_or(0), mode);
+            let symbol = self.names.symbol(&at);
             if !symbol.is_some_and(|name| self.how.only.iter().any(|o| o == name)) {
                 return Ok(());
             }
         }
-        let style = Style { ragged: plan.chain, ..self.how.style };
-        let (symbols, pid, tid) = (&mut self.symbols, s.pid, s.tid);
-        self.starts.write(fields, style, &s.head(b""), || symbols.comm(pid, tid), out);
-        if fields.has(Fields::PERIOD) {
+        let style = LineStyle { ragged: plan.chain, ..self.how.style };
+        let (symbols, pid, tid) = (&mut self.names, s.pid, s.tid);
+        self.starts.write(fields, style, (&s.head(b""), s.misc), || symbols.comm(pid, tid), out);
+        if fields.has(FieldSet::PERIOD) {
             number::decimal(out, s.period.unwrap_or(1), 10);
             out.push(b' ');
         }
-        if fields.has(Fields::EVENT) {
+        if fields.has(FieldSet::EVENT) {
             out.extend_from_slice(&plan.name.text);
         }
-        if fields.has(Fields::TRACE)
+        if fields.has(FieldSet::TRACE)
             && let Some(raw) = s.raw
         {
             self.trace.write(entry, raw, out);
         }
         let mode = entry.raw.misc.cpumode();
-        if fields.has(Fields::ADDR) {
+        if fields.has(FieldSet::ADDR) {
             let addr = s.addr.unwrap_or(0);
             number::hex(out, addr, 16);
-            if addr_is_code_or_data(entry) && fields.any(Fields(Fields::SYM.0 | Fields::DSO.0)) {
-                let at = self.symbols.locate(entry.features, s.pid, addr, mode);
-                self.symbols.write(&at, fields, out);
+            if addr_is_code_or_data(entry)
+                && fields.any(FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0))
+            {
+                let at = self.names.locate(entry.features, s.pid, addr, mode);
+                self.names.write(&at, fields, out);
             }
         }
-        let full = extra::parse(entry, fields);
+        let full = sample_details::parse(entry, fields);
         if let Some(full) = &full {
-            extra::before(entry, full, fields, out);
+            sample_details::before(entry, full, fields, out);
         }
         if plan.chain {
             out.push(b'\n');
-            let user = if plan.unwinds { self.symbols.unwind(entry) } else { Vec::new() };
+            let user = if plan.unwinds { self.names.unwind(entry) } else { Vec::new() };
             let most = self.how.max_stack;
             // Bare addresses ask nothing of the kernel's symbols.
-            let names = Fields(Fields::SYM.0 | Fields::DSO.0 | Fields::SRCLINE.0);
+            let names = FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0 | FieldSet::SRCLINE.0);
             let kernel = match fields.any(names) {
-                true => self.symbols.kernel(entry.features),
+                true => self.names.kernel(entry.features),
                 false => None,
             };
             let chain = s.chain(entry.raw.endian);
             let recorded = frames(chain, mode, Origin::Recorded, &kernel).take(most);
             let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None).take(most);
             for place in recorded.chain(unwound) {
-                let (at, code) = self.symbols.frame(entry.features, s.pid, place);
+                let (at, code) = self.names.frame(entry.features, s.pid, place);
                 let start = out.len();
                 out.push(b'\t');
                 number::hex(out, at.addr, 16);
-                self.symbols.write(&at, fields, out);
-                self.sources.mark((start, out.len()), (at, code), Form::Text(fields), true);
+                self.names.write(&at, fields, out);
+                self.sources.mark((start, out.len()), (at, code), FrameForm::Text(fields), true);
                 out.push(b'\n');
             }
-        } else if fields.has(Fields::IP) {
+        } else if fields.has(FieldSet::IP) {
             let ip = s.ip.unwrap_or(0);
             out.push(b' ');
             number::hex(out, ip, 16);
-            if fields.any(Fields(Fields::SYM.0 | Fields::DSO.0 | Fields::SRCLINE.0)) {
-                let at = self.symbols.locate(entry.features, s.pid, ip, mode);
-                self.symbols.write(&at, fields, out);
+            if fields.any(FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0 | FieldSet::SRCLINE.0)) {
+                let at = self.names.locate(entry.features, s.pid, ip, mode);
+                self.names.write(&at, fields, out);
                 let end = (out.len(), out.len());
-                self.sources.mark(end, (at, at.addr), Form::Text(fields), false);
+                self.sources.mark(end, (at, at.addr), FrameForm::Text(fields), false);
             }
         }
         if let Some(full) = &full {
-            extra::behind(entry, full, fields, &mut self.symbols, out);
+            sample_details::behind(entry, full, fields, &mut self.names, out);
         }
         out.push(b'\n');
         Ok(())
@@ -365,17 +375,18 @@ impl Text {
         &mut self,
         entry: &Entry<'_>,
         named: (u32, u32),
-        s: &Seen<'_>,
+        s: &PrintedSample<'_>,
         out: &mut Vec<u8>,
     ) {
         if self.plans.len() != entry.events.len() && self.plan(entry).is_err() {
             return;
         }
         let Some(plan) = self.plans.get(entry.event) else { return };
-        let style = Style { ragged: plan.chain, ..self.how.style };
+        let style = LineStyle { ragged: plan.chain, ..self.how.style };
         // Nothing is remembered: the record may be of another task than the one it names.
-        let comm = self.symbols.comm(named.0, named.1);
-        Starts::default().write(plan.fields, style, &s.head(b""), || comm, out);
+        let comm = self.names.comm(named.0, named.1);
+        let head = (&s.head(b""), s.misc);
+        LineStarts::default().write(plan.fields, style, head, || comm, out);
     }
 }
 
@@ -384,14 +395,14 @@ pub(super) fn unwinds(has: SampleType) -> bool {
     has.contains(SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER)
 }
 
-/// What the conditions of a filter look at.
-pub(super) fn facts<'a>(entry: &Entry<'a>, s: &Seen<'_>, comm: &'a [u8]) -> Facts<'a> {
-    Facts { head: s.head(comm), event: entry.desc().map_or("", |e| &e.name) }
+/// Name of an entry's event.
+pub(super) fn event_name<'e>(entry: &Entry<'e>) -> &'e str {
+    entry.desc().map_or("", |e| &e.name)
 }
 
-impl Plan {
+impl SamplePlan {
     #[inline]
-    fn see<'a>(&self, entry: &Entry<'a>) -> Option<Seen<'a>> {
+    fn see<'a>(&self, entry: &Entry<'a>) -> Option<PrintedSample<'a>> {
         let (body, endian) = (entry.raw.body, entry.raw.endian);
         if self.sample_type.contains(SampleType::READ) {
             return self.see_all(entry);
@@ -400,13 +411,13 @@ impl Plan {
         let fixed = body.get(..self.at.end)?;
         let word = |at: usize| Some(endian.u64(*fixed.get(at..)?.first_chunk()?));
         let half = |at: usize| Some(endian.u32(*fixed.get(at..)?.first_chunk()?));
-        let mut s = Seen {
+        let mut s = PrintedSample {
             ip: self.at.ip.and_then(word),
             time: self.at.time.and_then(word),
             addr: self.at.addr.and_then(word),
             cpu: self.at.cpu.and_then(half),
             period: self.at.period.and_then(word).or(self.fixed_period),
-            ..Seen::record(entry.raw.kind, entry.raw.misc)
+            ..PrintedSample::record(entry.raw.kind, entry.raw.misc)
         };
         if let Some(at) = self.at.tid {
             (s.pid, s.tid) = (half(at)?, half(at + 4)?);
@@ -426,7 +437,7 @@ impl Plan {
     }
 
     /// The slower way for samples whose parts have no fixed place.
-    fn see_all<'a>(&self, entry: &Entry<'a>) -> Option<Seen<'a>> {
+    fn see_all<'a>(&self, entry: &Entry<'a>) -> Option<PrintedSample<'a>> {
         let full = Sample::parse(&entry.raw, &entry.desc()?.attr).ok()?;
         let (pid, tid) = full.tid.unwrap_or((0, 0));
         // The chain's words lie together: find them again by their number.
@@ -443,7 +454,7 @@ impl Plan {
             })?;
             chain = &entry.raw.body[at..at + words];
         }
-        Some(Seen {
+        Some(PrintedSample {
             ip: full.ip,
             pid,
             tid,

@@ -6,107 +6,122 @@ use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::bail;
-use kymo_files::ctf::read::{Ctf, FieldInfo, Group, Part, Reader, Stop, TaskField, Visit};
-use kymo_format::Pen;
-use kymo_model::{Misc, NoteKind, RecordKind};
-use kymo_view::Ledger;
-use rustc_hash::FxHashMap;
-
-use super::batch::{Batch, Item, Source};
-use super::plan::{Kinds, Plan, Writer};
-use crate::commands::script::fields::{Fields, Spec};
-use crate::commands::script::filter::Filter;
-use crate::commands::script::line::{Head, Starts, Style};
-use crate::commands::script::tracedat;
-use crate::commands::script::{Args, json};
 use kymo_events::ctf::{EventTask, TraceOwners, ValueJson, ValueText};
 use kymo_events::trace_dat::{TaskName, TaskNames};
+use kymo_events::{EventFilter, EventHead};
+use kymo_files::ctf::read::{Ctf, FieldInfo, Group, Part, Reader, Stop, TaskField, Visit};
+use kymo_format::Pen;
+use kymo_model::{Misc, Note, NoteKind, RecordKind};
+use rustc_hash::FxHashMap;
+
+use super::batch::{CtfBatch, CtfItem, EventOrigin};
+use super::plan::{CtfPlan, PlanWriter, TaskViews};
+use crate::perf_script::line_start::LineStarts;
+use crate::perf_script::sample_json::write_head;
+use crate::perf_script::{FieldSet, FieldSpec, LineStyle};
+use crate::trace_cmd::{self, TraceCmdStarts};
 
 /// What can be printed of an event.
-const ALL: Fields = Fields(Fields::COMMON.0 | Fields::PID.0 | Fields::TRACE.0);
+const ALL: FieldSet = FieldSet(FieldSet::COMMON.0 | FieldSet::PID.0 | FieldSet::TRACE.0);
 /// What is printed if nothing else is asked for.
-const ALL_USUAL: Fields = Fields(Fields::COMMON.0 | Fields::TRACE.0);
+const ALL_USUAL: FieldSet = FieldSet(FieldSet::COMMON.0 | FieldSet::TRACE.0);
+
+/// Form of the lines of CTF traces.
+#[derive(Clone, Debug)]
+pub struct CtfOptions {
+    /// Fields to print.
+    pub fields: FieldSpec,
+    /// Layout of the starts of lines.
+    pub style: LineStyle,
+    /// Lines are JSON objects.
+    pub json: bool,
+}
+
+/// Fields were asked for that events of CTF traces do not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("-F: of a CTF trace there are comm pid tid time cpu event trace")]
+pub struct CtfFieldsError;
 
 /// Renders events.
-pub(in crate::commands::script) struct Printer<'c> {
+pub(crate) struct CtfRenderer<'c> {
     ctf: &'c Ctf,
     reader: Reader<'c>,
     owner: TraceOwners,
-    filter: Filter,
+    filter: EventFilter,
     /// What stands before the values of each kind of event.
     titles: Arc<[Vec<u8>]>,
     /// How events are written that need no second look, by kind.
-    plans: Arc<[Option<Plan>]>,
-    writer: Writer,
+    plans: Arc<[Option<CtfPlan>]>,
+    writer: PlanWriter,
     /// Whether the names in the filter are those of an event, by its kind.
     wanted: FxHashMap<u32, bool>,
-    fields: Fields,
-    style: Style,
+    fields: FieldSet,
+    style: LineStyle,
     json: bool,
     /// Beside events of the kernel: the starts of lines as those have them.
-    beside: Option<tracedat::Starts>,
-    starts: Starts,
-    names: Names,
+    beside: Option<TraceCmdStarts>,
+    starts: LineStarts,
+    names: LastTasks,
     values: ValueText,
-    pub(in crate::commands::script) shown: bool,
+    pub(crate) shown: bool,
     /// Events that end before their last field, by kind.
     cut: BTreeMap<u32, (Stop, u64)>,
 }
 
-impl<'c> Printer<'c> {
+impl<'c> CtfRenderer<'c> {
     /// `beside`: with events of the kernel.
-    pub(in crate::commands::script) fn new(
-        args: &Args,
+    pub(crate) fn new(
+        options: &CtfOptions,
         ctf: &'c Ctf,
-        filter: Filter,
+        filter: EventFilter,
         beside: bool,
-    ) -> anyhow::Result<Printer<'c>> {
-        let (fields, asked) = Spec::parse(&args.fields)?.of_tracepoints();
+    ) -> Result<CtfRenderer<'c>, CtfFieldsError> {
+        let (fields, asked) = options.fields.of_tracepoints();
+        let (style, json) = (options.style, options.json);
         if !ALL.has(asked) {
-            bail!("-F: of a CTF trace there are comm pid tid time cpu event trace");
+            return Err(CtfFieldsError);
         }
         let titles: Arc<[Vec<u8>]> =
             (0..ctf.class_count() as u32).map(|n| title(ctf, n, beside)).collect();
-        let usual = fields == ALL_USUAL && args.style() == Style::default();
-        let plans = match usual && !filter.any && !args.json && !beside {
+        let usual = fields == ALL_USUAL && style == LineStyle::default();
+        let plans = match usual && !filter.has_conditions() && !json && !beside {
             true => plans(ctf, &titles),
             false => Arc::default(),
         };
-        Ok(Printer {
+        Ok(CtfRenderer {
             ctf,
             reader: ctf.reader(),
             owner: TraceOwners::new(ctf),
             filter,
             titles,
             plans,
-            writer: Writer::default(),
+            writer: PlanWriter::default(),
             wanted: FxHashMap::default(),
             fields,
-            style: args.style(),
-            json: args.json,
-            beside: beside.then(tracedat::Starts::default),
-            starts: Starts::default(),
-            names: Names::default(),
+            style,
+            json,
+            beside: beside.then(TraceCmdStarts::default),
+            starts: LineStarts::default(),
+            names: LastTasks::default(),
             values: ValueText::default(),
             shown: false,
             cut: BTreeMap::new(),
         })
     }
 
-    /// One that begins with nothing seen.
-    pub(in crate::commands::script) fn another(&self) -> Printer<'c> {
-        Printer {
+    /// Renderer for another thread, which has seen nothing.
+    pub(crate) fn fork_for_thread(&self) -> CtfRenderer<'c> {
+        CtfRenderer {
             reader: self.ctf.reader(),
             owner: self.owner.clone(),
             filter: self.filter.clone(),
             titles: Arc::clone(&self.titles),
             plans: Arc::clone(&self.plans),
-            writer: Writer::default(),
+            writer: PlanWriter::default(),
             wanted: FxHashMap::default(),
-            beside: self.beside.as_ref().map(|_| tracedat::Starts::default()),
-            starts: Starts::default(),
-            names: Names::default(),
+            beside: self.beside.as_ref().map(|_| TraceCmdStarts::default()),
+            starts: LineStarts::default(),
+            names: LastTasks::default(),
             values: ValueText::default(),
             cut: BTreeMap::new(),
             ..*self
@@ -115,8 +130,8 @@ impl<'c> Printer<'c> {
 
     fn print(
         &mut self,
-        item: &Item,
-        source: Source,
+        item: &CtfItem,
+        source: EventOrigin,
         bytes: &[u8],
         comms: Option<&TaskNames>,
         out: &mut Vec<u8>,
@@ -126,7 +141,7 @@ impl<'c> Printer<'c> {
         }
         let Some(class) = self.ctf.class(item.class) else { return };
         let name = class.event.name.as_str();
-        if self.filter.any && !self.wants_event(item.class, name) {
+        if self.filter.has_conditions() && !self.wants_event(item.class, name) {
             return;
         }
         let task = self.owner.get(class.trace as u32);
@@ -149,13 +164,13 @@ impl<'c> Printer<'c> {
 
     fn text(
         &mut self,
-        (item, cpu): (&Item, Option<u32>),
+        (item, cpu): (&CtfItem, Option<u32>),
         (task, comms): (EventTask, Option<&TaskNames>),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
         self.values.reset();
-        let mut line = Line {
+        let mut line = CtfLine {
             when: (item.time, cpu),
             title: self.titles.get(item.class as usize).map_or(&[], |t| t),
             task,
@@ -168,7 +183,7 @@ impl<'c> Printer<'c> {
             beside: self.beside.as_mut(),
             names: &mut self.names,
             values: &mut self.values,
-            state: State::Context,
+            state: LineState::Context,
             contexts: Vec::new(),
             first: true,
         };
@@ -179,22 +194,22 @@ impl<'c> Printer<'c> {
 
     fn json(
         &mut self,
-        (item, cpu): (&Item, Option<u32>),
+        (item, cpu): (&CtfItem, Option<u32>),
         name: &str,
         (task, comms): (EventTask, Option<&TaskNames>),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
-        let mut object = Object { task, parts: Vec::new(), json: ValueJson::default() };
+        let mut object = CtfObject { task, parts: Vec::new(), json: ValueJson::default() };
         let end = self.reader.see_packed(item.class, item.body, bytes, &mut object);
         object.end();
         let (mut task, members) = (object.task, object.json.out);
         comms.into_iter().for_each(|c| task.rename(|tid| c.find(tid)));
         let head = head((item.time, cpu), &task);
-        if self.filter.any && !self.filter.wants_head(&head) {
+        if self.filter.has_conditions() && !self.filter.wants_head(&head) {
             return end;
         }
-        json::head(&head, name, out);
+        write_head(&head, name, out);
         for (name, from, to) in object.parts {
             let _ = write!(out, ",\"{name}\":{{");
             out.extend_from_slice(members.get(from..to).unwrap_or(&[]));
@@ -205,7 +220,7 @@ impl<'c> Printer<'c> {
     }
 
     /// A mark where events are missing.
-    fn lost(&self, source: Source, out: &mut Vec<u8>) {
+    fn lost(&self, source: EventOrigin, out: &mut Vec<u8>) {
         let n = source.missed;
         let _ = match (self.json, source.cpu) {
             (true, Some(cpu)) => writeln!(out, "{{\"cpu\":{cpu},\"lost\":{n}}}"),
@@ -229,47 +244,48 @@ fn title(ctf: &Ctf, class: u32, beside: bool) -> Vec<u8> {
 }
 
 /// When and where an event happened, and whose it is.
-pub(super) fn head((time, cpu): (u64, Option<u32>), task: &EventTask) -> Head<'_> {
+pub(super) fn head((time, cpu): (u64, Option<u32>), task: &EventTask) -> EventHead<'_> {
     // -1, the kernel's "none".
     let pid = task.pid.or(task.tid).unwrap_or(u32::MAX);
     let tid = task.tid.unwrap_or(pid);
     let (comm, time) = (task.comm(), Some(time));
-    Head { comm, pid, tid, cpu, time, misc: (RecordKind::SAMPLE, Misc(0)) }
+    EventHead { comm, pid, tid, cpu, time }
 }
 
 /// Those of the fields that are known of an event.
-pub(super) fn known(mut fields: Fields, head: &Head<'_>, task: &EventTask) -> Fields {
+pub(super) fn known(mut fields: FieldSet, head: &EventHead<'_>, task: &EventTask) -> FieldSet {
     if !task.named {
-        fields = fields.without(Fields::COMM);
+        fields = fields.without(FieldSet::COMM);
     }
     if head.tid == u32::MAX {
-        fields = fields.without(Fields::TID.with(Fields::PID));
+        fields = fields.without(FieldSet::TID.with(FieldSet::PID));
     }
     if head.cpu.is_none() {
-        fields = fields.without(Fields::CPU);
+        fields = fields.without(FieldSet::CPU);
     }
     fields
 }
 
 /// How each kind of event is written, where that is simple.
-fn plans(ctf: &Ctf, titles: &[Vec<u8>]) -> Arc<[Option<Plan>]> {
-    let mut kinds = Kinds::default();
-    let plan = |(n, title): (usize, &Vec<u8>)| Plan::new(&ctf.class(n as u32)?, title, &mut kinds);
+fn plans(ctf: &Ctf, titles: &[Vec<u8>]) -> Arc<[Option<CtfPlan>]> {
+    let mut kinds = TaskViews::default();
+    let plan =
+        |(n, title): (usize, &Vec<u8>)| CtfPlan::new(&ctf.class(n as u32)?, title, &mut kinds);
     titles.iter().enumerate().map(plan).collect()
 }
 
 /// Tasks as they were last, to see when one has another name.
-struct Names {
+struct LastTasks {
     slots: Vec<Option<EventTask>>,
 }
 
-impl Default for Names {
+impl Default for LastTasks {
     fn default() -> Self {
-        Names { slots: vec![None; 256] }
+        LastTasks { slots: vec![None; 256] }
     }
 }
 
-impl Names {
+impl LastTasks {
     /// Whether nobody with the task's number can have had another name. It is
     /// remembered.
     #[inline]
@@ -286,7 +302,7 @@ impl Names {
 
 /// How far a line is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LineState {
     /// In the stream's contexts; nothing is written.
     Context,
     /// The start is written.
@@ -296,7 +312,7 @@ enum State {
 }
 
 /// A line being written.
-struct Line<'p> {
+struct CtfLine<'p> {
     /// When and on which CPU it happened.
     when: (u64, Option<u32>),
     title: &'p [u8],
@@ -304,32 +320,32 @@ struct Line<'p> {
     /// What the kernel calls threads.
     comms: Option<&'p TaskNames>,
     out: &'p mut Vec<u8>,
-    fields: Fields,
-    style: Style,
-    filter: &'p Filter,
-    starts: &'p mut Starts,
-    beside: Option<&'p mut tracedat::Starts>,
-    names: &'p mut Names,
+    fields: FieldSet,
+    style: LineStyle,
+    filter: &'p EventFilter,
+    starts: &'p mut LineStarts,
+    beside: Option<&'p mut TraceCmdStarts>,
+    names: &'p mut LastTasks,
     values: &'p mut ValueText,
-    state: State,
+    state: LineState,
     /// Contexts that say something else than whose the event is.
     contexts: Vec<u8>,
     first: bool,
 }
 
-impl Line<'_> {
+impl CtfLine<'_> {
     /// Writes the start of the line.
     fn start(&mut self) {
-        if self.state != State::Context {
+        if self.state != LineState::Context {
             return;
         }
         self.comms.into_iter().for_each(|c| self.task.rename(|tid| c.find(tid)));
         let head = head(self.when, &self.task);
-        if self.filter.any && !self.filter.wants_head(&head) {
-            self.state = State::Unwanted;
+        if self.filter.has_conditions() && !self.filter.wants_head(&head) {
+            self.state = LineState::Unwanted;
             return;
         }
-        self.state = State::Values;
+        self.state = LineState::Values;
         if let Some(starts) = &mut self.beside {
             let tid = head.tid.cast_signed();
             if !self.names.same(&self.task) {
@@ -337,7 +353,7 @@ impl Line<'_> {
             }
             let comm = || TaskName::new(if self.task.named { self.task.comm() } else { b"<...>" });
             starts.write(tid, head.cpu.unwrap_or(u32::MAX), comm, self.out);
-            tracedat::time(self.when.0, false, self.style.ns, self.out);
+            trace_cmd::time(self.when.0, false, self.style.ns, self.out);
             self.title();
             return;
         }
@@ -345,16 +361,17 @@ impl Line<'_> {
         if !self.names.same(&self.task) {
             self.starts.forget();
         }
-        self.starts.write(fields, self.style, &head, || self.task.comm(), self.out);
+        let misc = (RecordKind::SAMPLE, Misc(0));
+        self.starts.write(fields, self.style, (&head, misc), || self.task.comm(), self.out);
         self.title();
     }
 
     /// Writes what the event is, and its contexts.
     fn title(&mut self) {
-        if self.fields.has(Fields::EVENT) {
+        if self.fields.has(FieldSet::EVENT) {
             self.out.extend_from_slice(self.title);
         }
-        if self.fields.has(Fields::TRACE) && !self.contexts.is_empty() {
+        if self.fields.has(FieldSet::TRACE) && !self.contexts.is_empty() {
             self.out.push(b'[');
             self.out.extend_from_slice(&self.contexts);
             self.out.extend_from_slice(b"] ");
@@ -364,7 +381,7 @@ impl Line<'_> {
 
     fn end(&mut self) {
         self.start();
-        if self.state == State::Values {
+        if self.state == LineState::Values {
             while self.out.last() == Some(&b' ') {
                 self.out.pop();
             }
@@ -377,8 +394,8 @@ impl Line<'_> {
     fn place(&mut self) -> Option<(&mut ValueText, bool, &mut Vec<u8>)> {
         let first = self.first && self.values.is_outside();
         let out = match self.state {
-            State::Context => &mut self.contexts,
-            State::Values if self.fields.has(Fields::TRACE) => &mut *self.out,
+            LineState::Context => &mut self.contexts,
+            LineState::Values if self.fields.has(FieldSet::TRACE) => &mut *self.out,
             _ => return None,
         };
         if self.values.is_outside() {
@@ -388,7 +405,7 @@ impl Line<'_> {
     }
 }
 
-impl Visit for Line<'_> {
+impl Visit for CtfLine<'_> {
     fn part(&mut self, part: Part) {
         if part != Part::StreamContext {
             self.start();
@@ -397,7 +414,10 @@ impl Visit for Line<'_> {
 
     #[inline]
     fn int(&mut self, field: &FieldInfo, value: u64) {
-        if field.task.is_some() && self.state == State::Context && self.task.number(field, value) {
+        if field.task.is_some()
+            && self.state == LineState::Context
+            && self.task.number(field, value)
+        {
             return;
         }
         if let Some((values, first, out)) = self.place() {
@@ -412,7 +432,7 @@ impl Visit for Line<'_> {
     }
 
     fn text(&mut self, field: &FieldInfo, text: &[u8]) {
-        if field.task == Some(TaskField::Name) && self.state == State::Context {
+        if field.task == Some(TaskField::Name) && self.state == LineState::Context {
             self.task.name(text);
             return;
         }
@@ -435,14 +455,14 @@ impl Visit for Line<'_> {
 }
 
 /// The members of an object being written.
-struct Object {
+struct CtfObject {
     task: EventTask,
     /// Each part's name, and where its members are.
     parts: Vec<(&'static str, usize, usize)>,
     json: ValueJson,
 }
 
-impl Object {
+impl CtfObject {
     fn end(&mut self) {
         self.json.begin();
         let here = self.json.out.len();
@@ -452,7 +472,7 @@ impl Object {
     }
 }
 
-impl Visit for Object {
+impl Visit for CtfObject {
     fn part(&mut self, part: Part) {
         self.end();
         let name = match part {
@@ -489,11 +509,11 @@ impl Visit for Object {
     }
 }
 
-impl Printer<'_> {
+impl CtfRenderer<'_> {
     /// Renders events of a batch. `comms`: what the kernel calls threads.
-    pub(in crate::commands::script) fn render(
+    pub(crate) fn render(
         &mut self,
-        batch: &Batch,
+        batch: &CtfBatch,
         events: Range<usize>,
         comms: Option<&TaskNames>,
         out: &mut Vec<u8>,
@@ -512,11 +532,11 @@ impl Printer<'_> {
     /// Renders events by their plans; what is left begins with one that has none.
     fn planned<'b>(
         &mut self,
-        plans: &[Option<Plan>],
-        batch: &Batch,
-        items: &'b [Item],
+        plans: &[Option<CtfPlan>],
+        batch: &CtfBatch,
+        items: &'b [CtfItem],
         out: &mut Vec<u8>,
-    ) -> &'b [Item] {
+    ) -> &'b [CtfItem] {
         let (ctf, owner, writer) = (self.ctf, &self.owner, &mut self.writer);
         let mut pen = Pen::new(out);
         let mut done = 0;
@@ -547,19 +567,18 @@ impl Printer<'_> {
     }
 }
 
-/// What the printers met.
-pub(in crate::commands::script) fn note<'p, 'c: 'p>(
-    mut printers: impl Iterator<Item = &'p Printer<'c>> + Clone,
-    ledger: &mut Ledger,
-) {
+/// Notes on events that end before their last field.
+pub(crate) fn ctf_notes<'p, 'c: 'p>(
+    mut renderers: impl Iterator<Item = &'p CtfRenderer<'c>> + Clone,
+) -> Vec<Note> {
     let mut all = BTreeMap::<u32, (Stop, u64)>::new();
-    for (class, (stop, n)) in printers.clone().flat_map(|p| &p.cut) {
+    for (class, (stop, n)) in renderers.clone().flat_map(|r| &r.cut) {
         all.entry(*class).or_insert((*stop, 0)).1 += n;
     }
-    let ctf = printers.next().map(|p| p.ctf);
-    for (class, (stop, n)) in all {
+    let ctf = renderers.next().map(|r| r.ctf);
+    let note = |(class, (stop, n))| {
         let name = ctf.and_then(|c| c.class(class)).map_or("?", |c| &*c.event.name);
-        let fact = format!("{n} events {name} end early: {stop:?}");
-        ledger.note(NoteKind::Malformed, fact, None);
-    }
+        Note::doubt(NoteKind::Malformed, format!("{n} events {name} end early: {stop:?}"), None)
+    };
+    all.into_iter().map(note).collect()
 }

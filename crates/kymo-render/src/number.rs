@@ -5,7 +5,7 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Decimal, padded with blanks on the left.
 #[inline]
-pub(super) fn decimal(out: &mut Vec<u8>, n: u64, width: usize) {
+pub(crate) fn decimal(out: &mut Vec<u8>, n: u64, width: usize) {
     let mut b = itoa::Buffer::new();
     let digits = b.format(n).as_bytes();
     pad(out, width.saturating_sub(digits.len()));
@@ -14,7 +14,7 @@ pub(super) fn decimal(out: &mut Vec<u8>, n: u64, width: usize) {
 
 /// Decimal of a fixed number of digits, padded with zeros.
 #[inline]
-pub(super) fn zeros(out: &mut Vec<u8>, mut n: u64, digits: usize) {
+pub(crate) fn zeros(out: &mut Vec<u8>, mut n: u64, digits: usize) {
     let mut b = [b'0'; 20];
     let mut at = digits.min(20);
     while at > 0 {
@@ -27,7 +27,7 @@ pub(super) fn zeros(out: &mut Vec<u8>, mut n: u64, digits: usize) {
 
 /// Lower-case hexadecimal, padded with blanks on the left.
 #[inline]
-pub(super) fn hex(out: &mut Vec<u8>, mut n: u64, width: usize) {
+pub(crate) fn hex(out: &mut Vec<u8>, mut n: u64, width: usize) {
     let mut b = [0u8; 16];
     let mut at = 16;
     loop {
@@ -44,7 +44,7 @@ pub(super) fn hex(out: &mut Vec<u8>, mut n: u64, width: usize) {
 
 /// Blanks.
 #[inline]
-pub(super) fn pad(out: &mut Vec<u8>, n: usize) {
+pub(crate) fn pad(out: &mut Vec<u8>, n: usize) {
     const BLANKS: [u8; 64] = [b' '; 64];
     let mut n = n;
     while n > 0 {
@@ -57,7 +57,7 @@ pub(super) fn pad(out: &mut Vec<u8>, n: usize) {
 /// Appends the first `len` of some bytes. One copy of a fixed size is cheaper than
 /// a call that copies few.
 #[inline]
-pub(super) fn some_of<const N: usize>(out: &mut Vec<u8>, bytes: &[u8; N], len: usize) {
+pub(crate) fn some_of<const N: usize>(out: &mut Vec<u8>, bytes: &[u8; N], len: usize) {
     let end = out.len() + len.min(N);
     out.extend_from_slice(bytes);
     out.truncate(end);
@@ -76,7 +76,7 @@ const PAIRS: [[u8; 2]; 100] = {
 
 /// The six digits of a number below a million.
 #[inline]
-pub(super) fn six(n: u32) -> [u8; 6] {
+pub(crate) fn six(n: u32) -> [u8; 6] {
     let [a, b] = PAIRS[(n / 10_000 % 100) as usize];
     let [c, d] = PAIRS[(n / 100 % 100) as usize];
     let [e, f] = PAIRS[(n % 100) as usize];
@@ -85,7 +85,7 @@ pub(super) fn six(n: u32) -> [u8; 6] {
 
 /// `seconds.micros`, or nanoseconds; whole, right-aligned in 12 columns as perf.
 #[inline]
-pub(super) fn time(out: &mut Vec<u8>, t: u64, ns: bool) {
+pub(crate) fn time(out: &mut Vec<u8>, t: u64, ns: bool) {
     let (seconds, rest) = (t / 1_000_000_000, t % 1_000_000_000);
     if ns {
         decimal(out, seconds, 5);

@@ -6,26 +6,26 @@ use std::io::Write as _;
 use kymo_files::perfdata::{Entry, Features};
 use kymo_model::{Endian, Misc, RecordKind, Registers, Sample, SampleType};
 
-use super::fields::Fields;
-use super::number;
-use super::symbols::Symbols;
+use super::fields::FieldSet;
+use super::recorded_names::RecordedNames;
+use crate::number;
 
 /// Printed before the address of the code.
-const BEFORE: Fields = Fields(Fields::DATA_SRC.0 | Fields::WEIGHT.0 | Fields::INS_LAT.0);
+const BEFORE: FieldSet = FieldSet(FieldSet::DATA_SRC.0 | FieldSet::WEIGHT.0 | FieldSet::INS_LAT.0);
 /// Printed behind it.
-const BEHIND: Fields = Fields(
-    Fields::IREGS.0
-        | Fields::UREGS.0
-        | Fields::BRSTACK.0
-        | Fields::BRSTACKSYM.0
-        | Fields::PHYS_ADDR.0
-        | Fields::DATA_PAGE_SIZE.0
-        | Fields::CODE_PAGE_SIZE.0
-        | Fields::CGROUP.0,
+const BEHIND: FieldSet = FieldSet(
+    FieldSet::IREGS.0
+        | FieldSet::UREGS.0
+        | FieldSet::BRSTACK.0
+        | FieldSet::BRSTACKSYM.0
+        | FieldSet::PHYS_ADDR.0
+        | FieldSet::DATA_PAGE_SIZE.0
+        | FieldSet::CODE_PAGE_SIZE.0
+        | FieldSet::CGROUP.0,
 );
 
 /// The sample in full, when something printed needs that.
-pub(super) fn parse<'a>(entry: &Entry<'a>, fields: Fields) -> Option<Sample<'a>> {
+pub(super) fn parse<'a>(entry: &Entry<'a>, fields: FieldSet) -> Option<Sample<'a>> {
     if !fields.any(BEFORE) && !fields.any(BEHIND) {
         return None;
     }
@@ -33,17 +33,17 @@ pub(super) fn parse<'a>(entry: &Entry<'a>, fields: Fields) -> Option<Sample<'a>>
 }
 
 /// Data source, weight and latency.
-pub(super) fn before(entry: &Entry<'_>, s: &Sample<'_>, fields: Fields, out: &mut Vec<u8>) {
-    if fields.has(Fields::DATA_SRC) {
+pub(super) fn before(entry: &Entry<'_>, s: &Sample<'_>, fields: FieldSet, out: &mut Vec<u8>) {
+    if fields.has(FieldSet::DATA_SRC) {
         data_source(out, s.data_src.unwrap_or(0));
     }
     let weight = s.weight.unwrap_or(0);
     let has = entry.desc().map_or(SampleType::empty(), |e| e.attr.sample_type);
     let structured = has.contains(SampleType::WEIGHT_STRUCT);
-    if fields.has(Fields::WEIGHT) {
+    if fields.has(FieldSet::WEIGHT) {
         number::decimal(out, if structured { weight & 0xffff_ffff } else { weight }, 16);
     }
-    if fields.has(Fields::INS_LAT) {
+    if fields.has(FieldSet::INS_LAT) {
         number::decimal(out, if structured { weight >> 32 & 0xffff } else { 0 }, 16);
     }
 }
@@ -52,11 +52,11 @@ pub(super) fn before(entry: &Entry<'_>, s: &Sample<'_>, fields: Fields, out: &mu
 pub(super) fn behind(
     entry: &Entry<'_>,
     s: &Sample<'_>,
-    fields: Fields,
-    symbols: &mut Symbols,
+    fields: FieldSet,
+    symbols: &mut RecordedNames,
     out: &mut Vec<u8>,
 ) {
-    for (field, regs) in [(Fields::IREGS, &s.regs_intr), (Fields::UREGS, &s.regs_user)] {
+    for (field, regs) in [(FieldSet::IREGS, &s.regs_intr), (FieldSet::UREGS, &s.regs_user)] {
         if fields.has(field)
             && let Some(regs) = regs
         {
@@ -64,26 +64,28 @@ pub(super) fn behind(
         }
     }
     let pid = s.tid.map_or(0, |t| t.0);
-    for (field, named) in [(Fields::BRSTACK, false), (Fields::BRSTACKSYM, true)] {
+    for (field, named) in [(FieldSet::BRSTACK, false), (FieldSet::BRSTACKSYM, true)] {
         if fields.has(field) {
             for branch in s.branches.chunks_exact(24) {
-                let b = Branch::of(branch, entry.raw.endian);
+                let b = BranchEntry::of(branch, entry.raw.endian);
                 b.write(entry, pid, named, fields, symbols, out);
             }
         }
     }
-    if fields.has(Fields::PHYS_ADDR) {
+    if fields.has(FieldSet::PHYS_ADDR) {
         number::hex(out, s.phys_addr.unwrap_or(0), 16);
     }
-    let pages =
-        [(Fields::DATA_PAGE_SIZE, s.data_page_size), (Fields::CODE_PAGE_SIZE, s.code_page_size)];
+    let pages = [
+        (FieldSet::DATA_PAGE_SIZE, s.data_page_size),
+        (FieldSet::CODE_PAGE_SIZE, s.code_page_size),
+    ];
     for (field, size) in pages {
         if fields.has(field) {
             out.push(b' ');
             page_size(out, size.unwrap_or(0));
         }
     }
-    if fields.has(Fields::CGROUP) {
+    if fields.has(FieldSet::CGROUP) {
         out.push(b' ');
         out.extend_from_slice(symbols.cgroup(s.cgroup.unwrap_or(0)));
     }
@@ -145,7 +147,7 @@ fn registers(out: &mut Vec<u8>, regs: &Registers<'_>, features: &Features) {
 }
 
 /// One entry of a branch stack.
-struct Branch {
+struct BranchEntry {
     from: u64,
     to: u64,
     flags: u64,
@@ -172,12 +174,12 @@ const TYPES: [&str; 15] = [
 const NEW_TYPES: [&str; 8] =
     ["FAULT_ALGN", "FAULT_DATA", "FAULT_INST", "ARCH_1", "ARCH_2", "ARCH_3", "ARCH_4", "ARCH_5"];
 
-impl Branch {
-    fn of(bytes: &[u8], endian: Endian) -> Branch {
+impl BranchEntry {
+    fn of(bytes: &[u8], endian: Endian) -> BranchEntry {
         let word = |n: usize| {
             bytes.get(n * 8..).and_then(|b| b.first_chunk()).map_or(0, |b| endian.u64(*b))
         };
-        Branch { from: word(0), to: word(1), flags: word(2) }
+        BranchEntry { from: word(0), to: word(1), flags: word(2) }
     }
 
     fn write(
@@ -185,8 +187,8 @@ impl Branch {
         entry: &Entry<'_>,
         pid: u32,
         named: bool,
-        fields: Fields,
-        symbols: &mut Symbols,
+        fields: FieldSet,
+        symbols: &mut RecordedNames,
         out: &mut Vec<u8>,
     ) {
         let mode = entry.raw.misc.cpumode();
@@ -213,7 +215,7 @@ impl Branch {
                     let _ = write!(out, "{address:#x}");
                 }
             }
-            if fields.has(Fields::DSO) {
+            if fields.has(FieldSet::DSO) {
                 let _ = write!(out, "({})", symbols.dso(&at));
             }
         }

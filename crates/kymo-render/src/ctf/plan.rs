@@ -3,14 +3,14 @@
 //!
 //! What is written is to the byte what [`Line`](super::line) writes, which does the rest.
 
+use kymo_events::ctf::{EventTask, ValueText};
 use kymo_files::ctf::read::{Class, FieldInfo, Part, Place, Stored, TaskField};
 use kymo_format::Pen;
 use kymo_model::Endian;
 
 use super::line::{head, known};
-use crate::commands::script::fields::Fields;
-use crate::commands::script::line::{self, Second, Style};
-use kymo_events::ctf::{EventTask, ValueText};
+use crate::perf_script::FieldSet;
+use crate::perf_script::line_start::{self, LineStyle, SecondText};
 
 /// Bytes of what is remembered of a start: what it says of the task, and its text.
 const LONG: usize = 64;
@@ -20,33 +20,33 @@ const STARTS: usize = 256;
 const PIECE: usize = 16;
 
 /// What a context says of the task, and where it is.
-type Context = (usize, Stored, TaskField);
+type TaskContext = (usize, Stored, TaskField);
 
 /// How a kind of event is written.
-pub(super) struct Plan {
+pub(super) struct CtfPlan {
     /// Bytes of its body.
     bytes: usize,
     /// Where the numbers and the name of the task are; from the first to the last of them.
-    task: Vec<Context>,
+    task: Vec<TaskContext>,
     key: (usize, usize),
     /// Plans with the same see tasks alike.
     kind: u32,
-    ops: Vec<Op>,
-    /// Fields that [`ValueText`] writes.
+    ops: Vec<PlanStep>,
+    /// FieldSet that [`ValueText`] writes.
     fields: Vec<FieldInfo>,
 }
 
 /// ValueText, and what follows it.
-struct Op {
+struct PlanStep {
     text: [u8; PIECE],
     len: usize,
     at: usize,
-    value: Value,
+    value: StepValue,
 }
 
 /// A value.
 #[derive(Clone, Copy)]
-enum Value {
+enum StepValue {
     None,
     Unsigned(u8, Endian),
     Signed(u8, Endian),
@@ -57,10 +57,10 @@ enum Value {
 
 /// What the plans of a trace have in common: how they see tasks.
 #[derive(Default)]
-pub(super) struct Kinds(Vec<(usize, Vec<Context>)>);
+pub(super) struct TaskViews(Vec<(usize, Vec<TaskContext>)>);
 
-impl Kinds {
-    fn of(&mut self, trace: usize, task: &[Context]) -> u32 {
+impl TaskViews {
+    fn of(&mut self, trace: usize, task: &[TaskContext]) -> u32 {
         let known = self.0.iter().position(|(t, task_of)| *t == trace && task_of == task);
         let kind = known.unwrap_or_else(|| {
             self.0.push((trace, task.to_vec()));
@@ -70,9 +70,9 @@ impl Kinds {
     }
 }
 
-impl Plan {
+impl CtfPlan {
     /// `title` is what stands before the values. `None`: the event is not so simple.
-    pub(super) fn new(class: &Class<'_>, title: &[u8], kinds: &mut Kinds) -> Option<Plan> {
+    pub(super) fn new(class: &Class<'_>, title: &[u8], kinds: &mut TaskViews) -> Option<CtfPlan> {
         let places = class.layout()?;
         let bytes = places.iter().map(end).max().unwrap_or(0);
         let mut task = Vec::new();
@@ -100,7 +100,7 @@ impl Plan {
         }
         let kind = kinds.of(class.trace, &task);
         let mut plan =
-            Plan { bytes, task, key: (from, to), kind, ops: Vec::new(), fields: Vec::new() };
+            CtfPlan { bytes, task, key: (from, to), kind, ops: Vec::new(), fields: Vec::new() };
         let mut text = title.to_vec();
         if !contexts.is_empty() {
             text.push(b'[');
@@ -113,7 +113,7 @@ impl Plan {
             text.pop();
         }
         text.push(b'\n');
-        plan.push(&text, (0, Value::None));
+        plan.push(&text, (0, StepValue::None));
         Some(plan)
     }
 
@@ -127,30 +127,35 @@ impl Plan {
             let field = place.field;
             let value = match place.stored {
                 Stored::Int(size, endian) if field.labels.is_none() => match field.base {
-                    16 => Some(Value::Hex(size, endian)),
+                    16 => Some(StepValue::Hex(size, endian)),
                     8 | 2 => None,
-                    _ if field.signed => Some(Value::Signed(size, endian)),
-                    _ => Some(Value::Unsigned(size, endian)),
+                    _ if field.signed => Some(StepValue::Signed(size, endian)),
+                    _ => Some(StepValue::Unsigned(size, endian)),
                 },
                 _ => None,
             };
             let value = value.unwrap_or_else(|| {
                 self.fields.push(field.clone());
-                Value::Other(self.fields.len() - 1, place.stored)
+                StepValue::Other(self.fields.len() - 1, place.stored)
             });
-            if !matches!(value, Value::Other(..)) {
+            if !matches!(value, StepValue::Other(..)) {
                 text.extend_from_slice(field.name.as_bytes());
-                text.extend_from_slice(if matches!(value, Value::Hex(..)) { b"=0x" } else { b"=" });
+                text.extend_from_slice(if matches!(value, StepValue::Hex(..)) {
+                    b"=0x"
+                } else {
+                    b"="
+                });
             }
             self.push(text, (place.at, value));
             text.clear();
         }
     }
 
-    fn push(&mut self, text: &[u8], (at, value): (usize, Value)) {
+    fn push(&mut self, text: &[u8], (at, value): (usize, StepValue)) {
         let mut pieces = text.chunks(PIECE).peekable();
         while let Some(piece) = pieces.next() {
-            let mut op = Op { text: [0; PIECE], len: piece.len(), at: 0, value: Value::None };
+            let mut op =
+                PlanStep { text: [0; PIECE], len: piece.len(), at: 0, value: StepValue::None };
             op.text.iter_mut().zip(piece).for_each(|(to, from)| *to = *from);
             if pieces.peek().is_none() {
                 (op.at, op.value) = (at, value);
@@ -158,7 +163,7 @@ impl Plan {
             self.ops.push(op);
         }
         if text.is_empty() {
-            self.ops.push(Op { text: [0; PIECE], len: 0, at, value });
+            self.ops.push(PlanStep { text: [0; PIECE], len: 0, at, value });
         }
     }
 }
@@ -204,7 +209,7 @@ fn chars(body: &[u8], at: usize, len: usize) -> Option<&[u8]> {
 
 /// The start of a line up to its time, and what it was made of.
 #[derive(Clone)]
-struct Start {
+struct PlannedStart {
     kind: u32,
     cpu: Option<u32>,
     key: [u8; LONG],
@@ -214,16 +219,16 @@ struct Start {
 }
 
 /// Writes lines by their plans; remembers what they have in common.
-pub(super) struct Writer {
-    starts: Vec<Start>,
-    second: Second,
+pub(super) struct PlanWriter {
+    starts: Vec<PlannedStart>,
+    second: SecondText,
     values: ValueText,
     scratch: Vec<u8>,
 }
 
-impl Default for Writer {
-    fn default() -> Writer {
-        let none = Start {
+impl Default for PlanWriter {
+    fn default() -> PlanWriter {
+        let none = PlannedStart {
             kind: u32::MAX,
             cpu: None,
             key: [0; LONG],
@@ -231,18 +236,18 @@ impl Default for Writer {
             text: [0; LONG],
             len: 0,
         };
-        let (second, values) = (Second::default(), ValueText::default());
-        Writer { starts: vec![none; STARTS], second, values, scratch: Vec::new() }
+        let (second, values) = (SecondText::default(), ValueText::default());
+        PlanWriter { starts: vec![none; STARTS], second, values, scratch: Vec::new() }
     }
 }
 
-impl Writer {
+impl PlanWriter {
     /// Writes an event. `owner`: what is known of the task besides. `None`: it is not as
     /// planned, and nothing was written.
     #[inline]
     pub(super) fn write(
         &mut self,
-        plan: &Plan,
+        plan: &CtfPlan,
         (time, cpu): (u64, Option<u32>),
         body: &[u8],
         owner: impl FnOnce() -> EventTask,
@@ -257,13 +262,13 @@ impl Writer {
         for op in &plan.ops {
             pen.some(&op.text, op.len);
             match op.value {
-                Value::None => {}
-                Value::Unsigned(size, e) => pen.decimal(load(body, op.at, size, e)?),
-                Value::Signed(size, e) => {
+                StepValue::None => {}
+                StepValue::Unsigned(size, e) => pen.decimal(load(body, op.at, size, e)?),
+                StepValue::Signed(size, e) => {
                     pen.signed(load_signed(body, op.at, size, e)?.cast_signed());
                 }
-                Value::Hex(size, e) => pen.hex(load(body, op.at, size, e)?, 0),
-                Value::Other(field, stored) => {
+                StepValue::Hex(size, e) => pen.hex(load(body, op.at, size, e)?, 0),
+                StepValue::Other(field, stored) => {
                     self.other(plan.fields.get(field)?, stored, body, op.at)?;
                     pen.text(&self.scratch);
                 }
@@ -276,11 +281,11 @@ impl Writer {
     #[inline]
     fn start(
         &mut self,
-        plan: &Plan,
+        plan: &CtfPlan,
         cpu: Option<u32>,
         body: &[u8],
         owner: impl FnOnce() -> EventTask,
-    ) -> Option<&Start> {
+    ) -> Option<&PlannedStart> {
         let key = body.get(plan.key.0..plan.key.1)?;
         let slot = self.starts.get_mut(slot(key))?;
         let same =
@@ -323,8 +328,8 @@ fn slot(key: &[u8]) -> usize {
 #[cold]
 #[inline(never)]
 fn fill(
-    slot: &mut Start,
-    plan: &Plan,
+    slot: &mut PlannedStart,
+    plan: &CtfPlan,
     cpu: Option<u32>,
     key: &[u8],
     body: &[u8],
@@ -336,10 +341,10 @@ fn fill(
             Stored::Chars(n) => task.name(chars(body, *at, n)?),
         }
     }
-    let style = Style::default();
+    let style = LineStyle::default();
     let head = head((0, cpu), &task);
     let mut text = Vec::with_capacity(LONG);
-    line::who(known(Fields::COMMON, &head, &task), style, &head, &mut text);
+    line_start::who(known(FieldSet::COMMON, &head, &task), style, &head, &mut text);
     slot.kind = u32::MAX;
     slot.text.get_mut(..text.len())?.copy_from_slice(&text);
     slot.key.get_mut(..key.len())?.copy_from_slice(key);

@@ -5,61 +5,63 @@
 //! render the jobs of others, but sees those that change the meaning of later
 //! ones.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use super::output;
+use crate::error::RenderError;
 
 /// Jobs waiting for each worker.
 const WAITING: usize = 2;
 
 /// Renders jobs; has a state that jobs may change.
-pub(super) trait Worker<J>: Send {
+pub trait OrderedWorker<J>: Send {
     /// Appends the text of a job.
-    fn render(&mut self, job: &J, out: &mut Vec<u8>) -> anyhow::Result<()>;
+    fn render(&mut self, job: &J, out: &mut Vec<u8>) -> Result<(), RenderError>;
 
     /// Takes note of a job that another worker renders.
     fn pass(&mut self, job: &J);
 }
 
 /// What comes from the feeding thread.
-pub(super) struct Job<J> {
-    pub(super) job: J,
+pub struct OrderedJob<J> {
+    /// The work.
+    pub job: J,
     /// Whether workers that do not render it must see it.
-    pub(super) for_all: bool,
+    pub for_all: bool,
 }
 
-enum Task<J> {
+enum PoolTask<J> {
     Render(Arc<J>),
     Pass(Arc<J>),
 }
 
-type Text = anyhow::Result<Vec<u8>>;
+type RenderedText = Result<Vec<u8>, RenderError>;
 
 /// One worker's ends of the channels.
 struct Lane {
-    texts: Receiver<Text>,
+    texts: Receiver<RenderedText>,
     used: SyncSender<Vec<u8>>,
 }
 
 /// Runs `feed` on a thread, which gives jobs to the function it is handed;
-/// renders them on one thread a worker and writes their texts to the standard
-/// output. The jobs' giver is told to stop when the output cannot be written.
-pub(super) fn run<J, W, R>(
+/// renders them on one thread a worker and hands their texts to `write`. The jobs' giver is told to stop when the output cannot be written.
+pub fn render_in_order<J, W, R>(
     workers: Vec<W>,
-    feed: impl FnOnce(&mut dyn FnMut(Job<J>) -> ControlFlow<()>) -> R + Send,
-) -> anyhow::Result<(R, Vec<W>)>
+    feed: impl FnOnce(&mut dyn FnMut(OrderedJob<J>) -> ControlFlow<()>) -> R + Send,
+    write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(R, Vec<W>), RenderError>
 where
     J: Send + Sync,
-    W: Worker<J>,
+    W: OrderedWorker<J>,
     R: Send,
 {
     std::thread::scope(|scope| {
         let (mut inputs, mut lanes, mut threads) = (Vec::new(), Vec::new(), Vec::new());
         for worker in workers {
-            let (input, tasks) = sync_channel::<Task<J>>(WAITING);
-            let (text, texts) = sync_channel::<Text>(1);
+            let (input, tasks) = sync_channel::<PoolTask<J>>(WAITING);
+            let (text, texts) = sync_channel::<RenderedText>(1);
             let (used, spare) = sync_channel::<Vec<u8>>(2);
             inputs.push(input);
             lanes.push(Lane { texts, used });
@@ -69,23 +71,27 @@ where
             let mut turn = 0;
             feed(&mut |job| deal(&inputs, &mut turn, job))
         });
-        let written = collect(&lanes);
+        let written = collect(&lanes, write);
         // Whoever still works finds nobody who takes the text, and stops.
         drop(lanes);
-        let failed = |_| anyhow::anyhow!("a thread failed");
+        let failed = |_| RenderError::ThreadFailed;
         let fed = feeder.join().map_err(failed)?;
         let workers = threads.into_iter().map(|t| t.join().map_err(failed));
-        let workers = workers.collect::<anyhow::Result<Vec<W>>>()?;
+        let workers = workers.collect::<Result<Vec<W>, RenderError>>()?;
         written.map(|()| (fed, workers))
     })
 }
 
-fn deal<J>(inputs: &[SyncSender<Task<J>>], turn: &mut usize, job: Job<J>) -> ControlFlow<()> {
+fn deal<J>(
+    inputs: &[SyncSender<PoolTask<J>>],
+    turn: &mut usize,
+    job: OrderedJob<J>,
+) -> ControlFlow<()> {
     let shared = Arc::new(job.job);
     for (n, input) in inputs.iter().enumerate() {
         let task = match n == *turn {
-            true => Task::Render(Arc::clone(&shared)),
-            false if job.for_all => Task::Pass(Arc::clone(&shared)),
+            true => PoolTask::Render(Arc::clone(&shared)),
+            false if job.for_all => PoolTask::Pass(Arc::clone(&shared)),
             false => continue,
         };
         if input.send(task).is_err() {
@@ -96,16 +102,16 @@ fn deal<J>(inputs: &[SyncSender<Task<J>>], turn: &mut usize, job: Job<J>) -> Con
     ControlFlow::Continue(())
 }
 
-fn work<J, W: Worker<J>>(
+fn work<J, W: OrderedWorker<J>>(
     mut worker: W,
-    tasks: &Receiver<Task<J>>,
-    text: &SyncSender<Text>,
+    tasks: &Receiver<PoolTask<J>>,
+    text: &SyncSender<RenderedText>,
     spare: &Receiver<Vec<u8>>,
 ) -> W {
     for task in tasks {
         let job = match task {
-            Task::Render(job) => job,
-            Task::Pass(job) => {
+            PoolTask::Render(job) => job,
+            PoolTask::Pass(job) => {
                 worker.pass(&job);
                 continue;
             }
@@ -120,12 +126,15 @@ fn work<J, W: Worker<J>>(
     worker
 }
 
-fn collect(lanes: &[Lane]) -> anyhow::Result<()> {
+fn collect(
+    lanes: &[Lane],
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), RenderError> {
     for lane in lanes.iter().cycle() {
         // No more from the one whose turn it is: no more from anybody.
         let Ok(text) = lane.texts.recv() else { break };
         let mut text = text?;
-        output::write(&text)?;
+        write(&text).map_err(RenderError::Output)?;
         text.clear();
         let _ = lane.used.try_send(text);
     }

@@ -9,7 +9,7 @@ use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskName, TaskNames};
 
 /// An event of a batch.
 #[derive(Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct BatchItem {
     pub(super) time: u64,
     at: u32,
     len: u32,
@@ -20,9 +20,9 @@ pub(super) struct Item {
 
 /// Events that are rendered together.
 #[derive(Default)]
-pub(in crate::commands::script) struct Batch {
+pub(crate) struct TraceCmdBatch {
     bytes: Vec<u8>,
-    items: Vec<Item>,
+    items: Vec<BatchItem>,
     /// Tasks whose names became known with these events, each with the event
     /// from which on it has the name.
     pub(super) names: Vec<(usize, i32, TaskName)>,
@@ -31,19 +31,19 @@ pub(in crate::commands::script) struct Batch {
     pub(super) leaves: FxHashMap<usize, u64>,
 }
 
-impl Batch {
+impl TraceCmdBatch {
     /// Bytes that it holds.
-    pub(in crate::commands::script) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether it says how tasks are called.
-    pub(in crate::commands::script) fn teaches(&self) -> bool {
+    /// Whether it names tasks.
+    pub(crate) fn defines_tasks(&self) -> bool {
         !self.names.is_empty()
     }
 
     #[inline]
-    pub(super) fn event(&self, number: usize) -> Option<(&Item, &[u8])> {
+    pub(super) fn event(&self, number: usize) -> Option<(&BatchItem, &[u8])> {
         let item = self.items.get(number)?;
         let at = item.at as usize;
         Some((item, self.bytes.get(at..at + item.len as usize).unwrap_or(&[])))
@@ -57,7 +57,7 @@ impl Batch {
 
     #[inline]
     fn push(&mut self, e: &Event<'_>) {
-        self.items.push(Item {
+        self.items.push(BatchItem {
             time: e.time,
             at: self.bytes.len() as u32,
             len: e.payload.len() as u32,
@@ -70,7 +70,7 @@ impl Batch {
 }
 
 /// What gathers the events of one recording.
-pub(in crate::commands::script) struct Feed<'a> {
+pub(crate) struct TraceCmdFeed<'a> {
     formats: &'a FormatTable<'a>,
     comms: TaskNames,
     /// Whether entries and exits of functions are put together.
@@ -79,24 +79,24 @@ pub(in crate::commands::script) struct Feed<'a> {
     /// it. As in trace-cmd, an event of any CPU between an entry and its exit keeps
     /// them apart: both lines stay in the order of time.
     entered: FxHashMap<usize, (usize, u64, i32)>,
-    teachers: Teachers,
+    special: SpecialEvents,
 }
 
-impl<'a> Feed<'a> {
-    pub(in crate::commands::script) fn new(
+impl<'a> TraceCmdFeed<'a> {
+    pub(crate) fn new(
         data: &TraceDat,
         formats: &'a FormatTable<'a>,
         graph: bool,
-    ) -> Feed<'a> {
+    ) -> TraceCmdFeed<'a> {
         let comms = TaskNames::new(&data.machine().saved_cmdlines);
-        let (entered, teachers) = (FxHashMap::default(), Teachers::default());
-        Feed { formats, comms, graph, entered, teachers }
+        let (entered, special) = (FxHashMap::default(), SpecialEvents::default());
+        TraceCmdFeed { formats, comms, graph, entered, special }
     }
 
     /// Adds an event to a batch. `false`: it is shown with one before.
     #[inline]
-    pub(in crate::commands::script) fn add(&mut self, e: &Event<'_>, batch: &mut Batch) -> bool {
-        let special = self.teachers.is_special(self.formats, e.payload);
+    pub(crate) fn add(&mut self, e: &Event<'_>, batch: &mut TraceCmdBatch) -> bool {
+        let special = self.special.is_special(self.formats, e.payload);
         if (special || !self.entered.is_empty()) && self.graph && self.leaf(e, batch) {
             return false;
         }
@@ -112,22 +112,22 @@ impl<'a> Feed<'a> {
     }
 
     /// Whether what follows may be the exit of a function whose entry is in the batch.
-    pub(in crate::commands::script) fn is_within(&self) -> bool {
+    pub(crate) fn is_within(&self) -> bool {
         !self.entered.is_empty()
     }
 
     /// Something lies between: what began will not be shown as one.
-    pub(in crate::commands::script) fn part(&mut self) {
+    pub(crate) fn separate(&mut self) {
         if !self.entered.is_empty() {
             self.entered.clear();
         }
     }
 }
 
-impl Feed<'_> {
+impl TraceCmdFeed<'_> {
     /// Takes note of an event of the function-graph tracer, or of any that comes
     /// between an entry and its exit. `true`: it is the exit of a leaf.
-    fn leaf(&mut self, e: &Event<'_>, batch: &mut Batch) -> bool {
+    fn leaf(&mut self, e: &Event<'_>, batch: &mut TraceCmdBatch) -> bool {
         let known = self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok());
         let graph = known.and_then(|k| k.graph.as_ref());
         let before = self.entered.remove(&e.buffer);
@@ -156,12 +156,12 @@ impl Feed<'_> {
 /// Which events are more than themselves, by their number: they name tasks, or
 /// begin or end functions.
 #[derive(Default)]
-struct Teachers {
+struct SpecialEvents {
     /// 0: not known, 1: no, 2: yes.
     of: Vec<u8>,
 }
 
-impl Teachers {
+impl SpecialEvents {
     #[inline]
     fn is_special(&mut self, formats: &FormatTable<'_>, payload: &[u8]) -> bool {
         let Some(id) = formats.id(payload) else { return false };

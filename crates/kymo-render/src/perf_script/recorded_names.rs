@@ -9,12 +9,10 @@ use kymo_events::unwind::{Tally, Unwinder};
 use kymo_files::perfdata::{Entry, Features};
 use kymo_model::{Misc, RawRecord, RecordKind, Sample};
 use kymo_symbols::{DsoId, KernelTable, Options, Resolver};
-use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
-use super::fields::Fields;
-use super::number;
-use crate::commands::{finding, stacks};
+use super::fields::FieldSet;
+use crate::number;
 
 /// Addresses remembered; more start the memory over.
 const MAX_KNOWN: usize = 1 << 18;
@@ -22,12 +20,12 @@ const MAX_KNOWN: usize = 1 << 18;
 const COMMS: usize = 64;
 
 /// An address space's state, the address, and the mode it was seen in.
-type Key = (u64, u64, u64, u16);
+type AddressKey = (u64, u64, u64, u16);
 
 /// The recorded machine, asked for names.
-pub(super) struct Symbols {
+pub(super) struct RecordedNames {
     pub(super) machine: Machine,
-    known: FxHashMap<Key, Located>,
+    known: FxHashMap<AddressKey, Located>,
     comms: Vec<Option<(u32, Vec<u8>)>>,
     adopted: bool,
     unwinder: Unwinder,
@@ -35,18 +33,18 @@ pub(super) struct Symbols {
     cgroups: FxHashMap<u64, Vec<u8>>,
 }
 
-impl Symbols {
+impl RecordedNames {
     pub(super) fn new(options: Options) -> Self {
-        Symbols::of(Resolver::new(options))
+        RecordedNames::of(Resolver::new(options))
     }
 
-    /// One that has seen nothing, and shares what is read of files.
-    pub(super) fn another(&self) -> Self {
-        Symbols::of(self.machine.symbols.another())
+    /// One for another thread that has seen nothing, and shares what is read of files.
+    pub(super) fn fork_for_thread(&self) -> Self {
+        RecordedNames::of(self.machine.symbols.another())
     }
 
     fn of(resolver: Resolver) -> Self {
-        Symbols {
+        RecordedNames {
             unwinder: Unwinder::new(resolver.binaries()),
             machine: Machine::new(resolver),
             known: FxHashMap::default(),
@@ -58,7 +56,7 @@ impl Symbols {
     }
 }
 
-impl Symbols {
+impl RecordedNames {
     pub(super) fn apply(&mut self, entry: &Entry<'_>) {
         // A pipe tells them bit by bit.
         let told = [RecordKind::HEADER_BUILD_ID, RecordKind::HEADER_FEATURE];
@@ -167,13 +165,13 @@ impl Symbols {
     }
 
     /// Symbol, offset and binary as `fields` ask for them.
-    pub(super) fn write(&self, at: &Located, fields: Fields, out: &mut Vec<u8>) {
-        if fields.has(Fields::SYM) {
+    pub(super) fn write(&self, at: &Located, fields: FieldSet, out: &mut Vec<u8>) {
+        if fields.has(FieldSet::SYM) {
             out.push(b' ');
             match at.symbol {
                 Some(symbol) => {
                     out.extend_from_slice(self.machine.symbols.name(symbol).as_bytes());
-                    if fields.has(Fields::SYMOFF) {
+                    if fields.has(FieldSet::SYMOFF) {
                         out.extend_from_slice(b"+0x");
                         number::hex(out, at.offset, 0);
                     }
@@ -181,7 +179,7 @@ impl Symbols {
                 None => out.extend_from_slice(b"[unknown]"),
             }
         }
-        if fields.has(Fields::DSO) {
+        if fields.has(FieldSet::DSO) {
             out.extend_from_slice(b" (");
             out.extend_from_slice(self.dso(at).as_bytes());
             out.push(b')');
@@ -197,19 +195,9 @@ impl Symbols {
         at.symbol.map(|s| self.machine.symbols.name(s))
     }
 
-    /// Notes what all of those met that share what is read.
-    pub(super) fn note<'s>(all: impl Iterator<Item = &'s Symbols>, ledger: &mut Ledger) {
-        let mut tally = Tally::default();
-        let mut first = None;
-        for symbols in all {
-            tally.merge(symbols.unwinder.tally().clone());
-            first.get_or_insert(&symbols.machine.symbols);
-        }
-        // All of them number binaries alike.
-        if let Some(resolver) = first {
-            stacks::note(&tally, resolver, ledger);
-            finding::note(resolver, ledger);
-        }
+    /// How the stacks that were unwound here ended.
+    pub(super) fn tally(&self) -> &Tally {
+        self.unwinder.tally()
     }
 }
 

@@ -2,39 +2,28 @@
 //!
 //! Most of it repeats from line to line, so that it is copied and not made anew.
 
+use kymo_events::EventHead;
 use kymo_format::Pen;
 use kymo_model::{Misc, RecordKind};
 
-use super::extra;
-use super::fields::Fields;
-use super::number;
+use super::fields::FieldSet;
+use super::sample_details;
+use crate::number;
 
-/// Who, where and when.
-#[derive(Clone, Copy)]
-pub(super) struct Head<'a> {
-    pub(super) comm: &'a [u8],
-    pub(super) pid: u32,
-    pub(super) tid: u32,
-    pub(super) cpu: Option<u32>,
-    pub(super) time: Option<u64>,
-    /// What the record is and where it was made, for the letters of `misc`.
-    pub(super) misc: (RecordKind, Misc),
-}
-
-/// How the start of a line is laid out.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Style {
+/// Layout of the start of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineStyle {
     /// Names of tasks are not aligned, as perf does where call chains follow.
-    pub(super) ragged: bool,
+    pub ragged: bool,
     /// Times in nanoseconds.
-    pub(super) ns: bool,
-    /// What times are counted from.
-    pub(super) since: Since,
+    pub ns: bool,
+    /// Event that times are counted from.
+    pub since: TimeOrigin,
 }
 
-/// What times are counted from.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Since {
+/// Event that times are counted from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeOrigin {
     /// The clock's own beginning.
     #[default]
     Epoch,
@@ -44,10 +33,10 @@ pub(super) enum Since {
     Last,
 }
 
-/// Starts of lines, remembered: a task on a CPU writes many.
-pub(super) struct Starts {
+/// LineStarts of lines, remembered: a task on a CPU writes many.
+pub(crate) struct LineStarts {
     slots: Vec<Slot>,
-    second: Second,
+    second: SecondText,
     /// The event that times are counted from.
     origin: Option<u64>,
 }
@@ -57,12 +46,12 @@ const SLOTS: usize = 128;
 /// Bytes of a start that is remembered.
 const LONG: usize = 64;
 
-/// Fields and style, task, CPU; the first is never 0 for a filled slot.
+/// FieldSet and style, task, CPU; the first is never 0 for a filled slot.
 type Key = (u32, u32, u32, u32);
 
 /// What a start is remembered by, and where.
 #[inline]
-fn place(fields: Fields, style: Style, s: &Head<'_>) -> (Key, usize) {
+fn place(fields: FieldSet, style: LineStyle, s: &EventHead<'_>) -> (Key, usize) {
     // The cpu itself never has its top bit set but as "none", which `Option` tells too.
     let cpu = s.cpu.unwrap_or(u32::MAX - 1);
     let key = (fields.0 << 2 | u32::from(style.ragged) << 1 | 1, s.pid, s.tid, cpu);
@@ -78,7 +67,7 @@ struct Slot {
 
 /// `seconds.` of the second that lines are in.
 #[derive(Default)]
-pub(super) struct Second {
+pub(crate) struct SecondText {
     begin: u64,
     /// 0 before the first second.
     len: usize,
@@ -86,26 +75,27 @@ pub(super) struct Second {
     text: [u8; 16],
 }
 
-impl Default for Starts {
+impl Default for LineStarts {
     fn default() -> Self {
         let empty = Slot { key: (0, 0, 0, 0), len: 0, text: [0; LONG] };
-        Starts { slots: vec![empty; SLOTS], second: Second::default(), origin: None }
+        LineStarts { slots: vec![empty; SLOTS], second: SecondText::default(), origin: None }
     }
 }
 
-impl Starts {
+impl LineStarts {
     /// Tasks may have other names from now on.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.slots.iter_mut().for_each(|s| s.key.0 = 0);
     }
 
-    /// Task, CPU and time; `comm` is asked for the task's name when it is not known.
+    /// Writes task, CPU and time, and the letters of `misc` for the kind of record and the
+    /// mode it was made in; `comm` is asked for the task's name when it is not known.
     #[inline]
-    pub(super) fn write<'c>(
+    pub(crate) fn write<'c>(
         &mut self,
-        fields: Fields,
-        style: Style,
-        s: &Head<'_>,
+        fields: FieldSet,
+        style: LineStyle,
+        (s, misc): (&EventHead<'_>, (RecordKind, Misc)),
         comm: impl FnOnce() -> &'c [u8],
         out: &mut Vec<u8>,
     ) {
@@ -114,16 +104,16 @@ impl Starts {
             Some(slot) if slot.key == key => number::some_of(out, &slot.text, slot.len),
             _ => {
                 let from = out.len();
-                who(fields, style, &Head { comm: comm(), ..*s }, out);
+                who(fields, style, &EventHead { comm: comm(), ..*s }, out);
                 self.remember(at, key, out.get(from..).unwrap_or(&[]));
             }
         }
-        if fields.has(Fields::MISC) {
-            extra::misc(s.misc.0, s.misc.1, out);
+        if fields.has(FieldSet::MISC) {
+            sample_details::misc(misc.0, misc.1, out);
         }
-        if fields.has(Fields::TIME) {
+        if fields.has(FieldSet::TIME) {
             let mut time = s.time.unwrap_or(0);
-            if style.since != Since::Epoch {
+            if style.since != TimeOrigin::Epoch {
                 time = self.since(style.since, time);
             }
             if style.ns {
@@ -136,23 +126,23 @@ impl Starts {
     }
 }
 
-impl Starts {
-    /// The same as [`write`](Starts::write) for what is usually printed: task, CPU and time
+impl LineStarts {
+    /// The same as [`write`](LineStarts::write) for what is usually printed: task, CPU and time
     /// in microseconds.
     #[inline]
-    pub(super) fn usual<'c>(
+    pub(crate) fn usual<'c>(
         &mut self,
-        s: &Head<'_>,
+        s: &EventHead<'_>,
         comm: impl FnOnce() -> &'c [u8],
         pen: &mut Pen<'_>,
     ) {
-        let (key, slot) = place(Fields::COMMON.with(Fields::TRACE), Style::default(), s);
+        let (key, slot) = place(FieldSet::COMMON.with(FieldSet::TRACE), LineStyle::default(), s);
         match self.slots.get(slot) {
             Some(slot) if slot.key == key => pen.some(&slot.text, slot.len),
             _ => {
-                let head = Head { comm: comm(), ..*s };
+                let head = EventHead { comm: comm(), ..*s };
                 pen.apart(|out| {
-                    who(Fields::COMMON, Style::default(), &head, out);
+                    who(FieldSet::COMMON, LineStyle::default(), &head, out);
                     self.remember(slot, key, out);
                 });
             }
@@ -171,19 +161,19 @@ impl Starts {
         }
     }
 
-    fn since(&mut self, since: Since, time: u64) -> u64 {
+    fn since(&mut self, since: TimeOrigin, time: u64) -> u64 {
         let origin = *self.origin.get_or_insert(time);
-        if since == Since::Last {
+        if since == TimeOrigin::Last {
             self.origin = Some(time);
         }
         time.saturating_sub(origin)
     }
 }
 
-impl Second {
+impl SecondText {
     /// The text of a time's second and the microseconds behind it.
     #[inline]
-    pub(super) fn of(&mut self, time: u64) -> (&[u8; 16], usize, u32) {
+    pub(crate) fn of(&mut self, time: u64) -> (&[u8; 16], usize, u32) {
         let mut rest = time.wrapping_sub(self.begin);
         if rest >= SECOND || self.len == 0 {
             rest = self.enter(time);
@@ -215,8 +205,8 @@ impl Second {
 const SECOND: u64 = 1_000_000_000;
 
 /// Task and CPU.
-pub(super) fn who(fields: Fields, style: Style, s: &Head<'_>, out: &mut Vec<u8>) {
-    if fields.has(Fields::COMM) {
+pub(crate) fn who(fields: FieldSet, style: LineStyle, s: &EventHead<'_>, out: &mut Vec<u8>) {
+    if fields.has(FieldSet::COMM) {
         if !style.ragged {
             number::pad(out, 16usize.saturating_sub(s.comm.len()));
         }
@@ -232,7 +222,7 @@ pub(super) fn who(fields: Fields, style: Style, s: &Head<'_>, out: &mut Vec<u8>)
             number::decimal(out, u64::from(n), width);
         }
     };
-    match (fields.has(Fields::PID), fields.has(Fields::TID)) {
+    match (fields.has(FieldSet::PID), fields.has(FieldSet::TID)) {
         (true, true) => {
             id(s.pid, 5, out);
             out.push(b'/');
@@ -243,12 +233,12 @@ pub(super) fn who(fields: Fields, style: Style, s: &Head<'_>, out: &mut Vec<u8>)
             out.push(b' ');
         }
         (true, false) | (false, true) => {
-            id(if fields.has(Fields::PID) { s.pid } else { s.tid }, 5, out);
+            id(if fields.has(FieldSet::PID) { s.pid } else { s.tid }, 5, out);
             out.push(b' ');
         }
         (false, false) => {}
     }
-    if fields.has(Fields::CPU) {
+    if fields.has(FieldSet::CPU) {
         out.push(b'[');
         match s.cpu {
             Some(cpu) if cpu < 1000 => number::zeros(out, u64::from(cpu), 3),

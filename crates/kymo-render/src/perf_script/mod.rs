@@ -1,0 +1,162 @@
+//! Records of a perf.data file as perf script lays them out, or as JSON lines.
+//!
+//! `line_start` writes who, where and when, `sample_text` and `sample_json` a sample,
+//! `sample_details` what samples may carry besides, `sideband_text` records that are no
+//! samples. `recorded_names` names tasks and addresses, `source_lines` adds inlined
+//! functions and lines.
+
+pub(crate) mod fields;
+pub(crate) mod line_start;
+mod recorded_names;
+mod sample_details;
+pub(crate) mod sample_json;
+mod sample_text;
+mod sideband_text;
+mod source_lines;
+
+use kymo_events::EventFilter;
+use kymo_events::perf_data;
+use kymo_events::unwind::Tally;
+use kymo_files::perfdata::{Batch, Entry};
+use kymo_format::Pen;
+use kymo_model::{Note, NoteKind, RecordKind};
+use kymo_symbols::Resolver;
+
+pub use fields::{FieldSet, FieldSpec};
+pub use line_start::{LineStyle, TimeOrigin};
+pub use sample_text::SampleTextOptions;
+pub use sideband_text::ShownSideband;
+pub use source_lines::SourceOptions;
+
+use sample_text::SampleRenderer;
+
+use crate::error::{FieldSpecError, RenderError};
+use crate::ordered_pool::OrderedWorker;
+
+/// Form of the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PerfOutput {
+    /// Lines of text, as perf script's.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+    /// The bytes of every record.
+    RawDump,
+}
+
+/// Renders the records of a perf.data file.
+pub struct PerfRenderer {
+    filter: EventFilter,
+    samples: SampleRenderer,
+    sideband: ShownSideband,
+    output: PerfOutput,
+    /// Name of the recording, for raw dumps.
+    file: String,
+    /// Whether anything was printed.
+    shown: bool,
+}
+
+impl PerfRenderer {
+    /// Renders the recording `file`: its samples as `fields` and `options` say, and the
+    /// records of `sideband`.
+    pub fn new(
+        file: String,
+        fields: FieldSpec,
+        options: SampleTextOptions,
+        filter: EventFilter,
+        (sideband, output): (ShownSideband, PerfOutput),
+    ) -> PerfRenderer {
+        let samples = SampleRenderer::new(fields, options);
+        PerfRenderer { filter, samples, sideband, output, file, shown: false }
+    }
+
+    /// Renderer for another thread, which has seen nothing and shares what is read of files.
+    pub fn fork_for_thread(&self) -> PerfRenderer {
+        PerfRenderer {
+            filter: self.filter.clone(),
+            samples: self.samples.fork_for_thread(),
+            file: self.file.clone(),
+            ..*self
+        }
+    }
+
+    /// Whether anything was printed.
+    pub fn has_shown(&self) -> bool {
+        self.shown
+    }
+
+    /// How the stacks that were unwound ended.
+    pub fn unwind_tally(&self) -> &Tally {
+        self.samples.names.tally()
+    }
+
+    /// The binaries of the recording.
+    pub fn resolver(&self) -> &Resolver {
+        &self.samples.names.machine.symbols
+    }
+
+    #[inline]
+    fn write(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), FieldSpecError> {
+        if self.output == PerfOutput::RawDump {
+            sideband_text::dump(entry, &self.file, out);
+            return Ok(());
+        }
+        let json = self.output == PerfOutput::Json;
+        if entry.raw.kind != RecordKind::SAMPLE {
+            self.samples.apply(entry);
+            if self.sideband.wants(entry.raw.kind) && !json {
+                self.sideband.print(entry, &mut self.samples, out);
+            }
+            return Ok(());
+        }
+        if json {
+            sample_json::print(entry, &self.filter, &mut self.samples, out)
+        } else {
+            self.samples.print(entry, &self.filter, out)
+        }
+    }
+
+    fn write_all(&mut self, batch: &Batch, out: &mut Vec<u8>) -> Result<(), FieldSpecError> {
+        if self.output != PerfOutput::Text || !self.samples.is_usual(&self.filter) {
+            return batch.entries().try_for_each(|e| self.write(&e, out));
+        }
+        let mut entries = batch.entries();
+        loop {
+            let mut pen = Pen::new(out);
+            let other = entries.find(|e| {
+                e.raw.kind != RecordKind::SAMPLE || !self.samples.print_plain(e, &mut pen)
+            });
+            pen.end();
+            let Some(other) = other else { return Ok(()) };
+            self.write(&other, out)?;
+        }
+    }
+}
+
+impl OrderedWorker<Batch> for PerfRenderer {
+    fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> Result<(), RenderError> {
+        let before = out.len();
+        let printed = self.write_all(batch, out);
+        self.samples.end_batch(before, out);
+        printed?;
+        self.shown |= out.len() > before;
+        Ok(())
+    }
+
+    fn pass(&mut self, batch: &Batch) {
+        batch.others().for_each(|e| self.samples.apply(&e));
+    }
+}
+
+/// Notes on samples that could not be rendered, or not fully.
+pub fn perf_notes(renderers: &[PerfRenderer]) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let n: u64 = renderers.iter().map(|r| r.samples.malformed).sum();
+    if n > 0 {
+        let fact = format!("{n} samples are shorter than their fields");
+        notes.push(Note::doubt(NoteKind::Malformed, fact, None));
+    }
+    notes.extend(perf_data::note(renderers.iter().map(|r| &r.samples.trace)));
+    notes
+}

@@ -1,0 +1,254 @@
+//! Events of a trace.dat, of CTF traces, or of both on one time: gathered into batches by
+//! the thread that merges them, rendered by others.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use kymo_events::EventFilter;
+use kymo_events::payload::{KallsymsSource, KernelNames};
+use kymo_events::trace_dat::FormatTable;
+use kymo_files::tracedat::TraceDat;
+use kymo_files::{Moment, Select, Stats, Timeline, TimelineError};
+use kymo_model::Note;
+
+use crate::ctf::{CtfBatch, CtfFieldsError, CtfOptions, CtfRenderer, ctf_notes};
+use crate::error::RenderError;
+use crate::ordered_pool::{OrderedJob, OrderedWorker};
+use crate::trace_cmd::{
+    TraceCmdBatch, TraceCmdFeed, TraceCmdOptions, TraceCmdRenderer, trace_cmd_notes,
+};
+
+/// Bytes of events that go together.
+const FULL: usize = 192 << 10;
+/// Events that go together: with few bytes each they still are enough work.
+const MANY: usize = 8 << 10;
+
+/// A recording of the kernel, with what rendering its events needs.
+pub struct KernelEvents<'t> {
+    data: &'t TraceDat,
+    formats: FormatTable<'t>,
+    names: KernelNames,
+}
+
+impl<'t> KernelEvents<'t> {
+    /// Reads what rendering needs, as far as it is known before the first event.
+    pub fn new(data: &'t TraceDat) -> KernelEvents<'t> {
+        let machine = data.machine();
+        let kallsyms = KallsymsSource::EmbeddedByKernel(Arc::clone(&machine.kallsyms));
+        let names = KernelNames::new(kallsyms, &machine.printk_formats);
+        KernelEvents { data, formats: FormatTable::new(data), names }
+    }
+}
+
+/// Whose an event is: a recording of the kernel by number, or programs.
+const PROGRAMS: u32 = u32::MAX;
+
+/// Events that are rendered together.
+#[derive(Default)]
+pub struct TimelineBatch {
+    /// In their order: so many of the next events of a recording.
+    runs: Vec<(u32, u32)>,
+    events: usize,
+    kernels: Vec<TraceCmdBatch>,
+    programs: CtfBatch,
+}
+
+impl TimelineBatch {
+    fn new(kernels: usize) -> TimelineBatch {
+        let kernels = std::iter::repeat_with(TraceCmdBatch::default).take(kernels).collect();
+        TimelineBatch { kernels, ..TimelineBatch::default() }
+    }
+
+    fn is_full(&self) -> bool {
+        let bytes = || self.kernels.iter().map(|k| k.bytes()).sum::<usize>();
+        self.events >= MANY || bytes() + self.programs.bytes() >= FULL
+    }
+
+    #[inline]
+    fn count(&mut self, whose: u32, events: usize) {
+        self.events += events;
+        match self.runs.last_mut() {
+            Some((of, n)) if *of == whose => *n += events as u32,
+            _ => self.runs.push((whose, events as u32)),
+        }
+    }
+}
+
+/// Merges recordings by time and gathers their events into batches.
+pub struct TimelineFeed<'a> {
+    timeline: &'a Timeline,
+    kernels: Vec<TraceCmdFeed<'a>>,
+}
+
+impl<'a> TimelineFeed<'a> {
+    /// `graph`: entries and exits of functions are put together.
+    pub fn new(
+        graph: bool,
+        timeline: &'a Timeline,
+        kernels: &'a [KernelEvents<'_>],
+    ) -> TimelineFeed<'a> {
+        let feed = |k: &'a KernelEvents<'_>| TraceCmdFeed::new(k.data, &k.formats, graph);
+        TimelineFeed { timeline, kernels: kernels.iter().map(feed).collect() }
+    }
+
+    /// Hands over batches of the events that `filter` may want.
+    pub fn run(
+        mut self,
+        filter: &EventFilter,
+        give: &mut dyn FnMut(OrderedJob<TimelineBatch>) -> ControlFlow<()>,
+    ) -> Result<Stats, TimelineError> {
+        let count = self.kernels.len();
+        let mut batch = TimelineBatch::new(count);
+        let mut give = |batch: TimelineBatch| {
+            let for_all = batch.kernels.iter().any(TraceCmdBatch::defines_tasks);
+            give(OrderedJob { job: batch, for_all })
+        };
+        let until = filter.last_time();
+        let select = Select {
+            cpus: filter.cpus(),
+            from: filter.first_time(),
+            runs: !filter.has_conditions(),
+        };
+        let stats = self.timeline.for_each(&select, &mut |moment| {
+            let late = match &moment {
+                Moment::Kernel(_, e) => e.time > until,
+                Moment::Program(e) => e.time > until,
+                // There is no such condition.
+                Moment::Run(_) => false,
+            };
+            if late {
+                return ControlFlow::Break(());
+            }
+            self.add(moment, &mut batch);
+            if !batch.is_full() {
+                return ControlFlow::Continue(());
+            }
+            let within = self.kernels.iter().any(TraceCmdFeed::is_within);
+            if within && batch.events < 4 * MANY {
+                return ControlFlow::Continue(());
+            }
+            self.kernels.iter_mut().for_each(TraceCmdFeed::separate);
+            give(std::mem::replace(&mut batch, TimelineBatch::new(count)))
+        });
+        if batch.events > 0 {
+            let _ = give(batch);
+        }
+        stats
+    }
+
+    #[inline]
+    fn add(&mut self, moment: Moment<'_>, batch: &mut TimelineBatch) {
+        match moment {
+            Moment::Kernel(number, event) => {
+                let (feed, place) = (self.kernels.get_mut(number), batch.kernels.get_mut(number));
+                if let (Some(feed), Some(place)) = (feed, place)
+                    && feed.add(event, place)
+                {
+                    batch.count(number as u32, 1);
+                }
+            }
+            Moment::Program(event) => {
+                self.kernels.iter_mut().for_each(TraceCmdFeed::separate);
+                batch.programs.push(event);
+                batch.count(PROGRAMS, 1);
+            }
+            Moment::Run(run) => {
+                self.kernels.iter_mut().for_each(TraceCmdFeed::separate);
+                batch.programs.push_run(run);
+                batch.count(PROGRAMS, run.events.len());
+            }
+        }
+    }
+}
+
+/// Options of rendering events of several recordings.
+#[derive(Clone, Debug)]
+pub struct TimelineOptions {
+    /// Form of events of the kernel.
+    pub kernel: TraceCmdOptions,
+    /// Form of events of programs.
+    pub programs: CtfOptions,
+}
+
+/// Renders events of the kernel and of programs.
+pub struct TimelineRenderer<'t> {
+    kernels: Vec<TraceCmdRenderer<'t>>,
+    programs: Option<CtfRenderer<'t>>,
+}
+
+impl<'t> TimelineRenderer<'t> {
+    /// Fails if fields were asked for that events of programs do not have.
+    pub fn new(
+        options: &TimelineOptions,
+        timeline: &'t Timeline,
+        kernels: &'t [KernelEvents<'t>],
+        filter: &EventFilter,
+    ) -> Result<TimelineRenderer<'t>, CtfFieldsError> {
+        let kernel = |k: &'t KernelEvents<'t>| {
+            TraceCmdRenderer::new(options.kernel, k.data, &k.formats, &k.names, filter.clone())
+        };
+        let beside = timeline.is_mixed();
+        let programs = timeline.programs();
+        let programs =
+            programs.map(|p| CtfRenderer::new(&options.programs, p, filter.clone(), beside));
+        let kernels = kernels.iter().map(kernel).collect();
+        Ok(TimelineRenderer { kernels, programs: programs.transpose()? })
+    }
+
+    /// Renderer for another thread, which has seen nothing.
+    pub fn fork_for_thread(&self) -> TimelineRenderer<'t> {
+        TimelineRenderer {
+            kernels: self.kernels.iter().map(TraceCmdRenderer::fork_for_thread).collect(),
+            programs: self.programs.as_ref().map(CtfRenderer::fork_for_thread),
+        }
+    }
+
+    /// Whether anything was printed.
+    pub fn has_shown(&self) -> bool {
+        self.kernels.iter().any(|k| k.shown) || self.programs.as_ref().is_some_and(|p| p.shown)
+    }
+}
+
+impl OrderedWorker<TimelineBatch> for TimelineRenderer<'_> {
+    fn render(&mut self, batch: &TimelineBatch, out: &mut Vec<u8>) -> Result<(), RenderError> {
+        // For each recording the next event and the next name.
+        let mut places = vec![(0, 0); batch.kernels.len()];
+        let mut program = 0;
+        for (whose, count) in &batch.runs {
+            if *whose == PROGRAMS {
+                if let Some(printer) = &mut self.programs {
+                    let next = program + *count as usize;
+                    let comms = self.kernels.first().map(TraceCmdRenderer::comms);
+                    printer.render(&batch.programs, program..next, comms, out);
+                    program = next;
+                }
+                continue;
+            }
+            let number = *whose as usize;
+            if let (Some(printer), Some(events), Some((event, name))) =
+                (self.kernels.get_mut(number), batch.kernels.get(number), places.get_mut(number))
+            {
+                for _ in 0..*count {
+                    printer.render(events, *event, name, out);
+                    *event += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, batch: &TimelineBatch) {
+        self.kernels.iter_mut().zip(&batch.kernels).for_each(|(printer, b)| printer.pass(b));
+    }
+}
+
+/// Notes on events that could not be rendered.
+pub fn timeline_notes(renderers: &[TimelineRenderer<'_>]) -> Vec<Note> {
+    let kernels = renderers.first().map_or(0, |r| r.kernels.len());
+    let of_kernel = |number: usize| {
+        trace_cmd_notes(renderers.iter().filter_map(move |r| r.kernels.get(number)))
+    };
+    let mut notes: Vec<Note> = (0..kernels).flat_map(of_kernel).collect();
+    notes.extend(ctf_notes(renderers.iter().filter_map(|r| r.programs.as_ref())));
+    notes
+}

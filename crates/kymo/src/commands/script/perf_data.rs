@@ -1,0 +1,162 @@
+//! Events of a perf.data file: read and ordered on one thread, rendered on
+//! others.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use kymo_events::unwind::Tally;
+use kymo_files::perfdata::{Order, PerfData, ReadStats};
+use kymo_model::NoteKind;
+use kymo_render::OrderedJob;
+use kymo_render::perf_script::{
+    FieldSpec, PerfOutput, PerfRenderer, SampleTextOptions, ShownSideband, SourceOptions,
+    perf_notes,
+};
+use kymo_view::Ledger;
+
+use super::{Args, output};
+use crate::commands::report::header;
+use crate::commands::{ending, finding, losses, stacks};
+
+pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
+    let fields = FieldSpec::parse(&args.fields)?;
+    let mut data = PerfData::open(path)?;
+    let filter = args.filter(data.features().sample_time)?;
+    if args.header || args.header_only {
+        let mut text = Vec::new();
+        header::write(&mut text, &data, path, false)?;
+        output::write(&text)?;
+        if args.header_only {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    let order = if args.dump_raw_trace { Order::File } else { Order::Time };
+    let name = data.name().to_owned();
+    let shown = (args.shown_sideband(), args.perf_output());
+    let first = PerfRenderer::new(name, fields, args.sample_options(&data), filter, shown);
+    let n = renderer_count(args, &data);
+    let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
+    let (stats, renderers) = read_and_render(&mut data, order, renderers)?;
+    let mut ledger = ledger(&data, &stats);
+    note(&renderers, &mut ledger);
+    if !renderers.iter().any(PerfRenderer::has_shown) {
+        ledger.tell(NoteKind::Nothing, super::nothing(args), None);
+    }
+    std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
+    let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was printed"));
+    Ok(ending::status(data.name(), damage.as_deref(), &ledger, args.strict))
+}
+
+/// Reads and orders on one thread, renders on others.
+fn read_and_render(
+    data: &mut PerfData,
+    order: Order,
+    renderers: Vec<PerfRenderer>,
+) -> anyhow::Result<(ReadStats, Vec<PerfRenderer>)> {
+    let (stats, renderers) = output::render_in_order(renderers, |give| {
+        data.for_each_batch(order, &mut |batch| {
+            let for_all = batch.others().next().is_some();
+            give(OrderedJob { job: batch, for_all })
+        })
+    })?;
+    Ok((stats?, renderers))
+}
+
+/// More threads than this only wait for the reader.
+const MAX_RENDERERS: usize = 4;
+
+/// Number of threads that render. A pipe defines binaries bit by bit, for one renderer.
+fn renderer_count(args: &Args, data: &PerfData) -> usize {
+    if data.is_pipe() || args.reltime || args.deltatime {
+        return 1;
+    }
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_RENDERERS)
+}
+
+impl Args {
+    fn shown_sideband(&self) -> ShownSideband {
+        ShownSideband {
+            tasks: self.show_task_events,
+            mmaps: self.show_mmap_events,
+            lost: self.show_lost_events,
+            switches: self.show_switch_events,
+        }
+    }
+
+    fn perf_output(&self) -> PerfOutput {
+        match (self.dump_raw_trace, self.json) {
+            (true, _) => PerfOutput::RawDump,
+            (false, true) => PerfOutput::Json,
+            (false, false) => PerfOutput::Text,
+        }
+    }
+
+    fn sample_options(&self, data: &PerfData) -> SampleTextOptions {
+        SampleTextOptions {
+            chains: !self.hide_call_graph,
+            max_stack: self.max_stack,
+            style: self.style(),
+            only: self.symbols.clone(),
+            finding: self.finding.options(Path::new(data.name())),
+            sources: SourceOptions { inlines: !self.no_inline, full_paths: self.full_source_path },
+        }
+    }
+}
+
+/// Notes what the renderers met.
+fn note(renderers: &[PerfRenderer], ledger: &mut Ledger) {
+    perf_notes(renderers).into_iter().for_each(|note| ledger.push(note));
+    let mut tally = Tally::default();
+    renderers.iter().for_each(|r| tally.merge(r.unwind_tally().clone()));
+    // All of them number binaries alike.
+    if let Some(first) = renderers.first() {
+        stacks::note(&tally, first.resolver(), ledger);
+        finding::note(first.resolver(), ledger);
+    }
+}
+
+/// What could make the output less than the truth.
+fn ledger(data: &PerfData, s: &ReadStats) -> Ledger {
+    let mut l = Ledger::default();
+    losses::note(s, &data.features().cmdline, &mut l);
+    if s.throttled > 0 {
+        let advice = "record at a lower frequency: -F".to_owned();
+        l.note(
+            NoteKind::Throttled,
+            format!("sampling was throttled {} times", s.throttled),
+            Some(advice),
+        );
+    }
+    for (kind, n) in &s.unknown_kinds {
+        l.note(NoteKind::Unknown, format!("{n} records of unknown kind {kind} passed over"), None);
+    }
+    if s.unknown_ids > 0 {
+        l.note(NoteKind::Unknown, format!("{} samples of no known event", s.unknown_ids), None);
+    }
+    if s.malformed > 0 {
+        l.note(NoteKind::Malformed, format!("{} records are too short", s.malformed), None);
+    }
+    if s.cut_compressed > 0 {
+        let n = s.cut_compressed;
+        let fact = format!(
+            "the compressed data ends {n} bytes into a record, as perf record -z at times \
+             leaves it: the last event is missing, those before are complete"
+        );
+        l.note(NoteKind::Cut, fact, None);
+    }
+    if s.out_of_order > 0 {
+        l.note(NoteKind::Order, format!("{} events are out of order", s.out_of_order), None);
+    }
+    if s.forced_flushes > 0 {
+        let n = s.forced_flushes;
+        l.note(NoteKind::Order, format!("the reorder window overflowed {n} times"), None);
+    }
+    if s.unfinished {
+        l.note(NoteKind::Unfinished, "the recorder did not finish the file: its size is 0", None);
+    }
+    for note in data.notes() {
+        l.note(NoteKind::Damaged, note.clone(), None);
+    }
+    l
+}
