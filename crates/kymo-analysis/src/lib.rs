@@ -3,10 +3,20 @@
 
 mod addresses;
 pub mod chain_tree;
+pub mod code_listing;
 mod counting;
 mod frames;
+pub mod function_cost;
 pub mod histogram;
 pub mod oncpu;
+pub mod payload_labels;
 pub mod profile;
+pub mod report_config;
+pub mod sample_filter;
 mod samples;
 pub mod seen;
+
+/// A share in percent; nothing of nothing is nothing.
+pub fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}

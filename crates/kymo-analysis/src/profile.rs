@@ -513,3 +513,8 @@ fn level(mode: u16) -> char {
         _ => 'H',
     }
 }
+
+/// Whether samples of an event have call chains.
+pub fn has_chains(event: &EventDesc) -> bool {
+    event.attr.sample_type.contains(kymo_model::SampleType::CALLCHAIN)
+}

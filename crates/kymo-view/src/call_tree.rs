@@ -1,5 +1,6 @@
 //! Call trees as text, in the four shapes that perf draws.
 
+use kymo_analysis::percent;
 use std::io::{self, Write};
 
 /// A stretch of a call tree without a fork in it.
@@ -147,11 +148,6 @@ pub fn write_folded(
         writeln!(out, "{:.2}% {}", percent(*weight, whole), names.join(";"))?;
     }
     Ok(())
-}
-
-/// A share in percent; nothing of nothing is nothing.
-pub fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
 #[cfg(test)]

@@ -1,14 +1,22 @@
-//! View models, their text renderers, and other programs' formats. Nothing here
-//! knows where data came from.
+//! View models, their text renderers, and other programs' formats: tables, trees, the
+//! ledger and the wording of its notes, reports of profiles, headers of recordings.
 #![forbid(unsafe_code)]
 
+pub mod annotate;
 pub mod arrows;
 mod call_tree;
 pub mod export;
 pub mod ledger;
+pub mod profile_page;
+pub mod profile_stacks;
+pub mod recording_header;
+pub mod report;
 pub mod stacks;
 mod table;
+pub mod trust;
 
-pub use call_tree::{GraphStyle, TreeNode, percent, write_flat, write_folded, write_graph};
+pub use kymo_analysis::percent;
+
+pub use call_tree::{GraphStyle, TreeNode, write_flat, write_folded, write_graph};
 pub use ledger::Ledger;
 pub use table::{Column, Table};

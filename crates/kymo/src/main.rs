@@ -19,7 +19,9 @@ macro_rules! sayln {
     }};
 }
 
+mod args;
 mod commands;
+mod exit;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -10,10 +10,11 @@ use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
 use kymo_symbols::bundle::{self, Bundle, Contents, Recording, Summary};
 use kymo_view::Ledger;
+use kymo_view::trust::{byte_size, note_symbols};
 
 use super::counted;
-use super::ending;
-use super::finding::{self, Finding};
+use crate::args::symbols::SymbolArgs;
+use crate::exit;
 
 /// Flags of `kymo bundle`.
 #[derive(clap::Args)]
@@ -38,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long)]
     sources: bool,
     #[command(flatten)]
-    finding: Finding,
+    finding: SymbolArgs,
     /// Exit with status 3 if anything could not be resolved here either
     #[arg(long)]
     strict: bool,
@@ -62,7 +63,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let made = make(&path, &args.finding, args.output.as_deref(), contents)?;
     made.tell();
-    Ok(ending::status(path.display(), made.damage.as_deref(), &made.ledger, args.strict))
+    Ok(exit::status(path.display(), made.damage.as_deref(), &made.ledger, args.strict))
 }
 
 /// A bundle that was made.
@@ -78,7 +79,7 @@ impl Made {
     pub(crate) fn tell(&self) {
         let Summary { binaries, symbols, sources, bytes, .. } = self.summary;
         let path = self.path.display();
-        let size = finding::size(bytes);
+        let size = byte_size(bytes);
         let sources = match sources as u64 {
             0 => String::new(),
             n => format!(", {}", counted(n, "source", "sources")),
@@ -93,7 +94,7 @@ impl Made {
 /// Makes the bundle of a recording.
 pub(crate) fn make(
     path: &Path,
-    finding: &Finding,
+    finding: &SymbolArgs,
     output: Option<&Path>,
     contents: Contents,
 ) -> anyhow::Result<Made> {
@@ -116,7 +117,7 @@ pub(crate) fn make(
     let symbols = &mut seen.machine.symbols;
     let summary = bundle::write(symbols, seen.places, recording, contents, &out)
         .with_context(|| format!("cannot write {}", out.display()))?;
-    finding::note(symbols, &mut ledger);
+    note_symbols(symbols, &mut ledger);
     if summary.sources_missing > 0 {
         let (missing, there) = (summary.sources_missing, summary.sources);
         let fact = format!(

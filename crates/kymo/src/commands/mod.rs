@@ -3,15 +3,11 @@
 pub(crate) mod annotate;
 pub(crate) mod bundle;
 pub(crate) mod cache;
-mod chosen;
 pub(crate) mod convert;
 pub(crate) mod ctf;
-mod ending;
 pub(crate) mod event;
-pub(crate) mod finding;
 pub(crate) mod list;
 pub(crate) mod listen;
-mod losses;
 pub(crate) mod manual;
 pub(crate) mod probe;
 pub(crate) mod profile;
@@ -19,14 +15,14 @@ pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod script;
 pub(crate) mod session;
-pub(crate) mod stacks;
 pub(crate) mod stat;
 pub(crate) mod timeline;
 pub(crate) mod trace;
 pub(crate) mod tracedat;
 pub(crate) mod tracing;
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kymo_files::perfdata::PerfData;
@@ -39,6 +35,12 @@ pub(crate) fn default_recording() -> PathBuf {
     let path = PerfData::default_path();
     let other = PathBuf::from("trace.dat");
     if path.as_os_str() != "-" && !path.exists() && other.exists() { other } else { path }
+}
+
+/// When a recording was last changed, which perf takes for the time of the recording.
+pub(crate) fn captured_on(path: &Path) -> Option<String> {
+    let meta = std::fs::metadata(path).ok()?;
+    Some(kymo_kernel::process::local_time_of(meta.ctime()))
 }
 
 /// A number of things, in words.

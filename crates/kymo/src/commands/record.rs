@@ -199,8 +199,12 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
 /// Makes a bundle for each file that was written.
 fn make_bundle(args: &Args, summary: &Summary) -> anyhow::Result<()> {
     for path in summary.switched.iter().chain(&summary.path) {
-        let made =
-            super::bundle::make(path, &super::finding::Finding::default(), None, Contents::Seen)?;
+        let made = super::bundle::make(
+            path,
+            &crate::args::symbols::SymbolArgs::default(),
+            None,
+            Contents::Seen,
+        )?;
         if !args.quiet {
             made.tell();
         }

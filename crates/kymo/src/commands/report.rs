@@ -2,32 +2,30 @@
 
 mod ctf;
 mod entries;
-mod fields;
-pub(crate) mod header;
-mod info;
-mod json;
 mod keys;
-mod meaning;
 mod page;
-mod text;
 mod timeline;
-mod trace;
 mod tracedat;
-pub(crate) mod trust;
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use kymo_analysis::histogram::{Choice, Histogram, Key, histogram};
-use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, Stack};
+use anyhow::{Context, bail};
+use kymo_analysis::histogram::Key;
+use kymo_analysis::payload_labels::PayloadLabels;
+use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, has_chains};
+use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
 use kymo_files::Kind;
-use kymo_files::perfdata::{Entry, EventDesc, PerfData};
-use kymo_model::{NoteKind, Sample, SampleType};
+use kymo_files::perfdata::{Entry, PerfData};
+use kymo_model::{NoteKind, Sample};
+use kymo_view::recording_header::write_header;
+use kymo_view::report::{ReportWriter, write_json};
+use kymo_view::trust::profile_ledger;
 
-use super::ending;
-use super::finding::Finding;
+use super::captured_on;
+use crate::args::symbols::SymbolArgs;
+use crate::exit;
 
 /// Flags of `kymo report`.
 #[derive(clap::Args)]
@@ -100,7 +98,7 @@ pub(crate) struct Args {
     #[arg(long)]
     full_source_path: bool,
     #[command(flatten)]
-    finding: Finding,
+    finding: SymbolArgs,
     /// Tell apart by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
     #[arg(short, long, value_name = "REGEX")]
     parent: Option<String>,
@@ -117,37 +115,39 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         // What is neither is explained below.
         Some(Kind::PerfData) | None => {}
     }
-    let mut meant = meaning::Meaning::of(&args)?;
+    let mut config = config(&args)?;
     let mut file = PerfData::open(&path)?;
     let color = std::io::stdout().is_terminal() && !args.json;
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     if args.header_only {
-        header::write(&mut out, &file, &path, args.show_info)?;
+        write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
-    meant.settle(file.events());
+    config.settle(file.events());
     let symbols = args.finding.options(&path);
-    let mut labels = trace::Labels::new(&meant.trace, symbols.bundle.clone());
+    let mut labels = PayloadLabels::new(&config.payload_keys, symbols.bundle.clone());
     let mut label = |entry: &Entry<'_>, sample: &Sample<'_>| labels.label(entry, sample);
     let options = LoadOptions {
         symbols,
-        merge_threads: !meant.has(Key::Pid) && !meant.has(Key::Tid),
-        label: (!meant.trace.is_empty()).then_some(&mut label),
-        by_cpu: meant.has(Key::Cpu),
-        no_chains: meant.needs_no_chains(),
-        inlines: meant.inlines && !meant.needs_no_chains() && file.events().iter().any(has_chains),
-        lines: meant.needs_lines(),
+        merge_threads: !config.has(Key::Pid) && !config.has(Key::Tid),
+        label: (!config.payload_keys.is_empty()).then_some(&mut label),
+        by_cpu: config.has(Key::Cpu),
+        no_chains: config.needs_no_chains(),
+        inlines: config.inlines
+            && !config.needs_no_chains()
+            && file.events().iter().any(has_chains),
+        lines: config.needs_lines(),
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
-    meant.check(&labels, profile.stats.samples > 0)?;
-    let left = |e: &EventProfile| e.stacks().any(|(s, _)| meant.wants(&profile, &s));
-    let nothing = !meant.wants_all() && !profile.events.iter().any(left);
+    config.check(&labels, profile.stats.samples > 0)?;
+    let left = |e: &EventProfile| e.stacks().any(|(s, _)| config.wants(&profile, &s));
+    let nothing = !config.wants_all() && !profile.events.iter().any(left);
     let ledger = std::thread::scope(|scope| {
         // It is printed last.
         let ledger = scope.spawn(|| {
-            let mut ledger = trust::ledger(&profile, &file);
+            let mut ledger = profile_ledger(&profile, &file);
             if nothing {
                 ledger.tell(NoteKind::Nothing, "no sample passes what was asked for", None);
             }
@@ -156,48 +156,67 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let ledger = || ledger.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if args.json {
             let ledger = ledger();
-            json::write(&mut out, &profile, &meant, &labels, &ledger)?;
+            write_json(&mut out, &profile, &config, &labels, &ledger)?;
             return anyhow::Ok(ledger);
         }
-        let mut report =
-            text::Text { out: &mut out, profile: &profile, meant: &meant, labels: &labels, color };
-        report.prologue()?;
+        let mut report = ReportWriter {
+            out: &mut out,
+            profile: &profile,
+            config: &config,
+            labels: &labels,
+            color,
+        };
+        report.write_prologue()?;
         if args.header || args.show_info {
-            header::write(report.out, &file, &path, args.show_info)?;
+            write_header(report.out, &file, captured_on(&path).as_deref(), args.show_info)?;
         }
         for (number, event) in profile.events.iter().enumerate() {
             if event.samples == 0 && (profile.events.len() > 1 || event.desc.name == "dummy:HG") {
                 continue;
             }
-            let shape = meant.shape(number, event, &labels);
-            let entries = grouped(&profile, event, &shape, &meant);
-            report.event(event, &shape, &entries)?;
+            let layout = config.layout(number, event, &labels);
+            let entries = config.histogram(&profile, event, &layout);
+            report.write_event(event, &layout, &entries)?;
         }
         let ledger = ledger();
-        report.epilogue(&ledger)?;
+        report.write_epilogue(&ledger)?;
         Ok(ledger)
     })?;
     out.flush()?;
     let damage = profile.stats.damaged.as_ref().map(|d| format!("{d}; what came before is shown"));
-    let code = ending::status(path.display(), damage.as_deref(), &ledger, args.strict);
+    let code = exit::status(path.display(), damage.as_deref(), &ledger, args.strict);
     // The process ends here; giving each piece back takes longer than the rest.
     std::mem::forget(profile);
     Ok(code)
 }
 
-pub(crate) fn has_chains(event: &EventDesc) -> bool {
-    event.attr.sample_type.contains(SampleType::CALLCHAIN)
-}
-
-/// The groups that the flags ask for.
-fn grouped(
-    profile: &Profile,
-    event: &EventProfile,
-    shape: &meaning::Shape,
-    meant: &meaning::Meaning,
-) -> Histogram {
-    let is_parent = |f| profile.function(f).is_some_and(|name| meant.parent.is_match(name));
-    let wanted = |s: &Stack| meant.wants(profile, s);
-    let choice = Choice { wanted: &wanted, is_parent: &is_parent };
-    histogram(profile, event, &shape.histogram, &choice)
+/// The flags, checked.
+fn config(args: &Args) -> anyhow::Result<ReportConfig> {
+    let request = ReportRequest {
+        sort: args.sort.as_deref(),
+        fields: args.fields.as_deref(),
+        parent: args.parent.as_deref(),
+        call_graph: args.call_graph.as_deref(),
+        children: match (args.children, args.no_children) {
+            (_, true) => Some(false),
+            (true, false) => Some(true),
+            _ => None,
+        },
+        comms: args.comms.as_deref(),
+        dsos: args.dsos.as_deref(),
+        symbols: args.symbols.as_deref(),
+        percent_limit: args.percent_limit,
+        show_nr_samples: args.show_nr_samples,
+        show_total_period: args.show_total_period,
+        field_separator: args.field_separator.as_deref(),
+        no_inline: args.no_inline,
+        full_source_path: args.full_source_path,
+    };
+    match ReportConfig::new(&request) {
+        // `-g FILE`: the value of -g is optional.
+        Err(ReportConfigError::CallGraphOption(word)) if Path::new(&word).exists() => {
+            bail!("`{word}` is no call graph option: name the recording with -i, or before -g")
+        }
+        config => Ok(config?),
+    }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
     symbols: Vec<String>,
     #[command(flatten)]
-    finding: super::finding::Finding,
+    finding: crate::args::symbols::SymbolArgs,
     /// Print no call chains
     #[arg(short = 'G', long)]
     hide_call_graph: bool,

@@ -7,7 +7,8 @@ use kymo_files::{Stats, Timeline};
 use kymo_model::{Note, NoteKind};
 use kymo_view::Ledger;
 
-use super::{ctf, ending, tracedat};
+use super::{ctf, tracedat};
+use crate::exit;
 
 /// What could make a result of the recordings less than the truth.
 pub(crate) fn ledger(timeline: &Timeline, stats: &Stats) -> Ledger {
@@ -90,5 +91,5 @@ pub(crate) fn end(
     done: &str,
 ) -> ExitCode {
     let damage = damaged(timeline, stats).then(|| format!("damaged; what can be read {done}"));
-    ending::status(timeline.name(), damage.as_deref(), ledger, strict)
+    exit::status(timeline.name(), damage.as_deref(), ledger, strict)
 }

@@ -6,6 +6,7 @@
 //! everything before it was delivered, and is told in [`ReadStats::damaged`].
 
 mod block;
+mod feature_section;
 mod features;
 mod header;
 mod input;
@@ -23,6 +24,10 @@ use std::sync::Arc;
 use kymo_model::{Attr, Endian, RawRecord, RecordKind};
 
 pub use crate::damage::Damage;
+pub use feature_section::{
+    Capabilities, ClockData, CompressionInfo, CpuCache, CpuPlace, CpuTopology, FeatureSection,
+    HybridPmu, MemTopology, NumaNodeMemory,
+};
 pub use features::{BuildIdEntry, DescribedEvent, Features, GroupDesc};
 pub use order::Batch;
 pub use tracing::TracingData;

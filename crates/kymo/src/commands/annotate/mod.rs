@@ -1,13 +1,7 @@
 //! `kymo annotate`: what each instruction and each line of a function cost.
 
-mod cost;
-mod jit;
-mod kernel;
-mod listing;
 mod source;
-mod text;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,21 +9,23 @@ use std::sync::Arc;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context as _, bail};
+use kymo_analysis::code_listing::list_function;
+use kymo_analysis::function_cost::{FunctionCost, FunctionCosts, PercentType};
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_debuginfo::disasm::Syntax;
-use kymo_debuginfo::dwarf::Sections;
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
-use kymo_symbols::{DsoId, DsoKind, Part, Resolver};
-use kymo_view::{Ledger, percent};
+use kymo_symbols::{DsoId, Resolver};
+use kymo_view::Ledger;
+use kymo_view::annotate::{
+    CostColumn, HiddenFunctions, LineTexts, ListingStyle, ListingWriter, note_listing,
+};
+use kymo_view::trust::profile_ledger;
 
-use super::chosen::{Chosen, Source};
-use super::ending;
-use cost::{Costs, Hot, PercentType};
-use listing::{Binary, Listing};
+use crate::args::samples::{RecordingArgs, SampleArgs};
+use crate::exit;
 use source::SourceTexts;
-use text::{Count, Look, Text};
 
 /// Flags of `kymo annotate`.
 #[derive(clap::Args)]
@@ -39,7 +35,7 @@ kymo annotate memcpy -M intel     one function, with the destination first\n  \
 kymo annotate -d libc.so.6 'str*' all functions of a library whose names begin so")]
 pub(crate) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: RecordingArgs,
     /// Functions to show (names or globs); the hottest ones where none is named
     #[arg(value_name = "SYMBOL")]
     symbols: Vec<String>,
@@ -47,7 +43,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "SYMBOL", visible_short_alias = 'S')]
     symbol: Vec<String>,
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: SampleArgs,
     /// Show so many functions where none is named
     #[arg(long, value_name = "N", default_value_t = 3)]
     top: usize,
@@ -71,7 +67,7 @@ pub(crate) struct Args {
     asm_raw: bool,
     /// What percentages are of
     #[arg(long, value_name = "TYPE", default_value = "local-period")]
-    percent_type: PercentType,
+    percent_type: PercentOf,
     /// Leave out of the summary what is below this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 0.5)]
     percent_limit: f64,
@@ -93,6 +89,19 @@ pub(crate) struct Args {
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     strict: bool,
+}
+
+/// The value of --percent-type.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PercentOf {
+    /// Of the function's weight
+    LocalPeriod,
+    /// Of the weight of all samples
+    GlobalPeriod,
+    /// Of the function's samples
+    LocalHits,
+    /// Of all samples
+    GlobalHits,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -129,26 +138,28 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("annotate")?;
-    let costs = Costs::of(&profile, &wanted, &args.chosen);
-    let mut ledger = super::report::trust::ledger(&profile, &file);
+    let costs = FunctionCosts::new(&profile, &wanted, &args.chosen.filter());
+    let mut ledger = profile_ledger(&profile, &file);
     let chosen = choose(&args, &profile, &costs).inspect_err(|_| {
         say!("{}", ledger.to_text(""));
     })?;
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     let most = if args.names().is_empty() { args.top } else { chosen.len() };
     let mut shown = 0;
-    let mut missing = Missing::default();
+    let mut hidden = HiddenFunctions::default();
     for hot in &chosen {
         match show(&args, &profile, &costs, hot, &mut out, &mut ledger) {
             Ok(()) => shown += 1,
             Err(Shown::Output(e)) => return Err(e.into()),
-            Err(Shown::Not(why)) => missing.add(&profile, hot, why),
+            Err(Shown::Not(why)) => {
+                hidden.add(profile.machine.symbols.name(hot.symbol), hot, why);
+            }
         }
         if shown == most {
             break;
         }
     }
-    missing.tell(&costs, args.skip_missing, &mut ledger);
+    hidden.note(&costs, args.skip_missing, &mut ledger);
     if shown < costs.hot.len() && args.names().is_empty() {
         let fact = format!("{shown} of {} functions with samples are shown", costs.hot.len());
         ledger.tell(
@@ -163,7 +174,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     out.flush()?;
     let damage = profile.stats.damaged.as_ref();
     let damage = damage.map(|d| format!("{d}; what came before is counted"));
-    let status = ending::status(path.display(), damage.as_deref(), &ledger, args.strict);
+    let status = exit::status(path.display(), damage.as_deref(), &ledger, args.strict);
     Ok(if shown == 0 { ExitCode::FAILURE } else { status })
 }
 
@@ -172,18 +183,23 @@ impl Args {
         self.symbols.iter().chain(&self.symbol).collect()
     }
 
-    fn look(&self) -> Look {
-        Look {
-            percent: self.percent_type,
+    fn style(&self) -> ListingStyle {
+        ListingStyle {
+            percent: match self.percent_type {
+                PercentOf::LocalPeriod => PercentType::LocalPeriod,
+                PercentOf::GlobalPeriod => PercentType::GlobalPeriod,
+                PercentOf::LocalHits => PercentType::LocalHits,
+                PercentOf::GlobalHits => PercentType::GlobalHits,
+            },
             least: self.percent_limit,
             source: !self.no_source,
             lines: self.print_line,
             full_paths: self.full_paths,
             raw: self.asm_raw,
             count: match (self.show_nr_samples, self.show_total_period) {
-                (true, _) => Count::Samples,
-                (_, true) => Count::Period,
-                _ => Count::Percent,
+                (true, _) => CostColumn::Samples,
+                (_, true) => CostColumn::Period,
+                _ => CostColumn::Percent,
             },
             color: AutoStream::choice(&std::io::stdout()) != ColorChoice::Never,
         }
@@ -193,39 +209,12 @@ impl Args {
 /// Functions without code that are passed over on the way to those with some.
 const TRIED: usize = 50;
 
-/// Functions that are not shown, by the reason.
-#[derive(Default)]
-struct Missing(BTreeMap<String, (Vec<String>, u64)>);
-
-impl Missing {
-    fn add(&mut self, profile: &Profile, hot: &Hot, why: String) {
-        let (names, samples) = self.0.entry(why).or_default();
-        names.push(profile.machine.symbols.name(hot.symbol).to_string());
-        *samples += hot.sums.iter().map(|s| s.samples).sum::<u64>();
-    }
-
-    fn tell(self, costs: &Costs, wanted: bool, ledger: &mut Ledger) {
-        let all: u64 = costs.whole.iter().map(|s| s.samples).sum();
-        for (why, (names, samples)) in self.0 {
-            let share = percent(samples, all);
-            let fact = match &*names {
-                [name] => format!("{name}: {samples} samples ({share:.1}%), not shown: {why}"),
-                [name, others @ ..] => format!(
-                    "{name} and {} others: {samples} samples ({share:.1}%), not shown: {why}",
-                    others.len()
-                ),
-                [] => continue,
-            };
-            match wanted {
-                true => ledger.tell(NoteKind::Code, fact, None),
-                false => ledger.note(NoteKind::Code, fact, None),
-            }
-        }
-    }
-}
-
 /// The functions that are named, or the hottest ones.
-fn choose<'a>(args: &Args, profile: &Profile, costs: &'a Costs) -> anyhow::Result<Vec<&'a Hot>> {
+fn choose<'a>(
+    args: &Args,
+    profile: &Profile,
+    costs: &'a FunctionCosts,
+) -> anyhow::Result<Vec<&'a FunctionCost>> {
     let names = args.names();
     if costs.hot.is_empty() {
         bail!("no sample is in a function that has a name");
@@ -233,13 +222,14 @@ fn choose<'a>(args: &Args, profile: &Profile, costs: &'a Costs) -> anyhow::Resul
     if names.is_empty() {
         return Ok(costs.hot.iter().take(args.top.saturating_add(TRIED)).collect());
     }
-    let mut found: Vec<&Hot> = Vec::new();
+    let mut found: Vec<&FunctionCost> = Vec::new();
     for name in names {
-        let is = |hot: &&Hot| profile.machine.symbols.name(hot.symbol) == name;
-        let mut all: Vec<&Hot> = costs.hot.iter().filter(is).collect();
+        let is = |hot: &&FunctionCost| profile.machine.symbols.name(hot.symbol) == name;
+        let mut all: Vec<&FunctionCost> = costs.hot.iter().filter(is).collect();
         if all.is_empty() {
             let glob = globset::Glob::new(name)?.compile_matcher();
-            let fits = |hot: &&Hot| glob.is_match(profile.machine.symbols.name(hot.symbol));
+            let fits =
+                |hot: &&FunctionCost| glob.is_match(profile.machine.symbols.name(hot.symbol));
             all = costs.hot.iter().filter(fits).collect();
         }
         if all.is_empty() {
@@ -265,62 +255,34 @@ enum Shown {
 fn show(
     args: &Args,
     profile: &Profile,
-    costs: &Costs,
-    hot: &Hot,
+    costs: &FunctionCosts,
+    hot: &FunctionCost,
     out: &mut dyn Write,
     ledger: &mut Ledger,
 ) -> Result<(), Shown> {
     let symbols = &profile.machine.symbols;
     let name = symbols.name(hot.symbol);
-    let (_, start) = symbols.start(hot.symbol);
     let syntax = match args.disassembler_style {
         Style::Att => Syntax::Att,
         Style::Intel => Syntax::Intel,
     };
-    let kind = symbols.get(hot.dso).map(|d| d.kind);
-    let (listing, file) = match kind {
-        Some(DsoKind::Kernel | DsoKind::Module) => {
-            let file = symbols.kernel_file(hot.dso, Part::Dwarf).map(|f| f.path.clone());
-            (kernel::list(symbols, hot, start, syntax, ledger).map_err(Shown::Not)?, file)
-        }
-        Some(DsoKind::PerfMap) => {
-            (jit::list(symbols, hot, start, syntax).map_err(Shown::Not)?, None)
-        }
-        _ => list_file(args, symbols, hot, (start, syntax), ledger)?,
-    };
-    let made = file.and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
+    let plain = args.source.finding.no_demangle;
+    let listing = list_function(symbols, hot, syntax, plain).map_err(Shown::Not)?;
+    let made = listing.file.as_ref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
     let mut sources = SourceTexts::of(made, finder(symbols, hot.dso));
-    let look = args.look();
-    let mut text = Text { out, look: &look, costs, sources: &mut sources };
+    let style = args.style();
+    let mut text = ListingWriter { out, style: &style, costs, sources: &mut sources };
     let dso = symbols.dso_name(Some(hot.dso));
-    text.function(hot, name, dso, &listing).map_err(Shown::Output)?;
-    trust(name, &listing, &sources, ledger);
+    text.write_function(hot, name, dso, &listing).map_err(Shown::Output)?;
+    note_listing(name, &listing, ledger);
+    note_sources(&sources, ledger);
     Ok(())
 }
 
-/// Lists a function of a file; tells which file.
-fn list_file(
-    args: &Args,
-    symbols: &Resolver,
-    hot: &Hot,
-    (start, syntax): (u64, Syntax),
-    ledger: &mut Ledger,
-) -> Result<(Listing, Option<PathBuf>), Shown> {
-    let file = symbols.code(hot.dso).map_err(|e| Shown::Not(e.to_string()))?;
-    let companions = file.companions(symbols.files());
-    let sections = file.sections(&companions).unwrap_or_else(|e| {
-        ledger.note(NoteKind::Debug, e.to_string(), None);
-        None
-    });
-    if let Some(absent) = sections.as_ref().and_then(Sections::absent_text) {
-        ledger.note(NoteKind::Debug, format!("{}: {absent}", file.path.display()), None);
+impl LineTexts for SourceTexts {
+    fn line(&mut self, path: &str, line: u32) -> Option<&str> {
+        SourceTexts::line(self, path, line)
     }
-    let plain = args.source.finding.no_demangle;
-    let binary = Binary::new(&file, sections.as_ref(), plain);
-    let binary = binary.map_err(|e| Shown::Not(e.to_string()))?;
-    let listing = binary.list(hot, start, syntax);
-    let none = || Shown::Not(format!("its file has no code at {start:#x}"));
-    Ok((listing.ok_or_else(none)?, Some(file.path.clone())))
 }
 
 /// Finds sources of a binary wherever its files are looked for.
@@ -334,31 +296,7 @@ fn finder(symbols: &Resolver, dso: DsoId) -> source::Find {
     })
 }
 
-fn trust(name: &str, listing: &Listing, sources: &SourceTexts, ledger: &mut Ledger) {
-    if listing.off > 0 {
-        let fact = format!("{name}: {} samples are not where an instruction begins", listing.off);
-        ledger.note(
-            NoteKind::Boundary,
-            fact,
-            Some("the code changed while it ran, or is data".into()),
-        );
-    }
-    if let Some(file) = &listing.unlike {
-        let fact = format!(
-            "{name}: the code is that of {file}; the kernel that ran had patched some of its own"
-        );
-        ledger.tell(NoteKind::File, fact, None);
-    }
-    if listing.cut > 0 {
-        ledger.note(
-            NoteKind::Cut,
-            format!("{name}: the last {} bytes are not shown", listing.cut),
-            None,
-        );
-    }
-    for damage in &listing.damage {
-        ledger.note(NoteKind::Debug, format!("{name}: {damage}"), None);
-    }
+fn note_sources(sources: &SourceTexts, ledger: &mut Ledger) {
     for path in &sources.younger {
         let fact = format!("{path} is younger than the binary: its lines may be other ones");
         ledger.note(NoteKind::Source, fact, None);

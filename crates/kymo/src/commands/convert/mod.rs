@@ -12,17 +12,19 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kymo_analysis::profile::{LoadOptions, Profile};
+use kymo_analysis::profile::{LoadOptions, Profile, has_chains};
 use kymo_files::Kind;
 use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::export::{firefox, flame, folded, pprof, speedscope};
+use kymo_view::profile_stacks::{StackPlan, profile_stacks};
 use kymo_view::stacks::Stacks;
+use kymo_view::trust::profile_ledger;
 
-use super::chosen::{Chosen, Source};
-use super::ending;
-use model::{Plan, Split, Weight};
+use crate::args::samples::{RecordingArgs, SampleArgs};
+use crate::exit;
+use model::{Split, Weight};
 
 /// Flags of `kymo convert`.
 #[derive(clap::Args)]
@@ -35,7 +37,7 @@ kymo trace -T -o t.dat -e kmem:kmalloc -- CMD; kymo convert t.dat --weight bytes
 who asked the kernel for memory")]
 pub(crate) struct Args {
     #[command(flatten)]
-    source: Source,
+    source: RecordingArgs,
     /// Recording to read, without -i
     #[arg(value_name = "FILE", conflicts_with = "input")]
     file: Option<PathBuf>,
@@ -49,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: SampleArgs,
     /// What a sample weighs: `period` (what it stands for: nanoseconds of a clock, counts of
     /// an event), `samples` (one); for an event of trace.dat or CTF, which counts as one, also a
     /// field that is a number: FIELD or EVENT.FIELD
@@ -167,29 +169,30 @@ fn samples(args: &Args, path: &Path, format: Format) -> anyhow::Result<ExitCode>
         bail!("--weight {name}: samples of a perf.data weigh `period` or `samples`");
     }
     let mut file = PerfData::open(path)?;
-    let mut plan = Plan {
-        chosen: &args.chosen,
+    let split = args.split.unwrap_or_else(|| format.split());
+    let mut plan = StackPlan {
+        chosen: args.chosen.filter(),
         events: args.chosen.events(file.events())?,
-        split: args.split.unwrap_or_else(|| format.split()),
+        split: split.into(),
         weight: args.weight.clone(),
         moments: format.is_timeline(),
     };
     let options = LoadOptions {
         symbols: args.source.symbols(path),
-        merge_threads: !matches!(plan.split, Split::Pid | Split::Tid) && !args.chosen.by_task(),
+        merge_threads: !matches!(split, Split::Pid | Split::Tid) && !args.chosen.by_task(),
         by_address: format.has_addresses(),
-        inlines: !args.no_inline && file.events().iter().any(super::report::has_chains),
+        inlines: !args.no_inline && file.events().iter().any(has_chains),
         lines: format.has_addresses() && !args.no_inline,
         moments: plan.moments,
         times: args.chosen.times(file.features().sample_time)?,
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("convert")?;
-    let mut ledger = super::report::trust::ledger(&profile, &file);
+    let mut ledger = profile_ledger(&profile, &file);
     if !format.has_events() {
         one_event(args, &profile, &mut plan, &mut ledger)?;
     }
-    let mut stacks = model::model(&profile, &plan);
+    let mut stacks = profile_stacks(&profile, &plan);
     stacks.title = file.features().cmdline.join(" ");
     stacks.recorded = recorded(path, stacks.span);
     export(args, format, &stacks, &mut ledger)?;
@@ -257,7 +260,7 @@ fn recorded(path: &Path, span: Option<(u64, u64)>) -> Option<u64> {
 fn one_event(
     args: &Args,
     profile: &Profile,
-    plan: &mut Plan<'_>,
+    plan: &mut StackPlan<'_>,
     ledger: &mut Ledger,
 ) -> anyhow::Result<()> {
     let wanted = profile.events.iter().zip(&plan.events).filter(|(e, w)| **w && e.samples > 0);
@@ -312,5 +315,5 @@ fn finish(
     ledger: &Ledger,
 ) -> anyhow::Result<ExitCode> {
     say!("{}", ledger.to_text(""));
-    Ok(ending::status(path.display(), damage, ledger, args.strict))
+    Ok(exit::status(path.display(), damage, ledger, args.strict))
 }

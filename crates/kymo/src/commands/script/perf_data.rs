@@ -14,10 +14,12 @@ use kymo_render::perf_script::{
     perf_notes,
 };
 use kymo_view::Ledger;
+use kymo_view::recording_header::write_header;
+use kymo_view::trust::{note_losses, note_symbols, note_unwinding};
 
 use super::{Args, output};
-use crate::commands::report::header;
-use crate::commands::{ending, finding, losses, stacks};
+use crate::commands::captured_on;
+use crate::exit;
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let fields = FieldSpec::parse(&args.fields)?;
@@ -25,7 +27,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let filter = args.filter(data.features().sample_time)?;
     if args.header || args.header_only {
         let mut text = Vec::new();
-        header::write(&mut text, &data, path, false)?;
+        write_header(&mut text, &data, captured_on(path).as_deref(), false)?;
         output::write(&text)?;
         if args.header_only {
             return Ok(ExitCode::SUCCESS);
@@ -45,7 +47,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     }
     std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
     let damage = stats.damaged.as_ref().map(|d| format!("{d}; what came before was printed"));
-    Ok(ending::status(data.name(), damage.as_deref(), &ledger, args.strict))
+    Ok(exit::status(data.name(), damage.as_deref(), &ledger, args.strict))
 }
 
 /// Reads and orders on one thread, renders on others.
@@ -111,15 +113,15 @@ fn note(renderers: &[PerfRenderer], ledger: &mut Ledger) {
     renderers.iter().for_each(|r| tally.merge(r.unwind_tally().clone()));
     // All of them number binaries alike.
     if let Some(first) = renderers.first() {
-        stacks::note(&tally, first.resolver(), ledger);
-        finding::note(first.resolver(), ledger);
+        note_unwinding(&tally, first.resolver(), ledger);
+        note_symbols(first.resolver(), ledger);
     }
 }
 
 /// What could make the output less than the truth.
 fn ledger(data: &PerfData, s: &ReadStats) -> Ledger {
     let mut l = Ledger::default();
-    losses::note(s, &data.features().cmdline, &mut l);
+    note_losses(s, &data.features().cmdline, &mut l);
     if s.throttled > 0 {
         let advice = "record at a lower frequency: -F".to_owned();
         l.note(

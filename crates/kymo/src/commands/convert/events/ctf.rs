@@ -14,8 +14,8 @@ use super::gather::{Gather, Owner as Whose, What};
 use super::{Counts, Taken, Taking};
 use crate::commands::convert::model::Weight;
 use crate::commands::ctf::{damaged, ledger};
-use crate::commands::finding;
 use kymo_events::ctf::{EventTask, TraceOwners};
+use kymo_view::trust::note_symbols;
 
 /// The contexts that are stacks.
 const KERNEL: &str = "callstack_kernel";
@@ -219,7 +219,7 @@ impl Kernel {
 
     fn note(&self, gather: &Gather, ledger: &mut kymo_view::Ledger) {
         if let Some(resolver) = &self.resolver {
-            finding::note(resolver, ledger);
+            note_symbols(resolver, ledger);
         }
         if gather.nameless > 0 {
             let fact = format!("{} addresses of the kernel have no name", gather.nameless);

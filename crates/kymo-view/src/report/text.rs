@@ -5,34 +5,38 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use kymo_analysis::chain_tree::{Branch, Limit, Viewer, WholeChain};
 use kymo_analysis::histogram::{HistEntry, Histogram, Key};
+use kymo_analysis::payload_labels::PayloadLabels;
 use kymo_analysis::profile::{EventProfile, FrameId, Profile};
-use kymo_view::{
-    GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph,
-};
+use kymo_analysis::report_config::{ChainStyle, EventLayout, ReportColumn, ReportConfig};
 
-use super::fields::{Field, Source};
-use super::meaning::{Drawing, Meaning, Shape};
-use super::trace::Labels;
+use super::columns::{CellSource, cell_width, column, write_cell};
+use crate::{GraphStyle, Ledger, Table, TreeNode, percent, write_flat, write_folded, write_graph};
 
-/// Writes a report.
-pub(crate) struct Text<'a> {
-    pub(crate) out: &'a mut dyn Write,
-    pub(crate) profile: &'a Profile,
-    pub(crate) meant: &'a Meaning,
-    pub(crate) labels: &'a Labels,
-    pub(crate) color: bool,
+/// Writer of a report.
+pub struct ReportWriter<'a> {
+    /// Where it goes.
+    pub out: &'a mut dyn Write,
+    /// Samples that are shown.
+    pub profile: &'a Profile,
+    /// How they are shown.
+    pub config: &'a ReportConfig,
+    /// Values of payloads.
+    pub labels: &'a PayloadLabels,
+    /// Colors, for a terminal.
+    pub color: bool,
 }
 
-impl Text<'_> {
-    pub(crate) fn prologue(&mut self) -> io::Result<()> {
+impl ReportWriter<'_> {
+    /// Writes what stands before all events.
+    pub fn write_prologue(&mut self) -> io::Result<()> {
         writeln!(
             self.out,
             "# To display the perf.data header info, please use --header/--header-only options.\n#"
         )?;
         let lists = [
-            ("comm", &self.meant.comms),
-            ("dso", &self.meant.dsos),
-            ("symbol", &self.meant.symbols),
+            ("comm", &self.config.comms),
+            ("dso", &self.config.dsos),
+            ("symbol", &self.config.symbols),
         ];
         for (what, list) in lists {
             if let Some([only]) = list.as_deref() {
@@ -44,50 +48,52 @@ impl Text<'_> {
         writeln!(self.out, "# Total Lost Samples: {lost}\n#")
     }
 
-    pub(crate) fn epilogue(&mut self, ledger: &Ledger) -> io::Result<()> {
+    /// Writes the ledger.
+    pub fn write_epilogue(&mut self, ledger: &Ledger) -> io::Result<()> {
         if !ledger.is_empty() {
             write!(self.out, "#\n{}", ledger.to_text("# "))?;
         }
         Ok(())
     }
 
-    pub(crate) fn event(
+    /// Writes the entries of an event.
+    pub fn write_event(
         &mut self,
         event: &EventProfile,
-        shape: &Shape,
+        layout: &EventLayout,
         histogram: &Histogram,
     ) -> io::Result<()> {
         let (count, unit) = scaled(event.samples);
         let name = &event.desc.name;
         writeln!(self.out, "# Samples: {count}{unit} of event '{name}'")?;
         writeln!(self.out, "# Event count (approx.): {}\n#", event.period)?;
-        let separator = self.meant.separator.as_deref();
-        let source = Source {
+        let separator = self.config.separator.as_deref();
+        let source = CellSource {
             profile: self.profile,
             labels: self.labels,
-            event: shape.event,
-            full_paths: self.meant.full_paths,
+            event: layout.event,
+            full_paths: self.config.full_paths,
         };
-        let mut table = Table::new(shape.fields.iter().map(|f| f.column(source)).collect());
+        let mut table = Table::new(layout.columns.iter().map(|f| column(*f, source)).collect());
         let rank = |f| self.profile.rank(f);
-        let same = |f| self.meant.same(self.profile, f);
+        let same = |f| self.config.merge_key(self.profile, f);
         let mut viewer = Viewer::new(&histogram.tree, &rank, &same);
         for entry in &histogram.entries {
-            let widths = shape.fields.iter().map(|f| f.width(source, entry));
+            let widths = layout.columns.iter().map(|f| cell_width(*f, source, entry));
             table.fit(widths);
-            self.widen(&mut table, shape, entry);
+            self.widen(&mut table, layout, entry);
         }
         table.write_head(self.out, separator)?;
-        let mut cells: Vec<String> = vec![String::new(); shape.fields.len()];
+        let mut cells: Vec<String> = vec![String::new(); layout.columns.len()];
         for entry in &histogram.entries {
-            let weight = if shape.histogram.children { entry.total } else { entry.own };
-            if percent(weight, event.period) < self.meant.percent_limit {
+            let weight = if layout.histogram.children { entry.total } else { entry.own };
+            if percent(weight, event.period) < self.config.percent_limit {
                 // Heaviest first.
                 break;
             }
-            for (cell, field) in cells.iter_mut().zip(&shape.fields) {
+            for (cell, field) in cells.iter_mut().zip(&layout.columns) {
                 cell.clear();
-                field.cell(cell, source, entry, event.period);
+                write_cell(*field, cell, source, entry, event.period);
                 if let Some(sep) = separator {
                     *cell = cell.replace(sep, ".");
                     if field.is_share() {
@@ -96,27 +102,27 @@ impl Text<'_> {
                 }
             }
             let color = self.color;
-            let paint = |i: usize, cell: &str| heat(color, shape.fields.get(i).copied(), cell);
+            let paint = |i: usize, cell: &str| heat(color, layout.columns.get(i).copied(), cell);
             table.write_row(self.out, &cells, separator, &paint)?;
             if weight > 0 {
-                self.chains(event, shape, entry, weight, &mut viewer)?;
+                self.chains(event, layout, entry, weight, &mut viewer)?;
             }
         }
         writeln!(self.out, "\n")
     }
 
     /// Addresses without a symbol make their binary's column wider, as in perf.
-    fn widen(&self, table: &mut Table, shape: &Shape, entry: &HistEntry) {
+    fn widen(&self, table: &mut Table, layout: &EventLayout, entry: &HistEntry) {
         if self.profile.frame(entry.frame).symbol.is_some()
-            || self.meant.separator.is_some()
-            || self.meant.dsos.is_some()
+            || self.config.separator.is_some()
+            || self.config.dsos.is_some()
         {
             return;
         }
-        for (field, width) in shape.fields.iter().zip(&mut table.widths) {
+        for (field, width) in layout.columns.iter().zip(&mut table.widths) {
             match field {
-                Field::Key(Key::Dso) => *width = (*width).max(16),
-                Field::Key(Key::Symbol) => *width = (*width).max(22),
+                ReportColumn::Key(Key::Dso) => *width = (*width).max(16),
+                ReportColumn::Key(Key::Symbol) => *width = (*width).max(22),
                 _ => {}
             }
         }
@@ -125,24 +131,24 @@ impl Text<'_> {
     fn chains(
         &mut self,
         event: &EventProfile,
-        shape: &Shape,
+        layout: &EventLayout,
         entry: &HistEntry,
         weight: u64,
         viewer: &mut Viewer<'_>,
     ) -> io::Result<()> {
-        let least = (event.period as f64 * (shape.least / 100.0)) as u64;
-        if weight < least && shape.drawing != Drawing::Fractal {
+        let least = (event.period as f64 * (layout.least / 100.0)) as u64;
+        if weight < least && layout.drawing != ChainStyle::Fractal {
             return Ok(());
         }
         let names = |frames: &[FrameId]| -> Vec<String> {
-            frames.iter().map(|f| self.meant.frame_name(self.profile, *f)).collect()
+            frames.iter().map(|f| self.config.frame_name(self.profile, *f)).collect()
         };
-        match shape.drawing {
-            Drawing::None => Ok(()),
-            Drawing::Graph | Drawing::Fractal => {
-                let relative = shape.drawing == Drawing::Fractal;
+        match layout.drawing {
+            ChainStyle::None => Ok(()),
+            ChainStyle::Graph | ChainStyle::Fractal => {
+                let relative = layout.drawing == ChainStyle::Fractal;
                 let limit = match relative {
-                    true => Limit::Share(shape.least / 100.0),
+                    true => Limit::Share(layout.least / 100.0),
                     false => Limit::Period(least),
                 };
                 let branches = viewer.branches(&entry.chains, limit);
@@ -151,14 +157,14 @@ impl Text<'_> {
                     whole: event.period,
                     entry: weight,
                     relative,
-                    skip_first: self.meant.symbol_first,
+                    skip_first: self.config.symbol_first,
                 };
                 write_graph(self.out, &roots, style)
             }
-            Drawing::Flat | Drawing::Folded => {
+            ChainStyle::Flat | ChainStyle::Folded => {
                 let chains = viewer.chains(&entry.chains, least);
                 // As perf does: a flat graph shows what passes, a folded one what ends.
-                let flat = shape.drawing == Drawing::Flat;
+                let flat = layout.drawing == ChainStyle::Flat;
                 let weighed =
                     |c: &WholeChain| (names(&c.frames), if flat { c.total } else { c.own });
                 let chains: Vec<(Vec<String>, u64)> = chains.iter().map(weighed).collect();
@@ -192,8 +198,8 @@ fn scaled(mut n: u64) -> (u64, char) {
 }
 
 /// perf's colours: 5 % and more is red, from half a percent on green.
-fn heat(color: bool, field: Option<Field>, cell: &str) -> Option<Style> {
-    if !color || !field.is_some_and(Field::is_share) {
+fn heat(color: bool, field: Option<ReportColumn>, cell: &str) -> Option<Style> {
+    if !color || !field.is_some_and(ReportColumn::is_share) {
         return None;
     }
     let share: f64 = cell.trim().trim_end_matches('%').parse().ok()?;

@@ -1,34 +1,41 @@
-//! What could make a report wrong, for the ledger.
+//! Ledger notes of a profile: what could make it wrong, and what to do about it.
+
+mod losses;
+mod stacks;
+mod symbols;
 
 use std::collections::BTreeMap;
 
 use kymo_analysis::profile::{FrameId, Profile};
 use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
-use kymo_symbols::Problem;
-use kymo_view::{Ledger, percent};
 
-use crate::commands::{finding, losses, stacks};
+use crate::{Ledger, percent};
 
-/// Below this share of what has no symbol nothing is said.
-pub(crate) const HARMLESS_PERCENT: f64 = 1.0;
+pub use losses::note_losses;
+pub use stacks::{note_frame_pointers, note_unwinding};
+pub use symbols::{byte_size, note_symbols};
 
-pub(crate) fn ledger(profile: &Profile, file: &PerfData) -> Ledger {
+/// Share of addresses without a symbol, in percent, below which nothing is noted.
+pub const HARMLESS_PERCENT: f64 = 1.0;
+
+/// Ledger of a profile and of the recording that it was read from.
+pub fn profile_ledger(profile: &Profile, file: &PerfData) -> Ledger {
     let mut ledger = Ledger::default();
-    reading(profile, file, &mut ledger);
-    stacks::note(&profile.unwinding, &profile.machine.symbols, &mut ledger);
+    note_reading(profile, file, &mut ledger);
+    note_unwinding(&profile.unwinding, &profile.machine.symbols, &mut ledger);
     for event in &profile.events {
-        stacks::note_frame_pointers(profile, event, &mut ledger);
+        note_frame_pointers(profile, event, &mut ledger);
     }
-    unresolved(profile, &mut ledger);
-    lines(profile, &mut ledger);
-    finding::note(&profile.machine.symbols, &mut ledger);
+    note_unresolved(profile, &mut ledger);
+    note_lines(profile, &mut ledger);
+    note_symbols(&profile.machine.symbols, &mut ledger);
     ledger
 }
 
-fn reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
+fn note_reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
     let s = &profile.stats;
-    losses::note(s, &file.features().cmdline, ledger);
+    note_losses(s, &file.features().cmdline, ledger);
     if s.throttled > 0 {
         let advice = Some("record at a lower frequency (-F)".to_string());
         ledger.note(
@@ -90,8 +97,8 @@ fn reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
     }
 }
 
-/// How many places have a line, and which binaries lack them.
-fn lines(profile: &Profile, ledger: &mut Ledger) {
+/// Notes how many addresses have a source line, and which binaries lack them.
+fn note_lines(profile: &Profile, ledger: &mut Ledger) {
     let found = &profile.found;
     let without: u64 = found.lacking.lines.iter().map(|l| l.1).sum();
     let all = found.lacking.addresses;
@@ -117,10 +124,10 @@ fn lines(profile: &Profile, ledger: &mut Ledger) {
     ledger.tell(NoteKind::Lines, fact, Some(advice));
 }
 
-fn unresolved(profile: &Profile, ledger: &mut Ledger) {
+fn note_unresolved(profile: &Profile, ledger: &mut Ledger) {
     for e in &profile.events {
         // Samples of tracepoints without an address have nothing to resolve.
-        let nameless = Nameless::of(profile, e.stacks().map(|(s, _)| (s.leaf, s.samples)));
+        let nameless = NamelessCode::new(profile, e.stacks().map(|(s, _)| (s.leaf, s.samples)));
         let share = percent(nameless.sum, e.samples);
         if share < HARMLESS_PERCENT {
             continue;
@@ -136,19 +143,20 @@ fn unresolved(profile: &Profile, ledger: &mut Ledger) {
     }
 }
 
-/// What was spent in code without symbols.
-pub(crate) struct Nameless<'a> {
-    pub(crate) sum: u64,
+/// Weight that was spent in code without symbols.
+pub struct NamelessCode<'a> {
+    /// All of it.
+    pub sum: u64,
     /// By binary, most first.
-    pub(crate) worst: Vec<(&'a str, u64)>,
+    pub worst: Vec<(&'a str, u64)>,
 }
 
-impl<'a> Nameless<'a> {
-    /// Sums weights of places.
-    pub(crate) fn of(
+impl<'a> NamelessCode<'a> {
+    /// Sums weights of frames.
+    pub fn new(
         profile: &'a Profile,
         spent: impl Iterator<Item = (FrameId, u64)>,
-    ) -> Nameless<'a> {
+    ) -> NamelessCode<'a> {
         let mut by_dso: BTreeMap<&str, u64> = BTreeMap::new();
         for (leaf, weight) in spent {
             let frame = profile.frame(leaf);
@@ -158,11 +166,11 @@ impl<'a> Nameless<'a> {
         }
         let mut worst: Vec<(&str, u64)> = by_dso.into_iter().collect();
         worst.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-        Nameless { sum: worst.iter().map(|(_, n)| n).sum(), worst }
+        NamelessCode { sum: worst.iter().map(|(_, n)| n).sum(), worst }
     }
 
-    /// What would give the worst of them its names.
-    pub(crate) fn advice(&self) -> Option<String> {
+    /// Advice that would give the worst of them its names.
+    pub fn advice(&self) -> Option<String> {
         let (worst, _) = self.worst.first()?;
         if worst.starts_with("perf-") && worst.ends_with(".map") {
             return Some(
@@ -175,65 +183,5 @@ impl<'a> Nameless<'a> {
         // What has no file has no symbols to install.
         let file = !worst.starts_with(['[', '/']);
         file.then(|| format!("install the debug symbols of {worst}, or build it without stripping"))
-    }
-}
-
-/// Notes why symbols of a binary could not be had.
-pub(crate) fn tell(problem: &Problem, ledger: &mut Ledger) {
-    match problem {
-        Problem::Changed { path, found, recorded } => {
-            let found = found.map_or("none".into(), |id| id.to_string());
-            ledger.note(
-                NoteKind::Changed,
-                format!(
-                    "{path} is not the file that was recorded: its build-id is {found}, recorded was {recorded}"
-                ),
-                Some("its symbols were not used; put the old file under a folder and name it with --symfs".into()),
-            );
-        }
-        Problem::Refused { path, of, why } => {
-            ledger.note(NoteKind::Refused, format!("{path} for {of}: {why}"), None);
-        }
-        Problem::Unusable { path, why } => ledger.note(NoteKind::Unusable, format!("{path}: {why}"), None),
-        Problem::KernelHidden { kptr_restrict, paranoid } => {
-            let show = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".into());
-            let fact = format!(
-                "kernel symbols are hidden: kernel.kptr_restrict = {}, kernel.perf_event_paranoid = {}",
-                show(kptr_restrict),
-                show(paranoid)
-            );
-            let advice =
-                "run as root or: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1";
-            ledger.note(NoteKind::Hidden, fact, Some(advice.into()));
-        }
-        Problem::OtherKernel { recorded, running } => {
-            let which = match (recorded, running) {
-                (Some(r), Some(here)) if r == here => format!("another build of {r}"),
-                (Some(r), Some(here)) => format!("{r}, and not on {here}, which runs here"),
-                (Some(r), None) => r.clone(),
-                _ => "another kernel than the running one".into(),
-            };
-            ledger.note(
-                NoteKind::Kernel,
-                format!("recorded on {which}: kernel addresses have no names"),
-                Some("give that kernel's symbols with --kallsyms or --vmlinux".into()),
-            );
-        }
-        Problem::DebugInfo { path, why } => {
-            ledger.note(NoteKind::DebugInfo, format!("{path}: {why}"), None);
-        }
-        // Costs time and no truth.
-        Problem::Cache { why } => ledger.tell(NoteKind::Cache, why.clone(), None),
-        Problem::OtherMachine { recorded, here } => ledger.note(
-            NoteKind::Machine,
-            format!("recorded on {recorded}, and this is {here}: binaries without a recorded build-id were taken by their paths"),
-            Some("make a bundle where it was recorded (kymo bundle), or name its files with --symfs".into()),
-        ),
-        Problem::Bundle(e) => {
-            ledger.note(NoteKind::Bundle, format!("{e}; it is not used"), None);
-        }
-        Problem::NoKernelSymbols => {
-            ledger.note(NoteKind::Kernel, "/proc/kallsyms cannot be read or is empty", None);
-        }
     }
 }

@@ -2,9 +2,6 @@
 //! someone who has never profiled. A recording into a temporary file (or `-o`),
 //! then one pass over it.
 
-mod page;
-mod text;
-
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,8 +11,9 @@ use anyhow::Context as _;
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_record::{CallGraph, Options, Output, Summary, record};
 use kymo_view::Ledger;
+use kymo_view::profile_page::{CommandRun, build_page, page_ledger};
 
-use super::finding::Servers;
+use crate::args::symbols::DebuginfodArgs;
 
 /// Flags of `kymo profile`.
 #[derive(clap::Args)]
@@ -34,7 +32,7 @@ pub(crate) struct Args {
     top: usize,
 
     #[command(flatten)]
-    servers: Servers,
+    servers: DebuginfodArgs,
 
     /// Exit with status 3 when anything limits the trust in the result
     #[arg(long)]
@@ -63,8 +61,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         debuginfod: args.servers.client(),
         ..kymo_symbols::Options::default()
     };
-    let profile = Profile::load(&path, LoadOptions { symbols, ..LoadOptions::default() })?;
-    let (page, ledger) = page::build(&args, &summary, profile);
+    let mut profile = Profile::load(&path, LoadOptions { symbols, ..LoadOptions::default() })?;
+    let run = command_run(&args, &summary);
+    let page = build_page(&run, &mut profile, args.top);
+    let ledger = page_ledger(&run, &profile);
     // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
     // must give the same file as without.
     let mut out = std::io::stderr().lock();
@@ -78,6 +78,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     Ok(status(&args, &summary, &ledger))
+}
+
+fn command_run(args: &Args, summary: &Summary) -> CommandRun {
+    let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
+    let usage = summary.usage.unwrap_or_default();
+    CommandRun {
+        command: words.join(" "),
+        elapsed: summary.elapsed,
+        ended: summary.usage.is_some(),
+        user: usage.user,
+        system: usage.system,
+        minor_faults: usage.minor_faults,
+        major_faults: usage.major_faults,
+        voluntary_switches: usage.voluntary_switches,
+        involuntary_switches: usage.involuntary_switches,
+        rate: args.freq,
+        notes: summary.notes.clone(),
+    }
 }
 
 /// The command's own status, unless `--strict` finds something to object to.

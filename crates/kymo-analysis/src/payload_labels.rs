@@ -4,40 +4,45 @@
 
 use std::sync::Arc;
 
-use kymo_analysis::histogram::Key;
+use kymo_events::perf_data::{TracepointPayloads, payload_endian};
 use kymo_files::perfdata::{Entry, EventDesc};
 use kymo_format::{Field, FieldKind};
 use kymo_model::Sample;
 use kymo_symbols::bundle::Bundle;
 use rustc_hash::FxHashMap;
 
-use kymo_events::perf_data::{TracepointPayloads, payload_endian};
+use crate::histogram::Key;
 
-/// What is asked for.
+/// Sort key that looks into payloads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TraceKey {
+pub enum PayloadKey {
     /// The payload's text.
     Output,
     /// One field, or all of them, of one event or of any.
-    Fields { event: Option<String>, name: Option<String> },
+    Fields {
+        /// Name of the event, with or without its system.
+        event: Option<String>,
+        /// Name of the field.
+        name: Option<String>,
+    },
 }
 
-impl TraceKey {
-    /// Understands a word that is no key of its own.
-    pub(crate) fn parse(word: &str) -> TraceKey {
+impl PayloadKey {
+    /// Reads a word that is no key of its own.
+    pub fn parse(word: &str) -> PayloadKey {
         let field = |name: &str| (name != "*").then(|| name.to_string());
         match word.rsplit_once('.') {
-            _ if word == "trace" => TraceKey::Output,
-            _ if word == "trace_fields" => TraceKey::Fields { event: None, name: None },
+            _ if word == "trace" => PayloadKey::Output,
+            _ if word == "trace_fields" => PayloadKey::Fields { event: None, name: None },
             Some((event, name)) => {
-                TraceKey::Fields { event: Some(event.to_string()), name: field(name) }
+                PayloadKey::Fields { event: Some(event.to_string()), name: field(name) }
             }
-            None => TraceKey::Fields { event: None, name: field(word) },
+            None => PayloadKey::Fields { event: None, name: field(word) },
         }
     }
 
     fn wants(&self, desc: &EventDesc) -> bool {
-        let TraceKey::Fields { event: Some(event), .. } = self else { return true };
+        let PayloadKey::Fields { event: Some(event), .. } = self else { return true };
         let short = desc.name.rsplit(':').next().unwrap_or(&desc.name);
         desc.name == *event || short == event
     }
@@ -45,43 +50,44 @@ impl TraceKey {
 
 /// A column of one event.
 #[derive(Clone, Debug)]
-struct Column {
+struct PayloadColumn {
     key: usize,
     /// None for the whole text.
     field: Option<Field>,
 }
 
-struct Value {
-    /// What values are told apart and sorted by.
+struct PayloadValue {
+    /// Bytes that values are told apart and sorted by.
     raw: Vec<u8>,
     text: String,
 }
 
-/// Values met so far.
+/// Combinations of values that samples had, by number.
 #[derive(Default)]
-pub(crate) struct Labels {
-    keys: Vec<TraceKey>,
+pub struct PayloadLabels {
+    keys: Vec<PayloadKey>,
     payloads: TracepointPayloads,
     /// By event.
-    columns: Vec<Option<Vec<Column>>>,
+    columns: Vec<Option<Vec<PayloadColumn>>>,
     ids: FxHashMap<(usize, Vec<u8>), u32>,
     /// By label, then by column of its event.
-    values: Vec<Vec<Value>>,
+    values: Vec<Vec<PayloadValue>>,
 }
 
-impl Labels {
-    pub(crate) fn new(keys: &[TraceKey], bundle: Option<Arc<Bundle>>) -> Labels {
-        Labels {
+impl PayloadLabels {
+    /// Labels by these keys; a bundle may have what print formats need.
+    pub fn new(keys: &[PayloadKey], bundle: Option<Arc<Bundle>>) -> PayloadLabels {
+        PayloadLabels {
             keys: keys.to_vec(),
             // Label 0 is that of samples without a payload.
             values: vec![Vec::new()],
             payloads: TracepointPayloads::new(bundle),
-            ..Labels::default()
+            ..PayloadLabels::default()
         }
     }
 
     /// The number of a sample's combination of values.
-    pub(crate) fn label(&mut self, entry: &Entry<'_>, sample: &Sample<'_>) -> u32 {
+    pub fn label(&mut self, entry: &Entry<'_>, sample: &Sample<'_>) -> u32 {
         let (Some(raw), Some(desc)) = (sample.raw, entry.desc()) else { return 0 };
         let endian = payload_endian(entry);
         let at = entry.event;
@@ -98,10 +104,10 @@ impl Labels {
         let mut whole = Vec::new();
         for column in slot.iter().flatten() {
             let value = match &column.field {
-                None => Value { raw: printed.clone(), text: lossy(&printed) },
+                None => PayloadValue { raw: printed.clone(), text: lossy(&printed) },
                 Some(f) => {
                     let bytes = f.bytes(raw, endian).to_vec();
-                    Value { raw: bytes, text: text(f, raw, entry, &printed) }
+                    PayloadValue { raw: bytes, text: text(f, raw, entry, &printed) }
                 }
             };
             whole.extend((value.raw.len() as u64).to_ne_bytes());
@@ -117,21 +123,21 @@ impl Labels {
     }
 
     /// The columns that key number `key` stands for in an event.
-    pub(crate) fn keys_of(&self, event: usize, key: usize) -> Vec<Key> {
+    pub fn keys_of(&self, event: usize, key: usize) -> Vec<Key> {
         let all = self.columns.get(event).and_then(Option::as_deref).unwrap_or_default();
         let own = all.iter().enumerate().filter(|(_, c)| c.key == key);
         own.map(|(i, _)| Key::Label(i as u8)).collect()
     }
 
     /// Whether any event has what key number `key` names.
-    pub(crate) fn known(&self, key: usize) -> bool {
+    pub fn known(&self, key: usize) -> bool {
         self.columns.iter().flatten().flatten().any(|c| c.key == key)
     }
 
     /// Heading of a column, its least width, and whether it stands to the right.
-    pub(crate) fn heading(&self, event: usize, column: u8) -> (String, usize, bool) {
+    pub fn heading(&self, event: usize, column: u8) -> (String, usize, bool) {
         let all = self.columns.get(event).and_then(Option::as_deref).unwrap_or_default();
-        let Some(Column { field: Some(f), .. }) = all.get(usize::from(column)) else {
+        let Some(PayloadColumn { field: Some(f), .. }) = all.get(usize::from(column)) else {
             return ("Trace output".into(), 0, false);
         };
         let size = f.size as usize;
@@ -141,14 +147,14 @@ impl Labels {
     }
 
     /// Text of a value.
-    pub(crate) fn text(&self, label: u32, column: u8) -> &str {
+    pub fn text(&self, label: u32, column: u8) -> &str {
         let values = self.values.get(label as usize);
         values.and_then(|v| v.get(usize::from(column))).map_or("", |v| &v.text)
     }
 
     /// Puts two labels in the order of a column: texts rise, fields fall by
     /// their bytes, as in perf.
-    pub(crate) fn order(&self, event: usize, column: u8) -> Vec<u32> {
+    pub fn order(&self, event: usize, column: u8) -> Vec<u32> {
         let raw = |label: usize| {
             let values = self.values.get(label);
             values.and_then(|v| v.get(usize::from(column))).map_or(&[][..], |v| &v.raw)
@@ -174,16 +180,16 @@ impl Labels {
 }
 
 fn columns(
-    keys: &[TraceKey],
+    keys: &[PayloadKey],
     desc: &EventDesc,
     payloads: &mut TracepointPayloads,
     entry: &Entry<'_>,
-) -> Vec<Column> {
-    let mut found: Vec<Column> = Vec::new();
+) -> Vec<PayloadColumn> {
+    let mut found: Vec<PayloadColumn> = Vec::new();
     let Some(format) = payloads.format(entry) else { return found };
     for (number, key) in keys.iter().enumerate().filter(|(_, k)| k.wants(desc)) {
-        let TraceKey::Fields { name, .. } = key else {
-            found.push(Column { key: number, field: None });
+        let PayloadKey::Fields { name, .. } = key else {
+            found.push(PayloadColumn { key: number, field: None });
             continue;
         };
         let wanted = |f: &&Field| name.as_ref().is_none_or(|n| *n == f.name);
@@ -191,7 +197,7 @@ fn columns(
             let known = found.iter().any(|c| c.field.as_ref() == Some(field));
             // Numbers of columns are small.
             if !known && found.len() < usize::from(u8::MAX) {
-                found.push(Column { key: number, field: Some(field.clone()) });
+                found.push(PayloadColumn { key: number, field: Some(field.clone()) });
             }
         }
     }

@@ -1,88 +1,155 @@
-//! A function's code, instruction by instruction, with what each cost and where
-//! it comes from.
+//! Listing of a function's code: each instruction with its cost and its place in the
+//! source. Code of files is read here, that of the kernel and of just-in-time compilers
+//! in `kernel` and `jit`.
+
+mod jit;
+mod kernel;
 
 use std::cell::OnceCell;
+use std::path::PathBuf;
 
 use kymo_debuginfo::disasm::{self, Flow, LONGEST, Names, Syntax};
 use kymo_debuginfo::dwarf::Sections;
 use kymo_debuginfo::dwarf::inlines::{Answers, Inlines, SourceFrame};
 use kymo_debuginfo::{CodeSymbols, Elf, SymbolTable, demangle};
-use kymo_symbols::{CodeFile, NoCode};
-use kymo_view::arrows::Arrows;
+use kymo_symbols::{CodeFile, DsoKind, NoCode, Part, Resolver};
 
-use super::cost::{Hot, Sums, add};
+use crate::function_cost::{CostSums, FunctionCost, add_columns};
 
-/// An instruction.
-pub(super) struct Row {
-    pub(super) line: disasm::Line,
-    pub(super) bytes: Vec<u8>,
-    pub(super) cost: Option<Sums>,
+/// Lists a function; `plain` leaves names as the compiler mangled them. The error says
+/// why its code cannot be had.
+pub fn list_function(
+    symbols: &Resolver,
+    cost: &FunctionCost,
+    syntax: Syntax,
+    plain: bool,
+) -> Result<CodeListing, String> {
+    let (_, start) = symbols.start(cost.symbol);
+    match symbols.get(cost.dso).map(|d| d.kind) {
+        Some(DsoKind::Kernel | DsoKind::Module) => {
+            let mut listing = kernel::list(symbols, cost, start, syntax)?;
+            listing.file = symbols.kernel_file(cost.dso, Part::Dwarf).map(|f| f.path.clone());
+            Ok(listing)
+        }
+        Some(DsoKind::PerfMap) => jit::list(symbols, cost, start, syntax),
+        _ => list_of_file(symbols, cost, start, syntax, plain),
+    }
+}
+
+/// Lists a function of a file.
+fn list_of_file(
+    symbols: &Resolver,
+    cost: &FunctionCost,
+    start: u64,
+    syntax: Syntax,
+    plain: bool,
+) -> Result<CodeListing, String> {
+    let file = symbols.code(cost.dso).map_err(|e| e.to_string())?;
+    let companions = file.companions(symbols.files());
+    let mut notes = Vec::new();
+    let sections = file.sections(&companions).unwrap_or_else(|e| {
+        notes.push(e.to_string());
+        None
+    });
+    if let Some(absent) = sections.as_ref().and_then(Sections::absent_text) {
+        notes.push(format!("{}: {absent}", file.path.display()));
+    }
+    let binary = ListedBinary::new(&file, sections.as_ref(), plain).map_err(|e| e.to_string())?;
+    let listing = binary.list(cost, start, syntax);
+    let mut listing = listing.ok_or_else(|| format!("its file has no code at {start:#x}"))?;
+    (listing.debug_notes, listing.file) = (notes, Some(file.path.clone()));
+    Ok(listing)
+}
+
+/// Instruction of a listing.
+#[derive(Debug)]
+pub struct CodeRow {
+    /// Its text.
+    pub line: disasm::Line,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its cost, where it has samples.
+    pub cost: Option<CostSums>,
     /// Where it is in the source, innermost function first.
-    pub(super) source: Vec<Place>,
+    pub source: Vec<SourcePosition>,
 }
 
-/// A place in the source.
+/// Place in the source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) function: String,
-    pub(super) file: String,
-    pub(super) line: u32,
+pub struct SourcePosition {
+    /// Function, which may be an inlined one.
+    pub function: String,
+    /// Path of the file when it was compiled.
+    pub file: String,
+    /// Line; 0 for code of no line.
+    pub line: u32,
 }
 
-/// A function.
-pub(super) struct Listing {
-    pub(super) rows: Vec<Row>,
-    pub(super) arrows: Arrows,
+/// Listing of a function.
+#[derive(Debug, Default)]
+pub struct CodeListing {
+    /// Instructions in the order of their addresses.
+    pub rows: Vec<CodeRow>,
     /// Samples that are not where an instruction begins.
-    pub(super) off: u64,
+    pub off: u64,
     /// Bytes that are not shown.
-    pub(super) cut: u64,
+    pub cut: u64,
     /// Where the code is from, if it is not the code as it ran.
-    pub(super) unlike: Option<String>,
-    /// What is wrong with the debugging information.
-    pub(super) damage: Vec<String>,
+    pub unlike: Option<String>,
+    /// Damage of the debugging information of the function.
+    pub damage: Vec<String>,
+    /// Reasons why debugging information could not be opened, or not all of it.
+    pub debug_notes: Vec<String>,
+    /// File that the code or its debugging information is from.
+    pub file: Option<PathBuf>,
 }
 
-/// Jumps side by side.
-const LANES: usize = 6;
+impl CodeListing {
+    /// Jumps from row to row.
+    pub fn jumps(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let row = |addr: u64| self.rows.binary_search_by_key(&addr, |r| r.line.addr).ok();
+        self.rows.iter().enumerate().filter_map(move |(from, r)| match r.line.flow {
+            Flow::Jump(target) => row(target).map(|to| (from, to)),
+            _ => None,
+        })
+    }
+}
 
-/// Where a function's code is, and how what it refers to is called.
-pub(super) struct Function<'a> {
-    pub(super) code: &'a [u8],
-    pub(super) start: u64,
+/// Code of a function.
+struct FunctionCode<'a> {
+    code: &'a [u8],
+    start: u64,
     /// Bytes behind the code that are not shown.
-    pub(super) cut: u64,
+    cut: u64,
 }
 
-/// What is known about the addresses of instructions.
-pub(super) struct Known<'a> {
-    pub(super) names: &'a dyn Names,
+/// Sources of what is known about the addresses of instructions.
+struct AddressFacts<'a> {
+    names: &'a dyn Names,
     /// The address of an instruction, of one in the terms of the recording.
-    pub(super) stated: &'a dyn Fn(u64) -> Option<u64>,
+    stated: &'a dyn Fn(u64) -> Option<u64>,
     /// The source of addresses, in their order.
-    pub(super) sources: &'a dyn Fn(&[u64]) -> Option<Answers>,
-    pub(super) plain: bool,
+    sources: &'a dyn Fn(&[u64]) -> Option<Answers>,
+    plain: bool,
 }
 
-impl Known<'_> {
-    pub(super) fn list(&self, function: &Function<'_>, hot: &Hot, syntax: Syntax) -> Listing {
-        let Function { code, start, cut } = *function;
+impl AddressFacts<'_> {
+    fn list(&self, function: &FunctionCode<'_>, hot: &FunctionCost, syntax: Syntax) -> CodeListing {
+        let FunctionCode { code, start, cut } = *function;
         let lines = disasm::disassemble(code, start, syntax, self.names);
         let addresses: Vec<u64> = lines.iter().map(|l| l.addr).collect();
         let sources = (self.sources)(&addresses);
-        let mut listing = Listing {
+        let mut listing = CodeListing {
             rows: Vec::with_capacity(lines.len()),
-            arrows: arrows(&lines),
-            off: 0,
             cut,
-            unlike: None,
             damage: sources.as_ref().map(|s| s.damage.clone()).unwrap_or_default(),
+            ..CodeListing::default()
         };
         for (number, line) in lines.into_iter().enumerate() {
             let at = (line.addr - start) as usize;
             let bytes = code.get(at..at + usize::from(line.len)).unwrap_or_default().to_vec();
             let source = sources.as_ref().map(|s| self.places(s, number)).unwrap_or_default();
-            listing.rows.push(Row { line, bytes, cost: None, source });
+            listing.rows.push(CodeRow { line, bytes, cost: None, source });
         }
         for (recorded, sums) in &hot.places {
             let row = (self.stated)(*recorded).and_then(|a| {
@@ -90,15 +157,15 @@ impl Known<'_> {
                 listing.rows.get_mut(at)
             });
             match row {
-                Some(row) => add(row.cost.get_or_insert_default(), sums),
+                Some(row) => add_columns(row.cost.get_or_insert_default(), sums),
                 None => listing.off += sums.iter().map(|s| s.samples).sum::<u64>(),
             }
         }
         listing
     }
 
-    fn places(&self, answers: &Answers, number: usize) -> Vec<Place> {
-        let place = |f: &SourceFrame| Place {
+    fn places(&self, answers: &Answers, number: usize) -> Vec<SourcePosition> {
+        let place = |f: &SourceFrame| SourcePosition {
             function: readable(answers.text(f.function), self.plain),
             file: answers.text(f.file).to_string(),
             line: f.line,
@@ -112,7 +179,7 @@ fn readable(name: &str, plain: bool) -> String {
 }
 
 /// A binary that functions are listed of.
-pub(super) struct Binary<'a> {
+struct ListedBinary<'a> {
     file: &'a CodeFile,
     symbols: CodeSymbols<'a>,
     /// What may be in no symbol table but the dynamic one, and entries of the procedure
@@ -125,13 +192,13 @@ pub(super) struct Binary<'a> {
     plain: bool,
 }
 
-impl<'a> Binary<'a> {
+impl<'a> ListedBinary<'a> {
     /// Reads the symbols. `plain` leaves names as the compiler mangled them.
-    pub(super) fn new(
+    fn new(
         file: &'a CodeFile,
         sections: Option<&'a Sections<'a>>,
         plain: bool,
-    ) -> Result<Binary<'a>, NoCode> {
+    ) -> Result<ListedBinary<'a>, NoCode> {
         let symbols = file.symbols()?;
         let Elf { symbols: mut rest, plt, .. } = Elf::parse(file.binary()).unwrap_or_default();
         rest.merge(&plt);
@@ -139,16 +206,16 @@ impl<'a> Binary<'a> {
         named.extend(rest.iter().map(|(start, ..)| start));
         named.sort_unstable();
         named.dedup();
-        Ok(Binary { file, symbols, rest, sections, inlines: OnceCell::new(), named, plain })
+        Ok(ListedBinary { file, symbols, rest, sections, inlines: OnceCell::new(), named, plain })
     }
 
     /// Lists a function, which has a name at `start`.
-    pub(super) fn list(&self, hot: &Hot, start: u64, syntax: Syntax) -> Option<Listing> {
+    fn list(&self, hot: &FunctionCost, start: u64, syntax: Syntax) -> Option<CodeListing> {
         let named = self.symbols.function_span(start).map(|(_, start, end)| (start, end));
         let stub = || self.rest.lookup(start).map(|(start, end, _)| (start, end));
         let (start, end) = named.or_else(stub)?;
         let function = self.function(start, end)?;
-        let known = Known {
+        let known = AddressFacts {
             names: self,
             stated: &|offset| self.symbols.address(offset),
             sources: &|addresses| self.sources(addresses),
@@ -157,12 +224,12 @@ impl<'a> Binary<'a> {
         Some(known.list(&function, hot, syntax))
     }
 
-    fn function(&self, start: u64, end: u64) -> Option<Function<'_>> {
+    fn function(&self, start: u64, end: u64) -> Option<FunctionCode<'_>> {
         let from = usize::try_from(self.symbols.file_offset(start)?).ok()?;
         let size = usize::try_from(end.checked_sub(start)?).ok()?;
         let whole = self.file.binary().get(from..)?;
         let code = whole.get(..size.min(whole.len()).min(LONGEST))?;
-        Some(Function { code, start, cut: (size - code.len()) as u64 })
+        Some(FunctionCode { code, start, cut: (size - code.len()) as u64 })
     }
 
     fn sources(&self, addresses: &[u64]) -> Option<Answers> {
@@ -171,7 +238,7 @@ impl<'a> Binary<'a> {
     }
 }
 
-impl Names for Binary<'_> {
+impl Names for ListedBinary<'_> {
     /// What covers the address, or else what begins before it in its section, as
     /// objdump does it.
     fn name(&self, addr: u64) -> Option<(String, u64)> {
@@ -190,13 +257,4 @@ impl Names for Binary<'_> {
         let name = tables.into_iter().find_map(begins)?;
         Some((readable(&name, self.plain), addr - nearest))
     }
-}
-
-fn arrows(lines: &[disasm::Line]) -> Arrows {
-    let row = |addr: u64| lines.binary_search_by_key(&addr, |l| l.addr).ok();
-    let jumps = lines.iter().enumerate().filter_map(|(from, l)| match l.flow {
-        Flow::Jump(target) => row(target).map(|to| (from, to)),
-        _ => None,
-    });
-    Arrows::new(jumps, LANES)
 }

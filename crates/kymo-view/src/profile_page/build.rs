@@ -1,4 +1,4 @@
-//! From a recording's summary and profile to the page and its ledger.
+//! The page and its ledger of a profile and of the command that was run.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,69 +6,86 @@ use std::time::Duration;
 use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
-use kymo_model::NoteKind;
-use kymo_record::Summary;
+use kymo_model::{Note, NoteKind};
 use kymo_symbols::DsoId;
-use kymo_view::Ledger;
 use rustc_hash::FxHashMap;
 
-use super::Args;
-use super::text::{Function, Page, Step, Thread};
-use crate::commands::finding;
-use crate::commands::report::trust::{HARMLESS_PERCENT, Nameless};
+use super::{FunctionShare, PathStep, ProfilePage, ThreadShare};
+use crate::Ledger;
+use crate::trust::{HARMLESS_PERCENT, NamelessCode, note_symbols};
 
 /// Branches of the tree below this share of all samples are not shown.
 const PATH_SHARE: f64 = 0.05;
 const PATH_LINES: usize = 30;
 const THREADS: usize = 20;
 
-pub(super) fn build(args: &Args, summary: &Summary, mut profile: Profile) -> (Page, Ledger) {
+/// Facts of the run of a command that was profiled, besides its samples.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named like those of getrusage(2)")]
+pub struct CommandRun {
+    /// The command as typed.
+    pub command: String,
+    /// From its start to its end.
+    pub elapsed: Duration,
+    /// The command has ended: without that the rest is not known.
+    pub ended: bool,
+    pub user: Duration,
+    pub system: Duration,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+    /// Samples a second and CPU that were asked for.
+    pub rate: u64,
+    /// Notes of the recording.
+    pub notes: Vec<Note>,
+}
+
+/// Page of a profile that shows the first `top` functions.
+pub fn build_page(run: &CommandRun, profile: &mut Profile, top: usize) -> ProfilePage {
     let end = profile.span.map_or(0, |s| s.1);
     let mut times: FxHashMap<u32, ThreadTime> =
         std::mem::take(&mut profile.on_cpu).finish(end).into_iter().collect();
     times.retain(|_, t| *t != ThreadTime::default());
     let empty = EventProfile::default();
-    let places = Places::of(&profile);
+    let merged = MergedFrames::new(profile);
     let event = profile.events.first().unwrap_or(&empty);
-    let usage = summary.usage.unwrap_or_default();
     let all = times.values().fold(ThreadTime::default(), |a, t| a.plus(*t));
     let nanos = |n: u64| (!times.is_empty()).then(|| Duration::from_nanos(n));
-    let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
-    let page = Page {
-        command: words.join(" "),
-        elapsed: summary.elapsed,
+    ProfilePage {
+        command: run.command.clone(),
+        elapsed: run.elapsed,
         on_cpu: nanos(all.on_cpu),
-        user: usage.user,
-        system: usage.system,
+        user: run.user,
+        system: run.system,
         ready: nanos(all.ready),
         blocked: nanos(all.blocked),
-        minor_faults: usage.minor_faults,
-        major_faults: usage.major_faults,
-        voluntary_switches: usage.voluntary_switches,
-        involuntary_switches: usage.involuntary_switches,
+        minor_faults: run.minor_faults,
+        major_faults: run.major_faults,
+        voluntary_switches: run.voluntary_switches,
+        involuntary_switches: run.involuntary_switches,
         samples: event.samples,
         event: event.desc.name.clone(),
-        rate: Some(args.freq),
-        functions: functions(args.top, &profile, event, &places),
-        path: path(&profile, event, &places),
-        threads: threads(&profile, event, &times, &places),
-    };
-    (page, ledger(summary, &profile, event))
+        rate: Some(run.rate),
+        functions: functions(top, profile, event, &merged),
+        path: path(profile, event, &merged),
+        threads: threads(profile, event, &times, &merged),
+    }
 }
 
-/// Code of one binary without symbols is one place: a list of its addresses
-/// tells a newcomer nothing. For each frame the one that stands for it.
-struct Places(Vec<FrameId>);
+/// For each frame the one that stands for it. Code of one binary without symbols is
+/// one place: a list of its addresses tells a newcomer nothing.
+struct MergedFrames(Vec<FrameId>);
 
-impl Places {
-    fn of(profile: &Profile) -> Places {
+impl MergedFrames {
+    fn new(profile: &Profile) -> MergedFrames {
         let mut first: FxHashMap<Option<DsoId>, FrameId> = FxHashMap::default();
         let place = |(i, frame): (usize, &Frame)| {
             let own = FrameId(i as u32);
             let nameless = frame.symbol.is_none();
             if nameless { *first.entry(frame.dso).or_insert(own) } else { own }
         };
-        Places(profile.frames.iter().enumerate().map(place).collect())
+        MergedFrames(profile.frames.iter().enumerate().map(place).collect())
     }
 
     fn at(&self, frame: FrameId) -> FrameId {
@@ -99,21 +116,21 @@ fn functions(
     top: usize,
     profile: &Profile,
     event: &EventProfile,
-    places: &Places,
-) -> Vec<Function> {
+    merged: &MergedFrames,
+) -> Vec<FunctionShare> {
     let mut costs: FxHashMap<FrameId, (u64, u64)> = FxHashMap::default();
     let mut seen: HashSet<FrameId> = HashSet::new();
     for (s, frames) in event.stacks() {
         seen.clear();
-        let leaf = places.at(s.leaf);
+        let leaf = merged.at(s.leaf);
         costs.entry(leaf).or_default().0 += s.period;
-        for f in frames.iter().map(|f| places.at(f)).chain([leaf]).filter(|f| seen.insert(*f)) {
+        for f in frames.iter().map(|f| merged.at(f)).chain([leaf]).filter(|f| seen.insert(*f)) {
             costs.entry(f).or_default().1 += s.period;
         }
     }
     let mut order: Vec<_> = costs.into_iter().filter(|(_, c)| c.0 > 0).collect();
     order.sort_by_key(|(f, c)| (std::cmp::Reverse(c.0), *f));
-    let row = |(frame, (own, total)): (FrameId, (u64, u64))| Function {
+    let row = |(frame, (own, total)): (FrameId, (u64, u64))| FunctionShare {
         own: share(own, event.period),
         total: share(total, event.period),
         name: label(profile, frame),
@@ -123,14 +140,14 @@ fn functions(
 }
 
 /// The heavy branches of the call tree, outermost caller first.
-fn path(profile: &Profile, event: &EventProfile, places: &Places) -> Vec<Step> {
+fn path(profile: &Profile, event: &EventProfile, merged: &MergedFrames) -> Vec<PathStep> {
     let mut tree = ChainTree::default();
     let trunk = tree.trunk(0);
     let mut all = Chains::default();
     for (s, frames) in event.stacks().filter(|(_, frames)| !frames.is_empty()) {
         // What a chain holds beyond the first unmapped address is not code: code
         // without frame pointers keeps data where the kernel looks for a caller.
-        let mut chain = places.chain(frames);
+        let mut chain = merged.chain(frames);
         let mapped = chain.iter().take_while(|f| profile.frame(**f).dso.is_some()).count();
         chain.truncate(mapped);
         let end = tree.add(trunk, chain.into_iter().rev(), s.period);
@@ -151,12 +168,12 @@ fn path(profile: &Profile, event: &EventProfile, places: &Places) -> Vec<Step> {
 }
 
 /// A stretch without forks keeps its indentation, so that deep stacks stay on the page.
-fn walk(p: &Profile, event: &EventProfile, b: &Branch, depth: usize, steps: &mut Vec<Step>) {
+fn walk(p: &Profile, event: &EventProfile, b: &Branch, depth: usize, steps: &mut Vec<PathStep>) {
     for f in &b.frames {
         if steps.len() == PATH_LINES {
             return;
         }
-        steps.push(Step { depth, share: share(b.total, event.period), name: label(p, *f) });
+        steps.push(PathStep { depth, share: share(b.total, event.period), name: label(p, *f) });
     }
     let depth = depth + usize::from(b.children.len() > 1);
     for c in &b.children {
@@ -168,8 +185,8 @@ fn threads(
     p: &Profile,
     event: &EventProfile,
     times: &FxHashMap<u32, ThreadTime>,
-    places: &Places,
-) -> Vec<Thread> {
+    merged: &MergedFrames,
+) -> Vec<ThreadShare> {
     struct Row {
         name: String,
         pid: u32,
@@ -187,14 +204,14 @@ fn threads(
         // Stacks come in the order they were first seen: the last name wins.
         p.machine.comm(s.comm).clone_into(&mut row.name);
         row.period += s.period;
-        *row.places.entry(places.at(s.leaf)).or_default() += s.period;
+        *row.places.entry(merged.at(s.leaf)).or_default() += s.period;
     }
     let mut order: Vec<(u32, Row)> = rows.into_iter().collect();
     order.sort_by_key(|(tid, r)| (std::cmp::Reverse(r.period), *tid));
     let view = |(tid, r): (u32, Row)| {
         let time = times.get(&tid);
         let hottest = r.places.iter().max_by_key(|(f, w)| (**w, std::cmp::Reverse(**f)));
-        Thread {
+        ThreadShare {
             name: r.name,
             pid: r.pid,
             tid,
@@ -208,13 +225,16 @@ fn threads(
     order.into_iter().take(THREADS).map(view).collect()
 }
 
-fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger {
+/// Ledger of the page.
+pub fn page_ledger(run: &CommandRun, profile: &Profile) -> Ledger {
+    let empty = EventProfile::default();
+    let event = profile.events.first().unwrap_or(&empty);
     let mut ledger = Ledger::default();
     // The page names the event itself.
-    for n in summary.notes.iter().filter(|n| n.kind != NoteKind::DefaultEvent) {
+    for n in run.notes.iter().filter(|n| n.kind != NoteKind::DefaultEvent) {
         ledger.push(n.clone());
     }
-    if summary.usage.is_none() {
+    if !run.ended {
         let fact = "the command had not ended: its times, faults and switches are not known";
         ledger.note(NoteKind::Unfinished, fact, None);
     }
@@ -225,7 +245,7 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
     if let Some(d) = &profile.stats.damaged {
         ledger.note(NoteKind::Damaged, format!("the recording is damaged {d}"), None);
     }
-    nameless(&mut ledger, profile, event);
+    note_nameless(&mut ledger, profile, event);
     let lone = event.stacks().filter(|(_, frames)| frames.len() < 2);
     let lone: u64 = lone.map(|(s, _)| s.period).sum();
     let lone = share(lone, event.period);
@@ -236,14 +256,14 @@ fn ledger(summary: &Summary, profile: &Profile, event: &EventProfile) -> Ledger 
             Some("build with -fno-omit-frame-pointer or -C force-frame-pointers=yes".into()),
         );
     }
-    finding::note(&profile.machine.symbols, &mut ledger);
+    note_symbols(&profile.machine.symbols, &mut ledger);
     ledger
 }
 
 /// Notes the share of time in code without symbols, and where most of it is.
-fn nameless(ledger: &mut Ledger, profile: &Profile, event: &EventProfile) {
+fn note_nameless(ledger: &mut Ledger, profile: &Profile, event: &EventProfile) {
     let spent = event.stacks().map(|(s, _)| (s.leaf, s.period));
-    let nameless = Nameless::of(profile, spent);
+    let nameless = NamelessCode::new(profile, spent);
     let all = share(nameless.sum, event.period);
     if let Some((worst, _)) = nameless.worst.first().filter(|_| all >= HARMLESS_PERCENT) {
         let fact =

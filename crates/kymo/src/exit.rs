@@ -1,4 +1,4 @@
-//! How a command ends that shows a recording: one rule for all of them. What could not
+//! Exit status of a command that shows a recording: one rule for all of them. What could not
 //! be read of it makes the status 1, though what could be read was shown; with
 //! `--strict` any doubt in the ledger makes it 3.
 
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use kymo_view::Ledger;
 
-/// The exit status; damage is said last, where it is not overlooked. `damage`: what is
+/// Exit status; damage is said last, where it is not overlooked. `damage`: what is
 /// damaged, and what became of the rest.
 pub(crate) fn status(
     recording: impl Display,

@@ -1,53 +1,56 @@
-//! What each address of each function cost.
+//! Cost of each address of each function: samples and their weight, by event.
 
 use std::collections::BTreeMap;
 
-use kymo_analysis::profile::Profile;
 use kymo_symbols::{DsoId, SymId};
-use kymo_view::percent;
 use rustc_hash::FxHashMap;
 
-use crate::commands::chosen::Chosen;
+use crate::percent;
+use crate::profile::Profile;
+use crate::sample_filter::SampleFilter;
 
-/// Samples and what they weigh.
+/// Samples and their weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sum {
-    pub(super) samples: u64,
-    pub(super) period: u64,
+pub struct CostSum {
+    /// Number of samples.
+    pub samples: u64,
+    /// Sum of their periods.
+    pub period: u64,
 }
 
-impl Sum {
-    pub(super) fn add(&mut self, other: Sum) {
+impl CostSum {
+    /// Adds another sum.
+    pub fn add(&mut self, other: CostSum) {
         self.samples += other.samples;
         self.period = self.period.saturating_add(other.period);
     }
 }
 
-/// Sums by column of events.
-pub(super) type Sums = Vec<Sum>;
+/// CostSums by column of events.
+pub type CostSums = Vec<CostSum>;
 
 /// Adds sums up, column by column.
-pub(super) fn add(to: &mut Sums, other: &[Sum]) {
-    to.resize(to.len().max(other.len()), Sum::default());
+pub fn add_columns(to: &mut CostSums, other: &[CostSum]) {
+    to.resize(to.len().max(other.len()), CostSum::default());
     to.iter_mut().zip(other).for_each(|(to, other)| to.add(*other));
 }
 
-/// What percentages are of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum PercentType {
-    /// Of the function's weight
+/// Whole that percentages are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PercentType {
+    /// The function's weight.
     LocalPeriod,
-    /// Of the weight of all samples
+    /// The weight of all samples.
     GlobalPeriod,
-    /// Of the function's samples
+    /// The function's samples.
     LocalHits,
-    /// Of all samples
+    /// All samples.
     GlobalHits,
 }
 
 impl PercentType {
-    /// perf's words for it.
-    pub(super) fn words(self) -> &'static str {
+    /// Name, in perf's words.
+    pub fn words(self) -> &'static str {
         match self {
             PercentType::LocalPeriod => "local period",
             PercentType::GlobalPeriod => "global period",
@@ -56,8 +59,8 @@ impl PercentType {
         }
     }
 
-    /// A share in percent.
-    pub(super) fn of(self, cost: Sum, local: Sum, global: Sum) -> f64 {
+    /// Share of a cost in percent.
+    pub fn share(self, cost: CostSum, local: CostSum, global: CostSum) -> f64 {
         match self {
             PercentType::LocalPeriod => percent(cost.period, local.period),
             PercentType::GlobalPeriod => percent(cost.period, global.period),
@@ -69,39 +72,42 @@ impl PercentType {
 
 /// A function with samples in it.
 #[derive(Debug)]
-pub(super) struct Hot {
-    pub(super) dso: DsoId,
-    pub(super) symbol: SymId,
+pub struct FunctionCost {
+    /// Binary.
+    pub dso: DsoId,
+    /// Symbol.
+    pub symbol: SymId,
     /// All of it, by event.
-    pub(super) sums: Sums,
-    /// By address in the binary's terms.
-    pub(super) places: BTreeMap<u64, Sums>,
+    pub sums: CostSums,
+    /// By address, as the binary states it.
+    pub places: BTreeMap<u64, CostSums>,
 }
 
 /// All functions, those that cost most first.
 #[derive(Debug, Default)]
-pub(super) struct Costs {
+pub struct FunctionCosts {
     /// Names of the events, by column.
-    pub(super) events: Vec<String>,
+    pub events: Vec<String>,
     /// All samples of each event.
-    pub(super) whole: Sums,
-    pub(super) hot: Vec<Hot>,
+    pub whole: CostSums,
+    /// Functions, most expensive first.
+    pub hot: Vec<FunctionCost>,
     /// Samples that are in no function that has a name.
-    pub(super) nameless: u64,
+    pub nameless: u64,
 }
 
-impl Costs {
+impl FunctionCosts {
     /// Puts the samples of the wanted events to the functions they are in.
-    pub(super) fn of(profile: &Profile, wanted: &[bool], chosen: &Chosen) -> Costs {
-        let mut costs = Costs::default();
+    pub fn new(profile: &Profile, wanted: &[bool], chosen: &SampleFilter<'_>) -> FunctionCosts {
+        let mut costs = FunctionCosts::default();
         let mut known: FxHashMap<SymId, usize> = FxHashMap::default();
         let events = profile.events.iter().zip(wanted).filter(|(e, w)| **w && e.samples > 0);
         for (event, _) in events {
             let column = costs.events.len();
             costs.events.push(event.desc.name.clone());
-            costs.whole.push(Sum::default());
+            costs.whole.push(CostSum::default());
             for (stack, _) in event.stacks().filter(|(s, _)| chosen.wants(profile, s)) {
-                let sum = Sum { samples: stack.samples, period: stack.period };
+                let sum = CostSum { samples: stack.samples, period: stack.period };
                 costs.whole.last_mut().into_iter().for_each(|w| w.add(sum));
                 let frame = profile.frame(stack.leaf);
                 let (Some(symbol), Some(dso)) = (frame.symbol, frame.dso) else {
@@ -110,25 +116,30 @@ impl Costs {
                 };
                 let hot = &mut costs.hot;
                 let at = *known.entry(symbol).or_insert_with(|| {
-                    hot.push(Hot { dso, symbol, sums: Sums::new(), places: BTreeMap::new() });
+                    hot.push(FunctionCost {
+                        dso,
+                        symbol,
+                        sums: CostSums::new(),
+                        places: BTreeMap::new(),
+                    });
                     hot.len() - 1
                 });
                 let Some(hot) = hot.get_mut(at) else { continue };
-                let mut row = vec![Sum::default(); column];
+                let mut row = vec![CostSum::default(); column];
                 row.push(sum);
-                add(&mut hot.sums, &row);
-                add(hot.places.entry(frame.addr).or_default(), &row);
+                add_columns(&mut hot.sums, &row);
+                add_columns(hot.places.entry(frame.addr).or_default(), &row);
             }
         }
         let columns = costs.events.len();
         for hot in &mut costs.hot {
-            hot.sums.resize(columns, Sum::default());
-            hot.places.values_mut().for_each(|s| s.resize(columns, Sum::default()));
+            hot.sums.resize(columns, CostSum::default());
+            hot.places.values_mut().for_each(|s| s.resize(columns, CostSum::default()));
         }
-        let share = |hot: &Hot| -> f64 {
+        let share = |hot: &FunctionCost| -> f64 {
             hot.sums.iter().zip(&costs.whole).map(|(s, w)| percent(s.period, w.period)).sum()
         };
-        let mut ranked: Vec<(f64, Hot)> =
+        let mut ranked: Vec<(f64, FunctionCost)> =
             std::mem::take(&mut costs.hot).into_iter().map(|hot| (share(&hot), hot)).collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.symbol.cmp(&b.1.symbol)));
         costs.hot = ranked.into_iter().map(|(_, hot)| hot).collect();

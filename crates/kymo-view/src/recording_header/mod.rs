@@ -1,27 +1,25 @@
-//! Where and how a recording was made, as `#` lines.
+//! The header of a recording as `#` lines: where and how it was made.
+
+mod sections;
 
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use kymo_files::perfdata::{Feature, PerfData};
 
-use super::info;
-
-/// Writes the header; `all` adds what is long.
-pub(crate) fn write(
+/// Writes the header; `captured_on` is when, in words, and `all` adds what is long.
+pub fn write_header(
     out: &mut dyn Write,
     file: &PerfData,
-    path: &Path,
+    captured_on: Option<&str>,
     all: bool,
 ) -> io::Result<()> {
     let more = |out: &mut dyn Write, features: &[Feature]| {
-        features.iter().try_for_each(|f| info::write(out, file, *f, all))
+        features.iter().try_for_each(|f| sections::write(out, file, *f, all))
     };
     let f = file.features();
     let (offset, size) = file.data_range();
     writeln!(out, "# ========")?;
-    if let Some(when) = captured(path) {
+    if let Some(when) = captured_on {
         writeln!(out, "# captured on    : {when}")?;
     }
     writeln!(out, "# header version : {}", file.version())?;
@@ -116,10 +114,4 @@ fn groups(out: &mut dyn Write, file: &PerfData) -> io::Result<()> {
         writeln!(out, "# group: {name}{{{}}}", members.collect::<Vec<_>>().join(","))?;
     }
     Ok(())
-}
-
-/// When the file was last changed, which perf takes for the time of the recording.
-pub(crate) fn captured(path: &Path) -> Option<String> {
-    let meta = std::fs::metadata(path).ok()?;
-    Some(kymo_kernel::process::local_time_of(meta.ctime()))
 }

@@ -8,7 +8,8 @@ use kymo_events::unwind::{LARGEST_COPY, Needed, Stop, Tally};
 use kymo_model::{AttrFlags, NoteKind, SampleType};
 use kymo_symbols::Resolver;
 use kymo_symbols::unwind::Lack;
-use kymo_view::{Ledger, percent};
+
+use crate::{Ledger, percent};
 
 /// Below this share of all stacks nothing is said of one reason.
 const HARMLESS_PERCENT: f64 = 0.1;
@@ -17,8 +18,9 @@ const NAMED: usize = 3;
 /// Sizes that are suggested for the copy; the last one is the kernel's limit.
 const SIZES: [u64; 4] = [8192, 16384, 32768, LARGEST_COPY];
 
-/// Enters what is to be said. A recording without such stacks has nothing.
-pub(crate) fn note(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
+/// Notes how many unwound stacks are complete and why others are not. A recording
+/// without such stacks has nothing to note.
+pub fn note_unwinding(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
     if tally.stacks == 0 {
         return;
     }
@@ -63,9 +65,9 @@ const OUTERMOST: [&str; 8] = [
 /// Below this share nothing is said of stacks by frame pointers.
 const FEW_PERCENT: f64 = 1.0;
 
-/// Enters how many stacks by frame pointers lead to where a program or a thread
+/// Notes how many stacks by frame pointers lead to where a program or a thread
 /// begins, and in which binaries the others end.
-pub(crate) fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut Ledger) {
+pub fn note_frame_pointers(profile: &Profile, event: &EventProfile, ledger: &mut Ledger) {
     let attr = &event.desc.attr;
     let unwound = attr.sample_type.contains(SampleType::STACK_USER);
     if !event.has_chains() || unwound || attr.flags.contains(AttrFlags::EXCLUDE_CALLCHAIN_USER) {

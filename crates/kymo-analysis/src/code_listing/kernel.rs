@@ -8,21 +8,18 @@ use std::sync::Arc;
 use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::disasm::{LONGEST, Names, Syntax};
 use kymo_debuginfo::dwarf::inlines::{Answers, Inlines};
-use kymo_model::NoteKind;
 use kymo_symbols::{CodeFile, KernelFile, Part, Resolver};
-use kymo_view::Ledger;
 
-use super::cost::Hot;
-use super::listing::{Function, Known, Listing};
+use super::{AddressFacts, CodeListing, FunctionCode};
+use crate::function_cost::FunctionCost;
 
 /// Lists the function at `start`.
 pub(super) fn list(
     symbols: &Resolver,
-    hot: &Hot,
+    hot: &FunctionCost,
     start: u64,
     syntax: Syntax,
-    ledger: &mut Ledger,
-) -> Result<Listing, String> {
+) -> Result<CodeListing, String> {
     let Some((start, end)) = span(symbols, hot, start) else {
         return Err("the kernel's symbols do not say where it ends".into());
     };
@@ -44,9 +41,10 @@ pub(super) fn list(
     };
     let dwarf = symbols.kernel_image(hot.dso, Part::Dwarf);
     let companions = dwarf.as_ref().map(|(file, _)| file.companions(symbols.files()));
+    let mut notes = Vec::new();
     let sections = dwarf.as_ref().zip(companions.as_ref()).and_then(|((file, _), companions)| {
         file.sections(companions).unwrap_or_else(|e| {
-            ledger.note(NoteKind::Debug, e.to_string(), None);
+            notes.push(e.to_string());
             None
         })
     });
@@ -56,14 +54,15 @@ pub(super) fn list(
         let stated: Option<Vec<u64>> = addresses.iter().map(|a| at.stated(*a)).collect();
         Some(Inlines::new(sections.as_ref()?).resolve(&stated?))
     };
-    let known = Known { names: &Kernel(symbols), stated: &Some, sources: &sources, plain: true };
-    let mut listing = known.list(&Function { code: &code, start, cut: 0 }, hot, syntax);
-    listing.unlike = unlike;
+    let known =
+        AddressFacts { names: &Kernel(symbols), stated: &Some, sources: &sources, plain: true };
+    let mut listing = known.list(&FunctionCode { code: &code, start, cut: 0 }, hot, syntax);
+    (listing.unlike, listing.debug_notes) = (unlike, notes);
     Ok(listing)
 }
 
 /// First address of a function and the one behind it.
-fn span(symbols: &Resolver, hot: &Hot, start: u64) -> Option<(u64, u64)> {
+fn span(symbols: &Resolver, hot: &FunctionCost, start: u64) -> Option<(u64, u64)> {
     if let Some((start, end, ..)) = symbols.kernel_span(start) {
         return Some((start, end));
     }

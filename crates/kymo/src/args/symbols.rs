@@ -1,22 +1,19 @@
-//! Flags that say where symbols, debug files and sources come from, and what
-//! debuginfod servers are asked for.
+//! Flags that say where symbols, debug files and sources come from, and whether
+//! debuginfod servers are asked.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use kymo_model::NoteKind;
+use kymo_symbols::Options;
 use kymo_symbols::bundle::{Bundle, BundleError, Recording};
 use kymo_symbols::debuginfod::{Client, Config, OnProgress, Progress};
-use kymo_symbols::{Options, Resolver};
-use kymo_view::Ledger;
+use kymo_view::trust::byte_size;
 
-use super::report::trust;
-
-/// Where symbols come from.
+/// Flags that say where symbols come from.
 #[derive(clap::Args, Clone, Default)]
-pub(crate) struct Finding {
+pub(crate) struct SymbolArgs {
     /// Kernel symbols from this file, of the form of /proc/kallsyms
     #[arg(long, value_name = "FILE")]
     pub(crate) kallsyms: Option<PathBuf>,
@@ -24,13 +21,13 @@ pub(crate) struct Finding {
     #[arg(short = 'k', long, value_name = "FILE")]
     pub(crate) vmlinux: Option<PathBuf>,
     /// Look for binaries and debug files under this folder
-    #[arg(long, value_name = "DIR", value_parser = folder)]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
     pub(crate) symfs: Option<PathBuf>,
     /// Leave names as the compiler mangled them
     #[arg(long)]
     pub(crate) no_demangle: bool,
     #[command(flatten)]
-    pub(crate) servers: Servers,
+    pub(crate) servers: DebuginfodArgs,
     /// Resolve with this bundle (see `kymo bundle`); one beside the recording is found by itself
     #[arg(long, value_name = "FILE", conflicts_with = "no_bundle")]
     pub(crate) bundle: Option<PathBuf>,
@@ -39,36 +36,36 @@ pub(crate) struct Finding {
     pub(crate) no_bundle: bool,
 }
 
-/// Whether servers are asked.
+/// Flags of debuginfod.
 #[derive(clap::Args, Clone, Default)]
-pub(crate) struct Servers {
+pub(crate) struct DebuginfodArgs {
     /// Ask no debuginfod servers, even if DEBUGINFOD_URLS names some
     #[arg(long)]
     no_debuginfod: bool,
 }
 
-impl Servers {
-    /// A client of the servers that the environment names, if it names any.
+impl DebuginfodArgs {
+    /// Client of the servers that the environment names, if it names any.
     pub(crate) fn client(&self) -> Option<Arc<Client>> {
         let config = Config::from_env().filter(|_| !self.no_debuginfod)?;
         let bar = std::io::stderr().is_terminal().then(|| -> OnProgress {
-            let bar = Bar::default();
+            let bar = FetchBar::default();
             Box::new(move |p| bar.draw(p))
         });
         Some(Arc::new(Client::new(config, bar)))
     }
 }
 
-/// A folder that is there: without it everything would merely have no names.
-fn folder(text: &str) -> Result<PathBuf, String> {
+/// A directory that exists: without it everything would merely have no names.
+fn directory(text: &str) -> Result<PathBuf, String> {
     match Path::new(text).is_dir() {
         true => Ok(text.into()),
         false => Err("there is no such folder".into()),
     }
 }
 
-impl Finding {
-    /// What the flags mean for a recording.
+impl SymbolArgs {
+    /// Options of the resolver of a recording's symbols.
     pub(crate) fn options(&self, recording: &Path) -> Options {
         let (bundle, no_bundle) = match self.open_bundle(recording) {
             Ok(bundle) => (bundle.map(Arc::new), None),
@@ -101,34 +98,9 @@ impl Finding {
     }
 }
 
-/// Notes what was wrong with files, and what came over the network.
-pub(crate) fn note(symbols: &Resolver, ledger: &mut Ledger) {
-    for problem in symbols.problems() {
-        trust::tell(&problem, ledger);
-    }
-    let Some(report) = symbols.files().fetched() else { return };
-    if report.files > 0 {
-        let plural = if report.files == 1 { "" } else { "s" };
-        let fact = format!("{} file{plural} fetched, {}", report.files, size(report.bytes));
-        ledger.tell(NoteKind::Debuginfod, fact, None);
-    }
-    for (server, what) in report.failures {
-        let advice = "without its files some names may be missing; --no-debuginfod asks nobody";
-        ledger.note(NoteKind::Debuginfod, format!("{server}: {what}"), Some(advice.into()));
-    }
-}
-
-pub(crate) fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes} bytes"),
-        10_000..10_000_000 => format!("{} kB", bytes / 1000),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
-}
-
 /// One line on the terminal: what is being fetched. It is wiped at the end.
 #[derive(Default)]
-struct Bar {
+struct FetchBar {
     state: Mutex<Shown>,
 }
 
@@ -139,7 +111,7 @@ struct Shown {
     drawn: Option<Instant>,
 }
 
-impl Bar {
+impl FetchBar {
     const PAUSE: Duration = Duration::from_millis(100);
 
     fn draw(&self, p: Progress<'_>) {
@@ -149,7 +121,7 @@ impl Bar {
             shown.running.push((p.build_id.to_owned(), p.got, p.expected));
         }
         let now = Instant::now();
-        if !p.done && shown.drawn.is_some_and(|t| now.duration_since(t) < Bar::PAUSE) {
+        if !p.done && shown.drawn.is_some_and(|t| now.duration_since(t) < FetchBar::PAUSE) {
             return;
         }
         shown.drawn = Some(now);
@@ -160,12 +132,18 @@ impl Bar {
             ([], _) => {}
             ([(id, ..)], Some(all)) => {
                 let id = id.get(..12).unwrap_or(id);
-                text.push_str(&format!("fetching {id}… {} of {}", size(got), size(all)));
+                text.push_str(&format!("fetching {id}… {} of {}", byte_size(got), byte_size(all)));
             }
             ([(id, ..)], None) => {
-                text.push_str(&format!("fetching {}… {}", id.get(..12).unwrap_or(id), size(got)));
+                text.push_str(&format!(
+                    "fetching {}… {}",
+                    id.get(..12).unwrap_or(id),
+                    byte_size(got)
+                ));
             }
-            (many, _) => text.push_str(&format!("fetching {} files… {}", many.len(), size(got))),
+            (many, _) => {
+                text.push_str(&format!("fetching {} files… {}", many.len(), byte_size(got)))
+            }
         }
         let mut err = std::io::stderr().lock();
         // Nobody may be looking; what is fetched matters, not the bar.

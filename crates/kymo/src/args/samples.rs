@@ -1,32 +1,32 @@
-//! Flags that commands over a profile share: which recording, where its symbols
-//! come from, which of its samples count.
+//! Flags that commands over a profile share: the recording, where its symbols come
+//! from, and which of its samples count.
 
 use std::path::{Path, PathBuf};
 
-use kymo_analysis::profile::{Profile, Stack};
+use kymo_analysis::sample_filter::SampleFilter;
 use kymo_files::perfdata::EventDesc;
 
-use super::finding::Finding;
+use super::symbols::SymbolArgs;
 
-/// Which recording, and what is known of its binaries.
+/// Flags that name the recording and where its symbols come from.
 #[derive(clap::Args)]
-pub(crate) struct Source {
+pub(crate) struct RecordingArgs {
     /// Recording to read; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) finding: Finding,
+    pub(crate) finding: SymbolArgs,
 }
 
-impl Source {
+impl RecordingArgs {
     pub(crate) fn symbols(&self, recording: &Path) -> kymo_symbols::Options {
         self.finding.options(recording)
     }
 }
 
-/// Which samples count.
+/// Flags that say which samples count.
 #[derive(clap::Args, Default)]
-pub(crate) struct Chosen {
+pub(crate) struct SampleArgs {
     /// Only these task names
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     comms: Vec<String>,
@@ -48,7 +48,7 @@ pub(crate) struct Chosen {
     events: Vec<String>,
 }
 
-impl Chosen {
+impl SampleArgs {
     /// The spans of time that count; all of it where there are none. `span` is when the
     /// recording begins and ends, where that is known.
     pub(crate) fn times(&self, span: Option<(u64, u64)>) -> anyhow::Result<Vec<(u64, u64)>> {
@@ -130,18 +130,9 @@ impl Chosen {
         Ok(wanted)
     }
 
-    /// Whether a stack counts. As in report, this is about the place where the
-    /// processor was, not about its callers.
-    pub(crate) fn wants(&self, profile: &Profile, stack: &Stack) -> bool {
-        let among =
-            |list: &[String], name: &dyn Fn() -> String| list.is_empty() || list.contains(&name());
-        among(&self.comms, &|| profile.machine.comm(stack.comm).to_string())
-            && among(&self.dsos, &|| {
-                let dso = profile.frame(stack.leaf).dso;
-                profile.machine.symbols.dso_name(dso).to_string()
-            })
-            && (self.pid.is_empty() || self.pid.contains(&stack.pid))
-            && (self.tid.is_empty() || self.tid.contains(&stack.tid))
+    /// The filter of stacks that these flags are.
+    pub(crate) fn filter(&self) -> SampleFilter<'_> {
+        SampleFilter { comms: &self.comms, dsos: &self.dsos, pids: &self.pid, tids: &self.tid }
     }
 }
 

@@ -5,22 +5,22 @@ use kymo_debuginfo::disasm::{Names, Syntax};
 use kymo_debuginfo::dwarf::inlines::{Answers, SourceFrame};
 use kymo_symbols::{JitCode, Resolver};
 
-use super::cost::Hot;
-use super::listing::{Function, Known, Listing};
+use super::{AddressFacts, CodeListing, FunctionCode};
+use crate::function_cost::FunctionCost;
 
 /// Lists the function at `start`.
 pub(super) fn list(
     symbols: &Resolver,
-    hot: &Hot,
+    hot: &FunctionCost,
     start: u64,
     syntax: Syntax,
-) -> Result<Listing, String> {
+) -> Result<CodeListing, String> {
     let made = symbols.jit_code(hot.dso, start).map_err(|e| e.to_string())?;
     let name = symbols.name(hot.symbol);
     let names = Own { start: made.start, end: made.start + made.code.len() as u64, name };
     let sources = |addresses: &[u64]| sources(&made, name, addresses);
-    let known = Known { names: &names, stated: &Some, sources: &sources, plain: true };
-    let function = Function { code: &made.code, start: made.start, cut: 0 };
+    let known = AddressFacts { names: &names, stated: &Some, sources: &sources, plain: true };
+    let function = FunctionCode { code: &made.code, start: made.start, cut: 0 };
     Ok(known.list(&function, hot, syntax))
 }
 

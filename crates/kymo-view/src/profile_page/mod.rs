@@ -1,78 +1,86 @@
 //! The page that `kymo profile` prints: plain words first, then functions, the
-//! hot path and threads. Takes numbers, returns text; knows no recording.
+//! hot path and threads. `build` makes it of a profile; here it becomes text.
+
+mod build;
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
+pub use build::{CommandRun, build_page, page_ledger};
+
 /// Times below this say little.
 const UNSURE: Duration = Duration::from_millis(10);
 
-/// All that the page says.
+/// Model of the page.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+#[allow(missing_docs, reason = "fields are named like what they count")]
+pub struct ProfilePage {
     /// The command as typed.
-    pub(crate) command: String,
+    pub command: String,
     /// From its start to its end.
-    pub(crate) elapsed: Duration,
+    pub elapsed: Duration,
     /// User and system time, as the kernel accounts them to the command.
-    pub(crate) user: Duration,
-    pub(crate) system: Duration,
+    pub user: Duration,
+    pub system: Duration,
     /// On a CPU, over all threads; `None` where not recorded.
-    pub(crate) on_cpu: Option<Duration>,
+    pub on_cpu: Option<Duration>,
     /// Off the CPU though able to run, over all threads; `None` where not recorded.
-    pub(crate) ready: Option<Duration>,
+    pub ready: Option<Duration>,
     /// Off the CPU by its own doing, over all threads.
-    pub(crate) blocked: Option<Duration>,
-    pub(crate) minor_faults: u64,
-    pub(crate) major_faults: u64,
-    pub(crate) voluntary_switches: u64,
-    pub(crate) involuntary_switches: u64,
+    pub blocked: Option<Duration>,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
     /// Samples, the event they count and how often it was taken.
-    pub(crate) samples: u64,
-    pub(crate) event: String,
-    pub(crate) rate: Option<u64>,
+    pub samples: u64,
+    pub event: String,
+    pub rate: Option<u64>,
     /// Most expensive first.
-    pub(crate) functions: Vec<Function>,
+    pub functions: Vec<FunctionShare>,
     /// The path of the largest share, outermost first.
-    pub(crate) path: Vec<Step>,
+    pub path: Vec<PathStep>,
     /// Most expensive first.
-    pub(crate) threads: Vec<Thread>,
+    pub threads: Vec<ThreadShare>,
 }
 
-/// A function and its share of the samples.
+/// Function and its share of the samples, in percent.
+#[allow(missing_docs, reason = "fields are named like the columns")]
 #[derive(Debug, Clone)]
-pub(crate) struct Function {
-    pub(crate) own: f64,
-    pub(crate) total: f64,
-    pub(crate) name: String,
-    pub(crate) object: String,
+pub struct FunctionShare {
+    pub own: f64,
+    pub total: f64,
+    pub name: String,
+    pub object: String,
 }
 
-/// A frame of the hot path, with the largest of the calls that leave it.
+/// Frame of the hot path, with the largest of the calls that leave it.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
-    pub(crate) depth: usize,
-    pub(crate) share: f64,
-    pub(crate) name: String,
+#[allow(missing_docs, reason = "fields are named like the columns")]
+pub struct PathStep {
+    pub depth: usize,
+    pub share: f64,
+    pub name: String,
 }
 
-/// A thread.
+/// Thread and its share of the samples, in percent.
 #[derive(Debug, Clone)]
-pub(crate) struct Thread {
-    pub(crate) name: String,
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
-    pub(crate) share: f64,
-    pub(crate) on_cpu: Option<Duration>,
-    pub(crate) ready: Option<Duration>,
-    pub(crate) blocked: Option<Duration>,
+#[allow(missing_docs, reason = "fields are named like the columns")]
+pub struct ThreadShare {
+    pub name: String,
+    pub pid: u32,
+    pub tid: u32,
+    pub share: f64,
+    pub on_cpu: Option<Duration>,
+    pub ready: Option<Duration>,
+    pub blocked: Option<Duration>,
     /// The function it spent most in.
-    pub(crate) hottest: String,
+    pub hottest: String,
 }
 
-impl Page {
-    /// The page.
-    pub(crate) fn to_text(&self) -> String {
+impl ProfilePage {
+    /// Text of the page.
+    pub fn to_text(&self) -> String {
         let mut o = String::new();
         self.summary(&mut o);
         self.function_table(&mut o);
@@ -269,7 +277,8 @@ mod tests {
             let (ready, blocked) = (Some(ms(ready)), Some(ms(blocked)));
             let (elapsed, user, system) = (ms(elapsed), ms(user), ms(system));
             let on_cpu = Some(user + system);
-            Page { elapsed, user, system, ready, blocked, on_cpu, ..Page::default() }.to_text()
+            ProfilePage { elapsed, user, system, ready, blocked, on_cpu, ..ProfilePage::default() }
+                .to_text()
         };
         assert!(of(1000, 950, 20, 0, 0).contains("In short  it is busy"));
         assert!(of(1000, 50, 250, 0, 700).contains(
@@ -279,19 +288,24 @@ mod tests {
         assert!(of(1000, 300, 0, 600, 100).contains("it waits for a CPU"));
         assert!(of(1000, 3000, 100, 0, 0).contains("keeps 3.1 CPUs busy"));
         assert!(!of(5, 1, 1, 0, 0).contains("In short"));
-        let of_one = |elapsed, user, system| Page { elapsed, user, system, ..Page::default() };
-        let orphaned =
-            Page { elapsed: ms(1000), on_cpu: Some(ms(800)), user: ms(1), ..Page::default() };
+        let of_one =
+            |elapsed, user, system| ProfilePage { elapsed, user, system, ..ProfilePage::default() };
+        let orphaned = ProfilePage {
+            elapsed: ms(1000),
+            on_cpu: Some(ms(800)),
+            user: ms(1),
+            ..ProfilePage::default()
+        };
         assert!(orphaned.to_text().contains("800.0 ms on CPU (0.80 CPUs"));
         // One thread is on one CPU at most, whatever its account begins with.
-        let short = Page { on_cpu: Some(ms(8)), ..of_one(ms(10), ms(12), ms(4)) }.to_text();
+        let short = ProfilePage { on_cpu: Some(ms(8)), ..of_one(ms(10), ms(12), ms(4)) }.to_text();
         assert!(short.contains("10.0 ms from start to end; 8.0 ms on CPU (0.80 CPUs"), "{short}");
         assert!(short.contains("6.0 ms in programs, 2.0 ms in the kernel"), "{short}");
     }
 
     #[test]
     fn a_single_thread_needs_no_table() {
-        let thread = Thread {
+        let thread = ThreadShare {
             name: "a".into(),
             pid: 1,
             tid: 1,
@@ -301,7 +315,7 @@ mod tests {
             blocked: None,
             hottest: "main".into(),
         };
-        let mut page = Page { threads: vec![thread.clone()], ..Page::default() };
+        let mut page = ProfilePage { threads: vec![thread.clone()], ..ProfilePage::default() };
         assert!(!page.to_text().contains("By thread"));
         page.threads.push(thread);
         assert!(page.to_text().contains("a 1/1"));

@@ -4,53 +4,54 @@ use std::io::{self, Write};
 
 use kymo_analysis::chain_tree::Viewer;
 use kymo_analysis::histogram::Key;
+use kymo_analysis::payload_labels::PayloadLabels;
 use kymo_analysis::profile::Profile;
-use kymo_view::{Ledger, percent};
+use kymo_analysis::report_config::{ChainStyle, ReportConfig};
 use serde_json::{Value, json};
 
-use super::fields;
-use super::meaning::{Drawing, Meaning};
-use super::trace::Labels;
+use super::columns;
+use crate::{Ledger, percent};
 
-pub(crate) fn write(
+/// Writes the report of all events.
+pub fn write_json(
     out: &mut dyn Write,
     profile: &Profile,
-    meant: &Meaning,
-    labels: &Labels,
+    config: &ReportConfig,
+    labels: &PayloadLabels,
     ledger: &Ledger,
 ) -> io::Result<()> {
     let mut events = Vec::new();
     for (number, event) in profile.events.iter().enumerate() {
-        let shape = meant.shape(number, event, labels);
-        let found = super::grouped(profile, event, &shape, meant);
+        let layout = config.layout(number, event, labels);
+        let found = config.histogram(profile, event, &layout);
         let rank = |f| profile.rank(f);
-        let same = |f| meant.same(profile, f);
+        let same = |f| config.merge_key(profile, f);
         let mut viewer = Viewer::new(&found.tree, &rank, &same);
-        let least = (event.period as f64 * (shape.least / 100.0)) as u64;
+        let least = (event.period as f64 * (layout.least / 100.0)) as u64;
         let rows: Vec<Value> = found
             .entries
             .iter()
             .filter(|e| {
-                let weight = if shape.histogram.children { e.total } else { e.own };
-                percent(weight, event.period) >= meant.percent_limit
+                let weight = if layout.histogram.children { e.total } else { e.own };
+                percent(weight, event.period) >= config.percent_limit
             })
             .map(|e| {
                 let mut row = json!({
                     "comm": profile.machine.comm(e.comm),
                     "pid": e.pid,
                     "tid": e.tid,
-                    "dso": fields::dso(profile, e),
-                    "symbol": fields::symbol(profile, e),
+                    "dso": columns::dso(profile, e),
+                    "symbol": columns::symbol(profile, e),
                     "level": e.level.to_string(),
                     "samples": e.samples,
                     "period": e.own,
                     "percent": percent(e.own, event.period),
                 });
-                if shape.histogram.children {
+                if layout.histogram.children {
                     row["children_period"] = e.total.into();
                     row["children_percent"] = percent(e.total, event.period).into();
                 }
-                for key in &shape.histogram.keys {
+                for key in &layout.histogram.keys {
                     match key {
                         Key::Srcline => row["srcline"] = profile.srcline(e.frame, true).into(),
                         Key::Srcfile => row["srcfile"] = profile.srcfile(e.frame, true).into(),
@@ -66,13 +67,13 @@ pub(crate) fn write(
                         _ => {}
                     }
                 }
-                if shape.drawing != Drawing::None {
+                if layout.drawing != ChainStyle::None {
                     let chains = viewer.chains(&e.chains, least);
                     row["chains"] = chains
                         .iter()
                         .map(|c| {
                             let names: Vec<String> =
-                                c.frames.iter().map(|f| meant.frame_name(profile, *f)).collect();
+                                c.frames.iter().map(|f| config.frame_name(profile, *f)).collect();
                             json!({"frames": names, "period": c.own})
                         })
                         .collect();

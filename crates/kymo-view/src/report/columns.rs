@@ -1,0 +1,134 @@
+//! The columns of a report and the text of their cells.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use kymo_analysis::histogram::{HistEntry, Key};
+use kymo_analysis::payload_labels::PayloadLabels;
+use kymo_analysis::profile::Profile;
+use kymo_analysis::report_config::ReportColumn;
+
+use crate::{Column, percent};
+
+/// Sources of the texts of cells.
+#[derive(Clone, Copy)]
+pub(super) struct CellSource<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) labels: &'a PayloadLabels,
+    /// Number of the event.
+    pub(super) event: usize,
+    /// Whole paths of source files.
+    pub(super) full_paths: bool,
+}
+
+/// Heading and alignment of a column.
+pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> Column {
+    if let ReportColumn::Key(Key::Label(part)) = of {
+        let (title, _, right) = source.labels.heading(source.event, part);
+        return Column { title, right, ragged: !right };
+    }
+    let (title, right, ragged) = match of {
+        ReportColumn::Children => ("Children", true, false),
+        ReportColumn::Own => ("    Self", true, false),
+        ReportColumn::Overhead => ("Overhead", true, false),
+        ReportColumn::Samples => ("     Samples", true, false),
+        ReportColumn::Period => ("      Period", true, false),
+        ReportColumn::Key(Key::Comm) => ("Command", false, false),
+        ReportColumn::Key(Key::Dso) => ("Shared Object", false, false),
+        ReportColumn::Key(Key::Symbol) => ("Symbol", false, true),
+        ReportColumn::Key(Key::Pid) => ("   Tgid:Command", false, false),
+        ReportColumn::Key(Key::Tid) => ("    Pid:Command", false, false),
+        ReportColumn::Key(Key::Cpu) => ("CPU", false, false),
+        ReportColumn::Key(Key::Parent) => ("Parent symbol", false, false),
+        ReportColumn::Key(Key::Srcline) => ("Source:Line", false, false),
+        ReportColumn::Key(Key::Srcfile) => ("Source File", false, false),
+        ReportColumn::Key(Key::Label(_)) => ("", false, false),
+    };
+    Column { title: title.to_string(), right, ragged }
+}
+
+/// Appends the text of the cell.
+pub(super) fn write_cell(
+    of: ReportColumn,
+    out: &mut String,
+    source: CellSource<'_>,
+    e: &HistEntry,
+    whole: u64,
+) {
+    let profile = source.profile;
+    let comm = profile.machine.comm(e.comm);
+    // Writing to a String cannot fail.
+    let _ = match of {
+        ReportColumn::Children => write!(out, "{:.2}%", percent(e.total, whole)),
+        ReportColumn::Own | ReportColumn::Overhead => write!(out, "{:.2}%", percent(e.own, whole)),
+        ReportColumn::Samples => write!(out, "{}", e.samples),
+        ReportColumn::Period => write!(out, "{}", e.own),
+        ReportColumn::Key(Key::Comm) => out.write_str(comm),
+        ReportColumn::Key(Key::Dso) => out.write_str(dso(profile, e)),
+        ReportColumn::Key(Key::Symbol) => {
+            let _ = write!(out, "[{}] ", e.level);
+            out.write_str(&symbol(profile, e))
+        }
+        ReportColumn::Key(Key::Pid) => task(out, profile, e.pid, e),
+        ReportColumn::Key(Key::Tid) => task(out, profile, e.tid, e),
+        ReportColumn::Key(Key::Cpu) => match e.cpu {
+            Some(cpu) => write!(out, "{cpu:03}"),
+            None => out.write_str("-001"),
+        },
+        ReportColumn::Key(Key::Label(part)) => out.write_str(source.labels.text(e.label, part)),
+        ReportColumn::Key(Key::Srcline) => {
+            out.write_str(&profile.srcline(e.frame, source.full_paths))
+        }
+        ReportColumn::Key(Key::Srcfile) => {
+            out.write_str(profile.srcfile(e.frame, source.full_paths))
+        }
+        ReportColumn::Key(Key::Parent) => match e.parent {
+            Some(p) => out.write_str(&profile.frame_name(p)),
+            None => out.write_str("[other]"),
+        },
+    };
+}
+
+/// Characters of the cell; those of a share never matter.
+pub(super) fn cell_width(of: ReportColumn, source: CellSource<'_>, e: &HistEntry) -> usize {
+    let profile = source.profile;
+    let chars = |text: &str| text.chars().count();
+    match of {
+        ReportColumn::Children | ReportColumn::Own | ReportColumn::Overhead => 0,
+        ReportColumn::Key(Key::Comm) => chars(profile.machine.comm(e.comm)),
+        ReportColumn::Key(Key::Dso) => chars(dso(profile, e)),
+        ReportColumn::Key(Key::Symbol) => 4 + chars(&symbol(profile, e)),
+        ReportColumn::Key(Key::Label(part)) => {
+            let (_, least, _) = source.labels.heading(source.event, part);
+            least.max(chars(source.labels.text(e.label, part)))
+        }
+        _ => {
+            let mut cell = String::new();
+            write_cell(of, &mut cell, source, e, 0);
+            chars(&cell)
+        }
+    }
+}
+
+/// A task under its last name: an entry may be of several.
+fn task(out: &mut String, profile: &Profile, id: u32, e: &HistEntry) -> std::fmt::Result {
+    let comm = profile.machine.name_of(id).unwrap_or(e.comm);
+    write!(out, "{id:>7}:{}", profile.machine.comm(comm))
+}
+
+/// Name of the binary.
+pub(super) fn dso<'a>(profile: &'a Profile, e: &HistEntry) -> &'a str {
+    profile.machine.symbols.dso_name(profile.frame(e.frame).dso)
+}
+
+/// Name of the function, or the address with all its digits.
+pub(super) fn symbol<'a>(profile: &'a Profile, e: &HistEntry) -> Cow<'a, str> {
+    match profile.function(e.frame) {
+        Some(name) if profile.frame(e.frame).inlined.is_some() => {
+            format!("{name} (inlined)").into()
+        }
+        Some(name) => name.into(),
+        None if e.place == 0 => "0000000000000000".into(),
+        None => format!("{:#018x}", e.place).into(),
+    }
+}

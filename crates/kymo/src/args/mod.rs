@@ -1,0 +1,4 @@
+//! Flags that several commands share.
+
+pub(crate) mod samples;
+pub(crate) mod symbols;
