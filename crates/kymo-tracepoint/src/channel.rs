@@ -288,6 +288,7 @@ fn fill(channel: &mut Channel, slot: usize, turn: u8) -> Result<(), i32> {
         uuid: *uuid,
         clock: clock(),
     };
+    process::code_maps::leave();
     channel.path = Path::new().add(folder.bytes()).add(b"/ring-").number(slot as u64);
     channel.path = std::mem::replace(&mut channel.path, Path::new()).add(b"-").number(turn.into());
     make_ring(channel, config, rseq, slot)

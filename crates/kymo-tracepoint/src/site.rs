@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use kymo_ust::{EventFlags, EventWords, FieldWords, Fields, Shape};
+use kymo_ust::{EventFlags, EventWords, FieldWords, Fields, Kind, Shape};
 
 /// Text that lives as long as the program.
 #[repr(C)]
@@ -186,6 +186,11 @@ impl EventInfo {
             && self.field_count == other.field_count
             && std::iter::zip(self.fields(), other.fields())
                 .all(|(a, b)| a.shape == b.shape && same(a.name, b.name))
+    }
+
+    /// Whether a field holds an address in the program.
+    pub(crate) fn has_addresses(&self) -> bool {
+        self.fields().iter().any(|field| field.shape.kind == Kind::Symbol)
     }
 
     fn fields(&self) -> &[FieldInfo] {

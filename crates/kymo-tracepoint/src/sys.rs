@@ -91,6 +91,19 @@ impl Fd {
         Ok(done)
     }
 
+    /// Reads what there is now, at most as much as fits; 0 at the end.
+    pub(crate) fn read_once(&self, buffer: &mut [u8]) -> Result<usize, c_int> {
+        loop {
+            // SAFETY: a buffer of that length.
+            let got = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
+            match got {
+                n if n >= 0 => return Ok(n as usize),
+                _ if errno() == libc::EINTR => {}
+                _ => return Err(errno()),
+            }
+        }
+    }
+
     /// Reads as many bytes as the buffer has, or fails.
     pub(crate) fn read_at(&self, mut buffer: &mut [u8], mut at: u64) -> Result<(), c_int> {
         while !buffer.is_empty() {
@@ -202,6 +215,11 @@ pub(crate) fn mkdir(path: &CStr) -> Result<(), c_int> {
 pub(crate) fn unlink(path: &CStr) {
     // SAFETY: a path that ends in NUL.
     unsafe { libc::unlink(path.as_ptr()) };
+}
+
+pub(crate) fn rename(from: &CStr, to: &CStr) -> Result<(), c_int> {
+    // SAFETY: paths that end in NUL.
+    checked(unsafe { libc::rename(from.as_ptr(), to.as_ptr()) }).map(drop)
 }
 
 pub(crate) fn rmdir(path: &CStr) -> bool {

@@ -6,10 +6,12 @@
 
 mod align;
 mod anchor;
+mod attributes;
 pub mod read;
 pub mod types;
 pub mod write;
 
 pub use anchor::Anchor;
+pub use attributes::CodeMapping;
 pub use read::{Ctf, ReadError, ReadStats};
 pub use types::Metadata;

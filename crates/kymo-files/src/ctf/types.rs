@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use kymo_model::Endian;
 
+pub use super::attributes::CodeMapping;
+
 /// The whole of a trace's metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata {
@@ -23,6 +25,8 @@ pub struct Metadata {
     pub clocks: Vec<Clock>,
     /// The kinds of streams.
     pub streams: Vec<StreamClass>,
+    /// The code that the traced program had mapped: names for fields that hold its addresses.
+    pub mappings: Vec<CodeMapping>,
 }
 
 impl Metadata {
@@ -35,6 +39,7 @@ impl Metadata {
             env: Vec::new(),
             clocks: Vec::new(),
             streams: Vec::new(),
+            mappings: Vec::new(),
         }
     }
 
@@ -126,6 +131,9 @@ pub struct EventClass {
     pub loglevel: Option<i64>,
     /// `model.emf.uri`.
     pub emf_uri: Option<String>,
+    /// How its fields are put into a sentence: text with `{field}`, `{field:x}`, `{{` and `}}`.
+    /// An attribute of kymo's, kept in the environment, where other readers pass over it.
+    pub print_format: Option<String>,
     /// What it means. Written as a comment before the event, and read from there.
     pub doc: Option<String>,
     /// What stands between the stream's context and the fields.
@@ -252,6 +260,8 @@ pub struct Int {
     pub byte_order: Endian,
     /// The base it is shown in: 2, 8, 10 or 16.
     pub base: u8,
+    /// Whether it is an address in the program: base `p`, which is shown as 16.
+    pub address: bool,
     /// Whether it is a character.
     pub encoding: Encoding,
     /// The clock that its value is a time of.
@@ -263,7 +273,7 @@ impl Int {
     pub fn new(size: u32, signed: bool, byte_order: Endian) -> Int {
         let align = if size.is_multiple_of(8) { 8 } else { 1 };
         let (base, encoding, clock) = (10, Encoding::None, None);
-        Int { size, align, signed, byte_order, base, encoding, clock }
+        Int { size, align, signed, byte_order, base, address: false, encoding, clock }
     }
 
     /// Unsigned.
@@ -279,6 +289,12 @@ impl Int {
     /// Shown in another base.
     pub fn in_base(mut self, base: u8) -> Int {
         self.base = base;
+        self
+    }
+
+    /// An address in the program.
+    pub fn of_address(mut self) -> Int {
+        (self.base, self.address) = (16, true);
         self
     }
 
@@ -321,6 +337,27 @@ pub struct Enum {
     pub int: Int,
     /// The names, which may repeat and overlap.
     pub labels: Arc<[Label]>,
+}
+
+impl Enum {
+    /// A truth value of a byte: CTF 1.8 has no type for it, so it is an enumeration of `false`
+    /// and `true`.
+    pub fn boolean(byte_order: Endian) -> Enum {
+        let labels = [Label::of("false", 0), Label { name: "true".into(), from: 1, to: 255 }];
+        Enum { int: Int::unsigned(8, byte_order), labels: labels.into() }
+    }
+}
+
+/// Whether the names of an enumeration are those of [`Enum::boolean`].
+pub(crate) fn is_boolean(labels: &[Label]) -> bool {
+    let span = |l: &Label| (l.from, l.to);
+    match labels {
+        [no, yes] => {
+            (&*no.name, span(no)) == ("false", (0, 0))
+                && (&*yes.name, span(yes)) == ("true", (1, 255))
+        }
+        _ => false,
+    }
 }
 
 /// A name for the values of a range.

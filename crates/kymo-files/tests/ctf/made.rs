@@ -190,6 +190,7 @@ impl Form {
             loglevel: Some(6),
             doc: Some(format!("What {name} means.\n\nIn two parts: /* x.")),
             emf_uri: Some("http://example.org/x".into()),
+            print_format: Some("so {i8:x} it \"is\"".into()),
             context: None,
             fields: Some(Arc::new(Struct::new(fields))),
         };
@@ -223,6 +224,7 @@ impl Form {
             let other = Type::Int(self.int(size, signed).in_base(16));
             fields.push(Field::new(format!("{name}h"), other));
         }
+        fields.push(Field::new("code", Type::Int(self.int(64, false).of_address())));
         let mut network = self.int(32, false);
         network.byte_order = Endian::Big;
         fields.push(Field::new("net", Type::Int(network)).padded(self));
@@ -279,7 +281,7 @@ impl Form {
                     let bits = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i);
                     values.extend([Value::Uint(bits), Value::Uint(!bits)]);
                 }
-                values.extend([n, n * 3, n * 5].map(Value::Uint));
+                values.extend([n << 20, n, n * 3, n * 5].map(Value::Uint));
                 values.push(Value::Float(n as f64 / 3.0));
                 values.push(Value::Float(-(n as f64) * 1e200 / 7.0));
                 values.push(Value::Int(n as i64 % 10 - 4));

@@ -10,6 +10,7 @@ use kymo_ring::{ClockFacts, Config};
 
 use super::channel::{Channel, DEFAULT_CHANNEL};
 use super::clock::Counter;
+use super::code_maps::CodeMaps;
 use super::error::UstError;
 use super::metadata::metadata;
 use super::program::{Program, ProgramId, RingFile};
@@ -86,6 +87,7 @@ struct Trace {
     streams: BTreeMap<u32, Stream>,
     /// What is known of its clock, with readings beside the kernel's.
     clock: (ClockFacts, Vec<Anchor>),
+    code: CodeMaps,
     without_ring: u64,
     packets: u64,
     bytes: u64,
@@ -154,6 +156,8 @@ impl Drain {
             trace.ring.set_dead();
         }
         trace.pass(program, all)?;
+        // While it lives: what it has mapped is gone with it.
+        trace.code.look_at_times(program);
         let more = program.refresh()?;
         if more || all {
             trace.clock = counter.of(trace.ring.config().clock, false);
@@ -294,6 +298,7 @@ impl Trace {
             folder: None,
             streams: BTreeMap::new(),
             clock: (clock, Vec::new()),
+            code: CodeMaps::default(),
             without_ring: 0,
             packets: 0,
             bytes: 0,
@@ -355,8 +360,11 @@ impl Trace {
     /// Writes the metadata again: there are more events, or more is known of the clock.
     fn describe(&mut self, program: &Program) -> Result<(), UstError> {
         let Some(folder) = &self.folder else { return Ok(()) };
+        self.code.look(program);
         let facts = facts(self.ring.config(), self.ring.uuid());
-        let text = metadata(program, &facts, &self.clock, &self.session).to_tsdl();
+        let mut words = metadata(program, &facts, &self.clock, &self.session);
+        words.mappings = self.code.with_build_ids();
+        let text = words.to_tsdl();
         let path = folder.path().join("metadata");
         let new = folder.path().join(".metadata");
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));

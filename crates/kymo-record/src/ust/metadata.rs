@@ -133,6 +133,7 @@ fn event(record: &EventRecord) -> EventClass {
         name: format!("{}:{}", record.provider, record.name),
         loglevel: Some(record.level.into()),
         emf_uri: None,
+        print_format: Some(record.format.clone()).filter(|f| !f.is_empty()),
         doc: Some(record.doc.clone()).filter(|d| !d.is_empty()),
         context: None,
         fields: Some(Arc::new(Struct::new(fields))),
@@ -162,11 +163,8 @@ fn field(record: &FieldRecord, name: &str) -> Vec<Field> {
         Kind::Int => Type::Int(number()),
         Kind::Float if bits == 32 => Type::Float(Float::single(LE)),
         Kind::Float => Type::Float(Float::double(LE)),
-        Kind::Symbol => Type::Int(Int::unsigned(64, LE).in_base(16)),
-        Kind::Bool => {
-            let labels = [Label::of("false", 0), Label { name: "true".into(), from: 1, to: 255 }];
-            Type::Enum(Enum { int: Int::unsigned(8, LE), labels: labels.into() })
-        }
+        Kind::Symbol => Type::Int(Int::unsigned(64, LE).of_address()),
+        Kind::Bool => Type::Enum(Enum::boolean(LE)),
         Kind::Enum if record.entries.is_empty() => Type::Int(number()),
         Kind::Enum => {
             let labels = record.entries.iter().map(|(low, high, name)| Label {

@@ -15,6 +15,7 @@
 //! | `drain` | rings of a channel into a folder of CTF traces |
 //! | `draining` | the same on a thread of its own |
 //! | `clock` | the programs' counter beside CLOCK_MONOTONIC |
+//! | `code_maps` | the code that a program has mapped, for fields that hold addresses |
 //! | `metadata` | what a program says of its events, as CTF says it |
 //! | `events` | the events of a packet, one by one, for those who watch |
 //! | `bells` | what programs ring when their rings fill up |
@@ -23,6 +24,7 @@
 mod bells;
 mod channel;
 mod clock;
+mod code_maps;
 mod drain;
 mod draining;
 mod error;
@@ -40,6 +42,7 @@ mod whole;
 
 pub use channel::{Channel, ChannelOptions, DEFAULT_CHANNEL};
 pub use clock::Counter;
+pub use code_maps::CodeMaps;
 pub use drain::{Drain, DrainStats, Peek};
 pub use draining::Draining;
 pub use error::{Notes, UstError};

@@ -8,6 +8,7 @@ use kymo_ust::{
     CONTROL_HEADER, Control, EventFlags, EventRecord, SLOT, SLOTS, Slot, SlotState, slot_at,
 };
 
+use super::code_maps;
 use super::error::UstError;
 use super::slots::Attached;
 use super::space::UserFolder;
@@ -180,6 +181,12 @@ impl Program {
         self.events.iter().filter(|e| e.flags.0 & EventFlags::GONE == 0)
     }
 
+    /// Whether any of its events has a field that holds an address.
+    pub fn has_addresses(&self) -> bool {
+        let address = |f: &kymo_ust::FieldRecord| f.shape.kind == kymo_ust::Kind::Symbol;
+        self.events.iter().any(|e| e.fields.iter().any(address))
+    }
+
     /// Why its table of events was not read to the end.
     pub fn damage(&self) -> Option<&UstError> {
         self.damage.as_ref()
@@ -263,6 +270,12 @@ impl Program {
                 dir.remove(&name)?;
             }
             self.dir.remove_dir(orders)?;
+        }
+        for name in self.dir.names(MAX_PROGRAMS)?.0 {
+            let file = name.to_string_lossy();
+            if file == code_maps::FILE || file.starts_with(code_maps::UNFINISHED) {
+                self.dir.remove(&name)?;
+            }
         }
         self.dir.remove(OsStr::new("control"))?;
         user.dir.remove_dir(OsStr::new(&self.id.to_string()))?;

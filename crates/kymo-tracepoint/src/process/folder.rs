@@ -124,6 +124,11 @@ fn start_time() -> u64 {
     std::str::from_utf8(field).ok().and_then(|f| f.parse().ok()).unwrap_or(0)
 }
 
+/// Whether a file of this name holds mappings.
+fn is_code_maps(name: &[u8]) -> bool {
+    name == b"maps" || name.starts_with(b".maps-")
+}
+
 /// Removes a few folders of dead programs that left no events behind.
 fn remove_dead(user: &Path) {
     let Ok(text) = std::str::from_utf8(user.bytes()) else { return };
@@ -140,15 +145,32 @@ fn remove_dead(user: &Path) {
     }
 }
 
+/// The names in a folder; none if it cannot be read.
+fn names(folder: &Path) -> Option<impl Iterator<Item = std::ffi::OsString>> {
+    let entries = std::fs::read_dir(std::str::from_utf8(folder.bytes()).ok()?).ok()?;
+    Some(entries.flatten().map(|entry| entry.file_name()))
+}
+
+/// Whether there is a ring in a folder.
+pub(super) fn has_rings(folder: &Path) -> bool {
+    let mut names = names(folder).into_iter().flatten();
+    names.any(|name| name.as_encoded_bytes().starts_with(b"ring-"))
+}
+
 /// Removes a folder if there is no ring in it.
 pub(super) fn remove(folder: &Path) {
     let Ok(text) = std::str::from_utf8(folder.bytes()) else { return };
-    let Ok(entries) = std::fs::read_dir(text) else { return };
-    if entries.flatten().any(|e| e.file_name().as_encoded_bytes().starts_with(b"ring-")) {
+    let Some(names) = names(folder) else { return };
+    if has_rings(folder) {
         return;
     }
     // Orders of a tool that is gone, if there are any.
     let _ = std::fs::remove_dir_all(format!("{text}/orders"));
+    // Also one that somebody was killed over.
+    for name in names.filter(|name| is_code_maps(name.as_encoded_bytes())) {
+        let path = Path::new().add(folder.bytes()).add(b"/").add(name.as_encoded_bytes());
+        sys::unlink(path.c());
+    }
     let control = Path::new().add(folder.bytes()).add(b"/control");
     sys::unlink(control.c());
     sys::rmdir(folder.c());

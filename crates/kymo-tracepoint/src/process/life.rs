@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use kymo_ust::{SLOT_PATH, SLOTS, Slot, slot_at};
 
-use super::folder::{create_control, remove};
+use super::folder::{create_control, has_rings, remove};
 use super::{
-    CONTROL, ENDING, STATE, State, control, enable_word, events, page, place, publish, write_counts,
+    CONTROL, ENDING, STATE, State, code_maps, control, enable_word, events, page, place, publish,
+    write_counts,
 };
 use crate::callbacks::turns;
 use crate::channel;
@@ -30,6 +31,9 @@ extern "C" fn at_exit() {
         u32::from_le_bytes(pid) == sys::pid()
     });
     if let Some(place) = place().filter(|_| ours) {
+        if has_rings(&place.folder) {
+            code_maps::leave();
+        }
         remove(&place.folder);
     }
 }

@@ -4,6 +4,7 @@
 //! All of this runs in constructors and destructors, under one lock; nothing here is
 //! reached by a site that is hit, but what [`control`] and [`place`] hand out.
 
+pub(crate) mod code_maps;
 mod folder;
 mod life;
 mod orders;
@@ -160,6 +161,9 @@ pub(crate) fn register(entries: &[SiteRef], refused: u32) {
         publish();
     } else {
         orders::apply_active_orders(&fresh);
+        if page().any_active() {
+            code_maps::leave();
+        }
     }
     for site in fresh {
         listen(site);

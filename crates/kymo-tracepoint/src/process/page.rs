@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use kymo_ring::Bell;
-use kymo_ust::{CONTROL_HEADER, SLOT_PATH, Slot, SlotState, slot_at};
+use kymo_ust::{CONTROL_HEADER, SLOT_PATH, SLOTS, Slot, SlotState, slot_at};
 
 use crate::sys;
 
@@ -17,6 +17,11 @@ pub(crate) struct ControlPage {
 impl ControlPage {
     pub(crate) fn slot(&self, slot: usize) -> SlotPage<'_> {
         SlotPage(&self.bytes[slot_at(slot)..slot_at(slot) + 256])
+    }
+
+    /// Whether any session has a slot here.
+    pub(super) fn any_active(&self) -> bool {
+        (0..SLOTS).any(|slot| self.slot(slot).is_active())
     }
 
     pub(super) fn write(&self, at: usize, bytes: &[u8]) {

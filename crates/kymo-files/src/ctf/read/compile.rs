@@ -7,7 +7,7 @@ use kymo_model::Endian;
 use super::super::align::Aligns;
 use super::super::types::{
     Encoding, EventClass, Field, FieldPath, Int, Label, Metadata, StreamClass, Struct, Type,
-    Variant, shown,
+    Variant, is_boolean, shown,
 };
 use super::bits::Load;
 use super::size::fixed;
@@ -330,6 +330,8 @@ impl<'c> Compiler<'c> {
             size: 0,
             signed: false,
             base: 10,
+            address: false,
+            boolean: false,
             labels,
             type_text,
             role: Role::None,
@@ -409,6 +411,8 @@ impl<'c> Compiler<'c> {
         if let Some(info) = self.out.fields.last_mut() {
             (info.size, info.signed, info.base) = (int.size, int.signed, int.base);
             (info.labels, info.role) = (labels.cloned(), role);
+            info.address = int.address;
+            info.boolean = labels.is_some_and(|l| is_boolean(l));
         }
         let load = Load::of(int.size, int.align, int.byte_order);
         let (align, size, save) = (int.align, int.size as u8, NO_SLOT);

@@ -16,6 +16,7 @@ mod merge;
 mod metadata;
 mod monotonic;
 mod packet;
+mod packet_events;
 mod run;
 mod size;
 mod stream;
@@ -26,6 +27,8 @@ mod window;
 
 use std::path::{Path, PathBuf};
 
+use super::types::Metadata;
+
 pub use bits::Stop;
 pub use curve::Agreement;
 pub use event::{Body, Event, Packed, Reader};
@@ -33,6 +36,7 @@ pub use layout::{Place, Stored};
 pub(crate) use merge::Walk;
 pub use merge::{Piece, Select};
 pub use monotonic::NotMonotonic;
+pub use packet_events::{PacketEvent, PacketReader};
 pub use run::{Run, Short};
 pub use trace::{Class, Trace};
 pub use tsdl::MetadataError;
@@ -193,6 +197,22 @@ impl Ctf {
         ctf.read_anchors();
         ctf.set_times(if ctf.one_clock() { Times::Clock } else { Times::Real });
         Ok(ctf)
+    }
+
+    /// A trace whose packets are not in files: they are handed to a [`PacketReader`].
+    pub fn in_memory(name: &str, metadata: Metadata) -> Result<Ctf, ReadError> {
+        let fail = |what: compile::CompileError| ReadError::Types {
+            path: name.to_owned(),
+            what: what.to_string(),
+        };
+        let trace = trace::compile(metadata, String::new(), 0).map_err(fail)?;
+        let mut classes = Vec::new();
+        for (k, kind) in trace.metadata.streams.iter().enumerate() {
+            classes.extend((0..kind.events.len()).map(|e| (0, k as u32, e as u32)));
+        }
+        let damage = trace.damage.clone();
+        let (name, traces, streams) = (name.to_owned(), vec![trace], Vec::new());
+        Ok(Ctf { name, traces, streams, times: Times::Clock, damage, classes })
     }
 
     /// What the folder is called in messages.

@@ -196,12 +196,23 @@ pub(crate) fn open(folder: &Path, name: String, first_class: u32) -> Result<Trac
         }
         damage.push(format!("metadata, {error}; what follows is not known"));
     }
-    let (metadata, mut steps, mut first_class) = (parsed.metadata, 0, first_class);
     let fail = |e: compile::CompileError| ReadError::Types { path: shown(), what: e.to_string() };
-    let packet_header = compile::packet_header(&metadata).map_err(fail)?;
+    let trace = compile(parsed.metadata, name, first_class).map_err(fail)?;
+    damage.extend(trace.damage);
+    Ok(Trace { damage, remarks: parsed.remarks, ..trace })
+}
+
+/// Makes a trace of its metadata. `first_class`: how many events other traces have.
+pub(crate) fn compile(
+    metadata: Metadata,
+    name: String,
+    mut first_class: u32,
+) -> Result<Trace, compile::CompileError> {
+    let (mut damage, mut steps) = (Vec::new(), 0);
+    let packet_header = compile::packet_header(&metadata)?;
     let mut streams = Vec::new();
     for stream in &metadata.streams {
-        let programs = compile::stream(&metadata, stream, &mut steps).map_err(fail)?;
+        let programs = compile::stream(&metadata, stream, &mut steps)?;
         for error in programs.events.iter().filter_map(|e| e.as_ref().err()).take(16) {
             damage.push(format!("metadata: event {error}"));
         }
@@ -210,6 +221,6 @@ pub(crate) fn open(folder: &Path, name: String, first_class: u32) -> Result<Trac
     }
     let slots = streams.iter().map(|s| s.programs.slots).max().unwrap_or(0).max(OUTER_SLOTS);
     let scale = Scale::of(clock(&metadata), false);
-    let (remarks, readings) = (parsed.remarks, None);
+    let (remarks, readings) = (Vec::new(), None);
     Ok(Trace { name, metadata, packet_header, streams, scale, readings, slots, damage, remarks })
 }

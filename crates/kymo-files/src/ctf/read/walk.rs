@@ -90,6 +90,10 @@ pub struct FieldInfo {
     pub signed: bool,
     /// The base a number is shown in.
     pub base: u8,
+    /// Whether a number is an address in the program.
+    pub address: bool,
+    /// Whether it is a truth value: an enumeration of `false` and `true`.
+    pub boolean: bool,
     /// The names of an enumeration.
     pub labels: Option<Arc<[Label]>>,
     /// What it is, in words.

@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use kymo_model::Endian;
 
+use crate::ctf::attributes;
 use crate::ctf::types::{
     Clock, Encoding, Enum, EnvValue, EventClass, Field, Float, Int, Metadata, StreamClass, Struct,
     Type,
@@ -22,9 +23,10 @@ impl Metadata {
     fn print(&self, p: &mut Printer<'_>) -> fmt::Result {
         p.line("/* CTF 1.8 */\n")?;
         self.print_trace(p)?;
-        if !self.env.is_empty() {
+        let attributes = attributes::of(self);
+        if !self.env.is_empty() || !attributes.is_empty() {
             p.open("env")?;
-            for (name, value) in &self.env {
+            for (name, value) in self.env.iter().chain(&attributes) {
                 match value {
                     EnvValue::Int(n) => p.value(name, n)?,
                     EnvValue::Text(t) => p.text(name, t)?,
@@ -222,7 +224,9 @@ impl Printer<'_> {
     fn integer(&mut self, int: &Int) -> fmt::Result {
         let Int { size, align, signed, .. } = int;
         write!(self.out, "integer {{ size = {size}; align = {align}; signed = {signed};")?;
-        if int.base != 10 {
+        if int.address {
+            self.out.write_str(" base = p;")?;
+        } else if int.base != 10 {
             write!(self.out, " base = {};", int.base)?;
         }
         match int.encoding {

@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Parser;
 use super::class::Value;
 use super::lex::{Token, Wrong};
+use crate::ctf::attributes;
 use crate::ctf::types::{Clock, EnvValue, EventClass, StreamClass, Struct};
 
 /// Streams of one trace, at most.
@@ -278,6 +279,9 @@ impl Parser<'_> {
                 }
                 Some(of) => of.events.push(event),
             }
+        }
+        for name in attributes::take(&mut self.out) {
+            self.unknown("trace's environment", &name);
         }
         wrong.map_or(Ok(()), Err)
     }

@@ -144,7 +144,10 @@ impl Parser<'_> {
                     None => return wrong("`signed` is true or false"),
                 },
                 "byte_order" => int.byte_order = p.byte_order(at, &value)?,
-                "base" => int.base = base(at, &value)?,
+                "base" => {
+                    int.base = base(at, &value)?;
+                    int.address = value.text() == Some("p");
+                }
                 "encoding" => int.encoding = encoding(at, &value)?,
                 "map" => match &value {
                     Value::Path(words) => match words.as_slice() {

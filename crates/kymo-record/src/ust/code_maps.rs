@@ -1,0 +1,233 @@
+//! The code that a traced program has mapped, so that fields which hold its addresses have
+//! names: from the kernel while the program lives, and from what the program leaves in its
+//! folder (`maps`), which is there when it has ended.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, read_link};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kymo_files::ctf::CodeMapping;
+use kymo_kernel::proc_maps::{self, Mapping};
+use kymo_kernel::shared::Access;
+use kymo_model::BuildId;
+
+use super::program::{Program, ProgramId};
+use crate::build_id;
+
+/// The file that a program leaves.
+pub(super) const FILE: &str = "maps";
+/// Begin of the names of such files that are not finished.
+pub(super) const UNFINISHED: &str = ".maps-";
+/// The most of it that is read.
+const MAX_FILE: usize = 1 << 20;
+/// The most mappings that are kept.
+const MAX_MAPPINGS: usize = 1 << 14;
+/// How long a program's mappings are read from the kernel at most.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often a program that lives is asked by those who look often.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The mappings with code of one program, by their first addresses. What it has unmapped stays
+/// until something else lies there.
+#[derive(Debug, Default)]
+pub struct CodeMaps {
+    mappings: BTreeMap<u64, Mapping>,
+    /// Their files, by path and inode.
+    files: BTreeMap<(String, u64), FileIdentity>,
+    /// Where the program's root is, if it is another than here.
+    root: Option<PathBuf>,
+    looked: Option<Instant>,
+}
+
+/// What is known of the file that a mapping names.
+#[derive(Clone, Copy, Debug)]
+enum FileIdentity {
+    /// The file that was mapped.
+    Same(Option<BuildId>),
+    /// Another one by now.
+    Replaced,
+    /// It cannot be looked at.
+    Unknown,
+}
+
+impl CodeMaps {
+    /// Looks at what a program has mapped, if any of its events needs that.
+    pub fn look(&mut self, program: &Program) {
+        if !program.has_addresses() {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        // What the program left is older than what the kernel says now.
+        self.add(left(program));
+        let (mappings, root) = running(program.id());
+        self.root = root.or_else(|| self.root.take());
+        self.add(mappings);
+        self.identify_files();
+    }
+
+    /// Notes of each file whether it is the one that was mapped, while it can be found.
+    fn identify_files(&mut self) {
+        for mapping in self.mappings.values() {
+            let path = path_of(mapping);
+            let key = (path, mapping.inode);
+            self.files
+                .entry(key)
+                .or_insert_with_key(|(path, inode)| identify(self.root.as_deref(), path, *inode));
+        }
+    }
+
+    /// The same at most once a second.
+    pub fn look_at_times(&mut self, program: &Program) {
+        if self.looked.is_none_or(|at| at.elapsed() >= EVERY) {
+            self.look(program);
+        }
+    }
+
+    fn add(&mut self, mappings: impl IntoIterator<Item = Mapping>) {
+        for mapping in mappings {
+            let (start, end) = (mapping.start, mapping.end);
+            if start >= end || self.mappings.get(&start) == Some(&mapping) {
+                continue;
+            }
+            let before = self.mappings.range(..start).next_back();
+            let before = before.filter(|(_, m)| m.end > start).map(|(at, _)| *at);
+            let within = self.mappings.range(start..end).map(|(at, _)| *at);
+            let over: Vec<u64> = before.into_iter().chain(within).collect();
+            over.iter().for_each(|at| _ = self.mappings.remove(at));
+            if self.mappings.len() < MAX_MAPPINGS {
+                self.mappings.insert(start, mapping);
+            }
+        }
+    }
+
+    /// Directory that the program's root is, if it is another than here.
+    pub fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
+    /// The mappings, without build-ids.
+    pub fn plain(&self) -> Vec<CodeMapping> {
+        self.mappings.values().map(|m| code_mapping(m, None)).collect()
+    }
+
+    /// The mappings, with the build-ids of their files as far as these were still there.
+    pub(super) fn with_build_ids(&self) -> Vec<CodeMapping> {
+        let identity = |m: &Mapping| {
+            let known = self.files.get(&(path_of(m), m.inode));
+            known.copied().unwrap_or(FileIdentity::Unknown)
+        };
+        let mapping = |m: &Mapping| match identity(m) {
+            FileIdentity::Same(id) => Some(code_mapping(m, id)),
+            // As the kernel says it while the program lives: nobody takes another file's
+            // functions for its own.
+            FileIdentity::Replaced if !m.path.ends_with(DELETED.as_bytes()) => {
+                let path = path_of(m) + DELETED;
+                Some(CodeMapping { path, ..code_mapping(m, None) })
+            }
+            // A file of that path here would be another one.
+            FileIdentity::Unknown if self.root.is_some() => None,
+            FileIdentity::Unknown | FileIdentity::Replaced => Some(code_mapping(m, None)),
+        };
+        self.mappings.values().filter_map(mapping).collect()
+    }
+}
+
+/// Behind the path of a file that is no more.
+const DELETED: &str = " (deleted)";
+
+fn path_of(mapping: &Mapping) -> String {
+    String::from_utf8_lossy(&mapping.path).into_owned()
+}
+
+fn code_mapping(mapping: &Mapping, build_id: Option<BuildId>) -> CodeMapping {
+    let (start, end, offset) = (mapping.start, mapping.end, mapping.offset);
+    CodeMapping { start, end, offset, build_id, path: path_of(mapping) }
+}
+
+fn is_code(mapping: &Mapping) -> bool {
+    mapping.executable() && mapping.path.first() == Some(&b'/')
+}
+
+/// What the program has left.
+fn left(program: &Program) -> Vec<Mapping> {
+    let Ok(file) = program.dir().file(OsStr::new(FILE), Access::Read) else { return Vec::new() };
+    let size = file.size().map_or(0, |size| size.min(MAX_FILE as u64));
+    let mut text = vec![0; size as usize];
+    let Ok(len) = file.read_some(0, &mut text) else { return Vec::new() };
+    let lines = text.get(..len).unwrap_or_default().split(|b| *b == b'\n');
+    lines.filter_map(Mapping::parse).filter(is_code).collect()
+}
+
+/// What the kernel says that it has mapped, and where its files are if that is not here.
+fn running(id: &ProgramId) -> (Vec<Mapping>, Option<PathBuf>) {
+    let there = || proc_maps::start_time(id.pid) == Some(id.start);
+    // Its number may be somebody else's in our pid namespace, or by now.
+    let maps = there().then(|| proc_maps::maps(id.pid, PATIENCE));
+    let Some(Ok(maps)) = maps else { return (Vec::new(), None) };
+    let namespace = |of: &str| read_link(format!("/proc/{of}/ns/mnt")).ok();
+    let pid = id.pid.to_string();
+    let elsewhere = namespace("self") != namespace(&pid);
+    if !there() {
+        return (Vec::new(), None);
+    }
+    let root = elsewhere.then(|| PathBuf::from(format!("/proc/{pid}/root")));
+    (maps.mappings.into_iter().filter(is_code).collect(), root)
+}
+
+/// Whether the file of that path is still the one that was mapped.
+fn identify(root: Option<&Path>, path: &str, inode: u64) -> FileIdentity {
+    let path = match root {
+        Some(root) => root.join(path.trim_start_matches('/')),
+        None => PathBuf::from(path),
+    };
+    match fs::metadata(&path) {
+        Ok(facts) if facts.ino() == inode => FileIdentity::Same(build_id::of_file(&path)),
+        Ok(_) => FileIdentity::Replaced,
+        Err(_) => FileIdentity::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, end: u64, path: &str) -> Mapping {
+        Mapping { start, end, prot: 5, path: path.into(), ..Mapping::default() }
+    }
+
+    #[test]
+    fn what_is_mapped_later_takes_the_place_of_what_was_there() {
+        let mut maps = CodeMaps::default();
+        maps.add([mapping(10, 20, "/a"), mapping(20, 30, "/b"), mapping(40, 50, "/c")]);
+        let shown = |maps: &CodeMaps| -> Vec<(u64, u64, String)> {
+            maps.plain().into_iter().map(|m| (m.start, m.end, m.path)).collect()
+        };
+        let of = |start, end, path: &str| (start, end, path.to_owned());
+        assert_eq!(shown(&maps), [of(10, 20, "/a"), of(20, 30, "/b"), of(40, 50, "/c")]);
+        // Another library over the ends of two.
+        maps.add([mapping(15, 25, "/d"), mapping(40, 50, "/c")]);
+        assert_eq!(shown(&maps), [of(15, 25, "/d"), of(40, 50, "/c")]);
+        maps.add([mapping(0, 100, "/e"), mapping(7, 7, "/nothing")]);
+        assert_eq!(shown(&maps), [of(0, 100, "/e")]);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_said_to_be_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("library.so");
+        fs::write(&path, "no ELF").unwrap();
+        let path = path.to_str().unwrap();
+        let inode = fs::metadata(path).unwrap().ino();
+        let mut maps = CodeMaps::default();
+        let of = |start, inode| Mapping { inode, ..mapping(start, start + 1, path) };
+        maps.add([of(1, inode), of(2, inode + 1)]);
+        maps.add([mapping(3, 4, "/there/is/no such file")]);
+        maps.identify_files();
+        let paths: Vec<String> = maps.with_build_ids().into_iter().map(|m| m.path).collect();
+        let deleted = format!("{path} (deleted)");
+        assert_eq!(paths, [path, &*deleted, "/there/is/no such file"]);
+    }
+}
