@@ -2,7 +2,8 @@
 //!
 //! [`perf_script`] renders the records of a perf.data as perf script does, [`trace_cmd`] the
 //! events of a trace.dat as trace-cmd report does, [`ctf`] those of CTF traces, [`timeline`]
-//! the last two merged. [`render_in_order`] has batches of events rendered by several threads
+//! the last two merged; [`program_event`] those of programs, live and from files.
+//! [`render_in_order`] has batches of events rendered by several threads
 //! and their text put out in order. [`syscalls`] turns the entry and exit events of system
 //! calls into one line a call.
 //!
@@ -15,6 +16,7 @@ mod error;
 mod number;
 mod ordered_pool;
 pub mod perf_script;
+pub mod program_event;
 pub mod syscalls;
 pub mod timeline;
 pub mod trace_cmd;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use kymo_testkit::{Need, require};
-use kymo_tracepoint::{emit, tracepoint};
+use kymo_tracepoint::{Symbol, emit, tracepoint, tracepoint_class, tracepoint_enum};
 
 tracepoint! {
     /// A step of the work.
@@ -24,6 +24,59 @@ tracepoint! {
     }
 }
 
+tracepoint_enum! {
+    /// How something is paid for.
+    pub enum Payment: u8 { Cash = 1, Card = 2 }
+}
+
+tracepoint_class! {
+    every: kind(id: u64, name: &str) {
+        fields {
+            id: u64 = id,
+            name: str = name,
+            euros: f64 = id as f64 / 4.0,
+            cents: i32 = 7 - id as i32,
+            large: bool = id > 2,
+            payment: Payment = if id % 2 == 0 { Payment::Card } else { Payment::Cash },
+            digits: [u8; 4] = &(id as u32).to_be_bytes(),
+            history: [u16] = &[1, 2, id as u16][..id as usize % 4],
+            from: Symbol = Symbol::from(mark_of_this_program as *const ()),
+            nowhere: Symbol = Symbol::from(8 as *const ()),
+        }
+        print "{id} is {id:x} {{{name}}}: {euros}, {cents} {cents:x}, {large}, {payment} {payment:x}, {digits} {digits:x}, {history}, {from} {nowhere} {other}"
+    }
+    events {
+        /// An event with fields of every kind.
+        sentence;
+    }
+}
+
+tracepoint! {
+    every: plain(id: u64, name: &str) {
+        fields {
+            id: u64 = id,
+            name: str = name,
+            large: bool = id > 2,
+            payment: Payment = if id % 2 == 0 { Payment::Card } else { Payment::Cash },
+            history: [u16] = &[1, 2, id as u16][..id as usize % 4],
+            from: Symbol = Symbol::from(mark_of_this_program as *const ()),
+        }
+        print ""
+    }
+}
+
+tracepoint! {
+    every: fixed(id: u64) {
+        fields { id: u64 = id, small: i8 = -(id as i8), large: bool = id > 2 }
+        print "{small} {small:x} {id} {large} }}"
+    }
+}
+
+/// A function with a name that fields can be shown to hold.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn mark_of_this_program() {}
+
 const ROLE: &str = "KYMO_TEST_STEPS";
 
 /// The program: as many steps as it is told, then it waits to be killed if it is told so (`+`);
@@ -31,6 +84,15 @@ const ROLE: &str = "KYMO_TEST_STEPS";
 #[test]
 fn role() {
     let Some(steps) = std::env::var(ROLE).ok() else { return };
+    if let Some(rounds) = steps.strip_suffix('!') {
+        for id in 0..rounds.parse().unwrap() {
+            let name = format!("customer \"{id}\"\n");
+            emit!(sentence(id, &name));
+            emit!(plain(id, &name));
+            emit!(fixed(id));
+        }
+        return;
+    }
     let asks = steps.ends_with('?');
     let stays = asks || steps.ends_with('+');
     let steps = steps.trim_end_matches(['+', '?']);
@@ -205,6 +267,99 @@ fn a_folder_holds_what_babeltrace2_reads_the_same() {
     let refused = again.output().unwrap();
     assert!(!refused.status.success() && text(&refused.stderr).contains("not empty"));
     assert_eq!(place.left(), [""; 0]);
+}
+
+/// Text and JSON of `every:*`, without what differs from run to run.
+fn every(text: &str) -> (Vec<String>, Vec<serde_json::Value>) {
+    let payload = |line: &str| Some(line.split_once(": every:")?.1.to_owned());
+    let lines = text.lines().filter_map(payload).collect();
+    let object = |line: &str| {
+        let mut object: serde_json::Value = serde_json::from_str(line).ok()?;
+        let members = object.as_object_mut()?;
+        ["time", "pid", "tid", "cpu"].iter().for_each(|name| _ = members.remove(*name).unwrap());
+        assert!(members.remove("context").unwrap()["vtid"].as_u64().is_some());
+        if let Some(from) = members["fields"].get_mut("from") {
+            assert!(from.as_object_mut().unwrap().remove("value").unwrap().is_u64());
+        }
+        Some(object)
+    };
+    (lines, text.lines().filter_map(object).collect())
+}
+
+/// What a program's events say is the same live, from the file, and from the file when the
+/// program had ended before anybody looked; babeltrace2 reads the same values.
+#[test]
+fn an_event_reads_the_same_live_and_from_the_file() {
+    if !require(&[Need::Babeltrace]) {
+        return;
+    }
+    let place = Place::new();
+    let script = |args: &[&str]| {
+        let output = place.kymo(&[&["script"], args].concat(), "").output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let due_text = [
+        "sentence: 2 is 0x2 {customer \"2\"\\n}: 0.5, 5 0x5, false, Card 0x2, [0, 0, 0, 2] \
+         [0x0, 0x0, 0x0, 0x2], [1, 2], mark_of_this_program+0x0 0x8 {other}",
+        "plain: id=2 name=\"customer \\\"2\\\"\\n\" large=false payment=Card(2) history_length=2 \
+         history={1,2} from=mark_of_this_program+0x0",
+        "fixed: -2 0xfe 2 false }",
+        "sentence: 3 is 0x3 {customer \"3\"\\n}: 0.75, 4 0x4, true, Cash 0x1, [0, 0, 0, 3] \
+         [0x0, 0x0, 0x0, 0x3], [1, 2, 3], mark_of_this_program+0x0 0x8 {other}",
+        "plain: id=3 name=\"customer \\\"3\\\"\\n\" large=true payment=Cash(1) history_length=3 \
+         history={1,2,3} from=mark_of_this_program+0x0",
+        "fixed: -3 0xfd 3 true }",
+    ];
+    let filter = ["-u", "every:*", "--filter", "id >= 2"];
+    let live = every(&text(&place.trace(&[&filter[..], &["-q"]].concat(), "4!").stdout)).0;
+    assert_eq!(live, due_text);
+    let json = every(&text(&place.trace(&[&filter[..], &["-q", "--json"]].concat(), "4!").stdout));
+    let objects = json.1;
+    assert_eq!(objects.len(), 6);
+    for (object, due) in objects.iter().zip(&due_text) {
+        let message = object.get("message").map(|m| m.as_str().unwrap());
+        let (event, sentence) = due.split_once(": ").unwrap();
+        assert_eq!(message, Some(sentence).filter(|_| event != "plain"), "{object}");
+        assert_eq!(object["event"], format!("every:{event}"));
+    }
+    assert_eq!(
+        objects[3]["fields"],
+        serde_json::json!({
+            "id": 3, "name": "customer \"3\"\n", "euros": 0.75, "cents": 4, "large": true,
+            "payment": {"label": "Cash", "value": 1}, "digits": [0, 0, 0, 3],
+            "history_length": 3, "history": [1, 2, 3],
+            "from": {"label": "mark_of_this_program+0x0"}, "nowhere": 8,
+        })
+    );
+    // A tool that drains while the program runs.
+    let drained = place.path("drained");
+    place.trace(&[&filter[..], &["-o", &drained]].concat(), "4!");
+    // A session that nobody looks at before the program has ended.
+    let session = |args: &[&str]| {
+        let output = place.kymo(&[&["session"], args].concat(), "").output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    session(&["create", "box", "-u", "every:*", "--filter", "id >= 2"]);
+    session(&["start", "box"]);
+    let mut program = place.start("4!");
+    assert!(program.wait().unwrap().success());
+    let snapshot = place.path("snapshot");
+    session(&["snapshot", "box", "-o", &snapshot]);
+    session(&["destroy", "box"]);
+    assert_eq!(place.left(), ["sessions"]);
+    for trace in [&drained, &snapshot] {
+        assert_eq!(every(&script(&[trace])).0, due_text, "{trace}");
+        assert_eq!(every(&script(&["--json", trace])).1, objects, "{trace}");
+        let theirs = babeltrace(trace);
+        assert_eq!(theirs.len(), 6);
+        let due = "id = 3, name = \"customer \\\"3\\\"\\n\", euros = 0.75, cents = 4, \
+                   large = ( \"true\" : container = 1 ), payment = ( \"Cash\" : container = 1 ), \
+                   digits = [ [0] = 0, [1] = 0, [2] = 0, [3] = 3 ], history_length = 3, \
+                   history = [ [0] = 1, [1] = 2, [2] = 3 ], from = 0x";
+        assert!(theirs[3].contains(due) && theirs[3].contains("nowhere = 0x8 }"), "{}", theirs[3]);
+        assert!(theirs[5].contains("{ id = 3, small = -3, large = ( \"true\""), "{}", theirs[5]);
+    }
 }
 
 #[test]

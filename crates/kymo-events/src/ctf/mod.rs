@@ -4,4 +4,4 @@ mod task;
 mod value_text;
 
 pub use task::{EventTask, TraceOwners};
-pub use value_text::{ValueJson, ValueText, quoted};
+pub use value_text::{ValueJson, ValueText, quoted, write_number, write_printable};

@@ -5,16 +5,31 @@ use std::io::Write as _;
 use kymo_files::ctf::read::{FieldInfo, Group, Visit};
 use kymo_format::json_string;
 
-/// Appends a number in the base of its field; `bits` is sign-extended.
+/// Appends a number of a field in a base; `bits` is sign-extended.
 #[inline]
-fn number(out: &mut Vec<u8>, field: &FieldInfo, bits: u64) {
+pub fn write_number(out: &mut Vec<u8>, base: u8, field: &FieldInfo, bits: u64) {
     let mut digits = itoa::Buffer::new();
-    match field.base {
+    match base {
         16 => _ = write!(out, "{:#x}", cut(bits, field.size)),
         8 => _ = write!(out, "{:#o}", cut(bits, field.size)),
         2 => _ = write!(out, "{:#b}", cut(bits, field.size)),
         _ if field.signed => out.extend_from_slice(digits.format(bits as i64).as_bytes()),
         _ => out.extend_from_slice(digits.format(bits).as_bytes()),
+    }
+}
+
+/// Appends text in which control characters are escaped: those of a program must not reach a
+/// terminal. What is not UTF-8 is replaced.
+pub fn write_printable(out: &mut Vec<u8>, text: &[u8]) {
+    if text.iter().all(|b| (0x20..0x7f).contains(b)) {
+        return out.extend_from_slice(text);
+    }
+    let text = String::from_utf8_lossy(text);
+    for c in text.chars() {
+        match c.is_control() {
+            true => _ = write!(out, "{}", c.escape_default()),
+            false => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
     }
 }
 
@@ -74,9 +89,15 @@ impl ValueText {
     #[inline]
     pub fn int(&mut self, field: &FieldInfo, bits: u64, first: bool, out: &mut Vec<u8>) {
         self.before(field, first, out);
+        if field.boolean {
+            return match field.first_label(bits) {
+                Some(label) => out.extend_from_slice(label.as_bytes()),
+                None => write_number(out, field.base, field, bits),
+            };
+        }
         let mut labels = field.labels(bits).peekable();
         if labels.peek().is_none() {
-            return number(out, field, bits);
+            return write_number(out, field.base, field, bits);
         }
         for (i, label) in labels.enumerate() {
             if i > 0 {
@@ -85,8 +106,14 @@ impl ValueText {
             out.extend_from_slice(label.as_bytes());
         }
         out.push(b'(');
-        number(out, field, bits);
+        write_number(out, field.base, field, bits);
         out.push(b')');
+    }
+
+    /// Appends an address by its name.
+    pub fn named(&mut self, field: &FieldInfo, name: &str, first: bool, out: &mut Vec<u8>) {
+        self.before(field, first, out);
+        write_printable(out, name.as_bytes());
     }
 
     /// Appends a floating-point number.
@@ -141,8 +168,8 @@ impl ValueText {
     }
 }
 
-/// Writes values as members of a JSON object. An enumeration is an object of its label
-/// and value, or a number without a label.
+/// Writes values as members of a JSON object. An enumeration and an address that has a name are
+/// objects of label and value; without one they are numbers.
 #[derive(Debug, Default)]
 pub struct ValueJson {
     /// What was written.
@@ -184,6 +211,20 @@ impl ValueJson {
         self.out.push(if group == Group::Row { b']' } else { b'}' });
     }
 
+    /// An address by its name.
+    pub fn named(&mut self, field: &FieldInfo, bits: u64, name: &str) {
+        self.before(field);
+        self.labelled(field, bits, name);
+    }
+
+    fn labelled(&mut self, field: &FieldInfo, bits: u64, label: &str) {
+        self.out.extend_from_slice(b"{\"label\":");
+        json_string(&mut self.out, label.as_bytes());
+        self.out.extend_from_slice(b",\"value\":");
+        self.plain(field, bits);
+        self.out.push(b'}');
+    }
+
     fn plain(&mut self, field: &FieldInfo, bits: u64) {
         let mut digits = itoa::Buffer::new();
         let text = match field.signed {
@@ -197,12 +238,11 @@ impl ValueJson {
 impl Visit for ValueJson {
     fn int(&mut self, field: &FieldInfo, bits: u64) {
         self.before(field);
-        let Some(label) = field.labels(bits).next() else { return self.plain(field, bits) };
-        self.out.extend_from_slice(b"{\"label\":");
-        json_string(&mut self.out, label.as_bytes());
-        self.out.extend_from_slice(b",\"value\":");
-        self.plain(field, bits);
-        self.out.push(b'}');
+        match field.first_label(bits) {
+            Some(label) if field.boolean => self.out.extend_from_slice(label.as_bytes()),
+            Some(label) => self.labelled(field, bits, label),
+            None => self.plain(field, bits),
+        }
     }
 
     fn float(&mut self, field: &FieldInfo, value: f64, single: bool) {

@@ -1,6 +1,6 @@
 //! The code that a traced program has mapped, so that fields which hold its addresses have
 //! names: from the kernel while the program lives, and from what the program leaves in its
-//! folder (`maps`), which is there when it has ended.
+//! directory (`maps`), which is there when it has ended.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -40,6 +40,8 @@ pub struct CodeMaps {
     /// Where the program's root is, if it is another than here.
     root: Option<PathBuf>,
     looked: Option<Instant>,
+    /// How often a mapping was added.
+    changes: u64,
 }
 
 /// What is known of the file that a mapping names.
@@ -54,18 +56,24 @@ enum FileIdentity {
 }
 
 impl CodeMaps {
-    /// Looks at what a program has mapped, if any of its events needs that.
-    pub fn look(&mut self, program: &Program) {
+    /// Looks at what a program has mapped, if any of its events needs that. Returns whether
+    /// it is not what it was.
+    pub fn look(&mut self, program: &Program) -> bool {
         if !program.has_addresses() {
-            return;
+            return false;
         }
-        self.looked = Some(Instant::now());
-        // What the program left is older than what the kernel says now.
-        self.add(left(program));
+        let before = self.changes;
         let (mappings, root) = running(program.id());
+        // What the program left is older than what the kernel says now, and may still have what
+        // was unmapped since.
+        let first = self.looked.replace(Instant::now()).is_none();
+        if first || mappings.is_empty() {
+            self.add(left(program));
+        }
         self.root = root.or_else(|| self.root.take());
         self.add(mappings);
         self.identify_files();
+        self.changes != before
     }
 
     /// Notes of each file whether it is the one that was mapped, while it can be found.
@@ -98,6 +106,7 @@ impl CodeMaps {
             let over: Vec<u64> = before.into_iter().chain(within).collect();
             over.iter().for_each(|at| _ = self.mappings.remove(at));
             if self.mappings.len() < MAX_MAPPINGS {
+                self.changes += 1;
                 self.mappings.insert(start, mapping);
             }
         }
@@ -108,13 +117,8 @@ impl CodeMaps {
         self.root.as_deref()
     }
 
-    /// The mappings, without build-ids.
-    pub fn plain(&self) -> Vec<CodeMapping> {
-        self.mappings.values().map(|m| code_mapping(m, None)).collect()
-    }
-
     /// The mappings, with the build-ids of their files as far as these were still there.
-    pub(super) fn with_build_ids(&self) -> Vec<CodeMapping> {
+    pub fn mappings(&self) -> Vec<CodeMapping> {
         let identity = |m: &Mapping| {
             let known = self.files.get(&(path_of(m), m.inode));
             known.copied().unwrap_or(FileIdentity::Unknown)
@@ -203,7 +207,7 @@ mod tests {
         let mut maps = CodeMaps::default();
         maps.add([mapping(10, 20, "/a"), mapping(20, 30, "/b"), mapping(40, 50, "/c")]);
         let shown = |maps: &CodeMaps| -> Vec<(u64, u64, String)> {
-            maps.plain().into_iter().map(|m| (m.start, m.end, m.path)).collect()
+            maps.mappings().into_iter().map(|m| (m.start, m.end, m.path)).collect()
         };
         let of = |start, end, path: &str| (start, end, path.to_owned());
         assert_eq!(shown(&maps), [of(10, 20, "/a"), of(20, 30, "/b"), of(40, 50, "/c")]);
@@ -226,7 +230,7 @@ mod tests {
         maps.add([of(1, inode), of(2, inode + 1)]);
         maps.add([mapping(3, 4, "/there/is/no such file")]);
         maps.identify_files();
-        let paths: Vec<String> = maps.with_build_ids().into_iter().map(|m| m.path).collect();
+        let paths: Vec<String> = maps.mappings().into_iter().map(|m| m.path).collect();
         let deleted = format!("{path} (deleted)");
         assert_eq!(paths, [path, &*deleted, "/there/is/no such file"]);
     }

@@ -363,7 +363,7 @@ impl Trace {
         self.code.look(program);
         let facts = facts(self.ring.config(), self.ring.uuid());
         let mut words = metadata(program, &facts, &self.clock, &self.session);
-        words.mappings = self.code.with_build_ids();
+        words.mappings = self.code.mappings();
         let text = words.to_tsdl();
         let path = folder.path().join("metadata");
         let new = folder.path().join(".metadata");

@@ -53,6 +53,9 @@ pub enum UstError {
         /// The program.
         pid: u32,
     },
+    /// A program's events cannot be read.
+    #[error("events of a program cannot be read: {0}")]
+    Events(String),
     /// There is no thread to read rings.
     #[error("a thread for the rings of programs: {0}")]
     Thread(io::Error),

@@ -50,7 +50,7 @@ pub(super) fn metadata(
         packet_context: Some(Arc::new(packet_context())),
         event_header: Some(Arc::new(event_header())),
         event_context: Some(Arc::new(Struct::new([Field::new("vtid", int(32, true))]))),
-        events: program.events().iter().map(event).collect(),
+        events: events(program.events()),
     }];
     metadata
 }
@@ -116,6 +116,12 @@ fn event_header() -> Struct {
             Type::Variant(Arc::new(Variant { tag: FieldPath(vec!["id".into()]), options })),
         ),
     ])
+}
+
+/// The events of a table, each number once: a table may hold anything.
+fn events(table: &[EventRecord]) -> Vec<EventClass> {
+    let mut numbers = HashSet::new();
+    table.iter().filter(|record| numbers.insert(record.id)).map(event).collect()
 }
 
 fn event(record: &EventRecord) -> EventClass {

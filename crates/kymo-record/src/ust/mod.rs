@@ -17,7 +17,7 @@
 //! | `clock` | the programs' counter beside CLOCK_MONOTONIC |
 //! | `code_maps` | the code that a program has mapped, for fields that hold addresses |
 //! | `metadata` | what a program says of its events, as CTF says it |
-//! | `events` | the events of a packet, one by one, for those who watch |
+//! | `live` | packets of a ring as readers see them, for those who watch |
 //! | `bells` | what programs ring when their rings fill up |
 //! | `watch` | a channel over all programs there are and those that come |
 
@@ -28,7 +28,7 @@ mod code_maps;
 mod drain;
 mod draining;
 mod error;
-mod events;
+mod live;
 mod metadata;
 mod program;
 mod ring;
@@ -46,7 +46,7 @@ pub use code_maps::CodeMaps;
 pub use drain::{Drain, DrainStats, Peek};
 pub use draining::Draining;
 pub use error::{Notes, UstError};
-pub use events::{Packet, PacketEvent, monotonic_now};
+pub use live::{live_trace, monotonic_now};
 pub use program::{Program, ProgramId, RingFile};
 pub use ring::{Area, Out, RingCounts, RingReader, Taken};
 pub use session::{RingOptions, Session};

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kymo_events::ctf::{EventTask, TraceOwners, ValueJson, ValueText};
+use kymo_events::ctf::{EventTask, TraceOwners};
 use kymo_events::trace_dat::{TaskName, TaskNames};
 use kymo_events::{EventFilter, EventHead};
 use kymo_files::ctf::read::{Ctf, FieldInfo, Group, Part, Reader, Stop, TaskField, Visit};
@@ -19,6 +19,9 @@ use super::plan::{CtfPlan, PlanWriter, TaskViews};
 use crate::perf_script::line_start::LineStarts;
 use crate::perf_script::sample_json::write_head;
 use crate::perf_script::{FieldSet, FieldSpec, LineStyle};
+use crate::program_event::{
+    CodeNames, EventObject, EventPayload, PayloadBuffers, PayloadLine, PrintFormat, write_message,
+};
 use crate::trace_cmd::{self, TraceCmdStarts};
 
 /// What can be printed of an event.
@@ -62,7 +65,10 @@ pub(crate) struct CtfRenderer<'c> {
     beside: Option<TraceCmdStarts>,
     starts: LineStarts,
     names: LastTasks,
-    values: ValueText,
+    /// Print formats of events, by kind.
+    formats: Arc<[Option<PrintFormat>]>,
+    code: CodeNames,
+    buffers: PayloadBuffers,
     pub(crate) shown: bool,
     /// Events that end before their last field, by kind.
     cut: BTreeMap<u32, (Stop, u64)>,
@@ -103,7 +109,11 @@ impl<'c> CtfRenderer<'c> {
             beside: beside.then(TraceCmdStarts::default),
             starts: LineStarts::default(),
             names: LastTasks::default(),
-            values: ValueText::default(),
+            formats: (0..ctf.class_count() as u32)
+                .map(|n| ctf.class(n).and_then(|c| PrintFormat::of(&c)))
+                .collect(),
+            code: CodeNames::recorded(ctf),
+            buffers: PayloadBuffers::default(),
             shown: false,
             cut: BTreeMap::new(),
         })
@@ -122,7 +132,9 @@ impl<'c> CtfRenderer<'c> {
             beside: self.beside.as_ref().map(|_| TraceCmdStarts::default()),
             starts: LineStarts::default(),
             names: LastTasks::default(),
-            values: ValueText::default(),
+            formats: Arc::clone(&self.formats),
+            code: self.code.fork_for_thread(),
+            buffers: PayloadBuffers::default(),
             cut: BTreeMap::new(),
             ..*self
         }
@@ -147,8 +159,8 @@ impl<'c> CtfRenderer<'c> {
         let task = self.owner.get(class.trace as u32);
         let before = out.len();
         let end = match self.json {
-            true => self.json((item, source.cpu), name, (task, comms), bytes, out),
-            false => self.text((item, source.cpu), (task, comms), bytes, out),
+            true => self.json((item, source.cpu), (class.trace, name), (task, comms), bytes, out),
+            false => self.text((item, source.cpu), class.trace, (task, comms), bytes, out),
         };
         if let Err(stop) = end {
             self.cut.entry(item.class).or_insert((stop, 0)).1 += 1;
@@ -165,11 +177,12 @@ impl<'c> CtfRenderer<'c> {
     fn text(
         &mut self,
         (item, cpu): (&CtfItem, Option<u32>),
+        trace: usize,
         (task, comms): (EventTask, Option<&TaskNames>),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
-        self.values.reset();
+        let format = self.formats.get(item.class as usize).and_then(Option::as_ref);
         let mut line = CtfLine {
             when: (item.time, cpu),
             title: self.titles.get(item.class as usize).map_or(&[], |t| t),
@@ -182,10 +195,9 @@ impl<'c> CtfRenderer<'c> {
             starts: &mut self.starts,
             beside: self.beside.as_mut(),
             names: &mut self.names,
-            values: &mut self.values,
+            payload: EventPayload::new(&mut self.buffers, format, &mut self.code, trace),
             state: LineState::Context,
             contexts: Vec::new(),
-            first: true,
         };
         let end = self.reader.see_packed(item.class, item.body, bytes, &mut line);
         line.end();
@@ -195,25 +207,30 @@ impl<'c> CtfRenderer<'c> {
     fn json(
         &mut self,
         (item, cpu): (&CtfItem, Option<u32>),
-        name: &str,
+        (trace, name): (usize, &str),
         (task, comms): (EventTask, Option<&TaskNames>),
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Stop> {
-        let mut object = CtfObject { task, parts: Vec::new(), json: ValueJson::default() };
+        let mut object = EventObject::new(task, &mut self.code, trace);
         let end = self.reader.see_packed(item.class, item.body, bytes, &mut object);
-        object.end();
-        let (mut task, members) = (object.task, object.json.out);
+        let mut task = object.task;
         comms.into_iter().for_each(|c| task.rename(|tid| c.find(tid)));
         let head = head((item.time, cpu), &task);
         if self.filter.has_conditions() && !self.filter.wants_head(&head) {
             return end;
         }
         write_head(&head, name, out);
-        for (name, from, to) in object.parts {
-            let _ = write!(out, ",\"{name}\":{{");
-            out.extend_from_slice(members.get(from..to).unwrap_or(&[]));
-            out.push(b'}');
+        object.write(out);
+        let format = self.formats.get(item.class as usize).and_then(Option::as_ref);
+        if format.is_some() {
+            let mut message = Vec::new();
+            let payload = EventPayload::new(&mut self.buffers, format, &mut self.code, trace);
+            let mut sentence = PayloadLine::new(payload, EventTask::default(), &mut message);
+            // Whatever is missing stands as the format names it.
+            let _ = self.reader.see_packed(item.class, item.body, bytes, &mut sentence);
+            sentence.end();
+            write_message(&message, out);
         }
         out.extend_from_slice(b"}\n");
         end
@@ -326,14 +343,13 @@ struct CtfLine<'p> {
     starts: &'p mut LineStarts,
     beside: Option<&'p mut TraceCmdStarts>,
     names: &'p mut LastTasks,
-    values: &'p mut ValueText,
+    payload: EventPayload<'p>,
     state: LineState,
     /// Contexts that say something else than whose the event is.
     contexts: Vec<u8>,
-    first: bool,
 }
 
-impl CtfLine<'_> {
+impl<'p> CtfLine<'p> {
     /// Writes the start of the line.
     fn start(&mut self) {
         if self.state != LineState::Context {
@@ -376,32 +392,29 @@ impl CtfLine<'_> {
             self.out.extend_from_slice(&self.contexts);
             self.out.extend_from_slice(b"] ");
         }
-        self.first = true;
+        self.payload.begin_list();
     }
 
     fn end(&mut self) {
         self.start();
         if self.state == LineState::Values {
-            while self.out.last() == Some(&b' ') {
+            let sentence = self.fields.has(FieldSet::TRACE) && self.payload.end(self.out);
+            while !sentence && self.out.last() == Some(&b' ') {
                 self.out.pop();
             }
             self.out.push(b'\n');
         }
     }
 
-    /// Where values go now, with whether it is the first there.
+    /// Where values go now.
     #[inline]
-    fn place(&mut self) -> Option<(&mut ValueText, bool, &mut Vec<u8>)> {
-        let first = self.first && self.values.is_outside();
+    fn place(&mut self) -> Option<(&mut EventPayload<'p>, &mut Vec<u8>)> {
         let out = match self.state {
             LineState::Context => &mut self.contexts,
             LineState::Values if self.fields.has(FieldSet::TRACE) => &mut *self.out,
             _ => return None,
         };
-        if self.values.is_outside() {
-            self.first = false;
-        }
-        Some((self.values, first, out))
+        Some((&mut self.payload, out))
     }
 }
 
@@ -410,6 +423,7 @@ impl Visit for CtfLine<'_> {
         if part != Part::StreamContext {
             self.start();
         }
+        self.payload.part(part);
     }
 
     #[inline]
@@ -420,14 +434,14 @@ impl Visit for CtfLine<'_> {
         {
             return;
         }
-        if let Some((values, first, out)) = self.place() {
-            values.int(field, value, first, out);
+        if let Some((payload, out)) = self.place() {
+            payload.int(field, value, out);
         }
     }
 
     fn float(&mut self, field: &FieldInfo, value: f64, single: bool) {
-        if let Some((values, first, out)) = self.place() {
-            values.float(field, value, single, first, out);
+        if let Some((payload, out)) = self.place() {
+            payload.float(field, value, single, out);
         }
     }
 
@@ -436,76 +450,21 @@ impl Visit for CtfLine<'_> {
             self.task.name(text);
             return;
         }
-        if let Some((values, first, out)) = self.place() {
-            values.text(field, text, first, out);
+        if let Some((payload, out)) = self.place() {
+            payload.text(field, text, out);
         }
     }
 
     fn open(&mut self, field: &FieldInfo, group: Group, _count: u64) {
-        if let Some((values, first, out)) = self.place() {
-            values.open(field, group, first, out);
+        if let Some((payload, out)) = self.place() {
+            payload.open(field, group, out);
         }
     }
 
     fn close(&mut self, group: Group) {
-        if let Some((values, _, out)) = self.place() {
-            values.close(group, out);
+        if let Some((payload, out)) = self.place() {
+            payload.close(group, out);
         }
-    }
-}
-
-/// The members of an object being written.
-struct CtfObject {
-    task: EventTask,
-    /// Each part's name, and where its members are.
-    parts: Vec<(&'static str, usize, usize)>,
-    json: ValueJson,
-}
-
-impl CtfObject {
-    fn end(&mut self) {
-        self.json.begin();
-        let here = self.json.out.len();
-        if let Some(last) = self.parts.last_mut() {
-            last.2 = here;
-        }
-    }
-}
-
-impl Visit for CtfObject {
-    fn part(&mut self, part: Part) {
-        self.end();
-        let name = match part {
-            Part::StreamContext => "context",
-            Part::EventContext => "event_context",
-            Part::Fields => "fields",
-        };
-        let here = self.json.out.len();
-        self.parts.push((name, here, here));
-    }
-
-    fn int(&mut self, field: &FieldInfo, value: u64) {
-        self.task.number(field, value);
-        self.json.int(field, value);
-    }
-
-    fn float(&mut self, field: &FieldInfo, value: f64, single: bool) {
-        self.json.float(field, value, single);
-    }
-
-    fn text(&mut self, field: &FieldInfo, text: &[u8]) {
-        if field.task == Some(TaskField::Name) {
-            self.task.name(text);
-        }
-        self.json.text(field, text);
-    }
-
-    fn open(&mut self, field: &FieldInfo, group: Group, count: u64) {
-        self.json.open(field, group, count);
-    }
-
-    fn close(&mut self, group: Group) {
-        self.json.close(group);
     }
 }
 

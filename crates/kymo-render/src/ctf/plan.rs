@@ -3,7 +3,7 @@
 //!
 //! What is written is to the byte what [`Line`](super::line) writes, which does the rest.
 
-use kymo_events::ctf::{EventTask, ValueText};
+use kymo_events::ctf::{EventTask, ValueText, write_printable};
 use kymo_files::ctf::read::{Class, FieldInfo, Part, Place, Stored, TaskField};
 use kymo_format::Pen;
 use kymo_model::Endian;
@@ -11,6 +11,7 @@ use kymo_model::Endian;
 use super::line::{head, known};
 use crate::perf_script::FieldSet;
 use crate::perf_script::line_start::{self, LineStyle, SecondText};
+use crate::program_event::{PrintFormat, PrintPiece, write_int};
 
 /// Bytes of what is remembered of a start: what it says of the task, and its text.
 const LONG: usize = 64;
@@ -53,6 +54,8 @@ enum StepValue {
     Hex(u8, Endian),
     /// With its name and whatever belongs to it, by number among the fields.
     Other(usize, Stored),
+    /// As it stands in a sentence, by number among the fields.
+    InSentence(usize, Stored),
 }
 
 /// What the plans of a trace have in common: how they see tasks.
@@ -74,6 +77,10 @@ impl CtfPlan {
     /// `title` is what stands before the values. `None`: the event is not so simple.
     pub(super) fn new(class: &Class<'_>, title: &[u8], kinds: &mut TaskViews) -> Option<CtfPlan> {
         let places = class.layout()?;
+        // Its name is looked up.
+        if places.iter().any(|p| p.field.address) {
+            return None;
+        }
         let bytes = places.iter().map(end).max().unwrap_or(0);
         let mut task = Vec::new();
         let (mut contexts, mut values) = (Vec::new(), Vec::new());
@@ -107,10 +114,15 @@ impl CtfPlan {
             plan.values(&contexts, &mut text);
             text.extend_from_slice(b"] ");
         }
-        plan.values(&values, &mut text);
-        // Blanks at the end of a line are left out; values do not end with one.
-        while text.last() == Some(&b' ') {
-            text.pop();
+        match PrintFormat::of(class) {
+            Some(format) => plan.sentence(&values, &format, &mut text),
+            None => {
+                plan.values(&values, &mut text);
+                // Blanks at the end of a line are left out; values do not end with one.
+                while text.last() == Some(&b' ') {
+                    text.pop();
+                }
+            }
         }
         text.push(b'\n');
         plan.push(&text, (0, StepValue::None));
@@ -149,6 +161,52 @@ impl CtfPlan {
             self.push(text, (place.at, value));
             text.clear();
         }
+    }
+
+    /// The same for values that are put into a sentence; those of a context stand before it.
+    fn sentence(&mut self, places: &[Place<'_>], format: &PrintFormat, text: &mut Vec<u8>) {
+        let of_context = |p: &&Place<'_>| p.field.part != Part::Fields;
+        let contexts: Vec<Place<'_>> = places.iter().filter(of_context).copied().collect();
+        let fields: Vec<&Place<'_>> = places.iter().filter(|p| !of_context(p)).collect();
+        if !contexts.is_empty() {
+            self.values(&contexts, text);
+            text.push(b' ');
+        }
+        for piece in format.pieces() {
+            let (place, hex) = match piece {
+                PrintPiece::Text(piece) => {
+                    text.extend_from_slice(piece.as_bytes());
+                    continue;
+                }
+                PrintPiece::Field { place, hex, .. } => (fields.get(*place), *hex),
+            };
+            // The format's places are those of the class's fields, all of which lie somewhere.
+            let Some(place) = place else { continue };
+            let field = place.field;
+            let value = match place.stored {
+                Stored::Int(size, endian) if hex => {
+                    text.extend_from_slice(b"0x");
+                    StepValue::Hex(size, endian)
+                }
+                Stored::Int(size, endian) if field.labels.is_none() => match field.base {
+                    16 => {
+                        text.extend_from_slice(b"0x");
+                        StepValue::Hex(size, endian)
+                    }
+                    10 if field.signed => StepValue::Signed(size, endian),
+                    10 => StepValue::Unsigned(size, endian),
+                    _ => self.in_sentence(place),
+                },
+                _ => self.in_sentence(place),
+            };
+            self.push(text, (place.at, value));
+            text.clear();
+        }
+    }
+
+    fn in_sentence(&mut self, place: &Place<'_>) -> StepValue {
+        self.fields.push(place.field.clone());
+        StepValue::InSentence(self.fields.len() - 1, place.stored)
     }
 
     fn push(&mut self, text: &[u8], (at, value): (usize, StepValue)) {
@@ -272,6 +330,10 @@ impl PlanWriter {
                     self.other(plan.fields.get(field)?, stored, body, op.at)?;
                     pen.text(&self.scratch);
                 }
+                StepValue::InSentence(field, stored) => {
+                    self.in_sentence(plan.fields.get(field)?, stored, body, op.at)?;
+                    pen.text(&self.scratch);
+                }
             }
         }
         Some(())
@@ -311,6 +373,30 @@ impl PlanWriter {
             Stored::Chars(n) => {
                 self.values.text(field, chars(body, at, n)?, true, &mut self.scratch);
             }
+        }
+        Some(())
+    }
+}
+
+impl PlanWriter {
+    /// A value that is no plain number, as it stands in a sentence.
+    fn in_sentence(
+        &mut self,
+        field: &FieldInfo,
+        stored: Stored,
+        body: &[u8],
+        at: usize,
+    ) -> Option<()> {
+        self.scratch.clear();
+        match stored {
+            Stored::Int(size, e) => {
+                let value = match field.signed {
+                    true => load_signed(body, at, size, e)?,
+                    false => load(body, at, size, e)?,
+                };
+                write_int(&mut self.scratch, field, value, false);
+            }
+            Stored::Chars(n) => write_printable(&mut self.scratch, chars(body, at, n)?),
         }
         Some(())
     }

@@ -1,4 +1,4 @@
-//! What this program has mapped of code, left in its folder for fields that hold addresses: a
+//! What this program has mapped of code, left in its directory for fields that hold addresses: a
 //! tool that looks after the program has ended still finds their names. Written when a ring is
 //! made, when a library comes while one is in use, and at the end; never by an event.
 //!
@@ -17,7 +17,7 @@ const MOST: usize = 1 << 20;
 /// So that two threads do not write one file.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Leaves the mappings in this program's folder if any event has a field that holds an address.
+/// Leaves the mappings in this program's directory if any event has a field that holds an address.
 pub(crate) fn leave() {
     if sites().any(|(_, site)| site.event().has_addresses()) {
         // That it fails costs names.
@@ -26,10 +26,10 @@ pub(crate) fn leave() {
 }
 
 fn write() -> Result<(), i32> {
-    let folder = place().ok_or(libc::ENOENT)?.folder.bytes();
+    let directory = place().ok_or(libc::ENOENT)?.folder.bytes();
     let maps = Fd::open(c"/proc/self/maps", libc::O_RDONLY)?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let new = Path::new().add(folder).add(b"/.maps-").number(number.into());
+    let new = Path::new().add(directory).add(b"/.maps-").number(number.into());
     let file = Fd::open(new.c(), libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY)?;
     let memory = sys::anonymous(BLOCK)?;
     // SAFETY: fresh memory of that length, used until it is unmapped below.
@@ -39,7 +39,7 @@ fn write() -> Result<(), i32> {
     unsafe { sys::unmap(memory, BLOCK) };
     drop(file);
     match copied {
-        Ok(()) => sys::rename(new.c(), Path::new().add(folder).add(b"/maps").c()),
+        Ok(()) => sys::rename(new.c(), Path::new().add(directory).add(b"/maps").c()),
         Err(errno) => {
             sys::unlink(new.c());
             Err(errno)

@@ -129,49 +129,49 @@ fn is_code_maps(name: &[u8]) -> bool {
     name == b"maps" || name.starts_with(b".maps-")
 }
 
-/// Removes a few folders of dead programs that left no events behind.
+/// Removes a few directories of dead programs that left no events behind.
 fn remove_dead(user: &Path) {
     let Ok(text) = std::str::from_utf8(user.bytes()) else { return };
     let Ok(entries) = std::fs::read_dir(text) else { return };
     let is_program = |name: &[u8]| name.first().is_some_and(u8::is_ascii_digit);
     let names = entries.flatten().map(|entry| entry.file_name());
     for name in names.filter(|n| is_program(n.as_encoded_bytes())).take(8) {
-        let folder = Path::new().add(user.bytes()).add(b"/").add(name.as_encoded_bytes());
-        let path = Path::new().add(folder.bytes()).add(b"/control");
+        let directory = Path::new().add(user.bytes()).add(b"/").add(name.as_encoded_bytes());
+        let path = Path::new().add(directory.bytes()).add(b"/control");
         let Ok(file) = Fd::open(path.c(), libc::O_RDWR | libc::O_NONBLOCK) else { continue };
         if file.lock() {
-            remove(&folder);
+            remove(&directory);
         }
     }
 }
 
-/// The names in a folder; none if it cannot be read.
-fn names(folder: &Path) -> Option<impl Iterator<Item = std::ffi::OsString>> {
-    let entries = std::fs::read_dir(std::str::from_utf8(folder.bytes()).ok()?).ok()?;
+/// The names in a directory; none if it cannot be read.
+fn names(directory: &Path) -> Option<impl Iterator<Item = std::ffi::OsString>> {
+    let entries = std::fs::read_dir(std::str::from_utf8(directory.bytes()).ok()?).ok()?;
     Some(entries.flatten().map(|entry| entry.file_name()))
 }
 
-/// Whether there is a ring in a folder.
-pub(super) fn has_rings(folder: &Path) -> bool {
-    let mut names = names(folder).into_iter().flatten();
+/// Whether there is a ring in a directory.
+pub(super) fn has_rings(directory: &Path) -> bool {
+    let mut names = names(directory).into_iter().flatten();
     names.any(|name| name.as_encoded_bytes().starts_with(b"ring-"))
 }
 
-/// Removes a folder if there is no ring in it.
-pub(super) fn remove(folder: &Path) {
-    let Ok(text) = std::str::from_utf8(folder.bytes()) else { return };
-    let Some(names) = names(folder) else { return };
-    if has_rings(folder) {
+/// Removes a directory if there is no ring in it.
+pub(super) fn remove(directory: &Path) {
+    let Ok(text) = std::str::from_utf8(directory.bytes()) else { return };
+    let Some(names) = names(directory) else { return };
+    if has_rings(directory) {
         return;
     }
     // Orders of a tool that is gone, if there are any.
     let _ = std::fs::remove_dir_all(format!("{text}/orders"));
     // Also one that somebody was killed over.
     for name in names.filter(|name| is_code_maps(name.as_encoded_bytes())) {
-        let path = Path::new().add(folder.bytes()).add(b"/").add(name.as_encoded_bytes());
+        let path = Path::new().add(directory.bytes()).add(b"/").add(name.as_encoded_bytes());
         sys::unlink(path.c());
     }
-    let control = Path::new().add(folder.bytes()).add(b"/control");
+    let control = Path::new().add(directory.bytes()).add(b"/control");
     sys::unlink(control.c());
-    sys::rmdir(folder.c());
+    sys::rmdir(directory.c());
 }

@@ -111,6 +111,11 @@ impl FieldInfo {
         let labels = self.labels.iter().flat_map(|l| l.iter());
         labels.filter(move |l| l.from <= value && value <= l.to).map(|l| l.name.as_str())
     }
+
+    /// The first of the names of a value.
+    pub fn first_label(&self, value: u64) -> Option<&str> {
+        self.labels(value).next()
+    }
 }
 
 /// What is around fields.

@@ -3,23 +3,24 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _, stdout};
+use std::path::Path;
 
+use kymo_files::ctf::read::PacketReader;
 use kymo_record::ust::{
-    Attached, Channel, Counter, DrainStats, Packet, Program, ProgramId, RingReader, UstError,
-    monotonic_now,
+    Attached, Channel, CodeMaps, Counter, DrainStats, Program, ProgramId, RingReader, UstError,
+    live_trace, monotonic_now,
 };
-use kymo_ust::EventRecord;
+use kymo_render::program_event::CodeNames;
 
 use super::super::Args;
 use super::RoundResult;
-use super::functions::Functions;
-use super::text::Text;
+use super::text::{EventOrigin, LineStyle, ProgramEvents};
 
 /// The programs, what is to be shown, and how.
 pub(in crate::commands::trace) struct Live {
     programs: BTreeMap<(u32, ProgramId), Source>,
     waiting: Vec<(u64, Vec<u8>)>,
-    text: Text,
+    style: LineStyle,
     left: Option<u64>,
     horizon: u64,
     counter: Counter,
@@ -30,8 +31,20 @@ pub(in crate::commands::trace) struct Live {
 struct Source {
     ring: RingReader,
     attached: Attached,
-    events: Vec<EventRecord>,
-    functions: Functions,
+    packets: PacketReader,
+    events: ProgramEvents,
+    code: CodeMaps,
+}
+
+impl Source {
+    fn new(program: &Program, ring: RingReader, attached: Attached) -> Result<Source, UstError> {
+        let mut code = CodeMaps::default();
+        code.look(program);
+        let mut names = CodeNames::running(program.id().pid, code.root().map(Path::to_owned));
+        names.set_mappings(code.mappings());
+        let events = ProgramEvents::new(live_trace(program, &ring)?, names);
+        Ok(Source { ring, attached, packets: PacketReader::default(), events, code })
+    }
 }
 
 impl Live {
@@ -42,7 +55,7 @@ impl Live {
         Live {
             programs: BTreeMap::new(),
             waiting: Vec::new(),
-            text: Text { json: args.json, colour, flags },
+            style: LineStyle { json: args.json, colour, flags },
             left: args.count,
             horizon: 0,
             counter: Counter::start(),
@@ -71,30 +84,33 @@ impl Live {
         }
         if self.programs.get(&key).is_none_or(|s| s.attached != attached) {
             let Some(ring) = RingReader::of(program, attached)? else { return Ok(()) };
-            let events = sorted(program);
-            let functions = Functions::of(program.id());
-            self.programs.insert(key.clone(), Source { ring, attached, events, functions });
+            let source = Source::new(program, ring, attached)?;
+            self.programs.insert(key.clone(), source);
         }
         let Some(source) = self.programs.get_mut(&key) else { return Ok(()) };
         if program.refresh()? {
-            source.events = sorted(program);
+            source.events.set_trace(live_trace(program, &source.ring)?);
         }
         if !program.is_alive()? {
             source.ring.set_dead();
         }
-        source.functions.begin_round();
-        let functions = &mut source.functions;
-        let (text, waiting, undecodable) = (&self.text, &mut self.waiting, &mut self.undecodable);
+        let (style, waiting, undecodable) = (&self.style, &mut self.waiting, &mut self.undecodable);
         let comm = program.comm();
         let process = (program.id().pid, &*comm);
+        let thread = |tid| thread(names, process, tid);
         let (counter, clock) = (&self.counter, source.ring.config().clock);
-        source.ring.take_all(&mut |taken| {
-            let context = taken.context;
-            let whole = Packet::new(context, taken.packet, &source.events).for_each(|event| {
+        let Source { ring, packets, events, code, .. } = source;
+        let mut looked = false;
+        ring.take_all(&mut |taken| {
+            // The program may have loaded or unloaded a library since the last round.
+            if !std::mem::replace(&mut looked, true) && code.look(program) {
+                events.code.set_mappings(code.mappings());
+            }
+            let whole = events.for_each_in(packets, taken.packet, |events, reader, event| {
                 let time = counter.monotonic(&clock, event.ticks);
                 let mut line = Vec::with_capacity(128);
-                let comm = thread(names, process, event.tid).unwrap_or(&comm);
-                text.event(comm, context.cpu, time, &event, functions, &mut line);
+                let origin = EventOrigin { process, thread: &thread, time };
+                events.write(style, reader, event, origin, &mut line);
                 waiting.push((time, line));
             });
             *undecodable += u64::from(!whole);
@@ -153,10 +169,4 @@ pub(in crate::commands::trace) type Names<'n> = &'n dyn Fn(i32) -> Option<&'n st
 fn thread<'n>(names: Names<'n>, (pid, comm): (u32, &str), tid: i32) -> Option<&'n str> {
     let process = names(i32::try_from(pid).ok()?)?;
     if process == comm { names(tid) } else { None }
-}
-
-fn sorted(program: &Program) -> Vec<EventRecord> {
-    let mut events = program.events().to_vec();
-    events.sort_by_key(|e| e.id);
-    events
 }

@@ -1,7 +1,6 @@
 //! `kymo trace -u`: events of programs with tracepoints of their own, live or into a
 //! folder of CTF traces. No root, no kernel: files that the programs share.
 
-mod functions;
 pub(super) mod live;
 mod text;
 

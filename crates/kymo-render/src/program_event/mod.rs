@@ -1,0 +1,12 @@
+//! Events of programs as text and JSON, from a ring that is watched or from a recorded trace: the
+//! sentence of their print format or their values one by one, with names for their addresses.
+
+mod code_names;
+mod object;
+mod payload;
+mod print_format;
+
+pub use code_names::CodeNames;
+pub use object::{EventObject, write_message, write_object_head};
+pub use payload::{EventPayload, PayloadBuffers, PayloadLine};
+pub use print_format::{PrintFormat, PrintPiece, write_int};
