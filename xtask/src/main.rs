@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod bloat;
 mod c_library;
 mod cargo;
 mod fuzz;
@@ -22,9 +23,11 @@ usage: cargo xtask <task>
 
   setup [--dry-run]   install the Debian packages that tests and benches need
   test                setup, then everything CI checks
+  test --quick        formatting, tidy, clippy, unit tests, the corpus: no root, no peers
   tidy                the project's own rules (file heads, crate arrows, …)
   tidy --lower        lower the limits of names that are on their way out
   release             build the release program and check what is promised of it
+  bloat [PROGRAM]     what each crate costs in it
   c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
                       into target/c
   man                 manual pages and completions, into target/man
@@ -33,6 +36,8 @@ usage: cargo xtask <task>
   bench ust           events of programs against LTTng-UST; writes docs/bench-ust.md
         [--only PART] one part (script, report, dwarf, inlines, addresses, record, trace, probe, ctf,
                       start-up), whose rows are renewed
+        [--against REV [--quick]]
+                      this program beside that of another revision; a section of BENCHMARKS.md
 ";
 
 fn main() -> ExitCode {
@@ -43,17 +48,26 @@ fn main() -> ExitCode {
         ["setup"] => setup::run(setup::Mode::Install).map(done),
         ["setup", "--dry-run"] => setup::run(setup::Mode::Say).map(done),
         ["test"] => test::run().map(done),
+        ["test", "--quick"] => test::quick().map(done),
         ["tidy"] => tidy::run().map(done),
         ["tidy", "--lower"] => tidy::lower().map(done),
         ["c-library"] => c_library::run(None).map(done),
         ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),
         ["release"] => release::run().map(done),
+        ["bloat"] => bloat::run(None).map(done),
+        ["bloat", program] => bloat::run(Some(program)).map(done),
         ["vm", rest @ ..] => vm::main(rest),
         ["fuzz", rest @ ..] => fuzz::main(rest).map(done),
         ["bench"] => bench::run(bench::Effort::Full, None).map(done),
         ["bench", "probes"] => bench::probes::run().map(done),
         ["bench", "ust"] => bench::ust::run().map(done),
+        ["bench", "--against", revision] => {
+            bench::against::run(bench::Effort::Full, revision).map(done)
+        }
+        ["bench", "--against", revision, "--quick"] => {
+            bench::against::run(bench::Effort::Quick, revision).map(done)
+        }
         ["bench", "--quick"] => bench::run(bench::Effort::Quick, None).map(done),
         ["bench", "--only", part] => bench::run(bench::Effort::Full, Some(part)).map(done),
         ["bench", "--only", part, "--quick"] => {

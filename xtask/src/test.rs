@@ -2,6 +2,7 @@
 //! summary as the last line.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
@@ -28,8 +29,20 @@ impl Counts {
 }
 
 pub(crate) fn run() -> anyhow::Result<()> {
+    summarized(all)
+}
+
+/// What needs neither root nor peers nor much time: for every commit.
+pub(crate) fn quick() -> anyhow::Result<()> {
+    summarized(first_ring)
+}
+
+/// Runs steps, says where the time went, what was skipped, and what the tests counted.
+fn summarized(
+    tests: impl FnOnce(&mut Steps) -> anyhow::Result<(Counts, Vec<String>)>,
+) -> anyhow::Result<()> {
     let mut steps = Steps::default();
-    let result = all(&mut steps);
+    let result = tests(&mut steps);
     println!("\nwhere the time went:\n{}", steps.table());
     let (counts, skips) = result?;
     if !skips.is_empty() {
@@ -45,13 +58,49 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
-    steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
+/// Formatting, the project's rules, warnings: what costs nothing but compiling.
+fn checks(steps: &mut Steps) -> anyhow::Result<()> {
     steps.step("format check", || cargo::run(&["fmt", "--all", "--check"]))?;
     steps.step("tidy", crate::tidy::run)?;
     steps.step("clippy", || {
         cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
-    })?;
+    })
+}
+
+/// The checks, the unit tests of all crates, and the corpus.
+fn first_ring(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
+    checks(steps)?;
+    let skip_log = skip_log()?;
+    let nextest = cargo::has("cargo", &["nextest", "--version"]);
+    let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
+    let run = |args: &[&str]| {
+        let mut tests = cargo::command(runner);
+        tests.args(args).arg("--no-fail-fast").env("KYMO_SKIP_LOG", &skip_log);
+        // Nobody waits for what this machine should have.
+        counted({
+            tests.env_remove("CI");
+            tests
+        })
+    };
+    let units = steps.step("unit tests", || run(&["--workspace", "--lib", "--bins"]))?;
+    let corpus = steps.step("corpus", || run(&["-p", "kymo", "--test", "corpus"]))?;
+    let log = std::fs::read_to_string(&skip_log).unwrap_or_default();
+    Ok(sort_out(units.plus(corpus), &log))
+}
+
+/// The file that skipped tests enter themselves in, empty.
+fn skip_log() -> anyhow::Result<PathBuf> {
+    let directory = crate::root().join("target");
+    std::fs::create_dir_all(&directory).context("target")?;
+    let path = directory.join("skipped-tests");
+    // Left over from the last run, if at all.
+    let _ = std::fs::remove_file(&path);
+    Ok(path)
+}
+
+fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
+    steps.step("setup", || crate::setup::run(crate::setup::Mode::Install))?;
+    checks(steps)?;
     steps.step("release program", crate::release::run)?;
     let docs =
         steps.step("doc tests", || counted(cargo::command(&["test", "--doc", "--workspace"])))?;
@@ -62,10 +111,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     })?;
     let nextest = cargo::has("cargo", &["nextest", "--version"]);
     let watched = steps.step("the ring under AddressSanitizer", || counted(sanitized(nextest)))?;
-    let skip_log = crate::root().join("target").join("skipped-tests");
-    std::fs::create_dir_all(crate::root().join("target")).context("target")?;
-    // Left over from the last run, if at all.
-    let _ = std::fs::remove_file(&skip_log);
+    let skip_log = skip_log()?;
     let mut tests = cargo::command(if nextest {
         &["nextest", "run", "--workspace", "--no-fail-fast"]
     } else {

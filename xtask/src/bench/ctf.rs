@@ -62,7 +62,7 @@ fn rows(events: u64, theirs: &Cost, ours: &Cost, report: &Cost, less: &Cost) -> 
 }
 
 /// Records so many events; the program waits where there is no room.
-fn record(lttng: &Lttng, program: &Path, output: &Path, events: u64) {
+pub(super) fn record(lttng: &Lttng, program: &Path, output: &Path, events: u64) {
     let session = LttngSession {
         output,
         by_process: false,

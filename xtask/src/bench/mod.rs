@@ -3,6 +3,7 @@
 //! Prints a table and keeps it in BENCHMARKS.md.
 
 mod addresses;
+pub(crate) mod against;
 mod ctf;
 mod dwarf;
 mod inlines;
@@ -83,8 +84,13 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
             true => String::new(),
             false => format!("Did not run: {}.\n\n", broken.join(", ")),
         };
-        std::fs::write(&path, page::page(&(table + "\n" + &missing), &inputs, &probes))
-            .with_context(|| path.display().to_string())?;
+        let old = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut page = page::page(&(table + "\n" + &missing), &inputs, &probes);
+        // Two revisions are measured by a run of their own.
+        if let Some(against) = page::section(&old, against::HEAD) {
+            page = page::with_section(&page, against::HEAD, &format!("{against}\n"));
+        }
+        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
     }
     if !broken.is_empty() {
         bail!("did not run: {}", broken.join(", "));

@@ -107,6 +107,27 @@ pub(crate) fn page(table: &str, inputs: &Inputs, probes: &str) -> String {
     )
 }
 
+/// A page with a section put in place of the one that begins with `head`, or before the
+/// machine's.
+pub(crate) fn with_section(page: &str, head: &str, section: &str) -> String {
+    let (before, rest) = match page.split_once(head) {
+        Some((before, old)) => (before, old.find("\n## ").map_or("", |at| &old[at + 1..])),
+        None => {
+            let at = page.find("## The machine\n").unwrap_or(page.len());
+            page.split_at(at)
+        }
+    };
+    let gap = if rest.is_empty() { "" } else { "\n" };
+    format!("{before}{section}{gap}{rest}")
+}
+
+/// The section of a page that begins with `head`, if there is one.
+pub(crate) fn section<'p>(page: &'p str, head: &str) -> Option<&'p str> {
+    let rest = &page[page.find(head)?..];
+    let end = rest[head.len()..].find("\n## ").map_or(rest.len(), |at| head.len() + at + 1);
+    Some(rest[..end].trim_end())
+}
+
 pub(crate) fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -164,6 +185,19 @@ mod tests {
         let new = [row("b", "4 s"), memory("6 MB")];
         let [b, more] = new.clone();
         assert_eq!(renewed(&page(&old), &new), Some(page(&[a, memory("3 MB"), b, more])));
+    }
+
+    #[test]
+    fn a_section_takes_the_place_of_the_old_one() {
+        const HEAD: &str = "## What\n";
+        let section = format!("{HEAD}\nnew\n");
+        let page = "# B\n\n## The machine\n\n- x\n";
+        let once = with_section(page, HEAD, &section);
+        assert_eq!(once, format!("# B\n\n{section}\n## The machine\n\n- x\n"));
+        assert_eq!(with_section(&once, HEAD, &section), once);
+        assert_eq!(with_section("# B\n\n", HEAD, &section), format!("# B\n\n{section}"));
+        assert_eq!(super::section(&once, HEAD), Some(section.trim_end()));
+        assert_eq!(super::section(page, HEAD), None);
     }
 
     #[test]

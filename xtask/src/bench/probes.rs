@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use super::measure::output;
+use super::page::with_section;
 
 /// How the section begins.
 const HEAD: &str = "## What a hit of a probe costs\n";
@@ -21,7 +22,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     println!("{section}");
     let path = crate::root().join("BENCHMARKS.md");
     let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    std::fs::write(&path, replaced(&page, &section)).with_context(|| path.display().to_string())
+    std::fs::write(&path, with_section(&page, HEAD, &section))
+        .with_context(|| path.display().to_string())
 }
 
 /// The section, measured now.
@@ -36,32 +38,4 @@ pub(crate) fn section(kymo: &Path) -> anyhow::Result<String> {
          ```text\n{}\n```\n",
         lines.join("\n")
     ))
-}
-
-/// A page with its section put in place of the old one, or before the machine's.
-fn replaced(page: &str, section: &str) -> String {
-    let (before, rest) = match page.split_once(HEAD) {
-        Some((before, old)) => (before, old.find("\n## ").map_or("", |at| &old[at + 1..])),
-        None => {
-            let at = page.find("## The machine\n").unwrap_or(page.len());
-            page.split_at(at)
-        }
-    };
-    let gap = if rest.is_empty() { "" } else { "\n" };
-    format!("{before}{section}{gap}{rest}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_section_takes_the_place_of_the_old_one() {
-        let section = format!("{HEAD}\nnew\n");
-        let page = "# B\n\n## The machine\n\n- x\n";
-        let once = replaced(page, &section);
-        assert_eq!(once, format!("# B\n\n{section}\n## The machine\n\n- x\n"));
-        assert_eq!(replaced(&once, &section), once);
-        assert_eq!(replaced("# B\n\n", &section), format!("# B\n\n{section}"));
-    }
 }
