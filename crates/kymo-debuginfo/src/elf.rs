@@ -1,7 +1,7 @@
 //! What an ELF file says about itself. Everything needed later is copied out,
 //! so that the file's bytes can be dropped.
 
-use kymo_model::{BuildId, Cursor, Endian};
+use kymo_model::BuildId;
 use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{SegmentFlags, SymbolFlags};
 
@@ -199,27 +199,6 @@ pub(crate) fn function<'data>(
     })
 }
 
-/// The build-id in bare ELF notes, such as `/sys/kernel/notes`.
-pub fn build_id_of_notes(notes: &[u8], endian: Endian) -> Option<BuildId> {
-    const NT_GNU_BUILD_ID: u32 = 3;
-    let mut c = Cursor::new(notes, endian);
-    loop {
-        let (name_size, desc_size, kind) = (c.u32().ok()?, c.u32().ok()?, c.u32().ok()?);
-        let name = padded(&mut c, name_size)?;
-        let desc = padded(&mut c, desc_size)?;
-        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" {
-            return Some(BuildId::new(desc));
-        }
-    }
-}
-
-fn padded<'a>(c: &mut Cursor<'a>, size: u32) -> Option<&'a [u8]> {
-    let bytes = c.bytes(usize::try_from(size).ok()?).ok()?;
-    let padding = bytes.len().wrapping_neg() & 3;
-    c.skip(padding.min(c.remaining())).ok()?;
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,21 +233,5 @@ mod tests {
             }
             let _ = Elf::parse(&broken);
         }
-    }
-
-    #[test]
-    fn the_build_id_is_found_among_other_notes() {
-        let mut notes = Vec::new();
-        for (name, kind, desc) in [(&b"Xen\0"[..], 3u32, &b"12345"[..]), (b"GNU\0", 3, b"abcd")] {
-            notes.extend((name.len() as u32).to_le_bytes());
-            notes.extend((desc.len() as u32).to_le_bytes());
-            notes.extend(kind.to_le_bytes());
-            notes.extend(name);
-            notes.extend(desc);
-            notes.resize(notes.len().next_multiple_of(4), 0);
-        }
-        let id = build_id_of_notes(&notes, Endian::Little).unwrap();
-        assert_eq!(id.as_bytes(), b"abcd");
-        assert_eq!(build_id_of_notes(&notes[..20], Endian::Little), None);
     }
 }

@@ -20,7 +20,7 @@ mod symtab;
 pub use btf::{BtfError, Enumerators};
 pub use code_symbols::{CodeSymbols, NamedSymbol};
 pub use demangle::demangle;
-pub use elf::{DebugLink, Elf, ElfError, Load, build_id_of_notes, loads, vaddr};
+pub use elf::{DebugLink, Elf, ElfError, Load, loads, vaddr};
 pub use lookup::{Covering, Coverings, LazyElf};
 pub use minidebug::MiniError;
 pub use object::read::ReadRef;

@@ -2,12 +2,26 @@
 //!
 //! Every system call and every file under `/sys` and `/proc` that kymo touches
 //! goes through here, so that the crates above stay free of `unsafe` and can be
-//! tested against folders that only look like a machine.
+//! tested against directories that only look like a machine; `cargo xtask tidy` holds
+//! the exceptions.
+//!
+//! - what the system is: [`system`], [`cpus`], [`clock`], [`pmu`], [`vmstat`]
+//! - processes: [`process`], [`target`], [`proc_maps`], [`memory`]
+//! - the kernel's code: [`kallsyms`], [`kcore`], [`vdso`]
+//! - files: [`regular_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
+//!   [`descriptors`]
+//! - events: [`events`], [`perf_event`], [`ring`], [`tracefs`], [`ftrace`]
+//! - probes: [`kprobes`], [`probe_events`], [`probe_guard`], [`probe_notes`]
 
+pub mod clock;
 pub mod cpus;
+pub mod descriptors;
+pub mod errno;
 pub mod events;
+pub mod file_space;
 pub mod ftrace;
 pub mod kallsyms;
+pub mod kcore;
 pub mod kprobes;
 pub mod mapped;
 pub mod memory;
@@ -18,9 +32,12 @@ pub mod probe_guard;
 pub mod probe_notes;
 pub mod proc_maps;
 pub mod process;
+pub mod regular_file;
 pub mod ring;
 pub mod shared;
+pub mod system;
 pub mod target;
 pub mod tracefs;
 pub mod untouched;
+pub mod vdso;
 pub mod vmstat;

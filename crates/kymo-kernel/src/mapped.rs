@@ -18,9 +18,9 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
-    /// Maps a regular file.
+    /// Maps a regular file; nothing else is opened ([`regular_file`](crate::regular_file)).
     pub fn open(path: &Path) -> io::Result<MappedFile> {
-        MappedFile::of(&File::open(path)?)
+        MappedFile::of(&crate::regular_file::open(path)?)
     }
 
     /// Maps a regular file that is open.

@@ -15,6 +15,7 @@ mod record;
 mod sample;
 mod sample_layout;
 mod sideband;
+mod width;
 
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
 pub use cursor::{Cursor, Endian, Truncated};
@@ -27,3 +28,4 @@ pub use sample_layout::{LeadingFields, SampleLayout, TrailingFields};
 pub use sideband::{
     BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,
 };
+pub use width::format_width;

@@ -1,7 +1,7 @@
 //! The records between samples: what was mapped, who was born, renamed and
 //! died, what was lost. Decoded from a [`RawRecord`] on demand.
 
-use crate::cursor::Truncated;
+use crate::cursor::{Cursor, Endian, Truncated};
 use crate::record::{Misc, RawRecord, RecordKind};
 
 /// A build-id of up to 20 bytes.
@@ -20,10 +20,32 @@ impl BuildId {
         BuildId { bytes, len: len as u8 }
     }
 
+    /// The build-id in bare ELF notes: those of a note segment, or `/sys/kernel/notes`.
+    pub fn from_notes(notes: &[u8], endian: Endian) -> Option<BuildId> {
+        const NT_GNU_BUILD_ID: u32 = 3;
+        let mut c = Cursor::new(notes, endian);
+        loop {
+            let (name_size, id_size, kind) = (c.u32().ok()?, c.u32().ok()?, c.u32().ok()?);
+            let (name, id) = (padded(&mut c, name_size)?, padded(&mut c, id_size)?);
+            if kind == NT_GNU_BUILD_ID && name == b"GNU\0" && !id.is_empty() {
+                return Some(BuildId::new(id));
+            }
+        }
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
+}
+
+/// A part of an ELF note: it ends at a multiple of four bytes, the last one perhaps with
+/// the notes.
+fn padded<'a>(c: &mut Cursor<'a>, size: u32) -> Option<&'a [u8]> {
+    let bytes = c.bytes(usize::try_from(size).ok()?).ok()?;
+    let padding = bytes.len().wrapping_neg() & 3;
+    c.skip(padding.min(c.remaining())).ok()?;
+    Some(bytes)
 }
 
 impl std::fmt::Display for BuildId {
@@ -261,7 +283,33 @@ fn switch(record: &RawRecord<'_>, next_prev: Option<(u32, u32)>) -> Switch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cursor::Endian;
+
+    #[test]
+    fn the_build_id_is_found_among_other_notes() {
+        let mut notes = Vec::new();
+        let all = [
+            (&b"Xen\0"[..], 3u32, &b"12345"[..]),
+            (b"GNU\0", 1, b"abc"),
+            (b"GNU\0", 3, b""),
+            (b"GNU\0", 3, b"abcde"),
+        ];
+        for (name, kind, id) in all {
+            notes.extend((name.len() as u32).to_le_bytes());
+            notes.extend((id.len() as u32).to_le_bytes());
+            notes.extend(kind.to_le_bytes());
+            notes.extend(name);
+            notes.extend(id);
+            notes.resize(notes.len().next_multiple_of(4), 0);
+        }
+        let found = BuildId::new(b"abcde");
+        assert_eq!(BuildId::from_notes(&notes, Endian::Little), Some(found));
+        // The padding of the last one may be missing; nothing else may.
+        for cut in 0..notes.len() {
+            let expected = (cut >= notes.len() - 3).then_some(found);
+            assert_eq!(BuildId::from_notes(&notes[..cut], Endian::Little), expected, "{cut}");
+        }
+        assert_eq!(BuildId::from_notes(&[0xff; 64], Endian::Little), None);
+    }
 
     #[test]
     fn mmap2_carries_an_inode_or_a_build_id() {

@@ -1,13 +1,13 @@
-//! Build-ids: of a file from its ELF notes, of the kernel and its modules from
-//! `/sys`. Everything read is untrusted and bounded.
+//! The build-id of a file, from its ELF notes. Everything read is untrusted and
+//! bounded.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use kymo_kernel::regular_file;
 use kymo_model::{BuildId, Cursor, Endian, Truncated};
 
-const NT_GNU_BUILD_ID: u32 = 3;
 const PT_NOTE: u32 = 4;
 /// No sane note segment is larger.
 const MOST_NOTES: u64 = 1 << 16;
@@ -15,10 +15,7 @@ const MOST_NOTES: u64 = 1 << 16;
 /// The build-id of an ELF file, if it has one.
 pub(crate) fn of_file(path: &Path) -> Option<BuildId> {
     // A device or pipe by that name must not make us wait.
-    if !path.metadata().ok()?.is_file() {
-        return None;
-    }
-    let file = File::open(path).ok()?;
+    let file = regular_file::open(path).ok()?;
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;
     if head[..4] != *b"\x7fELF" {
@@ -28,7 +25,7 @@ pub(crate) fn of_file(path: &Path) -> Option<BuildId> {
     for (at, len) in note_segments(&file, &head, endian)? {
         let mut notes = vec![0; len.min(MOST_NOTES) as usize];
         if file.read_exact_at(&mut notes, at).is_ok()
-            && let Some(id) = in_notes(&notes, endian)
+            && let Some(id) = BuildId::from_notes(&notes, endian)
         {
             return Some(id);
         }
@@ -73,53 +70,9 @@ fn note_segment(e: &[u8], endian: Endian, wide: bool) -> Result<Option<(u64, u64
     }))
 }
 
-/// The build-id among ELF notes.
-fn in_notes(notes: &[u8], endian: Endian) -> Option<BuildId> {
-    let mut c = Cursor::new(notes, endian);
-    loop {
-        let (name, desc, kind) = (c.u32().ok()?, c.u32().ok()?, c.u32().ok()?);
-        let name = c.bytes((name as usize).checked_next_multiple_of(4)?).ok()?;
-        let value = c.bytes(desc as usize).ok()?;
-        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" && !value.is_empty() {
-            return Some(BuildId::new(value));
-        }
-        let padding = (desc as usize).next_multiple_of(4) - desc as usize;
-        c.skip(padding.min(c.remaining())).ok()?;
-    }
-}
-
-/// The running kernel's.
-pub(crate) fn of_kernel() -> Option<BuildId> {
-    in_notes(&std::fs::read("/sys/kernel/notes").ok()?, Endian::NATIVE)
-}
-
-/// A loaded module's.
-pub(crate) fn of_module(name: &str) -> Option<BuildId> {
-    let notes = std::fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).ok()?;
-    in_notes(&notes, Endian::NATIVE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn notes_are_walked_and_lies_end_the_walk() {
-        let mut notes = Vec::new();
-        for (kind, value) in [(1u32, &[1, 2, 3][..]), (NT_GNU_BUILD_ID, &[0xaa; 20])] {
-            notes.extend(4u32.to_le_bytes());
-            notes.extend((value.len() as u32).to_le_bytes());
-            notes.extend(kind.to_le_bytes());
-            notes.extend(b"GNU\0");
-            notes.extend(value);
-            notes.resize(notes.len().next_multiple_of(4), 0);
-        }
-        assert_eq!(in_notes(&notes, Endian::Little), Some(BuildId::new(&[0xaa; 20])));
-        for cut in 0..notes.len() - 1 {
-            assert_eq!(in_notes(&notes[..cut], Endian::Little), None);
-        }
-        assert_eq!(in_notes(&[0xff; 64], Endian::Little), None);
-    }
 
     #[test]
     fn a_device_is_not_read() {

@@ -6,8 +6,10 @@ use std::path::Path;
 use kymo_files::perfdata::Feature;
 use kymo_files::perfdata::write::features::{self, BuildIdOf};
 use kymo_files::perfdata::write::{EventMeta, FeatureSections, TracingBlob};
+use kymo_kernel::clock::KernelClock;
 use kymo_kernel::cpus;
 use kymo_kernel::events::EventSpec;
+use kymo_kernel::system::{self, KernelName, SystemRoot};
 use kymo_kernel::tracefs::Tracefs;
 
 use crate::build_id;
@@ -16,8 +18,6 @@ use crate::hardware;
 use crate::options::{Clock, Options};
 use crate::scan::Scan;
 
-const PMUS: &str = "/sys/bus/event_source/devices";
-
 /// What is known when the recording begins.
 pub(crate) fn at_start(
     options: &Options,
@@ -25,48 +25,45 @@ pub(crate) fn at_start(
     specs: &[EventSpec],
 ) -> FeatureSections {
     let mut f = FeatureSections::new();
-    let name = rustix::system::uname();
-    let text = |s: &std::ffi::CStr| features::string(&s.to_string_lossy());
-    f.insert(Feature::HOSTNAME, text(name.nodename()));
-    f.insert(Feature::OSRELEASE, text(name.release()));
-    f.insert(Feature::ARCH, text(name.machine()));
+    let (system, name) = (SystemRoot::machine(), KernelName::running());
+    f.insert(Feature::HOSTNAME, features::string(&name.node));
+    f.insert(Feature::OSRELEASE, features::string(&name.release));
+    f.insert(Feature::ARCH, features::string(&name.machine));
     f.insert(Feature::VERSION, features::string(&options.version));
     let online = cpus::online();
-    let possible = hardware::cpu_list("/sys/devices/system/cpu/possible");
-    let available = possible.len().max(online.len()) as u32;
+    let available = system.possible_cpus().len().max(online.len()) as u32;
     f.insert(Feature::NRCPUS, features::nr_cpus(available, online.len() as u32));
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    if let Some(model) = cpuinfo(&info, &["model name", "Processor", "cpu"]) {
-        f.insert(Feature::CPUDESC, features::string(model));
+    if let Some(model) = system.cpu_description() {
+        f.insert(Feature::CPUDESC, features::string(&model));
     }
-    if let Some(id) = cpuid(&info) {
+    if let Some(id) = system.cpu_id() {
         f.insert(Feature::CPUID, features::string(&id));
     }
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    if let Some(kb) = hardware::kb_of(&memory, "MemTotal:") {
+    if let Some(kb) = system.total_memory_kb() {
         f.insert(Feature::TOTAL_MEM, features::number(kb));
     }
     f.insert(Feature::CMDLINE, features::strings(&options.command_line));
     f.insert(Feature::EVENT_DESC, features::event_desc(events));
-    f.insert(Feature::CPU_TOPOLOGY, hardware::topology(available));
-    let nodes = hardware::numa();
+    f.insert(Feature::CPU_TOPOLOGY, hardware::topology(&system, available));
+    let nodes = hardware::numa(&system);
     if !nodes.is_empty() {
         f.insert(Feature::NUMA_TOPOLOGY, features::numa_topology(&nodes));
     }
-    let caches = hardware::caches(&online);
+    let caches = hardware::caches(&system, &online);
     if !caches.is_empty() {
         f.insert(Feature::CACHE, features::caches(&caches));
     }
-    if let Some((block, nodes)) = hardware::memory() {
+    if let Some((block, nodes)) = hardware::memory(&system) {
         f.insert(Feature::MEM_TOPOLOGY, features::mem_topology(block, &nodes));
     }
-    f.insert(Feature::PMU_MAPPINGS, features::pmu_mappings(&pmus()));
-    let mut abilities = hardware::abilities(Path::new(PMUS));
-    if let Some(at) = abilities.iter().position(|(name, _)| name == "cpu") {
-        f.insert(Feature::CPU_PMU_CAPS, features::pmu_caps(&abilities.remove(at).1));
+    f.insert(Feature::PMU_MAPPINGS, features::pmu_mappings(&system.pmu_types()));
+    let mut capabilities = system.pmu_capabilities();
+    if let Some(own) = capabilities.remove("cpu") {
+        f.insert(Feature::CPU_PMU_CAPS, features::pmu_caps(&own));
     }
-    if !abilities.is_empty() {
-        f.insert(Feature::PMU_CAPS, features::caps_of_pmus(&abilities));
+    if !capabilities.is_empty() {
+        let others: Vec<_> = capabilities.into_iter().collect();
+        f.insert(Feature::PMU_CAPS, features::caps_of_pmus(&others));
     }
     let groups = groups(specs);
     if !groups.is_empty() {
@@ -88,12 +85,12 @@ pub(crate) fn at_end(scan: &Scan, build_ids: bool, f: &mut FeatureSections) {
 
 /// The build-ids of the kernel, its modules and all mapped binaries.
 pub(crate) fn build_id_list(scan: &Scan) -> Vec<BuildIdOf> {
-    let mut list = Vec::new();
-    if let Some(id) = build_id::of_kernel() {
+    let (system, mut list) = (SystemRoot::machine(), Vec::new());
+    if let Some(id) = system.kernel_build_id() {
         list.push(BuildIdOf { kernel: true, name: b"[kernel.kallsyms]".to_vec(), id });
     }
     for module in kymo_kernel::proc_maps::modules() {
-        if let Some(id) = build_id::of_module(&module.name) {
+        if let Some(id) = system.module_build_id(&module.name) {
             list.push(BuildIdOf { kernel: true, name: format!("[{}]", module.name).into(), id });
         }
     }
@@ -136,7 +133,7 @@ pub(crate) fn tracing(specs: &[EventSpec]) -> Result<Option<TracingBlob>, Record
         kallsyms: Vec::new(),
         printk_formats: fs.printk_formats().unwrap_or_default().into(),
         cmdlines: fs.saved_cmdlines().unwrap_or_default().into(),
-        page_size: rustix::param::page_size() as u32,
+        page_size: system::page_size() as u32,
     }))
 }
 
@@ -146,45 +143,6 @@ fn in_one_read(path: &Path) -> Vec<u8> {
     let n = fs::File::open(path).and_then(|mut f| std::io::Read::read(&mut f, &mut bytes));
     bytes.truncate(n.unwrap_or(0));
     bytes
-}
-
-fn cpuinfo<'a>(info: &'a str, names: &[&str]) -> Option<&'a str> {
-    names.iter().find_map(|name| {
-        info.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            (key.trim() == *name).then(|| value.trim())
-        })
-    })
-}
-
-/// As perf writes it: vendor, family, model, stepping on x86; the MIDR on ARM.
-fn cpuid(info: &str) -> Option<String> {
-    if let Ok(midr) =
-        fs::read_to_string("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1")
-    {
-        return Some(midr.trim().to_owned());
-    }
-    let get = |name| cpuinfo(info, &[name]);
-    Some(format!(
-        "{},{},{},{}",
-        get("vendor_id")?,
-        get("cpu family")?,
-        get("model")?,
-        get("stepping")?
-    ))
-}
-
-fn pmus() -> Vec<(u32, String)> {
-    let Ok(dir) = fs::read_dir(PMUS) else { return Vec::new() };
-    let mut found: Vec<(u32, String)> = dir
-        .filter_map(Result::ok)
-        .filter_map(|e| {
-            let kind = fs::read_to_string(e.path().join("type")).ok()?.trim().parse().ok()?;
-            Some((kind, e.file_name().into_string().ok()?))
-        })
-        .collect();
-    found.sort();
-    found
 }
 
 /// `(name, leader, members)` of each group.
@@ -201,41 +159,16 @@ fn groups(specs: &[EventSpec]) -> Vec<(String, u32, u32)> {
 }
 
 fn clock(clock: Clock, f: &mut FeatureSections) {
-    use rustix::time::{
-        ClockId, DynamicClockId, clock_getres, clock_gettime, clock_gettime_dynamic,
-    };
     let Some(id) = clock.id() else { return };
     let which = match clock {
-        Clock::Monotonic | Clock::Perf => ClockId::Monotonic,
-        Clock::MonotonicRaw => ClockId::MonotonicRaw,
-        // CLOCK_TAI is CLOCK_REALTIME without leap seconds.
-        Clock::Realtime | Clock::Tai => ClockId::Realtime,
-        Clock::Boottime => ClockId::Boottime,
+        Clock::Monotonic | Clock::Perf => KernelClock::Monotonic,
+        Clock::MonotonicRaw => KernelClock::MonotonicRaw,
+        Clock::Realtime => KernelClock::Realtime,
+        Clock::Tai => KernelClock::Tai,
+        Clock::Boottime => KernelClock::Boottime,
     };
-    let ns = |t: rustix::time::Timespec| t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64;
-    f.insert(Feature::CLOCKID, features::number(ns(clock_getres(which))));
-    let now = match clock {
-        Clock::Tai => match clock_gettime_dynamic(DynamicClockId::Tai) {
-            Ok(now) => now,
-            Err(_) => return,
-        },
-        _ => clock_gettime(which),
-    };
-    let (wall, then) = (ns(clock_gettime(ClockId::Realtime)), ns(now));
-    f.insert(Feature::CLOCK_DATA, features::clock_data(id, wall, then));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn facts_are_found_in_the_texts() {
-        let info =
-            "vendor_id\t: A\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: B C\nstepping\t: 1\n";
-        assert_eq!(cpuinfo(info, &["model name"]), Some("B C"));
-        if cfg!(target_arch = "x86_64") {
-            assert_eq!(cpuid(info).as_deref(), Some("A,26,2,1"));
-        }
+    f.insert(Feature::CLOCKID, features::number(which.resolution()));
+    if let (Some(then), Some(wall)) = (which.now(), KernelClock::Realtime.now()) {
+        f.insert(Feature::CLOCK_DATA, features::clock_data(id, wall, then));
     }
 }

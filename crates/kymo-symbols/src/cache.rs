@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use kymo_kernel::mapped::MappedFile;
+use kymo_kernel::{regular_file, system};
 use kymo_model::BuildId;
 
 /// What a cache file holds.
@@ -271,11 +272,7 @@ fn io<T>(result: io::Result<T>, path: &Path) -> Result<T> {
 
 /// Opens a file that only this user can have written. Links are not followed.
 fn open_own(path: &Path) -> Result<Option<File>> {
-    let opened = File::options()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-        .open(path);
-    let file = match opened {
+    let file = match regular_file::open_without_links(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(CacheError::Io { path: path.to_owned(), error }),
@@ -288,7 +285,7 @@ fn open_own(path: &Path) -> Result<Option<File>> {
 fn own(path: &Path, meta: &Metadata) -> Result<()> {
     const OTHERS_WRITE: u32 = 0o022;
     let (owner, mode) = (meta.uid(), meta.mode() & 0o7777);
-    if owner != rustix::process::geteuid().as_raw() || mode & OTHERS_WRITE != 0 {
+    if owner != system::effective_user() || mode & OTHERS_WRITE != 0 {
         return Err(CacheError::Foreign { path: path.to_owned(), owner, mode });
     }
     Ok(())

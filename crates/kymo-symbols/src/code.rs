@@ -9,15 +9,15 @@ use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::Elf;
 use kymo_debuginfo::dwarf::{DwarfError, Sections};
 use kymo_kernel::mapped::MappedFile;
+use kymo_kernel::{kcore, vdso};
 use kymo_unwind::Arch;
 
 use crate::files::{Finder, Part, WithCode, same};
 use crate::jitdump::{self, JitDump};
-use crate::kcore;
 use crate::kernel_files::KernelFile;
 use crate::probe::BesideBinary;
 use crate::resolver::{Dso, DsoId, DsoKind, Problem, Resolver};
-use crate::{unpacked, vdso};
+use crate::unpacked;
 
 /// Why there is no code to show.
 #[derive(Debug, thiserror::Error)]
@@ -184,12 +184,11 @@ impl Resolver {
 
     /// The bytes of a function of the kernel or a module, out of the running one's memory.
     pub fn kernel_code(&self, start: u64, end: u64) -> Result<Vec<u8>, NoCode> {
-        const KCORE: &str = "/proc/kcore";
-        let gone = |why: String| NoCode::Gone { name: KCORE.to_string(), why };
+        let gone = |why: String| NoCode::Gone { name: kcore::PATH.to_string(), why };
         if self.is_other_kernel() {
             return Err(gone("another kernel runs than the one that was recorded".into()));
         }
-        kcore::read(Path::new(KCORE), start, end).map_err(|e| gone(e.to_string()))
+        kcore::read(start, end).map_err(|e| gone(e.to_string()))
     }
 
     /// A file with a part of the kernel's or a module's code, if there is one of the

@@ -63,8 +63,7 @@ pub(crate) fn process_of(path: &str) -> Option<u32> {
 
 /// The bytes of the file.
 pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
-    std::fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= LIMIT)?;
-    std::fs::read(path).ok()
+    kymo_kernel::regular_file::read(path, LIMIT).ok()
 }
 
 impl<'a> JitDump<'a> {

@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 use kymo_debuginfo::Elf;
 use kymo_kernel::kallsyms::Choice;
 use kymo_kernel::mapped::MappedFile;
+use kymo_kernel::regular_file;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
 use crate::Kallsyms;
@@ -18,6 +20,9 @@ use crate::files::{self, Finder, Part, running_build_id, running_release, same};
 use crate::resolver::Problem;
 use interrupts::Interrupts;
 pub use kept::running_symbols;
+
+/// A kernel's list of symbols has some ten megabytes.
+const LARGEST_LIST: u64 = 256 << 20;
 
 /// The kernel's symbols, read by whoever asks first.
 #[derive(Debug)]
@@ -42,7 +47,7 @@ impl KernelTable {
     /// Reads them now, and those of modules where there are any.
     pub(crate) fn prepare(&self) {
         let table = self.symbols();
-        if std::fs::read("/proc/modules").is_ok_and(|text| !text.is_empty()) {
+        if SystemRoot::machine().has_modules() {
             table.prepare();
         }
     }
@@ -117,8 +122,8 @@ impl Source {
         }
         let problem = if table.hidden() {
             Some(Problem::KernelHidden {
-                kptr_restrict: sysctl("kptr_restrict"),
-                paranoid: sysctl("perf_event_paranoid"),
+                kptr_restrict: SystemRoot::machine().kernel_setting("kptr_restrict"),
+                paranoid: SystemRoot::machine().kernel_setting("perf_event_paranoid"),
             })
         } else {
             table.is_empty().then_some(Problem::NoKernelSymbols)
@@ -185,12 +190,8 @@ pub(crate) fn slide(image: &[u8], reference: Option<&(String, u64)>) -> Option<u
 
 fn cached(id: BuildId) -> Option<Vec<u8>> {
     let home = PathBuf::from(std::env::var_os("HOME")?);
-    std::fs::read(home.join(format!(".debug/[kernel.kallsyms]/{id}/kallsyms"))).ok()
-}
-
-fn sysctl(name: &str) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
-    Some(text.trim().to_string())
+    let path = home.join(format!(".debug/[kernel.kallsyms]/{id}/kallsyms"));
+    regular_file::read(&path, LARGEST_LIST).ok()
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kymo_debuginfo::{Binding, CodeSymbols, RawSymbol, SymbolTable, Type};
 use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::proc_maps::kernel_text;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
-use crate::files::{Module, Named, Part, running_build_id, running_module_id, running_release};
+use crate::files::{Module, Named, Part, running_build_id, running_release};
 use crate::kernel::slide;
 use crate::resolver::{DsoId, DsoKind, Problem, Resolver};
 use crate::unpacked;
@@ -135,7 +136,7 @@ impl Resolver {
         let (_, release, _) = self.recorded_kernel();
         let here = !self.is_other_kernel();
         let running = running_release().filter(|_| here);
-        let loaded = || running_module_id(&name).filter(|_| here);
+        let loaded = || SystemRoot::machine().module_build_id(&name).filter(|_| here);
         let module = Module {
             name: &name,
             path: dso.long_name.starts_with('/').then(|| Path::new(&*dso.long_name)),

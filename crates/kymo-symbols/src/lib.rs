@@ -10,7 +10,6 @@ pub mod cache;
 mod code;
 mod files;
 mod jitdump;
-mod kcore;
 mod kernel;
 mod kernel_files;
 mod locate;
@@ -23,7 +22,6 @@ mod sources;
 mod trampolines;
 mod unpacked;
 pub mod unwind;
-mod vdso;
 
 pub use code::{CodeFile, JitCode, NoCode};
 pub use files::{Binary, Finder, Part};

@@ -1,27 +1,20 @@
 //! The symbols of a binary out of the files that [`Finder`] finds: a few of them
 //! without reading all of a file, or all of them.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use kymo_debuginfo::{Coverings, Elf, LazyElf};
+use kymo_kernel::mapped::MappedFile;
 
 use crate::files::{Binary, Finder, open};
 use crate::resolver::Problem;
 
-/// Larger files are not read into memory.
+/// Larger files are not looked through.
 const LIMIT: u64 = 4 << 30;
 
-/// Reads a regular file; anything else (a device, a FIFO) is not touched.
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let meta = std::fs::metadata(path).ok()?;
-    if !meta.is_file() || meta.len() > LIMIT {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(meta.len() as usize);
-    File::open(path).ok()?.take(LIMIT).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+/// Maps a regular file; anything else (a device, a FIFO) is not opened.
+fn map(path: &Path) -> Option<MappedFile> {
+    MappedFile::open(path).ok().filter(|map| map.bytes().len() as u64 <= LIMIT)
 }
 
 /// Looks up a few places of a binary, given as ascending file offsets, without
@@ -56,22 +49,23 @@ pub(crate) fn names(files: &Finder, binary: &Binary<'_>, offsets: &[u64]) -> Opt
 /// All of a binary's symbols, from wherever the best ones are.
 pub(crate) fn table(files: &Finder, binary: &Binary<'_>) -> Option<Elf> {
     let place = files.binary(binary);
-    let bytes = place.as_deref().and_then(read);
-    let Some((place, bytes)) = place.zip(bytes) else {
+    let map = place.as_deref().and_then(map);
+    let Some((place, map)) = place.zip(map) else {
         // Without the binary its debug file alone may still tell.
-        return Elf::parse(&read(&files.symbols(binary)?)?).ok();
+        return Elf::parse(self::map(&files.symbols(binary)?)?.bytes()).ok();
     };
-    let mut elf = Elf::parse(&bytes).ok()?;
+    let mut elf = Elf::parse(map.bytes()).ok()?;
     if elf.has_symtab {
         return Some(elf);
     }
-    if let Some(debug) = files.symbols(binary).and_then(|p| Elf::parse(&read(&p)?).ok()) {
+    let separate = files.symbols(binary).and_then(|p| self::map(&p));
+    if let Some(debug) = separate.and_then(|map| Elf::parse(map.bytes()).ok()) {
         let own = std::mem::replace(&mut elf.symbols, debug.symbols);
         elf.symbols.merge(&own);
         elf.has_symtab = true;
         return Some(elf);
     }
-    match Elf::mini(&bytes) {
+    match Elf::mini(map.bytes()) {
         Ok(Some(mut mini)) => {
             // What the dynamic table names is left out of the packed one.
             mini.merge(&std::mem::take(&mut elf.symbols));

@@ -17,7 +17,7 @@ use crate::jitdump::{self, JitDump};
 use crate::kernel::{self, KernelTable};
 use crate::shelf::{Shelf, Table};
 use crate::unwind::Binaries;
-use crate::{locate, perf_map, vdso};
+use crate::{locate, perf_map};
 
 /// Number of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -530,7 +530,7 @@ fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
             if let Some(text) = files.bundled(&dso.binary(), "map") {
                 return Table { symbols: perf_map::parse(&text.unwrap_or_default()), elf: None };
             }
-            let text = std::fs::read(&dso.long_name).unwrap_or_default();
+            let text = perf_map::read(Path::new(&dso.long_name), files);
             let mut symbols = perf_map::parse(&text);
             let dump = binaries.jit_of(dso.pid).and_then(|path| jitdump::read(&path));
             if let Some(dump) = dump.as_deref().and_then(JitDump::parse) {
@@ -542,7 +542,7 @@ fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
             if files.bundled(&dso.binary(), "vdso").is_some() {
                 return locate::table(files, &dso.binary()).map(with_plt).unwrap_or_default();
             }
-            let elf = vdso::own().and_then(|bytes| Elf::parse(&bytes).ok());
+            let elf = kymo_kernel::vdso::own().and_then(|bytes| Elf::parse(&bytes).ok());
             let right = |e: &Elf| dso.build_id.is_none_or(|id| e.build_id == Some(id));
             let elf = elf.filter(right).or_else(|| locate::table(files, &dso.binary()));
             elf.map(with_plt).unwrap_or_default()

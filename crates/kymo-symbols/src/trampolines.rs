@@ -4,15 +4,14 @@
 //! to do with it. It is told by its code, as debuggers do: names of it are stripped
 //! from most C libraries.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use kymo_debuginfo::{LazyElf, ReadRef};
+use kymo_kernel::{regular_file, vdso};
 
 use crate::bundle::{CODE, PIECE};
 use crate::files::open;
 use crate::resolver::{DsoId, DsoKind, Resolver};
-use crate::vdso;
 use kymo_unwind::BEFORE;
 
 /// The system call `rt_sigreturn` or `sigreturn` with its number.
@@ -53,7 +52,7 @@ impl Resolver {
         if let Some(pieces) = open(&path).and_then(|pages| pieces(&pages)) {
             return places.iter().map(|p| is_trampoline(piece(&pieces, *p))).collect();
         }
-        let Ok(file) = File::open(&path) else { return none() };
+        let Ok(file) = regular_file::open(&path) else { return none() };
         let mut code = [0; LONGEST];
         let mut at = |p: u64| file.read_exact_at(&mut code, p).is_ok() && is_trampoline(&code);
         places.iter().map(|p| at(*p)).collect()

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use kymo_kernel::mapped::MappedFile;
-use rustix::fs::{MemfdFlags, memfd_create};
+use kymo_kernel::{descriptors, regular_file};
 
 /// A module with its debugging information is at most this large.
 const LARGEST: u64 = 1 << 30;
@@ -57,14 +57,10 @@ pub(crate) fn is_damage(error: &Error) -> bool {
 /// Opens a regular file; anything else (a device, a FIFO) is not touched. Of a packed
 /// module the unpacked bytes.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let meta = std::fs::metadata(path)?;
-    if !meta.is_file() {
-        return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
     let name = path.file_name().and_then(|n| n.to_str());
     match name.and_then(split) {
         Some((_, packing)) => KEPT_FILES.open(path, packing),
-        None => File::open(path),
+        None => regular_file::open(path),
     }
 }
 
@@ -100,8 +96,8 @@ impl Identity {
 
 impl Kept {
     fn open(&self, path: &Path, packing: Packing) -> io::Result<File> {
-        let packed = File::open(path)?;
-        let identity = Identity::of(&packed.metadata()?);
+        let (packed, meta) = regular_file::open_with_metadata(path)?;
+        let identity = Identity::of(&meta);
         // Held while it is unpacked: two at a time would do the work twice.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, file)) = kept.iter().find(|(known, _)| *known == identity) {
@@ -130,7 +126,7 @@ fn unpack(packed: File, size: u64, packing: Packing) -> io::Result<File> {
         Packing::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(packed)?),
         Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
     };
-    let mut file = File::from(memfd_create("kymo-module", MemfdFlags::CLOEXEC)?);
+    let mut file = descriptors::memory_file("kymo-module")?;
     let damaged = |e: Error| Error::new(ErrorKind::InvalidData, format!("cannot be unpacked: {e}"));
     let unpacked = io::copy(&mut plain.take(limit + 1), &mut file).map_err(damaged)?;
     if unpacked > limit {

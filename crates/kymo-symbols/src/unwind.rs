@@ -19,7 +19,6 @@ use crate::files::{Binary, Finder, open, same};
 use crate::jitdump::{self, JitDump};
 use crate::pages::Pages;
 use crate::resolver::{DsoId, DsoKind, Problem};
-use crate::vdso;
 
 /// A binary as far as unwinding needs it.
 #[derive(Debug, Default)]
@@ -144,7 +143,7 @@ impl Binaries {
         match entry.kind {
             DsoKind::File => self.load_file(entry),
             DsoKind::Vdso => {
-                let own = vdso::own().ok_or(Lack::Missing)?;
+                let own = kymo_kernel::vdso::own().ok_or(Lack::Missing)?;
                 let code = Code::of(Bytes::Memory(own))?;
                 match same(code.build_id, entry.build_id) {
                     true => Ok(code),

@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 
+use kymo_model::format_width;
+
 /// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -42,6 +44,7 @@ impl Table {
         write!(out, "# ")?;
         for (i, (column, width)) in self.columns.iter().zip(&self.widths).enumerate() {
             let gap = if i == 0 { "" } else { separator.unwrap_or("  ") };
+            let width = format_width(*width);
             match column.right {
                 true => write!(out, "{gap}{:>width$}", column.title)?,
                 false => write!(out, "{gap}{:<width$}", column.title)?,

@@ -194,6 +194,8 @@ fn sources_go_along_if_asked() {
     let _ = p.here(&record).success();
     let made = p.here(&["bundle", "--sources", "perf.data"]).success();
     assert!(made.stderr.contains(" sources) ]"), "{made:?}");
+    let header = fs::canonicalize(p.w.file("include/mix.h")).unwrap();
+    assert!(made.stderr.contains(&format!("\n  {}\n", header.display())), "{made:?}");
     let mode = fs::metadata(p.w.file("perf.data.bundle")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let texts = p.same(&[&["annotate", "mixed", "-l"], &["annotate", "mixed", "-n"]]);

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use kymo_model::format_width;
+
 /// A description, a line range or a definition that does not follow the grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
@@ -52,6 +54,7 @@ impl fmt::Display for ParseError {
         let end = self.at.saturating_add(self.len);
         let width = self.text.get(self.at..end).map_or(1, |s| s.chars().count()).max(1);
         write!(f, "{}\n  {}\n  ", self.what, plain(&self.text))?;
+        let (before, width) = (format_width(before), format_width(width));
         write!(f, "{:before$}{:^<width$}", "", "")?;
         match &self.hint {
             Some(hint) => write!(f, " {hint}"),

@@ -20,7 +20,7 @@ pub struct Complaint {
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let before = self.command.get(..self.at).unwrap_or(&self.command);
-        let column = before.chars().count();
+        let column = kymo_model::format_width(before.chars().count());
         write!(f, "  {}\n  {:column$}^ {}", self.command, "", self.what)
     }
 }

@@ -2,22 +2,21 @@
 //! it, pages moved until it is time to stop, and what was lost.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kymo_files::tracedat::write::Format;
+use kymo_kernel::descriptors;
 use kymo_kernel::ftrace::{EventName, Instance, Selection, TraceDir};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
+use kymo_kernel::system;
 use kymo_kernel::target;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::{Note, NoteKind};
-use rustix::event::{PollFd, PollFlags};
 
 use super::error::TraceError;
 use super::facts::Gathered;
@@ -232,15 +231,13 @@ fn set_up(
 
 fn default_buffer(dir: &TraceDir) -> u64 {
     let cpus = dir.cpus().map_or(1, |c| c.len().max(1) as u64);
-    let memory_kb = rustix::system::sysinfo().totalram as u64 / 1024;
+    let memory_kb = system::total_memory() / 1024;
     BUFFER_KB.min(memory_kb / MEMORY_SHARE / cpus).max(LEAST_KB)
 }
 
 /// Watches processes for their end.
 fn watch(pids: &[u32]) -> Vec<OwnedFd> {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    let open = |&p: &u32| pidfd_open(Pid::from_raw(p.cast_signed())?, PidfdFlags::empty()).ok();
-    pids.iter().filter_map(open).collect()
+    pids.iter().filter_map(|pid| descriptors::process_end(*pid).ok()).collect()
 }
 
 /// The rings of a folder, for a pump.
@@ -248,9 +245,7 @@ pub(crate) fn sources(dir: &TraceDir, cpus: &[u32], name: &str) -> Result<Vec<So
     let mut sources = Vec::new();
     for (stream, cpu) in cpus.iter().enumerate() {
         let path = dir.path(&format!("per_cpu/cpu{cpu}/{name}"));
-        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
-        let raw = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(&path);
-        let raw = raw.map_err(TraceError::Ring)?;
+        let raw = descriptors::open_nonblocking(&path).map_err(TraceError::Ring)?;
         sources.push(Source { raw, stream });
     }
     Ok(sources)
@@ -442,12 +437,11 @@ impl Capture<'_> {
         let waiting = system("cannot wait");
         let watching = !self.watched.is_empty();
         loop {
-            let mut fds = vec![pump::readable(&self.signals)];
-            let polled = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-            fds.extend(movers.ended().map(polled));
+            let mut fds = vec![descriptors::readable(&self.signals)];
+            fds.extend(movers.ended().map(descriptors::readable_fd));
             let first_watched = fds.len();
-            fds.extend(self.watched.iter().map(pump::readable));
-            pump::wait(&mut fds, self.next_look(began, file_began)).map_err(&waiting)?;
+            fds.extend(self.watched.iter().map(descriptors::readable));
+            descriptors::wait(&mut fds, self.next_look(began, file_began)).map_err(&waiting)?;
             let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
             let (own, watched) = ready.split_at(first_watched);
             // A mover that ends by itself has failed.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use kymo_files::tracedat::write::WriteError;
+use kymo_kernel::errno;
 use kymo_kernel::ftrace::FtraceError;
 use kymo_kernel::process::SpawnError;
 use kymo_kernel::target::TargetError;
@@ -59,7 +60,7 @@ pub enum TraceError {
 impl TraceError {
     /// Something in tracefs is not there (any more).
     pub(crate) fn is_missing(&self) -> bool {
-        let gone = [rustix::io::Errno::NOENT, rustix::io::Errno::NODEV].map(|e| e.raw_os_error());
+        let gone = [errno::ENOENT, errno::ENODEV];
         match self {
             TraceError::Ftrace(e) => matches!(e.errno(), Some(errno) if gone.contains(&errno)),
             _ => false,

@@ -7,6 +7,7 @@ use kymo_files::Machine;
 use kymo_files::tracedat::Options;
 use kymo_files::tracedat::write::{BufferSpec, Facts, Format, front};
 use kymo_kernel::ftrace::{EventName, TraceDir};
+use kymo_kernel::system::{self, KernelName, SystemRoot};
 
 use super::error::TraceError;
 use super::front::{Front, Layout};
@@ -45,7 +46,7 @@ impl Gathered {
                 .collect(),
             formats,
             // Unreadable for who is not root: then functions have no names.
-            kallsyms: std::fs::read_to_string("/proc/kallsyms").unwrap_or_default().into(),
+            kallsyms: SystemRoot::machine().kallsyms_text().unwrap_or_default().into(),
             printk_formats: tree.printk_formats().unwrap_or_default(),
             saved_cmdlines: String::new(),
         };
@@ -58,12 +59,8 @@ impl Gathered {
             trace_id: Some(trace_id()),
             ..Options::default()
         };
-        let facts = Facts {
-            page_size: rustix::param::page_size() as u32,
-            machine,
-            options,
-            ..Facts::default()
-        };
+        let facts =
+            Facts { page_size: system::page_size() as u32, machine, options, ..Facts::default() };
         let buffer = BufferSpec {
             name: String::new(),
             clock: dir.clocks()?.current,
@@ -127,9 +124,8 @@ fn tasks(dir: &TraceDir) -> String {
 }
 
 fn uname() -> String {
-    let u = rustix::system::uname();
-    let words = [u.sysname(), u.nodename(), u.release(), u.version(), u.machine()];
-    words.map(|w| w.to_string_lossy().into_owned()).join(" ")
+    let name = KernelName::running();
+    [name.system, name.node, name.release, name.version, name.machine].join(" ")
 }
 
 /// A number that tells this recording from others.

@@ -15,8 +15,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::pipe::{SpliceFlags, splice};
+use kymo_kernel::descriptors::{self, SpliceMode, Spliced};
+use kymo_kernel::file_space;
 
 use super::front::{Front, Layout};
 
@@ -72,7 +72,7 @@ impl Growing {
     fn at(file: File, layout: Layout, data_start: u64) -> io::Result<Growing> {
         refuse_without_holes(&file)?;
         let streams = layout.slots.len().max(1) as u64;
-        let mut total = LARGEST.min(file_size_limit());
+        let mut total = LARGEST.min(file_space::file_size_limit());
         let region = loop {
             let region = (total.saturating_sub(data_start) / streams).min(REGION) / ALIGN * ALIGN;
             if region == 0 {
@@ -227,11 +227,13 @@ impl Growing {
             if left == 0 {
                 break Ok(());
             }
-            match splice(pipe, None, &self.file, Some(&mut at), left, SpliceFlags::MOVE) {
-                Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => left = left.saturating_sub(n),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => break Err(e.into()),
+            let mode = SpliceMode::default();
+            match descriptors::splice(pipe, &self.file, Some(&mut at), left, mode) {
+                Ok(Spliced::Moved(0)) => break Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(Spliced::Moved(n)) => left = left.saturating_sub(n),
+                Ok(Spliced::Interrupted) => {}
+                Ok(Spliced::WouldBlock) => break Err(io::ErrorKind::WouldBlock.into()),
+                Err(e) => break Err(e),
             }
         };
         self.advance(stream, at - begin).and(result)
@@ -314,7 +316,7 @@ impl Growing {
             }
             if !copying {
                 let gap = from - end;
-                match fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, end, gap) {
+                match file_space::collapse_range(&self.file, end, gap) {
                     Ok(()) => {
                         moved += gap;
                         (stream..streams)
@@ -323,10 +325,9 @@ impl Growing {
                     Err(_) => {
                         self.copy_down(from, end, size)?;
                         self.enter_at(stream, end)?;
-                        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                         let keep = (end + size).max(from);
                         // What cannot be freed here goes with the end of the file.
-                        let _ = fallocate(&self.file, hole, keep, from + size - keep);
+                        let _ = file_space::punch_hole(&self.file, keep, from + size - keep);
                     }
                 }
             }
@@ -353,18 +354,9 @@ impl Growing {
     }
 }
 
-/// `ulimit -f`, past which a write would end this process.
-fn file_size_limit() -> u64 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
-    limit.current.unwrap_or(u64::MAX)
-}
-
 /// File systems that would fill the space between the regions with zeros.
 fn refuse_without_holes(file: &File) -> io::Result<()> {
-    const MSDOS: u64 = 0x4d44;
-    const EXFAT: u64 = 0x2011_bab0;
-    let kind = rustix::fs::fstatfs(file)?.f_type;
-    if [MSDOS, EXFAT].contains(&(kind as u64)) {
+    if file_space::is_without_holes(file)? {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "this file system has no sparse files; record to another one and copy the result",
@@ -376,7 +368,6 @@ fn refuse_without_holes(file: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::pipe::{PipeFlags, pipe_with};
 
     fn front(streams: usize) -> Front {
         let len = 32 + 16 * streams;
@@ -448,12 +439,13 @@ mod tests {
     #[test]
     fn pages_through_a_pipe() {
         let growing = Growing::with_front(tempfile::tempfile().unwrap(), &front(1)).unwrap();
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        rustix::io::write(&write, &[page(5), page(6)].concat()).unwrap();
+        let (read, write) = descriptors::pipe().unwrap();
+        let mut write = File::from(write);
+        io::Write::write_all(&mut write, &[page(5), page(6)].concat()).unwrap();
         growing.append_pipe(0, &read, 8192).unwrap();
         assert_eq!(growing.total(), 8192);
         // A page and a half come before the writer is gone: one page counts.
-        rustix::io::write(&write, &[page(7), page(8)].concat()[..6000]).unwrap();
+        io::Write::write_all(&mut write, &[page(7), page(8)].concat()[..6000]).unwrap();
         drop(write);
         assert!(growing.append_pipe(0, &read, 8192).is_err());
         let (file, _) = growing.finish().unwrap();

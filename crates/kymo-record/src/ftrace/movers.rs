@@ -6,11 +6,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
-use rustix::pipe::{PipeFlags, pipe_with};
+use kymo_kernel::descriptors;
 
 use super::growing::Growing;
-use super::pump::{self, Pump, PumpError, Sink, Source};
+use super::pump::{Pump, PumpError, Sink, Source};
 
 /// Full pages wait in the ring no longer than this, so that a recorder that is
 /// killed leaves everything but the last second in the file.
@@ -96,13 +95,13 @@ impl<S: Sink + Send + 'static> Movers<S> {
         in_one: bool,
         mut sink: impl FnMut() -> S,
     ) -> io::Result<Movers<S>> {
-        let (stop_read, stop) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stop_read, stop) = descriptors::pipe()?;
         let mut movers = Movers { threads: Vec::new(), stop: Some(stop), ended: Vec::new() };
         let group = if in_one { sources.len() } else { GROUP };
         let mut sources = sources.into_iter().peekable();
         while sources.peek().is_some() {
             let pump = Pump::new(sources.by_ref().take(group.max(1)).collect(), page)?;
-            let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
+            let (ended, end) = descriptors::pipe()?;
             let (stop, sink) = (stop_read.try_clone()?, sink());
             let thread = std::thread::Builder::new().name("kymo-pages".into());
             movers.threads.push(thread.spawn(move || {
@@ -154,9 +153,9 @@ fn until_stopped(
     let mut total = 0;
     loop {
         let (woken, stopping) = {
-            let mut fds = vec![pump::readable(stop)];
-            fds.extend(pump.poll_fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            let woken = pump::wait(&mut fds, EVERY).map_err(PumpError::Ring)?;
+            let mut fds = vec![descriptors::readable(stop)];
+            fds.extend(pump.poll_fds().map(|fd| descriptors::readable_fd(fd)));
+            let woken = descriptors::wait(&mut fds, EVERY).map_err(PumpError::Ring)?;
             (woken, fds.first().is_some_and(|f| !f.revents().is_empty()))
         };
         if stopping {

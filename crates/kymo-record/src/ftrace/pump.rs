@@ -4,10 +4,8 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use kymo_kernel::descriptors::{self, SpliceMode, Spliced};
 
 /// Asked for as the pipe's room; the kernel may grant less.
 const PIPE_BYTES: usize = 1 << 20;
@@ -64,9 +62,8 @@ pub(crate) struct Pump {
 
 impl Pump {
     pub(crate) fn new(sources: Vec<Source>, page: usize) -> io::Result<Pump> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        let room = fcntl_setpipe_size(&write, PIPE_BYTES)
-            .or_else(|_| rustix::pipe::fcntl_getpipe_size(&write))?;
+        let (read, write) = descriptors::pipe()?;
+        let room = descriptors::set_pipe_size(&write, PIPE_BYTES)?;
         // A page of the pipe holds one sub-buffer at most.
         let room = (room / page).max(1) * page;
         Ok(Pump { sources, read, write, room, page, copying: false })
@@ -104,20 +101,21 @@ impl Pump {
             // are left for the end, so that the ring can fill them.
             return Ok(0);
         }
-        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-        match splice(&source.raw, None, &self.write, None, self.room, flags) {
-            Ok(n) => {
+        let mode = SpliceMode { nonblocking: true, more: false };
+        let spliced = descriptors::splice(&source.raw, &self.write, None, self.room, mode);
+        match spliced {
+            Ok(Spliced::Moved(n)) => {
                 if n > 0 {
                     sink.pipe(source.stream, &self.read, n).map_err(PumpError::Sink)?;
                 }
                 Ok(n)
             }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            Ok(Spliced::WouldBlock | Spliced::Interrupted) => Ok(0),
+            Err(e) if descriptors::is_unsupported(&e) => {
                 self.copying = true;
                 Ok(0)
             }
-            Err(e) => Err(PumpError::Ring(e.into())),
+            Err(e) => Err(PumpError::Ring(e)),
         }
     }
 
@@ -169,19 +167,4 @@ impl Pump {
         }
         Ok(total)
     }
-}
-
-/// Waits until one of the descriptors is readable, at most so long.
-pub(crate) fn wait(fds: &mut [PollFd<'_>], most: Duration) -> io::Result<bool> {
-    let time = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos().into() };
-    match poll(fds, Some(&time)) {
-        Ok(n) => Ok(n > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(e) => Err(e.into()),
-    }
-}
-
-/// A descriptor to poll for input.
-pub(crate) fn readable<'a>(fd: &'a impl AsFd) -> PollFd<'a> {
-    PollFd::new(fd, PollFlags::IN)
 }

@@ -123,7 +123,7 @@ impl Session {
         let instance =
             Instance::create_named(tracefs, &format!("{PREFIX}{name}")).map_err(|e| {
                 match e.errno() {
-                    Some(errno) if errno == rustix::io::Errno::EXIST.raw_os_error() => {
+                    Some(errno) if errno == kymo_kernel::errno::EEXIST => {
                         TraceError::Session(format!("there is a session {name} already"))
                     }
                     _ => e.into(),

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use kymo_format::EventFormat;
 use kymo_format::ring::PageLayout;
+use kymo_kernel::clock;
+use kymo_kernel::descriptors;
 use kymo_kernel::ftrace::{EventName, Instance, RawPipe, Selection};
 use kymo_kernel::process::Signals;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::Endian;
-use rustix::event::{PollFd, PollFlags};
 
 use super::condition::{Matcher, On, OnLatency, Side, TooLong};
 use super::error::TraceError;
-use super::pump;
 
 /// Room for each CPU: a condition's events are looked at as they come.
 const BUFFER_KB: u64 = 2048;
@@ -171,9 +171,9 @@ impl Watch {
     }
 
     fn poll(&self, signals: &Signals) -> io::Result<(bool, bool)> {
-        let mut fds = vec![pump::readable(signals)];
-        fds.extend(self.pipes.iter().map(|p| PollFd::new(p, PollFlags::IN)));
-        pump::wait(&mut fds, EVERY)?;
+        let mut fds = vec![descriptors::readable(signals)];
+        fds.extend(self.pipes.iter().map(|p| descriptors::readable(p)));
+        descriptors::wait(&mut fds, EVERY)?;
         let mut ready = fds.iter().map(|f| !f.revents().is_empty());
         Ok((ready.next().unwrap_or(false), ready.any(|r| r)))
     }
@@ -269,8 +269,7 @@ fn key_of(format: &EventFormat, event: &EventName, key: Option<String>) -> Resul
     }
 }
 
-/// CLOCK_MONOTONIC in nanoseconds, the ring's clock.
+/// What the ring's clock shows.
 fn now() -> u64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    clock::monotonic_ns()
 }

@@ -429,7 +429,7 @@ impl Session {
         let lost = note::read(&self.name).and_then(|note| {
             let kernel = note.kernel && self.kernel.is_none();
             let programs = is_here(&note) && self.programs.is_none();
-            lost_part(kernel && rustix::process::geteuid().is_root(), programs)
+            lost_part(kernel && kymo_kernel::system::is_root(), programs)
         });
         Ok(State {
             name: self.name.clone(),

@@ -7,6 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use kymo_kernel::system::{self, SystemRoot};
+
 /// What a session was made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionNote {
@@ -35,7 +37,7 @@ impl SessionNote {
 }
 
 fn folder() -> PathBuf {
-    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !rustix::process::geteuid().is_root());
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !system::is_root());
     own.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("kymo/sessions")
 }
 
@@ -110,6 +112,5 @@ fn write(name: &str, note: &SessionNote) -> io::Result<()> {
 }
 
 fn boot_id() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned())
+    SystemRoot::machine().boot_id()
 }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use kymo_model::format_width;
 use rustc_hash::FxHashMap;
 
 /// Calls by number.
@@ -44,6 +45,7 @@ impl SyscallSummary {
         let mut rows: Vec<&SummaryRow> = self.calls.values().collect();
         rows.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
         let width = rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(12);
+        let width = format_width(width);
         let _ = writeln!(
             out,
             "{:<width$} {:>9} {:>8} {:>12} {:>10} {:>10} {:>10}",

@@ -7,17 +7,18 @@
 
 mod manifest;
 mod slim;
+mod source_files;
 mod tar;
-mod texts;
 mod write;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use kymo_kernel::{descriptors, regular_file};
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
@@ -193,11 +194,10 @@ impl Bundle {
 
 /// A file that exists in memory only, and its path for this process.
 fn in_memory(bytes: &[u8]) -> io::Result<(OwnedFd, PathBuf)> {
-    let fd = rustix::fs::memfd_create("kymo-bundle", rustix::fs::MemfdFlags::CLOEXEC)?;
-    let mut file = File::from(fd);
+    let mut file = descriptors::memory_file("kymo-bundle")?;
     file.write_all(bytes)?;
     let fd = OwnedFd::from(file);
-    let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let path = descriptors::own_path(&fd);
     // Better told than that all names are missing.
     match path.exists() {
         true => Ok((fd, path)),
@@ -210,7 +210,7 @@ impl Store {
         if path.is_dir() {
             return Ok(Store::Folder(path.to_owned()));
         }
-        let mut file = File::open(path).map_err(|e| e.to_string())?;
+        let mut file = regular_file::open(path).map_err(|e| e.to_string())?;
         let members = tar::list(&mut file)?;
         let members = members.into_iter().map(|m| (m.name.clone(), m)).collect();
         Ok(Store::Archive { file: Mutex::new(file), members })
@@ -230,7 +230,7 @@ impl Store {
                     })
                     .map(|_| bytes)
             }
-            Store::Folder(root) => match std::fs::read(root.join(name)) {
+            Store::Folder(root) => match regular_file::read(&root.join(name), most) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
                 other => other,
             },

@@ -3,18 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read};
+use std::io::{self, BufWriter};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kymo_debuginfo::LazyElf;
+use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
 use super::manifest::{self, Entry, Manifest, Recording, word_of};
 use super::slim::{Function, slim};
+use super::source_files::{Owners, PackedSource, SourcePacker};
 use super::tar;
-use super::texts::Room;
 use crate::files::open;
 use crate::locate;
 use crate::resolver::{DsoId, DsoKind, Problem, Resolver, SymId};
@@ -27,11 +28,14 @@ pub enum Contents {
     /// Whole binaries and debug files, too.
     Binaries,
     /// And the source files of the functions in the recording.
-    Sources,
+    Sources {
+        /// The user that the recording belongs to.
+        recorded_by: u32,
+    },
 }
 
 /// What was put into a bundle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Binaries of which something was found.
     pub binaries: usize,
@@ -39,9 +43,9 @@ pub struct Summary {
     pub missing: usize,
     /// Functions.
     pub symbols: usize,
-    /// Source files.
-    pub sources: usize,
-    /// Source files that are not here, or may not be taken.
+    /// Source files that were packed, by their paths on this machine.
+    pub sources: Vec<PathBuf>,
+    /// Source files that are not here, or may not be packed.
     pub sources_missing: usize,
     /// Size of the bundle.
     pub bytes: u64,
@@ -54,7 +58,7 @@ struct Making {
     manifest: Manifest,
     contents: Contents,
     summary: Summary,
-    room: Room,
+    source_packer: SourcePacker,
 }
 
 /// The places of a recording that a bundle is to answer for.
@@ -102,7 +106,7 @@ fn make(
         manifest,
         contents,
         summary: Summary::default(),
-        room: Room::default(),
+        source_packer: SourcePacker::default(),
     };
     let Places { of, mut kernel, constants } = places;
     let mut asked: Vec<(DsoId, Vec<u64>)> = of.into_iter().collect();
@@ -217,7 +221,7 @@ impl Making {
         let Some(dso) = resolver.get(id) else { return Ok(()) };
         let files = resolver.files();
         let place = files.binary(&dso.binary());
-        let vdso = (dso.kind == DsoKind::Vdso).then(crate::vdso::own).flatten();
+        let vdso = (dso.kind == DsoKind::Vdso).then(kymo_kernel::vdso::own).flatten();
         let path = place.clone().or_else(|| files.symbols(&dso.binary()));
         let pages = path.as_deref().filter(|_| vdso.is_none()).and_then(open);
         let own = match (&vdso, &pages) {
@@ -241,7 +245,7 @@ impl Making {
             _ => None,
         };
         match (self.contents, &path) {
-            (Contents::Binaries | Contents::Sources, Some(path)) if vdso.is_none() => {
+            (Contents::Binaries | Contents::Sources { .. }, Some(path)) if vdso.is_none() => {
                 self.whole(&folder, name, path)?;
                 let separate = [files.symbols(&dso.binary()), files.dwarf(&dso.binary())];
                 if let Some(debug) = separate.iter().flatten().find(|p| *p != path) {
@@ -257,8 +261,9 @@ impl Making {
         if let Some(lines) = resolver.lines_of(id, offsets) {
             self.member(&folder, "lines", &lines)?;
         }
-        if let (Contents::Sources, Some(binary)) = (self.contents, &place) {
-            self.sources(resolver, id, (&folder, binary), symbols)?;
+        if let (Contents::Sources { recorded_by }, Some(binary)) = (self.contents, &place) {
+            let owners = Owners { binary: fs::metadata(binary)?.uid(), recording: recorded_by };
+            self.sources(resolver, id, (&folder, owners), symbols)?;
         }
         let dwarf = files.dwarf(&dso.binary());
         let path = dso.long_name.clone();
@@ -273,12 +278,12 @@ impl Making {
     }
 
     /// Adds the source files that the functions which were answers are made of. The
-    /// binary is in `folder` of the bundle and at `path` here.
+    /// binary is in `folder` of the bundle.
     fn sources(
         &mut self,
         resolver: &Resolver,
         id: DsoId,
-        (folder, path): (&str, &Path),
+        (folder, owners): (&str, Owners),
         symbols: &[Option<SymId>],
     ) -> io::Result<()> {
         let Some(dso) = resolver.get(id) else { return Ok(()) };
@@ -289,29 +294,28 @@ impl Making {
         starts.dedup();
         let span = |start| elf.symbols.lookup(start).map(|(_, end, _)| (start, end));
         let spans: Vec<(u64, u64)> = starts.into_iter().filter_map(span).collect();
-        let owner = fs::metadata(path)?.uid();
         let (mut names, mut number) = (Vec::new(), 0);
         for name in resolver.source_files(id, &spans) {
-            let text = resolver.files().source_place(&binary, &name).and_then(|(place, here)| {
-                self.room.take(&place, here.then_some(owner)).filter(|_| !name.contains('\n'))
-            });
-            let Some(text) = text else {
+            let place = resolver.files().source_place(&binary, &name);
+            let place = place.filter(|_| !name.contains('\n'));
+            let packed = place
+                .and_then(|(place, here)| self.source_packer.take(&place, here.then_some(owners)));
+            let Some(PackedSource { path, text }) = packed else {
                 self.summary.sources_missing += 1;
                 continue;
             };
             self.member(folder, &super::source_member(number), &text)?;
             names.extend(name.bytes().chain([b'\n']));
             number += 1;
-            self.summary.sources += 1;
+            self.summary.sources.push(path);
         }
         self.member(folder, super::SOURCES, &names)
     }
 
     /// Copies a file.
     fn whole(&mut self, folder: &str, name: &str, from: &Path) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        File::open(from)?.read_to_end(&mut bytes)?;
-        self.member(folder, name, &bytes)
+        let map = MappedFile::open(from)?;
+        self.member(folder, name, map.bytes())
     }
 
     fn perf_map(

@@ -2,20 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use kymo_debuginfo::build_id_of_notes;
-use kymo_model::{BuildId, Endian};
+use kymo_kernel::system::SystemRoot;
+use kymo_model::BuildId;
 
 use crate::unpacked::plain_name;
 
 /// The release of the running kernel.
 pub(crate) fn running_release() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    Some(text.trim().to_owned())
+    SystemRoot::machine().kernel_release()
 }
 
 /// The build-id of the running kernel.
 pub(crate) fn running_build_id() -> Option<BuildId> {
-    build_id_of_notes(&std::fs::read("/sys/kernel/notes").ok()?, Endian::NATIVE)
+    SystemRoot::machine().kernel_build_id()
 }
 
 /// Where the image of a kernel may be.
@@ -34,12 +33,6 @@ pub(crate) fn vmlinux_places(release: &str) -> Vec<PathBuf> {
     .into_iter()
     .map(PathBuf::from)
     .collect()
-}
-
-/// The build-id of a module that is loaded.
-pub(crate) fn running_module_id(name: &str) -> Option<BuildId> {
-    let notes = std::fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).ok()?;
-    build_id_of_notes(&notes, Endian::NATIVE)
 }
 
 /// Folders that modules of a kernel may be below: first with debugging information. On

@@ -15,14 +15,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kymo_debuginfo::LazyElf;
 use kymo_debuginfod::{Artifact, Client, Report};
+use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
 use crate::bundle::{Bundle, BundleError, Known as InBundle};
 use crate::resolver::{Options, Problem};
-pub(crate) use kernel::{
-    find_module, running_build_id, running_module_id, running_release, vmlinux_places,
-};
+pub(crate) use kernel::{find_module, running_build_id, running_release, vmlinux_places};
 use places::Places;
 pub use verdict::Part;
 use verdict::{Verdict, judge};
@@ -137,11 +136,10 @@ impl Finder {
 
     /// Tells the name of the recorded machine.
     pub(crate) fn set_hostname(&self, recorded: &str) {
-        let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let here = here.trim();
+        let here = SystemRoot::machine().hostname().unwrap_or_default();
         if !here.is_empty() && here != recorded {
             // A recording has one name; whoever reads it twice says the same.
-            let _ = self.foreign.set((recorded.to_owned(), here.to_owned()));
+            let _ = self.foreign.set((recorded.to_owned(), here));
         }
     }
 

@@ -1,6 +1,7 @@
 //! `kymo bundle`: what resolves the addresses of a recording, in a file beside
 //! it, so that another machine shows the same.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -57,7 +58,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("{}: a folder of traces needs no bundle, it can be copied", path.display());
     }
     let contents = match (args.sources, args.binaries) {
-        (true, _) => Contents::Sources,
+        (true, _) => {
+            let meta = std::fs::metadata(&path).with_context(|| path.display().to_string())?;
+            Contents::Sources { recorded_by: meta.uid() }
+        }
         (_, true) => Contents::Binaries,
         _ => Contents::Seen,
     };
@@ -77,16 +81,20 @@ pub(crate) struct Made {
 impl Made {
     /// Says what was made, and what is missing in it.
     pub(crate) fn tell(&self) {
-        let Summary { binaries, symbols, sources, bytes, .. } = self.summary;
+        let Summary { binaries, symbols, ref sources, bytes, .. } = self.summary;
         let path = self.path.display();
         let size = byte_size(bytes);
-        let sources = match sources as u64 {
+        let source_count = match sources.len() as u64 {
             0 => String::new(),
             n => format!(", {}", counted(n, "source", "sources")),
         };
         let binaries = counted(binaries as u64, "binary", "binaries");
         let symbols = counted(symbols as u64, "symbol", "symbols");
-        sayln!("[ kymo bundle: Wrote {size} {path} ({binaries}, {symbols}{sources}) ]");
+        sayln!("[ kymo bundle: Wrote {size} {path} ({binaries}, {symbols}{source_count}) ]");
+        // What leaves the machine is for its user to see.
+        for source in sources {
+            sayln!("  {}", plain(source));
+        }
         say!("{}", self.ledger.to_text(""));
     }
 }
@@ -119,10 +127,10 @@ pub(crate) fn make(
         .with_context(|| format!("cannot write {}", out.display()))?;
     note_symbols(symbols, &mut ledger);
     if summary.sources_missing > 0 {
-        let (missing, there) = (summary.sources_missing, summary.sources);
+        let (missing, there) = (summary.sources_missing, summary.sources.len());
         let fact = format!(
             "{missing} source files are not in the bundle, {there} are: they are not here, too \
-             large, or readable neither to everybody nor to the binary's owner"
+             large, no sources by their names or contents, or not for everybody to read"
         );
         ledger.tell(NoteKind::Sources, fact, None);
     }
@@ -131,4 +139,10 @@ pub(crate) fn make(
         ledger.note(NoteKind::Missing, fact, None);
     }
     Ok(Made { path: out, summary, ledger, damage })
+}
+
+/// A path on one line: names of files may hold anything.
+fn plain(path: &Path) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    path.to_string_lossy().chars().map(shown).collect()
 }

@@ -9,7 +9,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::frame::{MAGIC, ProtocolError};
 
@@ -111,10 +110,7 @@ pub enum HandshakeError {
 
 fn nonce() -> io::Result<[u8; 32]> {
     let mut nonce = [0; 32];
-    let mut have = 0;
-    while let Some(rest) = nonce.get_mut(have..).filter(|r| !r.is_empty()) {
-        have += getrandom(rest, GetRandomFlags::empty())?;
-    }
+    kymo_kernel::system::random(&mut nonce)?;
     Ok(nonce)
 }
 

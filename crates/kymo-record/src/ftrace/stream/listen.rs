@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use kymo_kernel::descriptors;
 use kymo_kernel::process::Signals;
 
-use super::super::pump;
 use super::auth::Secret;
 use super::receive::{Arriving, ReceiveError, Rules, refuse};
 
@@ -159,8 +159,8 @@ fn accept(
 ) -> io::Result<()> {
     loop {
         let listening = listener.as_fd();
-        let mut fds = [pump::readable(&listening), pump::readable(signals)];
-        pump::wait(&mut fds, Duration::from_millis(200))?;
+        let mut fds = [descriptors::readable(&listening), descriptors::readable(signals)];
+        descriptors::wait(&mut fds, Duration::from_millis(200))?;
         while let Some(signal) = signals.next()? {
             if signal.is_end() {
                 return Ok(());

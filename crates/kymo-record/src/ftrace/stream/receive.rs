@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use kymo_kernel::descriptors::{self, SpliceMode, Spliced};
 
 use super::super::growing::Growing;
 use super::auth::{self, HandshakeError, Secret};
@@ -175,8 +175,8 @@ impl<'a> Arriving<'a> {
         let mut options = File::options();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
         let growing = file.and_then(|f| Growing::new(f, begin.layout)).map_err(write)?;
-        let pipe = pipe_with(PipeFlags::CLOEXEC).map_err(|e| write(e.into()))?;
-        let room = fcntl_setpipe_size(&pipe.1, PIPE_BYTES).unwrap_or(64 << 10);
+        let pipe = descriptors::pipe().map_err(write)?;
+        let room = descriptors::set_pipe_size(&pipe.1, PIPE_BYTES).unwrap_or(64 << 10);
         let last_ack = Instant::now();
         let mut arriving =
             Arriving { link, rules, folder, growing, acked: 0, last_ack, pipe, room };
@@ -283,18 +283,19 @@ impl<'a> Arriving<'a> {
         let mut left = len as usize;
         while left > 0 {
             let most = left.min(self.room);
-            match splice(self.link.socket, None, &self.pipe.1, None, most, SpliceFlags::MOVE) {
-                Ok(0) => return Err(ReceiveError::Closed),
-                Ok(n) => {
+            let mode = SpliceMode::default();
+            match descriptors::splice(self.link.socket, &self.pipe.1, None, most, mode) {
+                Ok(Spliced::Moved(0)) => return Err(ReceiveError::Closed),
+                Ok(Spliced::Moved(n)) => {
                     self.link.heard = Instant::now();
                     self.growing
                         .append_pipe(usize::from(stream), &self.pipe.0, n)
                         .map_err(|source| ReceiveError::Write { path: self.path(), source })?;
                     left = left.saturating_sub(n);
                 }
-                Err(rustix::io::Errno::AGAIN) => self.link.tick()?,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(ReceiveError::Socket(e.into())),
+                Ok(Spliced::WouldBlock) => self.link.tick()?,
+                Ok(Spliced::Interrupted) => {}
+                Err(e) => return Err(ReceiveError::Socket(e)),
             }
         }
         Ok(())

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags};
-use rustix::pipe::{SpliceFlags, splice};
+use kymo_kernel::descriptors::{self, PollFd, PollFlags, SpliceMode, Spliced};
 
 use super::super::front::Front;
-use super::super::pump::{self, Sink};
+use super::super::pump::Sink;
 use super::auth::{self, HandshakeError, Secret};
 use super::frame::{self, Begin, HEADER, Header, Kind, ProtocolError};
 
@@ -201,7 +200,7 @@ impl Remote {
             return Err(SendError::Stalled(PATIENCE));
         }
         let mut fds = [PollFd::new(&self.socket, PollFlags::OUT | PollFlags::IN)];
-        pump::wait(&mut fds, Duration::from_millis(200)).map_err(SendError::Gone)?;
+        descriptors::wait(&mut fds, Duration::from_millis(200)).map_err(SendError::Gone)?;
         self.hear()
     }
 
@@ -210,8 +209,8 @@ impl Remote {
         if left.is_zero() {
             return Err(SendError::Stalled(whole));
         }
-        let mut fds = [pump::readable(&self.socket)];
-        pump::wait(&mut fds, left.min(ALIVE)).map_err(SendError::Gone)?;
+        let mut fds = [descriptors::readable(&self.socket)];
+        descriptors::wait(&mut fds, left.min(ALIVE)).map_err(SendError::Gone)?;
         self.hear()
     }
 
@@ -307,23 +306,23 @@ impl Sink for Remote {
     fn ready(&mut self) -> io::Result<bool> {
         Remote::attend(self)?;
         let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
-        pump::wait(&mut fds, Duration::ZERO)
+        descriptors::wait(&mut fds, Duration::ZERO)
     }
 
     fn pipe(&mut self, stream: usize, pipe: &OwnedFd, len: usize) -> io::Result<()> {
         self.header(stream, len)?;
         let (mut left, mut since) = (len, Instant::now());
-        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE | SpliceFlags::MORE;
+        let mode = SpliceMode { nonblocking: true, more: true };
         while left > 0 {
-            match splice(pipe, None, &self.socket, None, left, flags) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => {
+            match descriptors::splice(pipe, &self.socket, None, left, mode) {
+                Ok(Spliced::Moved(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(Spliced::Moved(n)) => {
                     left = left.saturating_sub(n);
                     since = Instant::now();
                 }
-                Err(rustix::io::Errno::AGAIN) => self.wait_for_room(since)?,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(self.gone(e.into()).into()),
+                Ok(Spliced::WouldBlock) => self.wait_for_room(since)?,
+                Ok(Spliced::Interrupted) => {}
+                Err(e) => return Err(self.gone(e).into()),
             }
         }
         self.last_sent = Instant::now();
@@ -356,8 +355,7 @@ fn dial(address: &str) -> Result<TcpStream, SendError> {
                     .and_then(|()| socket.set_nodelay(true))
                     .map_err(connect)?;
                 // Notices a host that vanished while nothing is sent.
-                let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
-                let _ = rustix::net::sockopt::set_tcp_keepidle(&socket, GREETING);
+                descriptors::keep_alive(&socket, GREETING);
                 return Ok(socket);
             }
             Err(e) => last = e,

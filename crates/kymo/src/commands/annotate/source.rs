@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use kymo_kernel::regular_file;
 use rustc_hash::FxHashMap;
 
 /// Larger files are no sources.
@@ -47,9 +48,10 @@ impl SourceTexts {
             return None;
         }
         let place = (self.find)(path).unwrap_or_else(|| PathBuf::from(path));
-        let meta = std::fs::metadata(&place).ok().filter(|m| m.is_file() && m.len() <= LIMIT);
-        let text = meta.as_ref().and_then(|_| std::fs::read(&place).ok());
-        let (Some(meta), Some(text)) = (meta, text) else {
+        let opened = regular_file::open_with_metadata(&place);
+        let read = opened
+            .and_then(|(file, meta)| Ok((regular_file::read_open(file, &meta, LIMIT)?, meta)));
+        let Ok((text, meta)) = read else {
             self.missing.push(path.to_string());
             return None;
         };

@@ -6,6 +6,7 @@ use std::io::Write;
 use anyhow::bail;
 use kymo_format::EventFormat;
 use kymo_kernel::ftrace::{EventName, Selection, State, TraceDir};
+use kymo_model::format_width;
 use serde_json::{Value, json};
 
 /// One line.
@@ -77,6 +78,7 @@ impl Row {
     }
 
     fn print(&self, width: usize, out: &mut dyn Write) -> anyhow::Result<()> {
+        let width = format_width(width);
         let style = match self.state {
             Some(State::On | State::Mixed) => anstyle::AnsiColor::Green.on_default(),
             _ => anstyle::Style::new(),

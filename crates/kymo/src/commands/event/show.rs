@@ -4,6 +4,7 @@ use std::io::Write;
 
 use kymo_kernel::ftrace::{EventName, TraceDir};
 use kymo_kernel::tracefs::Tracefs;
+use kymo_model::format_width;
 use serde_json::{Value, json};
 
 use super::list::rules;
@@ -96,6 +97,7 @@ impl Facts {
         }
         writeln!(out, "{line}")?;
         let width = self.events.iter().map(|e| e.event.to_string().len()).max().unwrap_or(0);
+        let width = format_width(width);
         for e in &self.events {
             let state = if e.on { "on" } else { "off" };
             let rules = rules(e.filter.as_deref(), &e.triggers);

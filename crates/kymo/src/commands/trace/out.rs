@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::NoteKind;
 use kymo_record::SwitchOn;
 use kymo_record::ftrace::stream::Secret;
@@ -88,10 +89,7 @@ impl OutArgs {
         }
         let name = match &self.sender {
             Some(name) => name.clone(),
-            None => std::fs::read_to_string("/proc/sys/kernel/hostname")
-                .context("the host's name")?
-                .trim()
-                .to_owned(),
+            None => SystemRoot::machine().hostname().context("the host's name cannot be read")?,
         };
         let secret = self.secret_file.as_deref().map(Secret::read).transpose()?;
         Ok(TraceOutput::Remote { address: address.trim_end_matches('/').to_owned(), secret, name })

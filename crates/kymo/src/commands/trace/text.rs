@@ -5,6 +5,7 @@ use std::io::Write as _;
 use anstyle::{AnsiColor, Style};
 use kymo_format::{EntryHead, EntryStyle, RenderContext, flag_letters};
 use kymo_kernel::ftrace::TraceDir;
+use kymo_kernel::system::SystemRoot;
 
 use super::names::{Formats, Tasks, kernel};
 use kymo_events::payload::KernelNames;
@@ -25,10 +26,10 @@ const LOST: Style = AnsiColor::Red.on_default().bold();
 
 impl Text {
     pub(super) fn new(dir: &TraceDir, header: &str, colour: bool) -> anyhow::Result<Text> {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let release = SystemRoot::machine().kernel_release().unwrap_or_default();
         let clock = dir.clocks()?.current;
         Ok(Text {
-            style: EntryStyle::of_release(release.trim()),
+            style: EntryStyle::of_release(&release),
             flags: flag_columns(header),
             // These two count something else than time.
             nanoseconds: !matches!(clock.as_str(), "counter" | "x86-tsc"),

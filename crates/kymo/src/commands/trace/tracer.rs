@@ -8,11 +8,11 @@
 
 use std::io::{Read as _, Write as _, stdout};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use kymo_kernel::descriptors;
 use kymo_kernel::ftrace::{Instance, TraceDir, wait_readable};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::target;
@@ -70,11 +70,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     place.dir().set_tracer(tracer)?;
     stdout().write_all(header(place.dir())?.as_bytes())?;
     let path = place.dir().path("trace_pipe");
-    let mut pipe = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(&path)
-        .with_context(|| path.display().to_string())?;
+    let mut pipe =
+        descriptors::open_nonblocking(&path).with_context(|| path.display().to_string())?;
     place.dir().set_tracing(true)?;
     if let Some(child) = &mut child
         && let Err(e) = child.release()

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use kymo_kernel::ftrace::own_name;
 use kymo_kernel::process::{GatedChild, Signal, Signals};
-use kymo_model::NoteKind;
+use kymo_model::{NoteKind, format_width};
 use kymo_record::ust::{
     ChannelOptions, Drain, DrainStats, Draining, Space, UstError, Watch, WatchOptions,
 };
@@ -109,7 +109,7 @@ fn caret(text: &str, error: &kymo_ust::FilterError) -> String {
         kymo_ust::FilterError::Syntax { at, .. } => *at,
         _ => return format!("--filter: {error}"),
     };
-    let blanks = text.get(..at).map_or(0, |t| t.chars().count());
+    let blanks = format_width(text.get(..at).map_or(0, |t| t.chars().count()));
     format!("--filter: {error}\n  {text}\n  {:blanks$}^", "")
 }
 

@@ -11,8 +11,18 @@ use kymo_model::{Cursor, Endian};
 /// More program headers are no core of a kernel.
 const MOST_HEADERS: u16 = 4096;
 
-/// The bytes of memory between two addresses.
-pub(crate) fn read(path: &Path, start: u64, end: u64) -> io::Result<Vec<u8>> {
+/// The file that the memory of the running kernel is read from.
+pub const PATH: &str = "/proc/kcore";
+
+/// The bytes of the kernel's memory between two addresses.
+///
+/// # Errors
+/// If the file cannot be read, is damaged, or does not have that memory.
+pub fn read(start: u64, end: u64) -> io::Result<Vec<u8>> {
+    read_from(Path::new(PATH), start, end)
+}
+
+fn read_from(path: &Path, start: u64, end: u64) -> io::Result<Vec<u8>> {
     let damaged = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_string());
     let file = File::open(path)?;
     let mut head = [0; 64];
@@ -55,19 +65,40 @@ pub(crate) fn read(path: &Path, start: u64, end: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kymo_debuginfo::Elf;
+
+    /// An ELF file of two segments: headers, then `text` for address 0x1000, then
+    /// `data` for address 0x8000.
+    fn core(text: &[u8], data: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        bytes[..5].copy_from_slice(b"\x7fELF\x02");
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(32, &64u64.to_ne_bytes());
+        put(54, &56u16.to_ne_bytes());
+        put(56, &2u16.to_ne_bytes());
+        let mut offset = 64 + 2 * 56;
+        for (address, contents) in [(0x1000, text), (0x8000, data)] {
+            bytes.extend(1u32.to_ne_bytes());
+            bytes.extend([0; 4]);
+            let size = contents.len() as u64;
+            let words = [offset, address, 0, size, size, 0];
+            bytes.extend(words.map(u64::to_ne_bytes).concat());
+            offset += size;
+        }
+        [&bytes, text, data].concat()
+    }
 
     #[test]
     fn memory_is_found_by_its_address() {
-        // A program file has the same headers.
-        let path = Path::new("/proc/self/exe");
-        let bytes = std::fs::read(path).unwrap();
-        let load = *Elf::parse(&bytes).unwrap().loads.iter().find(|l| l.executable).unwrap();
-        let from = load.offset as usize + 100;
-        let found = read(path, load.vaddr + 100, load.vaddr + 132).unwrap();
-        assert_eq!(found, bytes[from..from + 32]);
-        let error = read(path, load.vaddr, load.vaddr + (1 << 40)).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert!(read(Path::new("/proc/self/maps"), 0, 1).is_err());
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kcore");
+        std::fs::write(&path, core(b"some text", b"and data")).unwrap();
+        assert_eq!(read_from(&path, 0x1005, 0x1009).unwrap(), b"text");
+        assert_eq!(read_from(&path, 0x8000, 0x8008).unwrap(), b"and data");
+        for (start, end) in [(0x1005, 0x100a), (0x7fff, 0x8001), (0x1005, 0x1005), (5, u64::MAX)] {
+            let error = read_from(&path, start, end).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{start:#x}");
+        }
+        std::fs::write(&path, "no core").unwrap();
+        assert!(read_from(&path, 0x1000, 0x1001).is_err());
     }
 }

@@ -1,0 +1,204 @@
+//! Descriptors: waiting for them, pipes and splicing between them, files in memory.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+pub use rustix::event::{PollFd, PollFlags};
+
+/// A descriptor to wait for until it can be read.
+pub fn readable<'a>(fd: &'a impl AsFd) -> PollFd<'a> {
+    PollFd::new(fd, PollFlags::IN)
+}
+
+/// As [`readable`], of a descriptor that is borrowed already.
+pub fn readable_fd(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN)
+}
+
+/// Waits until one of the descriptors is ready, at most so long; tells whether one is.
+/// A signal ends the waiting.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn wait(fds: &mut [PollFd<'_>], most: Duration) -> io::Result<bool> {
+    let time = Timespec {
+        tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: most.subsec_nanos().into(),
+    };
+    match rustix::event::poll(fds, Some(&time)) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The two ends of a pipe, to read from and to write to.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+/// Asks for room in a pipe; gives the bytes that it has room for.
+///
+/// # Errors
+/// If it is no pipe.
+pub fn set_pipe_size(pipe: &OwnedFd, bytes: usize) -> io::Result<usize> {
+    let granted = rustix::pipe::fcntl_setpipe_size(pipe, bytes);
+    // Users have a limit on all their pipes; what it had before it keeps.
+    Ok(granted.or_else(|_| rustix::pipe::fcntl_getpipe_size(pipe))?)
+}
+
+/// How [`splice`] moves bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpliceMode {
+    /// Returns rather than waits where there is nothing, or no room.
+    pub nonblocking: bool,
+    /// More bytes follow at once: a socket need not send yet.
+    pub more: bool,
+}
+
+/// How [`splice`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spliced {
+    /// So many bytes were moved; none is the end of what is read from.
+    Moved(usize),
+    /// There was nothing to move, or no room for it.
+    WouldBlock,
+    /// A signal came before anything was moved.
+    Interrupted,
+}
+
+/// Moves at most `most` bytes between two descriptors, one of which is a pipe, without
+/// copying them; `at` is the place in the file that is written to, and is moved on.
+///
+/// # Errors
+/// If the kernel refuses: [`is_unsupported`] tells descriptors that cannot be spliced.
+pub fn splice(
+    from: impl AsFd,
+    to: impl AsFd,
+    at: Option<&mut u64>,
+    most: usize,
+    mode: SpliceMode,
+) -> io::Result<Spliced> {
+    let mut flags = SpliceFlags::MOVE;
+    flags.set(SpliceFlags::NONBLOCK, mode.nonblocking);
+    flags.set(SpliceFlags::MORE, mode.more);
+    match rustix::pipe::splice(from, None, to, at, most, flags) {
+        Ok(count) => Ok(Spliced::Moved(count)),
+        Err(Errno::AGAIN) => Ok(Spliced::WouldBlock),
+        Err(Errno::INTR) => Ok(Spliced::Interrupted),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Whether an error of [`splice`] says that these descriptors cannot be spliced.
+pub fn is_unsupported(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::NOSYS))
+}
+
+/// Opens a file of the kernel so that reading it never waits.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open_nonblocking(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// A descriptor that can be read when the process has ended.
+///
+/// # Errors
+/// If there is no such process.
+pub fn process_end(pid: u32) -> io::Result<OwnedFd> {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// A file that exists in memory only; `name` is for who lists descriptors.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn memory_file(name: &str) -> io::Result<File> {
+    Ok(File::from(rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?))
+}
+
+/// The path under which this process finds what a descriptor stands for.
+pub fn own_path(fd: impl AsFd) -> PathBuf {
+    own_path_of(fd.as_fd().as_raw_fd())
+}
+
+/// As [`own_path`], by the descriptor's number.
+pub fn own_path_of(fd: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{fd}"))
+}
+
+/// Where the file that a descriptor stands for is now.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn path_of(fd: impl AsFd) -> io::Result<PathBuf> {
+    std::fs::read_link(own_path(fd))
+}
+
+/// Has the kernel notice that the other host has vanished while nothing is sent, after
+/// so long. What cannot be set is left as it is.
+pub fn keep_alive(socket: impl AsFd, after: Duration) {
+    let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
+    let _ = rustix::net::sockopt::set_tcp_keepidle(&socket, after);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn bytes_go_through_a_pipe_into_a_file() {
+        let (read, write) = pipe().unwrap();
+        assert!(set_pipe_size(&write, 1 << 16).unwrap() >= 4096);
+        let mode = SpliceMode { nonblocking: true, more: false };
+        let file = memory_file("kymo-test").unwrap();
+        let mut at = 3;
+        assert!(!wait(&mut [readable(&read)], Duration::ZERO).unwrap());
+        assert_eq!(splice(&read, &file, Some(&mut at), 10, mode).unwrap(), Spliced::WouldBlock);
+        File::from(write.try_clone().unwrap()).write_all(b"bytes").unwrap();
+        assert!(wait(&mut [readable_fd(read.as_fd())], Duration::from_secs(5)).unwrap());
+        assert_eq!(splice(&read, &file, Some(&mut at), 10, mode).unwrap(), Spliced::Moved(5));
+        assert_eq!(at, 8);
+        assert_eq!(std::fs::read(own_path(&file)).unwrap(), b"\0\0\0bytes");
+        assert!(is_unsupported(&splice(&file, &file, None, 1, mode).unwrap_err()));
+        drop(write);
+        assert_eq!(splice(&read, &file, None, 10, mode).unwrap(), Spliced::Moved(0));
+    }
+
+    #[test]
+    fn the_end_of_a_process_can_be_waited_for() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let end = process_end(child.id()).unwrap();
+        assert!(wait(&mut [readable(&end)], Duration::from_secs(20)).unwrap());
+        child.wait().unwrap();
+        assert!(process_end(0).is_err());
+    }
+
+    #[test]
+    fn a_fifo_without_a_writer_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600))
+            .unwrap();
+        let mut text = String::new();
+        open_nonblocking(&path).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "");
+    }
+}

@@ -1,0 +1,172 @@
+//! Regular files under paths that somebody else chose: a recording, DWARF, a
+//! convention such as `/tmp/perf-PID.map`. Opening and reading them never waits, has no
+//! side effects and takes no more memory than allowed, whatever lies at the path: FIFOs,
+//! devices and files that the kernel makes while they are read (`/proc/kmsg`) are
+//! refused.
+//!
+//! Files of other users in shared directories are for [`shared`](crate::shared), which
+//! also looks at owners and follows no links.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+/// File systems whose files the kernel makes while they are read: `statfs.f_type` of
+/// proc, sysfs, tracefs, debugfs, cgroup2, bpf, securityfs (`linux/magic.h`).
+const PSEUDO_FILE_SYSTEMS: [u32; 7] =
+    [0x9fa0, 0x6265_6572, 0x7472_6163, 0x6462_6720, 0x6367_7270, 0xcafe_4a11, 0x7363_6673];
+
+/// Opens a regular file for reading. Links are followed.
+///
+/// # Errors
+/// If it cannot be opened, or is no regular file of a disk or of memory
+/// ([`io::ErrorKind::InvalidInput`]).
+pub fn open(path: &Path) -> io::Result<File> {
+    Ok(open_with_metadata(path)?.0)
+}
+
+/// Opens a regular file as [`open`] does; gives what the file system says of it, too.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with_metadata(path: &Path) -> io::Result<(File, Metadata)> {
+    // Opening a device may already do something (rewind a tape, arm a watchdog), so
+    // what lies there is looked at through a descriptor that cannot read.
+    let looked_at = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    reopen(File::from(looked_at), path)
+}
+
+/// Opens for reading what a descriptor that cannot read stands for.
+fn reopen(looked_at: File, path: &Path) -> io::Result<(File, Metadata)> {
+    let expected = looked_at.metadata()?;
+    check(&expected)?;
+    // `f_type` has another width on other architectures; the numbers have 32 bits.
+    let file_system = rustix::fs::fstatfs(&looked_at)?.f_type as u32;
+    if PSEUDO_FILE_SYSTEMS.contains(&file_system) {
+        return Err(refusal("not a regular file of a disk"));
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let same = format!("/proc/self/fd/{}", looked_at.as_raw_fd());
+    let file = match openat(CWD, same, flags, Mode::empty()) {
+        // Without /proc the path is opened again, and must still lead to the same file.
+        Err(rustix::io::Errno::NOENT) => openat(CWD, path, flags, Mode::empty())?,
+        other => other?,
+    };
+    let file = File::from(file);
+    let meta = file.metadata()?;
+    check(&meta)?;
+    if (meta.dev(), meta.ino()) != (expected.dev(), expected.ino()) {
+        return Err(refusal("replaced while it was opened"));
+    }
+    Ok((file, meta))
+}
+
+/// Opens a regular file as [`open`] does, but no link to one.
+///
+/// # Errors
+/// As [`open`]; and if the last part of the path is a link.
+pub fn open_without_links(path: &Path) -> io::Result<File> {
+    let looked_at =
+        openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(reopen(File::from(looked_at), path)?.0)
+}
+
+/// Reads a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`open`]; and if the file is larger ([`io::ErrorKind::FileTooLarge`]).
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let (file, meta) = open_with_metadata(path)?;
+    read_open(file, &meta, limit)
+}
+
+/// Reads a file that [`open_with_metadata`] opened.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_open(file: File, meta: &Metadata, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = |size: u64| {
+        let why = format!("{size} bytes are more than the {limit} that are read");
+        io::Error::new(io::ErrorKind::FileTooLarge, why)
+    };
+    let size = meta.len();
+    if size > limit {
+        return Err(too_large(size));
+    }
+    let mut bytes = Vec::with_capacity(size as usize);
+    // Its writer may be adding to it: what came until now is read, within the limit.
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 {
+        read if read > limit => Err(too_large(read)),
+        _ => Ok(bytes),
+    }
+}
+
+fn check(meta: &Metadata) -> io::Result<()> {
+    match meta.is_file() {
+        true => Ok(()),
+        false => Err(refusal("not a regular file")),
+    }
+}
+
+fn refusal(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[track_caller]
+    fn refused(path: &Path) {
+        let error = open(path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}: {error}", path.display());
+        assert!(error.to_string().starts_with("not a regular file"), "{error}");
+    }
+
+    #[test]
+    fn only_files_of_disks_and_memory_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).unwrap();
+        let link = dir.path().join("link");
+        symlink("/dev/zero", &link).unwrap();
+        let paths = [&fifo, &link, dir.path(), Path::new("/proc/kmsg"), Path::new("/proc/stat")];
+        paths.into_iter().for_each(refused);
+        refused(Path::new("/sys/kernel/notes"));
+        let missing = open(&dir.path().join("missing")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let plain = dir.path().join("plain");
+        std::fs::write(&plain, "text").unwrap();
+        symlink(&plain, dir.path().join("to-plain")).unwrap();
+        assert_eq!(read(&dir.path().join("to-plain"), 4).unwrap(), b"text");
+        assert!(open_without_links(&plain).is_ok());
+        assert!(open_without_links(&dir.path().join("to-plain")).is_err());
+    }
+
+    #[test]
+    fn larger_files_are_not_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 40).unwrap();
+        let error = read(file.path(), 1 << 20).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(
+            error.to_string(),
+            "1099511627776 bytes are more than the 1048576 that are read"
+        );
+    }
+
+    #[test]
+    fn files_in_memory_have_paths_below_proc() {
+        let fd = rustix::fs::memfd_create("kymo-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::write(&fd, b"in memory").unwrap();
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        assert_eq!(read(Path::new(&path), 100).unwrap(), b"in memory");
+    }
+}
