@@ -7,13 +7,13 @@ use std::cell::OnceCell;
 
 use kymo_debuginfo::Enumerators;
 use kymo_format::{Builtin, Constants};
+use kymo_kernel::system::SystemRoot;
 use kymo_kernel::tracefs::Tracefs;
 use rustc_hash::FxHashMap;
 
 /// The release of the running kernel.
 pub fn release() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    text.trim().to_owned()
+    SystemRoot::machine().kernel_release().unwrap_or_default()
 }
 
 /// Names with a value everywhere, then those of the running kernel.
@@ -26,7 +26,7 @@ impl Constants for EnumeratorValues {
     fn value(&self, name: &str) -> Option<i64> {
         Builtin.value(name).or_else(|| {
             let running = self.running.get_or_init(|| {
-                let btf = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+                let btf = SystemRoot::machine().kernel_btf().unwrap_or_default();
                 Enumerators::parse(&btf).unwrap_or_default()
             });
             running.value(name)

@@ -70,7 +70,7 @@ pub struct SpliceMode {
 /// How [`splice`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spliced {
-    /// So many bytes were moved; none is the end of what is read from.
+    /// Number of bytes that were moved; 0 at the end of what is read from.
     Moved(usize),
     /// There was nothing to move, or no room for it.
     WouldBlock,

@@ -1,27 +1,24 @@
 //! `/tmp/perf-PID.map`: what a just-in-time compiler says it made, one
 //! `START SIZE NAME` a line, in hexadecimal.
 
-use std::io::ErrorKind;
+use std::io;
 use std::path::Path;
 
 use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, Type};
 use kymo_kernel::regular_file;
 
-use crate::files::Finder;
-use crate::resolver::Problem;
-
 /// Larger files are not read: memory of several times their size would go.
 const LIMIT: u64 = 256 << 20;
 
-/// The text of a map; empty if there is none. Why one that is there is not read is told.
-pub(crate) fn read(path: &Path, files: &Finder) -> Vec<u8> {
-    regular_file::read(path, LIMIT).unwrap_or_else(|e| {
-        if e.kind() != ErrorKind::NotFound {
-            let path = path.display().to_string();
-            files.note(Problem::Unusable { path, why: e.to_string() });
-        }
-        Vec::new()
-    })
+/// The text of a map; empty if there is none.
+///
+/// # Errors
+/// Why one that is there is not read.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    match regular_file::read(path, LIMIT) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read,
+    }
 }
 
 /// Parses the file; lines of another form are passed over.

@@ -6,6 +6,7 @@ mod code;
 mod cycles;
 mod dead;
 mod dependencies;
+mod door;
 mod headers;
 mod names;
 mod provenance;
@@ -89,6 +90,7 @@ const RULES: &[Rule] = &[
     dead::findings,
     cycles::findings,
     names::findings,
+    door::findings,
 ];
 
 /// Lowers the limits of names that are on their way out to what is left of them.

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use kymo_debuginfo::DebugLink;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
 use super::{Binary, Module, kernel};
@@ -78,7 +79,7 @@ impl Places {
         if let (Some(pid), None, Some(inside)) =
             (binary.pid, &self.symfs, text.strip_prefix('/').filter(|_| kept.is_none()))
         {
-            may_be(PathBuf::from(format!("/proc/{pid}/root")).join(inside));
+            may_be(SystemRoot::machine().root_of(pid).join(inside));
         }
         if let Some(path) = binary.build_id.and_then(|id| self.cached(id, "elf")) {
             may_be(path);

@@ -18,6 +18,7 @@ mod tracing;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::ControlFlow;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -200,7 +201,9 @@ impl PerfData {
     /// The path `perf script` and `perf report` read without `-i`: `perf.data`,
     /// or the standard input when that is a pipe.
     pub fn default_path() -> PathBuf {
-        let stdin_is_pipe = std::fs::metadata("/proc/self/fd/0")
+        let stdin = std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
+        let stdin_is_pipe = stdin
+            .and_then(|stdin| stdin.metadata())
             .is_ok_and(|m| std::os::unix::fs::FileTypeExt::is_fifo(&m.file_type()));
         PathBuf::from(if stdin_is_pipe { "-" } else { "perf.data" })
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use kymo_debuginfo::probe::{RawLine, glob_match};
 use kymo_kernel::probe_events::ProbeLine;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 use kymo_symbols::cache::Cache;
 use kymo_symbols::probe::{KeptProbe, KeptProbes, ProbeFiles};
@@ -26,8 +27,7 @@ fn binary(args: &Args, files: Option<&ProbeFiles>) -> anyhow::Result<(BuildId, S
     if args.exec.is_some() || args.module.is_some() {
         bail!("--cache keeps probes by build-id, and the binary has none");
     }
-    let notes = std::fs::read("/sys/kernel/notes").context("cannot read /sys/kernel/notes")?;
-    let id = kymo_debuginfo::build_id_of_notes(&notes, kymo_model::Endian::NATIVE);
+    let id = SystemRoot::machine().kernel_build_id();
     Ok((id.context("the running kernel states no build-id")?, "[kernel.kallsyms]".to_owned()))
 }
 
