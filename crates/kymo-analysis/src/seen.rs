@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadError, ReadStats};
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, Misc, RecordKind, Sample};
-use kymo_symbols::bundle::Places;
+use kymo_symbols::bundle::RecordedAddresses;
 use kymo_symbols::{Options, Resolver};
 use rustc_hash::FxHashSet;
 
@@ -21,7 +21,7 @@ pub struct Seen {
     /// Names of tasks, binaries and symbols.
     pub machine: Machine,
     /// The places.
-    pub places: Places,
+    pub places: RecordedAddresses,
     /// What reading found.
     pub stats: ReadStats,
 }
@@ -39,7 +39,8 @@ pub fn seen(file: &mut PerfData, symbols: Options) -> Result<Seen, ReadError> {
         ControlFlow::Continue(())
     })?;
     let Reading { machine, places, kernel, .. } = reading;
-    let mut by_dso = Places { kernel: kernel.into_iter().collect(), ..Places::default() };
+    let mut by_dso =
+        RecordedAddresses { kernel: kernel.into_iter().collect(), ..RecordedAddresses::default() };
     for (dso, address) in places {
         by_dso.of.entry(dso).or_default().push(address);
     }

@@ -47,9 +47,9 @@ impl Arriving {
     pub(crate) fn beside(place: &Path) -> Result<Arriving, FetchError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let fail = |path: &Path, error| FetchError::Cache { path: path.to_owned(), error };
-        let folder = place.parent().unwrap_or(Path::new("."));
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|e| fail(folder, e))?;
+        let directory = place.parent().unwrap_or(Path::new("."));
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|e| fail(directory, e))?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut name = place.as_os_str().to_owned();
         name.push(format!(".{}-{number}", std::process::id()));
@@ -87,8 +87,8 @@ impl Drop for Arriving {
 
 /// Notes that no server has a file.
 pub(crate) fn miss(place: &Path) -> io::Result<()> {
-    if let Some(folder) = place.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if let Some(directory) = place.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     // A new one each time: its age counts.
     match fs::remove_file(place) {

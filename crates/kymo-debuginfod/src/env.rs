@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Config {
     /// Servers, in the order in which they are asked.
     pub servers: Vec<String>,
-    /// Folder of the cache.
+    /// Directory of the cache.
     pub cache: PathBuf,
     /// Time within which an answer must begin, and in which at least
     /// [`LEAST_BYTES`](Config::LEAST_BYTES) of a file must come.
@@ -47,7 +47,7 @@ impl Config {
             return None;
         }
         let number = |name| var(name)?.trim().parse::<u64>().ok().filter(|n| *n > 0);
-        let cache = cache_folder(&var)?;
+        let cache = cache_directory(&var)?;
         let kept = std::fs::read_to_string(cache.join("cache_miss_s")).ok();
         let misses = kept.and_then(|t| t.trim().parse().ok()).map(Duration::from_secs);
         Some(Config {
@@ -61,7 +61,7 @@ impl Config {
     }
 }
 
-fn cache_folder(var: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+fn cache_directory(var: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name| var(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(named) = set("DEBUGINFOD_CACHE_PATH") {
         return Some(named);

@@ -55,7 +55,7 @@ impl Url {
         }
         let base = match location.starts_with('/') {
             true => "",
-            false => self.path.rsplit_once('/').map_or("", |(folder, _)| folder),
+            false => self.path.rsplit_once('/').map_or("", |(directory, _)| directory),
         };
         let slash = if location.starts_with('/') { "" } else { "/" };
         Url::parse(&format!("{scheme}://{}{base}{slash}{location}", self.authority()))

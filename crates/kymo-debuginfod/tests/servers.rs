@@ -74,8 +74,8 @@ fn elf(path: &Path) -> Result<(), String> {
     if bytes.starts_with(b"\x7fELF") { Ok(()) } else { Err("it is no ELF file".into()) }
 }
 
-fn all_below(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+fn all_below(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut all = Vec::new();
     for entry in entries.flatten() {
         let path = entry.path();
@@ -110,13 +110,13 @@ fn a_file_arrives_whole_by_length_in_chunks_and_to_the_end() {
     });
     let dir = tempfile::tempdir().unwrap();
     let c = client(&[&s.url], dir.path());
-    let folder = dir.path().join(ID);
+    let directory = dir.path().join(ID);
     let debug = c.find(ID, Artifact::Debuginfo, &elf).unwrap();
-    assert_eq!((&debug, std::fs::read(&debug).unwrap()), (&folder.join("debuginfo"), body()));
+    assert_eq!((&debug, std::fs::read(&debug).unwrap()), (&directory.join("debuginfo"), body()));
     let program = c.find(ID, Artifact::Executable, &elf).unwrap();
     assert_eq!(std::fs::read(&program).unwrap(), body());
     let source = c.find(ID, Artifact::Source("/usr/src/a b.c"), &|_| Ok(())).unwrap();
-    assert_eq!(source, folder.join("source##usr##src##a b.c"));
+    assert_eq!(source, directory.join("source##usr##src##a b.c"));
     assert_eq!(std::fs::read(&source).unwrap(), b"int main;\n");
     // From now on the cache answers.
     assert_eq!(s.asked.load(Ordering::Relaxed), 3);

@@ -349,7 +349,7 @@ fn kernels(folder: &Path) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(place) else { continue };
         let files = entries.flatten().take(1 << 16).map(|e| e.path()).filter(|p| {
             p.file_name().is_some_and(|n| !n.to_string_lossy().starts_with('.'))
-                && fs::metadata(p).is_ok_and(|m| m.is_file())
+                && fs::metadata(p).is_ok_and(|m| m.is_file() && m.len() > 0)
                 && Kind::of(p) == Some(Kind::TraceDat)
         });
         found.extend(files.take(MOST));

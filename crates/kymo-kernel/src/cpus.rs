@@ -68,9 +68,9 @@ pub fn topology(cpu: u32) -> Topology {
 }
 
 fn topology_under(sysfs: &Path, cpu: u32) -> Topology {
-    let folder = sysfs.join(format!("devices/system/cpu/cpu{cpu}/topology"));
+    let directory = sysfs.join(format!("devices/system/cpu/cpu{cpu}/topology"));
     let number = |name: &str| {
-        let text = fs::read_to_string(folder.join(name)).ok()?;
+        let text = fs::read_to_string(directory.join(name)).ok()?;
         text.trim().parse::<i64>().ok().and_then(|n| u32::try_from(n).ok())
     };
     Topology {

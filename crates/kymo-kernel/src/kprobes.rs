@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn the_switch_is_a_digit() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("switch");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("switch");
         assert_eq!(switch(&path), None);
         for (text, expected) in [("1\n", Some(true)), ("0\n", Some(false)), ("?", None)] {
             std::fs::write(&path, text).unwrap();

@@ -13,7 +13,7 @@ pub struct Pmus {
 /// One PMU. Its formats and events are read when asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pmu {
-    /// Name of its folder.
+    /// Name of its directory.
     pub name: String,
     /// `perf_event_attr.type`.
     pub kind: u32,
@@ -64,7 +64,7 @@ impl Pmus {
         Self::at(Path::new(DEVICES))
     }
 
-    /// The PMUs of a folder that looks like `/sys/bus/event_source/devices`.
+    /// The PMUs of a directory that looks like `/sys/bus/event_source/devices`.
     pub fn at(devices: &Path) -> Pmus {
         let mut list: Vec<Pmu> = std::fs::read_dir(devices)
             .into_iter()
@@ -183,7 +183,7 @@ impl Pmu {
         ["cpumask", "cpus"].iter().find_map(|f| parse_cpu_list(&word(&self.path.join(f))?))
     }
 
-    /// Its folder.
+    /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -261,8 +261,8 @@ fn word(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let mut list: Vec<String> = std::fs::read_dir(folder)
+fn names(directory: &Path) -> Vec<String> {
+    let mut list: Vec<String> = std::fs::read_dir(directory)
         .into_iter()
         .flatten()
         .filter_map(|e| e.ok()?.file_name().into_string().ok())

@@ -168,8 +168,8 @@ pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
     numbers(Path::new(&format!("/proc/{pid}/task")))
 }
 
-fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
-    let names = fs::read_dir(folder)?.filter_map(Result::ok);
+fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
+    let names = fs::read_dir(directory)?.filter_map(Result::ok);
     let mut found: Vec<u32> =
         names.filter_map(|e| e.file_name().to_str().and_then(|n| n.parse().ok())).collect();
     found.sort_unstable();

@@ -229,7 +229,7 @@ impl GatedChild {
 fn executable(name: &OsStr) -> io::Result<()> {
     let executable = |path: &Path| {
         rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?;
-        // A folder has that permission, too.
+        // A directory has that permission, too.
         match std::fs::metadata(path)?.is_dir() {
             true => Err(io::Error::from_raw_os_error(libc::EACCES)),
             false => Ok(()),
@@ -240,8 +240,8 @@ fn executable(name: &OsStr) -> io::Result<()> {
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let mut error = io::Error::from_raw_os_error(libc::ENOENT);
-    for folder in std::env::split_paths(&path) {
-        match executable(&folder.join(name)) {
+    for directory in std::env::split_paths(&path) {
+        match executable(&directory.join(name)) {
             Ok(()) => return Ok(()),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => error = e,
             Err(_) => {}

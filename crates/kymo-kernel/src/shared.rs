@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::untouched::Untouched;
 
-/// Why a file of a shared folder is not opened.
+/// Why a file of a shared directory is not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedError {
     /// The kernel refused.
@@ -47,7 +47,7 @@ impl SharedError {
     }
 }
 
-/// A folder that belongs to one user and that nobody else may write to.
+/// A directory that belongs to one user and that nobody else may write to.
 #[derive(Debug)]
 pub struct SharedDir {
     fd: OwnedFd,
@@ -55,7 +55,7 @@ pub struct SharedDir {
     owner: u32,
 }
 
-/// A regular file with one name in such a folder, of the same user.
+/// A regular file with one name in such a directory, of the same user.
 #[derive(Debug)]
 pub struct SharedFile {
     file: File,
@@ -72,7 +72,7 @@ pub enum Access {
 }
 
 impl SharedDir {
-    /// The folder `name` of `base`, which is somewhere below `root`: links in `base`
+    /// The directory `name` of `base`, which is somewhere below `root`: links in `base`
     /// are followed, but lead nowhere above `root`. `root` is `/`, or the root of
     /// another mount namespace as `/proc/PID/root` has it.
     ///
@@ -93,7 +93,7 @@ impl SharedDir {
         SharedDir::at(base_fd.as_fd(), shown(base).join(name), name, None)
     }
 
-    /// A folder in this one, of the same owner.
+    /// A directory in this one, of the same owner.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -115,7 +115,7 @@ impl SharedDir {
         Ok(SharedDir { fd, path, owner: stat.st_uid })
     }
 
-    /// Waits for the lock of the folder among all who lock it so; it is let go when the
+    /// Waits for the lock of the directory among all who lock it so; it is let go when the
     /// value is dropped.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl SharedDir {
         Ok(SharedFile { file: File::from(fd), path })
     }
 
-    /// Makes a file that appears whole or not at all, of the folder's owner.
+    /// Makes a file that appears whole or not at all, of the directory's owner.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -216,7 +216,7 @@ impl SharedDir {
         })
     }
 
-    /// The folder `name` in this one, made if it is not there, of the same owner.
+    /// The directory `name` in this one, made if it is not there, of the same owner.
     ///
     /// # Errors
     /// If it cannot be made, or is something else.
@@ -255,7 +255,7 @@ impl SharedDir {
         self.unlink(name, AtFlags::empty())
     }
 
-    /// Removes an empty folder.
+    /// Removes an empty directory.
     ///
     /// # Errors
     /// If it cannot be removed; that it is not there is none.
@@ -450,7 +450,7 @@ fn until_free(patience: Duration, mut take: impl FnMut() -> io::Result<()>) -> i
     }
 }
 
-/// A locked folder.
+/// A locked directory.
 #[derive(Debug)]
 pub struct DirLock(#[expect(dead_code, reason = "held until it is dropped")] OwnedFd);
 
@@ -464,7 +464,7 @@ impl Drop for PartLock<'_> {
 fn one_name(path: &Path, name: &OsStr) -> Result<(), SharedError> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') {
-        let what = "not a name within a folder".into();
+        let what = "not a name within a directory".into();
         return Err(SharedError::Suspicious { path: path.to_owned(), what });
     }
     Ok(())
@@ -492,7 +492,7 @@ mod tests {
 
     use super::*;
 
-    fn folder() -> (tempfile::TempDir, SharedDir) {
+    fn directory() -> (tempfile::TempDir, SharedDir) {
         let top = tempfile::tempdir().unwrap();
         std::fs::create_dir(top.path().join("kymo")).unwrap();
         set_mode(&top.path().join("kymo"), 0o700);
@@ -506,7 +506,7 @@ mod tests {
 
     #[test]
     fn what_is_put_is_read_and_only_of_one_name() {
-        let (top, dir) = folder();
+        let (top, dir) = directory();
         dir.put(OsStr::new("order"), b"letters").unwrap();
         assert_eq!(dir.names(10).unwrap(), (vec!["order".into()], false));
         assert_eq!(dir.names(0).unwrap(), (vec![], true));
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn links_pipes_and_other_paths_are_refused() {
-        let (top, dir) = folder();
+        let (top, dir) = directory();
         let at = |name: &str| top.path().join("kymo").join(name);
         symlink("/etc/passwd", at("link")).unwrap();
         assert!(dir.file(OsStr::new("link"), Access::Read).is_err());
@@ -562,7 +562,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_seen_until_its_holder_is_gone() {
-        let (top, dir) = folder();
+        let (top, dir) = directory();
         dir.put(OsStr::new("control"), b"x").unwrap();
         let file = dir.file(OsStr::new("control"), Access::ReadWrite).unwrap();
         assert!(!file.is_held().unwrap());
@@ -575,7 +575,7 @@ mod tests {
 
     #[test]
     fn a_part_is_locked_by_one_at_a_time() {
-        let (_top, dir) = folder();
+        let (_top, dir) = directory();
         dir.put(OsStr::new("control"), b"0").unwrap();
         let again = || dir.file(OsStr::new("control"), Access::ReadWrite).unwrap();
         let (one, two) = (again(), again());

@@ -4,7 +4,7 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// A tracefs root, which may be a folder made by a test.
+/// A tracefs root, which may be a directory made by a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracefs {
     root: PathBuf,
@@ -145,7 +145,7 @@ impl Tracefs {
             .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
     }
 
-    fn folders(&self, relative: &str) -> Result<Vec<String>, TracefsError> {
+    fn directories(&self, relative: &str) -> Result<Vec<String>, TracefsError> {
         let path = self.path(relative);
         let entries = std::fs::read_dir(&path).map_err(|e| self.error(path.clone(), e))?;
         let mut names = Vec::new();
@@ -163,7 +163,7 @@ impl Tracefs {
 
     /// Names of the event systems, sorted.
     pub fn systems(&self) -> Result<Vec<String>, TracefsError> {
-        self.folders("events")
+        self.directories("events")
     }
 
     /// Names of the events of one system, sorted.
@@ -171,7 +171,7 @@ impl Tracefs {
         if !plain(system) {
             return Ok(Vec::new());
         }
-        self.folders(&format!("events/{system}"))
+        self.directories(&format!("events/{system}"))
     }
 
     /// The file `file` of an event.
@@ -271,7 +271,7 @@ impl DynamicEvent {
     }
 }
 
-/// Whether a name may be one folder of the tree (and not a way out of it).
+/// Whether a name may be one directory of the tree (and not a way out of it).
 fn plain(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
 }

@@ -60,7 +60,7 @@ fn a_hook_ends_when_its_time_is_over() {
     assert!(Hook::attach("no:such").is_err());
 }
 
-/// Cargo builds examples beside the tests' folder, unless it is told to build
+/// Cargo builds examples beside the tests' directory, unless it is told to build
 /// one test only.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();

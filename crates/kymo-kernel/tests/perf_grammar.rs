@@ -109,7 +109,7 @@ fn check(catalog: &Catalog, text: &str) {
     let all: String = format!("{}\n{}", theirs.stdout, theirs.stderr);
     let (mut a, mut b) = (ours.iter().map(of_ours).collect::<Vec<_>>(), of_perf(&all));
     if text.contains('*') {
-        // perf takes what a glob matches in the order of the folder, we sort.
+        // perf takes what a glob matches in the order of the directory, we sort.
         a.sort();
         b.sort();
     }

@@ -1,9 +1,9 @@
 //! The user's cache on disk: one file for each kind of finding and binary,
 //! `<build-id>.<kind>`. What is in a file is its kind's own affair; here are the
-//! folder, the header that is checked at the door, atomic writing and the bound
+//! directory, the header that is checked at the door, atomic writing and the bound
 //! on the size of all.
 //!
-//! A cache is trusted only as far as its owner is the user: a folder or file of
+//! A cache is trusted only as far as its owner is the user: a directory or file of
 //! somebody else, or one that others may write to, is not read. Whatever is
 //! wrong with a file, the caller is told, works without it and renews it.
 
@@ -28,10 +28,10 @@ pub struct Kind {
     pub version: u32,
 }
 
-/// The folder.
+/// The directory.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    folder: PathBuf,
+    directory: PathBuf,
     limit: u64,
 }
 
@@ -66,7 +66,7 @@ pub enum CacheError {
     /// It cannot be read or written.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Which file or folder.
+        /// Which file or directory.
         path: PathBuf,
         /// What the system said.
         error: io::Error,
@@ -74,7 +74,7 @@ pub enum CacheError {
     /// Somebody else could have written it.
     #[error("{} belongs to user {owner} with mode {mode:o}: only one's own is trusted", path.display())]
     Foreign {
-        /// Which file or folder.
+        /// Which file or directory.
         path: PathBuf,
         /// Its owner.
         owner: u32,
@@ -129,7 +129,7 @@ impl Cache {
     /// One file's contents.
     pub const FILE_LIMIT: u64 = 256 << 20;
 
-    /// The user's: `KYMO_CACHE` (a folder, or `off`), else `kymo` in
+    /// The user's: `KYMO_CACHE` (a directory, or `off`), else `kymo` in
     /// `$XDG_CACHE_HOME` or `~/.cache`. None if it is off or there is no home; one that
     /// is only named, as daemons' are, is not made.
     pub fn of_user() -> Option<Cache> {
@@ -146,18 +146,18 @@ impl Cache {
         Some(Cache::at(base.join("kymo")))
     }
 
-    /// One in a folder, which is made when something is stored.
-    pub fn at(folder: impl Into<PathBuf>) -> Cache {
-        Cache { folder: folder.into(), limit: Cache::LIMIT }
+    /// One in a directory, which is made when something is stored.
+    pub fn at(directory: impl Into<PathBuf>) -> Cache {
+        Cache { directory: directory.into(), limit: Cache::LIMIT }
     }
 
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn path(&self, kind: Kind, key: BuildId) -> PathBuf {
-        self.folder.join(format!("{key}.{}", kind.name))
+        self.directory.join(format!("{key}.{}", kind.name))
     }
 
     /// What is cached for a binary: `None` if nothing is.
@@ -171,7 +171,7 @@ impl Cache {
             Ok(None) => return Ok(None),
             Err(error) => return Err(error),
         };
-        own(&self.folder, &io(fs::metadata(&self.folder), &self.folder)?)?;
+        own(&self.directory, &io(fs::metadata(&self.directory), &self.directory)?)?;
         let map = io(MappedFile::of(&file), &path)?;
         let start = header::check(map.bytes(), kind, key).map_err(|why| why.at(&path))?;
         // Says when it was last used; on a read-only file system it cannot.
@@ -190,12 +190,12 @@ impl Cache {
         if key.as_bytes().is_empty() {
             return Ok(());
         }
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        io(made, &self.folder)?;
-        own(&self.folder, &io(fs::metadata(&self.folder), &self.folder)?)?;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
+        io(made, &self.directory)?;
+        own(&self.directory, &io(fs::metadata(&self.directory), &self.directory)?)?;
         let path = self.path(kind, key);
         let name = format!(".{key}.{}.{}.tmp", kind.name, std::process::id());
-        let temporary = self.folder.join(name);
+        let temporary = self.directory.join(name);
         let write = || -> io::Result<()> {
             let _ = fs::remove_file(&temporary);
             let mut file =
@@ -226,10 +226,10 @@ impl Cache {
 
     /// All files, the one used last first.
     pub fn list(&self) -> Result<Vec<Listed>> {
-        let entries = match fs::read_dir(&self.folder) {
+        let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(CacheError::Io { path: self.folder.clone(), error }),
+            Err(error) => return Err(CacheError::Io { path: self.directory.clone(), error }),
         };
         let mut all: Vec<Listed> = entries.flatten().filter_map(|e| listed(e.path())).collect();
         all.sort_by_key(|l| std::cmp::Reverse(l.used));
@@ -254,7 +254,7 @@ impl Cache {
     /// Files that a killed writer left half written.
     fn remove_abandoned(&self) {
         const LONG: Duration = Duration::from_secs(3600);
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let age =

@@ -235,7 +235,7 @@ impl Resolver {
         let told = self.problems().iter().find_map(about);
         told.unwrap_or_else(|| match self.options().bundle {
             Some(_) => "the bundle has no code; make it with `kymo bundle --binaries`".into(),
-            None => "the file is not there; name a folder that has it with --symfs".into(),
+            None => "the file is not there; name a directory that has it with --symfs".into(),
         })
     }
 }

@@ -68,7 +68,7 @@ impl Resolver {
     /// The file with a part of the kernel's or a module's code, and where that code
     /// was. `None` for other binaries, and where no file of the recorded build is found.
     pub fn kernel_file(&self, id: DsoId, part: Part) -> Option<Arc<KernelFile>> {
-        let placed = || self.shelf.placed.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let placed = || self.symbol_cache.placed.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = placed().get(&(id, part)) {
             return known.clone();
         }

@@ -15,7 +15,7 @@ use crate::bundle::{Bundle, BundleError};
 use crate::files::{Binary, Finder, KERNEL, Part};
 use crate::jitdump::{self, JitDump};
 use crate::kernel::{self, KernelTable};
-use crate::shelf::{Shelf, Table};
+use crate::symbol_cache::{SymbolCache, Table};
 use crate::unwind::Binaries;
 use crate::{locate, perf_map};
 
@@ -73,7 +73,7 @@ impl Dso {
 /// Where to look and what to print.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Look for files under this folder.
+    /// Look for files under this directory.
     pub symfs: Option<PathBuf>,
     /// Kernel symbols from this file.
     pub kallsyms: Option<PathBuf>,
@@ -181,7 +181,7 @@ pub struct Resolver {
     dsos: Vec<Dso>,
     by_name: FxHashMap<(String, Option<BuildId>), DsoId>,
     recorded_ids: FxHashMap<String, BuildId>,
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) symbol_cache: Arc<SymbolCache>,
     embedded_kallsyms: Option<String>,
     recorded_release: Option<String>,
     kernel_reference: Option<(String, u64)>,
@@ -206,8 +206,8 @@ impl Resolver {
     pub fn another(&self) -> Resolver {
         let files = Arc::clone(&self.files);
         let binaries = Arc::new(self.binaries.another());
-        let (options, shelf) = (self.options.clone(), Arc::clone(&self.shelf));
-        Resolver { options, files, binaries, shelf, ..Resolver::default() }
+        let (options, symbol_cache) = (self.options.clone(), Arc::clone(&self.symbol_cache));
+        Resolver { options, files, binaries, symbol_cache, ..Resolver::default() }
     }
 
     /// The files behind the binaries.
@@ -297,7 +297,7 @@ impl Resolver {
         self.by_name.insert(key, id);
         let short_name = short_name(&long_name, kind);
         self.binaries.add(kind, &long_name, build_id, pid);
-        let table = self.shelf.place(kind, &long_name, build_id);
+        let table = self.symbol_cache.table(kind, &long_name, build_id);
         self.dsos.push(Dso { kind, long_name, short_name, build_id, pid, table });
         id
     }
@@ -351,7 +351,7 @@ impl Resolver {
     /// What went wrong so far.
     pub fn problems(&self) -> Vec<Problem> {
         let mut all = self.files.problems();
-        let of_kernel = self.shelf.kernel.get().and_then(|k| k.problem());
+        let of_kernel = self.symbol_cache.kernel.get().and_then(|k| k.problem());
         if let Some(problem) = of_kernel.filter(|p| !all.contains(p)) {
             all.insert(0, problem.clone());
         }
@@ -361,12 +361,12 @@ impl Resolver {
     /// The kernel's symbols, for any thread. What is told of the kernel later than
     /// this is first asked for does not count.
     pub fn kernel(&self) -> &Arc<KernelTable> {
-        self.shelf.kernel.get_or_init(|| Arc::new(KernelTable::new(self.kernel_source())))
+        self.symbol_cache.kernel.get_or_init(|| Arc::new(KernelTable::new(self.kernel_source())))
     }
 
     /// Begins to read the kernel's symbols, which takes a while, in the background.
     pub fn prefetch_kernel(&self) {
-        if self.shelf.kernel.get().is_none() {
+        if self.symbol_cache.kernel.get().is_none() {
             let table = Arc::clone(self.kernel());
             let reader = std::thread::Builder::new().name("kallsyms".into());
             // Who asks for them reads them where no thread could be had.

@@ -11,11 +11,11 @@ use kymo_testkit::{Need, require};
 
 type Frames = Vec<(String, String, u32)>;
 
-struct Folder(tempfile::TempDir);
+struct Directory(tempfile::TempDir);
 
-impl Folder {
-    fn new() -> Folder {
-        Folder(tempfile::tempdir().unwrap())
+impl Directory {
+    fn new() -> Directory {
+        Directory(tempfile::tempdir().unwrap())
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -28,7 +28,7 @@ impl Folder {
         assert!(out.status.success(), "{program} {args:?}: {said}");
     }
 
-    /// Builds a program of the tests of kymo-debuginfo in the folder.
+    /// Builds a program of the tests of kymo-debuginfo in the directory.
     fn build(&self, compiler: &str, flags: &[&str], source: &str, to: &str) {
         let programs =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../kymo-debuginfo/tests/programs");
@@ -77,7 +77,7 @@ fn split_units() {
     }
     without_a_cache();
     for version in ["-gdwarf-4", "-gdwarf-5"] {
-        let f = Folder::new();
+        let f = Directory::new();
         f.build("gcc", &["-O2", version], "inlined.c", "whole");
         f.build("gcc", &["-O2", version, "-gsplit-dwarf"], "inlined.c", "split");
         same(&f.sources("split"), &f.sources("whole"), version);
@@ -91,7 +91,7 @@ fn compressed_separate_and_shared() {
         return again_without_a_cache("compressed_separate_and_shared");
     }
     without_a_cache();
-    let f = Folder::new();
+    let f = Directory::new();
     f.build("g++", &["-O2", "-gdwarf-5"], "templates.cpp", "whole");
     let whole = f.sources("whole");
     for kind in ["zlib-gnu", "zlib-gabi"] {

@@ -41,7 +41,7 @@ impl Catalog {
         }
     }
 
-    /// The catalog of folders that look like a machine: one like
+    /// The catalog of directories that look like a machine: one like
     /// `/sys/bus/event_source/devices`, a tracefs root, a file like
     /// `/proc/vmstat`.
     pub fn at(devices: &Path, tracefs: &Path, vmstat: &Path) -> Catalog {

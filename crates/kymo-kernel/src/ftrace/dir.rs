@@ -1,4 +1,4 @@
-//! A trace folder's files: reading, writing, and telling why not.
+//! A trace directory's files: reading, writing, and telling why not.
 //!
 //! tracefs files take one write(2) for one command, and opening one with
 //! O_TRUNC may already change it (`set_event` forgets its events, `trigger` its
@@ -69,12 +69,12 @@ impl TraceDir {
         self.name.as_deref()
     }
 
-    /// Its folder.
+    /// Its directory.
     pub fn root(&self) -> &Path {
         self.tree.root()
     }
 
-    /// The folder as a tree of its own, for reading events, ids and formats.
+    /// The directory as a tree of its own, for reading events, ids and formats.
     pub fn tree(&self) -> &Tracefs {
         &self.tree
     }
@@ -84,7 +84,7 @@ impl TraceDir {
         &self.tracefs
     }
 
-    /// A path below the folder.
+    /// A path below the directory.
     pub fn path(&self, file: &str) -> PathBuf {
         self.tree.path(file)
     }

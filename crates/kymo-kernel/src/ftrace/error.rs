@@ -1,4 +1,4 @@
-//! Why a trace folder could not be changed, in words that name the fact.
+//! Why a trace directory could not be changed, in words that name the fact.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error_log::Complaint;
 use crate::tracefs::TracefsError;
 
-/// A trace folder could not be read or changed.
+/// A trace directory could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum FtraceError {
     /// The tree could not be read.
@@ -45,7 +45,7 @@ pub enum FtraceError {
     #[error("cannot make the trace instance {}: {}", path.display(),
         fact.as_deref().unwrap_or(&plain(error)))]
     Create {
-        /// Its folder.
+        /// Its directory.
         path: PathBuf,
         /// What mkdir(2) said.
         error: io::Error,
@@ -55,7 +55,7 @@ pub enum FtraceError {
     /// An instance could not be removed.
     #[error("cannot remove the trace instance {}: {error}", path.display())]
     Remove {
-        /// Its folder.
+        /// Its directory.
         path: PathBuf,
         /// What rmdir(2) said.
         error: io::Error,

@@ -1,5 +1,5 @@
 //! The kernel's error log: what it found wrong in a filter, a trigger or a
-//! probe, and where. The file keeps the last eight complaints of a trace folder.
+//! probe, and where. The file keeps the last eight complaints of a trace directory.
 
 use std::fmt;
 

@@ -19,8 +19,8 @@ pub struct EventName {
 }
 
 impl EventName {
-    /// The event's folder within a trace folder.
-    pub fn folder(&self) -> String {
+    /// The event's directory within a trace directory.
+    pub fn directory(&self) -> String {
         format!("events/{}/{}", self.system, self.name)
     }
 }
@@ -145,7 +145,7 @@ impl TraceDir {
                 self.matching(|_| true, |s, n| name.is_match(n) || name.is_match(s))?
             }
             Selection::Word(word) => self.word(word)?,
-            Selection::Event(event) => match self.has(&event.folder()) {
+            Selection::Event(event) => match self.has(&event.directory()) {
                 true => vec![event.clone()],
                 false => Vec::new(),
             },
@@ -223,7 +223,7 @@ impl TraceDir {
             Selection::All => self.set("events/enable", value)?,
             Selection::Word(_) | Selection::Pattern { .. } | Selection::Event(_) => {
                 for event in &changed {
-                    match self.set(&format!("{}/enable", event.folder()), value) {
+                    match self.set(&format!("{}/enable", event.directory()), value) {
                         // Gone between the look and the switch: it is off.
                         Err(FtraceError::Lacking { .. }) if !on => {}
                         result => result?,
@@ -248,7 +248,7 @@ impl TraceDir {
 
     /// Whether an event is on.
     pub fn event_state(&self, event: &EventName) -> Result<State, FtraceError> {
-        self.state_of(&format!("{}/enable", event.folder()))
+        self.state_of(&format!("{}/enable", event.directory()))
     }
 
     /// Whether a group's events are on; `None` for a group that has no switch.
@@ -285,9 +285,9 @@ mod tests {
             ("timer", &["timer_start"]),
         ] {
             for event in events {
-                let folder = root.path().join("events").join(system).join(event);
-                std::fs::create_dir_all(&folder).unwrap();
-                std::fs::write(folder.join("enable"), "0\n").unwrap();
+                let directory = root.path().join("events").join(system).join(event);
+                std::fs::create_dir_all(&directory).unwrap();
+                std::fs::write(directory.join("enable"), "0\n").unwrap();
             }
         }
         let dir = TraceDir::top(&Tracefs::at(root.path()));

@@ -140,7 +140,7 @@ impl Drop for Instance {
 
 fn remove(dir: &TraceDir) -> Result<(), FtraceError> {
     // Removing does these as well; doing them first ends the tracing at once,
-    // even if somebody keeps the folder busy. What fails here, rmdir tells.
+    // even if somebody keeps the directory busy. What fails here, rmdir tells.
     let _ = dir.set("tracing_on", "0");
     let _ = dir.set("events/enable", "0");
     let mut tries = 0;

@@ -1,9 +1,9 @@
 //! The writing side of tracefs: events are switched on and off, filtered and
-//! given triggers, and their ring is read, in a trace folder.
+//! given triggers, and their ring is read, in a trace directory.
 //!
-//! A *trace folder* ([`TraceDir`]) is what the kernel calls a trace array: the
+//! A *trace directory* ([`TraceDir`]) is what the kernel calls a trace array: the
 //! tree's top, or one of `instances/`. Both hold the same files. Recordings of
-//! our own use an [`Instance`], a folder that is made for one purpose and
+//! our own use an [`Instance`], a directory that is made for one purpose and
 //! removed when its guard is dropped; the top belongs to the user and is
 //! changed only on request (`kymo event`).
 //!
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! What lives where: `dir` the files and how a refusal is explained, `instance`
-//! making, owning and removing folders, `settings` everything that is one value,
+//! making, owning and removing directories, `settings` everything that is one value,
 //! `events` names to `enable` files, `trigger` filters and triggers, `error_log`
 //! the kernel's own account of what was wrong, `pipe` the ring pages, `stream`
 //! their events merged by time, `hook` a closure on events, `stats` what was lost.

@@ -1,4 +1,4 @@
-//! A trace folder's single values: buffer size, clock, options, whose and which
+//! A trace directory's single values: buffer size, clock, options, whose and which
 //! CPUs' events, the tracer.
 
 use super::dir::TraceDir;

@@ -41,7 +41,7 @@ pub enum Item<'a> {
     Event {
         /// Where it happened.
         cpu: u32,
-        /// When, on the folder's clock.
+        /// When, on the directory's clock.
         time: u64,
         /// The event from `common_type` on.
         payload: &'a [u8],
@@ -60,7 +60,7 @@ pub enum Item<'a> {
     },
 }
 
-/// All CPUs' rings of a trace folder.
+/// All CPUs' rings of a trace directory.
 #[derive(Debug)]
 pub struct Stream {
     rings: Vec<Ring>,

@@ -107,14 +107,14 @@ fn given(shown: &str) -> String {
 impl TraceDir {
     /// An event's filter; `None` if it has none.
     pub fn filter(&self, event: &EventName) -> Result<Option<String>, FtraceError> {
-        let text = self.read(&format!("{}/filter", event.folder()))?;
+        let text = self.read(&format!("{}/filter", event.directory()))?;
         let text = text.trim();
         Ok((text != "none" && !text.is_empty()).then(|| text.to_owned()))
     }
 
     /// Lets only events pass for which `expression` holds.
     pub fn set_filter(&self, event: &EventName, expression: &str) -> Result<(), FtraceError> {
-        let file = format!("{}/filter", event.folder());
+        let file = format!("{}/filter", event.directory());
         let result = self.set(&file, expression);
         if result.is_err() {
             // A wrong filter replaces the old one all the same: the kernel keeps its
@@ -126,12 +126,12 @@ impl TraceDir {
 
     /// Lets all events pass.
     pub fn clear_filter(&self, event: &EventName) -> Result<(), FtraceError> {
-        self.set(&format!("{}/filter", event.folder()), "0")
+        self.set(&format!("{}/filter", event.directory()), "0")
     }
 
     /// An event's triggers, as the kernel writes them.
     pub fn triggers(&self, event: &EventName) -> Result<Vec<String>, FtraceError> {
-        let text = self.read(&format!("{}/trigger", event.folder()))?;
+        let text = self.read(&format!("{}/trigger", event.directory()))?;
         let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
         Ok(lines.map(str::to_owned).collect())
     }
@@ -148,7 +148,7 @@ impl TraceDir {
 
     /// Adds a trigger or takes it away.
     pub fn set_trigger(&self, event: &EventName, trigger: &Trigger) -> Result<(), FtraceError> {
-        let file = format!("{}/trigger", event.folder());
+        let file = format!("{}/trigger", event.directory());
         let value = match trigger.remove {
             true => format!("!{}", trigger.text),
             false => trigger.text.clone(),
@@ -166,7 +166,7 @@ impl TraceDir {
         let missing = match trigger.kind {
             TriggerKind::Snapshot => !self.has("snapshot"),
             TriggerKind::StackTrace => false,
-            _ => !self.has(&format!("{}/hist", event.folder())),
+            _ => !self.has(&format!("{}/hist", event.directory())),
         };
         let word = trigger.kind.word();
         refusal.fact = match (refusal.source.raw_os_error(), trigger.kind.needs()) {

@@ -24,8 +24,8 @@ pub(super) struct Entry {
     pub(super) kind: String,
     pub(super) path: String,
     pub(super) build_id: Option<BuildId>,
-    /// Name of its folder among the members, if anything was found.
-    pub(super) folder: Option<String>,
+    /// Name of its directory among the members, if anything was found.
+    pub(super) directory: Option<String>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -146,8 +146,8 @@ impl Manifest {
         line(&["recording".into(), size.to_string(), format!("{checksum:08x}")]);
         for e in &self.entries {
             let id = or_dash(e.build_id.map(|id| id.to_string()));
-            let folder = or_dash(e.folder.clone());
-            line(&["dso".into(), e.kind.clone(), id, folder, e.path.clone()]);
+            let directory = or_dash(e.directory.clone());
+            line(&["dso".into(), e.kind.clone(), id, directory, e.path.clone()]);
             for fields in e.problems.iter().filter_map(fields) {
                 line(&[&["problem".to_owned()], &fields[..]].concat());
             }
@@ -181,11 +181,11 @@ impl Manifest {
                     let both = size.zip(hex(checksum)).ok_or_else(wrong)?;
                     recording = Some(Recording { size: both.0, checksum: both.1 });
                 }
-                ("dso", [kind, id, folder, path]) => entries.push(Entry {
+                ("dso", [kind, id, directory, path]) => entries.push(Entry {
                     kind: kind.clone(),
                     path: path.clone(),
                     build_id: build_id(id),
-                    folder: known(folder),
+                    directory: known(directory),
                     problems: Vec::new(),
                 }),
                 ("problem", fields) => {
@@ -227,7 +227,7 @@ mod tests {
             kind: "file".into(),
             path: "/usr/bin/a b".into(),
             build_id: Some(id),
-            folder: Some("usr/bin/a b/abab".into()),
+            directory: Some("usr/bin/a b/abab".into()),
             problems,
         };
         let bare = Entry { kind: "kernel".into(), path: "[k]".into(), ..Entry::default() };

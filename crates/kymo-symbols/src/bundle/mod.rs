@@ -27,7 +27,7 @@ use tar::Member;
 
 pub use manifest::Recording;
 pub(crate) use slim::{CODE, PIECE};
-pub use write::{Contents, Places, Summary, write};
+pub use write::{Contents, RecordedAddresses, Summary, write};
 
 use crate::resolver::Problem;
 
@@ -50,7 +50,7 @@ pub(super) fn source_member(line: usize) -> String {
 impl Recording {
     /// Looks at a file.
     pub fn of(path: &Path) -> io::Result<Recording> {
-        let mut file = File::open(path)?;
+        let mut file = regular_file::open(path)?;
         let size = file.metadata()?.len();
         let mut sum = flate2::Crc::new();
         let mut bytes = Vec::new();
@@ -82,7 +82,7 @@ enum Store {
         members: FxHashMap<String, Member>,
     },
     /// An archive that somebody unpacked.
-    Folder(PathBuf),
+    Directory(PathBuf),
 }
 
 /// Why a bundle is not used.
@@ -176,8 +176,8 @@ impl Bundle {
         }
         let made = match self.bytes(name)? {
             None => None,
-            Some(_) if matches!(self.store, Store::Folder(_)) => {
-                let Store::Folder(root) = &self.store else { return Ok(None) };
+            Some(_) if matches!(self.store, Store::Directory(_)) => {
+                let Store::Directory(root) = &self.store else { return Ok(None) };
                 return Ok(Some(root.join(name)));
             }
             Some(bytes) => Some(in_memory(&bytes).map_err(|e| e.to_string())?),
@@ -208,7 +208,7 @@ fn in_memory(bytes: &[u8]) -> io::Result<(OwnedFd, PathBuf)> {
 impl Store {
     fn open(path: &Path) -> Result<Store, String> {
         if path.is_dir() {
-            return Ok(Store::Folder(path.to_owned()));
+            return Ok(Store::Directory(path.to_owned()));
         }
         let mut file = regular_file::open(path).map_err(|e| e.to_string())?;
         let members = tar::list(&mut file)?;
@@ -230,7 +230,7 @@ impl Store {
                     })
                     .map(|_| bytes)
             }
-            Store::Folder(root) => match regular_file::read(&root.join(name), most) {
+            Store::Directory(root) => match regular_file::read(&root.join(name), most) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
                 other => other,
             },
@@ -253,8 +253,8 @@ impl Known<'_> {
 
     /// One of its files, if there is one.
     pub(crate) fn file(&self, name: &str) -> Result<Option<PathBuf>, BundleError> {
-        let Some(folder) = &self.entry.folder else { return Ok(None) };
-        self.bundle.file(&format!("{folder}/{name}")).map_err(|why| self.bundle.error(why))
+        let Some(directory) = &self.entry.directory else { return Ok(None) };
+        self.bundle.file(&format!("{directory}/{name}")).map_err(|why| self.bundle.error(why))
     }
 
     /// A source file by the name that it had when it was compiled: `None` if the bundle
@@ -267,7 +267,7 @@ impl Known<'_> {
 
     /// The contents of one of its files.
     pub(crate) fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>, BundleError> {
-        let Some(folder) = &self.entry.folder else { return Ok(None) };
-        self.bundle.bytes(&format!("{folder}/{name}")).map_err(|why| self.bundle.error(why))
+        let Some(directory) = &self.entry.directory else { return Ok(None) };
+        self.bundle.bytes(&format!("{directory}/{name}")).map_err(|why| self.bundle.error(why))
     }
 }

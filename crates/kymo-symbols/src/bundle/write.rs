@@ -61,9 +61,9 @@ struct Making {
     source_packer: SourcePacker,
 }
 
-/// The places of a recording that a bundle is to answer for.
+/// Addresses of a recording that a bundle has to answer for.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct RecordedAddresses {
     /// Of each binary, as for [`Resolver::symbols_of`], in any order.
     pub of: FxHashMap<DsoId, Vec<u64>>,
     /// Addresses of the kernel.
@@ -75,7 +75,7 @@ pub struct Places {
 /// Writes the bundle of a recording. Like a recording it is its maker's alone to read.
 pub fn write(
     resolver: &mut Resolver,
-    places: Places,
+    places: RecordedAddresses,
     recording: Recording,
     contents: Contents,
     out: &Path,
@@ -95,7 +95,7 @@ pub fn write(
 
 fn make(
     resolver: &mut Resolver,
-    places: Places,
+    places: RecordedAddresses,
     recording: Recording,
     contents: Contents,
     file: File,
@@ -108,7 +108,7 @@ fn make(
         summary: Summary::default(),
         source_packer: SourcePacker::default(),
     };
-    let Places { of, mut kernel, constants } = places;
+    let RecordedAddresses { of, mut kernel, constants } = places;
     let mut asked: Vec<(DsoId, Vec<u64>)> = of.into_iter().collect();
     for (_, addresses) in &mut asked {
         addresses.sort_unstable();
@@ -152,7 +152,7 @@ impl Making {
         Ok(Summary { bytes, ..self.summary })
     }
 
-    /// Adds an entry for a binary; gives its folder among the members.
+    /// Adds an entry for a binary; gives its directory among the members.
     fn entry(
         &mut self,
         kind: DsoKind,
@@ -162,8 +162,8 @@ impl Making {
     ) -> String {
         let number = self.manifest.entries.len();
         let inside = path.trim_start_matches('/');
-        // perf looks for files by build-id, under a folder named after the path.
-        let folder = match own.or(id).filter(|_| fits(inside)) {
+        // perf looks for files by build-id, under a directory named after the path.
+        let directory = match own.or(id).filter(|_| fits(inside)) {
             Some(id) => format!("{inside}/{id}"),
             None => format!("kymo/{number}"),
         };
@@ -171,34 +171,35 @@ impl Making {
             kind: word_of(kind).to_owned(),
             path: path.to_owned(),
             build_id: id,
-            folder: None,
+            directory: None,
             problems: Vec::new(),
         });
-        folder
+        directory
     }
 
     /// Adds a file to the binary that was entered last.
-    fn member(&mut self, folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let path = format!("{folder}/{name}");
+    fn member(&mut self, directory: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = format!("{directory}/{name}");
         let mut sum = flate2::Crc::new();
         sum.update(bytes);
         self.archive.file(&path, bytes)?;
-        self.enter(folder, sum.sum(), path)
+        self.enter(directory, sum.sum(), path)
     }
 
-    fn enter(&mut self, folder: &str, sum: u32, path: String) -> io::Result<()> {
+    fn enter(&mut self, directory: &str, sum: u32, path: String) -> io::Result<()> {
         self.manifest.members.push((sum, path));
         let Some(entry) = self.manifest.entries.last_mut() else { return Ok(()) };
-        if entry.folder.is_some() {
+        if entry.directory.is_some() {
             return Ok(());
         }
-        entry.folder = Some(folder.to_owned());
+        entry.directory = Some(directory.to_owned());
         self.summary.binaries += 1;
         // By build-id, as perf looks for it.
-        match folder.rsplit_once('/').filter(|_| !folder.starts_with("kymo/")) {
+        match directory.rsplit_once('/').filter(|_| !directory.starts_with("kymo/")) {
             Some((_, id)) if id.len() > 2 => {
                 let (head, tail) = id.split_at(2);
-                self.archive.link(&format!(".build-id/{head}/{tail}"), &format!("../../{folder}"))
+                self.archive
+                    .link(&format!(".build-id/{head}/{tail}"), &format!("../../{directory}"))
             }
             _ => Ok(()),
         }
@@ -207,7 +208,7 @@ impl Making {
     fn problems(&mut self, resolver: &Resolver, wanted: impl Fn(&Problem) -> bool) {
         if let Some(entry) = self.manifest.entries.last_mut() {
             entry.problems = resolver.problems().into_iter().filter(wanted).collect();
-            self.summary.missing += usize::from(entry.folder.is_none());
+            self.summary.missing += usize::from(entry.directory.is_none());
         }
     }
 
@@ -229,7 +230,7 @@ impl Making {
             (None, Some(pages)) => LazyElf::parse(pages).ok().and_then(|e| e.build_id),
             _ => None,
         };
-        let folder = self.entry(dso.kind, &dso.long_name, dso.build_id, own);
+        let directory = self.entry(dso.kind, &dso.long_name, dso.build_id, own);
         let name = if dso.kind == DsoKind::Vdso { "vdso" } else { "elf" };
         let made = match (&vdso, &pages) {
             (Some(bytes), _) => {
@@ -246,24 +247,24 @@ impl Making {
         };
         match (self.contents, &path) {
             (Contents::Binaries | Contents::Sources { .. }, Some(path)) if vdso.is_none() => {
-                self.whole(&folder, name, path)?;
+                self.whole(&directory, name, path)?;
                 let separate = [files.symbols(&dso.binary()), files.dwarf(&dso.binary())];
                 if let Some(debug) = separate.iter().flatten().find(|p| *p != path) {
-                    self.whole(&folder, "debug", debug)?;
+                    self.whole(&directory, "debug", debug)?;
                 }
             }
             _ => {
                 if let Some(bytes) = made {
-                    self.member(&folder, name, &bytes)?;
+                    self.member(&directory, name, &bytes)?;
                 }
             }
         }
         if let Some(lines) = resolver.lines_of(id, offsets) {
-            self.member(&folder, "lines", &lines)?;
+            self.member(&directory, "lines", &lines)?;
         }
         if let (Contents::Sources { recorded_by }, Some(binary)) = (self.contents, &place) {
             let owners = Owners { binary: fs::metadata(binary)?.uid(), recording: recorded_by };
-            self.sources(resolver, id, (&folder, owners), symbols)?;
+            self.sources(resolver, id, (&directory, owners), symbols)?;
         }
         let dwarf = files.dwarf(&dso.binary());
         let path = dso.long_name.clone();
@@ -278,12 +279,12 @@ impl Making {
     }
 
     /// Adds the source files that the functions which were answers are made of. The
-    /// binary is in `folder` of the bundle.
+    /// binary is in `directory` of the bundle.
     fn sources(
         &mut self,
         resolver: &Resolver,
         id: DsoId,
-        (folder, owners): (&str, Owners),
+        (directory, owners): (&str, Owners),
         symbols: &[Option<SymId>],
     ) -> io::Result<()> {
         let Some(dso) = resolver.get(id) else { return Ok(()) };
@@ -304,18 +305,18 @@ impl Making {
                 self.summary.sources_missing += 1;
                 continue;
             };
-            self.member(folder, &super::source_member(number), &text)?;
+            self.member(directory, &super::source_member(number), &text)?;
             names.extend(name.bytes().chain([b'\n']));
             number += 1;
             self.summary.sources.push(path);
         }
-        self.member(folder, super::SOURCES, &names)
+        self.member(directory, super::SOURCES, &names)
     }
 
     /// Copies a file.
-    fn whole(&mut self, folder: &str, name: &str, from: &Path) -> io::Result<()> {
+    fn whole(&mut self, directory: &str, name: &str, from: &Path) -> io::Result<()> {
         let map = MappedFile::open(from)?;
-        self.member(folder, name, map.bytes())
+        self.member(directory, name, map.bytes())
     }
 
     fn perf_map(
@@ -326,7 +327,7 @@ impl Making {
         symbols: &[Option<SymId>],
     ) -> io::Result<()> {
         let Some(dso) = resolver.get(id) else { return Ok(()) };
-        let folder = self.entry(dso.kind, &dso.long_name, dso.build_id, None);
+        let directory = self.entry(dso.kind, &dso.long_name, dso.build_id, None);
         let mut text = String::new();
         let functions = spans(resolver, addresses.iter().copied().zip(symbols));
         self.summary.symbols += functions.len();
@@ -334,7 +335,7 @@ impl Making {
             text.push_str(&format!("{start:x} {:x} {}\n", end - start, resolver.name(symbol)));
         }
         if !text.is_empty() {
-            self.member(&folder, "map", text.as_bytes())?;
+            self.member(&directory, "map", text.as_bytes())?;
         }
         self.problems(resolver, |_| false);
         Ok(())
@@ -350,17 +351,17 @@ impl Making {
         addresses.sort_unstable();
         addresses.dedup();
         let (text, id) = resolver.kernel_excerpt(&addresses);
-        let folder = self.entry(DsoKind::Kernel, super::KERNEL, id, None);
+        let directory = self.entry(DsoKind::Kernel, super::KERNEL, id, None);
         if !text.is_empty() {
             self.summary.symbols += text.lines().filter(|l| !l.contains(" ?")).count();
-            self.member(&folder, "kallsyms", text.as_bytes())?;
+            self.member(&directory, "kallsyms", text.as_bytes())?;
         }
         if let Some(lines) = resolver.lines_of_kernel(code) {
-            self.member(&folder, "lines", &lines)?;
+            self.member(&directory, "lines", &lines)?;
         }
         if !constants.is_empty() {
             let lines: String = constants.iter().map(|(n, v)| format!("{n} {v}\n")).collect();
-            self.member(&folder, "constants", lines.as_bytes())?;
+            self.member(&directory, "constants", lines.as_bytes())?;
         }
         self.problems(resolver, |p| {
             matches!(
@@ -374,7 +375,7 @@ impl Making {
     }
 }
 
-/// Whether a path can name a folder of the archive.
+/// Whether a path can name a directory of the archive.
 fn fits(inside: &str) -> bool {
     !inside.is_empty() && !inside.split('/').any(|part| matches!(part, "" | "." | ".."))
 }

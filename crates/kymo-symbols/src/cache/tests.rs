@@ -13,9 +13,9 @@ fn key(n: u8) -> BuildId {
 }
 
 fn cache() -> (tempfile::TempDir, Cache) {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = Cache::at(folder.path().join("a/kymo"));
-    (folder, cache)
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::at(directory.path().join("a/kymo"));
+    (directory, cache)
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn what_is_stored_comes_back_and_is_listed() {
     assert_eq!(&**cache.load(KIND, key(1)).unwrap().as_ref().unwrap(), &payload[..]);
     assert_eq!(&**cache.load(KIND, key(2)).unwrap().as_ref().unwrap(), b"");
     assert!(cache.load(Kind { name: "other", ..KIND }, key(1)).unwrap().is_none());
-    let mode = fs::metadata(cache.folder()).unwrap().permissions().mode();
+    let mode = fs::metadata(cache.directory()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let mut listed = cache.list().unwrap();
     listed.sort_by_key(|l| l.size);
@@ -65,7 +65,7 @@ fn every_damaged_byte_is_seen() {
     fs::write(&path, &good).unwrap();
     assert!(cache.load(KIND, key(1)).unwrap().is_some());
     // Another binary's file under this name, and another version.
-    let other = cache.folder().join(format!("{}.test", key(9)));
+    let other = cache.directory().join(format!("{}.test", key(9)));
     fs::copy(&path, other).unwrap();
     assert!(matches!(cache.load(KIND, key(9)), Err(CacheError::Damaged { .. })));
     let newer = cache.load(Kind { version: 4, ..KIND }, key(1));
@@ -82,14 +82,14 @@ fn what_others_can_write_is_not_trusted() {
     mode(&path, 0o666);
     assert!(matches!(cache.load(KIND, key(1)), Err(CacheError::Foreign { .. })));
     mode(&path, 0o600);
-    mode(cache.folder(), 0o777);
+    mode(cache.directory(), 0o777);
     assert!(matches!(cache.load(KIND, key(1)), Err(CacheError::Foreign { .. })));
     assert!(matches!(cache.store(KIND, key(1), "", b"y"), Err(CacheError::Foreign { .. })));
-    mode(cache.folder(), 0o755);
+    mode(cache.directory(), 0o755);
     assert!(cache.load(KIND, key(1)).unwrap().is_some());
     // A link could lead anywhere.
-    fs::rename(&path, cache.folder().join("real")).unwrap();
-    std::os::unix::fs::symlink(cache.folder().join("real"), &path).unwrap();
+    fs::rename(&path, cache.directory().join("real")).unwrap();
+    std::os::unix::fs::symlink(cache.directory().join("real"), &path).unwrap();
     assert!(matches!(cache.load(KIND, key(1)), Err(CacheError::Io { .. })));
 }
 

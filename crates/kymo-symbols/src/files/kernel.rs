@@ -39,7 +39,7 @@ pub(crate) fn vmlinux_places(release: &str) -> Vec<PathBuf> {
 /// most machines `/lib` is a link to `/usr/lib`; below another root it may be missing.
 pub(crate) fn module_roots(release: &str) -> [PathBuf; 4] {
     ["/usr/lib/debug/lib", "/usr/lib/debug/usr/lib", "/lib", "/usr/lib"]
-        .map(|folder| PathBuf::from(format!("{folder}/modules/{release}")))
+        .map(|directory| PathBuf::from(format!("{directory}/modules/{release}")))
 }
 
 /// A module's file: with debugging information if that is installed.
@@ -47,17 +47,17 @@ pub(crate) fn find_module(name: &str, release: &str) -> Option<PathBuf> {
     module_roots(release).iter().find_map(|root| module_below(root, name))
 }
 
-/// A module's file below a folder.
+/// A module's file below a directory.
 pub(crate) fn module_below(root: &Path, name: &str) -> Option<PathBuf> {
     find_in(root, &name.replace('-', "_"), 0)
 }
 
-fn find_in(folder: &Path, wanted: &str, depth: usize) -> Option<PathBuf> {
+fn find_in(directory: &Path, wanted: &str, depth: usize) -> Option<PathBuf> {
     const DEEPEST: usize = 12;
     if depth > DEEPEST {
         return None;
     }
-    for entry in std::fs::read_dir(folder).ok()?.flatten() {
+    for entry in std::fs::read_dir(directory).ok()?.flatten() {
         let kind = entry.file_type().ok()?;
         let name = entry.file_name();
         let name = name.to_string_lossy();

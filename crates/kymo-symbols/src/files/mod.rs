@@ -5,8 +5,8 @@
 //!
 //! What the files hold is for `kymo-debuginfo`.
 
+mod candidates;
 mod kernel;
-mod places;
 mod verdict;
 
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ use rustc_hash::FxHashMap;
 
 use crate::bundle::{Bundle, BundleError, Known as InBundle};
 use crate::resolver::{Options, Problem};
+use candidates::SearchRoots;
 pub(crate) use kernel::{find_module, running_build_id, running_release, vmlinux_places};
-use places::Places;
 pub use verdict::Part;
 use verdict::{Verdict, judge};
 pub(crate) use verdict::{open, same};
@@ -52,7 +52,7 @@ pub(crate) struct Module<'a> {
 /// Finds files. Answers are remembered.
 #[derive(Debug, Default)]
 pub struct Finder {
-    places: Places,
+    roots: SearchRoots,
     debuginfod: Option<Arc<Client>>,
     bundle: Option<Arc<Bundle>>,
     /// The recorded machine's name and this one's, if they differ.
@@ -102,7 +102,7 @@ impl Finder {
     pub fn new(options: &Options) -> Finder {
         let problems = options.no_bundle.clone().map(Problem::Bundle);
         Finder {
-            places: Places::new(options.symfs.clone()),
+            roots: SearchRoots::new(options.symfs.clone()),
             debuginfod: options.debuginfod.clone(),
             bundle: options.bundle.clone(),
             problems: Mutex::new(problems.into_iter().collect()),
@@ -194,7 +194,7 @@ impl Finder {
     /// The file that a debug file shares with others (`.gnu_debugaltlink`, made
     /// by dwz): its name as stated in the debug file `of`, and its build-id.
     pub fn supplement(&self, of: &Path, name: &Path, build_id: BuildId) -> Option<PathBuf> {
-        let candidates = self.places.supplement(of, name, build_id);
+        let candidates = self.roots.supplement(of, name, build_id);
         let found = self.first_that_fits(candidates, None, Some(build_id), None, Part::Any, of);
         found.or_else(|| self.fetch(Some(build_id), Artifact::Debuginfo))
     }
@@ -213,7 +213,7 @@ impl Finder {
 
     /// Where the text of a source file is, and whether it is this machine's own.
     pub(crate) fn source_place(&self, binary: &Binary<'_>, path: &str) -> Option<(PathBuf, bool)> {
-        let here = self.places.under(Path::new(path));
+        let here = self.roots.under(Path::new(path));
         if here.is_file() {
             return Some((here, true));
         }
@@ -231,14 +231,14 @@ impl Finder {
         part: Part,
     ) -> Option<PathBuf> {
         let name = Path::new(KERNEL);
-        let candidates = self.places.vmlinux(release, build_id);
+        let candidates = self.roots.vmlinux(release, build_id);
         let found = self.first_that_fits(candidates, None, Some(build_id), None, part, name);
         found.or_else(|| self.fetch_part(build_id, part))
     }
 
     /// The file of a kernel module, of its build where that is known.
     pub(crate) fn module(&self, module: &Module<'_>, part: Part) -> Option<PathBuf> {
-        let candidates = self.places.module(module);
+        let candidates = self.roots.module(module);
         let (id, name) = (module.build_id, Path::new(module.name));
         let found = self.first_that_fits(candidates, None, id, None, part, name);
         found.or_else(|| self.fetch_part(id?, part))
@@ -361,7 +361,7 @@ impl Finder {
 
     fn find_here(&self, binary: &Binary<'_>) -> Option<PathBuf> {
         let mut problem = None;
-        for place in self.places.binary(binary) {
+        for place in self.roots.binary(binary) {
             match judge(&place.path, binary.build_id, None, Part::Any) {
                 // A path alone says nothing about a file in another root.
                 Verdict::Fits if place.certain || binary.build_id.is_some() => {
@@ -388,7 +388,7 @@ impl Finder {
 
     /// A path alone says little on another machine.
     fn doubt(&self, binary: &Binary<'_>) {
-        let named = binary.build_id.is_some() || self.places.is_elsewhere();
+        let named = binary.build_id.is_some() || self.roots.is_elsewhere();
         if let (false, Some((recorded, here))) = (named, self.foreign.get()) {
             let (recorded, here) = (recorded.clone(), here.clone());
             self.note(Problem::OtherMachine { recorded, here });
@@ -415,7 +415,7 @@ impl Finder {
         }
         let id = facts.as_ref().map_or(binary.build_id, |f| f.build_id.or(binary.build_id));
         let link = facts.as_ref().and_then(|f| f.debuglink.as_ref());
-        let candidates = self.places.debug(own.unwrap_or(binary.path), id, link);
+        let candidates = self.roots.debug(own.unwrap_or(binary.path), id, link);
         let of = binary.path;
         if let Some(path) = self.first_that_fits(candidates, own, id, link, part, of) {
             return Some(path);

@@ -99,7 +99,7 @@ fn unused(file: &Listed) -> Duration {
 fn list(cache: &Cache, files: &[Listed]) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if files.is_empty() {
-        writeln!(out, "nothing is kept in {}", cache.folder().display())?;
+        writeln!(out, "nothing is kept in {}", cache.directory().display())?;
         return Ok(ExitCode::SUCCESS);
     }
     for file in files {
@@ -115,7 +115,7 @@ fn list(cache: &Cache, files: &[Listed]) -> anyhow::Result<ExitCode> {
         "{} in {} file{plural} in {}",
         size(total),
         files.len(),
-        cache.folder().display()
+        cache.directory().display()
     )?;
     Ok(ExitCode::SUCCESS)
 }

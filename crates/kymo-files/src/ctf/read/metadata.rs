@@ -33,7 +33,9 @@ pub(crate) fn is_metadata(begin: &[u8]) -> bool {
 /// Whether a `metadata` file in this folder makes it a trace.
 pub(crate) fn is_trace(folder: &Path) -> bool {
     let path = folder.join("metadata");
-    if !std::fs::metadata(&path).is_ok_and(|m| m.is_file()) {
+    // Files that the kernel makes while they are read have no size: reading a link to one
+    // (`/proc/kmsg`) might wait.
+    if !std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() > 0) {
         return false;
     }
     let mut begin = Vec::new();

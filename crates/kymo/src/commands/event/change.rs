@@ -199,7 +199,7 @@ fn show_triggers(
         writeln!(out, "{event}: {trigger}")?;
     }
     if triggers.iter().any(|t| t.starts_with("hist:")) {
-        write!(out, "{}", dir.read(&format!("{}/hist", event.folder()))?)?;
+        write!(out, "{}", dir.read(&format!("{}/hist", event.directory()))?)?;
     }
     Ok(())
 }

@@ -10,15 +10,15 @@ use kymo_model::BuildId;
 use super::{Binary, Module, kernel};
 use crate::unpacked::plain_name;
 
-/// The roots of all places.
+/// Directories that all candidates are below.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct SearchRoots {
     symfs: Option<PathBuf>,
     home: Option<PathBuf>,
 }
 
-/// Where a binary may be.
-pub(super) struct Place {
+/// A path where a binary may be.
+pub(super) struct CandidateFile {
     pub(super) path: PathBuf,
     /// The recorded path means this place; elsewhere only a build-id tells.
     pub(super) certain: bool,
@@ -26,15 +26,15 @@ pub(super) struct Place {
 
 const GLOBAL: &str = "/usr/lib/debug";
 
-impl Default for Places {
-    fn default() -> Places {
-        Places::new(None)
+impl Default for SearchRoots {
+    fn default() -> SearchRoots {
+        SearchRoots::new(None)
     }
 }
 
-impl Places {
-    pub(super) fn new(symfs: Option<PathBuf>) -> Places {
-        Places { symfs, home: std::env::var_os("HOME").map(PathBuf::from) }
+impl SearchRoots {
+    pub(super) fn new(symfs: Option<PathBuf>) -> SearchRoots {
+        SearchRoots { symfs, home: std::env::var_os("HOME").map(PathBuf::from) }
     }
 
     /// Whether the user named a root to look under.
@@ -62,14 +62,14 @@ impl Places {
         Some(self.under(&Path::new(GLOBAL).join(name)))
     }
 
-    /// Places of the binary itself.
-    pub(super) fn binary(&self, binary: &Binary<'_>) -> Vec<Place> {
+    /// Candidates for the binary itself.
+    pub(super) fn binary(&self, binary: &Binary<'_>) -> Vec<CandidateFile> {
         if binary.path == Path::new("[vdso]") {
             let cached = binary.build_id.and_then(|id| self.cached(id, "vdso"));
-            return cached.map(|path| Place { path, certain: false }).into_iter().collect();
+            return cached.map(|path| CandidateFile { path, certain: false }).into_iter().collect();
         }
-        let mut places = vec![Place { path: self.under(binary.path), certain: true }];
-        let mut may_be = |path: PathBuf| places.push(Place { path, certain: false });
+        let mut places = vec![CandidateFile { path: self.under(binary.path), certain: true }];
+        let mut may_be = |path: PathBuf| places.push(CandidateFile { path, certain: false });
         let text = binary.path.to_string_lossy();
         let kept = text.strip_suffix(" (deleted)");
         if let Some(kept) = kept {
@@ -87,7 +87,7 @@ impl Places {
         places
     }
 
-    /// Places of a separate debug file of the binary at `own`.
+    /// Candidates for a separate debug file of the binary at `own`.
     pub(super) fn debug(
         &self,
         own: &Path,
@@ -100,17 +100,17 @@ impl Places {
             places.extend(self.cached(id, "debug"));
             places.extend(self.cached(id, "elf"));
         }
-        let Some(folder) = own.parent() else { return places };
-        // Debug folders repeat the path on the recorded machine.
+        let Some(directory) = own.parent() else { return places };
+        // Debug directories repeat the path on the recorded machine.
         let root = self.symfs.as_deref().unwrap_or(Path::new("/"));
-        let inside = folder.strip_prefix(root).unwrap_or(folder);
+        let inside = directory.strip_prefix(root).unwrap_or(directory);
         let global = self.under(Path::new(GLOBAL)).join(inside.strip_prefix("/").unwrap_or(inside));
         let name = link
             .and_then(|link| std::str::from_utf8(&link.name).ok())
             .filter(|name| !name.is_empty() && !name.contains('/'));
         if let Some(name) = name {
-            places.push(folder.join(name));
-            places.push(folder.join(".debug").join(name));
+            places.push(directory.join(name));
+            places.push(directory.join(".debug").join(name));
             places.push(global.join(name));
         }
         if let (Some(_), Some(name)) = (id, own.file_name()) {
@@ -126,7 +126,7 @@ impl Places {
         places
     }
 
-    /// Places of a file that several debug files share.
+    /// Candidates for a file that several debug files share.
     pub(super) fn supplement(&self, of: &Path, name: &Path, id: BuildId) -> Vec<PathBuf> {
         let mut places = vec![match name.is_absolute() {
             true => self.under(name),
@@ -134,9 +134,9 @@ impl Places {
         }];
         // A debug file reached through a link has its relative names elsewhere.
         if let Ok(real) = std::fs::canonicalize(of)
-            && let Some(folder) = real.parent()
+            && let Some(directory) = real.parent()
         {
-            places.push(folder.join(name));
+            places.push(directory.join(name));
         }
         places.extend(self.global(id));
         places.extend(self.cached(id, "debug"));
@@ -146,7 +146,7 @@ impl Places {
         places
     }
 
-    /// Places of a kernel's image.
+    /// Candidates for a kernel's image.
     pub(super) fn vmlinux(&self, release: Option<&str>, id: BuildId) -> Vec<PathBuf> {
         let mut places: Vec<PathBuf> = Vec::new();
         places.extend(self.cached(id, "vmlinux"));
@@ -157,7 +157,7 @@ impl Places {
         places
     }
 
-    /// Places of a kernel module.
+    /// Candidates for a kernel module.
     pub(super) fn module(&self, module: &Module<'_>) -> Vec<PathBuf> {
         let mut places: Vec<PathBuf> = module.path.map(|p| self.under(p)).into_iter().collect();
         if let Some(id) = module.build_id {
@@ -172,7 +172,7 @@ impl Places {
     }
 }
 
-/// A build-id's folder and the rest.
+/// A build-id's directory and the rest.
 fn split(id: BuildId) -> Option<(String, String)> {
     let hex = id.to_string();
     let (head, tail) = hex.split_at_checked(2)?;

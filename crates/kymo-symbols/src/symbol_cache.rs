@@ -22,17 +22,17 @@ pub(crate) struct Table {
 /// What tells binaries apart; memory has a name of its process.
 type BinaryKey = (DsoKind, String, Option<BuildId>);
 
-/// The shelf.
+/// The symbol_cache.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct SymbolCache {
     tables: Mutex<FxHashMap<BinaryKey, Arc<OnceLock<Table>>>>,
     pub(crate) kernel: OnceLock<Arc<KernelTable>>,
     pub(crate) placed: Placed,
 }
 
-impl Shelf {
-    /// The place for a binary's table.
-    pub(crate) fn place(
+impl SymbolCache {
+    /// The slot of a binary's table.
+    pub(crate) fn table(
         &self,
         kind: DsoKind,
         name: &str,
