@@ -1,5 +1,5 @@
-//! What `/proc` says of a process: its root, its mount namespace, its descriptors.
-//! Its mappings are in [`proc_maps`](crate::proc_maps), its threads in
+//! What `/proc` says of a process: its root and its mount namespace. Its mappings are
+//! in [`proc_maps`](crate::proc_maps), its threads and descriptors in
 //! [`target`](crate::target).
 
 use std::os::unix::fs::MetadataExt as _;
@@ -17,18 +17,6 @@ impl SystemRoot {
     pub fn mount_namespace(&self, pid: u32) -> Option<(u64, u64)> {
         let meta = std::fs::metadata(self.path(format!("proc/{pid}/ns/mnt"))).ok()?;
         Some((meta.dev(), meta.ino()))
-    }
-
-    /// The file that a descriptor of a task stands for: a path, or words such as
-    /// `socket:[12]`.
-    pub fn descriptor_target(&self, tid: u32, fd: u32) -> Option<PathBuf> {
-        std::fs::read_link(self.path(format!("proc/{tid}/fd/{fd}"))).ok()
-    }
-
-    /// The process of a thread.
-    pub fn process_of(&self, tid: u32) -> Option<u32> {
-        let status = self.text(format!("proc/{tid}/status"))?;
-        status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
     }
 
     /// The numbers of all processes, ascending.
@@ -49,13 +37,7 @@ mod tests {
         let system = SystemRoot::machine();
         let me = std::process::id();
         assert!(system.pids().contains(&me));
-        assert_eq!(system.process_of(me), Some(me));
-        assert_eq!(system.process_of(u32::MAX), None);
         assert!(system.mount_namespace(me).is_some_and(|namespace| namespace.1 != 0));
         assert!(system.root_of(me).join("proc").is_dir());
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let fd = std::os::fd::AsRawFd::as_raw_fd(file.as_file()) as u32;
-        let path = std::fs::canonicalize(file.path()).unwrap();
-        assert_eq!(system.descriptor_target(me, fd), Some(path));
     }
 }
