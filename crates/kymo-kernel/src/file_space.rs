@@ -5,6 +5,9 @@ use std::io;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
+/// Flag of open(2) for a file that is written and read past the page cache (`O_DIRECT`).
+pub const UNCACHED: i32 = libc::O_DIRECT;
+
 /// Takes a range out of a file; what follows moves down.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ impl Channel {
     /// If its names or rules are too long.
     pub fn new(options: &ChannelOptions) -> Result<Channel, UstError> {
         let mut uuid = [0; 16];
-        let _ = rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty());
+        let _ = kymo_kernel::system::random(&mut uuid);
         Channel::of(&Order {
             overwrite: options.overwrite,
             sub_buffer: options.sub_buffer,

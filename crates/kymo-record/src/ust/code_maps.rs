@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, read_link};
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use kymo_files::ctf::CodeMapping;
 use kymo_kernel::proc_maps::{self, Mapping};
 use kymo_kernel::shared::Access;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
 use super::program::{Program, ProgramId};
@@ -171,13 +172,12 @@ fn running(id: &ProgramId) -> (Vec<Mapping>, Option<PathBuf>) {
     // Its number may be somebody else's in our pid namespace, or by now.
     let maps = there().then(|| proc_maps::maps(id.pid, PATIENCE));
     let Some(Ok(maps)) = maps else { return (Vec::new(), None) };
-    let namespace = |of: &str| read_link(format!("/proc/{of}/ns/mnt")).ok();
-    let pid = id.pid.to_string();
-    let elsewhere = namespace("self") != namespace(&pid);
+    let (system, own) = (SystemRoot::machine(), std::process::id());
+    let elsewhere = system.mount_namespace(own) != system.mount_namespace(id.pid);
     if !there() {
         return (Vec::new(), None);
     }
-    let root = elsewhere.then(|| PathBuf::from(format!("/proc/{pid}/root")));
+    let root = elsewhere.then(|| system.root_of(id.pid));
     (maps.mappings.into_iter().filter(is_code).collect(), root)
 }
 

@@ -21,7 +21,5 @@ pub fn live_trace(program: &Program, ring: &RingReader) -> Result<Ctf, UstError>
 
 /// `CLOCK_MONOTONIC` now, nanoseconds.
 pub fn monotonic_now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let (seconds, rest) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
-    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+    kymo_kernel::clock::monotonic_ns()
 }

@@ -1,12 +1,12 @@
 //! Where programs leave their folders: `/dev/shm` (or `$KYMO_UST_DIR`) of this mount
 //! namespace, and of others through `/proc/PID/root`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use kymo_kernel::shared::{SharedDir, SharedError};
+use kymo_kernel::system::SystemRoot;
 
 use super::error::UstError;
 
@@ -53,20 +53,15 @@ impl Space {
     /// This one and those of other mount namespaces that can be looked into.
     pub fn all() -> Vec<Space> {
         let mut spaces = vec![Space::here()];
-        let namespace = |pid: &str| {
-            std::fs::metadata(format!("/proc/{pid}/ns/mnt")).ok().map(|m| (m.dev(), m.ino()))
-        };
-        let mut seen = BTreeMap::new();
-        seen.insert(namespace("self"), ());
-        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        for name in processes.filter_map(|e| e.file_name().into_string().ok()) {
-            if !name.bytes().all(|b| b.is_ascii_digit()) || spaces.len() >= MAX_SPACES {
-                continue;
+        let system = SystemRoot::machine();
+        let mut seen = BTreeSet::from([system.mount_namespace(std::process::id())]);
+        for pid in system.pids() {
+            if spaces.len() >= MAX_SPACES {
+                break;
             }
-            let Some(id) = namespace(&name) else { continue };
-            if seen.insert(Some(id), ()).is_none() {
-                let root = Path::new("/proc").join(&name).join("root");
-                spaces.push(Space { root, base: "/dev/shm".into() });
+            let Some(id) = system.mount_namespace(pid) else { continue };
+            if seen.insert(Some(id)) {
+                spaces.push(Space { root: system.root_of(pid), base: "/dev/shm".into() });
             }
         }
         spaces
@@ -155,7 +150,7 @@ impl Space {
 
 /// The user that this process acts as.
 pub(super) fn me() -> u32 {
-    rustix::process::geteuid().as_raw()
+    kymo_kernel::system::effective_user()
 }
 
 /// The user that a folder's name tells.

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use kymo_kernel::file_space::UNCACHED;
 
 use super::whole::Whole;
 
@@ -16,7 +16,6 @@ use super::whole::Whole;
 const PAGE: u64 = 4096;
 /// Less than that is not worth waiting for a disk.
 const DIRECTLY: u64 = 128 << 10;
-const DIRECT: i32 = OFlags::DIRECT.bits().cast_signed();
 
 /// The file, and how far it is written.
 #[derive(Debug)]
@@ -68,7 +67,7 @@ impl Stream {
     /// Of a file that was just made.
     pub(super) fn new(file: File, path: &Path) -> Stream {
         // File systems that know nothing of it refuse it here or at the first write.
-        let direct = File::options().write(true).custom_flags(DIRECT).open(path).ok();
+        let direct = File::options().write(true).custom_flags(UNCACHED).open(path).ok();
         Stream { file, direct, end: 0, pace: Pace::default() }
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::bail;
 use kymo_files::ctf::read::{Class, Ctf, Event, FieldInfo, Group, Part, Select, TaskField, Visit};
 use kymo_files::ctf::types::EnvValue;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::NoteKind;
 use kymo_symbols::Resolver;
 
@@ -241,20 +242,14 @@ fn is_of_this_boot(metadata: &kymo_files::ctf::Metadata) -> bool {
         Some(EnvValue::Text(text)) => Some(text.as_str()),
         _ => None,
     };
-    let here = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-    let is = |name: &str, file: &str| text(name).is_some_and(|t| t == here(file).trim());
-    is("hostname", "/proc/sys/kernel/hostname")
-        && is("kernel_release", "/proc/sys/kernel/osrelease")
+    let system = SystemRoot::machine();
+    let is = |name: &str, here: Option<String>| text(name).zip(here).is_some_and(|(t, h)| t == h);
+    is("hostname", system.hostname())
+        && is("kernel_release", system.kernel_release())
         && text("trace_creation_datetime")
             .and_then(seconds)
-            .zip(booted())
+            .zip(system.boot_time())
             .is_some_and(|(t, b)| t > b)
-}
-
-/// When this machine was booted, in seconds since 1970.
-fn booted() -> Option<i64> {
-    let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    stat.lines().find_map(|l| l.strip_prefix("btime "))?.trim().parse().ok()
 }
 
 /// `20261121T223000+0100` as seconds since 1970.
