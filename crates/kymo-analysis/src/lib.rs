@@ -5,6 +5,7 @@ mod addresses;
 pub mod chain_tree;
 pub mod code_listing;
 mod counting;
+mod event_table;
 mod frames;
 pub mod function_cost;
 pub mod histogram;
@@ -20,3 +21,4 @@ pub mod seen;
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
+pub use event_table::{EventEntry, EventKey, EventTable, EventTableConfig, KeyError};

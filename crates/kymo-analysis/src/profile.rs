@@ -21,6 +21,7 @@ use crate::oncpu::OnCpu;
 use crate::samples::{Job, Mark, Settings, Shares, Space};
 use kymo_events::state::{CommId, Machine};
 use kymo_events::unwind::Tally;
+use kymo_events::{EventSelection, FilterExprError, SampleSelector};
 
 pub use crate::frames::Lacking;
 
@@ -228,10 +229,23 @@ pub struct LoadOptions<'a> {
     pub lines: bool,
     /// Keep the samples in time, too: 24 bytes for each.
     pub moments: bool,
+    /// Only samples that are selected.
+    pub selection: Option<&'a EventSelection>,
     /// Only samples from a first to a last time, or of several such spans.
     pub times: Vec<(u64, u64)>,
     /// Keep samples apart by more than that.
     pub label: Option<&'a mut Label<'a>>,
+}
+
+/// A profile cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The filter fits no event of the recording.
+    #[error(transparent)]
+    Filter(#[from] FilterExprError),
 }
 
 /// A recording, resolved.
@@ -273,17 +287,21 @@ pub struct Found {
 
 impl Profile {
     /// Reads a recording from a path; `-` is the standard input.
-    pub fn load(path: impl AsRef<Path>, options: LoadOptions<'_>) -> Result<Profile, ReadError> {
+    pub fn load(path: impl AsRef<Path>, options: LoadOptions<'_>) -> Result<Profile, ProfileError> {
         let mut file = PerfData::open(path)?;
         Profile::read(&mut file, options)
     }
 
     /// Reads an opened recording.
-    pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ReadError> {
+    pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ProfileError> {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
-        let LoadOptions { moments, times, label, .. } = options;
+        let LoadOptions { moments, times, label, selection, .. } = options;
         kymo_events::map(file);
+        let selector = match selection.filter(|s| s.is_restricted()) {
+            Some(selection) => Some(SampleSelector::new(selection, file, &symbols)?),
+            None => None,
+        };
         let mut machine = Machine::new(Resolver::new(symbols));
         machine.adopt(file.features());
         let settings = Settings { by_cpu, merge_threads, no_chains, moments, times: times.into() };
@@ -292,6 +310,7 @@ impl Profile {
             let mut reading = Reading {
                 machine,
                 label,
+                selector,
                 shares: Shares::start(scope, settings, &binaries),
                 piped: file.is_pipe(),
                 samples: 0,
@@ -443,6 +462,7 @@ fn account(entry: &Entry<'_>, on_cpu: &mut OnCpu) {
 struct Reading<'a, 's> {
     machine: Machine,
     label: Option<&'a mut Label<'a>>,
+    selector: Option<SampleSelector<'a>>,
     shares: Shares<'s>,
     piped: bool,
     /// Samples so far.
@@ -481,11 +501,13 @@ impl Reading<'_, '_> {
                     let space = spaces.len() as u32 - 1;
                     // Whoever counts does not count what cannot be read.
                     let comm = self.machine.comm_of(pid, tid);
+                    let selector = self.selector.as_mut();
+                    let left_out = selector.is_some_and(|s| !s.wants(&entry, &self.machine));
                     let label = self.label.as_mut().map_or(0, |label| {
                         let sample = desc.and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
                         sample.map_or(0, |s| label(&entry, &s))
                     });
-                    marks.push(Mark { space, comm, label });
+                    marks.push(Mark { space, comm, label, left_out });
                 }
                 RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE if self.piped => {
                     self.machine.adopt(entry.features);

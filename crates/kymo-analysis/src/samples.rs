@@ -56,6 +56,8 @@ pub(crate) struct Mark {
     pub(crate) space: u32,
     pub(crate) comm: CommId,
     pub(crate) label: u32,
+    /// It is not selected.
+    pub(crate) left_out: bool,
 }
 
 /// Some samples.
@@ -108,6 +110,9 @@ impl Share {
         let mut next = wide.then(|| samples().skip(1));
         for ((entry, mark), number) in samples().zip(&job.marks).zip(job.first..) {
             next.as_mut().and_then(Iterator::next).iter().for_each(touch);
+            if mark.left_out {
+                continue;
+            }
             if let Some(space) = job.spaces.get(mark.space as usize) {
                 let kernel = &job.kernel;
                 self.sample(&entry, mark, space, (number, kernel), settings);

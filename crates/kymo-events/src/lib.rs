@@ -8,15 +8,32 @@
 
 pub mod chain;
 pub mod ctf;
-mod event_filter;
+mod event;
+mod field_type;
+mod filter;
+pub mod losses;
 mod mapped;
+pub mod name_map;
 pub mod payload;
 pub mod perf_data;
 pub mod running_kernel;
+mod schema;
+mod selection;
+mod source;
 pub mod state;
 mod tally;
 pub mod trace_dat;
 pub mod unwind;
+mod value;
 
-pub use event_filter::{EventConditions, EventFilter, EventFilterError, EventHead, parse_times};
+pub use event::{EventStack, RecordedEvent, TaskInfo};
+pub use field_type::{FieldRole, FieldType};
+pub use filter::{BoundFilter, FilterExpr, FilterExprError};
 pub use mapped::map;
+pub use schema::{ClassOrigin, FieldDesc, FieldId, LayoutId, RecordedClass};
+pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
+pub use source::{
+    EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError, is_damaged,
+    notes_on_perf_data, notes_on_timeline,
+};
+pub use value::FieldValue;

@@ -19,4 +19,4 @@ pub mod tracedat;
 
 pub use kind::Kind;
 pub use machine::Machine;
-pub use timeline::{Moment, Select, Stats, Timeline, TimelineError};
+pub use timeline::{Moment, Select, Stats, Timeline, TimelineError, TimelineWalk};

@@ -47,6 +47,9 @@ pub struct Select {
     pub from: u64,
     /// Events of programs are wanted several at once where that is possible.
     pub runs: bool,
+    /// The kernel's times are wanted as they are in the ring, since others are laid beside
+    /// them; so they are in any case where recordings are merged here.
+    pub raw_times: bool,
 }
 
 /// What was read.
@@ -162,14 +165,22 @@ impl Timeline {
 
     /// Whether recordings can be laid on one time.
     fn check(&self) -> Result<(), TimelineError> {
-        if let Some(programs) = self.programs.as_ref().filter(|_| self.is_mixed()) {
+        if !self.is_mixed() && self.kernels.len() < 2 {
+            return Ok(());
+        }
+        self.check_monotonic()
+    }
+
+    /// Whether all can be laid on the time of recordings whose clock is `CLOCK_MONOTONIC`.
+    ///
+    /// # Errors
+    /// Names the one that cannot.
+    pub fn check_monotonic(&self) -> Result<(), TimelineError> {
+        if let Some(programs) = &self.programs {
             programs.monotonic().map_err(|why| {
                 let name = programs.name().to_owned();
                 TimelineError::NotMonotonic { name, why }
             })?;
-        }
-        if !self.is_mixed() && self.kernels.len() < 2 {
-            return Ok(());
         }
         for data in &self.kernels {
             if let Some(first) = self.kernels.first()
@@ -220,28 +231,22 @@ impl Timeline {
         select: &Select,
         sink: &mut dyn FnMut(Moment<'_>) -> ControlFlow<()>,
     ) -> Result<Stats, TimelineError> {
-        let mut walks = self.walks(select)?;
-        loop {
-            let times = || walks.iter().enumerate().filter_map(|(i, w)| Some((w.next_time()?, i)));
-            let Some((_, i)) = times().min() else { break };
-            // As long as it is earlier than all others.
-            let until = times().filter(|(_, other)| *other != i).min();
-            let until = match until {
-                None => u64::MAX,
-                Some((time, other)) if other > i => time,
-                Some((time, _)) => time.saturating_sub(1),
-            };
-            let Some(walk) = walks.get_mut(i) else { break };
-            if walk.run(until, select.runs, sink)?.is_break() {
-                break;
-            }
-        }
-        Ok(stats(walks))
+        let mut walk = self.walk(select)?;
+        let _ = walk.run(u64::MAX, sink)?;
+        Ok(walk.into_stats())
+    }
+
+    /// The same piece by piece.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn walk(&self, select: &Select) -> Result<TimelineWalk<'_>, TimelineError> {
+        Ok(TimelineWalk { walks: self.walks(select)?, runs: select.runs })
     }
 
     fn walks(&self, select: &Select) -> Result<Vec<Walk<'_>>, TimelineError> {
         let Select { cpus, from, .. } = select.clone();
-        let raw_times = self.undoes_corrections();
+        let raw_times = select.raw_times || self.undoes_corrections();
         let kernel = tracedat::Select { cpus, from, raw_times, ..Default::default() };
         let mut walks = Vec::new();
         for (number, data) in self.kernels.iter().enumerate() {
@@ -251,6 +256,51 @@ impl Timeline {
             walks.push(Walk::Programs(programs.walk(&ctf::read::Select { from })?, None));
         }
         Ok(walks)
+    }
+}
+
+/// The events of recordings, handed out piece by piece.
+pub struct TimelineWalk<'t> {
+    walks: Vec<Walk<'t>>,
+    runs: bool,
+}
+
+impl TimelineWalk<'_> {
+    /// Hands out what is not later than `limit`. After a `Break` nothing more may be asked
+    /// for.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn run(
+        &mut self,
+        limit: u64,
+        sink: &mut dyn FnMut(Moment<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, TimelineError> {
+        loop {
+            let times =
+                || self.walks.iter().enumerate().filter_map(|(i, w)| Some((w.next_time()?, i)));
+            let Some((first, i)) = times().min() else { break };
+            if first > limit {
+                break;
+            }
+            // As long as it is earlier than all others.
+            let until = times().filter(|(_, other)| *other != i).min();
+            let until = match until {
+                None => u64::MAX,
+                Some((time, other)) if other > i => time,
+                Some((time, _)) => time.saturating_sub(1),
+            };
+            let Some(walk) = self.walks.get_mut(i) else { break };
+            if walk.run(until.min(limit), self.runs, sink)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// What was read so far.
+    pub fn into_stats(self) -> Stats {
+        stats(self.walks)
     }
 }
 

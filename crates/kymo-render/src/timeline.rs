@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use kymo_events::EventFilter;
+use kymo_events::EventSelection;
 use kymo_events::payload::{KallsymsSource, KernelNames};
 use kymo_events::trace_dat::FormatTable;
 use kymo_files::tracedat::TraceDat;
@@ -94,7 +94,7 @@ impl<'a> TimelineFeed<'a> {
     /// Hands over batches of the events that `filter` may want.
     pub fn run(
         mut self,
-        filter: &EventFilter,
+        filter: &EventSelection,
         give: &mut dyn FnMut(OrderedJob<TimelineBatch>) -> ControlFlow<()>,
     ) -> Result<Stats, TimelineError> {
         let count = self.kernels.len();
@@ -103,11 +103,12 @@ impl<'a> TimelineFeed<'a> {
             let for_all = batch.kernels.iter().any(TraceCmdBatch::defines_tasks);
             give(OrderedJob { job: batch, for_all })
         };
-        let until = filter.last_time();
+        let until = filter.until();
         let select = Select {
             cpus: filter.cpus(),
-            from: filter.first_time(),
-            runs: !filter.has_conditions(),
+            from: filter.from(),
+            runs: !filter.is_restricted(),
+            raw_times: false,
         };
         let stats = self.timeline.for_each(&select, &mut |moment| {
             let late = match &moment {
@@ -182,7 +183,7 @@ impl<'t> TimelineRenderer<'t> {
         options: &TimelineOptions,
         timeline: &'t Timeline,
         kernels: &'t [KernelEvents<'t>],
-        filter: &EventFilter,
+        filter: &EventSelection,
     ) -> Result<TimelineRenderer<'t>, CtfFieldsError> {
         let kernel = |k: &'t KernelEvents<'t>| {
             TraceCmdRenderer::new(options.kernel, k.data, &k.formats, &k.names, filter.clone())

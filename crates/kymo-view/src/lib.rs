@@ -5,6 +5,7 @@
 pub mod annotate;
 pub mod arrows;
 mod call_tree;
+mod event_table;
 pub mod export;
 pub mod ledger;
 pub mod profile_page;
@@ -18,5 +19,6 @@ pub mod trust;
 pub use kymo_analysis::percent;
 
 pub use call_tree::{GraphStyle, TreeNode, write_flat, write_folded, write_graph};
+pub use event_table::{EventRow, EventTableView, StackDrawing};
 pub use ledger::Ledger;
 pub use table::{Column, Table};

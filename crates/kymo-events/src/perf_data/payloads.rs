@@ -26,8 +26,10 @@ struct Formats {
 }
 
 impl Formats {
-    fn read(entry: &Entry<'_>, bundle: Option<&Bundle>) -> Formats {
-        let features = entry.features;
+    fn read(
+        (events, features, endian): (&[EventDesc], &Features, Endian),
+        bundle: Option<&Bundle>,
+    ) -> Formats {
         let tracing = features.tracing_data.as_ref();
         let release = running_kernel::release();
         let same_kernel = features.osrelease.as_deref() == Some(&*release);
@@ -55,7 +57,7 @@ impl Formats {
                 return parse(system, text);
             }
             if (same_kernel || guess)
-                && entry.raw.endian == Endian::NATIVE
+                && endian == Endian::NATIVE
                 && let Some((system, text)) = running.format(event.attr.config)
             {
                 borrowed.push(event.name.clone());
@@ -64,7 +66,7 @@ impl Formats {
             Err("the recording has no format of it".to_owned())
         };
         let tracepoint = |e: &EventDesc| e.attr.kind == EventType::TRACEPOINT;
-        let of = entry.events.iter().map(|e| tracepoint(e).then(|| format(e))).collect();
+        let of = events.iter().map(|e| tracepoint(e).then(|| format(e))).collect();
         Formats { of, names: names(features, &release, bundle), borrowed, guess }
     }
 }
@@ -103,11 +105,21 @@ impl TracepointPayloads {
         self.formats.of.get(entry.event)?.as_ref()?.as_ref().ok()
     }
 
+    /// The format of an event of a recording that is not read yet.
+    pub fn format_of(&mut self, data: &PerfData, event: usize) -> Option<&EventFormat> {
+        if self.formats.of.len() != data.events().len() {
+            let of = (data.events(), data.features(), data.endian());
+            self.formats = Arc::new(Formats::read(of, self.bundle.as_deref()));
+        }
+        self.formats.of.get(event)?.as_ref()?.as_ref().ok()
+    }
+
     #[cold]
     fn update(&mut self, entry: &Entry<'_>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.of.len() != entry.events.len() {
-            *shared = Arc::new(Formats::read(entry, self.bundle.as_deref()));
+            let of = (entry.events, entry.features, entry.raw.endian);
+            *shared = Arc::new(Formats::read(of, self.bundle.as_deref()));
         }
         self.formats = Arc::clone(&shared);
     }

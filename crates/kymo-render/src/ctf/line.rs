@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kymo_events::ctf::{EventTask, TraceOwners};
 use kymo_events::trace_dat::{TaskName, TaskNames};
-use kymo_events::{EventFilter, EventHead};
+use kymo_events::{EventHead, EventSelection};
 use kymo_files::ctf::read::{Ctf, FieldInfo, Group, Part, Reader, Stop, TaskField, Visit};
 use kymo_format::Pen;
 use kymo_model::{Misc, Note, NoteKind, RecordKind};
@@ -50,7 +50,7 @@ pub(crate) struct CtfRenderer<'c> {
     ctf: &'c Ctf,
     reader: Reader<'c>,
     owner: TraceOwners,
-    filter: EventFilter,
+    filter: EventSelection,
     /// What stands before the values of each kind of event.
     titles: Arc<[Vec<u8>]>,
     /// How events are written that need no second look, by kind.
@@ -79,7 +79,7 @@ impl<'c> CtfRenderer<'c> {
     pub(crate) fn new(
         options: &CtfOptions,
         ctf: &'c Ctf,
-        filter: EventFilter,
+        filter: EventSelection,
         beside: bool,
     ) -> Result<CtfRenderer<'c>, CtfFieldsError> {
         let (fields, asked) = options.fields.of_tracepoints();
@@ -90,7 +90,7 @@ impl<'c> CtfRenderer<'c> {
         let titles: Arc<[Vec<u8>]> =
             (0..ctf.class_count() as u32).map(|n| title(ctf, n, beside)).collect();
         let usual = fields == ALL_USUAL && style == LineStyle::default();
-        let plans = match usual && !filter.has_conditions() && !json && !beside {
+        let plans = match usual && !filter.is_restricted() && !json && !beside {
             true => plans(ctf, &titles),
             false => Arc::default(),
         };
@@ -148,12 +148,12 @@ impl<'c> CtfRenderer<'c> {
         comms: Option<&TaskNames>,
         out: &mut Vec<u8>,
     ) {
-        if source.missed > 0 && self.filter.wants_time(item.time) {
+        if source.missed > 0 && self.filter.wants_time(Some(item.time)) {
             self.lost(source, out);
         }
         let Some(class) = self.ctf.class(item.class) else { return };
         let name = class.event.name.as_str();
-        if self.filter.has_conditions() && !self.wants_event(item.class, name) {
+        if self.filter.is_restricted() && !self.wants_event(item.class, name) {
             return;
         }
         let task = self.owner.get(class.trace as u32);
@@ -217,7 +217,7 @@ impl<'c> CtfRenderer<'c> {
         let mut task = object.task;
         comms.into_iter().for_each(|c| task.rename(|tid| c.find(tid)));
         let head = head((item.time, cpu), &task);
-        if self.filter.has_conditions() && !self.filter.wants_head(&head) {
+        if self.filter.is_restricted() && !self.filter.wants_head(&head) {
             return end;
         }
         write_head(&head, name, out);
@@ -339,7 +339,7 @@ struct CtfLine<'p> {
     out: &'p mut Vec<u8>,
     fields: FieldSet,
     style: LineStyle,
-    filter: &'p EventFilter,
+    filter: &'p EventSelection,
     starts: &'p mut LineStarts,
     beside: Option<&'p mut TraceCmdStarts>,
     names: &'p mut LastTasks,
@@ -357,7 +357,7 @@ impl<'p> CtfLine<'p> {
         }
         self.comms.into_iter().for_each(|c| self.task.rename(|tid| c.find(tid)));
         let head = head(self.when, &self.task);
-        if self.filter.has_conditions() && !self.filter.wants_head(&head) {
+        if self.filter.is_restricted() && !self.filter.wants_head(&head) {
             self.state = LineState::Unwanted;
             return;
         }

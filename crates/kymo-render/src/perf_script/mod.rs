@@ -14,7 +14,7 @@ mod sample_text;
 mod sideband_text;
 mod source_lines;
 
-use kymo_events::EventFilter;
+use kymo_events::EventSelection;
 use kymo_events::perf_data;
 use kymo_events::unwind::Tally;
 use kymo_files::perfdata::{Batch, Entry};
@@ -47,7 +47,7 @@ pub enum PerfOutput {
 
 /// Renders the records of a perf.data file.
 pub struct PerfRenderer {
-    filter: EventFilter,
+    filter: EventSelection,
     samples: SampleRenderer,
     sideband: ShownSideband,
     output: PerfOutput,
@@ -64,7 +64,7 @@ impl PerfRenderer {
         file: String,
         fields: FieldSpec,
         options: SampleTextOptions,
-        filter: EventFilter,
+        filter: EventSelection,
         (sideband, output): (ShownSideband, PerfOutput),
     ) -> PerfRenderer {
         let samples = SampleRenderer::new(fields, options);

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use kymo_events::chain::{Origin, Place};
 use kymo_events::perf_data::payload_endian;
-use kymo_events::{EventFilter, EventHead, payload};
+use kymo_events::{EventHead, EventSelection, payload};
 use kymo_files::perfdata::Entry;
 use kymo_format::json_string;
 
@@ -36,14 +36,14 @@ pub(crate) fn write_head(s: &EventHead<'_>, event: &str, out: &mut Vec<u8>) {
 
 pub(super) fn print(
     entry: &Entry<'_>,
-    filter: &EventFilter,
+    filter: &EventSelection,
     text: &mut SampleRenderer,
     out: &mut Vec<u8>,
 ) -> Result<(), FieldSpecError> {
     let Some(s) = text.see(entry)? else { return Ok(()) };
     let comm = text.names.comm(s.pid, s.tid);
     let event = event_name(entry);
-    if filter.has_conditions() && !filter.wants(&s.head(comm), event) {
+    if filter.is_restricted() && !filter.wants(&s.head(comm), event) {
         return Ok(());
     }
     write_head(&s.head(comm), event, out);

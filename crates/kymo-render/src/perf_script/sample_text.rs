@@ -2,7 +2,7 @@
 
 use kymo_events::chain::Origin;
 use kymo_events::perf_data::TracepointPayloads;
-use kymo_events::{EventFilter, EventHead};
+use kymo_events::{EventHead, EventSelection};
 use kymo_files::perfdata::Entry;
 use kymo_format::Pen;
 use kymo_model::{Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType, sw};
@@ -271,8 +271,8 @@ impl SampleRenderer {
     }
 
     /// Whether some samples are printed so.
-    pub(super) fn is_usual(&self, filter: &EventFilter) -> bool {
-        !filter.has_conditions()
+    pub(super) fn is_usual(&self, filter: &EventSelection) -> bool {
+        !filter.is_restricted()
             && self.how.only.is_empty()
             && self.how.style == LineStyle::default()
     }
@@ -280,13 +280,13 @@ impl SampleRenderer {
     pub(super) fn print(
         &mut self,
         entry: &Entry<'_>,
-        filter: &EventFilter,
+        filter: &EventSelection,
         out: &mut Vec<u8>,
     ) -> Result<(), FieldSpecError> {
         let Some(s) = self.see(entry)? else { return Ok(()) };
         let plan = &self.plans[entry.event];
         let fields = plan.fields;
-        if filter.has_conditions() {
+        if filter.is_restricted() {
             let comm = self.names.comm(s.pid, s.tid);
             if !filter.wants(&s.head(comm), event_name(entry)) {
                 return Ok(());

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use kymo_events::payload::{self, KernelNames};
-use kymo_events::{EventFilter, EventHead};
+use kymo_events::{EventHead, EventSelection};
 use kymo_files::tracedat::TraceDat;
 use kymo_format::ring::Missed;
 use kymo_format::{Symbols as _, flag_letters, json_string};
@@ -49,7 +49,7 @@ pub(crate) struct TraceCmdRenderer<'a> {
     names: &'a KernelNames,
     instances: Vec<InstanceStyle>,
     comms: TaskNames,
-    filter: EventFilter,
+    filter: EventSelection,
     /// Whether the names in the filter are those of an event, by its number.
     wanted: FxHashMap<u16, bool>,
     options: TraceCmdOptions,
@@ -67,7 +67,7 @@ impl<'a> TraceCmdRenderer<'a> {
         data: &TraceDat,
         formats: &'a FormatTable<'a>,
         names: &'a KernelNames,
-        filter: EventFilter,
+        filter: EventSelection,
     ) -> TraceCmdRenderer<'a> {
         TraceCmdRenderer {
             formats,
@@ -105,7 +105,7 @@ impl<'a> TraceCmdRenderer<'a> {
 
     fn print(&mut self, item: &BatchItem, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
         let Some(instance) = self.instances.get(item.buffer as usize) else { return };
-        let missed = item.missed.filter(|_| self.filter.wants_time(item.time));
+        let missed = item.missed.filter(|_| self.filter.wants_time(Some(item.time)));
         if let Some(missed) = missed {
             self.lost(instance, item, missed, out);
         }
@@ -115,7 +115,7 @@ impl<'a> TraceCmdRenderer<'a> {
         };
         let known = self.formats.get(id);
         let pid = self.formats.pid(payload);
-        if self.filter.has_conditions() && !self.wants(item, id, pid, known) {
+        if self.filter.is_restricted() && !self.wants(item, id, pid, known) {
             return;
         }
         let Some(instance) = self.instances.get(item.buffer as usize) else { return };

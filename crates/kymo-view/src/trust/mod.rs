@@ -1,18 +1,17 @@
 //! Ledger notes of a profile: what could make it wrong, and what to do about it.
 
-mod losses;
 mod stacks;
 mod symbols;
 
 use std::collections::BTreeMap;
 
 use kymo_analysis::profile::{FrameId, Profile};
+use kymo_events::losses;
 use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
 
 use crate::{Ledger, percent};
 
-pub use losses::note_losses;
 pub use stacks::{note_frame_pointers, note_unwinding};
 pub use symbols::{byte_size, note_symbols};
 
@@ -35,7 +34,7 @@ pub fn profile_ledger(profile: &Profile, file: &PerfData) -> Ledger {
 
 fn note_reading(profile: &Profile, file: &PerfData, ledger: &mut Ledger) {
     let s = &profile.stats;
-    note_losses(s, &file.features().cmdline, ledger);
+    losses::note(s, &file.features().cmdline).into_iter().for_each(|n| ledger.push(n));
     if s.throttled > 0 {
         let advice = Some("record at a lower frequency (-F)".to_string());
         ledger.note(

@@ -1,4 +1,5 @@
 //! Flags that several commands share.
 
+pub(crate) mod events;
 pub(crate) mod samples;
 pub(crate) mod symbols;

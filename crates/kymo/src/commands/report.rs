@@ -1,11 +1,6 @@
 //! `kymo report`: where the samples of a recording come from.
 
-mod ctf;
-mod entries;
-mod keys;
-mod page;
-mod timeline;
-mod tracedat;
+mod events;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -24,18 +19,19 @@ use kymo_view::report::{ReportWriter, write_json};
 use kymo_view::trust::profile_ledger;
 
 use super::captured_on;
+use crate::args::events::EventSelectionArgs;
 use crate::args::symbols::SymbolArgs;
 use crate::exit;
 
 /// Flags of `kymo report`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Recording to read: perf.data, trace.dat, the folder of CTF traces or of a session with both; `-` is the standard input
+    /// Recording to read: perf.data, trace.dat, the directory of CTF traces or of a session with both; `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Recording to read, without -i
+    /// Recordings to read, without -i; several of one machine are counted together, by event
     #[arg(value_name = "FILE", conflicts_with = "input")]
-    file: Option<PathBuf>,
+    files: Vec<PathBuf>,
     /// Plain text; this is the only face there is
     #[arg(long)]
     stdio: bool,
@@ -49,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_children: bool,
     /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parent,srcline,srcfile; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
-    /// of trace.dat and CTF traces: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
+    /// of events, whatever the recording: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
     /// Columns to show: overhead,overhead_children,sample,period and sort keys
@@ -98,6 +94,8 @@ pub(crate) struct Args {
     #[arg(long)]
     full_source_path: bool,
     #[command(flatten)]
+    select: EventSelectionArgs,
+    #[command(flatten)]
     finding: SymbolArgs,
     /// Tell apart by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
     #[arg(short, long, value_name = "REGEX")]
@@ -108,13 +106,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let path = args.input.clone().or_else(|| args.file.clone());
-    let path = path.unwrap_or_else(super::default_recording);
-    match Kind::of(&path) {
-        Some(Kind::TraceDat | Kind::Ctf | Kind::Session) => return timeline::run(&args, &path),
-        // What is neither is explained below.
-        Some(Kind::PerfData) | None => {}
+    let mut paths = args.files.clone();
+    paths.extend(args.input.clone());
+    if paths.is_empty() {
+        paths.push(super::default_recording());
     }
+    let path = match paths.as_slice() {
+        // What is no recording at all is explained below.
+        [path]
+            if matches!(Kind::of(path), None | Some(Kind::PerfData))
+                && !events::is_asked_for(args.sort.as_deref()) =>
+        {
+            path.clone()
+        }
+        _ => return events::run(&args, &paths),
+    };
     let mut config = config(&args)?;
     let mut file = PerfData::open(&path)?;
     let color = std::io::stdout().is_terminal() && !args.json;
@@ -126,6 +132,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     config.settle(file.events());
     let symbols = args.finding.options(&path);
+    let span = file.features().sample_time;
+    let selection = args.select.selection(Vec::new(), || Ok(span))?;
     let mut labels = PayloadLabels::new(&config.payload_keys, symbols.bundle.clone());
     let mut label = |entry: &Entry<'_>, sample: &Sample<'_>| labels.label(entry, sample);
     let options = LoadOptions {
@@ -138,12 +146,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             && !config.needs_no_chains()
             && file.events().iter().any(has_chains),
         lines: config.needs_lines(),
+        selection: Some(&selection),
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
     config.check(&labels, profile.stats.samples > 0)?;
     let left = |e: &EventProfile| e.stacks().any(|(s, _)| config.wants(&profile, &s));
-    let nothing = !config.wants_all() && !profile.events.iter().any(left);
+    let everything = config.wants_all() && args.select.is_everything();
+    let nothing = !everything && !profile.events.iter().any(left);
     let ledger = std::thread::scope(|scope| {
         // It is printed last.
         let ledger = scope.spawn(|| {

@@ -12,9 +12,11 @@ mod timeline;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use kymo_events::{EventConditions, EventFilter};
+use kymo_events::EventSelection;
 use kymo_files::Kind;
 use kymo_render::perf_script::{LineStyle, TimeOrigin};
+
+use crate::args::events::EventSelectionArgs;
 
 /// Flags of `kymo script`.
 #[derive(clap::Args)]
@@ -36,25 +38,11 @@ pub(crate) struct Args {
     /// Print one JSON object a line, with typed fields
     #[arg(long)]
     json: bool,
-    /// Only events between START,STOP (seconds; either may be missing; several with blanks
-    /// between), or in a share of the whole: 10%/2 (the second tenth), 0%-10%,30%-40%
-    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
-    time: Option<String>,
-    /// Only events of these CPUs (`0,2-3`)
-    #[arg(short = 'C', long, value_name = "LIST")]
-    cpu: Option<String>,
+    #[command(flatten)]
+    select: EventSelectionArgs,
     /// Only events of tasks with these names
     #[arg(short = 'c', long, visible_alias = "comms", value_name = "NAMES", value_delimiter = ',')]
     comm: Vec<String>,
-    /// Only events of these processes
-    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
-    pid: Vec<u32>,
-    /// Only events of these threads
-    #[arg(long, value_name = "TIDS", value_delimiter = ',')]
-    tid: Vec<u32>,
-    /// Only these events (names or globs)
-    #[arg(long = "event", value_name = "NAMES", value_delimiter = ',')]
-    events: Vec<String>,
     /// Only samples in these functions
     #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
     symbols: Vec<String>,
@@ -118,6 +106,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.select.filter.is_some() {
+        anyhow::bail!("--filter is for `kymo report` yet");
+    }
     let mut paths = args.files.clone();
     paths.extend(args.input.clone());
     if paths.is_empty() {
@@ -143,28 +134,20 @@ impl Args {
         LineStyle { ragged: false, ns: self.ns, since }
     }
 
-    /// Conditions on events. `span` is when the first and the last event happened, where that
-    /// is known.
-    fn filter(&self, span: Option<(u64, u64)>) -> anyhow::Result<EventFilter> {
-        let conditions = EventConditions {
-            time: self.time.as_deref(),
-            cpu: self.cpu.as_deref(),
-            comms: &self.comm,
-            pids: &self.pid,
-            tids: &self.tid,
-            events: &self.events,
-        };
-        Ok(EventFilter::parse(&conditions, span)?)
+    /// Conditions on events. `span` tells when the first and the last event happened, where
+    /// that is known.
+    fn selection(
+        &self,
+        span: impl FnOnce() -> anyhow::Result<Option<(u64, u64)>>,
+    ) -> anyhow::Result<EventSelection> {
+        self.select.selection(self.comm.clone(), span)
     }
 }
 
 /// Why nothing was printed: silence would look like a failure.
 fn nothing(args: &Args) -> &'static str {
-    let conditions = args.time.is_some()
-        || args.cpu.is_some()
-        || !args.events.is_empty()
-        || !args.comm.is_empty()
-        || !(args.pid.is_empty() && args.tid.is_empty() && args.symbols.is_empty());
+    let conditions =
+        !args.select.is_everything() || !args.comm.is_empty() || !args.symbols.is_empty();
     if conditions {
         "no event of the recording passes what was asked for"
     } else {

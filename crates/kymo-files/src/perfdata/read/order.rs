@@ -59,6 +59,12 @@ impl Batch {
         self.keys.iter().map(move |key| self.entry(key, endian))
     }
 
+    /// A record by its place among them.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Entry<'_>> {
+        self.keys.get(index).map(|key| self.entry(key, self.endian()))
+    }
+
     /// Those that are no samples: what changes the meaning of later ones.
     pub fn others(&self) -> impl Iterator<Item = Entry<'_>> {
         let endian = self.endian();

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use kymo_events::notes_on_perf_data;
 use kymo_events::unwind::Tally;
 use kymo_files::perfdata::{Order, PerfData, ReadStats};
 use kymo_model::NoteKind;
@@ -15,7 +16,7 @@ use kymo_render::perf_script::{
 };
 use kymo_view::Ledger;
 use kymo_view::recording_header::write_header;
-use kymo_view::trust::{note_losses, note_symbols, note_unwinding};
+use kymo_view::trust::{note_symbols, note_unwinding};
 
 use super::{Args, output};
 use crate::commands::captured_on;
@@ -24,7 +25,7 @@ use crate::exit;
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let fields = FieldSpec::parse(&args.fields)?;
     let mut data = PerfData::open(path)?;
-    let filter = args.filter(data.features().sample_time)?;
+    let filter = args.selection(|| Ok(data.features().sample_time))?;
     if args.header || args.header_only {
         let mut text = Vec::new();
         write_header(&mut text, &data, captured_on(path).as_deref(), false)?;
@@ -40,7 +41,8 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let n = renderer_count(args, &data);
     let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
     let (stats, renderers) = read_and_render(&mut data, order, renderers)?;
-    let mut ledger = ledger(&data, &stats);
+    let mut ledger = Ledger::default();
+    notes_on_perf_data(&data, &stats).into_iter().for_each(|n| ledger.push(n));
     note(&renderers, &mut ledger);
     if !renderers.iter().any(PerfRenderer::has_shown) {
         ledger.tell(NoteKind::Nothing, super::nothing(args), None);
@@ -116,49 +118,4 @@ fn note(renderers: &[PerfRenderer], ledger: &mut Ledger) {
         note_unwinding(&tally, first.resolver(), ledger);
         note_symbols(first.resolver(), ledger);
     }
-}
-
-/// What could make the output less than the truth.
-fn ledger(data: &PerfData, s: &ReadStats) -> Ledger {
-    let mut l = Ledger::default();
-    note_losses(s, &data.features().cmdline, &mut l);
-    if s.throttled > 0 {
-        let advice = "record at a lower frequency: -F".to_owned();
-        l.note(
-            NoteKind::Throttled,
-            format!("sampling was throttled {} times", s.throttled),
-            Some(advice),
-        );
-    }
-    for (kind, n) in &s.unknown_kinds {
-        l.note(NoteKind::Unknown, format!("{n} records of unknown kind {kind} passed over"), None);
-    }
-    if s.unknown_ids > 0 {
-        l.note(NoteKind::Unknown, format!("{} samples of no known event", s.unknown_ids), None);
-    }
-    if s.malformed > 0 {
-        l.note(NoteKind::Malformed, format!("{} records are too short", s.malformed), None);
-    }
-    if s.cut_compressed > 0 {
-        let n = s.cut_compressed;
-        let fact = format!(
-            "the compressed data ends {n} bytes into a record, as perf record -z at times \
-             leaves it: the last event is missing, those before are complete"
-        );
-        l.note(NoteKind::Cut, fact, None);
-    }
-    if s.out_of_order > 0 {
-        l.note(NoteKind::Order, format!("{} events are out of order", s.out_of_order), None);
-    }
-    if s.forced_flushes > 0 {
-        let n = s.forced_flushes;
-        l.note(NoteKind::Order, format!("the reorder window overflowed {n} times"), None);
-    }
-    if s.unfinished {
-        l.note(NoteKind::Unfinished, "the recorder did not finish the file: its size is 0", None);
-    }
-    for note in data.notes() {
-        l.note(NoteKind::Damaged, note.clone(), None);
-    }
-    l
 }

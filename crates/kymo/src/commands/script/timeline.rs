@@ -29,8 +29,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     if let Some(programs) = timeline.programs_mut().filter(|_| args.real_time) {
         programs.set_times(Times::Real);
     }
-    let shares = args.time.as_ref().is_some_and(|t| t.contains('%'));
-    let filter = args.filter(if shares { timeline.span()? } else { None })?;
+    let filter = args.selection(|| Ok(timeline.span()?))?;
     if args.header || args.header_only {
         timeline
             .kernels()

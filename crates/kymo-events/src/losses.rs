@@ -3,15 +3,13 @@
 //! command line, if they were stated there.
 
 use kymo_files::perfdata::ReadStats;
-use kymo_model::NoteKind;
+use kymo_model::{Note, NoteKind};
 
-use crate::Ledger;
-
-/// Notes what was lost, if anything was.
-pub fn note_losses(stats: &ReadStats, command_line: &[String], ledger: &mut Ledger) {
+/// The note on what was lost, if anything was.
+pub fn note(stats: &ReadStats, command_line: &[String]) -> Option<Note> {
     let lost = stats.lost_events();
     if lost == 0 {
-        return;
+        return None;
     }
     let mut fact = format!("{lost} events lost");
     if stats.lost_chunks > 0 {
@@ -22,11 +20,11 @@ pub fn note_losses(stats: &ReadStats, command_line: &[String], ledger: &mut Ledg
         fact.push_str(&format!(", {} of them in hardware", stats.lost_in_hardware));
     }
     fact.push_str(&format!(", {} samples kept", stats.samples));
-    ledger.note(NoteKind::Lost, fact, Some(larger_buffers(command_line)));
+    Some(Note::doubt(NoteKind::Lost, fact, Some(advice(command_line))))
 }
 
 /// Advice for a recording whose rings were full.
-fn larger_buffers(command_line: &[String]) -> String {
+fn advice(command_line: &[String]) -> String {
     match ring(command_line).and_then(twice) {
         Some(size) => format!("record with larger rings: -m {size}"),
         None => "record with a larger -m".into(),
@@ -106,7 +104,7 @@ mod tests {
                 "" => "record with a larger -m".to_owned(),
                 size => format!("record with larger rings: -m {size}"),
             };
-            assert_eq!(larger_buffers(&words), wanted, "{line}");
+            assert_eq!(advice(&words), wanted, "{line}");
         };
         check("perf record -m 64 -e cycles ls", "128");
         check("/usr/bin/perf record -q -e raw_syscalls:* -m1 -o x -- ls -m 5", "2");

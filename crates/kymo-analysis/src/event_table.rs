@@ -1,0 +1,390 @@
+//! Events of any recording, counted by what they have in common: class, task, CPU, stack,
+//! values of fields. Each event counts once, whatever its format.
+
+use std::ops::ControlFlow;
+
+use kymo_events::{
+    EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
+    SourceError,
+};
+use kymo_model::{Note, NoteKind};
+use rustc_hash::FxHashMap;
+
+/// Entries that are kept apart at most; what comes later is counted together.
+const MOST_ENTRIES: usize = 1 << 20;
+/// Distinct stacks, over all entries.
+const MOST_STACKS: usize = 1 << 20;
+/// Distinct functions in stacks; what comes later is counted together.
+const MOST_FRAMES: usize = 1 << 20;
+/// Between the cells of an entry's name; no cell contains it.
+const SEPARATOR: u8 = 0x1f;
+/// The cell of a field that an event does not have.
+const NOT_THERE: &[u8] = b"N/A";
+const OTHERS: &str = "[others]";
+
+/// What events are grouped by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKey {
+    /// The class.
+    Event,
+    /// Name of the task.
+    Comm,
+    /// Number of the thread.
+    Pid,
+    /// The CPU.
+    Cpu,
+    /// The instance of ftrace or the trace of a program.
+    Instance,
+    /// The stack that was recorded with the event.
+    Stack,
+    /// A field, of one class or of all that have it.
+    Field {
+        /// The class.
+        event: Option<String>,
+        /// The field.
+        name: String,
+    },
+}
+
+/// Keys that cannot be read, or that no event has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct KeyError(String);
+
+impl EventKey {
+    /// Heading of its column.
+    pub fn title(&self) -> String {
+        match self {
+            EventKey::Event => "Event".into(),
+            EventKey::Comm => "Command".into(),
+            EventKey::Pid => "Pid".into(),
+            EventKey::Cpu => "CPU".into(),
+            EventKey::Instance => "Instance".into(),
+            EventKey::Stack => "Stack".into(),
+            EventKey::Field { event: Some(event), name } => format!("{event}.{name}"),
+            EventKey::Field { event: None, name } => name.clone(),
+        }
+    }
+
+    /// Name in JSON.
+    pub fn name(&self) -> String {
+        match self {
+            EventKey::Field { .. } => self.title(),
+            EventKey::Comm => "comm".into(),
+            other => other.title().to_lowercase(),
+        }
+    }
+
+    /// Reads `--sort`: words between commas, each once.
+    ///
+    /// # Errors
+    /// If there is no word.
+    pub fn parse_list(text: &str) -> Result<Vec<EventKey>, KeyError> {
+        let mut keys = Vec::new();
+        for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            let key = EventKey::parse(word);
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        match keys.is_empty() {
+            true => Err(KeyError("--sort names no key".into())),
+            false => Ok(keys),
+        }
+    }
+
+    fn parse(word: &str) -> EventKey {
+        match word {
+            "event" => EventKey::Event,
+            "comm" => EventKey::Comm,
+            "pid" | "tid" => EventKey::Pid,
+            "cpu" => EventKey::Cpu,
+            "instance" => EventKey::Instance,
+            "stack" => EventKey::Stack,
+            _ => match word.rsplit_once('.') {
+                Some((event, name)) => {
+                    EventKey::Field { event: Some(event.to_owned()), name: name.to_owned() }
+                }
+                None => EventKey::Field { event: None, name: word.to_owned() },
+            },
+        }
+    }
+
+    /// The field of this key in a class.
+    fn field(&self, class: &RecordedClass) -> Option<FieldId> {
+        let EventKey::Field { event, name } = self else { return None };
+        event.as_ref().is_none_or(|e| class.is_named(e)).then(|| class.field(name))?
+    }
+
+    /// Checks that a class has the field of each key: otherwise it is a slip of the fingers.
+    ///
+    /// # Errors
+    /// Names the field, and those that there are.
+    pub fn check(keys: &[EventKey], source: &EventSource) -> Result<(), KeyError> {
+        if !keys.iter().any(|k| matches!(k, EventKey::Field { .. })) {
+            return Ok(());
+        }
+        let classes = source.classes();
+        for key in keys {
+            let EventKey::Field { event, name } = key else { continue };
+            if classes.iter().any(|c| key.field(c).is_some()) {
+                continue;
+            }
+            let Some(e) = event else {
+                return Err(KeyError(format!(
+                    "--sort: no event has a field `{name}`, nor a context; other keys are event, \
+                     comm, pid, cpu, instance, stack"
+                )));
+            };
+            let Some(class) = classes.iter().find(|c| c.is_named(e)) else {
+                let why = format!("--sort {e}.{name}: the recording has no event `{e}`");
+                return Err(KeyError(why));
+            };
+            let names: Vec<&str> = class.own_fields().map(|f| f.name.as_str()).collect();
+            let names = names.join(", ");
+            let why = format!("--sort {e}.{name}: {e} has no such field; it has {names}");
+            return Err(KeyError(why));
+        }
+        Ok(())
+    }
+}
+
+/// Events that agree in all keys.
+#[derive(Clone, Debug, Default)]
+pub struct EventEntry {
+    /// How many.
+    pub events: u64,
+    /// Distinct stacks, innermost function first, by number of the function.
+    pub stacks: FxHashMap<Box<[u32]>, u64>,
+}
+
+/// Events, counted.
+#[derive(Debug, Default)]
+pub struct EventTable {
+    /// Cells and counts, most events first.
+    pub entries: Vec<(Vec<String>, EventEntry)>,
+    /// All events.
+    pub events: u64,
+    frames: Vec<String>,
+    overflow: u64,
+    dropped_stacks: u64,
+}
+
+/// What is counted.
+pub struct EventTableConfig<'k> {
+    /// The keys.
+    pub keys: &'k [EventKey],
+    /// Which events.
+    pub selection: &'k EventSelection,
+    /// Keep the stacks of each entry.
+    pub stacks: bool,
+}
+
+impl EventTable {
+    /// Counts the events of recordings.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn count(
+        source: &EventSource,
+        config: &EventTableConfig<'_>,
+    ) -> Result<(EventTable, ReadSummary), SourceError> {
+        let mut counter = Counter::new(config);
+        let options = ReadOptions { join_stacks: true };
+        let summary = source.for_each(config.selection, options, &mut |event| {
+            counter.add(event);
+            ControlFlow::Continue(())
+        })?;
+        Ok((counter.finish(), summary))
+    }
+
+    /// Name of a function in stacks.
+    pub fn function(&self, frame: u32) -> &str {
+        debug_assert!((frame as usize) < self.frames.len(), "frame {frame}");
+        self.frames.get(frame as usize).map_or(OTHERS, |f| f)
+    }
+
+    /// Notes on what is counted together.
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if self.overflow > 0 {
+            let fact = format!(
+                "{} events of more than {MOST_ENTRIES} entries are counted as one, `{OTHERS}`",
+                self.overflow
+            );
+            let advice = Some("sort by fewer keys".to_owned());
+            notes.push(Note::doubt(NoteKind::Entries, fact, advice));
+        }
+        if self.dropped_stacks > 0 {
+            let n = self.dropped_stacks;
+            let fact = format!("{n} stacks beyond {MOST_STACKS} distinct ones are not shown");
+            notes.push(Note::doubt(NoteKind::Stacks, fact, None));
+        }
+        notes
+    }
+}
+
+/// A table that grows.
+struct Counter<'k> {
+    keys: &'k [EventKey],
+    keeps_stacks: bool,
+    by_stack: bool,
+    /// For each layout the field of each key.
+    plans: Vec<Option<Vec<Option<FieldId>>>>,
+    entries: FxHashMap<Box<[u8]>, EventEntry>,
+    key: Vec<u8>,
+    table: EventTable,
+    frame_of: FxHashMap<String, u32>,
+    stacks: usize,
+}
+
+impl<'k> Counter<'k> {
+    fn new(config: &EventTableConfig<'k>) -> Counter<'k> {
+        Counter {
+            keys: config.keys,
+            keeps_stacks: config.stacks,
+            by_stack: config.keys.contains(&EventKey::Stack),
+            plans: Vec::new(),
+            entries: FxHashMap::default(),
+            key: Vec::new(),
+            table: EventTable::default(),
+            frame_of: FxHashMap::default(),
+            stacks: 0,
+        }
+    }
+
+    fn add(&mut self, event: &RecordedEvent<'_>) {
+        let layout = event.class.layout.index();
+        if self.plans.get(layout).is_none_or(Option::is_none) {
+            if self.plans.len() <= layout {
+                self.plans.resize_with(layout + 1, || None);
+            }
+            let fields = self.keys.iter().map(|k| k.field(event.class)).collect();
+            if let Some(plan) = self.plans.get_mut(layout) {
+                *plan = Some(fields);
+            }
+        }
+        let chain = match self.keeps_stacks || self.by_stack {
+            true => event.stack_names().into_iter().map(|f| self.frame(f)).collect(),
+            false => Vec::new(),
+        };
+        self.write_key(event, &chain);
+        self.count(&chain);
+    }
+
+    fn write_key(&mut self, event: &RecordedEvent<'_>, chain: &[u32]) {
+        let Counter { keys, key, plans, table, .. } = self;
+        let Some(Some(plan)) = plans.get(event.class.layout.index()) else {
+            debug_assert!(false, "no plan for {}", event.class.full_name);
+            return;
+        };
+        key.clear();
+        let decimal = |key: &mut Vec<u8>, n: Option<i64>| match n {
+            Some(n) => key.extend_from_slice(itoa::Buffer::new().format(n).as_bytes()),
+            None => key.extend_from_slice(NOT_THERE),
+        };
+        for (i, (k, field)) in keys.iter().zip(plan).enumerate() {
+            if i > 0 {
+                key.push(SEPARATOR);
+            }
+            match k {
+                EventKey::Event => key.extend_from_slice(event.class.full_name.as_bytes()),
+                EventKey::Comm => {
+                    let from = key.len();
+                    key.extend_from_slice(event.task().comm());
+                    key.iter_mut().skip(from).filter(|b| **b < 0x20).for_each(|b| *b = b'?');
+                }
+                EventKey::Pid => {
+                    let task = event.task();
+                    decimal(key, task.tid.or(task.pid).map(|n| i64::from(n as i32)));
+                }
+                EventKey::Cpu => decimal(key, event.cpu().map(|n| i64::from(n as i32))),
+                EventKey::Instance => key.extend_from_slice(event.instance().as_bytes()),
+                EventKey::Stack if chain.is_empty() => key.extend_from_slice(NOT_THERE),
+                EventKey::Stack => {
+                    for (n, frame) in chain.iter().enumerate() {
+                        key.extend_from_slice(if n > 0 { b" < " } else { b"" });
+                        key.extend_from_slice(table.function(*frame).as_bytes());
+                    }
+                }
+                EventKey::Field { .. } => match field {
+                    Some(id) => event.field(*id).write_cell(key),
+                    None => key.extend_from_slice(NOT_THERE),
+                },
+            }
+        }
+    }
+
+    /// Counts the event whose key was written.
+    fn count(&mut self, chain: &[u32]) {
+        self.table.events += 1;
+        if !self.entries.contains_key(&*self.key) {
+            // Only the first event of an entry needs memory for its name.
+            if self.entries.len() >= MOST_ENTRIES {
+                self.table.overflow += 1;
+                self.key.clear();
+                self.key.extend_from_slice(OTHERS.as_bytes());
+            }
+            if !self.entries.contains_key(&*self.key) {
+                self.entries.insert(self.key.as_slice().into(), EventEntry::default());
+            }
+        }
+        let Some(entry) = self.entries.get_mut(&*self.key) else {
+            debug_assert!(false, "an entry that was just made");
+            return;
+        };
+        entry.events += 1;
+        if chain.is_empty() || !self.keeps_stacks {
+            return;
+        }
+        match entry.stacks.get_mut(chain) {
+            Some(n) => *n += 1,
+            None if self.stacks >= MOST_STACKS => self.table.dropped_stacks += 1,
+            None => {
+                entry.stacks.insert(chain.into(), 1);
+                self.stacks += 1;
+            }
+        }
+    }
+
+    /// The number of a function in stacks.
+    fn frame(&mut self, name: String) -> u32 {
+        if let Some(id) = self.frame_of.get(&name) {
+            return *id;
+        }
+        let name = if self.table.frames.len() < MOST_FRAMES { name } else { OTHERS.to_owned() };
+        let next = self.table.frames.len() as u32;
+        let id = *self.frame_of.entry(name.clone()).or_insert(next);
+        if id == next {
+            self.table.frames.push(name);
+        }
+        id
+    }
+
+    fn finish(self) -> EventTable {
+        let mut entries: Vec<_> = self.entries.into_iter().collect();
+        entries.sort_by(|a, b| b.1.events.cmp(&a.1.events).then_with(|| a.0.cmp(&b.0)));
+        let cells = |key: &[u8]| {
+            let cells = key.split(|b| *b == SEPARATOR);
+            cells.map(|c| String::from_utf8_lossy(c).into_owned()).collect()
+        };
+        let entries = entries.into_iter().map(|(key, e)| (cells(&key), e)).collect();
+        EventTable { entries, ..self.table }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_keys_once() {
+        let keys =
+            EventKey::parse_list("event,comm, event,sched:sched_switch.next_comm,ret").unwrap();
+        let titles: Vec<_> = keys.iter().map(EventKey::title).collect();
+        assert_eq!(titles, ["Event", "Command", "sched:sched_switch.next_comm", "ret"]);
+        let names: Vec<_> = keys.iter().map(EventKey::name).collect();
+        assert_eq!(names, ["event", "comm", "sched:sched_switch.next_comm", "ret"]);
+        assert!(EventKey::parse_list(" , ").is_err());
+    }
+}

@@ -1,0 +1,284 @@
+//! One event, of whatever format: time, CPU, task and class are there at once, fields and
+//! stacks are read when they are asked for.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use kymo_files::ctf;
+use kymo_files::perfdata::Entry;
+use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Endian, Misc, Sample};
+
+use crate::schema::{FieldId, FieldPlace, RecordedClass, SampleField};
+use crate::value::FieldValue;
+
+/// Bytes of a task's name that are kept.
+const NAME: usize = 32;
+
+/// The task of an event, as far as the recording tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskInfo {
+    /// Process id; ftrace states the thread alone.
+    pub pid: Option<u32>,
+    /// Thread id.
+    pub tid: Option<u32>,
+    /// Whether the name is known; else it is what the format's own tool shows instead.
+    pub is_named: bool,
+    comm: [u8; NAME],
+    len: u8,
+}
+
+impl TaskInfo {
+    /// A task with a name.
+    pub fn new(pid: Option<u32>, tid: Option<u32>, comm: &[u8]) -> TaskInfo {
+        let mut task = TaskInfo { pid, tid, is_named: true, ..TaskInfo::default() };
+        task.set_comm(comm);
+        task
+    }
+
+    fn set_comm(&mut self, comm: &[u8]) {
+        let comm = comm.get(..NAME).unwrap_or(comm);
+        self.comm[..comm.len()].copy_from_slice(comm);
+        self.len = comm.len() as u8;
+    }
+
+    /// The same with a placeholder instead of a name.
+    pub(crate) fn unnamed(pid: Option<u32>, tid: Option<u32>, shown: &[u8]) -> TaskInfo {
+        TaskInfo { is_named: false, ..TaskInfo::new(pid, tid, shown) }
+    }
+
+    /// Its name, or the placeholder.
+    pub fn comm(&self) -> &[u8] {
+        self.comm.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+}
+
+/// The stack of an event as addresses, innermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventStack<'e> {
+    /// Addresses in the kernel.
+    pub kernel: Cow<'e, [u64]>,
+    /// Addresses in the program.
+    pub user: Cow<'e, [u64]>,
+}
+
+impl EventStack<'_> {
+    /// Whether no stack was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.kernel.is_empty() && self.user.is_empty()
+    }
+}
+
+/// Names tasks and addresses of a perf.data at the present place.
+pub(crate) trait PerfState {
+    fn task(&self, pid: u32, tid: u32) -> TaskInfo;
+    fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String>;
+}
+
+/// Reads fields of CTF events.
+pub(crate) trait CtfFields {
+    fn task(&self, event: &ctf::read::Event<'_>) -> TaskInfo;
+    fn field(&self, event: &ctf::read::Event<'_>, field: u32) -> FieldValue<'static>;
+    fn stack(&self, event: &ctf::read::Event<'_>) -> EventStack<'static>;
+}
+
+/// Names functions of the kernel that was recorded.
+pub(crate) trait KernelFunctions {
+    fn name(&self, addr: u64) -> Option<String>;
+}
+
+/// An event in the form its recording has it.
+pub(crate) enum EventBody<'e> {
+    Perf {
+        entry: &'e Entry<'e>,
+        sample: OnceCell<Option<Box<Sample<'e>>>>,
+        state: &'e dyn PerfState,
+    },
+    Ftrace {
+        payload: &'e [u8],
+        endian: Endian,
+        cpu: u32,
+        task: TaskInfo,
+        instance: &'e str,
+        kernel: &'e [u64],
+        user: &'e [u64],
+        functions: &'e dyn KernelFunctions,
+    },
+    Ctf {
+        event: &'e ctf::read::Event<'e>,
+        trace: &'e str,
+        fields: &'e dyn CtfFields,
+    },
+}
+
+/// An event. It is valid while it is handed out.
+pub struct RecordedEvent<'e> {
+    /// Its class.
+    pub class: &'e RecordedClass,
+    /// Nanoseconds of the recording's clock, where the event has a time.
+    pub time: Option<u64>,
+    pub(crate) body: EventBody<'e>,
+    pub(crate) task: OnceCell<TaskInfo>,
+}
+
+impl<'e> RecordedEvent<'e> {
+    pub(crate) fn new(
+        class: &'e RecordedClass,
+        time: Option<u64>,
+        body: EventBody<'e>,
+    ) -> RecordedEvent<'e> {
+        RecordedEvent { class, time, body, task: OnceCell::new() }
+    }
+
+    /// The CPU it happened on, where the recording tells.
+    #[inline]
+    pub fn cpu(&self) -> Option<u32> {
+        match &self.body {
+            EventBody::Perf { .. } => self.sample()?.cpu,
+            EventBody::Ftrace { cpu, .. } => Some(*cpu),
+            EventBody::Ctf { event, .. } => event.cpu,
+        }
+    }
+
+    /// The task it happened in.
+    pub fn task(&self) -> &TaskInfo {
+        self.task.get_or_init(|| match &self.body {
+            EventBody::Perf { entry, state, .. } => {
+                let attr = entry.desc().map(|d| &d.attr);
+                match attr.and_then(|attr| Sample::task(&entry.raw, attr)) {
+                    Some((pid, tid)) => state.task(pid, tid),
+                    None => TaskInfo::unnamed(None, None, b"N/A"),
+                }
+            }
+            EventBody::Ftrace { task, .. } => *task,
+            EventBody::Ctf { event, fields, .. } => fields.task(event),
+        })
+    }
+
+    /// The instance of the kernel's rings, or the trace of a program, by name; empty for
+    /// the top instance and for perf.data.
+    pub fn instance(&self) -> &'e str {
+        match &self.body {
+            EventBody::Perf { .. } => "",
+            EventBody::Ftrace { instance, .. } => instance,
+            EventBody::Ctf { trace, .. } => trace,
+        }
+    }
+
+    /// The value of a field of its class.
+    #[inline]
+    pub fn field(&self, id: FieldId) -> FieldValue<'_> {
+        let Some(desc) = self.class.field_desc(id) else {
+            debug_assert!(false, "field {id:?} of {}", self.class.full_name);
+            return FieldValue::Absent;
+        };
+        match (&self.body, &desc.place) {
+            (EventBody::Ftrace { payload, endian, .. }, FieldPlace::Payload(field)) => {
+                FieldValue::from_payload(field.value(payload, *endian), *endian)
+            }
+            (EventBody::Perf { entry, .. }, FieldPlace::Payload(field)) => {
+                let endian = entry.raw.endian;
+                match self.sample().and_then(|s| s.raw) {
+                    Some(raw) => FieldValue::from_payload(field.value(raw, endian), endian),
+                    None => FieldValue::Absent,
+                }
+            }
+            (EventBody::Perf { entry, .. }, FieldPlace::Sample(field)) => {
+                self.sample_field(entry, *field)
+            }
+            (EventBody::Ctf { event, fields, .. }, FieldPlace::Ctf(field)) => {
+                fields.field(event, *field)
+            }
+            _ => {
+                debug_assert!(false, "{} is of another format than its event", desc.name);
+                FieldValue::Absent
+            }
+        }
+    }
+
+    /// Weight of a sample: its period, else 1.
+    pub fn period(&self) -> u64 {
+        let EventBody::Perf { entry, .. } = &self.body else { return 1 };
+        let fixed = || entry.desc().map_or(1, |d| d.attr.sample_period.max(1));
+        self.sample().and_then(|s| s.period).unwrap_or_else(fixed)
+    }
+
+    /// The stack that was recorded with it.
+    pub fn stack(&self) -> EventStack<'_> {
+        match &self.body {
+            EventBody::Perf { entry, .. } => {
+                self.sample().map_or_else(EventStack::default, |s| perf_stack(entry, s))
+            }
+            EventBody::Ftrace { kernel, user, .. } => {
+                EventStack { kernel: Cow::Borrowed(kernel), user: Cow::Borrowed(user) }
+            }
+            EventBody::Ctf { event, fields, .. } => fields.stack(event),
+        }
+    }
+
+    /// The functions of its stack, innermost first; an address stands for a function that
+    /// has no name.
+    pub fn stack_names(&self) -> Vec<String> {
+        let stack = self.stack();
+        let name = |addr: u64, mode: u16| match &self.body {
+            EventBody::Perf { state, .. } => {
+                state.name(self.task().pid.unwrap_or(u32::MAX), addr, mode)
+            }
+            EventBody::Ftrace { functions, .. } if mode == Misc::KERNEL => functions.name(addr),
+            _ => None,
+        };
+        let hex = |addr: u64| format!("{addr:#x}");
+        let kernel = stack.kernel.iter().map(|a| name(*a, Misc::KERNEL).unwrap_or_else(|| hex(*a)));
+        let user = stack.user.iter().map(|a| name(*a, Misc::USER).unwrap_or_else(|| hex(*a)));
+        kernel.chain(user).collect()
+    }
+
+    #[inline]
+    fn sample(&self) -> Option<&Sample<'e>> {
+        let EventBody::Perf { entry, sample, .. } = &self.body else { return None };
+        let parse = || {
+            let attr = &entry.desc()?.attr;
+            Sample::parse(&entry.raw, attr).ok().map(Box::new)
+        };
+        sample.get_or_init(parse).as_deref()
+    }
+
+    fn sample_field(&self, entry: &Entry<'_>, field: SampleField) -> FieldValue<'static> {
+        debug_assert!(entry.desc().is_some(), "a sample without an event");
+        let Some(s) = self.sample() else { return FieldValue::Absent };
+        let (value, is_address) = match field {
+            SampleField::Ip => (s.ip, true),
+            SampleField::Addr => (s.addr, true),
+            SampleField::PhysAddr => (s.phys_addr, true),
+            SampleField::Period => (s.period, false),
+            SampleField::Weight => (s.weight, false),
+            SampleField::DataSrc => (s.data_src, false),
+            SampleField::Cgroup => (s.cgroup, false),
+        };
+        match (value, is_address) {
+            (Some(v), true) => FieldValue::Address(v),
+            (Some(v), false) => FieldValue::Unsigned(v),
+            (None, _) => FieldValue::Absent,
+        }
+    }
+}
+
+/// The parts of a recorded call chain.
+fn perf_stack(entry: &Entry<'_>, sample: &Sample<'_>) -> EventStack<'static> {
+    let (mut kernel, mut user) = (Vec::new(), Vec::new());
+    let mut mode = entry.raw.misc.cpumode();
+    for word in sample.callchain() {
+        if word >= CALLCHAIN_CONTEXT_MIN {
+            mode = match ChainContext(word) {
+                ChainContext::KERNEL => Misc::KERNEL,
+                ChainContext::USER => Misc::USER,
+                // Nothing of guests and hypervisors is known here.
+                _ => 0,
+            };
+        } else if mode == Misc::KERNEL {
+            kernel.push(word);
+        } else if mode == Misc::USER {
+            user.push(word);
+        }
+    }
+    EventStack { kernel: Cow::Owned(kernel), user: Cow::Owned(user) }
+}

@@ -1,0 +1,280 @@
+//! RecordedEvent classes and their fields, whatever format they come from: name, origin, type and
+//! role of each field, and where its value lies in an event.
+
+use kymo_files::ctf;
+use kymo_files::perfdata::EventDesc;
+use kymo_format::{EventFormat, Field, FieldKind};
+use kymo_model::SampleType;
+
+use crate::field_type::{FieldRole, FieldType};
+use crate::name_map;
+
+/// Number of a layout: of an event class as one recording lays it out. Plans that are made
+/// for the fields of a class are kept by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LayoutId(pub u32);
+
+impl LayoutId {
+    /// The number as an index.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Number of a field among those of its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FieldId(pub u32);
+
+/// Where events of a class are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassOrigin {
+    /// A tracepoint or probe whose payload the kernel writes.
+    Kernel,
+    /// A tracepoint of a program.
+    Program,
+    /// A sample of a counter, without a payload.
+    Sample,
+}
+
+/// A field of an event class.
+#[derive(Clone, Debug)]
+pub struct FieldDesc {
+    /// Its name, as the recording has it.
+    pub name: String,
+    /// Its type.
+    pub field_type: FieldType,
+    /// What it stands for.
+    pub role: FieldRole,
+    /// Its type in the recording's own words.
+    pub type_name: String,
+    /// Whether all events of the recording have it: `common_pid`, contexts of a stream.
+    pub common: bool,
+    pub(crate) place: FieldPlace,
+}
+
+/// Where the value of a field is.
+#[derive(Clone, Debug)]
+pub(crate) enum FieldPlace {
+    /// In the payload of a tracepoint.
+    Payload(Field),
+    /// In the body of a CTF event: its place in `Class::fields`.
+    Ctf(u32),
+    /// Among the fixed fields of a sample.
+    Sample(SampleField),
+}
+
+/// A field that perf records with a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SampleField {
+    Ip,
+    Addr,
+    Period,
+    Weight,
+    DataSrc,
+    PhysAddr,
+    Cgroup,
+}
+
+/// An event class: `system:name`, and its fields.
+#[derive(Clone, Debug)]
+pub struct RecordedClass {
+    /// Its layout.
+    pub layout: LayoutId,
+    /// The recording it is of, by number.
+    pub recording: usize,
+    /// `sched` of `sched:sched_switch`; empty where the recording has none.
+    pub system: String,
+    /// `sched_switch`.
+    pub name: String,
+    /// `sched:sched_switch`, or the name alone.
+    pub full_name: String,
+    /// Where its events are made.
+    pub origin: ClassOrigin,
+    /// Its fields.
+    pub fields: Vec<FieldDesc>,
+    /// Text of the print format, where there is one.
+    pub print_format: Option<String>,
+    /// Whether its events are stacks of the events before them.
+    pub is_stack: bool,
+}
+
+impl RecordedClass {
+    /// Whether a name is that of the class: with its system or without, or the name that
+    /// the kernel has for what another tracer calls otherwise.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.full_name == name
+            || self.name == name
+            || name_map::kernel_event(&self.full_name).is_some_and(|k| k == name)
+    }
+
+    /// The names that a glob may match.
+    pub fn names(&self) -> [&str; 2] {
+        [&self.full_name, &self.name]
+    }
+
+    /// Finds a field by its name, or by the name that ftrace has for it.
+    pub fn field(&self, name: &str) -> Option<FieldId> {
+        let find = |n: &str| self.fields.iter().position(|f| f.name == n);
+        let found = find(name).or_else(|| {
+            let other = name_map::field_names(&self.full_name, name);
+            other.into_iter().find_map(find)
+        });
+        found.map(|n| FieldId(n as u32))
+    }
+
+    /// A field by its number.
+    pub fn field_desc(&self, id: FieldId) -> Option<&FieldDesc> {
+        self.fields.get(id.0 as usize)
+    }
+
+    /// The fields of the class itself, without those that all events have.
+    pub fn own_fields(&self) -> impl Iterator<Item = &FieldDesc> {
+        self.fields.iter().filter(|f| !f.common)
+    }
+
+    /// The class of a tracepoint with a format of tracefs.
+    pub(crate) fn from_format(format: &EventFormat, at: (LayoutId, usize)) -> RecordedClass {
+        let full_name = match format.system.is_empty() {
+            true => format.name.clone(),
+            false => format!("{}:{}", format.system, format.name),
+        };
+        let fields = format.fields.iter().map(|f| FieldDesc {
+            name: f.name.clone(),
+            field_type: type_of(f),
+            role: name_map::role(&full_name, &f.name, type_of(f)),
+            type_name: f.type_text.clone(),
+            common: f.common,
+            place: FieldPlace::Payload(f.clone()),
+        });
+        RecordedClass {
+            layout: at.0,
+            recording: at.1,
+            system: format.system.clone(),
+            name: format.name.clone(),
+            fields: fields.collect(),
+            origin: ClassOrigin::Kernel,
+            print_format: Some(format.print_fmt.clone()),
+            is_stack: format.system == "ftrace"
+                && matches!(format.name.as_str(), "kernel_stack" | "user_stack"),
+            full_name,
+        }
+    }
+
+    /// The class of a tracepoint that a CTF trace declares.
+    pub(crate) fn from_ctf(class: &ctf::read::Class<'_>, at: (LayoutId, usize)) -> RecordedClass {
+        use ctf::read::Part;
+        let full_name = class.event.name.clone();
+        let (system, name) = full_name.split_once(':').unwrap_or(("", &full_name));
+        let (system, name) = (system.to_owned(), name.to_owned());
+        // An event's own fields come first: a context may have the name of one.
+        let order = [Part::Fields, Part::EventContext, Part::StreamContext];
+        let mut fields = Vec::new();
+        for part in order {
+            let of_part = class.fields().iter().enumerate();
+            for (n, f) in of_part.filter(|(_, f)| f.top && f.part == part) {
+                let field_type = ctf_type(f);
+                fields.push(FieldDesc {
+                    name: f.name.clone(),
+                    field_type,
+                    role: name_map::role(&full_name, &f.name, field_type),
+                    type_name: f.type_text.clone(),
+                    common: part != Part::Fields,
+                    place: FieldPlace::Ctf(n as u32),
+                });
+            }
+        }
+        RecordedClass {
+            layout: at.0,
+            recording: at.1,
+            system,
+            name,
+            full_name,
+            fields,
+            origin: ClassOrigin::Program,
+            print_format: None,
+            is_stack: false,
+        }
+    }
+
+    /// The class of a perf event without a payload.
+    pub(crate) fn from_perf(event: &EventDesc, at: (LayoutId, usize)) -> RecordedClass {
+        RecordedClass {
+            layout: at.0,
+            recording: at.1,
+            system: String::new(),
+            name: event.name.clone(),
+            full_name: event.name.clone(),
+            origin: ClassOrigin::Sample,
+            fields: sample_fields(event).collect(),
+            print_format: None,
+            is_stack: false,
+        }
+    }
+
+    /// Adds the fields that perf records with each sample, for tracepoints in perf.data;
+    /// those of the payload keep their names.
+    pub(crate) fn with_sample_fields(mut self, event: &EventDesc) -> RecordedClass {
+        for field in sample_fields(event) {
+            if self.field(&field.name).is_none() {
+                self.fields.push(FieldDesc { common: true, ..field });
+            }
+        }
+        self
+    }
+}
+
+fn type_of(field: &Field) -> FieldType {
+    match field.kind {
+        FieldKind::Int => FieldType::Integer { signed: field.signed },
+        FieldKind::Bool => FieldType::Bool,
+        FieldKind::Pointer => FieldType::Address,
+        FieldKind::String | FieldKind::DynString { .. } => FieldType::Text,
+        _ => FieldType::Compound,
+    }
+}
+
+fn ctf_type(field: &ctf::read::FieldInfo) -> FieldType {
+    // Compiled types keep the kind in words only; numbers are told by their size.
+    match field {
+        f if f.labels.is_some() => FieldType::Enumeration,
+        f if f.size > 0 => FieldType::Integer { signed: f.signed },
+        f if f.type_text.starts_with("string") || f.type_text.starts_with("char") => {
+            FieldType::Text
+        }
+        f if f.type_text.contains("float") => FieldType::Float,
+        _ => FieldType::Compound,
+    }
+}
+
+fn sample_fields(event: &EventDesc) -> impl Iterator<Item = FieldDesc> + use<> {
+    let has = event.attr.sample_type;
+    let all = [
+        (SampleType::IP, SampleField::Ip, "ip", FieldType::Address),
+        (SampleType::ADDR, SampleField::Addr, "addr", FieldType::Address),
+        (SampleType::PERIOD, SampleField::Period, "period", FieldType::Integer { signed: false }),
+        (SampleType::WEIGHT, SampleField::Weight, "weight", FieldType::Integer { signed: false }),
+        (
+            SampleType::DATA_SRC,
+            SampleField::DataSrc,
+            "data_src",
+            FieldType::Integer { signed: false },
+        ),
+        (SampleType::PHYS_ADDR, SampleField::PhysAddr, "phys_addr", FieldType::Address),
+        (SampleType::CGROUP, SampleField::Cgroup, "cgroup", FieldType::Integer { signed: false }),
+    ];
+    all.into_iter().filter(move |(bit, ..)| has.contains(*bit)).map(|(_, place, name, ty)| {
+        FieldDesc {
+            name: name.to_owned(),
+            field_type: ty,
+            role: if place == SampleField::Addr {
+                FieldRole::DataAddress
+            } else {
+                FieldRole::Plain
+            },
+            type_name: "u64".to_owned(),
+            common: true,
+            place: FieldPlace::Sample(place),
+        }
+    })
+}

@@ -1,0 +1,270 @@
+//! Events of CTF traces: fields are found by one walk over the body.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+
+use kymo_files::ctf::read::{
+    Ctf, Event as CtfEvent, FieldInfo, Group, Part, Reader, TaskField, Visit,
+};
+
+use super::registry::Registry;
+use crate::ctf::{EventTask, TraceOwners, ValueText};
+use crate::event::{CtfFields, EventBody, EventStack, RecordedEvent, TaskInfo};
+use crate::schema::RecordedClass;
+use crate::trace_dat::TaskNames;
+use crate::value::FieldValue;
+
+/// LTTng's contexts that are stacks.
+const KERNEL_STACK: &str = "callstack_kernel";
+const USER_STACK: &str = "callstack_user";
+/// More than any tracer records; what a damaged trace states beyond is not read.
+const DEEPEST: usize = 1024;
+
+/// Traces under way.
+pub(super) struct CtfContext<'s> {
+    ctf: &'s Ctf,
+    number: usize,
+    walker: Walker<'s>,
+    classes: Vec<Option<Box<RecordedClass>>>,
+}
+
+/// Looks at the values of events.
+struct Walker<'s> {
+    ctf: &'s Ctf,
+    reader: RefCell<Reader<'s>>,
+    owners: TraceOwners,
+    /// What the kernel calls threads, where it was recorded, too.
+    names: Option<&'s RefCell<TaskNames>>,
+}
+
+impl<'s> CtfContext<'s> {
+    pub(super) fn new(
+        ctf: &'s Ctf,
+        number: usize,
+        names: Option<&'s RefCell<TaskNames>>,
+    ) -> CtfContext<'s> {
+        let reader = RefCell::new(ctf.reader());
+        let walker = Walker { ctf, reader, owners: TraceOwners::new(ctf), names };
+        CtfContext { ctf, number, walker, classes: Vec::new() }
+    }
+
+    pub(super) fn event(
+        &mut self,
+        e: &CtfEvent<'_>,
+        registry: &mut Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let index = e.class as usize;
+        if self.classes.get(index).is_none_or(Option::is_none)
+            && let Some(class) = self.ctf.class(e.class)
+        {
+            if self.classes.len() <= index {
+                self.classes.resize_with(index + 1, || None);
+            }
+            let class = RecordedClass::from_ctf(&class, (registry.next_layout(), self.number));
+            if let Some(slot) = self.classes.get_mut(index) {
+                *slot = Some(registry.add(class));
+            }
+        }
+        let Some(Some(class)) = self.classes.get(index) else { return ControlFlow::Continue(()) };
+        if !registry.wants_layout(class.layout) {
+            return ControlFlow::Continue(());
+        }
+        let trace = self.ctf.traces().get(e.trace as usize).map_or("", |t| t.name());
+        let body = EventBody::Ctf { event: e, trace, fields: &self.walker };
+        registry.give(&RecordedEvent::new(class, Some(e.time), body), sink)
+    }
+}
+
+impl Walker<'_> {
+    fn visit(&self, event: &CtfEvent<'_>, visitor: &mut impl Visit) {
+        // What is whole of an event counts: its class, its contexts.
+        let _ = self.reader.borrow_mut().see(event.class, &event.body, visitor);
+    }
+}
+
+impl CtfFields for Walker<'_> {
+    fn task(&self, event: &CtfEvent<'_>) -> TaskInfo {
+        let mut visitor = TaskVisitor { task: self.owners.get(event.trace) };
+        self.visit(event, &mut visitor);
+        let mut task = visitor.task;
+        if let Some(names) = self.names {
+            task.rename(|tid| names.borrow().find(tid));
+        }
+        match task.named {
+            true => TaskInfo::new(task.pid, task.tid.or(task.pid), task.comm()),
+            false => TaskInfo::unnamed(task.pid, task.tid.or(task.pid), b"N/A"),
+        }
+    }
+
+    fn field(&self, event: &CtfEvent<'_>, field: u32) -> FieldValue<'static> {
+        let Some(class) = self.ctf.class(event.class) else { return FieldValue::Absent };
+        let Some(wanted) = class.fields().get(field as usize) else { return FieldValue::Absent };
+        let mut visitor = FieldVisitor {
+            wanted,
+            value: FieldValue::Absent,
+            text: ValueText::default(),
+            shown: Vec::new(),
+            inside: false,
+        };
+        self.visit(event, &mut visitor);
+        match visitor.inside || !visitor.shown.is_empty() {
+            true => FieldValue::Compound(visitor.shown),
+            false => visitor.value,
+        }
+    }
+
+    fn stack(&self, event: &CtfEvent<'_>) -> EventStack<'static> {
+        let mut visitor = StackVisitor::default();
+        self.visit(event, &mut visitor);
+        EventStack { kernel: Cow::Owned(visitor.kernel), user: Cow::Owned(visitor.user) }
+    }
+}
+
+struct TaskVisitor {
+    task: EventTask,
+}
+
+impl Visit for TaskVisitor {
+    fn int(&mut self, field: &FieldInfo, value: u64) {
+        self.task.number(field, value);
+    }
+
+    fn text(&mut self, field: &FieldInfo, value: &[u8]) {
+        if field.task == Some(TaskField::Name) {
+            self.task.name(value);
+        }
+    }
+}
+
+/// Finds the value of one field.
+struct FieldVisitor<'w> {
+    wanted: &'w FieldInfo,
+    value: FieldValue<'static>,
+    text: ValueText,
+    /// Text of a structure or array.
+    shown: Vec<u8>,
+    inside: bool,
+}
+
+impl FieldVisitor<'_> {
+    fn is_wanted(&self, field: &FieldInfo) -> bool {
+        std::ptr::eq(self.wanted, field)
+    }
+
+    /// Cuts off `name=`, which the text of a value begins with.
+    fn cut_name(&mut self) {
+        let name = (self.wanted.name.len() + 1).min(self.shown.len());
+        self.shown.drain(..name);
+    }
+}
+
+impl Visit for FieldVisitor<'_> {
+    #[inline]
+    fn int(&mut self, field: &FieldInfo, value: u64) {
+        if self.inside {
+            return self.text.int(field, value, true, &mut self.shown);
+        }
+        if !self.is_wanted(field) {
+            return;
+        }
+        self.value = match (field.labels.is_some(), field.signed) {
+            (true, signed) => {
+                let mut shown = Vec::new();
+                self.text.int(field, value, true, &mut shown);
+                let name = (field.name.len() + 1).min(shown.len());
+                shown.drain(..name);
+                FieldValue::Enumeration { value, signed, shown }
+            }
+            (false, true) => FieldValue::Signed(value as i64),
+            (false, false) if field.base == 16 => FieldValue::Address(cut(value, field.size)),
+            (false, false) => FieldValue::Unsigned(value),
+        };
+    }
+
+    fn float(&mut self, field: &FieldInfo, value: f64, single: bool) {
+        if self.inside {
+            return self.text.float(field, value, single, true, &mut self.shown);
+        }
+        if self.is_wanted(field) {
+            self.value = FieldValue::Float(value);
+        }
+    }
+
+    fn text(&mut self, field: &FieldInfo, text: &[u8]) {
+        if self.inside {
+            return self.text.text(field, text, true, &mut self.shown);
+        }
+        if self.is_wanted(field) {
+            self.value = FieldValue::Text(Cow::Owned(text.to_vec()));
+        }
+    }
+
+    fn open(&mut self, field: &FieldInfo, group: Group, _count: u64) {
+        if self.inside {
+            return self.text.open(field, group, true, &mut self.shown);
+        }
+        if self.is_wanted(field) {
+            self.text.open(field, group, true, &mut self.shown);
+            self.cut_name();
+            self.inside = true;
+        }
+    }
+
+    fn close(&mut self, group: Group) {
+        if !self.inside {
+            return;
+        }
+        self.text.close(group, &mut self.shown);
+        self.inside = !self.text.is_outside();
+    }
+}
+
+/// The bits of a number without its sign's.
+fn cut(bits: u64, size: u32) -> u64 {
+    if size >= 64 { bits } else { bits & ((1 << size) - 1) }
+}
+
+#[derive(Default)]
+struct StackVisitor {
+    /// The stack whose array is open; whether it is the kernel's.
+    open: Option<bool>,
+    kernel: Vec<u64>,
+    user: Vec<u64>,
+}
+
+impl Visit for StackVisitor {
+    fn int(&mut self, _field: &FieldInfo, value: u64) {
+        let Some(kernel) = self.open else { return };
+        let stack = if kernel { &mut self.kernel } else { &mut self.user };
+        // The tracer ends a stack with all bits set.
+        if value != u64::MAX && value != 0 && stack.len() < DEEPEST {
+            stack.push(value);
+        }
+    }
+
+    fn open(&mut self, field: &FieldInfo, group: Group, _count: u64) {
+        if group == Group::Row && field.part != Part::Fields {
+            self.open = match field.name.as_str() {
+                KERNEL_STACK => Some(true),
+                USER_STACK => Some(false),
+                _ => None,
+            };
+        }
+    }
+
+    fn close(&mut self, _group: Group) {
+        self.open = None;
+    }
+}
+
+/// The classes of traces before they are read.
+pub(super) fn classes(ctf: &Ctf, number: usize, registry: &mut Registry<'_>) -> Vec<RecordedClass> {
+    let class = |n| {
+        let class = ctf.class(n)?;
+        let at = (registry.next_layout(), number);
+        Some(*registry.add(RecordedClass::from_ctf(&class, at)))
+    };
+    (0..ctf.class_count() as u32).filter_map(class).collect()
+}

@@ -1,0 +1,367 @@
+//! Recordings, opened: one stream of events in time order, whatever their formats.
+//!
+//! ```text
+//!  perf.data  ─ batches, by time ─┐
+//!  perf.data  ─ batches, by time ─┼─ merge ─ selection ─ sink
+//!  trace.dat, CTF ─ Timeline ─────┘
+//! ```
+//!
+//! Everything happens on the thread that asks; only where several perf.data are merged each
+//! is read and ordered by a thread of its own.
+
+mod clocks;
+mod ctf;
+mod ftrace;
+mod perf;
+mod registry;
+mod summary;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use kymo_files::perfdata::{self, PerfData};
+use kymo_files::{Kind, Moment, Select, Timeline, TimelineError};
+use kymo_symbols::Options;
+
+use crate::event::RecordedEvent;
+use crate::filter::FilterExprError;
+use crate::schema::RecordedClass;
+use crate::selection::EventSelection;
+
+use ctf::CtfContext;
+use ftrace::{KernelContext, KernelLane};
+pub use perf::SampleSelector;
+use perf::{PerfContext, PerfLane};
+use registry::Registry;
+pub use summary::{ReadSummary, is_damaged, notes_on_perf_data, notes_on_timeline};
+
+/// Recordings cannot be read, or not together.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum SourceError {
+    #[error(transparent)]
+    PerfData(#[from] perfdata::ReadError),
+    #[error(transparent)]
+    Timeline(#[from] TimelineError),
+    #[error("{path} is no recording: neither perf.data nor trace.dat nor a directory of traces")]
+    NoRecording { path: String },
+    #[error("{name} cannot be laid on the time of the other recordings: {why}")]
+    Clock { name: String, why: String },
+    #[error("{name} was recorded on another machine, or another kernel, than {first}")]
+    OtherMachine { name: String, first: String },
+    #[error(transparent)]
+    Filter(#[from] FilterExprError),
+}
+
+/// How events are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadOptions {
+    /// Hand out stacks that ftrace records as events of their own with the events they
+    /// belong to. Such an event is handed out when the next of its CPU comes, so that
+    /// the order of time holds for each CPU only.
+    pub join_stacks: bool,
+}
+
+/// Recordings that are read as one.
+pub struct EventSource {
+    name: String,
+    perf: Vec<Mutex<PerfData>>,
+    timeline: Option<Timeline>,
+    symbols: Options,
+}
+
+impl EventSource {
+    /// Opens recordings: perf.data, trace.dat, directories of CTF traces and of sessions.
+    /// Several must be of one machine and one clock. `symbols`: where names of functions
+    /// come from.
+    ///
+    /// # Errors
+    /// If one cannot be read, or not with the others.
+    pub fn open(paths: &[PathBuf], symbols: Options) -> Result<EventSource, SourceError> {
+        let is_perf = |path: &Path| match Kind::of(path) {
+            Some(Kind::PerfData) => true,
+            // What is wrong with a file of no known format is best said by a reader.
+            None => paths.len() == 1 && !path.is_dir(),
+            Some(_) => false,
+        };
+        let (perf, others): (Vec<PathBuf>, Vec<PathBuf>) =
+            paths.iter().cloned().partition(|p| is_perf(p));
+        if let Some(path) = others.iter().find(|p| Kind::of(p).is_none()) {
+            return Err(SourceError::NoRecording { path: path.display().to_string() });
+        }
+        let perf = perf.iter().map(PerfData::open).collect::<Result<Vec<_>, _>>()?;
+        let timeline = match others.is_empty() {
+            true => None,
+            false => Some(Timeline::open(&others)?),
+        };
+        clocks::check(&perf, timeline.as_ref())?;
+        let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+        let perf = perf.into_iter().map(Mutex::new).collect();
+        Ok(EventSource { name: names.join(", "), perf, timeline, symbols })
+    }
+
+    /// What the recordings are called in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Those of perf.data.
+    pub fn perf_count(&self) -> usize {
+        self.perf.len()
+    }
+
+    /// One of those of perf.data, for as long as it is held.
+    pub fn perf(&self, number: usize) -> Option<MutexGuard<'_, PerfData>> {
+        self.perf.get(number).map(|p| p.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Those of trace.dat and CTF.
+    pub fn timeline(&self) -> Option<&Timeline> {
+        self.timeline.as_ref()
+    }
+
+    /// Times of the first and the last event, where the recordings tell. Of programs all is
+    /// read for it.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn span(&self) -> Result<Option<(u64, u64)>, SourceError> {
+        let mut spans = Vec::new();
+        for number in 0..self.perf.len() {
+            let Some(data) = self.perf(number) else { continue };
+            match data.features().sample_time {
+                Some(span) => spans.push(span),
+                None => return Ok(None),
+            }
+        }
+        if let Some(timeline) = &self.timeline {
+            spans.extend(timeline.span()?);
+        }
+        let first = spans.iter().map(|s| s.0).min();
+        Ok(first.zip(spans.iter().map(|s| s.1).max()))
+    }
+
+    /// Name of the clock that times are of.
+    pub fn clock(&self) -> String {
+        clocks::name(&self.perf, self.timeline.as_ref())
+    }
+
+    /// RecordedEvent classes of all recordings, whether events of them happened or not, as far as
+    /// they are known before reading: a pipe tells of its events while it is read.
+    pub fn classes(&self) -> Vec<RecordedClass> {
+        let everything = EventSelection::default();
+        let mut registry = Registry::new(&everything);
+        let mut classes = Vec::new();
+        for number in 0..self.perf.len() {
+            let Some(data) = self.perf(number) else { continue };
+            classes.extend(perf::classes(&data, number, &mut registry, &self.symbols));
+        }
+        let Some(timeline) = &self.timeline else { return classes };
+        for (number, data) in timeline.kernels().iter().enumerate() {
+            classes.extend(ftrace::classes(data, self.perf.len() + number, &mut registry));
+        }
+        if let Some(programs) = timeline.programs() {
+            let number = self.perf.len() + timeline.kernels().len();
+            classes.extend(ctf::classes(programs, number, &mut registry));
+        }
+        classes
+    }
+
+    /// Hands the selected events to `sink`, by time; `Break` stops without error. What
+    /// damage left readable is handed out; the summary tells of the rest.
+    ///
+    /// # Errors
+    /// If reading fails, or the filter fits no event class.
+    pub fn for_each(
+        &self,
+        selection: &EventSelection,
+        options: ReadOptions,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
+        if let Some(filter) = &selection.filter {
+            filter.check(self.classes().iter())?;
+        }
+        let registry = Registry::new(selection);
+        match (self.perf.len(), &self.timeline) {
+            (0, None) => Ok(ReadSummary::default()),
+            (0, Some(timeline)) => self.read_timeline(timeline, registry, options, sink),
+            (1, None) => self.read_perf(registry, sink),
+            _ => self.merge(registry, options, sink),
+        }
+    }
+
+    /// One perf.data alone.
+    fn read_perf(
+        &self,
+        mut registry: Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
+        let Some(mut data) = self.perf(0) else { return Ok(ReadSummary::default()) };
+        let context = PerfContext::new(&data, &self.symbols);
+        let mut lane = PerfLane::new(&context, 0);
+        let stats = data.for_each_batch(perfdata::Order::Time, &mut |batch| {
+            batch.entries().try_for_each(|entry| lane.record(&entry, &mut registry, sink))
+        })?;
+        Ok(ReadSummary {
+            perf: vec![summary::PerfSummary::new(&data, stats)],
+            notes: context.notes(),
+            ..ReadSummary::default()
+        })
+    }
+
+    /// trace.dat and CTF.
+    fn read_timeline(
+        &self,
+        timeline: &Timeline,
+        mut registry: Registry<'_>,
+        options: ReadOptions,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
+        let kernels: Vec<KernelContext<'_>> =
+            timeline.kernels().iter().map(KernelContext::new).collect();
+        let mut lanes = TimelineLanes::new(timeline, &kernels, 0, options);
+        let mut walk = timeline.walk(&select(registry.selection(), false))?;
+        let until = registry.selection().until();
+        let _ = walk.run(u64::MAX, &mut |moment| {
+            if time_of(&moment) > until {
+                return ControlFlow::Break(());
+            }
+            lanes.moment(moment, &mut registry, sink)
+        })?;
+        lanes.finish(&mut registry, sink);
+        let timeline = Some(walk.into_stats());
+        Ok(ReadSummary { timeline, ..ReadSummary::default() })
+    }
+
+    /// Several, of which at least one is a perf.data.
+    fn merge(
+        &self,
+        mut registry: Registry<'_>,
+        options: ReadOptions,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
+        let contexts: Vec<PerfContext> = (0..self.perf.len())
+            .filter_map(|n| self.perf(n).map(|data| PerfContext::new(&data, &self.symbols)))
+            .collect();
+        let kernels: Vec<KernelContext<'_>> = match &self.timeline {
+            Some(timeline) => timeline.kernels().iter().map(KernelContext::new).collect(),
+            None => Vec::new(),
+        };
+        let mut others = match &self.timeline {
+            Some(timeline) => Some((
+                TimelineLanes::new(timeline, &kernels, self.perf.len(), options),
+                timeline.walk(&select(registry.selection(), true))?,
+            )),
+            None => None,
+        };
+        let until = registry.selection().until();
+        let stats = std::thread::scope(|scope| {
+            let mut merge = perf::BatchMerge::start(scope, &self.perf, &contexts);
+            let mut flow = ControlFlow::Continue(());
+            while let Some((lane, entry)) = merge.next() {
+                let time = entry.time.unwrap_or(0);
+                if time > until {
+                    break;
+                }
+                if let Some((lanes, walk)) = &mut others {
+                    flow = walk.run(time, &mut |m| lanes.moment(m, &mut registry, sink))?;
+                }
+                if flow.is_continue() {
+                    flow = lane.record(&entry, &mut registry, sink);
+                }
+                if flow.is_break() {
+                    break;
+                }
+            }
+            if let Some((lanes, walk)) = others.as_mut().filter(|_| flow.is_continue()) {
+                let _ = walk.run(u64::MAX, &mut |moment| {
+                    if time_of(&moment) > until {
+                        return ControlFlow::Break(());
+                    }
+                    lanes.moment(moment, &mut registry, sink)
+                })?;
+                lanes.finish(&mut registry, sink);
+            }
+            Ok::<_, SourceError>(merge.finish())
+        })?;
+        let mut summary = ReadSummary::default();
+        for (number, stats) in stats.into_iter().enumerate() {
+            if let Some(data) = self.perf(number) {
+                summary.perf.push(summary::PerfSummary::new(&data, stats?));
+            }
+        }
+        contexts.iter().for_each(|c| summary.add(c.notes()));
+        summary.timeline = others.map(|(_, walk)| walk.into_stats());
+        Ok(summary)
+    }
+}
+
+/// The part of a selection that readers of trace.dat and CTF can pass over.
+fn select(selection: &EventSelection, raw_times: bool) -> Select {
+    Select { cpus: selection.cpus(), from: selection.from(), runs: false, raw_times }
+}
+
+fn time_of(moment: &Moment<'_>) -> u64 {
+    match moment {
+        Moment::Kernel(_, e) => e.time,
+        Moment::Program(e) => e.time,
+        Moment::Run(run) => run.events.first().map_or(0, |e| e.time),
+    }
+}
+
+/// The recordings of trace.dat and CTF under way.
+struct TimelineLanes<'s> {
+    kernels: Vec<KernelLane<'s>>,
+    programs: Option<CtfContext<'s>>,
+}
+
+impl<'s> TimelineLanes<'s> {
+    /// `first`: number of the first recording.
+    fn new(
+        timeline: &'s Timeline,
+        kernels: &'s [KernelContext<'s>],
+        first: usize,
+        options: ReadOptions,
+    ) -> TimelineLanes<'s> {
+        let names = kernels.first().map(KernelContext::names);
+        let lane = |(n, k): (usize, &'s KernelContext<'s>)| KernelLane::new(k, first + n, options);
+        let number = first + kernels.len();
+        TimelineLanes {
+            kernels: kernels.iter().enumerate().map(lane).collect(),
+            programs: timeline.programs().map(|p| CtfContext::new(p, number, names)),
+        }
+    }
+
+    fn moment(
+        &mut self,
+        moment: Moment<'_>,
+        registry: &mut Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        match moment {
+            Moment::Kernel(number, event) => match self.kernels.get_mut(number) {
+                Some(lane) => lane.event(event, registry, sink),
+                None => ControlFlow::Continue(()),
+            },
+            Moment::Program(event) => match &mut self.programs {
+                Some(programs) => programs.event(event, registry, sink),
+                None => ControlFlow::Continue(()),
+            },
+            // They are not asked for.
+            Moment::Run(_) => ControlFlow::Continue(()),
+        }
+    }
+
+    fn finish(
+        &mut self,
+        registry: &mut Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) {
+        for lane in &mut self.kernels {
+            if lane.finish(registry, sink).is_break() {
+                return;
+            }
+        }
+    }
+}

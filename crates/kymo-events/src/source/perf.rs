@@ -1,0 +1,299 @@
+//! Events of perf.data: samples and tracepoints, with the state that the sideband gives.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use std::cell::OnceCell;
+
+use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadError, ReadStats};
+use kymo_model::{Note, RecordKind};
+use kymo_symbols::{Options, Resolver};
+
+use super::registry::Registry;
+use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
+use crate::filter::FilterExprError;
+use crate::perf_data::{TracepointPayloads, note};
+use crate::schema::RecordedClass;
+use crate::selection::EventSelection;
+use crate::state::Machine;
+
+/// Batches that wait at most for each recording that is merged.
+const WAITING: usize = 2;
+
+/// What is known of a recording at the present place.
+pub(super) struct PerfContext {
+    machine: RefCell<Machine>,
+    payloads: RefCell<TracepointPayloads>,
+}
+
+impl PerfContext {
+    pub(super) fn new(data: &PerfData, symbols: &Options) -> PerfContext {
+        let mut machine = Machine::new(Resolver::new(symbols.clone()));
+        machine.adopt(data.features());
+        let payloads = TracepointPayloads::new(symbols.bundle.clone());
+        PerfContext { machine: RefCell::new(machine), payloads: RefCell::new(payloads) }
+    }
+
+    /// Notes on payloads.
+    pub(super) fn notes(&self) -> Vec<Note> {
+        note(std::iter::once(&*self.payloads.borrow()))
+    }
+}
+
+impl PerfState for PerfContext {
+    fn task(&self, pid: u32, tid: u32) -> TaskInfo {
+        task_of(&self.machine.borrow(), pid, tid)
+    }
+
+    fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String> {
+        let mut machine = self.machine.borrow_mut();
+        let at = machine.locate(pid, addr, mode);
+        at.symbol.map(|s| machine.symbols.name(s).to_owned())
+    }
+}
+
+/// The task that a sample states, by the name it has now.
+fn task_of(machine: &Machine, pid: u32, tid: u32) -> TaskInfo {
+    match machine.name_of(tid) {
+        Some(id) => TaskInfo::new(Some(pid), Some(tid), machine.comm(id).as_bytes()),
+        None => {
+            let shown = format!(":{}", tid as i32);
+            TaskInfo::unnamed(Some(pid), Some(tid), shown.as_bytes())
+        }
+    }
+}
+
+/// The classes of a recording, each made when its first event comes.
+#[derive(Default)]
+struct PerfClasses {
+    payloads: RefCell<TracepointPayloads>,
+    /// By number of the event.
+    classes: Vec<Option<Box<RecordedClass>>>,
+    /// Events that were known when the classes were made: a pipe tells of more.
+    known: usize,
+}
+
+impl PerfClasses {
+    /// The class of a sample; `number` is that of its recording.
+    fn class(
+        &mut self,
+        entry: &Entry<'_>,
+        number: usize,
+        registry: &mut Registry<'_>,
+    ) -> Option<&RecordedClass> {
+        if self.known != entry.events.len() {
+            self.known = entry.events.len();
+            self.classes.clear();
+        }
+        if self.classes.get(entry.event).is_none_or(Option::is_none) {
+            self.learn(entry, number, registry);
+        }
+        self.classes.get(entry.event)?.as_deref()
+    }
+
+    #[cold]
+    fn learn(&mut self, entry: &Entry<'_>, number: usize, registry: &mut Registry<'_>) {
+        let Some(desc) = entry.desc() else { return };
+        let at = (registry.next_layout(), number);
+        let class = match self.payloads.borrow_mut().format(entry) {
+            Some(format) => RecordedClass::from_format(format, at).with_sample_fields(desc),
+            None => RecordedClass::from_perf(desc, at),
+        };
+        if self.classes.len() <= entry.event {
+            self.classes.resize_with(entry.event + 1, || None);
+        }
+        if let Some(slot) = self.classes.get_mut(entry.event) {
+            *slot = Some(registry.add(class));
+        }
+    }
+}
+
+/// A recording under way.
+pub(super) struct PerfLane<'c> {
+    context: &'c PerfContext,
+    number: usize,
+    classes: PerfClasses,
+}
+
+impl<'c> PerfLane<'c> {
+    pub(super) fn new(context: &'c PerfContext, number: usize) -> PerfLane<'c> {
+        let payloads = RefCell::new(context.payloads.borrow().fork_for_thread());
+        PerfLane { context, number, classes: PerfClasses { payloads, ..PerfClasses::default() } }
+    }
+
+    /// Takes a record: applies what is sideband, hands a sample on.
+    pub(super) fn record(
+        &mut self,
+        entry: &Entry<'_>,
+        registry: &mut Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if entry.raw.kind != RecordKind::SAMPLE {
+            let mut machine = self.context.machine.borrow_mut();
+            if matches!(entry.raw.kind, RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE) {
+                machine.adopt(entry.features);
+            }
+            machine.apply(&entry.raw);
+            return ControlFlow::Continue(());
+        }
+        let Some(class) = self.classes.class(entry, self.number, registry) else {
+            return ControlFlow::Continue(());
+        };
+        if !registry.wants_layout(class.layout) {
+            return ControlFlow::Continue(());
+        }
+        let body = EventBody::Perf { entry, sample: OnceCell::new(), state: self.context };
+        registry.give(&RecordedEvent::new(class, entry.time, body), sink)
+    }
+}
+
+/// Chooses samples for a reader that keeps the state of the machine itself.
+pub struct SampleSelector<'f> {
+    registry: Registry<'f>,
+    classes: PerfClasses,
+}
+
+/// State of a machine that somebody else keeps.
+struct BorrowedState<'m>(&'m Machine);
+
+impl PerfState for BorrowedState<'_> {
+    fn task(&self, pid: u32, tid: u32) -> TaskInfo {
+        task_of(self.0, pid, tid)
+    }
+
+    fn name(&self, _pid: u32, _addr: u64, _mode: u16) -> Option<String> {
+        None
+    }
+}
+
+impl<'f> SampleSelector<'f> {
+    /// `symbols`: where a bundle beside the recording is.
+    ///
+    /// # Errors
+    /// If the filter fits no event of the recording.
+    pub fn new(
+        selection: &'f EventSelection,
+        data: &PerfData,
+        symbols: &Options,
+    ) -> Result<SampleSelector<'f>, FilterExprError> {
+        if let Some(filter) = selection.filter.as_ref().filter(|_| !data.is_pipe()) {
+            let everything = EventSelection::default();
+            let mut registry = Registry::new(&everything);
+            filter.check(classes(data, 0, &mut registry, symbols).iter())?;
+        }
+        let payloads = TracepointPayloads::new(symbols.bundle.clone());
+        Ok(SampleSelector {
+            registry: Registry::new(selection),
+            classes: PerfClasses { payloads: RefCell::new(payloads), ..PerfClasses::default() },
+        })
+    }
+
+    /// Whether a sample is selected; `machine` is the state at its time.
+    pub fn wants(&mut self, entry: &Entry<'_>, machine: &Machine) -> bool {
+        let Some(class) = self.classes.class(entry, 0, &mut self.registry) else { return true };
+        if !self.registry.wants_layout(class.layout) {
+            return false;
+        }
+        let state = BorrowedState(machine);
+        let body = EventBody::Perf { entry, sample: OnceCell::new(), state: &state };
+        let mut wanted = false;
+        let _ = self.registry.give(&RecordedEvent::new(class, entry.time, body), &mut |_| {
+            wanted = true;
+            ControlFlow::Continue(())
+        });
+        wanted
+    }
+}
+
+/// The classes of a recording before it is read.
+pub(super) fn classes(
+    data: &PerfData,
+    number: usize,
+    registry: &mut Registry<'_>,
+    symbols: &Options,
+) -> Vec<RecordedClass> {
+    let mut payloads = TracepointPayloads::new(symbols.bundle.clone());
+    let class = |(n, desc): (usize, &_)| {
+        let at = (registry.next_layout(), number);
+        let class = match payloads.format_of(data, n) {
+            Some(format) => RecordedClass::from_format(format, at).with_sample_fields(desc),
+            None => RecordedClass::from_perf(desc, at),
+        };
+        *registry.add(class)
+    };
+    data.events().iter().enumerate().map(class).collect()
+}
+
+/// A recording that is read by a thread of its own.
+struct BatchLane<'s> {
+    batches: Receiver<Batch>,
+    batch: Option<Batch>,
+    at: usize,
+    reader: ScopedJoinHandle<'s, Result<ReadStats, ReadError>>,
+}
+
+impl BatchLane<'_> {
+    /// Waits for the next batch if there is none; its next record's time.
+    fn time(&mut self) -> Option<u64> {
+        loop {
+            if let Some(batch) = &self.batch
+                && let Some(entry) = batch.get(self.at)
+            {
+                return Some(entry.time.unwrap_or(0));
+            }
+            self.batch = Some(self.batches.recv().ok()?);
+            self.at = 0;
+        }
+    }
+}
+
+/// Several recordings by time.
+pub(super) struct BatchMerge<'s, 'c> {
+    readers: Vec<BatchLane<'s>>,
+    lanes: Vec<PerfLane<'c>>,
+}
+
+impl<'s, 'c> BatchMerge<'s, 'c> {
+    pub(super) fn start(
+        scope: &'s Scope<'s, '_>,
+        perf: &'s [Mutex<PerfData>],
+        contexts: &'c [PerfContext],
+    ) -> BatchMerge<'s, 'c> {
+        let reader = |data: &'s Mutex<PerfData>| {
+            let (sender, batches) = sync_channel(WAITING);
+            let reader = scope.spawn(move || {
+                let mut data = data.lock().unwrap_or_else(PoisonError::into_inner);
+                data.for_each_batch(Order::Time, &mut |batch| match sender.send(batch) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                })
+            });
+            BatchLane { batches, batch: None, at: 0, reader }
+        };
+        let lanes = contexts.iter().enumerate().map(|(n, c)| PerfLane::new(c, n)).collect();
+        BatchMerge { readers: perf.iter().map(reader).collect(), lanes }
+    }
+
+    /// The earliest record that was not yet handed out, and its recording.
+    pub(super) fn next(&mut self) -> Option<(&mut PerfLane<'c>, Entry<'_>)> {
+        let times = self.readers.iter_mut().enumerate().filter_map(|(n, r)| Some((r.time()?, n)));
+        let (_, n) = times.min()?;
+        let (reader, lane) = (self.readers.get_mut(n)?, self.lanes.get_mut(n)?);
+        reader.at += 1;
+        let entry = reader.batch.as_ref()?.get(reader.at - 1)?;
+        Some((lane, entry))
+    }
+
+    /// What was read of each.
+    pub(super) fn finish(self) -> Vec<Result<ReadStats, ReadError>> {
+        let join = |reader: BatchLane<'_>| {
+            // A reader that still has something to say ends at its next word.
+            drop(reader.batches);
+            reader.reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        self.readers.into_iter().map(join).collect()
+    }
+}

@@ -1,0 +1,329 @@
+//! What was read, as notes for the ledger: each kind of fact in one place, for all commands.
+
+use kymo_files::ctf::read::{Ctf, Times};
+use kymo_files::perfdata::{PerfData, ReadStats};
+use kymo_files::tracedat::{self, TraceDat};
+use kymo_files::{Stats, Timeline, ctf};
+use kymo_model::{Note, NoteKind};
+
+use super::EventSource;
+use crate::losses;
+
+/// What was read of a perf.data.
+#[derive(Clone, Debug)]
+pub struct PerfSummary {
+    /// Its name in messages.
+    pub name: String,
+    /// Figures of its reader.
+    pub stats: ReadStats,
+    notes: Vec<Note>,
+}
+
+impl PerfSummary {
+    pub(super) fn new(data: &PerfData, stats: ReadStats) -> PerfSummary {
+        let notes = notes_on_perf_data(data, &stats);
+        PerfSummary { name: data.name().to_owned(), stats, notes }
+    }
+}
+
+/// What was read of all recordings.
+#[derive(Clone, Debug, Default)]
+pub struct ReadSummary {
+    /// Of each perf.data.
+    pub perf: Vec<PerfSummary>,
+    /// Of trace.dat and CTF.
+    pub timeline: Option<Stats>,
+    pub(super) notes: Vec<Note>,
+}
+
+impl ReadSummary {
+    pub(super) fn add(&mut self, notes: Vec<Note>) {
+        self.notes.extend(notes);
+    }
+
+    /// Whether anything could not be read.
+    pub fn is_damaged(&self, source: &EventSource) -> bool {
+        self.perf.iter().any(|p| p.stats.damaged.is_some())
+            || source
+                .timeline()
+                .zip(self.timeline.as_ref())
+                .is_some_and(|(timeline, stats)| is_damaged(timeline, stats))
+    }
+
+    /// The notes on what was read; where there are several recordings, each with the name
+    /// of its own.
+    pub fn notes(&self, source: &EventSource) -> Vec<Note> {
+        let several = self.perf.len() + usize::from(source.timeline().is_some()) > 1;
+        let mut notes: Vec<Note> = Vec::new();
+        let mut add = |note: Note| {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        };
+        for p in &self.perf {
+            for note in &p.notes {
+                add(named(note.clone(), &p.name, several));
+            }
+            if let Some(damage) = &p.stats.damaged {
+                let note = Note::doubt(NoteKind::Damaged, damage.to_string(), None);
+                add(named(note, &p.name, several));
+            }
+        }
+        if let Some((timeline, stats)) = source.timeline().zip(self.timeline.as_ref()) {
+            notes_on_timeline(timeline, stats).into_iter().for_each(&mut add);
+        }
+        self.notes.iter().cloned().for_each(&mut add);
+        if several && !self.perf.is_empty() {
+            let fact = "the recordings are taken to be of one start of the machine";
+            add(Note::choice(NoteKind::Clock, fact, None));
+        }
+        notes
+    }
+}
+
+fn named(note: Note, name: &str, several: bool) -> Note {
+    match several {
+        true => Note { fact: format!("{name}: {}", note.fact), ..note },
+        false => note,
+    }
+}
+
+/// What could make a result of a perf.data less than the truth, but for damage, which the
+/// commands state as they end.
+pub fn notes_on_perf_data(data: &PerfData, s: &ReadStats) -> Vec<Note> {
+    let mut notes = Vec::new();
+    notes.extend(losses::note(s, &data.features().cmdline));
+    let mut doubt = |kind: NoteKind, fact: String, advice: Option<&str>| {
+        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
+    };
+    if s.throttled > 0 {
+        let fact = format!("sampling was throttled {} times", s.throttled);
+        doubt(NoteKind::Throttled, fact, Some("record at a lower frequency: -F"));
+    }
+    for (kind, n) in &s.unknown_kinds {
+        let fact = format!("{n} records of unknown kind {kind} passed over");
+        doubt(NoteKind::Unknown, fact, None);
+    }
+    if s.unknown_ids > 0 {
+        doubt(NoteKind::Unknown, format!("{} samples of no known event", s.unknown_ids), None);
+    }
+    if s.malformed > 0 {
+        doubt(NoteKind::Malformed, format!("{} records are too short", s.malformed), None);
+    }
+    if s.cut_compressed > 0 {
+        let n = s.cut_compressed;
+        let fact = format!(
+            "the compressed data ends {n} bytes into a record, as perf record -z at times \
+             leaves it: the last event is missing, those before are complete"
+        );
+        doubt(NoteKind::Cut, fact, None);
+    }
+    if s.out_of_order > 0 {
+        doubt(NoteKind::Order, format!("{} events are out of order", s.out_of_order), None);
+    }
+    if s.forced_flushes > 0 {
+        let fact = format!("the reorder window overflowed {} times", s.forced_flushes);
+        doubt(NoteKind::Order, fact, None);
+    }
+    if s.unfinished {
+        let fact = "the recorder did not finish the file: its size is 0".to_owned();
+        doubt(NoteKind::Unfinished, fact, None);
+    }
+    for note in data.notes() {
+        doubt(NoteKind::Damaged, note.clone(), None);
+    }
+    notes
+}
+
+/// Notes that grow; the same one twice is kept once.
+#[derive(Default)]
+struct Notes(Vec<Note>);
+
+impl Notes {
+    fn note(&mut self, kind: NoteKind, fact: impl Into<String>, advice: Option<String>) {
+        self.push(Note::doubt(kind, fact, advice));
+    }
+
+    fn tell(&mut self, kind: NoteKind, fact: impl Into<String>, advice: Option<String>) {
+        self.push(Note::choice(kind, fact, advice));
+    }
+
+    fn push(&mut self, note: Note) {
+        if !self.0.contains(&note) {
+            self.0.push(note);
+        }
+    }
+}
+
+/// What could make a result of the recordings less than the truth.
+pub fn notes_on_timeline(timeline: &Timeline, stats: &Stats) -> Vec<Note> {
+    let mut all = Notes::default();
+    let several = timeline.kernels().len() + usize::from(timeline.programs().is_some()) > 1;
+    let mut add = |name: &str, notes: Vec<Note>| {
+        for note in &notes {
+            let fact = match several {
+                true => format!("{name}: {}", note.fact),
+                false => note.fact.clone(),
+            };
+            all.push(Note { fact, ..note.clone() });
+        }
+    };
+    for (data, stats) in timeline.kernels().iter().zip(&stats.kernels) {
+        add(data.name(), notes_on_trace_dat(data, stats));
+    }
+    if let (Some(programs), Some(stats)) = (timeline.programs(), &stats.programs) {
+        add(programs.name(), notes_on_ctf(programs, stats));
+    }
+    agreement(timeline, &mut all);
+    if timeline.undoes_corrections() {
+        let fact = "times of a trace.dat that asks for corrections are shown without them";
+        all.tell(NoteKind::Clock, fact, None);
+    }
+    if timeline.kernels().len() > 1 {
+        let fact = "several recordings of the kernel are taken to be of one start of the machine: \
+                    a trace.dat does not say";
+        all.tell(NoteKind::Clock, fact, None);
+    }
+    if stats.apart {
+        let fact = "the kernel's events and those of programs do not overlap in time: are they of \
+                    one run and one start of the machine?";
+        all.note(NoteKind::Clock, fact, None);
+    }
+    all.0
+}
+
+/// How far the order of events of the kernel and of programs can be trusted.
+fn agreement(timeline: &Timeline, ledger: &mut Notes) {
+    let Some(a) = timeline.agreement() else { return };
+    if a.readings == 0 {
+        let fact = "times of programs are those of CLOCK_MONOTONIC, as their traces call it; the \
+                    kernel's are, too";
+        return ledger.tell(NoteKind::Clock, fact, None);
+    }
+    // Both clocks count whole nanoseconds.
+    let error = a.error.saturating_add(1);
+    let checked = match a.checked {
+        0 => "by more if the kernel corrected its clock meanwhile".to_owned(),
+        n => format!("{n} of them foretold from the others"),
+    };
+    let s = if a.readings == 1 { "" } else { "s" };
+    let n = a.readings;
+    let fact = format!(
+        "times of programs and of the kernel agree within {error} ns ({n} reading{s} of both \
+         clocks, {checked})"
+    );
+    ledger.tell(NoteKind::Clock, fact, None);
+    if a.ignored > 0 {
+        let fact = format!("{} readings of the clocks were of others, and left out", a.ignored);
+        ledger.tell(NoteKind::Clock, fact, None);
+    }
+}
+
+/// Whether anything could not be read.
+pub fn is_damaged(timeline: &Timeline, stats: &Stats) -> bool {
+    let mut kernels = timeline.kernels().iter().zip(&stats.kernels);
+    let mut programs = timeline.programs().into_iter().zip(&stats.programs);
+    kernels.any(|(data, s)| is_trace_dat_damaged(data, s))
+        || programs.any(|(traces, s)| is_ctf_damaged(traces, s))
+}
+
+/// What could make a result of the recording less than the truth.
+fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::ReadStats) -> Vec<Note> {
+    let mut l = Notes::default();
+    let more = || Some("record with larger rings: kymo trace --buffer-size".to_owned());
+    if s.lost > 0 {
+        let places = s.lost_places - s.lost_unknown;
+        l.note(NoteKind::Lost, format!("{} events lost in {places} places", s.lost), more());
+    }
+    if s.lost_unknown > 0 {
+        let n = s.lost_unknown;
+        l.note(
+            NoteKind::Lost,
+            format!("events lost in {n} places, their number is not known"),
+            more(),
+        );
+    }
+    for d in data.damage() {
+        l.note(NoteKind::Damaged, d.to_string(), None);
+    }
+    for d in &s.damaged {
+        l.note(NoteKind::Damaged, d.to_string(), None);
+    }
+    let more = s.damaged_places.saturating_sub(s.damaged.len() as u64);
+    if more > 0 {
+        l.note(NoteKind::Damaged, format!("{more} more places"), None);
+    }
+    if data.is_growing() {
+        let fact = "the recorder did not finish the file: it is at work or was killed";
+        l.note(NoteKind::Unfinished, fact, None);
+    }
+    if data.options().time_shift.is_some() {
+        let fact = "this is a guest's recording: its times are the guest's, not the host's";
+        l.tell(NoteKind::Clock, fact, None);
+    }
+    l.0
+}
+
+/// Whether anything of the file could not be read.
+fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::ReadStats) -> bool {
+    s.damaged_places > 0 || !data.damage().is_empty()
+}
+
+/// What could make a result of the traces less than the truth.
+fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::ReadStats) -> Vec<Note> {
+    let mut l = Notes::default();
+    let more = || Some("record with larger or more sub-buffers".to_owned());
+    if s.lost > 0 {
+        let (n, places) = (s.lost, s.lost_places);
+        l.note(
+            NoteKind::Lost,
+            format!("{n} events discarded by the tracer in {places} places"),
+            more(),
+        );
+    }
+    if s.lost_at_start > 0 {
+        let fact = format!(
+            "{} events had been discarded when the first packets ended, perhaps before the \
+             trace begins",
+            s.lost_at_start
+        );
+        l.note(NoteKind::Lost, fact, more());
+    }
+    if s.lost_packets > 0 {
+        let (n, places) = (s.lost_packets, s.lost_packet_places);
+        let fact = format!("{n} packets are missing in {places} places, with all their events");
+        l.note(NoteKind::Lost, fact, more());
+    }
+    if s.out_of_order > 0 {
+        let fact = format!("{} events are older than the one before them", s.out_of_order);
+        l.note(NoteKind::Order, fact, None);
+    }
+    for d in ctf.damage() {
+        l.note(NoteKind::Damaged, d.clone(), None);
+    }
+    for d in &s.damaged {
+        l.note(NoteKind::Damaged, d.to_string(), None);
+    }
+    let more = s.damaged_places.saturating_sub(s.damaged.len() as u64);
+    if more > 0 {
+        l.note(NoteKind::Damaged, format!("{more} more places"), None);
+    }
+    for remark in ctf.remarks() {
+        l.tell(NoteKind::Metadata, remark, None);
+    }
+    if ctf.times() == Times::Real && ctf.traces().len() > 1 {
+        let fact = "the traces have clocks of their own: times are real time, as good as each \
+                    clock's offset";
+        l.tell(NoteKind::Clock, fact, None);
+    }
+    if ctf.traces().iter().any(|t| t.clock().is_none()) {
+        let fact = "a trace has no clock: its times are the numbers in it, if any";
+        l.tell(NoteKind::Clock, fact, None);
+    }
+    l.0
+}
+
+/// Whether anything of the traces could not be read.
+fn is_ctf_damaged(ctf: &Ctf, s: &ctf::read::ReadStats) -> bool {
+    s.damaged_places > 0 || !ctf.damage().is_empty()
+}

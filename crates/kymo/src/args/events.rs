@@ -1,0 +1,75 @@
+//! Flags that say which events of a recording count, alike for every command and format.
+
+use std::str::FromStr;
+
+use kymo_events::{EventSelection, FilterExpr, parse_times};
+
+/// Which events count.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct EventSelectionArgs {
+    /// Only events between START,STOP (seconds; either may be missing; several
+    /// space-separated), or in a share of the whole: 10%/2 (the second tenth), 0%-10%,30%-40%
+    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
+    pub(crate) time: Option<String>,
+    /// Only events of these CPUs (`0,2-3`)
+    #[arg(short = 'C', long, value_name = "LIST")]
+    pub(crate) cpu: Option<String>,
+    /// Only events of these processes
+    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Only events of these threads
+    #[arg(long, value_name = "TIDS", value_delimiter = ',')]
+    pub(crate) tid: Vec<u32>,
+    /// Only these events (names or globs)
+    #[arg(long = "event", value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) events: Vec<String>,
+    /// Only events whose fields match, as in the kernel's event filters:
+    /// `prev_prio < 100 && next_comm ~ "kworker*"`; also comm, pid, tid, cpu, event
+    #[arg(long, value_name = "EXPR", value_parser = FilterExprArg::from_str)]
+    pub(crate) filter: Option<FilterExprArg>,
+}
+
+/// A filter as a flag.
+#[derive(Clone, Debug)]
+pub(crate) struct FilterExprArg(FilterExpr);
+
+impl FromStr for FilterExprArg {
+    type Err = kymo_events::FilterExprError;
+
+    fn from_str(text: &str) -> Result<FilterExprArg, Self::Err> {
+        FilterExpr::parse(text).map(FilterExprArg)
+    }
+}
+
+impl EventSelectionArgs {
+    /// Whether every event counts.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.time.is_none()
+            && self.cpu.is_none()
+            && self.filter.is_none()
+            && self.pid.is_empty()
+            && self.tid.is_empty()
+            && self.events.is_empty()
+    }
+
+    /// The selection that the flags mean. `comms`: names of tasks, for which commands have
+    /// flags of their own; `span`: when the recording begins and ends, asked for where shares
+    /// of it are selected.
+    pub(crate) fn selection(
+        &self,
+        comms: Vec<String>,
+        span: impl FnOnce() -> anyhow::Result<Option<(u64, u64)>>,
+    ) -> anyhow::Result<EventSelection> {
+        let mut selection = EventSelection::of_tasks(comms, self.pid.clone(), self.tid.clone());
+        selection.filter = self.filter.as_ref().map(|f| f.0.clone());
+        if let Some(text) = &self.time {
+            let span = if text.contains('%') { span()? } else { None };
+            selection.times = parse_times(text, span)?;
+        }
+        if let Some(cpus) = &self.cpu {
+            selection.set_cpus(cpus)?;
+        }
+        selection.set_events(&self.events)?;
+        Ok(selection)
+    }
+}
