@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
         lazy.add_plt(&addresses, &mut found);
         assert_eq!(found.places.len(), addresses.len());
     }
-    let _ = kymo_debuginfo::sdt::markers(data);
+    let _ = kymo_debuginfo::sdt::usdt_notes(data);
     if let Ok(symbols) = CodeSymbols::load(data, None) {
         std::hint::black_box(symbols.all().take(64).count());
         for address in addresses {

@@ -4,13 +4,14 @@
 
 use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::dwarf::index::Index;
-use kymo_debuginfo::dwarf::{Dwarf, Finder, Options, Sections, Sources, SymbolOf, source_lines};
-use kymo_debuginfo::probe::{Description, LineRange};
+use kymo_debuginfo::dwarf::{Dwarf, Sections};
+use kymo_probe::grammar::{LineRange, ProbeDescription};
+use kymo_probe::{DataNaming, FinderOptions, PointFinder, SourceReader, source_lines};
 use libfuzzer_sys::fuzz_target;
 
 struct OneSource;
 
-impl Sources for OneSource {
+impl SourceReader for OneSource {
     fn read(&mut self, _path: &str, _comp_dir: &str) -> Option<Vec<u8>> {
         Some(b"int sum = 0;\n".repeat(40))
     }
@@ -27,19 +28,19 @@ const DESCRIPTIONS: [&str; 6] = [
 
 fn ask(dwarf: &Dwarf<'_>, symbols: &CodeSymbols<'_>) {
     let entry = |name: &str| symbols.named(name, false).map(|s| s.addr);
-    let data = SymbolOf::File { bias: 0 };
-    let options = Options { data, no_inlines: false, max_probes: 128, entry: &entry };
+    let data = DataNaming::File { bias: 0 };
+    let options = FinderOptions { data, no_inlines: false, max_probes: 128, entry: &entry };
     for text in DESCRIPTIONS {
-        let description = Description::parse(text).expect("a description");
+        let description = ProbeDescription::parse(text).expect("a description");
         let mut sources = OneSource;
-        let mut finder = Finder::new(dwarf, &options, &mut sources);
+        let mut finder = PointFinder::new(dwarf, &options, &mut sources);
         if let Ok(found) = finder.find(&description) {
             assert!(found.len() <= 128, "{}", found.len());
         }
-        let _ = finder.variables(&Description { args: Vec::new(), ..description }, true);
+        let _ = finder.variables(&ProbeDescription { args: Vec::new(), ..description }, true);
     }
     let mut sources = OneSource;
-    let mut finder = Finder::new(dwarf, &options, &mut sources);
+    let mut finder = PointFinder::new(dwarf, &options, &mut sources);
     for range in ["work", "program.c:1-9"] {
         let _ = source_lines(&mut finder, &LineRange::parse(range).expect("a range"));
     }

@@ -13,7 +13,6 @@ pub mod instruction;
 mod lookup;
 mod minidebug;
 mod plt;
-pub mod probe;
 pub mod sdt;
 mod symtab;
 

@@ -13,9 +13,9 @@ const SWITCH: &str = "/proc/sys/debug/kprobes-optimization";
 const LIST: &str = "/sys/kernel/debug/kprobes/list";
 const BLACKLIST: &str = "/sys/kernel/debug/kprobes/blacklist";
 
-/// How a probe of the kernel catches the processor.
+/// Mechanism by which a probe of the kernel takes over the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum ProbeMechanism {
     /// A breakpoint.
     Breakpoint,
     /// A jump in place of it ("optimized").
@@ -30,9 +30,9 @@ pub struct Kprobe {
     /// Where it is.
     pub addr: u64,
     /// Whether it is of a return.
-    pub ret: bool,
+    pub is_return: bool,
     /// How it works.
-    pub means: Means,
+    pub mechanism: ProbeMechanism,
     /// Nobody has switched it on.
     pub disabled: bool,
     /// Its code (of a module) is gone.
@@ -50,14 +50,20 @@ impl Kprobe {
     fn parse(line: &str) -> Option<Kprobe> {
         let mut words = line.split_ascii_whitespace();
         let addr = u64::from_str_radix(words.next()?, 16).ok()?;
-        let ret = words.next()? == "r";
+        let is_return = words.next()? == "r";
         let has = |mark: &str| line.contains(mark);
-        let means = match () {
-            () if has("[FTRACE]") => Means::Ftrace,
-            () if has("[OPTIMIZED]") => Means::Jump,
-            () => Means::Breakpoint,
+        let mechanism = match () {
+            () if has("[FTRACE]") => ProbeMechanism::Ftrace,
+            () if has("[OPTIMIZED]") => ProbeMechanism::Jump,
+            () => ProbeMechanism::Breakpoint,
         };
-        Some(Kprobe { addr, ret, means, disabled: has("[DISABLED]"), gone: has("[GONE]") })
+        Some(Kprobe {
+            addr,
+            is_return,
+            mechanism,
+            disabled: has("[DISABLED]"),
+            gone: has("[GONE]"),
+        })
     }
 }
 
@@ -139,14 +145,17 @@ mod tests {
         let line = "ffffffff9a0b5d60  r  vfs_read+0x0    [DISABLED][FTRACE]";
         let expected = Kprobe {
             addr: 0xffff_ffff_9a0b_5d60,
-            ret: true,
-            means: Means::Ftrace,
+            is_return: true,
+            mechanism: ProbeMechanism::Ftrace,
             disabled: true,
             gone: false,
         };
         assert_eq!(Kprobe::parse(line), Some(expected));
         let jump = Kprobe::parse("ffffffff9a0b5d60  k  a+0x9  my_mod [OPTIMIZED]").unwrap();
-        assert_eq!((jump.means, jump.ret, jump.disabled), (Means::Jump, false, false));
+        assert_eq!(
+            (jump.mechanism, jump.is_return, jump.disabled),
+            (ProbeMechanism::Jump, false, false)
+        );
         assert_eq!(Kprobe::parse("nonsense"), None);
         let list = "0xffffffff00000010-0xffffffff00000020\tfirst\n0xffffffff00000020-0xffffffff00000030\tsecond\n";
         assert_eq!(forbidden_in(list, 0xffff_ffff_0000_0020).as_deref(), Some("second"));

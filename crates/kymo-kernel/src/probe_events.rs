@@ -1,9 +1,11 @@
-//! `kprobe_events` and `uprobe_events`: definitions of probes are appended,
+//! `kprobe_events` and `uprobe_events`: typed definitions of probes are appended,
 //! removed and read back, one line each.
 
 use std::io::{self, Write as _};
 
-use crate::tracefs::{DynamicEvent, Tracefs, TracefsError};
+use kymo_model::probe::ProbeDefinition;
+
+use crate::tracefs::{Tracefs, TracefsError};
 
 /// The file a definition belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,10 +34,10 @@ pub enum ProbeError {
         file: &'static str,
     },
     /// The kernel refused it.
-    #[error("the kernel refused {line:?}: {error}{}", reason.as_ref().map(|r| format!("\n{r}")).unwrap_or_default())]
+    #[error("the kernel refused {:?}: {error}{}", change.to_string(), reason.as_ref().map(|r| format!("\n{r}")).unwrap_or_default())]
     Refused {
         /// What was written.
-        line: String,
+        change: Box<ProbeChange>,
         /// What write(2) said.
         error: io::Error,
         /// What the kernel's error log says, with its caret.
@@ -55,11 +57,24 @@ pub enum ProbeError {
 }
 
 impl ProbeFile {
+    /// The file that lists a probe.
+    pub fn of(definition: &ProbeDefinition) -> ProbeFile {
+        if definition.target.is_user() { ProbeFile::User } else { ProbeFile::Kernel }
+    }
+
     /// The file's name.
     pub fn name(self) -> &'static str {
         match self {
             ProbeFile::Kernel => "kprobe_events",
             ProbeFile::User => "uprobe_events",
+        }
+    }
+
+    /// Group that the kernel gives to events without one.
+    pub fn default_group(self) -> &'static str {
+        match self {
+            ProbeFile::Kernel => "kprobes",
+            ProbeFile::User => "uprobes",
         }
     }
 
@@ -71,34 +86,64 @@ impl ProbeFile {
     }
 }
 
-/// A line for one of the files, with what it is about.
+/// A change of the kernel's probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbeLine {
-    /// The file.
-    pub file: ProbeFile,
-    /// The line.
-    pub text: String,
-    /// The event's group.
-    pub group: String,
-    /// Its name; several lines may be places of one event.
-    pub event: String,
+pub enum ProbeChange {
+    /// Adds a probe point; several may be of one event.
+    Add(ProbeDefinition),
+    /// Removes an event with all its probe points, or all events of a group.
+    Remove {
+        /// The file that lists it.
+        file: ProbeFile,
+        /// Its group; none where the kernel is to find it by its name alone.
+        group: Option<String>,
+        /// Its name; none for all of the group.
+        event: Option<String>,
+    },
 }
 
-impl ProbeLine {
-    /// Whether it removes an event.
-    pub fn removes(&self) -> bool {
-        self.text.starts_with('-')
+impl ProbeChange {
+    /// The file that the change is written to.
+    pub fn file(&self) -> ProbeFile {
+        match self {
+            ProbeChange::Add(definition) => ProbeFile::of(definition),
+            ProbeChange::Remove { file, .. } => *file,
+        }
+    }
+
+    /// The definition that is added.
+    pub fn added(&self) -> Option<&ProbeDefinition> {
+        match self {
+            ProbeChange::Add(definition) => Some(definition),
+            ProbeChange::Remove { .. } => None,
+        }
     }
 }
 
-/// The events that lines add, each once.
+impl std::fmt::Display for ProbeChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ProbeChange::Add(definition) => definition.fmt(f),
+            ProbeChange::Remove { group, event, .. } => {
+                let event = event.as_deref().unwrap_or_default();
+                match group {
+                    Some(group) => write!(f, "-:{group}/{event}"),
+                    None => write!(f, "-:{event}"),
+                }
+            }
+        }
+    }
+}
+
+/// The events of definitions, each once: file, group and name.
 pub fn events_of<'a>(
-    lines: impl IntoIterator<Item = &'a ProbeLine>,
+    definitions: impl IntoIterator<Item = &'a ProbeDefinition>,
 ) -> Vec<(ProbeFile, &'a str, &'a str)> {
     let mut events: Vec<(ProbeFile, &str, &str)> = Vec::new();
-    for line in lines {
-        let event = (line.file, line.group.as_str(), line.event.as_str());
-        if !line.removes() && !line.event.is_empty() && !events.contains(&event) {
+    for definition in definitions {
+        let Some(name) = definition.event.as_deref() else { continue };
+        let event = (ProbeFile::of(definition), definition.group.as_str(), name);
+        if !events.contains(&event) {
             events.push(event);
         }
     }
@@ -107,7 +152,7 @@ pub fn events_of<'a>(
 
 /// How often a probe was hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hits {
+pub struct ProbeHits {
     /// How often it was recorded.
     pub hits: u64,
     /// How often it could not be, because the kernel was in a probe already; only
@@ -115,15 +160,35 @@ pub struct Hits {
     pub missed: Option<u64>,
 }
 
-/// A probe of the running kernel: one place of an event.
+/// A probe of the running kernel: one probe point of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct ListedProbe {
     /// The file that lists it.
     pub file: ProbeFile,
-    /// Its event and definition.
-    pub event: DynamicEvent,
+    /// Its definition.
+    pub definition: ProbeDefinition,
+    /// Its definition as the kernel spells it.
+    pub line: String,
     /// Its hits, if the kernel tells them.
-    pub hits: Option<Hits>,
+    pub hits: Option<ProbeHits>,
+}
+
+impl ListedProbe {
+    /// Reads a line of a file.
+    pub fn parse(file: ProbeFile, line: &str) -> Option<ListedProbe> {
+        let definition = ProbeDefinition::parse(line)?;
+        Some(ListedProbe { file, definition, line: line.to_owned(), hits: None })
+    }
+
+    /// Name of the event; the kernel lists none without.
+    pub fn event(&self) -> &str {
+        self.definition.event.as_deref().unwrap_or_default()
+    }
+
+    /// Whether this is a probe point of an event.
+    pub fn is_of(&self, file: ProbeFile, group: &str, event: &str) -> bool {
+        self.file == file && self.definition.is_of(group, event)
+    }
 }
 
 impl Tracefs {
@@ -132,13 +197,14 @@ impl Tracefs {
         self.path(file.name()).exists()
     }
 
-    /// Hands one line to the kernel.
-    pub fn write_probe(&self, file: ProbeFile, line: &str) -> Result<(), ProbeError> {
+    /// Hands one change to the kernel.
+    pub fn write_probe(&self, change: &ProbeChange) -> Result<(), ProbeError> {
+        let file = change.file();
         let path = self.path(file.name());
         let before = self.error_log();
         let opened = std::fs::OpenOptions::new().append(true).open(path);
         // A line is taken whole or not at all: it goes in one write.
-        let written = opened.and_then(|mut f| f.write_all(format!("{line}\n").as_bytes()));
+        let written = opened.and_then(|mut f| f.write_all(format!("{change}\n").as_bytes()));
         let Err(error) = written else { return Ok(()) };
         match error.kind() {
             io::ErrorKind::NotFound if !self.takes(file) => {
@@ -150,19 +216,20 @@ impl Tracefs {
                     .error_log()
                     .filter(|new| before.as_ref() != Some(new))
                     .and_then(|log| last_entry(&log));
-                Err(ProbeError::Refused { line: line.to_owned(), error, reason })
+                Err(ProbeError::Refused { change: Box::new(change.clone()), error, reason })
             }
         }
     }
 
-    /// Hands over all lines. What was taken before one was refused is removed
+    /// Hands over all changes. What was added before one was refused is removed
     /// again. Events without a name get the one that the kernel chose.
-    pub fn write_probes(&self, lines: &mut [ProbeLine]) -> Result<(), ProbeError> {
-        for n in 0..lines.len() {
-            let Some(line) = lines.get_mut(n) else { break };
-            let Err(error) = self.write_named(line) else { continue };
+    pub fn write_probes(&self, changes: &mut [ProbeChange]) -> Result<(), ProbeError> {
+        for n in 0..changes.len() {
+            let Some(change) = changes.get_mut(n) else { break };
+            let Err(error) = self.write_named(change) else { continue };
             let mut left = Vec::new();
-            for (file, group, event) in events_of(lines.get(..n).unwrap_or_default()) {
+            let added = changes.get(..n).unwrap_or_default().iter().filter_map(ProbeChange::added);
+            for (file, group, event) in events_of(added) {
                 if self.remove_probe(file, group, event).is_err() {
                     left.push(format!("{group}:{event}"));
                 }
@@ -175,18 +242,21 @@ impl Tracefs {
         Ok(())
     }
 
-    fn write_named(&self, line: &mut ProbeLine) -> Result<(), ProbeError> {
-        if !line.event.is_empty() || line.removes() {
-            return self.write_probe(line.file, &line.text);
+    fn write_named(&self, change: &mut ProbeChange) -> Result<(), ProbeError> {
+        let file = change.file();
+        match change {
+            ProbeChange::Add(definition) if definition.event.is_none() => {
+                let before = self.probe_lines(file)?;
+                self.write_probe(&ProbeChange::Add(definition.clone()))?;
+                let after = self.probe_lines(file)?;
+                let fresh = after.iter().rfind(|l| !before.contains(l));
+                if let Some(listed) = fresh.and_then(|l| ProbeDefinition::parse(l)) {
+                    (definition.group, definition.event) = (listed.group, listed.event);
+                }
+                Ok(())
+            }
+            change => self.write_probe(change),
         }
-        let before = self.probe_lines(line.file)?;
-        self.write_probe(line.file, &line.text)?;
-        let after = self.probe_lines(line.file)?;
-        let fresh = after.iter().rfind(|l| !before.contains(l));
-        if let Some(event) = fresh.and_then(|l| DynamicEvent::parse(l)) {
-            (line.group, line.event) = (event.system, event.name);
-        }
-        Ok(())
     }
 
     /// Removes one event.
@@ -196,10 +266,11 @@ impl Tracefs {
         group: &str,
         event: &str,
     ) -> Result<(), ProbeError> {
-        self.write_probe(file, &format!("-:{group}/{event}"))
+        let (group, event) = (Some(group.to_owned()), Some(event.to_owned()));
+        self.write_probe(&ProbeChange::Remove { file, group, event })
     }
 
-    /// The definitions as the kernel lists them.
+    /// The definitions as the kernel spells them.
     pub fn probe_lines(&self, file: ProbeFile) -> Result<Vec<String>, ProbeError> {
         match self.read(file.name()) {
             Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
@@ -211,25 +282,26 @@ impl Tracefs {
     }
 
     /// All probes with their hits, the kernel's first.
-    pub fn probes(&self) -> Result<Vec<Probe>, ProbeError> {
+    pub fn probes(&self) -> Result<Vec<ListedProbe>, ProbeError> {
         let mut all = Vec::new();
         for file in [ProbeFile::Kernel, ProbeFile::User] {
-            // Both files of a kind list places in the same order; a profile that
+            // Both files of a kind list probe points in the same order; a profile that
             // does not fit was read between two changes.
             let lines = self.probe_lines(file)?;
             let profile = self.profile(file);
             let fits = profile.len() == lines.len();
             for (n, line) in lines.iter().enumerate() {
-                let Some(event) = DynamicEvent::parse(line) else { continue };
-                let known = profile.get(n).filter(|(name, _)| fits && *name == event.name);
-                all.push(Probe { file, event, hits: known.map(|(_, hits)| *hits) });
+                let Some(listed) = ListedProbe::parse(file, line) else { continue };
+                let known = profile.get(n).filter(|(name, _)| fits && *name == listed.event());
+                let hits = known.map(|(_, hits)| *hits);
+                all.push(ListedProbe { hits, ..listed });
             }
         }
         Ok(all)
     }
 
-    /// Event and hits, place by place.
-    fn profile(&self, file: ProbeFile) -> Vec<(String, Hits)> {
+    /// Event and hits of each probe point.
+    fn profile(&self, file: ProbeFile) -> Vec<(String, ProbeHits)> {
         let name = match file {
             ProbeFile::Kernel => "kprobe_profile",
             ProbeFile::User => "uprobe_profile",
@@ -244,7 +316,7 @@ impl Tracefs {
                 ProbeFile::Kernel => (number()?, Some(last)),
                 ProbeFile::User => (last, None),
             };
-            Some((words.next()?.to_owned(), Hits { hits, missed }))
+            Some((words.next()?.to_owned(), ProbeHits { hits, missed }))
         };
         text.lines().filter_map(parse).collect()
     }
@@ -271,7 +343,8 @@ mod tests {
         let t = Tracefs::at(folder.path());
         assert!(!t.takes(ProbeFile::User));
         assert!(t.probe_lines(ProbeFile::Kernel).unwrap().is_empty());
-        let e = t.write_probe(ProbeFile::Kernel, "p x").unwrap_err();
+        let definition = ProbeDefinition::parse("p x").unwrap();
+        let e = t.write_probe(&ProbeChange::Add(definition)).unwrap_err();
         assert!(e.to_string().contains("CONFIG_KPROBE_EVENTS"), "{e}");
     }
 
@@ -290,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_belong_to_places() {
+    fn hits_belong_to_probe_points() {
         let folder = tempfile::tempdir().unwrap();
         let t = Tracefs::at(folder.path());
         let write =

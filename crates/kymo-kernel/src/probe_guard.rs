@@ -7,9 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kymo_model::probe::ProbeDefinition;
+
 use crate::ftrace::Owner;
-use crate::probe_events::{ProbeError, ProbeFile, ProbeLine, events_of};
-use crate::tracefs::{DynamicEvent, Tracefs};
+use crate::probe_events::{ListedProbe, ProbeChange, ProbeError, ProbeFile, events_of};
+use crate::tracefs::Tracefs;
 
 /// How often, and how long apart, removing a busy probe is tried: who just closed it
 /// may keep it for a moment.
@@ -39,7 +41,7 @@ pub enum GuardError {
 #[derive(Debug)]
 pub struct ProbeGuard {
     tracefs: Tracefs,
-    lines: Vec<ProbeLine>,
+    definitions: Vec<ProbeDefinition>,
     note: PathBuf,
 }
 
@@ -55,38 +57,45 @@ pub struct StaleProbe {
 }
 
 impl ProbeGuard {
-    /// Adds all of `lines`, or none.
-    pub fn add(tracefs: &Tracefs, lines: Vec<ProbeLine>) -> Result<ProbeGuard, GuardError> {
-        ProbeGuard::add_in(&folder(), tracefs, lines)
+    /// Adds all of `definitions`, or none.
+    pub fn add(
+        tracefs: &Tracefs,
+        definitions: Vec<ProbeDefinition>,
+    ) -> Result<ProbeGuard, GuardError> {
+        ProbeGuard::add_in(&notes_directory(), tracefs, definitions)
     }
 
     fn add_in(
-        folder: &Path,
+        directory: &Path,
         tracefs: &Tracefs,
-        mut lines: Vec<ProbeLine>,
+        definitions: Vec<ProbeDefinition>,
     ) -> Result<ProbeGuard, GuardError> {
-        let name = free_name(folder);
-        let note = folder.join(name);
+        let name = free_name(directory);
+        let note = directory.join(name);
         let failed = |error| GuardError::Note { path: note.clone(), error };
-        std::fs::create_dir_all(folder).map_err(failed)?;
-        std::fs::write(&note, note_of(&lines, &[])).map_err(failed)?;
-        if let Err(e) = tracefs.write_probes(&mut lines) {
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        std::fs::write(&note, note_of(&definitions, &[])).map_err(failed)?;
+        let mut changes: Vec<ProbeChange> = definitions.into_iter().map(ProbeChange::Add).collect();
+        if let Err(e) = tracefs.write_probes(&mut changes) {
             // Whatever could not be removed again is for the next start.
             if !matches!(e, ProbeError::Left { .. }) {
                 let _ = std::fs::remove_file(&note);
             }
             return Err(e.into());
         }
-        let guard = ProbeGuard { tracefs: tracefs.clone(), lines, note };
+        // The kernel has named those without a name.
+        let definitions = changes.iter().filter_map(ProbeChange::added).cloned().collect();
+        let guard = ProbeGuard { tracefs: tracefs.clone(), definitions, note };
         let listed = listed(tracefs)?;
-        std::fs::write(&guard.note, note_of(&guard.lines, &listed))
+        std::fs::write(&guard.note, note_of(&guard.definitions, &listed))
             .map_err(|error| GuardError::Note { path: guard.note.clone(), error })?;
         Ok(guard)
     }
 
     /// The events, as `group:event`, each once.
     pub fn events(&self) -> Vec<String> {
-        events_of(&self.lines).iter().map(|(_, group, event)| format!("{group}:{event}")).collect()
+        let events = events_of(&self.definitions);
+        events.iter().map(|(_, group, event)| format!("{group}:{event}")).collect()
     }
 
     /// Removes them and tells if that failed.
@@ -95,12 +104,12 @@ impl ProbeGuard {
     }
 
     fn take_away(&mut self) -> Result<(), ProbeError> {
-        let lines = std::mem::take(&mut self.lines);
-        if lines.is_empty() {
+        let definitions = std::mem::take(&mut self.definitions);
+        if definitions.is_empty() {
             return Ok(());
         }
         let mut result = Ok(());
-        for (file, group, event) in events_of(&lines) {
+        for (file, group, event) in events_of(&definitions) {
             if let Err(e) = remove(&self.tracefs, file, group, event) {
                 result = Err(e);
             }
@@ -115,13 +124,13 @@ impl ProbeGuard {
     /// Removes the probes of guards whose process is dead. Whoever calls this tells
     /// the user what was found.
     pub fn remove_stale(tracefs: &Tracefs) -> Vec<StaleProbe> {
-        ProbeGuard::remove_stale_in(&folder(), tracefs)
+        ProbeGuard::remove_stale_in(&notes_directory(), tracefs)
     }
 
-    fn remove_stale_in(folder: &Path, tracefs: &Tracefs) -> Vec<StaleProbe> {
+    fn remove_stale_in(directory: &Path, tracefs: &Tracefs) -> Vec<StaleProbe> {
         let this = Owner::this_process();
         let mut found = Vec::new();
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(owner) = name.to_str().and_then(Owner::parse) else { continue };
             if owner.namespace != this.namespace || owner.alive() {
@@ -146,16 +155,16 @@ impl Drop for ProbeGuard {
     }
 }
 
-fn folder() -> PathBuf {
+fn notes_directory() -> PathBuf {
     PathBuf::from("/run/kymo/probes")
 }
 
 /// A guard of the same process may be there already.
-fn free_name(folder: &Path) -> String {
+fn free_name(directory: &Path) -> String {
     let prefix = Owner::this_process().prefix();
     (0u32..)
         .map(|n| format!("{prefix}-{n}"))
-        .find(|name| !folder.join(name).exists())
+        .find(|name| !directory.join(name).exists())
         .unwrap_or(prefix)
 }
 
@@ -181,27 +190,27 @@ fn remove(tracefs: &Tracefs, file: ProbeFile, group: &str, event: &str) -> Resul
 }
 
 /// Every probe as the kernel lists it.
-fn listed(tracefs: &Tracefs) -> Result<Vec<(ProbeFile, String)>, ProbeError> {
+fn listed(tracefs: &Tracefs) -> Result<Vec<ListedProbe>, ProbeError> {
     let mut all = Vec::new();
     for file in [ProbeFile::Kernel, ProbeFile::User] {
-        all.extend(tracefs.probe_lines(file)?.into_iter().map(|line| (file, line)));
+        let lines = tracefs.probe_lines(file)?;
+        all.extend(lines.iter().filter_map(|line| ListedProbe::parse(file, line)));
     }
     Ok(all)
 }
 
-/// A line for each event, or once they are there, for each place: file, group, event,
-/// and the kernel's line.
-fn note_of(lines: &[ProbeLine], listed: &[(ProbeFile, String)]) -> String {
+/// A line for each event, or once they are there, for each probe point: file, group,
+/// event, and the kernel's line.
+fn note_of(definitions: &[ProbeDefinition], listed: &[ListedProbe]) -> String {
     let mut note = String::new();
-    for (file, group, event) in events_of(lines) {
-        let same = |line: &str| {
-            DynamicEvent::parse(line).is_some_and(|e| e.system == group && e.name == event)
-        };
-        let places: Vec<&str> =
-            listed.iter().filter(|(f, l)| *f == file && same(l)).map(|(_, l)| l.as_str()).collect();
-        let places = if places.is_empty() { vec![""] } else { places };
-        for place in places {
-            note.push_str(&format!("{}\t{group}\t{event}\t{place}\n", file.name()));
+    for (file, group, event) in events_of(definitions) {
+        let points = listed.iter().filter(|l| l.is_of(file, group, event));
+        let mut lines: Vec<&str> = points.map(|l| l.line.as_str()).collect();
+        if lines.is_empty() {
+            lines.push("");
+        }
+        for line in lines {
+            note.push_str(&format!("{}\t{group}\t{event}\t{line}\n", file.name()));
         }
     }
     note
@@ -222,13 +231,13 @@ fn stale(tracefs: &Tracefs, note: &str, pid: u32) -> Vec<StaleProbe> {
         else {
             continue;
         };
-        let place = words.next().unwrap_or_default();
-        let is_it = |line: &str| match place {
-            "" => DynamicEvent::parse(line).is_some_and(|e| e.system == group && e.name == event),
-            place => line == place,
+        let noted = words.next().unwrap_or_default();
+        let is_it = |l: &ListedProbe| match noted {
+            "" => l.is_of(file, group, event),
+            noted => l.file == file && l.line == noted,
         };
         let name = format!("{group}:{event}");
-        let there = listed.iter().any(|(f, l)| *f == file && is_it(l));
+        let there = listed.iter().any(is_it);
         if there && !found.iter().any(|s| s.name == name) {
             let error = remove(tracefs, file, group, event).err();
             found.push(StaleProbe { name, pid, error });
@@ -240,11 +249,6 @@ fn stale(tracefs: &Tracefs, note: &str, pid: u32) -> Vec<StaleProbe> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn line(text: &str, event: &str) -> ProbeLine {
-        let (file, group) = (ProbeFile::User, "g".to_owned());
-        ProbeLine { file, text: text.to_owned(), group, event: event.to_owned() }
-    }
 
     /// A tree in which the kernel takes every line and lists it as it is.
     fn tree() -> (tempfile::TempDir, Tracefs, PathBuf) {
@@ -258,8 +262,10 @@ mod tests {
     #[test]
     fn probes_go_with_their_guard() {
         let (_root, tracefs, notes) = tree();
-        let lines = vec![line("p:g/a /b:0x1", "a"), line("p:g/a /b:0x2", "a")];
-        let guard = ProbeGuard::add_in(&notes, &tracefs, lines).unwrap();
+        let definitions = ["p:g/a /b:0x1", "p:g/a /b:0x2"];
+        let definitions =
+            definitions.iter().filter_map(|line| ProbeDefinition::parse(line)).collect();
+        let guard = ProbeGuard::add_in(&notes, &tracefs, definitions).unwrap();
         assert_eq!(guard.events(), ["g:a"]);
         assert_eq!(std::fs::read_dir(&notes).unwrap().count(), 1);
         // Its owner lives.

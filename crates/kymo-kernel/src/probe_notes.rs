@@ -7,8 +7,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::probe_events::{ProbeError, ProbeFile};
-use crate::tracefs::{DynamicEvent, Tracefs};
+use kymo_model::probe::{ProbeDefinition, ProbeTarget};
+
+use crate::probe_events::{ListedProbe, ProbeError, ProbeFile};
+use crate::tracefs::Tracefs;
 
 /// Notes by the kernel's own lines.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +19,7 @@ pub struct ProbeNotes(Vec<(String, String)>);
 impl ProbeNotes {
     /// Those of this machine.
     pub fn load() -> ProbeNotes {
-        ProbeNotes::load_from(&place())
+        ProbeNotes::load_from(&notes_file())
     }
 
     fn load_from(path: &Path) -> ProbeNotes {
@@ -34,7 +36,7 @@ impl ProbeNotes {
     pub fn renew(tracefs: &Tracefs) -> Result<(), ProbeError> {
         let listed = tracefs.probe_lines(ProbeFile::User)?;
         // Without the note it cannot be said later; the probe is there all the same.
-        let _ = ProbeNotes::renew_in(&place(), &listed);
+        let _ = ProbeNotes::renew_in(&notes_file(), &listed);
         Ok(())
     }
 
@@ -43,12 +45,12 @@ impl ProbeNotes {
         let mut text = String::new();
         for line in listed {
             let known = old.identity(line).map(str::to_owned);
-            if let Some(identity) = known.or_else(|| identity(file_of(line)?)) {
+            if let Some(identity) = known.or_else(|| identity(&file_of(line)?)) {
                 text.push_str(&format!("{identity}\t{line}\n"));
             }
         }
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
         }
         let fresh = path.with_extension(format!("new-{}", std::process::id()));
         std::fs::write(&fresh, text)?;
@@ -61,21 +63,23 @@ impl ProbeNotes {
 
     /// Whether the file that a probe was put into is no longer the one of that name.
     /// `None`: it is not known.
-    pub fn replaced(&self, event: &DynamicEvent) -> Option<bool> {
-        let line = format!("{}:{}/{} {}", event.kind, event.system, event.name, event.definition);
-        let then = self.identity(&line)?;
-        Some(identity(file_of(&line)?).as_deref() != Some(then))
+    pub fn replaced(&self, probe: &ListedProbe) -> Option<bool> {
+        let then = self.identity(&probe.line)?;
+        let ProbeTarget::File { path, .. } = &probe.definition.target else { return None };
+        Some(identity(path).as_deref() != Some(then))
     }
 }
 
-fn place() -> PathBuf {
+fn notes_file() -> PathBuf {
     PathBuf::from("/run/kymo/probes/files")
 }
 
 /// The file of a line `p:group/event /path:0x12 …`.
-fn file_of(line: &str) -> Option<&str> {
-    let (_, rest) = line.split_once(' ')?;
-    Some(rest.rsplit_once(":0x")?.0)
+fn file_of(line: &str) -> Option<String> {
+    match ProbeDefinition::parse(line)?.target {
+        ProbeTarget::File { path, .. } => Some(path),
+        _ => None,
+    }
 }
 
 /// Device, inode, size and time of the last change of the content.
@@ -91,17 +95,17 @@ mod tests {
 
     #[test]
     fn another_file_of_the_name_is_seen() {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("a program");
-        let notes = folder.path().join("deep/files");
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("a program");
+        let notes = directory.path().join("deep/files");
         std::fs::write(&program, "one").unwrap();
         let line = format!("p:g/e {}:0x0000000000001000 n=%di:s32", program.display());
-        let event = DynamicEvent::parse(&line).unwrap();
+        let event = ListedProbe::parse(ProbeFile::User, &line).unwrap();
         assert_eq!(ProbeNotes::load_from(&notes).replaced(&event), None);
         let listed = [line];
         ProbeNotes::renew_in(&notes, &listed).unwrap();
         assert_eq!(ProbeNotes::load_from(&notes).replaced(&event), Some(false));
-        let other = folder.path().join("other");
+        let other = directory.path().join("other");
         std::fs::write(&other, "two").unwrap();
         std::fs::rename(&other, &program).unwrap();
         assert_eq!(ProbeNotes::load_from(&notes).replaced(&event), Some(true));

@@ -1,6 +1,6 @@
 //! The words every other crate speaks: what a perf event attribute, a raw
-//! record, a sample, the sideband records and a note about a result are, and
-//! cursors over bytes.
+//! record, a sample, the sideband records, a probe definition and a note about a
+//! result are, and cursors over bytes.
 //!
 //! No I/O happens here and nothing here is unsafe. Layouts follow
 //! perf_event_open(2) and `include/uapi/linux/perf_event.h`.
@@ -9,8 +9,10 @@
 mod attr;
 mod cursor;
 mod flags;
+pub mod glob;
 mod note;
 mod note_kind;
+pub mod probe;
 mod record;
 mod sample;
 mod sample_layout;

@@ -12,10 +12,10 @@ use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::{kcore, vdso};
 use kymo_unwind::Arch;
 
+use crate::debug_files::DebugCompanions;
 use crate::files::{Finder, Part, WithCode, same};
 use crate::jitdump::{self, JitDump};
 use crate::kernel_files::KernelFile;
-use crate::probe::BesideBinary;
 use crate::resolver::{Dso, DsoId, DsoKind, Problem, Resolver};
 use crate::unpacked;
 
@@ -68,7 +68,7 @@ pub struct CodeFile {
     symbols: Option<MappedFile>,
     /// A debug file with DWARF.
     dwarf: Option<MappedFile>,
-    beside: BesideBinary<'static>,
+    beside: DebugCompanions<'static>,
 }
 
 enum Bytes {
@@ -79,7 +79,7 @@ enum Bytes {
 impl CodeFile {
     /// One that has no debug file of its own.
     fn whole(path: PathBuf, bytes: Bytes) -> CodeFile {
-        let beside = BesideBinary::new(&path, None);
+        let beside = DebugCompanions::new(&path, None);
         CodeFile { path, bytes, symbols: None, dwarf: None, beside }
     }
 
@@ -104,14 +104,14 @@ impl CodeFile {
     }
 
     /// Where files are that its debugging information refers to.
-    pub fn companions<'f>(&self, files: &'f Finder) -> BesideBinary<'f> {
+    pub fn companions<'f>(&self, files: &'f Finder) -> DebugCompanions<'f> {
         self.beside.clone().asking(files)
     }
 
     /// The debugging information, if there is any, with what [`CodeFile::companions`] find.
     pub fn sections<'a>(
         &'a self,
-        companions: &'a BesideBinary<'_>,
+        companions: &'a DebugCompanions<'_>,
     ) -> Result<Option<Sections<'a>>, NoCode> {
         let (bytes, binary) = match &self.dwarf {
             Some(debug) => (debug.bytes(), Some(self.binary())),
@@ -212,7 +212,7 @@ impl Resolver {
         let separate =
             |found: Option<PathBuf>| found.filter(|p| *p != path).and_then(|p| map(&p).ok());
         Ok(CodeFile {
-            beside: BesideBinary::new(&path, dwarf.as_deref()),
+            beside: DebugCompanions::new(&path, dwarf.as_deref()),
             bytes: Bytes::Mapped(bytes),
             symbols: separate(symbols),
             dwarf: separate(dwarf),

@@ -8,6 +8,7 @@
 pub mod bundle;
 pub mod cache;
 mod code;
+pub mod debug_files;
 mod files;
 mod jitdump;
 mod kernel;
@@ -15,7 +16,6 @@ mod kernel_files;
 mod locate;
 mod pages;
 mod perf_map;
-pub mod probe;
 mod resolver;
 mod sources;
 mod symbol_cache;

@@ -32,7 +32,7 @@ fn a_single_step_costs_several_times_a_nop() {
         return;
     }
     let _state = TracingState::take();
-    let rows = rows(&["uprobe on nop", "uprobe on ret", "uretprobe", "SDT*", "kprobe*"]);
+    let rows = rows(&["uprobe on nop", "uprobe on ret", "uretprobe", "USDT*", "kprobe*"]);
     let of = |name: &str| {
         let row = rows.iter().find(|r| r["probe"] == name).unwrap();
         row["ns"].as_f64().unwrap_or_else(|| panic!("{row}"))
@@ -40,10 +40,10 @@ fn a_single_step_costs_several_times_a_nop() {
     let (nop, ret) = (of("uprobe on nop"), of("uprobe on ret"));
     assert!((100.0..100_000.0).contains(&nop) && ret > 3.0 * nop, "nop {nop}, ret {ret}");
     assert!(of("uretprobe") > nop, "{rows:?}");
-    assert!(of("SDT marker, 2 arguments") > 0.7 * nop, "{rows:?}");
-    assert!(of("SDT with semaphore, 2 arguments") > 0.7 * nop, "{rows:?}");
+    assert!(of("USDT probe, 2 arguments") > 0.7 * nop, "{rows:?}");
+    assert!(of("USDT with semaphore, 2 arguments") > 0.7 * nop, "{rows:?}");
     // Nobody looks: a load and a branch, in a function of nothing.
-    assert!(of("SDT with semaphore that is off").abs() < 20.0, "{rows:?}");
+    assert!(of("USDT with semaphore that is off").abs() < 20.0, "{rows:?}");
     if !std::path::Path::new("/sys/kernel/tracing/kprobe_events").exists() {
         let kernel = rows.iter().find(|r| r["probe"] == "kprobe at a function's entry").unwrap();
         assert!(kernel["missing"].as_str().unwrap().contains("CONFIG_KPROBE_EVENTS"), "{kernel}");

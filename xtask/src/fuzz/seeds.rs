@@ -119,7 +119,7 @@ fn programs(work: &Path) -> Vec<Vec<u8>> {
         &["-O2", "-fasynchronous-unwind-tables"],
     ];
     let source = work.join("program.c");
-    let fields = crate::root().join("crates/kymo-debuginfo/tests/programs/fields.c");
+    let fields = crate::root().join("crates/kymo-probe/tests/programs/fields.c");
     if std::fs::copy(fields, &source).is_err() {
         return Vec::new();
     }

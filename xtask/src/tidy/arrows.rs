@@ -14,6 +14,7 @@ const ORDER: &[&str] = &[
     "kymo-kernel",
     "kymo-debuginfod",
     "kymo-symbols",
+    "kymo-probe",
     "kymo-ring",
     "kymo-ust",
     "kymo-tracepoint-macros",

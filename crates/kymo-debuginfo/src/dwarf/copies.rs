@@ -4,12 +4,12 @@
 use std::rc::Rc;
 
 use super::Result;
-use super::die::{Die, Walk};
-use super::unit::{Dwarf, Unit};
+use super::die::{Die, WalkStep};
+use super::unit::{Dwarf, DwarfUnit};
 
 impl<'s> Dwarf<'s> {
     /// The name of the function that `die` is, or is a copy of.
-    pub(super) fn readable_name(&self, die: &Die<'s>) -> Result<String> {
+    pub fn readable_name(&self, die: &Die<'s>) -> Result<String> {
         let mut current = die.clone();
         for _ in 0..8 {
             let functions = self.functions(&current.unit)?;
@@ -30,7 +30,7 @@ impl<'s> Dwarf<'s> {
     /// Copies of an abstract function: out of line and inlined, in the order of
     /// the file; of Rust and C++, and of units that others share, also those in other
     /// units.
-    pub(super) fn copies(&self, origin: &Die<'s>) -> Result<Vec<Die<'s>>> {
+    pub fn copies(&self, origin: &Die<'s>) -> Result<Vec<Die<'s>>> {
         let mut found = Vec::new();
         self.copies_in(&origin.unit, origin, &mut found)?;
         if !origin.unit.is_c || origin.unit.lto || origin.unit.partial {
@@ -46,7 +46,7 @@ impl<'s> Dwarf<'s> {
 
     fn copies_in(
         &self,
-        unit: &Rc<Unit<'s>>,
+        unit: &Rc<DwarfUnit<'s>>,
         origin: &Die<'s>,
         found: &mut Vec<Die<'s>>,
     ) -> Result<()> {
@@ -56,7 +56,9 @@ impl<'s> Dwarf<'s> {
         let file = own.attr_value(gimli::DW_AT_decl_file).and_then(|v| super::die::unsigned(&v));
         unit.walk_tags(unit.inner.header.root_offset(), holds_code, &mut |e| {
             let value = e.attr_value(gimli::DW_AT_abstract_origin);
-            let Some(target) = value.and_then(|v| unit.global(&v)) else { return Ok(Walk::Into) };
+            let Some(target) = value.and_then(|v| unit.global(&v)) else {
+                return Ok(WalkStep::Into);
+            };
             let inlined = e.tag() == gimli::DW_TAG_inlined_subroutine;
             if target == global && (inlined || e.tag() == gimli::DW_TAG_subprogram) {
                 let call = |at| e.attr_value(at).and_then(|v| super::die::unsigned(&v));
@@ -70,7 +72,7 @@ impl<'s> Dwarf<'s> {
                     found.push(unit.die(e.offset()));
                 }
             }
-            Ok(Walk::Into)
+            Ok(WalkStep::Into)
         })
     }
 }

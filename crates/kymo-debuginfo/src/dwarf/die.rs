@@ -1,18 +1,22 @@
 //! Entries of the debugging information: their attributes, also those they
 //! inherit from what they are copies of, and walks over the tree.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use gimli::{DwAt, DwTag, UnitOffset};
 
-use super::unit::{Dwarf, Unit};
-use super::{Entry, Reader, Result, Value};
+use super::span_set::SpanSet;
+use super::unit::{Dwarf, DwarfUnit};
+use super::{DwarfError, Entry, Reader, Result, Value};
 
 /// An entry: its unit and place.
 #[derive(Clone)]
-pub(crate) struct Die<'s> {
-    pub(super) unit: Rc<Unit<'s>>,
-    pub(super) offset: UnitOffset,
+pub struct Die<'s> {
+    /// Unit it is in.
+    pub unit: Rc<DwarfUnit<'s>>,
+    /// Offset in the unit.
+    pub offset: UnitOffset,
 }
 
 impl PartialEq for Die<'_> {
@@ -23,7 +27,7 @@ impl PartialEq for Die<'_> {
 
 /// What a walk does behind an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Walk {
+pub enum WalkStep {
     /// Go on with its children.
     Into,
     /// Go on behind its children.
@@ -62,27 +66,28 @@ pub(super) fn unit_ranges<'s>(
 /// Copies of copies end after these; longer chains are loops.
 const CHAIN: usize = 16;
 
-impl<'s> Unit<'s> {
-    pub(super) fn die(self: &Rc<Self>, offset: UnitOffset) -> Die<'s> {
+impl<'s> DwarfUnit<'s> {
+    /// The entry at an offset.
+    pub fn die(self: &Rc<Self>, offset: UnitOffset) -> Die<'s> {
         Die { unit: self.clone(), offset }
     }
 
     /// Visits what is below `root`, in the order of the file.
-    pub(super) fn walk(
+    pub fn walk(
         &self,
         root: UnitOffset,
-        visit: &mut dyn FnMut(&Entry<'s>) -> Result<Walk>,
+        visit: &mut dyn FnMut(&Entry<'s>) -> Result<WalkStep>,
     ) -> Result<()> {
         self.walk_tags(root, |_| true, visit)
     }
 
     /// The same, passing over entries of other tags (and what is below them)
     /// without reading them: most of a unit are types.
-    pub(super) fn walk_tags(
+    pub fn walk_tags(
         &self,
         root: UnitOffset,
         wanted: fn(DwTag) -> bool,
-        visit: &mut dyn FnMut(&Entry<'s>) -> Result<Walk>,
+        visit: &mut dyn FnMut(&Entry<'s>) -> Result<WalkStep>,
     ) -> Result<()> {
         let mut raw = self.inner.entries_raw(Some(root))?;
         let mut base = 0isize;
@@ -111,15 +116,15 @@ impl<'s> Unit<'s> {
             } else if abbreviation.has_children() {
                 read_sibling(&mut raw, abbreviation, &mut entry)?;
                 entry.offset = offset;
-                Walk::Past
+                WalkStep::Past
             } else {
                 raw.skip_attributes(abbreviation.attributes())?;
                 continue;
             };
             match step {
-                Walk::Stop => return Ok(()),
-                Walk::Into => {}
-                Walk::Past if abbreviation.has_children() => {
+                WalkStep::Stop => return Ok(()),
+                WalkStep::Into => {}
+                WalkStep::Past if abbreviation.has_children() => {
                     match entry.attr_value(gimli::DW_AT_sibling) {
                         Some(Value::UnitRef(next)) if next > offset => {
                             raw = self.inner.entries_raw(Some(next))?;
@@ -128,7 +133,7 @@ impl<'s> Unit<'s> {
                         _ => past = Some(depth),
                     }
                 }
-                Walk::Past => {}
+                WalkStep::Past => {}
             }
         }
         Ok(())
@@ -154,12 +159,17 @@ fn read_sibling<'s>(
 }
 
 impl<'s> Dwarf<'s> {
-    pub(super) fn entry(&self, die: &Die<'s>) -> Result<Entry<'s>> {
+    /// Attributes of an entry.
+    pub fn entry(&self, die: &Die<'s>) -> Result<Entry<'s>> {
         Ok(die.unit.inner.entry(die.offset)?)
     }
 
     /// The entry that an attribute refers to.
-    pub(super) fn follow(&self, unit: &Rc<Unit<'s>>, value: Value<'s>) -> Result<Option<Die<'s>>> {
+    pub(super) fn follow(
+        &self,
+        unit: &Rc<DwarfUnit<'s>>,
+        value: Value<'s>,
+    ) -> Result<Option<Die<'s>>> {
         match value {
             Value::UnitRef(offset) => Ok(Some(unit.die(offset))),
             Value::DebugTypesRef(signature) => self.type_of_signature(unit, signature),
@@ -170,12 +180,8 @@ impl<'s> Dwarf<'s> {
         }
     }
 
-    pub(super) fn reference(
-        &self,
-        die: &Die<'s>,
-        entry: &Entry<'s>,
-        at: DwAt,
-    ) -> Result<Option<Die<'s>>> {
+    /// The entry that an attribute of an entry refers to.
+    pub fn reference(&self, die: &Die<'s>, entry: &Entry<'s>, at: DwAt) -> Result<Option<Die<'s>>> {
         match entry.attr_value(at) {
             Some(value) => self.follow(&die.unit, value),
             None => Ok(None),
@@ -183,7 +189,7 @@ impl<'s> Dwarf<'s> {
     }
 
     /// What an entry is a copy or the definition of.
-    pub(super) fn origin(&self, die: &Die<'s>, entry: &Entry<'s>) -> Result<Option<Die<'s>>> {
+    pub fn origin(&self, die: &Die<'s>, entry: &Entry<'s>) -> Result<Option<Die<'s>>> {
         match self.reference(die, entry, gimli::DW_AT_abstract_origin)? {
             Some(origin) => Ok(Some(origin)),
             None => self.reference(die, entry, gimli::DW_AT_specification),
@@ -192,11 +198,11 @@ impl<'s> Dwarf<'s> {
 
     /// An attribute of the entry or of what it is a copy of, with the unit that
     /// the value is to be read in.
-    pub(super) fn inherited(
+    pub fn inherited(
         &self,
         die: &Die<'s>,
         at: DwAt,
-    ) -> Result<Option<(Rc<Unit<'s>>, Value<'s>)>> {
+    ) -> Result<Option<(Rc<DwarfUnit<'s>>, Value<'s>)>> {
         let mut die = die.clone();
         for _ in 0..CHAIN {
             let entry = self.entry(&die)?;
@@ -211,67 +217,141 @@ impl<'s> Dwarf<'s> {
         Ok(None)
     }
 
-    pub(super) fn string(&self, unit: &Unit<'s>, value: Value<'s>) -> Option<&'s [u8]> {
+    /// Text of an attribute of `unit`.
+    pub fn string(&self, unit: &DwarfUnit<'s>, value: Value<'s>) -> Option<&'s [u8]> {
         unit.dwarf.attr_string(&unit.inner, value).ok().map(|r| r.slice())
     }
 
     /// The name of an entry, its own or inherited.
-    pub(super) fn name(&self, die: &Die<'s>) -> Result<Option<String>> {
+    pub fn name(&self, die: &Die<'s>) -> Result<Option<String>> {
         let Some((unit, value)) = self.inherited(die, gimli::DW_AT_name)? else { return Ok(None) };
         Ok(self.string(&unit, value).map(|b| String::from_utf8_lossy(b).into_owned()))
     }
 
-    pub(super) fn number(&self, die: &Die<'s>, at: DwAt) -> Result<Option<u64>> {
+    /// Number of an attribute, the entry's own or inherited.
+    pub fn number(&self, die: &Die<'s>, at: DwAt) -> Result<Option<u64>> {
         Ok(self.inherited(die, at)?.and_then(|(_, v)| unsigned(&v)))
     }
 
     /// The entry of the type.
-    pub(super) fn type_of(&self, die: &Die<'s>) -> Result<Option<Die<'s>>> {
+    pub fn type_of(&self, die: &Die<'s>) -> Result<Option<Die<'s>>> {
         match self.inherited(die, gimli::DW_AT_type)? {
             Some((unit, value)) => self.follow(&unit, value),
             None => Ok(None),
         }
     }
 
-    /// Spans of code of an entry of `unit`.
-    pub(super) fn spans(&self, unit: &Unit<'s>, entry: &Entry<'s>) -> Result<Vec<(u64, u64)>> {
-        let mut spans = Vec::new();
+    /// Shows each span of code of an entry of `unit` until it is enough.
+    pub(super) fn each_span(
+        &self,
+        unit: &DwarfUnit<'s>,
+        entry: &Entry<'s>,
+        visit: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<()> {
         let mut ranges = die_ranges(&unit.dwarf, &unit.inner, entry)?;
         while let Some(range) = ranges.next()? {
-            if range.begin < range.end {
-                spans.push((range.begin, range.end));
+            if range.begin < range.end && visit(range.begin, range.end).is_break() {
+                break;
             }
+        }
+        Ok(())
+    }
+
+    /// Spans of code of an entry of `unit`.
+    pub fn spans(&self, unit: &DwarfUnit<'s>, entry: &Entry<'s>) -> Result<Vec<(u64, u64)>> {
+        const MOST: usize = super::budget::LIMIT / size_of::<(u64, u64)>();
+        let mut spans = Vec::new();
+        self.each_span(unit, entry, &mut |begin, end| {
+            spans.push((begin, end));
+            if spans.len() > MOST { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if spans.len() > MOST {
+            return Err(DwarfError::TooMuchMemory { limit: super::budget::LIMIT });
         }
         Ok(spans)
     }
 
-    pub(super) fn covers(&self, unit: &Unit<'s>, entry: &Entry<'s>, pc: u64) -> Result<bool> {
+    /// Where the list of spans of an entry stands, if it has one.
+    pub(super) fn span_list(
+        &self,
+        unit: &DwarfUnit<'s>,
+        entry: &Entry<'s>,
+    ) -> Result<Option<usize>> {
+        let Some(value) = entry.attr_value(gimli::DW_AT_ranges) else { return Ok(None) };
+        Ok(unit.dwarf.attr_ranges_offset(&unit.inner, value)?.map(|offset| offset.0))
+    }
+
+    /// Whether the code of an entry of `unit` covers an address.
+    pub fn covers(&self, unit: &DwarfUnit<'s>, entry: &Entry<'s>, pc: u64) -> Result<bool> {
+        /// A longer list is read once and kept, since many entries may share it.
+        const SHORT: usize = 64;
         let has = entry
             .attrs()
             .iter()
             .any(|a| matches!(a.name(), gimli::DW_AT_low_pc | gimli::DW_AT_ranges));
-        Ok(has && self.spans(unit, entry)?.iter().any(|(a, b)| (*a..*b).contains(&pc)))
+        if !has {
+            return Ok(false);
+        }
+        let (mut hit, mut seen) = (false, 0);
+        self.each_span(unit, entry, &mut |begin, end| {
+            hit = (begin..end).contains(&pc);
+            seen += 1;
+            if hit || seen > SHORT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if hit || seen <= SHORT {
+            return Ok(hit);
+        }
+        let Some(list) = self.span_list(unit, entry)? else { return Ok(false) };
+        let key = (unit.index, list);
+        if let Some(known) = self.long_lists.borrow().get(&key) {
+            return Ok(known.contains(pc));
+        }
+        let spans = self.spans(unit, entry)?;
+        self.charge(spans.len() * size_of::<(u64, u64)>())?;
+        let set = SpanSet::new(spans);
+        let hit = set.contains(pc);
+        self.long_lists.borrow_mut().insert(key, set);
+        Ok(hit)
+    }
+
+    fn first_span(&self, unit: &DwarfUnit<'s>, entry: &Entry<'s>) -> Result<Option<u64>> {
+        let mut first = None;
+        self.each_span(unit, entry, &mut |begin, _| {
+            first = Some(begin);
+            ControlFlow::Break(())
+        })?;
+        Ok(first)
+    }
+
+    /// Highest end of the spans of an entry of `unit`.
+    pub(super) fn last_end(&self, unit: &DwarfUnit<'s>, entry: &Entry<'s>) -> Result<Option<u64>> {
+        let mut last = None;
+        self.each_span(unit, entry, &mut |_, end| {
+            last = last.max(Some(end));
+            ControlFlow::Continue(())
+        })?;
+        Ok(last)
     }
 
     /// Where an entry is entered: its stated entry, else its first address.
-    pub(super) fn entry_pc(&self, unit: &Unit<'s>, entry: &Entry<'s>) -> Result<Option<u64>> {
+    pub fn entry_pc(&self, unit: &DwarfUnit<'s>, entry: &Entry<'s>) -> Result<Option<u64>> {
         if let Some(value) = entry.attr_value(gimli::DW_AT_entry_pc) {
             if let Some(addr) = unit.dwarf.attr_address(&unit.inner, value)? {
                 return Ok(Some(addr));
             }
             if let Some(offset) = unsigned(&value) {
                 let base = self.low_pc(unit, entry)?;
-                let first = self.spans(unit, entry)?.first().map(|s| s.0);
+                let first = self.first_span(unit, entry)?;
                 return Ok(base.or(first).map(|b| b.wrapping_add(offset)));
             }
         }
         match self.low_pc(unit, entry)? {
             Some(low) => Ok(Some(low)),
-            None => Ok(self.spans(unit, entry)?.first().map(|s| s.0)),
+            None => self.first_span(unit, entry),
         }
     }
 
-    pub(super) fn low_pc(&self, unit: &Unit<'s>, entry: &Entry<'s>) -> Result<Option<u64>> {
+    pub(super) fn low_pc(&self, unit: &DwarfUnit<'s>, entry: &Entry<'s>) -> Result<Option<u64>> {
         match entry.attr_value(gimli::DW_AT_low_pc) {
             Some(value) => Ok(unit.dwarf.attr_address(&unit.inner, value)?),
             None => Ok(None),
@@ -280,7 +360,7 @@ impl<'s> Dwarf<'s> {
 }
 
 /// A number in any form that has one.
-pub(super) fn unsigned(value: &Value<'_>) -> Option<u64> {
+pub fn unsigned(value: &Value<'_>) -> Option<u64> {
     match value {
         Value::FileIndex(n) => Some(*n),
         other => other.udata_value(),

@@ -3,14 +3,14 @@
 
 use gimli::{BaseAddresses, CfaRule, DebugFrame, EhFrame, UnwindContext, UnwindSection};
 
-use super::location::{Expr, ExprBase};
+use super::location::{LocationBase, LocationExpr};
 use super::unit::Dwarf;
 use super::{DwarfError, Result};
 
 impl<'s> Dwarf<'s> {
     /// The frame address at `pc`; `None` where nothing says it, or where it is
     /// not simply a register plus an offset.
-    pub(super) fn frame_address(&self, pc: u64) -> Result<Option<Expr>> {
+    pub(super) fn frame_address(&self, pc: u64) -> Result<Option<LocationExpr>> {
         let sections = self.sections;
         let size = sections.address_size;
         let frames = sections.frames.as_ref().map_err(|e| DwarfError::Frames(e.to_string()))?;
@@ -32,7 +32,7 @@ fn lookup<R: gimli::Reader, S: UnwindSection<R>>(
     section: &S,
     bases: &BaseAddresses,
     pc: u64,
-) -> Result<Option<Expr>> {
+) -> Result<Option<LocationExpr>> {
     let mut context: UnwindContext<R::Offset> = UnwindContext::new();
     let row = match section.unwind_info_for_address(bases, &mut context, pc, S::cie_from_offset) {
         Ok(row) => row,
@@ -40,9 +40,11 @@ fn lookup<R: gimli::Reader, S: UnwindSection<R>>(
         Err(e) => return Err(e.into()),
     };
     Ok(match row.cfa() {
-        CfaRule::RegisterAndOffset { register, offset } => {
-            Some(Expr { base: ExprBase::Register(register.0), derefs: Vec::new(), add: *offset })
-        }
+        CfaRule::RegisterAndOffset { register, offset } => Some(LocationExpr {
+            base: LocationBase::Register(register.0),
+            derefs: Vec::new(),
+            add: *offset,
+        }),
         CfaRule::Expression(_) => None,
     })
 }

@@ -1,21 +1,25 @@
 //! The functions of a unit, with the path of namespaces and types they are in.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use gimli::UnitOffset;
+use kymo_model::glob::{glob_match, is_glob};
+use rustc_hash::FxHashMap;
 
-use super::die::{Die, Walk, unsigned};
+use super::budget::MemoryCharge;
+use super::die::{Die, WalkStep, unsigned};
 use super::names::{path_matches, without_generics};
-use super::unit::{Dwarf, Unit};
+use super::unit::{Dwarf, DwarfUnit};
 use super::{Entry, Result, Value};
-use crate::probe::{glob_match, is_glob};
 
 /// A function's entry: a definition, an abstract one of which copies are
 /// inlined, or a copy out of line.
 #[derive(Clone, Debug)]
-pub(crate) struct Function<'s> {
-    pub(super) offset: UnitOffset,
+pub struct DwarfFunction<'s> {
+    /// Offset of its entry in the unit.
+    pub offset: UnitOffset,
     /// Its own or inherited name.
     pub(super) name: &'s [u8],
     /// Name for the linker, if stated.
@@ -23,17 +27,22 @@ pub(crate) struct Function<'s> {
     /// What it is in, like `mycrate::module`; empty for C.
     pub(super) scope: Rc<str>,
     /// A declaration without code.
-    pub(super) declared_only: bool,
+    pub declared_only: bool,
 }
 
 /// All functions of a unit in the order of the file, and their code.
-pub(crate) struct Functions<'s> {
-    pub(super) all: Vec<Function<'s>>,
-    /// `(start, end, index)`, sorted.
+pub struct UnitFunctions<'s> {
+    /// In the order of the file.
+    pub all: Vec<DwarfFunction<'s>>,
+    /// `(start, end, list)`, sorted.
     code: Vec<(u64, u64, u32)>,
+    /// Function of each list of spans; of several that share one the last.
+    owners: Vec<u32>,
+    /// Count of its bytes.
+    _memory: MemoryCharge,
 }
 
-impl<'s> Function<'s> {
+impl<'s> DwarfFunction<'s> {
     /// `scope::name`.
     pub(super) fn path(&self) -> String {
         let name = String::from_utf8_lossy(self.name);
@@ -50,7 +59,7 @@ impl<'s> Function<'s> {
     }
 
     /// Whether a name, a path or a glob of a description means this function.
-    pub(super) fn matches(&self, pattern: &str) -> bool {
+    pub fn matches(&self, pattern: &str) -> bool {
         let Ok(name) = std::str::from_utf8(self.name) else { return false };
         if name == pattern || self.linkage == Some(pattern.as_bytes()) {
             return true;
@@ -66,13 +75,14 @@ impl<'s> Function<'s> {
     }
 }
 
-impl<'s> Functions<'s> {
+impl<'s> UnitFunctions<'s> {
     /// Index of the function whose code covers `pc`.
     pub(super) fn at(&self, pc: u64) -> Option<usize> {
         let after = self.code.partition_point(|c| c.0 <= pc);
         // Spans may nest (a function in a function): take the innermost.
         let candidates = self.code.get(after.saturating_sub(64)..after)?;
-        candidates.iter().rev().find(|c| pc < c.1).map(|c| c.2 as usize)
+        let covering = candidates.iter().rev().find(|c| pc < c.1)?;
+        self.owners.get(covering.2 as usize).map(|owner| *owner as usize)
     }
 }
 
@@ -93,9 +103,13 @@ fn holds_functions(tag: gimli::DwTag) -> bool {
 
 struct Gather<'d, 's> {
     dwarf: &'d Dwarf<'s>,
-    unit: Rc<Unit<'s>>,
-    all: Vec<Function<'s>>,
+    unit: Rc<DwarfUnit<'s>>,
+    all: Vec<DwarfFunction<'s>>,
     code: Vec<(u64, u64, u32)>,
+    owners: Vec<u32>,
+    /// Lists of spans that were read, by offset: entries may share one.
+    lists: FxHashMap<usize, u32>,
+    memory: MemoryCharge,
     /// Names of what the walk is inside of, with the depth of each.
     scopes: Vec<(isize, Rc<str>)>,
     /// Path of every function entry, for definitions that stand elsewhere.
@@ -103,7 +117,8 @@ struct Gather<'d, 's> {
 }
 
 impl<'s> Dwarf<'s> {
-    pub(super) fn functions(&self, unit: &Rc<Unit<'s>>) -> Result<Rc<Functions<'s>>> {
+    /// Functions of a unit.
+    pub fn functions(&self, unit: &Rc<DwarfUnit<'s>>) -> Result<Rc<UnitFunctions<'s>>> {
         if let Some(known) = unit.functions.get() {
             return Ok(known.clone());
         }
@@ -112,6 +127,9 @@ impl<'s> Dwarf<'s> {
             unit: unit.clone(),
             all: Vec::new(),
             code: Vec::new(),
+            owners: Vec::new(),
+            lists: FxHashMap::default(),
+            memory: self.budget.open(),
             scopes: vec![(0, Rc::from(""))],
             paths: HashMap::new(),
         };
@@ -122,11 +140,17 @@ impl<'s> Dwarf<'s> {
         };
         unit.walk_tags(unit.inner.header.root_offset(), wanted, &mut |entry| g.visit(entry))?;
         g.code.sort_unstable();
-        let made = Rc::new(Functions { all: g.all, code: g.code });
+        let made = Rc::new(UnitFunctions {
+            all: g.all,
+            code: g.code,
+            owners: g.owners,
+            _memory: g.memory,
+        });
         Ok(unit.functions.get_or_init(|| made).clone())
     }
 
-    pub(super) fn function_at(&self, unit: &Rc<Unit<'s>>, pc: u64) -> Result<Option<Die<'s>>> {
+    /// The function of a unit whose code covers an address.
+    pub fn function_at(&self, unit: &Rc<DwarfUnit<'s>>, pc: u64) -> Result<Option<Die<'s>>> {
         let functions = self.functions(unit)?;
         let found = functions.at(pc).and_then(|i| functions.all.get(i));
         Ok(found.map(|f| unit.die(f.offset)))
@@ -134,32 +158,38 @@ impl<'s> Dwarf<'s> {
 }
 
 impl<'s> Gather<'_, 's> {
-    fn visit(&mut self, entry: &Entry<'s>) -> Result<Walk> {
+    fn visit(&mut self, entry: &Entry<'s>) -> Result<WalkStep> {
         while self.scopes.len() > 1 && self.scopes.last().is_some_and(|s| s.0 >= entry.depth()) {
             self.scopes.pop();
         }
         if entry.tag() == gimli::DW_TAG_subprogram {
             self.function(entry)?;
-            return Ok(if self.unit.is_c { Walk::Past } else { Walk::Into });
+            return Ok(if self.unit.is_c { WalkStep::Past } else { WalkStep::Into });
         }
         if self.unit.is_c || !holds_functions(entry.tag()) {
-            return Ok(Walk::Past);
+            return Ok(WalkStep::Past);
         }
         if let Some(name) =
             entry.attr_value(gimli::DW_AT_name).and_then(|v| self.dwarf.string(&self.unit, v))
         {
             let name = String::from_utf8_lossy(name);
-            let scope = self.join(&name);
+            let scope = self.join(&name)?;
             self.scopes.push((entry.depth(), scope));
         }
-        Ok(Walk::Into)
+        Ok(WalkStep::Into)
     }
 
-    fn join(&self, name: &str) -> Rc<str> {
-        match self.scopes.last() {
-            Some((_, outer)) if !outer.is_empty() => Rc::from(format!("{outer}::{name}")),
-            _ => Rc::from(name),
-        }
+    fn charge(&mut self, bytes: usize) -> Result<()> {
+        self.memory.add(bytes)
+    }
+
+    fn join(&mut self, name: &str) -> Result<Rc<str>> {
+        let outer = self.scopes.last().map(|s| s.1.clone()).unwrap_or_default();
+        self.charge(outer.len() + name.len())?;
+        Ok(match outer.is_empty() {
+            true => Rc::from(name),
+            false => Rc::from(format!("{outer}::{name}")),
+        })
     }
 
     fn function(&mut self, entry: &Entry<'s>) -> Result<()> {
@@ -189,6 +219,7 @@ impl<'s> Gather<'_, 's> {
         if !self.unit.is_c
             && let Some(name) = name
         {
+            self.charge(scope.len() + name.len())?;
             let inner = format!(
                 "{}{}{}",
                 scope,
@@ -197,23 +228,52 @@ impl<'s> Gather<'_, 's> {
             );
             self.scopes.push((entry.depth(), Rc::from(inner)));
         }
-        let spans = self.dwarf.spans(&self.unit, entry)?;
-        let has_code = !spans.is_empty() || entry.has_attr(gimli::DW_AT_low_pc);
+        // What is kept of an entry, whatever it says.
+        self.charge(size_of::<DwarfFunction<'_>>() + 2 * size_of::<(usize, Rc<str>)>())?;
+        let has_code = entry.has_attr(gimli::DW_AT_low_pc) || self.has_spans(entry)?;
         let declared = entry.has_attr(gimli::DW_AT_declaration);
         let declared_only =
             declared || (!has_code && !entry.has_attr(gimli::DW_AT_inline) && !is_abstract(entry));
-        let index = self.all.len() as u32;
-        if !declared_only {
-            self.code.extend(spans.into_iter().map(|(a, b)| (a, b, index)));
-        }
         let Some(name) = name else { return Ok(()) };
-        self.all.push(Function {
+        if !declared_only {
+            self.code_of(entry, self.all.len() as u32)?;
+        }
+        self.all.push(DwarfFunction {
             offset: entry.offset(),
             name,
             linkage: linkage_name,
             scope,
             declared_only,
         });
+        Ok(())
+    }
+}
+
+impl<'s> Gather<'_, 's> {
+    fn has_spans(&self, entry: &Entry<'s>) -> Result<bool> {
+        let mut any = false;
+        self.dwarf.each_span(&self.unit, entry, &mut |_, _| {
+            any = true;
+            ControlFlow::Break(())
+        })?;
+        Ok(any)
+    }
+
+    /// Notes the code of function number `function`.
+    fn code_of(&mut self, entry: &Entry<'s>, function: u32) -> Result<()> {
+        let offset = self.dwarf.span_list(&self.unit, entry)?;
+        if let Some(known) = offset.and_then(|offset| self.lists.get(&offset))
+            && let Some(owner) = self.owners.get_mut(*known as usize)
+        {
+            *owner = function;
+            return Ok(());
+        }
+        let list = self.owners.len() as u32;
+        self.owners.push(function);
+        self.lists.extend(offset.map(|offset| (offset, list)));
+        let spans = self.dwarf.spans(&self.unit, entry)?;
+        self.charge(spans.len() * size_of::<(u64, u64, u32)>())?;
+        self.code.extend(spans.into_iter().map(|(begin, end)| (begin, end, list)));
         Ok(())
     }
 }

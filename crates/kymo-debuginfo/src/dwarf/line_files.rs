@@ -62,7 +62,7 @@ impl<'s> LineTable<'s> {
 
 impl<'s> Dwarf<'s> {
     /// Units with lines of a file whose path may end so, ascending.
-    pub(super) fn units_with_file(&self, path: &str) -> Vec<usize> {
+    pub fn units_with_file(&self, path: &str) -> Vec<usize> {
         if let Some(index) = &self.index {
             return index.file(path);
         }

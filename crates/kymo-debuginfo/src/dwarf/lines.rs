@@ -2,39 +2,51 @@
 
 use std::rc::Rc;
 
-use super::unit::{Dwarf, Unit};
+use super::budget::MemoryCharge;
+use super::unit::{Dwarf, DwarfUnit};
 use super::{Reader, Result, Value};
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(super) addr: u64,
-    pub(super) file: u32,
-    pub(super) line: u32,
+pub struct LineRow {
+    /// First address of its code.
+    pub addr: u64,
+    /// Number of its file.
+    pub file: u32,
+    /// Line; 0 where there is none.
+    pub line: u32,
     /// Recommended as a place for a breakpoint.
-    pub(super) is_stmt: bool,
+    pub is_stmt: bool,
     /// The function's frame is set up here.
     pub(super) prologue_end: bool,
     /// No row: the code before it ends here.
-    pub(super) end: bool,
+    pub end: bool,
 }
 
 /// Rows and files of a unit.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    pub(super) rows: Vec<Row>,
+#[derive(Debug)]
+pub struct LineTable {
+    /// Ascending by address.
+    pub rows: Vec<LineRow>,
     /// Path of each file, by its number in the table.
-    pub(super) files: Vec<String>,
+    pub(super) files: Vec<Rc<str>>,
+    /// Count of its bytes.
+    memory: MemoryCharge,
 }
 
-impl Lines {
-    pub(super) fn file(&self, index: u64) -> Option<&str> {
-        let name = self.files.get(usize::try_from(index).ok()?)?;
-        (!name.is_empty()).then_some(name.as_str())
+impl LineTable {
+    /// Path of a file, by its number.
+    pub fn file(&self, index: u64) -> Option<&str> {
+        self.shared_file(index).map(|name| &**name)
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared_file(&self, index: u64) -> Option<&Rc<str>> {
+        self.files.get(usize::try_from(index).ok()?).filter(|name| !name.is_empty())
     }
 
     /// The row that covers an address.
-    pub(super) fn at(&self, pc: u64) -> Option<&Row> {
+    pub fn at(&self, pc: u64) -> Option<&LineRow> {
         let after = self.rows.partition_point(|r| r.addr <= pc);
         let mut index = after.checked_sub(1)?;
         let addr = self.rows.get(index)?.addr;
@@ -50,7 +62,7 @@ impl Lines {
 
 /// Whether `path` ends with `tail` at the border of a folder, either way round:
 /// a description may hold more of the path than the debugging information.
-pub(crate) fn is_tail(tail: &str, path: &str) -> bool {
+pub fn is_tail(tail: &str, path: &str) -> bool {
     let ends = |long: &str, short: &str| {
         long.strip_suffix(short).is_some_and(|rest| {
             !short.is_empty() && (rest.is_empty() || rest.ends_with('/') || short.starts_with('/'))
@@ -63,27 +75,33 @@ pub(crate) fn is_tail(tail: &str, path: &str) -> bool {
 
 impl<'s> Dwarf<'s> {
     /// The names of a unit's files alone, without its rows.
-    pub(super) fn files(&self, unit: &Rc<Unit<'s>>) -> Vec<String> {
+    pub fn files(&self, unit: &Rc<DwarfUnit<'s>>) -> Result<Vec<Rc<str>>> {
         if let Some(lines) = unit.lines.get() {
-            return lines.files.clone();
+            return Ok(lines.files.clone());
         }
-        unit.inner
-            .line_program
-            .as_ref()
-            .map(|p| self.file_names(unit, p.header()))
-            .unwrap_or_default()
+        let Some(program) = &unit.inner.line_program else { return Ok(Vec::new()) };
+        // Whoever asks for them looks at them and keeps none.
+        self.file_names(unit, program.header(), &mut self.budget.open())
     }
 
-    pub(super) fn lines(&self, unit: &Rc<Unit<'s>>) -> Result<Rc<Lines>> {
+    /// Line table of a unit.
+    pub fn lines(&self, unit: &Rc<DwarfUnit<'s>>) -> Result<Rc<LineTable>> {
         if let Some(known) = unit.lines.get() {
             return Ok(known.clone());
         }
-        let mut lines = Lines::default();
+        let memory = self.budget.open();
+        let mut lines = LineTable { rows: Vec::new(), files: Vec::new(), memory };
         if let Some(program) = unit.inner.line_program.clone() {
-            lines.files = self.file_names(unit, program.header());
+            lines.files = self.file_names(unit, program.header(), &mut lines.memory)?;
             let mut rows = program.rows();
             while let Some((_, row)) = rows.next_row()? {
-                lines.rows.push(Row {
+                if lines.rows.len() == lines.rows.capacity() {
+                    // Counted as the table grows.
+                    let more = lines.rows.len().max(1024);
+                    lines.memory.add(more * size_of::<LineRow>())?;
+                    lines.rows.reserve_exact(more);
+                }
+                lines.rows.push(LineRow {
                     addr: row.address(),
                     file: u32::try_from(row.file_index()).unwrap_or(u32::MAX),
                     line: row.line().map_or(0, |l| u32::try_from(l.get()).unwrap_or(u32::MAX)),
@@ -101,9 +119,10 @@ impl<'s> Dwarf<'s> {
 
     fn file_names(
         &self,
-        unit: &Rc<Unit<'s>>,
+        unit: &Rc<DwarfUnit<'s>>,
         header: &gimli::LineProgramHeader<Reader<'s>>,
-    ) -> Vec<String> {
+        memory: &mut MemoryCharge,
+    ) -> Result<Vec<Rc<str>>> {
         let dwarf = unit.lines_in.as_ref().unwrap_or(&unit.dwarf);
         let text = |v: Value<'s>| {
             let text = dwarf.attr_string(&unit.inner, v).ok()?;
@@ -112,17 +131,22 @@ impl<'s> Dwarf<'s> {
         let comp_dir = unit.comp_dir();
         let first = u64::from(header.version() < 5);
         let count = header.file_names().len() as u64 + first;
-        (0..count)
-            .map(|index| {
-                let Some(file) = header.file(index) else { return String::new() };
-                let name = text(file.path_name()).unwrap_or_default();
-                if name.starts_with('/') {
-                    return name;
-                }
-                let dir = file.directory(header).and_then(text).unwrap_or_default();
-                join(&comp_dir, &dir, &name)
-            })
-            .collect()
+        let path = |index| {
+            let Some(file) = header.file(index) else { return String::new() };
+            let name = text(file.path_name()).unwrap_or_default();
+            if name.starts_with('/') {
+                return name;
+            }
+            let dir = file.directory(header).and_then(text).unwrap_or_default();
+            join(&comp_dir, &dir, &name)
+        };
+        let mut files = Vec::new();
+        for index in 0..count {
+            let path = path(index);
+            memory.add(path.len() + 2 * size_of::<Rc<str>>())?;
+            files.push(Rc::from(path));
+        }
+        Ok(files)
     }
 }
 

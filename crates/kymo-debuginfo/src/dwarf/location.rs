@@ -4,20 +4,24 @@
 use gimli::Operation;
 
 use super::die::Die;
-use super::unit::{Dwarf, Unit};
-use super::{Entry, Reader, Result, Value};
-use crate::probe::Deref;
+use super::unit::{Dwarf, DwarfUnit};
+use super::{DwarfError, Entry, Reader, Result, Value};
 
 /// `((base + d0)* + d1)* + add`, where `*` reads memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Expr {
-    pub(super) base: ExprBase,
-    pub(super) derefs: Vec<Deref>,
-    pub(super) add: i64,
+pub struct LocationExpr {
+    /// Start of the expression.
+    pub base: LocationBase,
+    /// Offset of each read of memory, innermost first.
+    pub derefs: Vec<i64>,
+    /// Added to the value behind the last read.
+    pub add: i64,
 }
 
+/// Start of a location expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExprBase {
+pub enum LocationBase {
+    /// A register, by its DWARF number.
     Register(u16),
     /// An address of the binary.
     Address(u64),
@@ -27,66 +31,68 @@ pub(crate) enum ExprBase {
 
 /// Where a value is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Loc {
+pub enum VariableLocation {
     /// The value is the expression.
-    Value(Expr),
+    Value(LocationExpr),
     /// The value is in memory at the expression.
-    Memory(Expr),
+    Memory(LocationExpr),
     /// Parts of it are in different places: `(bytes, place)`.
-    Pieces(Vec<(u64, Loc)>),
+    Pieces(Vec<(u64, VariableLocation)>),
     /// Another file defines it.
     Extern(String),
     /// It cannot be had, and why.
     Gone(String),
 }
 
-impl Expr {
-    pub(super) fn register(number: u16) -> Expr {
-        Expr { base: ExprBase::Register(number), derefs: Vec::new(), add: 0 }
+impl LocationExpr {
+    pub(super) fn register(number: u16) -> LocationExpr {
+        LocationExpr { base: LocationBase::Register(number), derefs: Vec::new(), add: 0 }
     }
 
-    pub(super) fn number(n: i64) -> Expr {
-        Expr { base: ExprBase::Number(n), derefs: Vec::new(), add: 0 }
+    pub(super) fn number(n: i64) -> LocationExpr {
+        LocationExpr { base: LocationBase::Number(n), derefs: Vec::new(), add: 0 }
     }
 
-    pub(super) fn plus(mut self, offset: i64) -> Expr {
+    pub(super) fn plus(mut self, offset: i64) -> LocationExpr {
         match &mut self.base {
-            ExprBase::Number(n) if self.derefs.is_empty() => *n = n.wrapping_add(offset),
+            LocationBase::Number(n) if self.derefs.is_empty() => *n = n.wrapping_add(offset),
             _ => self.add = self.add.wrapping_add(offset),
         }
         self
     }
 
-    /// What is in memory there.
-    pub(super) fn load(mut self, user: bool) -> Expr {
-        self.derefs.push(Deref { offset: self.add, user });
+    /// The value in memory there.
+    pub(super) fn load(mut self) -> LocationExpr {
+        self.derefs.push(self.add);
         self.add = 0;
         self
     }
 }
 
 /// What an expression is evaluated against.
-pub(crate) struct Context<'d, 's> {
-    pub(super) dwarf: &'d Dwarf<'s>,
+pub struct LocationContext<'d, 's> {
+    /// Debugging information.
+    pub dwarf: &'d Dwarf<'s>,
     /// The function the place is in.
-    pub(super) function: Die<'s>,
+    pub function: Die<'s>,
     /// Its entry.
-    pub(super) entry: Option<u64>,
-    pub(super) pc: u64,
+    pub entry: Option<u64>,
+    /// Address of the place.
+    pub pc: u64,
 }
 
 /// Where a variable is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Alive {
+pub enum Liveness {
     /// Wherever its scope is.
     Scope,
     /// In these spans.
     Spans(Vec<(u64, u64)>),
 }
 
-impl<'s> Context<'_, 's> {
+impl<'s> LocationContext<'_, 's> {
     /// Where the variable `die` is; `None` if it is nowhere at this place.
-    pub(super) fn locate(&self, die: &Die<'s>, entry: &Entry<'s>) -> Result<Option<Loc>> {
+    pub fn locate(&self, die: &Die<'s>, entry: &Entry<'s>) -> Result<Option<VariableLocation>> {
         if let Some(value) = entry.attr_value(gimli::DW_AT_const_value) {
             return Ok(Some(constant(&value)));
         }
@@ -94,7 +100,7 @@ impl<'s> Context<'_, 's> {
             return match self.dwarf.inherited(die, gimli::DW_AT_const_value)? {
                 Some((_, value)) => Ok(Some(constant(&value))),
                 None if entry.has_attr(gimli::DW_AT_external) => {
-                    Ok(self.dwarf.name(die)?.map(Loc::Extern))
+                    Ok(self.dwarf.name(die)?.map(VariableLocation::Extern))
                 }
                 None => Ok(None),
             };
@@ -105,7 +111,12 @@ impl<'s> Context<'_, 's> {
         }
     }
 
-    fn in_list(&self, unit: &Unit<'s>, value: Value<'s>, parameter: bool) -> Result<Option<Loc>> {
+    fn in_list(
+        &self,
+        unit: &DwarfUnit<'s>,
+        value: Value<'s>,
+        parameter: bool,
+    ) -> Result<Option<VariableLocation>> {
         let Some(mut list) = unit.dwarf.attr_locations(&unit.inner, value)? else {
             return Ok(None);
         };
@@ -127,16 +138,16 @@ impl<'s> Context<'_, 's> {
         later.map(|e| self.evaluate(unit, e)).transpose()
     }
 
-    fn frame_base(&self) -> Result<Option<Expr>> {
+    fn frame_base(&self) -> Result<Option<LocationExpr>> {
         let found = self.dwarf.inherited(&self.function, gimli::DW_AT_frame_base)?;
         let Some((unit, Value::Exprloc(e))) = found else { return Ok(None) };
         let encoding = unit.inner.encoding();
         let mut ops = e.operations(encoding);
         match ops.next()? {
             Some(Operation::CallFrameCFA) => self.dwarf.frame_address(self.pc),
-            Some(Operation::Register { register }) => Ok(Some(Expr::register(register.0))),
+            Some(Operation::Register { register }) => Ok(Some(LocationExpr::register(register.0))),
             Some(Operation::RegisterOffset { register, offset, .. }) => {
-                Ok(Some(Expr::register(register.0).plus(offset)))
+                Ok(Some(LocationExpr::register(register.0).plus(offset)))
             }
             _ => Ok(None),
         }
@@ -144,26 +155,26 @@ impl<'s> Context<'_, 's> {
 
     pub(super) fn evaluate(
         &self,
-        unit: &Unit<'s>,
+        unit: &DwarfUnit<'s>,
         expression: gimli::Expression<Reader<'s>>,
-    ) -> Result<Loc> {
+    ) -> Result<VariableLocation> {
         let mut machine = Machine { stack: Vec::new(), done: None, pieces: Vec::new() };
         let mut ops = expression.operations(unit.inner.encoding());
         while let Some(op) = ops.next()? {
             if let Some(why) = self.step(unit, &mut machine, op)? {
-                return Ok(Loc::Gone(why.to_owned()));
+                return Ok(VariableLocation::Gone(why.to_owned()));
             }
         }
         if !machine.pieces.is_empty() {
-            return Ok(Loc::Pieces(machine.pieces));
+            return Ok(VariableLocation::Pieces(machine.pieces));
         }
-        Ok(machine.take().unwrap_or_else(|| Loc::Gone("it is optimised out".into())))
+        Ok(machine.take().unwrap_or_else(|| VariableLocation::Gone("it is optimised out".into())))
     }
 
     /// One operation. Says why, if the value cannot be had with it.
     fn step(
         &self,
-        unit: &Unit<'s>,
+        unit: &DwarfUnit<'s>,
         m: &mut Machine,
         op: Operation<Reader<'s>>,
     ) -> Result<Option<&'static str>> {
@@ -171,10 +182,10 @@ impl<'s> Context<'_, 's> {
         const FRAME: &str = "nothing says where the frame is at this place";
         match op {
             Operation::Register { register } => {
-                m.done = Some(Loc::Value(Expr::register(register.0)))
+                m.done = Some(VariableLocation::Value(LocationExpr::register(register.0)))
             }
             Operation::RegisterOffset { register, offset, .. } => {
-                m.stack.push(Expr::register(register.0).plus(offset))
+                m.stack.push(LocationExpr::register(register.0).plus(offset))
             }
             Operation::FrameOffset { offset } => match self.frame_base()? {
                 Some(base) => m.stack.push(base.plus(offset)),
@@ -184,27 +195,31 @@ impl<'s> Context<'_, 's> {
                 Some(cfa) => m.stack.push(cfa),
                 None => return Ok(Some(FRAME)),
             },
-            Operation::Address { address } => {
-                m.stack.push(Expr { base: ExprBase::Address(address), derefs: Vec::new(), add: 0 })
-            }
-            Operation::AddressIndex { index } => m.stack.push(Expr {
-                base: ExprBase::Address(unit.dwarf.address(&unit.inner, index)?),
+            Operation::Address { address } => m.stack.push(LocationExpr {
+                base: LocationBase::Address(address),
                 derefs: Vec::new(),
                 add: 0,
             }),
-            Operation::UnsignedConstant { value } => m.stack.push(Expr::number(value as i64)),
-            Operation::SignedConstant { value } => m.stack.push(Expr::number(value)),
+            Operation::AddressIndex { index } => m.stack.push(LocationExpr {
+                base: LocationBase::Address(unit.dwarf.address(&unit.inner, index)?),
+                derefs: Vec::new(),
+                add: 0,
+            }),
+            Operation::UnsignedConstant { value } => {
+                m.stack.push(LocationExpr::number(value as i64))
+            }
+            Operation::SignedConstant { value } => m.stack.push(LocationExpr::number(value)),
             Operation::PlusConstant { value } => match m.stack.pop() {
                 Some(top) => m.stack.push(top.plus(value as i64)),
                 None => return Ok(Some(COMPUTED)),
             },
             Operation::Plus => match (m.stack.pop(), m.stack.pop()) {
-                (Some(Expr { base: ExprBase::Number(n), derefs, .. }), Some(e))
+                (Some(LocationExpr { base: LocationBase::Number(n), derefs, .. }), Some(e))
                     if derefs.is_empty() =>
                 {
                     m.stack.push(e.plus(n));
                 }
-                (Some(e), Some(Expr { base: ExprBase::Number(n), derefs, .. }))
+                (Some(e), Some(LocationExpr { base: LocationBase::Number(n), derefs, .. }))
                     if derefs.is_empty() =>
                 {
                     m.stack.push(e.plus(n));
@@ -215,18 +230,18 @@ impl<'s> Context<'_, 's> {
                 if size == self.dwarf.sections.address_size =>
             {
                 match m.stack.pop() {
-                    Some(top) => m.stack.push(top.load(false)),
+                    Some(top) => m.stack.push(top.load()),
                     None => return Ok(Some(COMPUTED)),
                 }
             }
-            Operation::StackValue => m.done = m.stack.pop().map(Loc::Value),
+            Operation::StackValue => m.done = m.stack.pop().map(VariableLocation::Value),
             Operation::ImplicitValue { data } => m.done = Some(implicit(data.slice())),
             Operation::ImplicitPointer { .. } => {
                 return Ok(Some("it points to something that has no place in memory"));
             }
             Operation::EntryValue { expression } if self.entry == Some(self.pc) => {
                 match self.evaluate(unit, gimli::Expression(expression))? {
-                    Loc::Value(e) => m.stack.push(e),
+                    VariableLocation::Value(e) => m.stack.push(e),
                     _ => return Ok(Some(COMPUTED)),
                 }
             }
@@ -240,9 +255,9 @@ impl<'s> Context<'_, 's> {
                 if size_in_bits % 8 != 0 || bit_offset.is_some_and(|b| b != 0) {
                     return Ok(Some("it is scattered over bits of several places"));
                 }
-                let place = m
-                    .take()
-                    .unwrap_or_else(|| Loc::Gone("this part of it is optimised out".into()));
+                let place = m.take().unwrap_or_else(|| {
+                    VariableLocation::Gone("this part of it is optimised out".into())
+                });
                 m.pieces.push((size_in_bits / 8, place));
             }
             Operation::Nop => {}
@@ -255,54 +270,57 @@ impl<'s> Context<'_, 's> {
     }
 
     /// Where the variable is alive.
-    pub(super) fn alive(&self, die: &Die<'s>) -> Result<Option<Alive>> {
+    pub fn alive(&self, die: &Die<'s>) -> Result<Option<Liveness>> {
         let Some((unit, value)) = self.dwarf.inherited(die, gimli::DW_AT_location)? else {
             return Ok(None);
         };
         if matches!(value, Value::Exprloc(_)) {
-            return Ok(Some(Alive::Scope));
+            return Ok(Some(Liveness::Scope));
         }
         let Some(mut list) = unit.dwarf.attr_locations(&unit.inner, value)? else {
             return Ok(None);
         };
         let mut spans = Vec::new();
         while let Some(entry) = list.next()? {
+            if spans.len() > super::budget::LIMIT / size_of::<(u64, u64)>() {
+                return Err(DwarfError::TooMuchMemory { limit: super::budget::LIMIT });
+            }
             spans.push((entry.range.begin, entry.range.end));
         }
-        Ok(Some(Alive::Spans(spans)))
+        Ok(Some(Liveness::Spans(spans)))
     }
 }
 
 /// The stack of an expression.
 struct Machine {
-    stack: Vec<Expr>,
-    done: Option<Loc>,
-    pieces: Vec<(u64, Loc)>,
+    stack: Vec<LocationExpr>,
+    done: Option<VariableLocation>,
+    pieces: Vec<(u64, VariableLocation)>,
 }
 
 impl Machine {
-    fn take(&mut self) -> Option<Loc> {
-        self.done.take().or_else(|| self.stack.pop().map(Loc::Memory))
+    fn take(&mut self) -> Option<VariableLocation> {
+        self.done.take().or_else(|| self.stack.pop().map(VariableLocation::Memory))
     }
 }
 
-fn constant(value: &Value<'_>) -> Loc {
+fn constant(value: &Value<'_>) -> VariableLocation {
     if let Value::Block(bytes) = value {
         return implicit(bytes.slice());
     }
     match value.sdata_value().or_else(|| value.udata_value().map(|u| u as i64)) {
-        Some(n) => Loc::Value(Expr::number(n)),
-        None => Loc::Gone("it is a constant that is no number".into()),
+        Some(n) => VariableLocation::Value(LocationExpr::number(n)),
+        None => VariableLocation::Gone("it is a constant that is no number".into()),
     }
 }
 
-fn implicit(bytes: &[u8]) -> Loc {
+fn implicit(bytes: &[u8]) -> VariableLocation {
     let mut word = [0; 8];
     match word.get_mut(..bytes.len()) {
         Some(place) => {
             place.copy_from_slice(bytes);
-            Loc::Value(Expr::number(i64::from_le_bytes(word)))
+            VariableLocation::Value(LocationExpr::number(i64::from_le_bytes(word)))
         }
-        None => Loc::Gone("it is a constant of more than 8 bytes".into()),
+        None => VariableLocation::Gone("it is a constant of more than 8 bytes".into()),
     }
 }

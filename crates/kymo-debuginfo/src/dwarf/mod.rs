@@ -2,44 +2,48 @@
 //! variables and types, read lazily: a unit is parsed when something in it is
 //! asked for, and dropped again when others are.
 //!
-//! Nothing here opens a file: bytes are given, and sources are asked for through
-//! [`Sources`].
+//! Nothing here opens a file: bytes are given, and companions are asked for through
+//! [`Companions`]. What a probe is to fetch is decided in `kymo-probe`.
 
+mod budget;
+#[cfg(test)]
+mod budget_tests;
 mod companions;
 mod copies;
 mod die;
-mod fetch;
-mod finder;
 mod forms;
 mod frame;
 mod function;
 pub mod index;
 pub mod inlines;
 mod line_files;
+mod line_places;
 mod lines;
 mod location;
-mod member;
+mod members;
 mod names;
-mod ranges;
-mod regs;
 mod scan;
 mod scope;
 mod search;
 mod sections;
 mod source;
+mod span_set;
 mod type_units;
 mod types;
 mod unit;
-mod vars;
 
 pub use companions::{Companions, FileBytes};
-pub use finder::{FindError, Finder, Located, Options, Sources, SymbolLookup, SymbolOf};
-pub use ranges::{SourceLines, source_lines};
+pub use die::{Die, WalkStep, unsigned};
+pub use function::{DwarfFunction, UnitFunctions};
+pub use lines::{LineRow, LineTable, is_tail};
+pub use location::{Liveness, LocationBase, LocationContext, LocationExpr, VariableLocation};
+pub use members::{BitSlice, Member};
+pub use scope::VisibleVariable;
 pub(crate) use sections::layout_of;
 pub use sections::{LoadedSection, Pages, Sections};
-pub use source::SourcePlace;
-pub use unit::Dwarf;
-pub use vars::{PlaceVariables, Variable};
+pub use source::SourceLocation;
+pub use span_set::SpanSet;
+pub use unit::{Dwarf, DwarfUnit};
 
 /// The debugging information cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +57,12 @@ pub enum DwarfError {
     /// It refers to itself over and over.
     #[error("damaged debugging information: it takes more steps than its size explains")]
     Endless,
+    /// It refers to the same bytes over and over, or unpacks to more than anything real.
+    #[error("damaged debugging information: one answer would take more than {} MiB of memory", limit >> 20)]
+    TooMuchMemory {
+        /// Bytes that one answer may take.
+        limit: usize,
+    },
     /// The call frame information cannot be read.
     #[error("damaged call frame information: {0}")]
     Frames(String),
@@ -66,7 +76,8 @@ pub enum DwarfError {
     },
 }
 
-pub(crate) type Result<T> = std::result::Result<T, DwarfError>;
+/// Result of reading debugging information.
+pub type Result<T> = std::result::Result<T, DwarfError>;
 pub(crate) type Reader<'s> = gimli::EndianSlice<'s, gimli::RunTimeEndian>;
 pub(crate) type Entry<'s> = gimli::DebuggingInformationEntry<Reader<'s>>;
 pub(crate) type Value<'s> = gimli::AttributeValue<Reader<'s>>;

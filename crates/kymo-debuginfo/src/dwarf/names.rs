@@ -1,5 +1,7 @@
 //! Paths of Rust and C++ functions: generic arguments left out, tails compared.
 
+use kymo_model::glob::{glob_match, is_glob};
+
 /// A name without what stands in `<…>`; names that begin with `<`, and
 /// operators, stay as they are.
 pub(crate) fn without_generics(name: &str) -> String {
@@ -74,7 +76,7 @@ fn component_matches(wanted: &str, have: &str) -> bool {
         // `<T as Trait>` may be given without the paths of both.
         return path_matches(w.0, h.0) && path_matches(w.1, h.1);
     }
-    if crate::probe::is_glob(wanted) && crate::probe::glob_match(wanted, have) {
+    if is_glob(wanted) && glob_match(wanted, have) {
         return true;
     }
     !wanted.contains('<') && without_generics(have) == wanted

@@ -1,40 +1,43 @@
 //! What a place is inside of: function, inlined copies, lexical blocks; and
 //! which variable a name means there.
 
-use super::die::{Die, Walk};
+use super::die::{Die, WalkStep};
 use super::unit::Dwarf;
 use super::{Entry, Result};
 
 /// A variable or parameter seen from a place.
 #[derive(Clone)]
-pub(crate) struct Seen<'s> {
-    pub(super) die: Die<'s>,
-    pub(super) depth: isize,
+pub struct VisibleVariable<'s> {
+    /// Its entry.
+    pub die: Die<'s>,
+    /// Depth of its entry below the scope.
+    pub depth: isize,
     /// It belongs to a function inlined into the one that was asked about.
-    pub(super) inlined: bool,
-    pub(super) parameter: bool,
+    pub inlined: bool,
+    /// Whether it is a parameter.
+    pub parameter: bool,
 }
 
 impl<'s> Dwarf<'s> {
     /// The function at `pc` and the inlined copies in it, outermost first.
-    pub(super) fn chain_at(&self, function: &Die<'s>, pc: u64) -> Result<Vec<Die<'s>>> {
+    pub fn chain_at(&self, function: &Die<'s>, pc: u64) -> Result<Vec<Die<'s>>> {
         let unit = function.unit.clone();
         let mut chain = vec![function.clone()];
         unit.walk(function.offset, &mut |e| {
             if !scope_tag(e.tag()) || !self.covers(&unit, e, pc)? {
-                return Ok(Walk::Past);
+                return Ok(WalkStep::Past);
             }
             if e.tag() == gimli::DW_TAG_inlined_subroutine {
                 chain.push(unit.die(e.offset()));
             }
-            Ok(Walk::Into)
+            Ok(WalkStep::Into)
         })?;
         Ok(chain)
     }
 
     /// Variables and parameters in scope at `pc` below `scope`, in the order of
     /// the file.
-    pub(super) fn variables_at(&self, scope: &Die<'s>, pc: u64) -> Result<Vec<Seen<'s>>> {
+    pub fn variables_at(&self, scope: &Die<'s>, pc: u64) -> Result<Vec<VisibleVariable<'s>>> {
         let unit = scope.unit.clone();
         let mut seen = Vec::new();
         let mut inlines: Vec<isize> = Vec::new();
@@ -43,29 +46,34 @@ impl<'s> Dwarf<'s> {
             let parameter = e.tag() == gimli::DW_TAG_formal_parameter;
             if parameter || e.tag() == gimli::DW_TAG_variable {
                 let die = unit.die(e.offset());
-                seen.push(Seen { die, depth: e.depth(), inlined: !inlines.is_empty(), parameter });
-                return Ok(Walk::Past);
+                seen.push(VisibleVariable {
+                    die,
+                    depth: e.depth(),
+                    inlined: !inlines.is_empty(),
+                    parameter,
+                });
+                return Ok(WalkStep::Past);
             }
             if !scope_tag(e.tag()) || !self.covers(&unit, e, pc)? {
-                return Ok(Walk::Past);
+                return Ok(WalkStep::Past);
             }
             if e.tag() == gimli::DW_TAG_inlined_subroutine {
                 inlines.push(e.depth());
             }
-            Ok(Walk::Into)
+            Ok(WalkStep::Into)
         })?;
         Ok(seen)
     }
 
     /// The variable that `name` means at `pc`: the innermost of the function
     /// itself, then of functions inlined into it there.
-    pub(super) fn variable_at(
+    pub fn variable_at(
         &self,
         scope: &Die<'s>,
         name: &str,
         pc: u64,
-    ) -> Result<Option<Seen<'s>>> {
-        let mut best: Option<Seen<'s>> = None;
+    ) -> Result<Option<VisibleVariable<'s>>> {
+        let mut best: Option<VisibleVariable<'s>> = None;
         for seen in self.variables_at(scope, pc)? {
             if self.name(&seen.die)?.as_deref() != Some(name) {
                 continue;
@@ -80,7 +88,7 @@ impl<'s> Dwarf<'s> {
     }
 
     /// A variable of the unit itself, or of its namespaces.
-    pub(super) fn global(&self, scope: &Die<'s>, name: &str) -> Result<Option<Die<'s>>> {
+    pub fn global(&self, scope: &Die<'s>, name: &str) -> Result<Option<Die<'s>>> {
         let unit = scope.unit.clone();
         let last = name.rsplit("::").next().unwrap_or(name);
         let mut path: Vec<(isize, String)> = Vec::new();
@@ -92,22 +100,22 @@ impl<'s> Dwarf<'s> {
                 gimli::DW_TAG_namespace => {
                     let own = self.name(&die)?.unwrap_or_default();
                     path.push((e.depth(), own));
-                    Ok(Walk::Into)
+                    Ok(WalkStep::Into)
                 }
                 gimli::DW_TAG_variable if self.name(&die)?.as_deref() == Some(last) => {
                     let mut full: Vec<&str> = path.iter().map(|p| p.1.as_str()).collect();
                     full.push(last);
                     if !super::names::path_matches(name, &full.join("::")) {
-                        return Ok(Walk::Past);
+                        return Ok(WalkStep::Past);
                     }
                     // A definition is better than the declaration before it.
                     let defined = has_place(e);
                     if defined || found.is_none() {
                         found = Some(die);
                     }
-                    Ok(if defined { Walk::Stop } else { Walk::Past })
+                    Ok(if defined { WalkStep::Stop } else { WalkStep::Past })
                 }
-                _ => Ok(Walk::Past),
+                _ => Ok(WalkStep::Past),
             }
         })?;
         Ok(found)

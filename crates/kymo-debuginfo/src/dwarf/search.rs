@@ -11,7 +11,7 @@ use super::names::{last_name, without_generics};
 use super::scan::Scanner;
 use super::unit::Dwarf;
 use super::{Reader, Result};
-use crate::probe::{glob_match, is_glob};
+use kymo_model::glob::{glob_match, is_glob};
 
 /// More places of a name than these are not looked for one by one.
 const PLACES: usize = 12;
@@ -19,7 +19,7 @@ const PLACES: usize = 12;
 impl<'s> Dwarf<'s> {
     /// Units that can have a function that `pattern` means. `entry` gives the
     /// address of a function: the unit there says where its name is stored.
-    pub(super) fn units_for(
+    pub fn units_for(
         &self,
         pattern: &str,
         entry: &dyn Fn(&str) -> Option<u64>,

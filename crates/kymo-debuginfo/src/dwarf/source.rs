@@ -3,19 +3,19 @@
 use std::rc::Rc;
 
 use super::Result;
-use super::unit::{Dwarf, Unit};
+use super::unit::{Dwarf, DwarfUnit};
 
-/// What the source calls an address.
+/// Source of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourcePlace {
+pub struct SourceLocation {
     /// The innermost function that the line is declared in.
     pub function: String,
     /// Entry of the function whose code it is.
     pub entry: Option<u64>,
     /// File of the line; of an entry the file of the declaration.
     pub file: String,
-    /// The folder it was compiled in.
-    pub folder: String,
+    /// The directory that it was compiled in.
+    pub comp_dir: String,
     /// Line.
     pub line: u32,
     /// Line of the function's declaration; 0 if not stated.
@@ -24,7 +24,7 @@ pub struct SourcePlace {
 
 impl<'s> Dwarf<'s> {
     /// The source of an address.
-    pub fn source_of(&self, addr: u64) -> Result<Option<SourcePlace>> {
+    pub fn source_of(&self, addr: u64) -> Result<Option<SourceLocation>> {
         for index in self.units_of(addr) {
             let unit = self.unit(index)?;
             if let Some(found) = self.source_in(&unit, addr)? {
@@ -36,7 +36,7 @@ impl<'s> Dwarf<'s> {
 
     /// Units that may cover an address: by `.debug_aranges` where that says it,
     /// otherwise all of them.
-    pub(super) fn units_of(&self, addr: u64) -> Vec<usize> {
+    pub fn units_of(&self, addr: u64) -> Vec<usize> {
         if let Some(found) = self.index.map(|i| i.covering(addr)).filter(|u| !u.is_empty()) {
             return found;
         }
@@ -44,7 +44,7 @@ impl<'s> Dwarf<'s> {
     }
 
     /// The unit that `.debug_aranges` names for an address.
-    pub(super) fn unit_by_aranges(&self, addr: u64) -> Option<usize> {
+    pub fn unit_by_aranges(&self, addr: u64) -> Option<usize> {
         let mut headers = self.dwarf.debug_aranges.headers();
         while let Ok(Some(header)) = headers.next() {
             let mut entries = header.entries();
@@ -58,7 +58,7 @@ impl<'s> Dwarf<'s> {
         None
     }
 
-    fn source_in(&self, unit: &Rc<Unit<'s>>, addr: u64) -> Result<Option<SourcePlace>> {
+    fn source_in(&self, unit: &Rc<DwarfUnit<'s>>, addr: u64) -> Result<Option<SourceLocation>> {
         let Some(owner) = self.function_at(unit, addr)? else { return Ok(None) };
         let entry = self.entry_pc(unit, &self.entry(&owner)?)?;
         let lines = self.lines(unit)?;
@@ -109,12 +109,12 @@ impl<'s> Dwarf<'s> {
             }
         }
         let function = self.readable_name(&best)?;
-        Ok(Some(SourcePlace {
+        Ok(Some(SourceLocation {
             function,
             entry,
             declared: declared(&best)?,
             file,
-            folder: unit.comp_dir(),
+            comp_dir: unit.comp_dir(),
             line,
         }))
     }

@@ -9,7 +9,7 @@ use gimli::{DebugTypeSignature, Section as _, UnitOffset, UnitType};
 use rustc_hash::FxHashMap;
 
 use super::die::Die;
-use super::unit::{Dwarf, Unit};
+use super::unit::{Dwarf, DwarfUnit};
 use super::{Reader, Result};
 
 /// A unit with a type.
@@ -74,7 +74,7 @@ impl<'s> Dwarf<'s> {
     /// The entry of the type with a signature, as `unit` means it.
     pub(super) fn type_of_signature(
         &self,
-        unit: &Rc<Unit<'s>>,
+        unit: &Rc<DwarfUnit<'s>>,
         signature: DebugTypeSignature,
     ) -> Result<Option<Die<'s>>> {
         let key = (place_of(&unit.dwarf), signature.0);
@@ -123,7 +123,7 @@ impl<'s> Dwarf<'s> {
 
     fn find_type_unit(
         &self,
-        unit: &Rc<Unit<'s>>,
+        unit: &Rc<DwarfUnit<'s>>,
         signature: DebugTypeSignature,
     ) -> Result<Option<TypeUnit<'s>>> {
         // In a package each type is found by the package's own table.

@@ -11,7 +11,8 @@ use super::unit::Dwarf;
 const CHAIN: usize = 64;
 
 impl<'s> Dwarf<'s> {
-    pub(super) fn tag(&self, die: &Die<'s>) -> Result<DwTag> {
+    /// Tag of an entry.
+    pub fn tag(&self, die: &Die<'s>) -> Result<DwTag> {
         Ok(self.entry(die)?.tag())
     }
 
@@ -43,11 +44,12 @@ impl<'s> Dwarf<'s> {
     }
 
     /// The type of `die` behind qualifiers and type definitions.
-    pub(super) fn real_type(&self, die: &Die<'s>) -> Result<Option<Die<'s>>> {
+    pub fn real_type(&self, die: &Die<'s>) -> Result<Option<Die<'s>>> {
         self.peel(die, false)
     }
 
-    pub(super) fn byte_size(&self, kind: &Die<'s>) -> Result<Option<u64>> {
+    /// Size of a type in bytes, where it has one.
+    pub fn byte_size(&self, kind: &Die<'s>) -> Result<Option<u64>> {
         if let Some(size) = self.number(kind, gimli::DW_AT_byte_size)? {
             return Ok(Some(size));
         }
@@ -81,12 +83,13 @@ impl<'s> Dwarf<'s> {
                 let n = stated.or(upper.and_then(|u| u.checked_add(1)));
                 count = count.zip(n).and_then(|(a, b)| a.checked_mul(b));
             }
-            Ok(super::die::Walk::Past)
+            Ok(super::die::WalkStep::Past)
         })?;
         Ok(count)
     }
 
-    pub(super) fn is_signed(&self, kind: &Die<'s>) -> Result<bool> {
+    /// Whether a type is a signed number.
+    pub fn is_signed(&self, kind: &Die<'s>) -> Result<bool> {
         let Some((_, value)) = self.inherited(kind, gimli::DW_AT_encoding)? else {
             return Ok(false);
         };
@@ -98,13 +101,14 @@ impl<'s> Dwarf<'s> {
         ))
     }
 
-    pub(super) fn is_char(&self, kind: &Die<'s>) -> Result<bool> {
+    /// Whether a type is a character of one byte.
+    pub fn is_char(&self, kind: &Die<'s>) -> Result<bool> {
         let name = self.name(kind)?;
         Ok(matches!(name.as_deref(), Some("char" | "unsigned char" | "signed char" | "u8" | "i8")))
     }
 
     /// The type of `die` as `--vars` writes it: `struct file*`.
-    pub(super) fn type_text(&self, die: &Die<'s>) -> Result<Option<String>> {
+    pub fn type_text(&self, die: &Die<'s>) -> Result<Option<String>> {
         let mut stars = 0;
         let mut current = self.peel(die, true)?;
         for _ in 0..CHAIN {

@@ -7,13 +7,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gimli::{DebugInfoOffset, Section as _, UnitOffset};
+use rustc_hash::FxHashMap;
 
+use super::budget::{MemoryBudget, MemoryCharge};
 use super::companions::SplitUnit;
 use super::die::Die;
-use super::function::Functions;
+use super::function::UnitFunctions;
 use super::index::Index;
-use super::lines::Lines;
+use super::lines::LineTable;
 use super::sections::Sections;
+use super::span_set::SpanSet;
 use super::type_units::TypeUnits;
 use super::{Reader, Result, Value};
 
@@ -34,18 +37,25 @@ pub struct Dwarf<'s> {
     pub(super) skeletons: Vec<usize>,
     pub(super) index: Option<Index<'s>>,
     pub(super) type_units: RefCell<TypeUnits<'s>>,
-    kept: RefCell<VecDeque<Rc<Unit<'s>>>>,
+    /// Memory that answers take.
+    pub(super) budget: MemoryBudget,
+    /// Of it what is kept of no unit.
+    own_memory: RefCell<MemoryCharge>,
+    /// Long lists of spans, by unit and offset.
+    pub(super) long_lists: RefCell<FxHashMap<(usize, usize), SpanSet>>,
+    kept: RefCell<VecDeque<Rc<DwarfUnit<'s>>>>,
 }
 
 /// A parsed unit.
-pub(crate) struct Unit<'s> {
-    pub(super) inner: gimli::Unit<Reader<'s>>,
+pub struct DwarfUnit<'s> {
+    /// Its header, abbreviations and line program.
+    pub inner: gimli::Unit<Reader<'s>>,
     /// What its attributes are read in.
     pub(super) dwarf: Arc<gimli::Dwarf<Reader<'s>>>,
     /// What its line table is read in, if that is another.
     pub(super) lines_in: Option<Arc<gimli::Dwarf<Reader<'s>>>>,
     /// Its place in the order of units.
-    pub(super) index: usize,
+    pub index: usize,
     /// Where it begins, counted through all files.
     pub(super) start: usize,
     /// Where the file with it begins.
@@ -55,11 +65,11 @@ pub(crate) struct Unit<'s> {
     /// Whether other units share it.
     pub(super) partial: bool,
     /// Whether its language has no nested functions, namespaces or overloads.
-    pub(super) is_c: bool,
+    pub is_c: bool,
     /// Whether the linker optimised across units, which then refer to each other.
     pub(super) lto: bool,
-    pub(super) lines: OnceCell<Rc<Lines>>,
-    pub(super) functions: OnceCell<Rc<Functions<'s>>>,
+    pub(super) lines: OnceCell<Rc<LineTable>>,
+    pub(super) functions: OnceCell<Rc<UnitFunctions<'s>>>,
 }
 
 impl<'s> Dwarf<'s> {
@@ -87,7 +97,20 @@ impl<'s> Dwarf<'s> {
         let (starts, skeletons) = (Vec::new(), Vec::new());
         let (dwarf, kept) = (Arc::new(dwarf), RefCell::default());
         let type_units = RefCell::default();
-        Dwarf { sections, dwarf, starts, skeletons, index, type_units, kept }
+        let (budget, long_lists) = (MemoryBudget::default(), RefCell::default());
+        let own_memory = RefCell::new(budget.open());
+        Dwarf {
+            sections,
+            dwarf,
+            starts,
+            skeletons,
+            index,
+            type_units,
+            budget,
+            own_memory,
+            long_lists,
+            kept,
+        }
     }
 
     fn find_units(&mut self) -> Result<()> {
@@ -122,6 +145,26 @@ impl<'s> Dwarf<'s> {
         Ok(())
     }
 
+    /// Counts bytes of an answer; an error, if they are too many.
+    pub fn charge(&self, bytes: usize) -> Result<()> {
+        self.own_memory.borrow_mut().add(bytes)
+    }
+
+    /// Bytes that are kept of units and answers.
+    pub fn memory_used(&self) -> usize {
+        self.budget.used()
+    }
+
+    /// Architecture of the binary.
+    pub fn architecture(&self) -> object::Architecture {
+        self.sections.architecture
+    }
+
+    /// What is said of debugging information that is in files that are not here.
+    pub fn absent_text(&self) -> Option<String> {
+        self.sections.absent_text()
+    }
+
     /// How many units there are.
     pub fn units(&self) -> usize {
         self.starts.len()
@@ -129,7 +172,7 @@ impl<'s> Dwarf<'s> {
 
     /// Unit number `index`; behind all of them those with types that were asked for by
     /// signature.
-    pub(super) fn unit(&self, index: usize) -> Result<Rc<Unit<'s>>> {
+    pub fn unit(&self, index: usize) -> Result<Rc<DwarfUnit<'s>>> {
         let mut kept = self.kept.borrow_mut();
         let at = kept.iter().position(|u| u.index == index);
         if let Some(unit) = at.and_then(|at| kept.remove(at)) {
@@ -142,12 +185,12 @@ impl<'s> Dwarf<'s> {
         Ok(unit)
     }
 
-    fn parse(&self, index: usize) -> Result<Unit<'s>> {
+    fn parse(&self, index: usize) -> Result<DwarfUnit<'s>> {
         let behind = index.checked_sub(self.units()).and_then(|n| Some((n, self.type_unit(n)?)));
         if let Some((number, found)) = behind {
             let inner = found.dwarf.unit(found.header)?;
             let start = number.wrapping_mul(SPLIT_ROOM).wrapping_add(TYPES);
-            return Ok(Unit::new(inner, found.dwarf, index, start));
+            return Ok(DwarfUnit::new(inner, found.dwarf, index, start));
         }
         let missing = gimli::Error::NoEntryAtGivenOffset(index as u64);
         let mut start = self.starts.get(index).copied().ok_or(missing)?;
@@ -169,7 +212,7 @@ impl<'s> Dwarf<'s> {
             base = start.saturating_sub(own);
         }
         let shared = self.dwarf.sup().map(|_| shared);
-        Ok(Unit { lines_in, base, shared, ..Unit::new(inner, dwarf, index, start) })
+        Ok(DwarfUnit { lines_in, base, shared, ..DwarfUnit::new(inner, dwarf, index, start) })
     }
 
     /// What was split off a unit, if its file is there.
@@ -259,15 +302,15 @@ fn is_lto<'s>(dwarf: &gimli::Dwarf<Reader<'s>>, unit: &gimli::Unit<Reader<'s>>) 
     producer.is_some_and(|p| memchr::memmem::find(p.slice(), b"-flto").is_some())
 }
 
-impl<'s> Unit<'s> {
+impl<'s> DwarfUnit<'s> {
     /// A unit that stands for itself.
     fn new(
         inner: gimli::Unit<Reader<'s>>,
         dwarf: Arc<gimli::Dwarf<Reader<'s>>>,
         index: usize,
         start: usize,
-    ) -> Unit<'s> {
-        Unit {
+    ) -> DwarfUnit<'s> {
+        DwarfUnit {
             is_c: is_c(&inner),
             lto: is_lto(&dwarf, &inner),
             partial: is_partial(&inner),
@@ -293,7 +336,8 @@ impl<'s> Unit<'s> {
         }
     }
 
-    pub(super) fn comp_dir(&self) -> String {
+    /// Directory that it was compiled in; empty where it is not stated.
+    pub fn comp_dir(&self) -> String {
         self.inner.comp_dir.map(|d| d.to_string_lossy().into_owned()).unwrap_or_default()
     }
 }

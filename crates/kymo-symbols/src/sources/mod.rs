@@ -17,8 +17,8 @@ use kymo_model::BuildId;
 use rayon::prelude::*;
 
 use crate::cache::{Cache, CacheError};
+use crate::debug_files::DebugCompanions;
 use crate::files::{Binary, Finder, open};
-use crate::probe::BesideBinary;
 use crate::resolver::{DsoId, DsoKind, Problem, Resolver};
 use crate::unpacked;
 
@@ -289,7 +289,7 @@ impl Pages for Mapped {
 
 fn read(files: &Finder, path: &Path, binary: &Path, addresses: &[u64]) -> Result<Answers, String> {
     let map = Mapped(unpacked::map(path).map_err(|e| e.to_string())?);
-    let companions = BesideBinary::new(binary, Some(path)).asking(files);
+    let companions = DebugCompanions::new(binary, Some(path)).asking(files);
     let bytes = map.0.bytes();
     let sections = Sections::load(bytes, None).and_then(|s| s.with_companions(bytes, &companions));
     let mut sections = sections.map_err(|e| e.to_string())?;

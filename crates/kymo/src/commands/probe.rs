@@ -2,14 +2,15 @@
 //!
 //! Here are the flags and which verb they mean; the verbs are in `probe/`.
 
+mod add;
 mod bench;
-mod kept;
+mod cached;
+mod delete;
 mod list;
-mod live;
-mod place;
 mod preflight;
 mod refused;
 mod show;
+mod target;
 pub(in crate::commands) mod temporary;
 mod users;
 
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_debuginfo::probe::{Filter, LineRange};
+use kymo_probe::grammar::{LineRange, NameFilter};
 
 /// Flags of `kymo probe`.
 #[derive(clap::Args)]
@@ -213,7 +214,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             "only one of --add, --del, --definition, --list, --line, --vars, --funcs at a time"
         ),
     }
-    let filter = args.filter.as_deref().map(Filter::parse).transpose()?;
+    let filter = args.filter.as_deref().map(NameFilter::parse).transpose()?;
     if let Some(range) = &args.line {
         return show::lines(&args, &LineRange::parse(range)?);
     }
@@ -221,12 +222,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return show::variables(&args, place, filter.as_ref());
     }
     if let Some(own) = &args.funcs {
-        let own = own.as_deref().map(Filter::parse).transpose()?;
+        let own = own.as_deref().map(NameFilter::parse).transpose()?;
         return show::functions(&args, own.or(filter).as_ref());
     }
     if let Some(glob) = &args.list {
         return match args.cache {
-            true => kept::list(&args, glob.as_deref()),
+            true => cached::list(&args, glob.as_deref()),
             false => list::list(&args, glob.as_deref()),
         };
     }
@@ -235,11 +236,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if !args.del.is_empty() {
         match args.cache {
-            true => kept::delete(&args)?,
-            false => live::delete(&args)?,
+            true => cached::delete(&args)?,
+            false => delete::delete(&args)?,
         }
     }
-    if args.add.is_empty() { Ok(ExitCode::SUCCESS) } else { live::add(&args) }
+    if args.add.is_empty() { Ok(ExitCode::SUCCESS) } else { add::add(&args) }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

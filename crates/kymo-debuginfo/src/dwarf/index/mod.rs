@@ -15,7 +15,7 @@ use rustc_hash::FxHashSet;
 
 use super::names::{last_name, without_generics};
 use super::sections::Sections;
-use crate::probe::{glob_match, is_glob};
+use kymo_model::glob::{glob_match, is_glob};
 use table::{Table, View};
 
 /// The format of the bytes; raised with every change of it or of what is in it.

@@ -6,53 +6,49 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use kymo_debuginfo::demangle;
-use kymo_kernel::kprobes::{Kprobe, Means, jump_optimization};
-use kymo_kernel::probe_events::{Probe, ProbeFile};
+use kymo_kernel::kprobes::{Kprobe, ProbeMechanism, jump_optimization};
+use kymo_kernel::probe_events::{ListedProbe, ProbeFile};
 use kymo_kernel::probe_notes::ProbeNotes;
-use kymo_kernel::tracefs::DynamicEvent;
-use kymo_symbols::probe::{Facts, ProbeFiles};
+use kymo_model::probe::{FetchArg, ProbeTarget};
+use kymo_probe::ProbedBinary;
+use kymo_symbols::debug_files::BinaryFiles;
 
 use super::Args;
-use super::live::means;
+use super::delete::means;
 use super::users::users;
 use crate::commands::tracing;
 
-/// Whose code a probe is in.
+/// Binary that a probe is in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Home {
+enum ProbedHome {
     Kernel,
     Module(String),
     User(String),
 }
 
-/// A place as the kernel lists it.
+/// Target of a probe whose binary can be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Listed {
-    home: Home,
+struct ListedTarget {
+    home: ProbedHome,
     /// What the offset counts from; empty for the file's beginning.
     symbol: String,
     offset: u64,
 }
 
-impl Listed {
-    /// `/bin/a:0x1234(0x10)`, `mod:symbol+12`, `symbol`.
-    fn parse(file: ProbeFile, place: &str) -> Option<Listed> {
-        if file == ProbeFile::User {
-            let (path, offset) = place.rsplit_once(':')?;
-            let offset = offset.split('(').next()?.trim_start_matches("0x");
-            let offset = u64::from_str_radix(offset, 16).ok()?;
-            return Some(Listed { home: Home::User(path.into()), symbol: String::new(), offset });
+impl ListedTarget {
+    /// An address of the kernel, which the kernel hides, is of no use.
+    fn from_target(target: &ProbeTarget) -> Option<ListedTarget> {
+        match target {
+            ProbeTarget::File { path, offset, .. } => {
+                let home = ProbedHome::User(path.clone());
+                Some(ListedTarget { home, symbol: String::new(), offset: *offset })
+            }
+            ProbeTarget::Symbol { module, symbol, offset } => {
+                let home = module.clone().map_or(ProbedHome::Kernel, ProbedHome::Module);
+                Some(ListedTarget { home, symbol: symbol.clone(), offset: offset.unwrap_or(0) })
+            }
+            ProbeTarget::Address(_) | ProbeTarget::Verbatim(_) => None,
         }
-        let (home, rest) = match place.split_once(':') {
-            Some((module, rest)) => (Home::Module(module.to_owned()), rest),
-            None => (Home::Kernel, place),
-        };
-        // An address that the kernel hides is of no use.
-        if rest.starts_with("0x") {
-            return None;
-        }
-        let (symbol, offset) = rest.split_once('+').unwrap_or((rest, "0"));
-        Some(Listed { home, symbol: symbol.to_owned(), offset: offset.parse().ok()? })
     }
 }
 
@@ -60,42 +56,40 @@ impl Listed {
 pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> {
     let tracefs = tracing::open()?;
     let mut probes = tracefs.probes()?;
-    probes.retain(|p| glob.is_none_or(|g| means(g, &p.event)));
-    let places: Vec<Option<Listed>> = probes
-        .iter()
-        .map(|p| Listed::parse(p.file, p.event.definition.split_ascii_whitespace().next()?))
-        .collect();
-    let mut opened: BTreeMap<Home, Option<ProbeFiles>> = BTreeMap::new();
-    for place in places.iter().flatten() {
-        opened.entry(place.home.clone()).or_insert_with(|| match &place.home {
-            Home::Kernel => ProbeFiles::running_kernel(args.vmlinux.as_deref()).ok(),
-            Home::Module(name) => ProbeFiles::module(name).ok(),
-            Home::User(path) => ProbeFiles::user(path.as_ref()).ok(),
+    probes.retain(|p| glob.is_none_or(|g| means(g, p)));
+    let targets: Vec<Option<ListedTarget>> =
+        probes.iter().map(|p| ListedTarget::from_target(&p.definition.target)).collect();
+    let mut opened: BTreeMap<ProbedHome, Option<BinaryFiles>> = BTreeMap::new();
+    for target in targets.iter().flatten() {
+        opened.entry(target.home.clone()).or_insert_with(|| match &target.home {
+            ProbedHome::Kernel => BinaryFiles::running_kernel(args.vmlinux.as_deref()).ok(),
+            ProbedHome::Module(name) => BinaryFiles::module(name).ok(),
+            ProbedHome::User(path) => BinaryFiles::user(path.as_ref()).ok(),
         });
     }
-    let known: BTreeMap<&Home, Facts<'_>> = opened
+    let known: BTreeMap<&ProbedHome, ProbedBinary<'_>> = opened
         .iter()
-        .filter_map(|(home, files)| Some((home, Facts::load(files.as_ref()?).ok()?)))
+        .filter_map(|(home, files)| Some((home, ProbedBinary::load(files.as_ref()?).ok()?)))
         .collect();
     let notes = ProbeNotes::load();
-    let kernel = Running::look(&places, &known, args.verbose);
+    let kernel = RunningKernel::look(&targets, &known, args.verbose);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    for (probe, place) in probes.iter().zip(&places) {
-        let facts = place.as_ref().and_then(|p| known.get(&p.home));
-        let text = place.as_ref().and_then(|p| in_words(&probe.event, p, facts, &kernel));
-        let name = format!("{}:{}", probe.event.system, probe.event.name);
-        writeln!(out, "  {name:20} (on {})", with_names(&probe.event, text))?;
-        if notes.replaced(&probe.event) == Some(true) {
+    for (probe, target) in probes.iter().zip(&targets) {
+        let binary = target.as_ref().and_then(|t| known.get(&t.home));
+        let text = target.as_ref().and_then(|t| source_text(probe, t, binary, &kernel));
+        writeln!(out, "  {:20} (on {})", probe.definition.full_name(), with_names(probe, text))?;
+        if notes.replaced(probe) == Some(true) {
             writeln!(
                 out,
                 "    the file was replaced since: what is started now is not probed; remove the probe and add it again"
             )?;
         }
         if args.verbose {
-            let by = users(&tracefs, &probe.event);
-            let how = place.as_ref().and_then(|p| how(probe, p, facts, (&kernel, !by.is_empty())));
+            let by = users(&tracefs, probe);
+            let used = !by.is_empty();
+            let how = target.as_ref().and_then(|t| how(probe, t, binary, (&kernel, used)));
             writeln!(out, "    {}", details(probe, how, &by))?;
-            writeln!(out, "    {}", definition(&probe.event))?;
+            writeln!(out, "    {}", probe.line)?;
         }
     }
     out.flush()?;
@@ -108,25 +102,25 @@ pub(super) fn list(args: &Args, glob: Option<&str>) -> anyhow::Result<ExitCode> 
 
 /// What a probe of the running kernel is called and how it works.
 #[derive(Default)]
-struct Running {
-    /// Addresses of the symbols that places count from.
+struct RunningKernel {
+    /// Addresses of the symbols that targets count from.
     symbols: BTreeMap<(Option<String>, String), u64>,
     /// All symbols, where the kernel's binary is not there.
     names: Option<kymo_kernel::kallsyms::Kallsyms>,
     armed: Vec<Kprobe>,
 }
 
-impl Running {
+impl RunningKernel {
     fn look(
-        places: &[Option<Listed>],
-        known: &BTreeMap<&Home, Facts<'_>>,
+        targets: &[Option<ListedTarget>],
+        known: &BTreeMap<&ProbedHome, ProbedBinary<'_>>,
         verbose: bool,
-    ) -> Running {
-        let of_kernel = |p: &&Listed| !matches!(p.home, Home::User(_));
-        let mut wanted = places.iter().flatten().filter(of_kernel).peekable();
+    ) -> RunningKernel {
+        let of_kernel = |t: &&ListedTarget| !matches!(t.home, ProbedHome::User(_));
+        let mut wanted = targets.iter().flatten().filter(of_kernel).peekable();
         let unknown = wanted.clone().any(|p| !known.contains_key(&p.home));
         if wanted.peek().is_none() || (!verbose && !unknown) {
-            return Running::default();
+            return RunningKernel::default();
         }
         let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let mut symbols: BTreeMap<(Option<String>, String), u64> = BTreeMap::new();
@@ -146,7 +140,7 @@ impl Running {
                 symbols.entry((module.map(str::to_owned), name.to_owned())).or_insert(addr);
             }
         }
-        Running {
+        RunningKernel {
             symbols,
             names: unknown
                 .then(|| kymo_kernel::kallsyms::Kallsyms::parse_as_kernel(text.into_bytes())),
@@ -154,54 +148,54 @@ impl Running {
         }
     }
 
-    fn addr(&self, place: &Listed) -> Option<u64> {
-        let key = (module_of(place).map(str::to_owned), place.symbol.clone());
-        self.symbols.get(&key)?.checked_add(place.offset)
+    fn addr(&self, target: &ListedTarget) -> Option<u64> {
+        let key = (module_of(target).map(str::to_owned), target.symbol.clone());
+        self.symbols.get(&key)?.checked_add(target.offset)
     }
 }
 
-fn module_of(place: &Listed) -> Option<&str> {
-    if let Home::Module(name) = &place.home { Some(name) } else { None }
+fn module_of(target: &ListedTarget) -> Option<&str> {
+    if let ProbedHome::Module(name) = &target.home { Some(name) } else { None }
 }
 
-/// The address of a place as its binary states it.
-fn stated(place: &Listed, facts: &Facts<'_>) -> Option<u64> {
-    if matches!(place.home, Home::User(_)) {
-        return facts.symbols.address(place.offset);
+/// The address of a target as its binary states it.
+fn stated_address(target: &ListedTarget, binary: &ProbedBinary<'_>) -> Option<u64> {
+    if matches!(target.home, ProbedHome::User(_)) {
+        return binary.symbols.address(target.offset);
     }
-    let symbol = facts.symbols.named(&place.symbol, false)?;
-    symbol.addr.checked_add(place.offset)
+    let symbol = binary.symbols.named(&target.symbol, false)?;
+    symbol.addr.checked_add(target.offset)
 }
 
 /// `work@/src/a.c in /bin/a`, `vfs_read:6@fs/read_write.c`.
-fn in_words(
-    event: &DynamicEvent,
-    place: &Listed,
-    facts: Option<&Facts<'_>>,
-    kernel: &Running,
+fn source_text(
+    probe: &ListedProbe,
+    target: &ListedTarget,
+    binary: Option<&ProbedBinary<'_>>,
+    kernel: &RunningKernel,
 ) -> Option<String> {
-    let ret = if event.kind == 'r' { "%return" } else { "" };
-    let within = match &place.home {
-        Home::Kernel => String::new(),
-        Home::Module(name) => format!(" in {name}"),
-        Home::User(path) => format!(" in {path}"),
+    let ret = return_suffix(probe);
+    let within = match &target.home {
+        ProbedHome::Kernel => String::new(),
+        ProbedHome::Module(name) => format!(" in {name}"),
+        ProbedHome::User(path) => format!(" in {path}"),
     };
-    let Some(facts) = facts else {
-        let (start, _, name, _) = kernel.names.as_ref()?.lookup(kernel.addr(place)?)?;
-        let offset = kernel.addr(place)?.checked_sub(start)?;
+    let Some(binary) = binary else {
+        let (start, _, name, _) = kernel.names.as_ref()?.lookup(kernel.addr(target)?)?;
+        let offset = kernel.addr(target)?.checked_sub(start)?;
         return Some(format!("{}{ret}{within}", plus(&demangle(name), offset)));
     };
-    let addr = stated(place, facts)?;
-    let (symbol, start) = facts.symbols.function_at(addr)?;
+    let addr = stated_address(target, binary)?;
+    let (symbol, start) = binary.symbols.function_at(addr)?;
     let name = demangle(symbol);
-    Some(match facts.line_at(addr) {
+    Some(match binary.line_at(addr) {
         Some(line) => {
-            let file = match &place.home {
-                Home::User(_) => line.file.as_str(),
-                // The folder it was compiled in is of another machine.
+            let file = match &target.home {
+                ProbedHome::User(_) => line.file.as_str(),
+                // The directory it was compiled in is of another machine.
                 _ => line
                     .file
-                    .strip_prefix(line.folder.as_str())
+                    .strip_prefix(line.comp_dir.as_str())
                     .map_or(line.file.as_str(), |f| f.trim_start_matches(['/', '.'])),
             };
             match line.relative {
@@ -218,64 +212,65 @@ fn plus(name: &str, offset: u64) -> String {
     if offset == 0 { name.to_owned() } else { format!("{name}+{offset}") }
 }
 
-/// A place with the names of the arguments.
-fn with_names(event: &DynamicEvent, text: Option<String>) -> String {
-    let mut words = event.definition.split_ascii_whitespace();
-    let place = words.next().unwrap_or_default();
-    let ret = if event.kind == 'r' { "%return" } else { "" };
-    let mut text = text.unwrap_or_else(|| format!("{place}{ret}"));
-    let names: Vec<&str> =
-        words.map(|arg| arg.split_once('=').map_or(arg, |(name, _)| name)).collect();
+fn return_suffix(probe: &ListedProbe) -> &'static str {
+    if probe.definition.kind.is_return() { "%return" } else { "" }
+}
+
+/// A probe point with the names of the arguments.
+fn with_names(probe: &ListedProbe, text: Option<String>) -> String {
+    let definition = &probe.definition;
+    let mut text = text.unwrap_or_else(|| format!("{}{}", definition.target, return_suffix(probe)));
+    let name = |arg: &FetchArg| arg.name.clone().unwrap_or_else(|| arg.to_string());
+    let names: Vec<String> = definition.args.iter().map(name).collect();
     if !names.is_empty() {
         text.push_str(&format!(" with {}", names.join(" ")));
     }
     text
 }
 
-fn definition(event: &DynamicEvent) -> String {
-    format!("{}:{}/{} {}", event.kind, event.system, event.name, event.definition)
-}
-
 /// How a hit is caught, or what it costs.
 fn how(
-    probe: &Probe,
-    place: &Listed,
-    facts: Option<&Facts<'_>>,
-    (kernel, used): (&Running, bool),
+    probe: &ListedProbe,
+    target: &ListedTarget,
+    binary: Option<&ProbedBinary<'_>>,
+    (kernel, used): (&RunningKernel, bool),
 ) -> Option<String> {
     if probe.file == ProbeFile::User {
-        let facts = facts?;
-        let Some(addr) = stated(place, facts) else {
+        let binary = binary?;
+        let Some(addr) = stated_address(target, binary) else {
             return Some("no code is there: the file has changed".into());
         };
-        return Some(match facts.judge_at(addr).cheap? {
+        return Some(match binary.judge_at(addr).cheap? {
             true => "the instruction is emulated: a hit is cheap".into(),
-            false => "the instruction is single-stepped: a hit is dear".into(),
+            false => "the instruction is single-stepped: a hit is expensive".into(),
         });
     }
-    let addr = kernel.addr(place)?;
+    let addr = kernel.addr(target)?;
     // The kernel puts it behind the mark that indirect jumps may arrive at.
     const ENDBR: u64 = 4;
-    let ret = probe.event.kind == 'r';
-    let is_it = |k: &&Kprobe| k.ret == ret && (k.addr == addr || k.addr == addr + ENDBR);
-    // Several events may be at one place, which the kernel's list does not tell apart.
+    let is_return = probe.definition.kind.is_return();
+    let is_it =
+        |k: &&Kprobe| k.is_return == is_return && (k.addr == addr || k.addr == addr + ENDBR);
+    // Several events may be at one point, which the kernel's list does not tell apart.
     let fits = |k: &&Kprobe| k.disabled != used;
     let mut here = kernel.armed.iter().filter(is_it);
     let armed = here.clone().find(fits).or_else(|| here.next())?;
     Some(
-        match (armed.gone, armed.disabled, armed.means) {
+        match (armed.gone, armed.disabled, armed.mechanism) {
             (true, ..) => "its module is gone",
-            (_, true, Means::Ftrace) => "not switched on; will use the function tracer's call",
+            (_, true, ProbeMechanism::Ftrace) => {
+                "not switched on; will use the function tracer's call"
+            }
             (_, true, _) => "not switched on",
-            (.., Means::Ftrace) => "uses the function tracer's call",
-            (.., Means::Jump) => "optimized: a jump",
-            (.., Means::Breakpoint) => "a breakpoint",
+            (.., ProbeMechanism::Ftrace) => "uses the function tracer's call",
+            (.., ProbeMechanism::Jump) => "optimized: a jump",
+            (.., ProbeMechanism::Breakpoint) => "a breakpoint",
         }
         .into(),
     )
 }
 
-fn details(probe: &Probe, how: Option<String>, by: &[String]) -> String {
+fn details(probe: &ListedProbe, how: Option<String>, by: &[String]) -> String {
     let mut parts = Vec::new();
     if let Some(hits) = probe.hits {
         parts.push(format!("{} hits", hits.hits));
@@ -298,25 +293,5 @@ fn tell_switch() {
             "Breakpoints stay breakpoints: debug.kprobes-optimization = 0; sysctl -w debug.kprobes-optimization=1 lets the kernel replace them by jumps."
         ),
         None => anstream::println!("This kernel cannot replace breakpoints by jumps."),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_as_the_kernel_lists_them() {
-        let check = |file, place: &str, home: Home, symbol: &str, offset| {
-            let expected = Listed { home, symbol: symbol.into(), offset };
-            assert_eq!(Listed::parse(file, place), Some(expected), "{place}");
-        };
-        check(ProbeFile::Kernel, "_text+3460176", Home::Kernel, "_text", 3_460_176);
-        check(ProbeFile::Kernel, "vfs_read", Home::Kernel, "vfs_read", 0);
-        check(ProbeFile::Kernel, "m:f+4", Home::Module("m".into()), "f", 4);
-        let user = Home::User("/opt/a:b".into());
-        check(ProbeFile::User, "/opt/a:b:0x0000000000001139(0x4010)", user, "", 0x1139);
-        assert_eq!(Listed::parse(ProbeFile::Kernel, "0xffffffff81000000"), None);
-        assert_eq!(Listed::parse(ProbeFile::User, "nothing"), None);
     }
 }

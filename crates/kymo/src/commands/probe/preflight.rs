@@ -6,12 +6,12 @@ use std::time::Duration;
 use kymo_kernel::ftrace::{Instance, Selection};
 use kymo_kernel::probe_events::{ProbeFile, events_of};
 use kymo_kernel::tracefs::Tracefs;
+use kymo_probe::bench::{ProbedInstruction, hit_cost};
 
-use super::bench::cost_now;
-use super::live::Planned;
+use super::add::PlannedProbes;
 
-pub(super) fn run(tracefs: &Tracefs, planned: &Planned, seconds: f64) -> anyhow::Result<()> {
-    let events = events_of(&planned.lines);
+pub(super) fn run(tracefs: &Tracefs, planned: &PlannedProbes, seconds: f64) -> anyhow::Result<()> {
+    let events = events_of(planned.added());
     let instance = Instance::create(tracefs, "preflight")?;
     let before = hits(tracefs)?;
     for (_, group, event) in &events {
@@ -22,15 +22,18 @@ pub(super) fn run(tracefs: &Tracefs, planned: &Planned, seconds: f64) -> anyhow:
     let after = hits(tracefs)?;
     instance.remove()?;
     for (file, group, event) in &events {
-        let of = |all: &[Counted]| -> u64 {
+        let hits_of = |all: &[Counted]| -> u64 {
             all.iter().filter(|(g, e, _)| g == group && e == event).map(|(.., hits)| hits).sum()
         };
-        let rate = of(&after).saturating_sub(of(&before)) as f64 / seconds;
-        let ret = planned.lines.iter().any(|l| {
-            (l.group.as_str(), l.event.as_str()) == (*group, *event) && l.text.starts_with('r')
-        });
-        let dear = planned.dear && *file == ProbeFile::User && !ret;
-        let cost = match cost_now(tracefs, *file, ret, dear) {
+        let rate = hits_of(&after).saturating_sub(hits_of(&before)) as f64 / seconds;
+        let is_return = planned.added().any(|d| d.is_of(group, event) && d.kind.is_return());
+        let stepped = planned.single_stepped && *file == ProbeFile::User && !is_return;
+        let instruction = match (is_return, stepped) {
+            (true, _) => ProbedInstruction::Return,
+            (false, true) => ProbedInstruction::SingleStepped,
+            (false, false) => ProbedInstruction::Emulated,
+        };
+        let cost = match hit_cost(tracefs, *file, instruction) {
             Some(each) => format!(
                 "about {:.2} ms of every second ({each:.0} ns a hit, measured here now)",
                 rate * each / 1e6
@@ -42,10 +45,14 @@ pub(super) fn run(tracefs: &Tracefs, planned: &Planned, seconds: f64) -> anyhow:
     Ok(())
 }
 
-/// Group, event, hits; one for each place.
+/// Group, event, hits; one for each probe point.
 type Counted = (String, String, u64);
 
 fn hits(tracefs: &Tracefs) -> anyhow::Result<Vec<Counted>> {
     let all = tracefs.probes()?.into_iter();
-    Ok(all.map(|p| (p.event.system, p.event.name, p.hits.map_or(0, |h| h.hits))).collect())
+    let counted = all.map(|p| {
+        let event = p.event().to_owned();
+        (p.definition.group, event, p.hits.map_or(0, |h| h.hits))
+    });
+    Ok(counted.collect())
 }

@@ -3,6 +3,7 @@
 use kymo_kernel::kprobes::forbidden;
 use kymo_kernel::probe_events::{ProbeError, ProbeFile};
 use kymo_kernel::tracefs::Tracefs;
+use kymo_model::probe::ProbeTarget;
 
 /// Whether something could not be removed because it is in use.
 pub(super) fn is_busy(error: &ProbeError) -> bool {
@@ -16,7 +17,9 @@ pub(super) fn explain(error: ProbeError) -> anyhow::Error {
         other => other,
     };
     let why = match inner {
-        ProbeError::Refused { line, error, .. } => why(line, error),
+        ProbeError::Refused { change, error, .. } => {
+            change.added().and_then(|definition| why(&definition.target, error))
+        }
         _ => None,
     };
     match why {
@@ -25,21 +28,16 @@ pub(super) fn explain(error: ProbeError) -> anyhow::Error {
     }
 }
 
-fn why(line: &str, error: &std::io::Error) -> Option<String> {
+fn why(target: &ProbeTarget, error: &std::io::Error) -> Option<String> {
     /// EILSEQ, for which the system has only words about characters.
     const NO_INSTRUCTION: i32 = 84;
-    let place = line.split_ascii_whitespace().nth(1)?;
     if error.raw_os_error() == Some(NO_INSTRUCTION) {
-        return Some(format!("{place} is in the middle of an instruction"));
+        return Some(format!("{target} is in the middle of an instruction"));
     }
-    if place.starts_with('/') {
-        return None;
-    }
+    let ProbeTarget::Symbol { symbol, offset, .. } = target else { return None };
     let tracefs = Tracefs::open().ok().filter(|t| t.takes(ProbeFile::Kernel))?;
-    let (base, offset) = place.rsplit_once('+').unwrap_or((place, "0"));
-    let base = base.rsplit(':').next().unwrap_or(base);
     let names = kymo_kernel::kallsyms::Kallsyms::running();
-    let addr = address_of(base)?.checked_add(offset.parse().ok()?)?;
+    let addr = address_of(symbol)?.checked_add(offset.unwrap_or(0))?;
     if let Some(name) = forbidden(addr) {
         return Some(format!(
             "{name} is on the kernel's blacklist: it is needed to handle probes; probe a caller"

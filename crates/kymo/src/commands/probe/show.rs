@@ -6,41 +6,52 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use kymo_debuginfo::dwarf::{PlaceVariables, Sources as _, Variable, source_lines};
-use kymo_debuginfo::probe::{Description, Filter, LineRange, RawLine, looks_raw};
-use kymo_symbols::probe::{Facts, PlanError, kallsyms_functions};
+use kymo_probe::grammar::{KernelLine, LineRange, NameFilter, ProbeDescription, is_kernel_line};
+use kymo_probe::{
+    PointVariables, ProbedBinary, ResolveError, SourceVariable, kallsyms_functions, source_lines,
+};
 use kymo_view::Ledger;
 
 use super::Args;
-use super::place::{Planner, close, facts, files, settings};
+use super::target::{ProbeResolver, close, files, options};
 
 /// `--definition`.
 pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
     let mut lines = Vec::new();
-    let described: Vec<&String> = args.definition.iter().filter(|d| !looks_raw(d)).collect();
+    let described: Vec<&String> = args.definition.iter().filter(|d| !is_kernel_line(d)).collect();
     let files = (!described.is_empty()).then(|| files(args, true));
-    let planner = files.as_ref().map(Planner::new).transpose()?;
+    let resolver = files.as_ref().map(ProbeResolver::new).transpose()?;
     for text in &args.definition {
-        if looks_raw(text) {
-            lines.push(RawLine::parse(text)?.line);
+        if is_kernel_line(text) {
+            lines.push(kernel_line(&KernelLine::parse(text)?));
             continue;
         }
-        let d = Description::parse(text)?;
-        let Some(planner) = &planner else { continue };
-        let plan = planner.plan(args, &d)?;
-        lines.extend(plan.definitions.iter().map(ToString::to_string));
-        plan.notes.into_iter().for_each(|n| ledger.push(n));
+        let d = ProbeDescription::parse(text)?;
+        let Some(resolver) = &resolver else { continue };
+        let resolved = resolver.resolve(args, &d)?;
+        lines.extend(resolved.definitions.iter().map(ToString::to_string));
+        resolved.notes.into_iter().for_each(|n| ledger.push(n));
     }
     let mut out = std::io::stdout().lock();
     for line in lines {
         writeln!(out, "{line}")?;
     }
     drop(out);
-    if let Some(planner) = &planner {
-        planner.learn(args).into_iter().for_each(|n| ledger.push(n));
+    if let Some(resolver) = &resolver {
+        resolver.learn(args).into_iter().for_each(|n| ledger.push(n));
     }
     Ok(close(args, &ledger))
+}
+
+fn kernel_line(line: &KernelLine) -> String {
+    match line {
+        KernelLine::Add(definition) => definition.to_string(),
+        KernelLine::Remove { group, event } => {
+            let event = event.as_deref().unwrap_or_default();
+            group.as_ref().map_or_else(|| format!("-:{event}"), |g| format!("-:{g}/{event}"))
+        }
+    }
 }
 
 /// Lines shown behind the last one that can be probed.
@@ -49,21 +60,20 @@ const MORE: u32 = 2;
 /// `--line`.
 pub(super) fn lines(args: &Args, range: &LineRange) -> anyhow::Result<ExitCode> {
     let files = files(args, true)?;
-    let settings = settings(args);
+    let options = options(args);
     let what = args.line.as_deref().unwrap_or_default();
-    let facts = facts(&files)?;
-    let found = facts.with_finder(&settings, what, |finder| -> Result<_, PlanError> {
+    let binary = ProbedBinary::load(&files)?;
+    let found = binary.with_finder(&options, what, |finder| -> Result<_, ResolveError> {
         Ok(source_lines(finder, range)?)
     })?;
-    let path = settings.sources.find(&found.path, &found.comp_dir).with_context(|| {
+    let path = options.sources.find(&found.path, &found.comp_dir).with_context(|| {
         format!(
             "the source file {} is not here (built in {}); -s says where sources are",
             found.path, found.comp_dir
         )
     })?;
-    let text = settings
+    let text = options
         .sources
-        .clone()
         .read(&found.path, &found.comp_dir)
         .with_context(|| format!("cannot read {}", path.display()))?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -91,13 +101,13 @@ pub(super) fn lines(args: &Args, range: &LineRange) -> anyhow::Result<ExitCode> 
     }
     out.flush()?;
     drop(out);
-    Ok(close(args, &learned(args, &facts)))
+    Ok(close(args, &learned(args, &binary)))
 }
 
 /// What there is to say of an index that was made or not used.
-fn learned(args: &Args, facts: &Facts<'_>) -> Ledger {
+fn learned(args: &Args, binary: &ProbedBinary<'_>) -> Ledger {
     let mut ledger = Ledger::default();
-    facts.learn(args.cache).into_iter().for_each(|n| ledger.push(n));
+    binary.learn(args.cache).into_iter().for_each(|n| ledger.push(n));
     ledger
 }
 
@@ -109,29 +119,29 @@ fn is_last(text: &[u8], n: u32) -> bool {
 pub(super) fn variables(
     args: &Args,
     place: &str,
-    filter: Option<&Filter>,
+    filter: Option<&NameFilter>,
 ) -> anyhow::Result<ExitCode> {
-    let d = Description::parse_point(place)?;
+    let d = ProbeDescription::parse_point(place)?;
     let files = files(args, true)?;
-    let settings = settings(args);
-    let facts = facts(&files)?;
-    let found = facts.with_finder(&settings, place, |finder| -> Result<_, PlanError> {
+    let options = options(args);
+    let binary = ProbedBinary::load(&files)?;
+    let found = binary.with_finder(&options, place, |finder| -> Result<_, ResolveError> {
         Ok(finder.variables(&d, args.externs)?)
     })?;
-    let default = Filter::parse("!__k???tab_* & !__crc_*")?;
+    let default = NameFilter::parse("!__k???tab_* & !__crc_*")?;
     let filter = filter.unwrap_or(&default);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    // perf writes a place without a function so.
+    // perf writes a point without a function so.
     let at = if d.point.function.is_none() && d.point.file.is_some() { "@" } else { "" };
     writeln!(out, "Available variables at {at}{}", d.point)?;
     for at in &found {
-        let symbol = facts.symbols.function_at(at.place.addr);
-        let (name, start) = match (at.place.entry, symbol) {
+        let symbol = binary.symbols.function_at(at.point.addr);
+        let (name, start) = match (at.point.entry, symbol) {
             (Some(entry), Some((name, _))) => (args.readable(name).into_owned(), entry),
             (_, Some((name, start))) => (args.readable(name).into_owned(), start),
-            _ => (at.place.function.clone(), at.place.entry.unwrap_or(0)),
+            _ => (at.point.function.clone(), at.point.entry.unwrap_or(0)),
         };
-        writeln!(out, "\t@<{name}+{}>", at.place.addr.wrapping_sub(start))?;
+        writeln!(out, "\t@<{name}+{}>", at.point.addr.wrapping_sub(start))?;
         let shown = variable_lines(args, at, &name, filter);
         for line in &shown {
             writeln!(out, "\t\t{line}")?;
@@ -142,18 +152,19 @@ pub(super) fn variables(
     }
     out.flush()?;
     drop(out);
-    Ok(close(args, &learned(args, &facts)))
+    Ok(close(args, &learned(args, &binary)))
 }
 
 fn variable_lines(
     args: &Args,
-    at: &PlaceVariables,
+    at: &PointVariables,
     function: &str,
-    filter: &Filter,
+    filter: &NameFilter,
 ) -> BTreeSet<String> {
-    let passes = |v: &&Variable| filter.matches(&v.name);
-    let text =
-        |v: &Variable| format!("{}\t{}", v.kind.as_deref().unwrap_or("(unknown_type)"), v.name);
+    let passes = |v: &&SourceVariable| filter.matches(&v.name);
+    let text = |v: &SourceVariable| {
+        format!("{}\t{}", v.kind.as_deref().unwrap_or("(unknown_type)"), v.name)
+    };
     let mut lines = BTreeSet::new();
     for v in at.locals.iter().filter(passes) {
         if !args.range {
@@ -179,17 +190,17 @@ fn variable_lines(
 }
 
 /// `--funcs`.
-pub(super) fn functions(args: &Args, filter: Option<&Filter>) -> anyhow::Result<ExitCode> {
-    let default = Filter::parse("!_* & !*@plt")?;
+pub(super) fn functions(args: &Args, filter: Option<&NameFilter>) -> anyhow::Result<ExitCode> {
+    let default = NameFilter::parse("!_* & !*@plt")?;
     let filter = filter.unwrap_or(&default);
     let mut names = BTreeSet::new();
-    match Planner::new(&files(args, true))? {
-        Planner::Binary(facts) => {
-            let functions = facts.symbols.all().filter(|s| s.code);
+    match ProbeResolver::new(&files(args, true))? {
+        ProbeResolver::Binary(binary) => {
+            let functions = binary.symbols.all().filter(|s| s.code);
             let readable = functions.map(|s| args.readable(s.name));
             names.extend(readable.filter(|n| filter.matches(n)).map(Cow::into_owned));
         }
-        Planner::Symbols(text, _) => {
+        ProbeResolver::Symbols(text, _) => {
             let functions = kallsyms_functions(&text, args.module.as_deref());
             names.extend(functions.filter(|n| filter.matches(n)).map(str::to_owned));
         }

@@ -7,16 +7,17 @@ use anyhow::Context as _;
 use clap::{Args as _, FromArgMatches as _};
 use kymo_kernel::probe_guard::{GuardError, ProbeGuard};
 use kymo_kernel::process::{Signal, Signals};
+use kymo_probe::naming::TakenName;
 use kymo_view::Ledger;
 
-use super::live::{Names, plan};
+use super::add::{event_names, plan};
 use super::{Args, refused, take_words};
 use crate::commands::tracing;
 
 /// Flags for them.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(in crate::commands) struct ProbeArgs {
-    /// Add this probe for the run, and take its events; said as for `kymo probe`, a
+    /// Add this probe for the run, and take its events; same syntax as for `kymo probe`, a
     /// program's with its path before it ('/usr/bin/x main argc')
     #[arg(long = "probe", value_name = "[BINARY ]PROBE")]
     probes: Vec<String>,
@@ -58,13 +59,14 @@ impl ProbeArgs {
         let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup])?;
         let tracefs = tracing::open()?;
         let mut ledger = Ledger::default();
-        let mut names = Names::numbered(&tracefs)?;
-        let mut lines = Vec::new();
+        let mut names = event_names(&tracefs, TakenName::Number)?;
+        let mut definitions = Vec::new();
         for args in self.by_binary(exec)? {
-            lines.extend(plan(&args, &tracefs, &mut names, &mut ledger)?.lines);
+            let planned = plan(&args, &tracefs, &mut names, &mut ledger)?;
+            definitions.extend(planned.added().cloned());
         }
         say!("{}", ledger.to_text(""));
-        let guard = ProbeGuard::add(&tracefs, lines).map_err(|e| match e {
+        let guard = ProbeGuard::add(&tracefs, definitions).map_err(|e| match e {
             GuardError::Probe(e) => refused::explain(e),
             e => e.into(),
         })?;

@@ -1,18 +1,20 @@
-//! Who uses an event: trace folders in which it is enabled, and processes with perf
+//! Who uses an event: trace directories in which it is enabled, and processes with perf
 //! events open, of which the kernel does not tell which events they are.
 
 use kymo_kernel::ftrace::TraceDir;
+use kymo_kernel::probe_events::ListedProbe;
 use kymo_kernel::target;
-use kymo_kernel::tracefs::{DynamicEvent, Tracefs};
+use kymo_kernel::tracefs::Tracefs;
 
-/// Trace folders in which an event is enabled.
-pub(super) fn users(tracefs: &Tracefs, event: &DynamicEvent) -> Vec<String> {
-    let file = format!("events/{}/{}/enable", event.system, event.name);
+/// Trace directories in which an event is enabled.
+pub(super) fn users(tracefs: &Tracefs, probe: &ListedProbe) -> Vec<String> {
+    let (group, event) = (&probe.definition.group, probe.event());
+    let file = format!("events/{group}/{event}/enable");
     // A star says that a trigger is set, too.
     let enabled = |dir: &TraceDir| dir.read(&file).is_ok_and(|t| t.starts_with('1'));
     let mut by = Vec::new();
     if enabled(&TraceDir::top(tracefs)) {
-        let how = format!("kymo event disable {}:{}", event.system, event.name);
+        let how = format!("kymo event disable {group}:{event}");
         by.push(format!("tracefs itself (its enable file is 1; {how})"));
     }
     for name in TraceDir::instances(tracefs).unwrap_or_default() {
@@ -24,8 +26,8 @@ pub(super) fn users(tracefs: &Tracefs, event: &DynamicEvent) -> Vec<String> {
 }
 
 /// Who keeps an event that could not be removed, in words.
-pub(super) fn keepers(tracefs: &Tracefs, event: &DynamicEvent) -> String {
-    let by = users(tracefs, event);
+pub(super) fn keepers(tracefs: &Tracefs, probe: &ListedProbe) -> String {
+    let by = users(tracefs, probe);
     if !by.is_empty() {
         return format!("it is in use by {}", by.join(", "));
     }

@@ -1,0 +1,48 @@
+//! Probes: descriptions that a person types → probe points and variables in a binary →
+//! typed definitions that the kernel takes.
+//!
+//! | step | file |
+//! |---|---|
+//! | grammar of descriptions, carets under mistakes | `grammar/` |
+//! | description → definitions | `resolve.rs`; without debugging information `resolve_by_kallsyms.rs`; of USDT probes `usdt.rs` |
+//! | description → probe points by DWARF | `point_finder.rs` |
+//! | argument → fetch argument | `fetch_arg.rs`, `value_steps.rs`; of USDT probes `usdt_args.rs` |
+//! | `--line`, `--vars` | `source_lines.rs`, `variables.rs` |
+//! | names of events and groups | `naming.rs` |
+//! | is it safe to arm a point | `safety.rs` |
+//! | caches | `index_cache.rs`, `probe_cache.rs` |
+//! | cost of a hit, measured | `bench/` |
+//!
+//! Definitions as words are `kymo_model::probe`; facts of ELF and DWARF are
+//! `kymo-debuginfo`'s; files are found by `kymo-symbols`; only `kymo-kernel` changes the
+//! kernel's probes.
+#![forbid(unsafe_code)]
+
+mod address_line;
+pub mod bench;
+mod fetch_arg;
+mod finder_options;
+pub mod grammar;
+mod index_cache;
+pub mod naming;
+mod point_finder;
+mod probe_cache;
+mod registers;
+mod resolve;
+mod resolve_by_kallsyms;
+mod safety;
+mod source_lines;
+mod usdt;
+mod usdt_args;
+mod value_steps;
+mod variables;
+
+pub use address_line::AddressLine;
+pub use finder_options::{DataNaming, FinderOptions, SymbolLookup};
+pub use point_finder::{PointError, PointFinder, ProbePoint, SourceReader};
+pub use probe_cache::{CachedProbe, CachedProbes};
+pub use resolve::{ProbedBinary, ResolveError, ResolveOptions, ResolvedProbe};
+pub use resolve_by_kallsyms::{kallsyms_functions, resolve_by_kallsyms};
+pub use safety::{PointSafety, ProbeHazard};
+pub use source_lines::{SourceLines, source_lines};
+pub use variables::{PointVariables, SourceVariable};

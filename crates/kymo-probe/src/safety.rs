@@ -1,0 +1,133 @@
+//! Safety of a probe point, before it is armed: does an instruction begin there, may the
+//! kernel be probed there, can arming it do harm.
+
+use kymo_debuginfo::instruction::{self, At, Cost};
+
+use kymo_symbols::debug_files::BinaryKind;
+
+use crate::point_finder::ProbePoint;
+use crate::resolve::ProbedBinary;
+
+/// Why a probe point should not be armed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeHazard {
+    /// Harm that would be done.
+    pub what: String,
+    /// A better point.
+    pub advice: String,
+}
+
+/// Safety and cost of a probe point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PointSafety {
+    /// A reason not to arm it.
+    pub hazard: Option<ProbeHazard>,
+    /// Whether a hit is cheap; none if not known.
+    pub cheap: Option<bool>,
+}
+
+const UNKNOWN: PointSafety = PointSafety { hazard: None, cheap: None };
+
+impl ProbedBinary<'_> {
+    /// Judges a probe point.
+    pub fn judge(&self, point: &ProbePoint) -> PointSafety {
+        match self.files.kind {
+            BinaryKind::User => self.judge_at(point.addr),
+            _ => self.judge_kernel(point),
+        }
+    }
+
+    /// Functions that are gone after boot, or that the kernel itself relies on
+    /// while it handles a probe.
+    fn judge_kernel(&self, point: &ProbePoint) -> PointSafety {
+        let Some(section) = self.symbols.section_at(point.addr) else { return UNKNOWN };
+        let function = &point.function;
+        let (what, advice) = match section.name.as_str() {
+            ".init.text" => (
+                format!("{function} is in __init code, which is gone after boot"),
+                "probe what it calls",
+            ),
+            ".exit.text" => (
+                format!("{function} is in __exit code, which may not be loaded"),
+                "probe what it calls",
+            ),
+            ".kprobes.text" | ".noinstr.text" | ".entry.text" | ".irqentry.text" => (
+                format!(
+                    "{function} is in {}, which the kernel needs to handle probes and forbids to probe",
+                    section.name
+                ),
+                "probe a caller",
+            ),
+            _ => return UNKNOWN,
+        };
+        PointSafety { hazard: Some(ProbeHazard { what, advice: advice.into() }), cheap: None }
+    }
+
+    /// Judges an address of a program.
+    pub fn judge_at(&self, addr: u64) -> PointSafety {
+        if self.symbols.machine_is_x86_64() == Some(false) {
+            return UNKNOWN;
+        }
+        let Some((name, start, end)) = self.symbols.function_span(addr) else {
+            return UNKNOWN;
+        };
+        let name = name.to_owned();
+        let Some(code) = self.code(start, end) else { return UNKNOWN };
+        match instruction::at(code, start, addr) {
+            At::Unknown => UNKNOWN,
+            At::Inside { begins, next } => PointSafety {
+                hazard: Some(ProbeHazard {
+                    what: format!(
+                        "{name}+{} is in the middle of an instruction: a probe there would damage it",
+                        addr - start
+                    ),
+                    advice: format!(
+                        "instructions begin at {name}+{} and {name}+{}",
+                        begins - start,
+                        next - start
+                    ),
+                }),
+                cheap: None,
+            },
+            At::Instruction { cost: Cost::Nop5, len }
+                if addr != start && !instruction::makes_calls(code, start) =>
+            {
+                PointSafety {
+                    hazard: Some(ProbeHazard {
+                        what: format!(
+                            "{name}+{} is a nop of 5 bytes in a function without calls: kernels that turn it into a call would overwrite data below its stack pointer",
+                            addr - start
+                        ),
+                        advice: format!(
+                            "the next instruction, {name}+{}, is safe",
+                            addr - start + len as u64
+                        ),
+                    }),
+                    cheap: Some(true),
+                }
+            }
+            At::Instruction { cost: Cost::Nop10, len } => PointSafety {
+                hazard: Some(ProbeHazard {
+                    what: format!(
+                        "{name}+{} is a nop of 10 bytes, on which some kernels accept probes that never fire",
+                        addr - start
+                    ),
+                    advice: format!(
+                        "the next instruction, {name}+{}, works",
+                        addr - start + len as u64
+                    ),
+                }),
+                cheap: Some(true),
+            },
+            At::Instruction { cost, .. } => {
+                PointSafety { hazard: None, cheap: Some(cost != Cost::Stepped) }
+            }
+        }
+    }
+
+    fn code(&self, start: u64, end: u64) -> Option<&[u8]> {
+        let from = usize::try_from(self.symbols.file_offset(start)?).ok()?;
+        let len = usize::try_from(end.checked_sub(start)?).ok()?;
+        self.files.binary().get(from..from.checked_add(len)?)
+    }
+}

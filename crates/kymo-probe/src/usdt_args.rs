@@ -1,0 +1,113 @@
+//! Arguments of USDT probes, as the assembler wrote them (`-4@%edi`), → fetch
+//! arguments.
+
+use kymo_model::probe::{Dereference, FetchArg, FetchBase, FetchExpr, FetchType};
+
+/// The fetch argument for argument `number` (from 1), or why there is none.
+pub(crate) fn usdt_fetch_arg(
+    number: usize,
+    text: &str,
+    given_name: Option<&str>,
+) -> Result<FetchArg, String> {
+    let (size, operand) = match text.split_once('@') {
+        Some((size, operand)) => (size, operand),
+        None => ("", text),
+    };
+    let fetch_type = match size {
+        "" => None,
+        "1" => Some(FetchType::unsigned(8)),
+        "2" => Some(FetchType::unsigned(16)),
+        "4" => Some(FetchType::unsigned(32)),
+        "8" => Some(FetchType::unsigned(64)),
+        "-1" => Some(FetchType::signed(8)),
+        "-2" => Some(FetchType::signed(16)),
+        "-4" => Some(FetchType::signed(32)),
+        "-8" => Some(FetchType::signed(64)),
+        // Floating point: the bits are given.
+        "4f" => Some(FetchType::hexadecimal(32)),
+        "8f" => Some(FetchType::hexadecimal(64)),
+        other => return Err(format!("argument {number} has size {other:?}")),
+    };
+    let expr = operand_expr(operand).ok_or_else(|| {
+        format!("argument {number} is {operand}, which fetch arguments cannot express")
+    })?;
+    let name = given_name.map_or_else(|| format!("arg{number}"), str::to_owned);
+    Ok(FetchArg { name: Some(name), expr, fetch_type })
+}
+
+fn operand_expr(operand: &str) -> Option<FetchExpr> {
+    if let Some(number) = operand.strip_prefix('$') {
+        return Some(FetchExpr::from_base(FetchBase::Immediate(signed(number)?)));
+    }
+    if let Some(name) = operand.strip_prefix('%') {
+        return Some(FetchExpr::from_base(FetchBase::Register(register(name)?)));
+    }
+    let open = operand.find('(')?;
+    let inner = operand.get(open + 1..)?.strip_suffix(')')?;
+    let base = register(inner.strip_prefix('%')?)?;
+    let offset = match operand.get(..open)? {
+        "" => 0,
+        text => signed(text)?,
+    };
+    Some(FetchExpr {
+        base: FetchBase::Register(base),
+        dereferences: vec![Dereference { offset, user: false }],
+    })
+}
+
+fn signed(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
+        None => digits.parse().ok()?,
+    } as i64;
+    Some(if negative { value.wrapping_neg() } else { value })
+}
+
+/// Assembler names → the kernel's: `%edi`, `%dil`, `%rdi` are all `%di`.
+fn register(name: &str) -> Option<String> {
+    const PLAIN: [&str; 8] = ["ax", "bx", "cx", "dx", "si", "di", "bp", "sp"];
+    let stem = name.strip_prefix(['r', 'e']).unwrap_or(name);
+    if PLAIN.contains(&stem) {
+        return Some(format!("%{stem}"));
+    }
+    let low = name.strip_suffix('l').unwrap_or(name);
+    if let Some(letter) = low.strip_suffix(|_: char| false).or(Some(low))
+        && let Some(full) = PLAIN.iter().find(|p| {
+            **p == letter || (letter.len() == 1 && p.starts_with(letter) && p.ends_with('x'))
+        })
+    {
+        return Some(format!("%{full}"));
+    }
+    let digits = name.strip_prefix('r')?.trim_end_matches(['d', 'w', 'b']);
+    let number: u8 = digits.parse().ok()?;
+    (8..16).contains(&number).then(|| format!("%r{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_become_fetch_arguments() {
+        for (text, expected) in [
+            ("-4@%edi", "arg1=%di:s32"),
+            ("8@%rax", "arg1=%ax:u64"),
+            ("1@%al", "arg1=%ax:u8"),
+            ("1@%dil", "arg1=%di:u8"),
+            ("2@%r10w", "arg1=%r10:u16"),
+            ("-8@$-5", "arg1=\\-5:s64"),
+            ("8@-24(%rbp)", "arg1=-24(%bp):u64"),
+            ("4@(%rsp)", "arg1=+0(%sp):u32"),
+            ("-4@16(%r12)", "arg1=+16(%r12):s32"),
+        ] {
+            assert_eq!(usdt_fetch_arg(1, text, None).unwrap().to_string(), expected, "{text}");
+        }
+        for text in ["4@counter(%rip)", "8@(%rax,%rbx,8)", "8@%xmm0", "3@%eax", "8@"] {
+            assert!(usdt_fetch_arg(1, text, None).is_err(), "{text}");
+        }
+    }
+}
