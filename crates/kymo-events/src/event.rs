@@ -3,12 +3,13 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::io::Write as _;
 
 use kymo_files::ctf;
 use kymo_files::perfdata::Entry;
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Endian, Misc, Sample};
 
-use crate::schema::{FieldId, FieldPlace, RecordedClass, SampleField};
+use crate::schema::{ClassOrigin, FieldId, FieldPlace, RecordedClass, SampleField};
 use crate::value::FieldValue;
 
 /// Bytes of a task's name that are kept.
@@ -72,6 +73,8 @@ impl EventStack<'_> {
 pub(crate) trait PerfState {
     fn task(&self, pid: u32, tid: u32) -> TaskInfo;
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String>;
+    /// Appends the text of a tracepoint's payload.
+    fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>);
 }
 
 /// Reads fields of CTF events.
@@ -192,6 +195,23 @@ impl<'e> RecordedEvent<'e> {
                 debug_assert!(false, "{} is of another format than its event", desc.name);
                 FieldValue::Absent
             }
+        }
+    }
+
+    /// Appends the text of an event of perf.data: a tracepoint's by its print format; of a
+    /// sample its weight and where it was taken. Nothing of other formats, whose renderers
+    /// have texts of their own.
+    pub fn write_perf_text(&self, out: &mut Vec<u8>) {
+        let EventBody::Perf { entry, state, .. } = &self.body else { return };
+        let Some(sample) = self.sample() else { return };
+        if let (Some(raw), ClassOrigin::Kernel) = (sample.raw, self.class.origin) {
+            return state.write_payload(entry, raw, out);
+        }
+        let _ = write!(out, "{}", self.period());
+        if let Some(ip) = sample.ip {
+            let mode = entry.raw.misc.cpumode();
+            let name = state.name(self.task().pid.unwrap_or(u32::MAX), ip, mode);
+            let _ = write!(out, " {ip:x} {}", name.as_deref().unwrap_or("[unknown]"));
         }
     }
 

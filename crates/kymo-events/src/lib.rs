@@ -33,7 +33,7 @@ pub use mapped::map;
 pub use schema::{ClassOrigin, FieldDesc, FieldId, LayoutId, RecordedClass};
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
-    EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError, is_damaged,
+    EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece, is_damaged,
     notes_on_perf_data, notes_on_timeline,
 };
 pub use value::FieldValue;

@@ -15,6 +15,7 @@ pub mod ctf;
 mod error;
 mod number;
 mod ordered_pool;
+mod perf_event;
 pub mod perf_script;
 pub mod program_event;
 pub mod syscalls;

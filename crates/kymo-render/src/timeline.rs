@@ -4,16 +4,17 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use kymo_events::EventSelection;
 use kymo_events::payload::{KallsymsSource, KernelNames};
 use kymo_events::trace_dat::FormatTable;
+use kymo_events::{EventSelection, EventSource, ReadSummary, SourceError, SourcePiece};
 use kymo_files::tracedat::TraceDat;
-use kymo_files::{Moment, Select, Stats, Timeline, TimelineError};
+use kymo_files::{Moment, Timeline};
 use kymo_model::Note;
 
 use crate::ctf::{CtfBatch, CtfFieldsError, CtfOptions, CtfRenderer, ctf_notes};
 use crate::error::RenderError;
 use crate::ordered_pool::{OrderedJob, OrderedWorker};
+use crate::perf_event::PerfEventLines;
 use crate::trace_cmd::{
     TraceCmdBatch, TraceCmdFeed, TraceCmdOptions, TraceCmdRenderer, trace_cmd_notes,
 };
@@ -42,6 +43,8 @@ impl<'t> KernelEvents<'t> {
 
 /// Whose an event is: a recording of the kernel by number, or programs.
 const PROGRAMS: u32 = u32::MAX;
+/// Of a perf.data, whose lines are made as events come.
+const PERF_DATA: u32 = u32::MAX - 1;
 
 /// Events that are rendered together.
 #[derive(Default)]
@@ -51,6 +54,9 @@ pub struct TimelineBatch {
     events: usize,
     kernels: Vec<TraceCmdBatch>,
     programs: CtfBatch,
+    /// Lines of perf.data, and where each ends.
+    lines: Vec<u8>,
+    line_ends: Vec<usize>,
 }
 
 impl TimelineBatch {
@@ -61,7 +67,7 @@ impl TimelineBatch {
 
     fn is_full(&self) -> bool {
         let bytes = || self.kernels.iter().map(|k| k.bytes()).sum::<usize>();
-        self.events >= MANY || bytes() + self.programs.bytes() >= FULL
+        self.events >= MANY || bytes() + self.programs.bytes() + self.lines.len() >= FULL
     }
 
     #[inline]
@@ -76,19 +82,23 @@ impl TimelineBatch {
 
 /// Merges recordings by time and gathers their events into batches.
 pub struct TimelineFeed<'a> {
-    timeline: &'a Timeline,
+    source: &'a EventSource,
     kernels: Vec<TraceCmdFeed<'a>>,
+    perf_lines: PerfEventLines,
 }
 
 impl<'a> TimelineFeed<'a> {
-    /// `graph`: entries and exits of functions are put together.
+    /// Events of perf.data are rendered as they come, by `options`.
     pub fn new(
-        graph: bool,
-        timeline: &'a Timeline,
+        options: TraceCmdOptions,
+        source: &'a EventSource,
         kernels: &'a [KernelEvents<'_>],
     ) -> TimelineFeed<'a> {
+        // Entries and exits of functions are put together in text.
+        let graph = !options.json;
         let feed = |k: &'a KernelEvents<'_>| TraceCmdFeed::new(k.data, &k.formats, graph);
-        TimelineFeed { timeline, kernels: kernels.iter().map(feed).collect() }
+        let perf_lines = PerfEventLines::new(options);
+        TimelineFeed { source, kernels: kernels.iter().map(feed).collect(), perf_lines }
     }
 
     /// Hands over batches of the events that `filter` may want.
@@ -96,31 +106,16 @@ impl<'a> TimelineFeed<'a> {
         mut self,
         filter: &EventSelection,
         give: &mut dyn FnMut(OrderedJob<TimelineBatch>) -> ControlFlow<()>,
-    ) -> Result<Stats, TimelineError> {
+    ) -> Result<ReadSummary, SourceError> {
         let count = self.kernels.len();
         let mut batch = TimelineBatch::new(count);
         let mut give = |batch: TimelineBatch| {
             let for_all = batch.kernels.iter().any(TraceCmdBatch::defines_tasks);
             give(OrderedJob { job: batch, for_all })
         };
-        let until = filter.until();
-        let select = Select {
-            cpus: filter.cpus(),
-            from: filter.from(),
-            runs: !filter.is_restricted(),
-            raw_times: false,
-        };
-        let stats = self.timeline.for_each(&select, &mut |moment| {
-            let late = match &moment {
-                Moment::Kernel(_, e) => e.time > until,
-                Moment::Program(e) => e.time > until,
-                // There is no such condition.
-                Moment::Run(_) => false,
-            };
-            if late {
-                return ControlFlow::Break(());
-            }
-            self.add(moment, &mut batch);
+        let source = self.source;
+        let summary = source.for_each_piece(filter, &mut |piece| {
+            self.add(piece, &mut batch);
             if !batch.is_full() {
                 return ControlFlow::Continue(());
             }
@@ -134,11 +129,20 @@ impl<'a> TimelineFeed<'a> {
         if batch.events > 0 {
             let _ = give(batch);
         }
-        stats
+        summary
     }
 
     #[inline]
-    fn add(&mut self, moment: Moment<'_>, batch: &mut TimelineBatch) {
+    fn add(&mut self, piece: SourcePiece<'_, '_>, batch: &mut TimelineBatch) {
+        let moment = match piece {
+            SourcePiece::Moment(moment) => moment,
+            SourcePiece::Event(event) => {
+                self.kernels.iter_mut().for_each(TraceCmdFeed::separate);
+                self.perf_lines.write(event, &mut batch.lines);
+                batch.line_ends.push(batch.lines.len());
+                return batch.count(PERF_DATA, 1);
+            }
+        };
         match moment {
             Moment::Kernel(number, event) => {
                 let (feed, place) = (self.kernels.get_mut(number), batch.kernels.get_mut(number));
@@ -175,25 +179,28 @@ pub struct TimelineOptions {
 pub struct TimelineRenderer<'t> {
     kernels: Vec<TraceCmdRenderer<'t>>,
     programs: Option<CtfRenderer<'t>>,
+    /// Lines of perf.data were printed.
+    shown: bool,
 }
 
 impl<'t> TimelineRenderer<'t> {
     /// Fails if fields were asked for that events of programs do not have.
     pub fn new(
         options: &TimelineOptions,
-        timeline: &'t Timeline,
+        source: &'t EventSource,
         kernels: &'t [KernelEvents<'t>],
         filter: &EventSelection,
     ) -> Result<TimelineRenderer<'t>, CtfFieldsError> {
         let kernel = |k: &'t KernelEvents<'t>| {
             TraceCmdRenderer::new(options.kernel, k.data, &k.formats, &k.names, filter.clone())
         };
-        let beside = timeline.is_mixed();
-        let programs = timeline.programs();
+        let timeline = source.timeline();
+        let beside = source.perf_count() > 0 || timeline.is_some_and(Timeline::is_mixed);
+        let programs = timeline.and_then(Timeline::programs);
         let programs =
             programs.map(|p| CtfRenderer::new(&options.programs, p, filter.clone(), beside));
         let kernels = kernels.iter().map(kernel).collect();
-        Ok(TimelineRenderer { kernels, programs: programs.transpose()? })
+        Ok(TimelineRenderer { kernels, programs: programs.transpose()?, shown: false })
     }
 
     /// Renderer for another thread, which has seen nothing.
@@ -201,12 +208,15 @@ impl<'t> TimelineRenderer<'t> {
         TimelineRenderer {
             kernels: self.kernels.iter().map(TraceCmdRenderer::fork_for_thread).collect(),
             programs: self.programs.as_ref().map(CtfRenderer::fork_for_thread),
+            shown: false,
         }
     }
 
     /// Whether anything was printed.
     pub fn has_shown(&self) -> bool {
-        self.kernels.iter().any(|k| k.shown) || self.programs.as_ref().is_some_and(|p| p.shown)
+        self.shown
+            || self.kernels.iter().any(|k| k.shown)
+            || self.programs.as_ref().is_some_and(|p| p.shown)
     }
 }
 
@@ -214,8 +224,15 @@ impl OrderedWorker<TimelineBatch> for TimelineRenderer<'_> {
     fn render(&mut self, batch: &TimelineBatch, out: &mut Vec<u8>) -> Result<(), RenderError> {
         // For each recording the next event and the next name.
         let mut places = vec![(0, 0); batch.kernels.len()];
-        let mut program = 0;
+        let (mut program, mut line, mut from) = (0, 0, 0);
         for (whose, count) in &batch.runs {
+            if *whose == PERF_DATA {
+                line += *count as usize;
+                let to = batch.line_ends.get(line - 1).copied().unwrap_or(from);
+                out.extend_from_slice(batch.lines.get(from..to).unwrap_or(&[]));
+                (from, self.shown) = (to, true);
+                continue;
+            }
             if *whose == PROGRAMS {
                 if let Some(printer) = &mut self.programs {
                     let next = program + *count as usize;

@@ -73,12 +73,14 @@ const PROGRAM: &str = r#"
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #include "tp.h"
 #include <stdlib.h>
+/* A function of its own, for probes to be put on. */
+__attribute__((noinline)) void two(uint64_t a, uint64_t b) { lttng_ust_tracepoint(kt, two, a, b); }
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 100;
     const char *s[] = { "hello", "a \"quoted\" \\ back\nline\ttab\x01", "uml\xc3\xa4ut raw", "abcd" };
     uint16_t a[16];
     for (int i = 0; i < n; i++) {
-        if (argc > 2) { lttng_ust_tracepoint(kt, two, i, 3ul * i); continue; }
+        if (argc > 2) { two(i, 3ul * i); continue; }
         for (int j = 0; j < 16; j++) a[j] = i * 31 + j;
         lttng_ust_tracepoint(kt, numbers, i % 2 ? i : -i);
         /* Of a text without characters babeltrace2 2.0.4 shows the one before. */

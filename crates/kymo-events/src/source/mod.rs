@@ -16,12 +16,13 @@ mod perf;
 mod registry;
 mod summary;
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, PerfData};
-use kymo_files::{Kind, Moment, Select, Timeline, TimelineError};
+use kymo_files::{Kind, Moment, Select, Timeline, TimelineError, TimelineWalk};
 use kymo_symbols::Options;
 
 use crate::event::RecordedEvent;
@@ -121,6 +122,11 @@ impl EventSource {
         self.timeline.as_ref()
     }
 
+    /// The same, to count their times otherwise.
+    pub fn timeline_mut(&mut self) -> Option<&mut Timeline> {
+        self.timeline.as_mut()
+    }
+
     /// Times of the first and the last event, where the recordings tell. Of programs all is
     /// read for it.
     ///
@@ -187,7 +193,7 @@ impl EventSource {
             (0, None) => Ok(ReadSummary::default()),
             (0, Some(timeline)) => self.read_timeline(timeline, registry, options, sink),
             (1, None) => self.read_perf(registry, sink),
-            _ => self.merge(registry, options, sink),
+            _ => self.read_merged(registry, options, sink),
         }
     }
 
@@ -235,24 +241,99 @@ impl EventSource {
     }
 
     /// Several, of which at least one is a perf.data.
-    fn merge(
+    fn read_merged(
         &self,
         mut registry: Registry<'_>,
         options: ReadOptions,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
-        let contexts: Vec<PerfContext> = (0..self.perf.len())
-            .filter_map(|n| self.perf(n).map(|data| PerfContext::new(&data, &self.symbols)))
-            .collect();
         let kernels: Vec<KernelContext<'_>> = match &self.timeline {
             Some(timeline) => timeline.kernels().iter().map(KernelContext::new).collect(),
             None => Vec::new(),
         };
-        let mut others = match &self.timeline {
-            Some(timeline) => Some((
-                TimelineLanes::new(timeline, &kernels, self.perf.len(), options),
-                timeline.walk(&select(registry.selection(), true))?,
-            )),
+        let timeline = self.timeline.as_ref();
+        let mut lanes = timeline.map(|t| TimelineLanes::new(t, &kernels, self.perf.len(), options));
+        let sink = RefCell::new(sink);
+        let select = select(registry.selection(), true);
+        let summary = self.merge(
+            &mut registry,
+            &select,
+            &mut |moment, registry| match &mut lanes {
+                Some(lanes) => lanes.moment(moment, registry, &mut |e| (sink.borrow_mut())(e)),
+                None => ControlFlow::Continue(()),
+            },
+            &mut |event| (sink.borrow_mut())(event),
+        )?;
+        if let Some(lanes) = &mut lanes {
+            lanes.finish(&mut registry, &mut |e| (sink.borrow_mut())(e));
+        }
+        Ok(summary)
+    }
+
+    /// Hands over what recordings hold by time: events of perf.data, and of the others what
+    /// their readers hand out, several events of a program at once where nothing but their
+    /// time is asked for. Renderers that know the formats take it; of the conditions only the
+    /// filter is applied to the latter, the others are the renderer's.
+    ///
+    /// # Errors
+    /// If reading fails, or the filter fits no event class.
+    pub fn for_each_piece(
+        &self,
+        selection: &EventSelection,
+        sink: &mut dyn FnMut(SourcePiece<'_, '_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
+        let timeline = self.timeline.as_ref();
+        let kernels: Vec<KernelContext<'_>> = match (&selection.filter, timeline) {
+            (Some(filter), timeline) => {
+                filter.check(self.classes().iter())?;
+                timeline
+                    .map_or(Vec::new(), |t| t.kernels().iter().map(KernelContext::new).collect())
+            }
+            (None, _) => Vec::new(),
+        };
+        let options = ReadOptions::default();
+        let filtered = timeline.filter(|_| selection.filter.is_some());
+        let mut lanes = filtered.map(|t| TimelineLanes::new(t, &kernels, self.perf.len(), options));
+        let mut registry = Registry::new(selection);
+        let runs = !selection.is_restricted();
+        let until = selection.until();
+        let sink = RefCell::new(sink);
+        let mut on_moment = |moment: Moment<'_>, registry: &mut Registry<'_>| {
+            if !runs && time_of(&moment) > until {
+                return ControlFlow::Break(());
+            }
+            match lanes.as_mut().is_none_or(|lanes| lanes.wants(moment, registry)) {
+                true => (sink.borrow_mut())(SourcePiece::Moment(moment)),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let select = Select { runs, ..select(selection, !self.perf.is_empty()) };
+        match timeline.filter(|_| self.perf.is_empty()) {
+            Some(timeline) => {
+                let mut walk = timeline.walk(&select)?;
+                let _ = walk.run(u64::MAX, &mut |moment| on_moment(moment, &mut registry))?;
+                let timeline = Some(walk.into_stats());
+                Ok(ReadSummary { timeline, ..ReadSummary::default() })
+            }
+            None => self.merge(&mut registry, &select, &mut on_moment, &mut |event| {
+                (sink.borrow_mut())(SourcePiece::Event(event))
+            }),
+        }
+    }
+
+    /// Merges perf.data with each other and with what else there is.
+    fn merge(
+        &self,
+        registry: &mut Registry<'_>,
+        select: &Select,
+        on_moment: &mut dyn FnMut(Moment<'_>, &mut Registry<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
+        let contexts: Vec<PerfContext> = (0..self.perf.len())
+            .filter_map(|n| self.perf(n).map(|data| PerfContext::new(&data, &self.symbols)))
+            .collect();
+        let mut walk = match &self.timeline {
+            Some(timeline) => Some(timeline.walk(select)?),
             None => None,
         };
         let until = registry.selection().until();
@@ -264,24 +345,21 @@ impl EventSource {
                 if time > until {
                     break;
                 }
-                if let Some((lanes, walk)) = &mut others {
-                    flow = walk.run(time, &mut |m| lanes.moment(m, &mut registry, sink))?;
+                if let Some(walk) = &mut walk {
+                    flow = walk.run(time, &mut |moment| on_moment(moment, registry))?;
                 }
                 if flow.is_continue() {
-                    flow = lane.record(&entry, &mut registry, sink);
+                    flow = lane.record(&entry, registry, on_event);
                 }
                 if flow.is_break() {
                     break;
                 }
             }
-            if let Some((lanes, walk)) = others.as_mut().filter(|_| flow.is_continue()) {
-                let _ = walk.run(u64::MAX, &mut |moment| {
-                    if time_of(&moment) > until {
-                        return ControlFlow::Break(());
-                    }
-                    lanes.moment(moment, &mut registry, sink)
+            if let Some(walk) = walk.as_mut().filter(|_| flow.is_continue()) {
+                let _ = walk.run(u64::MAX, &mut |moment| match time_of(&moment) > until {
+                    true => ControlFlow::Break(()),
+                    false => on_moment(moment, registry),
                 })?;
-                lanes.finish(&mut registry, sink);
             }
             Ok::<_, SourceError>(merge.finish())
         })?;
@@ -292,9 +370,18 @@ impl EventSource {
             }
         }
         contexts.iter().for_each(|c| summary.add(c.notes()));
-        summary.timeline = others.map(|(_, walk)| walk.into_stats());
+        summary.timeline = walk.map(TimelineWalk::into_stats);
         Ok(summary)
     }
+}
+
+/// What recordings hold, in the form their readers hand it out.
+#[derive(Clone, Copy)]
+pub enum SourcePiece<'p, 'e> {
+    /// An event of a perf.data.
+    Event(&'p RecordedEvent<'e>),
+    /// An event of a trace.dat, or events of a program.
+    Moment(Moment<'p>),
 }
 
 /// The part of a selection that readers of trace.dat and CTF can pass over.
@@ -351,6 +438,16 @@ impl<'s> TimelineLanes<'s> {
             // They are not asked for.
             Moment::Run(_) => ControlFlow::Continue(()),
         }
+    }
+
+    /// Whether the filter wants an event.
+    fn wants(&mut self, moment: Moment<'_>, registry: &mut Registry<'_>) -> bool {
+        let mut wanted = false;
+        let _ = self.moment(moment, registry, &mut |_| {
+            wanted = true;
+            ControlFlow::Continue(())
+        });
+        wanted
     }
 
     fn finish(

@@ -53,6 +53,10 @@ impl PerfState for PerfContext {
         let at = machine.locate(pid, addr, mode);
         at.symbol.map(|s| machine.symbols.name(s).to_owned())
     }
+
+    fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
+        self.payloads.borrow_mut().write(entry, raw, out);
+    }
 }
 
 /// The task that a sample states, by the name it has now.
@@ -167,6 +171,9 @@ impl PerfState for BorrowedState<'_> {
     fn name(&self, _pid: u32, _addr: u64, _mode: u16) -> Option<String> {
         None
     }
+
+    /// Who chooses samples shows none.
+    fn write_payload(&self, _entry: &Entry<'_>, _raw: &[u8], _out: &mut Vec<u8>) {}
 }
 
 impl<'f> SampleSelector<'f> {

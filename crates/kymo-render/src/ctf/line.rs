@@ -369,7 +369,7 @@ impl<'p> CtfLine<'p> {
             }
             let comm = || TaskName::new(if self.task.named { self.task.comm() } else { b"<...>" });
             starts.write(tid, head.cpu.unwrap_or(u32::MAX), comm, self.out);
-            trace_cmd::time(self.when.0, false, self.style.ns, self.out);
+            trace_cmd::write_time(self.when.0, false, self.style.ns, self.out);
             self.title();
             return;
         }

@@ -23,11 +23,11 @@ use crate::args::events::EventSelectionArgs;
 #[command(after_help = "Exit status: 0; 1 when the recording is damaged or cannot be read (what \
 comes before the damage is printed first); 3 under --strict when anything is doubtful.")]
 pub(crate) struct Args {
-    /// The recording: perf.data, trace.dat, the folder of CTF traces or of a session with both;
+    /// The recording: perf.data, trace.dat, the directory of CTF traces or of a session with both;
     /// `-` is the standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The recording, without -i; several trace.dat and folders of CTF traces are merged by time
+    /// The recording, without -i; several of one machine are merged by time, whatever their format
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
     /// Fields to print, `[type:]a,b,…` or `+a,-b`: comm, tid, pid, time, cpu, event, trace, ip,
@@ -106,9 +106,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.select.filter.is_some() {
-        anyhow::bail!("--filter is for `kymo report` yet");
-    }
     let mut paths = args.files.clone();
     paths.extend(args.input.clone());
     if paths.is_empty() {

@@ -59,6 +59,14 @@ impl Batch {
         self.keys.iter().map(move |key| self.entry(key, endian))
     }
 
+    /// Leaves out the records that `keep` does not want.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Entry<'_>) -> bool) {
+        let mut keys = std::mem::take(&mut self.keys);
+        let endian = self.endian();
+        keys.retain(|key| keep(&self.entry(key, endian)));
+        self.keys = keys;
+    }
+
     /// A record by its place among them.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Entry<'_>> {

@@ -5,15 +5,17 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use kymo_events::notes_on_perf_data;
+use kymo_events::state::Machine;
 use kymo_events::unwind::Tally;
-use kymo_files::perfdata::{Order, PerfData, ReadStats};
-use kymo_model::NoteKind;
+use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
+use kymo_files::perfdata::{Entry, Order, PerfData, ReadStats};
+use kymo_model::{NoteKind, RecordKind};
 use kymo_render::OrderedJob;
 use kymo_render::perf_script::{
     FieldSpec, PerfOutput, PerfRenderer, SampleTextOptions, ShownSideband, SourceOptions,
     perf_notes,
 };
+use kymo_symbols::Resolver;
 use kymo_view::Ledger;
 use kymo_view::recording_header::write_header;
 use kymo_view::trust::{note_symbols, note_unwinding};
@@ -25,7 +27,7 @@ use crate::exit;
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let fields = FieldSpec::parse(&args.fields)?;
     let mut data = PerfData::open(path)?;
-    let filter = args.selection(|| Ok(data.features().sample_time))?;
+    let selection = args.selection(|| Ok(data.features().sample_time))?;
     if args.header || args.header_only {
         let mut text = Vec::new();
         write_header(&mut text, &data, captured_on(path).as_deref(), false)?;
@@ -37,10 +39,15 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let order = if args.dump_raw_trace { Order::File } else { Order::Time };
     let name = data.name().to_owned();
     let shown = (args.shown_sideband(), args.perf_output());
-    let first = PerfRenderer::new(name, fields, args.sample_options(&data), filter, shown);
+    let first =
+        PerfRenderer::new(name, fields, args.sample_options(&data), selection.clone(), shown);
     let n = renderer_count(args, &data);
     let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
-    let (stats, renderers) = read_and_render(&mut data, order, renderers)?;
+    let selector = match filter_of(args, &data, &selection)? {
+        Some(selector) => Some(FilteredRecords::new(selector, &data, args)),
+        None => None,
+    };
+    let (stats, renderers) = read_and_render(&mut data, (order, selector), renderers)?;
     let mut ledger = Ledger::default();
     notes_on_perf_data(&data, &stats).into_iter().for_each(|n| ledger.push(n));
     note(&renderers, &mut ledger);
@@ -55,16 +62,55 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
 /// Reads and orders on one thread, renders on others.
 fn read_and_render(
     data: &mut PerfData,
-    order: Order,
+    (order, mut filtered): (Order, Option<FilteredRecords<'_>>),
     renderers: Vec<PerfRenderer>,
 ) -> anyhow::Result<(ReadStats, Vec<PerfRenderer>)> {
     let (stats, renderers) = output::render_in_order(renderers, |give| {
-        data.for_each_batch(order, &mut |batch| {
+        data.for_each_batch(order, &mut |mut batch| {
+            if let Some(filtered) = &mut filtered {
+                batch.retain(|entry| filtered.wants(entry));
+            }
             let for_all = batch.others().next().is_some();
             give(OrderedJob { job: batch, for_all })
         })
     })?;
     Ok((stats?, renderers))
+}
+
+/// Chooses samples if there is a filter.
+fn filter_of<'f>(
+    args: &Args,
+    data: &PerfData,
+    selection: &'f EventSelection,
+) -> anyhow::Result<Option<SampleSelector<'f>>> {
+    if selection.filter.is_none() {
+        return Ok(None);
+    }
+    let symbols = args.finding.options(Path::new(data.name()));
+    Ok(Some(SampleSelector::new(selection, data, &symbols)?))
+}
+
+/// Leaves out samples that a filter does not want, by the state at their time.
+struct FilteredRecords<'f> {
+    selector: SampleSelector<'f>,
+    machine: Machine,
+}
+
+impl<'f> FilteredRecords<'f> {
+    fn new(selector: SampleSelector<'f>, data: &PerfData, args: &Args) -> FilteredRecords<'f> {
+        let symbols = args.finding.options(Path::new(data.name()));
+        let mut machine = Machine::new(Resolver::new(symbols));
+        machine.adopt(data.features());
+        FilteredRecords { selector, machine }
+    }
+
+    fn wants(&mut self, entry: &Entry<'_>) -> bool {
+        if entry.raw.kind == RecordKind::SAMPLE {
+            return self.selector.wants(entry, &self.machine);
+        }
+        self.machine.apply(&entry.raw);
+        true
+    }
 }
 
 /// More threads than this only wait for the reader.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use kymo_events::EventSource;
 use kymo_files::Timeline;
 use kymo_files::ctf::read::Times;
 use kymo_files::tracedat::TraceDat;
@@ -17,83 +18,97 @@ use kymo_render::timeline::{
 };
 use kymo_render::trace_cmd::{TraceCmdOptions, trace_cmd_cpus, trace_cmd_header};
 
+use kymo_view::Ledger;
+
 use super::{Args, ctf_header, nothing, output};
-use crate::commands::timeline::{end, ledger};
+use crate::exit;
 
 /// More threads than this only wait for the one that merges.
 const MAX_RENDERERS: usize = 6;
 
 pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
-    let mut timeline = Timeline::open(paths)?;
-    refuse(args, &timeline)?;
-    if let Some(programs) = timeline.programs_mut().filter(|_| args.real_time) {
+    let first = paths.first().cloned().unwrap_or_default();
+    let mut source = EventSource::open(paths, args.finding.options(&first))?;
+    refuse(args, &source)?;
+    let programs = source.timeline_mut().and_then(Timeline::programs_mut);
+    if let Some(programs) = programs.filter(|_| args.real_time) {
         programs.set_times(Times::Real);
     }
-    let filter = args.selection(|| Ok(timeline.span()?))?;
+    let source = source;
+    let filter = args.selection(|| Ok(source.span()?))?;
+    let trace_dats = || source.timeline().map_or(&[][..], Timeline::kernels).iter();
+    let programs = source.timeline().and_then(Timeline::programs);
     if args.header || args.header_only {
-        timeline
-            .kernels()
-            .iter()
-            .try_for_each(|k| output::write(trace_cmd_header(k).as_bytes()))?;
-        timeline.programs().map_or(Ok(()), |p| output::write(ctf_header::text(p).as_bytes()))?;
+        trace_dats().try_for_each(|k| output::write(trace_cmd_header(k).as_bytes()))?;
+        programs.map_or(Ok(()), |p| output::write(ctf_header::text(p).as_bytes()))?;
         if args.header_only {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let kernels: Vec<KernelEvents<'_>> = timeline.kernels().iter().map(KernelEvents::new).collect();
-    if let ([data], None, false) = (timeline.kernels(), timeline.programs(), args.json) {
+    let kernels: Vec<KernelEvents<'_>> = trace_dats().map(KernelEvents::new).collect();
+    let alone = source.perf_count() == 0 && programs.is_none() && kernels.len() == 1;
+    if let Some(data) = trace_dats().next().filter(|_| alone && !args.json) {
         output::write(trace_cmd_cpus(data).as_bytes())?;
     }
-    timeline.kernels().iter().try_for_each(write_texts)?;
-    let first = TimelineRenderer::new(&args.timeline_options()?, &timeline, &kernels, &filter)?;
+    trace_dats().try_for_each(write_texts)?;
+    let options = args.timeline_options()?;
+    let first = TimelineRenderer::new(&options, &source, &kernels, &filter)?;
     // A time since the line before is known to who wrote that line.
     let in_turn = args.reltime || args.deltatime;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let n = if in_turn { 1 } else { threads.min(MAX_RENDERERS) };
     let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
-    let feed = TimelineFeed::new(!args.json, &timeline, &kernels);
+    let feed = TimelineFeed::new(options.kernel, &source, &kernels);
     let (stats, renderers) = output::render_in_order(renderers, |give| feed.run(&filter, give))?;
-    let stats = stats?;
-    let mut ledger = ledger(&timeline, &stats);
+    let summary = stats?;
+    let mut ledger = Ledger::default();
+    summary.notes(&source).into_iter().for_each(|note| ledger.push(note));
     timeline_notes(&renderers).into_iter().for_each(|note| ledger.push(note));
-    let texts = timeline.kernels().iter().flat_map(|k| k.buffers()).any(|b| b.text.is_some());
+    let texts = trace_dats().flat_map(|k| k.buffers()).any(|b| b.text.is_some());
     if !texts && !renderers.iter().any(TimelineRenderer::has_shown) {
         ledger.tell(NoteKind::Nothing, nothing(args), None);
     }
     std::io::stderr().write_all(ledger.to_text("").as_bytes())?;
-    Ok(end(&timeline, &stats, (&ledger, args.strict), "was printed"))
+    let damage = summary.is_damaged(&source).then_some("damaged; what can be read was printed");
+    Ok(exit::status(source.name(), damage, &ledger, args.strict))
 }
 
 /// Flags that mean nothing for these recordings.
-fn refuse(args: &Args, timeline: &Timeline) -> anyhow::Result<()> {
+fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
     let shows = args.show_task_events
         || args.show_mmap_events
         || args.show_lost_events
         || args.show_switch_events;
-    let (kernel, programs) = (!timeline.kernels().is_empty(), timeline.programs().is_some());
+    let timeline = source.timeline();
+    let has_perf = source.perf_count() > 0;
+    let kernel = has_perf || timeline.is_some_and(|t| !t.kernels().is_empty());
+    let programs = timeline.is_some_and(|t| t.programs().is_some());
+    let is_mixed = kernel && programs;
     for (given, flag) in [
         (args.dump_raw_trace, "-D"),
         (shows, "--show-…-events"),
         (!args.symbols.is_empty(), "-S"),
-        (args.finding.symfs.is_some(), "--symfs"),
-        (args.finding.vmlinux.is_some(), "-k"),
-        (args.finding.kallsyms.is_some(), "--kallsyms"),
-        (args.finding.bundle.is_some(), "--bundle"),
+        (!has_perf && args.finding.symfs.is_some(), "--symfs"),
+        (!has_perf && args.finding.vmlinux.is_some(), "-k"),
+        (!has_perf && args.finding.kallsyms.is_some(), "--kallsyms"),
+        (!has_perf && args.finding.bundle.is_some(), "--bundle"),
         (kernel && !args.fields.is_empty(), "-F"),
         (kernel && args.reltime, "--reltime"),
         (kernel && args.deltatime, "--deltatime"),
     ] {
         if given && kernel {
-            bail!("{flag} is for perf.data, not for a trace.dat");
+            let what = if has_perf { "several recordings" } else { "a trace.dat" };
+            bail!("{flag} is for perf.data, not for {what}");
         }
         if given {
             bail!("{flag} is not for a CTF trace");
         }
     }
-    if args.latency && programs {
-        bail!("-l is not for a CTF trace");
+    if args.latency && (programs || has_perf) {
+        let what = if has_perf { "perf.data" } else { "a CTF trace" };
+        bail!("-l is not for {what}");
     }
-    if args.real_time && timeline.is_mixed() {
+    if args.real_time && is_mixed {
         bail!(
             "--real-time is for traces of programs alone: the kernel's times are CLOCK_MONOTONIC"
         );

@@ -1,0 +1,170 @@
+//! One event layer: the same workload recorded as perf.data, trace.dat and LTTng's CTF gives
+//! the same tables, the same JSON fields and the same selections, and recordings of several
+//! formats are merged.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use kymo_testkit::{Lttng, LttngSession, Need, Outcome, TracingState, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: [Need; 5] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Lttng, Need::Gcc];
+/// The function that the tracepoint is in, with the tracepoint's name and arguments.
+const PROBE: &str = "kt:two=two a=%di:u64 b=%si:u64";
+/// Events of the workload.
+const ROUNDS: usize = 12;
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+/// The workload in three formats: `two(i, 3 * i)` for each round.
+struct Recordings {
+    _directory: tempfile::TempDir,
+    perf_data: String,
+    trace_dat: String,
+    ctf: String,
+}
+
+impl Recordings {
+    fn make() -> Recordings {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let (perf_data, trace_dat, ctf) = (path("a.data"), path("a.dat"), path("ctf"));
+        let lttng = Lttng::start();
+        let program = lttng.program().to_str().unwrap().to_owned();
+        let rounds = ROUNDS.to_string();
+        let workload = ["--", &program, &rounds, "two"];
+        let record = ["record", "-q", "--clockid", "mono", "-o", &perf_data];
+        let probe = ["-x", &program, "--probe", PROBE];
+        let _ = kymo(&[&record[..], &probe, &workload].concat()).success();
+        let trace = ["trace", "-q", "-o", &trace_dat];
+        let _ = kymo(&[&trace[..], &probe, &workload].concat()).success();
+        let mut command = std::process::Command::new(&program);
+        command.args([&rounds, "two"]);
+        let session = LttngSession {
+            output: std::path::Path::new(&ctf),
+            by_process: false,
+            sub_buffer: "64k",
+            sub_buffers: 4,
+            contexts: &["procname", "vtid"],
+            waits: true,
+        };
+        lttng.record(&session, command);
+        Recordings { _directory: directory, perf_data, trace_dat, ctf }
+    }
+
+    fn all(&self) -> [&str; 3] {
+        [&self.perf_data, &self.trace_dat, &self.ctf]
+    }
+}
+
+/// The rows of a table, without what states the recording.
+fn rows(args: &[&str]) -> Vec<String> {
+    let text = kymo(args).success().stdout;
+    let rows = text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
+    rows.map(str::to_owned).collect()
+}
+
+/// Event, `a` and `b` of each line of JSON.
+fn values(args: &[&str]) -> Vec<(String, u64, u64, String)> {
+    let text = kymo(args).success().stdout;
+    let value = |line: &str| {
+        let v: Value = serde_json::from_str(line).unwrap();
+        let number = |name: &str| v["fields"][name].as_u64().unwrap();
+        let text = |name: &str| v[name].as_str().unwrap().to_owned();
+        assert!(v["time"].is_f64() && v["cpu"].is_u64() && v["tid"].is_u64(), "{line}");
+        (text("event"), number("a"), number("b"), text("comm"))
+    };
+    text.lines().map(value).collect()
+}
+
+#[test]
+fn three_formats_of_one_workload_give_the_same_answers() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let recordings = Recordings::make();
+    let [perf_data, trace_dat, ctf] = recordings.all();
+
+    // One row for each pair of values, each with the same share; and the selection by a filter.
+    for (flags, expected) in [
+        (&["-s", "event,comm,a,b"][..], ROUNDS),
+        (&["-s", "event,comm,a,b", "--filter", "a >= 5 && b < 30"], 5),
+        (&["-s", "event,kt:two.b", "--filter", "a & 1"], ROUNDS / 2),
+        (&["-s", "event,comm", "--event", "kt:*"], 1),
+    ] {
+        let table = |recording: &str| rows(&[&["report", "-i", recording][..], flags].concat());
+        let first = table(perf_data);
+        assert_eq!(first.len(), expected, "{flags:?}: {first:#?}");
+        assert_eq!(table(trace_dat), first, "{flags:?}");
+        assert_eq!(table(ctf), first, "{flags:?}");
+    }
+
+    // What the program was told to do, field by field.
+    let script = |recording: &str, more: &[&str]| {
+        values(&[&["script", "--json", "-i", recording][..], more].concat())
+    };
+    let first = script(perf_data, &[]);
+    let numbers: Vec<(u64, u64)> = first.iter().map(|v| (v.1, v.2)).collect();
+    let expected: Vec<(u64, u64)> = (0..ROUNDS as u64).map(|i| (i, 3 * i)).collect();
+    assert_eq!(numbers, expected);
+    assert!(first.iter().all(|v| v.0 == "kt:two"), "{first:?}");
+    for recording in [trace_dat, ctf] {
+        assert_eq!(script(recording, &[]), first, "{recording}");
+        let few = script(recording, &["--filter", "a == 3 || b == 21"]);
+        assert_eq!(few.iter().map(|v| v.1).collect::<Vec<_>>(), [3, 7], "{recording}");
+    }
+    let few = script(perf_data, &["--filter", "a == 3 || b == 21"]);
+    assert_eq!(few.iter().map(|v| v.1).collect::<Vec<_>>(), [3, 7]);
+
+    // A field that there is not is refused alike, with those that there are.
+    for recording in recordings.all() {
+        for command in ["script", "report"] {
+            let wrong = kymo(&[command, "-i", recording, "--filter", "nosuch == 1"]);
+            assert_eq!(wrong.status, 1, "{command} {recording}: {}", wrong.stderr);
+            let why = "no event has a field `nosuch`";
+            assert!(wrong.stderr.contains(why), "{command} {recording}: {}", wrong.stderr);
+        }
+    }
+}
+
+#[test]
+fn recordings_of_several_formats_are_merged_by_time() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let recordings = Recordings::make();
+    let all = recordings.all();
+    let merged = values(&[&["script", "--json"][..], &all].concat());
+    // They were made one after the other.
+    let numbers: Vec<u64> = merged.iter().map(|v| v.1).collect();
+    let once: Vec<u64> = (0..ROUNDS as u64).collect();
+    assert_eq!(numbers, [&once[..], &once, &once].concat());
+    let text = kymo(&[&["script"][..], &all].concat()).success().stdout;
+    let times: Vec<f64> = text
+        .lines()
+        .map(|l| {
+            let (before, _) = l.split_once(": ").unwrap();
+            before.rsplit_once(' ').unwrap().1.parse().unwrap()
+        })
+        .collect();
+    assert_eq!(times.len(), 3 * ROUNDS, "{text}");
+    assert!(times.is_sorted(), "{text}");
+    let table = rows(&[&["report", "-s", "event,a"][..], &all].concat());
+    assert_eq!(table.len(), ROUNDS, "{table:#?}");
+    assert!(table.iter().all(|r| r.contains(" 3  kt:two")), "{table:#?}");
+
+    // perf's own clock has no place on that time.
+    let directory = tempfile::tempdir().unwrap();
+    let other = directory.path().join("own.data").to_str().unwrap().to_owned();
+    let own = ["record", "-q", "--clockid", "perf", "-e", "page-faults", "-o", &other];
+    let _ = kymo(&[&own[..], &["--", "true"]].concat());
+    if std::path::Path::new(&other).exists() {
+        let refused = kymo(&["script", &other, all[1]]);
+        assert_eq!(refused.status, 1, "{}", refused.stderr);
+        assert!(refused.stderr.contains("CLOCK_MONOTONIC"), "{}", refused.stderr);
+    }
+}
