@@ -2,19 +2,21 @@
 //! when it is first met, and gets a number, so that chains are kept as numbers
 //! and everything about an address is looked up once (`frames`).
 
-use kymo_model::Misc;
+use kymo_events::BinaryAddress;
+use kymo_events::chain::ChainAddress;
+use kymo_events::state::Maps;
+use kymo_model::{IndexVec, Misc, OpenTable, TableSlot, hash_address, impl_vec_index};
 use kymo_symbols::DsoId;
 
-use kymo_events::chain::Place;
-use kymo_events::state::Maps;
-
 /// Number of a distinct address.
-pub(crate) type AddressId = u32;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct AddressId(pub(crate) u32);
+impl_vec_index!(AddressId, "address");
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
-    /// In the binary's terms, of the instruction that is executed.
-    pub(crate) addr: u64,
+    /// Address of the binary, of the instruction that is executed.
+    pub(crate) addr: BinaryAddress,
     /// As sampled: what is printed of an address without a symbol.
     pub(crate) ip: u64,
     /// [`NO_DSO`] where nothing is mapped.
@@ -35,102 +37,85 @@ impl Address {
 /// An address in a state of an address space. A slot is a quarter of a cache
 /// line: finding an address that is not in the cache costs one access to memory.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct AddressSlot {
     ip: u64,
     space: u32,
     /// Number of the address, plus one; 0 is an empty slot.
     id: u32,
 }
 
-const EMPTY: Slot = Slot { ip: 0, space: 0, id: 0 };
+impl TableSlot for AddressSlot {
+    const EMPTY: AddressSlot = AddressSlot { ip: 0, space: 0, id: 0 };
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.id == 0
+    }
+
+    #[inline]
+    fn hash(&self) -> u32 {
+        hash_address(self.ip, self.space)
+    }
+}
+
 /// The space of all addresses that are mapped nowhere.
 const NOWHERE: u32 = u32::MAX;
 
 /// The collection.
 #[derive(Debug)]
 pub(crate) struct Addresses {
-    all: Vec<Address>,
-    /// Open addressing, at most three quarters full; a power of two.
-    slots: Vec<Slot>,
+    all: IndexVec<AddressId, Address>,
+    table: OpenTable<AddressSlot>,
 }
 
 impl Default for Addresses {
     fn default() -> Self {
-        Addresses { all: Vec::new(), slots: vec![EMPTY; 1 << 12] }
+        Addresses { all: IndexVec::default(), table: OpenTable::with_slots(12) }
     }
 }
 
 impl Addresses {
     /// The number of an address in an address space.
     #[inline]
-    pub(crate) fn id(&mut self, maps: Option<&Maps>, at: Place) -> AddressId {
+    pub(crate) fn id(&mut self, maps: Option<&Maps>, at: ChainAddress) -> AddressId {
         let kernel = at.mode == Misc::KERNEL;
         let kind = u64::from(kernel) << 1 | u64::from(at.returns);
         let line = maps.and_then(|m| u32::try_from(m.line << 2 | kind).ok());
         let space = line.unwrap_or(NOWHERE);
-        match self.slots.get(self.place(space, at.ip)) {
-            Some(slot) if slot.id > 0 => slot.id - 1,
-            _ => self.add(maps, space, at),
+        match self.find(space, at.ip) {
+            Some(known) => known,
+            None => self.add(maps, space, at),
         }
     }
 
-    /// Where an address is, or the empty slot where it belongs.
     #[inline]
-    fn place(&self, space: u32, ip: u64) -> usize {
-        let mask = self.slots.len() - 1;
-        let hash = (ip ^ u64::from(space).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut at = (hash >> 32) as usize & mask;
-        while let Some(slot) = self.slots.get(at) {
-            if slot.id == 0 || (slot.ip == ip && slot.space == space) {
-                break;
-            }
-            at = (at + 1) & mask;
-        }
-        at
+    fn find(&self, space: u32, ip: u64) -> Option<AddressId> {
+        let same = |slot: &AddressSlot| slot.ip == ip && slot.space == space;
+        self.table.find(hash_address(ip, space), same).map(|slot| AddressId(slot.id - 1))
     }
 
     #[cold]
-    fn add(&mut self, maps: Option<&Maps>, space: u32, at: Place) -> AddressId {
-        let Place { ip, returns, .. } = at;
+    fn add(&mut self, maps: Option<&Maps>, space: u32, at: ChainAddress) -> AddressId {
+        let ChainAddress { ip, returns, .. } = at;
         let (code, kernel) = (at.code(), at.mode == Misc::KERNEL);
         let (space, address) = match maps.and_then(|m| m.find(code)) {
             Some(m) => (space, Address { dso: m.dso.0, addr: m.to_dso(code), ip, kernel, returns }),
             // What is not mapped now may be later.
             None => {
                 let (dso, kernel, returns) = (NO_DSO, false, false);
-                (NOWHERE, Address { dso, addr: ip, ip, kernel, returns })
+                (NOWHERE, Address { dso, addr: BinaryAddress::new(ip), ip, kernel, returns })
             }
         };
-        if self.slots.len() * 3 < 4 * (self.all.len() + 1) {
-            self.grow();
-        }
         // A space without a number of its own: not to be found again.
-        let at = match space == NOWHERE && address.dso != NO_DSO {
-            true => None,
-            false => Some(self.place(space, ip)),
-        };
-        let slot = at.and_then(|at| self.slots.get_mut(at));
-        if let Some(known) = slot.as_ref().filter(|s| s.id > 0) {
-            return known.id - 1;
+        if space == NOWHERE && address.dso != NO_DSO {
+            return self.all.push(address);
         }
-        self.all.push(address);
-        let id = self.all.len() as u32;
-        if let Some(slot) = slot {
-            *slot = Slot { ip, space, id };
+        if let Some(known) = self.find(space, ip) {
+            return known;
         }
-        id - 1
-    }
-
-    fn grow(&mut self) {
-        let larger = vec![EMPTY; self.slots.len() * 2];
-        for slot in std::mem::replace(&mut self.slots, larger) {
-            if slot.id > 0 {
-                let at = self.place(slot.space, slot.ip);
-                if let Some(empty) = self.slots.get_mut(at) {
-                    *empty = slot;
-                }
-            }
-        }
+        let id = self.all.push(address);
+        self.table.insert(AddressSlot { ip, space, id: id.0 + 1 });
+        id
     }
 
     /// How many there are.
@@ -140,14 +125,14 @@ impl Addresses {
 
     /// Takes note that an address is not one behind a call after all.
     pub(crate) fn set_exact(&mut self, id: AddressId) {
-        if let Some(a) = self.all.get_mut(id as usize).filter(|a| a.returns) {
+        if let Some(a) = self.all.get_mut(id).filter(|a| a.returns) {
             a.returns = false;
-            a.addr += 1;
+            a.addr = a.addr.return_address();
         }
     }
 
     /// The addresses, by number.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Address> {
-        self.all.iter()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (AddressId, &Address)> {
+        self.all.iter_enumerated()
     }
 }

@@ -2,14 +2,18 @@
 //! shown of it, of a whole or of the parts below some nodes, is merged on
 //! demand and no deeper than its weight asks for.
 
+use kymo_model::{IndexVec, impl_vec_index};
 use rustc_hash::FxHashMap;
 
 use crate::profile::FrameId;
 
 /// Number of a node.
-pub type NodeId = u32;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(u32);
+impl_vec_index!(NodeId, "node of call chains");
 
-const NO_NODE: NodeId = NodeId::MAX;
+/// Stands for no node: above a trunk, below a leaf.
+const NO_NODE: NodeId = NodeId(u32::MAX);
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -27,7 +31,7 @@ struct Node {
 /// no frame.
 #[derive(Clone, Debug, Default)]
 pub struct ChainTree {
-    nodes: Vec<Node>,
+    nodes: IndexVec<NodeId, Node>,
     edges: FxHashMap<(NodeId, FrameId), NodeId>,
 }
 
@@ -85,7 +89,7 @@ impl ChainTree {
         if self.node(first).is_some_and(|n| n.frame == frame) {
             return first;
         }
-        let fresh = self.nodes.len() as NodeId;
+        let fresh = self.nodes.next_index();
         let at = *self.edges.entry((parent, frame)).or_insert(fresh);
         if at == fresh {
             let mut node = Node {
@@ -96,7 +100,8 @@ impl ChainTree {
                 total: 0,
                 height: 1,
             };
-            if let Some(above) = self.nodes.get_mut(parent as usize) {
+            // A trunk has nothing above it.
+            if let Some(above) = self.nodes.try_get_mut(parent) {
                 node.next_sibling = std::mem::replace(&mut above.first_child, fresh);
             }
             self.nodes.push(node);
@@ -123,14 +128,20 @@ impl ChainTree {
     }
 
     fn enter(&mut self, at: NodeId, period: u64, height: u32) {
-        if let Some(node) = self.nodes.get_mut(at as usize) {
+        if let Some(node) = self.nodes.get_mut(at) {
             node.total = node.total.saturating_add(period);
             node.height = node.height.max(height);
         }
     }
 
+    /// A node; none for [`NO_NODE`].
     fn node(&self, at: NodeId) -> Option<&Node> {
-        self.nodes.get(at as usize)
+        self.nodes.try_get(at)
+    }
+
+    /// Numbers of all nodes, in the order in which they were made.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        self.nodes.indices()
     }
 
     /// Number of nodes.
@@ -191,8 +202,8 @@ pub struct Viewer<'a> {
     rank: &'a dyn Fn(FrameId) -> (u32, u64),
     /// What makes frames one: those of equal value are.
     same: &'a dyn Fn(FrameId) -> (u64, u64),
-    whole: Vec<u64>,
-    minus: Vec<u64>,
+    whole: IndexVec<NodeId, u64>,
+    minus: IndexVec<NodeId, u64>,
     marked: Vec<NodeId>,
 }
 
@@ -204,7 +215,7 @@ impl<'a> Viewer<'a> {
         rank: &'a dyn Fn(FrameId) -> (u32, u64),
         same: &'a dyn Fn(FrameId) -> (u64, u64),
     ) -> Viewer<'a> {
-        let zeros = || vec![0; tree.len()];
+        let zeros = || IndexVec::from(vec![0; tree.len()]);
         Viewer { tree, rank, same, whole: zeros(), minus: zeros(), marked: Vec::new() }
     }
 
@@ -257,7 +268,7 @@ impl<'a> Viewer<'a> {
             let mut begin = None;
             let mut stop = None;
             for at in tree.ancestors(*end) {
-                if let Some(w) = self.whole.get_mut(at as usize) {
+                if let Some(w) = self.whole.get_mut(at) {
                     begin = (*w == 0).then_some(at);
                     *w = w.saturating_add(*period);
                 }
@@ -270,7 +281,7 @@ impl<'a> Viewer<'a> {
             let Some(stop) = stop else { continue };
             // A whole chain is no part as well.
             for at in tree.ancestors(*end) {
-                if let Some(m) = self.minus.get_mut(at as usize) {
+                if let Some(m) = self.minus.get_mut(at) {
                     *m = m.saturating_add(*period);
                 }
                 if at == stop {
@@ -286,7 +297,7 @@ impl<'a> Viewer<'a> {
     fn unmark(&mut self) {
         for at in self.marked.drain(..) {
             for marks in [&mut self.whole, &mut self.minus] {
-                if let Some(m) = marks.get_mut(at as usize) {
+                if let Some(m) = marks.get_mut(at) {
                     *m = 0;
                 }
             }
@@ -296,8 +307,8 @@ impl<'a> Viewer<'a> {
     fn item(&self, at: NodeId, side: Side) -> Option<Item> {
         let node = self.tree.node(at)?;
         let weight = match side {
-            Side::Whole => *self.whole.get(at as usize)?,
-            Side::Rest => node.total.saturating_sub(*self.minus.get(at as usize)?),
+            Side::Whole => *self.whole.get(at)?,
+            Side::Rest => node.total.saturating_sub(*self.minus.get(at)?),
         };
         (weight > 0).then_some((node.frame, weight, at, side))
     }

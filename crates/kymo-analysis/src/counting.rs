@@ -3,10 +3,12 @@
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
+use kymo_events::state::CommId;
+use kymo_model::{IndexVec, OpenTable, TableSlot, impl_vec_index, internal_error};
 use rustc_hash::FxBuildHasher;
 
+use crate::addresses::AddressId;
 use crate::frames::FramesOf;
-use kymo_events::state::CommId;
 
 /// What tells two stacks apart besides their chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +20,7 @@ pub(crate) struct StackKey {
     /// What the user of the profile tells apart.
     pub(crate) label: u32,
     pub(crate) mode: u16,
-    /// Where the processor was.
+    /// Where the processor was: an [`AddressId`], and a frame once these are known.
     pub(crate) leaf: u32,
 }
 
@@ -40,61 +42,67 @@ pub(crate) struct Slot {
 pub(crate) struct Moment {
     pub(crate) time: u64,
     pub(crate) period: u64,
-    /// Number of its slot.
-    pub(crate) slot: u32,
+    /// Its stack.
+    pub(crate) slot: SlotId,
 }
 
-/// Finds slots by the hash of their stacks: open addressing, at most three
-/// quarters full, a power of two. Holds 32 bits of the hash and the slot's number plus one.
-#[derive(Debug)]
-struct Index(Vec<(u32, u32)>);
+/// Number of a distinct stack of a [`Counter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SlotId(pub(crate) u32);
+impl_vec_index!(SlotId, "stack");
 
-impl Default for Index {
-    fn default() -> Self {
-        Index(vec![(0, 0); 1 << 10])
+/// Entry of the table of stacks: 32 bits of the hash, and the slot's number plus one.
+#[derive(Clone, Copy, Debug)]
+struct StackEntry {
+    hash: u32,
+    number: u32,
+}
+
+impl StackEntry {
+    fn slot(&self) -> SlotId {
+        SlotId(self.number - 1)
     }
 }
 
-impl Index {
-    /// Where a stack is, or the empty place where it belongs.
+impl TableSlot for StackEntry {
+    const EMPTY: StackEntry = StackEntry { hash: 0, number: 0 };
+
     #[inline]
-    fn place(&self, hash: u32, same: impl Fn(u32) -> bool) -> usize {
-        let mask = self.0.len() - 1;
-        // Low bits first: the table has less than 2^32 places.
-        let mut at = hash as usize & mask;
-        while let Some((held, number)) = self.0.get(at) {
-            if *number == 0 || (*held == hash && same(*number - 1)) {
-                break;
-            }
-            at = (at + 1) & mask;
-        }
-        at
+    fn is_empty(&self) -> bool {
+        self.number == 0
     }
 
-    fn grow(&mut self) {
-        let larger = vec![(0, 0); self.0.len() * 2];
-        for (hash, number) in std::mem::replace(&mut self.0, larger) {
-            if number > 0 {
-                let at = self.place(hash, |_| false);
-                if let Some(empty) = self.0.get_mut(at) {
-                    *empty = (hash, number);
-                }
-            }
-        }
+    #[inline]
+    fn hash(&self) -> u32 {
+        self.hash
     }
 }
 
 /// The stacks of one event, or a share of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counter {
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: IndexVec<SlotId, Slot>,
     pub(crate) arena: Vec<u32>,
     /// Each sample, where that is asked for, in the order of the recording.
     pub(crate) moments: Vec<Moment>,
-    index: Index,
+    table: OpenTable<StackEntry>,
     pub(crate) empty_chains: u64,
     pub(crate) cut_chains: u64,
     pub(crate) bad_chains: u64,
+}
+
+impl Default for Counter {
+    fn default() -> Counter {
+        Counter {
+            slots: IndexVec::default(),
+            arena: Vec::new(),
+            moments: Vec::new(),
+            table: OpenTable::with_slots(10),
+            empty_chains: 0,
+            cut_chains: 0,
+            bad_chains: 0,
+        }
+    }
 }
 
 impl Counter {
@@ -107,58 +115,64 @@ impl Counter {
         start: usize,
         first: u64,
         period: u64,
-    ) -> u32 {
+    ) -> SlotId {
         let chain = self.arena.get(start..).unwrap_or_default();
         let mut hasher = FxBuildHasher.build_hasher();
         key.hash(&mut hasher);
         chain.iter().for_each(|word| hasher.write_u32(*word));
         let hash = (hasher.finish().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
-        if self.index.0.len() * 3 < 4 * (self.slots.len() + 1) {
-            self.index.grow();
-        }
         let slots = &self.slots;
-        let same = |number: u32| {
-            slots.get(number as usize).is_some_and(|slot| {
-                let held = slot.start..slot.start + slot.len as usize;
-                slot.key == key && self.arena.get(held) == Some(chain)
-            })
+        let same = |entry: &StackEntry| {
+            entry.hash == hash
+                && slots.get(entry.slot()).is_some_and(|slot| {
+                    let held = slot.start..slot.start + slot.len as usize;
+                    slot.key == key && self.arena.get(held) == Some(chain)
+                })
         };
-        let at = self.index.place(hash, same);
-        let Some(place) = self.index.0.get_mut(at) else { return u32::MAX };
-        if let Some(slot) = place.1.checked_sub(1).and_then(|n| self.slots.get_mut(n as usize)) {
-            slot.samples += 1;
-            slot.period = slot.period.saturating_add(period);
+        if let Some(known) = self.table.find(hash, same).map(StackEntry::slot) {
+            if let Some(slot) = self.slots.get_mut(known) {
+                slot.samples += 1;
+                slot.period = slot.period.saturating_add(period);
+            }
             self.arena.truncate(start);
-            return place.1 - 1;
+            return known;
         }
         let len = chain.len() as u32;
-        self.slots.push(Slot { key, task, len, first, start, samples: 1, period });
-        *place = (hash, self.slots.len() as u32);
-        place.1 - 1
+        let slot = self.slots.push(Slot { key, task, len, first, start, samples: 1, period });
+        self.table.insert(StackEntry { hash, number: slot.0 + 1 });
+        slot
     }
 
     /// The chain of a slot.
     pub(crate) fn chain(&self, slot: &Slot) -> &[u32] {
-        self.arena.get(slot.start..slot.start + slot.len as usize).unwrap_or_default()
+        let chain = self.arena.get(slot.start..slot.start + slot.len as usize);
+        chain.unwrap_or_else(|| {
+            internal_error("call chain");
+            &[]
+        })
     }
 
     /// Puts frames in the place of addresses. Stacks that become equal stay
     /// apart: whoever goes through them adds them up at no more cost.
     pub(crate) fn name_frames(&mut self, frames: &FramesOf) {
-        self.index = Index::default();
+        self.table = OpenTable::with_slots(0);
         for slot in &mut self.slots {
-            slot.key.leaf = frames.leaf(slot.key.leaf).0;
+            slot.key.leaf = frames.leaf(AddressId(slot.key.leaf)).0;
         }
         if !frames.expands() {
-            self.arena.iter_mut().for_each(|word| *word = frames.leaf(*word).0);
+            self.arena.iter_mut().for_each(|word| *word = frames.leaf(AddressId(*word)).0);
             return;
         }
         let mut arena = Vec::with_capacity(self.arena.len());
         for slot in &mut self.slots {
             let chain = self.arena.get(slot.start..slot.start + slot.len as usize);
             slot.start = arena.len();
-            for address in chain.unwrap_or_default() {
-                arena.extend(frames.run(*address).iter().map(|f| f.0));
+            let chain = chain.unwrap_or_else(|| {
+                internal_error("call chain");
+                &[]
+            });
+            for address in chain {
+                arena.extend(frames.run(AddressId(*address)).iter().map(|f| f.0));
             }
             slot.len = (arena.len() - slot.start) as u32;
         }
@@ -169,7 +183,7 @@ impl Counter {
     /// asked before frames are named.
     pub(crate) fn known(&self, frames: &FramesOf) -> (u64, u64) {
         self.slots.iter().fold((0, 0), |(named, lined), slot| {
-            let (symbol, line) = frames.known(slot.key.leaf);
+            let (symbol, line) = frames.known(AddressId(slot.key.leaf));
             (named + u64::from(symbol) * slot.samples, lined + u64::from(line) * slot.samples)
         })
     }

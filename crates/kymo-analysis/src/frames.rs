@@ -2,13 +2,15 @@
 //! and lines. Everything is looked up once for each distinct address, all of a
 //! binary together.
 
+use kymo_events::BinaryAddress;
+use kymo_events::chain::returns_of_signals;
+use kymo_model::{IndexVec, internal_error};
 use kymo_symbols::{DsoId, DsoKind, Resolver, SourceFrame, Sources, SymId, TextId};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::addresses::{Address, AddressId, Addresses};
 use crate::profile::{Frame, FrameId, Line};
-use kymo_events::chain::returns_of_signals;
 
 /// How finely frames are told apart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,27 +28,28 @@ pub(crate) struct Detail {
 pub(crate) struct FramesOf {
     /// Of each address the frame where a sample there is counted: that of the
     /// symbol, with the line of the innermost copy.
-    leaves: Vec<FrameId>,
+    leaves: IndexVec<AddressId, FrameId>,
     /// Of each address all frames, innermost first; empty where each is its leaf.
     runs: Vec<FrameId>,
-    ends: Vec<u32>,
+    ends: IndexVec<AddressId, u32>,
     /// Whether the address has a symbol, and a line.
-    known: Vec<(bool, bool)>,
+    known: IndexVec<AddressId, (bool, bool)>,
 }
 
 impl FramesOf {
     pub(crate) fn leaf(&self, address: AddressId) -> FrameId {
-        self.leaves.get(address as usize).copied().unwrap_or(FrameId(u32::MAX))
+        self.leaves.get(address).copied().unwrap_or(FrameId::NONE)
     }
 
     /// The frames of an address, innermost first.
     pub(crate) fn run(&self, address: AddressId) -> &[FrameId] {
-        let place = address as usize;
-        let Some(end) = self.ends.get(place) else {
-            return self.leaves.get(place..=place).unwrap_or_default();
-        };
-        let start = place.checked_sub(1).and_then(|p| self.ends.get(p)).map_or(0, |e| *e);
-        self.runs.get(start as usize..*end as usize).unwrap_or_default()
+        let Some(end) = self.ends.get(address) else { return &[] };
+        let before = address.0.checked_sub(1).and_then(|n| self.ends.get(AddressId(n)));
+        let start = before.map_or(0, |e| *e);
+        self.runs.get(start as usize..*end as usize).unwrap_or_else(|| {
+            internal_error("run of frames");
+            &[]
+        })
     }
 
     /// Whether addresses stand for more than one frame, or for another one than their leaf.
@@ -55,7 +58,7 @@ impl FramesOf {
     }
 
     pub(crate) fn known(&self, address: AddressId) -> (bool, bool) {
-        self.known.get(address as usize).copied().unwrap_or_default()
+        self.known.get(address).copied().unwrap_or_default()
     }
 }
 
@@ -64,7 +67,7 @@ impl FramesOf {
 pub(crate) struct Resolved {
     /// In the order of the collections.
     pub(crate) of: Vec<FramesOf>,
-    pub(crate) frames: Vec<Frame>,
+    pub(crate) frames: IndexVec<FrameId, Frame>,
     pub(crate) sources: Sources,
     pub(crate) lacking: Lacking,
 }
@@ -80,7 +83,7 @@ pub struct Lacking {
 
 /// An address of a binary, as it was sampled, and where it stands: in which collection,
 /// in which place.
-type Asked = (u64, u64, u32, AddressId);
+type Asked = (BinaryAddress, u64, u32, AddressId);
 
 /// What is known of one address.
 #[derive(Clone, Copy)]
@@ -92,8 +95,8 @@ struct Known {
     first: (u32, AddressId),
 }
 
-const NOWHERE: (u32, u32) = (u32::MAX, 0);
-const UNKNOWN: Known = Known { symbol: None, source: NOWHERE, first: NOWHERE };
+const NOWHERE: (u32, AddressId) = (u32::MAX, AddressId(0));
+const UNKNOWN: Known = Known { symbol: None, source: (u32::MAX, 0), first: NOWHERE };
 
 /// Looks everything up.
 pub(crate) fn resolve(all: &mut [Addresses], symbols: &mut Resolver, detail: Detail) -> Resolved {
@@ -102,25 +105,29 @@ pub(crate) fn resolve(all: &mut [Addresses], symbols: &mut Resolver, detail: Det
     let all = &*all;
     let asked = by_binary(all, |_| true);
     let wanted: Vec<(DsoId, Vec<u64>)> =
-        asked.iter().map(|(id, places)| (*id, distinct(places))).collect();
+        asked.iter().map(|(id, places)| (*id, numbers(&distinct(places)))).collect();
     let found = symbols.symbols_of(&wanted);
     let sources = if wants_sources { symbols.sources_of(&wanted) } else { Sources::default() };
-    let mut known: Vec<Vec<Known>> = all.iter().map(|a| vec![UNKNOWN; a.len()]).collect();
+    let mut known: Vec<IndexVec<AddressId, Known>> =
+        all.iter().map(|a| IndexVec::from(vec![UNKNOWN; a.len()])).collect();
     let mut lacking = Lacking::default();
     for (binary, (((dso, places), (_, addresses)), found)) in
         (0u32..).zip(asked.iter().zip(&wanted).zip(&found))
     {
         let mut place = 0;
-        let mut same = (0, 0, NOWHERE);
+        let mut same = (BinaryAddress::new(0), 0, NOWHERE);
         for (addr, ip, n, id) in places {
             if same.2 == NOWHERE || (same.0, same.1) != (*addr, *ip) {
                 same = (*addr, *ip, (*n, *id));
             }
-            while addresses.get(place).is_some_and(|a| a < addr) {
+            while addresses.get(place).is_some_and(|a| *a < addr.get()) {
                 place += 1;
             }
-            let slot = known.get_mut(*n as usize).and_then(|of| of.get_mut(*id as usize));
-            if let Some(slot) = slot {
+            let Some(of) = known.get_mut(*n as usize) else {
+                internal_error("share of addresses");
+                continue;
+            };
+            if let Some(slot) = of.get_mut(*id) {
                 let symbol = found.get(place).copied().flatten();
                 *slot = Known { symbol, source: (binary, place as u32), first: same.2 };
             }
@@ -138,7 +145,7 @@ pub(crate) fn resolve(all: &mut [Addresses], symbols: &mut Resolver, detail: Det
         detail,
         symbols,
         sources: &sources,
-        frames: Vec::new(),
+        frames: IndexVec::default(),
         ids: FxHashMap::default(),
         of_symbol: vec![None; symbols.count()],
     };
@@ -160,7 +167,7 @@ fn exact_trampolines(all: &mut [Addresses], symbols: &Resolver) {
         .map(|(dso, places)| {
             let addresses = distinct(places);
             let found = returns_of_signals(symbols, *dso, &addresses);
-            let exact: Vec<u64> =
+            let exact: Vec<BinaryAddress> =
                 addresses.into_iter().zip(found).filter_map(|(a, yes)| yes.then_some(a)).collect();
             places.iter().filter(|p| exact.contains(&p.0)).copied().collect()
         })
@@ -176,9 +183,9 @@ fn exact_trampolines(all: &mut [Addresses], symbols: &Resolver) {
 fn by_binary(all: &[Addresses], wanted: impl Fn(&Address) -> bool) -> Vec<(DsoId, Vec<Asked>)> {
     let mut by_dso: FxHashMap<DsoId, Vec<Asked>> = FxHashMap::default();
     for (n, addresses) in all.iter().enumerate() {
-        for (id, a) in addresses.iter().enumerate() {
+        for (id, a) in addresses.iter() {
             if let Some(dso) = a.dso().filter(|_| wanted(a)) {
-                let asked = (a.addr, a.ip, n as u32, id as AddressId);
+                let asked = (a.addr, a.ip, n as u32, id);
                 by_dso.entry(dso).or_default().push(asked);
             }
         }
@@ -190,8 +197,13 @@ fn by_binary(all: &[Addresses], wanted: impl Fn(&Address) -> bool) -> Vec<(DsoId
     asked
 }
 
-fn distinct(places: &[Asked]) -> Vec<u64> {
-    let mut addresses: Vec<u64> = places.iter().map(|p| p.0).collect();
+/// Addresses as kymo-symbols takes them.
+fn numbers(addresses: &[BinaryAddress]) -> Vec<u64> {
+    addresses.iter().map(|a| a.get()).collect()
+}
+
+fn distinct(places: &[Asked]) -> Vec<BinaryAddress> {
+    let mut addresses: Vec<BinaryAddress> = places.iter().map(|p| p.0).collect();
     addresses.dedup();
     addresses
 }
@@ -211,7 +223,7 @@ struct Maker<'a> {
     detail: Detail,
     symbols: &'a Resolver,
     sources: &'a Sources,
-    frames: Vec<Frame>,
+    frames: IndexVec<FrameId, Frame>,
     ids: FxHashMap<Key, FrameId>,
     /// Of most frames the symbol says all.
     of_symbol: Vec<Option<FrameId>>,
@@ -219,11 +231,16 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     /// The frames of a collection; `done` are those of the collections before.
-    fn frames_of(&mut self, all: &Addresses, known: &[Known], done: &[FramesOf]) -> FramesOf {
+    fn frames_of(
+        &mut self,
+        all: &Addresses,
+        known: &IndexVec<AddressId, Known>,
+        done: &[FramesOf],
+    ) -> FramesOf {
         let mut of = FramesOf::default();
         let Detail { inlines, lines, .. } = self.detail;
         let expand = inlines || lines;
-        for (address, known) in all.iter().zip(known) {
+        for ((_, address), known) in all.iter().zip(known) {
             let (binary, place) = known.source;
             let source = self.sources.frames(binary as usize, place as usize);
             let line = |f: Option<&SourceFrame>| {
@@ -231,7 +248,7 @@ impl Maker<'_> {
             };
             let innermost = line(source.first());
             let has_line = source.first().is_some_and(|f| f.line > 0);
-            let here = (done.len() as u32, of.leaves.len() as AddressId);
+            let here = (done.len() as u32, of.leaves.next_index());
             let leaf = match known.first {
                 // Whoever looks at the same place has the same frame. Most of them are the
                 // first there, and in a stripped library there are as many as addresses.
@@ -302,7 +319,7 @@ impl Maker<'_> {
         let key = Key {
             dso: a.dso(),
             symbol,
-            addr: if by_address || symbol.is_none() { a.addr } else { 0 },
+            addr: if by_address || symbol.is_none() { a.addr.get() } else { 0 },
             ip: if symbol.is_none() { a.ip } else { 0 },
             inlined,
             line,
@@ -313,13 +330,12 @@ impl Maker<'_> {
 }
 
 fn push(
-    frames: &mut Vec<Frame>,
+    frames: &mut IndexVec<FrameId, Frame>,
     a: &Address,
     symbol: Option<SymId>,
     inlined: Option<TextId>,
     line: Option<Line>,
 ) -> FrameId {
-    let (dso, addr, ip, kernel) = (a.dso(), a.addr, a.ip, a.kernel);
-    frames.push(Frame { dso, symbol, addr, ip, kernel, inlined, line });
-    FrameId(frames.len() as u32 - 1)
+    let (dso, addr, ip, kernel) = (a.dso(), a.addr.get(), a.ip, a.kernel);
+    frames.push(Frame { dso, symbol, addr, ip, kernel, inlined, line })
 }

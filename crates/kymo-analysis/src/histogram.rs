@@ -4,6 +4,7 @@
 
 use std::hash::Hash;
 
+use kymo_model::{IndexVec, impl_vec_index};
 use kymo_symbols::{DsoId, Resolver, SymId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -115,18 +116,18 @@ pub fn histogram(
         profile,
         options,
         tree: ChainTree::default(),
-        entries: Vec::new(),
+        entries: IndexVec::default(),
         ids: FxHashMap::default(),
         trunks: FxHashMap::default(),
         heads: Vec::new(),
-        entry_of: Vec::new(),
-        levels: Vec::new(),
+        entry_of: IndexVec::default(),
+        levels: IndexVec::default(),
         namesakes: namesakes(&profile.machine.symbols),
     };
     let with_parent = options.keys.contains(&Key::Parent);
     let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
     let mut matches = |f: FrameId| *known.entry(f).or_insert_with(|| (choice.is_parent)(f));
-    let mut entry_of_stack: Vec<u32> = Vec::new();
+    let mut entry_of_stack: Vec<EntryId> = Vec::new();
     for (stack, frames) in event.stacks().filter(|(s, _)| (choice.wanted)(s)) {
         // The first one met.
         let parent = match options.order {
@@ -148,14 +149,15 @@ pub fn histogram(
         Some(least) => {
             let stacks = event.stacks().filter(|(s, _)| (choice.wanted)(s));
             for ((stack, frames), id) in stacks.zip(entry_of_stack) {
-                if groups.entries.get(id as usize).is_some_and(|e| e.own >= least) {
+                if groups.entries.get(id).is_some_and(|e| e.own >= least) {
                     groups.chain(Head { stack, parent: None }, id, frames);
                 }
             }
         }
         None => {}
     }
-    let Groups { mut entries, tree, .. } = groups;
+    let Groups { entries, tree, .. } = groups;
+    let mut entries = entries.into_vec();
     sort(profile, options, &mut entries);
     Histogram { entries, tree }
 }
@@ -177,14 +179,14 @@ struct Groups<'a> {
     profile: &'a Profile,
     options: &'a HistogramOptions,
     tree: ChainTree,
-    entries: Vec<HistEntry>,
-    ids: FxHashMap<[u64; KEYS], u32>,
+    entries: IndexVec<EntryId, HistEntry>,
+    ids: FxHashMap<[u64; KEYS], EntryId>,
     /// Trunks of the tree by the keys that do not depend on the frame.
     trunks: FxHashMap<[u64; KEYS], u32>,
     heads: Vec<Head>,
     /// Of each node of the tree, with `children`.
-    entry_of: Vec<u32>,
-    levels: Vec<char>,
+    entry_of: IndexVec<NodeId, EntryId>,
+    levels: IndexVec<NodeId, char>,
     /// Of each binary, the first one of its name.
     namesakes: Vec<u32>,
 }
@@ -197,17 +199,23 @@ struct Spot {
     level: char,
 }
 
-const NO_ENTRY: u32 = u32::MAX;
+/// Number of an entry while it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EntryId(u32);
+impl_vec_index!(EntryId, "entry of a histogram");
+
+/// Entry of trunks, which stand for no frame.
+const NO_ENTRY: EntryId = EntryId(u32::MAX);
 /// One slot for each key there is, one for labels, and one for binaries.
 const KEYS: usize = 11;
 
 impl Groups<'_> {
     /// Counts a stack where the processor was.
-    fn own(&mut self, head: &Head) -> u32 {
+    fn own(&mut self, head: &Head) -> EntryId {
         let stack = &head.stack;
         let place = self.profile.frame(stack.leaf).addr;
         let id = self.add(head, Spot { frame: stack.leaf, place, level: stack.level });
-        if let Some(entry) = self.entries.get_mut(id as usize) {
+        if let Some(entry) = self.entries.get_mut(id) {
             entry.own = entry.own.saturating_add(stack.period);
             entry.total = entry.total.saturating_add(stack.period);
             entry.samples += stack.samples;
@@ -216,7 +224,7 @@ impl Groups<'_> {
     }
 
     /// Puts the chain of a stack, which belongs to an entry, into the tree.
-    fn chain(&mut self, head: Head, id: u32, frames: Frames<'_>) {
+    fn chain(&mut self, head: Head, id: EntryId, frames: Frames<'_>) {
         let trunk = if self.options.children { self.trunk(head) } else { self.tree.trunk(0) };
         let period = head.stack.period;
         let end = match self.options.order {
@@ -226,7 +234,7 @@ impl Groups<'_> {
         if self.options.children {
             self.name_new_nodes(head);
         }
-        if let Some(entry) = self.entries.get_mut(id as usize) {
+        if let Some(entry) = self.entries.get_mut(id) {
             entry.depth = entry.depth.max(frames.len() as u32);
             entry.chains.whole.push((end, period));
         }
@@ -245,7 +253,8 @@ impl Groups<'_> {
     /// Finds the entries of the nodes that the last stack brought. They were
     /// made in the order of its chain.
     fn name_new_nodes(&mut self, head: Head) {
-        for node in self.entry_of.len() as NodeId..self.tree.len() as NodeId {
+        let named = self.entry_of.len();
+        for node in self.tree.nodes().skip(named) {
             let facts = self.tree.facts(node);
             let Some((Some(parent), frame, _)) = facts else {
                 self.entry_of.push(NO_ENTRY);
@@ -257,7 +266,7 @@ impl Groups<'_> {
                 // Mapped nowhere: as the frame before it, or the sample.
                 Frame { dso: None, symbol: None, .. } => match self.entry_at(parent) {
                     NO_ENTRY => head.stack.level,
-                    _ => self.levels.get(parent as usize).copied().unwrap_or('.'),
+                    _ => self.levels.get(parent).copied().unwrap_or('.'),
                 },
                 Frame { kernel: true, .. } => 'k',
                 _ => '.',
@@ -271,12 +280,12 @@ impl Groups<'_> {
     /// Gives each function the weight of what it called: once for each node
     /// that all its stacks share, not once for each stack.
     fn weigh_callers(&mut self) {
-        for node in 0..self.tree.len() as NodeId {
+        for node in self.tree.nodes() {
             let id = self.entry_at(node);
             let inside = self.tree.ancestors(node).skip(1).any(|n| self.entry_at(n) == id);
             let Some((Some(_), _, total)) = self.tree.facts(node) else { continue };
             let height = self.tree.height(node);
-            let Some(entry) = self.entries.get_mut(id as usize) else { continue };
+            let Some(entry) = self.entries.get_mut(id) else { continue };
             if !inside {
                 entry.total = entry.total.saturating_add(total);
                 entry.depth = entry.depth.max(height);
@@ -284,12 +293,12 @@ impl Groups<'_> {
             }
         }
         // What ends in an entry was counted as its own already.
-        for id in 0..self.entries.len() as u32 {
-            let Some(entry) = self.entries.get(id as usize) else { break };
+        for id in self.entries.indices() {
+            let Some(entry) = self.entries.get(id) else { break };
             let passes = |end: NodeId| self.tree.ancestors(end).any(|n| self.entry_at(n) == id);
             let twice = entry.chains.whole.iter().filter(|(end, _)| passes(*end));
             let twice = twice.fold(0u64, |sum, (_, period)| sum.saturating_add(*period));
-            if let Some(entry) = self.entries.get_mut(id as usize) {
+            if let Some(entry) = self.entries.get_mut(id) {
                 entry.total = entry.total.saturating_sub(twice);
                 if self.options.chains.is_none_or(|least| entry.total < least) {
                     entry.chains = Chains::default();
@@ -298,8 +307,8 @@ impl Groups<'_> {
         }
     }
 
-    fn entry_at(&self, node: NodeId) -> u32 {
-        self.entry_of.get(node as usize).copied().unwrap_or(NO_ENTRY)
+    fn entry_at(&self, node: NodeId) -> EntryId {
+        self.entry_of.get(node).copied().unwrap_or(NO_ENTRY)
     }
 
     fn key(&self, head: &Head, spot: Option<Spot>) -> [u64; KEYS] {
@@ -354,7 +363,7 @@ impl Groups<'_> {
         self.namesakes.get(dso.0 as usize).map_or(u64::from(dso.0), |d| u64::from(*d)) + 1
     }
 
-    fn add(&mut self, head: &Head, spot: Spot) -> u32 {
+    fn add(&mut self, head: &Head, spot: Spot) -> EntryId {
         let key = self.key(head, Some(spot));
         let entries = &mut self.entries;
         *self.ids.entry(key).or_insert_with(|| {
@@ -373,8 +382,7 @@ impl Groups<'_> {
                 total: 0,
                 chains: Chains::default(),
                 depth: 0,
-            });
-            entries.len() as u32 - 1
+            })
         })
     }
 }

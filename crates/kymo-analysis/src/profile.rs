@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kymo_files::perfdata::{Batch, Entry, EventDesc, Order, PerfData, ReadError, ReadStats};
-use kymo_model::{Misc, RecordKind, Sample};
+use kymo_model::{IndexVec, Misc, RecordKind, Sample, impl_vec_index};
 use kymo_symbols::{DsoId, Options, Resolver, Sources, SymId, TextId};
 use rayon::prelude::*;
 
 use crate::addresses::Addresses;
-use crate::counting::{self, Counter, Slot};
+use crate::counting::{self, Counter, Slot, SlotId};
 use crate::frames::{self, Detail};
 use crate::oncpu::OnCpu;
 use crate::samples::{Job, Mark, Settings, Shares, Space};
@@ -28,6 +28,12 @@ pub use crate::frames::Lacking;
 /// Number of a distinct frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
+impl_vec_index!(FrameId, "frame");
+
+impl FrameId {
+    /// Number that no frame has.
+    pub(crate) const NONE: FrameId = FrameId(u32::MAX);
+}
 
 /// A place in a program: a symbol, or an address without one.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +104,7 @@ impl Stack {
 
 /// Names a stack of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StackId(u32, u32);
+pub struct StackId(u32, SlotId);
 
 /// A sample in time.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +182,7 @@ impl EventProfile {
     /// A stack of a moment.
     pub fn stack(&self, id: StackId) -> Option<(Stack, Frames<'_>)> {
         let counter = self.counters.get(id.0 as usize)?;
-        let slot = counter.slots.get(id.1 as usize)?;
+        let slot = counter.slots.get(id.1)?;
         Some((Stack::of(slot), Frames(counter.chain(slot))))
     }
 
@@ -256,7 +262,7 @@ pub struct Profile {
     /// The events in the recording's order.
     pub events: Vec<EventProfile>,
     /// All frames, by number.
-    pub frames: Vec<Frame>,
+    pub frames: IndexVec<FrameId, Frame>,
     /// What reading found.
     pub stats: ReadStats,
     /// What threads did with their time, where switches were recorded.
@@ -362,7 +368,8 @@ impl Profile {
 
     /// A frame by its number.
     pub fn frame(&self, id: FrameId) -> Frame {
-        self.frames.get(id.0 as usize).copied().unwrap_or(Frame {
+        // A frame without anything stands for one that is not there, which is counted.
+        self.frames.get(id).copied().unwrap_or(Frame {
             dso: None,
             symbol: None,
             addr: 0,

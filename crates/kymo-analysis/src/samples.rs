@@ -16,13 +16,13 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use kymo_files::perfdata::{Batch, Entry, EventDesc};
-use kymo_model::{Misc, RecordKind, Sample, SampleType};
+use kymo_model::{Misc, RecordKind, Sample, SampleType, internal_error};
 use kymo_symbols::KernelTable;
 use kymo_symbols::unwind::Binaries;
 
 use crate::addresses::Addresses;
 use crate::counting::{Counter, Moment, StackKey};
-use kymo_events::chain::{Origin, Place, Step, walk};
+use kymo_events::chain::{ChainAddress, Origin, Step, walk};
 use kymo_events::state::{CommId, Maps};
 use kymo_events::unwind::Unwinder;
 
@@ -113,10 +113,11 @@ impl Share {
             if mark.left_out {
                 continue;
             }
-            if let Some(space) = job.spaces.get(mark.space as usize) {
-                let kernel = &job.kernel;
-                self.sample(&entry, mark, space, (number, kernel), settings);
-            }
+            let Some(space) = job.spaces.get(mark.space as usize) else {
+                internal_error("address space");
+                continue;
+            };
+            self.sample(&entry, mark, space, (number, &job.kernel), settings);
         }
     }
 
@@ -142,18 +143,18 @@ impl Share {
         let Some(counter) = self.counters.get_mut(entry.event) else { return };
         let mode = entry.raw.misc.cpumode();
         let addresses = &mut self.addresses;
-        let mut id = |at: Place| match at.mode {
+        let mut id = |at: ChainAddress| match at.mode {
             Misc::KERNEL => addresses.id(Some(&space.kernel), at),
             Misc::USER => addresses.id(Some(&space.user), at),
             _ => addresses.id(None, at),
         };
-        let leaf = id(Place::exact(mode, sample.ip.unwrap_or(0)));
+        let leaf = id(ChainAddress::exact(mode, sample.ip.unwrap_or(0))).0;
         let start = counter.arena.len();
         if sample.has_callchain() {
             let recorded = (sample.callchain(), Origin::Recorded);
             let length = match settings.no_chains {
                 true => walk_chain(recorded, kernel, |_| {}),
-                false => walk_chain(recorded, kernel, |at| counter.arena.push(id(at))),
+                false => walk_chain(recorded, kernel, |at| counter.arena.push(id(at).0)),
             };
             let unwound = match settings.no_chains {
                 true => &[],
@@ -171,7 +172,7 @@ impl Share {
             match length {
                 Some(length) => {
                     let unwound_here = (unwound.iter().copied(), Origin::Unwound);
-                    walk_chain(unwound_here, &None, |at| counter.arena.push(id(at)));
+                    walk_chain(unwound_here, &None, |at| counter.arena.push(id(at).0));
                     // What is left aside is not missing.
                     let empty = length == 0 && unwound.is_empty() && !settings.no_chains;
                     counter.empty_chains += u64::from(empty);
@@ -264,7 +265,7 @@ impl<'s> Shares<'s> {
 fn walk_chain(
     (chain, origin): (impl Iterator<Item = u64>, Origin),
     kernel: &Option<Arc<KernelTable>>,
-    mut each: impl FnMut(Place),
+    mut each: impl FnMut(ChainAddress),
 ) -> Option<usize> {
     let mut length = 0;
     for step in walk(chain, Misc::USER, origin, kernel) {

@@ -10,6 +10,7 @@ use kymo_symbols::bundle::RecordedAddresses;
 use kymo_symbols::{Options, Resolver};
 use rustc_hash::FxHashSet;
 
+use kymo_events::CodeAddress;
 use kymo_events::state::Machine;
 use kymo_events::unwind::Unwinder;
 
@@ -78,9 +79,9 @@ impl Reading {
         let mut add = |address: u64| {
             let maps = if address >= KERNEL { &kernel } else { &space };
             // Callers are asked for by their calls, which end before the address.
-            for at in [address, address.wrapping_sub(1)] {
+            for at in [CodeAddress::exact(address), CodeAddress::of_return(address)] {
                 if let Some(m) = maps.find(at) {
-                    places.insert((m.dso, m.to_dso(at)));
+                    places.insert((m.dso, m.to_dso(at).get()));
                 }
             }
         };

@@ -1,7 +1,7 @@
 //! The addresses of a call chain and what they stand for. A caller's frame holds
 //! the address behind its call, which may be of another line, another inlined
 //! copy, or another function. Whoever asks what code a frame is in asks for
-//! [`Place::code`]: this is the one place that knows which addresses those are.
+//! [`ChainAddress::code`]: this is the one place that knows which addresses those are.
 //! No callers are those whom something interrupted: the innermost frame of each part
 //! of a chain, what lies beneath the entry of an interrupt or exception, a function
 //! that a thunk of an indirect call is about to go to, and the
@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc};
 use kymo_symbols::{DsoId, KernelTable, Resolver};
+
+use crate::address::{BinaryAddress, CodeAddress};
 
 /// Where a chain comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +26,9 @@ pub enum Origin {
     Unwound,
 }
 
-/// A frame of a chain.
+/// Address of a frame of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ChainAddress {
     /// Whose address it is: a mode of [`Misc`].
     pub mode: u16,
     /// The address as it stands there.
@@ -35,15 +37,15 @@ pub struct Place {
     pub returns: bool,
 }
 
-impl Place {
+impl ChainAddress {
     /// Where the processor was.
-    pub fn exact(mode: u16, ip: u64) -> Place {
-        Place { mode, ip, returns: false }
+    pub fn exact(mode: u16, ip: u64) -> ChainAddress {
+        ChainAddress { mode, ip, returns: false }
     }
 
-    /// An address in the instruction that is executed.
-    pub fn code(self) -> u64 {
-        self.ip - u64::from(self.returns)
+    /// Address in the instruction that is executed.
+    pub fn code(self) -> CodeAddress {
+        if self.returns { CodeAddress::of_return(self.ip) } else { CodeAddress::exact(self.ip) }
     }
 }
 
@@ -51,7 +53,7 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A frame.
-    Frame(Place),
+    Frame(ChainAddress),
     /// A marker that nobody knows.
     Unknown,
 }
@@ -94,13 +96,13 @@ pub fn walk<'a>(
             let begins = returns
                 && mode == Misc::KERNEL
                 && word.is_multiple_of(ALIGNED)
-                && entries.is_padding(word - 1);
+                && entries.is_padding(CodeAddress::of_return(word).get());
             let returns = returns && !begins;
-            let place = Place { mode, ip: word, returns };
+            let place = ChainAddress { mode, ip: word, returns };
             // Whoever is in such code was not called.
             interrupted = mode == Misc::KERNEL
                 && origin == Origin::Recorded
-                && entries.is_entry(place.code());
+                && entries.is_entry(place.code().get());
             return Some(Step::Frame(place));
         }
         interrupted = true;
@@ -121,9 +123,9 @@ pub fn walk<'a>(
 
 /// Of places in a binary that handlers of signals may have returned to, given as the
 /// instructions before them: those that are trampolines.
-pub fn returns_of_signals(symbols: &Resolver, dso: DsoId, before: &[u64]) -> Vec<bool> {
-    let places: Vec<u64> = before.iter().map(|a| a.saturating_add(1)).collect();
-    symbols.trampolines(dso, &places)
+pub fn returns_of_signals(symbols: &Resolver, dso: DsoId, before: &[BinaryAddress]) -> Vec<bool> {
+    let returned_to: Vec<u64> = before.iter().map(|a| a.return_address().get()).collect();
+    symbols.trampolines(dso, &returned_to)
 }
 
 #[cfg(test)]
@@ -152,7 +154,7 @@ mod tests {
         let code = |origin| -> Vec<u64> {
             let steps = walk(chain.into_iter(), Misc::USER, origin, &At(0x2000, 0x2010));
             let code = |s| match s {
-                Step::Frame(p) => p.code(),
+                Step::Frame(p) => p.code().get(),
                 Step::Unknown => 0,
             };
             steps.map(code).collect()
@@ -163,13 +165,13 @@ mod tests {
         // A thunk is about to go to a function: nobody called from the padding before.
         let chain = [kernel, 0x1000, 0x9000, 0x4000];
         let steps = walk(chain.into_iter(), Misc::USER, Origin::Recorded, &At(0, 0));
-        let at = |ip, returns| Step::Frame(Place { mode: Misc::KERNEL, ip, returns });
+        let at = |ip, returns| Step::Frame(ChainAddress { mode: Misc::KERNEL, ip, returns });
         let expected = [at(0x1000, false), at(0x9000, false), at(0x4000, true)];
         assert_eq!(steps.collect::<Vec<_>>(), expected);
         // A processor may have stood in the entry itself.
         let chain = [kernel, 0x2008, 0x3000];
         let steps = walk(chain.into_iter(), Misc::USER, Origin::Recorded, &At(0x2000, 0x2010));
-        assert_eq!(steps.last(), Some(Step::Frame(Place::exact(Misc::KERNEL, 0x3000))));
+        assert_eq!(steps.last(), Some(Step::Frame(ChainAddress::exact(Misc::KERNEL, 0x3000))));
     }
 
     #[test]
@@ -179,7 +181,7 @@ mod tests {
         let code = |origin| {
             let steps = walk(chain.into_iter(), Misc::USER, origin, &At(0, 0));
             let place = |s| match s {
-                Step::Frame(p) => Some((p.mode == Misc::KERNEL, p.code())),
+                Step::Frame(p) => Some((p.mode == Misc::KERNEL, p.code().get())),
                 Step::Unknown => None,
             };
             steps.map(place).collect::<Option<Vec<_>>>()
@@ -191,6 +193,9 @@ mod tests {
         assert_eq!(unwound, [0xffff_1000, 0xffff_2000, 0x10, 0x20, 0]);
         let odd = [ChainContext::KERNEL.0 - 1, 5].into_iter();
         let odd = walk(odd, Misc::USER, Origin::Recorded, &At(0, 0));
-        assert_eq!(odd.collect::<Vec<_>>(), [Step::Unknown, Step::Frame(Place::exact(0, 5))]);
+        assert_eq!(
+            odd.collect::<Vec<_>>(),
+            [Step::Unknown, Step::Frame(ChainAddress::exact(0, 5))]
+        );
     }
 }

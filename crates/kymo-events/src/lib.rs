@@ -6,6 +6,7 @@
 //! make call chains of samples, [`payload`] renders tracepoints by their print formats.
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod chain;
 pub mod ctf;
 mod event;
@@ -26,6 +27,7 @@ pub mod trace_dat;
 pub mod unwind;
 mod value;
 
+pub use address::{BinaryAddress, CodeAddress};
 pub use event::{EventStack, RecordedEvent, TaskInfo};
 pub use field_type::{FieldRole, FieldType};
 pub use filter::{BoundFilter, FilterExpr, FilterExprError};

@@ -11,6 +11,8 @@ use kymo_model::{Misc, Mmap, RawRecord, Sideband};
 use kymo_symbols::{DsoId, DsoKind, Resolver, SymId};
 use rustc_hash::FxHashMap;
 
+use crate::address::{BinaryAddress, CodeAddress};
+
 /// Number of a task name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommId(pub u32);
@@ -31,9 +33,10 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The address in the binary's terms.
-    pub fn to_dso(&self, ip: u64) -> u64 {
-        if self.identity { ip } else { (ip - self.start).wrapping_add(self.pgoff) }
+    /// Address of the binary at an address within the mapping.
+    pub fn to_dso(&self, at: CodeAddress) -> BinaryAddress {
+        let within = || at.get().wrapping_sub(self.start).wrapping_add(self.pgoff);
+        BinaryAddress::new(if self.identity { at.get() } else { within() })
     }
 }
 
@@ -51,7 +54,8 @@ pub struct Maps {
 
 impl Maps {
     /// The mapping of an address.
-    pub fn find(&self, ip: u64) -> Option<&Mapping> {
+    pub fn find(&self, at: CodeAddress) -> Option<&Mapping> {
+        let ip = at.get();
         let after = self.ranges.partition_point(|m| m.start <= ip);
         self.ranges.get(after.checked_sub(1)?).filter(|m| ip < m.end)
     }
@@ -283,26 +287,26 @@ impl Machine {
     }
 
     /// The mapping of an address now.
-    pub fn lookup(&self, pid: u32, ip: u64, cpumode: u16) -> Option<Mapping> {
+    pub fn lookup(&self, pid: u32, at: CodeAddress, cpumode: u16) -> Option<Mapping> {
         match cpumode {
-            Misc::KERNEL => self.kernel.find(ip).copied(),
-            Misc::USER => self.spaces.get(&pid)?.find(ip).copied(),
+            Misc::KERNEL => self.kernel.find(at).copied(),
+            Misc::USER => self.spaces.get(&pid)?.find(at).copied(),
             _ => None,
         }
     }
 
-    /// Binary and symbol of an address now.
+    /// Binary and symbol now of an address that was sampled: it is looked up as it is.
     pub fn locate(&mut self, pid: u32, ip: u64, cpumode: u16) -> Located {
-        let mapping = self.lookup(pid, ip, cpumode);
-        self.locate_in(mapping, ip)
+        let mapping = self.lookup(pid, CodeAddress::exact(ip), cpumode);
+        self.locate_in(mapping, CodeAddress::exact(ip))
     }
 
     /// Binary and symbol of an address in a mapping found earlier.
-    pub fn locate_in(&mut self, mapping: Option<Mapping>, ip: u64) -> Located {
+    pub fn locate_in(&mut self, mapping: Option<Mapping>, at: CodeAddress) -> Located {
         let Some(m) = mapping else {
-            return Located { dso: None, addr: ip, symbol: None, offset: 0 };
+            return Located { dso: None, addr: at.get(), symbol: None, offset: 0 };
         };
-        let addr = m.to_dso(ip);
+        let addr = m.to_dso(at).get();
         let found = self.symbols.symbol(m.dso, addr);
         Located {
             dso: Some(m.dso),

@@ -31,8 +31,9 @@ fn fork(m: &mut Machine, ppid: u32, pid: u32, ptid: u32, tid: u32) {
 }
 
 fn at(m: &Machine, pid: u32, ip: u64) -> Option<(String, u64)> {
-    let found = m.lookup(pid, ip, Misc::USER)?;
-    Some((m.symbols.dso_name(Some(found.dso)).to_string(), found.to_dso(ip)))
+    let at = CodeAddress::exact(ip);
+    let found = m.lookup(pid, at, Misc::USER)?;
+    Some((m.symbols.dso_name(Some(found.dso)).to_string(), found.to_dso(at).get()))
 }
 
 fn named(name: &str, addr: u64) -> Option<(String, u64)> {
@@ -93,9 +94,10 @@ fn kernel_and_user_do_not_mix() {
     let words = [u32::MAX, 0, 0x8100_0000, 0xffff_ffff, 0x0100_0000, 0, 0x8100_0000, 0xffff_ffff];
     apply(&mut m, RecordKind::MMAP, Misc::KERNEL, &words, "[kernel.kallsyms]_text");
     let ip = 0xffff_ffff_8100_0010;
-    let found = m.lookup(5, ip, Misc::KERNEL).unwrap();
-    assert_eq!(found.to_dso(ip), ip);
+    let at = CodeAddress::exact(ip);
+    let found = m.lookup(5, at, Misc::KERNEL).unwrap();
+    assert_eq!(found.to_dso(at).get(), ip);
     assert_eq!(m.symbols.dso_name(Some(found.dso)), "[kernel.kallsyms]");
-    assert_eq!(m.lookup(5, ip, Misc::USER), None);
-    assert_eq!(m.lookup(5, 0x10, Misc::KERNEL), None);
+    assert_eq!(m.lookup(5, at, Misc::USER), None);
+    assert_eq!(m.lookup(5, CodeAddress::exact(0x10), Misc::KERNEL), None);
 }

@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
-use kymo_model::{ChainContext, Endian, Sample};
+use kymo_model::{
+    ChainContext, Endian, IndexVec, OpenTable, Sample, TableSlot, hash_address, impl_vec_index,
+};
 use kymo_symbols::DsoId;
 use kymo_symbols::unwind::{self, Binaries, Lack};
 use kymo_unwind::{
@@ -15,6 +17,7 @@ use kymo_unwind::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::address::CodeAddress;
 use crate::state::{Mapping, Maps};
 
 pub use crate::tally::{Cut, LARGEST_COPY, Needed, Stop, Tally};
@@ -24,8 +27,13 @@ const MOST_ADDRESSES: usize = 1 << 20;
 /// Distinct rules remembered, likewise.
 const MOST_RULES: usize = 1 << 16;
 
+/// Number of a distinct rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RuleId(u32);
+impl_vec_index!(RuleId, "rule of unwinding");
+
 /// Rules that are always there: no code, then a guess for each reason.
-const NOTHING: u32 = 0;
+const NOTHING: RuleId = RuleId(0);
 const LACKS: [Lack; 6] =
     [Lack::Memory, Lack::Missing, Lack::Changed, Lack::Unusable, Lack::Silent, Lack::Damaged];
 
@@ -42,11 +50,11 @@ pub struct Unwinder {
 struct Rules {
     binaries: Arc<Binaries>,
     by_dso: Vec<Option<Result<Arc<unwind::Code>, Lack>>>,
-    places: Places,
+    known: OpenTable<RuleSlot>,
     /// The mapping of the last address, with the line of address spaces.
     last: Option<(u64, Mapping)>,
-    rules: Vec<Rule>,
-    numbers: FxHashMap<Rule, u32>,
+    rules: IndexVec<RuleId, Rule>,
+    numbers: FxHashMap<Rule, RuleId>,
     context: Context,
 }
 
@@ -56,9 +64,9 @@ impl Unwinder {
         let mut rules = Rules {
             binaries,
             by_dso: Vec::new(),
-            places: Places::default(),
+            known: OpenTable::with_slots(FIRST_SLOTS),
             last: None,
-            rules: Vec::new(),
+            rules: IndexVec::default(),
             numbers: FxHashMap::default(),
             context: Context::default(),
         };
@@ -129,7 +137,7 @@ impl Code for At<'_> {
     #[inline]
     fn rule(&mut self, address: u64, interrupted: bool) -> &Rule {
         let number = self.rules.found(self.maps, address, interrupted).number;
-        self.rules.rules.get(number as usize).unwrap_or(&Rule::Nothing)
+        self.rules.rules.get(number).unwrap_or(&Rule::Nothing)
     }
 
     #[inline]
@@ -138,7 +146,7 @@ impl Code for At<'_> {
     }
 
     fn is_code(&mut self, address: u64) -> bool {
-        self.maps.find(address).is_some()
+        self.maps.find(CodeAddress::exact(address)).is_some()
     }
 }
 
@@ -148,10 +156,10 @@ impl At<'_> {
         let (End::NoRule(address) | End::NoCode(address) | End::Wrong(address)) = walked.end else {
             return None;
         };
-        let dso = self.maps.find(address).map(|m| m.dso);
+        let dso = self.maps.find(CodeAddress::exact(address)).map(|m| m.dso);
         let lack = match (walked.end, self.rules.found(self.maps, address, false).number) {
             (End::NoRule(_), NOTHING) => None,
-            (End::NoRule(_), n) => LACKS.get(n as usize - 1).copied(),
+            (End::NoRule(_), RuleId(n)) => LACKS.get(n as usize - 1).copied(),
             (End::Wrong(_), _) => Some(Lack::Damaged),
             _ => None,
         };
@@ -162,13 +170,13 @@ impl At<'_> {
 /// Where an address is asked for: in the binary's terms, as programs that are started
 /// again lie at other addresses.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RuleKey {
     dso: DsoId,
     offset: u64,
     interrupted: bool,
 }
 
-impl Place {
+impl RuleKey {
     /// All but the offset, plus one; of more binaries than any machine has nothing
     /// is remembered.
     fn of(self) -> Option<u32> {
@@ -179,112 +187,81 @@ impl Place {
 /// The rule there: its number, and in short.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    number: u32,
+    number: RuleId,
     quick: Quick,
 }
 
-/// What was asked before. A slot is half a cache line: every frame of every sample
-/// looks one up.
-#[derive(Debug)]
-struct Places {
-    /// Open addressing, at most half full; a power of two.
-    slots: Vec<Slot>,
-    count: usize,
-}
+/// Slots that the table begins with, as a power of two.
+const FIRST_SLOTS: u32 = 12;
 
+/// Rule of an address that was asked for. A slot is half a cache line: every frame of
+/// every sample looks one up.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct RuleSlot {
     offset: u64,
-    /// [`Place::of`]; 0 is an empty slot.
+    /// [`RuleKey::of`]; 0 is an empty slot.
     of: u32,
     found: Found,
 }
 
-const EMPTY: Slot =
-    Slot { offset: 0, of: 0, found: Found { number: NOTHING, quick: Quick::NOTHING } };
+impl TableSlot for RuleSlot {
+    const EMPTY: RuleSlot =
+        RuleSlot { offset: 0, of: 0, found: Found { number: NOTHING, quick: Quick::NOTHING } };
+    const SLOTS_PER_ENTRY: (usize, usize) = (2, 1);
 
-impl Default for Places {
-    fn default() -> Places {
-        Places { slots: vec![EMPTY; 1 << 12], count: 0 }
-    }
-}
-
-impl Places {
     #[inline]
-    fn get(&self, place: Place) -> Option<Found> {
-        let slot = self.slots.get(self.at(place.of()?, place.offset))?;
-        (slot.of > 0).then_some(slot.found)
+    fn is_empty(&self) -> bool {
+        self.of == 0
     }
 
-    /// Where an address is, or the empty slot where it belongs.
     #[inline]
-    fn at(&self, of: u32, offset: u64) -> usize {
-        let mask = self.slots.len() - 1;
-        let hash = (offset ^ u64::from(of).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut at = (hash >> 32) as usize & mask;
-        while let Some(slot) = self.slots.get(at) {
-            if slot.of == 0 || (slot.offset == offset && slot.of == of) {
-                break;
-            }
-            at = (at + 1) & mask;
-        }
-        at
-    }
-
-    fn insert(&mut self, place: Place, found: Found) {
-        let Some(of) = place.of() else { return };
-        if self.slots.len() < 2 * (self.count + 1) {
-            let larger = vec![EMPTY; self.slots.len() * 2];
-            for slot in std::mem::replace(&mut self.slots, larger) {
-                if slot.of > 0 {
-                    self.put(slot);
-                }
-            }
-        }
-        self.put(Slot { offset: place.offset, of, found });
-        self.count += 1;
-    }
-
-    fn put(&mut self, slot: Slot) {
-        let at = self.at(slot.of, slot.offset);
-        if let Some(place) = self.slots.get_mut(at) {
-            *place = slot;
-        }
+    fn hash(&self) -> u32 {
+        hash_address(self.offset, self.of)
     }
 }
 
 impl Rules {
     /// Keeps only the rules that are always there.
     fn forget(&mut self) {
-        self.places = Places::default();
+        self.known = OpenTable::with_slots(FIRST_SLOTS);
         self.numbers.clear();
-        self.rules.clear();
+        self.rules = IndexVec::default();
         self.rules.push(Rule::Nothing);
-        self.rules.extend(LACKS.map(|_| Rule::Guess));
+        LACKS.iter().for_each(|_| {
+            self.rules.push(Rule::Guess);
+        });
     }
 
     #[inline]
     fn found(&mut self, maps: &Maps, address: u64, interrupted: bool) -> Found {
+        let at = CodeAddress::exact(address);
         let mapping = match &self.last {
             Some((line, m)) if *line == maps.line && m.start <= address && address < m.end => *m,
-            _ => match maps.find(address) {
+            _ => match maps.find(at) {
                 Some(m) => self.last.insert((maps.line, *m)).1,
                 None => return Found { number: NOTHING, quick: Quick::NOTHING },
             },
         };
-        let place = Place { dso: mapping.dso, offset: mapping.to_dso(address), interrupted };
-        match self.places.get(place) {
+        let place = RuleKey { dso: mapping.dso, offset: mapping.to_dso(at).get(), interrupted };
+        match self.remembered(place) {
             Some(found) => found,
             None => self.find(place),
         }
     }
 
+    #[inline]
+    fn remembered(&self, place: RuleKey) -> Option<Found> {
+        let (of, offset) = (place.of()?, place.offset);
+        let same = |slot: &RuleSlot| slot.offset == offset && slot.of == of;
+        self.known.find(hash_address(offset, of), same).map(|slot| slot.found)
+    }
+
     #[cold]
-    fn find(&mut self, place: Place) -> Found {
-        if self.places.count >= MOST_ADDRESSES || self.rules.len() >= MOST_RULES {
+    fn find(&mut self, place: RuleKey) -> Found {
+        if self.known.len() >= MOST_ADDRESSES || self.rules.len() >= MOST_RULES {
             self.forget();
         }
-        let Place { dso, offset, interrupted } = place;
+        let RuleKey { dso, offset, interrupted } = place;
         let rule = match self.binary(dso) {
             Ok(code) => code.rule(&mut self.context, offset, interrupted),
             Err(lack) => Err(lack),
@@ -292,10 +269,14 @@ impl Rules {
         let quick = rule.as_ref().map_or(Quick::GUESS, Quick::of);
         let number = match rule {
             Ok(rule) => self.intern(rule),
-            Err(lack) => LACKS.iter().position(|l| *l == lack).map_or(NOTHING, |n| n as u32 + 1),
+            Err(lack) => {
+                LACKS.iter().position(|l| *l == lack).map_or(NOTHING, |n| RuleId(n as u32 + 1))
+            }
         };
         let found = Found { number, quick };
-        self.places.insert(place, found);
+        if let Some(of) = place.of() {
+            self.known.insert(RuleSlot { offset, of, found });
+        }
         found
     }
 
@@ -314,12 +295,11 @@ impl Rules {
         binary
     }
 
-    fn intern(&mut self, rule: Rule) -> u32 {
+    fn intern(&mut self, rule: Rule) -> RuleId {
         if let Some(number) = self.numbers.get(&rule) {
             return *number;
         }
-        let number = self.rules.len() as u32;
-        self.rules.push(rule.clone());
+        let number = self.rules.push(rule.clone());
         self.numbers.insert(rule, number);
         number
     }

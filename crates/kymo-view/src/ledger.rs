@@ -1,9 +1,10 @@
 //! The trust ledger: what could make a result wrong. Everything that prints a
 //! result ends with it; an empty ledger prints nothing.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use kymo_model::{Note, NoteKind, Weight};
+use kymo_model::{Note, NoteKind, Weight, internal_error_notes};
 
 /// All notes of one result, in the order they were made.
 #[derive(Clone, Debug, Default)]
@@ -37,14 +38,20 @@ impl Ledger {
         other.notes.into_iter().for_each(|n| self.push(n));
     }
 
+    /// All notes, and those on errors of ours, which no result may be without.
+    fn complete(&self) -> impl Iterator<Item = Cow<'_, Note>> {
+        let internal = internal_error_notes().into_iter().map(Cow::Owned);
+        self.notes.iter().map(Cow::Borrowed).chain(internal)
+    }
+
     /// Whether there is nothing to say.
     pub fn is_empty(&self) -> bool {
-        self.notes.is_empty()
+        self.complete().next().is_none()
     }
 
     /// Whether anything lessens the trust in the result, which `--strict` minds.
     pub fn has_doubts(&self) -> bool {
-        self.notes.iter().any(|n| n.weight == Weight::Doubt)
+        self.complete().any(|n| n.weight == Weight::Doubt)
     }
 
     /// The notes.
@@ -58,7 +65,7 @@ impl Ledger {
     pub fn to_text(&self, prefix: &str) -> String {
         let mut out = String::new();
         for (weight, title) in [(Weight::Doubt, "Trust:"), (Weight::Choice, "Note:")] {
-            let mut of_weight = self.notes.iter().filter(|n| n.weight == weight).peekable();
+            let mut of_weight = self.complete().filter(|n| n.weight == weight).peekable();
             if of_weight.peek().is_some() {
                 let _ = writeln!(out, "{prefix}{title}");
             }
@@ -74,8 +81,7 @@ impl Ledger {
 
     /// The notes as a JSON array.
     pub fn to_json(&self) -> serde_json::Value {
-        self.notes
-            .iter()
+        self.complete()
             .map(|n| {
                 let doubt = n.weight == Weight::Doubt;
                 serde_json::json!({

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use kymo_events::chain::{Entries, Origin, Place, Step, returns_of_signals, walk};
+use kymo_events::BinaryAddress;
+use kymo_events::chain::{ChainAddress, Entries, Origin, Step, returns_of_signals, walk};
 use kymo_events::state::{Located, Machine};
 use kymo_events::unwind::{Tally, Unwinder};
 use kymo_files::perfdata::{Entry, Features};
@@ -144,8 +145,13 @@ impl RecordedNames {
 
     /// A frame as it is shown, and the instruction that is executed in it, in the
     /// binary's terms.
-    pub(super) fn frame(&mut self, features: &Features, pid: u32, place: Place) -> (Located, u64) {
-        let at = self.locate(features, pid, place.code(), place.mode);
+    pub(super) fn frame(
+        &mut self,
+        features: &Features,
+        pid: u32,
+        place: ChainAddress,
+    ) -> (Located, u64) {
+        let at = self.locate(features, pid, place.code().get(), place.mode);
         if place.returns && place.mode == Misc::USER && self.is_trampoline(&at) {
             let at = self.locate(features, pid, place.ip, place.mode);
             return (at, at.addr);
@@ -160,7 +166,8 @@ impl RecordedNames {
         if self.trampolines.len() >= MAX_KNOWN {
             self.trampolines.clear();
         }
-        let found = || returns_of_signals(&self.machine.symbols, dso, &[before.addr]) == [true];
+        let call = BinaryAddress::new(before.addr);
+        let found = || returns_of_signals(&self.machine.symbols, dso, &[call]) == [true];
         *self.trampolines.entry((dso, before.addr)).or_insert_with(found)
     }
 
@@ -213,7 +220,7 @@ pub(super) fn frames<'a>(
     cpumode: u16,
     origin: Origin,
     entries: &'a impl Entries,
-) -> impl Iterator<Item = Place> + 'a {
+) -> impl Iterator<Item = ChainAddress> + 'a {
     walk(chain, cpumode, origin, entries).filter_map(|step| match step {
         Step::Frame(place) => Some(place),
         Step::Unknown => None,

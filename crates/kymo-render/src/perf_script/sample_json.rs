@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use kymo_events::chain::{Origin, Place};
+use kymo_events::chain::{ChainAddress, Origin};
 use kymo_events::perf_data::payload_endian;
 use kymo_events::{EventHead, EventSelection, payload};
 use kymo_files::perfdata::Entry;
@@ -53,7 +53,7 @@ pub(super) fn print(
     let mode = entry.raw.misc.cpumode();
     if let Some(ip) = s.ip {
         out.push(b',');
-        frame(entry, s.pid, Place::exact(mode, ip), false, text, out);
+        frame(entry, s.pid, ChainAddress::exact(mode, ip), false, text, out);
     }
     if let Some(addr) = s.addr {
         let _ = write!(out, ",\"addr\":\"{addr:#x}\"");
@@ -87,7 +87,7 @@ pub(super) fn print(
 fn frame(
     entry: &Entry<'_>,
     pid: u32,
-    place: Place,
+    place: ChainAddress,
     chain: bool,
     text: &mut SampleRenderer,
     out: &mut Vec<u8>,

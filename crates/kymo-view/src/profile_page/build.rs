@@ -6,7 +6,7 @@ use std::time::Duration;
 use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
-use kymo_model::{Note, NoteKind};
+use kymo_model::{IndexVec, Note, NoteKind};
 use kymo_symbols::DsoId;
 use rustc_hash::FxHashMap;
 
@@ -75,21 +75,20 @@ pub fn build_page(run: &CommandRun, profile: &mut Profile, top: usize) -> Profil
 
 /// For each frame the one that stands for it. Code of one binary without symbols is
 /// one place: a list of its addresses tells a newcomer nothing.
-struct MergedFrames(Vec<FrameId>);
+struct MergedFrames(IndexVec<FrameId, FrameId>);
 
 impl MergedFrames {
     fn new(profile: &Profile) -> MergedFrames {
         let mut first: FxHashMap<Option<DsoId>, FrameId> = FxHashMap::default();
-        let place = |(i, frame): (usize, &Frame)| {
-            let own = FrameId(i as u32);
+        let place = |(own, frame): (FrameId, &Frame)| {
             let nameless = frame.symbol.is_none();
             if nameless { *first.entry(frame.dso).or_insert(own) } else { own }
         };
-        MergedFrames(profile.frames.iter().enumerate().map(place).collect())
+        MergedFrames(profile.frames.iter_enumerated().map(place).collect())
     }
 
     fn at(&self, frame: FrameId) -> FrameId {
-        self.0.get(frame.0 as usize).copied().unwrap_or(frame)
+        self.0.get(frame).copied().unwrap_or(frame)
     }
 
     /// A chain with a run of one place as one frame.
