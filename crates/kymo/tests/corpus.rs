@@ -338,7 +338,9 @@ fn is_same_value(ours: &Value, theirs: &Value) -> bool {
             a.len() == b.len()
                 && a.iter().all(|(k, v)| b.get(k).is_some_and(|other| is_same_value(v, other)))
         }
-        // Bits of one number, with a sign or without.
+        // kymo's programs have booleans, which their metadata tell other readers as an
+        // enumeration of `false` and `true`.
+        (Value::Bool(a), Value::Object(b)) => b.get("label") == Some(&json!(a.to_string())),
         _ => ours == theirs,
     }
 }
