@@ -114,6 +114,14 @@ pub fn open_nonblocking(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
+/// A file of this process's open descriptor, written to at its end.
+///
+/// # Errors
+/// If it is not open, or not for writing.
+pub fn append_to(descriptor: u32) -> io::Result<File> {
+    File::options().append(true).open(format!("/proc/self/fd/{descriptor}"))
+}
+
 /// A descriptor that can be read when the process has ended.
 ///
 /// # Errors

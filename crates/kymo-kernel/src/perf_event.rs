@@ -256,6 +256,11 @@ impl OpenError {
         )
     }
 
+    /// The attribute asks for something that this PMU or kernel cannot do.
+    pub fn is_invalid(&self) -> bool {
+        self.errno == libc::EINVAL
+    }
+
     /// The task ended before the event was open.
     pub fn is_gone(&self) -> bool {
         self.errno == libc::ESRCH
@@ -335,6 +340,12 @@ impl std::error::Error for OpenError {}
 /// The value of `kernel.perf_event_paranoid`.
 pub fn paranoid_level() -> Option<i32> {
     fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?.trim().parse().ok()
+}
+
+/// Highest sampling frequency that the kernel allows.
+pub fn max_sample_rate() -> Option<u64> {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -58,6 +58,11 @@ pub struct Alias {
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
+/// Whether sysfs names this event of the processor's PMU.
+pub fn cpu_has_event(name: &str) -> bool {
+    Path::new("/sys/bus/event_source/devices/cpu/events").join(name).exists()
+}
+
 impl Pmus {
     /// The machine's PMUs; none if sysfs cannot be read.
     pub fn open() -> Pmus {

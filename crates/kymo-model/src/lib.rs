@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod attr;
+mod count;
 mod cursor;
 mod flags;
 pub mod glob;
@@ -23,6 +24,7 @@ mod sideband;
 mod width;
 
 pub use attr::{Attr, EventType, hw, hw_cache, sw};
+pub use count::{Aggregation, CountKey, CountRow, CountState, Metric, MetricKind};
 pub use cursor::{Cursor, Endian, Truncated};
 pub use flags::{AttrFlags, BranchType, ReadFormat, SampleType};
 pub use index_vec::{IndexVec, VecIndex, index_number};

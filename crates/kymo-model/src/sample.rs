@@ -5,7 +5,7 @@ use crate::attr::Attr;
 use crate::cursor::{Cursor, Endian, Truncated};
 use crate::flags::{BranchType, ReadFormat, SampleType};
 use crate::record::RawRecord;
-use crate::sample_layout::LeadingFields;
+use crate::sample_layout::{LeadingFields, LeadingWalk};
 
 /// Entries of a call chain at or above this are context markers, not addresses.
 pub const CALLCHAIN_CONTEXT_MIN: u64 = (-4095i64) as u64;
@@ -192,19 +192,29 @@ impl<'a> Sample<'a> {
     pub fn parse(record: &RawRecord<'a>, attr: &Attr) -> Result<Sample<'a>, Truncated> {
         let mut c = record.cursor();
         let has = attr.sample_type;
-        let at = LeadingFields::new(has);
-        let (leading, endian) = (c.bytes(at.end)?, record.endian);
-        let half = |at: usize| endian.u32_at(leading, at);
-        let word = |at: usize| endian.u64_at(leading, at);
+        let endian = record.endian;
+        let words = record.body.as_chunks::<8>().0;
+        let mut read = 0;
+        let leading = LeadingWalk::new(has, || {
+            let word = words.get(read).map_or(0, |word| endian.u64(*word));
+            read += 1;
+            word
+        });
+        // One check for all of them.
+        c.skip(read * 8)?;
+        let halves = |word: u64| match endian {
+            Endian::Little => (word as u32, (word >> 32) as u32),
+            Endian::Big => ((word >> 32) as u32, word as u32),
+        };
         let mut s = Sample {
-            id: at.id.and_then(word),
-            ip: at.ip.and_then(word),
-            tid: at.tid.and_then(|at| half(at).zip(half(at + 4))),
-            time: at.time.and_then(word),
-            addr: at.addr.and_then(word),
-            stream_id: at.stream_id.and_then(word),
-            cpu: at.cpu.and_then(half),
-            period: at.period.and_then(word),
+            id: leading.identifier.or(leading.id),
+            ip: leading.ip,
+            tid: leading.tid.map(halves),
+            time: leading.time,
+            addr: leading.addr,
+            stream_id: leading.stream_id,
+            cpu: leading.cpu.map(|word| halves(word).0),
+            period: leading.period,
             ..Sample::default()
         };
         if has.contains(SampleType::READ) {

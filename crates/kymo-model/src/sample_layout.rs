@@ -103,29 +103,47 @@ impl SampleLayout {
 
 impl LeadingFields {
     /// Offsets in samples with these fields.
-    #[inline]
     pub fn new(has: SampleType) -> LeadingFields {
-        let mut fields = LeadingFields::default();
-        for field in SampleLayout::LEADING {
-            if !has.contains(field) {
-                continue;
-            }
-            let at = Some(fields.end);
-            match field {
-                SampleType::IDENTIFIER => fields.id = at,
-                SampleType::ID => fields.id = fields.id.or(at),
-                SampleType::IP => fields.ip = at,
-                SampleType::TID => fields.tid = at,
-                SampleType::TIME => fields.time = at,
-                SampleType::ADDR => fields.addr = at,
-                SampleType::STREAM_ID => fields.stream_id = at,
-                SampleType::CPU => fields.cpu = at,
-                SampleType::PERIOD => fields.period = at,
-                _ => {}
-            }
-            fields.end += FIELD_SIZE;
+        let mut end = 0;
+        let fields = LeadingWalk::new(has, || {
+            end += FIELD_SIZE;
+            end - FIELD_SIZE
+        });
+        let LeadingWalk { identifier, ip, tid, time, addr, id, stream_id, cpu, period } = fields;
+        LeadingFields { id: identifier.or(id), ip, tid, time, addr, stream_id, cpu, period, end }
+    }
+}
+
+/// Something for each of the leading fields that an event has.
+pub(crate) struct LeadingWalk<T> {
+    pub(crate) identifier: Option<T>,
+    pub(crate) ip: Option<T>,
+    pub(crate) tid: Option<T>,
+    pub(crate) time: Option<T>,
+    pub(crate) addr: Option<T>,
+    pub(crate) id: Option<T>,
+    pub(crate) stream_id: Option<T>,
+    pub(crate) cpu: Option<T>,
+    pub(crate) period: Option<T>,
+}
+
+impl<T> LeadingWalk<T> {
+    /// Calls `next` for each field of `has`, in their order.
+    #[inline(always)]
+    pub(crate) fn new(has: SampleType, mut next: impl FnMut() -> T) -> LeadingWalk<T> {
+        let mut take = |field| has.contains(field).then(&mut next);
+        let [identifier, ip, tid, time, addr, id, stream_id, cpu, period] = SampleLayout::LEADING;
+        LeadingWalk {
+            identifier: take(identifier),
+            ip: take(ip),
+            tid: take(tid),
+            time: take(time),
+            addr: take(addr),
+            id: take(id),
+            stream_id: take(stream_id),
+            cpu: take(cpu),
+            period: take(period),
         }
-        fields
     }
 }
 

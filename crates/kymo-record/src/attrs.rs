@@ -2,10 +2,11 @@
 //! the rules perf follows, and what this kernel knows of it.
 
 use kymo_kernel::events::{EventSpec, Source};
-use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
+use kymo_kernel::perf_event::{OpenFlags, PerfEvent, max_sample_rate};
 use kymo_model::{Attr, AttrFlags, EventType, ReadFormat, SampleType, sw};
 
 use crate::error::RecordError;
+use crate::open::PlannedEvent;
 use crate::options::{CallGraph, Options, Target};
 
 /// perf's default sampling frequency.
@@ -51,29 +52,12 @@ impl Kernel {
     }
 }
 
-/// An event to be opened.
-#[derive(Clone, Debug)]
-pub(crate) struct Planned {
-    pub(crate) spec: EventSpec,
-    pub(crate) attr: Attr,
-    /// Index of the group's leader, for its other members.
-    pub(crate) leader: Option<usize>,
-    /// Only here to tell what was mapped and who was born.
-    pub(crate) sideband_only: bool,
-}
-
-/// Highest frequency the kernel allows.
-pub(crate) fn max_rate() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
-    text.trim().parse().ok()
-}
-
 /// Plans all events of a recording.
 pub(crate) fn plan(
     options: &Options,
     specs: &[EventSpec],
     kernel: Kernel,
-) -> Result<Vec<Planned>, RecordError> {
+) -> Result<Vec<PlannedEvent>, RecordError> {
     // A tracking event of its own where the first one cannot be it: it would
     // start late, be confined to a cgroup, or lie in a ring that overwrites.
     let apart = options.delay.is_some()
@@ -81,7 +65,7 @@ pub(crate) fn plan(
         || matches!(options.target, Target::Cgroups(_))
         || specs.first().is_some_and(|s| s.sample_read || s.cpus.is_some());
     let several = specs.len() + usize::from(apart) > 1;
-    let mut planned: Vec<Planned> = Vec::new();
+    let mut planned: Vec<PlannedEvent> = Vec::new();
     for spec in specs {
         if spec.source != Source::Perf {
             return Err(RecordError::NotPerf(spec.name.clone()));
@@ -111,7 +95,13 @@ pub(crate) fn plan(
         if planned.is_empty() && !apart {
             attr.flags |= tracking(options, kernel);
         }
-        planned.push(Planned { spec: spec.clone(), attr, leader, sideband_only: false });
+        planned.push(PlannedEvent {
+            spec: spec.clone(),
+            attr,
+            leader,
+            sideband_only: false,
+            cgroup: None,
+        });
     }
     if apart {
         planned.push(tracker(options, kernel, several));
@@ -139,7 +129,7 @@ fn tracking(options: &Options, kernel: Kernel) -> AttrFlags {
     flags
 }
 
-fn tracker(options: &Options, kernel: Kernel, several: bool) -> Planned {
+fn tracker(options: &Options, kernel: Kernel, several: bool) -> PlannedEvent {
     let spec = EventSpec::new(
         "dummy:HG",
         Attr { kind: EventType::SOFTWARE, config: sw::DUMMY, ..Attr::default() },
@@ -153,17 +143,22 @@ fn tracker(options: &Options, kernel: Kernel, several: bool) -> Planned {
     }
     attr.sample_type -= SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER;
     (attr.sample_regs_user, attr.sample_stack_user) = (0, 0);
-    Planned { spec, attr, leader: None, sideband_only: true }
+    PlannedEvent { spec, attr, leader: None, sideband_only: true, cgroup: None }
+}
+
+/// Flags of an event that waits for its start.
+pub(crate) fn start_flags(options: &Options) -> AttrFlags {
+    match options.target == Target::Command && options.delay.is_none() {
+        true => AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC,
+        false => AttrFlags::DISABLED,
+    }
 }
 
 fn sampled(options: &Options, spec: &EventSpec, kernel: Kernel, several: bool) -> Attr {
     let mut attr = spec.attr.clone();
     attr.read_format = ReadFormat::ID | (kernel.read & ReadFormat::LOST);
     attr.sample_type |= SampleType::IP | SampleType::TID | SampleType::TIME;
-    attr.flags |= AttrFlags::SAMPLE_ID_ALL | AttrFlags::DISABLED;
-    if options.target == Target::Command && options.delay.is_none() {
-        attr.flags |= AttrFlags::ENABLE_ON_EXEC;
-    }
+    attr.flags |= AttrFlags::SAMPLE_ID_ALL | start_flags(options);
     rate(options, spec, &mut attr);
     if several {
         attr.sample_type |= SampleType::IDENTIFIER;
@@ -205,7 +200,7 @@ fn sampled(options: &Options, spec: &EventSpec, kernel: Kernel, several: bool) -
 }
 
 fn rate(options: &Options, spec: &EventSpec, attr: &mut Attr) {
-    let cap = max_rate().unwrap_or(u64::MAX);
+    let cap = max_sample_rate().unwrap_or(u64::MAX);
     let own = (spec.terms.period, spec.terms.freq);
     let (period, freq) = match (own, options.period, options.freq) {
         ((Some(p), _), _, _) => (Some(p), None),
@@ -258,7 +253,7 @@ mod tests {
         EventSpec::new("cpu-clock", Attr { kind: EventType::SOFTWARE, ..Attr::default() })
     }
 
-    fn plan_of(options: &Options, specs: &[EventSpec]) -> Vec<Planned> {
+    fn plan_of(options: &Options, specs: &[EventSpec]) -> Vec<PlannedEvent> {
         let kernel = Kernel { flags: AttrFlags::empty(), read: ReadFormat::empty() };
         plan(options, specs, kernel).unwrap()
     }

@@ -39,6 +39,8 @@ pub enum RecordError {
     FilterTarget(String),
     #[error("{} exists and is not a recording; choose another name or use --force", .0.display())]
     NotARecording(PathBuf),
+    #[error("cannot open {}", path.display())]
+    Cgroup { path: PathBuf, source: io::Error },
     #[error("cannot create {}", path.display())]
     Create { path: PathBuf, source: io::Error },
     #[error(

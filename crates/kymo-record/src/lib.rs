@@ -6,11 +6,10 @@
 //! binaries) is found by one pass over the written file at its end.
 #![forbid(unsafe_code)]
 
-mod asked;
 mod attrs;
 mod build_id;
+pub mod count;
 mod error;
-mod existing;
 mod facts;
 pub mod ftrace;
 mod hardware;
@@ -18,8 +17,11 @@ mod open;
 mod options;
 mod output;
 mod scan;
+mod selection;
 mod session;
 pub mod sessions;
+mod synthesize;
+mod trust;
 pub mod ust;
 
 pub use error::RecordError;

@@ -1,9 +1,11 @@
 //! A recording from start to end: open, tell what exists, start, drain until
 //! it is time to stop, and describe what was recorded.
 
+mod drain;
+
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,25 +13,23 @@ use kymo_files::perfdata::Feature;
 use kymo_files::perfdata::write::{
     Compressor, FeatureSections, TracingBlob, Writer, features, synth, update,
 };
+use kymo_kernel::descriptors::process_end;
 use kymo_kernel::events::EventSpec;
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
-use kymo_kernel::ring::Mode;
 use kymo_kernel::target;
-use kymo_model::{AttrFlags, Note, NoteKind, RecordKind};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use kymo_model::{AttrFlags, Note, RecordKind};
 
-use crate::asked::{blame_clock, chosen, clamp_note, places, tids, user_only, user_only_helps};
-use crate::attrs::{self, Kernel, Planned};
+use crate::attrs::{self, Kernel};
 use crate::error::RecordError;
-use crate::existing::{Existing, Teller};
 use crate::facts;
-use crate::open::Opened;
+use crate::open::{EventSet, OpenPolicy, OpenedEvent, RingOptions, RingSet, UserOnly};
 use crate::options::{Options, Output, SwitchOn, Target};
 use crate::output;
 use crate::scan::Scan;
-
-/// A killed recorder has lost no more than what was written in this time.
-const MARK_EVERY: Duration = Duration::from_millis(250);
+use crate::selection::{
+    chosen_cpus, chosen_events, chosen_tids, explain_clock, note_frequency, put_into_cgroups, scope,
+};
+use crate::synthesize::{ExistingTasks, Synthesizer};
 
 /// What a recording came to.
 #[derive(Debug, Default)]
@@ -103,8 +103,7 @@ pub fn record(options: &Options) -> Result<Summary, RecordError> {
 struct Session<'a> {
     options: &'a Options,
     specs: Vec<EventSpec>,
-    plan: Vec<Planned>,
-    opened: Opened,
+    rings: RingSet,
     tracing: Option<TracingBlob>,
     child: Option<GatedChild>,
     watched: Vec<OwnedFd>,
@@ -133,7 +132,7 @@ impl<'a> Session<'a> {
         if options.command.is_empty() && options.target == Target::Command {
             return Err(RecordError::Nothing);
         }
-        let mut specs = chosen(options, &mut notes)?;
+        let specs = chosen_events(options, &mut notes)?;
         // SIGUSR2 without a meaning here, and a file that may not grow, are no reason to
         // die in the middle of a file: a write then fails, and says so.
         let signals = [
@@ -150,20 +149,23 @@ impl<'a> Session<'a> {
             true => None,
             false => Some(GatedChild::spawn(&options.command)?),
         };
-        let tids = tids(options, child.as_ref())?;
-        let places = places(options, &tids, specs.len())?;
+        let tids = chosen_tids(options, child.as_ref())?;
+        let cpus = chosen_cpus(options)?;
         let mut plan = attrs::plan(options, &specs, Kernel::probe())?;
-        clamp_note(options, &plan, &mut notes);
-        let opened = match Opened::open(&mut plan, &places, options.pages, &mut notes) {
-            Err(RecordError::Open { source, .. }) if user_only_helps(&source, &specs) => {
-                specs.iter_mut().for_each(EventSpec::restrict_to_user);
-                notes.push(user_only(&source));
-                plan = attrs::plan(options, &specs, Kernel::probe())?;
-                plan.iter_mut().for_each(|p| p.attr.flags |= AttrFlags::EXCLUDE_KERNEL);
-                Opened::open(&mut plan, &places, options.pages, &mut notes)?
-            }
-            other => other.map_err(|e| blame_clock(e, options, &plan))?,
+        put_into_cgroups(options, &mut plan)?;
+        note_frequency(options, &plan, &mut notes);
+        let policy = OpenPolicy {
+            start: attrs::start_flags(options),
+            user_only: UserOnly::AllEvents,
+            keep_unsupported: false,
         };
+        let set = EventSet::open(plan.clone(), &scope(&tids, &cpus), policy, &mut notes)
+            .map_err(|e| explain_clock(e, options, &plan))?;
+        let rings = RingOptions { pages: options.pages, cpus: &cpus };
+        let rings = RingSet::map(set, &rings, &mut notes)?;
+        // As they were opened, which may be without the kernel's side.
+        let recorded = rings.set.events.iter().filter(|e| !e.planned.sideband_only);
+        let specs: Vec<EventSpec> = recorded.map(|e| e.planned.spec.clone()).collect();
         let tracing = facts::tracing(&specs)?;
         // Only now, so that a refused recording leaves no file; the command still
         // waits at its gate.
@@ -174,18 +176,17 @@ impl<'a> Session<'a> {
                 (Some(file), Some(path.clone()), stream)
             }
         };
-        let ring = opened.buffers.iter().map(|b| b.ring.size()).max().unwrap_or(0);
-        let scan = Scan::new(&plan.first().map(|p| p.attr.clone()).unwrap_or_default());
+        let ring = rings.rings.iter().map(|r| r.ring.size()).max().unwrap_or(0);
+        let scan = scan_of(&rings);
         let mut session = Session {
             options,
             specs,
-            plan,
-            opened,
+            rings,
             tracing,
             child,
             watched: Vec::new(),
             tids,
-            cpus: places.cpus,
+            cpus,
             signals,
             writer: None,
             file,
@@ -201,18 +202,21 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
+    /// Starts (or stops) the events; `tracking` chooses those that only tell of tasks.
+    fn switch(&self, on: bool, tracking: bool) -> io::Result<()> {
+        self.rings.set.switch(on, |event| event.sideband_only == tracking)
+    }
+
     /// Watches the processes that are attached to for their end.
     fn watch(&mut self) {
-        use rustix::process::{Pid, PidfdFlags, pidfd_open};
         if let Target::Processes(pids) = &self.options.target {
-            let open = |&p: &u32| pidfd_open(Pid::from_raw(p as i32)?, PidfdFlags::empty()).ok();
-            self.watched = pids.iter().filter_map(open).collect();
+            self.watched = pids.iter().filter_map(|&pid| process_end(pid).ok()).collect();
         }
     }
 
     /// Begins a file (or the pipe) with what exists by now.
     fn begin(&mut self, stream: bool) -> Result<(), RecordError> {
-        let events = self.opened.events.clone();
+        let events = self.rings.events.clone();
         self.features = facts::at_start(self.options, &events, &self.specs);
         let level = self.options.compress;
         if let Some(level) = level {
@@ -237,9 +241,9 @@ impl<'a> Session<'a> {
             }
         }
         .map_err(|e| self.write_error(e, 0))?;
-        let tracker = self.opened.events.iter().find(|e| e.attr.flags.contains(AttrFlags::TASK));
+        let tracker = self.rings.events.iter().find(|e| e.attr.flags.contains(AttrFlags::TASK));
         let tracker = tracker.unwrap_or(&first);
-        let mut teller = Teller {
+        let mut synthesizer = Synthesizer {
             synth: synth::Synth::new(&tracker.attr, tracker.ids.first().copied().unwrap_or(0)),
             writer: &mut writer,
             build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
@@ -247,24 +251,27 @@ impl<'a> Session<'a> {
             timeout: self.options.map_timeout,
         };
         let existing = match &self.options.target {
-            Target::Command => Existing::None,
-            Target::System | Target::Cgroups(_) => Existing::All,
-            Target::Processes(_) | Target::Threads(_) => Existing::Tids(self.tids.clone()),
+            Target::Command => ExistingTasks::None,
+            Target::System | Target::Cgroups(_) => ExistingTasks::All,
+            Target::Processes(_) | Target::Threads(_) => ExistingTasks::Tids(self.tids.clone()),
         };
         let mut notes = std::mem::take(&mut self.summary.notes);
         // Without samples of the kernel nobody misses its symbols.
-        let user_only =
-            teller.writer.events().iter().all(|e| e.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
+        let user_only = synthesizer
+            .writer
+            .events()
+            .iter()
+            .all(|e| e.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
         let mut unasked = Vec::new();
-        let mut about = about(teller.writer, &self.tids, &self.cpus);
-        about.extend(update::id_index(&self.opened.index));
-        let told = teller
+        let mut about = about(synthesizer.writer, &self.tids, &self.cpus);
+        about.extend(update::id_index(&self.rings.index));
+        let told = synthesizer
             .writer
             .record(&about)
-            .and_then(|()| teller.kernel(if user_only { &mut unasked } else { &mut notes }))
-            .and_then(|()| teller.tasks(&existing, &mut notes))
-            .and_then(|()| teller.writer.record(&synth::finished_init()))
-            .and_then(|()| teller.writer.mark());
+            .and_then(|()| synthesizer.kernel(if user_only { &mut unasked } else { &mut notes }))
+            .and_then(|()| synthesizer.tasks(&existing, &mut notes))
+            .and_then(|()| synthesizer.writer.record(&synth::finished_init()))
+            .and_then(|()| synthesizer.writer.mark());
         self.summary.notes = notes;
         told.map_err(|e| self.write_error(e, writer.data_size()))?;
         if let Some(level) = level {
@@ -291,10 +298,10 @@ impl<'a> Session<'a> {
         if !on_exec {
             let tracking_on_exec = self.options.target == Target::Command;
             if !tracking_on_exec {
-                self.opened.switch(&self.plan, true, true).map_err(&start)?;
+                self.switch(true, true).map_err(&start)?;
             }
             if self.options.delay.is_none() {
-                self.opened.switch(&self.plan, true, false).map_err(&start)?;
+                self.switch(true, false).map_err(&start)?;
             }
         }
         let began = Instant::now();
@@ -304,8 +311,8 @@ impl<'a> Session<'a> {
         let ended = self.drain_until_end();
         self.summary.elapsed = began.elapsed();
         // What was switched on is switched off, also after an error.
-        let off = self.opened.switch(&self.plan, false, false);
-        let off = off.and(self.opened.switch(&self.plan, false, true));
+        let off = self.switch(false, false);
+        let off = off.and(self.switch(false, true));
         let exit = match &mut self.child {
             Some(child) if ended.is_ok() && !self.full => end_child(child),
             _ => None,
@@ -315,7 +322,7 @@ impl<'a> Session<'a> {
             self.dump_overwritten().map_err(|e| self.failed(e))?;
         }
         off.map_err(system("cannot stop the events"))?;
-        self.all_lost = self.opened.lost(&self.plan);
+        self.all_lost = self.rings.lost();
         self.summary.exit = exit.map(|e| match (e.by_us, self.summary.signal) {
             // The signal that ended us ended it; the end of its time is no failure.
             (true, Some(signal)) => 128 + signal.number() as u8,
@@ -341,192 +348,6 @@ impl<'a> Session<'a> {
         self.write_error(source, kept)
     }
 
-    fn drain_until_end(&mut self) -> io::Result<()> {
-        let began = Instant::now();
-        let mut delay = self.options.delay;
-        let mut file_began = began;
-        let mut hung = vec![false; self.opened.buffers.len()];
-        let (mut unmarked, mut marked) = (false, began);
-        loop {
-            let mut wait = self.wait_for(began, file_began, delay, hung.iter().any(|h| *h));
-            if unmarked {
-                let rest = MARK_EVERY.saturating_sub(marked.elapsed());
-                wait = Some(wait.map_or(rest, |w| w.min(rest)));
-            }
-            self.wait(wait, &mut hung)?;
-            unmarked |= self.drain()? > 0;
-            if unmarked && marked.elapsed() >= MARK_EVERY {
-                if let Some(w) = &mut self.writer {
-                    w.mark()?;
-                }
-                (unmarked, marked) = (false, Instant::now());
-            }
-            let mut switch = false;
-            while let Some(signal) = self.signals.next()? {
-                if signal.is_end() {
-                    self.summary.signal = Some(signal);
-                    return Ok(());
-                }
-                switch |= signal == Signal::Usr2;
-            }
-            if delay.is_some_and(|d| began.elapsed() >= d) {
-                delay = None;
-                self.opened.switch(&self.plan, true, false)?;
-            }
-            let size = self.writer.as_ref().map_or(0, Writer::data_size);
-            match self.options.switch {
-                Some(SwitchOn::Size(s)) => switch |= size >= s,
-                Some(SwitchOn::Time(t)) => switch |= file_began.elapsed() >= t,
-                _ => {}
-            }
-            if self.ended(began, size)? {
-                return Ok(());
-            }
-            if switch && (self.options.switch.is_some() || self.options.overwrite) {
-                self.switch_file().map_err(io::Error::other)?;
-                file_began = Instant::now();
-            }
-        }
-    }
-
-    /// How long to sleep at most.
-    fn wait_for(
-        &self,
-        began: Instant,
-        file_began: Instant,
-        delay: Option<Duration>,
-        hung: bool,
-    ) -> Option<Duration> {
-        let left = |since: Instant, all: Duration| all.saturating_sub(since.elapsed());
-        let mut wait = delay.map(|d| left(began, d));
-        let mut least = |d: Duration| wait = Some(wait.map_or(d, |w: Duration| w.min(d)));
-        if let Some(t) = self.options.timeout {
-            least(left(began, t + self.options.delay.unwrap_or_default()));
-        }
-        if let Some(SwitchOn::Time(t)) = self.options.switch {
-            least(left(file_began, t));
-        }
-        // Threads have no descriptor to wait on, nor has a ring whose owner ended.
-        if hung || matches!(self.options.target, Target::Threads(_)) {
-            least(Duration::from_millis(100));
-        }
-        wait
-    }
-
-    fn wait(&mut self, wait: Option<Duration>, hung: &mut [bool]) -> io::Result<()> {
-        let wait = wait.map(|w| Timespec {
-            tv_sec: w.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: w.subsec_nanos().into(),
-        });
-        let mut fds = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
-        fds.extend(self.watched.iter().map(|f| PollFd::new(f, PollFlags::IN)));
-        let first = fds.len();
-        let mut of_ring = Vec::new();
-        for (i, b) in self.opened.buffers.iter().enumerate() {
-            // An overwritten ring has nothing to be woken for.
-            if b.ring.mode() == Mode::Keep
-                && !hung[i]
-                && let Some(fd) = self.opened.fd(b)
-            {
-                of_ring.push(i);
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            }
-        }
-        match poll(&mut fds, wait.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
-        self.summary.wakeups += 1;
-        for (fd, i) in fds[first..].iter().zip(of_ring) {
-            hung[i] |= fd.revents().intersects(PollFlags::HUP | PollFlags::ERR);
-        }
-        let ended: Vec<bool> =
-            fds[1..first].iter().map(|f| f.revents().contains(PollFlags::IN)).collect();
-        let mut ended = ended.into_iter();
-        self.watched.retain(|_| !ended.next().unwrap_or(false));
-        Ok(())
-    }
-
-    fn ended(&mut self, began: Instant, size: u64) -> io::Result<bool> {
-        let o = self.options;
-        let full_time = |t: Duration| began.elapsed() >= t + o.delay.unwrap_or_default();
-        if o.timeout.is_some_and(full_time) {
-            return Ok(true);
-        }
-        if let Some(max) = o.max_size.filter(|m| size >= *m) {
-            self.summary.notes.push(Note::choice(
-                NoteKind::MaxSize,
-                format!("stopped: {max} bytes were reached"),
-                None,
-            ));
-            self.full = true;
-            return Ok(true);
-        }
-        if let Some(child) = &mut self.child {
-            return Ok(child.try_wait()?.is_some());
-        }
-        Ok(match &o.target {
-            Target::Processes(_) => self.watched.is_empty(),
-            Target::Threads(tids) => tids.iter().all(|&t| target::check_thread(t).is_err()),
-            _ => false,
-        })
-    }
-
-    /// One pass over all rings; gives the bytes written.
-    fn drain(&mut self) -> io::Result<usize> {
-        let Some(writer) = &mut self.writer else { return Ok(0) };
-        let look = writer.is_pipe() || self.options.compress.is_some();
-        let mut total = 0;
-        for b in self.opened.buffers.iter_mut().filter(|b| b.ring.mode() == Mode::Keep) {
-            total += b.ring.read(|first, second| {
-                if look {
-                    self.scan.piece(first);
-                    self.scan.piece(second);
-                }
-                writer.spans(first, second)
-            })?;
-        }
-        if total > 0 {
-            writer.record(&synth::finished_round())?;
-            if writer.is_pipe() {
-                writer.flush()?;
-            }
-        }
-        Ok(total)
-    }
-
-    /// Takes what the overwriting rings hold.
-    fn dump_overwritten(&mut self) -> io::Result<()> {
-        self.opened.pause(true)?;
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        let look = writer.is_pipe() || self.options.compress.is_some();
-        for b in self.opened.buffers.iter_mut().filter(|b| b.ring.mode() == Mode::Overwrite) {
-            b.ring.read(|first, second| {
-                if look {
-                    self.scan.piece(first);
-                    self.scan.piece(second);
-                }
-                writer.spans(first, second)
-            })?;
-        }
-        writer.record(&synth::finished_round())?;
-        self.opened.pause(false)
-    }
-
-    /// Completes the file and begins the next.
-    fn switch_file(&mut self) -> Result<(), RecordError> {
-        if self.options.overwrite {
-            self.dump_overwritten().map_err(|e| self.failed(e))?;
-        }
-        let Some(path) = self.path.clone() else { return Ok(()) };
-        self.finish()?;
-        self.summary.switched.push(output::set_aside(&path)?);
-        let (file, stream) = output::create(&path, true)?;
-        self.file = Some(file);
-        self.scan = Scan::new(&self.plan.first().map(|p| p.attr.clone()).unwrap_or_default());
-        self.begin(stream)
-    }
-
     /// Ends the file with its sections.
     fn finish(&mut self) -> Result<(), RecordError> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
@@ -540,8 +361,8 @@ impl<'a> Session<'a> {
         s.bytes = size;
         s.samples = self.scan.samples;
         s.recorded += self.scan.samples;
-        s.lost += self.scan.lost;
-        s.lost_samples += self.scan.lost_samples;
+        s.lost = s.lost.saturating_add(self.scan.lost);
+        s.lost_samples = s.lost_samples.saturating_add(self.scan.lost_samples);
         s.throttled += self.scan.throttled;
         Ok(())
     }
@@ -556,7 +377,7 @@ impl<'a> Session<'a> {
         }
         let told = self.summary.lost + self.scan.lost;
         if let Some(rest) = self.all_lost.and_then(|all| all.checked_sub(told)).filter(|r| *r > 0) {
-            let first = self.opened.events.first().cloned().unwrap_or_default();
+            let first = self.rings.events.first().cloned().unwrap_or_default();
             let id = first.ids.first().copied().unwrap_or(0);
             writer.record(synth::Synth::new(&first.attr, id).lost(rest))?;
             writer.flush()?;
@@ -573,6 +394,12 @@ impl<'a> Session<'a> {
         }
         Ok(())
     }
+}
+
+/// A scan for samples of these events.
+fn scan_of(rings: &RingSet) -> Scan {
+    let first: Option<&OpenedEvent> = rings.set.events.first();
+    Scan::new(&first.map(|e| e.planned.attr.clone()).unwrap_or_default())
 }
 
 /// What the events are, and on whom and where they were opened.

@@ -5,6 +5,7 @@
 pub mod annotate;
 pub mod arrows;
 mod call_tree;
+pub mod counts;
 mod event_table;
 pub mod export;
 pub mod ledger;

@@ -21,10 +21,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/kymo/src/commands/probe/list.rs", "to be moved"),
     ("crates/kymo/src/commands/probe/target.rs", "to be moved"),
     ("crates/kymo/src/commands/probe/refused.rs", "to be moved"),
-    ("crates/kymo/src/commands/stat/plan.rs", "to be moved"),
-    ("crates/kymo/src/commands/stat/run.rs", "to be moved"),
-    ("crates/kymo-record/src/attrs.rs", "to be moved"),
-    ("crates/kymo-record/src/session.rs", "to be moved"),
     ("crates/kymo-symbols/src/debug_files/binary.rs", "to be moved"),
     ("crates/kymo-symbols/src/debug_files/process_root.rs", "to be moved"),
 ];

@@ -1,5 +1,7 @@
 //! Flags that several commands share.
 
+pub(crate) mod event_filters;
 pub(crate) mod events;
 pub(crate) mod samples;
 pub(crate) mod symbols;
+pub(crate) mod values;

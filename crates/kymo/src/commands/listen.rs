@@ -11,7 +11,7 @@ use kymo_kernel::process::{Signal, Signals};
 use kymo_record::ftrace::stream::{ListenEvent, ListenOptions, Secret, listen};
 use kymo_view::Ledger;
 
-use super::record::values::bytes;
+use crate::args::values::bytes;
 
 /// Flags of `kymo listen`.
 #[derive(clap::Args)]

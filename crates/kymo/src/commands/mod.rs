@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use kymo_files::perfdata::PerfData;
 use kymo_kernel::process::SpawnError;
 use kymo_record::RecordError;
+use kymo_record::count::CountError;
 
 /// What is read when no file is named: perf's choice, or a trace.dat where there is
 /// no perf.data.
@@ -64,9 +65,15 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let what = if full { "cannot write the result: " } else { "" };
     sayln!("kymo: {what}{error:#}");
     // A command that cannot be run gives the status that a shell would give.
-    let spawn = error.downcast_ref::<SpawnError>().or(match error.downcast_ref() {
-        Some(RecordError::Spawn(e)) => Some(e),
-        _ => None,
-    });
+    let spawn = error
+        .downcast_ref::<SpawnError>()
+        .or(match error.downcast_ref() {
+            Some(RecordError::Spawn(e)) => Some(e),
+            _ => None,
+        })
+        .or(match error.downcast_ref() {
+            Some(CountError::Spawn(e)) => Some(e),
+            _ => None,
+        });
     spawn.map_or(ExitCode::FAILURE, |e| ExitCode::from(e.shell_status()))
 }

@@ -1,9 +1,6 @@
 //! `kymo record`: samples and tracepoints of a command, of processes or of the
 //! machine, into perf.data.
 
-pub(super) mod events;
-pub(crate) mod values;
-
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -17,13 +14,14 @@ use kymo_symbols::bundle::Contents;
 use kymo_view::Ledger;
 
 use super::probe::temporary::{ProbeArgs, Temporary};
-use values::{Rate, Ring, bytes, call_graph, millis, ring, sample_rate, switch_on};
+use crate::args::event_filters::EventArgs;
+use crate::args::values::{Rate, Ring, bytes, call_graph, millis, ring, sample_rate, switch_on};
 
 /// Flags of `kymo record`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    events: events::EventArgs,
+    events: EventArgs,
     #[command(flatten)]
     probes: ProbeArgs,
     /// Samples per second, or `max`
@@ -166,16 +164,14 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("a recording is not for a terminal: send standard output to a file or a pipe");
     }
     let mut summary = kymo_record::record(&options)?;
-    let mut ledger = ledger(&summary);
+    let mut ledger = Ledger::default();
+    summary.ledger_notes(&options).into_iter().for_each(|note| ledger.push(note));
     if args.all_cpus && options.target != Target::System {
         ledger.tell(
             NoteKind::Target,
             "-a is left out: -p, -t, -u and -G choose whom to record",
             None,
         );
-    }
-    if summary.recorded == 0 && summary.lost == 0 {
-        ledger.tell(NoteKind::Empty, why_empty(&options, &summary), None);
     }
     if !args.quiet {
         tell(&summary, &ledger, args.verbose);
@@ -291,50 +287,6 @@ fn target(args: &Args) -> anyhow::Result<Target> {
     })
 }
 
-/// What a recording without samples needs to say.
-fn why_empty(options: &Options, s: &Summary) -> String {
-    match options.delay {
-        Some(delay) if s.elapsed < delay => {
-            format!("no samples: it was over before the {} ms of -D were", delay.as_millis())
-        }
-        _ => "no samples: none of the events happened".into(),
-    }
-}
-
-fn ledger(s: &Summary) -> Ledger {
-    let mut ledger = Ledger::default();
-    for n in &s.notes {
-        ledger.push(n.clone());
-    }
-    if s.lost > 0 {
-        let all = s.recorded + s.lost;
-        let share = s.lost as f64 * 100.0 / all as f64;
-        let advice = format!("a larger ring: -m {}", larger(s.ring as u64, s.recorded, s.lost));
-        let fact = format!("{} of {all} events lost ({share:.1}%): the ring was full", s.lost);
-        ledger.note(NoteKind::Lost, fact, Some(advice));
-    }
-    if s.lost_samples > 0 {
-        let fact = format!("{} samples lost before they reached the ring", s.lost_samples);
-        ledger.note(NoteKind::LostSamples, fact, None);
-    }
-    if s.throttled > 0 {
-        let fact = format!("the kernel paused sampling {} times: too many interrupts", s.throttled);
-        ledger.note(NoteKind::Throttled, fact, Some("a lower -F or a larger -c".into()));
-    }
-    ledger
-}
-
-/// A ring that would have held what was lost beside what was not, as -m takes it.
-fn larger(ring: u64, recorded: u64, lost: u64) -> String {
-    const MOST: u64 = 1 << 30;
-    let times = (recorded + lost).div_ceil(recorded.max(1)).max(2);
-    let bytes = ring.saturating_mul(times).clamp(1 << 12, MOST).next_power_of_two();
-    match bytes {
-        b if b >= 1 << 20 => format!("{}M", b >> 20),
-        b => format!("{}K", b >> 10),
-    }
-}
-
 /// `-z9` as perf takes it, in the one form that clap knows for a value that may
 /// be left out: `-z=9`. Gives the arguments with the first such argument changed.
 pub(crate) fn level_with_equals(args: &[OsString]) -> Option<Vec<OsString>> {
@@ -371,13 +323,6 @@ fn tell(s: &Summary, ledger: &Ledger, verbose: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_ring_to_try_next_comes_from_the_loss() {
-        assert_eq!(larger(4096, 1000, 10), "8K");
-        assert_eq!(larger(2 << 20, 1000, 9000), "32M");
-        assert_eq!(larger(2 << 20, 0, 9000), "1024M");
-    }
 
     #[test]
     fn a_level_may_be_attached() {

@@ -18,9 +18,9 @@ use kymo_record::sessions::{CreateOptions, Session, Sessions, TakeOptions};
 use kymo_record::ust::{DEFAULT_CHANNEL, Notes, RingOptions};
 use kymo_ust::{Pids, Rule};
 
-use super::record::values::bytes;
 use super::trace::ust;
 use super::tracing;
+use crate::args::values::bytes;
 
 /// Flags of `kymo session`.
 #[derive(clap::Args)]

@@ -14,9 +14,9 @@ use kymo_record::ftrace::{self, Condition, Met, On, OnLatency, TakenBy, Watch};
 use kymo_record::sessions::{Sessions, TakeOptions, Taken};
 use kymo_view::Ledger;
 
-use super::super::record::values::millis;
 use super::super::trace::ust;
 use super::show::many;
+use crate::args::values::millis;
 
 #[derive(clap::Args)]
 pub(super) struct Snapshot {

@@ -1,32 +1,30 @@
 //! `kymo stat`: counts events for a command, tasks, cgroups or the machine.
 //!
-//! `events.rs` reads -e and --filter, `plan.rs` turns the flags into what is
-//! meant, `counters.rs` opens and reads, `rows.rs` sums, `metrics.rs` derives,
-//! `print.rs` lays out, `run.rs` runs the command and keeps the time.
+//! `options.rs` turns the flags into what is meant, `output.rs` prints; counting is
+//! `kymo_record::count`, the layout `kymo_view::counts`.
 
-mod counters;
-mod events;
-mod metric_only;
-mod metrics;
-mod plan;
-mod print;
-mod rows;
-mod run;
+mod options;
+mod output;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use kymo_kernel::process::die_by;
+use kymo_kernel::process::{Signal, die_by};
+use kymo_model::NoteKind;
 
-use self::run::Finished;
+use kymo_view::Ledger;
+
+use self::options::{count_options, count_style, output_target, title};
+use self::output::{CountOutput, OutputOptions};
 use super::probe::temporary::{ProbeArgs, Temporary};
+use crate::args::event_filters::EventArgs;
 
 /// Flags of `kymo stat`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    events: events::EventArgs,
+    events: EventArgs,
     #[command(flatten)]
     probes: ProbeArgs,
     /// Count on all CPUs, whoever runs there
@@ -68,7 +66,7 @@ pub(crate) struct Args {
     /// Do not count the children of the tasks
     #[arg(short = 'i', long)]
     no_inherit: bool,
-    /// Run the command N times and print mean and spread; 0 is for ever
+    /// Run the command N times and print mean and spread; 0 is forever
     #[arg(short = 'r', long, value_name = "N", allow_negative_numbers = true)]
     repeat: Option<u32>,
     /// Print what was added every so many milliseconds
@@ -152,10 +150,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let probes = args.probes.add(None)?;
-    for events in probes.iter().flat_map(Temporary::events) {
-        args.events.list.push(events::EventArg { events, filters: Vec::new() });
-    }
-    let finished = run::run(plan::Plan::new(args)?);
+    probes.iter().flat_map(Temporary::events).for_each(|e| args.events.push(e));
+    let finished = count(&args);
     if let Some(probes) = probes {
         probes.remove()?;
     }
@@ -164,4 +160,41 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         // Whoever waits for us sees what ended us, and a shell ends its loop.
         Finished::Signal(signal) => die_by(signal),
     }
+}
+
+/// How `stat` came to its end.
+enum Finished {
+    Status(ExitCode),
+    /// It was asked to end, and has done what it had to.
+    Signal(Signal),
+}
+
+fn count(args: &Args) -> anyhow::Result<Finished> {
+    let options = count_options(args)?;
+    let style = count_style(args, options.by);
+    let output = OutputOptions {
+        target: output_target(args),
+        title: title(args),
+        quiet: args.quiet,
+        table: args.table,
+        // A run is announced where there are several.
+        announce_runs: args.verbose > 0 && options.runs != 1,
+        raw_counters: args.verbose > 0,
+    };
+    let mut output = CountOutput::open(output, style)?;
+    let summary = kymo_record::count::count(&options, &mut output)?;
+    let mut ledger = Ledger::default();
+    if args.all_cpus && (args.pid.is_some() || args.tid.is_some()) {
+        let fact = "-a is left out: -p and -t choose whom to count";
+        ledger.tell(NoteKind::Target, fact, None);
+    }
+    summary.notes.into_iter().for_each(|note| ledger.push(note));
+    output.finish(&ledger)?;
+    if let Some(signal) = summary.signal {
+        return Ok(Finished::Signal(signal));
+    }
+    Ok(Finished::Status(match summary.status {
+        0 if args.strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
+        status => ExitCode::from(status),
+    }))
 }

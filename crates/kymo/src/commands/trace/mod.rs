@@ -29,8 +29,8 @@ use kymo_record::ftrace::TraceEvent;
 use kymo_view::Ledger;
 
 use super::probe::temporary::{ProbeArgs, Temporary};
-use super::record::events::EventArgs;
-use super::record::values::{bytes, millis};
+use crate::args::event_filters::EventArgs;
+use crate::args::values::{bytes, millis};
 
 /// Flags of `kymo trace`.
 #[derive(clap::Args)]

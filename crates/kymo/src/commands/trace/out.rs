@@ -17,9 +17,9 @@ use kymo_record::ftrace::{
 };
 use kymo_view::Ledger;
 
-use super::super::record::values::{bytes, switch_on};
 use super::super::tracing;
 use super::Args;
+use crate::args::values::{bytes, switch_on};
 
 /// Flags for where a trace goes.
 #[derive(clap::Args)]

@@ -1,4 +1,4 @@
-//! Values of `kymo record`'s flags: sizes, rates, times, modes.
+//! Values of flags that several commands have: sizes, rates, times, modes.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use kymo_record::{CallGraph, SwitchOn};
 
 /// A sampling frequency; `u64::MAX` for the most that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rate(pub(super) u64);
+pub(crate) struct Rate(pub(crate) u64);
 
 /// Data pages of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ring(pub(super) usize);
+pub(crate) struct Ring(pub(crate) usize);
 
-pub(super) fn sample_rate(text: &str) -> Result<Rate, String> {
+pub(crate) fn sample_rate(text: &str) -> Result<Rate, String> {
     match text {
         "max" => Ok(Rate(u64::MAX)),
         _ => match text.parse() {
@@ -38,7 +38,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Pages, or bytes with a suffix; rounded up to a power of two.
-pub(super) fn ring(text: &str) -> Result<Ring, String> {
+pub(crate) fn ring(text: &str) -> Result<Ring, String> {
     let pages = match text.parse::<u64>() {
         Ok(pages) => pages,
         // The command crate asks the system for nothing: 4096 is the smallest page there is.
@@ -55,7 +55,7 @@ pub(crate) fn millis(text: &str) -> Result<Duration, String> {
 }
 
 /// `fp`, `dwarf` or `dwarf,BYTES`.
-pub(super) fn call_graph(text: &str) -> Result<CallGraph, String> {
+pub(crate) fn call_graph(text: &str) -> Result<CallGraph, String> {
     let (mode, size) = match text.split_once(',') {
         Some((mode, size)) => (mode, Some(size)),
         None => (text, None),

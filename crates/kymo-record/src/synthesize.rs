@@ -1,4 +1,4 @@
-//! What existed before the recording began, told as records: the kernel's text
+//! Synthesized records of what existed before the recording began: the kernel's text
 //! and modules, and for each process of the target its names and mappings.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use kymo_model::{BuildId, Note, NoteKind};
 
 use crate::build_id;
 
-/// Whose.
-pub(crate) enum Existing {
+/// Processes that existed before.
+pub(crate) enum ExistingTasks {
     /// Nobody's: the command has not begun.
     None,
     /// All processes'.
@@ -23,18 +23,18 @@ pub(crate) enum Existing {
     Tids(Vec<u32>),
 }
 
-/// Writes the records.
-pub(crate) struct Teller<'a> {
+/// Writer of synthesized records.
+pub(crate) struct Synthesizer<'a> {
     pub(crate) synth: Synth,
     pub(crate) writer: &'a mut Writer,
-    /// Tell build-ids in place of inodes, as the kernel was asked to.
+    /// State build-ids in place of inodes, as the kernel was asked to.
     pub(crate) build_ids: bool,
     /// Data mappings too.
     pub(crate) data: bool,
     pub(crate) timeout: Duration,
 }
 
-impl Teller<'_> {
+impl Synthesizer<'_> {
     /// The kernel and its modules.
     pub(crate) fn kernel(&mut self, notes: &mut Vec<Note>) -> io::Result<()> {
         match proc_maps::kernel_text() {
@@ -59,11 +59,11 @@ impl Teller<'_> {
     }
 
     /// The processes; those that end meanwhile are left out.
-    pub(crate) fn tasks(&mut self, whose: &Existing, notes: &mut Vec<Note>) -> io::Result<()> {
+    pub(crate) fn tasks(&mut self, whose: &ExistingTasks, notes: &mut Vec<Note>) -> io::Result<()> {
         let pids = match whose {
-            Existing::None => return Ok(()),
-            Existing::All => proc_maps::processes()?,
-            Existing::Tids(tids) => {
+            ExistingTasks::None => return Ok(()),
+            ExistingTasks::All => proc_maps::processes()?,
+            ExistingTasks::Tids(tids) => {
                 let mut pids: Vec<u32> =
                     tids.iter().filter_map(|&t| Some(proc_maps::status(t).ok()?.tgid)).collect();
                 pids.sort_unstable();

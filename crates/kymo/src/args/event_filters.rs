@@ -19,13 +19,11 @@ const PROGRAMS: &str = "user_events";
 
 /// All of them, in order.
 #[derive(Clone, Debug, Default)]
-pub(in crate::commands) struct EventArgs(Vec<Typed>);
+pub(crate) struct EventArgs(Vec<Typed>);
 
 impl EventArgs {
     /// Tracepoints as they were typed, each with the filter that belongs to it.
-    pub(in crate::commands) fn with_filters(
-        &self,
-    ) -> anyhow::Result<Vec<(String, Option<String>)>> {
+    pub(crate) fn with_filters(&self) -> anyhow::Result<Vec<(String, Option<String>)>> {
         let mut all: Vec<(String, Option<String>)> = Vec::new();
         let (mut last, mut programs) = (0, false);
         for typed in &self.0 {
@@ -53,7 +51,7 @@ impl EventArgs {
     }
 
     /// The filters of programs' events as one: those behind a `-u`; all if there is no `-e`.
-    pub(in crate::commands) fn for_programs(&self) -> Option<String> {
+    pub(crate) fn for_programs(&self) -> Option<String> {
         let mut programs = !self.0.iter().any(|t| matches!(t, Typed::Event(_)));
         let filters = self.0.iter().filter_map(|t| {
             match t {
@@ -71,13 +69,18 @@ impl EventArgs {
         }
     }
 
+    /// Whether nothing was typed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// One more event behind those that were typed.
-    pub(super) fn push(&mut self, event: String) {
+    pub(crate) fn push(&mut self, event: String) {
         self.0.push(Typed::Event(event));
     }
 
-    /// What they mean.
-    pub(super) fn specs(&self, catalog: &Catalog) -> anyhow::Result<Vec<EventSpec>> {
+    /// The events that are meant.
+    pub(crate) fn specs(&self, catalog: &Catalog) -> anyhow::Result<Vec<EventSpec>> {
         let mut specs: Vec<EventSpec> = Vec::new();
         let (mut last, mut groups) = (0, 0);
         for typed in &self.0 {
@@ -139,11 +142,17 @@ impl clap::Args for EventArgs {
     fn augment_args(command: Command) -> Command {
         let event = Arg::new("event").short('e').long("event").value_name("EVENTS");
         let filter = Arg::new("filter").long("filter").value_name("FILTER");
-        command.arg(event.action(ArgAction::Append).help("Events, as `kymo list` names them")).arg(
-            filter
-                .action(ArgAction::Append)
-                .help("Filter for the events of the -e (or -u) before it"),
-        )
+        command
+            .arg(
+                event
+                    .action(ArgAction::Append)
+                    .help("Events, as `kymo list` names them: a,b or {group,of,them}:u"),
+            )
+            .arg(
+                filter
+                    .action(ArgAction::Append)
+                    .help("Filter for the events of the -e (or -u) before it"),
+            )
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -1,40 +1,25 @@
-//! From the options to what is opened, for whom and where; and what to say when
-//! the kernel gives less or refuses.
+//! Events, tasks, CPUs and cgroups that the options of a recording name, and what to say
+//! of a clock or a frequency that the kernel does not give.
 
-use std::fs::File;
+use std::sync::Arc;
 
 use kymo_kernel::events::{Catalog, EventSpec};
-use kymo_kernel::perf_event::{OpenError, OpenFlags, PerfEvent};
+use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
 use kymo_kernel::process::GatedChild;
 use kymo_kernel::{cpus, target};
 use kymo_model::{AttrFlags, Note, NoteKind};
 
-use crate::attrs::Planned;
 use crate::error::RecordError;
-use crate::open::Places;
+use crate::open::{Cgroup, CounterScope, PlannedEvent};
 use crate::options::{Clock, Options, Target};
 
-/// Whether leaving the kernel out would be allowed, and still be what was asked for.
-pub(crate) fn user_only_helps(e: &OpenError, specs: &[EventSpec]) -> bool {
-    let asked = specs
-        .iter()
-        .all(|s| s.may_be_user_only() || s.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
-    asked && e.is_denied() && e.wants_kernel && e.pid != -1 && e.paranoid.is_some_and(|p| p > 1)
-}
-
-/// What to know of a recording without the kernel's side.
-pub(crate) fn user_only(e: &OpenError) -> Note {
-    let level = e.paranoid.unwrap_or_default();
-    Note::doubt(
-        NoteKind::UserOnly,
-        format!("only user space is recorded: kernel.perf_event_paranoid is {level}"),
-        Some(kymo_kernel::perf_event::FOR_THE_KERNELS_SIDE.into()),
-    )
-}
-
-/// Says it if it is the clock that the kernel refuses: only software events may
+/// Explains a refusal that is about the clock: only software events may
 /// be timed by clocks that cannot be read in an NMI.
-pub(crate) fn blame_clock(e: RecordError, options: &Options, plan: &[Planned]) -> RecordError {
+pub(crate) fn explain_clock(
+    e: RecordError,
+    options: &Options,
+    plan: &[PlannedEvent],
+) -> RecordError {
     let RecordError::Open { event, .. } = &e else { return e };
     let Some(planned) = plan.iter().find(|p| p.spec.name == *event) else { return e };
     let takes = |clock: Clock| {
@@ -57,8 +42,8 @@ pub(crate) fn blame_clock(e: RecordError, options: &Options, plan: &[Planned]) -
     }
 }
 
-/// The events asked for, or the default.
-pub(crate) fn chosen(
+/// Events that are recorded: those of the options, or the default.
+pub(crate) fn chosen_events(
     options: &Options,
     notes: &mut Vec<Note>,
 ) -> Result<Vec<EventSpec>, RecordError> {
@@ -103,7 +88,10 @@ pub(crate) fn chosen(
 }
 
 /// The threads to open the events for; none for all.
-pub(crate) fn tids(options: &Options, child: Option<&GatedChild>) -> Result<Vec<u32>, RecordError> {
+pub(crate) fn chosen_tids(
+    options: &Options,
+    child: Option<&GatedChild>,
+) -> Result<Vec<u32>, RecordError> {
     Ok(match &options.target {
         Target::Command => child.map(|c| vec![c.pid()]).unwrap_or_default(),
         Target::System | Target::Cgroups(_) => Vec::new(),
@@ -116,50 +104,57 @@ pub(crate) fn tids(options: &Options, child: Option<&GatedChild>) -> Result<Vec<
     })
 }
 
-/// On whom and where.
-pub(crate) fn places(
-    options: &Options,
-    tids: &[u32],
-    events: usize,
-) -> Result<Places, RecordError> {
+/// CPUs to open the events on.
+pub(crate) fn chosen_cpus(options: &Options) -> Result<Vec<u32>, RecordError> {
     let online = cpus::online();
-    let cpus = match options.cpus.is_empty() {
-        true => online,
-        false => match options.cpus.iter().find(|c| !online.contains(c)) {
-            Some(&c) => return Err(RecordError::Cpu(c)),
-            None => options.cpus.clone(),
-        },
-    };
-    let mut cgroups = Vec::new();
-    if let Target::Cgroups(names) = &options.target {
-        if names.len() != 1 && names.len() != events {
-            let why = format!(
-                "-G names {} cgroups for {events} events: name one, or one for each",
-                names.len()
-            );
-            return Err(RecordError::Usage(why));
-        }
-        for name in names {
-            let path = target::cgroup_dir(name)?;
-            let open = File::open(&path);
-            cgroups.push(open.map_err(|source| RecordError::Create { path, source })?);
-        }
+    if options.cpus.is_empty() {
+        return Ok(online);
     }
-    let tids = match tids.is_empty() {
-        true => vec![-1],
-        false => tids.iter().map(|&t| t as i32).collect(),
-    };
-    Ok(Places { tids, cgroups, cpus })
+    match options.cpus.iter().find(|c| !online.contains(c)) {
+        Some(&cpu) => Err(RecordError::Cpu(cpu)),
+        None => Ok(options.cpus.clone()),
+    }
+}
+
+/// Places to open the events at: each ring is one CPU's, so tasks are followed by CPU.
+pub(crate) fn scope(tids: &[u32], cpus: &[u32]) -> CounterScope {
+    match tids.is_empty() {
+        true => CounterScope::Cpus(cpus.to_vec()),
+        false => CounterScope::TasksOn { tids: tids.to_vec(), cpus: cpus.to_vec() },
+    }
+}
+
+/// Puts the events into the cgroups of `-G`: all into one, or each into its own.
+pub(crate) fn put_into_cgroups(
+    options: &Options,
+    plan: &mut [PlannedEvent],
+) -> Result<(), RecordError> {
+    let Target::Cgroups(names) = &options.target else { return Ok(()) };
+    // The tracking event sees whole CPUs.
+    let events = plan.iter_mut().filter(|p| !p.sideband_only).collect::<Vec<_>>();
+    if names.len() != 1 && names.len() != events.len() {
+        let why = format!(
+            "-G names {} cgroups for {} events: name one, or one for each",
+            names.len(),
+            events.len()
+        );
+        return Err(RecordError::Usage(why));
+    }
+    let cgroups = names.iter().map(|name| Cgroup::open(name)).collect::<Result<Vec<_>, _>>()?;
+    for (n, event) in events.into_iter().enumerate() {
+        event.cgroup = cgroups.get(n).or(cgroups.first()).map(Arc::clone);
+    }
+    Ok(())
 }
 
 /// Notes a frequency that the kernel does not allow.
-pub(crate) fn clamp_note(options: &Options, plan: &[Planned], notes: &mut Vec<Note>) {
-    let Some(asked) = options.freq.filter(|f| *f != u64::MAX) else { return };
+pub(crate) fn note_frequency(options: &Options, plan: &[PlannedEvent], notes: &mut Vec<Note>) {
+    let Some(wanted) = options.freq.filter(|f| *f != u64::MAX) else { return };
     let sampled = plan.iter().find(|p| p.attr.flags.contains(AttrFlags::FREQ));
-    if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < asked) {
+    if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < wanted) {
         notes.push(Note::doubt(
             NoteKind::Frequency,
-            format!("sampling at {got} Hz, not {asked}: the kernel allows no more"),
+            format!("sampling at {got} Hz, not {wanted}: the kernel allows no more"),
             Some("raise /proc/sys/kernel/perf_event_max_sample_rate".into()),
         ));
     }

@@ -1,0 +1,24 @@
+//! Counting events: of a command, of tasks, of cgroups, of the machine. [`count`] does it
+//! by its [`CountOptions`] and gives readings to a [`CountSink`].
+//!
+//! `counters.rs` opens (as recordings do, by `open/`) and reads, `rows.rs` sums and scales,
+//! `repeat.rs` makes mean and spread of several runs, `metrics.rs` derives numbers,
+//! `session.rs` runs the command and keeps the time, `trust.rs` says what lessens the
+//! trust in the result. Nothing here prints.
+
+mod counters;
+mod error;
+mod metrics;
+mod options;
+mod repeat;
+mod rows;
+mod session;
+mod trust;
+
+pub use counters::Count;
+pub use error::CountError;
+pub use options::{CountOptions, CountTarget, CountedEvent, StartDelay, default_events};
+pub use repeat::Spread;
+pub use session::{CountReading, CountResult, CountSink, CountSummary, Repetition, count};
+
+pub use crate::open::Cgroup;

@@ -1,0 +1,183 @@
+//! Rings of a recording: one on each CPU that all its events share, and one more for
+//! events whose ring overwrites.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use kymo_files::perfdata::write::EventMeta;
+use kymo_files::perfdata::write::update::IdPlace;
+use kymo_kernel::perf_event::PerfEvent;
+use kymo_kernel::ring::{MapError, Mode, Ring};
+use kymo_model::{AttrFlags, Note, NoteKind, ReadFormat};
+
+use super::{EventInstance, EventSet, PlannedEvent};
+use crate::error::RecordError;
+
+/// Ring sizes tried in turn when none was asked for: 2 MiB where we may,
+/// perf's 512 KiB otherwise, and less where not even that may be locked.
+const DEFAULT_PAGES: [usize; 6] = [512, 128, 64, 32, 16, 8];
+const PERF_PAGES: usize = 128;
+
+/// How rings are mapped.
+#[derive(Debug)]
+pub(crate) struct RingOptions<'a> {
+    /// Data pages; none for what may be locked.
+    pub(crate) pages: Option<usize>,
+    /// CPUs in the order of the recording.
+    pub(crate) cpus: &'a [u32],
+}
+
+/// A ring and the event it belongs to: its index in the set, and that of its instance.
+#[derive(Debug)]
+pub(crate) struct EventRing {
+    pub(crate) ring: Ring,
+    owner: (usize, usize),
+}
+
+/// Opened events and the rings they write to.
+#[derive(Debug)]
+pub(crate) struct RingSet {
+    pub(crate) set: EventSet,
+    pub(crate) rings: Vec<EventRing>,
+    pub(crate) events: Vec<EventMeta>,
+    /// Where each instance was opened.
+    pub(crate) index: Vec<IdPlace>,
+}
+
+impl RingSet {
+    /// Maps the rings of `set`.
+    pub(crate) fn map(
+        set: EventSet,
+        options: &RingOptions<'_>,
+        notes: &mut Vec<Note>,
+    ) -> Result<RingSet, RecordError> {
+        if set.is_empty() {
+            return Err(RecordError::Nothing);
+        }
+        let mut rings = Vec::new();
+        let mut owners: BTreeMap<(Option<u32>, bool), usize> = BTreeMap::new();
+        for (n, event) in set.events.iter().enumerate() {
+            let overwrites = event.planned.overwrites();
+            for (m, instance) in event.instances.iter().enumerate() {
+                let Some(event) = instance.event() else { continue };
+                let key = (instance.place.cpu, overwrites);
+                if let Some(owner) = owners.get(&key).and_then(|&ring| owner(&set, &rings, ring)) {
+                    event.set_output(owner).map_err(|source| RecordError::System {
+                        what: "cannot share a ring",
+                        source,
+                    })?;
+                    continue;
+                }
+                let mode = if overwrites { Mode::Overwrite } else { Mode::Keep };
+                let ring = map(event.as_fd(), options.pages, mode, notes)?;
+                owners.insert(key, rings.len());
+                rings.push(EventRing { ring, owner: (n, m) });
+            }
+        }
+        let events = set.events.iter().map(|e| metadata(&e.planned, &e.instances)).collect();
+        let index = index(&set, options.cpus);
+        Ok(RingSet { set, rings, events, index })
+    }
+
+    /// How many records the kernel lost of all events, where it counts that
+    /// (Linux 6.0). The LOST records in the rings miss what was lost last.
+    pub(crate) fn lost(&self) -> Option<u64> {
+        let mut lost = 0u64;
+        for (n, instance) in self.set.open_instances() {
+            let planned = &self.set.events.get(n)?.planned;
+            let format = planned.attr.read_format;
+            if !format.contains(ReadFormat::LOST) || planned.overwrites() {
+                return None;
+            }
+            // A group's read tells of all; the others are asked themselves.
+            let read = instance.event()?.read(format).ok()?;
+            lost = lost.saturating_add(read.values.first()?.2?);
+        }
+        Some(lost)
+    }
+
+    /// The descriptor of a ring's owner, to wait on.
+    pub(crate) fn fd(&self, ring: &EventRing) -> Option<BorrowedFd<'_>> {
+        instance(&self.set, ring.owner)?.event().map(AsFd::as_fd)
+    }
+
+    /// Holds (or resumes) the rings that overwrite.
+    pub(crate) fn pause(&self, paused: bool) -> io::Result<()> {
+        for ring in self.rings.iter().filter(|r| r.ring.mode() == Mode::Overwrite) {
+            if let Some(fd) = self.fd(ring) {
+                Ring::pause(fd, paused)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PlannedEvent {
+    fn overwrites(&self) -> bool {
+        self.attr.flags.contains(AttrFlags::WRITE_BACKWARD)
+    }
+}
+
+fn instance(set: &EventSet, at: (usize, usize)) -> Option<&EventInstance> {
+    set.events.get(at.0)?.instances.get(at.1)
+}
+
+fn owner<'a>(set: &'a EventSet, rings: &[EventRing], ring: usize) -> Option<&'a PerfEvent> {
+    instance(set, rings.get(ring)?.owner)?.event()
+}
+
+/// An event as the recording describes it.
+fn metadata(planned: &PlannedEvent, instances: &[EventInstance]) -> EventMeta {
+    EventMeta {
+        name: planned.spec.name.clone(),
+        attr: planned.attr.clone(),
+        ids: instances.iter().filter_map(|i| i.open.as_ref().map(|(_, id)| *id)).collect(),
+        unit: planned.spec.unit.clone(),
+        scale: planned.spec.scale,
+        cpus: planned.spec.cpus.clone(),
+    }
+}
+
+/// Where each instance is, ring by ring.
+fn index(set: &EventSet, cpus: &[u32]) -> Vec<IdPlace> {
+    let place = |instance: &EventInstance| {
+        let (_, id) = instance.open.as_ref()?;
+        let cpu = instance.place.cpu?;
+        let ring = cpus.iter().position(|c| *c == cpu)? as u64;
+        Some(IdPlace { id: *id, ring, cpu, tid: instance.place.pid() })
+    };
+    let mut index: Vec<IdPlace> = set.open_instances().filter_map(|(_, i)| place(i)).collect();
+    index.sort_by_key(|p| p.ring);
+    index
+}
+
+/// Maps a ring; without a size asked for, settles on what may be locked.
+fn map(
+    event: BorrowedFd<'_>,
+    pages: Option<usize>,
+    mode: Mode,
+    notes: &mut Vec<Note>,
+) -> Result<Ring, MapError> {
+    if let Some(pages) = pages {
+        return Ring::map(event, pages, mode);
+    }
+    let mut last = None;
+    for pages in DEFAULT_PAGES {
+        match Ring::map(event, pages, mode) {
+            Ok(ring) => {
+                if pages < PERF_PAGES {
+                    notes.push(Note::choice(
+                        NoteKind::Mlock,
+                        format!("rings of {pages} pages only: no more memory may be locked"),
+                        Some("raise /proc/sys/kernel/perf_event_mlock_kb or `ulimit -l`".into()),
+                    ));
+                }
+                return Ok(ring);
+            }
+            Err(e @ (MapError::Locked { .. } | MapError::Os { .. })) => last = Some(e),
+            Err(e) => return Err(e),
+        }
+    }
+    Err(last.unwrap_or(MapError::Size(0)))
+}

@@ -1,0 +1,247 @@
+//! Draining the rings of a recording into its file until it is time to stop, and going on
+//! in a new file when that is asked for.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use kymo_files::perfdata::write::{Writer, synth};
+use kymo_kernel::descriptors::{self, PollFlags, readable, readable_fd};
+use kymo_kernel::process::Signal;
+use kymo_kernel::ring::Mode;
+use kymo_kernel::target;
+use kymo_model::{Note, NoteKind};
+
+use super::{Session, scan_of};
+use crate::error::RecordError;
+use crate::options::{SwitchOn, Target};
+use crate::output;
+
+/// A killed recorder has lost no more than what was written in this time.
+const MARK_EVERY: Duration = Duration::from_millis(250);
+
+/// Times of a recording that goes on.
+struct DrainClock {
+    began: Instant,
+    /// When the file began that is written now.
+    file_began: Instant,
+    /// When the file was marked last, and whether anything was written since.
+    marked: Instant,
+    unmarked: bool,
+    /// The delay, as long as the events wait for it.
+    delay: Option<Duration>,
+    /// Rings whose owner has ended.
+    hung: Vec<bool>,
+}
+
+/// What signals ask for.
+#[derive(PartialEq, Eq)]
+enum SignalRequest {
+    None,
+    End,
+    SwitchFile,
+}
+
+impl Session<'_> {
+    pub(super) fn drain_until_end(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        let mut clock = DrainClock {
+            began: now,
+            file_began: now,
+            marked: now,
+            unmarked: false,
+            delay: self.options.delay,
+            hung: vec![false; self.rings.rings.len()],
+        };
+        loop {
+            let wait = self.wait_for(&clock);
+            self.wait(wait, &mut clock.hung)?;
+            clock.unmarked |= self.drain()? > 0;
+            self.mark_if_due(&mut clock)?;
+            let request = self.take_signals()?;
+            if request == SignalRequest::End {
+                return Ok(());
+            }
+            self.start_if_due(&mut clock)?;
+            let size = self.writer.as_ref().map_or(0, Writer::data_size);
+            let switch = request == SignalRequest::SwitchFile || self.is_file_full(&clock, size);
+            if self.ended(clock.began, size)? {
+                return Ok(());
+            }
+            if switch && (self.options.switch.is_some() || self.options.overwrite) {
+                self.switch_file().map_err(io::Error::other)?;
+                clock.file_began = Instant::now();
+            }
+        }
+    }
+
+    /// Marks the file, if it has grown and has not been marked for a while.
+    fn mark_if_due(&mut self, clock: &mut DrainClock) -> io::Result<()> {
+        if !clock.unmarked || clock.marked.elapsed() < MARK_EVERY {
+            return Ok(());
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.mark()?;
+        }
+        (clock.unmarked, clock.marked) = (false, Instant::now());
+        Ok(())
+    }
+
+    fn take_signals(&mut self) -> io::Result<SignalRequest> {
+        let mut request = SignalRequest::None;
+        while let Some(signal) = self.signals.next()? {
+            if signal.is_end() {
+                self.summary.signal = Some(signal);
+                return Ok(SignalRequest::End);
+            }
+            if signal == Signal::Usr2 {
+                request = SignalRequest::SwitchFile;
+            }
+        }
+        Ok(request)
+    }
+
+    /// Starts the events when their delay is over.
+    fn start_if_due(&self, clock: &mut DrainClock) -> io::Result<()> {
+        if clock.delay.is_some_and(|delay| clock.began.elapsed() >= delay) {
+            clock.delay = None;
+            self.switch(true, false)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the file has the size or age at which a new one begins.
+    fn is_file_full(&self, clock: &DrainClock, size: u64) -> bool {
+        match self.options.switch {
+            Some(SwitchOn::Size(most)) => size >= most,
+            Some(SwitchOn::Time(most)) => clock.file_began.elapsed() >= most,
+            _ => false,
+        }
+    }
+
+    /// How long to sleep at most.
+    fn wait_for(&self, clock: &DrainClock) -> Option<Duration> {
+        let left = |since: Instant, all: Duration| all.saturating_sub(since.elapsed());
+        let mut wait = clock.delay.map(|d| left(clock.began, d));
+        let mut least = |d: Duration| wait = Some(wait.map_or(d, |w: Duration| w.min(d)));
+        if let Some(t) = self.options.timeout {
+            least(left(clock.began, t + self.options.delay.unwrap_or_default()));
+        }
+        if let Some(SwitchOn::Time(t)) = self.options.switch {
+            least(left(clock.file_began, t));
+        }
+        // Threads have no descriptor to wait on, nor has a ring whose owner ended.
+        if clock.hung.contains(&true) || matches!(self.options.target, Target::Threads(_)) {
+            least(Duration::from_millis(100));
+        }
+        if clock.unmarked {
+            least(MARK_EVERY.saturating_sub(clock.marked.elapsed()));
+        }
+        wait
+    }
+
+    fn wait(&mut self, wait: Option<Duration>, hung: &mut [bool]) -> io::Result<()> {
+        let mut fds = vec![readable_fd(self.signals.as_fd())];
+        fds.extend(self.watched.iter().map(readable));
+        let first = fds.len();
+        let mut of_ring = Vec::new();
+        for (i, b) in self.rings.rings.iter().enumerate() {
+            // An overwritten ring has nothing to be woken for.
+            if b.ring.mode() == Mode::Keep
+                && !hung[i]
+                && let Some(fd) = self.rings.fd(b)
+            {
+                of_ring.push(i);
+                fds.push(readable_fd(fd));
+            }
+        }
+        descriptors::wait(&mut fds, wait.unwrap_or(Duration::MAX))?;
+        self.summary.wakeups += 1;
+        for (fd, i) in fds[first..].iter().zip(of_ring) {
+            hung[i] |= fd.revents().intersects(PollFlags::HUP | PollFlags::ERR);
+        }
+        let ended: Vec<bool> =
+            fds[1..first].iter().map(|f| f.revents().contains(PollFlags::IN)).collect();
+        let mut ended = ended.into_iter();
+        self.watched.retain(|_| !ended.next().unwrap_or(false));
+        Ok(())
+    }
+
+    fn ended(&mut self, began: Instant, size: u64) -> io::Result<bool> {
+        let o = self.options;
+        let full_time = |t: Duration| began.elapsed() >= t + o.delay.unwrap_or_default();
+        if o.timeout.is_some_and(full_time) {
+            return Ok(true);
+        }
+        if let Some(max) = o.max_size.filter(|m| size >= *m) {
+            self.summary.notes.push(Note::choice(
+                NoteKind::MaxSize,
+                format!("stopped: {max} bytes were reached"),
+                None,
+            ));
+            self.full = true;
+            return Ok(true);
+        }
+        if let Some(child) = &mut self.child {
+            return Ok(child.try_wait()?.is_some());
+        }
+        Ok(match &o.target {
+            Target::Processes(_) => self.watched.is_empty(),
+            Target::Threads(tids) => tids.iter().all(|&t| target::check_thread(t).is_err()),
+            _ => false,
+        })
+    }
+
+    /// One pass over all rings; gives the bytes written.
+    pub(super) fn drain(&mut self) -> io::Result<usize> {
+        let total = self.read_rings(Mode::Keep)?;
+        if let Some(writer) = self.writer.as_mut().filter(|_| total > 0) {
+            writer.record(&synth::finished_round())?;
+            if writer.is_pipe() {
+                writer.flush()?;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Takes what the overwriting rings hold.
+    pub(super) fn dump_overwritten(&mut self) -> io::Result<()> {
+        self.rings.pause(true)?;
+        self.read_rings(Mode::Overwrite)?;
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.record(&synth::finished_round())?;
+        self.rings.pause(false)
+    }
+
+    /// Writes what the rings of one kind hold; gives the bytes.
+    fn read_rings(&mut self, mode: Mode) -> io::Result<usize> {
+        let Some(writer) = &mut self.writer else { return Ok(0) };
+        // What cannot be read again from the file is looked at on its way.
+        let look = writer.is_pipe() || self.options.compress.is_some();
+        let mut total = 0;
+        for ring in self.rings.rings.iter_mut().filter(|r| r.ring.mode() == mode) {
+            total += ring.ring.read(|first, second| {
+                if look {
+                    self.scan.piece(first);
+                    self.scan.piece(second);
+                }
+                writer.spans(first, second)
+            })?;
+        }
+        Ok(total)
+    }
+
+    /// Completes the file and begins the next.
+    fn switch_file(&mut self) -> Result<(), RecordError> {
+        if self.options.overwrite {
+            self.dump_overwritten().map_err(|e| self.failed(e))?;
+        }
+        let Some(path) = self.path.clone() else { return Ok(()) };
+        self.finish()?;
+        self.summary.switched.push(output::set_aside(&path)?);
+        let (file, stream) = output::create(&path, true)?;
+        self.file = Some(file);
+        self.scan = scan_of(&self.rings);
+        self.begin(stream)
+    }
+}

@@ -1,0 +1,76 @@
+//! What lessens the trust in a recording: losses, pauses of the kernel, no samples at all.
+
+use kymo_model::{Note, NoteKind};
+
+use crate::options::Options;
+use crate::session::Summary;
+
+/// Largest ring that is recommended, in bytes.
+const MAX_RING: u64 = 1 << 30;
+
+impl Summary {
+    /// Notes for the ledger: those of the session, and what the figures say.
+    pub fn ledger_notes(&self, options: &Options) -> Vec<Note> {
+        let mut notes = self.notes.clone();
+        if self.lost > 0 {
+            let all = self.recorded.saturating_add(self.lost);
+            let share = self.lost as f64 * 100.0 / all as f64;
+            let ring = larger_ring(self.ring as u64, self.recorded, self.lost);
+            notes.push(Note::doubt(
+                NoteKind::Lost,
+                format!("{} of {all} events lost ({share:.1}%): the ring was full", self.lost),
+                Some(format!("a larger ring: -m {ring}")),
+            ));
+        }
+        if self.lost_samples > 0 {
+            notes.push(Note::doubt(
+                NoteKind::LostSamples,
+                format!("{} samples lost before they reached the ring", self.lost_samples),
+                None,
+            ));
+        }
+        if self.throttled > 0 {
+            notes.push(Note::doubt(
+                NoteKind::Throttled,
+                format!("the kernel paused sampling {} times: too many interrupts", self.throttled),
+                Some("a lower -F or a larger -c".into()),
+            ));
+        }
+        if self.recorded == 0 && self.lost == 0 {
+            notes.push(Note::choice(NoteKind::Empty, self.why_empty(options), None));
+        }
+        notes
+    }
+
+    /// Why a recording has no samples.
+    fn why_empty(&self, options: &Options) -> String {
+        match options.delay {
+            Some(delay) if self.elapsed < delay => {
+                format!("no samples: it was over before the {} ms of -D were", delay.as_millis())
+            }
+            _ => "no samples: none of the events happened".into(),
+        }
+    }
+}
+
+/// A ring that would have held what was lost beside what was not, as -m takes it.
+fn larger_ring(ring: u64, recorded: u64, lost: u64) -> String {
+    let times = recorded.saturating_add(lost).div_ceil(recorded.max(1)).max(2);
+    let bytes = ring.saturating_mul(times).clamp(1 << 12, MAX_RING).next_power_of_two();
+    match bytes {
+        b if b >= 1 << 20 => format!("{}M", b >> 20),
+        b => format!("{}K", b >> 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_to_try_next_comes_from_the_loss() {
+        assert_eq!(larger_ring(4096, 1000, 10), "8K");
+        assert_eq!(larger_ring(2 << 20, 1000, 9000), "32M");
+        assert_eq!(larger_ring(2 << 20, 0, 9000), "1024M");
+    }
+}

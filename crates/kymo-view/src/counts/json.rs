@@ -1,0 +1,78 @@
+//! Rows as JSON objects, a line each, with the keys of perf stat -j.
+
+use std::fmt::Write as _;
+
+use kymo_model::{CountKey, CountRow, CountState};
+
+use super::Reading;
+use super::metric::MetricText;
+
+// `write!` to a String cannot fail.
+
+/// Appends a row.
+pub(super) fn row(out: &mut String, row: &CountRow, reading: Reading<'_>) {
+    out.push('{');
+    prefix(out, row, reading);
+    let _ = match row.state {
+        CountState::Counted => {
+            write!(out, "\"counter-value\" : \"{:.6}\", ", row.value * row.scale)
+        }
+        CountState::NotCounted => write!(out, "\"counter-value\" : \"<not counted>\", "),
+        CountState::NotSupported => write!(out, "\"counter-value\" : \"<not supported>\", "),
+    };
+    let _ = write!(out, "\"unit\" : {}, \"event\" : {}, ", quoted(&row.unit), quoted(&row.name));
+    if let Some(cgroup) = &row.cgroup {
+        let _ = write!(out, "\"cgroup\" : {}, ", quoted(cgroup));
+    }
+    if let Some(noise) = row.noise {
+        let _ = write!(out, "\"variance\" : {noise:.2}, ");
+    }
+    let metric = row.metric.as_ref().map(MetricText::new);
+    let _ = write!(
+        out,
+        "\"event-runtime\" : {:.0}, \"pcnt-running\" : {:.2}, \"metric-value\" : {:.6}, \
+         \"metric-unit\" : {}}}",
+        row.running,
+        row.share(),
+        metric.as_ref().map_or(0.0, |m| m.value),
+        quoted(metric.as_ref().map_or("", |m| m.unit))
+    );
+    if let Some(more) = row.metric.as_ref().and_then(|m| m.more.as_deref()) {
+        let more = MetricText::new(more);
+        out.push_str("\n{");
+        prefix(out, row, reading);
+        let unit = quoted(more.unit);
+        let _ = write!(out, "\"metric-value\" : {:.6}, \"metric-unit\" : {unit}}}", more.value);
+    }
+}
+
+/// Appends when and where a row was counted, each with a comma behind it.
+pub(super) fn prefix(out: &mut String, row: &CountRow, reading: Reading<'_>) {
+    if let Some(at) = reading.interval {
+        let _ = write!(out, "\"interval\" : {at:.9}, ");
+    }
+    let n = row.summed;
+    let part = |out: &mut String, kind: &str, name: String| {
+        let _ = write!(out, "\"{kind}\" : \"{name}\", \"aggregate-number\" : {n}, ");
+    };
+    match &row.key {
+        CountKey::All => {}
+        CountKey::Cpu(cpu) => {
+            let _ = write!(out, "\"cpu\" : \"{cpu}\", ");
+        }
+        CountKey::Core { socket, die, core } => {
+            part(out, "core", format!("S{socket}-D{die}-C{core}"));
+        }
+        CountKey::Die { socket, die } => part(out, "die", format!("S{socket}-D{die}")),
+        CountKey::Socket(socket) => part(out, "socket", format!("S{socket}")),
+        CountKey::Node(node) => part(out, "node", format!("N{node}")),
+        CountKey::Thread { comm, tid } => {
+            let _ = write!(out, "\"thread\" : {}, ", quoted(&format!("{comm}-{tid}")));
+        }
+    }
+}
+
+/// Writes a text as a JSON string.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

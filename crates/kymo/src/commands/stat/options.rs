@@ -1,0 +1,190 @@
+//! From the flags as typed to what is meant.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use kymo_kernel::events::{Catalog, EventSpec};
+use kymo_kernel::{cpus, target};
+use kymo_model::Aggregation;
+use kymo_record::count::{CountOptions, CountTarget, CountedEvent, StartDelay, default_events};
+use kymo_view::counts::{CountFormat, CountStyle};
+
+use super::Args;
+use super::output::OutputTarget;
+
+/// What is counted.
+pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
+    let target = count_target(args)?;
+    let by = aggregation(args)?;
+    let machine = target == CountTarget::Machine;
+    if (by.is_topology() || by == Aggregation::Cpu) && !machine {
+        bail!("-A, --per-core, --per-die, --per-socket and --per-node need -a or -C");
+    }
+    if (args.cgroup.is_some() || args.for_each_cgroup.is_some()) && !machine {
+        bail!("cgroups are counted on all CPUs: add -a");
+    }
+    let runs = args.repeat.unwrap_or(1);
+    if runs != 1 && args.command.is_empty() {
+        bail!("-r repeats a command, and none was given");
+    }
+    let cpus = match &args.cpu {
+        Some(list) => Some(chosen_cpus(list)?),
+        None => machine.then(cpus::online),
+    };
+    Ok(CountOptions {
+        events: counted_events(args, machine)?,
+        default_events: args.events.is_empty(),
+        target,
+        command: args.command.clone(),
+        cpus,
+        by,
+        inherit: !args.no_inherit && by != Aggregation::Thread,
+        scale: args.scale || !args.no_scale,
+        runs,
+        interval: args.interval_print.map(Duration::from_millis),
+        interval_count: args.interval_count,
+        summary: args.summary,
+        timeout: args.timeout.map(Duration::from_millis),
+        delay: start_delay(args.delay),
+        sync: args.sync,
+    })
+}
+
+/// How it is printed.
+pub(super) fn count_style(args: &Args, by: Aggregation) -> CountStyle {
+    let format = match &args.field_separator {
+        Some(separator) if separator == "\\t" => CountFormat::Csv("\t".into()),
+        Some(separator) => CountFormat::Csv(separator.clone()),
+        None if args.json_output => CountFormat::Json,
+        None => CountFormat::Text { thousands: !args.no_big_num && locale_has_thousands() },
+    };
+    CountStyle {
+        format,
+        by,
+        metric_only: args.metric_only,
+        intervals: args.interval_print.is_some(),
+        csv_summary: !args.no_csv_summary,
+    }
+}
+
+/// Where it is printed to.
+pub(super) fn output_target(args: &Args) -> OutputTarget {
+    match (&args.output, args.log_fd) {
+        (Some(path), _) => OutputTarget::File { path: path.clone(), append: args.append },
+        (None, Some(fd)) => OutputTarget::Descriptor(fd),
+        (None, None) => OutputTarget::Stderr,
+    }
+}
+
+fn count_target(args: &Args) -> anyhow::Result<CountTarget> {
+    if let Some(list) = &args.pid {
+        return Ok(CountTarget::Processes(target::parse_ids(list)?));
+    }
+    if let Some(list) = &args.tid {
+        return Ok(CountTarget::Threads(target::parse_ids(list)?));
+    }
+    if args.per_thread {
+        if !args.command.is_empty() && !args.all_cpus {
+            bail!("--per-thread needs -p, -t or -a, or no command");
+        }
+        return Ok(CountTarget::AllThreads);
+    }
+    let machine = args.cpu.is_some() || args.all_cpus || args.command.is_empty();
+    Ok(if machine { CountTarget::Machine } else { CountTarget::Command })
+}
+
+/// What stands behind "Performance counter stats for".
+pub(super) fn title(args: &Args) -> String {
+    if let Some(list) = &args.pid {
+        return format!("process id '{list}'");
+    }
+    if let Some(list) = &args.tid {
+        return format!("thread id '{list}'");
+    }
+    match &args.cpu {
+        Some(list) if !args.per_thread => format!("'CPU(s) {list}'"),
+        _ if args.per_thread || args.all_cpus || args.command.is_empty() => "'system wide'".into(),
+        _ => {
+            let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
+            format!("'{}'", words.join(" "))
+        }
+    }
+}
+
+fn aggregation(args: &Args) -> anyhow::Result<Aggregation> {
+    let chosen: Vec<Aggregation> = [
+        (args.no_aggr, Aggregation::Cpu),
+        (args.per_core, Aggregation::Core),
+        (args.per_die, Aggregation::Die),
+        (args.per_socket, Aggregation::Socket),
+        (args.per_node, Aggregation::Node),
+        (args.per_thread, Aggregation::Thread),
+    ]
+    .into_iter()
+    .filter_map(|(on, by)| on.then_some(by))
+    .collect();
+    match chosen[..] {
+        [] => Ok(Aggregation::Global),
+        [one] => Ok(one),
+        _ => bail!(
+            "give one of -A, --per-core, --per-die, --per-socket, --per-node and --per-thread"
+        ),
+    }
+}
+
+fn chosen_cpus(list: &str) -> anyhow::Result<Vec<u32>> {
+    let chosen = cpus::parse_list(list)?;
+    let online = cpus::online();
+    if let Some(off) = chosen.iter().find(|c| !online.contains(c)) {
+        bail!("CPU {off} is not online");
+    }
+    if chosen.is_empty() {
+        bail!("-C names no CPU");
+    }
+    Ok(chosen)
+}
+
+fn start_delay(millis: Option<i64>) -> StartDelay {
+    match millis {
+        None | Some(0) => StartDelay::None,
+        Some(ms) => match u64::try_from(ms) {
+            Ok(ms) => StartDelay::For(Duration::from_millis(ms)),
+            Err(_) => StartDelay::Never,
+        },
+    }
+}
+
+fn counted_events(args: &Args, machine: bool) -> anyhow::Result<Vec<CountedEvent>> {
+    let specs = specs(args, machine)?;
+    if let Some(names) = &args.for_each_cgroup {
+        let names: Vec<&str> = names.split(',').collect();
+        return Ok(CountedEvent::in_each_cgroup(&specs, &names)?);
+    }
+    let Some(names) = &args.cgroup else {
+        return Ok(specs.into_iter().map(CountedEvent::from).collect());
+    };
+    let names: Vec<&str> = names.split(',').collect();
+    if names.len() > specs.len() {
+        bail!("-G names {} cgroups for {} events", names.len(), specs.len());
+    }
+    Ok(CountedEvent::in_cgroups(specs, &names)?)
+}
+
+fn specs(args: &Args, machine: bool) -> anyhow::Result<Vec<EventSpec>> {
+    if args.null {
+        return Ok(Vec::new());
+    }
+    if args.events.is_empty() {
+        return Ok(default_events(machine, args.detailed)?);
+    }
+    args.events.specs(&Catalog::open())
+}
+
+/// Whether the user's locale separates thousands; C and POSIX do not.
+fn locale_has_thousands() -> bool {
+    let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    set("LC_ALL")
+        .or_else(|| set("LC_NUMERIC"))
+        .or_else(|| set("LANG"))
+        .is_some_and(|l| !l.starts_with("C.") && l != "C" && l != "POSIX")
+}

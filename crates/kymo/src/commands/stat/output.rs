@@ -1,0 +1,142 @@
+//! Printing counts while they come: to standard error, a file or a descriptor.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use kymo_kernel::descriptors::append_to;
+use kymo_kernel::process::local_time;
+use kymo_model::{Note, Weight};
+use kymo_record::count::{Count, CountReading, CountResult, CountSink};
+use kymo_view::Ledger;
+use kymo_view::counts::{
+    CommandTimes, CountFormat, CountPrinter, CountStyle, ResultSummary, RunTimes,
+};
+
+/// Where the result goes.
+#[derive(Clone, Debug)]
+pub(super) enum OutputTarget {
+    Stderr,
+    File { path: PathBuf, append: bool },
+    Descriptor(u32),
+}
+
+/// What is printed, and where.
+#[derive(Debug)]
+pub(super) struct OutputOptions {
+    pub(super) target: OutputTarget,
+    /// What stands behind "Performance counter stats for".
+    pub(super) title: String,
+    pub(super) quiet: bool,
+    /// The time of each run is printed.
+    pub(super) table: bool,
+    pub(super) announce_runs: bool,
+    /// Each counter is printed as it is read.
+    pub(super) raw_counters: bool,
+}
+
+/// Output of one `stat`.
+pub(super) struct CountOutput {
+    options: OutputOptions,
+    printer: CountPrinter,
+    is_text: bool,
+    out: Box<dyn Write>,
+}
+
+impl CountOutput {
+    pub(super) fn open(options: OutputOptions, style: CountStyle) -> anyhow::Result<CountOutput> {
+        let out = match options.quiet {
+            true => Box::new(io::sink()),
+            false => open_target(&options.target)?,
+        };
+        let is_text = matches!(style.format, CountFormat::Text { .. });
+        Ok(CountOutput { options, printer: CountPrinter::new(style), is_text, out })
+    }
+
+    /// Ends the result and prints the ledger below it.
+    pub(super) fn finish(mut self, ledger: &Ledger) -> anyhow::Result<()> {
+        self.out.flush().context("cannot write the result")?;
+        let mut err = io::stderr().lock();
+        err.write_all(self.notes(ledger).as_bytes())?;
+        Ok(err.flush()?)
+    }
+
+    /// The ledger as text. Lines for programs that share standard error with it say
+    /// `<not supported>` themselves, and what else there is stands in comments.
+    fn notes(&self, ledger: &Ledger) -> String {
+        match self.options.target {
+            OutputTarget::Stderr if !self.is_text && !self.options.quiet => {
+                let mut doubts = Ledger::default();
+                let is_doubt = |n: &&Note| n.weight == Weight::Doubt;
+                ledger.notes().iter().filter(is_doubt).for_each(|n| doubts.push(n.clone()));
+                doubts.to_text("# ")
+            }
+            _ => ledger.to_text(""),
+        }
+    }
+}
+
+impl CountSink for CountOutput {
+    fn run_begins(&mut self, number: u32) -> io::Result<()> {
+        if self.options.announce_runs {
+            sayln!("[ kymo stat: executing run #{number} ... ]");
+        }
+        Ok(())
+    }
+
+    fn switched(&mut self, on: bool) -> io::Result<()> {
+        sayln!("Events {}", if on { "enabled" } else { "disabled" });
+        Ok(())
+    }
+
+    fn counter(&mut self, name: &str, count: Option<Count>) -> io::Result<()> {
+        if !self.options.raw_counters {
+            return Ok(());
+        }
+        match count {
+            Some(c) => sayln!("{name}: {} {} {}", c.value, c.enabled, c.running),
+            None => sayln!("{name}: not supported"),
+        }
+        Ok(())
+    }
+
+    fn interval(&mut self, reading: &CountReading) -> io::Result<()> {
+        let text = self.printer.interval(&reading.rows, reading.elapsed);
+        self.out.write_all(text.as_bytes())
+    }
+
+    fn result(&mut self, result: &CountResult) -> io::Result<()> {
+        let runs = result.repeated.as_ref().map(|r| RunTimes {
+            runs: r.runs,
+            mean: r.elapsed.mean(),
+            error: r.elapsed.error(),
+            percent: r.elapsed.percent(),
+            table: if self.options.table { &r.times } else { &[] },
+        });
+        let command = result.usage.map(|u| CommandTimes { user: u.user, system: u.system });
+        let title = &self.options.title;
+        let summary = ResultSummary { title, elapsed: result.elapsed, command, runs };
+        let text = self.printer.result(&result.rows, &summary);
+        self.out.write_all(text.as_bytes())
+    }
+}
+
+fn open_target(target: &OutputTarget) -> anyhow::Result<Box<dyn Write>> {
+    match target {
+        OutputTarget::Stderr => Ok(Box::new(io::stderr())),
+        OutputTarget::File { path, append } => {
+            let mut options = OpenOptions::new();
+            options.create(true).write(true).append(*append).truncate(!*append);
+            let file = options.open(path);
+            let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            write!(file, "# started on {}\n\n", local_time()).context("cannot write the result")?;
+            Ok(Box::new(file))
+        }
+        OutputTarget::Descriptor(fd) => {
+            let file = append_to(*fd)
+                .with_context(|| format!("descriptor {fd} of --log-fd is not open for writing"))?;
+            Ok(Box::new(file))
+        }
+    }
+}
