@@ -43,10 +43,8 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
         PerfRenderer::new(name, fields, args.sample_options(&data), selection.clone(), shown);
     let n = renderer_count(args, &data);
     let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
-    let selector = match filter_of(args, &data, &selection)? {
-        Some(selector) => Some(FilteredRecords::new(selector, &data, args)),
-        None => None,
-    };
+    let filter = filter_of(args, &data, &selection)?;
+    let selector = filter.map(|filter| FilteredRecords::new(filter, &data, args));
     let (stats, renderers) = read_and_render(&mut data, (order, selector), renderers)?;
     let mut ledger = Ledger::default();
     notes_on_perf_data(&data, &stats).into_iter().for_each(|n| ledger.push(n));
