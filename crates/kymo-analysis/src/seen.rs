@@ -67,7 +67,7 @@ impl Reading {
             RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE => {
                 self.machine.adopt(entry.features);
             }
-            _ => self.machine.apply(&entry.raw),
+            _ => _ = self.machine.apply(&entry.raw),
         }
     }
 

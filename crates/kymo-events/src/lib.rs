@@ -22,6 +22,7 @@ mod schema;
 mod selection;
 mod source;
 pub mod state;
+pub mod state_history;
 mod tally;
 pub mod trace_dat;
 pub mod unwind;

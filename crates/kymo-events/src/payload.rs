@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use kymo_format::{
-    EventFormat, KernelSymbol, Pen, PointerStyle, RenderContext, Symbols, json_string,
+    EventFormat, KernelSymbol, LineWriter, PointerStyle, RenderContext, Symbols, json_string,
 };
 use kymo_model::Endian;
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
@@ -97,9 +97,9 @@ pub fn write(
     endian: Endian,
     names: &KernelNames,
     symbol_sizes: bool,
-    pen: &mut Pen<'_>,
+    line: &mut LineWriter<'_>,
 ) {
-    format.write(pen, payload, &context(endian, names, symbol_sizes));
+    format.write(line, payload, &context(endian, names, symbol_sizes));
 }
 
 #[inline]

@@ -93,6 +93,17 @@ struct Thread {
     named: bool,
 }
 
+/// The part of the state that a record changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateChange {
+    /// Task that has a name now.
+    pub task: Option<u32>,
+    /// Process whose mappings changed.
+    pub space: Option<u32>,
+    /// Mappings of the kernel changed.
+    pub kernel: bool,
+}
+
 /// A resolved address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Located {
@@ -114,8 +125,8 @@ pub struct Machine {
     threads: FxHashMap<u32, Thread>,
     spaces: FxHashMap<u32, Arc<Maps>>,
     kernel: Arc<Maps>,
-    comms: Vec<Box<str>>,
-    comm_ids: FxHashMap<Box<str>, CommId>,
+    comms: Vec<Arc<str>>,
+    comm_ids: FxHashMap<Arc<str>, CommId>,
     generations: u64,
 }
 
@@ -148,20 +159,29 @@ impl Machine {
             self.symbols.set_hostname(hostname);
         }
         if let Some(t) = &features.tracing_data {
-            self.symbols.set_embedded_kallsyms((*t.machine.kallsyms).clone());
+            self.symbols.set_embedded_kallsyms(Arc::clone(&t.machine.kallsyms));
         }
     }
 
-    /// Takes note of a record; samples and unknown kinds change nothing. A
-    /// record cut short is ignored: the reader counts it.
-    pub fn apply(&mut self, record: &RawRecord<'_>) {
+    /// Takes note of a record and answers what it changed; samples and unknown kinds change
+    /// nothing. A record cut short is ignored: the reader counts it.
+    pub fn apply(&mut self, record: &RawRecord<'_>) -> StateChange {
+        let mut change = StateChange::default();
         match Sideband::parse(record) {
-            Ok(Some(Sideband::Mmap(m))) => self.map(&m, record.misc),
+            Ok(Some(Sideband::Mmap(m))) => {
+                self.map(&m, record.misc);
+                match record.misc.cpumode() {
+                    Misc::KERNEL | Misc::GUEST_KERNEL => change.kernel = true,
+                    _ => change.space = Some(m.pid),
+                }
+            }
             Ok(Some(Sideband::Comm(c))) => {
                 let comm = self.comm_id(&String::from_utf8_lossy(c.comm));
                 self.threads.insert(c.tid, Thread { pid: c.pid, comm, named: true });
+                change.task = Some(c.tid);
                 if c.exec {
                     self.spaces.insert(c.pid, Arc::default());
+                    change.space = Some(c.pid);
                 }
             }
             Ok(Some(Sideband::Fork(t))) => {
@@ -170,11 +190,13 @@ impl Machine {
                     None => self.comm_id(&format!(":{}", t.ptid)),
                 };
                 self.threads.insert(t.tid, Thread { pid: t.pid, comm, named: true });
+                change.task = Some(t.tid);
                 if t.pid != t.ppid
                     && record.misc.0 & Misc::FORK_EXEC == 0
                     && let Some(space) = self.spaces.get(&t.ppid).cloned()
                 {
                     self.spaces.insert(t.pid, space);
+                    change.space = Some(t.pid);
                 }
             }
             Ok(Some(Sideband::Ksymbol(k))) if k.flags & 1 == 0 => {
@@ -185,10 +207,12 @@ impl Machine {
                     let end = k.addr.saturating_add(u64::from(k.len));
                     let new = Mapping { start: k.addr, end, pgoff: 0, dso, identity: false };
                     self.change_kernel(|m| m.insert(new));
+                    change.kernel = true;
                 }
             }
             _ => {}
         }
+        change
     }
 
     fn map(&mut self, m: &Mmap<'_>, misc: Misc) {
@@ -241,8 +265,9 @@ impl Machine {
             return *id;
         }
         let id = CommId(self.comms.len() as u32);
-        self.comms.push(name.into());
-        self.comm_ids.insert(name.into(), id);
+        let name: Arc<str> = name.into();
+        self.comms.push(Arc::clone(&name));
+        self.comm_ids.insert(name, id);
         id
     }
 
@@ -281,11 +306,6 @@ impl Machine {
         Arc::clone(&self.kernel)
     }
 
-    /// Number of the state that addresses of a process resolve in now.
-    pub fn generation(&self, pid: u32) -> (u64, u64) {
-        (self.spaces.get(&pid).map_or(0, |s| s.generation), self.kernel.generation)
-    }
-
     /// The mapping of an address now.
     pub fn lookup(&self, pid: u32, at: CodeAddress, cpumode: u16) -> Option<Mapping> {
         match cpumode {
@@ -297,17 +317,29 @@ impl Machine {
 
     /// Binary and symbol now of an address that was sampled: it is looked up as it is.
     pub fn locate(&mut self, pid: u32, ip: u64, cpumode: u16) -> Located {
-        let mapping = self.lookup(pid, CodeAddress::exact(ip), cpumode);
-        self.locate_in(mapping, CodeAddress::exact(ip))
+        let at = CodeAddress::exact(ip);
+        let mapping = self.lookup(pid, at, cpumode);
+        Located::in_mapping(&mut self.symbols, mapping, at)
     }
 
-    /// Binary and symbol of an address in a mapping found earlier.
-    pub fn locate_in(&mut self, mapping: Option<Mapping>, at: CodeAddress) -> Located {
+    /// The text of a task name, to keep.
+    pub(crate) fn comm_text(&self, id: CommId) -> Option<&Arc<str>> {
+        self.comms.get(id.0 as usize)
+    }
+}
+
+impl Located {
+    /// Binary and symbol of an address in a mapping.
+    pub fn in_mapping(
+        symbols: &mut Resolver,
+        mapping: Option<Mapping>,
+        at: CodeAddress,
+    ) -> Located {
         let Some(m) = mapping else {
             return Located { dso: None, addr: at.get(), symbol: None, offset: 0 };
         };
         let addr = m.to_dso(at).get();
-        let found = self.symbols.symbol(m.dso, addr);
+        let found = symbols.symbol(m.dso, addr);
         Located {
             dso: Some(m.dso),
             addr,

@@ -5,7 +5,7 @@ use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, Scope, Val};
 use crate::field::{dynamic, fixed, load, nul16, until_nul};
 use crate::format::EventFormat;
-use crate::pen::Pen;
+use crate::line_writer::LineWriter;
 use crate::plan::{Op, Plan};
 use crate::spec::{self, Amount, Conv, MAX_WIDTH, Shape, Spec};
 use crate::text::{self, MAX_OUTPUT};
@@ -16,83 +16,85 @@ impl EventFormat {
     /// record from `common_type` on). A payload shorter than the format says
     /// reads as zeros and empty strings; at most 64 KiB are appended.
     pub fn render(&self, out: &mut Vec<u8>, payload: &[u8], ctx: &RenderContext<'_>) {
-        let mut pen = Pen::new(out);
-        self.write(&mut pen, payload, ctx);
-        pen.end();
+        let mut line = LineWriter::new(out);
+        self.write(&mut line, payload, ctx);
+        line.finish();
     }
 
     /// The same where many lines are written.
-    pub fn write(&self, pen: &mut Pen<'_>, payload: &[u8], ctx: &RenderContext<'_>) {
-        let start = pen.place();
-        if self.plan.binary_printf && pen.apart(|out| binprintf::render(self, out, payload, ctx)) {
+    pub fn write(&self, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderContext<'_>) {
+        let start = line.position();
+        if self.plan.binary_printf
+            && line.buffered(|out| binprintf::render(self, out, payload, ctx))
+        {
             return;
         }
         if self.plan.by_fields {
-            pen.apart(|out| self.render_fields(out, payload, ctx));
+            line.buffered(|out| self.render_fields(out, payload, ctx));
         } else {
-            run(&self.plan, pen, payload, ctx);
+            run(&self.plan, line, payload, ctx);
         }
-        if pen.place() > start + MAX_OUTPUT {
-            pen.back(start + MAX_OUTPUT);
+        if line.position() > start + MAX_OUTPUT {
+            line.rewind(start + MAX_OUTPUT);
         }
     }
 }
 
 #[inline]
-fn run(plan: &Plan, pen: &mut Pen<'_>, payload: &[u8], ctx: &RenderContext<'_>) {
-    let end = pen.place() + MAX_OUTPUT;
+fn run(plan: &Plan, line: &mut LineWriter<'_>, payload: &[u8], ctx: &RenderContext<'_>) {
+    let end = line.position() + MAX_OUTPUT;
     let endian = ctx.endian;
     let scope = Scope { payload, endian, hz: ctx.hz };
     for op in &plan.ops {
         match op {
-            Op::Literal(l) => pen.text(l),
-            Op::Short(bytes, n) => pen.some(bytes, usize::from(*n)),
+            Op::Literal(l) => line.text(l),
+            Op::Short(bytes, n) => line.write_prefix(bytes, usize::from(*n)),
             Op::Decimal { offset, size, signed } => {
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
-                decimal(pen, v, *signed);
+                decimal(line, v, *signed);
             }
             Op::ThenDecimal { text, len, offset, size, signed } => {
-                pen.some(text, usize::from(*len));
+                line.write_prefix(text, usize::from(*len));
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
-                decimal(pen, v, *signed);
+                decimal(line, v, *signed);
             }
             Op::ThenHex { text, len, offset, size, signed, mask, digits } => {
-                pen.some(text, usize::from(*len));
+                line.write_prefix(text, usize::from(*len));
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
-                pen.hex(v & mask, usize::from(*digits));
+                line.hex(v & mask, usize::from(*digits));
             }
             Op::Hex { offset, size, signed, mask, digits } => {
                 let v = load(payload, *offset, *size, *signed, endian).unwrap_or(0);
-                pen.hex(v & mask, usize::from(*digits));
+                line.hex(v & mask, usize::from(*digits));
             }
             Op::Chars { offset, len } => {
                 let bytes = fixed(payload, *offset, *len);
                 match bytes.try_into() {
-                    Ok(comm) => pen.some(comm, nul16(comm)),
-                    Err(_) => pen.text(until_nul(bytes)),
+                    Ok(comm) => line.write_prefix(comm, nul16(comm)),
+                    Err(_) => line.text(until_nul(bytes)),
                 }
             }
             Op::DynChars { offset, relative } => {
-                pen.text(until_nul(dynamic(payload, *offset, *relative, endian)));
+                line.text(until_nul(dynamic(payload, *offset, *relative, endian)));
             }
-            Op::Text(t) => pen.apart(|out| text::write(t, out, scope)),
+            Op::Text(t) => line.buffered(|out| text::write(t, out, scope)),
             Op::General { spec, arg, ty } => {
-                pen.apart(|out| general(out, spec, arg, *ty, scope, ctx));
+                line.buffered(|out| general(out, spec, arg, *ty, scope, ctx));
             }
-            Op::Missing => pen.text(b"(missing)"),
+            Op::Missing => line.text(b"(missing)"),
         }
-        if pen.place() > end {
+        if line.position() > end {
             return;
         }
     }
 }
 
 #[inline]
-fn decimal(pen: &mut Pen<'_>, v: u64, signed: bool) {
+fn decimal(line: &mut LineWriter<'_>, v: u64, signed: bool) {
     if signed {
-        pen.signed(v as i64);
+        line.signed(v as i64);
     } else {
-        pen.decimal(v);
+        line.decimal(v);
     }
 }
 

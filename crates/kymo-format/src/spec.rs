@@ -2,7 +2,7 @@
 //! writing integers and text by it.
 
 use crate::expr::Expr;
-use crate::pen::nibbles;
+use crate::line_writer::nibbles;
 
 /// Widths and precisions are cut to this, so that no format can ask for
 /// unbounded output.

@@ -18,6 +18,7 @@ mod ordered_pool;
 mod perf_event;
 pub mod perf_script;
 pub mod program_event;
+mod start_cache;
 pub mod syscalls;
 pub mod timeline;
 pub mod trace_cmd;

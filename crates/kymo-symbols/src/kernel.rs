@@ -84,7 +84,7 @@ pub(crate) struct Source {
     pub(crate) release: Option<String>,
     /// A symbol of the recorded kernel and its address.
     pub(crate) reference: Option<(String, u64)>,
-    pub(crate) embedded: Option<String>,
+    pub(crate) embedded: Option<Arc<String>>,
 }
 
 impl Source {
@@ -100,7 +100,8 @@ impl Source {
             if let Some(text) = self.build_id.and_then(cached) {
                 return (Kallsyms::parse(text), None);
             }
-            let table = Kallsyms::parse(self.embedded.clone().unwrap_or_default().into_bytes());
+            let table =
+                Kallsyms::parse(self.embedded.as_deref().cloned().unwrap_or_default().into_bytes());
             if !table.is_empty() {
                 return (table, None);
             }

@@ -30,5 +30,5 @@ pub use kernel_files::KernelFile;
 pub use kymo_debuginfo::dwarf::inlines::{SourceFrame, TextId};
 pub use kymo_debuginfod as debuginfod;
 pub use kymo_kernel::kallsyms::{Choice as NameChoice, Kallsyms};
-pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, Resolver, SymId};
+pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, RecordedFacts, Resolver, SymId};
 pub use sources::Sources;

@@ -173,23 +173,32 @@ enum Name {
     Readable(String),
 }
 
+/// Facts that a recording states about its binaries and its kernel.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedFacts {
+    build_ids: FxHashMap<String, BuildId>,
+    kallsyms: Option<Arc<String>>,
+    release: Option<String>,
+    /// A symbol of the kernel and its address: kernels move at boot.
+    kernel_reference: Option<(String, u64)>,
+    /// First addresses of modules.
+    module_bases: FxHashMap<DsoId, u64>,
+}
+
 /// Finds symbols.
 #[derive(Debug, Default)]
 pub struct Resolver {
     options: Options,
     files: Arc<Finder>,
-    dsos: Vec<Dso>,
+    dsos: Vec<Arc<Dso>>,
     by_name: FxHashMap<(String, Option<BuildId>), DsoId>,
-    recorded_ids: FxHashMap<String, BuildId>,
+    recorded: Arc<RecordedFacts>,
     pub(crate) symbol_cache: Arc<SymbolCache>,
-    embedded_kallsyms: Option<String>,
-    recorded_release: Option<String>,
-    kernel_reference: Option<(String, u64)>,
-    /// Where modules were when it was recorded.
-    bases: FxHashMap<DsoId, u64>,
     symbols: Vec<Symbol>,
     symbol_ids: FxHashMap<(DsoId, u64), SymId>,
     binaries: Arc<Binaries>,
+    /// Another resolver numbers the binaries.
+    is_fork: bool,
 }
 
 impl Resolver {
@@ -200,14 +209,37 @@ impl Resolver {
         Resolver { options, files, binaries, ..Resolver::default() }
     }
 
-    /// One that knows no binary either, and shares what is read of files with this one.
-    /// Told the same binaries in the same order, it gives them the same numbers; those of
-    /// symbols are its own.
-    pub fn another(&self) -> Resolver {
-        let files = Arc::clone(&self.files);
-        let binaries = Arc::new(self.binaries.another());
+    /// Resolver for another thread, which shares what is read of files with this one. It
+    /// numbers no binaries but [takes them over](Self::take_binaries) from this one, with
+    /// their numbers; numbers of symbols are its own.
+    pub fn fork_for_thread(&self) -> Resolver {
+        let (files, binaries) = (Arc::clone(&self.files), Arc::clone(&self.binaries));
         let (options, symbol_cache) = (self.options.clone(), Arc::clone(&self.symbol_cache));
-        Resolver { options, files, binaries, symbol_cache, ..Resolver::default() }
+        let (dsos, by_name) = (self.dsos.clone(), self.by_name.clone());
+        let recorded = Arc::clone(&self.recorded);
+        let shared = Resolver { options, files, binaries, symbol_cache, ..Resolver::default() };
+        Resolver { dsos, by_name, recorded, is_fork: true, ..shared }
+    }
+
+    /// Binaries from the number `first` on.
+    pub fn binaries_from(&self, first: usize) -> &[Arc<Dso>] {
+        self.dsos.get(first..).unwrap_or_default()
+    }
+
+    /// Facts that the recording has stated so far.
+    pub fn recorded_facts(&self) -> &Arc<RecordedFacts> {
+        &self.recorded
+    }
+
+    /// Takes over binaries that the resolver it was forked from has numbered since, given
+    /// all of them, and the facts that it knows.
+    pub fn take_binaries(&mut self, all: &[Arc<Dso>], recorded: &Arc<RecordedFacts>) {
+        self.dsos.extend_from_slice(all.get(self.dsos.len()..).unwrap_or_default());
+        self.recorded = Arc::clone(recorded);
+    }
+
+    fn recorded_mut(&mut self) -> &mut RecordedFacts {
+        Arc::make_mut(&mut self.recorded)
     }
 
     /// The files behind the binaries.
@@ -222,36 +254,36 @@ impl Resolver {
 
     /// Tells the build-id that a recording states for a path.
     pub fn set_build_id(&mut self, path: &str, id: BuildId) {
-        self.recorded_ids.insert(path.to_string(), id);
+        self.recorded_mut().build_ids.insert(path.to_string(), id);
     }
 
     /// Offers kernel symbols that came with the recording.
-    pub fn set_embedded_kallsyms(&mut self, text: String) {
+    pub fn set_embedded_kallsyms(&mut self, text: Arc<String>) {
         if !text.is_empty() {
-            self.embedded_kallsyms = Some(text);
+            self.recorded_mut().kallsyms = Some(text);
         }
     }
 
     /// Tells the release of the recorded kernel.
     pub fn set_kernel_release(&mut self, release: String) {
-        self.recorded_release = Some(release);
+        self.recorded_mut().release = Some(release);
     }
 
     /// Tells where a symbol of the recorded kernel was: kernels move at boot.
     pub fn set_kernel_reference(&mut self, symbol: &str, address: u64) {
         if !symbol.is_empty() && address != 0 {
-            self.kernel_reference = Some((symbol.to_owned(), address));
+            self.recorded_mut().kernel_reference = Some((symbol.to_owned(), address));
         }
     }
 
     /// Tells where a module of the recorded kernel was.
     pub fn set_module_base(&mut self, module: DsoId, address: u64) {
-        self.bases.insert(module, address);
+        self.recorded_mut().module_bases.insert(module, address);
     }
 
     /// Where a module was.
     pub(crate) fn module_base(&self, module: DsoId) -> Option<u64> {
-        self.bases.get(&module).copied()
+        self.recorded.module_bases.get(&module).copied()
     }
 
     /// Tells the name of the recorded machine.
@@ -287,18 +319,20 @@ impl Resolver {
         if kind == DsoKind::File && jitdump::process_of(&long_name).is_some() {
             self.binaries.add_jit(pid, &long_name);
         }
-        let build_id = build_id.or_else(|| self.recorded_ids.get(&long_name).copied());
+        let build_id = build_id.or_else(|| self.recorded.build_ids.get(&long_name).copied());
         let key = (long_name, build_id);
         if let Some(id) = self.by_name.get(&key) {
             return *id;
         }
+        debug_assert!(!self.is_fork, "a forked resolver takes binaries over");
         let id = DsoId(self.dsos.len() as u32);
         let long_name = key.0.clone();
         self.by_name.insert(key, id);
         let short_name = short_name(&long_name, kind);
         self.binaries.add(kind, &long_name, build_id, pid);
         let table = self.symbol_cache.table(kind, &long_name, build_id);
-        self.dsos.push(Dso { kind, long_name, short_name, build_id, pid, table });
+        let dso = Dso { kind, long_name, short_name, build_id, pid, table };
+        self.dsos.push(Arc::new(dso));
         id
     }
 
@@ -309,7 +343,7 @@ impl Resolver {
 
     /// A binary by its number.
     pub fn get(&self, id: DsoId) -> Option<&Dso> {
-        self.dsos.get(id.0 as usize)
+        self.dsos.get(id.0 as usize).map(|dso| &**dso)
     }
 
     /// What reports call a binary.
@@ -484,8 +518,9 @@ impl Resolver {
     pub(crate) fn recorded_kernel(
         &self,
     ) -> (Option<BuildId>, Option<&str>, Option<&(String, u64)>) {
-        let id = self.recorded_ids.get(KERNEL).copied();
-        (id, self.recorded_release.as_deref(), self.kernel_reference.as_ref())
+        let recorded = &self.recorded;
+        let id = recorded.build_ids.get(KERNEL).copied();
+        (id, recorded.release.as_deref(), recorded.kernel_reference.as_ref())
     }
 
     /// The lines of `/proc/kallsyms` that answer for these addresses, and the
@@ -504,10 +539,10 @@ impl Resolver {
             files: Arc::clone(&self.files),
             kallsyms: self.options.kallsyms.clone(),
             vmlinux: self.options.vmlinux.clone(),
-            build_id: self.recorded_ids.get(KERNEL).copied(),
-            release: self.recorded_release.clone(),
-            reference: self.kernel_reference.clone(),
-            embedded: self.embedded_kallsyms.clone(),
+            build_id: self.recorded.build_ids.get(KERNEL).copied(),
+            release: self.recorded.release.clone(),
+            reference: self.recorded.kernel_reference.clone(),
+            embedded: self.recorded.kallsyms.clone(),
         }
     }
 }

@@ -96,8 +96,8 @@ type EntryKey = (DsoKind, PathBuf, Option<BuildId>);
 pub struct Binaries {
     files: Arc<Finder>,
     entries: RwLock<Vec<Arc<Entry>>>,
-    /// Those of all resolvers that share what is read.
-    shared: Arc<Mutex<FxHashMap<EntryKey, Arc<Entry>>>>,
+    /// The same by what tells them apart.
+    by_key: Mutex<FxHashMap<EntryKey, Arc<Entry>>>,
     /// What just-in-time compilers of processes wrote.
     jit: RwLock<FxHashMap<u32, PathBuf>>,
 }
@@ -111,16 +111,10 @@ impl Binaries {
         let path = PathBuf::from(path);
         let new = || Entry { kind, path: path.clone(), build_id, pid, code: OnceLock::new() };
         let key = (kind, path.clone(), build_id);
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = Arc::clone(shared.entry(key).or_insert_with(|| Arc::new(new())));
-        drop(shared);
+        let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = Arc::clone(by_key.entry(key).or_insert_with(|| Arc::new(new())));
+        drop(by_key);
         self.entries.write().unwrap_or_else(PoisonError::into_inner).push(entry);
-    }
-
-    /// An empty list that shares what is read with this one.
-    pub(crate) fn another(&self) -> Binaries {
-        let (files, shared) = (Arc::clone(&self.files), Arc::clone(&self.shared));
-        Binaries { files, shared, ..Binaries::default() }
     }
 
     pub(crate) fn add_jit(&self, pid: u32, path: &str) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kymo_files::perfdata::{Entry, EventDesc, Features, PerfData};
-use kymo_format::{Builtin, Constants, EventFormat, ParseOptions, Pen};
+use kymo_format::{Builtin, Constants, EventFormat, LineWriter, ParseOptions};
 use kymo_model::{Endian, EventType, Note, NoteKind};
 use kymo_symbols::bundle::Bundle;
 
@@ -126,12 +126,17 @@ impl TracepointPayloads {
 
     /// Writes the text of a payload whose format is known. `false`: it is not.
     #[inline]
-    pub fn write_known(&mut self, entry: &Entry<'_>, raw: &[u8], pen: &mut Pen<'_>) -> bool {
+    pub fn write_known(
+        &mut self,
+        entry: &Entry<'_>,
+        raw: &[u8],
+        line: &mut LineWriter<'_>,
+    ) -> bool {
         if self.formats.of.len() != entry.events.len() {
             self.update(entry);
         }
         let Some(Some(Ok(format))) = self.formats.of.get(entry.event) else { return false };
-        payload::write(format, raw, payload_endian(entry), &self.formats.names, true, pen);
+        payload::write(format, raw, payload_endian(entry), &self.formats.names, true, line);
         true
     }
 

@@ -10,7 +10,7 @@ use kymo_events::ctf::{EventTask, TraceOwners};
 use kymo_events::trace_dat::{TaskName, TaskNames};
 use kymo_events::{EventHead, EventSelection};
 use kymo_files::ctf::read::{Ctf, FieldInfo, Group, Part, Reader, Stop, TaskField, Visit};
-use kymo_format::Pen;
+use kymo_format::LineWriter;
 use kymo_model::{Misc, Note, NoteKind, RecordKind};
 use rustc_hash::FxHashMap;
 
@@ -497,11 +497,11 @@ impl CtfRenderer<'_> {
         out: &mut Vec<u8>,
     ) -> &'b [CtfItem] {
         let (ctf, owner, writer) = (self.ctf, &self.owner, &mut self.writer);
-        let mut pen = Pen::new(out);
+        let mut line = LineWriter::new(out);
         let mut done = 0;
         for item in items {
             let source = batch.source(item);
-            let place = pen.place();
+            let place = line.position();
             let written = match plans.get(item.class as usize) {
                 Some(Some(plan)) if source.missed == 0 => {
                     item.body.bytes(&batch.bytes).and_then(|body| {
@@ -509,18 +509,18 @@ impl CtfRenderer<'_> {
                             ctf.class(item.class)
                                 .map_or_else(EventTask::default, |c| owner.get(c.trace as u32))
                         };
-                        writer.write(plan, (item.time, source.cpu), body, task, &mut pen)
+                        writer.write(plan, (item.time, source.cpu), body, task, &mut line)
                     })
                 }
                 _ => None,
             };
             if written.is_none() {
-                pen.back(place);
+                line.rewind(place);
                 break;
             }
             done += 1;
         }
-        pen.end();
+        line.finish();
         self.shown |= done > 0;
         items.get(done..).unwrap_or(&[])
     }

@@ -5,18 +5,17 @@
 
 use kymo_events::ctf::{EventTask, ValueText, write_printable};
 use kymo_files::ctf::read::{Class, FieldInfo, Part, Place, Stored, TaskField};
-use kymo_format::Pen;
+use kymo_format::LineWriter;
 use kymo_model::Endian;
 
 use super::line::{head, known};
 use crate::perf_script::FieldSet;
 use crate::perf_script::line_start::{self, LineStyle, SecondText};
 use crate::program_event::{PrintFormat, PrintPiece, write_int};
+use crate::start_cache::{CachedStart, StartCache};
 
-/// Bytes of what is remembered of a start: what it says of the task, and its text.
+/// Bytes between the first and the last of what a start says of the task.
 const LONG: usize = 64;
-/// Starts that are remembered, a power of two.
-const STARTS: usize = 256;
 /// Bytes of text of one operation.
 const PIECE: usize = 16;
 
@@ -265,38 +264,22 @@ fn chars(body: &[u8], at: usize, len: usize) -> Option<&[u8]> {
     text.split(|b| *b == 0).next()
 }
 
-/// The start of a line up to its time, and what it was made of.
-#[derive(Clone)]
-struct PlannedStart {
-    kind: u32,
+/// What a start says of the task, as it is stored, with the plans' view of tasks and the CPU.
+#[derive(Clone, Debug)]
+struct PlannedKey {
+    view: u32,
     cpu: Option<u32>,
-    key: [u8; LONG],
-    key_len: usize,
-    text: [u8; LONG],
+    stored: [u8; LONG],
     len: usize,
 }
 
 /// Writes lines by their plans; remembers what they have in common.
+#[derive(Default)]
 pub(super) struct PlanWriter {
-    starts: Vec<PlannedStart>,
+    starts: StartCache<PlannedKey>,
     second: SecondText,
     values: ValueText,
     scratch: Vec<u8>,
-}
-
-impl Default for PlanWriter {
-    fn default() -> PlanWriter {
-        let none = PlannedStart {
-            kind: u32::MAX,
-            cpu: None,
-            key: [0; LONG],
-            key_len: 0,
-            text: [0; LONG],
-            len: 0,
-        };
-        let (second, values) = (SecondText::default(), ValueText::default());
-        PlanWriter { starts: vec![none; STARTS], second, values, scratch: Vec::new() }
-    }
 }
 
 impl PlanWriter {
@@ -309,30 +292,30 @@ impl PlanWriter {
         (time, cpu): (u64, Option<u32>),
         body: &[u8],
         owner: impl FnOnce() -> EventTask,
-        pen: &mut Pen<'_>,
+        line: &mut LineWriter<'_>,
     ) -> Option<()> {
         let body = body.get(..plan.bytes)?;
         let start = self.start(plan, cpu, body, owner)?;
-        pen.some(&start.text, start.len);
+        line.write_prefix(&start.text, start.len);
         let (text, len, micros) = self.second.of(time);
-        pen.some(text, len);
-        pen.micros(micros);
+        line.write_prefix(text, len);
+        line.micros(micros);
         for op in &plan.ops {
-            pen.some(&op.text, op.len);
+            line.write_prefix(&op.text, op.len);
             match op.value {
                 StepValue::None => {}
-                StepValue::Unsigned(size, e) => pen.decimal(load(body, op.at, size, e)?),
+                StepValue::Unsigned(size, e) => line.decimal(load(body, op.at, size, e)?),
                 StepValue::Signed(size, e) => {
-                    pen.signed(load_signed(body, op.at, size, e)?.cast_signed());
+                    line.signed(load_signed(body, op.at, size, e)?.cast_signed());
                 }
-                StepValue::Hex(size, e) => pen.hex(load(body, op.at, size, e)?, 0),
+                StepValue::Hex(size, e) => line.hex(load(body, op.at, size, e)?, 0),
                 StepValue::Other(field, stored) => {
                     self.other(plan.fields.get(field)?, stored, body, op.at)?;
-                    pen.text(&self.scratch);
+                    line.text(&self.scratch);
                 }
                 StepValue::InSentence(field, stored) => {
                     self.in_sentence(plan.fields.get(field)?, stored, body, op.at)?;
-                    pen.text(&self.scratch);
+                    line.text(&self.scratch);
                 }
             }
         }
@@ -347,15 +330,17 @@ impl PlanWriter {
         cpu: Option<u32>,
         body: &[u8],
         owner: impl FnOnce() -> EventTask,
-    ) -> Option<&PlannedStart> {
-        let key = body.get(plan.key.0..plan.key.1)?;
-        let slot = self.starts.get_mut(slot(key))?;
-        let same =
-            slot.kind == plan.kind && slot.cpu == cpu && slot.key.get(..slot.key_len) == Some(key);
-        if !same {
-            fill(slot, plan, cpu, key, body, owner())?;
+    ) -> Option<&CachedStart<PlannedKey>> {
+        let stored = body.get(plan.key.0..plan.key.1)?;
+        let is_same = |key: &PlannedKey| {
+            key.view == plan.kind && key.cpu == cpu && key.stored.get(..key.len) == Some(stored)
+        };
+        let place = place(stored);
+        if self.starts.get(place, is_same).is_none() {
+            let (key, text) = make_start(plan, cpu, stored, body, owner())?;
+            self.starts.put(place, key, &text);
         }
-        Some(slot)
+        self.starts.get(place, is_same)
     }
 
     /// A value that is no plain number.
@@ -402,38 +387,35 @@ impl PlanWriter {
     }
 }
 
-/// Where a start is remembered.
+/// Place of a start in the cache.
 #[inline]
-fn slot(key: &[u8]) -> usize {
-    let words = key.as_chunks::<4>().0;
+fn place(stored: &[u8]) -> usize {
+    let words = stored.as_chunks::<4>().0;
     let sum = words.iter().fold(0, |sum, w| u32::from_le_bytes(*w).wrapping_add(sum));
-    (sum ^ sum >> 8) as usize % STARTS
+    (sum ^ sum >> 8) as usize
 }
 
 /// Makes a start.
 #[cold]
 #[inline(never)]
-fn fill(
-    slot: &mut PlannedStart,
+fn make_start(
     plan: &CtfPlan,
     cpu: Option<u32>,
-    key: &[u8],
+    stored: &[u8],
     body: &[u8],
     mut task: EventTask,
-) -> Option<()> {
+) -> Option<(PlannedKey, Vec<u8>)> {
     for (at, stored, of) in &plan.task {
         match *stored {
             Stored::Int(size, e) => _ = task.number_of(*of, load(body, *at, size, e)?),
             Stored::Chars(n) => task.name(chars(body, *at, n)?),
         }
     }
-    let style = LineStyle::default();
     let head = head((0, cpu), &task);
     let mut text = Vec::with_capacity(LONG);
-    line_start::who(known(FieldSet::COMMON, &head, &task), style, &head, &mut text);
-    slot.kind = u32::MAX;
-    slot.text.get_mut(..text.len())?.copy_from_slice(&text);
-    slot.key.get_mut(..key.len())?.copy_from_slice(key);
-    (slot.len, slot.key_len, slot.cpu, slot.kind) = (text.len(), key.len(), cpu, plan.kind);
-    Some(())
+    let fields = known(FieldSet::COMMON, &head, &task);
+    line_start::who(fields, LineStyle::default(), &head, &mut text);
+    let mut key = PlannedKey { view: plan.kind, cpu, stored: [0; LONG], len: stored.len() };
+    key.stored.get_mut(..stored.len())?.copy_from_slice(stored);
+    Some((key, text))
 }

@@ -3,12 +3,13 @@
 //! Most of it repeats from line to line, so that it is copied and not made anew.
 
 use kymo_events::EventHead;
-use kymo_format::Pen;
+use kymo_format::LineWriter;
 use kymo_model::{Misc, RecordKind};
 
 use super::fields::FieldSet;
 use super::sample_details;
 use crate::number;
+use crate::start_cache::StartCache;
 
 /// Layout of the start of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,36 +34,25 @@ pub enum TimeOrigin {
     Last,
 }
 
-/// LineStarts of lines, remembered: a task on a CPU writes many.
+/// Starts of lines, remembered: a task on a CPU writes many.
+#[derive(Default)]
 pub(crate) struct LineStarts {
-    slots: Vec<Slot>,
+    starts: StartCache<StartKey>,
     second: SecondText,
     /// The event that times are counted from.
     origin: Option<u64>,
 }
 
-/// Slots, a power of two.
-const SLOTS: usize = 128;
-/// Bytes of a start that is remembered.
-const LONG: usize = 64;
-
-/// FieldSet and style, task, CPU; the first is never 0 for a filled slot.
-type Key = (u32, u32, u32, u32);
+/// Fields and style, process, thread, CPU.
+type StartKey = (u32, u32, u32, u32);
 
 /// What a start is remembered by, and where.
 #[inline]
-fn place(fields: FieldSet, style: LineStyle, s: &EventHead<'_>) -> (Key, usize) {
+fn place(fields: FieldSet, style: LineStyle, s: &EventHead<'_>) -> (StartKey, usize) {
     // The cpu itself never has its top bit set but as "none", which `Option` tells too.
     let cpu = s.cpu.unwrap_or(u32::MAX - 1);
-    let key = (fields.0 << 2 | u32::from(style.ragged) << 1 | 1, s.pid, s.tid, cpu);
-    (key, (s.tid ^ cpu.wrapping_mul(37)) as usize % SLOTS)
-}
-
-#[derive(Clone)]
-struct Slot {
-    key: Key,
-    len: usize,
-    text: [u8; LONG],
+    let key = (fields.0 << 1 | u32::from(style.ragged), s.pid, s.tid, cpu);
+    (key, (s.tid ^ cpu.wrapping_mul(37)) as usize)
 }
 
 /// `seconds.` of the second that lines are in.
@@ -75,17 +65,10 @@ pub(crate) struct SecondText {
     text: [u8; 16],
 }
 
-impl Default for LineStarts {
-    fn default() -> Self {
-        let empty = Slot { key: (0, 0, 0, 0), len: 0, text: [0; LONG] };
-        LineStarts { slots: vec![empty; SLOTS], second: SecondText::default(), origin: None }
-    }
-}
-
 impl LineStarts {
     /// Tasks may have other names from now on.
     pub(crate) fn forget(&mut self) {
-        self.slots.iter_mut().for_each(|s| s.key.0 = 0);
+        self.starts.forget(|_| true);
     }
 
     /// Writes task, CPU and time, and the letters of `misc` for the kind of record and the
@@ -100,12 +83,12 @@ impl LineStarts {
         out: &mut Vec<u8>,
     ) {
         let (key, at) = place(fields, style, s);
-        match self.slots.get(at) {
-            Some(slot) if slot.key == key => number::some_of(out, &slot.text, slot.len),
-            _ => {
+        match self.starts.get(at, |k| *k == key) {
+            Some(start) => number::some_of(out, &start.text, start.len),
+            None => {
                 let from = out.len();
                 who(fields, style, &EventHead { comm: comm(), ..*s }, out);
-                self.remember(at, key, out.get(from..).unwrap_or(&[]));
+                self.starts.put(at, key, out.get(from..).unwrap_or(&[]));
             }
         }
         if fields.has(FieldSet::MISC) {
@@ -134,31 +117,22 @@ impl LineStarts {
         &mut self,
         s: &EventHead<'_>,
         comm: impl FnOnce() -> &'c [u8],
-        pen: &mut Pen<'_>,
+        line: &mut LineWriter<'_>,
     ) {
-        let (key, slot) = place(FieldSet::COMMON.with(FieldSet::TRACE), LineStyle::default(), s);
-        match self.slots.get(slot) {
-            Some(slot) if slot.key == key => pen.some(&slot.text, slot.len),
-            _ => {
+        let (key, at) = place(FieldSet::COMMON.with(FieldSet::TRACE), LineStyle::default(), s);
+        match self.starts.get(at, |k| *k == key) {
+            Some(start) => line.write_prefix(&start.text, start.len),
+            None => {
                 let head = EventHead { comm: comm(), ..*s };
-                pen.apart(|out| {
+                line.buffered(|out| {
                     who(FieldSet::COMMON, LineStyle::default(), &head, out);
-                    self.remember(slot, key, out);
+                    self.starts.put(at, key, out);
                 });
             }
         }
         let (text, len, micros) = self.second.of(s.time.unwrap_or(0));
-        pen.some(text, len);
-        pen.micros(micros);
-    }
-
-    fn remember(&mut self, slot: usize, key: Key, text: &[u8]) {
-        if let Some(slot) = self.slots.get_mut(slot)
-            && let Some(place) = slot.text.get_mut(..text.len())
-        {
-            place.copy_from_slice(text);
-            (slot.key, slot.len) = (key, text.len());
-        }
+        line.write_prefix(text, len);
+        line.micros(micros);
     }
 
     fn since(&mut self, since: TimeOrigin, time: u64) -> u64 {

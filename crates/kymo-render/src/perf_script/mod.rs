@@ -16,11 +16,11 @@ mod source_lines;
 
 use kymo_events::EventSelection;
 use kymo_events::perf_data;
+use kymo_events::state_history::{StateMark, StateReader};
 use kymo_events::unwind::Tally;
 use kymo_files::perfdata::{Batch, Entry};
-use kymo_format::Pen;
+use kymo_format::LineWriter;
 use kymo_model::{Note, NoteKind, RecordKind};
-use kymo_symbols::Resolver;
 
 pub use fields::{FieldSet, FieldSpec};
 pub use line_start::{LineStyle, TimeOrigin};
@@ -45,6 +45,15 @@ pub enum PerfOutput {
     RawDump,
 }
 
+/// Records that are rendered together, with the state that they begin in.
+#[derive(Debug)]
+pub struct PerfBatch {
+    /// The records.
+    pub records: Batch,
+    /// The state; raw dumps need none.
+    pub state: Option<StateMark>,
+}
+
 /// Renders the records of a perf.data file.
 pub struct PerfRenderer {
     filter: EventSelection,
@@ -58,16 +67,17 @@ pub struct PerfRenderer {
 }
 
 impl PerfRenderer {
-    /// Renders the recording `file`: its samples as `fields` and `options` say, and the
-    /// records of `sideband`.
+    /// Renders the recording `file`, whose tasks and mappings `state` knows: its samples as
+    /// `fields` and `options` say, and the records of `sideband`.
     pub fn new(
         file: String,
         fields: FieldSpec,
         options: SampleTextOptions,
         filter: EventSelection,
+        state: StateReader,
         (sideband, output): (ShownSideband, PerfOutput),
     ) -> PerfRenderer {
-        let samples = SampleRenderer::new(fields, options);
+        let samples = SampleRenderer::new(fields, options, state);
         PerfRenderer { filter, samples, sideband, output, file, shown: false }
     }
 
@@ -91,11 +101,6 @@ impl PerfRenderer {
         self.samples.names.tally()
     }
 
-    /// The binaries of the recording.
-    pub fn resolver(&self) -> &Resolver {
-        &self.samples.names.machine.symbols
-    }
-
     #[inline]
     fn write(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), FieldSpecError> {
         if self.output == PerfOutput::RawDump {
@@ -104,7 +109,7 @@ impl PerfRenderer {
         }
         let json = self.output == PerfOutput::Json;
         if entry.raw.kind != RecordKind::SAMPLE {
-            self.samples.apply(entry);
+            self.samples.pass(entry);
             if self.sideband.wants(entry.raw.kind) && !json {
                 self.sideband.print(entry, &mut self.samples, out);
             }
@@ -123,30 +128,32 @@ impl PerfRenderer {
         }
         let mut entries = batch.entries();
         loop {
-            let mut pen = Pen::new(out);
+            let mut line = LineWriter::new(out);
             let other = entries.find(|e| {
-                e.raw.kind != RecordKind::SAMPLE || !self.samples.print_plain(e, &mut pen)
+                e.raw.kind != RecordKind::SAMPLE || !self.samples.print_plain(e, &mut line)
             });
-            pen.end();
+            line.finish();
             let Some(other) = other else { return Ok(()) };
             self.write(&other, out)?;
         }
     }
 }
 
-impl OrderedWorker<Batch> for PerfRenderer {
-    fn render(&mut self, batch: &Batch, out: &mut Vec<u8>) -> Result<(), RenderError> {
+impl OrderedWorker<PerfBatch> for PerfRenderer {
+    fn render(&mut self, batch: &PerfBatch, out: &mut Vec<u8>) -> Result<(), RenderError> {
         let before = out.len();
-        let printed = self.write_all(batch, out);
+        if let Some(state) = &batch.state {
+            self.samples.begin_batch(state);
+        }
+        let printed = self.write_all(&batch.records, out);
         self.samples.end_batch(before, out);
         printed?;
         self.shown |= out.len() > before;
         Ok(())
     }
 
-    fn pass(&mut self, batch: &Batch) {
-        batch.others().for_each(|e| self.samples.apply(&e));
-    }
+    /// The state comes with each batch.
+    fn pass(&mut self, _: &PerfBatch) {}
 }
 
 /// Notes on samples that could not be rendered, or not fully.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use kymo_events::BinaryAddress;
 use kymo_events::chain::{ChainAddress, Entries, Origin, Step, returns_of_signals, walk};
-use kymo_events::state::{Located, Machine};
+use kymo_events::state::Located;
+use kymo_events::state_history::StateReader;
 use kymo_events::unwind::{Tally, Unwinder};
-use kymo_files::perfdata::{Entry, Features};
-use kymo_model::{Misc, RawRecord, RecordKind, Sample};
-use kymo_symbols::{DsoId, KernelTable, Options, Resolver};
+use kymo_files::perfdata::Entry;
+use kymo_model::{Misc, Sample};
+use kymo_symbols::{DsoId, KernelTable, Resolver};
 use rustc_hash::FxHashMap;
 
 use super::fields::FieldSet;
@@ -23,119 +24,81 @@ const COMMS: usize = 64;
 /// An address space's state, the address, and the mode it was seen in.
 type AddressKey = (u64, u64, u64, u16);
 
-/// The recorded machine, asked for names.
+/// Names of tasks and addresses as they were at the record that is rendered.
 pub(super) struct RecordedNames {
-    pub(super) machine: Machine,
+    pub(super) state: StateReader,
     known: FxHashMap<AddressKey, Located>,
-    comms: Vec<Option<(u32, Vec<u8>)>>,
-    adopted: bool,
+    comms: Vec<Option<(u32, Arc<str>)>>,
     unwinder: Unwinder,
     trampolines: FxHashMap<(DsoId, u64), bool>,
-    cgroups: FxHashMap<u64, Vec<u8>>,
 }
 
 impl RecordedNames {
-    pub(super) fn new(options: Options) -> Self {
-        RecordedNames::of(Resolver::new(options))
-    }
-
-    /// One for another thread that has seen nothing, and shares what is read of files.
-    pub(super) fn fork_for_thread(&self) -> Self {
-        RecordedNames::of(self.machine.symbols.another())
-    }
-
-    fn of(resolver: Resolver) -> Self {
+    pub(super) fn new(state: StateReader) -> Self {
         RecordedNames {
-            unwinder: Unwinder::new(resolver.binaries()),
-            machine: Machine::new(resolver),
+            unwinder: Unwinder::new(state.symbols.binaries()),
+            state,
             known: FxHashMap::default(),
             comms: vec![None; COMMS],
-            adopted: false,
             trampolines: FxHashMap::default(),
-            cgroups: FxHashMap::default(),
         }
     }
-}
 
-impl RecordedNames {
-    pub(super) fn apply(&mut self, entry: &Entry<'_>) {
-        // A pipe tells them bit by bit.
-        let told = [RecordKind::HEADER_BUILD_ID, RecordKind::HEADER_FEATURE];
-        self.adopted &= !told.contains(&entry.raw.kind);
-        self.adopt(entry.features);
-        if matches!(entry.raw.kind, RecordKind::COMM | RecordKind::FORK) {
-            self.comms.fill(None);
-        }
-        self.machine.apply(&entry.raw);
+    /// Names for another thread, which has seen nothing and shares what is read of files.
+    pub(super) fn fork_for_thread(&self) -> Self {
+        RecordedNames::new(self.state.fork_for_thread())
     }
 
-    /// The name of a task; `:TID` when the recording does not tell it.
+    /// Forgets the names of tasks, which may have others now.
+    pub(super) fn forget_tasks(&mut self) {
+        self.comms.fill(None);
+    }
+
+    /// Name of a task; `:TID` when the recording does not tell it.
     #[inline]
-    pub(super) fn comm(&mut self, pid: u32, tid: u32) -> &[u8] {
+    pub(super) fn comm(&mut self, tid: u32) -> &[u8] {
         let slot = tid as usize % COMMS;
         let stale = !matches!(&self.comms[slot], Some((t, _)) if *t == tid);
         if stale {
-            let id = self.machine.comm_of(pid, tid);
-            let comm = self.machine.comm(id);
-            // A task without a number is the kernel's -1.
-            let comm = if tid == u32::MAX { ":-1" } else { comm };
-            self.comms[slot] = Some((tid, comm.as_bytes().to_vec()));
+            self.comms[slot] = Some((tid, self.name_of(tid)));
         }
-        self.comms[slot].as_ref().map_or(b"", |(_, comm)| comm)
+        self.comms[slot].as_ref().map_or(b"", |(_, comm)| comm.as_bytes())
     }
 
-    /// Takes note of a CGROUP record: an id and its path.
-    pub(super) fn name_cgroup(&mut self, record: &RawRecord<'_>) {
-        let mut c = record.cursor();
-        if let Ok(id) = c.u64()
-            && self.cgroups.len() < MAX_KNOWN
-        {
-            self.cgroups.insert(id, c.cstr().to_vec());
+    fn name_of(&self, tid: u32) -> Arc<str> {
+        // A task without a number is the kernel's -1.
+        if tid == u32::MAX {
+            return ":-1".into();
         }
+        self.state.task_name(tid).unwrap_or_else(|| format!(":{tid}").into())
     }
 
-    /// The path of a cgroup.
-    pub(super) fn cgroup(&self, id: u64) -> &[u8] {
-        self.cgroups.get(&id).map_or(b"unknown", |path| path)
-    }
-
-    fn adopt(&mut self, features: &Features) {
-        if !self.adopted {
-            self.adopted = true;
-            self.machine.adopt(features);
-        }
+    /// Appends the path of a cgroup.
+    pub(super) fn write_cgroup(&self, id: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.state.cgroup(id).as_deref().unwrap_or(b"unknown"));
     }
 
     /// The user part of a call chain that is recorded as registers and stack.
     pub(super) fn unwind(&mut self, entry: &Entry<'_>) -> Vec<u64> {
-        self.adopt(entry.features);
         let sample = entry.desc().and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
         let Some(sample) = sample else { return Vec::new() };
-        let maps = self.machine.space(sample.tid.map_or(0, |t| t.0));
+        let maps = Arc::clone(self.state.space(sample.tid.map_or(0, |t| t.0)));
         let machine = entry.features.arch.as_deref();
         self.unwinder.chain(&sample, machine, entry.raw.endian, &maps).to_vec()
     }
 
     /// The recorded kernel's symbols.
-    pub(super) fn kernel(&mut self, features: &Features) -> Option<Arc<KernelTable>> {
-        self.adopt(features);
-        Some(Arc::clone(self.machine.symbols.kernel()))
+    pub(super) fn kernel(&self) -> Option<Arc<KernelTable>> {
+        Some(Arc::clone(self.state.symbols.kernel()))
     }
 
-    pub(super) fn locate(
-        &mut self,
-        features: &Features,
-        pid: u32,
-        ip: u64,
-        cpumode: u16,
-    ) -> Located {
-        self.adopt(features);
-        let (user, kernel) = self.machine.generation(pid);
+    pub(super) fn locate(&mut self, pid: u32, ip: u64, cpumode: u16) -> Located {
+        let (user, kernel) = self.state.generation(pid);
         let key = (user, kernel, ip, cpumode);
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
-        let located = self.machine.locate(pid, ip, cpumode);
+        let located = self.state.locate(pid, ip, cpumode);
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
@@ -145,15 +108,10 @@ impl RecordedNames {
 
     /// A frame as it is shown, and the instruction that is executed in it, in the
     /// binary's terms.
-    pub(super) fn frame(
-        &mut self,
-        features: &Features,
-        pid: u32,
-        place: ChainAddress,
-    ) -> (Located, u64) {
-        let at = self.locate(features, pid, place.code().get(), place.mode);
+    pub(super) fn frame(&mut self, pid: u32, place: ChainAddress) -> (Located, u64) {
+        let at = self.locate(pid, place.code().get(), place.mode);
         if place.returns && place.mode == Misc::USER && self.is_trampoline(&at) {
-            let at = self.locate(features, pid, place.ip, place.mode);
+            let at = self.locate(pid, place.ip, place.mode);
             return (at, at.addr);
         }
         let behind = u64::from(place.returns);
@@ -167,7 +125,7 @@ impl RecordedNames {
             self.trampolines.clear();
         }
         let call = BinaryAddress::new(before.addr);
-        let found = || returns_of_signals(&self.machine.symbols, dso, &[call]) == [true];
+        let found = || returns_of_signals(&self.state.symbols, dso, &[call]) == [true];
         *self.trampolines.entry((dso, before.addr)).or_insert_with(found)
     }
 
@@ -177,7 +135,7 @@ impl RecordedNames {
             out.push(b' ');
             match at.symbol {
                 Some(symbol) => {
-                    out.extend_from_slice(self.machine.symbols.name(symbol).as_bytes());
+                    out.extend_from_slice(self.state.symbols.name(symbol).as_bytes());
                     if fields.has(FieldSet::SYMOFF) {
                         out.extend_from_slice(b"+0x");
                         number::hex(out, at.offset, 0);
@@ -195,11 +153,11 @@ impl RecordedNames {
 
     /// The path or bracketed name of the binary.
     pub(super) fn dso(&self, at: &Located) -> &str {
-        dso_of(&self.machine, at)
+        dso_of(&self.state.symbols, at)
     }
 
     pub(super) fn symbol(&self, at: &Located) -> Option<&str> {
-        at.symbol.map(|s| self.machine.symbols.name(s))
+        at.symbol.map(|s| self.state.symbols.name(s))
     }
 
     /// How the stacks that were unwound here ended.
@@ -209,8 +167,8 @@ impl RecordedNames {
 }
 
 /// The path or bracketed name of an address's binary.
-pub(super) fn dso_of<'m>(machine: &'m Machine, at: &Located) -> &'m str {
-    let dso = at.dso.and_then(|id| machine.symbols.get(id));
+pub(super) fn dso_of<'s>(symbols: &'s Resolver, at: &Located) -> &'s str {
+    let dso = at.dso.and_then(|id| symbols.get(id));
     dso.map_or("[unknown]", |d| d.long_name.as_str())
 }
 

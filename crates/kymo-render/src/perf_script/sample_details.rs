@@ -87,7 +87,7 @@ pub(super) fn behind(
     }
     if fields.has(FieldSet::CGROUP) {
         out.push(b' ');
-        out.extend_from_slice(symbols.cgroup(s.cgroup.unwrap_or(0)));
+        symbols.write_cgroup(s.cgroup.unwrap_or(0), out);
     }
 }
 
@@ -205,7 +205,7 @@ impl BranchEntry {
                 (Misc::KERNEL | Misc::USER, _) => Misc::USER,
                 (other, _) => other,
             };
-            let at = symbols.locate(entry.features, pid, address, mode);
+            let at = symbols.locate(pid, address, mode);
             match (named, symbols.symbol(&at)) {
                 (true, Some(name)) => {
                     let _ = write!(out, "{name}+{:#x}", at.offset);

@@ -41,7 +41,7 @@ pub(super) fn print(
     out: &mut Vec<u8>,
 ) -> Result<(), FieldSpecError> {
     let Some(s) = text.see(entry)? else { return Ok(()) };
-    let comm = text.names.comm(s.pid, s.tid);
+    let comm = text.names.comm(s.tid);
     let event = event_name(entry);
     if filter.is_restricted() && !filter.wants(&s.head(comm), event) {
         return Ok(());
@@ -53,7 +53,7 @@ pub(super) fn print(
     let mode = entry.raw.misc.cpumode();
     if let Some(ip) = s.ip {
         out.push(b',');
-        frame(entry, s.pid, ChainAddress::exact(mode, ip), false, text, out);
+        frame(s.pid, ChainAddress::exact(mode, ip), false, text, out);
     }
     if let Some(addr) = s.addr {
         let _ = write!(out, ",\"addr\":\"{addr:#x}\"");
@@ -64,7 +64,7 @@ pub(super) fn print(
     }
     let has = entry.desc().map(|d| d.attr.sample_type);
     let user = if has.is_some_and(unwinds) { text.names.unwind(entry) } else { Vec::new() };
-    let kernel = text.names.kernel(entry.features);
+    let kernel = text.names.kernel();
     let recorded = frames(s.chain(entry.raw.endian), mode, Origin::Recorded, &kernel);
     let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None);
     let mut chain = recorded.chain(unwound).peekable();
@@ -72,7 +72,7 @@ pub(super) fn print(
         out.extend_from_slice(b",\"callchain\":[");
         for (i, place) in chain.enumerate() {
             out.extend_from_slice(if i > 0 { b",{" } else { b"{" });
-            frame(entry, s.pid, place, true, text, out);
+            frame(s.pid, place, true, text, out);
             out.push(b'}');
         }
         out.push(b']');
@@ -84,16 +84,9 @@ pub(super) fn print(
 /// `"ip":…,"sym":…,"symoff":…,"dso":…`; addresses as hexadecimal text, since
 /// JSON numbers do not hold 64 bits everywhere. File and line come when the batch ends,
 /// and in a chain the functions inlined there as objects of their own before.
-fn frame(
-    entry: &Entry<'_>,
-    pid: u32,
-    place: ChainAddress,
-    chain: bool,
-    text: &mut SampleRenderer,
-    out: &mut Vec<u8>,
-) {
+fn frame(pid: u32, place: ChainAddress, chain: bool, text: &mut SampleRenderer, out: &mut Vec<u8>) {
     let (start, symbols) = (out.len(), &mut text.names);
-    let (at, code) = symbols.frame(entry.features, pid, place);
+    let (at, code) = symbols.frame(pid, place);
     out.extend_from_slice(b"\"ip\":\"0x");
     number::hex(out, place.ip, 0);
     out.push(b'"');

@@ -1,11 +1,15 @@
 //! A sample as perf script lays it out.
 
+use std::sync::Arc;
+
 use kymo_events::chain::Origin;
 use kymo_events::perf_data::TracepointPayloads;
+use kymo_events::state_history::{StateMark, StateReader};
 use kymo_events::{EventHead, EventSelection};
 use kymo_files::perfdata::Entry;
-use kymo_format::Pen;
+use kymo_format::LineWriter;
 use kymo_model::{Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType, sw};
+use kymo_symbols::bundle::Bundle;
 
 use super::fields::{FieldSet, FieldSpec};
 use super::line_start::{LineStarts, LineStyle};
@@ -82,10 +86,10 @@ impl EventColumn {
     }
 
     #[inline]
-    fn write(&self, pen: &mut Pen<'_>) {
+    fn write(&self, line: &mut LineWriter<'_>) {
         match &self.short {
-            Some((name, len)) => pen.some(name, *len),
-            None => pen.text(&self.text),
+            Some((name, len)) => line.write_prefix(name, *len),
+            None => line.text(&self.text),
         }
     }
 }
@@ -142,8 +146,8 @@ pub struct SampleTextOptions {
     pub style: LineStyle,
     /// Only samples in these functions, if any are named.
     pub only: Vec<String>,
-    /// Where symbols are looked for.
-    pub finding: kymo_symbols::Options,
+    /// Files that came with the recording.
+    pub bundle: Option<Arc<Bundle>>,
     /// Facts of source files that are printed.
     pub sources: SourceOptions,
 }
@@ -161,12 +165,16 @@ pub(super) struct SampleRenderer {
 }
 
 impl SampleRenderer {
-    pub(super) fn new(spec: FieldSpec, how: SampleTextOptions) -> SampleRenderer {
+    pub(super) fn new(
+        spec: FieldSpec,
+        how: SampleTextOptions,
+        state: StateReader,
+    ) -> SampleRenderer {
         SampleRenderer {
             spec,
             sources: SourceLines::new(how.sources),
-            trace: TracepointPayloads::new(how.finding.bundle.clone()),
-            names: RecordedNames::new(how.finding.clone()),
+            trace: TracepointPayloads::new(how.bundle.clone()),
+            names: RecordedNames::new(state),
             how,
             plans: Vec::new(),
             starts: LineStarts::default(),
@@ -190,17 +198,26 @@ impl SampleRenderer {
 
     /// Ends a batch, whose text is that of `out` from `from` on.
     pub(super) fn end_batch(&mut self, from: usize, out: &mut Vec<u8>) {
-        self.sources.fill(&self.names.machine, from, out);
+        self.sources.fill(&self.names.state.symbols, from, out);
     }
 
-    /// Takes note of a record that is no sample.
-    pub(super) fn apply(&mut self, entry: &Entry<'_>) {
-        match entry.raw.kind {
-            RecordKind::COMM | RecordKind::FORK => self.starts.forget(),
-            RecordKind::CGROUP => self.names.name_cgroup(&entry.raw),
-            _ => {}
+    /// Goes to the begin of a batch.
+    pub(super) fn begin_batch(&mut self, mark: &StateMark) {
+        if self.names.state.begin(mark) {
+            self.forget_tasks();
         }
-        self.names.apply(entry);
+    }
+
+    /// Goes behind a record that is no sample.
+    pub(super) fn pass(&mut self, entry: &Entry<'_>) {
+        if self.names.state.pass(entry.raw.kind) {
+            self.forget_tasks();
+        }
+    }
+
+    fn forget_tasks(&mut self) {
+        self.starts.forget();
+        self.names.forget_tasks();
     }
 
     /// Makes the plans again when there are more events than before.
@@ -250,22 +267,22 @@ impl SampleRenderer {
     /// Writes the line of a tracepoint's sample that is printed as usual. `false`: it is
     /// none, and nothing was written.
     #[inline]
-    pub(super) fn print_plain(&mut self, entry: &Entry<'_>, pen: &mut Pen<'_>) -> bool {
+    pub(super) fn print_plain(&mut self, entry: &Entry<'_>, line: &mut LineWriter<'_>) -> bool {
         if self.plans.len() == entry.events.len()
             && let Some(plan) = self.plans.get(entry.event)
             && let Some(plain) = plan.plain
             && let Some((head, raw)) = plain.see(entry.raw.body, entry.raw.endian)
         {
-            let place = pen.place();
+            let place = line.position();
             let symbols = &mut self.names;
-            let (pid, tid) = (head.pid, head.tid);
-            self.starts.usual(&head, || symbols.comm(pid, tid), pen);
-            plan.name.write(pen);
-            if self.trace.write_known(entry, raw, pen) {
-                pen.some(b"\n", 1);
+            let tid = head.tid;
+            self.starts.usual(&head, || symbols.comm(tid), line);
+            plan.name.write(line);
+            if self.trace.write_known(entry, raw, line) {
+                line.write_prefix(b"\n", 1);
                 return true;
             }
-            pen.back(place);
+            line.rewind(place);
         }
         false
     }
@@ -287,22 +304,22 @@ impl SampleRenderer {
         let plan = &self.plans[entry.event];
         let fields = plan.fields;
         if filter.is_restricted() {
-            let comm = self.names.comm(s.pid, s.tid);
+            let comm = self.names.comm(s.tid);
             if !filter.wants(&s.head(comm), event_name(entry)) {
                 return Ok(());
             }
         }
         if !self.how.only.is_empty() {
             let mode = entry.raw.misc.cpumode();
-            let at = self.names.locate(entry.features, s.pid, s.ip.unwrap_or(0), mode);
+            let at = self.names.locate(s.pid, s.ip.unwrap_or(0), mode);
             let symbol = self.names.symbol(&at);
             if !symbol.is_some_and(|name| self.how.only.iter().any(|o| o == name)) {
                 return Ok(());
             }
         }
         let style = LineStyle { ragged: plan.chain, ..self.how.style };
-        let (symbols, pid, tid) = (&mut self.names, s.pid, s.tid);
-        self.starts.write(fields, style, (&s.head(b""), s.misc), || symbols.comm(pid, tid), out);
+        let (symbols, tid) = (&mut self.names, s.tid);
+        self.starts.write(fields, style, (&s.head(b""), s.misc), || symbols.comm(tid), out);
         if fields.has(FieldSet::PERIOD) {
             number::decimal(out, s.period.unwrap_or(1), 10);
             out.push(b' ');
@@ -322,7 +339,7 @@ impl SampleRenderer {
             if addr_is_code_or_data(entry)
                 && fields.any(FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0))
             {
-                let at = self.names.locate(entry.features, s.pid, addr, mode);
+                let at = self.names.locate(s.pid, addr, mode);
                 self.names.write(&at, fields, out);
             }
         }
@@ -337,14 +354,14 @@ impl SampleRenderer {
             // Bare addresses ask nothing of the kernel's symbols.
             let names = FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0 | FieldSet::SRCLINE.0);
             let kernel = match fields.any(names) {
-                true => self.names.kernel(entry.features),
+                true => self.names.kernel(),
                 false => None,
             };
             let chain = s.chain(entry.raw.endian);
             let recorded = frames(chain, mode, Origin::Recorded, &kernel).take(most);
             let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None).take(most);
             for place in recorded.chain(unwound) {
-                let (at, code) = self.names.frame(entry.features, s.pid, place);
+                let (at, code) = self.names.frame(s.pid, place);
                 let start = out.len();
                 out.push(b'\t');
                 number::hex(out, at.addr, 16);
@@ -357,7 +374,7 @@ impl SampleRenderer {
             out.push(b' ');
             number::hex(out, ip, 16);
             if fields.any(FieldSet(FieldSet::SYM.0 | FieldSet::DSO.0 | FieldSet::SRCLINE.0)) {
-                let at = self.names.locate(entry.features, s.pid, ip, mode);
+                let at = self.names.locate(s.pid, ip, mode);
                 self.names.write(&at, fields, out);
                 let end = (out.len(), out.len());
                 self.sources.mark(end, (at, at.addr), FrameForm::Text(fields), false);
@@ -374,7 +391,7 @@ impl SampleRenderer {
     pub(super) fn start_of(
         &mut self,
         entry: &Entry<'_>,
-        named: (u32, u32),
+        named_tid: u32,
         s: &PrintedSample<'_>,
         out: &mut Vec<u8>,
     ) {
@@ -384,7 +401,7 @@ impl SampleRenderer {
         let Some(plan) = self.plans.get(entry.event) else { return };
         let style = LineStyle { ragged: plan.chain, ..self.how.style };
         // Nothing is remembered: the record may be of another task than the one it names.
-        let comm = self.names.comm(named.0, named.1);
+        let comm = self.names.comm(named_tid);
         let head = (&s.head(b""), s.misc);
         LineStarts::default().write(plan.fields, style, head, || comm, out);
     }

@@ -49,7 +49,7 @@ impl ShownSideband {
         let own = own.filter(|_| matches!(record, Sideband::Comm(_) | Sideband::Mmap(_)));
         let seen = PrintedSample::record(entry.raw.kind, entry.raw.misc);
         let seen = PrintedSample { pid, tid, time: id.time, cpu: id.cpu, ..seen };
-        text.start_of(entry, own.unwrap_or((pid, tid)), &seen, out);
+        text.start_of(entry, own.map_or(tid, |o| o.1), &seen, out);
         describe(entry, &record, out);
         out.push(b'\n');
     }

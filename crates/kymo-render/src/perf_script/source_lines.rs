@@ -6,9 +6,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kymo_events::state::{Located, Machine};
+use kymo_events::state::Located;
 use kymo_format::json_string;
-use kymo_symbols::{DsoId, DsoKind};
+use kymo_symbols::{DsoId, DsoKind, Resolver};
 use rustc_hash::FxHashMap;
 
 use super::fields::FieldSet;
@@ -104,24 +104,24 @@ impl SourceLines {
 
     /// Puts what is known of the marked frames into the text of the batch, which is
     /// that of `out` from `from` on.
-    pub(super) fn fill(&mut self, machine: &Machine, from: usize, out: &mut Vec<u8>) {
+    pub(super) fn fill(&mut self, symbols: &Resolver, from: usize, out: &mut Vec<u8>) {
         if self.marks.is_empty() {
             return;
         }
-        self.look_up(machine);
+        self.look_up(symbols);
         let text = out.split_off(from.min(out.len()));
         let mut done = from;
         for mark in &self.marks {
             let part = |a: usize, b: usize| text.get(a - from..b - from).unwrap_or_default();
             out.extend_from_slice(part(done, mark.start));
-            self.write(mark, machine, part(mark.start, mark.end), out);
+            self.write(mark, symbols, part(mark.start, mark.end), out);
             done = mark.end;
         }
         out.extend_from_slice(text.get(done - from..).unwrap_or_default());
         self.marks.clear();
     }
 
-    fn look_up(&mut self, machine: &Machine) {
+    fn look_up(&mut self, symbols: &Resolver) {
         if self.known.len() > MOST {
             self.known.clear();
         }
@@ -146,7 +146,7 @@ impl SourceLines {
             addresses.sort_unstable();
             addresses.dedup();
         }
-        let found = machine.symbols.sources_of(&wanted);
+        let found = symbols.sources_of(&wanted);
         for (binary, (dso, addresses)) in wanted.iter().enumerate() {
             for (place, address) in addresses.iter().enumerate() {
                 let frames = found.frames(binary, place);
@@ -163,12 +163,12 @@ impl SourceLines {
         self.known.extend(new.iter().filter_map(|at| Some((*at, Arc::clone(shared.get(at)?)))));
     }
 
-    fn write(&self, mark: &FrameMark, machine: &Machine, own: &[u8], out: &mut Vec<u8>) {
+    fn write(&self, mark: &FrameMark, symbols: &Resolver, own: &[u8], out: &mut Vec<u8>) {
         let known = mark.shown.dso.and_then(|dso| self.known.get(&(dso, mark.code)));
         let known = known.map_or(&[][..], |k| k);
         let fields = match mark.form {
             FrameForm::Text(fields) => fields,
-            FrameForm::Json => return json(mark, known, machine, own, out),
+            FrameForm::Json => return json(mark, known, symbols, own, out),
         };
         let lines = fields.has(FieldSet::SRCLINE);
         // A name that is not known would say nothing.
@@ -195,7 +195,7 @@ impl SourceLines {
         match if named { known.last() } else { known.first() } {
             Some(source) => self.line(source, out),
             None => {
-                let dso = mark.shown.dso.and_then(|id| machine.symbols.get(id));
+                let dso = mark.shown.dso.and_then(|id| symbols.get(id));
                 out.extend_from_slice(b"\n  ");
                 match dso {
                     Some(dso) if dso.kind != DsoKind::File => {
@@ -225,7 +225,13 @@ impl SourceLines {
 
 /// A frame's members with its line; in a chain the functions inlined there are objects
 /// before its own, whose opening brace is not in `own`.
-fn json(mark: &FrameMark, known: &[SourcePlace], machine: &Machine, own: &[u8], out: &mut Vec<u8>) {
+fn json(
+    mark: &FrameMark,
+    known: &[SourcePlace],
+    symbols: &Resolver,
+    own: &[u8],
+    out: &mut Vec<u8>,
+) {
     let named = mark.chain && mark.shown.symbol.is_some();
     for source in known.iter().filter(|_| named) {
         let Some(name) = source.inlined.as_ref().filter(|n| !n.is_empty()) else { continue };
@@ -234,7 +240,7 @@ fn json(mark: &FrameMark, known: &[SourcePlace], machine: &Machine, own: &[u8], 
         out.extend_from_slice(b",\"sym\":");
         json_string(out, name.as_bytes());
         out.extend_from_slice(b",\"inlined\":true,\"dso\":");
-        json_string(out, dso_of(machine, &mark.shown).as_bytes());
+        json_string(out, dso_of(symbols, &mark.shown).as_bytes());
         json_line(source, out);
         out.extend_from_slice(b"},{");
     }

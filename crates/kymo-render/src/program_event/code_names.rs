@@ -50,7 +50,14 @@ impl CodeNames {
         };
         let programs: Arc<[ProgramCode]> = ctf.traces().iter().map(program).collect();
         let any = programs.iter().any(|p| !p.mappings.is_empty());
-        let resolver = any.then(|| Resolver::new(Options::default()));
+        let mut resolver = any.then(|| Resolver::new(Options::default()));
+        // Resolvers of other threads number no binaries.
+        if let Some(resolver) = &mut resolver {
+            let mappings = programs.iter().flat_map(|p| p.mappings.iter().map(|m| (p.pid, m)));
+            for (pid, m) in mappings.filter(|(_, m)| m.path.starts_with('/')) {
+                resolver.dso(&m.path, m.build_id, pid);
+            }
+        }
         CodeNames { programs, resolver, text: String::new() }
     }
 
@@ -71,7 +78,7 @@ impl CodeNames {
     pub fn fork_for_thread(&self) -> CodeNames {
         CodeNames {
             programs: Arc::clone(&self.programs),
-            resolver: self.resolver.as_ref().map(Resolver::another),
+            resolver: self.resolver.as_ref().map(Resolver::fork_for_thread),
             text: String::new(),
         }
     }

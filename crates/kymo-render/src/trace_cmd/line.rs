@@ -18,6 +18,7 @@ use rustc_hash::FxHashMap;
 use super::batch::{BatchItem, TraceCmdBatch};
 use crate::number;
 use crate::perf_script::sample_json::write_head;
+use crate::start_cache::StartCache;
 use kymo_events::trace_dat::{
     FormatTable, GraphEvent, KnownEvent, TaskName, TaskNames, write_duration,
 };
@@ -349,35 +350,14 @@ fn latency_start(comm: TaskName, pid: i32, cpu: u32, flags: (u8, u8), out: &mut 
     out.extend_from_slice(&flag_letters(flags.0, flags.1));
 }
 
-/// Slots of remembered starts, a power of two.
-const SLOTS: usize = 256;
-/// Bytes of a start: name, number, CPU.
-const LONG: usize = 48;
-
 /// `comm-pid [cpu]`, remembered: a task on a CPU writes many lines.
-pub(crate) struct TraceCmdStarts {
-    slots: Vec<TraceCmdSlot>,
-}
-
-#[derive(Clone)]
-struct TraceCmdSlot {
-    key: Option<(i32, u32)>,
-    len: usize,
-    text: [u8; LONG],
-}
-
-impl Default for TraceCmdStarts {
-    fn default() -> Self {
-        TraceCmdStarts { slots: vec![TraceCmdSlot { key: None, len: 0, text: [0; LONG] }; SLOTS] }
-    }
-}
+#[derive(Default)]
+pub(crate) struct TraceCmdStarts(StartCache<(i32, u32)>);
 
 impl TraceCmdStarts {
     /// The task has another name from now on.
     pub(crate) fn forget(&mut self, pid: i32) {
-        for slot in self.slots.iter_mut().filter(|s| s.key.is_some_and(|k| k.0 == pid)) {
-            slot.key = None;
-        }
+        self.0.forget(|(task, _)| *task == pid);
     }
 
     /// `cpu`: `u32::MAX` if it is not known.
@@ -389,11 +369,9 @@ impl TraceCmdStarts {
         comm: impl FnOnce() -> TaskName,
         out: &mut Vec<u8>,
     ) {
-        let at = (pid as u32 ^ cpu.wrapping_mul(37)) as usize % SLOTS;
-        let Some(slot) = self.slots.get_mut(at) else { return };
-        if slot.key == Some((pid, cpu)) {
-            number::some_of(out, &slot.text, slot.len);
-            return;
+        let at = (pid as u32 ^ cpu.wrapping_mul(37)) as usize;
+        if let Some(start) = self.0.get(at, |key| *key == (pid, cpu)) {
+            return number::some_of(out, &start.text, start.len);
         }
         let from = out.len();
         let comm = comm();
@@ -403,11 +381,7 @@ impl TraceCmdStarts {
             u32::MAX => write!(out, "-{pid:<5} [---]"),
             _ => write!(out, "-{pid:<5} [{cpu:03}]"),
         };
-        let text = out.get(from..).unwrap_or(&[]);
-        if let Some(place) = slot.text.get_mut(..text.len()) {
-            place.copy_from_slice(text);
-            (slot.key, slot.len) = (Some((pid, cpu)), text.len());
-        }
+        self.0.put(at, (pid, cpu), out.get(from..).unwrap_or(&[]));
     }
 }
 
@@ -435,16 +409,6 @@ pub(crate) fn trace_cmd_notes<'p, 'a: 'p>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn flags_have_the_kernels_letters() {
-        let text = |f, p| String::from_utf8(flag_letters(f, p).to_vec()).unwrap();
-        assert_eq!(text(0, 0), ".....");
-        assert_eq!(text(0x2d, 0x13), "dNh31");
-        assert_eq!(text(0x99, 0x0f), "D.Hf.");
-        assert_eq!(text(0x44, 0), ".nz..");
-        assert_eq!(text(0x02, 0), ".l...");
-    }
 
     #[test]
     fn times_round_to_the_nearest_microsecond() {

@@ -80,6 +80,13 @@ impl Batch {
         others.map(move |key| self.entry(key, endian))
     }
 
+    /// The same with their places among all records.
+    pub fn numbered_others(&self) -> impl Iterator<Item = (usize, Entry<'_>)> {
+        let endian = self.endian();
+        let others = self.keys.iter().enumerate().filter(|(_, key)| key.event & OTHER != 0);
+        others.map(move |(place, key)| (place, self.entry(key, endian)))
+    }
+
     /// Number of records.
     pub fn len(&self) -> usize {
         self.keys.len()

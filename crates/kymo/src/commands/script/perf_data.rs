@@ -4,18 +4,21 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use kymo_events::state::Machine;
+use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
 use kymo_files::perfdata::{Entry, Order, PerfData, ReadStats};
 use kymo_model::{NoteKind, RecordKind};
 use kymo_render::OrderedJob;
 use kymo_render::perf_script::{
-    FieldSpec, PerfOutput, PerfRenderer, SampleTextOptions, ShownSideband, SourceOptions,
-    perf_notes,
+    FieldSpec, PerfBatch, PerfOutput, PerfRenderer, SampleTextOptions, ShownSideband,
+    SourceOptions, perf_notes,
 };
 use kymo_symbols::Resolver;
+use kymo_symbols::bundle::Bundle;
 use kymo_view::Ledger;
 use kymo_view::recording_header::write_header;
 use kymo_view::trust::{note_symbols, note_unwinding};
@@ -39,16 +42,21 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let order = if args.dump_raw_trace { Order::File } else { Order::Time };
     let name = data.name().to_owned();
     let shown = (args.shown_sideband(), args.perf_output());
-    let first =
-        PerfRenderer::new(name, fields, args.sample_options(&data), selection.clone(), shown);
+    let symbols = args.finding.options(Path::new(data.name()));
+    let options = args.sample_options(symbols.bundle.clone());
+    let tracker = StateTracker::new(Resolver::new(symbols));
+    let state = tracker.reader();
+    let first = PerfRenderer::new(name, fields, options, selection.clone(), state, shown);
     let n = renderer_count(args, &data);
     let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
     let filter = filter_of(args, &data, &selection)?;
     let selector = filter.map(|filter| FilteredRecords::new(filter, &data, args));
-    let (stats, renderers) = read_and_render(&mut data, (order, selector), renderers)?;
+    let tracker = (order == Order::Time).then_some(tracker);
+    let (stats, machine, renderers) =
+        read_and_render(&mut data, (order, selector), tracker, renderers)?;
     let mut ledger = Ledger::default();
     notes_on_perf_data(&data, &stats).into_iter().for_each(|n| ledger.push(n));
-    note(&renderers, &mut ledger);
+    note(&renderers, machine.as_ref(), &mut ledger);
     if !renderers.iter().any(PerfRenderer::has_shown) {
         ledger.tell(NoteKind::Nothing, super::nothing(args), None);
     }
@@ -57,22 +65,25 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     Ok(exit::status(data.name(), damage.as_deref(), &ledger, args.strict))
 }
 
-/// Reads and orders on one thread, renders on others.
+/// Reads, orders and follows the state on one thread, renders on others. Raw dumps have no
+/// state.
 fn read_and_render(
     data: &mut PerfData,
     (order, mut filtered): (Order, Option<FilteredRecords<'_>>),
+    mut tracker: Option<StateTracker>,
     renderers: Vec<PerfRenderer>,
-) -> anyhow::Result<(ReadStats, Vec<PerfRenderer>)> {
-    let (stats, renderers) = output::render_in_order(renderers, |give| {
-        data.for_each_batch(order, &mut |mut batch| {
+) -> anyhow::Result<(ReadStats, Option<Machine>, Vec<PerfRenderer>)> {
+    let ((stats, machine), renderers) = output::render_in_order(renderers, |give| {
+        let stats = data.for_each_batch(order, &mut |mut records| {
             if let Some(filtered) = &mut filtered {
-                batch.retain(|entry| filtered.wants(entry));
+                records.retain(|entry| filtered.wants(entry));
             }
-            let for_all = batch.others().next().is_some();
-            give(OrderedJob { job: batch, for_all })
-        })
+            let state = tracker.as_mut().map(|t| t.apply(&records));
+            give(OrderedJob { job: PerfBatch { records, state }, for_all: false })
+        });
+        (stats, tracker.map(StateTracker::into_machine))
     })?;
-    Ok((stats?, renderers))
+    Ok((stats?, machine, renderers))
 }
 
 /// Chooses samples if there is a filter.
@@ -140,26 +151,25 @@ impl Args {
         }
     }
 
-    fn sample_options(&self, data: &PerfData) -> SampleTextOptions {
+    fn sample_options(&self, bundle: Option<Arc<Bundle>>) -> SampleTextOptions {
         SampleTextOptions {
             chains: !self.hide_call_graph,
             max_stack: self.max_stack,
             style: self.style(),
             only: self.symbols.clone(),
-            finding: self.finding.options(Path::new(data.name())),
+            bundle,
             sources: SourceOptions { inlines: !self.no_inline, full_paths: self.full_source_path },
         }
     }
 }
 
 /// Notes what the renderers met.
-fn note(renderers: &[PerfRenderer], ledger: &mut Ledger) {
+fn note(renderers: &[PerfRenderer], machine: Option<&Machine>, ledger: &mut Ledger) {
     perf_notes(renderers).into_iter().for_each(|note| ledger.push(note));
     let mut tally = Tally::default();
     renderers.iter().for_each(|r| tally.merge(r.unwind_tally().clone()));
-    // All of them number binaries alike.
-    if let Some(first) = renderers.first() {
-        note_unwinding(&tally, first.resolver(), ledger);
-        note_symbols(first.resolver(), ledger);
+    if let Some(machine) = machine {
+        note_unwinding(&tally, &machine.symbols, ledger);
+        note_symbols(&machine.symbols, ledger);
     }
 }

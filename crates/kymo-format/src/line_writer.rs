@@ -2,45 +2,45 @@
 //! with one move of a fixed size, most of the time, and what is too much of it is
 //! overwritten by the next.
 
-/// Text and numbers behind what is in a vector. [`Pen::end`] takes away what was not written.
+/// Appends text and numbers to a vector. [`LineWriter::finish`] takes away what was not written.
 #[derive(Debug)]
-pub struct Pen<'o> {
+pub struct LineWriter<'o> {
     out: &'o mut Vec<u8>,
     at: usize,
     /// How much room is made next.
     step: usize,
-    /// What is written [apart](Pen::apart).
-    apart: Vec<u8>,
+    /// Text on its way in [`buffered`](LineWriter::buffered).
+    scratch: Vec<u8>,
 }
 
 /// The room that is made at first and at most.
 const STEPS: (usize, usize) = (128, 32 << 10);
 
-impl<'o> Pen<'o> {
+impl<'o> LineWriter<'o> {
     /// Writes behind what is there.
-    pub fn new(out: &'o mut Vec<u8>) -> Pen<'o> {
+    pub fn new(out: &'o mut Vec<u8>) -> LineWriter<'o> {
         let at = out.len();
-        Pen { out, at, step: STEPS.0, apart: Vec::new() }
+        LineWriter { out, at, step: STEPS.0, scratch: Vec::new() }
     }
 
-    /// Where it is, to go [back](Pen::back) there.
-    pub fn place(&self) -> usize {
+    /// Place of what is written next, to [rewind](LineWriter::rewind) to.
+    pub fn position(&self) -> usize {
         self.at
     }
 
     /// Forgets what was written since.
-    pub fn back(&mut self, place: usize) {
+    pub fn rewind(&mut self, place: usize) {
         self.at = place;
     }
 
     /// Takes away what was not written.
-    pub fn end(self) {
+    pub fn finish(self) {
         self.out.truncate(self.at);
     }
 
     /// Writes the first `len` of some bytes.
     #[inline]
-    pub fn some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) {
+    pub fn write_prefix<const N: usize>(&mut self, bytes: &[u8; N], len: usize) {
         if self.out.len() - self.at < N {
             self.grow(N);
         }
@@ -63,13 +63,13 @@ impl<'o> Pen<'o> {
         self.at += text.len();
     }
 
-    /// Writes what another appends to a vector of its own.
-    pub fn apart<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        let mut apart = std::mem::take(&mut self.apart);
-        apart.clear();
-        let result = write(&mut apart);
-        self.text(&apart);
-        self.apart = apart;
+    /// Writes what `write` appends to a vector of its own.
+    pub fn buffered<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let result = write(&mut scratch);
+        self.text(&scratch);
+        self.scratch = scratch;
         result
     }
 
@@ -86,7 +86,7 @@ impl<'o> Pen<'o> {
     #[inline]
     pub fn signed(&mut self, n: i64) {
         // Overwritten if it is none.
-        self.some(b"-", usize::from(n < 0));
+        self.write_prefix(b"-", usize::from(n < 0));
         self.decimal(n.unsigned_abs());
     }
 
@@ -97,21 +97,21 @@ impl<'o> Pen<'o> {
         // Bytes before the first that counts; the last one does.
         let zeros = (digits | 1 << 56).trailing_zeros() / 8;
         let text = (digits | ZEROS) >> (8 * zeros);
-        self.some(&text.to_le_bytes(), 8 - zeros as usize);
+        self.write_prefix(&text.to_le_bytes(), 8 - zeros as usize);
     }
 
     #[inline(never)]
     fn many(&mut self, n: u64) {
         let (high, low) = (n / u64::from(EIGHT), (n % u64::from(EIGHT)) as u32);
         self.decimal(high);
-        self.some(&(eight(low) | ZEROS).to_le_bytes(), 8);
+        self.write_prefix(&(eight(low) | ZEROS).to_le_bytes(), 8);
     }
 
     /// Writes six digits, a colon and a blank.
     #[inline]
     pub fn micros(&mut self, n: u32) {
         const COLON: u64 = (b':' as u64) << 48 | (b' ' as u64) << 56;
-        self.some(&(((eight(n) | ZEROS) >> 16) | COLON).to_le_bytes(), 8);
+        self.write_prefix(&(((eight(n) | ZEROS) >> 16) | COLON).to_le_bytes(), 8);
     }
 
     /// Writes a number in hexadecimal, zeros before it up to `least` digits (at most 16).
@@ -120,12 +120,12 @@ impl<'o> Pen<'o> {
         let digits = ((67 - (n | 1).leading_zeros() as usize) / 4).max(least.min(16));
         if digits <= 8 {
             let text = nibbles((n as u32) << (32 - 4 * digits as u32));
-            return self.some(&text.to_be_bytes(), digits);
+            return self.write_prefix(&text.to_be_bytes(), digits);
         }
         let first = n << (64 - 4 * digits as u32);
         let text =
             u128::from(nibbles((first >> 32) as u32)) << 64 | u128::from(nibbles(first as u32));
-        self.some(&text.to_be_bytes(), digits);
+        self.write_prefix(&text.to_be_bytes(), digits);
     }
 
     /// Makes room for so many bytes at least.
@@ -169,11 +169,11 @@ pub(crate) fn nibbles(n: u32) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(write: impl FnOnce(&mut Pen<'_>)) -> String {
+    fn of(write: impl FnOnce(&mut LineWriter<'_>)) -> String {
         let mut out = b">".to_vec();
-        let mut pen = Pen::new(&mut out);
-        write(&mut pen);
-        pen.end();
+        let mut line = LineWriter::new(&mut out);
+        write(&mut line);
+        line.finish();
         String::from_utf8(out.split_off(1)).unwrap()
     }
 
@@ -215,11 +215,11 @@ mod tests {
         let long = "x".repeat(100_000);
         let text = of(|p| {
             p.text(b"ab");
-            let place = p.place();
+            let place = p.position();
             p.text(long.as_bytes());
-            p.back(place);
+            p.rewind(place);
             for _ in 0..1000 {
-                p.some(b"cdef", 3);
+                p.write_prefix(b"cdef", 3);
             }
             p.text(long.as_bytes());
         });
