@@ -138,6 +138,7 @@ fn sources_that_are_no_regular_files_are_not_opened() {
         let annotate = recorded.kymo(&["annotate", "spin", "-l", "-i", "perf.data"]).success();
         assert!(annotate.stdout.contains(file), "{annotate:?}");
         let _ = recorded.kymo(&["report", "--stdio", "-s", "sym,srcline", "-i", "perf.data"]);
+        let _ = recorded.kymo(&["probe", "-q", "-x", "./named", "-L", "spin"]);
         let bundle = recorded.kymo(&["bundle", "--sources", "perf.data"]).success();
         assert!(!bundle.stderr.contains(&format!("\n  {file}\n")), "{bundle:?}");
     }

@@ -9,6 +9,7 @@ use kymo_kernel::kprobes::{JumpOptimization, Kprobe, ProbeMechanism, jump_optimi
 use kymo_kernel::probe_events::{ProbeError, ProbeFile};
 use kymo_kernel::probe_guard::{GuardError, ProbeGuard};
 
+use kymo_kernel::system::SystemRoot;
 use kymo_model::probe::{ProbeDefinition, ProbeKind, ProbeTarget};
 
 use super::program::{BenchProgram, ProbedFunction, ProgramShape};
@@ -85,7 +86,7 @@ struct KernelPoint {
 
 /// The function's name and address.
 fn function() -> Option<(&'static str, u64)> {
-    let text = std::fs::read_to_string("/proc/kallsyms").ok()?;
+    let text = SystemRoot::machine().kallsyms_text().ok()?;
     FUNCTIONS.into_iter().find_map(|wanted| {
         text.lines().find_map(|line| {
             let mut words = line.split_ascii_whitespace();

@@ -270,6 +270,7 @@ fn head<'c>(item: &BatchItem, pid: i32, comm: &'c TaskName) -> EventHead<'c> {
 /// Lines of several instances begin with their names, aligned.
 fn instances(data: &TraceDat) -> Vec<InstanceStyle> {
     let widest = data.buffers().iter().map(|b| b.name.len()).max().unwrap_or(0);
+    let widest = kymo_model::format_width(widest);
     let prefix = |name: &str| match (widest, name.is_empty()) {
         (0, _) => String::new(),
         (_, true) => " ".repeat(widest + 2),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::companions::DebugCompanions;
 use kymo_debuginfo::dwarf::{DwarfError, Pages, Sections};
 use kymo_kernel::mapped::MappedFile;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 use object::read::{Object as _, ObjectSection as _};
 
@@ -123,7 +124,7 @@ impl BinaryFiles {
     /// A program or library as a process sees it that has mounts of its own. The path
     /// is one that works here.
     pub fn user_of(pid: u32, path: &Path) -> Result<BinaryFiles, BinaryError> {
-        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        let root = SystemRoot::machine().root_of(pid);
         let real = super::process_root::resolve(&root, path)
             .map_err(|error| BinaryError::Io { path: root.join(path), error })?;
         BinaryFiles::with_debug(BinaryKind::User, real)

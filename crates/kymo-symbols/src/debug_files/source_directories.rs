@@ -44,7 +44,6 @@ impl SourceDirectories {
     /// The text of a source file, if it is here.
     pub fn read(&self, path: &str, comp_dir: &str) -> Option<Vec<u8>> {
         let path = self.find(path, comp_dir)?;
-        let size = std::fs::metadata(&path).ok()?.len();
-        (size <= LIMIT).then(|| std::fs::read(path).ok()).flatten()
+        kymo_kernel::regular_file::read(&path, LIMIT).ok()
     }
 }

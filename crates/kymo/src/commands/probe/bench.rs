@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use kymo_kernel::process::{Signal, Signals, die_by};
+use kymo_kernel::system::SystemRoot;
 use kymo_probe::bench::{BenchOptions, BenchRow, BenchStop, HitCost, measure};
 
 use crate::commands::tracing;
@@ -57,12 +58,13 @@ const BAR: f64 = 32.0;
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 fn table(rows: &[BenchRow], pairs: u32) {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = SystemRoot::machine().kernel_release().unwrap_or_default();
     anstream::println!(
         "One hit of a probe on Linux {}: median of {pairs} pairs, with the probe minus without\n",
         release.trim()
     );
     let width = rows.iter().map(|r| r.name.chars().count()).max().unwrap_or(0);
+    let width = kymo_model::format_width(width);
     let most = rows.iter().filter_map(median).fold(0.0, f64::max);
     anstream::println!("{:width$}  {:>10}  spread", "", "ns a hit");
     for row in rows {

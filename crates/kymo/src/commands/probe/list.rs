@@ -9,6 +9,7 @@ use kymo_debuginfo::demangle;
 use kymo_kernel::kprobes::{Kprobe, ProbeMechanism, jump_optimization};
 use kymo_kernel::probe_events::{ListedProbe, ProbeFile};
 use kymo_kernel::probe_notes::ProbeNotes;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::probe::{FetchArg, ProbeTarget};
 use kymo_probe::ProbedBinary;
 use kymo_symbols::debug_files::BinaryFiles;
@@ -122,7 +123,7 @@ impl RunningKernel {
         if wanted.peek().is_none() || (!verbose && !unknown) {
             return RunningKernel::default();
         }
-        let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let text = SystemRoot::machine().kallsyms_text().unwrap_or_default();
         let mut symbols: BTreeMap<(Option<String>, String), u64> = BTreeMap::new();
         let keys: Vec<(Option<&str>, &str)> =
             wanted.map(|p| (module_of(p), p.symbol.as_str())).collect();

@@ -2,6 +2,7 @@
 
 use kymo_kernel::kprobes::forbidden;
 use kymo_kernel::probe_events::{ProbeError, ProbeFile};
+use kymo_kernel::system::SystemRoot;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::probe::ProbeTarget;
 
@@ -55,7 +56,7 @@ fn why(target: &ProbeTarget, error: &std::io::Error) -> Option<String> {
 }
 
 fn address_of(symbol: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/kallsyms").ok()?;
+    let text = SystemRoot::machine().kallsyms_text().ok()?;
     text.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let addr = u64::from_str_radix(words.next()?, 16).ok()?;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use kymo_kernel::system::SystemRoot;
 use kymo_model::Note;
 use kymo_probe::grammar::ProbeDescription;
 use kymo_probe::{ProbedBinary, ResolveOptions, ResolvedProbe, resolve_by_kallsyms};
@@ -68,8 +69,7 @@ impl<'a> ProbeResolver<'a> {
     }
 
     fn by_symbols(missing: BinaryError) -> anyhow::Result<ProbeResolver<'a>> {
-        let text =
-            std::fs::read_to_string("/proc/kallsyms").context("cannot read /proc/kallsyms")?;
+        let text = SystemRoot::machine().kallsyms_text().context("cannot read /proc/kallsyms")?;
         Ok(ProbeResolver::Symbols(text, missing))
     }
 
