@@ -54,6 +54,8 @@ static CHANNELS: [Turns<Channel>; SLOTS] = [const { Turns::new() }; SLOTS];
 static RETIRED: [[AtomicPtr<Channel>; KEPT]; SLOTS] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT] }; SLOTS];
 const KEPT: usize = 8;
+/// How many were retired of each slot. Turns need not count up one by one.
+static RETIRED_COUNT: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 
 /// Ticks and CLOCK_MONOTONIC at the start, to measure the pace of ticks.
 static START: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -218,7 +220,7 @@ fn make(slot: usize, turn: u8) -> Option<&'static Channel> {
         sys::wait_a_little();
         waits < 1000
     };
-    let (make, replaced) = (|| make_alone(slot, turn), |old| retire(slot, turn, old));
+    let (make, replaced) = (|| make_alone(slot, turn), |old| retire(slot, old));
     // SAFETY: channels stay for eight more turns of their slot.
     unsafe { CHANNELS[slot].make(turn, sys::tid(), wait, make, replaced) }
 }
@@ -346,8 +348,10 @@ fn filled(slot: usize) {
 }
 
 /// Keeps the channels of the last turns; those before go.
-fn retire(slot: usize, turn: u8, old: *mut Channel) {
-    let place = &RETIRED[slot][usize::from(turn) % KEPT];
+fn retire(slot: usize, old: *mut Channel) {
+    // One thread at a time makes channels of a slot.
+    let count = RETIRED_COUNT[slot].fetch_add(1, Ordering::Relaxed);
+    let place = &RETIRED[slot][count as usize % KEPT];
     let oldest = place.swap(old, Ordering::AcqRel);
     // SAFETY: retired eight turns of this slot ago.
     if let Some(channel) = unsafe { oldest.as_ref() } {

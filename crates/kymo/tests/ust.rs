@@ -84,6 +84,15 @@ const ROLE: &str = "KYMO_TEST_STEPS";
 #[test]
 fn role() {
     let Some(steps) = std::env::var(ROLE).ok() else { return };
+    if steps == "loop" {
+        // Every number often enough, until it is killed.
+        for id in (0..1100).cycle() {
+            emit!(fixed(id));
+            if id == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
     if let Some(rounds) = steps.strip_suffix('!') {
         for id in 0..rounds.parse().unwrap() {
             let name = format!("customer \"{id}\"\n");
@@ -425,4 +434,98 @@ fn what_a_killed_program_wrote_is_recovered() {
     // The next tool clears up behind the dead one.
     place.trace(&["-u", "work:*", "-q"], "1");
     assert_eq!(place.left(), [""; 0]);
+}
+
+/// A session's filters may be changed more often than rings have numbers, while the program runs
+/// and nobody takes anything: what happens under the last filter is there.
+#[test]
+fn a_session_is_changed_three_hundred_times() {
+    if !require(&[]) {
+        return;
+    }
+    let place = Place::new();
+    let session = |args: &[&str]| {
+        let output = place.kymo(&[&["session"], args].concat(), "").output().unwrap();
+        let (said, errors) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{args:?}: {errors}");
+        said + &errors
+    };
+    session(&["create", "box", "--buffer-size", "64K", "-u", "every:never"]);
+    session(&["enable", "box", "-u", "every:fixed", "--filter", "id == 0"]);
+    session(&["start", "box"]);
+    let mut program = place.start("loop");
+    let rings = || {
+        let user = std::fs::read_dir(place.0.path()).unwrap().flatten().next().unwrap().path();
+        let all = std::fs::read_dir(user).unwrap().flatten().map(|e| e.path());
+        let files = all.filter(|p| p.join("control").exists()).flat_map(std::fs::read_dir);
+        let files = files.flat_map(|d| d.flatten());
+        files.filter(|f| f.file_name().to_string_lossy().starts_with("ring-")).count()
+    };
+    until("the program is there", || rings() > 0);
+    let mut given_up = false;
+    for change in 1..=300 {
+        let filter = format!("id == {change}");
+        given_up |= session(&["enable", "box", "-u", "every:fixed", "--filter", &filter])
+            .contains("were removed before they were taken");
+    }
+    assert!(rings() <= 255);
+    // Nothing of the rings before is lost without a word.
+    assert!(given_up, "three hundred rings with events, and as many are kept");
+    let snapshot = |name: &str| {
+        let trace = place.path(name);
+        session(&["snapshot", "box", "-o", &trace]);
+        let output = place.kymo(&["script", &trace], "").output().unwrap();
+        let shown = text(&output.stdout);
+        let numbers = shown.lines().filter_map(|l| {
+            l.split_once("every:fixed: ")?.1.split(' ').nth(2)?.parse::<u64>().ok()
+        });
+        numbers.collect::<std::collections::BTreeSet<u64>>()
+    };
+    until("the last filter's events are there", || {
+        let name = format!("now-{}", rings());
+        let _ = std::fs::remove_dir_all(place.path(&name));
+        snapshot(&name).contains(&300)
+    });
+    // What was taken is nobody's any more, and the numbers can be had again.
+    assert_eq!(rings(), 1);
+    for change in 1..=300 {
+        let filter = format!("id == {}", 5000 + change);
+        let said = session(&["enable", "box", "-u", "every:fixed", "--filter", &filter]);
+        assert!(!said.contains("were removed"), "{said}");
+    }
+    assert!(rings() <= 3, "of filters that nothing passes there are no rings: {}", rings());
+    session(&["enable", "box", "-u", "every:fixed", "--filter", "id == 7"]);
+    until("they are there, too", || {
+        let _ = std::fs::remove_dir_all(place.path("again"));
+        snapshot("again").contains(&7)
+    });
+    session(&["destroy", "box"]);
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+/// Where the shared directory is full, the advice is to make room there.
+#[test]
+fn a_full_shared_directory_is_named() {
+    if !require(&[Need::Root]) {
+        return;
+    }
+    let place = Place::new();
+    let program = place.program().join(" ");
+    let mount = format!("mount -t tmpfs -o size=1M none {}", place.path(""));
+    for options in ["", "-o out"] {
+        let kymo = env!("CARGO_BIN_EXE_kymo");
+        let trace = format!("{kymo} trace -u work:step --buffer-size 4M {options} -- {program}");
+        let mut shell = Command::new("unshare");
+        shell.args(["-m", "sh", "-c", &format!("{mount} && {trace}")]);
+        shell.env("KYMO_UST_DIR", place.0.path()).env(ROLE, "1000");
+        let scratch = tempfile::tempdir().unwrap();
+        shell.current_dir(scratch.path());
+        let output = shell.output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        let shared = place.0.path().display().to_string();
+        assert!(said.contains(&format!("make room in {shared}")), "{said}");
+        assert!(said.contains("1000 events"), "{said}");
+        assert!(!said.contains("--buffer-size"), "{said}");
+    }
 }

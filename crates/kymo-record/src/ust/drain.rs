@@ -31,6 +31,8 @@ pub struct DrainStats {
     pub discarded: u64,
     /// Of these, those larger than a sub-buffer.
     pub too_large: u64,
+    /// Of the discarded, those for which there was no memory in the shared directory.
+    pub without_memory: u64,
     /// Packets that were overwritten before they were taken.
     pub overwritten: u64,
     /// Events in these, as far as that is known.
@@ -47,6 +49,7 @@ impl DrainStats {
         for area in ring.areas() {
             self.discarded += area.discarded;
             self.too_large += area.too_large;
+            self.without_memory += if area.without_memory { area.discarded } else { 0 };
             self.overwritten += area.overwritten_packets;
             self.overwritten_events += area.overwritten_events;
             self.damaged += area.damaged;

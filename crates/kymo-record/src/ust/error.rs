@@ -53,6 +53,16 @@ pub enum UstError {
         /// The program.
         pid: u32,
     },
+    /// Events were given up for newer ones.
+    #[error(
+        "{bytes} bytes of events of process {pid} were removed before they were taken: the session was changed more often than a program can keep rings; take a snapshot now and then"
+    )]
+    GivenUp {
+        /// The program.
+        pid: u32,
+        /// Bytes of events.
+        bytes: u64,
+    },
     /// A program's events cannot be read.
     #[error("events of a program cannot be read: {0}")]
     Events(String),

@@ -54,6 +54,8 @@ pub struct Area {
     pub discarded: u64,
     /// Of these, those larger than a sub-buffer.
     pub too_large: u64,
+    /// There was no memory for it: that is why events were discarded.
+    pub without_memory: bool,
     /// Places that did not hold what they should.
     pub damaged: u64,
 }
@@ -278,6 +280,23 @@ impl RingReader {
         Ok(counts)
     }
 
+    /// Whether all that was written into it has been taken, and all that it lost has been told.
+    ///
+    /// # Errors
+    /// If it is not what it should be.
+    pub(super) fn is_taken(&self) -> Result<bool, UstError> {
+        for area in 0..self.header.areas() {
+            let head = self.head(area)?;
+            let state = AreaState::parse(&head).map_err(|e| self.error(e))?;
+            let cursor = Cursor::parse(&head).map_err(|e| self.error(e))?;
+            let waits = state.used && cursor.pos < state.pos;
+            if waits || cursor.discarded < state.discarded {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// What the ring is.
     pub fn config(&self) -> &Config {
         self.header.config()
@@ -356,6 +375,7 @@ impl RingReader {
             let reader = &mut self.areas[area as usize];
             reader.resume(cursor, &state, size);
             reader.discarded = state.discarded.saturating_sub(reader.before.discarded);
+            reader.without_memory |= state.failed;
             reader.too_large = state.too_large.saturating_sub(reader.before.too_large);
             let taken = match state.used {
                 true => self.area(area, &state, (depth, whole), &mut buffer, sink),

@@ -55,11 +55,12 @@ impl Channel {
             return Ok(None);
         }
         let _lock = program.file().lock(LOCKED.0, LOCKED.1)?;
-        let attached = match self.slot_of(program)? {
+        let (attached, given_up) = match self.slot_of(program)? {
             Some((attached, slot)) => self.take_up(program, attached, &slot)?,
-            None => self.claim(program)?,
+            None => (self.claim(program)?, 0),
         };
         self.switch_on(program, attached.slot)?;
+        check_given_up(program, given_up)?;
         Ok(Some(attached))
     }
 
@@ -70,16 +71,16 @@ impl Channel {
         program: &Program,
         attached: Attached,
         slot: &Slot,
-    ) -> Result<Attached, UstError> {
+    ) -> Result<(Attached, u64), UstError> {
         let stopped = slot.state == SlotState::Stopped;
         let failed = slot.answered == slot.turn && (slot.answer == 2 || lacks(program, attached)?);
         let filters = self.view()?.rules().any(|rule| !rule.filter.is_empty());
-        let turn = match failed || (stopped && filters) {
-            true => next_turn(program, attached)?,
-            false => attached.turn,
+        let (turn, given_up) = match failed || (stopped && filters) {
+            true => next_turn(program, attached, slot.answered)?,
+            false => (attached.turn, 0),
         };
         set_state(program, attached.slot, SlotState::Active)?;
-        Ok(Attached { turn, ..attached })
+        Ok((Attached { turn, ..attached }, given_up))
     }
 
     /// Takes a free slot.
@@ -98,7 +99,8 @@ impl Channel {
         let mut path = self.path();
         path.resize(SLOT_PATH, 0);
         program.file().write_at(at + Slot::PATH_AT as u64, &path)?;
-        let turn = next_turn(program, attached)?;
+        // Of the rings of this slot none is left.
+        let (turn, _) = next_turn(program, attached, slots[slot].answered)?;
         set_state(program, slot, SlotState::Active)?;
         Ok(Attached { slot, turn })
     }
@@ -142,13 +144,14 @@ impl Channel {
             };
             filter(before) != filter(after)
         };
+        let mut given_up = 0;
         if program.present().any(other) {
-            next_turn(program, attached)?;
+            given_up = next_turn(program, attached, slot.answered)?.1;
         }
-        match slot.state {
-            SlotState::Active => new.switch_on(program, attached.slot),
-            _ => Ok(()),
+        if slot.state == SlotState::Active {
+            new.switch_on(program, attached.slot)?;
         }
+        check_given_up(program, given_up)
     }
 
     fn switch_on(&self, program: &Program, slot: usize) -> Result<(), UstError> {
@@ -239,14 +242,64 @@ fn set_state(program: &Program, slot: usize, state: SlotState) -> Result<(), Ust
     Ok(program.file().write_at(slot_at(slot) as u64 + 1, &[state as u8])?)
 }
 
-/// From now on the program writes into another ring.
-fn next_turn(program: &Program, attached: Attached) -> Result<u8, UstError> {
-    let turn = match attached.turn.wrapping_add(1) {
-        0 => 1,
-        turn => turn,
+/// From now on the program writes into another ring, which has the next number. `answered` is the
+/// number that the program has made a ring for last. Returns it, and how many bytes of events were
+/// in a ring that had it before: numbers begin again after 255, and that ring is the oldest one.
+fn next_turn(program: &Program, attached: Attached, answered: u8) -> Result<(u8, u64), UstError> {
+    let slot = attached.slot;
+    remove_taken_rings(program, attached)?;
+    let (mut turn, mut given_up) = (attached.turn, 0);
+    loop {
+        turn = match turn.wrapping_add(1) {
+            0 => 1,
+            turn => turn,
+        };
+        given_up += give_up_ring(program, Attached { slot, turn })?;
+        // The program takes the number of the ring it has for that ring: its filters would stay.
+        if turn != answered {
+            break;
+        }
+    }
+    program.file().write_at(slot_at(slot) as u64, &[turn])?;
+    Ok((turn, given_up))
+}
+
+/// Removes the rings of a slot out of which everything was taken, but for those that somebody may
+/// still be writing into: the program's ring and the one before it.
+fn remove_taken_rings(program: &Program, attached: Attached) -> Result<(), UstError> {
+    let before = attached.turn.wrapping_sub(1);
+    for ring in program.rings()? {
+        let Attached { slot, turn } = ring.attached;
+        if slot != attached.slot || turn == attached.turn || turn == before {
+            continue;
+        }
+        // What is no ring stays until its slot is given back.
+        if let Ok(Some(reader)) = RingReader::of(program, ring.attached)
+            && matches!(reader.is_taken(), Ok(true))
+        {
+            program.remove_ring(&ring)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a ring if it is there. Returns how many bytes of events were in it.
+fn give_up_ring(program: &Program, attached: Attached) -> Result<u64, UstError> {
+    let Some(ring) = program.rings()?.into_iter().find(|r| r.attached == attached) else {
+        return Ok(0);
     };
-    program.file().write_at(slot_at(attached.slot) as u64, &[turn])?;
-    Ok(turn)
+    let reader = RingReader::of(program, attached).ok().flatten();
+    let waiting = reader.and_then(|r| r.counts().ok()).map_or(0, |c| c.waiting);
+    program.remove_ring(&ring)?;
+    Ok(waiting)
+}
+
+/// Says so if events were given up; everything else was done.
+fn check_given_up(program: &Program, bytes: u64) -> Result<(), UstError> {
+    match bytes {
+        0 => Ok(()),
+        bytes => Err(UstError::GivenUp { pid: program.id().pid, bytes }),
+    }
 }
 
 /// Of the events that are on for a slot, whoever switched them on, those that `which`

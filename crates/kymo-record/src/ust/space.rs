@@ -106,7 +106,7 @@ impl Space {
     }
 
     /// Where the users' folders are.
-    pub(crate) fn base(&self) -> &Path {
+    pub fn base(&self) -> &Path {
         &self.base
     }
 

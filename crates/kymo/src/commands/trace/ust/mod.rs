@@ -312,7 +312,14 @@ pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &D
     for text in notes {
         ledger.note(NoteKind::Program, text.clone(), None);
     }
-    if stats.discarded > 0 {
+    let shared = || Space::here().base().display().to_string();
+    if stats.without_memory > 0 {
+        let (n, shared) = (stats.without_memory, shared());
+        let fact = format!("{n} events discarded: there was no memory for rings in {shared}");
+        ledger.note(NoteKind::Lost, fact, Some(format!("make room in {shared}: df -h {shared}")));
+    }
+    let discarded = stats.discarded.saturating_sub(stats.without_memory);
+    if discarded > 0 {
         let large = match stats.too_large {
             0 => String::new(),
             n => format!(" ({n} larger than a sub-buffer)"),
@@ -320,7 +327,7 @@ pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &D
         let advice = "more room: --buffer-size 64M; or a --filter".to_owned();
         ledger.note(
             NoteKind::Lost,
-            format!("{} events discarded: rings were full{large}", stats.discarded),
+            format!("{discarded} events discarded: rings were full{large}"),
             Some(advice),
         );
     }
@@ -342,11 +349,7 @@ pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &D
     }
     if stats.without_ring > 0 {
         let fact = format!("{} events lost: a program could not make its ring", stats.without_ring);
-        ledger.note(
-            NoteKind::Lost,
-            fact,
-            Some("room in /dev/shm, or a smaller --buffer-size".into()),
-        );
+        ledger.note(NoteKind::Lost, fact, Some(format!("make room in {0}: df -h {0}", shared())));
     }
     if stats.damaged > 0 {
         let fact = format!("{} places in rings did not hold what they should", stats.damaged);
