@@ -162,10 +162,10 @@ pub enum SlotState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Counts up with each use.
-    pub turn: u8,
+    pub generation: u8,
     /// What the tool says; unknown numbers are taken for [`SlotState::Stopped`].
     pub state: SlotState,
-    /// The turn that the program has answered.
+    /// The generation that the program has answered.
     pub answered: u8,
     /// 1: the ring is ready, 2: it failed.
     pub answer: u8,
@@ -192,7 +192,7 @@ impl Slot {
         let mut take = Take(bytes);
         let mut read = || -> Option<Self> {
             Some(Self {
-                turn: take.u8()?,
+                generation: take.u8()?,
                 state: match take.u8()? {
                     0 => SlotState::Free,
                     1 => SlotState::Claimed,

@@ -169,7 +169,7 @@ impl Drain {
         Ok(())
     }
 
-    /// Takes all that is in the rings of a program's channel, those of earlier turns
+    /// Takes all that is in the rings of a program's channel, those of earlier generations
     /// included. Says of how many rings.
     ///
     /// # Errors
@@ -179,7 +179,9 @@ impl Drain {
         let mut rings = program.rings()?;
         rings.retain(|r| r.attached.slot == attached.slot);
         // Turns count up and begin again; the longest ago is the oldest.
-        rings.sort_by_key(|r| std::cmp::Reverse(attached.turn.wrapping_sub(r.attached.turn)));
+        rings.sort_by_key(|r| {
+            std::cmp::Reverse(attached.generation.wrapping_sub(r.attached.generation))
+        });
         let (session, order) = (self.session.clone(), channel.name().to_string_lossy());
         let mut taken = 0;
         for ring in rings {

@@ -51,7 +51,7 @@ impl std::fmt::Display for ProgramId {
 /// A ring that a program has made.
 #[derive(Clone, Debug)]
 pub struct RingFile {
-    /// For which slot and turn.
+    /// For which slot and generation.
     pub attached: Attached,
     /// The file.
     pub name: OsString,
@@ -219,9 +219,9 @@ impl Program {
         let slots = self.slots()?;
         let (names, _) = self.dir.names(MAX_PROGRAMS)?;
         let parse = |name: OsString| {
-            let (slot, turn) = name.to_str()?.strip_prefix("ring-")?.split_once('-')?;
+            let (slot, generation) = name.to_str()?.strip_prefix("ring-")?.split_once('-')?;
             let slot = slot.parse().ok().filter(|s| *s < SLOTS)?;
-            let attached = Attached { slot, turn: turn.parse().ok()? };
+            let attached = Attached { slot, generation: generation.parse().ok()? };
             // Whoever frees a slot removes its rings: those that are there are of this use.
             let used = slots.get(slot).filter(|s| s.state != SlotState::Free);
             let path = String::from_utf8_lossy(used.map_or(&b""[..], |s| &s.path));

@@ -18,14 +18,14 @@ use super::ring::RingReader;
 pub struct Attached {
     /// In this slot.
     pub slot: usize,
-    /// In this turn of it.
-    pub turn: u8,
+    /// In this generation of it.
+    pub generation: u8,
 }
 
 impl Attached {
     /// The file of its ring, in the program's folder.
     pub(super) fn ring_name(self) -> String {
-        format!("ring-{}-{}", self.slot, self.turn)
+        format!("ring-{}-{}", self.slot, self.generation)
     }
 }
 
@@ -43,7 +43,7 @@ impl Channel {
         let path = self.path();
         let slots = program.slots()?.into_iter().enumerate();
         let mut mine = slots.filter(|(_, s)| s.path == path && s.state != SlotState::Free);
-        Ok(mine.next().map(|(slot, s)| (Attached { slot, turn: s.turn }, s)))
+        Ok(mine.next().map(|(slot, s)| (Attached { slot, generation: s.generation }, s)))
     }
 
     /// Lets a program that runs already record for the channel.
@@ -73,14 +73,15 @@ impl Channel {
         slot: &Slot,
     ) -> Result<(Attached, u64), UstError> {
         let stopped = slot.state == SlotState::Stopped;
-        let failed = slot.answered == slot.turn && (slot.answer == 2 || lacks(program, attached)?);
+        let failed =
+            slot.answered == slot.generation && (slot.answer == 2 || lacks(program, attached)?);
         let filters = self.view()?.rules().any(|rule| !rule.filter.is_empty());
-        let (turn, given_up) = match failed || (stopped && filters) {
-            true => next_turn(program, attached, slot.answered)?,
-            false => (attached.turn, 0),
+        let (generation, given_up) = match failed || (stopped && filters) {
+            true => next_generation(program, attached, slot.answered)?,
+            false => (attached.generation, 0),
         };
         set_state(program, attached.slot, SlotState::Active)?;
-        Ok((Attached { turn, ..attached }, given_up))
+        Ok((Attached { generation, ..attached }, given_up))
     }
 
     /// Takes a free slot.
@@ -89,7 +90,7 @@ impl Channel {
         let Some(slot) = slots.iter().position(|s| s.state == SlotState::Free) else {
             return Err(UstError::NoSlot { pid: program.id().pid });
         };
-        let attached = Attached { slot, turn: slots[slot].turn };
+        let attached = Attached { slot, generation: slots[slot].generation };
         let at = slot_at(slot) as u64;
         set_state(program, slot, SlotState::Claimed)?;
         // A ring that was being made when the slot was given back is nobody's.
@@ -100,9 +101,9 @@ impl Channel {
         path.resize(SLOT_PATH, 0);
         program.file().write_at(at + Slot::PATH_AT as u64, &path)?;
         // Of the rings of this slot none is left.
-        let (turn, _) = next_turn(program, attached, slots[slot].answered)?;
+        let (generation, _) = next_generation(program, attached, slots[slot].answered)?;
         set_state(program, slot, SlotState::Active)?;
-        Ok(Attached { slot, turn })
+        Ok(Attached { slot, generation })
     }
 
     /// Switches the events off; what is in the ring stays. Says in which slot.
@@ -146,7 +147,7 @@ impl Channel {
         };
         let mut given_up = 0;
         if program.present().any(other) {
-            given_up = next_turn(program, attached, slot.answered)?.1;
+            given_up = next_generation(program, attached, slot.answered)?.1;
         }
         if slot.state == SlotState::Active {
             new.switch_on(program, attached.slot)?;
@@ -245,32 +246,39 @@ fn set_state(program: &Program, slot: usize, state: SlotState) -> Result<(), Ust
 /// From now on the program writes into another ring, which has the next number. `answered` is the
 /// number that the program has made a ring for last. Returns it, and how many bytes of events were
 /// in a ring that had it before: numbers begin again after 255, and that ring is the oldest one.
-fn next_turn(program: &Program, attached: Attached, answered: u8) -> Result<(u8, u64), UstError> {
+fn next_generation(
+    program: &Program,
+    attached: Attached,
+    answered: u8,
+) -> Result<(u8, u64), UstError> {
     let slot = attached.slot;
     remove_taken_rings(program, attached)?;
-    let (mut turn, mut given_up) = (attached.turn, 0);
+    let (mut generation, mut given_up) = (attached.generation, 0);
     loop {
-        turn = match turn.wrapping_add(1) {
+        generation = match generation.wrapping_add(1) {
             0 => 1,
-            turn => turn,
+            generation => generation,
         };
-        given_up += give_up_ring(program, Attached { slot, turn })?;
+        given_up += give_up_ring(program, Attached { slot, generation })?;
         // The program takes the number of the ring it has for that ring: its filters would stay.
-        if turn != answered {
+        if generation != answered {
             break;
         }
     }
-    program.file().write_at(slot_at(slot) as u64, &[turn])?;
-    Ok((turn, given_up))
+    program.file().write_at(slot_at(slot) as u64, &[generation])?;
+    Ok((generation, given_up))
 }
 
 /// Removes the rings of a slot out of which everything was taken, but for those that somebody may
 /// still be writing into: the program's ring and the one before it.
 fn remove_taken_rings(program: &Program, attached: Attached) -> Result<(), UstError> {
-    let before = attached.turn.wrapping_sub(1);
+    let before = match attached.generation {
+        0 | 1 => u8::MAX,
+        generation => generation - 1,
+    };
     for ring in program.rings()? {
-        let Attached { slot, turn } = ring.attached;
-        if slot != attached.slot || turn == attached.turn || turn == before {
+        let Attached { slot, generation } = ring.attached;
+        if slot != attached.slot || generation == attached.generation || generation == before {
             continue;
         }
         // What is no ring stays until its slot is given back.

@@ -206,7 +206,7 @@ fn of_program(
 }
 
 fn doing(slot: &Slot) -> Doing {
-    match (slot.state, slot.answered == slot.turn, slot.answer) {
+    match (slot.state, slot.answered == slot.generation, slot.answer) {
         (SlotState::Stopped, _, _) => Doing::Stopped,
         (_, true, 2) => Doing::Failed(slot.errno),
         (_, true, _) => Doing::Recording,
