@@ -1,6 +1,6 @@
 //! Files that programs of other users made, for a reader that may be privileged:
 //! opened name by name, links followed nowhere, checked to be what they claim, and
-//! read and written by offset. What is mapped of them is never touched ([`Untouched`]):
+//! read and written by offset. What is mapped of them is never touched ([`OpaqueMapping`]):
 //! a file that shrinks would end the reader.
 
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::untouched::Untouched;
+use crate::opaque_mapping::OpaqueMapping;
 
 /// Why a file of a shared directory is not opened.
 #[derive(Debug, thiserror::Error)]
@@ -347,8 +347,8 @@ impl SharedFile {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn untouched(&self, offset: u64, len: u64) -> Result<Untouched, SharedError> {
-        Untouched::of(&self.file, offset, len).map_err(|e| self.failed("map", e))
+    pub fn opaque_mapping(&self, offset: u64, len: u64) -> Result<OpaqueMapping, SharedError> {
+        OpaqueMapping::of(&self.file, offset, len).map_err(|e| self.failed("map", e))
     }
 
     /// Gives all its memory back to the file system; its size stays, and whoever maps it

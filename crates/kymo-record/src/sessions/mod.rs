@@ -15,7 +15,7 @@ use kymo_ust::Rule;
 
 use crate::ftrace::{self, Mode, SessionOptions, SessionState, TraceEvent};
 use crate::output;
-use crate::ust::{self, DrainStats, Notes, ProgramsState, RingOptions, Space, UstError};
+use crate::ust::{self, DrainStats, MountNamespace, Notes, ProgramsState, RingOptions, UstError};
 
 pub use error::SessionError;
 use note::Part;
@@ -521,13 +521,13 @@ fn make_programs(
 ) -> Result<ust::Session, SessionError> {
     let session = ust::Session::create(name, channel, ring, rules)?;
     // Without a folder for notes one that is lost is just gone.
-    let _ = note::add(name, Part::Programs(Space::here().base()));
+    let _ = note::add(name, Part::Programs(MountNamespace::here().base()));
     Ok(session)
 }
 
 fn destroy_programs(name: &str) -> Result<bool, SessionError> {
     let there = ust::Session::destroy(name)?;
-    Ok(note::remove(name, Part::Programs(Space::here().base())) || there)
+    Ok(note::remove(name, Part::Programs(MountNamespace::here().base())) || there)
 }
 
 /// What is missing of a session that is noted and not there, and whether the machine was
@@ -546,11 +546,12 @@ fn gone(name: &str) -> Option<(String, bool)> {
 
 /// Orders elsewhere ($KYMO_UST_DIR) may well be there.
 fn is_here(note: &note::SessionNote) -> bool {
-    note.programs.as_deref() == Some(Space::here().base())
+    note.programs.as_deref() == Some(MountNamespace::here().base())
 }
 
 fn lost_part(kernel: bool, programs: bool) -> Option<String> {
-    let orders = || format!("its orders in {} were removed", Space::here().base().display());
+    let orders =
+        || format!("its orders in {} were removed", MountNamespace::here().base().display());
     match (kernel, programs) {
         (false, false) => None,
         (true, false) => Some("its trace instance was removed".into()),

@@ -7,8 +7,8 @@ use kymo_kernel::shared::{Access, SharedDir};
 use kymo_ust::{Order, OrderView, Pids, Rule, SLOT_PATH, is_for};
 
 use super::error::UstError;
+use super::mount_namespace::{UserFolder, me};
 use super::program::Program;
-use super::space::{UserFolder, me};
 
 /// What a channel is to be.
 #[derive(Clone, Debug)]

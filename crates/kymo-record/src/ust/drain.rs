@@ -326,7 +326,7 @@ impl Trace {
             };
             let area = match &out {
                 Out::Packet(taken) => taken.area,
-                Out::Whole(whole) => whole.area,
+                Out::CompletePackets(whole) => whole.area,
             };
             let path = || folder.path().join(stream_name(area));
             let failed = |error| UstError::Write { path: path(), error };
@@ -342,7 +342,7 @@ impl Trace {
                     stream.packet(taken.packet).map_err(failed)?;
                     (1, taken.packet.len() as u64)
                 }
-                Out::Whole(whole) => {
+                Out::CompletePackets(whole) => {
                     stream.whole(&whole).map_err(failed)?;
                     (whole.packets, whole.bytes)
                 }

@@ -4,7 +4,7 @@
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kymo_kernel::untouched::Alarm;
+use kymo_kernel::opaque_mapping::Alarm;
 
 use super::drain::{Drain, DrainStats};
 use super::error::UstError;
@@ -92,7 +92,7 @@ fn rounds(mut watch: Watch, mut drain: Drain, busy: u64, end: &Alarm) -> Done {
                 break;
             }
             let before = drain.stats().bytes;
-            watch.rung(|channel, program| drain.take(channel, program))?;
+            watch.signalled(|channel, program| drain.take(channel, program))?;
             if drain.stats().bytes > before {
                 rest = LEAST;
             } else if !end.is_rung() && Instant::now() < next {

@@ -4,13 +4,13 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `space` | where programs leave their folders: this mount namespace and others |
+//! | `mount_namespace` | where programs leave their folders: this mount namespace and others |
 //! | `program` | one program: its control file, its events, its slots |
 //! | `channel` | orders: what is wanted of which events |
 //! | `slots` | switching events of a running program on and off |
 //! | `session`, `state` | the program part of a named session, and what it is now |
 //! | `ring` | reading a ring: whole packets, and what is written of the last |
-//! | `whole` | finished packets that are not copied on their way |
+//! | `complete_packets` | finished packets that are not copied on their way |
 //! | `stream` | the file that they go to |
 //! | `drain` | rings of a channel into a folder of CTF traces |
 //! | `draining` | the same on a thread of its own |
@@ -18,40 +18,40 @@
 //! | `code_maps` | the code that a program has mapped, for fields that hold addresses |
 //! | `metadata` | what a program says of its events, as CTF says it |
 //! | `live` | packets of a ring as readers see them, for those who watch |
-//! | `bells` | what programs ring when their rings fill up |
+//! | `futex_waiters` | the words that programs wake when their rings fill up |
 //! | `watch` | a channel over all programs there are and those that come |
 
-mod bells;
 mod channel;
 mod clock;
 mod code_maps;
+mod complete_packets;
 mod drain;
 mod draining;
 mod error;
+mod futex_waiters;
 mod live;
 mod metadata;
+mod mount_namespace;
 mod program;
 mod ring;
 mod session;
 mod slots;
-mod space;
 mod state;
 mod stream;
 mod watch;
-mod whole;
 
 pub use channel::{Channel, ChannelOptions, DEFAULT_CHANNEL};
 pub use clock::Counter;
 pub use code_maps::CodeMaps;
+pub use complete_packets::CompletePackets;
 pub use drain::{Drain, DrainStats, Peek};
 pub use draining::Draining;
 pub use error::{Notes, UstError};
 pub use live::{live_trace, monotonic_now};
+pub use mount_namespace::{MountNamespace, UserFolder};
 pub use program::{Program, ProgramId, RingFile};
 pub use ring::{Area, Out, RingCounts, RingReader, Taken};
 pub use session::{RingOptions, Session};
 pub use slots::Attached;
-pub use space::{Space, UserFolder};
 pub use state::{ChannelState, Doing, ProgramState, ProgramsState, RuleState};
 pub use watch::{Watch, WatchOptions};
-pub use whole::Whole;

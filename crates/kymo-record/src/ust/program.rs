@@ -10,8 +10,8 @@ use kymo_ust::{
 
 use super::code_maps;
 use super::error::UstError;
+use super::mount_namespace::UserFolder;
 use super::slots::Attached;
-use super::space::UserFolder;
 
 /// Most folders of one user that are looked at.
 const MAX_PROGRAMS: usize = 4096;

@@ -7,10 +7,10 @@ use kymo_ring::{
     AREA_HEADER, AreaState, CONTEXT_END, Config, Context, Cursor, Header, LayoutError, Mode,
 };
 
+use super::complete_packets::{CompletePackets, Memory};
 use super::error::UstError;
 use super::program::Program;
 use super::slots::Attached;
-use super::whole::{Memory, Whole};
 
 /// The ring of one channel of one program.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ pub enum Out<'a> {
     /// A packet that was copied.
     Packet(Taken<'a>),
     /// Packets that are still where they were written.
-    Whole(Whole<'a>),
+    CompletePackets(CompletePackets<'a>),
 }
 
 /// Who gets it.
@@ -354,7 +354,7 @@ impl RingReader {
     ) -> Result<(), E> {
         self.pass(depth, false, &mut |out| match out {
             Out::Packet(taken) => sink(taken),
-            Out::Whole(_) => Ok(()),
+            Out::CompletePackets(_) => Ok(()),
         })
     }
 
@@ -468,7 +468,7 @@ impl RingReader {
         let whole = self.memory.whole(file, header, area, open, reader, &self.uuid)?;
         let Some(whole) = whole else { return Ok(false) };
         let packets = whole.packets;
-        if sink(Out::Whole(whole)).is_err() {
+        if sink(Out::CompletePackets(whole)).is_err() {
             // One by one, as many as there is room for; the next says what is wrong.
             self.areas[area as usize] = before;
             return Ok(false);

@@ -14,9 +14,9 @@ use kymo_ust::{Order, Pids, Rule};
 use super::channel::{Channel, ChannelOptions, DEFAULT_CHANNEL, check_name};
 use super::drain::{Drain, DrainStats};
 use super::error::{Notes, UstError};
+use super::mount_namespace::{MountNamespace, UserFolder, me};
 use super::program::Program;
 use super::slots::{free_all, stop_all};
-use super::space::{Space, UserFolder, me};
 
 /// Where orders are kept.
 const STORE: &str = "sessions";
@@ -89,7 +89,7 @@ impl Session {
         if is_owned(name) {
             return Err(UstError::Session(format!("{name} is a name that kymo makes for itself")));
         }
-        let home = Space::here().own()?;
+        let home = MountNamespace::here().own()?;
         let store = home.dir.make_dir(OsStr::new(STORE))?;
         let _lock = lock(&store)?;
         if !channels_of(&store, name)?.is_empty() {
@@ -108,7 +108,7 @@ impl Session {
     /// If its orders cannot be read.
     pub fn open(name: &str) -> Result<Option<Session>, UstError> {
         check_name(name)?;
-        let Some(home) = Space::here().mine()? else { return Ok(None) };
+        let Some(home) = MountNamespace::here().mine()? else { return Ok(None) };
         let channels = match home.dir.dir(OsStr::new(STORE)) {
             Ok(store) => channels_of(&store, name)?,
             Err(e) if e.is_missing() => Vec::new(),
@@ -123,7 +123,7 @@ impl Session {
     /// # Errors
     /// If the folder cannot be read.
     pub fn names() -> Result<Vec<String>, UstError> {
-        let Some(home) = Space::here().mine()? else { return Ok(Vec::new()) };
+        let Some(home) = MountNamespace::here().mine()? else { return Ok(Vec::new()) };
         let channels = match home.dir.dir(OsStr::new(STORE)) {
             Ok(store) => Channel::all(&store)?,
             Err(e) if e.is_missing() => Vec::new(),
@@ -142,7 +142,7 @@ impl Session {
     /// If its orders cannot be removed.
     pub fn destroy(name: &str) -> Result<bool, UstError> {
         check_name(name)?;
-        let Some(home) = Space::here().mine()? else { return Ok(false) };
+        let Some(home) = MountNamespace::here().mine()? else { return Ok(false) };
         let store = home.dir.make_dir(OsStr::new(STORE))?;
         let _lock = lock(&store)?;
         let channels = channels_of(&store, name)?;
@@ -466,11 +466,11 @@ fn stop_everywhere(name: &str, places: &[Place], notes: &mut Notes) -> bool {
 /// The folders of all users that this one may reach, of all mount namespaces.
 pub(super) fn places() -> (Vec<Place>, Notes) {
     let (mut places, mut notes) = (Vec::new(), Notes::default());
-    for space in Space::all() {
-        let (users, refused) = space.users();
+    for namespace in MountNamespace::all() {
+        let (users, refused) = namespace.users();
         refused.iter().for_each(|e| notes.push(e.to_string()));
         for user in users {
-            let home = space.is_here() && user.uid == me();
+            let home = namespace.is_here() && user.uid == me();
             places.push(Place { user, home });
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kymo_kernel::file_space::UNCACHED;
 
-use super::whole::Whole;
+use super::complete_packets::CompletePackets;
 
 /// What a disk can be given directly: multiples of this, at multiples of this.
 const PAGE: u64 = 4096;
@@ -78,7 +78,7 @@ impl Stream {
     }
 
     /// Appends packets, or nothing.
-    pub(super) fn whole(&mut self, whole: &Whole<'_>) -> io::Result<()> {
+    pub(super) fn whole(&mut self, whole: &CompletePackets<'_>) -> io::Result<()> {
         let (memory, pieces, bytes) = (whole.memory, &whole.pieces, whole.bytes);
         let fits = self.end.is_multiple_of(PAGE) && bytes >= DIRECTLY;
         if let Some(direct) = self.direct.as_ref().filter(|_| fits)

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kymo_kernel::ftrace::is_left_behind;
-use kymo_kernel::untouched::Alarm;
+use kymo_kernel::opaque_mapping::Alarm;
 
-use super::bells::ProgramBell;
 use super::channel::{Channel, ChannelOptions};
 use super::error::UstError;
+use super::futex_waiters::ProgramWaiter;
+use super::mount_namespace::{MountNamespace, UserFolder};
 use super::program::{Program, ProgramId};
-use super::space::{Space, UserFolder};
 
 /// What is watched.
 #[derive(Clone, Debug)]
@@ -41,13 +41,13 @@ pub struct Watch {
 struct Folder {
     user: UserFolder,
     programs: BTreeMap<ProgramId, Program>,
-    /// What those of them ring that have taken a slot.
-    bells: BTreeMap<ProgramId, ProgramBell>,
+    /// Waiters of those of them that have taken a slot.
+    waiters: BTreeMap<ProgramId, ProgramWaiter>,
 }
 
 impl Folder {
     fn new(user: UserFolder) -> Folder {
-        Folder { user, programs: BTreeMap::new(), bells: BTreeMap::new() }
+        Folder { user, programs: BTreeMap::new(), waiters: BTreeMap::new() }
     }
 }
 
@@ -56,15 +56,15 @@ impl Watch {
     ///
     /// # Errors
     /// If no folder can be written to.
-    pub fn start(spaces: &[Space], options: &WatchOptions) -> Result<Watch, UstError> {
+    pub fn start(namespaces: &[MountNamespace], options: &WatchOptions) -> Result<Watch, UstError> {
         let channel = Channel::new(&options.channel)?;
         let mut watch = Watch { channel, folders: Vec::new(), notes: Vec::new(), listens: false };
-        for space in spaces {
+        for namespace in namespaces {
             // Programs find orders only where a folder is, and ours may be the first.
-            if space.is_here() {
-                space.own()?;
+            if namespace.is_here() {
+                namespace.own()?;
             }
-            let (users, refused) = space.users();
+            let (users, refused) = namespace.users();
             watch.note_all(refused);
             for user in users {
                 remove_left_behind(&user);
@@ -139,7 +139,7 @@ impl Watch {
             for program in folder.programs.values_mut() {
                 if self.listens {
                     // Before it is looked at: what comes later is heard.
-                    hang(&mut folder.bells, &self.channel, program);
+                    arm_waiter(&mut folder.waiters, &self.channel, program);
                 }
                 each(&self.channel, program)?;
             }
@@ -156,23 +156,23 @@ impl Watch {
     /// Sleeps until a program says so, at most so long or until the alarm rings. Says whether all
     /// programs were listened to.
     pub fn sleep(&self, alarm: &Alarm, most: Duration) -> bool {
-        let bells = self.folders.iter().flat_map(|f| f.bells.values().map(ProgramBell::bell));
-        alarm.sleep(bells, most)
+        let waiters = self.folders.iter().flat_map(|f| f.waiters.values().map(ProgramWaiter::bell));
+        alarm.sleep(waiters, most)
     }
 
     /// Hands out the programs that have said so since they were last handed out.
     ///
     /// # Errors
     /// What `each` returns.
-    pub fn rung<E>(
+    pub fn signalled<E>(
         &mut self,
         mut each: impl FnMut(&Channel, &mut Program) -> Result<(), E>,
     ) -> Result<(), E> {
         for folder in &mut self.folders {
-            for (id, bell) in &folder.bells {
+            for (id, waiter) in &folder.waiters {
                 let Some(program) = folder.programs.get_mut(id) else { continue };
-                if bell.has_rung(program) {
-                    bell.hang(program);
+                if waiter.is_signalled(program) {
+                    waiter.arm(program);
                     each(&self.channel, program)?;
                 }
             }
@@ -226,19 +226,23 @@ impl Drop for Watch {
     }
 }
 
-/// Makes sure that a program rings when there is something to take; the dead ring no more.
-fn hang(bells: &mut BTreeMap<ProgramId, ProgramBell>, channel: &Channel, program: &Program) {
+/// Arms the waiter of a program that lives, so that it wakes the tool when there is something to take.
+fn arm_waiter(
+    waiters: &mut BTreeMap<ProgramId, ProgramWaiter>,
+    channel: &Channel,
+    program: &Program,
+) {
     if !program.is_alive().unwrap_or(false) {
-        bells.remove(program.id());
+        waiters.remove(program.id());
         return;
     }
-    if !bells.contains_key(program.id())
-        && let Some(bell) = ProgramBell::of(channel, program)
+    if !waiters.contains_key(program.id())
+        && let Some(waiter) = ProgramWaiter::of(channel, program)
     {
-        bells.insert(program.id().clone(), bell);
+        waiters.insert(program.id().clone(), waiter);
     }
-    if let Some(bell) = bells.get(program.id()) {
-        bell.hang(program);
+    if let Some(waiter) = waiters.get(program.id()) {
+        waiter.arm(program);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use kymo_record::ust::{Program, Space};
+use kymo_record::ust::{MountNamespace, Program};
 use kymo_ust::{EventRecord, FieldRecord, Kind as FieldKind, Shape};
 use serde_json::{Map, Value, json};
 
@@ -21,8 +21,8 @@ pub(super) struct Where {
 
 pub(super) fn gather(filter: &Filter, found: &mut Found) {
     let mut events: BTreeMap<String, (EventRecord, Vec<Where>)> = BTreeMap::new();
-    for space in Space::all() {
-        let (users, refused) = space.users();
+    for namespace in MountNamespace::all() {
+        let (users, refused) = namespace.users();
         found.notes.extend(refused.iter().map(ToString::to_string));
         for user in users {
             let (programs, refused) = Program::all(&user);

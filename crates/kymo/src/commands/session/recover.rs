@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kymo_kernel::ftrace::{is_left_behind, is_owned};
-use kymo_record::ust::{Drain, Peek, Program, Space};
+use kymo_record::ust::{Drain, MountNamespace, Peek, Program};
 use kymo_view::Ledger;
 
 use super::super::trace::ust;
@@ -36,8 +36,8 @@ pub(super) fn run(args: &Recover) -> anyhow::Result<ExitCode> {
     ust::check_new(&args.output)?;
     let mut drain = Drain::new(&args.output, "");
     let (mut notes, mut rings) = (Vec::new(), 0);
-    for space in Space::all() {
-        let (users, refused) = space.users();
+    for namespace in MountNamespace::all() {
+        let (users, refused) = namespace.users();
         notes.extend(refused.iter().map(ToString::to_string));
         for user in users {
             let (programs, refused) = Program::all(&user);

@@ -13,7 +13,7 @@ use kymo_kernel::ftrace::own_name;
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_model::{NoteKind, format_width};
 use kymo_record::ust::{
-    ChannelOptions, Drain, DrainStats, Draining, Space, UstError, Watch, WatchOptions,
+    ChannelOptions, Drain, DrainStats, Draining, MountNamespace, UstError, Watch, WatchOptions,
 };
 use kymo_ust::Rule;
 use kymo_view::Ledger;
@@ -153,8 +153,9 @@ pub(super) fn watch(
         running: command.is_none() || !pids.is_empty(),
         pids,
     };
-    let spaces = if command.is_some() { vec![Space::here()] } else { Space::all() };
-    let watch = Watch::start(&spaces, &options)?;
+    let namespaces =
+        if command.is_some() { vec![MountNamespace::here()] } else { MountNamespace::all() };
+    let watch = Watch::start(&namespaces, &options)?;
     if options.running && command.is_none() && watch.programs() == 0 && !args.quiet {
         sayln!("kymo: no program that runs has such events; waiting for one that starts");
     }
@@ -312,7 +313,7 @@ pub(in crate::commands) fn note(ledger: &mut Ledger, notes: &[String], stats: &D
     for text in notes {
         ledger.note(NoteKind::Program, text.clone(), None);
     }
-    let shared = || Space::here().base().display().to_string();
+    let shared = || MountNamespace::here().base().display().to_string();
     if stats.without_memory > 0 {
         let (n, shared) = (stats.without_memory, shared());
         let fact = format!("{n} events discarded: there was no memory for rings in {shared}");

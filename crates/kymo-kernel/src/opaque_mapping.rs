@@ -14,13 +14,13 @@ use std::time::Duration;
 
 /// Such a part.
 #[derive(Debug)]
-pub struct Untouched {
+pub struct OpaqueMapping {
     base: NonNull<c_void>,
     len: usize,
 }
 
 // SAFETY: an address that nobody goes to; the kernel takes it from any thread.
-unsafe impl Send for Untouched {}
+unsafe impl Send for OpaqueMapping {}
 
 /// A piece of what is written at once.
 #[derive(Clone, Debug)]
@@ -31,8 +31,8 @@ pub enum Piece<'a> {
     Mapped(Range<usize>),
 }
 
-impl Untouched {
-    pub(crate) fn of(file: &File, offset: u64, len: u64) -> io::Result<Untouched> {
+impl OpaqueMapping {
+    pub(crate) fn of(file: &File, offset: u64, len: u64) -> io::Result<OpaqueMapping> {
         let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let (len, offset) =
             (usize::try_from(len).map_err(invalid)?, i64::try_from(offset).map_err(invalid)?);
@@ -42,7 +42,7 @@ impl Untouched {
             libc::mmap(std::ptr::null_mut(), len, read, shared, file.as_raw_fd(), offset)
         };
         match NonNull::new(base) {
-            Some(base) if base.as_ptr() != libc::MAP_FAILED => Ok(Untouched { base, len }),
+            Some(base) if base.as_ptr() != libc::MAP_FAILED => Ok(OpaqueMapping { base, len }),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -106,7 +106,7 @@ fn beyond(vectors: &mut [libc::iovec], mut put: usize) -> &mut [libc::iovec] {
     rest
 }
 
-impl Drop for Untouched {
+impl Drop for OpaqueMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's, and nobody has a reference to what is in it.
         unsafe { libc::munmap(self.base.as_ptr(), self.len) };
@@ -116,7 +116,7 @@ impl Drop for Untouched {
 /// A word of a part that says 1 for as long as nothing has happened.
 #[derive(Debug)]
 pub struct Bell {
-    page: Untouched,
+    page: OpaqueMapping,
     at: usize,
 }
 
@@ -125,7 +125,7 @@ impl Bell {
     ///
     /// # Errors
     /// If they do not lie there.
-    pub fn new(page: Untouched, at: usize) -> io::Result<Bell> {
+    pub fn new(page: OpaqueMapping, at: usize) -> io::Result<Bell> {
         let lies_there = at.is_multiple_of(4) && at.checked_add(4).is_some_and(|e| e <= page.len);
         match lies_there {
             true => Ok(Bell { page, at }),
@@ -260,7 +260,7 @@ mod tests {
     fn pieces_are_written_and_a_file_that_shrank_is_an_error() {
         let bytes: Vec<u8> = (0..20_000u32).map(|i| i as u8).collect();
         let (from, to) = (file(&bytes), file(b""));
-        let part = Untouched::of(&from, 4096, 12_288).unwrap();
+        let part = OpaqueMapping::of(&from, 4096, 12_288).unwrap();
         let pieces = [Piece::Own(b"head"), Piece::Mapped(100..9000), Piece::Own(b"tail")];
         part.write_to(&to, &pieces, 5).unwrap();
         let mut written = vec![0; 5 + 4 + 8900 + 4];
@@ -278,7 +278,7 @@ mod tests {
     fn a_sleeper_is_woken_by_a_bell_by_its_alarm_and_by_time() {
         let (rung, hung) = (file(&[0; 4096]), file(&[0; 4096]));
         hung.write_all_at(&[1], 8).unwrap();
-        let bell = |f: &File| Bell::new(Untouched::of(f, 0, 4096).unwrap(), 8).unwrap();
+        let bell = |f: &File| Bell::new(OpaqueMapping::of(f, 0, 4096).unwrap(), 8).unwrap();
         let (alarm, bells) = (Alarm::default(), [bell(&hung), bell(&rung)]);
         let start = Instant::now();
         // One has rung before.

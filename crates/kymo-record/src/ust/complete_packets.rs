@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use kymo_kernel::opaque_mapping::{OpaqueMapping, Piece};
 use kymo_kernel::shared::SharedFile;
-use kymo_kernel::untouched::{Piece, Untouched};
 use kymo_ring::{CONTEXT_END, Context, Header, Mode};
 
 use super::error::UstError;
@@ -23,7 +23,7 @@ struct Page([u8; PAGE]);
 
 /// Packets of one area in their order.
 #[derive(Debug)]
-pub struct Whole<'a> {
+pub struct CompletePackets<'a> {
     /// Which area.
     pub area: u32,
     /// How many there are.
@@ -33,7 +33,7 @@ pub struct Whole<'a> {
     /// How many bytes can be written into the area before it is full.
     pub free: u64,
     /// Where they lie.
-    pub memory: &'a Untouched,
+    pub memory: &'a OpaqueMapping,
     /// The pieces of all.
     pub pieces: Vec<Piece<'a>>,
 }
@@ -41,7 +41,7 @@ pub struct Whole<'a> {
 /// The memory of a ring's areas, mapped when it is first needed; none where that cannot be.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    areas: BTreeMap<u32, Option<Untouched>>,
+    areas: BTreeMap<u32, Option<OpaqueMapping>>,
     heads: Vec<Page>,
 }
 
@@ -57,13 +57,14 @@ impl Memory {
         open: u64,
         reader: &mut Area,
         uuid: &[u8; 16],
-    ) -> Result<Option<Whole<'a>>, UstError> {
+    ) -> Result<Option<CompletePackets<'a>>, UstError> {
         let config = header.config();
         if config.mode != Mode::Discard || reader.within() > 0 {
             return Ok(None);
         }
         let (offset, size) = (header.area_offset(area), header.area_size());
-        let memory = self.areas.entry(area).or_insert_with(|| file.untouched(offset, size).ok());
+        let memory =
+            self.areas.entry(area).or_insert_with(|| file.opaque_mapping(offset, size).ok());
         let Some(memory) = memory else { return Ok(None) };
         let (sub_buffer, room) = (u64::from(config.sub_buffer), u64::from(config.sub_buffers));
         let waiting = open.saturating_sub(reader.next());
@@ -86,7 +87,7 @@ impl Memory {
             (bytes, packets) = (bytes + len, packets + 1);
         }
         let free = room.saturating_sub(waiting) * sub_buffer;
-        let whole = Whole { area, packets, bytes, free, memory, pieces };
+        let whole = CompletePackets { area, packets, bytes, free, memory, pieces };
         Ok((packets > 0).then_some(whole))
     }
 }

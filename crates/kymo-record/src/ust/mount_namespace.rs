@@ -17,7 +17,7 @@ const MAX_SPACES: usize = 256;
 
 /// A mount namespace, by a root that shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct MountNamespace {
     /// `/`, or `/proc/PID/root`.
     root: PathBuf,
     /// The folder of the users' folders, seen from there.
@@ -33,38 +33,38 @@ pub struct UserFolder {
     pub uid: u32,
 }
 
-impl Space {
+impl MountNamespace {
     /// Of this process.
-    pub fn here() -> Space {
+    pub fn here() -> MountNamespace {
         let base = std::env::var_os("KYMO_UST_DIR").filter(|d| !d.is_empty());
         let base = base.map_or_else(|| "/dev/shm".into(), PathBuf::from);
         let base = match base.is_absolute() {
             true => base,
             false => std::env::current_dir().unwrap_or_else(|_| "/".into()).join(base),
         };
-        Space { root: "/".into(), base }
+        MountNamespace { root: "/".into(), base }
     }
 
     /// With the users' folders in this folder.
-    pub fn at(base: impl Into<PathBuf>) -> Space {
-        Space { root: "/".into(), base: base.into() }
+    pub fn at(base: impl Into<PathBuf>) -> MountNamespace {
+        MountNamespace { root: "/".into(), base: base.into() }
     }
 
     /// This one and those of other mount namespaces that can be looked into.
-    pub fn all() -> Vec<Space> {
-        let mut spaces = vec![Space::here()];
+    pub fn all() -> Vec<MountNamespace> {
+        let mut namespaces = vec![MountNamespace::here()];
         let system = SystemRoot::machine();
         let mut seen = BTreeSet::from([system.mount_namespace(std::process::id())]);
         for pid in system.pids() {
-            if spaces.len() >= MAX_SPACES {
+            if namespaces.len() >= MAX_SPACES {
                 break;
             }
             let Some(id) = system.mount_namespace(pid) else { continue };
             if seen.insert(Some(id)) {
-                spaces.push(Space { root: system.root_of(pid), base: "/dev/shm".into() });
+                namespaces.push(MountNamespace { root: system.root_of(pid), base: "/dev/shm".into() });
             }
         }
-        spaces
+        namespaces
     }
 
     /// Whether it is that of this process.

@@ -1,0 +1,42 @@
+//! The futex word in a program's slot that the program wakes when its ring fills up, so that a
+//! drain can sleep meanwhile.
+
+use kymo_kernel::opaque_mapping::Bell;
+use kymo_ust::{CONTROL_HEADER, Slot, slot_at};
+
+use super::channel::Channel;
+use super::program::Program;
+
+/// Waiter on the futex word of a program's slot.
+#[derive(Debug)]
+pub(super) struct ProgramWaiter {
+    at: u64,
+    bell: Bell,
+}
+
+impl ProgramWaiter {
+    /// Of the slot that a program has for a channel; none if it has none yet, or its file cannot
+    /// be mapped.
+    pub(super) fn of(channel: &Channel, program: &Program) -> Option<ProgramWaiter> {
+        let (attached, _) = channel.slot_of(program).ok()??;
+        let at = slot_at(attached.slot) + Slot::BELL_AT;
+        let page = program.file().opaque_mapping(0, CONTROL_HEADER as u64).ok()?;
+        Some(ProgramWaiter { at: at as u64, bell: Bell::new(page, at).ok()? })
+    }
+
+    /// Arms it: the program wakes whoever sleeps on it. If arming fails, it counts as signalled.
+    pub(super) fn arm(&self, program: &Program) {
+        let _ = program.file().write_at(self.at, &kymo_ring::Bell::HUNG[..1]);
+    }
+
+    /// Whether the program has changed the word since.
+    pub(super) fn is_signalled(&self, program: &Program) -> bool {
+        let mut word = [0; 4];
+        program.file().read_at(self.at, &mut word).is_err() || word != kymo_ring::Bell::HUNG
+    }
+
+    /// The word, to sleep on.
+    pub(super) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+}
