@@ -212,3 +212,32 @@ fn every_value_is_written_the_same_whichever_way() {
         assert!(planned == walked, "not the same when walked");
     }
 }
+
+/// Metadata may give one value a hundred thousand names: neither a line nor the memory for many
+/// of them grows with that.
+#[test]
+fn names_of_overlapping_ranges_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let labels: String = (0..100_000).map(|i| format!("NAME{i} = 0 ... 200, ")).collect();
+    let metadata = format!(
+        "/* CTF 1.8 */\n\
+         typealias integer {{ size = 8; align = 8; signed = false; }} := u8;\n\
+         trace {{ major = 1; minor = 8; byte_order = le; }};\n\
+         stream {{ event.header := struct {{ u8 id; }}; }};\n\
+         event {{ name = \"t:e\"; id = 0; fields := struct {{ enum : u8 {{ {labels} }} e; }}; }};\n"
+    );
+    std::fs::write(dir.path().join("metadata"), metadata).unwrap();
+    std::fs::write(dir.path().join("events"), [0, 7].repeat(20_000)).unwrap();
+    let (kymo, trace) = (env!("CARGO_BIN_EXE_kymo"), dir.path().to_str().unwrap());
+    for more in ["", "--json"] {
+        let limited = format!("ulimit -v 2000000; exec {kymo} script {more} {trace}");
+        let shown = run("sh", &["-c", &limited]).success().stdout;
+        assert_eq!(shown.lines().count(), 20_000);
+        assert!(shown.len() < 20_000 * 1024, "{}", shown.len());
+        let first = shown.lines().next().unwrap();
+        match more {
+            "" => assert!(first.contains("e=NAME0|NAME1|") && first.ends_with("|…(7)"), "{first}"),
+            _ => assert!(first.contains("{\"label\":\"NAME0\",\"value\":7}"), "{first}"),
+        }
+    }
+}

@@ -67,7 +67,7 @@ tracepoint! {
 
 tracepoint! {
     every: fixed(id: u64) {
-        fields { id: u64 = id, small: i8 = -(id as i8), large: bool = id > 2 }
+        fields { id: u64 = id, small: i8 = (id as i8).wrapping_neg(), large: bool = id > 2 }
         print "{small} {small:x} {id} {large} }}"
     }
 }

@@ -5,6 +5,10 @@ use std::io::Write as _;
 use kymo_files::ctf::read::{FieldInfo, Group, Visit};
 use kymo_format::json_string;
 
+/// Labels of one value that are shown, and about how many bytes of them.
+const MAX_LABELS: usize = 64;
+const MAX_LABEL_BYTES: usize = 4096;
+
 /// Appends a number of a field in a base; `bits` is sign-extended.
 #[inline]
 pub fn write_number(out: &mut Vec<u8>, base: u8, field: &FieldInfo, bits: u64) {
@@ -99,9 +103,15 @@ impl ValueText {
         if labels.peek().is_none() {
             return write_number(out, field.base, field, bits);
         }
+        let begin = out.len();
         for (i, label) in labels.enumerate() {
             if i > 0 {
                 out.push(b'|');
+            }
+            // Ranges may overlap without end: a line must not grow with the metadata.
+            if i == MAX_LABELS || out.len() - begin > MAX_LABEL_BYTES {
+                out.extend_from_slice("…".as_bytes());
+                break;
             }
             out.extend_from_slice(label.as_bytes());
         }

@@ -203,7 +203,9 @@ pub(crate) fn stream(
         StreamPrograms { packet_header, packet_context, header, events: Vec::new(), slots };
     for event in &stream.events {
         let program = event_program(metadata, stream, event, &roots, &mut outer);
-        *steps += program.as_ref().map_or(1, |p| p.body.steps.len() + 1);
+        let choices = |p: &Program| p.choices.iter().map(|c| c.of.len()).sum::<usize>();
+        let of = |p: &EventProgram| p.body.steps.len() + choices(&p.body) + 1;
+        *steps += program.as_ref().map_or(1, of);
         if *steps > MAX_ALL_STEPS {
             let what = format!("more than {MAX_ALL_STEPS} fields in all");
             return Err(CompileError { of: "the events".into(), what });
@@ -471,6 +473,10 @@ impl<'c> Compiler<'c> {
             let named = |l: &&Label| l.name == option.name || l.name == shown(&option.name);
             let of_option = labels.iter().filter(named);
             found.extend(of_option.map(|l| Choice { from: l.from, to: l.to, steps }));
+            // An option may stand for many ranges, in each of many events.
+            if found.len() > MAX_STEPS {
+                return self.fail(format!("more than {MAX_STEPS} ranges choose for `{name}`"));
+            }
         }
         if let Some(choices) = self.out.choices.get_mut(choices as usize) {
             choices.of = found;
