@@ -86,10 +86,15 @@ fn role() {
     let Some(steps) = std::env::var(ROLE).ok() else { return };
     if steps == "loop" {
         // Every number often enough, until it is killed.
+        let parent = std::os::unix::process::parent_id();
         for id in (0..1100).cycle() {
             emit!(fixed(id));
             if id == 0 {
                 std::thread::sleep(Duration::from_millis(1));
+            }
+            // A test that fails kills nobody.
+            if id == 0 && std::os::unix::process::parent_id() != parent {
+                return;
             }
         }
     }
@@ -455,8 +460,10 @@ fn a_session_is_changed_three_hundred_times() {
     session(&["start", "box"]);
     let mut program = place.start("loop");
     let rings = || {
-        let user = std::fs::read_dir(place.0.path()).unwrap().flatten().next().unwrap().path();
-        let all = std::fs::read_dir(user).unwrap().flatten().map(|e| e.path());
+        let top = std::fs::read_dir(place.0.path()).unwrap().flatten().map(|e| e.path());
+        let of_user = |p: &std::path::PathBuf| p.to_string_lossy().contains("/kymo-");
+        let users = top.filter(of_user).flat_map(std::fs::read_dir);
+        let all = users.flat_map(|d| d.flatten()).map(|e| e.path());
         let files = all.filter(|p| p.join("control").exists()).flat_map(std::fs::read_dir);
         let files = files.flat_map(|d| d.flatten());
         files.filter(|f| f.file_name().to_string_lossy().starts_with("ring-")).count()
