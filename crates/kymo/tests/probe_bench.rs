@@ -49,7 +49,7 @@ fn a_single_step_costs_several_times_a_nop() {
         assert!(kernel["missing"].as_str().unwrap().contains("CONFIG_KPROBE_EVENTS"), "{kernel}");
     }
     let unknown = run(KYMO, ["probe", "bench", "nonsense"]).failure().stderr;
-    assert!(unknown.contains("no row is called so"), "{unknown}");
+    assert!(unknown.contains("no such benchmark: nonsense"), "{unknown}");
 }
 
 #[test]
