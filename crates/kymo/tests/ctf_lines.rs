@@ -231,7 +231,7 @@ fn names_of_overlapping_ranges_are_bounded() {
     let (kymo, trace) = (env!("CARGO_BIN_EXE_kymo"), dir.path().to_str().unwrap());
     for more in ["", "--json"] {
         let limited = format!("ulimit -v 2000000; exec {kymo} script {more} {trace}");
-        let shown = run("sh", &["-c", &limited]).success().stdout;
+        let shown = run("sh", ["-c", &limited]).success().stdout;
         assert_eq!(shown.lines().count(), 20_000);
         assert!(shown.len() < 20_000 * 1024, "{}", shown.len());
         let first = shown.lines().next().unwrap();
