@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
-    SourceError,
+    ClassOrigin, EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass,
+    RecordedEvent, SourceError,
 };
 use kymo_model::{Note, NoteKind};
 use rustc_hash::FxHashMap;
@@ -140,13 +140,20 @@ impl EventKey {
                 let why = format!("--sort {e}.{name}: the recording has no event `{e}`");
                 return Err(KeyError(why));
             };
-            let names: Vec<&str> = class.own_fields().map(|f| f.name.as_str()).collect();
-            let names = names.join(", ");
+            let names = names_of_fields(class);
             let why = format!("--sort {e}.{name}: {e} has no such field; it has {names}");
             return Err(KeyError(why));
         }
         Ok(())
     }
+}
+
+/// The fields that may be named: of events of programs contexts, too, of the kernel's not what
+/// all of them have.
+fn names_of_fields(class: &RecordedClass) -> String {
+    let contexts = class.fields.iter().filter(|f| f.common && class.origin == ClassOrigin::Program);
+    let names = contexts.chain(class.own_fields()).map(|f| f.name.as_str());
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// Events that agree in all keys.

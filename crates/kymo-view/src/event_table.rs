@@ -221,6 +221,6 @@ mod tests {
             ..table(StackDrawing::None)
         };
         let shown = text(&view);
-        assert!(shown.contains("75.00%,3,shop:sale,a.b") && !shown.contains(",x,"), "{shown}");
+        assert!(shown.contains(",shop:sale,a.b\n") && !shown.contains(",x,"), "{shown}");
     }
 }

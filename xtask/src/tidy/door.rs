@@ -15,9 +15,10 @@ const DOORS: &[(&str, &str)] = &[
 
 /// Files of other crates that do, each with the reason. A reason that begins with
 /// "to be moved" is a debt.
-const ALLOWED: &[(&str, &str)] = &[
-    ("crates/kymo-symbols/src/debug_files/process_root.rs", "takes a path apart that a user gave"),
-];
+const ALLOWED: &[(&str, &str)] = &[(
+    "crates/kymo-symbols/src/debug_files/process_root.rs",
+    "takes a path apart that a user gave",
+)];
 
 /// Begins of paths that the kernel makes.
 const KERNEL_PATHS: &[&str] = &["/proc", "/sys"];

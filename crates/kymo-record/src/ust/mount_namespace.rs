@@ -61,7 +61,8 @@ impl MountNamespace {
             }
             let Some(id) = system.mount_namespace(pid) else { continue };
             if seen.insert(Some(id)) {
-                namespaces.push(MountNamespace { root: system.root_of(pid), base: "/dev/shm".into() });
+                namespaces
+                    .push(MountNamespace { root: system.root_of(pid), base: "/dev/shm".into() });
             }
         }
         namespaces
