@@ -46,26 +46,86 @@ impl FilterExpr {
         &self,
         classes: impl Iterator<Item = &'c RecordedClass> + Clone,
     ) -> Result<(), FilterExprError> {
-        let mut farthest: Option<FilterExprError> = None;
+        let mut best: Option<BindError> = None;
         for class in classes.clone() {
             match bind(&self.root, class, &self.text) {
                 Ok(_) => return Ok(()),
-                // The class that fits best tells most.
-                Err(e) if farthest.as_ref().is_none_or(|f| e.at > f.at) => farthest = Some(e),
+                // The class that fits best tells most; a value of another type more than a field
+                // that is not there.
+                Err(e) if best.as_ref().is_none_or(|b| e.rank() > b.rank()) => best = Some(e),
                 Err(_) => {}
             }
         }
         // Without classes there is nothing that it could not fit.
-        farthest.map_or(Ok(()), Err)
+        let Some(BindError { mut error, missing }) = best else { return Ok(()) };
+        if let Some(field) = missing {
+            let similar = similar_fields(&field, classes);
+            if !similar.is_empty() {
+                error.why.push_str(&format!("; there is {}", similar.join(", ")));
+            }
+        }
+        Err(error)
     }
 }
 
-fn bind<'f>(
-    node: &'f Node,
-    class: &RecordedClass,
-    text: &str,
-) -> Result<BoundNode<'f>, FilterExprError> {
-    let both = |a: &'f Node, b: &'f Node| -> Result<_, FilterExprError> {
+/// Why a filter does not fit a class.
+struct BindError {
+    error: FilterExprError,
+    /// The field that the class lacks.
+    missing: Option<String>,
+}
+
+impl BindError {
+    /// How much of the filter fits before.
+    fn rank(&self) -> (usize, bool) {
+        (self.error.at, self.missing.is_none())
+    }
+}
+
+/// Names suggested for one that is not there.
+const MOST_SIMILAR: usize = 4;
+
+/// Fields whose names differ from another in a letter or two, or contain it.
+fn similar_fields<'c>(name: &str, classes: impl Iterator<Item = &'c RecordedClass>) -> Vec<String> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for class in classes {
+        for field in class.own_fields() {
+            let distance = edit_distance(name, &field.name);
+            let is_near = distance <= 2 && distance < name.len().min(field.name.len());
+            let shown = format!("{}.{}", class.full_name, field.name);
+            let is_known = found
+                .iter()
+                .any(|(_, f)| f.rsplit_once('.').is_some_and(|(_, known)| known == field.name));
+            if is_near && !is_known {
+                found.push((distance, shown));
+            }
+        }
+    }
+    found.sort();
+    found.truncate(MOST_SIMILAR);
+    found.into_iter().map(|(_, shown)| format!("`{shown}`")).collect()
+}
+
+/// Letters to insert, remove or replace, of names of moderate length.
+fn edit_distance(a: &str, b: &str) -> usize {
+    const LONG: usize = 64;
+    if a.len() > LONG || b.len() > LONG || a.len().abs_diff(b.len()) > 2 {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = before + usize::from(x != y);
+            before = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(before + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn bind<'f>(node: &'f Node, class: &RecordedClass, text: &str) -> Result<BoundNode<'f>, BindError> {
+    let both = |a: &'f Node, b: &'f Node| -> Result<_, BindError> {
         Ok((Box::new(bind(a, class, text)?), Box::new(bind(b, class, text)?)))
     };
     Ok(match node {
@@ -73,21 +133,19 @@ fn bind<'f>(
         Node::Or(a, b) => both(a, b).map(|(a, b)| BoundNode::Or(a, b))?,
         Node::Not(inner) => BoundNode::Not(Box::new(bind(inner, class, text)?)),
         Node::Compare { field, at, comparison, operand } => {
-            let fail = |why: String| FilterExprError { text: text.to_owned(), at: *at, why };
+            let fail = |why: String, missing: Option<String>| {
+                let error = FilterExprError { text: text.to_owned(), at: *at, why };
+                BindError { error, missing }
+            };
             let (subject, is_text) = subject(field, class).ok_or_else(|| {
-                let names: Vec<&str> = class.own_fields().map(|f| f.name.as_str()).collect();
-                fail(format!(
-                    "no event has a field `{field}`; {} has {}",
-                    class.full_name,
-                    names.join(", ")
-                ))
+                fail(format!("no event has a field `{field}`"), Some(field.clone()))
             })?;
             match (operand, is_text) {
                 (Operand::Number(_), Some(true)) => {
-                    return Err(fail(format!("`{field}` is text: compare it with \"…\"")));
+                    return Err(fail(format!("`{field}` is text: compare it with \"…\""), None));
                 }
                 (Operand::Text(_), Some(false)) => {
-                    return Err(fail(format!("`{field}` is a number: compare it with one")));
+                    return Err(fail(format!("`{field}` is a number: compare it with one"), None));
                 }
                 _ => BoundNode::Compare(subject, *comparison, operand),
             }
@@ -205,5 +263,21 @@ fn by_text(value: &[u8], comparison: Comparison, operand: &Operand) -> bool {
             !p.is_match(&*String::from_utf8_lossy(value))
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_few_letters_apart() {
+        let check =
+            |a: &str, b: &str, expected| assert_eq!(edit_distance(a, b), expected, "{a} {b}");
+        check("prev_pid", "prev_pid", 0);
+        check("prev_pidx", "prev_pid", 1);
+        check("perv_pid", "prev_pid", 2);
+        check("pid", "prio", 2);
+        check("a", "a_long_name", usize::MAX);
     }
 }

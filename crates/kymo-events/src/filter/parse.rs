@@ -254,3 +254,42 @@ fn number(text: &str) -> Option<i128> {
     };
     magnitude.map(|n| sign * n).filter(|n| n.unsigned_abs() <= u128::from(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_pointed_at() {
+        let check = |text: &str, at: usize, why: &str| {
+            let error = FilterExpr::parse(text).unwrap_err();
+            assert_eq!((error.at, error.why.contains(why)), (at, true), "{text}: {error}");
+        };
+        check("", 0, "name of a field");
+        check("a", 1, "expected one of");
+        check("a = 1", 2, "expected one of");
+        check("a ==", 4, "number or a text");
+        check("a == 1 b", 7, "`&&`, `||` or the end");
+        check("(a == 1", 7, "`)`");
+        check("a < \"x\"", 4, "expected a number");
+        check("a == \"x", 5, "not closed");
+        check("a ~ \"[\"", 4, "unclosed");
+        check(&"!".repeat(100), 64, "nested deeper");
+        check(&"a".repeat(20_000), 0, "longer than");
+        let shown = FilterExpr::parse("pid == 1 && ").unwrap_err().to_string();
+        assert_eq!(shown, "expected the name of a field\n  pid == 1 && \n              ^");
+    }
+
+    #[test]
+    fn numbers_are_decimal_or_hexadecimal_and_fit_64_bits() {
+        let n = |text: &str| number(text);
+        assert_eq!((n("12"), n("-3"), n("0x1F")), (Some(12), Some(-3), Some(31)));
+        assert_eq!(n("18446744073709551615"), Some(i128::from(u64::MAX)));
+        for text in ["18446744073709551616", "", "-", "1x", "+1", "0x", "0x+1", "--1"] {
+            assert_eq!(n(text), None, "{text}");
+        }
+        for text in ["a==1&&b!=2||!(c>=0x10)", "a & 4", "comm ~ \"sh*\"", "e == RED", "x.y != -1"] {
+            assert!(FilterExpr::parse(text).is_ok(), "{text}");
+        }
+    }
+}
