@@ -144,6 +144,11 @@ impl ChainTree {
         self.nodes.indices()
     }
 
+    /// Nodes that were added since there were so many.
+    pub fn nodes_from(&self, len: usize) -> impl Iterator<Item = NodeId> + use<> {
+        self.nodes.indices_from(len)
+    }
+
     /// Number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()

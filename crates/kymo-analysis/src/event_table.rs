@@ -325,16 +325,14 @@ impl<'k> Counter<'k> {
     /// Counts the event whose key was written.
     fn count(&mut self, chain: &[u32]) {
         self.table.events += 1;
+        if chain.is_empty()
+            && let Some(entry) = self.entries.get_mut(&*self.key)
+        {
+            entry.events += 1;
+            return;
+        }
         if !self.entries.contains_key(&*self.key) {
-            // Only the first event of an entry needs memory for its name.
-            if self.entries.len() >= MOST_ENTRIES {
-                self.table.overflow += 1;
-                self.key.clear();
-                self.key.extend_from_slice(OTHERS.as_bytes());
-            }
-            if !self.entries.contains_key(&*self.key) {
-                self.entries.insert(self.key.as_slice().into(), EventEntry::default());
-            }
+            self.add_entry();
         }
         let Some(entry) = self.entries.get_mut(&*self.key) else {
             debug_assert!(false, "an entry that was just made");
@@ -352,6 +350,18 @@ impl<'k> Counter<'k> {
                 self.stacks += 1;
             }
         }
+    }
+
+    /// Makes room for the key that was written. Only the first event of an entry needs memory
+    /// for its name.
+    #[cold]
+    fn add_entry(&mut self) {
+        if self.entries.len() >= MOST_ENTRIES {
+            self.table.overflow += 1;
+            self.key.clear();
+            self.key.extend_from_slice(OTHERS.as_bytes());
+        }
+        self.entries.entry(self.key.as_slice().into()).or_default();
     }
 
     /// The number of a function in stacks.

@@ -254,7 +254,7 @@ impl Groups<'_> {
     /// made in the order of its chain.
     fn name_new_nodes(&mut self, head: Head) {
         let named = self.entry_of.len();
-        for node in self.tree.nodes().skip(named) {
+        for node in self.tree.nodes_from(named) {
             let facts = self.tree.facts(node);
             let Some((Some(parent), frame, _)) = facts else {
                 self.entry_of.push(NO_ENTRY);

@@ -100,7 +100,7 @@ pub(crate) enum EventBody<'e> {
         payload: &'e [u8],
         endian: Endian,
         cpu: u32,
-        task: TaskInfo,
+        task: &'e TaskInfo,
         instance: &'e str,
         kernel: &'e [u64],
         user: &'e [u64],
@@ -143,7 +143,11 @@ impl<'e> RecordedEvent<'e> {
     }
 
     /// The task it happened in.
+    #[inline]
     pub fn task(&self) -> &TaskInfo {
+        if let EventBody::Ftrace { task, .. } = &self.body {
+            return task;
+        }
         self.task.get_or_init(|| match &self.body {
             EventBody::Perf { entry, state, .. } => {
                 let attr = entry.desc().map(|d| &d.attr);
@@ -152,7 +156,7 @@ impl<'e> RecordedEvent<'e> {
                     None => TaskInfo::unnamed(None, None, b"N/A"),
                 }
             }
-            EventBody::Ftrace { task, .. } => *task,
+            EventBody::Ftrace { task, .. } => **task,
             EventBody::Ctf { event, fields, .. } => fields.task(event),
         })
     }
@@ -239,6 +243,9 @@ impl<'e> RecordedEvent<'e> {
     /// has no name.
     pub fn stack_names(&self) -> Vec<String> {
         let stack = self.stack();
+        if stack.is_empty() {
+            return Vec::new();
+        }
         let name = |addr: u64, mode: u16| match &self.body {
             EventBody::Perf { state, .. } => {
                 state.name(self.task().pid.unwrap_or(u32::MAX), addr, mode)

@@ -119,6 +119,11 @@ impl<I: VecIndex, T> IndexVec<I, T> {
         (0..self.elements.len()).map(I::from_position)
     }
 
+    /// Numbers of the elements from a position on, found without passing those before.
+    pub fn indices_from(&self, position: usize) -> impl Iterator<Item = I> + use<I, T> {
+        (position..self.elements.len()).map(I::from_position)
+    }
+
     /// Elements with their numbers.
     pub fn iter_enumerated(&self) -> impl Iterator<Item = (I, &T)> {
         self.elements.iter().enumerate().map(|(n, e)| (I::from_position(n), e))

@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 
 use kymo_files::tracedat::{self, TraceDat};
 use kymo_symbols::Kallsyms;
-use rustc_hash::FxHashMap;
 
 use super::ReadOptions;
 use super::registry::Registry;
@@ -69,7 +68,8 @@ pub(super) struct KernelLane<'s> {
     /// By number in `common_type`.
     classes: Vec<Option<Box<RecordedClass>>>,
     join_stacks: bool,
-    pending: FxHashMap<RingId, Pending>,
+    /// Of each ring that had an event; a machine has few.
+    pending: Vec<(RingId, Pending)>,
 }
 
 impl<'s> KernelLane<'s> {
@@ -78,7 +78,7 @@ impl<'s> KernelLane<'s> {
         number: usize,
         options: ReadOptions,
     ) -> KernelLane<'s> {
-        let pending = FxHashMap::default();
+        let pending = Vec::new();
         let join_stacks = options.join_stacks;
         KernelLane { context, number, classes: Vec::new(), join_stacks, pending }
     }
@@ -95,7 +95,10 @@ impl<'s> KernelLane<'s> {
         let known = context.formats.get(id).ok();
         if self.join_stacks {
             let endian = context.formats.endian;
-            let pending = self.pending.entry((e.buffer, e.cpu)).or_default();
+            let slot = self.slot((e.buffer, e.cpu));
+            let Some((_, pending)) = self.pending.get_mut(slot) else {
+                return ControlFlow::Continue(());
+            };
             let belongs = pending.waits && pending.task.tid == Some(tid as u32);
             if let Some(known) = known.filter(|_| belongs) {
                 if let Some(stack) = &known.stack {
@@ -108,7 +111,7 @@ impl<'s> KernelLane<'s> {
                     return ControlFlow::Continue(());
                 }
             }
-            self.release((e.buffer, e.cpu), registry, sink)?;
+            self.release(slot, registry, sink)?;
         }
         if let Some(known) = known.filter(|k| !k.names_of_tasks.is_empty()) {
             let mut names = context.names.borrow_mut();
@@ -119,7 +122,10 @@ impl<'s> KernelLane<'s> {
         }
         let task = task(tid, context.names.borrow().find(tid));
         if self.join_stacks {
-            let pending = self.pending.entry((e.buffer, e.cpu)).or_default();
+            let slot = self.slot((e.buffer, e.cpu));
+            let Some((_, pending)) = self.pending.get_mut(slot) else {
+                return ControlFlow::Continue(());
+            };
             (pending.waits, pending.id, pending.time, pending.task) = (true, id, e.time, task);
             pending.payload.clear();
             pending.payload.extend_from_slice(e.payload);
@@ -128,7 +134,7 @@ impl<'s> KernelLane<'s> {
             return ControlFlow::Continue(());
         }
         let Some(class) = self.known_class(id) else { return ControlFlow::Continue(()) };
-        let body = self.body((e.buffer, e.cpu), e.payload, task, (&[], &[]));
+        let body = self.body((e.buffer, e.cpu), e.payload, &task, (&[], &[]));
         registry.give(&RecordedEvent::new(class, Some(e.time), body), sink)
     }
 
@@ -136,7 +142,7 @@ impl<'s> KernelLane<'s> {
         &'e self,
         (buffer, cpu): RingId,
         payload: &'e [u8],
-        task: TaskInfo,
+        task: &'e TaskInfo,
         (kernel, user): (&'e [u64], &'e [u64]),
     ) -> EventBody<'e> {
         let buffers = self.context.data.buffers();
@@ -155,23 +161,27 @@ impl<'s> KernelLane<'s> {
     /// Hands on an event that waited.
     fn release(
         &mut self,
-        ring: RingId,
+        slot: usize,
         registry: &Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Some(pending) = self.pending.get_mut(&ring) else { return ControlFlow::Continue(()) };
+        let Some((ring, pending)) = self.pending.get_mut(slot) else {
+            return ControlFlow::Continue(());
+        };
         if !std::mem::take(&mut pending.waits) {
             return ControlFlow::Continue(());
         }
-        let pending = std::mem::take(pending);
+        let (ring, pending) = (*ring, std::mem::take(pending));
         let mut flow = ControlFlow::Continue(());
         if let Some(class) = self.known_class(pending.id) {
             let stack = (&*pending.kernel, &*pending.user);
-            let body = self.body(ring, &pending.payload, pending.task, stack);
+            let body = self.body(ring, &pending.payload, &pending.task, stack);
             flow = registry.give(&RecordedEvent::new(class, Some(pending.time), body), sink);
         }
         // Its memory is used again.
-        self.pending.insert(ring, pending);
+        if let Some(place) = self.pending.get_mut(slot) {
+            place.1 = pending;
+        }
         flow
     }
 
@@ -181,10 +191,20 @@ impl<'s> KernelLane<'s> {
         registry: &Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let mut rings: Vec<(u64, RingId)> =
-            self.pending.iter().map(|(ring, p)| (p.time, *ring)).collect();
-        rings.sort_unstable();
-        rings.into_iter().try_for_each(|(_, ring)| self.release(ring, registry, sink))
+        let mut slots: Vec<(u64, usize)> =
+            self.pending.iter().enumerate().map(|(slot, (_, p))| (p.time, slot)).collect();
+        slots.sort_unstable();
+        slots.into_iter().try_for_each(|(_, slot)| self.release(slot, registry, sink))
+    }
+
+    /// Place of a ring among those that had an event.
+    #[inline]
+    fn slot(&mut self, ring: RingId) -> usize {
+        let known = self.pending.iter().position(|(r, _)| *r == ring);
+        known.unwrap_or_else(|| {
+            self.pending.push((ring, Pending::default()));
+            self.pending.len() - 1
+        })
     }
 
     fn known_class(&self, id: u16) -> Option<&RecordedClass> {
