@@ -36,7 +36,8 @@ pub use mapped::map;
 pub use schema::{ClassOrigin, FieldDesc, FieldId, LayoutId, RecordedClass};
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
-    EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece, is_damaged,
-    notes_on_perf_data, notes_on_timeline,
+    EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece,
+    is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data,
+    notes_on_timeline, notes_on_trace_dat,
 };
 pub use value::FieldValue;

@@ -235,14 +235,15 @@ fn type_of(field: &Field) -> FieldType {
 }
 
 fn ctf_type(field: &ctf::read::FieldInfo) -> FieldType {
-    // Compiled types keep the kind in words only; numbers are told by their size.
+    // Compiled types keep the kind in words only; integers are told by their size.
     match field {
         f if f.labels.is_some() => FieldType::Enumeration,
+        // Floats have a size, too.
+        f if matches!(f.type_text.as_str(), "float" | "double") => FieldType::Float,
         f if f.size > 0 => FieldType::Integer { signed: f.signed },
         f if f.type_text.starts_with("string") || f.type_text.starts_with("char") => {
             FieldType::Text
         }
-        f if f.type_text.contains("float") => FieldType::Float,
         _ => FieldType::Compound,
     }
 }

@@ -16,6 +16,13 @@ impl Ledger {
     /// Exit status under `--strict` when there is anything to note.
     pub const STRICT_STATUS: u8 = 3;
 
+    /// Ledger of these notes; the same note twice is kept once.
+    pub fn from_notes(notes: impl IntoIterator<Item = Note>) -> Ledger {
+        let mut ledger = Ledger::default();
+        notes.into_iter().for_each(|n| ledger.push(n));
+        ledger
+    }
+
     /// Adds a reason for less than full trust; the same note twice is kept once.
     pub fn note(&mut self, kind: NoteKind, fact: impl Into<String>, advice: Option<String>) {
         self.push(Note::doubt(kind, fact, advice));

@@ -169,3 +169,47 @@ fn recordings_of_several_formats_are_merged_by_time() {
         assert!(refused.stderr.contains("CLOCK_MONOTONIC"), "{}", refused.stderr);
     }
 }
+
+#[test]
+fn floats_are_compared_as_numbers() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ctf/x86_64/kymo-programs");
+    let sales = |filter: &[&str]| -> Vec<(f64, i64)> {
+        let only = ["script", "--json", "-i", fixture, "--event", "shop:sale"];
+        let text = kymo(&[&only[..], filter].concat()).success().stdout;
+        let values = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+        let fields = values.map(|v| v["fields"].clone());
+        fields.map(|f| (f["euros"].as_f64().unwrap(), f["cents"].as_i64().unwrap())).collect()
+    };
+    let all = sales(&[]);
+    for (filter, wanted) in [
+        ("euros > 0", (|e, _| e > 0.0) as fn(f64, i64) -> bool),
+        ("euros <= 9.98", |e, _| e <= 9.98),
+        ("euros == -0.03", |e, _| e == -0.03),
+        ("cents > 998.5", |_, c| c >= 999),
+        ("cents == 998.0", |_, c| c == 998),
+    ] {
+        let expected: Vec<_> = all.iter().copied().filter(|(e, c)| wanted(*e, *c)).collect();
+        assert!(!expected.is_empty() && expected.len() < all.len(), "{filter}: {all:?}");
+        assert_eq!(sales(&["--filter", filter]), expected, "{filter}");
+    }
+    for (filter, why) in [
+        ("euros & 1", "`euros` is a float, which has no bits"),
+        ("cents ~ \"9*\"", "`cents` is a number: compare it with one"),
+        ("customer > 1.5", "`customer` is text: compare it with \"…\""),
+    ] {
+        let refused = kymo(&["report", "-i", fixture, "--filter", filter]);
+        assert_eq!(refused.status, 1, "{filter}: {}", refused.stderr);
+        assert!(refused.stderr.contains(why), "{filter}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn a_recording_that_is_not_there_is_said_to_be_missing() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/trace-dat/x86_64/v6.dat");
+    for command in ["script", "report"] {
+        let missing = kymo(&[command, "nosuch.data", fixture]);
+        assert_eq!(missing.status, 1, "{command}: {}", missing.stderr);
+        let why = "nosuch.data: No such file or directory";
+        assert!(missing.stderr.contains(why), "{command}: {}", missing.stderr);
+    }
+}

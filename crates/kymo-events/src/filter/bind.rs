@@ -141,11 +141,14 @@ fn bind<'f>(node: &'f Node, class: &RecordedClass, text: &str) -> Result<BoundNo
                 fail(format!("no event has a field `{field}`"), Some(field.clone()))
             })?;
             match (operand, is_text) {
-                (Operand::Number(_), Some(true)) => {
+                (Operand::Number(_) | Operand::Real(_), Some(true)) => {
                     return Err(fail(format!("`{field}` is text: compare it with \"…\""), None));
                 }
-                (Operand::Text(_), Some(false)) => {
+                (Operand::Text(_) | Operand::Pattern(_), Some(false)) => {
                     return Err(fail(format!("`{field}` is a number: compare it with one"), None));
+                }
+                _ if *comparison == Comparison::AnyBit && is_float(subject, class) => {
+                    return Err(fail(format!("`{field}` is a float, which has no bits"), None));
                 }
                 _ => BoundNode::Compare(subject, *comparison, operand),
             }
@@ -180,6 +183,11 @@ fn subject(name: &str, class: &RecordedClass) -> Option<(Subject, Option<bool>)>
     })
 }
 
+fn is_float(subject: Subject, class: &RecordedClass) -> bool {
+    let Subject::Field(id) = subject else { return false };
+    class.field_desc(id).is_some_and(|f| f.field_type == FieldType::Float)
+}
+
 impl BoundFilter<'_> {
     /// Whether an event of the class matches.
     pub fn matches(&self, event: &RecordedEvent<'_>) -> bool {
@@ -212,8 +220,10 @@ fn compare(
             let value = event.field(id);
             match (&value, operand) {
                 (FieldValue::Absent, _) => false,
-                (_, Operand::Number(n)) => {
-                    value.number().is_some_and(|v| by_number(v, comparison, *n))
+                (FieldValue::Float(v), Operand::Number(n)) => by_order(*v, comparison, *n as f64),
+                (FieldValue::Float(v), Operand::Real(r)) => by_order(*v, comparison, *r),
+                (_, Operand::Number(_) | Operand::Real(_)) => {
+                    value.number().is_some_and(|v| by_number(v, comparison, operand))
                 }
                 (FieldValue::Text(text), _) => by_text(text, comparison, operand),
                 (FieldValue::Enumeration { shown, .. }, _) => {
@@ -230,18 +240,27 @@ fn compare(
             event.class.names().iter().any(|n| by_text(n.as_bytes(), comparison, operand))
         }
         Subject::Pid | Subject::Tid | Subject::Cpu => {
-            let Operand::Number(n) = operand else { return false };
             let value = match subject {
                 Subject::Pid => number(event.task().pid.or(event.task().tid)),
                 Subject::Tid => number(event.task().tid.or(event.task().pid)),
                 _ => number(event.cpu()),
             };
-            value.is_some_and(|v| by_number(v, comparison, *n))
+            value.is_some_and(|v| by_number(v, comparison, operand))
         }
     }
 }
 
-fn by_number(value: i128, comparison: Comparison, other: i128) -> bool {
+fn by_number(value: i128, comparison: Comparison, operand: &Operand) -> bool {
+    match (comparison, operand) {
+        (Comparison::AnyBit, Operand::Number(n)) => value & n != 0,
+        (_, Operand::Number(n)) => by_order(value, comparison, *n),
+        (_, Operand::Real(r)) => by_order(value as f64, comparison, *r),
+        _ => false,
+    }
+}
+
+/// Whether two values are in an order; bits and patterns are none.
+fn by_order<T: PartialOrd>(value: T, comparison: Comparison, other: T) -> bool {
     match comparison {
         Comparison::Equal => value == other,
         Comparison::NotEqual => value != other,
@@ -249,8 +268,7 @@ fn by_number(value: i128, comparison: Comparison, other: i128) -> bool {
         Comparison::LessOrEqual => value <= other,
         Comparison::Greater => value > other,
         Comparison::GreaterOrEqual => value >= other,
-        Comparison::AnyBit => value & other != 0,
-        Comparison::Matches | Comparison::MatchesNot => false,
+        Comparison::AnyBit | Comparison::Matches | Comparison::MatchesNot => false,
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) enum Comparison {
 #[derive(Clone, Debug)]
 pub(super) enum Operand {
     Number(i128),
+    /// With a decimal point.
+    Real(f64),
     Text(Vec<u8>),
     Pattern(GlobMatcher),
 }
@@ -219,6 +221,14 @@ impl<'t> Parser<'t> {
         {
             return Ok(Operand::Number(number));
         }
+        if quote.is_none()
+            && let Some(real) = real(&text)
+        {
+            if comparison == Comparison::AnyBit {
+                return Err(self.fail(at, "expected a whole number: `&` compares bits".into()));
+            }
+            return Ok(Operand::Real(real));
+        }
         if !matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
             return Err(self.fail(at, "expected a number: text is compared by == != ~".into()));
         }
@@ -255,6 +265,14 @@ fn number(text: &str) -> Option<i128> {
     magnitude.map(|n| sign * n).filter(|n| n.unsigned_abs() <= u128::from(u64::MAX))
 }
 
+/// Digits with one point among them.
+fn real(text: &str) -> Option<f64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let (whole, part) = digits.split_once('.')?;
+    let all_digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+    (all_digits(whole) && all_digits(part)).then(|| text.parse().ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,6 +292,8 @@ mod tests {
         check("a < \"x\"", 4, "expected a number");
         check("a == \"x", 5, "not closed");
         check("a ~ \"[\"", 4, "unclosed");
+        check("a & 1.5", 4, "whole number");
+        check("a < 1.", 4, "expected a number");
         check(&"!".repeat(100), 64, "nested deeper");
         check(&"a".repeat(20_000), 0, "longer than");
         let shown = FilterExpr::parse("pid == 1 && ").unwrap_err().to_string();
@@ -288,7 +308,14 @@ mod tests {
         for text in ["18446744073709551616", "", "-", "1x", "+1", "0x", "0x+1", "--1"] {
             assert_eq!(n(text), None, "{text}");
         }
-        for text in ["a==1&&b!=2||!(c>=0x10)", "a & 4", "comm ~ \"sh*\"", "e == RED", "x.y != -1"] {
+        for text in [
+            "a==1&&b!=2||!(c>=0x10)",
+            "a & 4",
+            "comm ~ \"sh*\"",
+            "e == RED",
+            "x.y != -1",
+            "f >= -1.50",
+        ] {
             assert!(FilterExpr::parse(text).is_ok(), "{text}");
         }
     }

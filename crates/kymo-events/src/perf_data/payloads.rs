@@ -180,7 +180,9 @@ pub fn note<'p>(all: impl Iterator<Item = &'p TracepointPayloads>) -> Vec<Note> 
         for (event, (why, n)) in &payloads.unrendered {
             *sum.entry((event, why)).or_insert(0) += n;
         }
-        let Formats { borrowed, guess, .. } = &*payloads.formats;
+        // Whoever only looks at fields has its formats from a fork of this.
+        let shared = Arc::clone(&*payloads.shared.lock().unwrap_or_else(PoisonError::into_inner));
+        let Formats { borrowed, guess, .. } = &*shared;
         if borrowed.is_empty() {
             continue;
         }

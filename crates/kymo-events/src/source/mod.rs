@@ -35,7 +35,10 @@ use ftrace::{KernelContext, KernelLane};
 pub use perf::SampleSelector;
 use perf::{PerfContext, PerfLane};
 use registry::Registry;
-pub use summary::{ReadSummary, is_damaged, notes_on_perf_data, notes_on_timeline};
+pub use summary::{
+    ReadSummary, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
+    notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
+};
 
 /// Recordings cannot be read, or not together.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +48,8 @@ pub enum SourceError {
     PerfData(#[from] perfdata::ReadError),
     #[error(transparent)]
     Timeline(#[from] TimelineError),
+    #[error("{path}: {error}")]
+    Open { path: String, error: std::io::Error },
     #[error("{path} is no recording: neither perf.data nor trace.dat nor a directory of traces")]
     NoRecording { path: String },
     #[error("{name} cannot be laid on the time of the other recordings: {why}")]
@@ -89,7 +94,11 @@ impl EventSource {
         let (perf, others): (Vec<PathBuf>, Vec<PathBuf>) =
             paths.iter().cloned().partition(|p| is_perf(p));
         if let Some(path) = others.iter().find(|p| Kind::of(p).is_none()) {
-            return Err(SourceError::NoRecording { path: path.display().to_string() });
+            let path_text = path.display().to_string();
+            return Err(match std::fs::metadata(path) {
+                Err(error) => SourceError::Open { path: path_text, error },
+                Ok(_) => SourceError::NoRecording { path: path_text },
+            });
         }
         let perf = perf.iter().map(PerfData::open).collect::<Result<Vec<_>, _>>()?;
         let timeline = match others.is_empty() {

@@ -228,7 +228,7 @@ pub fn is_damaged(timeline: &Timeline, stats: &Stats) -> bool {
 }
 
 /// What could make a result of the recording less than the truth.
-fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::ReadStats) -> Vec<Note> {
+pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::ReadStats) -> Vec<Note> {
     let mut l = Notes::default();
     let more = || Some("record with larger rings: kymo trace --buffer-size".to_owned());
     if s.lost > 0 {
@@ -265,12 +265,12 @@ fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::ReadStats) -> Vec<Note> {
 }
 
 /// Whether anything of the file could not be read.
-fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::ReadStats) -> bool {
+pub fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::ReadStats) -> bool {
     s.damaged_places > 0 || !data.damage().is_empty()
 }
 
 /// What could make a result of the traces less than the truth.
-fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::ReadStats) -> Vec<Note> {
+pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::ReadStats) -> Vec<Note> {
     let mut l = Notes::default();
     let more = || Some("record with larger or more sub-buffers".to_owned());
     if s.lost > 0 {
@@ -324,6 +324,6 @@ fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::ReadStats) -> Vec<Note> {
 }
 
 /// Whether anything of the traces could not be read.
-fn is_ctf_damaged(ctf: &Ctf, s: &ctf::read::ReadStats) -> bool {
+pub fn is_ctf_damaged(ctf: &Ctf, s: &ctf::read::ReadStats) -> bool {
     s.damaged_places > 0 || !ctf.damage().is_empty()
 }

@@ -4,7 +4,6 @@ pub(crate) mod annotate;
 pub(crate) mod bundle;
 pub(crate) mod cache;
 pub(crate) mod convert;
-pub(crate) mod ctf;
 pub(crate) mod event;
 pub(crate) mod list;
 pub(crate) mod listen;
@@ -16,9 +15,7 @@ pub(crate) mod report;
 pub(crate) mod script;
 pub(crate) mod session;
 pub(crate) mod stat;
-pub(crate) mod timeline;
 pub(crate) mod trace;
-pub(crate) mod tracedat;
 pub(crate) mod tracing;
 
 use std::os::unix::fs::MetadataExt as _;

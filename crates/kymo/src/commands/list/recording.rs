@@ -16,8 +16,9 @@ use kymo_view::Ledger;
 use serde_json::{Value, json};
 
 use super::{Args, ctf};
-use crate::commands::timeline::{end, ledger};
+use crate::exit;
 use kymo_events::trace_dat::FormatTable;
+use kymo_events::{is_damaged, notes_on_timeline};
 
 /// Events of the kernel by name, with their formats and how often they happened.
 type Entries<'f> = BTreeMap<&'f str, (&'f EventFormat, u64)>;
@@ -30,7 +31,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let formats: Vec<FormatTable<'_>> = timeline.kernels().iter().map(FormatTable::new).collect();
     let globs = globs(&args.globs)?;
     let (counts, stats) = count(&timeline, &formats)?;
-    let mut ledger = ledger(&timeline, &stats);
+    let mut ledger = Ledger::from_notes(notes_on_timeline(&timeline, &stats));
     let (mut kernel, mut others) = (Entries::new(), 0);
     for (formats, counts) in formats.iter().zip(&counts.kernels) {
         others += add(&mut kernel, formats, counts, globs.as_ref(), &mut ledger);
@@ -57,7 +58,8 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     io::stderr().write_all(ledger.to_text("").as_bytes())?;
-    Ok(end(&timeline, &stats, (&ledger, false), "is counted"))
+    let damage = is_damaged(&timeline, &stats).then_some("damaged; what can be read is counted");
+    Ok(exit::status(timeline.name(), damage, &ledger, false))
 }
 
 /// Takes in the events of one recording; how many others there are.

@@ -35,8 +35,8 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let stacks_wanted = stacks != StackDrawing::None;
     let config = EventTableConfig { keys: &keys, selection: &selection, stacks: stacks_wanted };
     let (table, summary) = EventTable::count(&source, &config)?;
-    let mut ledger = Ledger::default();
-    summary.notes(&source).into_iter().chain(table.notes()).for_each(|n| ledger.push(n));
+    let notes = summary.notes(&source).into_iter().chain(table.notes());
+    let mut ledger = Ledger::from_notes(notes);
     if table.events == 0 && !selection.is_everything() {
         ledger.tell(NoteKind::Nothing, "no events match", None);
     }
@@ -124,10 +124,12 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
         }
         bail!("{flag} is for perf.data, not for {what}");
     }
-    let has_stacks = source.classes().iter().any(|c| {
-        c.fields.iter().any(|f| f.name == "callstack_kernel" || f.name == "callstack_user")
-    });
-    if programs.is_some() && args.call_graph.is_some() && !has_stacks {
+    let has_stacks = || {
+        source.classes().iter().any(|c| {
+            c.fields.iter().any(|f| f.name == "callstack_kernel" || f.name == "callstack_user")
+        })
+    };
+    if programs.is_some() && args.call_graph.is_some() && !has_stacks() {
         bail!("-g: the events of this CTF trace have no stacks (LTTng's contexts callstack-…)");
     }
     Ok(())

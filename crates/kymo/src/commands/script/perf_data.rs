@@ -54,8 +54,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let tracker = (order == Order::Time).then_some(tracker);
     let (stats, machine, renderers) =
         read_and_render(&mut data, (order, selector), tracker, renderers)?;
-    let mut ledger = Ledger::default();
-    notes_on_perf_data(&data, &stats).into_iter().for_each(|n| ledger.push(n));
+    let mut ledger = Ledger::from_notes(notes_on_perf_data(&data, &stats));
     note(&renderers, machine.as_ref(), &mut ledger);
     if !renderers.iter().any(PerfRenderer::has_shown) {
         ledger.tell(NoteKind::Nothing, super::nothing(args), None);

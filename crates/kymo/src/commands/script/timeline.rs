@@ -61,8 +61,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let feed = TimelineFeed::new(options.kernel, &source, &kernels);
     let (stats, renderers) = output::render_in_order(renderers, |give| feed.run(&filter, give))?;
     let summary = stats?;
-    let mut ledger = Ledger::default();
-    summary.notes(&source).into_iter().for_each(|note| ledger.push(note));
+    let mut ledger = Ledger::from_notes(summary.notes(&source));
     timeline_notes(&renderers).into_iter().for_each(|note| ledger.push(note));
     let texts = trace_dats().flat_map(|k| k.buffers()).any(|b| b.text.is_some());
     if !texts && !renderers.iter().any(TimelineRenderer::has_shown) {

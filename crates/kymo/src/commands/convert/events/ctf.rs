@@ -14,8 +14,9 @@ use kymo_symbols::Resolver;
 use super::gather::{Gather, Owner as Whose, What};
 use super::{Counts, Taken, Taking};
 use crate::commands::convert::model::Weight;
-use crate::commands::ctf::{damaged, ledger};
 use kymo_events::ctf::{EventTask, TraceOwners};
+use kymo_events::{is_ctf_damaged, notes_on_ctf};
+use kymo_view::Ledger;
 use kymo_view::trust::note_symbols;
 
 /// The contexts that are stacks.
@@ -68,7 +69,7 @@ pub(super) fn take(taking: &Taking<'_>, path: &Path) -> anyhow::Result<Taken> {
         }
         ControlFlow::Continue(())
     })?;
-    let mut ledger = ledger(&ctf, &stats);
+    let mut ledger = Ledger::from_notes(notes_on_ctf(&ctf, &stats));
     super::note(&counts, args, None, &mut ledger);
     kernel.note(&gather, &mut ledger);
     if counts.user > 0 {
@@ -76,7 +77,7 @@ pub(super) fn take(taking: &Taking<'_>, path: &Path) -> anyhow::Result<Taken> {
         ledger.note(NoteKind::Unresolved, fact, Some("kymo record -g -e EVENT names them".into()));
     }
     let stacks = super::settle(gather, taking, &mut ledger);
-    Ok(Taken { stacks, ledger, damaged: damaged(&ctf, &stats) })
+    Ok(Taken { stacks, ledger, damaged: is_ctf_damaged(&ctf, &stats) })
 }
 
 fn add(

@@ -17,11 +17,12 @@ use super::graph::Nested;
 use super::waiting::{Context, Line, Waiting};
 use super::{Counts, Taken, Taking};
 use crate::commands::convert::model::Weight;
-use crate::commands::tracedat::{damaged, ledger};
 use kymo_events::payload::{KallsymsSource, KernelNames};
 use kymo_events::trace_dat::{
     FormatTable, GraphEvent, KnownEvent, StackFormat, TaskName, TaskNames,
 };
+use kymo_events::{is_trace_dat_damaged, notes_on_trace_dat};
+use kymo_view::Ledger;
 
 /// How stacks come into such a recording.
 const MORE: &str = "kymo trace -T records the kernel's stack with each event";
@@ -101,11 +102,11 @@ pub(super) fn take(taking: &Taking<'_>, path: &Path) -> anyhow::Result<Taken> {
         ControlFlow::Continue(())
     })?;
     taker.end();
-    let mut ledger = ledger(&data, &stats);
+    let mut ledger = Ledger::from_notes(notes_on_trace_dat(&data, &stats));
     taker.note(&data, &mut ledger);
     let Taker { gather, .. } = taker;
     let stacks = super::settle(gather, taking, &mut ledger);
-    Ok(Taken { stacks, ledger, damaged: damaged(&data, &stats) })
+    Ok(Taken { stacks, ledger, damaged: is_trace_dat_damaged(&data, &stats) })
 }
 
 /// The kernel's symbols: the recording has them; another file counts before them.
