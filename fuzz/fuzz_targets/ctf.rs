@@ -1,5 +1,5 @@
 //! Any bytes as a CTF trace: the metadata up to the first NUL, packets of a stream
-//! behind it. The reader takes folders, so each input goes through one in memory.
+//! behind it. The reader takes directories, so each input goes through one in memory.
 //! What the metadata say is printed and read again, which must give the same.
 #![no_main]
 
@@ -23,7 +23,7 @@ impl Visit for Look {
     }
 }
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     let shm = PathBuf::from("/dev/shm");
     let dir = if shm.is_dir() { shm } else { std::env::temp_dir() };
     dir.join(format!("kymo-fuzz-ctf-{}", std::process::id()))
@@ -41,16 +41,16 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(again.clocks, metadata.clocks);
         }
     }
-    let folder = folder();
-    std::fs::create_dir_all(&folder).expect("a folder in memory");
-    std::fs::write(folder.join("metadata"), text).expect("room in memory");
-    std::fs::write(folder.join("stream"), rest.get(1..).unwrap_or(&[])).expect("room in memory");
-    if let Ok(ctf) = Ctf::open(&folder) {
+    let directory = directory();
+    std::fs::create_dir_all(&directory).expect("a directory in memory");
+    std::fs::write(directory.join("metadata"), text).expect("room in memory");
+    std::fs::write(directory.join("stream"), rest.get(1..).unwrap_or(&[])).expect("room in memory");
+    if let Ok(ctf) = Ctf::open(&directory) {
         let mut reader = ctf.reader();
         let _ = ctf.for_each(&Select::default(), &mut |event| {
             let _ = reader.see(event.class, &event.body, &mut Look);
             ControlFlow::Continue(())
         });
     }
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = std::fs::remove_dir_all(&directory);
 });

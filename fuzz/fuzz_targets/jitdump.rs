@@ -11,16 +11,16 @@ use libfuzzer_sys::fuzz_target;
 
 const PROCESS: u32 = 1;
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     let shm = PathBuf::from("/dev/shm");
     let dir = if shm.is_dir() { shm } else { std::env::temp_dir() };
     dir.join(format!("kymo-fuzz-jitdump-{}", std::process::id()))
 }
 
 fuzz_target!(|data: &[u8]| {
-    let folder = folder();
-    std::fs::create_dir_all(&folder).expect("a folder in memory");
-    let path = folder.join(format!("jit-{PROCESS}.dump"));
+    let directory = directory();
+    std::fs::create_dir_all(&directory).expect("a directory in memory");
+    let path = directory.join(format!("jit-{PROCESS}.dump"));
     std::fs::write(&path, data).expect("room in memory");
     let mut resolver = Resolver::new(Options::default());
     let _ = resolver.dso(&path.to_string_lossy(), None, PROCESS);

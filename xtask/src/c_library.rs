@@ -1,4 +1,4 @@
-//! `cargo xtask c-library`: what programs in C need for tracepoints of their own, as a folder to
+//! `cargo xtask c-library`: what programs in C need for tracepoints of their own, as a directory to
 //! be installed or used in its place: the header, the library static and shared, and files for
 //! pkg-config that find the rest by where they lie.
 
@@ -19,8 +19,8 @@ const PRIVATE: &str = "-lpthread -ldl -lm";
 pub(crate) fn run(to: Option<&str>) -> anyhow::Result<()> {
     let to = to.map_or_else(|| crate::target().join("c"), PathBuf::from);
     let (include, lib) = (to.join("include"), to.join("lib"));
-    for folder in [&include, &lib.join("pkgconfig")] {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for directory in [&include, &lib.join("pkgconfig")] {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
     let header = crate::root().join("crates/kymo-tracepoint/include/kymo_tracepoint.h");
     copy(&header, &include.join("kymo_tracepoint.h"))?;
@@ -60,11 +60,11 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 /// Builds one kind of library and says where it is.
 fn build(kind: &str, extension: &str) -> anyhow::Result<PathBuf> {
-    let folder = crate::target().join("c-build");
+    let directory = crate::target().join("c-build");
     let soname = format!("link-arg=-Wl,-soname,{LIBRARY}.so.{ABI}");
     let mut command = cargo::command(&["rustc", "--release", "-p", "kymo-tracepoint", "--lib"]);
     command.args(["--crate-type", kind, "--message-format=json-render-diagnostics"]);
-    command.arg("--target-dir").arg(folder);
+    command.arg("--target-dir").arg(directory);
     // In place of the workspace's flags: programs in C have a C library of their own.
     command.env("RUSTFLAGS", "-C target-feature=-crt-static");
     if kind == "cdylib" {

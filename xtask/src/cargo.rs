@@ -1,4 +1,4 @@
-//! Calling cargo from a task, in the workspace's folder.
+//! Calling cargo from a task, in the workspace's directory.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The folder of the workspace.
+/// The directory of the workspace.
 fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or(here.clone(), PathBuf::from)

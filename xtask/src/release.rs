@@ -21,12 +21,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     check(&program)
 }
 
-/// Makes the program that is handed out, in a folder `dist` beside the built one:
+/// Makes the program that is handed out, in a directory `dist` beside the built one:
 /// without a symbol table, with the names of functions packed.
 fn pack(built: &Path) -> anyhow::Result<PathBuf> {
-    let folder = built.parent().context("a program without a folder")?.join("dist");
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let (names, mini, out) = (folder.join("names"), folder.join("mini"), folder.join("kymo"));
+    let directory = built.parent().context("a program without a directory")?.join("dist");
+    std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    let (names, mini, out) =
+        (directory.join("names"), directory.join("mini"), directory.join("kymo"));
     let nm = Command::new("nm").args(["--format=posix", "--defined-only"]).arg(built).output()?;
     let functions: BTreeSet<&str> = std::str::from_utf8(&nm.stdout)?
         .lines()

@@ -133,17 +133,17 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
 }
 
 /// The ring's tests with every access to memory watched, which miri would do as well where it can
-/// be had. The toolchain brings the sanitizer; only its switch is not a stable one. A target folder
+/// be had. The toolchain brings the sanitizer; only its switch is not a stable one. A target directory
 /// of its own keeps the others' builds as they are.
 fn sanitized(nextest: bool) -> Command {
-    let folder = crate::target().join("sanitized").display().to_string();
+    let directory = crate::target().join("sanitized").display().to_string();
     let mut tests = cargo::command(if nextest {
         &["nextest", "run", "-p", "kymo-ring", "--no-fail-fast"]
     } else {
         // The others have a process each.
         &["test", "-p", "kymo-ring", "--test", "plain"]
     });
-    tests.args(["--target-dir", &folder]);
+    tests.args(["--target-dir", &directory]);
     tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
     // Tests leak their rings, which threads use to the end.
     tests.env("ASAN_OPTIONS", "detect_leaks=0");

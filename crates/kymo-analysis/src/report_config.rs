@@ -374,7 +374,7 @@ impl ReportConfig {
             Key::Label(part) => Some(*part),
             _ => None,
         });
-        let orders =
+        let sort_labels =
             parts.max().map(|last| (0..=last).map(|part| labels.order(number, part)).collect());
         let asked =
             |f: &Vec<ColumnRequest>| !f.contains(&ColumnRequest::Column(ReportColumn::Children));
@@ -422,7 +422,7 @@ impl ReportConfig {
             event: number,
             histogram: HistogramOptions {
                 keys,
-                labels: orders,
+                labels: sort_labels,
                 children,
                 chains: match drawing {
                     ChainStyle::None => None,

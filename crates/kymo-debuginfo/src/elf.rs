@@ -35,7 +35,7 @@ pub struct Load {
 /// The name and checksum of a separate debug file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugLink {
-    /// File name without a folder.
+    /// File name without a directory.
     pub name: Vec<u8>,
     /// CRC-32 of its contents.
     pub crc: u32,

@@ -2,7 +2,7 @@
 //! complete the others.
 
 use kymo_symbols::DsoId;
-use kymo_symbols::unwind::Lack;
+use kymo_symbols::unwind::CfiError;
 use kymo_unwind::{End, Walked};
 use rustc_hash::FxHashMap;
 
@@ -12,7 +12,7 @@ pub struct Stop {
     /// The binary; `None` where nothing is mapped.
     pub dso: Option<DsoId>,
     /// What is wrong with it.
-    pub lack: Option<Lack>,
+    pub cfi_error: Option<CfiError>,
 }
 
 /// What was copied of a stack.

@@ -11,7 +11,7 @@ use kymo_model::{
     ChainContext, Endian, IndexVec, OpenTable, Sample, TableSlot, hash_address, impl_vec_index,
 };
 use kymo_symbols::DsoId;
-use kymo_symbols::unwind::{self, Binaries, Lack};
+use kymo_symbols::unwind::{self, Binaries, CfiError};
 use kymo_unwind::{
     Arch, Code, Context, End, Quick, Registers, Rule, Stack, Walked, quick_walk, walk,
 };
@@ -34,8 +34,14 @@ impl_vec_index!(RuleId, "rule of unwinding");
 
 /// Rules that are always there: no code, then a guess for each reason.
 const NOTHING: RuleId = RuleId(0);
-const LACKS: [Lack; 6] =
-    [Lack::Memory, Lack::Missing, Lack::Changed, Lack::Unusable, Lack::Silent, Lack::Damaged];
+const CFI_ERRORS: [CfiError; 6] = [
+    CfiError::Memory,
+    CfiError::Missing,
+    CfiError::Changed,
+    CfiError::Unusable,
+    CfiError::Silent,
+    CfiError::Damaged,
+];
 
 /// Unwinds samples.
 #[derive(Debug)]
@@ -49,7 +55,7 @@ pub struct Unwinder {
 #[derive(Debug)]
 struct Rules {
     binaries: Arc<Binaries>,
-    by_dso: Vec<Option<Result<Arc<unwind::Code>, Lack>>>,
+    by_dso: Vec<Option<Result<Arc<unwind::Code>, CfiError>>>,
     known: OpenTable<RuleSlot>,
     /// The mapping of the last address, with the line of address spaces.
     last: Option<(u64, Mapping)>,
@@ -157,13 +163,13 @@ impl At<'_> {
             return None;
         };
         let dso = self.maps.find(CodeAddress::exact(address)).map(|m| m.dso);
-        let lack = match (walked.end, self.rules.found(self.maps, address, false).number) {
+        let cfi_error = match (walked.end, self.rules.found(self.maps, address, false).number) {
             (End::NoRule(_), NOTHING) => None,
-            (End::NoRule(_), RuleId(n)) => LACKS.get(n as usize - 1).copied(),
-            (End::Wrong(_), _) => Some(Lack::Damaged),
+            (End::NoRule(_), RuleId(n)) => CFI_ERRORS.get(n as usize - 1).copied(),
+            (End::Wrong(_), _) => Some(CfiError::Damaged),
             _ => None,
         };
-        Some(Stop { dso, lack })
+        Some(Stop { dso, cfi_error })
     }
 }
 
@@ -227,7 +233,7 @@ impl Rules {
         self.numbers.clear();
         self.rules = IndexVec::default();
         self.rules.push(Rule::Nothing);
-        LACKS.iter().for_each(|_| {
+        CFI_ERRORS.iter().for_each(|_| {
             self.rules.push(Rule::Guess);
         });
     }
@@ -264,14 +270,15 @@ impl Rules {
         let RuleKey { dso, offset, interrupted } = place;
         let rule = match self.binary(dso) {
             Ok(code) => code.rule(&mut self.context, offset, interrupted),
-            Err(lack) => Err(lack),
+            Err(cfi_error) => Err(cfi_error),
         };
         let quick = rule.as_ref().map_or(Quick::GUESS, Quick::of);
         let number = match rule {
             Ok(rule) => self.intern(rule),
-            Err(lack) => {
-                LACKS.iter().position(|l| *l == lack).map_or(NOTHING, |n| RuleId(n as u32 + 1))
-            }
+            Err(cfi_error) => CFI_ERRORS
+                .iter()
+                .position(|l| *l == cfi_error)
+                .map_or(NOTHING, |n| RuleId(n as u32 + 1)),
         };
         let found = Found { number, quick };
         if let Some(of) = place.of() {
@@ -280,7 +287,7 @@ impl Rules {
         found
     }
 
-    fn binary(&mut self, dso: DsoId) -> Result<Arc<unwind::Code>, Lack> {
+    fn binary(&mut self, dso: DsoId) -> Result<Arc<unwind::Code>, CfiError> {
         let at = dso.0 as usize;
         if let Some(Some(known)) = self.by_dso.get(at) {
             return known.clone();

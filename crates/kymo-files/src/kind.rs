@@ -1,4 +1,4 @@
-//! Which of the formats a file or folder is of: by its first bytes, or by the
+//! Which of the formats a file or directory is of: by its first bytes, or by the
 //! metadata in it.
 
 use std::fs::File;
@@ -14,9 +14,9 @@ pub enum Kind {
     PerfData,
     /// [`tracedat`].
     TraceDat,
-    /// [`ctf`]: a folder that is a trace or holds some, or the metadata of one.
+    /// [`ctf`]: a directory that is a trace or holds some, or the metadata of one.
     Ctf,
-    /// A folder with recordings of the kernel ([`tracedat`]) and perhaps of programs
+    /// A directory with recordings of the kernel ([`tracedat`]) and perhaps of programs
     /// ([`ctf`]): a session's.
     Session,
 }
@@ -38,7 +38,7 @@ impl Kind {
             .then_some(Kind::PerfData)
     }
 
-    /// The format of a regular file or of a folder; `None` for anything else, and for
+    /// The format of a regular file or of a directory; `None` for anything else, and for
     /// what cannot be read: opening it properly will say why.
     pub fn of(path: &Path) -> Option<Kind> {
         let found = std::fs::metadata(path).ok()?;

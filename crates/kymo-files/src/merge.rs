@@ -21,9 +21,9 @@ pub(crate) trait Lane<C> {
 
 /// The event of another lane that comes next, and the number of the lane whose turn it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn((u64, usize), usize);
+pub(crate) struct MergeHead((u64, usize), usize);
 
-impl Turn {
+impl MergeHead {
     /// Whether an event of that time still comes before those of all other lanes.
     #[inline]
     pub(crate) fn has(self, time: u64) -> bool {
@@ -70,7 +70,7 @@ impl<L> Merge<L> {
         &mut self,
         until: u64,
         context: &mut C,
-        mut each: impl FnMut(&mut L, usize, Turn, &mut C) -> ControlFlow<()>,
+        mut each: impl FnMut(&mut L, usize, MergeHead, &mut C) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, E>
     where
         L: Lane<C, Error = E>,
@@ -81,17 +81,17 @@ impl<L> Merge<L> {
             }
             self.heap.pop();
             let other = self.heap.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
-            let turn = other.min((until, usize::MAX));
+            let head = other.min((until, usize::MAX));
             let Some(lane) = self.lanes.get_mut(i) else { continue };
             loop {
-                if each(lane, i, Turn(turn, i), context).is_break() {
+                if each(lane, i, MergeHead(head, i), context).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
                 if !lane.advance(context)? {
                     break;
                 }
                 let time = lane.time();
-                if !Turn(turn, i).has(time) {
+                if !MergeHead(head, i).has(time) {
                     self.heap.push(Reverse((time, i)));
                     break;
                 }

@@ -1,5 +1,5 @@
 //! Recordings of one machine on one time: the kernel's (trace.dat) and those of programs
-//! (CTF), as a session's folder holds them, or named one by one.
+//! (CTF), as a session's directory holds them, or named one by one.
 //!
 //! They are merged only if their clocks are one: `CLOCK_MONOTONIC`, on which the kernel
 //! puts its events (`mono`) and kymo's and LTTng's tracers of programs theirs. How well
@@ -16,7 +16,7 @@ use crate::{ctf, tracedat};
 
 /// The kernel's clock that is `CLOCK_MONOTONIC`.
 const MONO: &str = "mono";
-/// Recordings of the kernel in one folder.
+/// Recordings of the kernel in one directory.
 const MOST: usize = 256;
 
 /// Recordings that belong together.
@@ -71,10 +71,10 @@ pub enum TimelineError {
     Kernel(#[from] tracedat::ReadError),
     #[error(transparent)]
     Programs(#[from] ctf::ReadError),
-    #[error("{path} is neither a trace.dat nor a folder of traces")]
+    #[error("{path} is neither a trace.dat nor a directory of traces")]
     Neither { path: String },
     #[error(
-        "{path} is a perf.data file, which is shown alone: only trace.dat files and folders of traces are merged"
+        "{path} is a perf.data file, which is shown alone: only trace.dat files and directories of traces are merged"
     )]
     PerfData { path: String },
     #[error(
@@ -89,26 +89,26 @@ pub enum TimelineError {
 }
 
 impl Timeline {
-    /// Whether a folder holds recordings of the kernel: it is a session's.
+    /// Whether a directory holds recordings of the kernel: it is a session's.
     pub fn is_in(path: &Path) -> bool {
         path.is_dir() && !kernels(path).is_empty()
     }
 
-    /// Opens recordings: files, folders of traces, folders of sessions. Several are put on
+    /// Opens recordings: files, directories of traces, directories of sessions. Several are put on
     /// one time.
     ///
     /// # Errors
     /// If one cannot be read, or their clocks are not one.
     pub fn open(paths: &[PathBuf]) -> Result<Timeline, TimelineError> {
-        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        let (mut files, mut directories) = (Vec::new(), Vec::new());
         for path in paths {
             match Kind::of(path) {
                 Some(Kind::TraceDat) => files.push(path.clone()),
-                Some(Kind::Ctf) => folders.push(path.clone()),
+                Some(Kind::Ctf) => directories.push(path.clone()),
                 Some(Kind::Session) => {
                     files.extend(kernels(path));
                     if Ctf::is_in(path) {
-                        folders.push(path.clone());
+                        directories.push(path.clone());
                     }
                 }
                 Some(Kind::PerfData) if paths.len() > 1 => {
@@ -122,9 +122,9 @@ impl Timeline {
             }
         }
         let kernels = files.iter().map(TraceDat::open).collect::<Result<Vec<_>, _>>()?;
-        let programs = match folders.is_empty() {
+        let programs = match directories.is_empty() {
             true => None,
-            false => Some(Ctf::open_all(&folders)?),
+            false => Some(Ctf::open_all(&directories)?),
         };
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
         let timeline = Timeline { name: names.join(", "), kernels, programs };
@@ -392,10 +392,10 @@ fn host(data: &TraceDat) -> Option<(&str, &str)> {
     Some((words.next()?, words.next()?))
 }
 
-/// The recordings of the kernel in a folder of a session: in itself or in `kernel`, by name.
-fn kernels(folder: &Path) -> Vec<PathBuf> {
+/// The recordings of the kernel in a directory of a session: in itself or in `kernel`, by name.
+fn kernels(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for place in [folder.to_owned(), folder.join("kernel")] {
+    for place in [directory.to_owned(), directory.join("kernel")] {
         let Ok(entries) = fs::read_dir(place) else { continue };
         let files = entries.flatten().take(1 << 16).map(|e| e.path()).filter(|p| {
             p.file_name().is_some_and(|n| !n.to_string_lossy().starts_with('.'))

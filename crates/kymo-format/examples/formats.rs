@@ -1,4 +1,4 @@
-//! Parses every `format` file below a tracefs `events` folder and says which
+//! Parses every `format` file below a tracefs `events` directory and says which
 //! events cannot be rendered exactly as the kernel does.
 use std::path::Path;
 

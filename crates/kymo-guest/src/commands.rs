@@ -107,7 +107,7 @@ fn reap(pid: Pid) -> io::Result<u32> {
 pub(crate) fn bring_back(path: &str, port: &Port) -> io::Result<()> {
     let opened = File::open(path).and_then(|file| {
         let about = file.metadata()?;
-        if about.is_dir() { Err(io::Error::other("is a folder")) } else { Ok((file, about)) }
+        if about.is_dir() { Err(io::Error::other("is a directory")) } else { Ok((file, about)) }
     });
     let (mut file, about) = match opened {
         Ok(opened) => opened,

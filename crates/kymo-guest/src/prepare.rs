@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Mounts everything; returns what failed, in words.
 pub(crate) fn mounts() -> Vec<String> {
     let one = |kind: &str, place: &str, options: &str| -> io::Result<()> {
-        // In sysfs the folders are there and none can be made.
+        // In sysfs the directories are there and none can be made.
         if !Path::new(place).is_dir() {
             std::fs::create_dir_all(place)?;
         }

@@ -115,20 +115,20 @@ impl Drop for OpaqueMapping {
 
 /// A word of a part that says 1 for as long as nothing has happened.
 #[derive(Debug)]
-pub struct Bell {
+pub struct FutexWaiter {
     page: OpaqueMapping,
     at: usize,
 }
 
-impl Bell {
+impl FutexWaiter {
     /// Four bytes of a part, at a multiple of four.
     ///
     /// # Errors
     /// If they do not lie there.
-    pub fn new(page: OpaqueMapping, at: usize) -> io::Result<Bell> {
+    pub fn new(page: OpaqueMapping, at: usize) -> io::Result<FutexWaiter> {
         let lies_there = at.is_multiple_of(4) && at.checked_add(4).is_some_and(|e| e <= page.len);
         match lies_there {
-            true => Ok(Bell { page, at }),
+            true => Ok(FutexWaiter { page, at }),
             false => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
@@ -144,7 +144,7 @@ pub struct Alarm(Arc<AtomicU32>);
 
 /// As the kernel takes it: `struct futex_waitv`.
 #[repr(C)]
-struct Waiter {
+struct FutexWaitv {
     value: u64,
     address: u64,
     flags: u32,
@@ -158,7 +158,7 @@ const MOST_WAITERS: usize = 128;
 
 impl Alarm {
     /// Ends all sleep, now and later.
-    pub fn ring(&self) {
+    pub fn raise(&self) {
         self.0.store(1, Ordering::Release);
         // SAFETY: a word that this value keeps.
         unsafe {
@@ -167,26 +167,30 @@ impl Alarm {
         }
     }
 
-    /// Whether it was rung.
-    pub fn is_rung(&self) -> bool {
+    /// Whether it was raised.
+    pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
     }
 
-    /// Sleeps until it rings, one of the bells does, or the time is over. Says whether all bells
-    /// were listened to: kernels before 5.16 cannot, and none does for very many, nor where a
+    /// Sleeps until it is raised, one of the words changes, or the time is over. Says whether all
+    /// words were waited for: kernels before 5.16 cannot, and none does for very many, nor where a
     /// file has shrunk.
-    pub fn sleep<'b>(&self, bells: impl Iterator<Item = &'b Bell>, most: Duration) -> bool {
-        let own = Waiter {
+    pub fn sleep<'b>(&self, words: impl Iterator<Item = &'b FutexWaiter>, most: Duration) -> bool {
+        let own = FutexWaitv {
             value: 0,
             address: self.0.as_ptr().addr() as u64,
             flags: SIZE_U32 | PRIVATE,
             reserved: 0,
         };
-        let hung = u64::from(u32::from_ne_bytes([1, 0, 0, 0]));
-        let waiter =
-            |b: &Bell| Waiter { value: hung, address: b.address(), flags: SIZE_U32, reserved: 0 };
+        let armed = u64::from(u32::from_ne_bytes([1, 0, 0, 0]));
+        let waiter = |b: &FutexWaiter| FutexWaitv {
+            value: armed,
+            address: b.address(),
+            flags: SIZE_U32,
+            reserved: 0,
+        };
         let mut waiters = vec![own];
-        waiters.extend(bells.map(waiter));
+        waiters.extend(words.map(waiter));
         let all = waiters.len() <= MOST_WAITERS;
         waiters.truncate(MOST_WAITERS);
         if waiters.len() > 1 {
@@ -197,13 +201,13 @@ impl Alarm {
         }
         let deaf = waiters.len() > 1;
         waiters.truncate(1);
-        if wait(&waiters, most) == Err(libc::ENOSYS) && !self.is_rung() {
+        if wait(&waiters, most) == Err(libc::ENOSYS) && !self.is_raised() {
             self.nap(most);
         }
         !deaf
     }
 
-    /// As kernels always could, without bells.
+    /// As kernels always could, without waiting for words.
     fn nap(&self, most: Duration) {
         let most = libc::timespec {
             tv_sec: most.as_secs().cast_signed(),
@@ -216,7 +220,7 @@ impl Alarm {
 }
 
 /// Sleeps until one of the words is woken or is another one already.
-fn wait(waiters: &[Waiter], most: Duration) -> Result<(), i32> {
+fn wait(waiters: &[FutexWaitv], most: Duration) -> Result<(), i32> {
     let until = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let nanoseconds = until.tv_nsec + i64::from(most.subsec_nanos());
     let until = libc::timespec {
@@ -275,29 +279,30 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_woken_by_a_bell_by_its_alarm_and_by_time() {
-        let (rung, hung) = (file(&[0; 4096]), file(&[0; 4096]));
-        hung.write_all_at(&[1], 8).unwrap();
-        let bell = |f: &File| Bell::new(OpaqueMapping::of(f, 0, 4096).unwrap(), 8).unwrap();
-        let (alarm, bells) = (Alarm::default(), [bell(&hung), bell(&rung)]);
+    fn a_sleeper_is_woken_by_a_futex_word_by_its_alarm_and_by_time() {
+        let (signalled, armed) = (file(&[0; 4096]), file(&[0; 4096]));
+        armed.write_all_at(&[1], 8).unwrap();
+        let waiter_ =
+            |f: &File| FutexWaiter::new(OpaqueMapping::of(f, 0, 4096).unwrap(), 8).unwrap();
+        let (alarm, waiters_) = (Alarm::default(), [waiter_(&armed), waiter_(&signalled)]);
         let start = Instant::now();
-        // One has rung before.
-        assert!(alarm.sleep(bells.iter(), LONG));
+        // One is signalled before.
+        assert!(alarm.sleep(waiters_.iter(), LONG));
         let short = Duration::from_millis(20);
         let slept = Instant::now();
-        assert!(alarm.sleep(bells[..1].iter(), short));
+        assert!(alarm.sleep(waiters_[..1].iter(), short));
         assert!(slept.elapsed() >= short);
         std::thread::scope(|scope| {
             let other = alarm.clone();
-            scope.spawn(move || other.ring());
-            while !alarm.is_rung() {
-                alarm.sleep(bells[..1].iter(), LONG);
+            scope.spawn(move || other.raise());
+            while !alarm.is_raised() {
+                alarm.sleep(waiters_[..1].iter(), LONG);
             }
         });
-        assert!(alarm.sleep(bells[..1].iter(), LONG) && start.elapsed() < LONG);
+        assert!(alarm.sleep(waiters_[..1].iter(), LONG) && start.elapsed() < LONG);
         // Where there is no word any more the time is slept, or the alarm heard, without it.
-        hung.set_len(0).unwrap();
-        assert!(!alarm.sleep(bells[..1].iter(), LONG) && start.elapsed() < LONG);
-        assert!(!Alarm::default().sleep(bells[..1].iter(), short));
+        armed.set_len(0).unwrap();
+        assert!(!alarm.sleep(waiters_[..1].iter(), LONG) && start.elapsed() < LONG);
+        assert!(!Alarm::default().sleep(waiters_[..1].iter(), short));
     }
 }

@@ -339,8 +339,8 @@ mod tests {
 
     #[test]
     fn a_tree_without_probes_says_so() {
-        let folder = tempfile::tempdir().unwrap();
-        let t = Tracefs::at(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let t = Tracefs::at(directory.path());
         assert!(!t.takes(ProbeFile::User));
         assert!(t.probe_lines(ProbeFile::Kernel).unwrap().is_empty());
         let definition = ProbeDefinition::parse("p x").unwrap();
@@ -350,9 +350,9 @@ mod tests {
 
     #[test]
     fn lines_are_appended_and_hits_are_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let t = Tracefs::at(folder.path());
-        std::fs::write(folder.path().join("uprobe_events"), "p:a/b /bin/sh:0x10\n").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let t = Tracefs::at(directory.path());
+        std::fs::write(directory.path().join("uprobe_events"), "p:a/b /bin/sh:0x10\n").unwrap();
         t.remove_probe(ProbeFile::User, "a", "b").unwrap();
         assert_eq!(t.probe_lines(ProbeFile::User).unwrap(), ["p:a/b /bin/sh:0x10", "-:a/b"]);
         let log = "[ 1.0] a: error: x\n  Command: y\n    ^\n[ 2.0] trace_uprobe: error: Bad\n  Command: p z\n     ^\n";
@@ -364,10 +364,10 @@ mod tests {
 
     #[test]
     fn hits_belong_to_probe_points() {
-        let folder = tempfile::tempdir().unwrap();
-        let t = Tracefs::at(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let t = Tracefs::at(directory.path());
         let write =
-            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+            |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
         write("kprobe_events", "p:probe/vfs_read _text+12\nr:other/vfs_read vfs_read\n");
         write("kprobe_profile", "  vfs_read   12   3\n  vfs_read   5   0\n");
         write("uprobe_events", "p:a/b /bin/s h:0x10\n");

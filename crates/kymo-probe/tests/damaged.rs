@@ -80,8 +80,8 @@ fn answers(dwarf: &Dwarf<'_>, symbols: &CodeSymbols<'_>) -> Vec<String> {
     found
 }
 
-fn program(folder: &std::path::Path, flags: &[&str]) -> Vec<u8> {
-    let (source, program) = (folder.join("prog.c"), folder.join("prog"));
+fn program(directory: &std::path::Path, flags: &[&str]) -> Vec<u8> {
+    let (source, program) = (directory.join("prog.c"), directory.join("prog"));
     std::fs::write(&source, SOURCE).unwrap();
     let mut gcc = Command::new("gcc");
     assert!(gcc.args(flags).arg("-o").arg(&program).arg(&source).status().unwrap().success());
@@ -102,16 +102,16 @@ fn an_index_changes_no_answer() {
     if !require(&[Need::Gcc]) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for flags in [&["-g", "-O2"][..], &["-g", "-gdwarf-4", "-O1"], &["-g", "-gz", "-O0"]] {
-        let bytes = program(folder.path(), flags);
+        let bytes = program(directory.path(), flags);
         let sections = Sections::load(&bytes, None).unwrap();
         let index = Dwarf::new(&sections).unwrap().build_index();
         let plain = ask(&bytes);
         assert!(plain.len() > 12, "{plain:#?}");
         assert_eq!(ask_by_index(&bytes, &index).unwrap(), plain, "{flags:?}");
         // Of other debugging information it is not taken.
-        let other = program(folder.path(), &["-g", "-gdwarf-4", "-O3"]);
+        let other = program(directory.path(), &["-g", "-gdwarf-4", "-O3"]);
         assert!(ask_by_index(&other, &index).is_none());
         for cut in 0..index.len() {
             let _ =
@@ -145,8 +145,8 @@ fn damage_gives_errors() {
 
 #[track_caller]
 fn damage(flags: &[&str], rounds: usize) {
-    let folder = tempfile::tempdir().unwrap();
-    let whole = program(folder.path(), flags);
+    let directory = tempfile::tempdir().unwrap();
+    let whole = program(directory.path(), flags);
     assert!(ask(&whole).len() > 12, "{:#?}", ask(&whole));
     // The debugging information is behind the code: damage is put into the last
     // two thirds of the file.
@@ -178,8 +178,8 @@ fn sections_as_large_as_all_addresses() {
     if !require(&[Need::Gcc]) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut bytes = program(folder.path(), &["-g", "-O2", "-c"]);
+    let directory = tempfile::tempdir().unwrap();
+    let mut bytes = program(directory.path(), &["-g", "-O2", "-c"]);
     let word = |bytes: &[u8], at: usize, size: usize| {
         let mut word = [0; 8];
         word[..size].copy_from_slice(&bytes[at..at + size]);

@@ -1,6 +1,6 @@
 //! Rendering on several threads with the output in order.
 //!
-//! Jobs are dealt in turn, and texts are collected in the same turn, so that
+//! Jobs are dealt in next, and texts are collected in the same next, so that
 //! no numbers need be carried and nobody can run far ahead. A worker does not
 //! render the jobs of others, but sees those that change the meaning of later
 //! ones.
@@ -68,8 +68,8 @@ where
             threads.push(scope.spawn(move || work(worker, &tasks, &text, &spare)));
         }
         let feeder = scope.spawn(move || {
-            let mut turn = 0;
-            feed(&mut |job| deal(&inputs, &mut turn, job))
+            let mut next = 0;
+            feed(&mut |job| deal(&inputs, &mut next, job))
         });
         let written = collect(&lanes, write);
         // Whoever still works finds nobody who takes the text, and stops.
@@ -84,12 +84,12 @@ where
 
 fn deal<J>(
     inputs: &[SyncSender<PoolTask<J>>],
-    turn: &mut usize,
+    next: &mut usize,
     job: OrderedJob<J>,
 ) -> ControlFlow<()> {
     let shared = Arc::new(job.job);
     for (n, input) in inputs.iter().enumerate() {
-        let task = match n == *turn {
+        let task = match n == *next {
             true => PoolTask::Render(Arc::clone(&shared)),
             false if job.for_all => PoolTask::Pass(Arc::clone(&shared)),
             false => continue,
@@ -98,7 +98,7 @@ fn deal<J>(
             return ControlFlow::Break(());
         }
     }
-    *turn = (*turn + 1) % inputs.len();
+    *next = (*next + 1) % inputs.len();
     ControlFlow::Continue(())
 }
 

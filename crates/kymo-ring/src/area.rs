@@ -99,7 +99,7 @@ pub(crate) struct Commit<'r> {
 }
 
 /// A new packet: the end of the context of the old one, and the whole of the new one.
-pub(crate) struct Turn {
+pub(crate) struct SubBufferSwitch {
     pub(crate) expected: u64,
     pub(crate) next_pos: u64,
     pub(crate) count: u64,
@@ -116,7 +116,7 @@ pub(crate) trait Discipline {
     /// `false`: somebody else has written, or the thread was interrupted.
     fn commit(&self, area: Area<'_>, commit: &Commit<'_>) -> bool;
     /// `false`: somebody else has written, or the thread was interrupted.
-    fn turn(&self, area: Area<'_>, turn: &Turn) -> bool;
+    fn publish_switch(&self, area: Area<'_>, switch: &SubBufferSwitch) -> bool;
 }
 
 /// How one try went.
@@ -130,7 +130,7 @@ pub(crate) enum Try {
 
 /// How a try to begin a packet went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turned {
+pub(crate) enum SwitchOutcome {
     Begun,
     /// The reader has not taken the packet that lies there.
     NoRoom,
@@ -227,7 +227,12 @@ impl Area<'_> {
 
     /// Ends the packet that `pos` lies in and begins the next, unless somebody has done so.
     #[cold]
-    pub(crate) fn turn(self, shape: &Shape, discipline: &impl Discipline, pos: u64) -> Turned {
+    pub(crate) fn switch_sub_buffer(
+        self,
+        shape: &Shape,
+        discipline: &impl Discipline,
+        pos: u64,
+    ) -> SwitchOutcome {
         let head = self.head;
         let count = head.count.load(Ordering::Relaxed);
         let last = head.last.load(Ordering::Relaxed);
@@ -239,7 +244,7 @@ impl Area<'_> {
                 // Pairs with the reader, who writes it after it has copied the packet.
                 let taken = head.taken[index as usize].load(Ordering::Acquire);
                 if taken != (next / buffers) as u8 {
-                    return Turned::NoRoom;
+                    return SwitchOutcome::NoRoom;
                 }
                 0
             }
@@ -276,7 +281,7 @@ impl Area<'_> {
         for (i, word) in [end, content * 8, size * 8, discarded].iter().enumerate() {
             close[8 * i..8 * i + 8].copy_from_slice(&word.to_le_bytes());
         }
-        let turn = Turn {
+        let switch = SubBufferSwitch {
             expected: pos,
             next_pos: next * size + CONTEXT_END as u64,
             count,
@@ -286,7 +291,11 @@ impl Area<'_> {
             open_at,
             open: open.encode(&shape.uuid),
         };
-        if discipline.turn(self, &turn) { Turned::Begun } else { Turned::Interrupted }
+        if discipline.publish_switch(self, &switch) {
+            SwitchOutcome::Begun
+        } else {
+            SwitchOutcome::Interrupted
+        }
     }
 
     /// Whether as many packets wait to be taken as a reader wants to be told of: a quarter of the
@@ -379,10 +388,10 @@ impl Discipline for Held<'_> {
         true
     }
 
-    fn turn(&self, area: Area<'_>, turn: &Turn) -> bool {
-        area.data.put(turn.close_at, &turn.close);
-        area.data.put(turn.open_at, &turn.open);
-        self.publish(turn.time, turn.next_pos, turn.count);
+    fn publish_switch(&self, area: Area<'_>, switch: &SubBufferSwitch) -> bool {
+        area.data.put(switch.close_at, &switch.close);
+        area.data.put(switch.open_at, &switch.open);
+        self.publish(switch.time, switch.next_pos, switch.count);
         true
     }
 }
@@ -391,7 +400,7 @@ impl Discipline for Held<'_> {
 impl Data<'_> {
     /// Copies bytes, whose end the caller has checked against the area.
     pub(crate) fn put(self, at: u64, bytes: &[u8]) {
-        // SAFETY: `Area::event` and `turn` place everything within the area, which the memory given to
+        // SAFETY: `Area::event` and `switch_sub_buffer` place everything within the area, which the memory given to
         // the ring holds; the bytes are not yet committed, so that nobody reads them, and
         // the discipline sees to it that nobody else writes them.
         unsafe {
@@ -452,24 +461,24 @@ impl Discipline for OnCpu {
         }
     }
 
-    fn turn(&self, area: Area<'_>, turn: &Turn) -> bool {
+    fn publish_switch(&self, area: Area<'_>, switch: &SubBufferSwitch) -> bool {
         use crate::rseq::Piece;
         let piece = |at: u64, bytes: &[u8]| Piece {
             to: area.data.base.wrapping_add(at as usize),
             from: bytes.as_ptr(),
             words: bytes.len() / 8,
         };
-        let pieces = [piece(turn.close_at, &turn.close), piece(turn.open_at, &turn.open)];
-        let next = pair(turn.next_pos, turn.count);
+        let pieces = [piece(switch.close_at, &switch.close), piece(switch.open_at, &switch.open)];
+        let next = pair(switch.next_pos, switch.count);
         // SAFETY: the header is aligned to 64 bytes; both pieces lie at the start of sub-buffers and are
         // whole words. The fields of the old context count only once the packet is closed.
         unsafe {
             self.rseq.commit_two(
                 self.cpu,
                 std::ptr::from_ref(area.head).cast_mut().cast(),
-                turn.expected,
+                switch.expected,
                 next,
-                turn.time,
+                switch.time,
                 &pieces,
             )
         }

@@ -14,31 +14,32 @@
 //! | `area` | ordering: how an event and a new packet are committed |
 //! | `rseq` | the restartable sequences on a CPU |
 //! | `ring` | memory and sharing: which area, which discipline |
-//! | `bell` | how a writer wakes a reader that sleeps |
+//! | `futex_word` | how a writer wakes a reader that sleeps |
 //! | `cursor` | the reader's note of how far it has read |
-//! | `turns` | sharing of what is made once for each turn of a slot |
+//! | `generations` | sharing of what is made once for each generation of a slot |
 //! | `clock` | ticks, and how they relate to the kernel's clocks |
 //! | `sync` | atomics, loom's under loom |
 //!
 //! No dependencies. Unsafe code lives here because shared memory does.
 
 mod area;
-mod bell;
 mod clock;
 mod cursor;
+mod futex_word;
+mod generations;
 mod layout;
 #[cfg(not(loom))]
 mod ring;
 mod rseq;
 mod sync;
-mod turns;
 
 #[cfg(all(loom, test))]
 mod loom_tests;
 
-pub use bell::Bell;
 pub use clock::{Clock, ClockFacts, ClockKind};
 pub use cursor::Cursor;
+pub use futex_word::FutexWord;
+pub use generations::{Generations, OfGeneration};
 pub use layout::{
     AREA_HEADER, AreaState, CONTEXT_END, Config, Context, HEADROOM, Header, LayoutError, MAX_AREAS,
     MAX_SUB_BUFFER, MAX_SUB_BUFFERS, MAX_UNWRITTEN, MIN_SUB_BUFFER, Mode, RING_HEADER, SLACK,
@@ -46,4 +47,3 @@ pub use layout::{
 #[cfg(not(loom))]
 pub use ring::{Filled, Line, Memory, Outcome, Provide, Ring};
 pub use rseq::Rseq;
-pub use turns::{OfTurn, Turns};

@@ -10,11 +10,13 @@ use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use crate::area::{Area, AreaHead, Commit, Data, Discipline, Held, Shape, Try, Turn, Turned};
-use crate::bell::Bell;
+use crate::area::{
+    Area, AreaHead, Commit, Data, Discipline, Held, Shape, SubBufferSwitch, SwitchOutcome, Try,
+};
 use crate::clock::Clock;
+use crate::futex_word::FutexWord;
+use crate::generations::{Generations, OfGeneration};
 use crate::layout::{CONTEXT_END, HEADROOM, Mode, SLACK};
-use crate::turns::{OfTurn, Turns};
 
 /// A "sub-buffer" for the model: the context, and room for two events of 16 bytes.
 const SIZE: u64 = 256;
@@ -58,7 +60,7 @@ struct ModelCpu<'a> {
 
 impl Discipline for ModelCpu<'_> {
     fn commit(&self, area: Area<'_>, c: &Commit<'_>) -> bool {
-        let _turn = self.shared.cpu.lock().unwrap();
+        let _guard = self.shared.cpu.lock().unwrap();
         if area.head.pos.load(Ordering::Relaxed) != c.expected {
             return false;
         }
@@ -71,8 +73,8 @@ impl Discipline for ModelCpu<'_> {
         true
     }
 
-    fn turn(&self, area: Area<'_>, t: &Turn) -> bool {
-        let _turn = self.shared.cpu.lock().unwrap();
+    fn publish_switch(&self, area: Area<'_>, t: &SubBufferSwitch) -> bool {
+        let _guard = self.shared.cpu.lock().unwrap();
         if area.head.pos.load(Ordering::Relaxed) != t.expected {
             return false;
         }
@@ -90,9 +92,9 @@ fn write(shape: &Shape, area: Area<'_>, by: &impl Discipline, value: u64) -> boo
         match area.event(shape, by, 1, value as u32, &mut record, 8) {
             Try::Written => return true,
             Try::Interrupted => {}
-            Try::Full(pos) => match area.turn(shape, by, pos) {
-                Turned::Begun | Turned::Interrupted => {}
-                Turned::NoRoom => {
+            Try::Full(pos) => match area.switch_sub_buffer(shape, by, pos) {
+                SwitchOutcome::Begun | SwitchOutcome::Interrupted => {}
+                SwitchOutcome::NoRoom => {
                     area.discard(false);
                     return false;
                 }
@@ -202,7 +204,7 @@ fn a_packet_is_entered_only_after_the_reader_has_copied_it() {
 #[test]
 fn a_reader_that_sleeps_is_woken_or_has_seen_what_was_written() {
     loom::model(|| {
-        let shared = Arc::new((Bell::new(), AtomicU64::new(0)));
+        let shared = Arc::new((FutexWord::new(), AtomicU64::new(0)));
         let writers: Vec<_> = (0..2)
             .map(|_| {
                 let shared = Arc::clone(&shared);
@@ -212,9 +214,9 @@ fn a_reader_that_sleeps_is_woken_or_has_seen_what_was_written() {
                 })
             })
             .collect();
-        shared.0.hang();
+        shared.0.arm();
         let seen = shared.1.load(Ordering::Relaxed);
-        let sleeps = shared.0.hangs();
+        let sleeps = shared.0.is_armed();
         let woken = writers.into_iter().filter_map(|w| w.join().unwrap().then_some(())).count();
         // Asleep with something unseen, it is woken; and never by two.
         assert!(!sleeps || seen == 2 || woken == 1, "{seen} seen, woken by {woken}");
@@ -226,20 +228,20 @@ fn a_reader_that_sleeps_is_woken_or_has_seen_what_was_written() {
 struct Slot {
     /// What the tool writes before it switches on; loom finds who reads it too early.
     order: [UnsafeCell<u8>; 2],
-    turn: AtomicU8,
+    generation: AtomicU8,
     enabled: AtomicU64,
-    channels: Turns<Made>,
+    channels: Generations<Made>,
     makes: AtomicU32,
 }
 
 struct Made {
-    turn: u8,
+    generation: u8,
     order: UnsafeCell<u8>,
 }
 
-impl OfTurn for Made {
-    fn turn(&self) -> u8 {
-        self.turn
+impl OfGeneration for Made {
+    fn generation(&self) -> u8 {
+        self.generation
     }
 }
 
@@ -247,18 +249,18 @@ impl Slot {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             order: [UnsafeCell::new(0), UnsafeCell::new(0)],
-            turn: AtomicU8::new(0),
+            generation: AtomicU8::new(0),
             enabled: AtomicU64::new(0),
-            channels: Turns::new(),
+            channels: Generations::new(),
             makes: AtomicU32::new(0),
         })
     }
 
-    /// As the tool does it: the order, the turn, the enable byte.
-    fn switch_on(&self, turn: u8) {
+    /// As the tool does it: the order, the generation, the enable byte.
+    fn switch_on(&self, generation: u8) {
         // SAFETY: loom checks that nobody reads it yet.
-        self.order[usize::from(turn) - 1].with_mut(|o| unsafe { o.write(turn) });
-        self.turn.store(turn, Ordering::Release);
+        self.order[usize::from(generation) - 1].with_mut(|o| unsafe { o.write(generation) });
+        self.generation.store(generation, Ordering::Release);
         self.enabled.store(1, Ordering::Release);
     }
 
@@ -267,22 +269,22 @@ impl Slot {
         if self.enabled.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let turn = self.turn.load(Ordering::Acquire);
+        let generation = self.generation.load(Ordering::Acquire);
         let make = || {
             self.makes.fetch_add(1, Ordering::Relaxed);
             // SAFETY: loom checks that nobody writes at the same time.
-            let order = self.order[usize::from(turn) - 1].with(|o| unsafe { o.read() });
+            let order = self.order[usize::from(generation) - 1].with(|o| unsafe { o.read() });
             // Stays, as channels do while they may be in use.
-            Some(Box::into_raw(Box::new(Made { turn, order: UnsafeCell::new(order) })))
+            Some(Box::into_raw(Box::new(Made { generation, order: UnsafeCell::new(order) })))
         };
         let wait = || {
             thread::yield_now();
             true
         };
         // SAFETY: what is made stays.
-        let made = unsafe { self.channels.make(turn, thread, wait, make, |_| {}) };
-        let made = self.channels.known(turn).or(made)?;
-        assert_eq!(made.turn, turn);
+        let made = unsafe { self.channels.make(generation, thread, wait, make, |_| {}) };
+        let made = self.channels.known(generation).or(made)?;
+        assert_eq!(made.generation, generation);
         // SAFETY: loom checks that its maker has been seen.
         Some(made.order.with(|o| unsafe { o.read() }))
     }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::area::{
-    Area, AreaHead, BUSY, Data, Discipline, EMPTY, FAILED, Held, READY, Shape, Try, Turned,
+    Area, AreaHead, BUSY, Data, Discipline, EMPTY, FAILED, Held, READY, Shape, SwitchOutcome, Try,
 };
 use crate::clock::{Clock, ClockKind};
 use crate::layout::{AREA_HEADER, Config, HEADROOM, Header, LayoutError, MAX_UNWRITTEN, SLACK};
@@ -223,9 +223,9 @@ impl<'m> Ring<'m> {
                         area.discard(too_large);
                         return Outcome::Discarded;
                     }
-                    match self.turn(area, &on, pos) {
-                        Turned::Begun | Turned::Interrupted => {}
-                        Turned::NoRoom => {
+                    match self.switch_sub_buffer(area, &on, pos) {
+                        SwitchOutcome::Begun | SwitchOutcome::Interrupted => {}
+                        SwitchOutcome::NoRoom => {
                             area.discard(false);
                             return Outcome::Discarded;
                         }
@@ -237,9 +237,14 @@ impl<'m> Ring<'m> {
     }
 
     /// Begins a packet, and tells who wants to know that there are many.
-    fn turn(&self, area: Area<'_>, discipline: &impl Discipline, pos: u64) -> Turned {
-        let turned = area.turn(&self.shape, discipline, pos);
-        if turned == Turned::Begun
+    fn switch_sub_buffer(
+        &self,
+        area: Area<'_>,
+        discipline: &impl Discipline,
+        pos: u64,
+    ) -> SwitchOutcome {
+        let turned = area.switch_sub_buffer(&self.shape, discipline, pos);
+        if turned == SwitchOutcome::Begun
             && let Some((filled, context)) = self.memory.filled
             && area.is_filled(&self.shape)
         {
@@ -297,7 +302,7 @@ impl<'m> Ring<'m> {
             if let Try::Full(pos) = done
                 && len <= self.max_payload()
                 && self.provided(index, tid) == READY
-                && self.turn(area, &held, pos) == Turned::Begun
+                && self.switch_sub_buffer(area, &held, pos) == SwitchOutcome::Begun
             {
                 done = write(area, &held);
             }

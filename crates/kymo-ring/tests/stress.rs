@@ -175,15 +175,15 @@ fn torment(ring: &'static Ring<'static>, each: u64, read: impl FnMut()) -> Count
             let enough = handled() > FEW && done && begin.elapsed() > Duration::from_millis(600);
             enough || begin.elapsed() > Duration::from_secs(60)
         };
-        let mut turn = 0;
+        let mut attempt = 0;
         while !is_over() {
             for _ in 0..50 {
-                let id = ids[turn % ids.len()].load(Ordering::Acquire);
+                let id = ids[attempt % ids.len()].load(Ordering::Acquire);
                 if id != 0 {
                     // SAFETY: the thread lives until SIGNALS_OVER.
                     unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
                 }
-                turn += 1;
+                attempt += 1;
             }
             read();
             std::thread::sleep(Duration::from_micros(200));
@@ -206,11 +206,11 @@ fn handled() -> u64 {
 
 static SIGNALS_OVER: AtomicBool = AtomicBool::new(false);
 
-fn move_to(turn: usize) {
+fn move_to(attempt: usize) {
     // SAFETY: a CPU set is plain bits; the call is about this thread. It fails where there is only one CPU.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(turn % libc::sysconf(libc::_SC_NPROCESSORS_ONLN) as usize, &mut set);
+        libc::CPU_SET(attempt % libc::sysconf(libc::_SC_NPROCESSORS_ONLN) as usize, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
     }
 }

@@ -64,7 +64,7 @@ struct Whose {
 
 /// Why there is nothing to unwind a binary with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lack {
+pub enum CfiError {
     /// It is memory, not a file: code made at run time.
     Memory,
     /// The file is not there.
@@ -85,7 +85,7 @@ struct Entry {
     path: PathBuf,
     build_id: Option<BuildId>,
     pid: u32,
-    code: OnceLock<Result<Arc<Code>, Lack>>,
+    code: OnceLock<Result<Arc<Code>, CfiError>>,
 }
 
 /// What tells binaries apart; memory is told apart by its process.
@@ -126,35 +126,35 @@ impl Binaries {
     }
 
     /// The binary, read now if nobody asked before.
-    pub fn get(&self, id: DsoId) -> Result<Arc<Code>, Lack> {
+    pub fn get(&self, id: DsoId) -> Result<Arc<Code>, CfiError> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.get(id.0 as usize).map(Arc::clone).ok_or(Lack::Memory)?;
+        let entry = entries.get(id.0 as usize).map(Arc::clone).ok_or(CfiError::Memory)?;
         drop(entries);
         entry.code.get_or_init(|| self.load(&entry).map(Arc::new)).clone()
     }
 
-    fn load(&self, entry: &Entry) -> Result<Code, Lack> {
+    fn load(&self, entry: &Entry) -> Result<Code, CfiError> {
         match entry.kind {
             DsoKind::File => self.load_file(entry),
             DsoKind::Vdso => {
-                let own = kymo_kernel::vdso::own().ok_or(Lack::Missing)?;
+                let own = kymo_kernel::vdso::own().ok_or(CfiError::Missing)?;
                 let code = Code::of(Bytes::Memory(own))?;
                 match same(code.build_id, entry.build_id) {
                     true => Ok(code),
                     // A copy that somebody kept.
-                    false => self.load_file(entry).or(Err(Lack::Changed)),
+                    false => self.load_file(entry).or(Err(CfiError::Changed)),
                 }
             }
             DsoKind::PerfMap => {
                 let bytes = self.jit_of(entry.pid).and_then(|path| jitdump::read(&path));
-                let dump = bytes.as_deref().and_then(JitDump::parse).ok_or(Lack::Memory)?;
+                let dump = bytes.as_deref().and_then(JitDump::parse).ok_or(CfiError::Memory)?;
                 Ok(Code { made: Some(dump.tables()), ..Code::default() })
             }
-            _ => Err(Lack::Memory),
+            _ => Err(CfiError::Memory),
         }
     }
 
-    fn load_file(&self, entry: &Entry) -> Result<Code, Lack> {
+    fn load_file(&self, entry: &Entry) -> Result<Code, CfiError> {
         let pid = (entry.pid != u32::MAX).then_some(entry.pid);
         let binary = Binary { path: &entry.path, build_id: entry.build_id, pid };
         let Some(place) = self.files.binary(&binary) else {
@@ -162,9 +162,9 @@ impl Binaries {
                 Problem::Changed { path, .. } => Path::new(&path) == entry.path,
                 _ => false,
             });
-            return Err(if refused { Lack::Changed } else { Lack::Missing });
+            return Err(if refused { CfiError::Changed } else { CfiError::Missing });
         };
-        let pages = open(&place).ok_or(Lack::Missing)?;
+        let pages = open(&place).ok_or(CfiError::Missing)?;
         let mut code = Code::of(Bytes::File(pages))?;
         let (path, build_id) = (entry.path.clone(), entry.build_id);
         code.whose = Some(Whose { files: Arc::clone(&self.files), path, build_id, pid });
@@ -187,16 +187,16 @@ fn section<'d, R: ReadRef<'d>>(file: &object::File<'d, R>, name: &str) -> Option
     Some(Section { address: section.address(), bytes: bytes.into_owned().into() })
 }
 
-fn arch<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Result<Arch, Lack> {
+fn arch<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Result<Arch, CfiError> {
     match file.architecture() {
         Architecture::X86_64 => Ok(Arch::X86_64),
         Architecture::Aarch64 => Ok(Arch::Aarch64),
-        _ => Err(Lack::Unusable),
+        _ => Err(CfiError::Unusable),
     }
 }
 
 impl Code {
-    fn of(bytes: Bytes) -> Result<Code, Lack> {
+    fn of(bytes: Bytes) -> Result<Code, CfiError> {
         let mut code = match &bytes {
             Bytes::File(pages) => Code::facts(pages),
             Bytes::Memory(bytes) => Code::facts(bytes.as_slice()),
@@ -207,8 +207,8 @@ impl Code {
         Ok(code)
     }
 
-    fn facts<'d, R: ReadRef<'d>>(bytes: R) -> Result<Code, Lack> {
-        let file = object::File::parse(bytes).map_err(|_| Lack::Unusable)?;
+    fn facts<'d, R: ReadRef<'d>>(bytes: R) -> Result<Code, CfiError> {
+        let file = object::File::parse(bytes).map_err(|_| CfiError::Unusable)?;
         let address = |name| file.section_by_name(name).map_or(0, |s| s.address());
         let mut damaged = false;
         let mut section = |name| {
@@ -242,21 +242,21 @@ impl Code {
         context: &mut Context,
         offset: u64,
         interrupted: bool,
-    ) -> Result<Rule, Lack> {
+    ) -> Result<Rule, CfiError> {
         if let Some(made) = &self.made {
             let after = made.partition_point(|(start, ..)| *start <= offset);
             let found = after.checked_sub(1).and_then(|at| made.get(at));
             let found = found.filter(|(_, end, _)| offset < *end);
-            return found.and_then(|f| f.2.rule(context, offset).ok()).ok_or(Lack::Memory);
+            return found.and_then(|f| f.2.rule(context, offset).ok()).ok_or(CfiError::Memory);
         }
-        let table = self.table.as_ref().ok_or(Lack::Unusable)?;
+        let table = self.table.as_ref().ok_or(CfiError::Unusable)?;
         if interrupted
             && table.arch() == Arch::X86_64
             && let Some(rule) = self.epilogue(offset)
         {
             return Ok(rule);
         }
-        let address = vaddr(&self.loads, offset).ok_or(Lack::Silent)?;
+        let address = vaddr(&self.loads, offset).ok_or(CfiError::Silent)?;
         let why = match table.rule(context, address) {
             Ok(rule) => return Ok(rule),
             Err(why) => why,
@@ -265,10 +265,10 @@ impl Code {
         let begins = address.checked_sub(self.entry).is_some_and(|d| d < FIRST_FUNCTION);
         match (separate.as_ref().map(|t| t.rule(context, address)), why) {
             (Some(Ok(rule)), _) => Ok(rule),
-            _ if self.damaged => Err(Lack::Damaged),
+            _ if self.damaged => Err(CfiError::Damaged),
             (_, RuleError::None(_)) if begins && self.entry > 0 => Ok(outermost(table.arch())),
-            (_, RuleError::None(_)) => Err(Lack::Silent),
-            (_, RuleError::Damaged(_)) => Err(Lack::Damaged),
+            (_, RuleError::None(_)) => Err(CfiError::Silent),
+            (_, RuleError::Damaged(_)) => Err(CfiError::Damaged),
         }
     }
 

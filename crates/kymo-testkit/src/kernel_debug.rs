@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 pub struct KernelDebug {
     /// Its `vmlinux`.
     pub vmlinux: PathBuf,
-    /// The folder with its modules' debugging information (`kernel/fs/…`).
+    /// The directory with its modules' debugging information (`kernel/fs/…`).
     pub modules: PathBuf,
     /// Where it was unpacked; what is found out about it may be kept there.
     pub own: PathBuf,
-    /// The folder with its sources, some of them, in the guest only.
+    /// The directory with its sources, some of them, in the guest only.
     pub sources: PathBuf,
 }
 

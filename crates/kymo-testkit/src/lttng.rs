@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
 /// How a session records.
 #[derive(Clone, Copy, Debug)]
 pub struct LttngSession<'s> {
-    /// A folder that is not there yet.
+    /// A directory that is not there yet.
     pub output: &'s Path,
     /// One set of buffers for each process instead of each user.
     pub by_process: bool,
@@ -124,7 +124,7 @@ impl Lttng {
     /// If it cannot be started or does not answer.
     #[track_caller]
     pub fn start() -> Lttng {
-        let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("temporary folder: {e}"));
+        let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("temporary directory: {e}"));
         let lock = std::env::temp_dir().join("kymo-test-lttng.lock");
         let only = std::fs::File::create(&lock)
             .and_then(|f| f.lock().map(|()| f))
@@ -175,7 +175,7 @@ impl Lttng {
         program
     }
 
-    /// Records a command's events into a folder.
+    /// Records a command's events into a directory.
     ///
     /// # Panics
     /// If anything of that fails.

@@ -140,7 +140,7 @@ fn tracefs_missing() -> Option<String> {
 
 fn on_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
 }
 
 fn program_missing(program: &str, package: &str) -> Option<String> {

@@ -155,7 +155,7 @@ pub fn lines_with<'a>(text: &'a str, what: &str) -> Vec<&'a str> {
 }
 
 /// A place where a user without privileges can run a program and write files:
-/// a folder of its own with a copy of the program, because the build folder may
+/// a directory of its own with a copy of the program, because the build directory may
 /// be one that only its owner can enter.
 #[derive(Debug)]
 pub struct Unprivileged {
@@ -164,13 +164,13 @@ pub struct Unprivileged {
 }
 
 impl Unprivileged {
-    /// Copies `program` to a folder that belongs to nobody.
+    /// Copies `program` to a directory that belongs to nobody.
     ///
     /// # Panics
     /// If that fails, for instance because the caller is not root.
     #[track_caller]
     pub fn new(program: &Path) -> Unprivileged {
-        let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("temporary folder: {e}"));
+        let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("temporary directory: {e}"));
         let copy = dir.path().join("kymo");
         std::fs::copy(program, &copy)
             .and_then(|_| std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)))
@@ -179,7 +179,7 @@ impl Unprivileged {
         Unprivileged { dir, program: copy }
     }
 
-    /// The folder, which is also the working directory.
+    /// The directory, which is also the working directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }

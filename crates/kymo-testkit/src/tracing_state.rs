@@ -99,9 +99,9 @@ impl Snapshot {
     /// Filters and triggers of all events.
     fn rules(root: &Path) -> [(&'static str, BTreeSet<String>); 2] {
         let (mut filters, mut triggers) = (BTreeSet::new(), BTreeSet::new());
-        let folders =
+        let directories =
             |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path());
-        for event in folders(&root.join("events")).flat_map(|system| folders(&system)) {
+        for event in directories(&root.join("events")).flat_map(|system| directories(&system)) {
             let read = |file| std::fs::read_to_string(event.join(file)).unwrap_or_default();
             let name = event.strip_prefix(root.join("events")).unwrap_or(&event).display();
             let filter = read("filter");

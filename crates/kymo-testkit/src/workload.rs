@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A compiled program in a folder of its own that goes away with it.
+/// A compiled program in a directory of its own that goes away with it.
 #[derive(Debug)]
 pub struct Workload {
     dir: tempfile::TempDir,
@@ -90,7 +90,7 @@ impl Workload {
     /// If the compiler is missing (see [`crate::Need::Gcc`]) or refuses.
     #[track_caller]
     pub fn compile(name: &str, source: &str) -> Workload {
-        let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("temporary folder: {e}"));
+        let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("temporary directory: {e}"));
         let (code, program) = (dir.path().join(format!("{name}.c")), dir.path().join(name));
         if crate::guest() {
             take_ready(name, source, &program);
@@ -130,20 +130,20 @@ impl Workload {
     /// The program as text, for argument lists.
     ///
     /// # Panics
-    /// If the temporary folder's path is not UTF-8.
+    /// If the temporary directory's path is not UTF-8.
     pub fn arg(&self) -> &str {
         self.program.to_str().unwrap_or_else(|| panic!("{}: not UTF-8", self.program.display()))
     }
 
-    /// Its folder, where recordings can be put.
+    /// Its directory, where recordings can be put.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A path in its folder, as text.
+    /// A path in its directory, as text.
     ///
     /// # Panics
-    /// If the temporary folder's path is not UTF-8.
+    /// If the temporary directory's path is not UTF-8.
     pub fn file(&self, name: &str) -> String {
         let path = self.dir.path().join(name);
         path.to_str().unwrap_or_else(|| panic!("{}: not UTF-8", path.display())).to_owned()

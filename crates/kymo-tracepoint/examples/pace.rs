@@ -178,9 +178,9 @@ fn floor(events: u64) {
 
 /// Runs this program again, with what `kind` needs switched on.
 fn traced(kind: &str, mode: &str, events: &str) -> i32 {
-    let folder = PathBuf::from(format!("/dev/shm/kymo-pace-{}", std::process::id()));
+    let directory = PathBuf::from(format!("/dev/shm/kymo-pace-{}", std::process::id()));
     // SAFETY: no arguments.
-    let user = folder.join(format!("kymo-{}", unsafe { libc::geteuid() }));
+    let user = directory.join(format!("kymo-{}", unsafe { libc::geteuid() }));
     std::fs::create_dir_all(user.join("wanted")).unwrap();
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(&user, private).unwrap();
@@ -201,8 +201,8 @@ fn traced(kind: &str, mode: &str, events: &str) -> i32 {
         std::fs::write(user.join("wanted/pace"), order.encode().unwrap()).unwrap();
     }
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(std::env::args().skip(1)).env("KYMO_UST_DIR", &folder);
+    command.args(std::env::args().skip(1)).env("KYMO_UST_DIR", &directory);
     let status = command.status().unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
     status.code().unwrap_or(1)
 }

@@ -10,7 +10,7 @@ mod check;
 use std::ffi::{c_int, c_void};
 
 use crate::callbacks::calls::{self, Calls, Probe};
-use crate::callbacks::turns;
+use crate::callbacks::grace_period;
 use crate::process;
 use crate::record::{SMALL, Scratch};
 use crate::site::{Entry, EventInfo, FieldInfo, Site, SiteRef};
@@ -257,5 +257,5 @@ pub unsafe extern "C" fn kymo_abi1_calls_end(calls: *const Calls) {
 /// (negative) if this is such a call.
 #[unsafe(no_mangle)]
 pub extern "C" fn kymo_abi1_synchronize() -> c_int {
-    answer(if turns::synchronize() { Ok(()) } else { Err(libc::EDEADLK) })
+    answer(if grace_period::synchronize() { Ok(()) } else { Err(libc::EDEADLK) })
 }

@@ -4,7 +4,9 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use kymo_ring::{Clock, ClockFacts, Config, Header, Memory, Mode, OfTurn, Ring, Rseq, Turns};
+use kymo_ring::{
+    Clock, ClockFacts, Config, Generations, Header, Memory, Mode, OfGeneration, Ring, Rseq,
+};
 use kymo_ust::{Filter, InRange, MAX_ORDER, OrderView, RuleView, SLOTS};
 
 use crate::process::{self, Place};
@@ -13,7 +15,7 @@ use crate::sys::{self, Fd, Path};
 
 /// A ring and what its events must pass.
 pub(crate) struct Channel {
-    turn: u8,
+    generation: u8,
     /// `None`: it failed for good.
     pub(crate) ring: Option<Ring<'static>>,
     /// For each event, what it must pass.
@@ -47,14 +49,14 @@ const ARENA_START: u32 = 8;
 /// Room for linked filters, each with its length before it.
 const ARENA: usize = 512 << 10;
 
-static CHANNELS: [Turns<Channel>; SLOTS] = [const { Turns::new() }; SLOTS];
+static CHANNELS: [Generations<Channel>; SLOTS] = [const { Generations::new() }; SLOTS];
 
-/// Channels of earlier turns: kept for a while, since a thread may have been
+/// Channels of earlier generations: kept for a while, since a thread may have been
 /// stopped in the middle of a write.
 static RETIRED: [[AtomicPtr<Channel>; KEPT]; SLOTS] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT] }; SLOTS];
 const KEPT: usize = 8;
-/// How many were retired of each slot. Turns need not count up one by one.
+/// How many were retired of each slot. Generations need not count up one by one.
 static RETIRED_COUNT: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 
 /// Ticks and CLOCK_MONOTONIC at the start, to measure the pace of ticks.
@@ -70,10 +72,10 @@ pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|b| *b == 0).next().unwrap_or_default()
 }
 
-impl OfTurn for Channel {
+impl OfGeneration for Channel {
     #[inline(always)]
-    fn turn(&self) -> u8 {
-        self.turn
+    fn generation(&self) -> u8 {
+        self.generation
     }
 }
 
@@ -200,32 +202,32 @@ pub(crate) enum Stopped {
     Unfit,
 }
 
-/// The channel of a slot, if this turn has one already.
+/// The channel of a slot, if this generation has one already.
 #[inline(always)]
-pub(crate) fn known_channel(slot: usize, turn: u8) -> Option<&'static Channel> {
-    CHANNELS[slot].known(turn)
+pub(crate) fn known_channel(slot: usize, generation: u8) -> Option<&'static Channel> {
+    CHANNELS[slot].known(generation)
 }
 
-/// The channel of a slot, made now if this turn has none yet.
+/// The channel of a slot, made now if this generation has none yet.
 #[inline(always)]
-pub(crate) fn channel(slot: usize, turn: u8) -> Option<&'static Channel> {
-    known_channel(slot, turn).or_else(|| make(slot, turn))
+pub(crate) fn channel(slot: usize, generation: u8) -> Option<&'static Channel> {
+    known_channel(slot, generation).or_else(|| make(slot, generation))
 }
 
 #[cold]
-fn make(slot: usize, turn: u8) -> Option<&'static Channel> {
+fn make(slot: usize, generation: u8) -> Option<&'static Channel> {
     let mut waits = 0;
     let wait = || {
         waits += 1;
         sys::wait_a_little();
         waits < 1000
     };
-    let (make, replaced) = (|| make_alone(slot, turn), |old| retire(slot, old));
-    // SAFETY: channels stay for eight more turns of their slot.
-    unsafe { CHANNELS[slot].make(turn, sys::tid(), wait, make, replaced) }
+    let (make, replaced) = (|| make_alone(slot, generation), |old| retire(slot, old));
+    // SAFETY: channels stay for eight more generations of their slot.
+    unsafe { CHANNELS[slot].make(generation, sys::tid(), wait, make, replaced) }
 }
 
-fn make_alone(slot: usize, turn: u8) -> Option<*mut Channel> {
+fn make_alone(slot: usize, generation: u8) -> Option<*mut Channel> {
     let page = process::control()?.slot(slot);
     let (head, tests) = (size_of::<Channel>().next_multiple_of(64), tests_size());
     let memory = sys::anonymous(head + tests + ARENA).ok()?;
@@ -233,7 +235,7 @@ fn make_alone(slot: usize, turn: u8) -> Option<*mut Channel> {
     let channel = unsafe {
         let channel = memory.cast::<Channel>();
         channel.write(Channel {
-            turn,
+            generation,
             ring: None,
             tests: memory.add(head).cast(),
             arena: memory.add(head + tests),
@@ -243,16 +245,16 @@ fn make_alone(slot: usize, turn: u8) -> Option<*mut Channel> {
         });
         &mut *channel
     };
-    let made = fill(channel, slot, turn);
-    page.answer(turn, made);
+    let made = fill(channel, slot, generation);
+    page.answer(generation, made);
     page.tell_tool();
     Some(channel)
 }
 
 /// Reads the order, links the filters and makes the ring.
-fn fill(channel: &mut Channel, slot: usize, turn: u8) -> Result<(), i32> {
+fn fill(channel: &mut Channel, slot: usize, generation: u8) -> Result<(), i32> {
     const MALFORMED: i32 = 0;
-    let Place { user, folder, uuid, .. } = process::place().ok_or(libc::ENOENT)?;
+    let Place { user, directory, uuid, .. } = process::place().ok_or(libc::ENOENT)?;
     let page = process::control().ok_or(libc::ENOENT)?.slot(slot);
     let path = page.path();
     let path = until_nul(&path);
@@ -291,8 +293,9 @@ fn fill(channel: &mut Channel, slot: usize, turn: u8) -> Result<(), i32> {
         clock: clock(),
     };
     process::code_maps::leave();
-    channel.path = Path::new().add(folder.bytes()).add(b"/ring-").number(slot as u64);
-    channel.path = std::mem::replace(&mut channel.path, Path::new()).add(b"-").number(turn.into());
+    channel.path = Path::new().add(directory.bytes()).add(b"/ring-").number(slot as u64);
+    channel.path =
+        std::mem::replace(&mut channel.path, Path::new()).add(b"-").number(generation.into());
     make_ring(channel, config, rseq, slot)
 }
 
@@ -347,13 +350,13 @@ fn filled(slot: usize) {
     }
 }
 
-/// Keeps the channels of the last turns; those before go.
+/// Keeps the channels of the last generations; those before go.
 fn retire(slot: usize, old: *mut Channel) {
     // One thread at a time makes channels of a slot.
     let count = RETIRED_COUNT[slot].fetch_add(1, Ordering::Relaxed);
     let place = &RETIRED[slot][count as usize % KEPT];
     let oldest = place.swap(old, Ordering::AcqRel);
-    // SAFETY: retired eight turns of this slot ago.
+    // SAFETY: retired eight generations of this slot ago.
     if let Some(channel) = unsafe { oldest.as_ref() } {
         let (base, size) = channel.mapping;
         if !base.is_null() {

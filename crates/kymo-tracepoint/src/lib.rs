@@ -16,7 +16,7 @@
 //! trace with the features of these names.
 //!
 //! How the tool finds programs: `docs/formats/ust.md`. `KYMO_UST=off` in the environment keeps
-//! a program out of it; `KYMO_UST_DIR` says where its folder is, if not under `/dev/shm`.
+//! a program out of it; `KYMO_UST_DIR` says where its directory is, if not under `/dev/shm`.
 
 pub mod abi;
 mod callbacks;

@@ -111,7 +111,7 @@ impl Site {
     fn is_rejected(&self, slot: usize, payload: &[u8]) -> bool {
         let Some(control) = process::control() else { return false };
         let page = control.slot(slot);
-        let Some(channel) = known_channel(slot, page.turn()) else { return false };
+        let Some(channel) = known_channel(slot, page.generation()) else { return false };
         let id = self.id.load(Ordering::Relaxed);
         let rejected = channel.rejects_at_once(id, payload);
         if rejected {
@@ -135,7 +135,7 @@ impl Site {
         let Some(control) = process::control() else { return };
         let page = control.slot(slot);
         let id = self.id.load(Ordering::Relaxed);
-        let channel = channel(slot, page.turn());
+        let channel = channel(slot, page.generation());
         let Some((channel, ring)) = channel.and_then(|c| Some((c, c.ring.as_ref()?))) else {
             page.count_lost();
             return;
@@ -161,7 +161,7 @@ impl Site {
             let Some(control) = process::control() else { return };
             let page = control.slot(slot);
             let id = self.id.load(Ordering::Relaxed);
-            let channel = channel(slot, page.turn());
+            let channel = channel(slot, page.generation());
             let Some((channel, ring)) = channel.and_then(|c| Some((c, c.ring.as_ref()?))) else {
                 page.count_lost();
                 continue;

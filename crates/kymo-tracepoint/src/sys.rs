@@ -255,8 +255,8 @@ pub(crate) fn wait_a_little() {
     unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
 }
 
-/// Whether `path` is a folder of this user that nobody else can enter.
-pub(crate) fn is_private_folder(path: &CStr) -> bool {
+/// Whether `path` is a directory of this user that nobody else can enter.
+pub(crate) fn is_private_directory(path: &CStr) -> bool {
     // SAFETY: the structure is plain numbers, and the path ends in NUL.
     let stat = unsafe {
         let mut stat: libc::stat = std::mem::zeroed();

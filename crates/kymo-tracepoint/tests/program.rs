@@ -193,14 +193,14 @@ fn numbers(lines: &[String]) -> Vec<u64> {
 }
 
 /// Switches `counted` on in a slot, as the tool does.
-fn switch_on(shared: &Shared, program: &Program, slot: usize, turn: u8, order: &Order) {
-    let name = format!("s{slot}-{turn}");
+fn switch_on(shared: &Shared, program: &Program, slot: usize, generation: u8, order: &Order) {
+    let name = format!("s{slot}-{generation}");
     shared.want(&name, order);
     let file = program.file();
     let at = kymo_ust::slot_at(slot) as u64;
     let path = format!("wanted/{name}\0");
     file.write_all_at(path.as_bytes(), at + kymo_ust::Slot::PATH_AT as u64).unwrap();
-    file.write_all_at(&[turn, kymo_ust::SlotState::Active as u8], at).unwrap();
+    file.write_all_at(&[generation, kymo_ust::SlotState::Active as u8], at).unwrap();
     program.enable("counted", slot, true);
 }
 
@@ -215,8 +215,8 @@ fn a_running_program_serves_several_sessions() {
     let shared = Shared::new();
     let mut command = shared.program("a_running_program_serves_several_sessions");
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    let program = soon("the program's folder", || shared.programs().pop());
-    let counts = |slot, turn| program.ring(slot, turn).counts();
+    let program = soon("the program's directory", || shared.programs().pop());
+    let counts = |slot, generation| program.ring(slot, generation).counts();
 
     switch_on(&shared, &program, 0, 1, &order("test:*", ""));
     soon("the first session's ring", || (program.slot(0).answered == 1).then_some(()));
@@ -246,10 +246,10 @@ fn a_running_program_serves_several_sessions() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
 
-    for (slot, turn, step) in [(0, 1, 1), (1, 1, 2), (0, 4, 1)] {
-        let numbers = numbers(&program.babeltrace(slot, turn));
-        assert_eq!(numbers.len() as u64, counts(slot, turn).0);
-        assert!(numbers.windows(2).all(|n| n[0] + step == n[1]), "{slot} {turn}");
+    for (slot, generation, step) in [(0, 1, 1), (1, 1, 2), (0, 4, 1)] {
+        let numbers = numbers(&program.babeltrace(slot, generation));
+        assert_eq!(numbers.len() as u64, counts(slot, generation).0);
+        assert!(numbers.windows(2).all(|n| n[0] + step == n[1]), "{slot} {generation}");
         assert!(step == 1 || numbers.iter().all(|n| n % 2 == 1));
     }
     assert!(program.slot(1).rejected > 100);

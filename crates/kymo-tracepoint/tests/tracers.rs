@@ -253,7 +253,7 @@ impl<'p> PerfProbe<'p> {
 
     fn command(&self) -> Command {
         let mut command = Command::new("perf");
-        // Its cache of markers is in the home folder.
+        // Its cache of markers is in the home directory.
         command.arg("--buildid-dir").arg(self.program.dir.path().join("debug"));
         command.env("HOME", self.program.dir.path());
         command

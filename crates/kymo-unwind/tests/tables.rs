@@ -70,13 +70,13 @@ fn debug_frame_says_the_same() {
     if !require(&[Need::Gcc]) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("a.c");
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("a.c");
     std::fs::write(&source, SOURCE).unwrap();
     let tables =
         [&["-fasynchronous-unwind-tables"][..], &["-fno-asynchronous-unwind-tables", "-g"]].map(
             |flags| {
-                let object = folder.path().join("a.so");
+                let object = directory.path().join("a.so");
                 let mut gcc = Command::new("gcc");
                 gcc.args(["-O2", "-shared", "-fPIC", "-nostdlib"]).args(flags);
                 assert!(gcc.arg("-o").args([&object, &source]).status().unwrap().success());
@@ -103,8 +103,8 @@ fn in_the_procedure_linkage_table() {
     if !require(&[Need::Gcc]) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));
+    let directory = tempfile::tempdir().unwrap();
+    let (source, program) = (directory.path().join("a.c"), directory.path().join("a"));
     std::fs::write(&source, "int puts(const char *); int main() { return puts(\"\"); }").unwrap();
     let flags = ["-O2", "-fcf-protection=none", "-Wl,-z,lazy"];
     assert!(

@@ -177,7 +177,7 @@ pub struct Slot {
     pub rejected: u64,
     /// Matching events whose filter does not fit them.
     pub unfit: u64,
-    /// The order's path below the user's folder.
+    /// The order's path below the user's directory.
     pub path: Vec<u8>,
 }
 
@@ -212,7 +212,7 @@ impl Slot {
     }
 
     /// Where the word lies that the tool sleeps on: four bytes, 1 and zeros while it does.
-    pub const BELL_AT: usize = 32;
+    pub const FUTEX_WORD_AT: usize = 32;
     /// Where the path lies in the bytes of a slot.
     pub const PATH_AT: usize = PATH_AT;
 }

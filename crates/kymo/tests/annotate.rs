@@ -159,7 +159,7 @@ fn a_binary_that_was_replaced_is_refused_by_name() {
     let w = Workload::compile("annotate_replaced", SOURCE);
     let file = recording(&w, "cpu-clock:u");
     let other = Workload::compile("annotate_other", "int main(void) { return 0; }");
-    // The copy that perf keeps under the user's folder would do as well.
+    // The copy that perf keeps under the user's directory would do as well.
     let empty = tempfile::tempdir().unwrap();
     std::fs::copy(other.program(), w.program()).unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"));
@@ -190,7 +190,7 @@ fn what_cannot_be_shown_is_said() {
 }
 
 /// A program that makes a function at run time and stays in it for a while. With a
-/// folder it writes a jitdump file there, with lines; without one a map of names.
+/// directory it writes a jitdump file there, with lines; without one a map of names.
 const JIT: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -241,12 +241,12 @@ fn code_made_at_run_time_is_shown_where_a_jitdump_keeps_it() {
     }
     let w = Workload::compile("annotate_jit", JIT);
     let file = w.file("perf.data");
-    let folder = w.dir().display().to_string();
+    let directory = w.dir().display().to_string();
     let record = |args: &[&str]| {
         let first = ["record", "-q", "-F", "500", "-e", "cpu-clock:u", "-o", &file, w.arg()];
         perf([&first, args].concat()).success().stdout
     };
-    let _ = record(&[&folder]);
+    let _ = record(&[&directory]);
     let text = kymo(&["annotate", "made", "-i", &file, "-l"]).success().stdout;
     let rows: Vec<(Vec<String>, String)> = rows(&text).into_values().collect();
     let code: Vec<&str> = rows.iter().map(|r| r.1.split('<').next().unwrap().trim()).collect();

@@ -43,13 +43,13 @@ int main(void)
 
 /// A recorded program and its assembly.
 struct Case {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     assembly: String,
 }
 
 impl Case {
     fn new(more: &[&str]) -> Case {
-        let case = Case { folder: tempfile::tempdir().unwrap(), assembly: String::new() };
+        let case = Case { directory: tempfile::tempdir().unwrap(), assembly: String::new() };
         std::fs::write(case.path("a.c"), SOURCE).unwrap();
         let flags = ["-O2", "-g", "-dA", "-fomit-frame-pointer", "-S", "a.c"];
         case.tool("gcc", &[&flags[..], more].concat());
@@ -64,12 +64,12 @@ impl Case {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn inside(&self, mut command: Command) -> Command {
-        command.current_dir(self.folder.path()).env("KYMO_CACHE", "off");
-        command.env_remove("DEBUGINFOD_URLS").env("HOME", self.folder.path());
+        command.current_dir(self.directory.path()).env("KYMO_CACHE", "off");
+        command.env_remove("DEBUGINFOD_URLS").env("HOME", self.directory.path());
         command
     }
 
@@ -226,12 +226,12 @@ fn counts_and_sizes_that_are_absurd() {
     let program = usize::from(u16::from_le_bytes([lines[8], lines[9]]));
     assert!(program < lines.len() && lines[4] == 5, "a line table of version 5");
     let mut many = lines.clone();
-    // Behind the lengths of the standard instructions: formats of folders, then how many.
+    // Behind the lengths of the standard instructions: formats of directories, then how many.
     let formats = 18 + usize::from(lines[17]) - 1;
-    let folders = formats + 1 + 2 * usize::from(lines[formats]);
-    many[folders..folders + 4].fill(0xff);
+    let directories = formats + 1 + 2 * usize::from(lines[formats]);
+    many[directories..directories + 4].fill(0xff);
     case.put_section(".debug_line", &many);
-    case.named("folders without number", &damaged);
+    case.named("directories without number", &damaged);
     let mut steps = lines.clone();
     // Steps of at most no lines, in a range of none.
     steps[16] = 0;
@@ -344,9 +344,10 @@ fn a_debug_file_that_is_being_written() {
     let case = Case::new(&[]);
     case.tool("objcopy", &["--only-keep-debug", "program", "program.debug"]);
     case.tool("strip", &["program"]);
-    let folder = case.path(".debug/.build-id/01/23456789abcdef");
-    std::fs::create_dir_all(&folder).unwrap();
-    let (debug, bytes) = (folder.join("debug"), std::fs::read(case.path("program.debug")).unwrap());
+    let directory = case.path(".debug/.build-id/01/23456789abcdef");
+    std::fs::create_dir_all(&directory).unwrap();
+    let (debug, bytes) =
+        (directory.join("debug"), std::fs::read(case.path("program.debug")).unwrap());
     for parts in [1, 3, 6, 9, 10] {
         std::fs::write(&debug, &bytes[..bytes.len() * parts / 10]).unwrap();
         let text = case.report();
@@ -365,10 +366,10 @@ fn a_debug_file_that_is_being_written() {
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut turn = 0usize;
+            let mut attempt = 0usize;
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                turn += 1;
-                std::fs::write(&debug, &bytes[..bytes.len() * (turn % 11) / 10]).unwrap();
+                attempt += 1;
+                std::fs::write(&debug, &bytes[..bytes.len() * (attempt % 11) / 10]).unwrap();
             }
         });
         for _ in 0..12 {

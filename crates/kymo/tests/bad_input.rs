@@ -21,7 +21,7 @@ fn refused(command: &str, path: &str) -> Outcome {
     outcome
 }
 
-/// A folder with files to refuse.
+/// A directory with files to refuse.
 struct Place(tempfile::TempDir);
 
 impl Place {

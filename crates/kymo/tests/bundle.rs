@@ -21,8 +21,8 @@ struct Places {
 impl Places {
     fn new(w: Workload) -> Places {
         let root = tempfile::tempdir().unwrap();
-        for folder in ["proc", "home", "tmp"] {
-            fs::create_dir(root.path().join(folder)).unwrap();
+        for directory in ["proc", "home", "tmp"] {
+            fs::create_dir(root.path().join(directory)).unwrap();
         }
         fs::copy(KYMO, root.path().join("kymo")).unwrap();
         Places { w, root }
@@ -352,9 +352,10 @@ fn perf_reads_an_unpacked_bundle() {
             rows.iter().filter(|l| l.contains(" spin ")).cloned().collect()
         };
         assert_eq!(of_spin(&report(home.path())), of_spin(&whole), "{archive}");
-        // kymo takes the same folder as a bundle.
-        let folder = debug.to_str().unwrap();
-        let ours = p.here(&["report", "--stdio", "-i", "perf.data", "--bundle", folder]).success();
+        // kymo takes the same directory as a bundle.
+        let directory = debug.to_str().unwrap();
+        let ours =
+            p.here(&["report", "--stdio", "-i", "perf.data", "--bundle", directory]).success();
         assert!(ours.stdout.contains("[.] hot"), "{archive}: {}", ours.stdout);
     }
 }

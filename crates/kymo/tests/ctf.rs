@@ -229,8 +229,8 @@ fn discarded_events_are_told_and_damage_is_an_error() {
     let told = format!("lost: {told} events discarded by the tracer in ");
     assert!(out.stderr.contains(&told), "{}", out.stderr);
     // A stream that is cut: what is whole is shown, and the exit status says it.
-    let folder = dir.path().join("trace/ust/uid");
-    let user = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let directory = dir.path().join("trace/ust/uid");
+    let user = std::fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
     // Where events were lost both buffers of a CPU were full.
     let cut = std::fs::read_dir(user.join("64-bit")).unwrap().flatten().find(|e| {
         e.file_name().to_string_lossy().starts_with("ch_") && e.metadata().unwrap().len() >= 8192

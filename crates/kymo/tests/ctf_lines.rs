@@ -94,24 +94,24 @@ impl Packet {
     }
 }
 
-/// A number at a border, another one with every turn.
-fn border(turn: u64) -> u64 {
-    let (power, step) = (turn / 3 % 84, turn % 3);
+/// A number at a border, another one with every index.
+fn border(index: u64) -> u64 {
+    let (power, step) = (index / 3 % 84, index % 3);
     let n = if power < 64 { 1u64 << power } else { 10u64.pow(power as u32 - 64) };
     n.wrapping_add(step).wrapping_sub(1)
 }
 
 /// An event and the line it should be. `time`: with that of the event before it.
-fn event(p: &mut Packet, turn: u64, (time, before): (u64, u64), cpu: u64) -> String {
-    let kind = turn % 6;
-    let (n, m) = (border(turn / 6), border(turn / 6 * 7 + 5));
+fn event(p: &mut Packet, index: u64, (time, before): (u64, u64), cpu: u64) -> String {
+    let kind = index % 6;
+    let (n, m) = (border(index / 6), border(index / 6 * 7 + 5));
     let id = if kind == 5 { 40 } else { kind };
     // Tasks of one number with different names, too.
-    let (tid, name) = ((turn / 13 % 5) as i32 - 1, ["a", "some task", "sixteen letters!"]);
-    let name = name[(turn / 29 % 3) as usize];
+    let (tid, name) = ((index / 13 % 5) as i32 - 1, ["a", "some task", "sixteen letters!"]);
+    let name = name[(index / 29 % 3) as usize];
     p.header(id, time, time - before >= 1 << 27);
-    p.put(turn / 17 % 3, 4);
-    p.put(turn % 7, 2);
+    p.put(index / 17 % 3, 4);
+    p.put(index % 7, 2);
     p.put(u64::from(tid as u32), 4);
     p.chars(name, 17);
     let values = match kind {
@@ -141,10 +141,10 @@ fn event(p: &mut Packet, turn: u64, (time, before): (u64, u64), cpu: u64) -> Str
         3 => String::new(),
         4 => {
             p.chars("text", 5);
-            p.put(turn % 3, 1);
-            (0..turn % 3).for_each(|i| p.put(i, 2));
-            let row: Vec<String> = (0..turn % 3).map(|i| i.to_string()).collect();
-            format!(" s=\"text\" n={} row={{{}}}", turn % 3, row.join(","))
+            p.put(index % 3, 1);
+            (0..index % 3).for_each(|i| p.put(i, 2));
+            let row: Vec<String> = (0..index % 3).map(|i| i.to_string()).collect();
+            format!(" s=\"text\" n={} row={{{}}}", index % 3, row.join(","))
         }
         _ => {
             p.put(n, 1);
@@ -155,7 +155,7 @@ fn event(p: &mut Packet, turn: u64, (time, before): (u64, u64), cpu: u64) -> Str
     // -1 is the kernel's "none".
     let task = if tid < 0 { format!("{name:>16}") } else { format!("{name:>16} {tid:>5}") };
     let (seconds, micros) = (time / 1_000_000_000, time / 1000 % 1_000_000);
-    format!("{task} [{cpu:03}] {seconds:>5}.{micros:06}: t:{event}: [depth={}]{values}", turn % 7)
+    format!("{task} [{cpu:03}] {seconds:>5}.{micros:06}: t:{event}: [depth={}]{values}", index % 7)
 }
 
 /// Writes a trace of two streams, whose events lie between each other's, in turns of one
@@ -165,7 +165,7 @@ fn trace(dir: &Path, big: bool) -> Vec<String> {
     std::fs::write(dir.join("metadata"), METADATA.replace("ORDER", order)).unwrap();
     let mut lines = Vec::new();
     let mut streams = [Vec::new(), Vec::new()];
-    let (mut turn, mut time) = (0u64, 7_999_000_000u64);
+    let (mut index, mut time) = (0u64, 7_999_000_000u64);
     let mut discarded = [0, 0];
     for packet in 0..6u64 {
         let mut packets = [0, 1].map(|_| Packet { big, bytes: Vec::new() });
@@ -175,16 +175,16 @@ fn trace(dir: &Path, big: bool) -> Vec<String> {
             discarded[1] = 5;
         }
         let mut first = true;
-        while turn < (packet + 1) * 1500 {
-            let cpu = if packet < 3 { turn % 2 } else { turn / 700 % 2 };
+        while index < (packet + 1) * 1500 {
+            let cpu = if packet < 3 { index % 2 } else { index / 700 % 2 };
             // Now and then further apart than the short time reaches.
-            time += if turn % 400 == 399 { 900_000_000 } else { 1 + turn % 3 * 1_000 };
+            time += if index % 400 == 399 { 900_000_000 } else { 1 + index % 3 * 1_000 };
             if packet == 3 && cpu == 1 && std::mem::take(&mut first) {
                 lines.push("CPU:1 [5 EVENTS DROPPED]".to_owned());
             }
             let last = std::mem::replace(&mut before[cpu as usize], time);
-            lines.push(event(&mut packets[cpu as usize], turn, (time, last), cpu));
-            turn += 1;
+            lines.push(event(&mut packets[cpu as usize], index, (time, last), cpu));
+            index += 1;
         }
         for (cpu, packet) in packets.into_iter().enumerate() {
             let packet = packet.done((begin, time), discarded[cpu], cpu as u64);

@@ -129,7 +129,7 @@ fn debians_server_and_client_agree() {
     assert!(!offline.contains("[.] hot") && !offline.contains("debuginfod"), "{offline}");
     let refused = s.report(&url, &["--no-debuginfod"], &[]).stdout;
     assert_eq!(refused, offline);
-    // The server looks through its folder in its own time; what it does not have yet
+    // The server looks through its directory in its own time; what it does not have yet
     // is not asked for again, so each try has an empty cache.
     let begin = Instant::now();
     let fetched = loop {
@@ -253,7 +253,7 @@ fn a_secure_server_is_trusted_by_its_certificate() {
                    -addext basicConstraints=critical,CA:FALSE";
     let files = "-keyout key.pem -out cert.pem";
     let _ = openssl(&format!("req -x509 -newkey rsa:2048 -nodes -days 2 {files} {subject}"));
-    // It serves files below its folder as they are.
+    // It serves files below its directory as they are.
     let place = dir.join("buildid").join(&s.build_id);
     std::fs::create_dir_all(&place).unwrap();
     std::fs::write(place.join("debuginfo"), s.debug_file()).unwrap();
@@ -303,11 +303,11 @@ fn sources_and_shared_debug_files() {
     if !require(&[&NEEDS[..], &[Need::Tool("dwz")]].concat()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
     let inside = |program: &str, args: &[&str]| {
         let mut command = Command::new(program);
-        command.args(args).current_dir(folder.path());
+        command.args(args).current_dir(directory.path());
         command.env("HOME", path("home")).env("KYMO_CACHE", "off").env("LC_ALL", "C");
         command.env_remove("DEBUGINFOD_CACHE_PATH").env_remove("XDG_CACHE_HOME");
         command.env_remove("DEBUGINFOD_URLS");

@@ -64,13 +64,13 @@ fn the_list_is_what_ls_shows() {
     let Some(p) = Place::new() else { return };
     let _ = p.event(&["enable", "irq:softirq_entry"]).success();
     let shown = p.event(&["list", "irq"]).success().stdout;
-    let folder = std::fs::read_dir(p.instance.path("events/irq")).unwrap().flatten();
-    let mut folders: Vec<String> = folder
+    let directory = std::fs::read_dir(p.instance.path("events/irq")).unwrap().flatten();
+    let mut directories: Vec<String> = directory
         .filter(|e| e.file_type().unwrap().is_dir())
         .map(|e| e.file_name().into_string().unwrap())
         .collect();
-    folders.sort();
-    let expected: Vec<String> = folders
+    directories.sort();
+    let expected: Vec<String> = directories
         .iter()
         .map(|f| format!("{:<4}  {f}", if f == "softirq_entry" { "on" } else { "off" }))
         .collect();

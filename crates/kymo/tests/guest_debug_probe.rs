@@ -1,7 +1,7 @@
 //! The talk of 2010 that `kymo probe` is built after ("Dynamic Event Tracing in Linux
 //! Kernel"), page by page, with `kymo` for `perf`: on a kernel with kprobes, its
 //! `vmlinux` and its sources. The commands are run by a shell as they are printed,
-//! in the folder of the sources. perf's own probe is asked the same where it can.
+//! in the directory of the sources. perf's own probe is asked the same where it can.
 //!
 //! What is not as printed, because kernels changed: `schedule` has no line `cpu = …`
 //! any more, and what was `perf trace` then is `perf script` now.
@@ -18,7 +18,7 @@ use kymo_testkit::{
 const NEEDS: &[Need] =
     &[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf, Need::KernelDebug];
 
-/// A shell in the folder of the sources.
+/// A shell in the directory of the sources.
 struct Shell {
     sources: PathBuf,
     /// With `kymo` in it.

@@ -14,8 +14,8 @@ fn kymo(args: &[&str]) -> Outcome {
 
 /// Runs a program under `kymo record` and gives the lines of the events.
 fn hits(events: &str, program: &[&str]) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("perf.data");
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("perf.data");
     let data = data.to_str().unwrap();
     let mut args = vec!["record", "-q", "-e", events, "-o", data, "--"];
     args.extend(program);

@@ -55,7 +55,7 @@ fn functions(path: &Path) -> BTreeMap<u64, String> {
     all
 }
 
-/// A kernel, the folder of a test, and what it is asked with.
+/// A kernel, the directory of a test, and what it is asked with.
 struct Case {
     debug: KernelDebug,
     release: String,
@@ -279,10 +279,10 @@ fn a_moved_kernels_lines_are_addr2lines() {
     let root = case.dir.path().join("root");
     let links = root.join("usr/lib/debug/.build-id").join(head);
     let release = &case.release;
-    let of = |folder: String, name: String| (root.join(folder), name);
+    let of = |directory: String, name: String| (root.join(directory), name);
     let versioned = || format!("vmlinux-{release}");
     let cached = case.dir.path().join("fetched").join(case.id.to_string());
-    for (folder, name) in [
+    for (directory, name) in [
         (links, format!("{tail}.debug")),
         of("usr/lib/debug/boot".into(), versioned()),
         of("boot".into(), versioned()),
@@ -291,8 +291,8 @@ fn a_moved_kernels_lines_are_addr2lines() {
         of(format!("usr/lib/modules/{release}"), "vmlinux".into()),
         (cached, "debuginfo".into()),
     ] {
-        std::fs::create_dir_all(&folder).unwrap();
-        let place = folder.join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let place = directory.join(name);
         symlink(&case.debug.vmlinux, &place).unwrap();
         let root = root.to_str().unwrap();
         let mut command = case.command(&["script", "-i", &file, "-F", "ip,sym,symoff,srcline"]);
@@ -379,14 +379,14 @@ fn a_modules_names_and_lines_come_from_its_file() {
 /// nothing, and is named.
 fn packed_modules_say_the_same(case: &Case, file: &str, plain: &[Vec<Shown>]) {
     let root = case.dir.path().join("packed");
-    let folder = root.join("lib/modules").join(&case.release);
-    std::fs::create_dir_all(&folder).unwrap();
+    let directory = root.join("lib/modules").join(&case.release);
+    std::fs::create_dir_all(&directory).unwrap();
     let symfs = ["--symfs", root.to_str().unwrap()];
     for (tool, end) in [("xz", "xz"), ("zstd", "zst"), ("gzip", "gz")] {
         let mut pack = Command::new(tool);
         pack.arg("-1c").arg(std::fs::canonicalize(&case.module).unwrap());
         let packed = pack.output().unwrap().stdout;
-        let place = folder.join("scsi-debug.ko.".to_owned() + end);
+        let place = directory.join("scsi-debug.ko.".to_owned() + end);
         std::fs::write(&place, &packed).unwrap();
         assert_eq!(case.frames(file, &symfs), plain, "{end}");
         std::fs::write(&place, &packed[..packed.len() / 2]).unwrap();
@@ -498,7 +498,7 @@ fn kept_symbols_of_the_kernel_change_no_report() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let (file, folder) = (dir.path().join("perf.data"), dir.path().join("cache"));
+    let (file, directory) = (dir.path().join("perf.data"), dir.path().join("cache"));
     // One sample each, in the kernel, whatever the machine's speed.
     let record = ["record", "-q", "-e", "sched:sched_process_exec", "-e", "raw_syscalls:sys_exit"];
     let mut perf = Command::new("perf");
@@ -515,21 +515,21 @@ fn kept_symbols_of_the_kernel_change_no_report() {
     let off = Path::new("off");
     let wanted = [kymo(&report, off), kymo(&script, off)];
     assert!(wanted.iter().all(|text| text.contains("do_syscall_64")), "{}", wanted[1]);
-    assert!(!folder.exists());
+    assert!(!directory.exists());
     // The first run keeps them, the second uses them.
     for _ in 0..2 {
-        assert_eq!([kymo(&report, &folder), kymo(&script, &folder)], wanted);
-        let list = kymo(&["cache", "list", "[[]kernel.kallsyms]"], &folder);
+        assert_eq!([kymo(&report, &directory), kymo(&script, &directory)], wanted);
+        let list = kymo(&["cache", "list", "[[]kernel.kallsyms]"], &directory);
         assert_eq!(list.lines().filter(|l| l.contains("kallsyms  ")).count(), 1, "{list}");
     }
-    let mut files = std::fs::read_dir(&folder).unwrap().flatten().map(|e| e.path());
+    let mut files = std::fs::read_dir(&directory).unwrap().flatten().map(|e| e.path());
     let path = files.find(|p| p.extension().is_some_and(|e| e == "kallsyms")).unwrap();
     let whole = std::fs::read(&path).unwrap();
     let mut broken = whole.clone();
     *broken.last_mut().unwrap() ^= 1;
     std::fs::write(&path, broken).unwrap();
-    let told = kymo(&report, &folder);
+    let told = kymo(&report, &directory);
     assert!(told.contains("is damaged") && told.contains("do_syscall_64"), "{told}");
     assert_eq!(std::fs::read(&path).unwrap(), whole);
-    assert_eq!(kymo(&report, &folder), wanted[0]);
+    assert_eq!(kymo(&report, &directory), wanted[0]);
 }

@@ -178,7 +178,7 @@ fn little_locked_memory_costs_ring_size_and_not_the_recording() {
 }
 
 #[test]
-fn a_folder_one_may_not_write_to_is_named() {
+fn a_directory_one_may_not_write_to_is_named() {
     if !require(&[Need::Root, Need::PerfEvents]) {
         return;
     }

@@ -32,20 +32,20 @@ const PERF_RUST: &str =
     "perf treats what Rust adds to C (strings, enums, tuples, references) as numbers";
 
 struct Program {
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
     path: PathBuf,
 }
 
 /// Compiles a program; `None` without its compiler.
 fn compile(compiler: &str, source: &str, text: &str, flags: &[&str]) -> Program {
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join(source);
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join(source);
     std::fs::write(&source, text).unwrap();
-    let path = folder.path().join("prog");
+    let path = directory.path().join("prog");
     let made =
         Command::new(compiler).args(flags).arg("-o").arg(&path).arg(&source).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    Program { _folder: folder, path }
+    Program { _directory: directory, path }
 }
 
 const C: &str = include_str!("probe_programs/plain.c");
@@ -408,9 +408,9 @@ fn debugging_information_in_a_file_of_its_own() {
     }
     let whole = compile("gcc", "plain.c", C, &["-g", "-O2"]);
     let expected = kymo(&whole.path, "work o->name:string n").success().stdout;
-    let folder = whole.path.parent().unwrap();
+    let directory = whole.path.parent().unwrap();
     let tool = |program: &str, args: &[&str]| {
-        let done = Command::new(program).args(args).current_dir(folder).status().unwrap();
+        let done = Command::new(program).args(args).current_dir(directory).status().unwrap();
         assert!(done.success(), "{program} {args:?}");
     };
     for compress in ["none", "zlib"] {
@@ -419,7 +419,7 @@ fn debugging_information_in_a_file_of_its_own() {
         tool("objcopy", &["--only-keep-debug", &compress, "prog", "bare.debug"]);
         tool("strip", &["bare"]);
         tool("objcopy", &["--add-gnu-debuglink=bare.debug", "bare"]);
-        let ours = kymo(&folder.join("bare"), "work o->name:string n").success().stdout;
+        let ours = kymo(&directory.join("bare"), "work o->name:string n").success().stdout;
         assert_eq!(
             ours.replace("/bare:", "/prog:").replace("probe_bare/", "probe_prog/"),
             expected,
@@ -428,8 +428,8 @@ fn debugging_information_in_a_file_of_its_own() {
         // The debug file of another build is not taken.
         tool("gcc", &["-g", "-O1", "-DOTHER", "-o", "other", "plain.c"]);
         tool("objcopy", &["--only-keep-debug", "other", "bare.debug"]);
-        let refused = kymo(&folder.join("bare"), "work o->name:string n").failure().stderr;
+        let refused = kymo(&directory.join("bare"), "work o->name:string n").failure().stderr;
         assert!(refused.contains("no debugging information"), "{refused}");
-        std::fs::remove_file(folder.join("bare.debug")).unwrap();
+        std::fs::remove_file(directory.join("bare.debug")).unwrap();
     }
 }

@@ -21,14 +21,14 @@ fn a_kept_probe_needs_no_debugging_information() {
     if !require(&[Need::Root, Need::Tracefs, Need::Gcc]) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let cache = folder.path().join("cache");
-    let source = folder.path().join("plain.c");
+    let directory = tempfile::tempdir().unwrap();
+    let cache = directory.path().join("cache");
+    let source = directory.path().join("plain.c");
     // The group is the program's name: no other test has it.
-    let program = folder.path().join("keptprog");
+    let program = directory.path().join("keptprog");
     std::fs::write(&source, C).unwrap();
     let tool = |name: &str, args: &[&str]| {
-        let done = Command::new(name).args(args).current_dir(folder.path()).status().unwrap();
+        let done = Command::new(name).args(args).current_dir(directory.path()).status().unwrap();
         assert!(done.success(), "{name} {args:?}");
     };
     tool("gcc", &["-g", "-O2", "-Wl,--build-id=sha1", "-o", "keptprog", "plain.c"]);
@@ -43,7 +43,7 @@ fn a_kept_probe_needs_no_debugging_information() {
     let _ = with(&["-d", "probe_keptprog:*"]).success();
     // The same binary without debugging information, at another place.
     tool("objcopy", &["--strip-debug", "keptprog", "stripped"]);
-    let stripped = folder.path().join("stripped");
+    let stripped = directory.path().join("stripped");
     let target = ["-q", "-x", stripped.to_str().unwrap()];
     let with = |words: &[&str]| kymo(&cache, &[&target[..], words].concat());
     let refused = with(&["-a", "mine=work o->in.x msg:string"]).failure();
@@ -82,8 +82,8 @@ fn an_index_is_made_by_the_second_search_and_renewed_when_damaged() {
     }
     let vmlinux = kernel_debug().unwrap().vmlinux;
     let target = ["-k", vmlinux.to_str().unwrap()];
-    let folder = tempfile::tempdir().unwrap();
-    let cache = folder.path().join("cache");
+    let directory = tempfile::tempdir().unwrap();
+    let cache = directory.path().join("cache");
     let ask = |cache: &Path, words: &[&str]| kymo(cache, &[&target[..], words].concat()).success();
     let questions: [&[&str]; 6] = [
         &["-D", "vfs_read file->f_mode"],

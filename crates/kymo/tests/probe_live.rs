@@ -14,7 +14,7 @@ const C: &str = include_str!("probe_programs/plain.c");
 const RUST: &str = include_str!("probe_programs/rusty.rs");
 
 struct Program {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     path: PathBuf,
     group: String,
 }
@@ -28,14 +28,14 @@ fn kymo(args: &[&str]) -> Outcome {
 impl Program {
     /// Compiled under a name of its own, so that tests do not meet in one group.
     fn compile(name: &str, compiler: &str, source: &str, text: &str, flags: &[&str]) -> Program {
-        let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join(source);
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join(source);
         std::fs::write(&source, text).unwrap();
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         let made =
             Command::new(compiler).args(flags).arg("-o").arg(&path).arg(&source).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Program { folder, path, group: format!("probe_{name}") }
+        Program { directory, path, group: format!("probe_{name}") }
     }
 
     fn add(&self, probes: &[&str]) -> Outcome {
@@ -48,7 +48,7 @@ impl Program {
 
     /// Runs it under perf and gives `event: fields` of each hit.
     fn hits(&self) -> Vec<String> {
-        let data = self.folder.path().join("perf.data");
+        let data = self.directory.path().join("perf.data");
         let data = data.to_str().unwrap();
         let events = format!("{}:*", self.group);
         let _ = perf(["record", "-q", "-e", &events, "-o", data, self.path.to_str().unwrap()])
@@ -163,7 +163,7 @@ fn probes_are_listed_with_lines_and_names() {
     let p = Program::compile("livelist", "gcc", "plain.c", C, &["-g", "-O2"]);
     let _ = p.add(&["work n msg:string", "work:7", "mine=work%return $retval"]).success();
     let list = kymo(&["--list=probe_livelist:*"]).success().stdout;
-    let at = format!("@{}/plain.c in {}", p.folder.path().display(), p.path.display());
+    let at = format!("@{}/plain.c in {}", p.directory.path().display(), p.path.display());
     for line in [
         format!("  probe_livelist:work  (on work{at} with n msg_string)"),
         format!("  probe_livelist:work_L7 (on work:7{at})"),
@@ -366,7 +366,7 @@ fn a_program_of_another_mount_namespace() {
     }
     let _state = TracingState::take();
     let p = Program::compile("livespace", "gcc", "loop.c", LOOP, &["-g", "-O1"]);
-    let inner = p.folder.path().join("inner");
+    let inner = p.directory.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
     // Only the process and its children see what is mounted there.
     let script =
@@ -397,7 +397,7 @@ fn a_program_of_another_mount_namespace() {
     running.wait().unwrap();
     assert!(here.contains("No such file"), "{here}");
     assert!(added.contains("probe_hidden:step "), "{added}");
-    let place = format!("(on step@{}/loop.c in /proc/{pid}/root", p.folder.path().display());
+    let place = format!("(on step@{}/loop.c in /proc/{pid}/root", p.directory.path().display());
     assert!(list.contains(&place) && list.contains("with i)"), "{list}");
     let rate = flight.success().stdout;
     assert!(rate.contains(" times a second") && !rate.contains("hit 0.0 times"), "{rate}");
@@ -413,13 +413,13 @@ fn who_uses_a_probe_and_whether_its_file_is_still_there_is_said() {
     let _ = p.add(&["step i"]).success();
     let mut holder = Command::new("perf")
         .args(["record", "-q", "-e", "probe_liveused:step", "-o"])
-        .arg(p.folder.path().join("perf.data"))
+        .arg(p.directory.path().join("perf.data"))
         .args(["--", "sleep", "60"])
         .spawn()
         .unwrap();
-    let folder = format!("/proc/{}/fd", holder.id());
+    let directory = format!("/proc/{}/fd", holder.id());
     let is_open = || {
-        let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let files = std::fs::read_dir(&directory).into_iter().flatten().flatten();
         let mut links = files.filter_map(|f| std::fs::read_link(f.path()).ok());
         links.any(|l| l.as_os_str() == "anon_inode:[perf_event]")
     };
@@ -454,7 +454,7 @@ fn who_uses_a_probe_and_whether_its_file_is_still_there_is_said() {
     assert!(used.contains("in use by trace instance liveused-test"), "{used}");
     assert!(!used.contains("was replaced"), "{used}");
     // Another file takes the program's name.
-    let other = p.folder.path().join("other");
+    let other = p.directory.path().join("other");
     std::fs::copy(&p.path, &other).unwrap();
     std::fs::rename(&other, &p.path).unwrap();
     let list = kymo(&["--list=probe_liveused:*"]).success().stdout;

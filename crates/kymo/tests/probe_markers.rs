@@ -13,14 +13,14 @@ const SOURCE: &str = include_str!("probe_programs/markers.c");
 
 /// What the program says of a marker, and what was recorded of it.
 fn compare(name: &str, flags: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    let code = folder.path().join("markers.c");
+    let directory = tempfile::tempdir().unwrap();
+    let code = directory.path().join("markers.c");
     std::fs::write(&code, SOURCE).unwrap();
-    let path = folder.path().join(name);
+    let path = directory.path().join(name);
     let made = Command::new("gcc").args(flags).arg("-o").arg(&path).arg(&code).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let path = path.to_str().unwrap();
-    let data = folder.path().join("perf.data");
+    let data = directory.path().join("perf.data");
     let data = data.to_str().unwrap();
     let probe = |what: &str| format!("{path} {what}");
     let probes = [probe("%app:values"), probe("words=%app:text arg1:string"), probe("%app:copy")];

@@ -51,7 +51,7 @@ impl Scratch {
         self.0.path().join(name)
     }
 
-    /// Runs a tool in the folder.
+    /// Runs a tool in the directory.
     fn tool(&self, program: &str, args: &[&str]) {
         let done = Command::new(program).args(args).current_dir(self.0.path()).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr);

@@ -129,7 +129,7 @@ fn the_header_describes_machine_events_and_clock() {
     let _ = perf([&args[..], &["-k", "monotonic", "--", r.w.arg(), "100"]].concat()).success();
     let theirs = header(&path);
     // What is a matter of the file, the tool, the moment or chance; perf lists PMUs as the
-    // folder has them, and knows of the programs of BPF.
+    // directory has them, and knows of the programs of BPF.
     const OWN: [&str; 15] = [
         "captured on",
         "data offset",

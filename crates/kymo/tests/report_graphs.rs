@@ -286,9 +286,10 @@ fn symbols_are_found_in_separate_debug_files() {
     let list = perf(["buildid-list", "-i", &file]).success().stdout;
     let id =
         list.lines().find(|l| l.ends_with("/spin")).unwrap().split_whitespace().next().unwrap();
-    let folder = root.path().join("usr/lib/debug/.build-id").join(&id[..2]);
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::rename(below.join("spin.debug"), folder.join(format!("{}.debug", &id[2..]))).unwrap();
+    let directory = root.path().join("usr/lib/debug/.build-id").join(&id[..2]);
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::rename(below.join("spin.debug"), directory.join(format!("{}.debug", &id[2..])))
+        .unwrap();
     assert!(report(&["--symfs", symfs]).contains("[.] hot"), "{}", report(&["--symfs", symfs]));
 }
 

@@ -53,18 +53,18 @@ int main(int count, char **arguments)
 ";
 
 #[track_caller]
-fn inside(folder: &Path, program: &str, args: &[&str]) -> Outcome {
+fn inside(directory: &Path, program: &str, args: &[&str]) -> Outcome {
     let mut command = Command::new(program);
-    command.args(args).current_dir(folder).env("KYMO_CACHE", "off");
-    command.env("LD_LIBRARY_PATH", folder).env_remove("DEBUGINFOD_URLS");
+    command.args(args).current_dir(directory).env("KYMO_CACHE", "off");
+    command.env("LD_LIBRARY_PATH", directory).env_remove("DEBUGINFOD_URLS");
     run_command(command).success()
 }
 
 /// The program and its libraries: `lined` has debugging information, `named` symbols
 /// alone, `bare` neither names nor a way out of its functions.
 fn program() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let dir = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
     std::fs::write(dir.join("library.c"), LIBRARY).unwrap();
     std::fs::write(dir.join("program.c"), PROGRAM).unwrap();
     let silent = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
@@ -76,13 +76,13 @@ fn program() -> tempfile::TempDir {
     inside(dir, "strip", &["libbare.so"]);
     let flags = ["-O2", "-fomit-frame-pointer", "-L.", "-o", "program", "program.c"];
     inside(dir, "gcc", &[&flags[..], &["-llined", "-lnamed", "-lbare"]].concat());
-    folder
+    directory
 }
 
-fn record(folder: &Path, args: &[&str]) {
+fn record(directory: &Path, args: &[&str]) {
     let first = ["record", "-q", "-e", "syscalls:sys_enter_getppid", "-o", "perf.data"];
     let rest = ["--call-graph", "dwarf,8192", "--", "./program"];
-    inside(folder, KYMO, &[&first[..], &rest, args].concat());
+    inside(directory, KYMO, &[&first[..], &rest, args].concat());
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn shares_of_stacks_symbols_and_lines_are_the_programs() {
     if !require(NEEDS) {
         return;
     }
-    let folder = program();
-    let folder = folder.path();
+    let directory = program();
+    let directory = directory.path();
     for (lined, named, bare) in [(3u32, 4u32, 5u32), (0, 0, 2), (6, 1, 1), (2, 3, 0)] {
         let all = lined + named + bare;
         let counts = [lined, named, bare].map(|n| n.to_string());
-        record(folder, &counts.each_ref().map(String::as_str));
+        record(directory, &counts.each_ref().map(String::as_str));
         let args = ["report", "--stdio", "--no-children", "-g", "caller", "-s", "sym,srcline"];
-        let text = inside(folder, KYMO, &[&args[..], &["-i", "perf.data"]].concat()).stdout;
+        let text = inside(directory, KYMO, &[&args[..], &["-i", "perf.data"]].concat()).stdout;
         let share = |n: u32| format!("{n} ({:.1}%)", f64::from(n) * 100.0 / f64::from(all));
         // Nothing tells how to leave `bare`: its stacks stop there.
         let complete = format!("stacks: {} of {all} user stacks are complete", share(all - bare));
@@ -117,7 +117,7 @@ fn shares_of_stacks_symbols_and_lines_are_the_programs() {
         let of_samples = f64::from(lined) * 100.0 / f64::from(all);
         let lines = format!("as have {of_samples:.1}% of all samples");
         assert!(text.contains(&lines), "{lines}: {text}");
-        let (found, places) = places_with_lines(folder);
+        let (found, places) = places_with_lines(directory);
         let lines = format!("lines: {found} of {places} distinct addresses of code have");
         assert!(text.contains(&lines), "{lines}: {text}");
         let missing = text.contains("it is missing in ");
@@ -126,9 +126,9 @@ fn shares_of_stacks_symbols_and_lines_are_the_programs() {
 }
 
 /// How many distinct addresses of the stacks have a line, counted from their text.
-fn places_with_lines(folder: &Path) -> (usize, usize) {
+fn places_with_lines(directory: &Path) -> (usize, usize) {
     let args = ["script", "--no-inline", "-F", "ip,sym,dso,srcline", "-i", "perf.data"];
-    let text = inside(folder, KYMO, &args).stdout;
+    let text = inside(directory, KYMO, &args).stdout;
     let lines: Vec<&str> = text.lines().collect();
     let mut places: Vec<(&str, &str, bool)> = Vec::new();
     for pair in lines.windows(2).filter(|pair| pair[0].starts_with('\t')) {
@@ -148,10 +148,10 @@ fn forks_and_new_programs_in_the_middle() {
     if !require(NEEDS) {
         return;
     }
-    let folder = program();
-    let folder = folder.path();
+    let directory = program();
+    let directory = directory.path();
     inside(
-        folder,
+        directory,
         "gcc",
         &[
             "-O2",
@@ -167,9 +167,9 @@ fn forks_and_new_programs_in_the_middle() {
         ],
     );
     // Two calls; a child with two more that becomes `other 0 2`; one call.
-    record(folder, &["2", "0", "0", "fork", "./other", "0", "2", "0"]);
+    record(directory, &["2", "0", "0", "fork", "./other", "0", "2", "0"]);
     let args = ["script", "--no-inline", "-F", "comm,tid,ip,sym,dso", "-i", "perf.data"];
-    let shown = inside(folder, KYMO, &args);
+    let shown = inside(directory, KYMO, &args);
     let stacks: Vec<Vec<&str>> = shown
         .stdout
         .split("\n\n")

@@ -223,8 +223,8 @@ fn repeating_for_ever_ends_with_a_signal() {
     if !ready() {
         return;
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let said = folder.path().join("said");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let said = directory.path().join("said");
     // It is ended when it has told of three runs.
     let script = format!(
         "{} stat -r 0 -e page-faults -- sleep 0.05 2>{said} & \

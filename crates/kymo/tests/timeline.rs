@@ -14,11 +14,11 @@ use serde_json::Value;
 
 tracepoint! {
     /// The call comes now.
-    pub bracket: before(turn: u64) { fields { turn: u64 = turn } print "{turn}" }
+    pub bracket: before(round: u64) { fields { round: u64 = round } print "{round}" }
 }
 tracepoint! {
     /// The call is over.
-    bracket: after(turn: u64) { fields { turn: u64 = turn } print "{turn}" }
+    bracket: after(round: u64) { fields { round: u64 = round } print "{round}" }
 }
 
 const ROLE: &str = "KYMO_TEST_BRACKETS";
@@ -28,17 +28,17 @@ const GETPPID: &str = if cfg!(target_arch = "x86_64") { "id == 110" } else { "id
 /// The program: so many calls on each of two threads.
 #[test]
 fn role() {
-    let Some(turns) = std::env::var(ROLE).ok().and_then(|t| t.parse::<u64>().ok()) else { return };
+    let Some(rounds) = std::env::var(ROLE).ok().and_then(|t| t.parse::<u64>().ok()) else { return };
     let calls = |from: u64| {
-        for turn in from..from + turns {
-            emit!(before(turn));
+        for round in from..from + rounds {
+            emit!(before(round));
             let _ = std::os::unix::process::parent_id();
-            emit!(after(turn));
+            emit!(after(round));
         }
     };
     std::thread::scope(|s| {
         s.spawn(|| calls(0));
-        s.spawn(|| calls(turns));
+        s.spawn(|| calls(rounds));
     });
 }
 
@@ -66,24 +66,24 @@ impl Place {
     }
 
     /// Traces the program with both kinds of events.
-    fn trace(&self, args: &[&str], turns: u64) -> Output {
+    fn trace(&self, args: &[&str], rounds: u64) -> Output {
         std::fs::create_dir_all(self.0.path().join("shared")).unwrap();
         let me = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
         let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
         let all = ["trace", "-e", events, "--filter", GETPPID, "-u", "bracket:*", "-m", "64M"];
         let program = ["--", &me, "--exact", "role", "--nocapture", "-q"];
         let all = [&all[..], args, &program].concat();
-        let output = self.kymo(&all).env(ROLE, turns.to_string()).output().unwrap();
+        let output = self.kymo(&all).env(ROLE, rounds.to_string()).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         output
     }
 
     /// A recorded session.
-    fn session(&self, turns: u64) -> String {
-        let folder = self.path("session");
-        let said = text(&self.trace(&["-o", &folder, "--strict"], turns).stderr);
+    fn session(&self, rounds: u64) -> String {
+        let directory = self.path("session");
+        let said = text(&self.trace(&["-o", &directory, "--strict"], rounds).stderr);
         assert!(said.contains("events of the kernel, 1 program)"), "{said}");
-        folder
+        directory
     }
 }
 
@@ -121,8 +121,8 @@ fn events_of(json: &str) -> Vec<Event> {
 /// Asserts that each thread's events come by fours in the order in which they happened, but
 /// for what the stated error allows; that order is never against the times. Says how many
 /// pairs lay the wrong way round within the error.
-fn check(events: &[Event], turns: u64, error: i128) -> usize {
-    assert_eq!(events.len() as u64, 2 * 4 * turns);
+fn check(events: &[Event], rounds: u64, error: i128) -> usize {
+    assert_eq!(events.len() as u64, 2 * 4 * rounds);
     assert!(events.is_sorted_by_key(|e| e.1), "shown by time");
     let order =
         ["bracket:before", "raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "bracket:after"];
@@ -137,13 +137,13 @@ fn check(events: &[Event], turns: u64, error: i128) -> usize {
             events.iter().filter(|e| e.0 == tid && e.2 == name).map(|e| e.1).collect()
         };
         let kinds = order.map(of);
-        assert!(kinds.iter().all(|k| k.len() as u64 == turns));
-        for turn in 0..turns as usize {
-            let times = kinds.each_ref().map(|k| k[turn]);
+        assert!(kinds.iter().all(|k| k.len() as u64 == rounds));
+        for round in 0..rounds as usize {
+            let times = kinds.each_ref().map(|k| k[round]);
             for (i, pair) in times.windows(2).enumerate() {
                 swapped += usize::from(pair[0] > pair[1]);
                 let what = (order[i], order[i + 1]);
-                assert!(pair[0] <= pair[1] + error, "turn {turn} of {tid}: {what:?} {times:?}");
+                assert!(pair[0] <= pair[1] + error, "round {round} of {tid}: {what:?} {times:?}");
             }
         }
     }
@@ -153,16 +153,16 @@ fn check(events: &[Event], turns: u64, error: i128) -> usize {
 #[test]
 fn a_system_call_lies_between_what_the_program_says_of_it() {
     let Some(_before) = begin() else { return };
-    let (place, turns) = (Place::new(), 5000);
-    let session = place.session(turns);
+    let (place, rounds) = (Place::new(), 5000);
+    let session = place.session(rounds);
     let merged = place.run(&["script", "--json", "--strict", &session]);
     let said = text(&merged.stderr);
     let error = stated(&said);
     assert!(error < 100_000, "{said}");
-    let swapped = check(&events_of(&text(&merged.stdout)), turns, error);
+    let swapped = check(&events_of(&text(&merged.stdout)), rounds, error);
     // The clocks are the same; in 30,000 pairs hardly any is closer together than they
     // were read.
-    assert!(swapped <= turns as usize / 10, "{swapped} within {error} ns");
+    assert!(swapped <= rounds as usize / 10, "{swapped} within {error} ns");
     // The same recordings one by one, in any order.
     let (kernel, programs) = (format!("{session}/kernel/trace.dat"), format!("{session}/ust"));
     for both in [[&kernel, &programs], [&programs, &kernel]] {
@@ -174,10 +174,10 @@ fn a_system_call_lies_between_what_the_program_says_of_it() {
 #[test]
 fn live_events_of_both_kinds_come_in_their_order() {
     let Some(_before) = begin() else { return };
-    let (place, turns) = (Place::new(), 2000);
-    let output = place.trace(&["--json", "--strict"], turns);
+    let (place, rounds) = (Place::new(), 2000);
+    let output = place.trace(&["--json", "--strict"], rounds);
     let said = text(&output.stderr);
-    check(&events_of(&text(&output.stdout)), turns, stated(&said));
+    check(&events_of(&text(&output.stdout)), rounds, stated(&said));
     // As text both have the kernel's columns.
     let lines = text(&place.trace(&[], 10).stdout);
     let column = |what: &str| {
@@ -190,26 +190,26 @@ fn live_events_of_both_kinds_come_in_their_order() {
 #[test]
 fn filters_reports_and_lists_are_of_both() {
     let Some(_before) = begin() else { return };
-    let (place, turns) = (Place::new(), 100);
-    let session = place.session(turns);
+    let (place, rounds) = (Place::new(), 100);
+    let session = place.session(rounds);
     let whole = text(&place.run(&["script", "-t", &session]).stdout);
-    assert_eq!(whole.lines().count() as u64, 8 * turns, "{whole}");
+    assert_eq!(whole.lines().count() as u64, 8 * rounds, "{whole}");
     let count = |args: &[&str]| {
         let out = place.run(&[&["script", "-t", &session], args].concat());
         text(&out.stdout).lines().count() as u64
     };
-    assert_eq!(count(&["--event", "sys_enter,bracket:after"]), 4 * turns);
-    assert_eq!(count(&["--event", "raw_syscalls:*"]), 4 * turns);
+    assert_eq!(count(&["--event", "sys_enter,bracket:after"]), 4 * rounds);
+    assert_eq!(count(&["--event", "raw_syscalls:*"]), 4 * rounds);
     assert_eq!(count(&["-c", "nobody"]), 0);
     let all = place.run(&["script", "--json", &session]);
     let lines = text(&all.stdout);
     // A program that is moved again and again at one event writes it to no CPU's area.
     let of_cpus = lines.lines().filter(|l| l.contains("\"cpu\":")).count() as u64;
-    assert!(of_cpus > 7 * turns);
+    assert!(of_cpus > 7 * rounds);
     let all = events_of(&lines);
     // By thread and by time, as they are counted by hand.
     let (tid, middle) = (all[0].0, all[all.len() / 2].1);
-    assert_eq!(count(&["--tid", &tid.to_string()]), 4 * turns);
+    assert_eq!(count(&["--tid", &tid.to_string()]), 4 * rounds);
     let late = all.iter().filter(|e| e.1 >= middle).count() as u64;
     let from = format!("{}.{:09},", middle / 1_000_000_000, middle % 1_000_000_000);
     assert_eq!(count(&["--time", &from]), late);
@@ -222,15 +222,15 @@ fn filters_reports_and_lists_are_of_both() {
     for event in
         ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "bracket:before", "bracket:after"]
     {
-        let row = format!("25.00%;{};{event}", 2 * turns);
+        let row = format!("25.00%;{};{event}", 2 * rounds);
         assert!(by_event.contains(&row), "{by_event}");
         let list = text(&place.run(&["list", "-i", &session]).stdout);
         let line = list.lines().find(|l| l.contains(event)).unwrap_or_else(|| panic!("{list}"));
-        assert!(line.ends_with(&format!(" {} events", 2 * turns)), "{list}");
+        assert!(line.ends_with(&format!(" {} events", 2 * rounds)), "{list}");
     }
     // A field that only one side has.
     let by = report("id");
-    assert!(by.contains(&format!("50.00%;{};N/A", 4 * turns)), "{by}");
+    assert!(by.contains(&format!("50.00%;{};N/A", 4 * rounds)), "{by}");
     let wrong = place.kymo(&["report", "-s", "nofield", &session]).output().unwrap();
     assert!(!wrong.status.success() && text(&wrong.stderr).contains("no event has a field"));
 }
@@ -278,7 +278,7 @@ fn lttngs_traces_of_programs_lie_beside_the_kernels_events() {
 fn a_program_that_runs_is_recorded_and_nothing_is_left_of_what_cannot_be() {
     let Some(_before) = begin() else { return };
     let place = Place::new();
-    let folder = place.path("running");
+    let directory = place.path("running");
     let events = ["trace", "-e", "raw_syscalls:sys_enter", "--filter", GETPPID, "-u", "bracket:*"];
     std::fs::create_dir_all(place.0.path().join("shared")).unwrap();
     let mut program = Command::new(std::env::current_exe().unwrap())
@@ -295,29 +295,29 @@ fn a_program_that_runs_is_recorded_and_nothing_is_left_of_what_cannot_be() {
         assert!(began.elapsed() < Duration::from_secs(60), "{}", listed());
         std::thread::sleep(Duration::from_millis(10));
     }
-    let some = ["-p", &pid, "--timeout", "1000", "-o", &folder];
+    let some = ["-p", &pid, "--timeout", "1000", "-o", &directory];
     let output = place.kymo(&[&events[..], &some].concat()).output();
     program.kill().unwrap();
     let _ = program.wait().unwrap();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let json = text(&place.run(&["script", "--json", &folder]).stdout);
+    let json = text(&place.run(&["script", "--json", &directory]).stdout);
     for name in ["bracket:before", "bracket:after", "sys_enter"] {
         let found = json.lines().filter(|l| l.contains(name)).count();
         assert!(found > 0, "{found} of {name}");
     }
     // The process is gone.
-    let folder = place.path("gone");
-    let gone = ["-p", &pid, "--timeout", "100", "-o", &folder];
+    let directory = place.path("gone");
+    let gone = ["-p", &pid, "--timeout", "100", "-o", &directory];
     let said = refusal(&place, &[&events[..], &gone].concat());
     assert!(said.contains(&format!("process {pid}")), "{said}");
-    assert!(!Path::new(&folder).exists());
-    // So is the command; the folder was there before.
-    std::fs::create_dir(&folder).unwrap();
-    let none = ["-o", &folder, "--", "/no/such/command"];
+    assert!(!Path::new(&directory).exists());
+    // So is the command; the directory was there before.
+    std::fs::create_dir(&directory).unwrap();
+    let none = ["-o", &directory, "--", "/no/such/command"];
     let output = place.kymo(&[&events[..], &none].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(127), "{}", text(&output.stderr));
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
 }
 
 fn refusal(place: &Place, args: &[&str]) -> String {
@@ -384,10 +384,10 @@ fn clocks_that_are_not_one_are_refused() {
     }
 }
 
-/// The one file of a name below a folder.
-fn find(folder: &Path, name: &str) -> std::path::PathBuf {
+/// The one file of a name below a directory.
+fn find(directory: &Path, name: &str) -> std::path::PathBuf {
     let mut below: Vec<_> =
-        std::fs::read_dir(folder).unwrap().flatten().map(|e| e.path()).collect();
+        std::fs::read_dir(directory).unwrap().flatten().map(|e| e.path()).collect();
     below.sort();
     let here = below.iter().find(|p| p.ends_with(name));
     here.cloned().unwrap_or_else(|| find(below.iter().find(|p| p.is_dir()).unwrap(), name))

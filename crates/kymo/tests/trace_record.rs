@@ -460,9 +460,9 @@ fn over_the_network_nothing_is_lost_and_no_stranger_gets_in() {
     assert_eq!(status, Some(0), "{said}");
     let (status, said) = listener.end();
     assert_eq!(status, Some(0), "{said}");
-    for (folder, events) in [("a", 200_000), ("_b", 100_000)] {
-        let lines = report(&w.file(&format!("in/{folder}/trace.dat")));
-        assert_eq!(count(&lines, "sys_enter_getppid"), events, "{folder}");
+    for (directory, events) in [("a", 200_000), ("_b", 100_000)] {
+        let lines = report(&w.file(&format!("in/{directory}/trace.dat")));
+        assert_eq!(count(&lines, "sys_enter_getppid"), events, "{directory}");
     }
     assert_eq!(std::fs::read_dir(w.file("in")).unwrap().count(), 2, "{said}");
 }

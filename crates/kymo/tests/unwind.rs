@@ -11,24 +11,24 @@ const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: &[Need] = &[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc, Need::Tool("gdb")];
 
 struct Program {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     path: PathBuf,
 }
 
 impl Program {
     #[track_caller]
     fn compile(compiler: &str, source: &str, text: &str, flags: &[&str]) -> Program {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, path) = (folder.path().join(source), folder.path().join("program"));
+        let directory = tempfile::tempdir().unwrap();
+        let (source, path) = (directory.path().join(source), directory.path().join("program"));
         std::fs::write(&source, text).unwrap();
         let made =
             Command::new(compiler).args(flags).arg("-o").arg(&path).arg(&source).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Program { folder, path }
+        Program { directory, path }
     }
 
     fn file(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+        self.directory.path().join(name).display().to_string()
     }
 
     /// Records its getppid calls with copies of so many bytes; gives the recording.
@@ -303,8 +303,8 @@ fn code_made_at_run_time() {
     assert!(shown.stderr.contains("1 (100.0%) stopped at unknown code"), "{}", shown.stderr);
     assert!(shown.stderr.contains("code made at run time"), "{}", shown.stderr);
     // Unless the compiler's file tells how to leave it, and its name.
-    let folder = program.folder.path().to_str().unwrap();
-    let shown = script(&program.record(8192, &["bare", folder]));
+    let directory = program.directory.path().to_str().unwrap();
+    let shown = script(&program.record(8192, &["bare", directory]));
     let names = run(KYMO, ["script", "-F", "ip,sym", "-i", &program.file("perf.data")]).success();
     let stacks = in_script(&shown, &program.path);
     assert_eq!(stacks[0][3..], ["enter", "main", "libc.so.6", "libc.so.6", "_start"]);
@@ -322,12 +322,12 @@ fn where_perf_reaches_the_end_it_has_the_same_frames() {
     if !require(&[NEEDS, &[Need::Perf, Need::Tool("git")]].concat()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("perf.data").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("perf.data").display().to_string();
     let work = "git init -q $0; cd $0; for i in $(seq 150); do seq $i >$i; done; git add .; \
                 git -c user.name=a -c user.email=a commit -qm a; git gc -q; git log --stat; \
                 git fsck";
-    let repository = folder.path().join("repository").display().to_string();
+    let repository = directory.path().join("repository").display().to_string();
     let record = ["record", "-q", "-e", "cpu-clock", "-F", "12000", "--call-graph", "dwarf,32768"];
     let rest = ["-o", &data, "--", "sh", "-c", work, &repository];
     let _ = kymo_testkit::perf([&record[..], &rest].concat()).success();
@@ -372,8 +372,8 @@ fn a_stripped_program_of_debian() {
     }
     let found = run("gcc", ["-print-prog-name=cc1"]).success().stdout;
     let source = "#include <stdio.h>\nint main(void) { return printf(\"\"); }\n";
-    let folder = tempfile::tempdir().unwrap();
-    let (data, c) = (folder.path().join("perf.data"), folder.path().join("a.c"));
+    let directory = tempfile::tempdir().unwrap();
+    let (data, c) = (directory.path().join("perf.data"), directory.path().join("a.c"));
     std::fs::write(&c, source).unwrap();
     let (data, c) = (data.to_str().unwrap(), c.to_str().unwrap());
     let cc1 = found.trim();
@@ -381,7 +381,7 @@ fn a_stripped_program_of_debian() {
     let event = "syscalls:sys_enter_openat";
     let first = ["record", "-q", "-e", event, "--call-graph", "dwarf,65528", "-o", data, "--", cc1];
     let mut record = Command::new(KYMO);
-    // cargo's has many folders, each of which is looked into.
+    // cargo's has many directories, each of which is looked into.
     record.args(first).args(args).env_remove("LD_LIBRARY_PATH");
     let _ = kymo_testkit::run_command(record).success();
     let shown = run(KYMO, ["script", "--no-inline", "-F", "ip,sym,dso", "-i", data]).success();

@@ -1,5 +1,5 @@
 //! Programs with tracepoints of their own, as `kymo` sees them: this test binary is
-//! started again as the program, in a shared folder of the test's own.
+//! started again as the program, in a shared directory of the test's own.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
@@ -130,7 +130,7 @@ fn role() {
     }
 }
 
-/// A shared folder.
+/// A shared directory.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -172,7 +172,7 @@ impl Place {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// What is left in the shared folder: programs, orders.
+    /// What is left in the shared directory: programs, orders.
     fn left(&self) -> Vec<String> {
         let uid = std::fs::read_dir(self.0.path()).unwrap();
         let user = uid
@@ -218,9 +218,9 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// babeltrace2's lines, which has nothing to complain of.
-fn babeltrace(folder: &str) -> Vec<String> {
-    let output = Command::new("babeltrace2").arg(folder).output().unwrap();
-    assert_eq!(text(&output.stderr), "", "{folder}");
+fn babeltrace(directory: &str) -> Vec<String> {
+    let output = Command::new("babeltrace2").arg(directory).output().unwrap();
+    assert_eq!(text(&output.stderr), "", "{directory}");
     text(&output.stdout).lines().map(str::to_owned).collect()
 }
 
@@ -254,16 +254,16 @@ fn events_of_a_command_are_shown_in_order_and_filtered_in_the_program() {
 }
 
 #[test]
-fn a_folder_holds_what_babeltrace2_reads_the_same() {
+fn a_directory_holds_what_babeltrace2_reads_the_same() {
     if !require(&[Need::Babeltrace]) {
         return;
     }
     let place = Place::new();
-    let folder = place.path("trace");
-    place.trace(&["-u", "work:*", "-o", &folder, "--buffer-size", "64M"], "50000");
-    let lines = babeltrace(&folder);
+    let directory = place.path("trace");
+    place.trace(&["-u", "work:*", "-o", &directory, "--buffer-size", "64M"], "50000");
+    let lines = babeltrace(&directory);
     assert_eq!(lines.len(), 100_000);
-    let mine = place.kymo(&["script", &folder], "").output().unwrap();
+    let mine = place.kymo(&["script", &directory], "").output().unwrap();
     let mine = text(&mine.stdout);
     assert_eq!(mine.lines().count(), 100_000);
     for (i, pair) in lines.chunks(2).enumerate() {
@@ -276,7 +276,7 @@ fn a_folder_holds_what_babeltrace2_reads_the_same() {
         );
         assert!(pair[1].contains("work:idle:"), "{}", pair[1]);
     }
-    let again = place.kymo(&["trace", "-u", "work:*", "-o", &folder, "--", "true"], "");
+    let again = place.kymo(&["trace", "-u", "work:*", "-o", &directory, "--", "true"], "");
     let mut again = again;
     let refused = again.output().unwrap();
     assert!(!refused.status.success() && text(&refused.stderr).contains("not empty"));
@@ -430,10 +430,10 @@ fn what_a_killed_program_wrote_is_recovered() {
     tool.wait().unwrap();
     program.kill().unwrap();
     program.wait().unwrap();
-    let folder = place.path("recovered");
-    let output = place.kymo(&["session", "recover", "-o", &folder], "").output().unwrap();
+    let directory = place.path("recovered");
+    let output = place.kymo(&["session", "recover", "-o", &directory], "").output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let lines = babeltrace(&folder);
+    let lines = babeltrace(&directory);
     assert!(lines.last().unwrap().ends_with("{ number = 999 }"), "{:?}", lines.last());
     assert_eq!(lines.len(), 2000, "{}", text(&output.stderr));
     // The next tool clears up behind the dead one.

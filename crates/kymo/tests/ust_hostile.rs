@@ -1,4 +1,4 @@
-//! A shared folder that somebody hostile has written, and a kymo that runs as root: it ends by
+//! A shared directory that somebody hostile has written, and a kymo that runs as root: it ends by
 //! itself, says what is wrong, reads and writes nothing that is not the program's, and shows
 //! nothing that a terminal would obey.
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -68,26 +68,26 @@ fn stop(child: &std::process::Child) {
     }
 }
 
-fn user_folder(base: &Path) -> PathBuf {
+fn user_directory(base: &Path) -> PathBuf {
     base.join(format!("kymo-{USER}"))
 }
 
-/// The folder of the program whose control file is finished.
+/// The directory of the program whose control file is finished.
 fn control_of(user: &Path) -> Option<PathBuf> {
-    let mut folders = fs::read_dir(user).ok()?.flatten().map(|e| e.path());
+    let mut directories = fs::read_dir(user).ok()?.flatten().map(|e| e.path());
     let is_finished =
         |p: &PathBuf| fs::read(p.join("control")).is_ok_and(|c| c.starts_with(b"KYMOUST\0"));
-    folders.find(is_finished)
+    directories.find(is_finished)
 }
 
-/// A folder that everybody may write to, as /dev/shm is.
-fn open_folder() -> tempfile::TempDir {
+/// A directory that everybody may write to, as /dev/shm is.
+fn open_directory() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
     dir
 }
 
-/// What a program of nobody's has left: its control file and its ring, and the folder's name.
+/// What a program of nobody's has left: its control file and its ring, and the directory's name.
 struct Template {
     name: String,
     control: Vec<u8>,
@@ -96,7 +96,7 @@ struct Template {
 
 impl Template {
     fn make() -> Self {
-        let base = open_folder();
+        let base = open_directory();
         let program = base.path().join("program");
         fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         let mut command = Command::new("setpriv");
@@ -105,8 +105,8 @@ impl Template {
         command.env("KYMO_UST_DIR", base.path()).stderr(Stdio::null());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = command.spawn().unwrap();
-        // A tool looks for users when it starts, and for nobody's folder it would look too early.
-        while control_of(&user_folder(base.path())).is_none() {
+        // A tool looks for users when it starts, and for nobody's directory it would look too early.
+        while control_of(&user_directory(base.path())).is_none() {
             assert!(program.try_wait().unwrap().is_none(), "the program has ended");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -127,36 +127,36 @@ impl Template {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        let folder = control_of(&user_folder(base.path())).unwrap();
-        let ring = fs::read_dir(&folder).unwrap().flatten().map(|e| e.path());
+        let directory = control_of(&user_directory(base.path())).unwrap();
+        let ring = fs::read_dir(&directory).unwrap().flatten().map(|e| e.path());
         let ring = ring.into_iter().find(|p| p.to_string_lossy().contains("ring-")).unwrap();
         assert!(ring.ends_with("ring-0-1"), "{ring:?}");
         Self {
-            name: folder.file_name().unwrap().to_str().unwrap().to_owned(),
-            control: fs::read(folder.join("control")).unwrap(),
+            name: directory.file_name().unwrap().to_str().unwrap().to_owned(),
+            control: fs::read(directory.join("control")).unwrap(),
             ring: fs::read(ring).unwrap(),
         }
     }
 
     /// A copy of it, in a place of its own with a file of root's beside it.
     fn place(&self) -> Place {
-        let base = open_folder();
-        let user = user_folder(base.path());
-        let folder = user.join(&self.name);
-        for dir in [&user, &user.join("wanted"), &folder] {
+        let base = open_directory();
+        let user = user_directory(base.path());
+        let directory = user.join(&self.name);
+        for dir in [&user, &user.join("wanted"), &directory] {
             fs::create_dir(dir).unwrap();
             owned(dir, 0o700);
         }
         for (name, bytes) in [("control", &self.control), ("ring-0-1", &self.ring)] {
-            fs::write(folder.join(name), bytes).unwrap();
-            owned(&folder.join(name), 0o600);
+            fs::write(directory.join(name), bytes).unwrap();
+            owned(&directory.join(name), 0o600);
         }
         let secret = base.path().join("secret");
         fs::write(&secret, SECRET.repeat(5000)).unwrap();
         fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
         let roots = base.path().join("roots");
         fs::create_dir(&roots).unwrap();
-        Place { base, user, folder, secret, roots }
+        Place { base, user, directory, secret, roots }
     }
 }
 
@@ -168,19 +168,19 @@ fn owned(path: &Path, mode: u32) {
 struct Place {
     base: tempfile::TempDir,
     user: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
     secret: PathBuf,
-    /// A folder of root's.
+    /// A directory of root's.
     roots: PathBuf,
 }
 
 impl Place {
     fn control(&self) -> PathBuf {
-        self.folder.join("control")
+        self.directory.join("control")
     }
 
     fn ring(&self) -> PathBuf {
-        self.folder.join("ring-0-1")
+        self.directory.join("ring-0-1")
     }
 
     fn patch(&self, path: &Path, at: u64, bytes: &[u8]) {
@@ -197,7 +197,7 @@ impl Place {
         make(path);
     }
 
-    /// All commands that look into the folder. `alive`: somebody holds the control file's lock.
+    /// All commands that look into the directory. `alive`: somebody holds the control file's lock.
     fn run(&self, what: &str, alive: bool) {
         // A pipe in its place would make the test wait.
         let is_file = fs::symlink_metadata(self.control()).is_ok_and(|m| m.is_file());
@@ -267,7 +267,7 @@ fn other_things_in_the_place_of_files() {
         ("a link to itself", |p, f| p.replace(f, |f| symlink(f, f).unwrap())),
         ("a pipe", |p, f| p.replace(f, make_fifo)),
         ("a device", |p, f| p.replace(f, make_device)),
-        ("a folder", |p, f| {
+        ("a directory", |p, f| {
             p.replace(f, |f| {
                 fs::create_dir(f).unwrap();
                 owned(f, 0o700);
@@ -288,7 +288,7 @@ fn other_things_in_the_place_of_files() {
 }
 
 #[test]
-fn other_things_in_the_place_of_folders() {
+fn other_things_in_the_place_of_directories() {
     if !require(NEEDS) {
         return;
     }
@@ -296,33 +296,33 @@ fn other_things_in_the_place_of_folders() {
     let place = template.place();
     fs::remove_dir_all(place.user.join("wanted")).unwrap();
     symlink(&place.roots, place.user.join("wanted")).unwrap();
-    place.run("wanted is a link to root's folder", true);
+    place.run("wanted is a link to root's directory", true);
 
     let place = template.place();
-    fs::create_dir(place.folder.join("x")).unwrap();
-    symlink(&place.roots, place.folder.join("orders")).unwrap();
-    place.run("orders is a link to root's folder", true);
+    fs::create_dir(place.directory.join("x")).unwrap();
+    symlink(&place.roots, place.directory.join("orders")).unwrap();
+    place.run("orders is a link to root's directory", true);
 
     let place = template.place();
-    fs::rename(&place.folder, place.base.path().join("moved")).unwrap();
-    symlink(place.base.path().join("moved"), &place.folder).unwrap();
-    place.run("the program's folder is a link", false);
+    fs::rename(&place.directory, place.base.path().join("moved")).unwrap();
+    symlink(place.base.path().join("moved"), &place.directory).unwrap();
+    place.run("the program's directory is a link", false);
 
     let place = template.place();
     fs::set_permissions(&place.user, Permissions::from_mode(0o777)).unwrap();
-    place.run("the user's folder is open to all", true);
+    place.run("the user's directory is open to all", true);
 
     let place = template.place();
     symlink(&place.user, place.base.path().join("kymo-1")).unwrap();
     fs::create_dir(place.base.path().join("kymo-2")).unwrap();
     owned(&place.base.path().join("kymo-2"), 0o700);
-    place.run("folders with names of other users", true);
+    place.run("directories with names of other users", true);
 
     let place = template.place();
     for i in 0..6000 {
         fs::create_dir(place.user.join(format!("{}-{i}-0", 100_000 + i))).unwrap();
     }
-    place.run("many folders", false);
+    place.run("many directories", false);
 }
 
 /// Numbers that are the same in each run.

@@ -31,8 +31,8 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    /// Only the folder, for parts that make their own recordings.
-    pub(crate) fn folder(effort: Effort) -> anyhow::Result<Inputs> {
+    /// Only the directory, for parts that make their own recordings.
+    pub(crate) fn directory(effort: Effort) -> anyhow::Result<Inputs> {
         let dir = crate::root().join("target").join("bench").join(match effort {
             Effort::Full => "full",
             Effort::Quick => "quick",

@@ -36,7 +36,7 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let inputs = steps.step("inputs", || match only {
         // The other parts' recordings take long to make.
         Some("trace" | "probe" | "dwarf" | "inlines" | "addresses" | "ctf" | "start-up") => {
-            inputs::Inputs::folder(effort)
+            inputs::Inputs::directory(effort)
         }
         _ => inputs::Inputs::prepare(effort),
     })?;

@@ -49,7 +49,7 @@ impl Bench<'_> {
     }
 
     fn asked(&self, target: &[&str], words: &[&str], of: &str) -> anyhow::Result<[Row; 2]> {
-        let folder = self.dir().join("probe-cache");
+        let directory = self.dir().join("probe-cache");
         let kymo = |cache: &Path| {
             let mut command = self.kymo_with(&["probe", "-q"]);
             command.args(target).args(words).env("KYMO_CACHE", cache);
@@ -66,9 +66,9 @@ impl Bench<'_> {
         };
         // The second run makes the index.
         for _ in 0..2 {
-            cost(kymo(&folder))?;
+            cost(kymo(&directory))?;
         }
-        let (cold, cached) = (|| kymo(Path::new("off")), || kymo(&folder));
+        let (cold, cached) = (|| kymo(Path::new("off")), || kymo(&directory));
         let costs = interleaved(self.rounds(5), &[&perf, &cold, &cached])?;
         let [perf, cold, cached] = costs.as_slice() else { anyhow::bail!("three give three") };
         let ratio = |c: &Cost| perf.time.as_secs_f64() / c.time.as_secs_f64();

@@ -80,8 +80,8 @@ fn run(wanted: Vec<String>, seconds: u32) -> anyhow::Result<()> {
 
 /// The names of the targets, which are the names of their files.
 fn targets() -> anyhow::Result<Vec<String>> {
-    let folder = crate::root().join("fuzz/fuzz_targets");
-    let read = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    let directory = crate::root().join("fuzz/fuzz_targets");
+    let read = std::fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
     let names = read.flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         Some(name.strip_suffix(".rs")?.to_owned())
@@ -95,7 +95,7 @@ fn home() -> PathBuf {
     crate::target().join("fuzz")
 }
 
-/// Builds all targets and gives the folder they are in.
+/// Builds all targets and gives the directory they are in.
 fn build() -> anyhow::Result<PathBuf> {
     // A target that is named keeps the flags from build scripts and macros.
     let host = host()?;
@@ -117,8 +117,8 @@ fn host() -> anyhow::Result<String> {
 /// Whether the target ran to its end.
 fn fuzz(built: &Path, target: &str, seconds: u32) -> anyhow::Result<bool> {
     let (corpus, found) = (home().join("corpus").join(target), home().join("found").join(target));
-    for folder in [&corpus, &found] {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for directory in [&corpus, &found] {
+        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
     seeds::make(target, &corpus)?;
     let mut command = Command::new(built.join(target));

@@ -39,10 +39,10 @@ pub(super) fn make(target: &str, corpus: &Path) -> anyhow::Result<()> {
     std::fs::remove_dir_all(&work).with_context(|| work.display().to_string())
 }
 
-/// Runs a program in a folder; whether it succeeded.
-fn tool(folder: &Path, name: &str, args: &[impl AsRef<OsStr>]) -> bool {
+/// Runs a program in a directory; whether it succeeded.
+fn tool(directory: &Path, name: &str, args: &[impl AsRef<OsStr>]) -> bool {
     let mut command = Command::new(name);
-    command.args(args).current_dir(folder).stdin(Stdio::null());
+    command.args(args).current_dir(directory).stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
@@ -54,7 +54,7 @@ fn read(path: PathBuf) -> Option<Vec<u8>> {
 /// Texts of some hundred events, of all subsystems.
 fn formats() -> Vec<Vec<u8>> {
     let events = Path::new("/sys/kernel/tracing/events");
-    let below = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let below = |directory: PathBuf| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let systems = below(events.to_owned());
     let some = systems.flat_map(|system| below(system.path()).take(4));
     some.filter_map(|event| read(event.path().join("format"))).collect()

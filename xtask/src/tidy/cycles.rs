@@ -281,7 +281,7 @@ mod tests {
         };
         let lib = ("crates/x/src/lib.rs", "mod a;\nmod b;\npub use a::A;\npub use b::{B, C as D};");
         let b = ("crates/x/src/b.rs", "use std::io;\nuse super::{io2, a::{self, A}};\n");
-        // By a name of the table of contents, by a path, through a folder.
+        // By a name of the table of contents, by a path, through a directory.
         check(&[lib, ("crates/x/src/a.rs", "use crate::B;\n"), b], &["a b"]);
         check(&[lib, ("crates/x/src/a.rs", "fn f() -> crate::b::B {}\n"), b], &["a b"]);
         check(
@@ -302,7 +302,7 @@ mod tests {
             ],
             &["a b"],
         );
-        // One way, within a folder, in tests, with a reason.
+        // One way, within a directory, in tests, with a reason.
         check(&[lib, ("crates/x/src/a.rs", ""), b], &[]);
         check(
             &[("crates/x/src/a/mod.rs", "use c::C;\n"), ("crates/x/src/a/c.rs", "use super::D;\n")],

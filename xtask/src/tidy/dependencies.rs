@@ -12,22 +12,22 @@ pub(super) fn findings(checkout: &Checkout) -> Vec<String> {
     let mut found = Vec::new();
     let mut asked_for = HashSet::new();
     for manifest in &checkout.texts {
-        let Some(folder) = manifest.name.strip_suffix("Cargo.toml") else { continue };
+        let Some(directory) = manifest.name.strip_suffix("Cargo.toml") else { continue };
         let dependencies = dependencies(&manifest.text);
         asked_for.extend(dependencies.iter().cloned());
-        if folder.is_empty() {
+        if directory.is_empty() {
             continue;
         }
-        let sources = checkout.sources().filter(|file| file.name.starts_with(folder));
+        let sources = checkout.sources().filter(|file| file.name.starts_with(directory));
         let splits = sources.map(|file| &file.split);
         // Examples in documentation use a crate, too.
         let used: HashSet<&str> =
             splits.flat_map(|s| code::words(&s.code).chain(code::words(&s.prose))).collect();
-        let package = folder.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let package = directory.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         for name in dependencies {
             let unused = !used.contains(name.replace('-', "_").as_str());
             if unused && !ALLOWED.iter().any(|(p, d, _)| (*p, *d) == (package, name.as_str())) {
-                found.push(format!("{}: nothing in {folder} uses {name}", manifest.name));
+                found.push(format!("{}: nothing in {directory} uses {name}", manifest.name));
             }
         }
     }

@@ -9,7 +9,7 @@ pub(super) fn findings(checkout: &Checkout) -> Vec<String> {
     fixtures.filter_map(|name| provenance(&checkout.root.join(name), name)).collect()
 }
 
-/// A fixture is named, with the command that made it, in a README.md of its folder
+/// A fixture is named, with the command that made it, in a README.md of its directory
 /// or of one above it inside `fixtures/`.
 fn provenance(path: &Path, name: &str) -> Option<String> {
     let file = path.file_name()?.to_str()?;

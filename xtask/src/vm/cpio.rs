@@ -6,16 +6,16 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-const FOLDER: u32 = 0o040_755;
+const DIRECTORY: u32 = 0o040_755;
 const DEVICE: u32 = 0o020_600;
 const LINK: u32 = 0o120_777;
 const FILE: u32 = 0o100_000;
 
-/// An archive under construction. Paths are absolute; folders come by themselves.
+/// An archive under construction. Paths are absolute; directories come by themselves.
 pub(crate) struct Archive<W: Write> {
     to: W,
     entries: u32,
-    folders: BTreeSet<String>,
+    directories: BTreeSet<String>,
     names: BTreeSet<String>,
 }
 
@@ -23,8 +23,8 @@ impl<W: Write> Archive<W> {
     /// Begins with what the kernel needs before the init mounts anything.
     pub(crate) fn new(to: W) -> io::Result<Archive<W>> {
         let mut archive =
-            Archive { to, entries: 0, folders: BTreeSet::new(), names: BTreeSet::new() };
-        archive.folders_of("/dev/console")?;
+            Archive { to, entries: 0, directories: BTreeSet::new(), names: BTreeSet::new() };
+        archive.directories_of("/dev/console")?;
         archive.entry("dev/console", DEVICE, (5, 1), b"")?;
         Ok(archive)
     }
@@ -34,7 +34,7 @@ impl<W: Write> Archive<W> {
         if !self.names.insert(path.to_owned()) {
             return Ok(());
         }
-        self.folders_of(path)?;
+        self.directories_of(path)?;
         self.entry(path.trim_start_matches('/'), FILE | (mode & 0o7777), (0, 0), content)
     }
 
@@ -43,7 +43,7 @@ impl<W: Write> Archive<W> {
         if !self.names.insert(path.to_owned()) {
             return Ok(());
         }
-        self.folders_of(path)?;
+        self.directories_of(path)?;
         self.entry(path.trim_start_matches('/'), LINK, (0, 0), target.as_bytes())
     }
 
@@ -54,11 +54,11 @@ impl<W: Write> Archive<W> {
         Ok(self.to)
     }
 
-    fn folders_of(&mut self, path: &str) -> io::Result<()> {
+    fn directories_of(&mut self, path: &str) -> io::Result<()> {
         for (at, _) in path.match_indices('/').filter(|(at, _)| *at > 0) {
-            let folder = path.get(1..at).unwrap_or_default();
-            if self.folders.insert(folder.to_owned()) {
-                self.entry(folder, FOLDER, (0, 0), b"")?;
+            let directory = path.get(1..at).unwrap_or_default();
+            if self.directories.insert(directory.to_owned()) {
+                self.entry(directory, DIRECTORY, (0, 0), b"")?;
             }
         }
         Ok(())

@@ -36,16 +36,16 @@ const SIZE: &str = "800M";
 /// The disk's image, made if need be.
 pub(crate) fn image(kernel: &Kernel) -> anyhow::Result<PathBuf> {
     let name = format!("debug-{}-{:08x}.ext4", kernel.release, fingerprint());
-    let image = super::folder().join(name);
+    let image = super::directory().join(name);
     if image.exists() {
         return Ok(image);
     }
     let debug = fetch::extra(kernel, Extra::Debug)?;
     let source = fetch::extra(kernel, Extra::Source)?;
-    let stage = super::folder().join(format!("stage-{}", std::process::id()));
+    let stage = super::directory().join(format!("stage-{}", std::process::id()));
     let fresh = stage.with_extension("ext4");
     let made = fill(&stage, kernel, &debug, &source).and_then(|()| make(&stage, &fresh));
-    // What stays is removed with the target folder.
+    // What stays is removed with the target directory.
     let _ = std::fs::remove_dir_all(&stage);
     made?;
     std::fs::rename(&fresh, &image).with_context(|| image.display().to_string())?;
@@ -71,35 +71,35 @@ fn fill(stage: &Path, kernel: &Kernel, debug: &Path, source: &Path) -> anyhow::R
         let below = path.strip_prefix(&debug).with_context(|| path.display().to_string())?;
         link(path, &stage.join(below))?;
     }
-    let folder = stage.join("src");
-    unpack(source, &folder)?;
-    // The folder that Debian's builds name in their debugging information, from the
-    // folder of the sources.
+    let directory = stage.join("src");
+    unpack(source, &directory)?;
+    // The directory that Debian's builds name in their debugging information, from the
+    // directory of the sources.
     let (_, flavour) = release.rsplit_once("-cloud-").context("not a cloud kernel")?;
-    let build = folder.join("debian/build");
+    let build = directory.join("debian/build");
     std::fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
     let link = build.join(format!("build_{flavour}_none_cloud-{flavour}"));
     std::os::unix::fs::symlink("../..", &link).with_context(|| link.display().to_string())
 }
 
-/// The sources that tests and benches look into, in a folder that is made.
-pub(super) fn unpack(source: &Path, folder: &Path) -> anyhow::Result<()> {
+/// The sources that tests and benches look into, in a directory that is made.
+pub(super) fn unpack(source: &Path, directory: &Path) -> anyhow::Result<()> {
     let archive = std::fs::read_dir(source.join("usr/src"))?
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.to_string_lossy().ends_with(".tar.xz"))
         .context("the package of the sources holds no archive")?;
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     let mut tar = Command::new("tar");
     tar.args(["--strip-components=1", "--wildcards", "-xJf"]).arg(&archive);
-    tar.arg("-C").arg(folder).args(SOURCES.map(|file| format!("*/{file}")));
+    tar.arg("-C").arg(directory).args(SOURCES.map(|file| format!("*/{file}")));
     cargo::run_command(tar)
 }
 
-/// A second name for a file, in a folder that is made.
+/// A second name for a file, in a directory that is made.
 fn link(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let folder = to.parent().unwrap_or(to);
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let directory = to.parent().unwrap_or(to);
+    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     std::fs::hard_link(from, to).with_context(|| format!("{} as {}", from.display(), to.display()))
 }
 

@@ -1,5 +1,5 @@
 //! Debian's cloud kernel, downloaded by apt and unpacked under `target/vm`. Needs
-//! no root: nothing is installed. A folder is there only when it is whole.
+//! no root: nothing is installed. A directory is there only when it is whole.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,16 +18,16 @@ pub(crate) struct Kernel {
     /// As `uname -r` says it.
     pub(crate) release: String,
     /// Where the package is unpacked.
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Kernel {
     pub(crate) fn image(&self) -> PathBuf {
-        self.folder.join("boot").join(format!("vmlinuz-{}", self.release))
+        self.directory.join("boot").join(format!("vmlinuz-{}", self.release))
     }
 
     pub(crate) fn modules(&self) -> PathBuf {
-        self.folder.join("lib/modules").join(&self.release)
+        self.directory.join("lib/modules").join(&self.release)
     }
 }
 
@@ -53,10 +53,10 @@ struct Package {
 
 /// The kernel in use: the one that is there, else the current one, fetched.
 pub(crate) fn kernel() -> anyhow::Result<Kernel> {
-    let named = std::fs::read_to_string(super::folder().join("current")).unwrap_or_default();
+    let named = std::fs::read_to_string(super::directory().join("current")).unwrap_or_default();
     match named.trim() {
         "" => fetch(&[]),
-        name => match unpacked(&super::folder().join(name)) {
+        name => match unpacked(&super::directory().join(name)) {
             Some(kernel) => Ok(kernel),
             None => fetch(&[]),
         },
@@ -67,12 +67,12 @@ pub(crate) fn kernel() -> anyhow::Result<Kernel> {
 pub(crate) fn fetch(extras: &[Extra]) -> anyhow::Result<Kernel> {
     let name = current_name()?;
     let release = name.trim_start_matches("linux-image-").to_owned();
-    let folder = ensure(&name)?;
-    let folder_name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let kernel = unpacked(&folder).with_context(|| format!("{name} holds no kernel"))?;
-    let mark = super::folder().join("current");
-    std::fs::write(&mark, folder_name).with_context(|| mark.display().to_string())?;
-    println!("vm: Linux {release} in {}", folder.display());
+    let directory = ensure(&name)?;
+    let directory_name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let kernel = unpacked(&directory).with_context(|| format!("{name} holds no kernel"))?;
+    let mark = super::directory().join("current");
+    std::fs::write(&mark, directory_name).with_context(|| mark.display().to_string())?;
+    println!("vm: Linux {release} in {}", directory.display());
     for extra in extras {
         for name in packages_of(*extra, &release)? {
             println!("vm: {name} in {}", ensure(&name)?.display());
@@ -81,13 +81,13 @@ pub(crate) fn fetch(extras: &[Extra]) -> anyhow::Result<Kernel> {
     Ok(kernel)
 }
 
-/// The folder of a package beside the kernel in use, fetched if it is not there. The
+/// The directory of a package beside the kernel in use, fetched if it is not there. The
 /// version must be the kernel's.
 pub(crate) fn extra(kernel: &Kernel, extra: Extra) -> anyhow::Result<PathBuf> {
     let name = packages_of(extra, &kernel.release)?.into_iter().next().context("no package")?;
-    let own = kernel.folder.file_name().unwrap_or_default().to_string_lossy();
+    let own = kernel.directory.file_name().unwrap_or_default().to_string_lossy();
     let version = own.split_once('_').map_or("", |(_, version)| version);
-    let there = super::folder().join(format!("{name}_{version}"));
+    let there = super::directory().join(format!("{name}_{version}"));
     if there.join("complete").exists() {
         return Ok(there);
     }
@@ -115,14 +115,14 @@ fn packages_of(extra: Extra, release: &str) -> anyhow::Result<Vec<String>> {
     })
 }
 
-fn unpacked(folder: &Path) -> Option<Kernel> {
-    if !folder.join("complete").exists() {
+fn unpacked(directory: &Path) -> Option<Kernel> {
+    if !directory.join("complete").exists() {
         return None;
     }
-    let boot = std::fs::read_dir(folder.join("boot")).ok()?;
+    let boot = std::fs::read_dir(directory.join("boot")).ok()?;
     let names = boot.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
     let release = names.filter_map(|n| n.strip_prefix("vmlinuz-").map(str::to_owned)).next()?;
-    Some(Kernel { release, folder: folder.to_owned() })
+    Some(Kernel { release, directory: directory.to_owned() })
 }
 
 /// The package behind the one that always names the newest.
@@ -139,12 +139,12 @@ fn current_name() -> anyhow::Result<String> {
     ask().with_context(|| format!("apt does not know {META}, also after `apt-get update`"))
 }
 
-/// The folder with the package's files, made if need be.
+/// The directory with the package's files, made if need be.
 fn ensure(name: &str) -> anyhow::Result<PathBuf> {
     let mut last = None;
     for attempt in 1..=ATTEMPTS {
         match describe(name).and_then(|package| ensure_version(&package)) {
-            Ok(folder) => return Ok(folder),
+            Ok(directory) => return Ok(directory),
             Err(e) => {
                 println!("vm: {name}, attempt {attempt} of {ATTEMPTS}: {e:#}");
                 last = Some(e);
@@ -164,13 +164,13 @@ fn ensure(name: &str) -> anyhow::Result<PathBuf> {
 
 fn ensure_version(package: &Package) -> anyhow::Result<PathBuf> {
     let Package { name, version, .. } = package;
-    let folder = super::folder().join(format!("{name}_{}", version.replace(':', "%3a")));
-    let mark = folder.join("complete");
+    let directory = super::directory().join(format!("{name}_{}", version.replace(':', "%3a")));
+    let mark = directory.join("complete");
     if std::fs::read_to_string(&mark).is_ok_and(|sum| sum == package.sha256) {
-        return Ok(folder);
+        return Ok(directory);
     }
     let archive = download(package)?;
-    let fresh = folder.with_extension(format!("new-{}", std::process::id()));
+    let fresh = directory.with_extension(format!("new-{}", std::process::id()));
     remove(&fresh)?;
     std::fs::create_dir_all(&fresh).with_context(|| fresh.display().to_string())?;
     let mut unpack = Command::new("dpkg-deb");
@@ -181,25 +181,25 @@ fn ensure_version(package: &Package) -> anyhow::Result<PathBuf> {
     if std::fs::read_to_string(&mark).is_ok_and(|sum| sum == package.sha256) {
         remove(&fresh)?;
     } else {
-        remove(&folder)?;
-        std::fs::rename(&fresh, &folder).with_context(|| folder.display().to_string())?;
+        remove(&directory)?;
+        std::fs::rename(&fresh, &directory).with_context(|| directory.display().to_string())?;
     }
     remove(archive.parent().unwrap_or(&archive))?;
-    Ok(folder)
+    Ok(directory)
 }
 
-/// The archive in a folder of its own, with the sum that apt's signed list states.
+/// The archive in a directory of its own, with the sum that apt's signed list states.
 fn download(package: &Package) -> anyhow::Result<PathBuf> {
     let Package { name, version, bytes, sha256 } = package;
-    let folder = super::folder().join(format!("download-{}", std::process::id()));
-    remove(&folder)?;
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let directory = super::directory().join(format!("download-{}", std::process::id()));
+    remove(&directory)?;
+    std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     println!("vm: downloading {name} {version}, {:.1} MB", *bytes as f64 / 1e6);
     let mut apt = Command::new("apt-get");
     apt.args(["-q", "-o", "Acquire::Retries=3", "-o", "APT::Sandbox::User=", "download"]);
-    apt.arg(format!("{name}={version}")).current_dir(&folder);
+    apt.arg(format!("{name}={version}")).current_dir(&directory);
     crate::cargo::run_command(apt)?;
-    let archive = std::fs::read_dir(&folder)?
+    let archive = std::fs::read_dir(&directory)?
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|e| e == "deb"))
@@ -239,10 +239,10 @@ fn update() -> anyhow::Result<()> {
     crate::cargo::run_command(apt)
 }
 
-fn remove(folder: &Path) -> anyhow::Result<()> {
-    match std::fs::remove_dir_all(folder) {
+fn remove(directory: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(directory) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(e).with_context(|| folder.display().to_string())
+            Err(e).with_context(|| directory.display().to_string())
         }
         _ => Ok(()),
     }

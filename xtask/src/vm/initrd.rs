@@ -217,25 +217,25 @@ fn programs(asked: &[String]) -> anyhow::Result<BTreeSet<PathBuf>> {
     Ok(all)
 }
 
-/// A program's path without links in its folder; the name stays, as programs may
+/// A program's path without links in its directory; the name stays, as programs may
 /// look at it.
 pub(crate) fn which(name: &str) -> Option<PathBuf> {
     let path = if name.contains('/') {
         PathBuf::from(name)
     } else {
-        let folders = std::env::var("PATH").unwrap_or_default();
+        let directories = std::env::var("PATH").unwrap_or_default();
         let more = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-        folders
+        directories
             .split(':')
             .chain(more)
-            .map(|folder| Path::new(folder).join(name))
+            .map(|directory| Path::new(directory).join(name))
             .find(|p| is_executable(p))?
     };
     if !is_executable(&path) {
         return None;
     }
-    let folder = std::fs::canonicalize(path.parent()?).ok()?;
-    Some(folder.join(path.file_name()?))
+    let directory = std::fs::canonicalize(path.parent()?).ok()?;
+    Some(directory.join(path.file_name()?))
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -263,9 +263,10 @@ fn libraries(programs: &[PathBuf]) -> anyhow::Result<BTreeSet<PathBuf>> {
             bail!("a program needs the library {}, which ldd does not find", name.trim());
         }
         let Some(path) = library(line) else { continue };
-        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { continue };
-        let folder = std::fs::canonicalize(folder).with_context(|| path.display().to_string())?;
-        found.insert(folder.join(name));
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { continue };
+        let directory =
+            std::fs::canonicalize(directory).with_context(|| path.display().to_string())?;
+        found.insert(directory.join(name));
     }
     Ok(found)
 }

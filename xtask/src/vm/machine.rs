@@ -81,18 +81,18 @@ struct Running {
 }
 
 impl Machine {
-    /// Runs the guest to its end. Files that come back are put into `folder`, which
+    /// Runs the guest to its end. Files that come back are put into `directory`, which
     /// is also where the socket is.
-    pub(crate) fn run(&self, folder: &Path, listener: Listener<'_>) -> anyhow::Result<Outcome> {
+    pub(crate) fn run(&self, directory: &Path, listener: Listener<'_>) -> anyhow::Result<Outcome> {
         let start = Instant::now();
         let deadline = start + self.limit;
-        let socket = folder.join("port");
-        // QEMU gets the name relative to its folder: such a path may have 107 bytes.
+        let socket = directory.join("port");
+        // QEMU gets the name relative to its directory: such a path may have 107 bytes.
         let door = UnixListener::bind(&socket)
-            .or_else(|_| in_folder(folder, || UnixListener::bind("port")))
+            .or_else(|_| in_directory(directory, || UnixListener::bind("port")))
             .with_context(|| socket.display().to_string())?;
-        let mut running = self.start(folder)?;
-        let mut talk = Talk { folder, place: 0, file: None, outcome: Outcome::default() };
+        let mut running = self.start(directory)?;
+        let mut talk = Talk { directory, place: 0, file: None, outcome: Outcome::default() };
         let result = running.accept(&door, deadline).and_then(|port| {
             talk.listen(Patient { port, deadline, silence: self.silence }, start, listener)
         });
@@ -108,7 +108,7 @@ impl Machine {
         }
     }
 
-    fn start(&self, folder: &Path) -> anyhow::Result<Running> {
+    fn start(&self, directory: &Path) -> anyhow::Result<Running> {
         let memory = self.memory_mb.to_string();
         let mut qemu = Command::new(QEMU);
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
@@ -121,7 +121,7 @@ impl Machine {
             .args(["-chardev", "socket,id=port,path=port"])
             .args(["-device", "virtio-serial-pci"])
             .args(["-device", "virtserialport,chardev=port,name=kymo"])
-            .current_dir(folder)
+            .current_dir(directory)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -147,11 +147,11 @@ impl Machine {
     }
 }
 
-/// Binds in a folder whose path is too long for a socket's address, through a path
+/// Binds in a directory whose path is too long for a socket's address, through a path
 /// that is short.
-fn in_folder<T>(folder: &Path, bind: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+fn in_directory<T>(directory: &Path, bind: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = std::env::current_dir()?;
-    std::env::set_current_dir(folder)?;
+    std::env::set_current_dir(directory)?;
     let result = bind();
     std::env::set_current_dir(before)?;
     result
@@ -249,7 +249,7 @@ impl Drop for Running {
 
 /// The conversation so far.
 struct Talk<'a> {
-    folder: &'a Path,
+    directory: &'a Path,
     /// The command that runs, counted from 1.
     place: usize,
     file: Option<File>,
@@ -292,7 +292,7 @@ impl Talk<'_> {
     }
 
     fn begin_file(&mut self, path: String, mode: u32) -> anyhow::Result<()> {
-        let copy = self.folder.join(format!("got-{}", self.outcome.files.len()));
+        let copy = self.directory.join(format!("got-{}", self.outcome.files.len()));
         let file = File::create(&copy).with_context(|| copy.display().to_string())?;
         let mode = std::fs::Permissions::from_mode(mode & 0o777);
         file.set_permissions(mode).with_context(|| copy.display().to_string())?;

@@ -28,7 +28,7 @@ pub(crate) const USAGE: &str = "\
     --program NAME      take a program of the host along (CMD's is taken anyway)
     --module 'NAME [PARAMETERS]'   load a kernel module at the start
     --put HOST[:GUEST]  take a file along; its place is the same unless said
-    --get GUEST[:HOST]  bring a file back, to this folder unless said
+    --get GUEST[:HOST]  bring a file back, to this directory unless said
     --debug             a disk with the kernel's DWARF and some sources
     --dev               kymo's development build instead of the release build
     --memory MB, --limit SECONDS, --console (shows it)
@@ -56,8 +56,8 @@ fn fetch_extras(options: &[&str]) -> anyhow::Result<()> {
     fetch::fetch(&extras).map(drop)
 }
 
-/// `target/vm`, wherever the target folder is.
-fn folder() -> PathBuf {
+/// `target/vm`, wherever the target directory is.
+fn directory() -> PathBuf {
     crate::target().join("vm")
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn kernel_with_debug() -> anyhow::Result<WithDebug> {
     let kernel = fetch::kernel()?;
     let vmlinux = vmlinux()?;
     let archive = fetch::extra(&kernel, fetch::Extra::Source)?;
-    let sources = folder().join(format!("sources-{}", kernel.release));
+    let sources = directory().join(format!("sources-{}", kernel.release));
     if !sources.join("complete").exists() {
         disk::unpack(&archive, &sources)?;
         std::fs::write(sources.join("complete"), "").context("marking as complete")?;
@@ -96,12 +96,12 @@ pub(crate) fn fetch_for_tests() {
     }
 }
 
-/// A folder of this run, gone with it.
+/// A directory of this run, gone with it.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> anyhow::Result<Scratch> {
-        let path = folder().join(format!("run-{}", std::process::id()));
+        let path = directory().join(format!("run-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
         Ok(Scratch(path))
     }
@@ -113,7 +113,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is removed with the target folder.
+        // What stays is removed with the target directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -14,17 +14,19 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    pub(crate) fn of(folder: &Path) -> anyhow::Result<Modules> {
+    pub(crate) fn of(directory: &Path) -> anyhow::Result<Modules> {
         let mut modules = Modules { files: BTreeMap::new() };
-        modules.walk(folder)?;
+        modules.walk(directory)?;
         if modules.files.is_empty() {
-            bail!("no modules in {}", folder.display());
+            bail!("no modules in {}", directory.display());
         }
         Ok(modules)
     }
 
-    fn walk(&mut self, folder: &Path) -> anyhow::Result<()> {
-        for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+    fn walk(&mut self, directory: &Path) -> anyhow::Result<()> {
+        for entry in
+            std::fs::read_dir(directory).with_context(|| directory.display().to_string())?
+        {
             let (path, kind) = entry.and_then(|e| Ok((e.path(), e.file_type()?)))?;
             if kind.is_dir() {
                 self.walk(&path)?;

@@ -295,7 +295,7 @@ fn build(selection: &Selection) -> anyhow::Result<(Vec<Target>, Option<PathBuf>)
 
 /// Compiles the programs of the testkit and those in `tests/guest_programs/*.c` of
 /// the crates. Each comes with its source, so that a test knows its program.
-fn compile_programs(folder: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
+fn compile_programs(directory: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let mut sources: Vec<(String, String)> = kymo_testkit::Workload::SOURCES
         .iter()
         .map(|(name, source)| ((*name).to_owned(), (*source).to_owned()))
@@ -310,7 +310,7 @@ fn compile_programs(folder: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     }
     let mut files = Vec::new();
     for (name, source) in &sources {
-        let (code, program) = (folder.join(format!("{name}.c")), folder.join(name));
+        let (code, program) = (directory.join(format!("{name}.c")), directory.join(name));
         std::fs::write(&code, source).with_context(|| code.display().to_string())?;
         let mut gcc = std::process::Command::new("gcc");
         gcc.args(kymo_testkit::Workload::FLAGS).arg("-static").arg("-o").args([&program, &code]);
@@ -325,9 +325,9 @@ fn own_programs() -> anyhow::Result<Vec<PathBuf>> {
     let crates = crate::root().join("crates");
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&crates).with_context(|| crates.display().to_string())? {
-        let folder = entry?.path().join("tests/guest_programs");
+        let directory = entry?.path().join("tests/guest_programs");
         // Most crates have none.
-        let Ok(files) = std::fs::read_dir(folder) else { continue };
+        let Ok(files) = std::fs::read_dir(directory) else { continue };
         let files = files.flatten().map(|e| e.path());
         found.extend(files.filter(|p| p.extension().is_some_and(|e| e == "c")));
     }

@@ -14,8 +14,8 @@ use super::{Reader, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LineFile<'s> {
     pub(super) name: Value<'s>,
-    /// Its folder; none if it is the one that the unit was compiled in.
-    pub(super) folder: Value<'s>,
+    /// Its directory; none if it is the one that the unit was compiled in.
+    pub(super) directory: Value<'s>,
 }
 
 /// A line table, as sections and a place.
@@ -88,24 +88,24 @@ impl<'s> Dwarf<'s> {
 }
 
 fn files_v4<'s>(b: &mut Bytes<'s>, visit: &mut dyn FnMut(LineFile<'s>)) -> Result<()> {
-    let mut folders = vec![Value::None];
+    let mut directories = vec![Value::None];
     loop {
-        let folder = b.text()?;
-        if folder.is_empty() {
+        let directory = b.text()?;
+        if directory.is_empty() {
             break;
         }
-        folders.push(Value::Text(folder));
+        directories.push(Value::Text(directory));
     }
     loop {
         let name = b.text()?;
         if name.is_empty() {
             return Ok(());
         }
-        let folder = usize::try_from(b.leb()?).ok().and_then(|at| folders.get(at));
+        let directory = usize::try_from(b.leb()?).ok().and_then(|at| directories.get(at));
         b.skip_leb()?;
         b.skip_leb()?;
-        let folder = folder.copied().unwrap_or_default();
-        visit(LineFile { name: Value::Text(name), folder });
+        let directory = directory.copied().unwrap_or_default();
+        visit(LineFile { name: Value::Text(name), directory });
     }
 }
 
@@ -114,15 +114,15 @@ fn files_v5<'s>(
     encoding: gimli::Encoding,
     visit: &mut dyn FnMut(LineFile<'s>),
 ) -> Result<()> {
-    let mut folders = Vec::new();
-    entries(b, encoding, &mut |path, _| folders.push(path))?;
-    entries(b, encoding, &mut |name, folder| {
-        let folder = usize::try_from(folder).ok().and_then(|at| folders.get(at));
-        visit(LineFile { name, folder: folder.copied().unwrap_or_default() });
+    let mut directories = Vec::new();
+    entries(b, encoding, &mut |path, _| directories.push(path))?;
+    entries(b, encoding, &mut |name, directory| {
+        let directory = usize::try_from(directory).ok().and_then(|at| directories.get(at));
+        visit(LineFile { name, directory: directory.copied().unwrap_or_default() });
     })
 }
 
-/// Entries of a list of folders or files: the path, and the folder's number.
+/// Entries of a list of directories or files: the path, and the directory's number.
 fn entries<'s>(
     b: &mut Bytes<'s>,
     encoding: gimli::Encoding,
@@ -143,20 +143,20 @@ fn entries<'s>(
         return Err(unknown().into());
     }
     for _ in 0..count {
-        let (mut path, mut folder) = (Value::None, 0);
+        let (mut path, mut directory) = (Value::None, 0);
         for (content, form) in &formats {
             let size = size_of(*form, encoding).ok_or_else(unknown)?;
             match gimli::DwLnct(u16::try_from(*content).unwrap_or(u16::MAX)) {
                 gimli::DW_LNCT_path => path = b.value(get(*form, size)?)?,
                 gimli::DW_LNCT_directory_index => {
                     if let Value::Number(number) = b.value(get(*form, size)?)? {
-                        folder = number;
+                        directory = number;
                     }
                 }
                 _ => b.pass(size)?,
             }
         }
-        visit(path, folder);
+        visit(path, directory);
     }
     Ok(())
 }

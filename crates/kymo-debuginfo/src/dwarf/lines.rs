@@ -60,7 +60,7 @@ impl LineTable {
     }
 }
 
-/// Whether `path` ends with `tail` at the border of a folder, either way round:
+/// Whether `path` ends with `tail` at the border of a directory, either way round:
 /// a description may hold more of the path than the debugging information.
 pub fn is_tail(tail: &str, path: &str) -> bool {
     let ends = |long: &str, short: &str| {
@@ -170,7 +170,7 @@ mod tests {
     use super::is_tail;
 
     #[test]
-    fn tails_end_at_folders() {
+    fn tails_end_at_directories() {
         for (tail, path) in [
             ("sched.c", "./kernel/sched.c"),
             ("kernel/sched.c", "kernel/sched.c"),

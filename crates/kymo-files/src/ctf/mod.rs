@@ -1,5 +1,5 @@
 //! CTF 1.8, the Common Trace Format: streams of packets whose layout a metadata
-//! text describes. LTTng, babeltrace2 and barectf write it; a folder is a trace.
+//! text describes. LTTng, babeltrace2 and barectf write it; a directory is a trace.
 //!
 //! [`types`] is what the metadata say, as data: [`read`] makes it of TSDL,
 //! [`write`] prints it as TSDL.

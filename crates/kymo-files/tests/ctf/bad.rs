@@ -30,9 +30,9 @@ impl Visit for Count {
 
 /// Reads all there is, and does not hang. `None`: it cannot be opened.
 #[track_caller]
-fn read(folder: &Path) -> Option<(u64, ReadStats, Vec<String>)> {
+fn read(directory: &Path) -> Option<(u64, ReadStats, Vec<String>)> {
     let start = Instant::now();
-    let ctf = Ctf::open(folder).ok()?;
+    let ctf = Ctf::open(directory).ok()?;
     let (mut reader, mut seen) = (ctf.reader(), Count::default());
     let stats = ctf
         .for_each(&Select::default(), &mut |e| {

@@ -9,7 +9,7 @@ use kymo_files::ctf::types::{
     Clock, Encoding, Enum, EnvValue, EventClass, Field, FieldPath, Float, Int, Label, StreamClass,
     Struct, Type, Variant,
 };
-use kymo_files::ctf::write::Folder;
+use kymo_files::ctf::write::Directory;
 use kymo_model::Endian;
 
 use crate::packet_writer::{PacketWriter, Value};
@@ -390,8 +390,8 @@ impl Stream {
 }
 
 /// Writes a trace with two streams of a form.
-pub(crate) fn write(form: Form, folder: &Path) {
-    let made = Folder::create(folder, &form.metadata()).unwrap();
+pub(crate) fn write(form: Form, directory: &Path) {
+    let made = Directory::create(directory, &form.metadata()).unwrap();
     let mut time = 0x1234_5678_9abc;
     let mut streams = [Stream::new(form, 0), Stream::new(form, 1)];
     for packet in 0..6u64 {

@@ -12,7 +12,7 @@ mod text;
 use std::io::Write as _;
 
 use kymo_files::ctf::Metadata;
-use kymo_files::ctf::write::Folder;
+use kymo_files::ctf::write::Directory;
 use kymo_testkit::{Need, require};
 
 #[test]
@@ -92,14 +92,14 @@ fn losses_are_those_that_babeltrace2_tells() {
         ("the first packets", [0, 0, 0, 0, 0], [3, 4, 5, 6, 7]),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::create(dir.path().join("trace"), &form.metadata()).unwrap();
+        let directory = Directory::create(dir.path().join("trace"), &form.metadata()).unwrap();
         let mut stream = made::Stream::new(form, 0);
         for i in 0..5 {
             (stream.discarded, stream.sequence) = (discarded[i], sequence[i]);
             stream.packet(&[(1, 0, 1000 * i as u64), (1, 0, 1000 * i as u64 + 10)]);
         }
-        folder.stream("s").unwrap().write_all(&stream.bytes).unwrap();
-        let (_, stats, said) = text::agree(folder.path());
+        directory.stream("s").unwrap().write_all(&stream.bytes).unwrap();
+        let (_, stats, said) = text::agree(directory.path());
         let ours = (stats.lost, stats.lost_places);
         assert_eq!(ours, counted(&said, " event"), "{what}: {said}");
         // Of these it only says that there may be some.

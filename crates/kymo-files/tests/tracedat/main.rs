@@ -43,13 +43,13 @@ fn events_come_by_time_over_all_cpus_and_instances() {
                 let what = format!("{endian:?} {long} {format:?}");
                 assert_eq!(seen.len(), 1200, "{what}");
                 for (i, (buffer, cpu, time, number, missed)) in seen.iter().enumerate() {
-                    let (round, turn) = (i / 300, i / 50 % 6);
-                    assert_eq!((*buffer, *cpu as usize), (turn / 2, turn % 2), "{what} {i}");
+                    let (round, attempt) = (i / 300, i / 50 % 6);
+                    assert_eq!((*buffer, *cpu as usize), (attempt / 2, attempt % 2), "{what} {i}");
                     assert_eq!(*number as usize, i, "{what}");
-                    let at = round * 60_000 + turn * 10_000 + i % 50 * 100;
+                    let at = round * 60_000 + attempt * 10_000 + i % 50 * 100;
                     assert_eq!(*time as usize, 1_000_000_000 + at);
-                    let lost = round == 2 && turn % 2 == 1 && i % 50 == 0;
-                    let lost = lost.then_some(Missed::Count(40 + (turn / 2) as u64));
+                    let lost = round == 2 && attempt % 2 == 1 && i % 50 == 0;
+                    let lost = lost.then_some(Missed::Count(40 + (attempt / 2) as u64));
                     assert_eq!(*missed, lost, "{what} {i}");
                 }
                 assert_eq!((stats.events, stats.pages), (1200, 24));

@@ -64,7 +64,7 @@ pub enum TraceOutput {
         address: String,
         /// What both sides know.
         secret: Option<Secret>,
-        /// The folder's name over there.
+        /// The directory's name over there.
         name: String,
     },
 }
@@ -107,7 +107,7 @@ pub struct TraceOptions {
 /// What a recording came to.
 #[derive(Debug, Default)]
 pub struct TraceSummary {
-    /// The (last) file, or the folder at the listener.
+    /// The (last) file, or the directory at the listener.
     pub path: PathBuf,
     /// Files completed before it.
     pub switched: Vec<PathBuf>,
@@ -240,7 +240,7 @@ fn watch(pids: &[u32]) -> Vec<OwnedFd> {
     pids.iter().filter_map(|pid| descriptors::process_end(*pid).ok()).collect()
 }
 
-/// The rings of a folder, for a pump.
+/// The rings of a directory, for a pump.
 pub(crate) fn sources(dir: &TraceDir, cpus: &[u32], name: &str) -> Result<Vec<Source>, TraceError> {
     let mut sources = Vec::new();
     for (stream, cpu) in cpus.iter().enumerate() {
@@ -361,7 +361,7 @@ impl Capture<'_> {
             TraceError::Sent { error: Box::new(error), missing }
         })?;
         self.summary.bytes = remote.sent();
-        self.summary.path = format!("tcp://{address}/{}/trace.dat", remote.folder()).into();
+        self.summary.path = format!("tcp://{address}/{}/trace.dat", remote.directory()).into();
         Ok(self.end())
     }
 

@@ -9,9 +9,9 @@ use kymo_kernel::descriptors::{self, SpliceMode, Spliced};
 
 /// Asked for as the pipe's room; the kernel may grant less.
 const PIPE_BYTES: usize = 1 << 20;
-/// Turns of one sweep, so that a ring that fills as fast as it is emptied cannot
+/// Rounds of one sweep, so that a ring that fills as fast as it is emptied cannot
 /// keep the mover from looking at anything else.
-const TURNS: usize = 64;
+const ROUNDS: usize = 64;
 
 /// Where pages go.
 pub(crate) trait Sink {
@@ -77,16 +77,16 @@ impl Pump {
     /// Moves full pages until there are none (or for long enough). Gives the bytes.
     pub(crate) fn sweep(&mut self, sink: &mut impl Sink) -> Result<u64, PumpError> {
         let mut total = 0;
-        for _ in 0..TURNS {
-            let mut turn = 0;
+        for _ in 0..ROUNDS {
+            let mut moved = 0;
             for i in 0..self.sources.len() {
                 if !sink.ready().map_err(PumpError::Sink)? {
-                    return Ok(total + turn);
+                    return Ok(total + moved);
                 }
-                turn += self.turn(i, sink)? as u64;
+                moved += self.move_pages(i, sink)? as u64;
             }
-            total += turn;
-            if turn == 0 {
+            total += moved;
+            if moved == 0 {
                 break;
             }
         }
@@ -94,7 +94,7 @@ impl Pump {
     }
 
     /// What one ring has, up to the pipe's room.
-    fn turn(&mut self, i: usize, sink: &mut impl Sink) -> Result<usize, PumpError> {
+    fn move_pages(&mut self, i: usize, sink: &mut impl Sink) -> Result<usize, PumpError> {
         let Some(source) = self.sources.get(i) else { return Ok(0) };
         if self.copying {
             // Splice gives only full pages, read would also give begun ones: those
@@ -126,7 +126,7 @@ impl Pump {
         for i in 0..self.sources.len() {
             let mut taken = 0;
             while taken < most {
-                let n = self.turn(i, sink)? as u64;
+                let n = self.move_pages(i, sink)? as u64;
                 taken += n;
                 if n == 0 {
                     break;

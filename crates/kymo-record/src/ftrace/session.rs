@@ -186,7 +186,7 @@ impl Session {
         &self.name
     }
 
-    /// Its folder in tracefs.
+    /// Its directory in tracefs.
     pub fn dir(&self) -> &TraceDir {
         &self.dir
     }

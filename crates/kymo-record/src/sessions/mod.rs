@@ -82,7 +82,7 @@ pub enum Listed {
 /// What was written, where, of which part.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// The file, or the folder of one that has events of programs.
+    /// The file, or the directory of one that has events of programs.
     pub path: PathBuf,
     /// Of the kernel.
     pub kernel: Option<ftrace::Taken>,
@@ -129,7 +129,7 @@ impl Sessions {
         let kernel =
             !options.events.is_empty() || (options.rules.is_empty() && self.tracefs.is_ok());
         let there = match self.find(name) {
-            // A folder of programs that cannot be trusted is the kernel's part all one.
+            // A directory of programs that cannot be trusted is the kernel's part all one.
             Err(SessionError::Programs(_)) if kernel && options.rules.is_empty() => None,
             there => there?,
         };
@@ -197,7 +197,7 @@ impl Sessions {
             false => Ok(None),
         };
         let programs = match (programs, &kernel) {
-            // Somebody else's folder in the place of one's own must not hide the kernel's.
+            // Somebody else's directory in the place of one's own must not hide the kernel's.
             (Err(_), Some(_)) => None,
             (programs, _) => programs?,
         };
@@ -273,7 +273,7 @@ impl Session {
         self.kernel.as_ref()
     }
 
-    /// Whether it has a part in programs, so that it is written into a folder.
+    /// Whether it has a part in programs, so that it is written into a directory.
     pub fn has_programs(&self) -> bool {
         self.programs.is_some()
     }
@@ -440,11 +440,11 @@ impl Session {
     }
 
     /// Writes what is in the rings while tracing goes on: a trace.dat, or where there are
-    /// events of programs a folder with `kernel/trace.dat` and `ust/`. The events leave
+    /// events of programs a directory with `kernel/trace.dat` and `ust/`. The events leave
     /// the rings: what is taken next begins where this ends.
     ///
     /// # Errors
-    /// If it cannot be written, or the folder holds something.
+    /// If it cannot be written, or the directory holds something.
     pub fn take(&mut self, path: &Path, options: TakeOptions) -> Result<Taken, SessionError> {
         let mut taken = match (&self.kernel, &mut self.programs) {
             (Some(kernel), None) => {
@@ -476,7 +476,7 @@ fn take_both(
     };
     if entries > 0 {
         return Err(SessionError::Session(format!(
-            "{} is not empty: snapshots of a session with events of programs are folders; name another one with -o, or use `kymo session rotate`, which adds the time to the name",
+            "{} is not empty: snapshots of a session with events of programs are directories; name another one with -o, or use `kymo session rotate`, which adds the time to the name",
             path.display()
         )));
     }
@@ -489,9 +489,9 @@ fn take_both(
     std::thread::scope(|scope| {
         let of_programs = scope.spawn(|| programs.take(path));
         let of_kernel = kernel.map(|kernel| -> Result<ftrace::Taken, SessionError> {
-            let folder = path.join("kernel");
-            std::fs::create_dir_all(&folder).map_err(failed)?;
-            let file = folder.join("trace.dat");
+            let directory = path.join("kernel");
+            std::fs::create_dir_all(&directory).map_err(failed)?;
+            let file = directory.join("trace.dat");
             Ok(kernel.take(&file, options.force, options.format, options.by_kernel)?)
         });
         let of_programs =
@@ -520,7 +520,7 @@ fn make_programs(
     rules: Vec<Rule>,
 ) -> Result<ust::Session, SessionError> {
     let session = ust::Session::create(name, channel, ring, rules)?;
-    // Without a folder for notes one that is lost is just gone.
+    // Without a directory for notes one that is lost is just gone.
     let _ = note::add(name, Part::Programs(MountNamespace::here().base()));
     Ok(session)
 }
@@ -550,12 +550,12 @@ fn is_here(note: &note::SessionNote) -> bool {
 }
 
 fn lost_part(kernel: bool, programs: bool) -> Option<String> {
-    let orders =
+    let removed =
         || format!("its orders in {} were removed", MountNamespace::here().base().display());
     match (kernel, programs) {
         (false, false) => None,
         (true, false) => Some("its trace instance was removed".into()),
-        (false, true) => Some(orders()),
-        (true, true) => Some(format!("its trace instance was removed, {}", orders())),
+        (false, true) => Some(removed()),
+        (true, true) => Some(format!("its trace instance was removed, {}", removed())),
     }
 }

@@ -1,7 +1,7 @@
 //! Small files that tell what neither the kernel nor the orders of programs know of a
 //! session: in which boot it was made, when, and of what it consisted, so that one that
 //! was lost is not just gone. They live in `/run/kymo/sessions`, or the user's own
-//! folder of that kind; where there is none, nothing is noted.
+//! directory of that kind; where there is none, nothing is noted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) struct SessionNote {
     made: u64,
     /// It had a part in the kernel.
     pub(crate) kernel: bool,
-    /// It had orders for programs below this folder.
+    /// It had orders for programs below this directory.
     pub(crate) programs: Option<PathBuf>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct SessionNote {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part<'a> {
     Kernel,
-    /// In the folder where the users' folders are.
+    /// In the directory where the users' directories are.
     Programs(&'a Path),
 }
 
@@ -36,19 +36,19 @@ impl SessionNote {
     }
 }
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !system::is_root());
     own.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("kymo/sessions")
 }
 
 /// Where the note of a session is.
 pub(crate) fn path(name: &str) -> PathBuf {
-    folder().join(name)
+    directory().join(name)
 }
 
 /// Names whatever there are notes of.
 pub(crate) fn names() -> Vec<String> {
-    let entries = std::fs::read_dir(folder()).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(directory()).into_iter().flatten().flatten();
     entries.filter_map(|e| e.file_name().into_string().ok()).collect()
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn made(name: &str) -> Option<u64> {
 
 /// Notes a part that was made now.
 pub(crate) fn add(name: &str, part: Part<'_>) -> io::Result<()> {
-    std::fs::create_dir_all(folder())?;
+    std::fs::create_dir_all(directory())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let fresh =
         || SessionNote { boot: boot_id().unwrap_or_default(), made: now, ..Default::default() };

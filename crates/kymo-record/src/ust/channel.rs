@@ -7,7 +7,7 @@ use kymo_kernel::shared::{Access, SharedDir};
 use kymo_ust::{Order, OrderView, Pids, Rule, SLOT_PATH, is_for};
 
 use super::error::UstError;
-use super::mount_namespace::{UserFolder, me};
+use super::mount_namespace::{UserDirectory, me};
 use super::program::Program;
 
 /// What a channel is to be.
@@ -32,7 +32,7 @@ pub struct ChannelOptions {
 /// The channel that is meant where none is named.
 pub const DEFAULT_CHANNEL: &str = "channel0";
 
-/// The order of a channel, under the name it has in one user's folder.
+/// The order of a channel, under the name it has in one user's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Channel {
     name: OsString,
@@ -75,8 +75,8 @@ impl Channel {
     /// The channels of a user that programs will find when they start.
     ///
     /// # Errors
-    /// If the folder cannot be read.
-    pub fn wanted(user: &UserFolder) -> Result<Vec<Channel>, UstError> {
+    /// If the directory cannot be read.
+    pub fn wanted(user: &UserDirectory) -> Result<Vec<Channel>, UstError> {
         match user.dir.dir(OsStr::new(WANTED)) {
             Ok(dir) => Channel::all(&dir),
             Err(e) if e.is_missing() => Ok(Vec::new()),
@@ -84,7 +84,7 @@ impl Channel {
         }
     }
 
-    /// The orders in a folder; what is none is passed over.
+    /// The orders in a directory; what is none is passed over.
     pub(super) fn all(dir: &SharedDir) -> Result<Vec<Channel>, UstError> {
         let mut channels = Vec::new();
         for name in dir.names(1024)?.0 {
@@ -95,7 +95,7 @@ impl Channel {
         Ok(channels)
     }
 
-    /// The order of this name in a folder, if there is one.
+    /// The order of this name in a directory, if there is one.
     fn read(dir: &SharedDir, name: OsString) -> Result<Option<Channel>, UstError> {
         let file = match dir.file(&name, Access::Read) {
             Ok(file) => file,
@@ -121,7 +121,7 @@ impl Channel {
         &self.name
     }
 
-    /// The order as it is called in the folder of somebody else than the session's
+    /// The order as it is called in the directory of somebody else than the session's
     /// maker: so it cannot be taken for one of his own.
     pub(super) fn for_others(&self) -> Channel {
         let mut name = self.name.clone();
@@ -135,7 +135,7 @@ impl Channel {
         uuid(self) == uuid(other)
     }
 
-    /// Writes the order into a folder.
+    /// Writes the order into a directory.
     pub(super) fn put(&self, dir: &SharedDir) -> Result<(), UstError> {
         Ok(dir.put(&self.name, &self.order)?)
     }
@@ -144,7 +144,7 @@ impl Channel {
     ///
     /// # Errors
     /// If it is there already, or cannot be written.
-    pub fn publish(&self, user: &UserFolder) -> Result<(), UstError> {
+    pub fn publish(&self, user: &UserDirectory) -> Result<(), UstError> {
         let dir = user.dir.make_dir(OsStr::new(WANTED))?;
         match dir.file(&self.name, Access::Read) {
             Err(e) if e.is_missing() => self.put(&dir),
@@ -154,7 +154,7 @@ impl Channel {
     }
 
     /// The same, if need be in the place of an earlier order of the same channel.
-    pub(super) fn renew(&self, user: &UserFolder) -> Result<(), UstError> {
+    pub(super) fn renew(&self, user: &UserDirectory) -> Result<(), UstError> {
         let dir = user.dir.make_dir(OsStr::new(WANTED))?;
         match Channel::read(&dir, self.name.clone())? {
             Some(there) if there.order == self.order => Ok(()),
@@ -169,7 +169,7 @@ impl Channel {
     ///
     /// # Errors
     /// If it cannot be removed.
-    pub fn withdraw(&self, user: &UserFolder) -> Result<(), UstError> {
+    pub fn withdraw(&self, user: &UserDirectory) -> Result<(), UstError> {
         match user.dir.dir(OsStr::new(WANTED)) {
             Ok(dir) => Ok(dir.remove(&self.name)?),
             Err(e) if e.is_missing() => Ok(()),

@@ -1,11 +1,11 @@
-//! The rings of a channel into a folder: a CTF trace for each program, a stream for
+//! The rings of a channel into a directory: a CTF trace for each program, a stream for
 //! each area of its ring. Packets are copied as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use kymo_files::ctf::Anchor;
-use kymo_files::ctf::write::Folder;
+use kymo_files::ctf::write::Directory;
 use kymo_ring::{ClockFacts, Config};
 
 use super::channel::{Channel, DEFAULT_CHANNEL};
@@ -66,10 +66,10 @@ pub enum Peek {
     Yes,
 }
 
-/// The folder that one channel is drained into.
+/// The directory that one channel is drained into.
 #[derive(Debug)]
 pub struct Drain {
-    folder: PathBuf,
+    directory: PathBuf,
     session: String,
     /// Begun with the first program.
     counter: Option<Counter>,
@@ -79,14 +79,14 @@ pub struct Drain {
     gone_programs: BTreeSet<(u32, ProgramId)>,
 }
 
-/// The trace of one ring; its folder is made with its first packet.
+/// The trace of one ring; its directory is made with its first packet.
 #[derive(Debug)]
 struct Trace {
     ring: RingReader,
     attached: Attached,
     path: PathBuf,
     session: String,
-    folder: Option<Folder>,
+    directory: Option<Directory>,
     streams: BTreeMap<u32, Stream>,
     /// What is known of its clock, with readings beside the kernel's.
     clock: (ClockFacts, Vec<Anchor>),
@@ -97,10 +97,10 @@ struct Trace {
 }
 
 impl Drain {
-    /// Will make a folder for each program below this one.
-    pub fn new(folder: impl Into<PathBuf>, session: impl Into<String>) -> Drain {
+    /// Will make a directory for each program below this one.
+    pub fn new(directory: impl Into<PathBuf>, session: impl Into<String>) -> Drain {
         Drain {
-            folder: folder.into(),
+            directory: directory.into(),
             session: session.into(),
             counter: None,
             traces: BTreeMap::new(),
@@ -110,8 +110,8 @@ impl Drain {
     }
 
     /// Where it writes.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Takes the finished packets of a program.
@@ -147,7 +147,7 @@ impl Drain {
                 return Ok(());
             };
             let order = channel.name().to_string_lossy();
-            let new = Trace::new(&self.folder, program, attached, ring, &order, &self.session);
+            let new = Trace::new(&self.directory, program, attached, ring, &order, &self.session);
             let trace = new.with(self.counter.as_ref(), false);
             self.traces.insert(key.clone(), trace);
         }
@@ -236,7 +236,7 @@ impl Drain {
             reader.set_peeking();
         }
         self.look();
-        let trace = Trace::new(&self.folder, program, ring.attached, reader, order, session);
+        let trace = Trace::new(&self.directory, program, ring.attached, reader, order, session);
         let mut trace = trace.with(self.counter.as_ref(), !program.is_alive()?);
         let taken = trace.pass(program, true);
         let described = trace.describe(program);
@@ -300,7 +300,7 @@ impl Trace {
             attached,
             path,
             session: session.to_owned(),
-            folder: None,
+            directory: None,
             streams: BTreeMap::new(),
             clock: (clock, Vec::new()),
             code: CodeMaps::default(),
@@ -311,29 +311,29 @@ impl Trace {
     }
 
     fn pass(&mut self, program: &Program, all: bool) -> Result<(), UstError> {
-        let Trace { ring, path, session, folder, streams, clock, packets, bytes, .. } = self;
+        let Trace { ring, path, session, directory, streams, clock, packets, bytes, .. } = self;
         let (config, uuid) = (*ring.config(), ring.uuid());
         let mut sink = |out: Out<'_>| {
-            let folder = match folder {
-                Some(folder) => folder,
+            let directory = match directory {
+                Some(directory) => directory,
                 None => {
                     *path = free(path);
                     let words = metadata(program, &facts(&config, uuid), clock, session);
-                    let made = Folder::create(path.clone(), &words)
+                    let made = Directory::create(path.clone(), &words)
                         .map_err(|error| UstError::Write { path: path.clone(), error })?;
-                    folder.insert(made)
+                    directory.insert(made)
                 }
             };
             let area = match &out {
                 Out::Packet(taken) => taken.area,
                 Out::CompletePackets(whole) => whole.area,
             };
-            let path = || folder.path().join(stream_name(area));
+            let path = || directory.path().join(stream_name(area));
             let failed = |error| UstError::Write { path: path(), error };
             let stream = match streams.entry(area) {
                 std::collections::btree_map::Entry::Occupied(e) => e.into_mut(),
                 std::collections::btree_map::Entry::Vacant(e) => {
-                    let file = folder.stream(&stream_name(area)).map_err(failed)?;
+                    let file = directory.stream(&stream_name(area)).map_err(failed)?;
                     e.insert(Stream::new(file, &path()))
                 }
             };
@@ -364,14 +364,14 @@ impl Trace {
 
     /// Writes the metadata again: there are more events, or more is known of the clock.
     fn describe(&mut self, program: &Program) -> Result<(), UstError> {
-        let Some(folder) = &self.folder else { return Ok(()) };
+        let Some(directory) = &self.directory else { return Ok(()) };
         self.code.look(program);
         let facts = facts(self.ring.config(), self.ring.uuid());
         let mut words = metadata(program, &facts, &self.clock, &self.session);
         words.mappings = self.code.mappings();
         let text = words.to_tsdl();
-        let path = folder.path().join("metadata");
-        let new = folder.path().join(".metadata");
+        let path = directory.path().join("metadata");
+        let new = directory.path().join(".metadata");
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
         written.map_err(|error| UstError::Write { path, error })
     }

@@ -1,4 +1,4 @@
-//! A drain on a thread of its own: a channel's rings go into their folder while others
+//! A drain on a thread of its own: a channel's rings go into their directory while others
 //! wait for the end of what is recorded.
 
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use super::watch::Watch;
 
 /// How often all programs are looked at.
 const ROUND: Duration = Duration::from_millis(50);
-/// The shortest pause where programs cannot be listened to, and the first after one has rung for
+/// The shortest pause where programs cannot be listened to, and the first after one was woken for
 /// nothing.
 const LEAST: Duration = Duration::from_millis(1);
 /// How long a program's last events are waited for.
@@ -55,7 +55,7 @@ impl Draining {
     /// # Errors
     /// If the drain failed before or now.
     pub fn finish(mut self) -> Result<(Vec<String>, DrainStats), UstError> {
-        self.end.ring();
+        self.end.raise();
         let gone = || UstError::Thread(std::io::ErrorKind::BrokenPipe.into());
         let thread = self.thread.take().ok_or_else(gone)?;
         let (watch, drain) = thread.join().map_err(|_| gone())??;
@@ -65,7 +65,7 @@ impl Draining {
 
 impl Drop for Draining {
     fn drop(&mut self) {
-        self.end.ring();
+        self.end.raise();
         if let Some(thread) = self.thread.take() {
             // Nobody asks any more.
             let _ = thread.join();
@@ -76,7 +76,7 @@ impl Drop for Draining {
 fn rounds(mut watch: Watch, mut drain: Drain, busy: u64, end: &Alarm) -> Done {
     watch.listen();
     let (mut pause, mut rest, mut heard) = (ROUND, LEAST, true);
-    while !end.is_rung() {
+    while !end.is_raised() {
         let before = drain.stats().bytes;
         watch.round(|channel, program| drain.take(channel, program))?;
         let taken = drain.stats().bytes - before;
@@ -84,7 +84,7 @@ fn rounds(mut watch: Watch, mut drain: Drain, busy: u64, end: &Alarm) -> Done {
         let next = Instant::now() + ROUND;
         loop {
             let left = next.saturating_duration_since(Instant::now());
-            if left.is_zero() || end.is_rung() {
+            if left.is_zero() || end.is_raised() {
                 break;
             }
             heard = watch.sleep(end, if heard { left } else { left.min(pause.max(LEAST)) });
@@ -95,7 +95,7 @@ fn rounds(mut watch: Watch, mut drain: Drain, busy: u64, end: &Alarm) -> Done {
             watch.signalled(|channel, program| drain.take(channel, program))?;
             if drain.stats().bytes > before {
                 rest = LEAST;
-            } else if !end.is_rung() && Instant::now() < next {
+            } else if !end.is_raised() && Instant::now() < next {
                 // For nothing: whoever does that all the time is listened to as seldom as before.
                 end.sleep(std::iter::empty(), rest.min(left));
                 rest = (rest * 2).min(ROUND);

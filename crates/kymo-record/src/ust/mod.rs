@@ -1,10 +1,10 @@
 //! Traced programs (`kymo-tracepoint`): who they are, switching their events on, and
-//! what is in their rings, into CTF folders. The files they share with us are told in
+//! what is in their rings, into CTF directories. The files they share with us are told in
 //! `docs/formats/ust.md`; none of them is believed.
 //!
 //! | module | |
 //! |---|---|
-//! | `mount_namespace` | where programs leave their folders: this mount namespace and others |
+//! | `mount_namespace` | where programs leave their directories: this mount namespace and others |
 //! | `program` | one program: its control file, its events, its slots |
 //! | `channel` | orders: what is wanted of which events |
 //! | `slots` | switching events of a running program on and off |
@@ -12,7 +12,7 @@
 //! | `ring` | reading a ring: whole packets, and what is written of the last |
 //! | `complete_packets` | finished packets that are not copied on their way |
 //! | `stream` | the file that they go to |
-//! | `drain` | rings of a channel into a folder of CTF traces |
+//! | `drain` | rings of a channel into a directory of CTF traces |
 //! | `draining` | the same on a thread of its own |
 //! | `clock` | the programs' counter beside CLOCK_MONOTONIC |
 //! | `code_maps` | the code that a program has mapped, for fields that hold addresses |
@@ -48,7 +48,7 @@ pub use drain::{Drain, DrainStats, Peek};
 pub use draining::Draining;
 pub use error::{Notes, UstError};
 pub use live::{live_trace, monotonic_now};
-pub use mount_namespace::{MountNamespace, UserFolder};
+pub use mount_namespace::{MountNamespace, UserDirectory};
 pub use program::{Program, ProgramId, RingFile};
 pub use ring::{Area, Out, RingCounts, RingReader, Taken};
 pub use session::{RingOptions, Session};

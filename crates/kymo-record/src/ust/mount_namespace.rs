@@ -1,4 +1,4 @@
-//! Where programs leave their folders: `/dev/shm` (or `$KYMO_UST_DIR`) of this mount
+//! Where programs leave their directories: `/dev/shm` (or `$KYMO_UST_DIR`) of this mount
 //! namespace, and of others through `/proc/PID/root`.
 
 use std::collections::BTreeSet;
@@ -20,13 +20,13 @@ const MAX_SPACES: usize = 256;
 pub struct MountNamespace {
     /// `/`, or `/proc/PID/root`.
     root: PathBuf,
-    /// The folder of the users' folders, seen from there.
+    /// The directory of the users' directories, seen from there.
     base: PathBuf,
 }
 
-/// The folder of one user.
+/// The directory of one user.
 #[derive(Debug)]
-pub struct UserFolder {
+pub struct UserDirectory {
     /// It.
     pub dir: SharedDir,
     /// The user as the programs in there know it.
@@ -45,7 +45,7 @@ impl MountNamespace {
         MountNamespace { root: "/".into(), base }
     }
 
-    /// With the users' folders in this folder.
+    /// With the users' directories in this directory.
     pub fn at(base: impl Into<PathBuf>) -> MountNamespace {
         MountNamespace { root: "/".into(), base: base.into() }
     }
@@ -73,8 +73,8 @@ impl MountNamespace {
         self.root == Path::new("/")
     }
 
-    /// The folders of its users that may be trusted to be theirs, and why others are not.
-    pub fn users(&self) -> (Vec<UserFolder>, Vec<UstError>) {
+    /// The directories of its users that may be trusted to be theirs, and why others are not.
+    pub fn users(&self) -> (Vec<UserDirectory>, Vec<UstError>) {
         let (mut users, mut refused) = (Vec::new(), Vec::new());
         let base = self.root.join(self.base.strip_prefix("/").unwrap_or(&self.base));
         let names = std::fs::read_dir(base).into_iter().flatten().flatten();
@@ -86,7 +86,7 @@ impl MountNamespace {
         names.sort();
         for name in names {
             match self.user(&name) {
-                Ok(Some(folder)) => users.push(folder),
+                Ok(Some(directory)) => users.push(directory),
                 Ok(None) => {}
                 Err(e) => refused.push(e.into()),
             }
@@ -94,28 +94,28 @@ impl MountNamespace {
         (users, refused)
     }
 
-    /// The folder of the user of this process, if it is there.
+    /// The directory of the user of this process, if it is there.
     ///
     /// # Errors
     /// If it is somebody else's.
-    pub(super) fn mine(&self) -> Result<Option<UserFolder>, UstError> {
+    pub(super) fn mine(&self) -> Result<Option<UserDirectory>, UstError> {
         match self.user(&OsString::from(format!("kymo-{}", me()))) {
-            Ok(folder) => Ok(folder),
+            Ok(directory) => Ok(directory),
             Err(e) if e.is_missing() => Ok(None),
             Err(e) => Err(e.into()),
         }
     }
 
-    /// Where the users' folders are.
+    /// Where the users' directories are.
     pub fn base(&self) -> &Path {
         &self.base
     }
 
-    /// The folder of the user of this process; made if it is not there.
+    /// The directory of the user of this process; made if it is not there.
     ///
     /// # Errors
     /// If it cannot be, or is somebody else's.
-    pub fn own(&self) -> Result<UserFolder, UstError> {
+    pub fn own(&self) -> Result<UserDirectory, UstError> {
         let name = OsString::from(format!("kymo-{}", me()));
         let path = self.root.join(self.base.strip_prefix("/").unwrap_or(&self.base)).join(&name);
         if let Err(error) =
@@ -126,15 +126,15 @@ impl MountNamespace {
             return Err(UstError::Write { path, error });
         }
         match self.user(&name)? {
-            Some(folder) => Ok(folder),
+            Some(directory) => Ok(directory),
             None => Err(SharedError::Suspicious { path, what: "another user's".into() }.into()),
         }
     }
 
-    /// A user's folder. In this namespace its name tells its owner; elsewhere users may
-    /// have other numbers, and it is enough that all in it is of one user. Folders that
+    /// A user's directory. In this namespace its name tells its owner; elsewhere users may
+    /// have other numbers, and it is enough that all in it is of one user. Directories that
     /// this process may not read are passed over.
-    fn user(&self, name: &OsStr) -> Result<Option<UserFolder>, SharedError> {
+    fn user(&self, name: &OsStr) -> Result<Option<UserDirectory>, SharedError> {
         let Some(uid) = uid_of(name) else { return Ok(None) };
         let me = me();
         if self.is_here() && me != 0 && me != uid {
@@ -145,7 +145,7 @@ impl MountNamespace {
             let what = format!("of user {}", dir.owner());
             return Err(SharedError::Suspicious { path: dir.path().to_owned(), what });
         }
-        Ok(Some(UserFolder { dir, uid }))
+        Ok(Some(UserDirectory { dir, uid }))
     }
 }
 
@@ -154,7 +154,7 @@ pub(super) fn me() -> u32 {
     kymo_kernel::system::effective_user()
 }
 
-/// The user that a folder's name tells.
+/// The user that a directory's name tells.
 fn uid_of(name: &OsStr) -> Option<u32> {
     let digits = name.to_str()?.strip_prefix("kymo-")?;
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with("00");

@@ -10,10 +10,10 @@ use kymo_ust::{
 
 use super::code_maps;
 use super::error::UstError;
-use super::mount_namespace::UserFolder;
+use super::mount_namespace::UserDirectory;
 use super::slots::Attached;
 
-/// Most folders of one user that are looked at.
+/// Most directories of one user that are looked at.
 const MAX_PROGRAMS: usize = 4096;
 /// Most bytes of an event table that are read.
 const MAX_TABLE: u64 = 16 << 20;
@@ -30,7 +30,7 @@ pub struct ProgramId {
 }
 
 impl ProgramId {
-    /// From a folder's name.
+    /// From a directory's name.
     pub fn parse(name: &OsStr) -> Option<ProgramId> {
         let mut parts = name.to_str()?.split('-');
         let id = ProgramId {
@@ -74,7 +74,7 @@ pub struct Program {
 
 impl Program {
     /// The programs of a user, the living and the dead, and why others are passed over.
-    pub fn all(user: &UserFolder) -> (Vec<Program>, Vec<UstError>) {
+    pub fn all(user: &UserDirectory) -> (Vec<Program>, Vec<UstError>) {
         let (mut programs, mut refused) = (Vec::new(), Vec::new());
         let names = match user.dir.names(MAX_PROGRAMS) {
             Ok((names, _)) => names,
@@ -96,7 +96,7 @@ impl Program {
     ///
     /// # Errors
     /// If its files are not what they should be.
-    pub fn open(user: &UserFolder, id: ProgramId) -> Result<Option<Program>, UstError> {
+    pub fn open(user: &UserDirectory, id: ProgramId) -> Result<Option<Program>, UstError> {
         let dir = user.dir.dir(OsStr::new(&id.to_string()))?;
         let file = dir.file(OsStr::new("control"), Access::ReadWrite)?;
         let Some(control) = read_control(&file)? else { return Ok(None) };
@@ -148,7 +148,7 @@ impl Program {
         self.uid
     }
 
-    /// Its folder.
+    /// Its directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -211,10 +211,10 @@ impl Program {
         slots.map_err(|e| format(&self.file, e))
     }
 
-    /// The ring files in its folder.
+    /// The ring files in its directory.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// If the directory cannot be read.
     pub fn rings(&self) -> Result<Vec<RingFile>, UstError> {
         let slots = self.slots()?;
         let (names, _) = self.dir.names(MAX_PROGRAMS)?;
@@ -260,16 +260,16 @@ impl Program {
     ///
     /// # Errors
     /// If it cannot be removed.
-    pub fn remove_if_empty(&self, user: &UserFolder) -> Result<bool, UstError> {
+    pub fn remove_if_empty(&self, user: &UserDirectory) -> Result<bool, UstError> {
         if self.is_alive()? || !self.rings()?.is_empty() {
             return Ok(false);
         }
-        let orders = OsStr::new("orders");
-        if let Ok(dir) = self.dir.dir(orders) {
+        let pending = OsStr::new("orders");
+        if let Ok(dir) = self.dir.dir(pending) {
             for name in dir.names(MAX_PROGRAMS)?.0 {
                 dir.remove(&name)?;
             }
-            self.dir.remove_dir(orders)?;
+            self.dir.remove_dir(pending)?;
         }
         for name in self.dir.names(MAX_PROGRAMS)?.0 {
             let file = name.to_string_lossy();

@@ -1,4 +1,4 @@
-//! The program part of a session: orders in the user's folder, which outlive every
+//! The program part of a session: orders in the user's directory, which outlive every
 //! command. `sessions/` holds the order of each channel from the session's making to its
 //! end; while it is started `wanted/` has copies, where programs look that start. Nothing
 //! else remembers anything: a command that dies leaves orders that the next one finds.
@@ -14,7 +14,7 @@ use kymo_ust::{Order, Pids, Rule};
 use super::channel::{Channel, ChannelOptions, DEFAULT_CHANNEL, check_name};
 use super::drain::{Drain, DrainStats};
 use super::error::{Notes, UstError};
-use super::mount_namespace::{MountNamespace, UserFolder, me};
+use super::mount_namespace::{MountNamespace, UserDirectory, me};
 use super::program::Program;
 use super::slots::{free_all, stop_all};
 
@@ -42,13 +42,13 @@ pub struct RingOptions {
 #[derive(Debug)]
 pub struct Session {
     name: String,
-    home: UserFolder,
+    home: UserDirectory,
     channels: Vec<Channel>,
 }
 
-/// A folder that a session reaches into.
+/// A directory that a session reaches into.
 pub(super) struct Place {
-    pub(super) user: UserFolder,
+    pub(super) user: UserDirectory,
     /// The session's maker's own.
     home: bool,
 }
@@ -121,7 +121,7 @@ impl Session {
     /// The names of all sessions of this user.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// If the directory cannot be read.
     pub fn names() -> Result<Vec<String>, UstError> {
         let Some(home) = MountNamespace::here().mine()? else { return Ok(Vec::new()) };
         let channels = match home.dir.dir(OsStr::new(STORE)) {
@@ -167,7 +167,7 @@ impl Session {
     /// Whether programs that start record for it.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// If the directory cannot be read.
     pub fn is_started(&self) -> Result<bool, UstError> {
         let wanted = Channel::wanted(&self.home)?;
         Ok(wanted.iter().any(|w| self.channels.iter().any(|c| c.name() == w.name())))
@@ -306,7 +306,7 @@ impl Session {
         Ok(self.reach(|channel, program| channel.attach(program).map(|_| ())))
     }
 
-    /// Puts its orders into folders that have come since, and lets `act` see each program
+    /// Puts its orders into directories that have come since, and lets `act` see each program
     /// that lives with each channel.
     fn reach(&self, act: impl Fn(&Channel, &Program) -> Result<(), UstError>) -> Notes {
         let (places, mut notes) = places();
@@ -349,12 +349,12 @@ impl Session {
         Ok(notes)
     }
 
-    /// Takes what is in the rings, into a folder of CTF traces, while tracing goes on. Of
+    /// Takes what is in the rings, into a directory of CTF traces, while tracing goes on. Of
     /// programs that have ended the rings are removed.
     ///
     /// # Errors
     /// If the traces cannot be written: what was not stays in the rings.
-    pub fn take(&mut self, folder: &Path) -> Result<(DrainStats, Notes), UstError> {
+    pub fn take(&mut self, directory: &Path) -> Result<(DrainStats, Notes), UstError> {
         let (_, _lock) = self.locked()?;
         let mut notes = Notes::default();
         if self.is_started()? {
@@ -364,7 +364,7 @@ impl Session {
                 None => channel.attach(program).map(|_| ()),
             }));
         }
-        let mut drain = Drain::new(folder, &self.name);
+        let mut drain = Drain::new(directory, &self.name);
         let (places, refused) = places();
         notes.extend(refused);
         for place in &places {
@@ -408,7 +408,7 @@ fn take_channel(
     drain: &mut Drain,
     channel: &Channel,
     program: &Program,
-    user: &UserFolder,
+    user: &UserDirectory,
 ) -> Result<(), UstError> {
     // Asked before: what it wrote until it died is in the rings then.
     let alive = program.is_alive()?;
@@ -422,7 +422,7 @@ fn take_channel(
     program.remove_if_empty(user).map(|_| ())
 }
 
-/// Takes back all that was switched on for a session, in every folder.
+/// Takes back all that was switched on for a session, in every directory.
 fn clear(name: &str, channels: &[Channel]) -> Result<bool, UstError> {
     let mut left = false;
     let (places, mut notes) = places();
@@ -463,7 +463,7 @@ fn stop_everywhere(name: &str, places: &[Place], notes: &mut Notes) -> bool {
     any
 }
 
-/// The folders of all users that this one may reach, of all mount namespaces.
+/// The directories of all users that this one may reach, of all mount namespaces.
 pub(super) fn places() -> (Vec<Place>, Notes) {
     let (mut places, mut notes) = (Vec::new(), Notes::default());
     for namespace in MountNamespace::all() {
@@ -478,13 +478,13 @@ pub(super) fn places() -> (Vec<Place>, Notes) {
 }
 
 /// The programs of a user, the living and the dead.
-pub(super) fn all(user: &UserFolder, notes: &mut Notes) -> Vec<Program> {
+pub(super) fn all(user: &UserDirectory, notes: &mut Notes) -> Vec<Program> {
     let (programs, refused) = Program::all(user);
     refused.iter().for_each(|e| notes.push(e.to_string()));
     programs
 }
 
-fn living(user: &UserFolder, notes: &mut Notes) -> Vec<Program> {
+fn living(user: &UserDirectory, notes: &mut Notes) -> Vec<Program> {
     let mut programs = all(user, notes);
     programs.retain(|p| p.is_alive().unwrap_or(false));
     programs

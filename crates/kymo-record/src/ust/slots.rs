@@ -23,7 +23,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// The file of its ring, in the program's folder.
+    /// The file of its ring, in the program's directory.
     pub(super) fn ring_name(self) -> String {
         format!("ring-{}-{}", self.slot, self.generation)
     }
@@ -31,7 +31,7 @@ impl Attached {
 
 /// Where the tools lock among themselves.
 const LOCKED: (u64, u64) = (SLOTS_AT as u64, 2048);
-/// Where the program counts in a slot, and the bell.
+/// Where the program counts in a slot, and the futex word.
 const COUNTS: std::ops::Range<u64> = 8..36;
 
 impl Channel {

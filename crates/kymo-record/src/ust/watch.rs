@@ -10,7 +10,7 @@ use kymo_kernel::opaque_mapping::Alarm;
 use super::channel::{Channel, ChannelOptions};
 use super::error::UstError;
 use super::futex_waiters::ProgramWaiter;
-use super::mount_namespace::{MountNamespace, UserFolder};
+use super::mount_namespace::{MountNamespace, UserDirectory};
 use super::program::{Program, ProgramId};
 
 /// What is watched.
@@ -30,7 +30,7 @@ pub struct WatchOptions {
 #[derive(Debug)]
 pub struct Watch {
     channel: Channel,
-    folders: Vec<Folder>,
+    directories: Vec<Directory>,
     /// What was passed over, once each.
     notes: Vec<String>,
     /// Whether programs are asked to say when there is something to take.
@@ -38,16 +38,16 @@ pub struct Watch {
 }
 
 #[derive(Debug)]
-struct Folder {
-    user: UserFolder,
+struct Directory {
+    user: UserDirectory,
     programs: BTreeMap<ProgramId, Program>,
     /// Waiters of those of them that have taken a slot.
     waiters: BTreeMap<ProgramId, ProgramWaiter>,
 }
 
-impl Folder {
-    fn new(user: UserFolder) -> Folder {
-        Folder { user, programs: BTreeMap::new(), waiters: BTreeMap::new() }
+impl Directory {
+    fn new(user: UserDirectory) -> Directory {
+        Directory { user, programs: BTreeMap::new(), waiters: BTreeMap::new() }
     }
 }
 
@@ -55,12 +55,13 @@ impl Watch {
     /// Switches the channel on in all programs that run, and for those that start.
     ///
     /// # Errors
-    /// If no folder can be written to.
+    /// If no directory can be written to.
     pub fn start(namespaces: &[MountNamespace], options: &WatchOptions) -> Result<Watch, UstError> {
         let channel = Channel::new(&options.channel)?;
-        let mut watch = Watch { channel, folders: Vec::new(), notes: Vec::new(), listens: false };
+        let mut watch =
+            Watch { channel, directories: Vec::new(), notes: Vec::new(), listens: false };
         for namespace in namespaces {
-            // Programs find orders only where a folder is, and ours may be the first.
+            // Programs find orders only where a directory is, and ours may be the first.
             if namespace.is_here() {
                 namespace.own()?;
             }
@@ -69,7 +70,7 @@ impl Watch {
             for user in users {
                 remove_left_behind(&user);
                 match watch.channel.publish(&user) {
-                    Ok(()) => watch.folders.push(Folder::new(user)),
+                    Ok(()) => watch.directories.push(Directory::new(user)),
                     Err(e) => watch.note(&e),
                 }
             }
@@ -82,8 +83,8 @@ impl Watch {
 
     fn attach_running(&mut self, pids: &[u32]) {
         let mut failed = Vec::new();
-        for folder in &mut self.folders {
-            let (programs, refused) = Program::all(&folder.user);
+        for directory in &mut self.directories {
+            let (programs, refused) = Program::all(&directory.user);
             failed.extend(refused);
             for program in programs {
                 let wanted = pids.is_empty() || pids.contains(&program.id().pid);
@@ -92,7 +93,7 @@ impl Watch {
                 }
                 match self.channel.attach(&program) {
                     Ok(Some(_)) => {
-                        folder.programs.insert(program.id().clone(), program);
+                        directory.programs.insert(program.id().clone(), program);
                     }
                     Ok(None) => {}
                     Err(e) => failed.push(e),
@@ -117,16 +118,16 @@ impl Watch {
         mut each: impl FnMut(&Channel, &mut Program) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut failed = Vec::new();
-        for folder in &mut self.folders {
-            let names = folder.user.dir.names(4096).map(|(names, _)| names).unwrap_or_default();
+        for directory in &mut self.directories {
+            let names = directory.user.dir.names(4096).map(|(names, _)| names).unwrap_or_default();
             for id in names.iter().filter_map(|n| ProgramId::parse(n)) {
-                if folder.programs.contains_key(&id) {
+                if directory.programs.contains_key(&id) {
                     continue;
                 }
-                match Program::open(&folder.user, id) {
+                match Program::open(&directory.user, id) {
                     Ok(Some(program)) => match self.channel.slot_of(&program) {
                         Ok(Some(_)) => {
-                            folder.programs.insert(program.id().clone(), program);
+                            directory.programs.insert(program.id().clone(), program);
                         }
                         Ok(None) => {}
                         Err(e) => failed.push(e),
@@ -136,10 +137,10 @@ impl Watch {
                     Err(e) => failed.push(e),
                 }
             }
-            for program in folder.programs.values_mut() {
+            for program in directory.programs.values_mut() {
                 if self.listens {
                     // Before it is looked at: what comes later is heard.
-                    arm_waiter(&mut folder.waiters, &self.channel, program);
+                    arm_waiter(&mut directory.waiters, &self.channel, program);
                 }
                 each(&self.channel, program)?;
             }
@@ -156,7 +157,8 @@ impl Watch {
     /// Sleeps until a program says so, at most so long or until the alarm rings. Says whether all
     /// programs were listened to.
     pub fn sleep(&self, alarm: &Alarm, most: Duration) -> bool {
-        let waiters = self.folders.iter().flat_map(|f| f.waiters.values().map(ProgramWaiter::bell));
+        let waiters =
+            self.directories.iter().flat_map(|f| f.waiters.values().map(ProgramWaiter::waiter));
         alarm.sleep(waiters, most)
     }
 
@@ -168,9 +170,9 @@ impl Watch {
         &mut self,
         mut each: impl FnMut(&Channel, &mut Program) -> Result<(), E>,
     ) -> Result<(), E> {
-        for folder in &mut self.folders {
-            for (id, waiter) in &folder.waiters {
-                let Some(program) = folder.programs.get_mut(id) else { continue };
+        for directory in &mut self.directories {
+            for (id, waiter) in &directory.waiters {
+                let Some(program) = directory.programs.get_mut(id) else { continue };
                 if waiter.is_signalled(program) {
                     waiter.arm(program);
                     each(&self.channel, program)?;
@@ -182,15 +184,15 @@ impl Watch {
 
     /// How many programs record for it, or did.
     pub fn programs(&self) -> usize {
-        self.folders.iter().map(|f| f.programs.len()).sum()
+        self.directories.iter().map(|f| f.programs.len()).sum()
     }
 
     /// Switches the events off, for programs that start, too. What is in the rings can
     /// still be taken.
     pub fn stop(&mut self) {
-        for folder in &self.folders {
-            let _ = self.channel.withdraw(&folder.user);
-            for program in folder.programs.values() {
+        for directory in &self.directories {
+            let _ = self.channel.withdraw(&directory.user);
+            for program in directory.programs.values() {
                 let _ = self.channel.stop(program);
             }
         }
@@ -215,13 +217,13 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        for folder in &self.folders {
-            let _ = self.channel.withdraw(&folder.user);
-            release(&self.channel, &folder.user, folder.programs.values());
+        for directory in &self.directories {
+            let _ = self.channel.withdraw(&directory.user);
+            release(&self.channel, &directory.user, directory.programs.values());
             // Programs that started since the last round.
-            let (others, _) = Program::all(&folder.user);
+            let (others, _) = Program::all(&directory.user);
             let mine = |p: &&Program| matches!(self.channel.slot_of(p), Ok(Some(_)));
-            release(&self.channel, &folder.user, others.iter().filter(mine));
+            release(&self.channel, &directory.user, others.iter().filter(mine));
         }
     }
 }
@@ -247,7 +249,11 @@ fn arm_waiter(
 }
 
 /// Takes a channel's slots and rings away.
-fn release<'a>(channel: &Channel, user: &UserFolder, programs: impl Iterator<Item = &'a Program>) {
+fn release<'a>(
+    channel: &Channel,
+    user: &UserDirectory,
+    programs: impl Iterator<Item = &'a Program>,
+) {
     for program in programs {
         let _ = channel.detach(program);
         let _ = program.remove_if_empty(user);
@@ -255,7 +261,7 @@ fn release<'a>(channel: &Channel, user: &UserFolder, programs: impl Iterator<Ite
 }
 
 /// What a tool that was killed has left: its orders, its slots, its rings.
-fn remove_left_behind(user: &UserFolder) {
+fn remove_left_behind(user: &UserDirectory) {
     for channel in Channel::wanted(user).unwrap_or_default() {
         if !is_left_behind(&channel.name().to_string_lossy()) {
             continue;

@@ -20,7 +20,7 @@ fn cache() -> (tempfile::TempDir, Cache) {
 
 #[test]
 fn what_is_stored_comes_back_and_is_listed() {
-    let (_folder, cache) = cache();
+    let (_directory, cache) = cache();
     assert!(cache.load(KIND, key(1)).unwrap().is_none());
     assert!(cache.list().unwrap().is_empty());
     let payload: Vec<u8> = (0..10_001u32).map(|i| i as u8).collect();
@@ -44,7 +44,7 @@ fn what_is_stored_comes_back_and_is_listed() {
 
 #[test]
 fn every_damaged_byte_is_seen() {
-    let (_folder, cache) = cache();
+    let (_directory, cache) = cache();
     cache.store(KIND, key(1), "/bin/x", b"0123456789abcdefghijklmnopqrstuvwxyz0123456789").unwrap();
     let path = cache.list().unwrap().remove(0).path;
     let good = fs::read(&path).unwrap();
@@ -74,7 +74,7 @@ fn every_damaged_byte_is_seen() {
 
 #[test]
 fn what_others_can_write_is_not_trusted() {
-    let (_folder, cache) = cache();
+    let (_directory, cache) = cache();
     cache.store(KIND, key(1), "", b"x").unwrap();
     let path = cache.list().unwrap().remove(0).path;
     let mode =
@@ -95,7 +95,7 @@ fn what_others_can_write_is_not_trusted() {
 
 #[test]
 fn the_one_longest_not_used_goes_first() {
-    let (_folder, mut cache) = cache();
+    let (_directory, mut cache) = cache();
     cache.limit = 5000;
     for n in 1..=4 {
         cache.store(KIND, key(n), "", &[n; 1000]).unwrap();

@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn links_stay_below_the_root() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
         std::fs::create_dir_all(root.join("usr/bin")).unwrap();
         std::fs::write(root.join("usr/bin/real"), "").unwrap();
         symlink("usr/bin", root.join("bin")).unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn vmlinux_places(release: &str) -> Vec<PathBuf> {
     .collect()
 }
 
-/// Folders that modules of a kernel may be below: first with debugging information. On
+/// Directories that modules of a kernel may be below: first with debugging information. On
 /// most machines `/lib` is a link to `/usr/lib`; below another root it may be missing.
 pub(crate) fn module_roots(release: &str) -> [PathBuf; 4] {
     ["/usr/lib/debug/lib", "/usr/lib/debug/usr/lib", "/lib", "/usr/lib"]

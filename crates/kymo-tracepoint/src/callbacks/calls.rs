@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use super::turns::{self, Announced, Change};
+use super::grace_period::{self, Announced, Change};
 use crate::site::{ONE_CALLBACK, Site};
 use crate::sys;
 
@@ -41,7 +41,7 @@ impl Call {
 pub struct Calls {
     calls: *const Call,
     count: usize,
-    turn: usize,
+    phase: usize,
 }
 
 struct List {
@@ -53,16 +53,16 @@ struct List {
 /// # Safety
 /// The site's callbacks are lists of this kind.
 pub(crate) unsafe fn begin(site: &Site) -> Calls {
-    let turn = Announced::new().keep();
+    let phase = Announced::new().keep();
     // SAFETY: null or a list that is not dropped while somebody is announced.
     let list = unsafe { site.callbacks.load(Ordering::SeqCst).cast::<List>().as_ref() };
     let calls = list.map_or(&[][..], |list| &list.calls);
-    Calls { calls: calls.as_ptr(), count: calls.len(), turn }
+    Calls { calls: calls.as_ptr(), count: calls.len(), phase }
 }
 
 /// Ends what [`begin`] began.
 pub(crate) fn end(calls: &Calls) {
-    drop(Announced::again(calls.turn));
+    drop(Announced::again(calls.phase));
 }
 
 /// Adds a callback.
@@ -71,7 +71,7 @@ pub(crate) fn end(calls: &Calls) {
 /// The site's callbacks are lists of this kind; its library takes itself out before it is unloaded.
 pub(crate) unsafe fn add(site: &Site, probe: Probe, data: *mut c_void) -> Result<(), c_int> {
     let call = Call::new(probe, data);
-    let mut change = turns::change();
+    let mut change = grace_period::change();
     // SAFETY: the caller's promise.
     let mut calls = unsafe { calls_of(site) };
     if calls.iter().any(|known| known.is(&call)) {
@@ -93,7 +93,7 @@ pub(crate) unsafe fn add(site: &Site, probe: Probe, data: *mut c_void) -> Result
 /// As [`add`].
 pub(crate) unsafe fn remove(site: &Site, probe: Probe, data: *mut c_void) -> Result<(), c_int> {
     let call = Call::new(probe, data);
-    let mut change = turns::change();
+    let mut change = grace_period::change();
     // SAFETY: the caller's promise.
     let mut calls = unsafe { calls_of(site) };
     let at = calls.iter().position(|known| known.is(&call)).ok_or(libc::ENOENT)?;
@@ -106,7 +106,7 @@ pub(crate) unsafe fn remove(site: &Site, probe: Probe, data: *mut c_void) -> Res
 /// A library is being unloaded: its functions are called no more, and its sites have no list.
 /// Waits for calls that have begun, if this is not one of them.
 pub(crate) fn forget_library(base: usize) {
-    let mut change = turns::change();
+    let mut change = grace_period::change();
     let mut changed = false;
     for at in change.sites().clone() {
         let its_own = sys::library_of(at) == Some(base);
@@ -129,7 +129,7 @@ pub(crate) fn forget_library(base: usize) {
     }
     drop(change);
     if changed {
-        turns::synchronize();
+        grace_period::synchronize();
     }
 }
 

@@ -3,7 +3,7 @@
 //! unregistering may happen at once.
 
 pub(crate) mod calls;
-pub(crate) mod turns;
+pub(crate) mod grace_period;
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::site::{ONE_CALLBACK, Site};
-use turns::{Announced, Change};
+use grace_period::{Announced, Change};
 
 /// The callbacks of a site. `F` is the trait object that its macro names.
 struct List<F: ?Sized> {
@@ -33,7 +33,7 @@ impl<F: ?Sized + Send + Sync + 'static> Registration<F> {
     /// # Safety
     /// As said.
     pub unsafe fn new(site: &'static Site, callback: Arc<F>) -> Self {
-        let mut change = turns::change();
+        let mut change = grace_period::change();
         let id = change.number();
         // SAFETY: the caller's promise on F.
         unsafe {
@@ -51,7 +51,7 @@ impl<F: ?Sized + Send + Sync + 'static> Registration<F> {
 
 impl<F: ?Sized + Send + Sync + 'static> Drop for Registration<F> {
     fn drop(&mut self) {
-        let mut change = turns::change();
+        let mut change = grace_period::change();
         self.site.listeners.fetch_sub(ONE_CALLBACK, Ordering::Relaxed);
         // SAFETY: the promise given to `new`.
         unsafe {

@@ -26,7 +26,7 @@ pub(crate) fn leave() {
 }
 
 fn write() -> Result<(), i32> {
-    let directory = place().ok_or(libc::ENOENT)?.folder.bytes();
+    let directory = place().ok_or(libc::ENOENT)?.directory.bytes();
     let maps = Fd::open(c"/proc/self/maps", libc::O_RDONLY)?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let new = Path::new().add(directory).add(b"/.maps-").number(number.into());

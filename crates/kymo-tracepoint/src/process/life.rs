@@ -1,16 +1,16 @@
-//! Fork and exit: a forked child gets a folder of its own, a program that ends in order takes its
-//! folder along.
+//! Fork and exit: a forked child gets a directory of its own, a program that ends in order takes its
+//! directory along.
 
 use std::sync::atomic::Ordering;
 
 use kymo_ust::{SLOT_PATH, SLOTS, Slot, slot_at};
 
-use super::folder::{create_control, has_rings, remove};
+use super::directory::{create_control, has_rings, remove};
 use super::{
     CONTROL, ENDING, STATE, State, code_maps, control, enable_word, events, page, place, publish,
     write_counts,
 };
-use crate::callbacks::turns;
+use crate::callbacks::grace_period;
 use crate::channel;
 use crate::sys::{self, Path};
 
@@ -31,27 +31,27 @@ extern "C" fn at_exit() {
         u32::from_le_bytes(pid) == sys::pid()
     });
     if let Some(place) = place().filter(|_| ours) {
-        if has_rings(&place.folder) {
+        if has_rings(&place.directory) {
             code_maps::leave();
         }
-        remove(&place.folder);
+        remove(&place.directory);
     }
 }
 
 extern "C" fn before_fork() {
     STATE.stop();
-    turns::stop();
+    grace_period::stop();
 }
 
 extern "C" fn after_fork() {
-    turns::go_on();
+    grace_period::go_on();
     drop(STATE.go_on());
 }
 
-/// The child gets a folder of its own, with what its parent's sessions had switched on.
+/// The child gets a directory of its own, with what its parent's sessions had switched on.
 extern "C" fn in_child() {
     crate::record::forget_thread();
-    turns::go_on_in_child();
+    grace_period::go_on_in_child();
     become_child(&mut STATE.go_on());
 }
 
@@ -71,7 +71,7 @@ fn become_child(state: &mut State) {
     let mut slots = [[0; SLOT_PATH + 2]; SLOTS];
     for (i, copy) in slots.iter_mut().enumerate() {
         let slot = old.slot(i);
-        copy[0] = slot.turn();
+        copy[0] = slot.generation();
         copy[1] = slot.state();
         copy[2..].copy_from_slice(&slot.path());
     }

@@ -1,14 +1,14 @@
-//! This process in the shared folder: its control file, the table of its events, and
+//! This process in the shared directory: its control file, the table of its events, and
 //! what happens to them at start, `dlopen`, `dlclose`, fork and exit.
 //!
 //! All of this runs in constructors and destructors, under one lock; nothing here is
 //! reached by a site that is hit, but what [`control`] and [`place`] hand out.
 
 pub(crate) mod code_maps;
-mod folder;
+mod directory;
 mod life;
-mod orders;
 mod page;
+mod pending_enables;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -32,12 +32,12 @@ static SITES: [AtomicPtr<Site>; MAX_EVENTS as usize] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_EVENTS as usize];
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 
-/// Where this program is in the shared folder. Never changes; a forked child has another.
+/// Where this program is in the shared directory. Never changes; a forked child has another.
 pub(crate) struct Place {
     /// `kymo-UID`.
     pub(crate) user: Path,
-    /// This program's folder in it.
-    pub(crate) folder: Path,
+    /// This program's directory in it.
+    pub(crate) directory: Path,
     /// Of its traces.
     pub(crate) uuid: [u8; 16],
     /// Most events that a channel can meet.
@@ -85,7 +85,7 @@ impl State {
             std::mem::forget(self.control.take());
         }
         if self.control.is_none() && self.identity.is_some() {
-            let path = Path::new().add(place()?.folder.bytes()).add(b"/control");
+            let path = Path::new().add(place()?.directory.bytes()).add(b"/control");
             let file = Fd::open(path.c(), libc::O_RDWR).ok()?;
             if file.identity() != self.identity {
                 return None;
@@ -136,7 +136,7 @@ pub(crate) fn register(entries: &[SiteRef], refused: u32) {
     if !state.tried {
         state.tried = true;
         life::at_fork_and_exit();
-        if folder::create(state, sites.len() as u32).is_none() {
+        if directory::create(state, sites.len() as u32).is_none() {
             return;
         }
     }
@@ -157,10 +157,10 @@ pub(crate) fn register(entries: &[SiteRef], refused: u32) {
     let first = CONTROL.load(Ordering::Relaxed).is_null();
     write_counts(state);
     if first {
-        orders::look_for_orders();
+        pending_enables::apply_pending();
         publish();
     } else {
-        orders::apply_active_orders(&fresh);
+        pending_enables::apply_active(&fresh);
         if page().any_active() {
             code_maps::leave();
         }

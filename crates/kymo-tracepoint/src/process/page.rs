@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use kymo_ring::Bell;
+use kymo_ring::FutexWord;
 use kymo_ust::{CONTROL_HEADER, SLOT_PATH, SLOTS, Slot, SlotState, slot_at};
 
 use crate::sys;
@@ -37,7 +37,7 @@ pub(crate) struct SlotPage<'a>(&'a [AtomicU8]);
 
 impl SlotPage<'_> {
     #[inline(always)]
-    pub(crate) fn turn(self) -> u8 {
+    pub(crate) fn generation(self) -> u8 {
         self.0[0].load(Ordering::Relaxed)
     }
 
@@ -54,13 +54,13 @@ impl SlotPage<'_> {
     }
 
     /// Says that the ring is ready, or why it is not.
-    pub(crate) fn answer(self, turn: u8, result: Result<(), i32>) {
+    pub(crate) fn answer(self, generation: u8, result: Result<(), i32>) {
         let errno = result.err().unwrap_or(0).to_le_bytes();
         for (i, byte) in errno.iter().enumerate() {
             self.0[4 + i].store(*byte, Ordering::Relaxed);
         }
         self.0[3].store(if result.is_ok() { 1 } else { 2 }, Ordering::Relaxed);
-        self.0[2].store(turn, Ordering::Release);
+        self.0[2].store(generation, Ordering::Release);
     }
 
     fn counter(&self, at: usize) -> &AtomicU64 {
@@ -86,9 +86,11 @@ impl SlotPage<'_> {
     /// Wakes the tool if it sleeps until something is to be done for this slot.
     pub(crate) fn tell_tool(self) {
         // SAFETY: four of the slot's bytes, aligned to four, which the program sees in no other way.
-        let bell = unsafe { &*self.0[Slot::BELL_AT..Slot::BELL_AT + 4].as_ptr().cast::<Bell>() };
-        if bell.is_wanted() {
-            sys::wake(bell.as_ptr());
+        let futex_word = unsafe {
+            &*self.0[Slot::FUTEX_WORD_AT..Slot::FUTEX_WORD_AT + 4].as_ptr().cast::<FutexWord>()
+        };
+        if futex_word.is_wanted() {
+            sys::wake(futex_word.as_ptr());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What tests of traced programs need: a shared folder of their own, orders, and a plain
-//! reader that turns the rings of a program into a CTF folder for babeltrace2.
+//! What tests of traced programs need: a shared directory of their own, orders, and a plain
+//! reader that turns the rings of a program into a CTF directory for babeltrace2.
 #![allow(dead_code, unreachable_pub, reason = "not every test uses all of it")]
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use std::process::Command;
 use kymo_ring::{AREA_HEADER, AreaState, Config, Context, Header, Mode};
 use kymo_ust::{Control, EventRecord, Kind, Order, Rule, Shape, Slot, slot_at};
 
-/// A shared folder for one test.
+/// A shared directory for one test.
 pub struct Shared {
     dir: tempfile::TempDir,
 }
@@ -19,9 +19,9 @@ pub struct Shared {
 impl Shared {
     pub fn new() -> Self {
         let shared = Self { dir: tempfile::tempdir().unwrap() };
-        for folder in [shared.user(), shared.user().join("wanted")] {
-            fs::create_dir(&folder).unwrap();
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        for directory in [shared.user(), shared.user().join("wanted")] {
+            fs::create_dir(&directory).unwrap();
+            fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
         }
         shared
     }
@@ -131,7 +131,7 @@ pub fn order(pattern: &str, filter: &str) -> Order {
     }
 }
 
-/// A program in the shared folder.
+/// A program in the shared directory.
 pub struct Program {
     pub path: PathBuf,
     pub control: Control,
@@ -172,8 +172,8 @@ impl Program {
         self.file().write_all_at(&[on.into()], at).unwrap();
     }
 
-    pub fn ring(&self, slot: usize, turn: u8) -> RingFile {
-        let file = File::open(self.path.join(format!("ring-{slot}-{turn}"))).unwrap();
+    pub fn ring(&self, slot: usize, generation: u8) -> RingFile {
+        let file = File::open(self.path.join(format!("ring-{slot}-{generation}"))).unwrap();
         let mut bytes = [0; 128];
         file.read_exact_at(&mut bytes, 0).unwrap();
         let header = Header::parse(&bytes, file.metadata().unwrap().len()).unwrap();
@@ -181,22 +181,22 @@ impl Program {
     }
 
     /// What babeltrace2 says of all that is in a ring: its lines. It has nothing to complain of.
-    pub fn babeltrace(&self, slot: usize, turn: u8) -> Vec<String> {
-        let (lines, warning) = self.babeltrace_with_warning(slot, turn);
+    pub fn babeltrace(&self, slot: usize, generation: u8) -> Vec<String> {
+        let (lines, warning) = self.babeltrace_with_warning(slot, generation);
         assert_eq!(warning, "");
         lines
     }
 
-    pub fn babeltrace_with_warning(&self, slot: usize, turn: u8) -> (Vec<String>, String) {
+    pub fn babeltrace_with_warning(&self, slot: usize, generation: u8) -> (Vec<String>, String) {
         let out = tempfile::tempdir().unwrap();
-        self.ring(slot, turn).write_ctf(out.path(), &self.events);
+        self.ring(slot, generation).write_ctf(out.path(), &self.events);
         babeltrace(out.path())
     }
 }
 
 /// The lines of babeltrace2, and what it complains of.
-fn babeltrace(folder: &Path) -> (Vec<String>, String) {
-    let output = Command::new("babeltrace2").arg(folder).output().unwrap();
+fn babeltrace(directory: &Path) -> (Vec<String>, String) {
+    let output = Command::new("babeltrace2").arg(directory).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{errors}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -267,14 +267,14 @@ impl RingFile {
         out
     }
 
-    pub fn write_ctf(&self, folder: &Path, events: &[EventRecord]) {
+    pub fn write_ctf(&self, directory: &Path, events: &[EventRecord]) {
         for area in 0..self.header.areas() {
             let packets = self.packets(area);
             if !packets.is_empty() {
-                fs::write(folder.join(format!("stream_{area}")), packets).unwrap();
+                fs::write(directory.join(format!("stream_{area}")), packets).unwrap();
             }
         }
-        fs::write(folder.join("metadata"), metadata(self.header.config(), events)).unwrap();
+        fs::write(directory.join("metadata"), metadata(self.header.config(), events)).unwrap();
     }
 }
 

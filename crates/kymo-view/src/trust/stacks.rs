@@ -7,7 +7,7 @@ use kymo_analysis::profile::{EventProfile, Profile};
 use kymo_events::unwind::{LARGEST_COPY, Needed, Stop, Tally};
 use kymo_model::{AttrFlags, NoteKind, SampleType};
 use kymo_symbols::Resolver;
-use kymo_symbols::unwind::Lack;
+use kymo_symbols::unwind::CfiError;
 
 use crate::{Ledger, percent};
 
@@ -135,11 +135,11 @@ fn cut(tally: &Tally, ledger: &mut Ledger) {
 }
 
 fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
-    let mut by_lack: BTreeMap<Option<Lack>, Vec<(Stop, u64)>> = BTreeMap::new();
+    let mut by_error: BTreeMap<Option<CfiError>, Vec<(Stop, u64)>> = BTreeMap::new();
     for (stop, n) in &tally.stops {
-        by_lack.entry(stop.lack).or_default().push((*stop, *n));
+        by_error.entry(stop.cfi_error).or_default().push((*stop, *n));
     }
-    for (lack, mut stops) in by_lack {
+    for (cfi_error, mut stops) in by_error {
         let sum: u64 = stops.iter().map(|(_, n)| n).sum();
         if percent(sum, tally.stacks) < HARMLESS_PERCENT {
             continue;
@@ -152,31 +152,31 @@ fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
         let named = stops.iter().take(NAMED).map(|(stop, n)| format!("{} ({n})", name(stop)));
         let named: Vec<String> = named.collect();
         let worst = stops.first().map_or(String::new(), |(stop, _)| name(stop));
-        let (why, advice) = explain(lack, &worst);
+        let (why, advice) = explain(cfi_error, &worst);
         let fact = format!("{sum} stacks end in {}: {why}", named.join(", "));
         ledger.note(NoteKind::Stopped, fact, advice);
     }
 }
 
 /// What is wrong, and what would help.
-fn explain(lack: Option<Lack>, worst: &str) -> (&'static str, Option<String>) {
-    let symfs = "put the recorded file under a folder and name it with --symfs";
-    match lack {
+fn explain(cfi_error: Option<CfiError>, worst: &str) -> (&'static str, Option<String>) {
+    let symfs = "put the recorded file under a directory and name it with --symfs";
+    match cfi_error {
         None => ("the return address found there leads into no code", None),
-        Some(Lack::Memory) => (
+        Some(CfiError::Memory) => (
             "code made at run time, without frame pointers there",
             Some("have the just-in-time compiler keep frame pointers".into()),
         ),
-        Some(Lack::Missing) => ("the file is not there", Some(symfs.into())),
-        Some(Lack::Changed) => ("the file is not the one recorded", Some(symfs.into())),
-        Some(Lack::Unusable) => ("the file cannot be read", None),
-        Some(Lack::Silent) => (
+        Some(CfiError::Missing) => ("the file is not there", Some(symfs.into())),
+        Some(CfiError::Changed) => ("the file is not the one recorded", Some(symfs.into())),
+        Some(CfiError::Unusable) => ("the file cannot be read", None),
+        Some(CfiError::Silent) => (
             "no call frame information there, and no frame pointer",
             Some(format!(
                 "install the debug package of {worst}, or rebuild it with frame pointers or \
                  -fasynchronous-unwind-tables"
             )),
         ),
-        Some(Lack::Damaged) => ("the call frame information is damaged or leads nowhere", None),
+        Some(CfiError::Damaged) => ("the call frame information is damaged or leads nowhere", None),
     }
 }

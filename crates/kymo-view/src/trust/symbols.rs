@@ -42,7 +42,7 @@ fn note_problem(problem: &Problem, ledger: &mut Ledger) {
                 format!(
                     "{path} is not the file that was recorded: its build-id is {found}, recorded was {recorded}"
                 ),
-                Some("its symbols were not used; put the old file under a folder and name it with --symfs".into()),
+                Some("its symbols were not used; put the old file under a directory and name it with --symfs".into()),
             );
         }
         Problem::Refused { path, of, why } => {

@@ -20,7 +20,7 @@ pub(crate) struct SymbolArgs {
     /// Kernel symbols from this uncompressed kernel image
     #[arg(short = 'k', long, value_name = "FILE")]
     pub(crate) vmlinux: Option<PathBuf>,
-    /// Look for binaries and debug files under this folder
+    /// Look for binaries and debug files under this directory
     #[arg(long, value_name = "DIR", value_parser = directory)]
     pub(crate) symfs: Option<PathBuf>,
     /// Leave names as the compiler mangled them
@@ -60,7 +60,7 @@ impl DebuginfodArgs {
 fn directory(text: &str) -> Result<PathBuf, String> {
     match Path::new(text).is_dir() {
         true => Ok(text.into()),
-        false => Err("there is no such folder".into()),
+        false => Err("there is no such directory".into()),
     }
 }
 

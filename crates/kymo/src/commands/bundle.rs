@@ -55,7 +55,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("{}: a trace.dat needs no bundle, it has the names of its addresses", path.display());
     }
     if matches!(Kind::of(&path), Some(Kind::Ctf | Kind::Session)) {
-        bail!("{}: a folder of traces needs no bundle, it can be copied", path.display());
+        bail!("{}: a directory of traces needs no bundle, it can be copied", path.display());
     }
     let contents = match (args.sources, args.binaries) {
         (true, _) => {

@@ -19,8 +19,8 @@ binary's build-id. Only files that nobody else
 can write to are read, and only if their checksums are right; others are told and made again.
 
 ENVIRONMENT
-KYMO_CACHE       another folder; off: keep nothing
-XDG_CACHE_HOME   its folder kymo is used instead of ~/.cache/kymo
+KYMO_CACHE       another directory; off: keep nothing
+XDG_CACHE_HOME   its directory kymo is used instead of ~/.cache/kymo
 All files together take at most 1 GiB: those longest not used go first.")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -48,7 +48,7 @@ enum Action {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(cache) = Cache::of_user() else {
-        bail!("there is no cache: KYMO_CACHE says so, or there is no home folder");
+        bail!("there is no cache: KYMO_CACHE says so, or there is no home directory");
     };
     match args.action {
         Action::List { which } => list(&cache, &chosen(&cache, &which, None)?),

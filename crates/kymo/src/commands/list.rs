@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
 
-    /// The events of this trace.dat, folder of CTF traces or of a session with both, and how many of
+    /// The events of this trace.dat, directory of CTF traces or of a session with both, and how many of
     /// each it holds; with globs also those that did not happen. A file may also be named instead of the first glob
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,

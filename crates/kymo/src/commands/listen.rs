@@ -1,5 +1,5 @@
 //! `kymo listen`: takes the recordings that `kymo trace -o tcp://…` sends, each
-//! into a folder of its own.
+//! into a directory of its own.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ On a network that is trusted, both sides know a secret:
   kymo trace -o tcp://192.0.2.1:7411 --secret-file secret -e sched
 The secret keeps strangers from sending, and from being sent to.")]
 pub(crate) struct Args {
-    /// Folder for the recordings
+    /// Directory for the recordings
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// Address and port to listen on

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// The command whose page is printed; without it, that of kymo itself
     #[arg(value_name = "COMMAND", conflicts_with_all = ["dir", "completions"])]
     command: Option<String>,
-    /// Write every page into this folder, as `kymo.1`, `kymo-record.1`, …
+    /// Write every page into this directory, as `kymo.1`, `kymo-record.1`, …
     #[arg(long, value_name = "DIR", conflicts_with = "completions")]
     dir: Option<PathBuf>,
     /// Print completions for this shell

@@ -37,7 +37,7 @@ PLACE
   0xADDRESS                                         a place of the binary
   FUNC may be a glob (vfs_*), and in Rust and C++ a path (mycrate::module::func,
   <T as Trait>::f, main::{closure#0}); without its generic arguments it means every
-  instance. SRC is matched from its end, by whole folders. PATTERN is a glob on source
+  instance. SRC is matched from its end, by whole directories. PATTERN is a glob on source
   lines, blanks left out.
 
 ARGUMENT
@@ -127,7 +127,7 @@ pub(crate) struct Args {
     vmlinux: Option<PathBuf>,
 
     /// Where the sources are
-    #[arg(short = 's', long, value_name = "FOLDER")]
+    #[arg(short = 's', long, value_name = "DIRECTORY")]
     source: Option<PathBuf>,
 
     /// Add even if an event of that name exists, under a name with a number

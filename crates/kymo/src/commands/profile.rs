@@ -107,7 +107,7 @@ fn status(args: &Args, summary: &Summary, ledger: &Ledger) -> ExitCode {
     }
 }
 
-/// A folder for the recording that goes when the profile is printed.
+/// A directory for the recording that goes when the profile is printed.
 struct Scratch(Option<PathBuf>);
 
 impl Scratch {

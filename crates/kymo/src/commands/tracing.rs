@@ -60,14 +60,14 @@ pub(crate) fn open() -> anyhow::Result<Tracefs> {
 }
 
 /// The tree's top, or the instance that was named.
-pub(crate) fn folder(tracefs: &Tracefs, instance: Option<&str>) -> anyhow::Result<TraceDir> {
+pub(crate) fn directory(tracefs: &Tracefs, instance: Option<&str>) -> anyhow::Result<TraceDir> {
     Ok(match instance {
         None => TraceDir::top(tracefs),
         Some(name) => TraceDir::open(tracefs, name)?,
     })
 }
 
-/// How messages call a folder.
+/// How messages call a directory.
 pub(crate) fn called(dir: &TraceDir) -> String {
     match dir.name() {
         None => "the top instance".to_owned(),

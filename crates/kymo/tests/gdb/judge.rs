@@ -64,8 +64,8 @@ pub(crate) enum Stop<'a> {
 /// What gdb shows of a program: the stack at each stop.
 #[track_caller]
 pub(crate) fn in_gdb(program: &Path, args: &[&str], stop: &Stop<'_>) -> Vec<Stack> {
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("ask.py");
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("ask.py");
     let mut text = ASK.to_owned();
     match stop {
         Stop::Syscall(name, calls) => {
@@ -159,7 +159,7 @@ pub(crate) fn record(program: &Path, args: &[&str], event: &[&str], data: &Path)
     let _ = run_command(record).success();
 }
 
-/// What kymo shows of all samples of a recording, with a home folder of its own if
+/// What kymo shows of all samples of a recording, with a home directory of its own if
 /// one is given.
 #[track_caller]
 pub(crate) fn in_kymo(data: &Path, home: Option<&Path>) -> (Vec<Stack>, Outcome) {
@@ -237,10 +237,11 @@ fn same_function(ours: &Frame, theirs: &Frame) -> bool {
     ours.function == theirs.function || (ours.inlined && tail())
 }
 
-/// gdb has a file's name as the line table has it, which counts from the folder
+/// gdb has a file's name as the line table has it, which counts from the directory
 /// that the program was compiled in.
 fn same_line(ours: &str, theirs: &str) -> bool {
-    ours.strip_suffix(theirs).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+    ours.strip_suffix(theirs)
+        .is_some_and(|directory| directory.is_empty() || directory.ends_with('/'))
         && (theirs.is_empty() == ours.is_empty())
 }
 
@@ -255,19 +256,19 @@ fn addr2line(program: &Path, address: u64, depth: usize) -> String {
 
 /// Compiles a program.
 #[track_caller]
-pub(crate) fn compile(folder: &Path, compiler: &str, source: &str, text: &str, flags: &[&str]) {
-    std::fs::write(folder.join(source), text).unwrap();
+pub(crate) fn compile(directory: &Path, compiler: &str, source: &str, text: &str, flags: &[&str]) {
+    std::fs::write(directory.join(source), text).unwrap();
     let mut command = Command::new(compiler);
     // By its whole path, so that everybody states the same one.
-    command.args(flags).args(["-o", "program"]).arg(folder.join(source)).current_dir(folder);
+    command.args(flags).args(["-o", "program"]).arg(directory.join(source)).current_dir(directory);
     let _ = run_command(command).success();
 }
 
-/// A tool of binutils in a folder.
+/// A tool of binutils in a directory.
 #[track_caller]
-pub(crate) fn tool(folder: &Path, name: &str, args: &[&str]) -> String {
+pub(crate) fn tool(directory: &Path, name: &str, args: &[&str]) -> String {
     let mut command = Command::new(name);
-    command.args(args).current_dir(folder);
+    command.args(args).current_dir(directory);
     run_command(command).success().stdout
 }
 

@@ -29,18 +29,18 @@ fn libraries_one_after_the_other_at_one_place() {
     if !require(NEEDS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("library.c"), LIBRARY).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("library.c"), LIBRARY).unwrap();
     for (name, room) in [("first", "40"), ("second", "4000")] {
         let (file, name) = (format!("{name}.so"), format!("-DNAME=in_{name}"));
         let room = format!("-DROOM={room}");
         let flags = ["-O2", "-g", "-fPIC", "-shared", "-fomit-frame-pointer", &name, &room];
-        tool(folder.path(), "gcc", &[&flags[..], &["-o", &file, "library.c"]].concat());
+        tool(directory.path(), "gcc", &[&flags[..], &["-o", &file, "library.c"]].concat());
     }
     let text = include_str!("loads.c");
-    compile(folder.path(), "gcc", "loads.c", text, &["-O2", "-g", "-no-pie"]);
-    let (program, data) = (folder.path().join("program"), folder.path().join("perf.data"));
-    let libraries = ["first.so", "second.so", "first.so"].map(|l| folder.path().join(l));
+    compile(directory.path(), "gcc", "loads.c", text, &["-O2", "-g", "-no-pie"]);
+    let (program, data) = (directory.path().join("program"), directory.path().join("perf.data"));
+    let libraries = ["first.so", "second.so", "first.so"].map(|l| directory.path().join(l));
     let args = libraries.each_ref().map(|l| l.to_str().unwrap());
     record(&program, &args, &["-e", "syscalls:sys_enter_getppid"], &data);
     let (ours, shown) = in_kymo(&data, None);
@@ -56,7 +56,7 @@ fn the_kernels_code_in_the_program() {
     if !require(NEEDS) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = "
 #include <time.h>
 static volatile long sink;
@@ -68,8 +68,8 @@ __attribute__((noinline)) void asks(void)
 }
 int main(void) { asks(); return 0; }
 ";
-    compile(folder.path(), "gcc", "clock.c", text, &["-O2", "-g", "-no-pie"]);
-    let (program, data) = (folder.path().join("program"), folder.path().join("perf.data"));
+    compile(directory.path(), "gcc", "clock.c", text, &["-O2", "-g", "-no-pie"]);
+    let (program, data) = (directory.path().join("program"), directory.path().join("perf.data"));
     record(&program, &[], &["-e", "syscalls:sys_enter_clock_gettime"], &data);
     let (ours, shown) = in_kymo(&data, None);
     let theirs = in_gdb(&program, &[], &Stop::Syscall("clock_gettime", 1));
@@ -87,9 +87,10 @@ fn a_handler_with_a_stack_of_its_own_and_static_programs() {
     // What a static program says of the C library is not as gdb reads it: the same
     // functions are there under many names, so only the program's own are compared.
     for (linked, all) in [("-no-pie", true), ("-static", false), ("-static-pie", false)] {
-        let folder = tempfile::tempdir().unwrap();
-        compile(folder.path(), "gcc", "signal.c", text, &["-O2", "-g", linked]);
-        let (program, data) = (folder.path().join("program"), folder.path().join("perf.data"));
+        let directory = tempfile::tempdir().unwrap();
+        compile(directory.path(), "gcc", "signal.c", text, &["-O2", "-g", linked]);
+        let (program, data) =
+            (directory.path().join("program"), directory.path().join("perf.data"));
         for args in [&[][..], &["own"]] {
             record(&program, args, &["-e", "syscalls:sys_enter_getppid"], &data);
             let (ours, shown) = in_kymo(&data, None);

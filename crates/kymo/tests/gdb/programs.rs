@@ -12,7 +12,7 @@ pub(crate) const NEEDS: &[Need] =
 
 /// A program that was recorded at its getppid calls, and what gdb showed of it.
 struct Case {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     program: PathBuf,
     theirs: Vec<Stack>,
 }
@@ -20,18 +20,18 @@ struct Case {
 impl Case {
     #[track_caller]
     fn new(compiler: &str, source: &str, text: &str, flags: &[&str], calls: usize) -> Case {
-        let folder = tempfile::tempdir().unwrap();
-        compile(folder.path(), compiler, source, text, flags);
-        let program = folder.path().join("program");
+        let directory = tempfile::tempdir().unwrap();
+        compile(directory.path(), compiler, source, text, flags);
+        let program = directory.path().join("program");
         let event = ["-e", "syscalls:sys_enter_getppid"];
-        record(&program, &[], &event, &folder.path().join("perf.data"));
+        record(&program, &[], &event, &directory.path().join("perf.data"));
         let theirs = in_gdb(&program, &[], &Stop::Syscall("getppid", calls));
         assert_eq!(theirs.len(), calls);
-        Case { folder, program, theirs }
+        Case { directory, program, theirs }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// The recording's stacks are gdb's; gives how many frames are inlined.
@@ -100,10 +100,10 @@ fn stripped_with_a_separate_debug_file() {
         return;
     }
     let case = Case::new("g++", "inlined.cpp", CPP, &["-O2", "-g", "-no-pie"], 8);
-    let (folder, whole) = (case.folder.path(), case.path("whole"));
+    let (directory, whole) = (case.directory.path(), case.path("whole"));
     std::fs::rename(&case.program, &whole).unwrap();
-    tool(folder, "objcopy", &["--only-keep-debug", "whole", "own.debug"]);
-    tool(folder, "objcopy", &["--strip-all", "whole", "program"]);
+    tool(directory, "objcopy", &["--only-keep-debug", "whole", "own.debug"]);
+    tool(directory, "objcopy", &["--strip-all", "whole", "program"]);
     let (bare, shown) = in_kymo(&case.path("perf.data"), None);
     let own = |s: &Stack| s.iter().any(|f| f.function.contains("caught"));
     assert!(!bare.iter().any(own), "{}", shown.stdout);
@@ -113,19 +113,19 @@ fn stripped_with_a_separate_debug_file() {
         assert!(same(&whole, &ours, &case.theirs) <= ours.len());
         assert!(!shown.stderr.contains("refused"), "{}", shown.stderr);
     };
-    tool(folder, "objcopy", &["--add-gnu-debuglink=own.debug", "program"]);
+    tool(directory, "objcopy", &["--add-gnu-debuglink=own.debug", "program"]);
     same_as_gdb(None);
-    std::fs::create_dir(folder.join(".debug")).unwrap();
-    std::fs::rename(folder.join("own.debug"), folder.join(".debug/own.debug")).unwrap();
+    std::fs::create_dir(directory.join(".debug")).unwrap();
+    std::fs::rename(directory.join("own.debug"), directory.join(".debug/own.debug")).unwrap();
     same_as_gdb(None);
     // By the build-id alone, where perf keeps such files.
-    let notes = tool(folder, "readelf", &["-n", "whole"]);
+    let notes = tool(directory, "readelf", &["-n", "whole"]);
     let id = notes.lines().find_map(|l| l.trim().strip_prefix("Build ID: ")).unwrap();
-    let kept = folder.join(".debug/.build-id").join(&id[..2]).join(&id[2..]);
+    let kept = directory.join(".debug/.build-id").join(&id[..2]).join(&id[2..]);
     std::fs::create_dir_all(&kept).unwrap();
-    std::fs::rename(folder.join(".debug/own.debug"), kept.join("debug")).unwrap();
-    tool(folder, "objcopy", &["--remove-section=.gnu_debuglink", "program"]);
-    same_as_gdb(Some(folder));
+    std::fs::rename(directory.join(".debug/own.debug"), kept.join("debug")).unwrap();
+    tool(directory, "objcopy", &["--remove-section=.gnu_debuglink", "program"]);
+    same_as_gdb(Some(directory));
 }
 
 /// Debian's Lua with its debug package, which shares a part with others (dwz), below
@@ -136,8 +136,8 @@ fn debians_programs_with_their_debug_packages() {
     if !require(&[NEEDS, &[Need::Tool("lua5.4")]].concat()) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (source, data) = (folder.path().join("calls.lua"), folder.path().join("perf.data"));
+    let directory = tempfile::tempdir().unwrap();
+    let (source, data) = (directory.path().join("calls.lua"), directory.path().join("perf.data"));
     std::fs::write(&source, include_str!("calls.lua")).unwrap();
     let (program, args) = (Path::new("/usr/bin/lua5.4"), [source.to_str().unwrap()]);
     record(program, &args, &["-e", "syscalls:sys_enter_unlink"], &data);

@@ -12,9 +12,9 @@ const AT_ONCE: usize = 44;
 
 #[track_caller]
 fn every_instruction(compiler: &str, source: &str, text: &str, flags: &[&str], of: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    compile(folder.path(), compiler, source, text, flags);
-    let (program, data) = (folder.path().join("program"), folder.path().join("perf.data"));
+    let directory = tempfile::tempdir().unwrap();
+    compile(directory.path(), compiler, source, text, flags);
+    let (program, data) = (directory.path().join("program"), directory.path().join("perf.data"));
     let mut places = instructions(&program, of);
     places.truncate(AT_ONCE);
     let probe = |place: &u64| ["--probe".to_owned(), format!("{} {place:#x}", program.display())];

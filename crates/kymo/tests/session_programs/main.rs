@@ -1,6 +1,6 @@
 //! `kymo session` over programs: sessions outlive the command, reach programs that run
 //! and that start later, lose nothing unsaid, and leave nothing. This test binary is
-//! started again as the program, in a shared folder of the test's own; it does what its
+//! started again as the program, in a shared directory of the test's own; it does what its
 //! standard input says.
 #![allow(clippy::unwrap_used, reason = "tests")]
 

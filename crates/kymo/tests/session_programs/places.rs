@@ -1,5 +1,5 @@
 //! Beside the kernel, without root, for other users, in containers, where there is no
-//! room, and among names and folders that nobody should trust.
+//! room, and among names and directories that nobody should trust.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
@@ -185,8 +185,8 @@ fn programs_of_another_mount_namespace_are_reached() {
     let process = Path::new("/proc").join(program.pid().to_string());
     let shm = process.join("root").join("dev/shm/kymo-0");
     assert_eq!(names(&shm.join("wanted")), [""; 0]);
-    let folder = names(&shm).into_iter().find(|n| n != "wanted").unwrap();
-    assert_eq!(names(&shm.join(folder)), ["control"], "no ring is left");
+    let directory = names(&shm).into_iter().find(|n| n != "wanted").unwrap();
+    assert_eq!(names(&shm.join(directory)), ["control"], "no ring is left");
     program.end();
     later.end();
 }
@@ -238,7 +238,7 @@ fn what_a_full_disk_does_not_take_stays_in_the_rings() {
 }
 
 #[test]
-fn a_full_shared_folder_is_told_and_gets_over() {
+fn a_full_shared_directory_is_told_and_gets_over() {
     if !require(&[Need::Root, Need::Babeltrace]) {
         return;
     }
@@ -290,7 +290,7 @@ fn names_that_cannot_be_and_sessions_that_are_not() {
     assert!(stage.refused(&["create", "x", "-u", "work:*"]).contains("there is a session x"));
     assert!(stage.refused(&["enable", "x"]).contains("no event is named"));
     assert!(stage.refused(&["disable", "x", "-e", "sched"]).contains("no events of the kernel"));
-    // Somebody emptied the shared folder, as a reboot or the end of a login does.
+    // Somebody emptied the shared directory, as a reboot or the end of a login does.
     stage.ok(&["start", "x"]);
     for user in names(&stage.shared) {
         std::fs::remove_dir_all(stage.shared.join(user)).unwrap();
@@ -306,7 +306,7 @@ fn names_that_cannot_be_and_sessions_that_are_not() {
 }
 
 #[test]
-fn somebody_elses_folder_in_the_place_of_ones_own_is_refused_and_hides_nothing() {
+fn somebody_elses_directory_in_the_place_of_ones_own_is_refused_and_hides_nothing() {
     if !require(&[Need::Root, Need::Tracefs]) {
         return;
     }
@@ -392,7 +392,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn a_hostile_folder_is_passed_over_and_said() {
+fn a_hostile_directory_is_passed_over_and_said() {
     if !require(&[Need::Root, Need::Babeltrace]) {
         return;
     }
@@ -406,7 +406,7 @@ fn a_hostile_folder_is_passed_over_and_said() {
     std::fs::create_dir(&target).unwrap();
     std::os::unix::fs::symlink(&target, evil.join("wanted")).unwrap();
     std::fs::set_permissions(&evil, PermissionsExt::from_mode(0o700)).unwrap();
-    // A folder that claims to be a third one's.
+    // A directory that claims to be a third one's.
     std::fs::create_dir(stage.shared.join("kymo-777")).unwrap();
     // A program whose files are something else.
     for (name, file) in [("1-1-0", "control"), ("2-2-0", "ring-0-1")] {
@@ -458,7 +458,7 @@ fn several_processes_and_their_children() {
     let mut steps = stage.steps("now");
     steps.sort_unstable();
     assert_eq!(steps, [0, 0, 1, 1, 2, 2, 3, 4]);
-    // A second one into the same folder is refused, with what to do instead.
+    // A second one into the same directory is refused, with what to do instead.
     let again = stage.refused(&["snapshot", &name, "-o", "now"]);
     assert!(again.contains("now is not empty") && again.contains("session rotate"), "{again}");
     stage.ok(&["destroy", &name]);

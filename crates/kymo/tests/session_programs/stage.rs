@@ -1,4 +1,4 @@
-//! What the tests need: a shared folder, programs in it that do as they are told, and
+//! What the tests need: a shared directory, programs in it that do as they are told, and
 //! what babeltrace2 says of a snapshot.
 
 use std::cell::RefCell;
@@ -63,7 +63,7 @@ impl Drop for Program {
     }
 }
 
-/// A shared folder, and another for what is written.
+/// A shared directory, and another for what is written.
 pub(crate) struct Stage {
     pub(crate) shared: PathBuf,
     pub(crate) top: tempfile::TempDir,
@@ -133,7 +133,7 @@ impl Stage {
         lines.iter().filter_map(of).collect()
     }
 
-    /// Files and folders in the user's folder but for the two that hold orders.
+    /// Files and directories in the user's directory but for the two that hold orders.
     pub(crate) fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         for user in names(&self.shared) {
@@ -177,9 +177,9 @@ pub(crate) fn number(line: &str) -> u64 {
 }
 
 #[track_caller]
-pub(crate) fn babeltrace(folder: &Path) -> Vec<String> {
-    let output = Command::new("babeltrace2").arg(folder).output().unwrap();
-    assert_eq!(text(&output.stderr), "", "{}", folder.display());
+pub(crate) fn babeltrace(directory: &Path) -> Vec<String> {
+    let output = Command::new("babeltrace2").arg(directory).output().unwrap();
+    assert_eq!(text(&output.stderr), "", "{}", directory.display());
     text(&output.stdout).lines().map(str::to_owned).collect()
 }
 

@@ -1,6 +1,6 @@
 /* Makes a function at run time that calls back, and calls it. It keeps a frame
    pointer, unless the first argument says `bare`: then it does not, and also
-   pushes something. With a second argument, a folder, it writes a jitdump file
+   pushes something. With a second argument, a directory, it writes a jitdump file
    there that names it and says how to leave it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -25,9 +25,9 @@ static const unsigned char eh_frame[] = {
     24, 0, 0, 0, 28, 0, 0, 0, 0xd0, 0xff, 0xff, 0xff, 7, 0, 0, 0, 0,
     /* from byte 1 on CFA = rsp + 16, rbp at CFA - 16; from byte 6 on CFA = rsp + 8 */
     0x41, 0x0e, 16, 0x86, 2, 0x45, 0x0e, 8, 0, 0, 0};
-static void dump(const char *folder, void *code) {
+static void dump(const char *directory, void *code) {
     char path[4096], name[] = "made";
-    snprintf(path, sizeof path, "%s/jit-%d.dump", folder, getpid());
+    snprintf(path, sizeof path, "%s/jit-%d.dump", directory, getpid());
     int fd = open(path, O_CREAT | O_TRUNC | O_RDWR, 0644);
     uint32_t head[10] = {0x4A695444, 1, 40, 62, 0, getpid()};
     write(fd, head, sizeof head);

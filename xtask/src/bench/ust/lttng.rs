@@ -12,24 +12,24 @@ use super::{EVENTS, output};
 /// A session daemon of our own, ended at the end.
 pub(super) struct Lttng {
     daemon: Child,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Lttng {
     pub(super) fn start() -> anyhow::Result<Self> {
-        let folder = crate::target().join("bench/ust");
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(folder.join("home"))?;
+        let directory = crate::target().join("bench/ust");
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(directory.join("home"))?;
         let sources = crate::root().join("xtask/src/bench/ust");
         let mut compile = Command::new("gcc");
-        compile.args(["-O2", "-o"]).arg(folder.join("pace")).arg("-I").arg(&sources);
+        compile.args(["-O2", "-o"]).arg(directory.join("pace")).arg("-I").arg(&sources);
         compile.arg(sources.join("pace.c")).args(["-llttng-ust", "-lpthread", "-ldl"]);
         output(compile)?;
         let mut command = Command::new("lttng-sessiond");
-        command.arg("--no-kernel").env("LTTNG_HOME", folder.join("home"));
+        command.arg("--no-kernel").env("LTTNG_HOME", directory.join("home"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let daemon = command.spawn().context("cannot run lttng-sessiond")?;
-        let lttng = Self { daemon, folder };
+        let lttng = Self { daemon, directory };
         let end = Instant::now() + Duration::from_secs(10);
         while lttng.lttng(&["list"]).is_err() {
             if Instant::now() > end {
@@ -42,7 +42,7 @@ impl Lttng {
 
     fn lttng(&self, args: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new("lttng");
-        command.args(args).env("LTTNG_HOME", self.folder.join("home"));
+        command.args(args).env("LTTNG_HOME", self.directory.join("home"));
         output(command)
     }
 
@@ -82,15 +82,15 @@ impl Lttng {
     }
 
     fn program(&self, kind: &str, events: u64, threads: u32) -> Command {
-        let mut command = Command::new(self.folder.join("pace"));
+        let mut command = Command::new(self.directory.join("pace"));
         command.args([kind, &events.to_string(), &threads.to_string()]);
-        command.env("LTTNG_HOME", self.folder.join("home"));
+        command.env("LTTNG_HOME", self.directory.join("home"));
         command.env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
         command
     }
 
     fn create(&self, kind: &str, mode: &str) -> anyhow::Result<()> {
-        let trace = self.folder.join("trace");
+        let trace = self.directory.join("trace");
         let _ = std::fs::remove_dir_all(&trace);
         let to = format!("--output={}", trace.display());
         self.lttng(&["create", "pace", &to])?;
@@ -119,12 +119,12 @@ impl Lttng {
     pub(super) fn bytes_per_event(&self) -> anyhow::Result<f64> {
         self.pace("two", "discard", 1)?;
         let mut bytes = 0;
-        let mut folders = vec![self.folder.join("trace")];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder)? {
+        let mut directories = vec![self.directory.join("trace")];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(&directory)? {
                 let entry = entry?;
                 if entry.file_type()?.is_dir() {
-                    folders.push(entry.path());
+                    directories.push(entry.path());
                 } else if entry.file_name().to_string_lossy().starts_with("c_") {
                     bytes += entry.metadata()?.len();
                 }

@@ -177,14 +177,15 @@ fn sustains(
 }
 
 fn kymo_sustains(kymo: &Path, pace: &Path, load: Load) -> anyhow::Result<Sustained> {
-    let folder = crate::target().join("bench/ust-kymo");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder)?;
+    let directory = crate::target().join("bench/ust-kymo");
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory)?;
     // The rings are in memory, as those of LTTng.
     let shared = format!("/dev/shm/kymo-bench-{}", std::process::id());
     std::fs::create_dir_all(&shared)?;
     let mut tool = Command::new(kymo);
-    tool.args(["trace", "-u", "pace:two", "--buffer-size", "8M", "-o"]).arg(folder.join("trace"));
+    tool.args(["trace", "-u", "pace:two", "--buffer-size", "8M", "-o"])
+        .arg(directory.join("trace"));
     tool.env("KYMO_UST_DIR", &shared).stdin(Stdio::null()).stdout(Stdio::null());
     let tool = tool.stderr(Stdio::piped()).spawn().context("cannot run kymo")?;
     let mut program = Command::new(pace);
@@ -195,7 +196,7 @@ fn kymo_sustains(kymo: &Path, pace: &Path, load: Load) -> anyhow::Result<Sustain
     let _ = Command::new("kill").args(["-INT", &tool.id().to_string()]).status();
     let ended = ended(tool)?;
     let _ = std::fs::remove_dir_all(&shared);
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = std::fs::remove_dir_all(&directory);
     if !ended.said.contains("(1 program") {
         bail!("kymo trace: {}", ended.said.trim());
     }

@@ -87,13 +87,13 @@ impl<'c> Walk<'c> {
         until: u64,
         sink: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, ReadError> {
-        self.merge.run(until, &mut self.context, |s, i, turn, context: &mut Context<'c>| {
+        self.merge.run(until, &mut self.context, |s, i, head, context: &mut Context<'c>| {
             if !s.pending.plain {
                 context.stats.events += 1;
                 return sink(Piece::Event(&event(s, i)));
             }
             let (stats, found) = (&mut context.stats, &mut context.found);
-            s.run(context.traces, turn, &mut stats.out_of_order, found);
+            s.run(context.traces, head, &mut stats.out_of_order, found);
             stats.events += found.len() as u64;
             sink(Piece::Run(&Run::new(s, found)))
         })

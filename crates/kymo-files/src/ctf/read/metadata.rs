@@ -30,9 +30,9 @@ pub(crate) fn is_metadata(begin: &[u8]) -> bool {
         || begin.starts_with(&MAGIC.to_be_bytes())
 }
 
-/// Whether a `metadata` file in this folder makes it a trace.
-pub(crate) fn is_trace(folder: &Path) -> bool {
-    let path = folder.join("metadata");
+/// Whether a `metadata` file in this directory makes it a trace.
+pub(crate) fn is_trace(directory: &Path) -> bool {
+    let path = directory.join("metadata");
     // Files that the kernel makes while they are read have no size: reading a link to one
     // (`/proc/kmsg`) might wait.
     if !std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() > 0) {

@@ -1,5 +1,5 @@
-//! Reading traces in CTF 1.8: a folder with `metadata` and a file for each
-//! stream, or a folder of such folders. Memory does not grow with the files: each
+//! Reading traces in CTF 1.8: a directory with `metadata` and a file for each
+//! stream, or a directory of such directories. Memory does not grow with the files: each
 //! stream is seen through a window.
 //!
 //! Nothing in the files is believed. A damaged packet costs what is in it; the
@@ -9,8 +9,8 @@ mod bits;
 mod clock;
 mod compile;
 mod curve;
+mod directory;
 mod event;
-mod folder;
 mod layout;
 mod merge;
 mod metadata;
@@ -84,7 +84,7 @@ impl ReadStats {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file} at offset {offset}: {what}")]
 pub struct Damage {
-    /// The file, below the folder that was opened.
+    /// The file, below the directory that was opened.
     pub file: String,
     /// Offset in it.
     pub offset: u64,
@@ -128,44 +128,45 @@ pub struct Ctf {
 }
 
 impl Ctf {
-    /// Whether a folder is a trace or holds some.
+    /// Whether a directory is a trace or holds some.
     pub fn is_in(path: &Path) -> bool {
-        path.is_dir() && folder::has_trace(path)
+        path.is_dir() && directory::has_trace(path)
     }
 
-    /// Opens the trace of a folder, or all in its sub-folders, and reads their metadata.
-    /// The metadata file of a trace stands for its folder.
+    /// Opens the trace of a directory, or all in its sub-directories, and reads their metadata.
+    /// The metadata file of a trace stands for its directory.
     pub fn open(path: impl AsRef<Path>) -> Result<Ctf, ReadError> {
         Ctf::open_all(&[path.as_ref().to_owned()])
     }
 
-    /// The same for several folders.
+    /// The same for several directories.
     pub fn open_all(paths: &[PathBuf]) -> Result<Ctf, ReadError> {
-        let mut folders: Vec<PathBuf> = Vec::new();
+        let mut directories: Vec<PathBuf> = Vec::new();
         let mut top: Vec<&Path> = Vec::new();
         for path in paths {
             let path = match path.parent().filter(|_| path.is_file()) {
-                Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
-                Some(folder) => folder,
+                Some(directory) if directory.as_os_str().is_empty() => Path::new("."),
+                Some(directory) => directory,
                 None => path,
             };
-            let found = folder::traces(path);
+            let found = directory::traces(path);
             if found.is_empty() {
                 return Err(ReadError::NoTrace { path: path.display().to_string() });
             }
-            // A folder may be named twice, and within another.
-            folders.extend(found.into_iter().filter(|f| !folders.contains(f)).collect::<Vec<_>>());
+            // A directory may be named twice, and within another.
+            directories
+                .extend(found.into_iter().filter(|f| !directories.contains(f)).collect::<Vec<_>>());
             top.push(path);
         }
-        let below = |folder: &Path| match *top {
-            [one] => folder.strip_prefix(one).unwrap_or(folder).display().to_string(),
-            _ => folder.display().to_string(),
+        let below = |directory: &Path| match *top {
+            [one] => directory.strip_prefix(one).unwrap_or(directory).display().to_string(),
+            _ => directory.display().to_string(),
         };
         let mut traces: Vec<Trace> = Vec::new();
         let (mut read, mut damage, mut classes) = (Vec::new(), Vec::new(), Vec::new());
-        for folder in folders {
-            let name = below(&folder);
-            let trace = match trace::open(&folder, name.clone(), classes.len() as u32) {
+        for directory in directories {
+            let name = below(&directory);
+            let trace = match trace::open(&directory, name.clone(), classes.len() as u32) {
                 Ok(trace) => trace,
                 // The others can still be read.
                 Err(e) => {
@@ -178,14 +179,14 @@ impl Ctf {
                 classes.extend((0..kind.events.len()).map(|e| (of, k as u32, e as u32)));
             }
             traces.push(trace);
-            read.push(folder);
+            read.push(directory);
         }
         if traces.is_empty()
             && let Some((_, error)) = damage.pop()
         {
             return Err(error);
         }
-        let streams = folder::streams(&read, &traces);
+        let streams = directory::streams(&read, &traces);
         let mut damage: Vec<String> = damage.into_iter().map(|(_, e)| e.to_string()).collect();
         for t in &traces {
             let name = if t.name.is_empty() { String::new() } else { format!("{}: ", t.name) };
@@ -215,7 +216,7 @@ impl Ctf {
         Ok(Ctf { name, traces, streams, times: Times::Clock, damage, classes })
     }
 
-    /// What the folder is called in messages.
+    /// What the directory is called in messages.
     pub fn name(&self) -> &str {
         &self.name
     }

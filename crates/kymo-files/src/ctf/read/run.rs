@@ -8,7 +8,7 @@ use super::event::Packed;
 use super::packet::Quick;
 use super::stream::Stream;
 use super::trace::{Kind, Trace};
-use crate::merge::Turn;
+use crate::merge::MergeHead;
 
 /// The most events of a run.
 const MOST: usize = 1024;
@@ -93,7 +93,7 @@ impl Stream {
     pub(super) fn run(
         &mut self,
         traces: &[Trace],
-        turn: Turn,
+        head: MergeHead,
         out_of_order: &mut u64,
         found: &mut Vec<Short>,
     ) {
@@ -105,7 +105,7 @@ impl Stream {
         found.push(Short { time, class, at: body, len: at as u32 - body });
         while found.len() < MOST
             && let Some((event, now)) = plain.next(at, clock, &mut near)
-            && turn.has(event.time)
+            && head.has(event.time)
         {
             *out_of_order += u64::from(event.time < last);
             (clock, last) = (now, event.time);

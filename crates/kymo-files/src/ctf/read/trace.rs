@@ -18,10 +18,10 @@ pub(crate) const OUTER_EVENT: usize = OUTER_SLOTS;
 const DENSE: u64 = 1 << 12;
 const NONE: u32 = u32::MAX;
 
-/// A trace of the folder.
+/// A trace of the directory.
 #[derive(Debug)]
 pub struct Trace {
-    /// Its folder below the one that was opened; empty for that one.
+    /// Its directory below the one that was opened; empty for that one.
     pub(crate) name: String,
     pub(crate) metadata: Metadata,
     pub(crate) packet_header: Program,
@@ -39,7 +39,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Its folder below the one that was opened; empty for that one.
+    /// Its directory below the one that was opened; empty for that one.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -177,9 +177,9 @@ impl<'c> Class<'c> {
     }
 }
 
-/// Reads the metadata of a folder. `first_class`: how many events other traces have.
-pub(crate) fn open(folder: &Path, name: String, first_class: u32) -> Result<Trace, ReadError> {
-    let path: PathBuf = folder.join("metadata");
+/// Reads the metadata of a directory. `first_class`: how many events other traces have.
+pub(crate) fn open(directory: &Path, name: String, first_class: u32) -> Result<Trace, ReadError> {
+    let path: PathBuf = directory.join("metadata");
     let shown = || path.display().to_string();
     let text = metadata::read(&path).map_err(|error| ReadError::Io { path: shown(), error })?;
     let parsed =

@@ -1,7 +1,7 @@
 //! Writing traces in CTF 1.8: [`Metadata::to_tsdl`] prints what is declared,
-//! [`Folder`] makes the folder, and packets are copied into its streams as they are.
+//! [`Directory`] makes the directory, and packets are copied into its streams as they are.
 
-mod folder;
+mod directory;
 mod tsdl;
 
-pub use folder::Folder;
+pub use directory::Directory;

@@ -45,7 +45,7 @@ pub(super) enum Kind {
     Final = 5,
     /// The recording is complete: `u64` sent per stream.
     End = 6,
-    /// The listener is ready: the folder's name.
+    /// The listener is ready: the directory's name.
     Ready = 16,
     /// `u64` stored per stream.
     Ack = 17,

@@ -16,7 +16,7 @@ use super::receive::{Arriving, ReceiveError, Rules, refuse};
 /// What to listen on and what to allow.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    /// Recordings go to folders in here.
+    /// Recordings go to directories in here.
     pub dir: PathBuf,
     /// Where to listen.
     pub bind: SocketAddr,
@@ -79,7 +79,7 @@ pub enum ListenError {
     Open(SocketAddr),
     #[error("cannot listen on {address}")]
     Bind { address: SocketAddr, source: io::Error },
-    #[error("cannot make the folder {}", path.display())]
+    #[error("cannot make the directory {}", path.display())]
     Dir { path: PathBuf, source: io::Error },
     #[error("cannot wait for connections")]
     Wait(#[source] io::Error),

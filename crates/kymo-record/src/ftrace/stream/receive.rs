@@ -26,8 +26,8 @@ const TICK: Duration = Duration::from_millis(200);
 /// Acknowledged at least this often.
 const ACK_BYTES: u64 = 1 << 20;
 const PIPE_BYTES: usize = 1 << 20;
-/// Folders of one name.
-const MAX_FOLDERS: u32 = 100_000;
+/// Directories of one name.
+const MAX_DIRECTORIES: u32 = 100_000;
 
 /// What a listener allows.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ fn read_error(e: io::Error) -> ReceiveError {
 pub(super) struct Arriving<'a> {
     link: Link<'a>,
     rules: &'a Rules,
-    folder: PathBuf,
+    directory: PathBuf,
     growing: Growing,
     /// Bytes acknowledged.
     acked: u64,
@@ -169,8 +169,8 @@ impl<'a> Arriving<'a> {
         }
         let begin = Begin::decode(&frame::payload(&mut link, header).map_err(read_error)?)?;
         link.deadline = None;
-        let folder = own_folder(&rules.dir, &begin.name)?;
-        let path = folder.join("trace.dat");
+        let directory = own_directory(&rules.dir, &begin.name)?;
+        let path = directory.join("trace.dat");
         let write = |source| ReceiveError::Write { path: path.clone(), source };
         let mut options = File::options();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
@@ -179,21 +179,22 @@ impl<'a> Arriving<'a> {
         let room = descriptors::set_pipe_size(&pipe.1, PIPE_BYTES).unwrap_or(64 << 10);
         let last_ack = Instant::now();
         let mut arriving =
-            Arriving { link, rules, folder, growing, acked: 0, last_ack, pipe, room };
+            Arriving { link, rules, directory, growing, acked: 0, last_ack, pipe, room };
         let len = arriving.growing.front_len();
         if let Err(e) = arriving.front(len).and_then(|()| arriving.growing.begin().map_err(write)) {
             // A front that did not arrive is of no use.
             let _ = std::fs::remove_file(&path);
-            let _ = std::fs::remove_dir(&arriving.folder);
+            let _ = std::fs::remove_dir(&arriving.directory);
             return Err(arriving.tell(e));
         }
-        let name = arriving.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name =
+            arriving.directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         arriving.say(Kind::Ready, name.as_bytes())?;
         Ok(arriving)
     }
 
     pub(super) fn path(&self) -> PathBuf {
-        self.folder.join("trace.dat")
+        self.directory.join("trace.dat")
     }
 
     /// Takes pages until the recording ends in one way or another; the file is
@@ -403,11 +404,11 @@ pub(super) fn refuse(mut socket: &TcpStream, why: &dyn std::error::Error) -> io:
     socket.write_all(&frame::frame(Kind::Refused, text.as_bytes()))
 }
 
-/// Makes a folder for a sender. Its name comes from elsewhere: only letters,
-/// digits, `-`, `_` and inner dots of it are used. An existing folder is left alone.
-fn own_folder(dir: &Path, name: &str) -> Result<PathBuf, ReceiveError> {
+/// Makes a directory for a sender. Its name comes from elsewhere: only letters,
+/// digits, `-`, `_` and inner dots of it are used. An existing directory is left alone.
+fn own_directory(dir: &Path, name: &str) -> Result<PathBuf, ReceiveError> {
     let name = plain_name(name);
-    for n in 1..MAX_FOLDERS {
+    for n in 1..MAX_DIRECTORIES {
         let path = dir.join(if n == 1 { name.clone() } else { format!("{name}.{n}") });
         match std::fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
@@ -431,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_within_the_folder() {
+    fn names_stay_within_the_directory() {
         for (name, plain) in [
             ("web-1.example.org", "web-1.example.org"),
             ("../../etc", "_.._etc"),
@@ -447,10 +448,10 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_folder_is_left_alone() {
+    fn an_existing_directory_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let names: Vec<_> = (0..3)
-            .map(|_| own_folder(dir.path(), "h").unwrap().file_name().unwrap().to_owned())
+            .map(|_| own_directory(dir.path(), "h").unwrap().file_name().unwrap().to_owned())
             .collect();
         assert_eq!(names, ["h", "h.2", "h.3"]);
     }

@@ -59,7 +59,7 @@ pub struct Remote {
     socket: TcpStream,
     /// What the user typed.
     address: String,
-    folder: String,
+    directory: String,
     page_size: u32,
     sent: Vec<u64>,
     acked: Vec<u64>,
@@ -91,7 +91,7 @@ impl Remote {
         let mut remote = Remote {
             socket,
             address: address.to_owned(),
-            folder: String::new(),
+            directory: String::new(),
             page_size: front.layout.page_size,
             sent: vec![0; streams],
             acked: vec![0; streams],
@@ -102,15 +102,15 @@ impl Remote {
         };
         remote.front(Kind::Begin, name, front)?;
         let deadline = Instant::now() + GREETING;
-        while remote.folder.is_empty() {
+        while remote.directory.is_empty() {
             remote.wait_for_word(deadline, GREETING)?;
         }
         Ok(remote)
     }
 
-    /// The folder that the listener writes to.
-    pub fn folder(&self) -> &str {
-        &self.folder
+    /// The directory that the listener writes to.
+    pub fn directory(&self) -> &str {
+        &self.directory
     }
 
     /// Bytes of ring pages sent.
@@ -265,9 +265,9 @@ impl Remote {
     fn word(&mut self, kind: Kind, payload: &[u8]) -> Result<(), SendError> {
         match kind {
             Kind::Ready => {
-                self.folder = frame::text(payload);
-                if self.folder.is_empty() {
-                    self.folder = "?".into();
+                self.directory = frame::text(payload);
+                if self.directory.is_empty() {
+                    self.directory = "?".into();
                 }
             }
             Kind::Refused => return Err(SendError::Refused(frame::text(payload))),

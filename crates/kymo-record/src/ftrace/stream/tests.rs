@@ -92,8 +92,8 @@ impl Listener {
         Remote::connect(&self.address.to_string(), name, front, None, ending)
     }
 
-    fn file(&self, folder: &str) -> std::path::PathBuf {
-        self.dir.path().join(folder).join("trace.dat")
+    fn file(&self, directory: &str) -> std::path::PathBuf {
+        self.dir.path().join(directory).join("trace.dat")
     }
 }
 
@@ -104,11 +104,11 @@ fn send_by_pipe(remote: &mut Remote, stream: usize, pages: &[u8]) {
 }
 
 #[test]
-fn senders_at_the_same_time_have_folders_of_their_own() {
+fn senders_at_the_same_time_have_directories_of_their_own() {
     let listener = Listener::start(2, |_| {});
     let mut a = listener.connect("host", &front(2, b'a')).unwrap();
     let mut b = listener.connect("host", &front(3, b'b')).unwrap();
-    assert_eq!((a.folder(), b.folder()), ("host", "host.2"));
+    assert_eq!((a.directory(), b.directory()), ("host", "host.2"));
     for n in 0..200 {
         send_by_pipe(&mut a, usize::from(n % 2), &[page(n), page(n)].concat());
         b.bytes(usize::from(n % 3), &page(n)).unwrap();

@@ -1,5 +1,5 @@
 //! `kymo event list` and `format`: one level of the hierarchy, as `ls` of its
-//! folder shows it, with state.
+//! directory shows it, with state.
 
 use std::io::Write;
 

@@ -27,7 +27,7 @@ named with --instance. `kymo event show` tells what is on.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
-    /// Work in this trace instance (a folder of tracefs' instances/) instead of the top
+    /// Work in this trace instance (a directory of tracefs' instances/) instead of the top
     #[arg(long, value_name = "NAME", global = true)]
     instance: Option<String>,
 }
@@ -111,7 +111,7 @@ struct Choice {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let tracefs = tracing::open()?;
     let instance = args.instance.as_deref();
-    let dir = tracing::folder(&tracefs, instance)?;
+    let dir = tracing::directory(&tracefs, instance)?;
     let mut out = std::io::BufWriter::new(anstream::AutoStream::auto(std::io::stdout()));
     match args.what {
         What::List { event, json } => list::run(&dir, event.as_deref(), json, &mut out)?,

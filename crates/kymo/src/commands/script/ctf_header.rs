@@ -15,7 +15,7 @@ pub(super) fn text(ctf: &Ctf) -> String {
     };
     line(&mut out, "times", times);
     for (n, trace) in ctf.traces().iter().enumerate() {
-        let name = if trace.name().is_empty() { "(this folder)" } else { trace.name() };
+        let name = if trace.name().is_empty() { "(this directory)" } else { trace.name() };
         line(&mut out, "trace", name);
         of(&mut out, trace);
         let files = ctf.files().filter(|(_, t)| *t == n);

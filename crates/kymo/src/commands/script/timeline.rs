@@ -54,9 +54,9 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let options = args.timeline_options()?;
     let first = TimelineRenderer::new(&options, &source, &kernels, &filter)?;
     // A time since the line before is known to who wrote that line.
-    let in_turn = args.reltime || args.deltatime;
+    let sequential = args.reltime || args.deltatime;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let n = if in_turn { 1 } else { threads.min(MAX_RENDERERS) };
+    let n = if sequential { 1 } else { threads.min(MAX_RENDERERS) };
     let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
     let feed = TimelineFeed::new(options.kernel, &source, &kernels);
     let (stats, renderers) = output::render_in_order(renderers, |give| feed.run(&filter, give))?;

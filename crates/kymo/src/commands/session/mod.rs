@@ -33,7 +33,7 @@ is started again; no process of kymo's stays behind. A session of root's covers 
 users, also in containers; users that come later from the next start, enable, snapshot or rotate on.
 
 A snapshot or rotation takes the events out of the rings: the next one begins where this one ends.
-A session of the kernel alone gives a trace.dat, one with events of programs a folder: kernel/ has
+A session of the kernel alone gives a trace.dat, one with events of programs a directory: kernel/ has
 the trace.dat, ust/ a CTF trace for each program, those included that ended or were killed since.
 Where the kernel has a snapshot buffer it is used, and all CPUs are taken at one moment; else the
 rings are read one after the other. What was done is said.
@@ -87,7 +87,7 @@ enum Action {
         /// The session
         name: String,
     },
-    /// Write the last seconds to a trace.dat or a folder, now or when a condition is met
+    /// Write the last seconds to a trace.dat or a directory, now or when a condition is met
     Snapshot(snapshot::Snapshot),
     /// Write what came since the last rotation to FILE.TIME or DIR.TIME, while tracing goes on
     Rotate(Rotate),
@@ -217,7 +217,7 @@ struct Disable {
 struct Rotate {
     /// The session
     name: String,
-    /// The file (NAME.dat), or the folder if there are events of programs (NAME); the time is
+    /// The file (NAME.dat), or the directory if there are events of programs (NAME); the time is
     /// added to its name
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,

@@ -13,7 +13,7 @@ use super::super::trace::ust;
 
 #[derive(clap::Args)]
 pub(super) struct Recover {
-    /// The folder for the traces: one for each program
+    /// The directory for the traces: one for each program
     #[arg(short = 'o', long, value_name = "DIR", default_value = "recovered")]
     output: PathBuf,
     /// Only those of this process

@@ -22,7 +22,7 @@ use crate::args::values::millis;
 pub(super) struct Snapshot {
     /// The session
     name: String,
-    /// The file (NAME.dat), or the folder if there are events of programs (NAME); with a
+    /// The file (NAME.dat), or the directory if there are events of programs (NAME); with a
     /// condition the time is added to its name
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,

@@ -1,5 +1,5 @@
 //! `kymo trace -e … -u …`: events of the kernel and of programs on one timeline, live or
-//! into the folder of a session: `kernel/trace.dat` and a CTF trace for each program.
+//! into the directory of a session: `kernel/trace.dat` and a CTF trace for each program.
 //!
 //! Both have times of CLOCK_MONOTONIC. Live, what happened before a round began has been
 //! seen by both sides when the next round is over, and is shown in its order then.
@@ -25,8 +25,8 @@ pub(super) fn run(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCo
         bail!("--clock {}: beside events of programs there is only the clock mono", args.clock);
     }
     let rules = ust::asked(args)?;
-    match args.out.folder()? {
-        Some(folder) => record(args, events, rules, folder),
+    match args.out.directory()? {
+        Some(directory) => record(args, events, rules, directory),
         None => follow(args, &events, rules),
     }
 }
@@ -40,16 +40,16 @@ fn record(
     args: &Args,
     events: Vec<TraceEvent>,
     rules: Vec<Rule>,
-    folder: &Path,
+    directory: &Path,
 ) -> anyhow::Result<ExitCode> {
-    ust::check_new(folder)?;
-    let was_there = folder.exists();
-    let kernel = folder.join("kernel");
+    ust::check_new(directory)?;
+    let was_there = directory.exists();
+    let kernel = directory.join("kernel");
     std::fs::create_dir_all(&kernel).with_context(|| kernel.display().to_string())?;
-    let result = record_into(args, events, rules, folder, &kernel);
+    let result = record_into(args, events, rules, directory, &kernel);
     // Where nothing was recorded nothing is left; what has something in it stays.
     if std::fs::remove_dir(&kernel).is_ok() && !was_there {
-        let _ = std::fs::remove_dir(folder);
+        let _ = std::fs::remove_dir(directory);
     }
     result
 }
@@ -58,7 +58,7 @@ fn record_into(
     args: &Args,
     events: Vec<TraceEvent>,
     rules: Vec<Rule>,
-    folder: &Path,
+    directory: &Path,
     kernel: &Path,
 ) -> anyhow::Result<ExitCode> {
     let output = TraceOutput::File { path: kernel.join("trace.dat"), force: false };
@@ -68,7 +68,7 @@ fn record_into(
     let mut draining: Option<Draining> = None;
     let recorded = record_trace_beside(&tracefs, &options, &mut |command| {
         let watch = ust::watch(args, rules.clone(), pids.clone(), alone(args, command))?;
-        draining = Some(ust::drain(watch, folder)?);
+        draining = Some(ust::drain(watch, directory)?);
         Ok(())
     });
     let drained = draining.map(Draining::finish).transpose();
@@ -91,7 +91,7 @@ fn record_into(
         sayln!(
             "[ kymo trace: wrote {:.3} MB {} ({} of the kernel, {}) ]",
             bytes as f64 / (1024.0 * 1024.0),
-            folder.display(),
+            directory.display(),
             counted(summary.events, "event", "events"),
             counted(programs.programs, "program", "programs")
         );

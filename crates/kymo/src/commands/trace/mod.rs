@@ -62,7 +62,7 @@ EVENTS OF PROGRAMS
 With -u, of programs that link kymo-tracepoint (`kymo list ust` shows theirs): those that run
 and those that start, of oneself or, for root, of all users and containers; with -- CMD those of
 the command and its children. No root is needed. Their --filter holds for all of -u, is evaluated
-in the program, and knows == != < <= > >= && || ! & and texts with * and ?. With -o DIR a folder
+in the program, and knows == != < <= > >= && || ! & and texts with * and ?. With -o DIR a directory
 of CTF traces is written, a trace for each program.
 
 BOTH ON ONE TIMELINE

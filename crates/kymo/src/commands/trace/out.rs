@@ -51,7 +51,7 @@ pub(super) struct OutArgs {
     /// File with the secret that the listener asks for
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// What the listener calls this recording's folder; the host's name if not given
+    /// What the listener calls this recording's directory; the host's name if not given
     #[arg(long, value_name = "NAME")]
     sender: Option<String>,
 }
@@ -66,12 +66,14 @@ impl OutArgs {
         self.output.is_some()
     }
 
-    /// The folder for events of programs, if they are to be kept.
-    pub(super) fn folder(&self) -> anyhow::Result<Option<&std::path::Path>> {
+    /// The directory for events of programs, if they are to be kept.
+    pub(super) fn directory(&self) -> anyhow::Result<Option<&std::path::Path>> {
         let Some(output) = &self.output else { return Ok(None) };
         let files = self.switch_output.is_some() || self.max_size.is_some();
         if output.as_encoded_bytes().starts_with(b"tcp://") || files || self.secret_file.is_some() {
-            bail!("events of programs go into a folder: -u with -o DIR, and no more of the output");
+            bail!(
+                "events of programs go into a directory: -u with -o DIR, and no more of the output"
+            );
         }
         Ok(Some(std::path::Path::new(output)))
     }

@@ -133,7 +133,7 @@ impl Source {
         })
     }
 
-    /// The folder that is read.
+    /// The directory that is read.
     pub(super) fn dir(&self) -> &TraceDir {
         self.place.dir()
     }
@@ -339,7 +339,7 @@ fn enable(instance: &Instance, events: &[TraceEvent]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The lines that begin the folder's own `trace` file.
+/// The lines that begin the directory's own `trace` file.
 pub(super) fn header(dir: &TraceDir) -> anyhow::Result<String> {
     use std::io::{BufRead as _, BufReader};
     let path = dir.path("trace");

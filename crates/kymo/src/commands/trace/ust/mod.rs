@@ -1,5 +1,5 @@
 //! `kymo trace -u`: events of programs with tracepoints of their own, live or into a
-//! folder of CTF traces. No root, no kernel: files that the programs share.
+//! directory of CTF traces. No root, no kernel: files that the programs share.
 
 pub(super) mod live;
 mod text;
@@ -162,10 +162,10 @@ pub(super) fn watch(
     Ok(watch)
 }
 
-/// Takes what comes into a folder.
-pub(super) fn drain(watch: Watch, folder: &Path) -> Result<Draining, UstError> {
+/// Takes what comes into a directory.
+pub(super) fn drain(watch: Watch, directory: &Path) -> Result<Draining, UstError> {
     // Rings that filled by a quarter since the last look are looked at sooner.
-    Draining::start(watch, Drain::new(folder, own_name("trace")), ROOM / 4)
+    Draining::start(watch, Drain::new(directory, own_name("trace")), ROOM / 4)
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -187,9 +187,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         },
     };
     let command = child.as_ref().filter(|_| !args.all_cpus).map(GatedChild::pid);
-    let output = args.out.folder()?;
-    if let Some(folder) = output {
-        check_new(folder)?;
+    let output = args.out.directory()?;
+    if let Some(directory) = output {
+        check_new(directory)?;
     }
     let mut watch = watch(args, rules, args.pids()?, command)?;
     if let Some(child) = &mut child
@@ -200,12 +200,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut run = Run { args, signals, child, started: Instant::now(), exit: None };
     match output {
-        Some(folder) => {
-            let draining = drain(watch, folder)?;
+        Some(directory) => {
+            let draining = drain(watch, directory)?;
             while !run.wait(ROUND)? && !draining.failed() {}
             run.end_child()?;
             let (notes, stats) = draining.finish()?;
-            run.end(&notes, &stats, Some(folder))
+            run.end(&notes, &stats, Some(directory))
         }
         None => {
             let mut live = live::Live::new(args, 0);
@@ -217,15 +217,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A folder that is to become a trace: not there, or empty.
-pub(in crate::commands) fn check_new(folder: &Path) -> anyhow::Result<()> {
-    let entries = match std::fs::read_dir(folder) {
+/// A directory that is to become a trace: not there, or empty.
+pub(in crate::commands) fn check_new(directory: &Path) -> anyhow::Result<()> {
+    let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).with_context(|| folder.display().to_string()),
+        Err(e) => return Err(e).with_context(|| directory.display().to_string()),
     };
     if entries.into_iter().next().is_some() {
-        bail!("{} is not empty; a trace of programs is a folder of its own", folder.display());
+        bail!(
+            "{} is not empty; a trace of programs is a directory of its own",
+            directory.display()
+        );
     }
     Ok(())
 }
@@ -291,18 +294,18 @@ impl Run<'_> {
         &self,
         notes: &[String],
         stats: &DrainStats,
-        folder: Option<&Path>,
+        directory: Option<&Path>,
     ) -> anyhow::Result<ExitCode> {
         let mut ledger = Ledger::default();
         note(&mut ledger, notes, stats);
         if stats.programs == 0 {
             ledger.tell(NoteKind::Programs, "no program had such events", None);
         }
-        if let Some(folder) = folder.filter(|_| !self.args.quiet) {
+        if let Some(directory) = directory.filter(|_| !self.args.quiet) {
             let mb = stats.bytes as f64 / (1024.0 * 1024.0);
-            let folder = folder.display();
+            let directory = directory.display();
             let programs = counted(stats.programs, "program", "programs");
-            sayln!("[ kymo trace: wrote {mb:.3} MB {folder} ({programs}) ]");
+            sayln!("[ kymo trace: wrote {mb:.3} MB {directory} ({programs}) ]");
         }
         Ok(close(self.args, &ledger, self.exit))
     }

@@ -1,4 +1,4 @@
-//! This program's folder and control file: making them, and removing those of the dead.
+//! This program's directory and control file: making them, and removing those of the dead.
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ fn environment(name: &std::ffi::CStr) -> Option<&'static [u8]> {
     }
 }
 
-/// Makes folder and control file for `count` events and room for more.
+/// Makes directory and control file for `count` events and room for more.
 pub(super) fn create(state: &mut State, count: u32) -> Option<()> {
     if privileged() || environment(c"KYMO_UST") == Some(b"off") {
         return None;
@@ -32,7 +32,7 @@ pub(super) fn create(state: &mut State, count: u32) -> Option<()> {
     let user = Path::new().add(base).add(b"/kymo-").number(sys::uid().into());
     // It may be there.
     let _ = sys::mkdir(user.c());
-    if !sys::is_private_folder(user.c()) {
+    if !sys::is_private_directory(user.c()) {
         return None;
     }
     remove_dead(&user);
@@ -40,7 +40,7 @@ pub(super) fn create(state: &mut State, count: u32) -> Option<()> {
     create_control(state, user, capacity, std::ptr::null_mut()).ok()
 }
 
-/// Makes folder and control file and maps it, over `place` if that is not null; the magic
+/// Makes directory and control file and maps it, over `place` if that is not null; the magic
 /// number is still missing.
 pub(super) fn create_control(
     state: &mut State,
@@ -50,7 +50,7 @@ pub(super) fn create_control(
 ) -> Result<(), i32> {
     let (pid, start_time) = (sys::pid(), start_time());
     let mut instance = 0;
-    let folder = loop {
+    let directory = loop {
         let name = Path::new().add(user.bytes()).add(b"/").number(pid.into()).add(b"-");
         let name = name.number(start_time).add(b"-").number(instance);
         match sys::mkdir(name.c()) {
@@ -59,7 +59,7 @@ pub(super) fn create_control(
             Err(errno) => return Err(errno),
         }
     };
-    let path = Path::new().add(folder.bytes()).add(b"/control");
+    let path = Path::new().add(directory.bytes()).add(b"/control");
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
     let file = Fd::open(path.c(), flags)?;
     file.lock();
@@ -71,7 +71,7 @@ pub(super) fn create_control(
         Ok(base) => base,
         Err(errno) => {
             sys::unlink(path.c());
-            sys::rmdir(folder.c());
+            sys::rmdir(directory.c());
             return Err(errno);
         }
     };
@@ -104,7 +104,7 @@ pub(super) fn create_control(
     let page = unsafe { &*base.cast::<ControlPage>() };
     page.write(0, &control.encode());
     state.table = table.into();
-    let known = Box::new(Place { user, folder, uuid, capacity });
+    let known = Box::new(Place { user, directory, uuid, capacity });
     PLACE.store(Box::into_raw(known), Ordering::Release);
     state.identity = file.identity();
     state.control = Some(file);

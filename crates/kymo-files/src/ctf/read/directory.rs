@@ -1,4 +1,4 @@
-//! Traces in a folder and its sub-folders, and which of their files are parts of
+//! Traces in a directory and its sub-directories, and which of their files are parts of
 //! one stream.
 
 use std::fs;
@@ -12,24 +12,24 @@ use super::trace::Trace;
 use super::walk::Slots;
 use super::window::Window;
 
-/// Folders within folders.
+/// Directories within directories.
 const MAX_DEPTH: usize = 12;
-/// Traces of a folder.
+/// Traces of a directory.
 const MAX_TRACES: usize = 4096;
-/// Folders that are looked into.
-const MAX_FOLDERS: usize = 1 << 16;
+/// Directories that are looked into.
+const MAX_DIRECTORIES: usize = 1 << 16;
 
-/// The folders that are traces: this one, or those below it, by name.
-pub(crate) fn traces(folder: &Path) -> Vec<PathBuf> {
+/// The directories that are traces: this one, or those below it, by name.
+pub(crate) fn traces(directory: &Path) -> Vec<PathBuf> {
     let mut search = Search { most: MAX_TRACES, looked: 0, found: Vec::new() };
-    search.look(folder, 0);
+    search.look(directory, 0);
     search.found
 }
 
 /// Whether there is any.
-pub(crate) fn has_trace(folder: &Path) -> bool {
+pub(crate) fn has_trace(directory: &Path) -> bool {
     let mut search = Search { most: 1, looked: 0, found: Vec::new() };
-    search.look(folder, 0);
+    search.look(directory, 0);
     !search.found.is_empty()
 }
 
@@ -40,31 +40,32 @@ struct Search {
 }
 
 impl Search {
-    fn look(&mut self, folder: &Path, depth: usize) {
+    fn look(&mut self, directory: &Path, depth: usize) {
         self.looked += 1;
-        if self.looked > MAX_FOLDERS || depth > MAX_DEPTH || self.found.len() >= self.most {
+        if self.looked > MAX_DIRECTORIES || depth > MAX_DEPTH || self.found.len() >= self.most {
             return;
         }
-        if is_trace(folder) {
-            self.found.push(folder.to_owned());
+        if is_trace(directory) {
+            self.found.push(directory.to_owned());
             return;
         }
-        folders(folder).iter().for_each(|f| self.look(f, depth + 1));
+        directories(directory).iter().for_each(|f| self.look(f, depth + 1));
     }
 }
 
-/// The folders in a folder, by name.
-fn folders(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let is_folder = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
-    let mut below: Vec<PathBuf> = entries.flatten().filter(is_folder).map(|e| e.path()).collect();
+/// The directories in a directory, by name.
+fn directories(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let is_directory = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
+    let mut below: Vec<PathBuf> =
+        entries.flatten().filter(is_directory).map(|e| e.path()).collect();
     below.sort();
     below
 }
 
 /// The files of a trace that hold events: all but metadata and hidden ones, by name.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries
         .flatten()
         .filter(|e| {
@@ -84,11 +85,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 type Identity = ([u8; 16], u64, u64);
 
 /// The streams of all traces, each with its files in the order of their beginnings.
-pub(crate) fn streams(folders: &[PathBuf], traces: &[Trace]) -> Vec<Vec<Part>> {
+pub(crate) fn streams(directories: &[PathBuf], traces: &[Trace]) -> Vec<Vec<Part>> {
     let mut streams: Vec<Vec<(u64, Part)>> = Vec::new();
     let mut known: FxHashMap<Identity, usize> = FxHashMap::default();
-    for (n, (folder, trace)) in folders.iter().zip(traces).enumerate() {
-        for path in files(folder) {
+    for (n, (directory, trace)) in directories.iter().zip(traces).enumerate() {
+        for path in files(directory) {
             let (identity, begin) = identify(trace, &path);
             let part = (begin, Part { path, trace: n });
             let place = identity.and_then(|i| {

@@ -16,7 +16,7 @@ use crate::sys;
 /// How many threads are calling callbacks, of any site.
 static CALLING: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Which of them counts those that begin now.
-static TURN: AtomicUsize = AtomicUsize::new(0);
+static PHASE: AtomicUsize = AtomicUsize::new(0);
 static CHANGES: Guarded<Changes> =
     Guarded::new(Changes { next: 1, old: Vec::new(), sites: BTreeSet::new() });
 
@@ -88,14 +88,14 @@ impl Change {
     }
 
     fn collect(&mut self) {
-        for (turn, calling) in CALLING.iter().enumerate() {
+        for (phase, calling) in CALLING.iter().enumerate() {
             // Whoever announces from here on finds the new lists: all of it is in one total order.
             if calling.load(Ordering::SeqCst) == 0 {
-                self.held.old.iter_mut().for_each(|old| old.seen[turn] = true);
+                self.held.old.iter_mut().for_each(|old| old.seen[phase] = true);
             }
         }
-        let next = 1 - TURN.load(Ordering::Relaxed) % 2;
-        TURN.store(next, Ordering::Relaxed);
+        let next = 1 - PHASE.load(Ordering::Relaxed) % 2;
+        PHASE.store(next, Ordering::Relaxed);
         self.done.extend(self.held.old.extract_if(.., |old| old.seen == [true; 2]));
     }
 }
@@ -123,22 +123,22 @@ pub(crate) struct Announced(usize);
 
 impl Announced {
     pub(crate) fn new() -> Self {
-        let turn = TURN.load(Ordering::Relaxed) % 2;
-        MINE.with(|mine| mine[turn].set(mine[turn].get() + 1));
-        CALLING[turn].fetch_add(1, Ordering::SeqCst);
-        Self(turn)
+        let phase = PHASE.load(Ordering::Relaxed) % 2;
+        MINE.with(|mine| mine[phase].set(mine[phase].get() + 1));
+        CALLING[phase].fetch_add(1, Ordering::SeqCst);
+        Self(phase)
     }
 
     /// For [`Announced::again`].
     pub(crate) fn keep(self) -> usize {
-        let turn = self.0;
+        let phase = self.0;
         std::mem::forget(self);
-        turn
+        phase
     }
 
     /// What [`Announced::keep`] told, once.
-    pub(crate) fn again(turn: usize) -> Self {
-        Self(turn % 2)
+    pub(crate) fn again(phase: usize) -> Self {
+        Self(phase % 2)
     }
 }
 

@@ -7,13 +7,13 @@ use crate::sync::{AtomicU32, Ordering, fence};
 /// The word. Zero: nobody sleeps.
 #[repr(transparent)]
 #[derive(Debug)]
-pub struct Bell(AtomicU32);
+pub struct FutexWord(AtomicU32);
 
-impl Bell {
+impl FutexWord {
     /// What the reader writes before it looks for the last time and sleeps.
-    pub const HUNG: [u8; 4] = [1, 0, 0, 0];
+    pub const ARMED: [u8; 4] = [1, 0, 0, 0];
 
-    /// A bell that nobody listens to yet.
+    /// A word that no reader has armed yet.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self(AtomicU32::new(0))
@@ -36,14 +36,14 @@ impl Bell {
 
     /// The reader's part: sets the word.
     #[cfg(loom)]
-    pub(crate) fn hang(&self) {
-        self.0.store(u32::from_ne_bytes(Self::HUNG), Ordering::Relaxed);
+    pub(crate) fn arm(&self) {
+        self.0.store(u32::from_ne_bytes(Self::ARMED), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// The reader's part: whether it may sleep, as the kernel finds out.
     #[cfg(loom)]
-    pub(crate) fn hangs(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == u32::from_ne_bytes(Self::HUNG)
+    pub(crate) fn is_armed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == u32::from_ne_bytes(Self::ARMED)
     }
 }

@@ -16,7 +16,7 @@ fn full_name(site: &Site) -> Path {
 }
 
 /// Switches on what orders for programs that start later ask for.
-pub(super) fn look_for_orders() {
+pub(super) fn apply_pending() {
     let Some(Place { user, .. }) = place() else { return };
     let Ok(wanted) = std::str::from_utf8(user.bytes()) else { return };
     let Ok(entries) = std::fs::read_dir(format!("{wanted}/wanted")) else { return };
@@ -71,7 +71,7 @@ fn is_for_us(wanted: &Pids) -> bool {
 }
 
 /// Switches on what the orders of active slots ask for among the events of a library.
-pub(super) fn apply_active_orders(fresh: &[&Site]) {
+pub(super) fn apply_active(fresh: &[&Site]) {
     let Some(Place { user, .. }) = place() else { return };
     let mut buffer = vec![0; MAX_ORDER];
     for slot in (0..SLOTS).filter(|slot| page().slot(*slot).is_active()) {

@@ -1,25 +1,25 @@
-//! Sharing of what is made once for each turn of a slot, by the first thread that needs it,
+//! Sharing of what is made once for each generation of a slot, by the first thread that needs it,
 //! while others look it up: the channels of a traced program. Lookup is one load; making
 //! excludes other threads of the process, which wait a while, and a signal handler of the maker,
 //! which must not. Models of it are in `loom_tests.rs`.
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 
-/// What belongs to one turn.
-pub trait OfTurn {
+/// What belongs to one generation.
+pub trait OfGeneration {
     /// Which.
-    fn turn(&self) -> u8;
+    fn generation(&self) -> u8;
 }
 
-/// What the present turn of a slot has, null before the first.
+/// What the present generation of a slot has, null before the first.
 #[derive(Debug)]
-pub struct Turns<T> {
+pub struct Generations<T> {
     current: AtomicPtr<T>,
     /// The thread that makes, or 0.
     making: AtomicU32,
 }
 
-impl<T> Turns<T> {
+impl<T> Generations<T> {
     /// Nothing was made yet.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
@@ -41,35 +41,35 @@ impl<T> Turns<T> {
 }
 
 #[cfg(not(loom))]
-impl<T> Default for Turns<T> {
+impl<T> Default for Generations<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: OfTurn + 'static> Turns<T> {
-    /// What was made last, of whichever turn.
+impl<T: OfGeneration + 'static> Generations<T> {
+    /// What was made last, of whichever generation.
     pub fn last(&self) -> Option<&'static T> {
         // Pairs with the swap in `make`: what the maker has written is seen.
         // SAFETY: null, or what `make` was promised to stay.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
-    /// What this turn has, if it was made.
+    /// What this generation has, if it was made.
     #[inline(always)]
-    pub fn known(&self, turn: u8) -> Option<&'static T> {
-        self.last().filter(|made| made.turn() == turn)
+    pub fn known(&self, generation: u8) -> Option<&'static T> {
+        self.last().filter(|made| made.generation() == generation)
     }
 
-    /// What this turn has, made now if need be. `thread` is not 0; `wait` passes some time while
+    /// What this generation has, made now if need be. `thread` is not 0; `wait` passes some time while
     /// another thread makes it, and says whether it may pass more; `make` makes it, and `replaced`
-    /// is given what the turn before had.
+    /// is given what the generation before had.
     ///
     /// # Safety
     /// What `make` returns stays for as long as it may be in use, which only the caller can know.
     pub unsafe fn make(
         &self,
-        turn: u8,
+        generation: u8,
         thread: u32,
         mut wait: impl FnMut() -> bool,
         make: impl FnOnce() -> Option<*mut T>,
@@ -84,7 +84,7 @@ impl<T: OfTurn + 'static> Turns<T> {
                 return None;
             }
         }
-        let made = self.known(turn).or_else(|| {
+        let made = self.known(generation).or_else(|| {
             let new = make()?;
             replaced(self.current.swap(new, Ordering::AcqRel));
             // SAFETY: the caller's promise.

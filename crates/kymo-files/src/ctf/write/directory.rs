@@ -1,4 +1,4 @@
-//! The folder of a trace.
+//! The directory of a trace.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 
 use crate::ctf::types::Metadata;
 
-/// A folder that becomes a trace. Only its owner can look into it.
+/// A directory that becomes a trace. Only its owner can look into it.
 #[derive(Debug)]
-pub struct Folder {
+pub struct Directory {
     path: PathBuf,
     metadata: File,
 }
 
-impl Folder {
-    /// Makes a folder, which may be there already but without a trace, and writes the
+impl Directory {
+    /// Makes a directory, which may be there already but without a trace, and writes the
     /// metadata.
-    pub fn create(path: impl Into<PathBuf>, metadata: &Metadata) -> io::Result<Folder> {
+    pub fn create(path: impl Into<PathBuf>, metadata: &Metadata) -> io::Result<Directory> {
         let path = path.into();
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         let mut file = new_file(&path.join("metadata"))?;
         file.write_all(metadata.to_tsdl().as_bytes())?;
-        Ok(Folder { path, metadata: file })
+        Ok(Directory { path, metadata: file })
     }
 
     /// Adds to the metadata: declarations of events that came later.
