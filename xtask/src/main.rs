@@ -8,6 +8,7 @@ mod cargo;
 mod fuzz;
 mod licences;
 mod man;
+mod peers;
 mod release;
 mod setup;
 mod steps;
@@ -24,6 +25,8 @@ usage: cargo xtask <task>
   setup [--dry-run]   install the Debian packages that tests and benches need
   test                setup, then everything CI checks
   test --quick        formatting, tidy, clippy, unit tests, the corpus: no root, no peers
+  peers [--renew]     the tools of Debian's testing release, into target/peers, which tests
+                      compare with where they are there
   tidy                the project's own rules (file heads, crate arrows, …)
   tidy --lower        lower the limits of names that are on their way out
   release             build the release program and check what is promised of it
@@ -49,6 +52,8 @@ fn main() -> ExitCode {
         ["setup", "--dry-run"] => setup::run(setup::Mode::Say).map(done),
         ["test"] => test::run().map(done),
         ["test", "--quick"] => test::quick().map(done),
+        ["peers"] => peers::run(false).map(done),
+        ["peers", "--renew"] => peers::run(true).map(done),
         ["tidy"] => tidy::run().map(done),
         ["tidy", "--lower"] => tidy::lower().map(done),
         ["c-library"] => c_library::run(None).map(done),

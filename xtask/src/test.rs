@@ -122,6 +122,10 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
         vm::fetch_for_tests();
         Ok(())
     })?;
+    steps.step("newest peers", || {
+        crate::peers::fetch_for_tests();
+        Ok(())
+    })?;
     let tests = steps.step("unit and integration tests", || counted(tests))?;
     let guest =
         steps.step("tests in the guest", || vm::suite::run(&vm::suite::Selection::all()))?;

@@ -1,10 +1,12 @@
 //! LTTng as a peer: its session daemon as a child with a home of its own, and a
 //! program with tracepoints of every type.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::peer::{newest_peers, peer, programs};
 use crate::run::{Outcome, run_command};
 
 /// The tracepoints of [`Lttng::program`].
@@ -113,23 +115,50 @@ pub struct LttngSession<'s> {
 pub struct Lttng {
     daemon: Child,
     dir: tempfile::TempDir,
+    /// The newest peers, if it is of those.
+    root: Option<PathBuf>,
     /// Root has one daemon at a time, wherever its home is; other tests wait.
     _only: std::fs::File,
 }
 
 impl Lttng {
-    /// Starts a daemon and waits until it answers.
+    /// Starts the installed daemon and waits until it answers.
     ///
     /// # Panics
     /// If it cannot be started or does not answer.
     #[track_caller]
     pub fn start() -> Lttng {
+        Lttng::start_from(None)
+    }
+
+    /// Starts the newest daemon, which must be there (see [`crate::Need::NewestPeers`]).
+    ///
+    /// # Panics
+    /// If it is not there, cannot be started or does not answer.
+    #[track_caller]
+    pub fn newest() -> Lttng {
+        let root = newest_peers();
+        Lttng::start_from(Some(root.unwrap_or_else(|| panic!("no newest peers here"))))
+    }
+
+    #[track_caller]
+    fn start_from(root: Option<PathBuf>) -> Lttng {
         let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("temporary directory: {e}"));
         let lock = std::env::temp_dir().join("kymo-test-lttng.lock");
         let only = std::fs::File::create(&lock)
             .and_then(|f| f.lock().map(|()| f))
             .unwrap_or_else(|e| panic!("{}: {e}", lock.display()));
-        let daemon = Command::new("lttng-sessiond")
+        let mut command = tool(root.as_deref(), "lttng-sessiond");
+        if let Some(root) = &root {
+            let consumer = dir.path().join("consumer");
+            std::fs::write(&consumer, programs::consumer(root))
+                .and_then(|()| {
+                    std::fs::set_permissions(&consumer, PermissionsExt::from_mode(0o755))
+                })
+                .unwrap_or_else(|e| panic!("{}: {e}", consumer.display()));
+            command.env("LTTNG_CONSUMERD64_BIN", consumer);
+        }
+        let daemon = command
             .args(["--no-kernel", "--quiet"])
             .env("LTTNG_HOME", dir.path())
             .stdin(Stdio::null())
@@ -137,7 +166,7 @@ impl Lttng {
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|e| panic!("lttng-sessiond: {e}"));
-        let lttng = Lttng { daemon, dir, _only: only };
+        let lttng = Lttng { daemon, dir, root, _only: only };
         let start = Instant::now();
         while lttng.try_client(&["list"]).status != 0 {
             assert!(start.elapsed() < Duration::from_secs(90), "lttng-sessiond does not answer");
@@ -147,7 +176,7 @@ impl Lttng {
     }
 
     fn try_client(&self, args: &[&str]) -> Outcome {
-        let mut client = Command::new("lttng");
+        let mut client = tool(self.root.as_deref(), "lttng");
         client.args(["-n"]).args(args).env("LTTNG_HOME", self.dir.path());
         run_command(client)
     }
@@ -170,9 +199,18 @@ impl Lttng {
         written.unwrap_or_else(|e| panic!("{}: {e}", source.display()));
         let mut gcc = Command::new("gcc");
         gcc.args(["-O2", "-I."]).arg(&source).arg("-o").arg(&program);
+        gcc.args(self.root.iter().flat_map(|root| programs::flags(root)));
         gcc.args(["-llttng-ust", "-ldl"]).current_dir(self.dir.path());
         let _ = run_command(gcc).success();
         program
+    }
+
+    /// A command that runs a program of [`Lttng::program`].
+    pub fn command(&self, program: &Path) -> Command {
+        match &self.root {
+            Some(root) => programs::command(root, program),
+            None => Command::new(program),
+        }
     }
 
     /// Records a command's events into a directory.
@@ -180,9 +218,25 @@ impl Lttng {
     /// # Panics
     /// If anything of that fails.
     #[track_caller]
-    pub fn record(&self, session: &LttngSession<'_>, mut command: Command) {
+    pub fn record(&self, session: &LttngSession<'_>, command: Command) {
+        self.record_as(session, None, command);
+    }
+
+    /// The same in a format, `ctf-1.8` or `ctf-2`, which the newest daemon takes.
+    ///
+    /// # Panics
+    /// If anything of that fails.
+    #[track_caller]
+    pub fn record_as(
+        &self,
+        session: &LttngSession<'_>,
+        format: Option<&str>,
+        mut command: Command,
+    ) {
         let output = format!("--output={}", session.output.display());
-        self.client(&["create", "test", &output]);
+        let format = format.map(|f| format!("--trace-format={f}"));
+        let format: Vec<&str> = format.iter().map(String::as_str).collect();
+        self.client(&[&["create", "test", &output], &format[..]].concat());
         let buffers = if session.by_process { "--buffers-pid" } else { "--buffers-uid" };
         let n = session.sub_buffers.to_string();
         let size = ["--subbuf-size", session.sub_buffer, "--num-subbuf", &n];
@@ -201,6 +255,14 @@ impl Lttng {
         let _ = run_command(command).success();
         self.client(&["stop", "test"]);
         self.client(&["destroy", "test"]);
+    }
+}
+
+/// A tool of LTTng's: that of the newest peers, or the installed one.
+fn tool(root: Option<&Path>, name: &str) -> Command {
+    match root {
+        Some(_) => peer(name).command(),
+        None => Command::new(name),
     }
 }
 

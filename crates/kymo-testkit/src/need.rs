@@ -26,6 +26,10 @@ pub enum Need {
     Gcc,
     /// A program on the search path; its Debian package is installed by `cargo xtask setup`.
     Tool(&'static str),
+    /// The tools of Debian's testing release, unpacked by `cargo xtask peers`, which
+    /// `cargo xtask test` does where the network allows. Their absence is said but never a
+    /// failure.
+    NewestPeers,
     /// Debian's kernel with debugging information, unpacked by
     /// `cargo xtask vm fetch --debug`, which `cargo xtask test` does where the network
     /// allows. 283 MB to download, so its absence is said but never a failure.
@@ -58,6 +62,9 @@ impl Need {
             }
             Need::Gcc => program_missing("gcc", "gcc and libc6-dev"),
             Need::Tool(name) => (!on_path(name)).then(|| format!("{name} (cargo xtask setup)")),
+            Need::NewestPeers => crate::newest_peers()
+                .is_none()
+                .then(|| "the newest peers (cargo xtask peers)".into()),
             Need::KernelDebug => crate::kernel_debug()
                 .is_none()
                 .then(|| "the kernel's debug package (cargo xtask vm fetch --debug)".into()),
@@ -69,7 +76,7 @@ impl Need {
 
     /// Whether every machine that runs the tests is expected to have it.
     fn expected_in_ci(self) -> bool {
-        !matches!(self, Need::HardwareCounters | Need::KernelDebug)
+        !matches!(self, Need::HardwareCounters | Need::KernelDebug | Need::NewestPeers)
     }
 }
 
@@ -168,7 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_pmu_and_debug_packages_may_be_missing_in_ci() {
+    fn what_is_downloaded_and_the_pmu_may_be_missing_in_ci() {
+        assert!(!Need::NewestPeers.expected_in_ci());
         assert!(!Need::HardwareCounters.expected_in_ci());
         assert!(!Need::KernelDebug.expected_in_ci());
         for need in [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf, Need::Gcc] {

@@ -1,0 +1,75 @@
+//! `cargo xtask peers`: the tools of Debian's testing release in `target/peers`, unpacked by
+//! mmdebstrap. Nothing is installed on the machine but mmdebstrap itself. Tests compare with
+//! them through `kymo_testkit::peer`, and with the installed tools where they are not there.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+use crate::{cargo, setup};
+
+/// The release that is testing while this project is written.
+const SUITE: &str = "forky";
+const PACKAGES: &str = "linux-perf,babeltrace2,bpftrace,lttng-tools,liblttng-ust-dev,trace-cmd,\
+                        systemtap-sdt-dev";
+/// Seconds after which a mirror that does not answer ends an attempt.
+const LIMIT: &str = "600";
+
+/// Where the tools are, once they are whole.
+fn directory() -> PathBuf {
+    crate::target().join("peers")
+}
+
+/// Unpacks the tools if they are not there; `renew`: anew.
+pub(crate) fn run(renew: bool) -> anyhow::Result<()> {
+    let directory = directory();
+    if directory.exists() && !renew {
+        println!("peers: {} is there; --renew makes it anew", directory.display());
+        return Ok(());
+    }
+    if !cargo::has("mmdebstrap", &["--version"]) {
+        bail!("no mmdebstrap here; as root: apt-get install mmdebstrap");
+    }
+    let unfinished = crate::target().join("peers-unfinished");
+    remove(&unfinished)?;
+    println!("peers: unpacking {PACKAGES} of Debian's {SUITE} (600 MB)");
+    let mut unpack = Command::new("timeout");
+    unpack.args(["--kill-after=10", LIMIT, "mmdebstrap", "--quiet", "--variant=minbase"]);
+    // Snapshots of the archive are older than what they state as their end.
+    unpack.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
+    unpack.args(["--aptopt=Acquire::http::Timeout \"30\"", "--aptopt=Acquire::Retries \"1\""]);
+    unpack.arg(format!("--include={PACKAGES}")).arg(SUITE).arg(&unfinished);
+    if let Err(e) = cargo::run_command(unpack) {
+        // What is left is of no use; the error above matters more.
+        let _ = remove(&unfinished);
+        return Err(e.context("the mirror or the right to unpack may be missing"));
+    }
+    remove(&directory)?;
+    std::fs::rename(&unfinished, &directory).with_context(|| directory.display().to_string())?;
+    println!("peers: {}", directory.display());
+    Ok(())
+}
+
+/// The same for `cargo xtask test`, which goes on without them.
+pub(crate) fn fetch_for_tests() {
+    if !directory().exists() && !cargo::has("mmdebstrap", &["--version"]) && setup::is_root() {
+        let mut install = Command::new("apt-get");
+        install.args(["install", "-y", "-q", "--no-install-recommends", "mmdebstrap"]);
+        install.env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        // Without it the next step says what is missing.
+        let _ = cargo::run_command(install);
+    }
+    if let Err(e) = run(false) {
+        println!("peers: the newest peers are not there, tests with them are skipped: {e:#}");
+    }
+}
+
+fn remove(directory: &PathBuf) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| directory.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}
