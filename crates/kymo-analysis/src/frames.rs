@@ -4,13 +4,50 @@
 
 use kymo_events::BinaryAddress;
 use kymo_events::chain::returns_of_signals;
-use kymo_model::{IndexVec, internal_error};
+use kymo_model::{IndexVec, impl_vec_index, internal_error};
 use kymo_symbols::{DsoId, DsoKind, Resolver, SourceFrame, Sources, SymId, TextId};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::addresses::{Address, AddressId, Addresses};
-use crate::profile::{Frame, FrameId, Line};
+
+/// Number of a distinct frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub u32);
+impl_vec_index!(FrameId, "frame");
+
+impl FrameId {
+    /// Number that no frame has.
+    pub(crate) const NONE: FrameId = FrameId(u32::MAX);
+}
+
+/// A place in a program: a symbol, or an address without one.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// The binary, when the address is mapped.
+    pub dso: Option<DsoId>,
+    /// The symbol.
+    pub symbol: Option<SymId>,
+    /// The address in the binary's terms; of a symbol's frame, the first one.
+    pub addr: u64,
+    /// The address as it was sampled; of a symbol's frame, the first one.
+    pub ip: u64,
+    /// Whether it is in the kernel's address space.
+    pub kernel: bool,
+    /// Of a function inlined into the symbol's code, its name in `Profile::sources`.
+    pub inlined: Option<TextId>,
+    /// Where in the source, if lines are told apart and it is known.
+    pub line: Option<SourceLine>,
+}
+
+/// A line of a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SourceLine {
+    /// Path, in `Profile::sources`.
+    pub file: TextId,
+    /// Number.
+    pub line: u32,
+}
 
 /// How finely frames are told apart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -216,7 +253,7 @@ struct Key {
     addr: u64,
     ip: u64,
     inlined: Option<TextId>,
-    line: Option<Line>,
+    line: Option<SourceLine>,
 }
 
 struct Maker<'a> {
@@ -244,7 +281,7 @@ impl Maker<'_> {
             let (binary, place) = known.source;
             let source = self.sources.frames(binary as usize, place as usize);
             let line = |f: Option<&SourceFrame>| {
-                f.filter(|f| lines && f.line > 0).map(|f| Line { file: f.file, line: f.line })
+                f.filter(|f| lines && f.line > 0).map(|f| SourceLine { file: f.file, line: f.line })
             };
             let innermost = line(source.first());
             let has_line = source.first().is_some_and(|f| f.line > 0);
@@ -299,7 +336,7 @@ impl Maker<'_> {
         a: &Address,
         symbol: Option<SymId>,
         inlined: Option<TextId>,
-        line: Option<Line>,
+        line: Option<SourceLine>,
     ) -> FrameId {
         let by_address = self.detail.by_address || (self.detail.lines && line.is_none());
         if let Some(s) = symbol
@@ -334,7 +371,7 @@ fn push(
     a: &Address,
     symbol: Option<SymId>,
     inlined: Option<TextId>,
-    line: Option<Line>,
+    line: Option<SourceLine>,
 ) -> FrameId {
     let (dso, addr, ip, kernel) = (a.dso(), a.addr.get(), a.ip, a.kernel);
     frames.push(Frame { dso, symbol, addr, ip, kernel, inlined, line })

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kymo_files::perfdata::{Batch, Entry, EventDesc, Order, PerfData, ReadError, ReadStats};
-use kymo_model::{IndexVec, Misc, RecordKind, Sample, impl_vec_index};
-use kymo_symbols::{DsoId, Options, Resolver, Sources, SymId, TextId};
+use kymo_model::{IndexVec, Misc, RecordKind, Sample};
+use kymo_symbols::{Options, Resolver, Sources};
 use rayon::prelude::*;
 
 use crate::addresses::Addresses;
@@ -23,45 +23,7 @@ use kymo_events::state::{CommId, Machine};
 use kymo_events::unwind::Tally;
 use kymo_events::{EventSelection, FilterExprError, SampleSelector};
 
-pub use crate::frames::Lacking;
-
-/// Number of a distinct frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FrameId(pub u32);
-impl_vec_index!(FrameId, "frame");
-
-impl FrameId {
-    /// Number that no frame has.
-    pub(crate) const NONE: FrameId = FrameId(u32::MAX);
-}
-
-/// A place in a program: a symbol, or an address without one.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame {
-    /// The binary, when the address is mapped.
-    pub dso: Option<DsoId>,
-    /// The symbol.
-    pub symbol: Option<SymId>,
-    /// The address in the binary's terms; of a symbol's frame, the first one.
-    pub addr: u64,
-    /// The address as it was sampled; of a symbol's frame, the first one.
-    pub ip: u64,
-    /// Found in the kernel's address space.
-    pub kernel: bool,
-    /// Of a function inlined into the symbol's code, its name in [`Profile::sources`].
-    pub inlined: Option<TextId>,
-    /// Where in the source, if lines are told apart and it is known.
-    pub line: Option<Line>,
-}
-
-/// A line of a source file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Line {
-    /// Path, in [`Profile::sources`].
-    pub file: TextId,
-    /// Number.
-    pub line: u32,
-}
+pub use crate::frames::{Frame, FrameId, Lacking, SourceLine};
 
 /// A stack and what it weighs.
 #[derive(Clone, Copy, Debug)]
@@ -274,12 +236,12 @@ pub struct Profile {
     /// Names of inlined functions and of source files, where these were asked for.
     pub sources: Sources,
     /// How much of it was found.
-    pub found: Found,
+    pub found: ResolvedCounts,
 }
 
 /// How much is known of the samples' places.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct ResolvedCounts {
     /// Samples.
     pub samples: u64,
     /// Samples where there is a symbol.
@@ -341,7 +303,7 @@ impl Profile {
             .unzip();
         let resolved = frames::resolve(&mut addresses, &mut machine.symbols, detail);
         drop(addresses);
-        let mut found = Found { lacking: resolved.lacking, ..Found::default() };
+        let mut found = ResolvedCounts { lacking: resolved.lacking, ..ResolvedCounts::default() };
         for (counter, of) in counters
             .iter()
             .zip(&resolved.of)

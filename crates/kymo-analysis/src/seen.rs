@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadError, ReadStats};
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, Misc, RecordKind, Sample};
-use kymo_symbols::bundle::RecordedAddresses;
+use kymo_symbols::bundle_writer::RecordedAddresses;
 use kymo_symbols::{Options, Resolver};
 use rustc_hash::FxHashSet;
 

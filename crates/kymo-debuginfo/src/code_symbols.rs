@@ -47,7 +47,7 @@ pub struct CodeSymbols<'a> {
 const PASSES: usize = 3;
 
 /// A symbol, not yet named.
-struct Found<'f, 'a> {
+struct CodeSymbol<'f, 'a> {
     symbol: object::Symbol<'a, 'f>,
     start: u64,
     code: bool,
@@ -55,7 +55,7 @@ struct Found<'f, 'a> {
     binding: Binding,
 }
 
-impl<'a> Found<'_, 'a> {
+impl<'a> CodeSymbol<'_, 'a> {
     fn name(&self) -> Option<&'a str> {
         self.symbol.name().ok().filter(|n| !n.is_empty())
     }
@@ -106,14 +106,14 @@ impl<'a> CodeSymbols<'a> {
     }
 
     /// All symbols of the running program.
-    fn found(&self) -> impl Iterator<Item = Found<'_, 'a>> {
+    fn found(&self) -> impl Iterator<Item = CodeSymbol<'_, 'a>> {
         let files = self.files.iter().take(if self.dynamic { 1 } else { usize::MAX });
         let symbols =
             files.flat_map(|f| if self.dynamic { f.dynamic_symbols() } else { f.symbols() });
         symbols.filter_map(|s| self.classify(s))
     }
 
-    fn classify<'f>(&self, symbol: object::Symbol<'a, 'f>) -> Option<Found<'f, 'a>> {
+    fn classify<'f>(&self, symbol: object::Symbol<'a, 'f>) -> Option<CodeSymbol<'f, 'a>> {
         const NOTYPE: u8 = 0;
         const OBJECT: u8 = 1;
         const FUNC: u8 = 2;
@@ -132,7 +132,7 @@ impl<'a> CodeSymbols<'a> {
             return None;
         }
         let base = if self.relocatable { section.addr } else { 0 };
-        Some(Found {
+        Some(CodeSymbol {
             start: base.wrapping_add(symbol.address()),
             symbol,
             code,
@@ -152,7 +152,7 @@ impl<'a> CodeSymbols<'a> {
 
     /// The first symbol of a name, a function if `code` is asked for.
     pub fn named(&self, name: &str, code: bool) -> Option<NamedSymbol<'a>> {
-        let hit = |s: &Found<'_, 'a>| {
+        let hit = |s: &CodeSymbol<'_, 'a>| {
             (s.code || !code) && s.symbol.name_bytes().is_ok_and(|n| n == name.as_bytes())
         };
         self.found().find(hit).and_then(|s| named(&s))
@@ -336,7 +336,7 @@ impl<'a> CodeSymbols<'a> {
     }
 }
 
-fn named<'a>(s: &Found<'_, 'a>) -> Option<NamedSymbol<'a>> {
+fn named<'a>(s: &CodeSymbol<'_, 'a>) -> Option<NamedSymbol<'a>> {
     let name = s.name()?;
     Some(NamedSymbol { addr: s.start, size: s.symbol.size(), name, code: s.code })
 }

@@ -5,7 +5,6 @@ use kymo_model::BuildId;
 use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{SegmentFlags, SymbolFlags};
 
-use crate::minidebug::{MiniError, unpack};
 use crate::plt;
 use crate::symtab::{Binding, RawSymbol, SymbolTable, Type};
 
@@ -82,15 +81,6 @@ impl Elf {
         elf.symbols.merge(&SymbolTable::build(dynamic.collect()));
         elf.plt = plt::symbols(&file);
         Ok(elf)
-    }
-
-    /// The symbols packed into a stripped binary, if there are any.
-    pub fn mini(bytes: &[u8]) -> Result<Option<SymbolTable>, MiniError> {
-        let file = object::File::parse(bytes);
-        let section = file.as_ref().ok().and_then(|f| f.section_by_name(".gnu_debugdata"));
-        let Some(packed) = section.and_then(|s| s.data().ok()) else { return Ok(None) };
-        let inner = Elf::parse(&unpack(packed)?)?;
-        Ok(inner.has_symtab.then_some(inner.symbols))
     }
 
     /// The address of a symbol of any kind, by its name.

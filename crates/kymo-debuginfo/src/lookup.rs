@@ -8,7 +8,7 @@ use object::read::{Object, ObjectSection, ObjectSymbol, ReadRef};
 
 use crate::elf::{self, DebugLink, ElfError, Load};
 use crate::plt;
-use crate::symtab::{Facts, Looks};
+use crate::symtab::{Looks, SymbolRank};
 
 /// A symbol that covers an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -300,7 +300,7 @@ fn choose<'d, S: ObjectSymbol<'d>>(
         let Some(raw) = elf::function(&symbol, homes) else { continue };
         highest = highest.max(start);
         let Some(slot) = best.get_mut(at).filter(|_| wanted) else { continue };
-        let (facts, size, limit) = (Facts::of(&raw), raw.size, raw.limit);
+        let (facts, size, limit) = (SymbolRank::of(&raw), raw.size, raw.limit);
         let mut looks = None;
         if let Some(old) = slot {
             if facts == old.facts {
@@ -327,7 +327,7 @@ fn choose<'d, S: ObjectSymbol<'d>>(
 /// The best symbol so far.
 struct Best<S> {
     symbol: S,
-    facts: Facts,
+    facts: SymbolRank,
     /// Once they matter.
     looks: Option<Looks>,
     size: u64,

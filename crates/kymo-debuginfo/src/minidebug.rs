@@ -4,7 +4,10 @@
 
 use std::io::Read;
 
-use crate::elf::ElfError;
+use object::{Object as _, ObjectSection as _};
+
+use crate::elf::{Elf, ElfError};
+use crate::symtab::SymbolTable;
 
 /// An unpacked one is at most this large; real ones are a few hundred kilobytes.
 const LARGEST: u64 = 256 << 20;
@@ -33,8 +36,19 @@ pub enum MiniError {
     Elf(#[from] ElfError),
 }
 
+impl Elf {
+    /// The symbols packed into a stripped binary, if there are any.
+    pub fn mini(bytes: &[u8]) -> Result<Option<SymbolTable>, MiniError> {
+        let file = object::File::parse(bytes);
+        let section = file.as_ref().ok().and_then(|f| f.section_by_name(".gnu_debugdata"));
+        let Some(packed) = section.and_then(|s| s.data().ok()) else { return Ok(None) };
+        let inner = Elf::parse(&unpack(packed)?)?;
+        Ok(inner.has_symtab.then_some(inner.symbols))
+    }
+}
+
 /// Unpacks the contents of `.gnu_debugdata`.
-pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, MiniError> {
+fn unpack(packed: &[u8]) -> Result<Vec<u8>, MiniError> {
     let size = packed.len();
     let mut bytes = Vec::new();
     let mut reader = lzma_rust2::XzReader::new_mem_limit(packed, true, MEMORY_KIB);

@@ -135,16 +135,16 @@ impl SymbolTable {
 /// everything else: where a linker folded equal functions into one there are
 /// many, and which of them is shown says little about who was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Facts {
+pub(crate) struct SymbolRank {
     sized: bool,
     typed: bool,
     strong: bool,
     global: bool,
 }
 
-impl Facts {
-    pub(crate) fn of(s: &RawSymbol<'_>) -> Facts {
-        Facts {
+impl SymbolRank {
+    pub(crate) fn of(s: &RawSymbol<'_>) -> SymbolRank {
+        SymbolRank {
             sized: s.size > 0,
             typed: s.kind == Type::Typed,
             strong: s.binding != Binding::Weak,
@@ -153,7 +153,7 @@ impl Facts {
     }
 }
 
-/// What tells names of equal [`Facts`] apart.
+/// What tells names of equal [`SymbolRank`] apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Looks {
     underscores: std::cmp::Reverse<usize>,
@@ -176,8 +176,8 @@ impl Looks {
 
 /// The best of several symbols at one address.
 fn best<'a>(run: &[RawSymbol<'a>]) -> Option<RawSymbol<'a>> {
-    let facts = run.iter().map(Facts::of).max()?;
-    let mut equal = run.iter().filter(|s| Facts::of(s) == facts);
+    let facts = run.iter().map(SymbolRank::of).max()?;
+    let mut equal = run.iter().filter(|s| SymbolRank::of(s) == facts);
     let first = *equal.next()?;
     let mut rest = equal.peekable();
     if rest.peek().is_none() {

@@ -192,7 +192,7 @@ impl RuleKey {
 
 /// The rule there: its number, and in short.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct FoundRule {
     number: RuleId,
     quick: Quick,
 }
@@ -207,12 +207,12 @@ struct RuleSlot {
     offset: u64,
     /// [`RuleKey::of`]; 0 is an empty slot.
     of: u32,
-    found: Found,
+    found: FoundRule,
 }
 
 impl TableSlot for RuleSlot {
     const EMPTY: RuleSlot =
-        RuleSlot { offset: 0, of: 0, found: Found { number: NOTHING, quick: Quick::NOTHING } };
+        RuleSlot { offset: 0, of: 0, found: FoundRule { number: NOTHING, quick: Quick::NOTHING } };
     const SLOTS_PER_ENTRY: (usize, usize) = (2, 1);
 
     #[inline]
@@ -239,13 +239,13 @@ impl Rules {
     }
 
     #[inline]
-    fn found(&mut self, maps: &Maps, address: u64, interrupted: bool) -> Found {
+    fn found(&mut self, maps: &Maps, address: u64, interrupted: bool) -> FoundRule {
         let at = CodeAddress::exact(address);
         let mapping = match &self.last {
             Some((line, m)) if *line == maps.line && m.start <= address && address < m.end => *m,
             _ => match maps.find(at) {
                 Some(m) => self.last.insert((maps.line, *m)).1,
-                None => return Found { number: NOTHING, quick: Quick::NOTHING },
+                None => return FoundRule { number: NOTHING, quick: Quick::NOTHING },
             },
         };
         let place = RuleKey { dso: mapping.dso, offset: mapping.to_dso(at).get(), interrupted };
@@ -256,14 +256,14 @@ impl Rules {
     }
 
     #[inline]
-    fn remembered(&self, place: RuleKey) -> Option<Found> {
+    fn remembered(&self, place: RuleKey) -> Option<FoundRule> {
         let (of, offset) = (place.of()?, place.offset);
         let same = |slot: &RuleSlot| slot.offset == offset && slot.of == of;
         self.known.find(hash_address(offset, of), same).map(|slot| slot.found)
     }
 
     #[cold]
-    fn find(&mut self, place: RuleKey) -> Found {
+    fn find(&mut self, place: RuleKey) -> FoundRule {
         if self.known.len() >= MOST_ADDRESSES || self.rules.len() >= MOST_RULES {
             self.forget();
         }
@@ -280,7 +280,7 @@ impl Rules {
                 .position(|l| *l == cfi_error)
                 .map_or(NOTHING, |n| RuleId(n as u32 + 1)),
         };
-        let found = Found { number, quick };
+        let found = FoundRule { number, quick };
         if let Some(of) = place.of() {
             self.known.insert(RuleSlot { offset, of, found });
         }

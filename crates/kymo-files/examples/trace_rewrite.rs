@@ -3,7 +3,7 @@
 
 use std::fs::File;
 
-use kymo_files::tracedat::{BufferSpec, Compression, Facts, Format, TraceDat, Writer};
+use kymo_files::tracedat::{BufferSpec, Compression, Format, TraceDat, TraceFacts, Writer};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = TraceDat::open(from)?;
     let compression = Compression::named(compression).ok_or("no such compression")?;
     let format = Format { version: version.parse()?, compression };
-    let facts = Facts {
+    let facts = TraceFacts {
         endian: data.endian(),
         long_size: data.long_size(),
         page_size: data.page_size(),

@@ -1,6 +1,6 @@
 //! Readers and writers of trace formats: perf.data in [`perfdata`],
 //! trace.dat in [`tracedat`], CTF in [`ctf`], each with `read` and `write` that mirror each
-//! other; [`Kind`] tells them apart by their first bytes. [`Timeline`] puts recordings of
+//! other; [`RecordingFormat`] tells them apart by their first bytes. [`Timeline`] puts recordings of
 //! the kernel and of programs on one time.
 //!
 //! Nothing here interprets what the records mean: they are handed on as bytes
@@ -9,14 +9,14 @@
 
 pub mod ctf;
 mod damage;
-mod kind;
 mod machine;
 mod merge;
 pub mod perfdata;
+mod recording_format;
 mod text;
 mod timeline;
 pub mod tracedat;
 
-pub use kind::Kind;
 pub use machine::Machine;
+pub use recording_format::RecordingFormat;
 pub use timeline::{Moment, Select, Stats, Timeline, TimelineError, TimelineWalk};

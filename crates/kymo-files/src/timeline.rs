@@ -5,19 +5,16 @@
 //! puts its events (`mono`) and kymo's and LTTng's tracers of programs theirs. How well
 //! is known and told ([`Timeline::agreement`]); what cannot be laid on it is refused.
 
-use std::fs;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::Kind;
 use crate::ctf::read::{Agreement, Ctf, NotMonotonic, Piece};
+use crate::recording_format::{RecordingFormat, kernel_recordings};
 use crate::tracedat::TraceDat;
 use crate::{ctf, tracedat};
 
 /// The kernel's clock that is `CLOCK_MONOTONIC`.
 const MONO: &str = "mono";
-/// Recordings of the kernel in one directory.
-const MOST: usize = 256;
 
 /// Recordings that belong together.
 #[derive(Debug)]
@@ -89,11 +86,6 @@ pub enum TimelineError {
 }
 
 impl Timeline {
-    /// Whether a directory holds recordings of the kernel: it is a session's.
-    pub fn is_in(path: &Path) -> bool {
-        path.is_dir() && !kernels(path).is_empty()
-    }
-
     /// Opens recordings: files, directories of traces, directories of sessions. Several are put on
     /// one time.
     ///
@@ -102,16 +94,16 @@ impl Timeline {
     pub fn open(paths: &[PathBuf]) -> Result<Timeline, TimelineError> {
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         for path in paths {
-            match Kind::of(path) {
-                Some(Kind::TraceDat) => files.push(path.clone()),
-                Some(Kind::Ctf) => directories.push(path.clone()),
-                Some(Kind::Session) => {
-                    files.extend(kernels(path));
+            match RecordingFormat::of(path) {
+                Some(RecordingFormat::TraceDat) => files.push(path.clone()),
+                Some(RecordingFormat::Ctf) => directories.push(path.clone()),
+                Some(RecordingFormat::Session) => {
+                    files.extend(kernel_recordings(path));
                     if Ctf::is_in(path) {
                         directories.push(path.clone());
                     }
                 }
-                Some(Kind::PerfData) if paths.len() > 1 => {
+                Some(RecordingFormat::PerfData) if paths.len() > 1 => {
                     return Err(TimelineError::PerfData { path: path.display().to_string() });
                 }
                 None if paths.len() > 1 || path.is_dir() => {
@@ -390,21 +382,4 @@ fn stats(walks: Vec<Walk<'_>>) -> Stats {
 fn host(data: &TraceDat) -> Option<(&str, &str)> {
     let mut words = data.options().uname.as_deref()?.split_whitespace().skip(1);
     Some((words.next()?, words.next()?))
-}
-
-/// The recordings of the kernel in a directory of a session: in itself or in `kernel`, by name.
-fn kernels(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for place in [directory.to_owned(), directory.join("kernel")] {
-        let Ok(entries) = fs::read_dir(place) else { continue };
-        let files = entries.flatten().take(1 << 16).map(|e| e.path()).filter(|p| {
-            p.file_name().is_some_and(|n| !n.to_string_lossy().starts_with('.'))
-                && fs::metadata(p).is_ok_and(|m| m.is_file() && m.len() > 0)
-                && Kind::of(p) == Some(Kind::TraceDat)
-        });
-        found.extend(files.take(MOST));
-    }
-    found.sort();
-    found.truncate(MOST);
-    found
 }

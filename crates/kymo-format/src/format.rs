@@ -5,10 +5,10 @@
 
 use kymo_model::Endian;
 
-use crate::constants::Constants;
 use crate::ctype::{self, IntTy, Ty};
 use crate::error::FormatError;
 use crate::field::{Field, FieldKind};
+use crate::parse::ParseOptions;
 use crate::plan::Plan;
 
 /// The largest text that is read; the largest of a kernel is some 16 KiB.
@@ -32,21 +32,6 @@ pub struct EventFormat {
     /// The text after `print fmt:`.
     pub print_fmt: String,
     pub(crate) plan: Plan,
-}
-
-/// What a format text does not say of itself.
-#[derive(Clone, Copy)]
-pub struct ParseOptions<'a> {
-    /// Bytes of a `long` on the machine that wrote it: 8 or 4.
-    pub long_size: u8,
-    /// Where names of enumerators that the kernel left in the text are looked up.
-    pub constants: &'a dyn Constants,
-}
-
-impl Default for ParseOptions<'_> {
-    fn default() -> Self {
-        Self { long_size: 8, constants: &crate::constants::Builtin }
-    }
 }
 
 impl EventFormat {

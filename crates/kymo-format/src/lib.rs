@@ -39,7 +39,8 @@ pub use context::{KernelSymbol, NoSymbols, PointerStyle, RenderContext, Symbols}
 pub use entry::{EntryHead, EntryStyle, flag_letters};
 pub use error::FormatError;
 pub use field::{Field, FieldKind};
-pub use format::{EventFormat, ParseOptions};
+pub use format::EventFormat;
 pub use line_writer::LineWriter;
+pub use parse::ParseOptions;
 pub use table::FormatTable;
 pub use value::{Integers, Value, json_string};

@@ -10,6 +10,21 @@ use crate::expr::{BinOp, Expr, Scope, UnOp, Val, binary};
 use crate::field::{Field, FieldKind};
 use crate::lex::{Tok, unescape};
 
+/// What a format text does not say of itself.
+#[derive(Clone, Copy)]
+pub struct ParseOptions<'a> {
+    /// Bytes of a `long` on the machine that wrote it: 8 or 4.
+    pub long_size: u8,
+    /// Where names of enumerators that the kernel left in the text are looked up.
+    pub constants: &'a dyn Constants,
+}
+
+impl Default for ParseOptions<'_> {
+    fn default() -> Self {
+        Self { long_size: 8, constants: &crate::constants::Builtin }
+    }
+}
+
 /// Why a print format could not be compiled.
 pub(crate) type Reason = String;
 

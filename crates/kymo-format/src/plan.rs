@@ -4,9 +4,8 @@
 use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, TextFn};
 use crate::field::Field;
-use crate::format::ParseOptions;
 use crate::lex::{Tok, tokens};
-use crate::parse::{Parser, Reason};
+use crate::parse::{ParseOptions, Parser, Reason};
 use crate::spec::{Amount, Conv, Piece, Spec, pieces};
 
 /// The most tokens of one print format.

@@ -4,11 +4,10 @@
 //! Where the kernel follows a pointer that is not in the payload (`%pd` of a
 //! dentry, `%pV`), the address is printed.
 
-use crate::context::RenderContext;
+use crate::context::{PointerStyle, RenderContext};
 use crate::expr::{Scope, Val};
 use crate::field::{load, until_nul};
-use crate::render::plain_pointer;
-use crate::spec::{Shape, decimal, fit, hex, repeat};
+use crate::spec::{self, Conv, Shape, decimal, fit, hex, repeat};
 use crate::text;
 use kymo_model::Endian;
 
@@ -298,4 +297,23 @@ fn errno(n: u64) -> Option<&'static str> {
         524 => "ENOTSUPP",
         _ => return None,
     })
+}
+
+/// `%p`: the value in digits.
+fn plain_pointer(out: &mut Vec<u8>, v: u64, shape: Shape, ctx: &RenderContext<'_>) {
+    match ctx.pointers {
+        PointerStyle::Kernel => {
+            let width = if shape.width == 0 { 16 } else { shape.width };
+            let zero = shape.width == 0 || shape.zero;
+            spec::integer(out, v, 8, Conv::Hex, Shape { width, zero, ..shape });
+        }
+        PointerStyle::Short if v == 0 => {
+            let start = out.len();
+            out.extend_from_slice(b"(nil)");
+            spec::fit(out, start, Shape { precision: None, ..shape });
+        }
+        PointerStyle::Short => {
+            spec::integer(out, v, 8, Conv::Hex, Shape { alt: true, ..shape });
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Running a plan over a payload.
 
-use crate::context::{PointerStyle, RenderContext};
+use crate::context::RenderContext;
 use crate::ctype::{IntTy, Ty};
 use crate::expr::{Expr, Scope, Val};
 use crate::field::{dynamic, fixed, load, nul16, until_nul};
@@ -160,24 +160,5 @@ fn general(
             }
             other => text::string(out, other, s, shape.precision, ctx.symbols),
         },
-    }
-}
-
-/// `%p`: the value in digits.
-pub(crate) fn plain_pointer(out: &mut Vec<u8>, v: u64, shape: Shape, ctx: &RenderContext<'_>) {
-    match ctx.pointers {
-        PointerStyle::Kernel => {
-            let width = if shape.width == 0 { 16 } else { shape.width };
-            let zero = shape.width == 0 || shape.zero;
-            spec::integer(out, v, 8, Conv::Hex, Shape { width, zero, ..shape });
-        }
-        PointerStyle::Short if v == 0 => {
-            let start = out.len();
-            out.extend_from_slice(b"(nil)");
-            spec::fit(out, start, Shape { precision: None, ..shape });
-        }
-        PointerStyle::Short => {
-            spec::integer(out, v, 8, Conv::Hex, Shape { alt: true, ..shape });
-        }
     }
 }

@@ -282,27 +282,27 @@ mod tests {
     fn a_sleeper_is_woken_by_a_futex_word_by_its_alarm_and_by_time() {
         let (signalled, armed) = (file(&[0; 4096]), file(&[0; 4096]));
         armed.write_all_at(&[1], 8).unwrap();
-        let waiter_ =
+        let futex_waiter =
             |f: &File| FutexWaiter::new(OpaqueMapping::of(f, 0, 4096).unwrap(), 8).unwrap();
-        let (alarm, waiters_) = (Alarm::default(), [waiter_(&armed), waiter_(&signalled)]);
+        let (alarm, two) = (Alarm::default(), [futex_waiter(&armed), futex_waiter(&signalled)]);
         let start = Instant::now();
         // One is signalled before.
-        assert!(alarm.sleep(waiters_.iter(), LONG));
+        assert!(alarm.sleep(two.iter(), LONG));
         let short = Duration::from_millis(20);
         let slept = Instant::now();
-        assert!(alarm.sleep(waiters_[..1].iter(), short));
+        assert!(alarm.sleep(two[..1].iter(), short));
         assert!(slept.elapsed() >= short);
         std::thread::scope(|scope| {
             let other = alarm.clone();
             scope.spawn(move || other.raise());
             while !alarm.is_raised() {
-                alarm.sleep(waiters_[..1].iter(), LONG);
+                alarm.sleep(two[..1].iter(), LONG);
             }
         });
-        assert!(alarm.sleep(waiters_[..1].iter(), LONG) && start.elapsed() < LONG);
+        assert!(alarm.sleep(two[..1].iter(), LONG) && start.elapsed() < LONG);
         // Where there is no word any more the time is slept, or the alarm heard, without it.
         armed.set_len(0).unwrap();
-        assert!(!alarm.sleep(waiters_[..1].iter(), LONG) && start.elapsed() < LONG);
-        assert!(!Alarm::default().sleep(waiters_[..1].iter(), short));
+        assert!(!alarm.sleep(two[..1].iter(), LONG) && start.elapsed() < LONG);
+        assert!(!Alarm::default().sleep(two[..1].iter(), short));
     }
 }

@@ -9,7 +9,7 @@ use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_model::{AttrFlags, EventType};
 use kymo_testkit::{Need, perf, require};
 
-type Facts = BTreeMap<&'static str, u64>;
+type EventFields = BTreeMap<&'static str, u64>;
 
 const FIELDS: [&str; 15] = [
     "type",
@@ -40,15 +40,15 @@ fn number(text: &str) -> Option<u64> {
 /// The attributes perf dumps. When the kernel refuses one, perf tries again
 /// with less and dumps that too: only the first try of each counts, which is
 /// the one that does not follow a failure.
-fn of_perf(stderr: &str) -> Vec<Facts> {
-    let mut all: Vec<Facts> = Vec::new();
+fn of_perf(stderr: &str) -> Vec<EventFields> {
+    let mut all: Vec<EventFields> = Vec::new();
     let mut inside = false;
     let mut again = false;
     for line in stderr.lines() {
         if line.starts_with("perf_event_attr:") {
             inside = true;
             if !again {
-                all.push(Facts::new());
+                all.push(EventFields::new());
             }
         } else if line.starts_with("---") {
             // A line of dashes stands before and after each dump.
@@ -78,7 +78,7 @@ fn of_perf(stderr: &str) -> Vec<Facts> {
     all
 }
 
-fn of_ours(event: &EventSpec) -> Facts {
+fn of_ours(event: &EventSpec) -> EventFields {
     let a = &event.attr;
     let flag = |f| u64::from(a.flags.contains(f));
     let values = [

@@ -151,9 +151,20 @@ impl<I, T> IndexVec<I, T> {
         self.elements.iter_mut()
     }
 
+    /// The elements in the order of their numbers, for parts of them.
+    pub fn as_slice(&self) -> &[T] {
+        &self.elements
+    }
+
     /// The elements without their numbers.
     pub fn into_vec(self) -> Vec<T> {
         self.elements
+    }
+}
+
+impl<I, T> Extend<T> for IndexVec<I, T> {
+    fn extend<It: IntoIterator<Item = T>>(&mut self, elements: It) {
+        self.elements.extend(elements);
     }
 }
 

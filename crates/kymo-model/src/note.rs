@@ -2,9 +2,7 @@
 //! command collects these notes into the ledger (`kymo_view::Ledger`), which
 //! lays them out and decides about `--strict`.
 
-use std::fmt;
-
-use crate::NoteKind;
+use crate::note_kind::{NoteKind, Weight};
 
 /// One thing to know about a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +16,6 @@ pub struct Note {
     /// Whether it lessens the trust in the result, or only states a choice
     /// that was made for the user.
     pub weight: Weight,
-}
-
-/// Weight of a note for the result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Weight {
-    /// The result is not all that was asked for: `--strict` fails.
-    #[default]
-    Doubt,
-    /// The result is what was asked for; this says how it was come by.
-    Choice,
 }
 
 impl Note {
@@ -47,14 +35,5 @@ impl Note {
             "docs/trust.md says of `{kind}` that it is no {weight}"
         );
         Note { kind, fact, advice, weight }
-    }
-}
-
-impl fmt::Display for Weight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Weight::Doubt => "doubt",
-            Weight::Choice => "choice",
-        })
     }
 }

@@ -4,7 +4,24 @@
 
 use std::fmt;
 
-use crate::Weight;
+/// Weight of a note for the result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weight {
+    /// The result is not all that was asked for: `--strict` fails.
+    #[default]
+    Doubt,
+    /// The result is what was asked for; this says how it was come by.
+    Choice,
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Weight::Doubt => "doubt",
+            Weight::Choice => "choice",
+        })
+    }
+}
 
 /// Defines the kinds: variant, code, weights, meaning, what to do.
 macro_rules! note_kinds {

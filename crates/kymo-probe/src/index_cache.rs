@@ -8,12 +8,12 @@ use kymo_debuginfo::dwarf::index::{Index, VERSION};
 use kymo_debuginfo::dwarf::{Dwarf, DwarfError, Sections};
 use kymo_model::{BuildId, Note, NoteKind};
 
-use kymo_symbols::cache::{Cache, Kind, Payload};
+use kymo_symbols::cache::{Cache, CacheKind, Payload};
 use kymo_symbols::debug_files::BinaryFiles;
 
-const INDEX: Kind = Kind { name: "probe-index", version: VERSION };
+const INDEX: CacheKind = CacheKind { name: "probe-index", version: VERSION };
 /// An empty file that says that a binary was searched before.
-const SEEN: Kind = Kind { name: "probe-seen", version: 1 };
+const SEEN: CacheKind = CacheKind { name: "probe-seen", version: 1 };
 
 /// What is smaller is searched as fast as an index is read.
 const WORTH_IT: u64 = 8 << 20;

@@ -93,7 +93,7 @@ pub struct PointFinder<'d, 's> {
 /// Attributes of an entry.
 type Entry<'s> = gimli::DebuggingInformationEntry<gimli::EndianSlice<'s, gimli::RunTimeEndian>>;
 
-type Found<T> = std::result::Result<T, PointError>;
+type PointResult<T> = std::result::Result<T, PointError>;
 
 impl<'d, 's> PointFinder<'d, 's> {
     /// A search of `dwarf`.
@@ -111,7 +111,7 @@ impl<'d, 's> PointFinder<'d, 's> {
     }
 
     /// All places of a description, with its arguments there.
-    pub fn find(&mut self, d: &ProbeDescription) -> Found<Vec<ProbePoint>> {
+    pub fn find(&mut self, d: &ProbeDescription) -> PointResult<Vec<ProbePoint>> {
         let sites = self.sites(d)?;
         if let Some(absent) = self.dwarf.absent_text() {
             let advice =
@@ -189,7 +189,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         &self,
         site: &CodeSite<'s>,
         d: &ProbeDescription,
-    ) -> Found<ProbePoint> {
+    ) -> PointResult<ProbePoint> {
         let unit = &site.function.unit;
         let entry = self.dwarf.entry(&site.function)?;
         if !self.dwarf.covers(unit, &entry, site.addr)? {
@@ -226,7 +226,7 @@ impl<'d, 's> PointFinder<'d, 's> {
     }
 
     /// All places of the point, each address once.
-    pub(crate) fn sites(&mut self, d: &ProbeDescription) -> Found<Vec<CodeSite<'s>>> {
+    pub(crate) fn sites(&mut self, d: &ProbeDescription) -> PointResult<Vec<CodeSite<'s>>> {
         let mut sites = Vec::new();
         let point = &d.point;
         if let Some(address) = point.address {
@@ -301,7 +301,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         PointError::NotFound { what }
     }
 
-    fn push(&self, sites: &mut Vec<CodeSite<'s>>, site: CodeSite<'s>) -> Found<()> {
+    fn push(&self, sites: &mut Vec<CodeSite<'s>>, site: CodeSite<'s>) -> PointResult<()> {
         if sites.iter().any(|s| s.addr == site.addr) {
             return Ok(());
         }
@@ -318,7 +318,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         d: &ProbeDescription,
         pattern: &str,
         sites: &mut Vec<CodeSite<'s>>,
-    ) -> Found<()> {
+    ) -> PointResult<()> {
         if let Some(file) = &d.point.file
             && !self.dwarf.files(unit)?.iter().any(|f| is_tail(file, f))
         {
@@ -361,7 +361,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         entry: &Entry<'s>,
         declared: Option<String>,
         sites: &mut Vec<CodeSite<'s>>,
-    ) -> Found<()> {
+    ) -> PointResult<()> {
         let point = &d.point;
         if point.line.unwrap_or(0) > 0 || point.next {
             let Some(path) = declared else { return Ok(()) };
@@ -412,7 +412,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         die: &Die<'s>,
         entry: &Entry<'s>,
         addr: u64,
-    ) -> Found<u64> {
+    ) -> PointResult<u64> {
         let behind = if !self.dwarf.is_optimised(unit)? {
             self.dwarf.behind_prologue(unit, entry, addr)?
         } else if self.dwarf.uses_frame(die, addr, &|name| names_variable(d, name))? {
@@ -433,7 +433,12 @@ impl<'d, 's> PointFinder<'d, 's> {
 
     /// A line whose code begins with the function itself is probed where the
     /// function's variables are in place, too.
-    fn behind_entry(&mut self, owner: &Die<'s>, d: &ProbeDescription, addr: u64) -> Found<u64> {
+    fn behind_entry(
+        &mut self,
+        owner: &Die<'s>,
+        d: &ProbeDescription,
+        addr: u64,
+    ) -> PointResult<u64> {
         let unit = owner.unit.clone();
         let entry = self.dwarf.entry(owner)?;
         if !self.skips_prologue(d) || self.dwarf.entry_pc(&unit, &entry)? != Some(addr) {
@@ -471,7 +476,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         d: &ProbeDescription,
         path: &str,
         function: Option<&Die<'s>>,
-    ) -> Found<BTreeSet<u32>> {
+    ) -> PointResult<BTreeSet<u32>> {
         if let Some(pattern) = &d.point.lazy {
             return Ok(self.matching_lines(unit, path, pattern));
         }
@@ -514,7 +519,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         die: &Die<'s>,
         function: &str,
         sites: &mut Vec<CodeSite<'s>>,
-    ) -> Found<()> {
+    ) -> PointResult<()> {
         let Some(path) = self.decl_file(die)? else { return Ok(()) };
         let wanted = self.wanted_lines(unit, d, &path, None)?;
         self.at_lines(d, unit, Some(die), &path, &wanted, Some(function), sites)
@@ -531,7 +536,7 @@ impl<'d, 's> PointFinder<'d, 's> {
         wanted: &BTreeSet<u32>,
         function: Option<&str>,
         sites: &mut Vec<CodeSite<'s>>,
-    ) -> Found<()> {
+    ) -> PointResult<()> {
         if wanted.is_empty() {
             return Ok(());
         }

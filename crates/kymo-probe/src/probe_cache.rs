@@ -6,9 +6,9 @@
 use kymo_model::BuildId;
 
 use kymo_model::probe::{ProbeDefinition, ProbeTarget};
-use kymo_symbols::cache::{Cache, CacheError, Kind};
+use kymo_symbols::cache::{Cache, CacheError, CacheKind};
 
-const DEFINITIONS: Kind = Kind { name: "probe-defs", version: 1 };
+const DEFINITIONS: CacheKind = CacheKind { name: "probe-defs", version: 1 };
 /// Most descriptions of one binary.
 const MOST: usize = 4096;
 

@@ -1,7 +1,7 @@
 //! From what was asked for to what is opened: which fields samples carry, by
 //! the rules perf follows, and what this kernel knows of it.
 
-use kymo_kernel::events::{EventSpec, Source};
+use kymo_kernel::events::{CounterSource, EventSpec};
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent, max_sample_rate};
 use kymo_model::{Attr, AttrFlags, EventType, ReadFormat, SampleType, sw};
 
@@ -67,7 +67,7 @@ pub(crate) fn plan(
     let several = specs.len() + usize::from(apart) > 1;
     let mut planned: Vec<PlannedEvent> = Vec::new();
     for spec in specs {
-        if spec.source != Source::Perf {
+        if spec.source != CounterSource::Perf {
             return Err(RecordError::NotPerf(spec.name.clone()));
         }
         let leader =

@@ -14,7 +14,6 @@ use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 pub(crate) const EMPTY: u32 = 0;
 pub(crate) const BUSY: u32 = 1;
 pub(crate) const READY: u32 = 2;
-pub(crate) const FAILED: u32 = 3;
 
 /// Bits of time in a compact header.
 const TIME_BITS: u32 = 27;

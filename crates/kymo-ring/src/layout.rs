@@ -3,8 +3,9 @@
 
 use std::fmt;
 
-use crate::area::FAILED;
 use crate::clock::ClockFacts;
+
+pub(crate) const FAILED: u32 = 3;
 
 /// Bytes of the file header, before the area headers.
 pub const RING_HEADER: usize = 4096;

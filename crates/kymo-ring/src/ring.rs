@@ -5,10 +5,12 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::area::{
-    Area, AreaHead, BUSY, Data, Discipline, EMPTY, FAILED, Held, READY, Shape, SwitchOutcome, Try,
+    Area, AreaHead, BUSY, Data, Discipline, EMPTY, Held, READY, Shape, SwitchOutcome, Try,
 };
 use crate::clock::{Clock, ClockKind};
-use crate::layout::{AREA_HEADER, Config, HEADROOM, Header, LayoutError, MAX_UNWRITTEN, SLACK};
+use crate::layout::{
+    AREA_HEADER, Config, FAILED, HEADROOM, Header, LayoutError, MAX_UNWRITTEN, SLACK,
+};
 use crate::rseq::Rseq;
 use crate::sync::Ordering;
 

@@ -7,7 +7,7 @@ mod common;
 use std::cell::Cell;
 use std::cell::RefCell;
 
-use common::{Event, Source, drain, state};
+use common::{Event, RingBytes, drain, state};
 use kymo_ring::{
     Clock, ClockFacts, ClockKind, Config, HEADROOM, Line, MAX_UNWRITTEN, Memory, Mode, Outcome,
     Ring, SLACK,
@@ -40,7 +40,7 @@ fn config(mode: Mode, sub_buffers: u32) -> Config {
 /// A slice that a ring writes into, and a reader reads between the writes.
 struct Slice(RefCell<*mut u8>);
 
-impl Source for Slice {
+impl RingBytes for Slice {
     fn read(&self, offset: u64, bytes: &mut [u8]) {
         // SAFETY: the tests read what the ring's header says, and do not write meanwhile.
         unsafe {

@@ -17,13 +17,13 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Event, Source, drain, state};
+use common::{Event, RingBytes, drain, state};
 use kymo_ring::{Clock, Config, HEADROOM, Header, Memory, Mode, Outcome, Ring, Rseq, SLACK};
 
 /// A ring in a file, as the tool finds it.
 struct RingFile(File);
 
-impl Source for RingFile {
+impl RingBytes for RingFile {
     fn read(&self, offset: u64, bytes: &mut [u8]) {
         self.0.read_exact_at(bytes, offset).unwrap();
     }

@@ -21,7 +21,7 @@ use kymo_model::BuildId;
 
 /// What a cache file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct CacheKind {
     /// Ending of the file's name: at most 16 small letters and dashes.
     pub name: &'static str,
     /// Version of its contents: a file of another one is renewed.
@@ -156,12 +156,12 @@ impl Cache {
         &self.directory
     }
 
-    fn path(&self, kind: Kind, key: BuildId) -> PathBuf {
+    fn path(&self, kind: CacheKind, key: BuildId) -> PathBuf {
         self.directory.join(format!("{key}.{}", kind.name))
     }
 
     /// What is cached for a binary: `None` if nothing is.
-    pub fn load(&self, kind: Kind, key: BuildId) -> Result<Option<Payload>> {
+    pub fn load(&self, kind: CacheKind, key: BuildId) -> Result<Option<Payload>> {
         if key.as_bytes().is_empty() {
             return Ok(None);
         }
@@ -182,7 +182,7 @@ impl Cache {
     /// Stores what was found for a binary, known by the path `label`. A file of
     /// this kind and binary is replaced, and files longest not used are removed
     /// when all together became too large.
-    pub fn store(&self, kind: Kind, key: BuildId, label: &str, payload: &[u8]) -> Result<()> {
+    pub fn store(&self, kind: CacheKind, key: BuildId, label: &str, payload: &[u8]) -> Result<()> {
         let size = payload.len() as u64;
         if size > Cache::FILE_LIMIT.min(self.limit) {
             return Err(CacheError::TooLarge { size });
@@ -215,7 +215,7 @@ impl Cache {
 
     /// Removes what is cached of one kind for a binary; whether there was
     /// something.
-    pub fn remove(&self, kind: Kind, key: BuildId) -> Result<bool> {
+    pub fn remove(&self, kind: CacheKind, key: BuildId) -> Result<bool> {
         let path = self.path(kind, key);
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),

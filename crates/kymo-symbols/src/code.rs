@@ -13,10 +13,12 @@ use kymo_kernel::{kcore, vdso};
 use kymo_unwind::Arch;
 
 use crate::debug_files::DebugCompanions;
+use crate::dso::{DsoId, DsoKind};
 use crate::files::{Finder, Part, WithCode, same};
 use crate::jitdump::{self, JitDump};
-use crate::kernel_files::KernelFile;
-use crate::resolver::{Dso, DsoId, DsoKind, Problem, Resolver};
+use crate::kernel_file::KernelFile;
+use crate::problem::Problem;
+use crate::resolver::{Dso, Resolver};
 use crate::unpacked;
 
 /// Why there is no code to show.

@@ -17,7 +17,7 @@ use kymo_model::BuildId;
 
 use crate::Kallsyms;
 use crate::files::{self, Finder, Part, running_build_id, running_release, same};
-use crate::resolver::Problem;
+use crate::problem::Problem;
 use interrupts::Interrupts;
 pub use kept::running_symbols;
 
@@ -27,12 +27,12 @@ const LARGEST_LIST: u64 = 256 << 20;
 /// The kernel's symbols, read by whoever asks first.
 #[derive(Debug)]
 pub struct KernelTable {
-    source: Source,
+    source: KernelChoice,
     read: OnceLock<(Kallsyms, Option<Problem>, Interrupts)>,
 }
 
 impl KernelTable {
-    pub(crate) fn new(source: Source) -> KernelTable {
+    pub(crate) fn new(source: KernelChoice) -> KernelTable {
         KernelTable { source, read: OnceLock::new() }
     }
 
@@ -76,7 +76,7 @@ impl KernelTable {
 
 /// All that the choice depends on.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct KernelChoice {
     pub(crate) files: Arc<Finder>,
     pub(crate) kallsyms: Option<PathBuf>,
     pub(crate) vmlinux: Option<PathBuf>,
@@ -87,7 +87,7 @@ pub(crate) struct Source {
     pub(crate) embedded: Option<Arc<String>>,
 }
 
-impl Source {
+impl KernelChoice {
     /// Reads the symbols; takes some 50 ms where nothing was kept of them.
     fn read(&self) -> (Kallsyms, Option<Problem>) {
         if self.kallsyms.is_some() || self.vmlinux.is_some() {

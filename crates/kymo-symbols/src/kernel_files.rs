@@ -3,7 +3,7 @@
 //! section by section. An address of the recording becomes one of the file here.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use kymo_debuginfo::{Binding, CodeSymbols, RawSymbol, SymbolTable, Type};
 use kymo_kernel::mapped::MappedFile;
@@ -12,57 +12,13 @@ use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
+use crate::dso::{DsoId, DsoKind};
 use crate::files::{Module, Named, Part, running_build_id, running_release};
 use crate::kernel::slide;
-use crate::resolver::{DsoId, DsoKind, Problem, Resolver};
+use crate::kernel_file::{KernelFile, Span};
+use crate::problem::Problem;
+use crate::resolver::Resolver;
 use crate::unpacked;
-
-/// A file with code of the kernel.
-#[derive(Debug)]
-pub struct KernelFile {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Of which build.
-    pub(crate) build_id: Option<BuildId>,
-    /// By running address.
-    spans: Vec<Span>,
-}
-
-/// A section with code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
-    /// Where it was when it was recorded.
-    start: u64,
-    end: u64,
-    /// Where the file says that it is, or where it is taken to be in a module's.
-    stated: u64,
-}
-
-/// What was found, by binary and by what was wanted of it.
-#[derive(Debug, Default)]
-pub(crate) struct Placed(Mutex<Found>);
-
-type Found = FxHashMap<(DsoId, Part), Option<Arc<KernelFile>>>;
-
-impl KernelFile {
-    /// The file's address of one of the recording.
-    pub fn stated(&self, running: u64) -> Option<u64> {
-        let after = self.spans.partition_point(|s| s.start <= running);
-        let span = self.spans.get(after.checked_sub(1)?)?;
-        (running < span.end).then(|| (running - span.start).wrapping_add(span.stated))
-    }
-
-    /// The address in the recording of one of the file.
-    pub fn running(&self, stated: u64) -> Option<u64> {
-        let holds = |s: &&Span| stated >= s.stated && stated - s.stated < s.end - s.start;
-        self.spans.iter().find(holds).map(|s| (stated - s.stated).wrapping_add(s.start))
-    }
-
-    fn new(path: PathBuf, build_id: Option<BuildId>, mut spans: Vec<Span>) -> Option<KernelFile> {
-        spans.sort_unstable_by_key(|s| s.start);
-        (!spans.is_empty()).then_some(KernelFile { path, build_id, spans })
-    }
-}
 
 impl Resolver {
     /// The file with a part of the kernel's or a module's code, and where that code

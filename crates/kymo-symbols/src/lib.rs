@@ -6,16 +6,21 @@
 #![forbid(unsafe_code)]
 
 pub mod bundle;
+pub mod bundle_writer;
 pub mod cache;
 mod code;
 pub mod debug_files;
+mod dso;
 mod files;
 mod jitdump;
 mod kernel;
+mod kernel_file;
 mod kernel_files;
 mod locate;
+mod options;
 mod pages;
 mod perf_map;
+mod problem;
 mod resolver;
 mod sources;
 mod symbol_cache;
@@ -24,11 +29,14 @@ mod unpacked;
 pub mod unwind;
 
 pub use code::{CodeFile, JitCode, NoCode};
+pub use dso::{DsoId, DsoKind, SymId};
 pub use files::{Binary, Finder, Part};
 pub use kernel::{KernelTable, running_symbols};
-pub use kernel_files::KernelFile;
+pub use kernel_file::KernelFile;
 pub use kymo_debuginfo::dwarf::inlines::{SourceFrame, TextId};
 pub use kymo_debuginfod as debuginfod;
 pub use kymo_kernel::kallsyms::{Choice as NameChoice, Kallsyms};
-pub use resolver::{Dso, DsoId, DsoKind, Options, Problem, RecordedFacts, Resolver, SymId};
+pub use options::Options;
+pub use problem::{BundleError, Problem};
+pub use resolver::{Dso, RecordedFacts, Resolver};
 pub use sources::Sources;

@@ -7,7 +7,7 @@ use kymo_debuginfo::{Coverings, Elf, LazyElf};
 use kymo_kernel::mapped::MappedFile;
 
 use crate::files::{Binary, Finder, open};
-use crate::resolver::Problem;
+use crate::problem::Problem;
 
 /// Larger files are not looked through.
 const LIMIT: u64 = 4 << 30;

@@ -2,49 +2,23 @@
 //! table is read when its first address is asked for; each symbol gets a
 //! number, and its readable name is made once.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use kymo_debuginfo::{Covering, Coverings, Elf, SymbolTable, demangle};
-use kymo_debuginfod::Client;
-use kymo_model::BuildId;
+use kymo_model::{BuildId, IndexVec};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::bundle::{Bundle, BundleError};
+use crate::dso::{DsoId, DsoKind, SymId};
 use crate::files::{Binary, Finder, KERNEL, Part};
 use crate::jitdump::{self, JitDump};
 use crate::kernel::{self, KernelTable};
+use crate::options::Options;
+use crate::problem::Problem;
 use crate::symbol_cache::{SymbolCache, Table};
 use crate::unwind::Binaries;
 use crate::{locate, perf_map};
-
-/// Number of a binary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DsoId(pub u32);
-
-/// Number of a symbol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SymId(pub u32);
-
-/// What kind of code a name in a mapping stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DsoKind {
-    /// `[kernel.kallsyms]`.
-    Kernel,
-    /// `[name]` of a kernel module, or its file.
-    Module,
-    /// A BPF program; it has one symbol, its own name.
-    Bpf,
-    /// `[vdso]`.
-    Vdso,
-    /// Anonymous executable memory: `/tmp/perf-PID.map`.
-    PerfMap,
-    /// A file.
-    File,
-    /// Memory without symbols: `[stack]`, `[vsyscall]`.
-    Other,
-}
 
 /// A binary.
 #[derive(Debug)]
@@ -68,93 +42,6 @@ impl Dso {
         let pid = (self.pid != u32::MAX).then_some(self.pid);
         Binary { path: Path::new(&self.long_name), build_id: self.build_id, pid }
     }
-}
-
-/// Where to look and what to print.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Look for files under this directory.
-    pub symfs: Option<PathBuf>,
-    /// Kernel symbols from this file.
-    pub kallsyms: Option<PathBuf>,
-    /// Kernel symbols from this uncompressed kernel image.
-    pub vmlinux: Option<PathBuf>,
-    /// Leave names as the compiler mangled them.
-    pub no_demangle: bool,
-    /// Servers to ask for what is not on this machine.
-    pub debuginfod: Option<Arc<Client>>,
-    /// What came with the recording; it counts alone for what it knows.
-    pub bundle: Option<Arc<Bundle>>,
-    /// Why a bundle that is there is not used.
-    pub no_bundle: Option<BundleError>,
-}
-
-/// Why symbols of a binary could not be had; for the ledger.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
-    /// The file now has another build-id than the one recorded.
-    Changed {
-        /// The file.
-        path: String,
-        /// Its build-id.
-        found: Option<BuildId>,
-        /// The one recorded.
-        recorded: BuildId,
-    },
-    /// A file that should have had the symbols of a binary was not taken.
-    Refused {
-        /// The file.
-        path: String,
-        /// The binary.
-        of: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The file is no usable ELF file.
-    Unusable {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// `/proc/kallsyms` shows zeros.
-    KernelHidden {
-        /// `kernel.kptr_restrict`, when it can be read.
-        kptr_restrict: Option<String>,
-        /// `kernel.perf_event_paranoid`, when it can be read.
-        paranoid: Option<String>,
-    },
-    /// The recording was made on another kernel than the running one.
-    OtherKernel {
-        /// The recorded kernel's release, when it is stated.
-        recorded: Option<String>,
-        /// The running kernel's.
-        running: Option<String>,
-    },
-    /// The kernel's symbols could not be read at all.
-    NoKernelSymbols,
-    /// Debugging information could not be read, or not all of it.
-    DebugInfo {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A file of the cache could not be used or written.
-    Cache {
-        /// Which one, and what is wrong with it.
-        why: String,
-    },
-    /// Binaries were taken by their paths alone from this machine, and the
-    /// recording is of another one.
-    OtherMachine {
-        /// Where it was recorded.
-        recorded: String,
-        /// This machine.
-        here: String,
-    },
-    /// A bundle could not be used, or a part of it.
-    Bundle(BundleError),
 }
 
 #[derive(Debug)]
@@ -190,11 +77,11 @@ pub struct RecordedFacts {
 pub struct Resolver {
     options: Options,
     files: Arc<Finder>,
-    dsos: Vec<Arc<Dso>>,
+    dsos: IndexVec<DsoId, Arc<Dso>>,
     by_name: FxHashMap<(String, Option<BuildId>), DsoId>,
     recorded: Arc<RecordedFacts>,
     pub(crate) symbol_cache: Arc<SymbolCache>,
-    symbols: Vec<Symbol>,
+    symbols: IndexVec<SymId, Symbol>,
     symbol_ids: FxHashMap<(DsoId, u64), SymId>,
     binaries: Arc<Binaries>,
     /// Another resolver numbers the binaries.
@@ -223,7 +110,7 @@ impl Resolver {
 
     /// Binaries from the number `first` on.
     pub fn binaries_from(&self, first: usize) -> &[Arc<Dso>] {
-        self.dsos.get(first..).unwrap_or_default()
+        self.dsos.as_slice().get(first..).unwrap_or_default()
     }
 
     /// Facts that the recording has stated so far.
@@ -234,7 +121,7 @@ impl Resolver {
     /// Takes over binaries that the resolver it was forked from has numbered since, given
     /// all of them, and the facts that it knows.
     pub fn take_binaries(&mut self, all: &[Arc<Dso>], recorded: &Arc<RecordedFacts>) {
-        self.dsos.extend_from_slice(all.get(self.dsos.len()..).unwrap_or_default());
+        self.dsos.extend(all.get(self.dsos.len()..).unwrap_or_default().iter().cloned());
         self.recorded = Arc::clone(recorded);
     }
 
@@ -325,7 +212,7 @@ impl Resolver {
             return *id;
         }
         debug_assert!(!self.is_fork, "a forked resolver takes binaries over");
-        let id = DsoId(self.dsos.len() as u32);
+        let id = self.dsos.next_index();
         let long_name = key.0.clone();
         self.by_name.insert(key, id);
         let short_name = short_name(&long_name, kind);
@@ -343,7 +230,7 @@ impl Resolver {
 
     /// A binary by its number.
     pub fn get(&self, id: DsoId) -> Option<&Dso> {
-        self.dsos.get(id.0 as usize).map(|dso| &**dso)
+        self.dsos.get(id).map(|dso| &**dso)
     }
 
     /// What reports call a binary.
@@ -353,7 +240,7 @@ impl Resolver {
 
     /// Readable name of a symbol.
     pub fn name(&self, id: SymId) -> &str {
-        let Some(symbol) = self.symbols.get(id.0 as usize) else { return "" };
+        let Some(symbol) = self.symbols.get(id) else { return "" };
         symbol.readable.get_or_init(|| {
             let raw = String::from_utf8_lossy(&symbol.raw);
             if self.options.no_demangle { raw.into() } else { demangle(&raw).into() }
@@ -362,12 +249,12 @@ impl Resolver {
 
     /// The name of a symbol as its file has it; empty where it comes from elsewhere.
     pub fn stored(&self, id: SymId) -> &[u8] {
-        self.symbols.get(id.0 as usize).map_or(&[], |s| &s.raw)
+        self.symbols.get(id).map_or(&[], |s| &s.raw)
     }
 
     /// Binary and first address (in the binary's own terms) of a symbol.
     pub fn start(&self, id: SymId) -> (DsoId, u64) {
-        self.symbols.get(id.0 as usize).map_or((DsoId(u32::MAX), 0), |s| (s.dso, s.start))
+        self.symbols.get(id).map_or((DsoId(u32::MAX), 0), |s| (s.dso, s.start))
     }
 
     /// Makes the readable names of these symbols, all at once.
@@ -452,7 +339,7 @@ impl Resolver {
             }
             DsoKind::Other => None,
             DsoKind::Vdso | DsoKind::PerfMap | DsoKind::File => {
-                let dso = self.dsos.get(id.0 as usize)?;
+                let dso = self.dsos.get(id)?;
                 let table = dso.table.get_or_init(|| load(dso, &self.files, &self.binaries));
                 let vaddr = match &table.elf {
                     Some(elf) => elf.vaddr(addr)?,
@@ -492,7 +379,7 @@ impl Resolver {
         if let Some(id) = self.symbol_ids.get(&(dso, start)) {
             return *id;
         }
-        let id = SymId(self.symbols.len() as u32);
+        let id = self.symbols.next_index();
         let (raw, readable) = match name() {
             Name::Raw(raw) => (raw, OnceLock::new()),
             Name::Readable(text) => (Vec::new(), OnceLock::from(text.into_boxed_str())),
@@ -531,11 +418,11 @@ impl Resolver {
 
     /// A symbol's name as its file stores it.
     pub(crate) fn raw_name(&self, id: SymId) -> &[u8] {
-        self.symbols.get(id.0 as usize).map_or(&[], |s| &s.raw)
+        self.symbols.get(id).map_or(&[], |s| &s.raw)
     }
 
-    fn kernel_source(&self) -> kernel::Source {
-        kernel::Source {
+    fn kernel_source(&self) -> kernel::KernelChoice {
+        kernel::KernelChoice {
             files: Arc::clone(&self.files),
             kallsyms: self.options.kallsyms.clone(),
             vmlinux: self.options.vmlinux.clone(),

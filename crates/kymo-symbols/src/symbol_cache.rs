@@ -7,9 +7,9 @@ use kymo_debuginfo::{Elf, SymbolTable};
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
+use crate::dso::DsoKind;
 use crate::kernel::KernelTable;
-use crate::kernel_files::Placed;
-use crate::resolver::DsoKind;
+use crate::kernel_file::PlacedFiles;
 
 /// The symbols of a binary.
 #[derive(Debug, Default)]
@@ -22,12 +22,12 @@ pub(crate) struct Table {
 /// What tells binaries apart; memory has a name of its process.
 type BinaryKey = (DsoKind, String, Option<BuildId>);
 
-/// The symbol_cache.
+/// What was read of files.
 #[derive(Debug, Default)]
 pub(crate) struct SymbolCache {
     tables: Mutex<FxHashMap<BinaryKey, Arc<OnceLock<Table>>>>,
     pub(crate) kernel: OnceLock<Arc<KernelTable>>,
-    pub(crate) placed: Placed,
+    pub(crate) placed: PlacedFiles,
 }
 
 impl SymbolCache {

@@ -10,8 +10,9 @@ use kymo_debuginfo::{LazyElf, ReadRef};
 use kymo_kernel::{regular_file, vdso};
 
 use crate::bundle::{CODE, PIECE};
+use crate::dso::{DsoId, DsoKind};
 use crate::files::open;
-use crate::resolver::{DsoId, DsoKind, Resolver};
+use crate::resolver::Resolver;
 use kymo_unwind::BEFORE;
 
 /// The system call `rt_sigreturn` or `sigreturn` with its number.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use kymo_debuginfo::{Load, ReadRef, loads, vaddr};
-use kymo_model::BuildId;
+use kymo_model::{BuildId, IndexVec};
 use kymo_unwind::{
     Arch, BEFORE, BEHIND, Context, Rule, RuleError, Section, Sections, Table, epilogue, outermost,
 };
@@ -15,10 +15,11 @@ use object::read::{Object, ObjectSection};
 use rustc_hash::FxHashMap;
 
 use crate::bundle;
+use crate::dso::{DsoId, DsoKind};
 use crate::files::{Binary, Finder, open, same};
 use crate::jitdump::{self, JitDump};
 use crate::pages::Pages;
-use crate::resolver::{DsoId, DsoKind, Problem};
+use crate::problem::Problem;
 
 /// A binary as far as unwinding needs it.
 #[derive(Debug, Default)]
@@ -95,7 +96,7 @@ type EntryKey = (DsoKind, PathBuf, Option<BuildId>);
 #[derive(Debug, Default)]
 pub struct Binaries {
     files: Arc<Finder>,
-    entries: RwLock<Vec<Arc<Entry>>>,
+    entries: RwLock<IndexVec<DsoId, Arc<Entry>>>,
     /// The same by what tells them apart.
     by_key: Mutex<FxHashMap<EntryKey, Arc<Entry>>>,
     /// What just-in-time compilers of processes wrote.
@@ -128,7 +129,7 @@ impl Binaries {
     /// The binary, read now if nobody asked before.
     pub fn get(&self, id: DsoId) -> Result<Arc<Code>, CfiError> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.get(id.0 as usize).map(Arc::clone).ok_or(CfiError::Memory)?;
+        let entry = entries.get(id).map(Arc::clone).ok_or(CfiError::Memory)?;
         drop(entries);
         entry.code.get_or_init(|| self.load(&entry).map(Arc::new)).clone()
     }

@@ -9,7 +9,7 @@ use kymo_ring::{
 };
 use kymo_ust::{Filter, InRange, MAX_ORDER, OrderView, RuleView, SLOTS};
 
-use crate::process::{self, Place};
+use crate::process::{self, ProgramDirectory};
 use crate::site::Site;
 use crate::sys::{self, Fd, Path};
 
@@ -254,7 +254,7 @@ fn make_alone(slot: usize, generation: u8) -> Option<*mut Channel> {
 /// Reads the order, links the filters and makes the ring.
 fn fill(channel: &mut Channel, slot: usize, generation: u8) -> Result<(), i32> {
     const MALFORMED: i32 = 0;
-    let Place { user, directory, uuid, .. } = process::place().ok_or(libc::ENOENT)?;
+    let ProgramDirectory { user, directory, uuid, .. } = process::place().ok_or(libc::ENOENT)?;
     let page = process::control().ok_or(libc::ENOENT)?.slot(slot);
     let path = page.path();
     let path = until_nul(&path);

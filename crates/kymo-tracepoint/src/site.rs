@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use kymo_ust::{EventFlags, EventWords, FieldWords, Fields, Kind, Shape};
+use kymo_ust::{EventFlags, EventWords, FieldTag, FieldWords, Fields, Shape};
 
 /// Text that lives as long as the program.
 #[repr(C)]
@@ -190,7 +190,7 @@ impl EventInfo {
 
     /// Whether a field holds an address in the program.
     pub(crate) fn has_addresses(&self) -> bool {
-        self.fields().iter().any(|field| field.shape.kind == Kind::Symbol)
+        self.fields().iter().any(|field| field.shape.kind == FieldTag::Symbol)
     }
 
     fn fields(&self) -> &[FieldInfo] {

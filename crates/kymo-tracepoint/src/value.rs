@@ -1,6 +1,6 @@
 //! Types that fields can have, and how their values get into a payload.
 
-use kymo_ust::{Kind, Shape};
+use kymo_ust::{FieldTag, Shape};
 
 use crate::site::Entry;
 
@@ -44,7 +44,7 @@ pub unsafe trait FieldType {
 /// Every bit pattern of the memory of a value is initialised.
 pub unsafe trait Element: Copy + FieldType {}
 
-const fn shape(kind: Kind, size: usize, flags: u8) -> Shape {
+const fn shape(kind: FieldTag, size: usize, flags: u8) -> Shape {
     Shape { kind, size: size as u8, flags, count: 0 }
 }
 
@@ -83,24 +83,24 @@ macro_rules! numbers {
 }
 
 numbers! {
-    u8: Kind::Int, 0, 0, |v| v.into();
-    u16: Kind::Int, 0, 0, |v| v.into();
-    u32: Kind::Int, 0, 0, |v| v.into();
-    u64: Kind::Int, 0, 0, |v| v;
-    usize: Kind::Int, 0, 0, |v| v as u64;
-    i8: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
-    i16: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
-    i32: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
-    i64: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
-    isize: Kind::Int, Shape::SIGNED, 1, |v| v as u64;
-    f32: Kind::Float, 0, 0, |v| v.to_bits().into();
-    f64: Kind::Float, 0, 0, |v| v.to_bits();
+    u8: FieldTag::Int, 0, 0, |v| v.into();
+    u16: FieldTag::Int, 0, 0, |v| v.into();
+    u32: FieldTag::Int, 0, 0, |v| v.into();
+    u64: FieldTag::Int, 0, 0, |v| v;
+    usize: FieldTag::Int, 0, 0, |v| v as u64;
+    i8: FieldTag::Int, Shape::SIGNED, 1, |v| v as u64;
+    i16: FieldTag::Int, Shape::SIGNED, 1, |v| v as u64;
+    i32: FieldTag::Int, Shape::SIGNED, 1, |v| v as u64;
+    i64: FieldTag::Int, Shape::SIGNED, 1, |v| v as u64;
+    isize: FieldTag::Int, Shape::SIGNED, 1, |v| v as u64;
+    f32: FieldTag::Float, 0, 0, |v| v.to_bits().into();
+    f64: FieldTag::Float, 0, 0, |v| v.to_bits();
 }
 
 // SAFETY: `put` writes one byte.
 unsafe impl FieldType for bool {
     type Given<'a> = bool;
-    const SHAPE: Shape = shape(Kind::Bool, 1, 0);
+    const SHAPE: Shape = shape(FieldTag::Bool, 1, 0);
     const SDT: i32 = 1;
 
     fn size(_: &bool) -> usize {
@@ -120,7 +120,7 @@ unsafe impl FieldType for bool {
 // SAFETY: `put` writes the text up to a NUL in it, and a NUL.
 unsafe impl FieldType for str {
     type Given<'a> = &'a str;
-    const SHAPE: Shape = shape(Kind::String, 1, 0);
+    const SHAPE: Shape = shape(FieldTag::String, 1, 0);
     const SDT: i32 = 8;
 
     #[inline(always)]
@@ -194,15 +194,15 @@ fn until_nul(bytes: &[u8]) -> usize {
     if nul.is_null() { bytes.len() } else { nul.addr() - bytes.as_ptr().addr() }
 }
 
-const fn elements(kind: Kind, element: Shape, count: usize) -> Shape {
-    let floats = if matches!(element.kind, Kind::Float) { Shape::FLOATS } else { 0 };
+const fn elements(kind: FieldTag, element: Shape, count: usize) -> Shape {
+    let floats = if matches!(element.kind, FieldTag::Float) { Shape::FLOATS } else { 0 };
     Shape { kind, size: element.size, flags: element.flags | floats, count: count as u32 }
 }
 
 // SAFETY: `put` writes the number of elements and as many elements.
 unsafe impl<T: Element + 'static> FieldType for [T] {
     type Given<'a> = &'a [T];
-    const SHAPE: Shape = elements(Kind::Sequence, T::SHAPE, 0);
+    const SHAPE: Shape = elements(FieldTag::Sequence, T::SHAPE, 0);
     const SDT: i32 = 8;
 
     fn size(given: &&[T]) -> usize {
@@ -227,7 +227,7 @@ unsafe impl<T: Element + 'static> FieldType for [T] {
 // SAFETY: `put` writes all elements.
 unsafe impl<T: Element + 'static, const N: usize> FieldType for [T; N] {
     type Given<'a> = &'a [T; N];
-    const SHAPE: Shape = elements(Kind::Array, T::SHAPE, N);
+    const SHAPE: Shape = elements(FieldTag::Array, T::SHAPE, N);
     const SDT: i32 = 8;
 
     fn size(_: &&[T; N]) -> usize {
@@ -260,7 +260,7 @@ impl<T> From<*const T> for Symbol {
 // SAFETY: `put` writes a u64.
 unsafe impl FieldType for Symbol {
     type Given<'a> = Symbol;
-    const SHAPE: Shape = shape(Kind::Symbol, 8, Shape::HEX);
+    const SHAPE: Shape = shape(FieldTag::Symbol, 8, Shape::HEX);
     const SDT: i32 = 8;
 
     fn size(_: &Symbol) -> usize {
@@ -279,5 +279,5 @@ unsafe impl FieldType for Symbol {
 
 /// How an enum lies in the payload; for [`tracepoint_enum!`](crate::tracepoint_enum).
 pub const fn enum_shape(number: Shape) -> Shape {
-    Shape { kind: Kind::Enum, ..number }
+    Shape { kind: FieldTag::Enum, ..number }
 }

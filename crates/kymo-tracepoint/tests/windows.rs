@@ -1,5 +1,5 @@
 //! A signal whose handler hits the tracepoint at every instruction of hitting it: the program is
-//! stepped through one event, then stopped by the processor's breakpoint at each address in generation,
+//! stepped through one event, then stopped by the processor's breakpoint at each address in turn,
 //! restartable sequences included, and gets the signal there. Nothing is lost, torn or out of order.
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, reason = "tests")]

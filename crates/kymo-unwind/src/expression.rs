@@ -6,8 +6,8 @@ use gimli::{
 };
 
 use crate::registers::Registers;
-use crate::rule::{Failed, load};
-use crate::stack::Stack;
+
+use crate::stack::{Failed, Stack, load};
 
 const ENCODING: Encoding = Encoding { format: Format::Dwarf32, version: 4, address_size: 8 };
 /// Operations; a frame's place takes ten or so.

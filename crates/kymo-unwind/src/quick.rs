@@ -6,99 +6,22 @@
 //! from the start. Where both can go they answer the same.
 
 use crate::Arch;
+use crate::quick_rule::{Quick, QuickRule, RETURN};
 use crate::registers::Registers;
-use crate::rule::{Cfa, Failed, Row, Rule, Saved, load};
-use crate::stack::Stack;
+use crate::stack::{Failed, Stack, load};
 use crate::walk::{Code, Frame, Left, Walked, follow};
 
-/// A rule in short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quick {
-    /// Where the frame begins, from the register on.
-    cfa: i32,
-    /// Where the caller's frame pointer is, from the frame's begin on.
-    fp: i32,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// From the stack pointer on; the frame pointer is unchanged.
-    Sp,
-    /// The same with a saved frame pointer.
-    SpSaved,
-    /// From the frame pointer on, which is unchanged.
-    Fp,
-    /// The same, saved.
-    FpSaved,
-    /// Nobody called.
-    Outermost,
-    Guess,
-    Nothing,
-    /// Takes more than that.
-    Other,
-}
-
-/// The return address lies right below the caller's frame.
-const RETURN: i64 = -8;
-
 impl Quick {
-    /// There is no code.
-    pub const NOTHING: Quick = Quick { cfa: 0, fp: 0, kind: Kind::Nothing };
-
-    /// Nothing says how: by the frame pointer.
-    pub const GUESS: Quick = Quick { kind: Kind::Guess, ..Quick::NOTHING };
-
-    /// Of a rule.
-    pub fn of(rule: &Rule) -> Quick {
-        let other = Quick { kind: Kind::Other, ..Quick::NOTHING };
-        match rule {
-            Rule::Guess => Quick::GUESS,
-            Rule::Nothing => Quick::NOTHING,
-            Rule::Row(row) => Quick::of_row(row).unwrap_or(other),
-        }
-    }
-
-    fn of_row(row: &Row) -> Option<Quick> {
-        const ARCH: Arch = Arch::X86_64;
-        let rule = |register| row.saved.iter().find(|(r, _)| *r == register).map(|(_, s)| s);
-        if row.signal || row.return_address != ARCH.ip() || rule(ARCH.sp()).is_some() {
-            return None;
-        }
-        let Cfa::Register(from, cfa) = row.cfa else { return None };
-        let by_fp = from == ARCH.fp();
-        if !by_fp && from != ARCH.sp() {
-            return None;
-        }
-        let cfa = i32::try_from(cfa).ok()?;
-        match rule(ARCH.ip()) {
-            Some(Saved::At(RETURN)) => {}
-            // A frame pointer that is not known must be told from one that is.
-            Some(Saved::Undefined) if !by_fp => {
-                return Some(Quick { cfa, fp: 0, kind: Kind::Outermost });
-            }
-            _ => return None,
-        }
-        let (fp, kind) = match (rule(ARCH.fp()), by_fp) {
-            (None, false) => (0, Kind::Sp),
-            (None, true) => (0, Kind::Fp),
-            (Some(Saved::At(fp)), false) => (i32::try_from(*fp).ok()?, Kind::SpSaved),
-            (Some(Saved::At(fp)), true) => (i32::try_from(*fp).ok()?, Kind::FpSaved),
-            _ => return None,
-        };
-        Some(Quick { cfa, fp, kind })
-    }
-
     fn leave(self, here: &Two, stack: &Stack<'_>) -> Option<Left<Two>> {
         let left = |caller| Some(Left { caller, signal: false, guess: false });
         let (from, saved) = match self.kind {
-            Kind::Sp => (Some(here.sp), false),
-            Kind::SpSaved => (Some(here.sp), true),
-            Kind::Fp => (here.fp, false),
-            Kind::FpSaved => (here.fp, true),
-            Kind::Outermost => return left(Ok(None)),
-            Kind::Guess => return Some(Left::guessed(here, stack)),
-            Kind::Nothing | Kind::Other => return None,
+            QuickRule::Sp => (Some(here.sp), false),
+            QuickRule::SpSaved => (Some(here.sp), true),
+            QuickRule::Fp => (here.fp, false),
+            QuickRule::FpSaved => (here.fp, true),
+            QuickRule::Outermost => return left(Ok(None)),
+            QuickRule::Guess => return Some(Left::guessed(here, stack)),
+            QuickRule::Nothing | QuickRule::Other => return None,
         };
         let Some(from) = from else { return left(Err(Failed::Unknown)) };
         let sp = from.wrapping_add_signed(i64::from(self.cfa));
@@ -159,7 +82,7 @@ pub fn quick_walk(
     let mut other = false;
     let leave = |code: &mut _, here: &Two, place, interrupted| {
         let rule = Code::quick(code, place, interrupted);
-        other = rule.kind == Kind::Other;
+        other = rule.kind == QuickRule::Other;
         rule.leave(here, stack)
     };
     let walked = follow(start, stack, code, leave, |code, ip| code.is_code(ip), frame);

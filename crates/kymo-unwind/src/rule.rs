@@ -5,8 +5,18 @@ use gimli::{CfaRule, EndianSlice, RegisterRule, RunTimeEndian, UnwindSection, Un
 use crate::Arch;
 use crate::expression;
 use crate::registers::Registers;
-use crate::stack::Stack;
-use crate::table::RuleError;
+use crate::stack::{Failed, Stack, load};
+
+/// Why there is no rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// Nothing covers the address.
+    #[error("no call frame information for {0:#x}")]
+    None(u64),
+    /// What covers the address cannot be read.
+    #[error("damaged call frame information: {0}")]
+    Damaged(#[from] gimli::Error),
+}
 
 /// How to get from a frame to that of its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -151,20 +161,4 @@ impl Row {
         caller.set(arch.ip(), arch.strip(address));
         Ok(Some(caller))
     }
-}
-
-/// Why a frame cannot be left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
-    /// This address of the stack is not in the copy.
-    Missing(u64),
-    /// A register that is needed is not known.
-    Unknown,
-    /// The expression is none, or does not end.
-    Expression,
-}
-
-/// Reads a word of the stack.
-pub(crate) fn load(stack: &Stack<'_>, address: u64) -> Result<u64, Failed> {
-    stack.word(address).ok_or(Failed::Missing(address))
 }

@@ -33,3 +33,19 @@ impl<'a> Stack<'a> {
         Some(self.endian.u64(*self.bytes.get(at..)?.first_chunk()?))
     }
 }
+
+/// Why a frame cannot be left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// This address of the stack is not in the copy.
+    Missing(u64),
+    /// A register that is needed is not known.
+    Unknown,
+    /// The expression is none, or does not end.
+    Expression,
+}
+
+/// Reads a word of the stack.
+pub(crate) fn load(stack: &Stack<'_>, address: u64) -> Result<u64, Failed> {
+    stack.word(address).ok_or(Failed::Missing(address))
+}

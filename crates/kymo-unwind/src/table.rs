@@ -10,7 +10,7 @@ use gimli::{
 };
 
 use crate::Arch;
-use crate::rule::{Row, Rule};
+use crate::rule::{Row, Rule, RuleError};
 
 /// A section and where it is in the binary's own terms.
 #[derive(Clone, Debug, Default)]
@@ -36,17 +36,6 @@ pub struct Sections {
     pub got: u64,
     /// Byte order of the binary.
     pub big_endian: bool,
-}
-
-/// Why there is no rule.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RuleError {
-    /// Nothing covers the address.
-    #[error("no call frame information for {0:#x}")]
-    None(u64),
-    /// What covers the address cannot be read.
-    #[error("damaged call frame information: {0}")]
-    Damaged(#[from] gimli::Error),
 }
 
 /// Memory that reading rules needs, one per thread.

@@ -1,9 +1,9 @@
 //! From the innermost frame outwards.
 
-use crate::quick::Quick;
+use crate::quick_rule::Quick;
 use crate::registers::Registers;
-use crate::rule::{Failed, Rule, load};
-use crate::stack::Stack;
+use crate::rule::Rule;
+use crate::stack::{Failed, Stack, load};
 
 /// The program's code, asked for rules.
 pub trait Code {

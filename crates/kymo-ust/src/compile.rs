@@ -244,18 +244,18 @@ impl Compiler<'_> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::field::{Kind, Shape};
+    use crate::field::{FieldTag, Shape};
     use crate::filter::{Fields, InRange};
 
     /// name: string, id: u64, delta: i32, ratio: f64, ok: bool.
     struct Sale;
 
-    const FIELDS: [(&str, Kind, u8, u8); 5] = [
-        ("name", Kind::String, 1, 0),
-        ("id", Kind::Int, 8, 0),
-        ("delta", Kind::Int, 4, Shape::SIGNED),
-        ("ratio", Kind::Float, 8, 0),
-        ("ok", Kind::Bool, 1, 0),
+    const FIELDS: [(&str, FieldTag, u8, u8); 5] = [
+        ("name", FieldTag::String, 1, 0),
+        ("id", FieldTag::Int, 8, 0),
+        ("delta", FieldTag::Int, 4, Shape::SIGNED),
+        ("ratio", FieldTag::Float, 8, 0),
+        ("ok", FieldTag::Bool, 1, 0),
     ];
 
     impl Fields for Sale {
@@ -318,7 +318,7 @@ mod tests {
         let edges = ["9223372036854775807", "9223372036854775808", "18446744073709551615"];
         let mut compared = 0;
         for (size, flags) in [1, 2, 4, 8].into_iter().flat_map(|s| [(s, 0), (s, Shape::SIGNED)]) {
-            let fields = One(Shape { kind: Kind::Int, size, flags, count: 0 });
+            let fields = One(Shape { kind: FieldTag::Int, size, flags, count: 0 });
             let comparisons = ["==", "!=", "<", "<=", ">", ">="].into_iter().flat_map(|sign| {
                 numbers.iter().chain(&edges).map(move |number| format!("x {sign} {number}"))
             });

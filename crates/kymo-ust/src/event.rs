@@ -2,7 +2,7 @@
 
 use crate::bytes::Take;
 use crate::error::FormatError;
-use crate::field::{Kind, Shape};
+use crate::field::{FieldTag, Shape};
 
 /// Flags of an event record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn pieces(event: &impl EventWords, size: u32, sink: &mut impl FnMut(&[u8])) {
         sink(&[shape.kind as u8, shape.size, shape.flags, 0]);
         sink(&shape.count.to_le_bytes());
         text(field.name, sink);
-        if shape.kind == Kind::Enum {
+        if shape.kind == FieldTag::Enum {
             let entries = field.entries.min(MAX_ENTRIES);
             sink(&(entries as u16).to_le_bytes());
             for e in 0..entries {
@@ -187,7 +187,7 @@ impl EventRecord {
         let [provider, name, format, doc, file] = texts;
         let mut fields = Vec::new();
         for _ in 0..field_count {
-            let kind = Kind::from_number(take.u8()?)?;
+            let kind = FieldTag::from_number(take.u8()?)?;
             let (size, flags, _) = (take.u8()?, take.u8()?, take.u8()?);
             let shape = Shape { kind, size, flags, count: take.u32()? };
             if !shape.is_sound() {
@@ -195,7 +195,7 @@ impl EventRecord {
             }
             let name = string(take.text()?);
             let mut entries = Vec::new();
-            if kind == Kind::Enum {
+            if kind == FieldTag::Enum {
                 for _ in 0..take.u16()? {
                     entries.push((take.i64()?, take.i64()?, string(take.text()?)));
                 }
@@ -250,7 +250,7 @@ mod tests {
         let field = |kind, size, name: &str| FieldRecord {
             shape: shape(kind, size),
             name: name.to_owned(),
-            entries: if kind == Kind::Enum { vec![(-1, 5, "few".into())] } else { Vec::new() },
+            entries: if kind == FieldTag::Enum { vec![(-1, 5, "few".into())] } else { Vec::new() },
         };
         EventRecord {
             id: 3,
@@ -263,7 +263,7 @@ mod tests {
             format: "{id}".into(),
             doc: "Something was sold.".into(),
             file: "src/shop.rs".into(),
-            fields: vec![field(Kind::Int, 8, "id"), field(Kind::Enum, 2, "how")],
+            fields: vec![field(FieldTag::Int, 8, "id"), field(FieldTag::Enum, 2, "how")],
         }
     }
 

@@ -5,7 +5,7 @@ use crate::bytes::Take;
 /// What a field is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FieldTag {
     /// An integer.
     Int = 1,
     /// A float.
@@ -24,7 +24,7 @@ pub enum Kind {
     Symbol = 8,
 }
 
-impl Kind {
+impl FieldTag {
     /// From its number in the format.
     pub fn from_number(number: u8) -> Option<Self> {
         Some(match number {
@@ -46,7 +46,7 @@ impl Kind {
 #[repr(C)]
 pub struct Shape {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FieldTag,
     /// Bytes of one element.
     pub size: u8,
     /// [`Shape::SIGNED`], [`Shape::HEX`], [`Shape::FLOATS`].
@@ -67,7 +67,7 @@ impl Shape {
     /// others are not comparable.
     pub fn is_comparable(&self) -> bool {
         match self.kind {
-            Kind::Array | Kind::Sequence => self.size == 1,
+            FieldTag::Array | FieldTag::Sequence => self.size == 1,
             _ => true,
         }
     }
@@ -76,11 +76,11 @@ impl Shape {
     pub fn size_in(&self, payload: &[u8]) -> Option<usize> {
         let element = usize::from(self.size);
         let size = match self.kind {
-            Kind::Int | Kind::Float | Kind::Enum | Kind::Symbol => element,
-            Kind::Bool => 1,
-            Kind::String => payload.iter().position(|b| *b == 0)? + 1,
-            Kind::Array => element.checked_mul(self.count as usize)?,
-            Kind::Sequence => {
+            FieldTag::Int | FieldTag::Float | FieldTag::Enum | FieldTag::Symbol => element,
+            FieldTag::Bool => 1,
+            FieldTag::String => payload.iter().position(|b| *b == 0)? + 1,
+            FieldTag::Array => element.checked_mul(self.count as usize)?,
+            FieldTag::Sequence => {
                 let count = Take(payload).u32()? as usize;
                 element.checked_mul(count)?.checked_add(4)?
             }
@@ -92,12 +92,12 @@ impl Shape {
     pub fn is_sound(&self) -> bool {
         let floats = self.flags & Self::FLOATS != 0;
         match self.kind {
-            Kind::Bool | Kind::String => self.size == 1,
-            Kind::Symbol => self.size == 8,
-            Kind::Float => matches!(self.size, 4 | 8),
-            Kind::Int | Kind::Enum => matches!(self.size, 1 | 2 | 4 | 8),
-            Kind::Array | Kind::Sequence if floats => matches!(self.size, 4 | 8),
-            Kind::Array | Kind::Sequence => matches!(self.size, 1 | 2 | 4 | 8),
+            FieldTag::Bool | FieldTag::String => self.size == 1,
+            FieldTag::Symbol => self.size == 8,
+            FieldTag::Float => matches!(self.size, 4 | 8),
+            FieldTag::Int | FieldTag::Enum => matches!(self.size, 1 | 2 | 4 | 8),
+            FieldTag::Array | FieldTag::Sequence if floats => matches!(self.size, 4 | 8),
+            FieldTag::Array | FieldTag::Sequence => matches!(self.size, 1 | 2 | 4 | 8),
         }
     }
 }

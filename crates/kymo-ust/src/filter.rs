@@ -4,7 +4,7 @@
 
 use crate::bytes::Take;
 use crate::error::FilterError;
-use crate::field::{Kind, Shape};
+use crate::field::{FieldTag, Shape};
 use crate::glob::matches;
 
 /// Most bytes of code, and of code and texts.
@@ -172,7 +172,10 @@ impl<'a> Filter<'a> {
                 here[1..3].copy_from_slice(&(index as u16).to_le_bytes());
                 let shape = fields.shape(index);
                 if let Some(offset) = fixed_place(fields, index)
-                    && matches!(shape.kind, Kind::Int | Kind::Enum | Kind::Symbol | Kind::Bool)
+                    && matches!(
+                        shape.kind,
+                        FieldTag::Int | FieldTag::Enum | FieldTag::Symbol | FieldTag::Bool
+                    )
                 {
                     here[0] = op::INT_AT;
                     here[1..3].copy_from_slice(&offset.to_le_bytes());
@@ -342,8 +345,8 @@ fn fixed_place(fields: &impl Fields, index: usize) -> Option<u16> {
     let mut offset = 0u32;
     for before in (0..index).map(|i| fields.shape(i)) {
         let count = match before.kind {
-            Kind::String | Kind::Sequence => return None,
-            Kind::Array => before.count,
+            FieldTag::String | FieldTag::Sequence => return None,
+            FieldTag::Array => before.count,
             _ => 1,
         };
         offset = offset.checked_add(count.checked_mul(before.size.into())?)?;
@@ -370,16 +373,16 @@ fn field<'v>(fields: &impl Fields, index: usize, payload: &'v [u8]) -> Option<Va
     let shape = fields.shape(index);
     let bytes = rest.get(..shape.size_in(rest)?)?;
     Some(match shape.kind {
-        Kind::Int | Kind::Enum | Kind::Symbol | Kind::Bool => {
+        FieldTag::Int | FieldTag::Enum | FieldTag::Symbol | FieldTag::Bool => {
             Value::Int(integer(bytes, shape.flags & Shape::SIGNED != 0))
         }
-        Kind::Float if shape.size == 4 => {
+        FieldTag::Float if shape.size == 4 => {
             Value::Float(f32::from_le_bytes(bytes.try_into().ok()?).into())
         }
-        Kind::Float => Value::Float(f64::from_le_bytes(bytes.try_into().ok()?)),
-        Kind::String => Value::Text(&bytes[..bytes.len() - 1]),
-        Kind::Array => Value::Text(bytes),
-        Kind::Sequence => Value::Text(bytes.get(4..)?),
+        FieldTag::Float => Value::Float(f64::from_le_bytes(bytes.try_into().ok()?)),
+        FieldTag::String => Value::Text(&bytes[..bytes.len() - 1]),
+        FieldTag::Array => Value::Text(bytes),
+        FieldTag::Sequence => Value::Text(bytes.get(4..)?),
     })
 }
 

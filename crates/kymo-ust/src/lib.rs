@@ -25,7 +25,7 @@ pub use control::{
 pub use decompile::decompile;
 pub use error::{FilterError, FormatError};
 pub use event::{EventFlags, EventRecord, EventWords, FieldRecord, FieldWords};
-pub use field::{Kind, Shape};
+pub use field::{FieldTag, Shape};
 pub use filter::{Fields, Filter, InRange};
 pub use glob::matches;
 pub use order::{MAX_ORDER, Order, OrderView, Pids, Rule, RuleView, is_for};

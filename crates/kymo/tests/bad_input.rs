@@ -22,11 +22,11 @@ fn refused(command: &str, path: &str) -> Outcome {
 }
 
 /// A directory with files to refuse.
-struct Place(tempfile::TempDir);
+struct InputDirectory(tempfile::TempDir);
 
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
+impl InputDirectory {
+    fn new() -> InputDirectory {
+        InputDirectory(tempfile::tempdir().unwrap())
     }
 
     fn file(&self, name: &str, content: &[u8]) -> String {
@@ -57,7 +57,7 @@ fn recording_with(workload: &Workload, options: &[&str]) -> PathBuf {
 
 #[test]
 fn files_that_are_no_recordings_are_refused_by_name() {
-    let place = Place::new();
+    let place = InputDirectory::new();
     let paths = [
         place.file("empty", b""),
         place.file("text", b"this is a text, not a recording, whatever its name says\n"),
@@ -74,7 +74,7 @@ fn files_that_are_no_recordings_are_refused_by_name() {
 
 #[test]
 fn a_missing_file_says_so() {
-    let place = Place::new();
+    let place = InputDirectory::new();
     let path = text(&place.0.path().join("nowhere.data"));
     for command in READERS {
         let outcome = refused(command, &path);
@@ -92,7 +92,7 @@ fn a_truncated_recording_shows_what_it_has_and_fails() {
     // With a ring for each CPU a task that moves between them may have its earliest
     // records, its name among them, at the end of the file, where they are cut off.
     let whole = std::fs::read(recording_with(&workload, &["--per-thread"])).unwrap();
-    let place = Place::new();
+    let place = InputDirectory::new();
     let complete = place.file("whole.data", &whole);
     let all = kymo(&["script", "-i", &complete]).success().stdout;
     assert!(all.contains("spin"), "{all}");
@@ -128,7 +128,7 @@ fn no_cut_makes_it_panic_or_succeed_with_nothing() {
     }
     let workload = Workload::spin();
     let whole = std::fs::read(recording(&workload)).unwrap();
-    let place = Place::new();
+    let place = InputDirectory::new();
     // The header byte by byte, then a sample: the reader's own tests do every byte.
     let cuts = (0..256).step_by(17).chain((256..whole.len()).step_by(whole.len() / 16));
     for cut in cuts {
@@ -154,7 +154,7 @@ fn flipped_bits_never_panic() {
     }
     let workload = Workload::spin();
     let whole = std::fs::read(recording(&workload)).unwrap();
-    let place = Place::new();
+    let place = InputDirectory::new();
     // A fixed sequence, so that a failure can be repeated.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     for round in 0..24 {
@@ -179,7 +179,7 @@ fn flipped_bits_never_panic() {
 
 #[test]
 fn an_unknown_event_is_named_by_every_command_that_takes_one() {
-    let place = Place::new();
+    let place = InputDirectory::new();
     let out = text(&place.0.path().join("out.data"));
     let event = "sched:sched_swich";
     for args in [
@@ -195,7 +195,7 @@ fn an_unknown_event_is_named_by_every_command_that_takes_one() {
 
 #[test]
 fn a_command_that_is_not_there_gives_the_status_of_a_shell() {
-    let place = Place::new();
+    let place = InputDirectory::new();
     let out = text(&place.0.path().join("out.data"));
     for args in [
         vec!["stat", "--", "no-such-program-here"],
@@ -212,7 +212,7 @@ fn a_command_that_is_not_there_gives_the_status_of_a_shell() {
 fn a_process_that_is_gone_is_named() {
     // No pid reaches this number, which is past the largest pid_max.
     let gone = "4194305";
-    let place = Place::new();
+    let place = InputDirectory::new();
     let out = text(&place.0.path().join("out.data"));
     for args in [vec!["stat", "-p", gone], vec!["record", "-p", gone, "-o", &out]] {
         let outcome = kymo(&args).failure();
@@ -229,7 +229,7 @@ fn a_full_disk_is_an_error() {
 /// The cause of an error is in the message, and in it once.
 #[test]
 fn each_message_tells_its_cause_once() {
-    let place = Place::new();
+    let place = InputDirectory::new();
     let nowhere = text(&place.0.path().join("nowhere/x.data"));
     let file = place.file("plain", b"no recording");
     let out = text(&place.0.path().join("out.data"));

@@ -94,7 +94,7 @@ impl Packet {
     }
 }
 
-/// A number at a border, another one with every index.
+/// A number at a border, another one with every event.
 fn border(index: u64) -> u64 {
     let (power, step) = (index / 3 % 84, index % 3);
     let n = if power < 64 { 1u64 << power } else { 10u64.pow(power as u32 - 64) };

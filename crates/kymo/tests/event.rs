@@ -6,20 +6,20 @@ use kymo_kernel::ftrace::{Instance, TraceDir};
 use kymo_kernel::tracefs::Tracefs;
 use kymo_testkit::{Need, Outcome, TracingState, require, run};
 
-struct Place {
+struct EventInstance {
     instance: Instance,
     _state: TracingState,
 }
 
-impl Place {
+impl EventInstance {
     /// An instance of the test's own; `None` where the test cannot run.
-    fn new() -> Option<Place> {
+    fn new() -> Option<EventInstance> {
         if !require(&[Need::Root, Need::Tracefs]) {
             return None;
         }
         let _state = TracingState::take();
         let tracefs = Tracefs::open().unwrap();
-        Some(Place { instance: Instance::create(&tracefs, "test-event").unwrap(), _state })
+        Some(EventInstance { instance: Instance::create(&tracefs, "test-event").unwrap(), _state })
     }
 
     fn event(&self, args: &[&str]) -> Outcome {
@@ -34,7 +34,7 @@ impl Place {
 
 #[test]
 fn switching_says_what_it_switched() {
-    let Some(p) = Place::new() else { return };
+    let Some(p) = EventInstance::new() else { return };
     let o = p.event(&["enable", "irq:softirq_entry", "sched:sched_process_e*"]).success();
     let name = p.instance.name().unwrap();
     let line = |event: &str| format!("kymo event: {event} switched on in instance {name}\n");
@@ -61,7 +61,7 @@ fn switching_says_what_it_switched() {
 
 #[test]
 fn the_list_is_what_ls_shows() {
-    let Some(p) = Place::new() else { return };
+    let Some(p) = EventInstance::new() else { return };
     let _ = p.event(&["enable", "irq:softirq_entry"]).success();
     let shown = p.event(&["list", "irq"]).success().stdout;
     let directory = std::fs::read_dir(p.instance.path("events/irq")).unwrap().flatten();
@@ -86,7 +86,7 @@ fn the_list_is_what_ls_shows() {
 
 #[test]
 fn a_filter_is_set_shown_refused_and_cleared() {
-    let Some(p) = Place::new() else { return };
+    let Some(p) = EventInstance::new() else { return };
     let file = "events/irq/softirq_entry/filter";
     let _ = p.event(&["filter", "irq:softirq_entry", "vec == 1"]).success();
     assert_eq!(p.file(file), "vec == 1");
@@ -109,7 +109,7 @@ fn a_filter_is_set_shown_refused_and_cleared() {
 
 #[test]
 fn triggers_are_set_shown_and_taken_away() {
-    let Some(p) = Place::new() else { return };
+    let Some(p) = EventInstance::new() else { return };
     let o = p.event(&["trigger", "irq:softirq_exit", "traceoff:2 if vec == 77"]).success();
     assert!(o.stderr.contains("has the trigger traceoff:2 if vec == 77"), "{}", o.stderr);
     let shown = p.event(&["trigger", "irq:softirq_exit"]).success().stdout;
@@ -147,7 +147,7 @@ fn softirq_entry() -> kymo_kernel::ftrace::EventName {
 
 #[test]
 fn show_tells_who_is_on_everywhere() {
-    let Some(p) = Place::new() else { return };
+    let Some(p) = EventInstance::new() else { return };
     let _ = p.event(&["enable", "irq:softirq_entry"]).success();
     let _ = p.event(&["filter", "irq:softirq_raise", "vec == 9"]).success();
     let name = p.instance.name().unwrap();
@@ -165,7 +165,7 @@ fn show_tells_who_is_on_everywhere() {
 
 #[test]
 fn the_top_instance_is_changed_on_request() {
-    let Some(p) = Place::new() else { return };
+    let Some(p) = EventInstance::new() else { return };
     let kymo = |args: &[&str]| run(env!("CARGO_BIN_EXE_kymo"), [&["event"], args].concat());
     let top = TraceDir::top(p.instance.tracefs());
     let event = "alarmtimer:alarmtimer_fired";
@@ -180,7 +180,7 @@ fn the_top_instance_is_changed_on_request() {
 
 #[test]
 fn a_format_is_the_kernels_own_text() {
-    let Some(p) = Place::new() else { return };
+    let Some(p) = EventInstance::new() else { return };
     for event in ["sched:sched_switch", "ftrace:print"] {
         let own = p.instance.read(&format!("events/{}/format", event.replace(':', "/"))).unwrap();
         assert_eq!(p.event(&["format", event]).success().stdout, own);
@@ -191,7 +191,7 @@ fn a_format_is_the_kernels_own_text() {
 
 #[test]
 fn an_instance_that_is_not_there_is_named() {
-    let Some(_p) = Place::new() else { return };
+    let Some(_p) = EventInstance::new() else { return };
     let o = run(env!("CARGO_BIN_EXE_kymo"), ["event", "show", "--instance", "no-such"]).failure();
     assert!(
         o.stderr.contains("instances/no-such does not exist: the instances are "),

@@ -42,11 +42,11 @@ fn role() {
     });
 }
 
-struct Place(tempfile::TempDir);
+struct RecordingDirectory(tempfile::TempDir);
 
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
+impl RecordingDirectory {
+    fn new() -> RecordingDirectory {
+        RecordingDirectory(tempfile::tempdir().unwrap())
     }
 
     fn path(&self, name: &str) -> String {
@@ -153,7 +153,7 @@ fn check(events: &[Event], rounds: u64, error: i128) -> usize {
 #[test]
 fn a_system_call_lies_between_what_the_program_says_of_it() {
     let Some(_before) = begin() else { return };
-    let (place, rounds) = (Place::new(), 5000);
+    let (place, rounds) = (RecordingDirectory::new(), 5000);
     let session = place.session(rounds);
     let merged = place.run(&["script", "--json", "--strict", &session]);
     let said = text(&merged.stderr);
@@ -174,7 +174,7 @@ fn a_system_call_lies_between_what_the_program_says_of_it() {
 #[test]
 fn live_events_of_both_kinds_come_in_their_order() {
     let Some(_before) = begin() else { return };
-    let (place, rounds) = (Place::new(), 2000);
+    let (place, rounds) = (RecordingDirectory::new(), 2000);
     let output = place.trace(&["--json", "--strict"], rounds);
     let said = text(&output.stderr);
     check(&events_of(&text(&output.stdout)), rounds, stated(&said));
@@ -190,7 +190,7 @@ fn live_events_of_both_kinds_come_in_their_order() {
 #[test]
 fn filters_reports_and_lists_are_of_both() {
     let Some(_before) = begin() else { return };
-    let (place, rounds) = (Place::new(), 100);
+    let (place, rounds) = (RecordingDirectory::new(), 100);
     let session = place.session(rounds);
     let whole = text(&place.run(&["script", "-t", &session]).stdout);
     assert_eq!(whole.lines().count() as u64, 8 * rounds, "{whole}");
@@ -239,7 +239,7 @@ fn filters_reports_and_lists_are_of_both() {
 fn lttngs_traces_of_programs_lie_beside_the_kernels_events() {
     let needs = [Need::Root, Need::Tracefs, Need::Lttng, Need::Babeltrace, Need::Gcc];
     let Some(_before) = require(&needs).then(TracingState::take) else { return };
-    let place = Place::new();
+    let place = RecordingDirectory::new();
     let (kernel, programs) = (place.path("kernel.dat"), place.0.path().join("lttng"));
     let lttng = Lttng::start();
     let mut program = Command::new(lttng.program());
@@ -277,7 +277,7 @@ fn lttngs_traces_of_programs_lie_beside_the_kernels_events() {
 #[test]
 fn a_program_that_runs_is_recorded_and_nothing_is_left_of_what_cannot_be() {
     let Some(_before) = begin() else { return };
-    let place = Place::new();
+    let place = RecordingDirectory::new();
     let directory = place.path("running");
     let events = ["trace", "-e", "raw_syscalls:sys_enter", "--filter", GETPPID, "-u", "bracket:*"];
     std::fs::create_dir_all(place.0.path().join("shared")).unwrap();
@@ -320,7 +320,7 @@ fn a_program_that_runs_is_recorded_and_nothing_is_left_of_what_cannot_be() {
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
 }
 
-fn refusal(place: &Place, args: &[&str]) -> String {
+fn refusal(place: &RecordingDirectory, args: &[&str]) -> String {
     let output = place.kymo(args).output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty(), "{args:?}");
     text(&output.stderr)
@@ -329,7 +329,7 @@ fn refusal(place: &Place, args: &[&str]) -> String {
 #[test]
 fn clocks_that_are_not_one_are_refused() {
     let Some(_before) = begin() else { return };
-    let place = Place::new();
+    let place = RecordingDirectory::new();
     let session = place.session(10);
     // The kernel's clock of each CPU.
     let local = place.path("local.dat");

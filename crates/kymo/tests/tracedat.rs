@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use kymo_files::tracedat::{BufferSpec, Compression, Facts, Format, TraceDat, Writer};
+use kymo_files::tracedat::{BufferSpec, Compression, Format, TraceDat, TraceFacts, Writer};
 use kymo_testkit::{Need, Outcome, require, run};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -170,7 +170,7 @@ fn rewritten(dir: &TempDir, version: u32, compression: Compression) -> PathBuf {
     let path = plain.to_str().unwrap();
     trace_cmd(&["convert", "-i", RING, "-o", path, "--file-version", "7", "--compression", "none"]);
     let data = TraceDat::open(&plain).unwrap();
-    let facts = Facts {
+    let facts = TraceFacts {
         endian: data.endian(),
         long_size: data.long_size(),
         page_size: data.page_size(),

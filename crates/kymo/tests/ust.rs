@@ -131,11 +131,11 @@ fn role() {
 }
 
 /// A shared directory.
-struct Place(tempfile::TempDir);
+struct UstDirectory(tempfile::TempDir);
 
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
+impl UstDirectory {
+    fn new() -> UstDirectory {
+        UstDirectory(tempfile::tempdir().unwrap())
     }
 
     fn program(&self) -> Vec<String> {
@@ -229,7 +229,7 @@ fn events_of_a_command_are_shown_in_order_and_filtered_in_the_program() {
     if !require(&[]) {
         return;
     }
-    let place = Place::new();
+    let place = UstDirectory::new();
     let shown = text(&place.trace(&["-u", "work:step", "-q"], "100").stdout);
     let payloads: Vec<&str> =
         shown.lines().filter_map(|l| l.split_once("work:step: ").map(|(_, p)| p)).collect();
@@ -258,7 +258,7 @@ fn a_directory_holds_what_babeltrace2_reads_the_same() {
     if !require(&[Need::Babeltrace]) {
         return;
     }
-    let place = Place::new();
+    let place = UstDirectory::new();
     let directory = place.path("trace");
     place.trace(&["-u", "work:*", "-o", &directory, "--buffer-size", "64M"], "50000");
     let lines = babeltrace(&directory);
@@ -307,7 +307,7 @@ fn an_event_reads_the_same_live_and_from_the_file() {
     if !require(&[Need::Babeltrace]) {
         return;
     }
-    let place = Place::new();
+    let place = UstDirectory::new();
     let script = |args: &[&str]| {
         let output = place.kymo(&[&["script"], args].concat(), "").output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -381,7 +381,7 @@ fn a_program_that_runs_is_listed_and_traced_and_runs_on() {
     if !require(&[]) {
         return;
     }
-    let place = Place::new();
+    let place = UstDirectory::new();
     let mut program = place.start("1000+");
     let listed = || text(&place.kymo(&["list", "-v", "ust"], "").output().unwrap().stdout);
     until("the program is listed", || listed().contains("work:step"));
@@ -403,7 +403,7 @@ fn what_a_killed_program_wrote_is_recovered() {
     if !require(&[Need::Babeltrace]) {
         return;
     }
-    let place = Place::new();
+    let place = UstDirectory::new();
     let mut program = place.start("1000?");
     until("the program is there", || {
         text(&place.kymo(&["list", "ust"], "").output().unwrap().stdout).contains("work:step")
@@ -448,7 +448,7 @@ fn a_session_is_changed_three_hundred_times() {
     if !require(&[]) {
         return;
     }
-    let place = Place::new();
+    let place = UstDirectory::new();
     let session = |args: &[&str]| {
         let output = place.kymo(&[&["session"], args].concat(), "").output().unwrap();
         let (said, errors) = (text(&output.stdout), text(&output.stderr));
@@ -518,7 +518,7 @@ fn a_full_shared_directory_is_named() {
     if !require(&[Need::Root]) {
         return;
     }
-    let place = Place::new();
+    let place = UstDirectory::new();
     let program = place.program().join(" ");
     let mount = format!("mount -t tmpfs -o size=1M none {}", place.path(""));
     for options in ["", "-o out"] {

@@ -139,7 +139,7 @@ impl Template {
     }
 
     /// A copy of it, in a place of its own with a file of root's beside it.
-    fn place(&self) -> Place {
+    fn place(&self) -> SharedDirectory {
         let base = open_directory();
         let user = user_directory(base.path());
         let directory = user.join(&self.name);
@@ -156,7 +156,7 @@ impl Template {
         fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
         let roots = base.path().join("roots");
         fs::create_dir(&roots).unwrap();
-        Place { base, user, directory, secret, roots }
+        SharedDirectory { base, user, directory, secret, roots }
     }
 }
 
@@ -165,7 +165,7 @@ fn owned(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-struct Place {
+struct SharedDirectory {
     base: tempfile::TempDir,
     user: PathBuf,
     directory: PathBuf,
@@ -174,7 +174,7 @@ struct Place {
     roots: PathBuf,
 }
 
-impl Place {
+impl SharedDirectory {
     fn control(&self) -> PathBuf {
         self.directory.join("control")
     }
@@ -258,7 +258,7 @@ fn other_things_in_the_place_of_files() {
     let script = kymo(place.base.path(), &["script", out.to_str().unwrap()]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&script.stdout).lines().count(), 5000);
 
-    type Change = fn(&Place, &Path);
+    type Change = fn(&SharedDirectory, &Path);
     let changes: [(&str, Change); 9] = [
         ("a link to root's file", |p, f| p.replace(f, |f| symlink(&p.secret, f).unwrap())),
         ("another name of root's file", |p, f| {

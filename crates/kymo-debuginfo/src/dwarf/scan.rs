@@ -56,7 +56,7 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EntryKind {
     Root,
     Function,
     Type,
@@ -68,7 +68,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Abbreviation {
     code: u64,
-    kind: Kind,
+    kind: EntryKind,
     children: bool,
     /// The size of an entry of which nothing is kept; `u32::MAX` if that differs
     /// from entry to entry.
@@ -98,34 +98,36 @@ pub(super) struct Scanned<'s> {
 /// Steps of an entry; real ones have a dozen.
 const MOST_STEPS: usize = 256;
 
-fn kind_of(tag: gimli::DwTag) -> Kind {
+fn kind_of(tag: gimli::DwTag) -> EntryKind {
     match tag {
         gimli::DW_TAG_compile_unit
         | gimli::DW_TAG_partial_unit
         | gimli::DW_TAG_skeleton_unit
-        | gimli::DW_TAG_type_unit => Kind::Root,
-        gimli::DW_TAG_subprogram => Kind::Function,
+        | gimli::DW_TAG_type_unit => EntryKind::Root,
+        gimli::DW_TAG_subprogram => EntryKind::Function,
         gimli::DW_TAG_structure_type
         | gimli::DW_TAG_class_type
         | gimli::DW_TAG_union_type
-        | gimli::DW_TAG_enumeration_type => Kind::Type,
-        gimli::DW_TAG_namespace | gimli::DW_TAG_module | gimli::DW_TAG_lexical_block => Kind::Scope,
-        _ => Kind::Other,
+        | gimli::DW_TAG_enumeration_type => EntryKind::Type,
+        gimli::DW_TAG_namespace | gimli::DW_TAG_module | gimli::DW_TAG_lexical_block => {
+            EntryKind::Scope
+        }
+        _ => EntryKind::Other,
     }
 }
 
 /// What is looked at of an attribute.
-fn wanted(kind: Kind, children: bool, attribute: u16) -> Option<What> {
+fn wanted(kind: EntryKind, children: bool, attribute: u16) -> Option<What> {
     Some(match (gimli::DwAt(attribute), kind) {
         (gimli::DW_AT_sibling, _) if children => What::Sibling,
-        (gimli::DW_AT_name, Kind::Function) => What::Name,
-        (gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name, Kind::Function) => {
+        (gimli::DW_AT_name, EntryKind::Function) => What::Name,
+        (gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name, EntryKind::Function) => {
             What::Linkage
         }
-        (gimli::DW_AT_declaration, Kind::Function) => What::Declaration,
-        (gimli::DW_AT_language, Kind::Root) => What::Language,
-        (gimli::DW_AT_stmt_list, Kind::Root) => What::Lines,
-        (gimli::DW_AT_str_offsets_base, Kind::Root) => What::StrOffsetsBase,
+        (gimli::DW_AT_declaration, EntryKind::Function) => What::Declaration,
+        (gimli::DW_AT_language, EntryKind::Root) => What::Language,
+        (gimli::DW_AT_stmt_list, EntryKind::Root) => What::Lines,
+        (gimli::DW_AT_str_offsets_base, EntryKind::Root) => What::StrOffsetsBase,
         _ => return None,
     })
 }
@@ -199,7 +201,7 @@ impl Scanner {
             Some([Step::Pass(Size::Fixed(count))]) => *count,
             _ => u32::MAX,
         };
-        let fixed = if kind == Kind::Other && !children { fixed } else { u32::MAX };
+        let fixed = if kind == EntryKind::Other && !children { fixed } else { u32::MAX };
         let steps = (first as u32, self.steps.len() as u32);
         self.abbreviations.push(Abbreviation { code, kind, children, fixed, steps });
         Ok(true)
@@ -236,7 +238,7 @@ impl Scanner {
                 Step::Keep(what, get) => {
                     kept.take(what, b.value(get)?);
                     // What is not looked at need not be read to its end.
-                    if what == What::Sibling && a.kind == Kind::Other {
+                    if what == What::Sibling && a.kind == EntryKind::Other {
                         break;
                     }
                 }
@@ -315,12 +317,12 @@ impl Scanner {
                 continue;
             }
             let seen = self.keep(a, &mut b)?;
-            if a.kind == Kind::Root && depth == 0 {
+            if a.kind == EntryKind::Root && depth == 0 {
                 root = Root { language: seen.language, lines: seen.lines };
                 texts.base = seen.base.unwrap_or(texts.base);
                 is_c = super::unit::is_c_language(root.language);
             }
-            if past == usize::MAX && a.kind == Kind::Function {
+            if past == usize::MAX && a.kind == EntryKind::Function {
                 let entry = Entry {
                     name: seen.name,
                     linkage: seen.linkage,
@@ -336,9 +338,9 @@ impl Scanner {
                 continue;
             }
             let enters = match a.kind {
-                Kind::Root | Kind::Scope => true,
-                Kind::Function | Kind::Type => !is_c,
-                Kind::Other => false,
+                EntryKind::Root | EntryKind::Scope => true,
+                EntryKind::Function | EntryKind::Type => !is_c,
+                EntryKind::Other => false,
             };
             if !enters {
                 match seen.sibling {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, PerfData};
-use kymo_files::{Kind, Moment, Select, Timeline, TimelineError, TimelineWalk};
+use kymo_files::{Moment, RecordingFormat, Select, Timeline, TimelineError, TimelineWalk};
 use kymo_symbols::Options;
 
 use crate::event::RecordedEvent;
@@ -85,15 +85,15 @@ impl EventSource {
     /// # Errors
     /// If one cannot be read, or not with the others.
     pub fn open(paths: &[PathBuf], symbols: Options) -> Result<EventSource, SourceError> {
-        let is_perf = |path: &Path| match Kind::of(path) {
-            Some(Kind::PerfData) => true,
+        let is_perf = |path: &Path| match RecordingFormat::of(path) {
+            Some(RecordingFormat::PerfData) => true,
             // What is wrong with a file of no known format is best said by a reader.
             None => paths.len() == 1 && !path.is_dir(),
             Some(_) => false,
         };
         let (perf, others): (Vec<PathBuf>, Vec<PathBuf>) =
             paths.iter().cloned().partition(|p| is_perf(p));
-        if let Some(path) = others.iter().find(|p| Kind::of(p).is_none()) {
+        if let Some(path) = others.iter().find(|p| RecordingFormat::of(p).is_none()) {
             let path_text = path.display().to_string();
             return Err(match std::fs::metadata(path) {
                 Err(error) => SourceError::Open { path: path_text, error },

@@ -14,7 +14,7 @@ pub use codec::Compression;
 pub use facts::{CpuShift, Guest, Options, TimeShift, TscToNsec};
 pub use ids::{OptionId, SectionId};
 pub use read::{Buffer, CpuData, Damage, Event, ReadError, ReadStats, Select, TraceDat};
-pub use write::{BufferSpec, Facts, Format, WriteError, Writer};
+pub use write::{BufferSpec, Format, TraceFacts, WriteError, Writer};
 
 /// First ten bytes of every file. The tracing data inside of a perf.data file
 /// begin so too.

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use kymo_files::Machine;
 use kymo_files::tracedat::{
-    BufferSpec, Compression, CpuShift, Facts, Format, Guest, Options, ReadStats, Select, TimeShift,
-    TraceDat, TscToNsec, Writer,
+    BufferSpec, Compression, CpuShift, Format, Guest, Options, ReadStats, Select, TimeShift,
+    TraceDat, TraceFacts, TscToNsec, Writer,
 };
 use kymo_model::Endian;
 use tempfile::NamedTempFile;
@@ -50,7 +50,7 @@ fn format_of(name: &str, id: u32) -> String {
     .concat()
 }
 
-pub(crate) fn facts(endian: Endian, long_size: u8) -> Facts {
+pub(crate) fn facts(endian: Endian, long_size: u8) -> TraceFacts {
     let machine = Machine {
         header_page: header_page(long_size),
         header_event: "# compressed entry header\n\ttype_len    :    5 bits\n\
@@ -77,7 +77,7 @@ pub(crate) fn facts(endian: Endian, long_size: u8) -> Facts {
         trace_id: Some(0x1234_5678_9abc_def0),
         ..Options::default()
     };
-    Facts { endian, long_size, page_size: 4096, machine, options }
+    TraceFacts { endian, long_size, page_size: 4096, machine, options }
 }
 
 /// Options that no ordinary file has all at once.
@@ -102,7 +102,7 @@ fn word(endian: Endian, v: u64, size: usize) -> Vec<u8> {
 }
 
 /// `(time, number)` of the events of a page.
-fn page(facts: &Facts, events: &[(u64, u32)], lost: Option<u64>) -> Vec<u8> {
+fn page(facts: &TraceFacts, events: &[(u64, u32)], lost: Option<u64>) -> Vec<u8> {
     let endian = facts.endian;
     let long = usize::from(facts.long_size);
     let mut data = Vec::new();
@@ -133,7 +133,7 @@ fn page(facts: &Facts, events: &[(u64, u32)], lost: Option<u64>) -> Vec<u8> {
 
 /// What is in the rings: three instances, two CPUs, several pages each. The
 /// number of an event is its place in the order of time.
-pub(crate) fn pages(facts: &Facts) -> Vec<Vec<Vec<u8>>> {
+pub(crate) fn pages(facts: &TraceFacts) -> Vec<Vec<Vec<u8>>> {
     let mut number = 0;
     let mut rings = vec![vec![Vec::new(); 2]; 3];
     for round in 0..4u64 {
@@ -164,7 +164,7 @@ pub(crate) fn specs() -> Vec<BufferSpec> {
     vec![spec(""), spec("mine"), spec("yours")]
 }
 
-pub(crate) fn write(path: &Path, format: Format, facts: &Facts) {
+pub(crate) fn write(path: &Path, format: Format, facts: &TraceFacts) {
     let mut w = Writer::create(path, format, facts, specs()).unwrap();
     for (buffer, ring) in pages(facts).iter().enumerate() {
         for (cpu, pages) in ring.iter().enumerate() {
@@ -177,7 +177,7 @@ pub(crate) fn write(path: &Path, format: Format, facts: &Facts) {
     w.finish().unwrap();
 }
 
-pub(crate) fn made(format: Format, facts: &Facts) -> Vec<u8> {
+pub(crate) fn made(format: Format, facts: &TraceFacts) -> Vec<u8> {
     let file = NamedTempFile::new().unwrap();
     write(file.path(), format, facts);
     std::fs::read(file.path()).unwrap()

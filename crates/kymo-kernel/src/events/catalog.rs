@@ -133,7 +133,7 @@ impl Catalog {
             return legacy(EventType::SOFTWARE, n.config);
         }
         if let Some(t) = names::TOOL.iter().find(|t| t.0 == word) {
-            return Some(Ok(EventSpec::other(word, super::Source::Tool(t.1))));
+            return Some(Ok(EventSpec::other(word, super::CounterSource::Tool(t.1))));
         }
         match names::cache(word) {
             Some(CacheName::Config(config)) => return legacy(EventType::HW_CACHE, config),

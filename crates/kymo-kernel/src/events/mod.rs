@@ -40,10 +40,10 @@ pub struct EventSpec {
     /// The name perf prints: the text as typed, `sys:name` of a tracepoint, or
     /// the `name=` term.
     pub name: String,
-    /// What to open; meaningless unless `source` is [`Source::Perf`].
+    /// What to open; meaningless unless `source` is [`CounterSource::Perf`].
     pub attr: Attr,
     /// Where the values come from.
-    pub source: Source,
+    pub source: CounterSource,
     /// Unit of the scaled count, empty if none.
     pub unit: String,
     /// Factor from the count to `unit`.
@@ -76,7 +76,7 @@ pub struct EventSpec {
 
 /// Where an event's values come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum CounterSource {
     /// perf_event_open(2).
     Perf,
     /// The named counter of `/proc/vmstat`.
@@ -134,7 +134,7 @@ impl EventSpec {
         EventSpec {
             name: name.into(),
             attr,
-            source: Source::Perf,
+            source: CounterSource::Perf,
             unit: String::new(),
             scale: 1.0,
             snapshot: false,
@@ -160,19 +160,20 @@ impl EventSpec {
     }
 
     /// A value that does not come from perf_event_open(2).
-    fn other(name: &str, source: Source) -> EventSpec {
+    fn other(name: &str, source: CounterSource) -> EventSpec {
         EventSpec { source, ..EventSpec::new(name, Attr::default()) }
     }
 
     /// Whether it is a tracepoint (static or dynamic).
     pub fn is_tracepoint(&self) -> bool {
-        self.source == Source::Perf && self.attr.kind == EventType::TRACEPOINT
+        self.source == CounterSource::Perf && self.attr.kind == EventType::TRACEPOINT
     }
 
     /// Limits the event to user mode, as perf does when the kernel refuses an
     /// unprivileged user the rest, and says so in the name with perf's `:u`.
     pub fn restrict_to_user(&mut self) {
-        if self.source != Source::Perf || self.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) {
+        if self.source != CounterSource::Perf || self.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
+        {
             return;
         }
         self.attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
@@ -188,7 +189,7 @@ impl EventSpec {
     /// Whether leaving the kernel out is still what was asked for: not where its
     /// side was named (`:k`), and there is nothing to leave out where it was not (`:u`).
     pub fn may_be_user_only(&self) -> bool {
-        self.source == Source::Perf
+        self.source == CounterSource::Perf
             && !self.attr.flags.intersects(AttrFlags::EXCLUDE_USER | AttrFlags::EXCLUDE_KERNEL)
     }
 

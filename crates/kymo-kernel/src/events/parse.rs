@@ -18,7 +18,7 @@ use kymo_model::{AttrFlags, EventType};
 
 use super::catalog::Catalog;
 use super::error::{ParseError, Reason};
-use super::{EventSpec, Source, modifiers, terms};
+use super::{CounterSource, EventSpec, modifiers, terms};
 use crate::tracefs::TracefsError;
 
 /// No argument names more events than this; `*:*` gives about 2,300.
@@ -423,7 +423,7 @@ impl<'a> Parser<'a> {
         let before = self.out.len();
         for counter in names.iter().filter(|n| glob.as_ref().map_or(*n == name, |g| g.is_match(n)))
         {
-            let source = Source::Vmstat(counter.clone());
+            let source = CounterSource::Vmstat(counter.clone());
             self.out.push(EventSpec::other(&format!("vmstat:{counter}"), source));
         }
         if self.out.len() > before {

@@ -3,7 +3,7 @@
 
 use kymo_model::AttrFlags;
 
-use super::{EventSpec, Source};
+use super::{CounterSource, EventSpec};
 use crate::perf_event::{OpenFlags, PerfEvent};
 
 /// The kernel's answer.
@@ -24,7 +24,7 @@ impl EventSpec {
     /// Asks the kernel whether the event can be counted here. Values that need
     /// no perf event are always there.
     pub fn support(&self) -> Support {
-        if self.source != Source::Perf {
+        if self.source != CounterSource::Perf {
             return Support::Yes;
         }
         let mut attr = self.attr.clone();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kymo_model::{AttrFlags, EventType};
 
-use super::{Catalog, EventSpec, Source, Tool};
+use super::{Catalog, CounterSource, EventSpec, Tool};
 
 struct Machine {
     dir: tempfile::TempDir,
@@ -108,7 +108,7 @@ fn fixed_names_and_their_other_names() {
         assert_eq!(e.name, text);
         assert_eq!(e.attr.flags, AttrFlags::EXCLUDE_GUEST, "{text}");
     }
-    assert_eq!(one("duration_time").source, Source::Tool(Tool::DurationTime));
+    assert_eq!(one("duration_time").source, CounterSource::Tool(Tool::DurationTime));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn counters_of_vmstat() {
     let names: Vec<_> =
         parse("vmstat:pg*,vmstat:nr_free_pages").into_iter().map(|e| e.name).collect();
     assert_eq!(names, ["vmstat:pgfault", "vmstat:pgmajfault", "vmstat:nr_free_pages"]);
-    assert_eq!(one("vmstat:pgfault").source, Source::Vmstat("pgfault".into()));
+    assert_eq!(one("vmstat:pgfault").source, CounterSource::Vmstat("pgfault".into()));
 }
 
 #[test]

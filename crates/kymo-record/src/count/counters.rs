@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use kymo_kernel::events::{EventSpec, Source};
+use kymo_kernel::events::{CounterSource, EventSpec};
 use kymo_kernel::vmstat;
 use kymo_model::{AttrFlags, Note, NoteKind, ReadFormat, SampleType};
 
@@ -111,7 +111,9 @@ impl Counters {
         let set = EventSet::open(plan(events, inherit, scope, start), scope, policy, notes)?;
         for event in &set.events {
             let leader = event.planned.leader.and_then(|l| set.events.get(l));
-            if event.planned.spec.source == Source::Perf && leader.is_some_and(|l| !l.supported) {
+            if event.planned.spec.source == CounterSource::Perf
+                && leader.is_some_and(|l| !l.supported)
+            {
                 notes.push(Note::doubt(
                     NoteKind::Group,
                     format!("{} was not counted together with its group", event.planned.spec.name),
@@ -155,7 +157,7 @@ impl Counters {
 
     /// Takes the state that the system-wide counters start from.
     pub(super) fn start_vmstat(&mut self) -> Result<(), CountError> {
-        if self.iter().any(|c| matches!(c.spec.source, Source::Vmstat(_))) {
+        if self.iter().any(|c| matches!(c.spec.source, CounterSource::Vmstat(_))) {
             self.vmstat = Some(read_vmstat()?);
         }
         Ok(())
@@ -196,7 +198,7 @@ impl Counters {
         let Some(before) = &self.vmstat else { return Ok(()) };
         let now = read_vmstat()?;
         for (event, readings) in self.set.events.iter().zip(&mut self.readings) {
-            if let Source::Vmstat(name) = &event.planned.spec.source {
+            if let CounterSource::Vmstat(name) = &event.planned.spec.source {
                 readings.other = now.delta(before, name).unwrap_or(0);
                 readings.other_sum = readings.other_sum.saturating_add(readings.other);
             }
@@ -272,7 +274,7 @@ fn leader_of(plan: &[PlannedEvent], spec: &EventSpec) -> Option<usize> {
     spec.group?;
     let members = plan.iter().rev().take_while(|p| p.spec.group == spec.group).count();
     let mut group = plan.iter().enumerate().skip(plan.len() - members);
-    group.find(|(_, p)| p.spec.source == Source::Perf).map(|(n, _)| n)
+    group.find(|(_, p)| p.spec.source == CounterSource::Perf).map(|(n, _)| n)
 }
 
 #[cfg(test)]
@@ -290,7 +292,7 @@ mod tests {
             spec
         };
         let mut tool = perf(Some(0));
-        tool.source = Source::Tool(Tool::DurationTime);
+        tool.source = CounterSource::Tool(Tool::DurationTime);
         let specs = [tool, perf(Some(0)), perf(Some(0)), perf(None), perf(Some(1)), perf(Some(1))];
         let events = specs.map(CountedEvent::from);
         let scope = CounterScope::Tasks(vec![1]);

@@ -2,7 +2,7 @@
 //! shared a hardware counter.
 
 use kymo_kernel::cpus;
-use kymo_kernel::events::{EventSpec, Source, Tool};
+use kymo_kernel::events::{CounterSource, EventSpec, Tool};
 use kymo_kernel::process::Usage;
 use kymo_kernel::target;
 use kymo_model::{Aggregation, CountKey, CountRow, CountState, EventType, sw};
@@ -102,7 +102,7 @@ fn row(
         key,
         name: spec.name.clone(),
         cgroup: counter.cgroup.map(str::to_owned),
-        event: (spec.source == Source::Perf).then_some((spec.attr.kind, spec.attr.config)),
+        event: (spec.source == CounterSource::Perf).then_some((spec.attr.kind, spec.attr.config)),
         state: CountState::Counted,
         value: 0.0,
         enabled: 0.0,
@@ -138,11 +138,11 @@ fn row(
 /// The value of an event that the kernel's counters do not have.
 fn tool_value(counter: &Counter<'_>, times: RunTimes) -> Option<f64> {
     Some(match &counter.spec.source {
-        Source::Perf => return None,
-        Source::Vmstat(_) => counter.other as f64,
-        Source::Tool(Tool::DurationTime) => times.elapsed_ns as f64,
-        Source::Tool(Tool::UserTime) => times.usage.user.as_nanos() as f64,
-        Source::Tool(Tool::SystemTime) => times.usage.system.as_nanos() as f64,
+        CounterSource::Perf => return None,
+        CounterSource::Vmstat(_) => counter.other as f64,
+        CounterSource::Tool(Tool::DurationTime) => times.elapsed_ns as f64,
+        CounterSource::Tool(Tool::UserTime) => times.usage.user.as_nanos() as f64,
+        CounterSource::Tool(Tool::SystemTime) => times.usage.system.as_nanos() as f64,
     })
 }
 
@@ -181,13 +181,13 @@ impl Count {
 
 /// Unit that an event is printed in, and the factor from the kernel's.
 fn unit(spec: &EventSpec) -> (String, f64) {
-    let clock = spec.source == Source::Perf
+    let clock = spec.source == CounterSource::Perf
         && spec.attr.kind == EventType::SOFTWARE
         && matches!(spec.attr.config, sw::CPU_CLOCK | sw::TASK_CLOCK);
     match &spec.source {
         // A PMU's event has the unit that sysfs gives it; so in perf.
         _ if clock && spec.unit.is_empty() && spec.pmu.is_none() => ("msec".into(), 1e-6),
-        Source::Tool(_) if spec.unit.is_empty() => ("ns".into(), 1.0),
+        CounterSource::Tool(_) if spec.unit.is_empty() => ("ns".into(), 1.0),
         _ => (spec.unit.clone(), spec.scale),
     }
 }

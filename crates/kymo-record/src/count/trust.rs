@@ -2,7 +2,7 @@
 //! a counter only some of the time, that miss the kernel's side, that are of the whole
 //! machine.
 
-use kymo_kernel::events::Source;
+use kymo_kernel::events::CounterSource;
 use kymo_kernel::perf_event::FOR_THE_KERNELS_SIDE;
 use kymo_model::{CountRow, CountState, EventType, Note, NoteKind, sw};
 
@@ -77,7 +77,7 @@ fn not_all_the_time(options: &CountOptions, row: &CountRow) -> Option<Note> {
 
 /// Notes events that count for everybody although only some tasks were named.
 fn of_the_machine(options: &CountOptions, counters: &Counters) -> Option<Note> {
-    let of_all = |c: &Counter<'_>| matches!(c.spec.source, Source::Vmstat(_));
+    let of_all = |c: &Counter<'_>| matches!(c.spec.source, CounterSource::Vmstat(_));
     let names: Vec<&str> = counters.iter().filter(of_all).map(|c| c.spec.name.as_str()).collect();
     if names.is_empty() || options.target == CountTarget::Machine {
         return None;

@@ -23,7 +23,7 @@ use super::facts::Gathered;
 use super::growing::Growing;
 use super::movers::{self, Current, Movers, ToFile};
 use super::pack;
-use super::pump::{self, PumpError, Source};
+use super::pump::{self, CpuRing, PumpError};
 use super::stream::{Remote, Secret, SendError};
 use crate::options::SwitchOn;
 use crate::output;
@@ -241,12 +241,16 @@ fn watch(pids: &[u32]) -> Vec<OwnedFd> {
 }
 
 /// The rings of a directory, for a pump.
-pub(crate) fn sources(dir: &TraceDir, cpus: &[u32], name: &str) -> Result<Vec<Source>, TraceError> {
+pub(crate) fn sources(
+    dir: &TraceDir,
+    cpus: &[u32],
+    name: &str,
+) -> Result<Vec<CpuRing>, TraceError> {
     let mut sources = Vec::new();
     for (stream, cpu) in cpus.iter().enumerate() {
         let path = dir.path(&format!("per_cpu/cpu{cpu}/{name}"));
         let raw = descriptors::open_nonblocking(&path).map_err(TraceError::Ring)?;
-        sources.push(Source { raw, stream });
+        sources.push(CpuRing { raw, stream });
     }
     Ok(sources)
 }
@@ -329,10 +333,10 @@ impl Capture<'_> {
         secret: Option<&Secret>,
         name: &str,
     ) -> Result<TraceSummary, TraceError> {
-        let front = self.gathered.front(self.instance, &self.cpus)?;
+        let header = self.gathered.header(self.instance, &self.cpus)?;
         let ending = Arc::new(AtomicBool::new(false));
         // One thread has all CPUs, so a sink is asked for once.
-        let mut remote = Some(Remote::connect(address, name, &front, secret, ending.clone())?);
+        let mut remote = Some(Remote::connect(address, name, &header, secret, ending.clone())?);
         let (sources, page) = self.sources()?;
         let movers = Movers::start(sources, (page, self.summary.buffer_kb * 1024), true, || {
             Once(remote.take())
@@ -345,9 +349,9 @@ impl Capture<'_> {
         let Some(mut remote) = sinks.into_iter().find_map(|once| once.0) else {
             return Err(SendError::Gone(io::ErrorKind::BrokenPipe.into()).into());
         };
-        let front = self.gathered.front(self.instance, &self.cpus)?;
+        let header = self.gathered.header(self.instance, &self.cpus)?;
         let sent = match moved {
-            Ok(_) => remote.finish(Some(&front)),
+            Ok(_) => remote.finish(Some(&header)),
             Err(PumpError::Ring(e)) => return Err(TraceError::Ring(e)),
             Err(PumpError::Sink(e)) => Err(match e.downcast::<SendError>() {
                 Ok(e) => e,
@@ -365,7 +369,7 @@ impl Capture<'_> {
         Ok(self.end())
     }
 
-    fn sources(&self) -> Result<(Vec<Source>, usize), TraceError> {
+    fn sources(&self) -> Result<(Vec<CpuRing>, usize), TraceError> {
         Ok((sources(self.instance, &self.cpus, "trace_pipe_raw")?, self.instance.page_size()))
     }
 
@@ -375,8 +379,8 @@ impl Capture<'_> {
         if stream || !regular {
             return Err(TraceError::NotAFile(path.to_owned()));
         }
-        let front = self.gathered.front(self.instance, &self.cpus)?;
-        Growing::with_front(file, &front).map_err(|error| TraceError::Write {
+        let header = self.gathered.header(self.instance, &self.cpus)?;
+        Growing::with_header(file, &header).map_err(|error| TraceError::Write {
             path: path.to_owned(),
             error,
             kept: 0,
@@ -388,10 +392,10 @@ impl Capture<'_> {
     fn finish(&mut self, mut growing: Growing, path: &Path) -> Result<u64, TraceError> {
         let kept = growing.total();
         let write = |error| TraceError::Write { path: path.to_owned(), error, kept };
-        if let Ok(front) = self.gathered.front(self.instance, &self.cpus)
-            && front.layout.len <= growing.room_for_front()
+        if let Ok(header) = self.gathered.header(self.instance, &self.cpus)
+            && header.layout.len <= growing.room_for_header()
         {
-            growing.replace_front(&front).map_err(write)?;
+            growing.replace_header(&header).map_err(write)?;
         }
         if self.gathered.format().compression != Default::default() {
             let facts = self.gathered.facts(self.instance, &self.cpus);

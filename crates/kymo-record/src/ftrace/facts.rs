@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 use kymo_files::Machine;
 use kymo_files::tracedat::Options;
-use kymo_files::tracedat::write::{BufferSpec, Facts, Format, front};
+use kymo_files::tracedat::write::{BufferSpec, Format, TraceFacts, trace_header};
 use kymo_kernel::ftrace::{EventName, TraceDir};
 use kymo_kernel::system::{self, KernelName, SystemRoot};
 
 use super::error::TraceError;
-use super::front::{Front, Layout};
+use super::trace_header::{GrowingHeader, Layout};
 
 /// What stays the same from the start to the end of a recording.
 #[derive(Debug)]
 pub(crate) struct Gathered {
-    facts: Facts,
+    facts: TraceFacts,
     pub(crate) buffers: Vec<BufferSpec>,
     format: Format,
 }
@@ -59,8 +59,12 @@ impl Gathered {
             trace_id: Some(trace_id()),
             ..Options::default()
         };
-        let facts =
-            Facts { page_size: system::page_size() as u32, machine, options, ..Facts::default() };
+        let facts = TraceFacts {
+            page_size: system::page_size() as u32,
+            machine,
+            options,
+            ..TraceFacts::default()
+        };
         let buffer = BufferSpec {
             name: String::new(),
             clock: dir.clocks()?.current,
@@ -71,7 +75,7 @@ impl Gathered {
     }
 
     /// The facts as they are now: tasks have got names, rings have figures.
-    pub(crate) fn facts(&self, dir: &TraceDir, cpus: &[u32]) -> Facts {
+    pub(crate) fn facts(&self, dir: &TraceDir, cpus: &[u32]) -> TraceFacts {
         let mut facts = self.facts.clone();
         facts.machine.saved_cmdlines = tasks(dir);
         facts.options.cpustat = cpus
@@ -84,9 +88,9 @@ impl Gathered {
         facts
     }
 
-    /// The front of a file now.
-    pub(crate) fn front(&self, dir: &TraceDir, cpus: &[u32]) -> Result<Front, TraceError> {
-        let made = front(&self.facts(dir, cpus), self.format, &self.buffers)?;
+    /// The header of a file now.
+    pub(crate) fn header(&self, dir: &TraceDir, cpus: &[u32]) -> Result<GrowingHeader, TraceError> {
+        let made = trace_header(&self.facts(dir, cpus), self.format, &self.buffers)?;
         let layout = Layout {
             len: made.bytes.len() as u64,
             slots: made.places,
@@ -94,7 +98,7 @@ impl Gathered {
             big_endian: cfg!(target_endian = "big"),
             page_size: self.buffers.first().map_or(4096, |b| b.page_size),
         };
-        Ok(Front { bytes: made.bytes, layout })
+        Ok(GrowingHeader { bytes: made.bytes, layout })
     }
 
     pub(crate) fn format(&self) -> Format {

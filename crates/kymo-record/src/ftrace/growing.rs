@@ -1,12 +1,12 @@
 //! A trace.dat that grows: pages of several CPUs arrive at the same time, and a
 //! reader wants each CPU's pages in one piece. Every CPU gets a far-apart region
-//! of a sparse file; the table in front is kept up to date, so that the file can
+//! of a sparse file; the table at its begin is kept up to date, so that the file can
 //! be read at any time, also after the writer was killed. At the end the holes
 //! are taken out.
 //!
 //! ```text
-//! growing:  front | slack | cpu 0 pages … hole … | cpu 1 pages … hole … |
-//! finished: front | slack | cpu 0 pages | cpu 1 pages |
+//! growing:  header | slack | cpu 0 pages … hole … | cpu 1 pages … hole … |
+//! finished: header | slack | cpu 0 pages | cpu 1 pages |
 //! ```
 
 use std::fs::File;
@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kymo_kernel::descriptors::{self, SpliceMode, Spliced};
 use kymo_kernel::file_space;
 
-use super::front::{Front, Layout};
+use super::trace_header::{GrowingHeader, Layout};
 
-/// Room for a front that is longer at the end than at the beginning: names of
+/// Room for a header that is longer at the end than at the beginning: names of
 /// tasks are known only then.
 const SLACK: u64 = 1 << 20;
-/// Room for a front of unknown length. It is a hole, and taken out at the end.
+/// Room for a header of unknown length. It is a hole, and taken out at the end.
 const ROOM: u64 = 256 << 20;
 /// Where regions may begin: a multiple of every block and page size.
 const ALIGN: u64 = 1 << 20;
@@ -55,14 +55,14 @@ fn round_up(n: u64, to: u64) -> u64 {
 }
 
 impl Growing {
-    /// Makes an empty file ready for a front of this layout.
+    /// Makes an empty file ready for a header of this layout.
     pub(crate) fn new(file: File, layout: Layout) -> io::Result<Growing> {
         let data_start = round_up(layout.len + SLACK, ALIGN);
         Growing::at(file, layout, data_start)
     }
 
-    /// Makes an empty file whose front is not known yet: pages first, then
-    /// [`replace_front`](Self::replace_front).
+    /// Makes an empty file whose header is not known yet: pages first, then
+    /// [`replace_header`](Self::replace_header).
     pub(crate) fn without_front(file: File, streams: usize, page_size: u32) -> io::Result<Growing> {
         let slots: Vec<u64> = (0..streams as u64).map(|s| s * 16).collect();
         let layout = Layout { len: slots.len() as u64 * 16, slots, page_size, ..Layout::default() };
@@ -98,17 +98,17 @@ impl Growing {
         Ok(Growing { file, layout, data_start, region, written, begun: false })
     }
 
-    /// The same with the front written.
-    pub(crate) fn with_front(file: File, front: &Front) -> io::Result<Growing> {
-        let mut growing = Growing::new(file, front.layout.clone())?;
-        growing.front_bytes(0, &front.bytes)?;
+    /// The same with the header written.
+    pub(crate) fn with_header(file: File, header: &GrowingHeader) -> io::Result<Growing> {
+        let mut growing = Growing::new(file, header.layout.clone())?;
+        growing.header_bytes(0, &header.bytes)?;
         growing.begin()?;
         Ok(growing)
     }
 
-    /// Writes a piece of the front. Once the file has begun, the places in it
+    /// Writes a piece of the header. Once the file has begun, the places in it
     /// keep what they say.
-    pub(crate) fn front_bytes(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn header_bytes(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= self.layout.len);
         let end = end.ok_or(io::ErrorKind::InvalidInput)?;
         if !self.begun {
@@ -138,7 +138,7 @@ impl Growing {
         self.file.write_all_at(&bytes, at)
     }
 
-    /// Enters the regions, once the whole front is written. From here on the
+    /// Enters the regions, once the whole header is written. From here on the
     /// file can be read.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
         // A reader that maps the file wants it to reach the data.
@@ -151,12 +151,12 @@ impl Growing {
         (0..self.streams()).try_for_each(|stream| self.enter(stream))
     }
 
-    /// The longest front that fits in place of the first one.
-    pub(crate) fn room_for_front(&self) -> u64 {
+    /// The longest header that fits in place of the first one.
+    pub(crate) fn room_for_header(&self) -> u64 {
         self.data_start
     }
 
-    /// Puts another front in place of the first, which it must fit.
+    /// Puts another header in place of the first, which it must fit.
     pub(crate) fn replace_layout(&mut self, layout: Layout) -> io::Result<()> {
         let same = layout.slots.len() == self.layout.slots.len()
             && layout.page_size == self.layout.page_size
@@ -169,9 +169,9 @@ impl Growing {
     }
 
     /// [`replace_layout`](Self::replace_layout) and its bytes.
-    pub(crate) fn replace_front(&mut self, front: &Front) -> io::Result<()> {
-        self.replace_layout(front.layout.clone())?;
-        self.front_bytes(0, &front.bytes)
+    pub(crate) fn replace_header(&mut self, header: &GrowingHeader) -> io::Result<()> {
+        self.replace_layout(header.layout.clone())?;
+        self.header_bytes(0, &header.bytes)
     }
 
     /// Streams.
@@ -179,7 +179,7 @@ impl Growing {
         self.written.len()
     }
 
-    /// Length of the front.
+    /// Length of the header.
     pub(crate) fn front_len(&self) -> u64 {
         self.layout.len
     }
@@ -291,10 +291,10 @@ impl Growing {
     /// the table says where its copy is.
     pub(crate) fn finish(self) -> io::Result<(File, u64)> {
         let streams = self.streams();
-        // The slack of the front may stay, a large hole not.
-        let front = round_up(self.layout.len, u64::from(self.layout.page_size));
-        let (first, mut end) = match self.data_start - front > 2 * ALIGN {
-            true => (0, front),
+        // The slack of the header may stay, a large hole not.
+        let header = round_up(self.layout.len, u64::from(self.layout.page_size));
+        let (first, mut end) = match self.data_start - header > 2 * ALIGN {
+            true => (0, header),
             false => (1, self.data_start + self.stored(0)),
         };
         let to_move: u64 = (first..streams).map(|s| self.stored(s)).sum();
@@ -369,10 +369,10 @@ fn refuse_without_holes(file: &File) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn front(streams: usize) -> Front {
+    fn header(streams: usize) -> GrowingHeader {
         let len = 32 + 16 * streams;
         let slots = (0..streams).map(|s| 32 + 16 * s as u64).collect();
-        Front {
+        GrowingHeader {
             bytes: vec![b'f'; len],
             layout: Layout { len: len as u64, slots, page_size: 4096, ..Layout::default() },
         }
@@ -402,7 +402,7 @@ mod tests {
     fn readable_at_every_moment_and_dense_at_the_end() {
         let file = tempfile::tempfile().unwrap();
         let seen = file.try_clone().unwrap();
-        let growing = Growing::with_front(file, &front(4)).unwrap();
+        let growing = Growing::with_header(file, &header(4)).unwrap();
         assert_eq!(contents(&seen, 4), vec![vec![]; 4]);
         growing.append(0, &page(1)).unwrap();
         growing.append(3, &page(2)).unwrap();
@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(contents(&seen, 4), expected);
         let (file, size) = growing.finish().unwrap();
         assert_eq!(contents(&file, 4), expected);
-        // The front with its slack, and four pages.
+        // The header with its slack, and four pages.
         assert_eq!(size, (2 << 20) + 4 * 4096);
         assert_eq!(file.metadata().unwrap().len(), size);
     }
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn large_streams_are_moved_by_the_file_system() {
         let file = tempfile::tempfile().unwrap();
-        let growing = Growing::with_front(file, &front(3)).unwrap();
+        let growing = Growing::with_header(file, &header(3)).unwrap();
         let mib = vec![7; 1 << 20];
         for n in 0..130 {
             growing.append(1, &mib).unwrap();
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn pages_through_a_pipe() {
-        let growing = Growing::with_front(tempfile::tempfile().unwrap(), &front(1)).unwrap();
+        let growing = Growing::with_header(tempfile::tempfile().unwrap(), &header(1)).unwrap();
         let (read, write) = descriptors::pipe().unwrap();
         let mut write = File::from(write);
         io::Write::write_all(&mut write, &[page(5), page(6)].concat()).unwrap();
@@ -458,7 +458,7 @@ mod tests {
         let mut growing = Growing::without_front(file, 2, 4096).unwrap();
         growing.append(0, &page(5)).unwrap();
         growing.append(1, &page(6)).unwrap();
-        growing.replace_front(&front(2)).unwrap();
+        growing.replace_header(&header(2)).unwrap();
         growing.begin().unwrap();
         let (file, size) = growing.finish().unwrap();
         assert_eq!(contents(&file, 2), [page(5), page(6)]);
@@ -467,16 +467,16 @@ mod tests {
 
     #[test]
     fn a_longer_front_at_the_end() {
-        let mut growing = Growing::with_front(tempfile::tempfile().unwrap(), &front(2)).unwrap();
+        let mut growing = Growing::with_header(tempfile::tempfile().unwrap(), &header(2)).unwrap();
         growing.append(1, &page(5)).unwrap();
-        let mut longer = front(2);
+        let mut longer = header(2);
         longer.bytes.extend_from_slice(&[b'n'; 100_000]);
         longer.layout.len += 100_000;
-        growing.replace_front(&longer).unwrap();
+        growing.replace_header(&longer).unwrap();
         let mut too_long = longer.clone();
-        too_long.layout.len = growing.room_for_front() + 1;
-        assert!(growing.replace_front(&too_long).is_err());
-        assert!(growing.replace_front(&front(3)).is_err());
+        too_long.layout.len = growing.room_for_header() + 1;
+        assert!(growing.replace_header(&too_long).is_err());
+        assert!(growing.replace_header(&header(3)).is_err());
         let (file, _) = growing.finish().unwrap();
         assert_eq!(contents(&file, 2), [vec![], page(5)]);
         let mut n = [0; 1];

@@ -5,13 +5,13 @@ mod capture;
 mod condition;
 mod error;
 mod facts;
-mod front;
 mod growing;
 mod movers;
 mod pack;
 mod pump;
 mod session;
 pub mod stream;
+mod trace_header;
 mod watch;
 
 pub use capture::{
@@ -19,6 +19,6 @@ pub use capture::{
 };
 pub use condition::{ConditionError, On, OnLatency, TooLong};
 pub use error::TraceError;
-pub use front::{Front, Layout, LayoutError, MAX_STREAMS};
 pub use session::{Mode, Session, SessionOptions, SessionState, Taken, TakenBy};
+pub use trace_header::{GrowingHeader, Layout, LayoutError, MAX_STREAMS};
 pub use watch::{Condition, Met, Watch};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kymo_kernel::descriptors;
 
 use super::growing::Growing;
-use super::pump::{Pump, PumpError, Sink, Source};
+use super::pump::{CpuRing, Pump, PumpError, Sink};
 
 /// Full pages wait in the ring no longer than this, so that a recorder that is
 /// killed leaves everything but the last second in the file.
@@ -90,7 +90,7 @@ pub(crate) struct Movers<S> {
 impl<S: Sink + Send + 'static> Movers<S> {
     /// Starts moving. One thread for every sixteen CPUs, or one for all.
     pub(crate) fn start(
-        sources: Vec<Source>,
+        sources: Vec<CpuRing>,
         (page, ring): (usize, u64),
         in_one: bool,
         mut sink: impl FnMut() -> S,

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kymo_files::tracedat::write::{Facts, WriteError, Writer};
+use kymo_files::tracedat::write::{TraceFacts, WriteError, Writer};
 
 use super::facts::Gathered;
 use super::growing::Growing;
@@ -12,7 +12,7 @@ use super::growing::Growing;
 pub(crate) fn pack(
     growing: &Growing,
     path: &Path,
-    facts: &Facts,
+    facts: &TraceFacts,
     gathered: &Gathered,
 ) -> Result<u64, WriteError> {
     let packed = beside(path);
@@ -34,7 +34,7 @@ pub(crate) fn pack(
 fn write(
     growing: &Growing,
     to: &Path,
-    facts: &Facts,
+    facts: &TraceFacts,
     gathered: &Gathered,
 ) -> Result<(), WriteError> {
     let mut pages = growing.file().try_clone().map_err(|error| WriteError::Io {

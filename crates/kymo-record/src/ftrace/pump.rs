@@ -41,7 +41,7 @@ pub(crate) enum PumpError {
 
 /// One CPU's ring.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct CpuRing {
     /// `trace_pipe_raw` (or `snapshot_raw`), opened without blocking.
     pub(crate) raw: File,
     /// Which stream of the file it feeds.
@@ -51,7 +51,7 @@ pub(crate) struct Source {
 /// Rings, and the pipe between them and the sink.
 #[derive(Debug)]
 pub(crate) struct Pump {
-    sources: Vec<Source>,
+    sources: Vec<CpuRing>,
     read: OwnedFd,
     write: OwnedFd,
     room: usize,
@@ -61,7 +61,7 @@ pub(crate) struct Pump {
 }
 
 impl Pump {
-    pub(crate) fn new(sources: Vec<Source>, page: usize) -> io::Result<Pump> {
+    pub(crate) fn new(sources: Vec<CpuRing>, page: usize) -> io::Result<Pump> {
         let (read, write) = descriptors::pipe()?;
         let room = descriptors::set_pipe_size(&write, PIPE_BYTES)?;
         // A page of the pipe holds one sub-buffer at most.

@@ -272,7 +272,7 @@ impl Session {
             return Err(TraceError::NotAFile(path.to_owned()));
         }
         let write = |kept| move |error| TraceError::Write { path: path.to_owned(), error, kept };
-        // The rings first: what the front needs takes time, during which a busy ring
+        // The rings first: what the header needs takes time, during which a busy ring
         // would lose its oldest events.
         let growing = Growing::without_front(file, cpus.len(), page as u32).map_err(write(0))?;
         let current = Current::new(growing);
@@ -286,8 +286,8 @@ impl Session {
         let mut growing = super::movers::take(current).map_err(write(0))?;
         let stored = growing.total();
         let gathered = Gathered::new(&self.dir, &self.dir.enabled()?, &cpus, format)?;
-        let front = gathered.front(&self.dir, &cpus)?;
-        growing.replace_front(&front).map_err(write(stored))?;
+        let header = gathered.header(&self.dir, &cpus)?;
+        growing.replace_header(&header).map_err(write(stored))?;
         growing.begin().map_err(write(stored))?;
         let packed = format.compression != Default::default();
         let bytes = if packed {

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-use kymo_kernel::events::{EventSpec, Source, explain_refusal};
+use kymo_kernel::events::{CounterSource, EventSpec, explain_refusal};
 use kymo_kernel::perf_event::{OpenError, OpenFlags, PerfEvent};
 use kymo_model::{Attr, AttrFlags, Note};
 
@@ -178,7 +178,7 @@ impl Opener<'_> {
         gone: &mut Option<RecordError>,
     ) -> Result<OpenedEvent, RecordError> {
         let mut opened = OpenedEvent::new(planned);
-        if opened.planned.spec.source != Source::Perf {
+        if opened.planned.spec.source != CounterSource::Perf {
             return Ok(opened);
         }
         for place in self.scope.places(&opened.planned.spec) {

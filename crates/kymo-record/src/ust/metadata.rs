@@ -10,7 +10,7 @@ use kymo_files::ctf::types::{
 };
 use kymo_model::Endian;
 use kymo_ring::{ClockFacts, Config};
-use kymo_ust::{EventRecord, FieldRecord, Kind, Shape};
+use kymo_ust::{EventRecord, FieldRecord, FieldTag, Shape};
 
 use super::program::Program;
 
@@ -166,13 +166,13 @@ fn field(record: &FieldRecord, name: &str) -> Vec<Field> {
         (false, _) => Type::Int(number()),
     };
     let of = match shape.kind {
-        Kind::Int => Type::Int(number()),
-        Kind::Float if bits == 32 => Type::Float(Float::single(LE)),
-        Kind::Float => Type::Float(Float::double(LE)),
-        Kind::Symbol => Type::Int(Int::unsigned(64, LE).of_address()),
-        Kind::Bool => Type::Enum(Enum::boolean(LE)),
-        Kind::Enum if record.entries.is_empty() => Type::Int(number()),
-        Kind::Enum => {
+        FieldTag::Int => Type::Int(number()),
+        FieldTag::Float if bits == 32 => Type::Float(Float::single(LE)),
+        FieldTag::Float => Type::Float(Float::double(LE)),
+        FieldTag::Symbol => Type::Int(Int::unsigned(64, LE).of_address()),
+        FieldTag::Bool => Type::Enum(Enum::boolean(LE)),
+        FieldTag::Enum if record.entries.is_empty() => Type::Int(number()),
+        FieldTag::Enum => {
             let labels = record.entries.iter().map(|(low, high, name)| Label {
                 name: name.clone(),
                 from: (*low).into(),
@@ -180,9 +180,9 @@ fn field(record: &FieldRecord, name: &str) -> Vec<Field> {
             });
             Type::Enum(Enum { int: number(), labels: labels.collect() })
         }
-        Kind::String => Type::Text(Encoding::Utf8),
-        Kind::Array => Type::Array(Arc::new(element()), shape.count.into()),
-        Kind::Sequence => {
+        FieldTag::String => Type::Text(Encoding::Utf8),
+        FieldTag::Array => Type::Array(Arc::new(element()), shape.count.into()),
+        FieldTag::Sequence => {
             let length = format!("{name}_length");
             let path = FieldPath::sibling(&length);
             return vec![

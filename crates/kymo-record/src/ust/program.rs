@@ -183,7 +183,7 @@ impl Program {
 
     /// Whether any of its events has a field that holds an address.
     pub fn has_addresses(&self) -> bool {
-        let address = |f: &kymo_ust::FieldRecord| f.shape.kind == kymo_ust::Kind::Symbol;
+        let address = |f: &kymo_ust::FieldRecord| f.shape.kind == kymo_ust::FieldTag::Symbol;
         self.events.iter().any(|e| e.fields.iter().any(address))
     }
 

@@ -47,13 +47,13 @@ pub struct Session {
 }
 
 /// A directory that a session reaches into.
-pub(super) struct Place {
+pub(super) struct SessionDirectory {
     pub(super) user: UserDirectory,
     /// The session's maker's own.
     home: bool,
 }
 
-impl Place {
+impl SessionDirectory {
     /// A channel as it is called there.
     pub(super) fn channel(&self, channel: &Channel) -> Channel {
         if self.home { channel.clone() } else { channel.for_others() }
@@ -452,7 +452,7 @@ fn clear(name: &str, channels: &[Channel]) -> Result<bool, UstError> {
 }
 
 /// Switches off what is on for a session. Says whether anything was.
-fn stop_everywhere(name: &str, places: &[Place], notes: &mut Notes) -> bool {
+fn stop_everywhere(name: &str, places: &[SessionDirectory], notes: &mut Notes) -> bool {
     let mut any = false;
     for place in places {
         for program in all(&place.user, notes) {
@@ -464,14 +464,14 @@ fn stop_everywhere(name: &str, places: &[Place], notes: &mut Notes) -> bool {
 }
 
 /// The directories of all users that this one may reach, of all mount namespaces.
-pub(super) fn places() -> (Vec<Place>, Notes) {
+pub(super) fn places() -> (Vec<SessionDirectory>, Notes) {
     let (mut places, mut notes) = (Vec::new(), Notes::default());
     for namespace in MountNamespace::all() {
         let (users, refused) = namespace.users();
         refused.iter().for_each(|e| notes.push(e.to_string()));
         for user in users {
             let home = namespace.is_here() && user.uid == me();
-            places.push(Place { user, home });
+            places.push(SessionDirectory { user, home });
         }
     }
     (places, notes)

@@ -7,7 +7,7 @@ use super::channel::Channel;
 use super::error::{Notes, UstError};
 use super::program::Program;
 use super::ring::{RingCounts, RingReader};
-use super::session::{Place, Session, all, places};
+use super::session::{Session, SessionDirectory, all, places};
 
 /// What the program part of a session is now.
 #[derive(Clone, Debug)]
@@ -164,7 +164,7 @@ fn of_channel(view: OrderView<'_>) -> ChannelState {
 
 /// What a program has to do with a channel; none: nothing.
 fn of_program(
-    place: &Place,
+    place: &SessionDirectory,
     channel: &Channel,
     program: &Program,
     started: bool,

@@ -4,7 +4,7 @@
 //! What is written is to the byte what [`Line`](super::line) writes, which does the rest.
 
 use kymo_events::ctf::{EventTask, ValueText, write_printable};
-use kymo_files::ctf::read::{Class, FieldInfo, Part, Place, Stored, TaskField};
+use kymo_files::ctf::read::{Class, FieldInfo, FixedField, Part, Stored, TaskField};
 use kymo_format::LineWriter;
 use kymo_model::Endian;
 
@@ -130,7 +130,7 @@ impl CtfPlan {
 
     /// Appends the operations for some values; `text` is what is to be written before the
     /// first of them, and then what is to be written behind the last.
-    fn values(&mut self, places: &[Place<'_>], text: &mut Vec<u8>) {
+    fn values(&mut self, places: &[FixedField<'_>], text: &mut Vec<u8>) {
         for (i, place) in places.iter().enumerate() {
             if i > 0 {
                 text.push(b' ');
@@ -163,10 +163,10 @@ impl CtfPlan {
     }
 
     /// The same for values that are put into a sentence; those of a context stand before it.
-    fn sentence(&mut self, places: &[Place<'_>], format: &PrintFormat, text: &mut Vec<u8>) {
-        let of_context = |p: &&Place<'_>| p.field.part != Part::Fields;
-        let contexts: Vec<Place<'_>> = places.iter().filter(of_context).copied().collect();
-        let fields: Vec<&Place<'_>> = places.iter().filter(|p| !of_context(p)).collect();
+    fn sentence(&mut self, places: &[FixedField<'_>], format: &PrintFormat, text: &mut Vec<u8>) {
+        let of_context = |p: &&FixedField<'_>| p.field.part != Part::Fields;
+        let contexts: Vec<FixedField<'_>> = places.iter().filter(of_context).copied().collect();
+        let fields: Vec<&FixedField<'_>> = places.iter().filter(|p| !of_context(p)).collect();
         if !contexts.is_empty() {
             self.values(&contexts, text);
             text.push(b' ');
@@ -203,7 +203,7 @@ impl CtfPlan {
         }
     }
 
-    fn in_sentence(&mut self, place: &Place<'_>) -> StepValue {
+    fn in_sentence(&mut self, place: &FixedField<'_>) -> StepValue {
         self.fields.push(place.field.clone());
         StepValue::InSentence(self.fields.len() - 1, place.stored)
     }
@@ -232,7 +232,7 @@ fn size(stored: Stored) -> usize {
     }
 }
 
-fn end(place: &Place<'_>) -> usize {
+fn end(place: &FixedField<'_>) -> usize {
     place.at + size(place.stored)
 }
 

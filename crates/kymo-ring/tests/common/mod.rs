@@ -13,7 +13,7 @@ pub(crate) struct Event {
 }
 
 /// Where bytes of a ring come from.
-pub(crate) trait Source {
+pub(crate) trait RingBytes {
     fn read(&self, offset: u64, bytes: &mut [u8]);
     fn take(&self, offset: u64, value: u8);
 }
@@ -21,7 +21,7 @@ pub(crate) trait Source {
 /// What a test knows of its payloads: their length, from their first bytes.
 pub(crate) type Length = fn(&[u8]) -> usize;
 
-pub(crate) fn state(source: &impl Source, header: &Header, area: u32) -> AreaState {
+pub(crate) fn state(source: &impl RingBytes, header: &Header, area: u32) -> AreaState {
     let mut bytes = [0; AREA_HEADER];
     source.read(header.area_header_offset(area), &mut bytes);
     AreaState::parse(&bytes).expect("whole header")
@@ -29,7 +29,7 @@ pub(crate) fn state(source: &impl Source, header: &Header, area: u32) -> AreaSta
 
 /// Takes the closed packets of an area from number `next` on; all of it if `end`.
 pub(crate) fn drain(
-    source: &impl Source,
+    source: &impl RingBytes,
     header: &Header,
     area: u32,
     next: &mut u64,

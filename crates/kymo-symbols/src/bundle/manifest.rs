@@ -3,11 +3,12 @@
 
 use kymo_model::BuildId;
 
-use crate::resolver::{DsoKind, Problem};
+use crate::dso::DsoKind;
+use crate::problem::Problem;
 
 /// Version of the layout; another one is not read.
 const VERSION: &str = "1";
-pub(super) const NAME: &str = "kymo-bundle";
+pub(crate) const NAME: &str = "kymo-bundle";
 
 /// Which recording a bundle is of: copies of it are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,25 +21,25 @@ pub struct Recording {
 
 /// A binary of the recording, and what was found of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) kind: String,
-    pub(super) path: String,
-    pub(super) build_id: Option<BuildId>,
+pub(crate) struct Entry {
+    pub(crate) kind: String,
+    pub(crate) path: String,
+    pub(crate) build_id: Option<BuildId>,
     /// Name of its directory among the members, if anything was found.
-    pub(super) directory: Option<String>,
-    pub(super) problems: Vec<Problem>,
+    pub(crate) directory: Option<String>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Manifest {
-    pub(super) recording: Recording,
-    pub(super) entries: Vec<Entry>,
+pub(crate) struct Manifest {
+    pub(crate) recording: Recording,
+    pub(crate) entries: Vec<Entry>,
     /// Checksums of the members.
-    pub(super) members: Vec<(u32, String)>,
+    pub(crate) members: Vec<(u32, String)>,
 }
 
-pub(super) fn word_of(kind: DsoKind) -> &'static str {
+pub(crate) fn word_of(kind: DsoKind) -> &'static str {
     match kind {
         DsoKind::Kernel | DsoKind::Module => "kernel",
         DsoKind::Vdso => "vdso",
@@ -71,7 +72,7 @@ fn plain(text: &str) -> String {
 }
 
 /// A build-id from its digits.
-pub(super) fn build_id(hex: &str) -> Option<BuildId> {
+pub(crate) fn build_id(hex: &str) -> Option<BuildId> {
     let digits = hex.as_bytes();
     if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() > 40 {
         return None;
@@ -135,7 +136,7 @@ fn problem(fields: &[String]) -> Option<Problem> {
 }
 
 impl Manifest {
-    pub(super) fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{NAME}\t{VERSION}\n");
         let mut line = |fields: &[String]| {
             let fields: Vec<String> = fields.iter().map(|f| escaped(f)).collect();
@@ -159,7 +160,7 @@ impl Manifest {
         text
     }
 
-    pub(super) fn parse(text: &str) -> Result<Manifest, String> {
+    pub(crate) fn parse(text: &str) -> Result<Manifest, String> {
         let mut lines = text.lines().enumerate();
         let first = lines.next().map(|l| l.1).unwrap_or_default();
         match first.split_once('\t') {

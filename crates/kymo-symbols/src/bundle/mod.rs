@@ -5,11 +5,10 @@
 //! What a bundle knows of a binary counts alone: the machine's own files are not
 //! asked for it, so that results are those of the machine where it was made.
 
-mod manifest;
-mod slim;
-mod source_files;
-mod tar;
-mod write;
+pub(crate) mod manifest;
+pub(crate) mod slim;
+pub(crate) mod source_files;
+pub(crate) mod tar;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,12 +26,11 @@ use tar::Member;
 
 pub use manifest::Recording;
 pub(crate) use slim::{CODE, PIECE};
-pub use write::{Contents, RecordedAddresses, Summary, write};
 
-use crate::resolver::Problem;
+use crate::problem::{BundleError, Problem};
 
 /// What the kernel is called among the binaries.
-const KERNEL: &str = "[kernel.kallsyms]";
+pub(crate) const KERNEL: &str = "[kernel.kallsyms]";
 
 /// Bytes at each end of a recording that its checksum is of.
 const ENDS: u64 = 64 << 10;
@@ -40,10 +38,10 @@ const ENDS: u64 = 64 << 10;
 const LARGEST_MANIFEST: u64 = 256 << 20;
 
 /// The member that names a binary's source files, a line each.
-pub(super) const SOURCES: &str = "sources";
+pub(crate) const SOURCES: &str = "sources";
 
 /// The member with the source file of a line in [`SOURCES`].
-pub(super) fn source_member(line: usize) -> String {
+pub(crate) fn source_member(line: usize) -> String {
     format!("source/{line}")
 }
 
@@ -83,16 +81,6 @@ enum Store {
     },
     /// An archive that somebody unpacked.
     Directory(PathBuf),
-}
-
-/// Why a bundle is not used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {why}")]
-pub struct BundleError {
-    /// The bundle.
-    pub path: String,
-    /// What is wrong with it.
-    pub why: String,
 }
 
 impl Bundle {

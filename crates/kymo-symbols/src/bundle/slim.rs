@@ -9,7 +9,7 @@ use object::read::{Object, ObjectSection, ObjectSegment};
 use object::{Architecture, SegmentFlags};
 
 /// A function of the original: first address, end, name.
-pub(super) type Function = (u64, u64, Vec<u8>);
+pub(crate) type Function = (u64, u64, Vec<u8>);
 
 /// The section with pieces of the code: for each place an offset in the original
 /// file and the [`PIECE`] bytes around it, by offset.
@@ -57,7 +57,7 @@ fn machine(architecture: Architecture) -> Option<u16> {
 
 /// Makes one. `None` if the original is none that can be made slim: 64-bit
 /// little-endian x86-64 and AArch64 can.
-pub(super) fn slim<'d, R: ReadRef<'d>>(
+pub(crate) fn slim<'d, R: ReadRef<'d>>(
     original: R,
     functions: &[Function],
     offsets: &[u64],

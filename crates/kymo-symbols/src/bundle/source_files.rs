@@ -30,11 +30,11 @@ const HEADERS: &[&str] = &["/usr/include", "/usr/local/include", "/usr/src"];
 
 /// Users whose files a bundle may hold though not everybody may read them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owners {
+pub(crate) struct Owners {
     /// The user that the binary belongs to.
-    pub(super) binary: u32,
+    pub(crate) binary: u32,
     /// The user that the recording belongs to.
-    pub(super) recording: u32,
+    pub(crate) recording: u32,
 }
 
 impl Owners {
@@ -47,16 +47,16 @@ impl Owners {
 
 /// Reads source files for a bundle, up to a sum of sizes.
 #[derive(Debug)]
-pub(super) struct SourcePacker {
+pub(crate) struct SourcePacker {
     room: u64,
 }
 
 /// A source file for a bundle.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct PackedSource {
+pub(crate) struct PackedSource {
     /// Path of the file that was read, without links.
-    pub(super) path: PathBuf,
-    pub(super) text: Vec<u8>,
+    pub(crate) path: PathBuf,
+    pub(crate) text: Vec<u8>,
 }
 
 impl Default for SourcePacker {
@@ -68,7 +68,7 @@ impl Default for SourcePacker {
 impl SourcePacker {
     /// A source file that may be packed, if there is room for it. `owners` is `None` for a
     /// file that a server gave for the binary's build.
-    pub(super) fn take(&mut self, path: &Path, owners: Option<Owners>) -> Option<PackedSource> {
+    pub(crate) fn take(&mut self, path: &Path, owners: Option<Owners>) -> Option<PackedSource> {
         let source = source(path, owners)?;
         self.room = self.room.checked_sub(source.text.len() as u64)?;
         Some(source)

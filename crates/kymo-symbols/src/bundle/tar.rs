@@ -12,11 +12,11 @@ const MOST_MEMBERS: usize = 1 << 20;
 
 /// A file in an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Member {
-    pub(super) name: String,
+pub(crate) struct Member {
+    pub(crate) name: String,
     /// Where its bytes begin.
-    pub(super) offset: u64,
-    pub(super) size: u64,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
 }
 
 fn octal(field: &[u8]) -> Option<u64> {
@@ -36,7 +36,7 @@ fn sum(header: &[u8; BLOCK as usize]) -> u64 {
 }
 
 /// Lists the files of an archive; what is wrong with it otherwise.
-pub(super) fn list(file: &mut File) -> Result<Vec<Member>, String> {
+pub(crate) fn list(file: &mut File) -> Result<Vec<Member>, String> {
     let len = file.metadata().map_err(|e| e.to_string())?.len();
     let (mut members, mut at, mut long) = (Vec::new(), 0, None);
     let mut header = [0; BLOCK as usize];
@@ -82,13 +82,13 @@ pub(super) fn list(file: &mut File) -> Result<Vec<Member>, String> {
 }
 
 /// Writes an archive.
-pub(super) struct Writer<W: Write> {
+pub(crate) struct Writer<W: Write> {
     out: W,
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl<W: Write> Writer<W> {
-    pub(super) fn new(out: W) -> Writer<W> {
+    pub(crate) fn new(out: W) -> Writer<W> {
         Writer { out, bytes: 0 }
     }
 
@@ -140,7 +140,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds a file.
-    pub(super) fn file(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn file(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.long(b'L', name)?;
         self.header(b'0', name, "", bytes.len() as u64)?;
         self.write(bytes)?;
@@ -148,14 +148,14 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds a symbolic link.
-    pub(super) fn link(&mut self, name: &str, target: &str) -> io::Result<()> {
+    pub(crate) fn link(&mut self, name: &str, target: &str) -> io::Result<()> {
         self.long(b'K', target)?;
         self.long(b'L', name)?;
         self.header(b'2', name, target, 0)
     }
 
     /// Ends the archive.
-    pub(super) fn finish(mut self) -> io::Result<(W, u64)> {
+    pub(crate) fn finish(mut self) -> io::Result<(W, u64)> {
         self.write(&[0; 2 * BLOCK as usize])?;
         self.out.flush()?;
         Ok((self.out, self.bytes))

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use kymo_model::BuildId;
 
-use super::{CacheError, Kind};
+use super::{CacheError, CacheKind};
 
 const MAGIC: [u8; 8] = *b"KYMOCACH";
 const VERSION: u32 = 1;
@@ -38,7 +38,7 @@ impl Wrong {
 }
 
 /// The header of a file with `payload`.
-pub(super) fn make(kind: Kind, key: BuildId, label: &str, payload: &[u8]) -> Vec<u8> {
+pub(super) fn make(kind: CacheKind, key: BuildId, label: &str, payload: &[u8]) -> Vec<u8> {
     debug_assert!(kind.name.len() <= 16);
     let label = label.get(..label.floor_char_boundary(LABEL_LIMIT)).unwrap_or(label).as_bytes();
     let mut h = Vec::with_capacity(FIXED + label.len() + 16);
@@ -69,7 +69,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Checks header and payload; where the payload begins.
-pub(super) fn check(file: &[u8], kind: Kind, key: BuildId) -> Result<usize, Wrong> {
+pub(super) fn check(file: &[u8], kind: CacheKind, key: BuildId) -> Result<usize, Wrong> {
     const SHORT: Wrong = Wrong::Damaged("it ends in its header");
     if file.get(..8) != Some(&MAGIC) {
         return Err(Wrong::Damaged("it is no file of the cache"));

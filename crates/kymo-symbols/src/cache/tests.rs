@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-const KIND: Kind = Kind { name: "test", version: 3 };
+const KIND: CacheKind = CacheKind { name: "test", version: 3 };
 
 fn key(n: u8) -> BuildId {
     BuildId::new(&[n; 20])
@@ -29,7 +29,7 @@ fn what_is_stored_comes_back_and_is_listed() {
     cache.store(KIND, key(2), "", b"").unwrap();
     assert_eq!(&**cache.load(KIND, key(1)).unwrap().as_ref().unwrap(), &payload[..]);
     assert_eq!(&**cache.load(KIND, key(2)).unwrap().as_ref().unwrap(), b"");
-    assert!(cache.load(Kind { name: "other", ..KIND }, key(1)).unwrap().is_none());
+    assert!(cache.load(CacheKind { name: "other", ..KIND }, key(1)).unwrap().is_none());
     let mode = fs::metadata(cache.directory()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let mut listed = cache.list().unwrap();
@@ -68,7 +68,7 @@ fn every_damaged_byte_is_seen() {
     let other = cache.directory().join(format!("{}.test", key(9)));
     fs::copy(&path, other).unwrap();
     assert!(matches!(cache.load(KIND, key(9)), Err(CacheError::Damaged { .. })));
-    let newer = cache.load(Kind { version: 4, ..KIND }, key(1));
+    let newer = cache.load(CacheKind { version: 4, ..KIND }, key(1));
     assert!(matches!(newer, Err(CacheError::Version { found: 3, wanted: 4, .. })));
 }
 

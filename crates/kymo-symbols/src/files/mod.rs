@@ -19,8 +19,9 @@ use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
-use crate::bundle::{Bundle, BundleError, Known as InBundle};
-use crate::resolver::{Options, Problem};
+use crate::bundle::{Bundle, Known as InBundle};
+use crate::options::Options;
+use crate::problem::{BundleError, Problem};
 use candidates::SearchRoots;
 pub(crate) use kernel::{find_module, running_build_id, running_release, vmlinux_places};
 pub use verdict::Part;
@@ -217,7 +218,7 @@ impl Finder {
         if here.is_file() {
             return Some((here, true));
         }
-        let own = self.binary(binary).and_then(|own| verdict::Facts::of(&own));
+        let own = self.binary(binary).and_then(|own| verdict::BinaryFacts::of(&own));
         let id = own.and_then(|f| f.build_id).or(binary.build_id)?;
         let client = self.debuginfod.as_ref()?;
         client.find(&id.to_string(), Artifact::Source(path), &|_| Ok(())).map(|path| (path, false))
@@ -407,7 +408,7 @@ impl Finder {
     /// The file with a part of a binary: its own, or a debug file, on this machine or a
     /// server.
     fn part_of(&self, binary: &Binary<'_>, own: Option<&Path>, part: Part) -> Option<PathBuf> {
-        let facts = own.and_then(verdict::Facts::of);
+        let facts = own.and_then(verdict::BinaryFacts::of);
         if let (Some(own), Some(facts)) = (own, &facts)
             && facts.has(part)
         {

@@ -64,7 +64,7 @@ fn pages(path: &Path) -> std::io::Result<Option<Pages>> {
 
 /// What a binary says of itself and of its debug file.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct BinaryFacts {
     pub(crate) build_id: Option<BuildId>,
     pub(crate) debuglink: Option<DebugLink>,
     code: bool,
@@ -74,11 +74,11 @@ pub(crate) struct Facts {
     pub(crate) mini: bool,
 }
 
-impl Facts {
-    pub(crate) fn of(path: &Path) -> Option<Facts> {
+impl BinaryFacts {
+    pub(crate) fn of(path: &Path) -> Option<BinaryFacts> {
         let pages = open(path)?;
         let elf = LazyElf::parse(&pages).ok()?;
-        Some(Facts {
+        Some(BinaryFacts {
             build_id: elf.build_id,
             debuglink: elf.debuglink.clone(),
             code: elf.has_code(),

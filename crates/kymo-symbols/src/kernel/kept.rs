@@ -4,10 +4,10 @@
 
 use kymo_kernel::kallsyms::{Choice, Kallsyms, VERSION};
 
-use crate::cache::{Cache, CacheError, Kind};
+use crate::cache::{Cache, CacheError, CacheKind};
 use crate::files::{KERNEL, running_build_id};
 
-const KIND: Kind = Kind { name: "kallsyms", version: VERSION };
+const KIND: CacheKind = CacheKind { name: "kallsyms", version: VERSION };
 
 /// The running kernel's symbols: what was kept of them, or all, which are then kept.
 /// What is wrong with the cache costs time only, and is told.

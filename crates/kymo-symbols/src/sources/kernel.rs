@@ -6,8 +6,9 @@ use std::path::Path;
 
 use super::{From, answer, bundled, in_order, stored};
 use crate::cache::Cache;
+use crate::dso::DsoId;
 use crate::files::{Binary, KERNEL, Part};
-use crate::resolver::{DsoId, Resolver};
+use crate::resolver::Resolver;
 use kymo_debuginfo::dwarf::inlines::Answers;
 
 /// The source of running addresses, which ascend, of the kernel or a module.

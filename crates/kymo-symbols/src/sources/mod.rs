@@ -18,8 +18,10 @@ use rayon::prelude::*;
 
 use crate::cache::{Cache, CacheError};
 use crate::debug_files::DebugCompanions;
+use crate::dso::{DsoId, DsoKind};
 use crate::files::{Binary, Finder, open};
-use crate::resolver::{DsoId, DsoKind, Problem, Resolver};
+use crate::problem::Problem;
+use crate::resolver::Resolver;
 use crate::unpacked;
 
 /// What the source calls the addresses of several binaries.

@@ -13,10 +13,10 @@
 
 use kymo_debuginfo::dwarf::inlines::{Answers, SourceFrame, TextId};
 
-use crate::cache::Kind;
+use crate::cache::CacheKind;
 
 /// Version of this layout.
-pub(super) const KIND: Kind = Kind { name: "lines", version: 1 };
+pub(super) const KIND: CacheKind = CacheKind { name: "lines", version: 1 };
 
 /// Addresses kept of one binary: more than any run asks for.
 const MOST: usize = 1 << 20;

@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-use kymo_ust::Kind;
+use kymo_ust::FieldTag;
 
 use crate::site::{EventInfo, FieldInfo, Level, SiteRef, Text};
 
@@ -69,7 +69,7 @@ unsafe fn is_field(field: *const FieldInfo) -> bool {
     // SAFETY: the caller's promise; numbers and pointers are read.
     unsafe {
         let kind = (&raw const (*field).shape.kind).cast::<u8>().read();
-        if Kind::from_number(kind).is_none() {
+        if FieldTag::from_number(kind).is_none() {
             return false;
         }
         let field = &*field;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use kymo_ust::{CONTROL_HEADER, Control, MAX_EVENTS};
 
 use super::page::ControlPage;
-use super::{PENDING, PLACE, Place, State};
+use super::{PENDING, PLACE, ProgramDirectory, State};
 use crate::channel;
 use crate::sys::{self, Fd, Path};
 
@@ -104,7 +104,7 @@ pub(super) fn create_control(
     let page = unsafe { &*base.cast::<ControlPage>() };
     page.write(0, &control.encode());
     state.table = table.into();
-    let known = Box::new(Place { user, directory, uuid, capacity });
+    let known = Box::new(ProgramDirectory { user, directory, uuid, capacity });
     PLACE.store(Box::into_raw(known), Ordering::Release);
     state.identity = file.identity();
     state.control = Some(file);

@@ -26,14 +26,14 @@ static CONTROL: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static STATE: Guarded<State> = Guarded::new(State::new());
 
 /// What a site that is hit may ask for, without the lock.
-static PLACE: AtomicPtr<Place> = AtomicPtr::new(std::ptr::null_mut());
+static PLACE: AtomicPtr<ProgramDirectory> = AtomicPtr::new(std::ptr::null_mut());
 /// The sites of the events, null where there is none any more; the first `EVENTS` are valid.
 static SITES: [AtomicPtr<Site>; MAX_EVENTS as usize] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_EVENTS as usize];
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 
 /// Where this program is in the shared directory. Never changes; a forked child has another.
-pub(crate) struct Place {
+pub(crate) struct ProgramDirectory {
     /// `kymo-UID`.
     pub(crate) user: Path,
     /// This program's directory in it.
@@ -105,7 +105,7 @@ pub(crate) fn control() -> Option<&'static ControlPage> {
 }
 
 /// Where this program is, if it can be traced.
-pub(crate) fn place() -> Option<&'static Place> {
+pub(crate) fn place() -> Option<&'static ProgramDirectory> {
     // SAFETY: null, or leaked by `create_control`.
     unsafe { PLACE.load(Ordering::Acquire).as_ref() }
 }

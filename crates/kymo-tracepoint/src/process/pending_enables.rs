@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use kymo_ust::{MAX_ORDER, OrderView, Pids, SLOT_PATH, SLOTS, Slot, SlotState, is_for, slot_at};
 
-use super::{Place, enable, events, page, place, sites};
+use super::{ProgramDirectory, enable, events, page, place, sites};
 use crate::channel;
 use crate::site::Site;
 use crate::sys::{self, Path};
@@ -17,7 +17,7 @@ fn full_name(site: &Site) -> Path {
 
 /// Switches on what orders for programs that start later ask for.
 pub(super) fn apply_pending() {
-    let Some(Place { user, .. }) = place() else { return };
+    let Some(ProgramDirectory { user, .. }) = place() else { return };
     let Ok(wanted) = std::str::from_utf8(user.bytes()) else { return };
     let Ok(entries) = std::fs::read_dir(format!("{wanted}/wanted")) else { return };
     // A name that begins with a dot is an order that is still being written.
@@ -72,7 +72,7 @@ fn is_for_us(wanted: &Pids) -> bool {
 
 /// Switches on what the orders of active slots ask for among the events of a library.
 pub(super) fn apply_active(fresh: &[&Site]) {
-    let Some(Place { user, .. }) = place() else { return };
+    let Some(ProgramDirectory { user, .. }) = place() else { return };
     let mut buffer = vec![0; MAX_ORDER];
     for slot in (0..SLOTS).filter(|slot| page().slot(*slot).is_active()) {
         let path = page().slot(slot).path();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kymo_ring::{AREA_HEADER, AreaState, Config, Context, Header, Mode};
-use kymo_ust::{Control, EventRecord, Kind, Order, Rule, Shape, Slot, slot_at};
+use kymo_ust::{Control, EventRecord, FieldTag, Order, Rule, Shape, Slot, slot_at};
 
 /// A shared directory for one test.
 pub struct Shared {
@@ -333,14 +333,14 @@ stream {{ id = {};
             let name = &field.name;
             let shape = field.shape;
             match shape.kind {
-                Kind::String => write!(out, " string _{name};"),
-                Kind::Array => write!(out, " {} _{name}[{}];", number(shape), shape.count),
-                Kind::Sequence => write!(
+                FieldTag::String => write!(out, " string _{name};"),
+                FieldTag::Array => write!(out, " {} _{name}[{}];", number(shape), shape.count),
+                FieldTag::Sequence => write!(
                     out,
                     " uint32_t __{name}_length; {} _{name}[__{name}_length];",
                     number(shape)
                 ),
-                Kind::Enum => {
+                FieldTag::Enum => {
                     let names: Vec<_> = field
                         .entries
                         .iter()
@@ -360,7 +360,7 @@ stream {{ id = {};
 
 fn number(shape: Shape) -> String {
     let bits = 8 * u32::from(shape.size);
-    let is_float = shape.kind == Kind::Float || shape.flags & Shape::FLOATS != 0;
+    let is_float = shape.kind == FieldTag::Float || shape.flags & Shape::FLOATS != 0;
     if is_float {
         let mantissa = if bits == 32 { 24 } else { 53 };
         let exponent = bits - mantissa;

@@ -33,12 +33,12 @@ pub struct Label {
     /// Text without `;` and line breaks.
     pub text: String,
     /// What it is the name of.
-    pub kind: Kind,
+    pub kind: FrameKind,
 }
 
 /// What is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FrameKind {
     /// A task.
     Task,
     /// Code of a program.
@@ -123,8 +123,8 @@ impl ByName {
                 }
                 line.push_str(&label.text);
                 match label.kind {
-                    Kind::Kernel if marks.kernel => line.push_str("_[k]"),
-                    Kind::Inlined if marks.inlined => line.push_str("_[i]"),
+                    FrameKind::Kernel if marks.kernel => line.push_str("_[k]"),
+                    FrameKind::Inlined if marks.inlined => line.push_str("_[i]"),
                     _ => {}
                 }
             }
@@ -165,16 +165,16 @@ impl Making {
     /// `comm-pid/tid`. None where tasks are not told apart.
     fn task(&mut self, task: &Task) -> Option<u32> {
         let text = clean(&task.title().replace(' ', "_"));
-        (!text.is_empty()).then(|| self.node(None, Label { text, kind: Kind::Task }))
+        (!text.is_empty()).then(|| self.node(None, Label { text, kind: FrameKind::Task }))
     }
 }
 
 fn label(function: &Function, inlined: bool) -> Label {
     let kind = match function {
-        f if f.kernel => Kind::Kernel,
-        _ if inlined => Kind::Inlined,
-        f if !f.known => Kind::Unknown,
-        _ => Kind::User,
+        f if f.kernel => FrameKind::Kernel,
+        _ if inlined => FrameKind::Inlined,
+        f if !f.known => FrameKind::Unknown,
+        _ => FrameKind::User,
     };
     Label { text: clean(&function.name), kind }
 }

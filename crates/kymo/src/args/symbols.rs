@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use kymo_symbols::BundleError;
 use kymo_symbols::Options;
-use kymo_symbols::bundle::{Bundle, BundleError, Recording};
+use kymo_symbols::bundle::{Bundle, Recording};
 use kymo_symbols::debuginfod::{Client, Config, OnProgress, Progress};
 use kymo_view::trust::byte_size;
 

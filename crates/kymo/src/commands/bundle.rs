@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use kymo_files::Kind;
+use kymo_files::RecordingFormat;
 use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
-use kymo_symbols::bundle::{self, Bundle, Contents, Recording, Summary};
+use kymo_symbols::bundle::{Bundle, Recording};
+use kymo_symbols::bundle_writer::{self, Contents, Summary};
 use kymo_view::Ledger;
 use kymo_view::trust::{byte_size, note_symbols};
 
@@ -51,10 +52,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if path == Path::new("-") {
         bail!("a bundle lies beside a file: name the recording");
     }
-    if Kind::of(&path) == Some(Kind::TraceDat) {
+    if RecordingFormat::of(&path) == Some(RecordingFormat::TraceDat) {
         bail!("{}: a trace.dat needs no bundle, it has the names of its addresses", path.display());
     }
-    if matches!(Kind::of(&path), Some(Kind::Ctf | Kind::Session)) {
+    if matches!(RecordingFormat::of(&path), Some(RecordingFormat::Ctf | RecordingFormat::Session)) {
         bail!("{}: a directory of traces needs no bundle, it can be copied", path.display());
     }
     let contents = match (args.sources, args.binaries) {
@@ -123,7 +124,7 @@ pub(crate) fn make(
         ledger.note(NoteKind::Damaged, damage.clone(), None);
     }
     let symbols = &mut seen.machine.symbols;
-    let summary = bundle::write(symbols, seen.places, recording, contents, &out)
+    let summary = bundle_writer::write(symbols, seen.places, recording, contents, &out)
         .with_context(|| format!("cannot write {}", out.display()))?;
     note_symbols(symbols, &mut ledger);
     if summary.sources_missing > 0 {

@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kymo_files::Kind;
+use kymo_files::RecordingFormat;
 use kymo_kernel::events::Catalog;
 
 /// Flags of `kymo list`.
@@ -118,6 +118,6 @@ fn recording(args: &mut Args) -> Option<PathBuf> {
         return args.input.take();
     }
     let first = args.globs.first().map(Path::new)?;
-    Kind::of(first)?;
+    RecordingFormat::of(first)?;
     Some(args.globs.remove(0).into())
 }

@@ -10,7 +10,7 @@ use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, target};
 use kymo_model::NoteKind;
 use kymo_record::{CallGraph, Clock, Options, Output, Summary, SwitchOn, Target};
-use kymo_symbols::bundle::Contents;
+use kymo_symbols::bundle_writer::Contents;
 use kymo_view::Ledger;
 
 use super::probe::temporary::{ProbeArgs, Temporary};

@@ -11,7 +11,7 @@ use kymo_analysis::histogram::Key;
 use kymo_analysis::payload_labels::PayloadLabels;
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, has_chains};
 use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
-use kymo_files::Kind;
+use kymo_files::RecordingFormat;
 use kymo_files::perfdata::{Entry, PerfData};
 use kymo_model::{NoteKind, Sample};
 use kymo_view::recording_header::write_header;
@@ -114,7 +114,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = match paths.as_slice() {
         // What is no recording at all is explained below.
         [path]
-            if matches!(Kind::of(path), None | Some(Kind::PerfData))
+            if matches!(RecordingFormat::of(path), None | Some(RecordingFormat::PerfData))
                 && !events::is_asked_for(args.sort.as_deref()) =>
         {
             path.clone()

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kymo_events::EventSelection;
-use kymo_files::Kind;
+use kymo_files::RecordingFormat;
 use kymo_render::perf_script::{LineStyle, TimeOrigin};
 
 use crate::args::events::EventSelectionArgs;
@@ -113,7 +113,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     match paths.as_slice() {
         // What is no recording at all is explained there.
-        [path] if matches!(Kind::of(path), None | Some(Kind::PerfData)) => {
+        [path] if matches!(RecordingFormat::of(path), None | Some(RecordingFormat::PerfData)) => {
             perf_data::run(&args, path)
         }
         _ => timeline::run(&args, &paths),

@@ -24,7 +24,7 @@ pub(super) struct Node {
 
 /// What covers each address.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct InlineNodes {
     pub(super) nodes: Vec<Node>,
     /// Of each address the innermost node, and the length of the span it was found by.
     pub(super) best: Vec<(u32, u64)>,
@@ -78,9 +78,9 @@ fn holds_functions(tag: DwTag) -> bool {
 impl<'s> Walk<'_, 's> {
     /// What covers the addresses. Functions in places where compilers hardly put
     /// them are looked for in a second walk, if addresses are left.
-    pub(super) fn run(&mut self) -> (Found, Result<()>) {
+    pub(super) fn run(&mut self) -> (InlineNodes, Result<()>) {
         let mut found =
-            Found { nodes: Vec::new(), best: vec![(NONE, u64::MAX); self.addresses.len()] };
+            InlineNodes { nodes: Vec::new(), best: vec![(NONE, u64::MAX); self.addresses.len()] };
         let mut result = self.pass(&mut found, false);
         if result.is_ok() && found.best.iter().any(|b| b.0 == NONE) {
             result = self.pass(&mut found, true);
@@ -88,7 +88,7 @@ impl<'s> Walk<'_, 's> {
         (found, result)
     }
 
-    fn pass(&mut self, found: &mut Found, everywhere: bool) -> Result<()> {
+    fn pass(&mut self, found: &mut InlineNodes, everywhere: bool) -> Result<()> {
         let mut raw = self.unit.entries_raw(None)?;
         let mut open: Vec<Open> = Vec::new();
         // Entries deeper than this are below one that is passed over.
@@ -195,7 +195,12 @@ impl<'s> Walk<'_, 's> {
     }
 
     /// Notes what the innermost open entry covers; answers whether it covers anything.
-    fn cover(&mut self, code: &Code<'s>, open: &mut [Open], found: &mut Found) -> Result<bool> {
+    fn cover(
+        &mut self,
+        code: &Code<'s>,
+        open: &mut [Open],
+        found: &mut InlineNodes,
+    ) -> Result<bool> {
         let mut any = false;
         if let (Some(low), Some(high)) = (code.low, &code.high) {
             let end = match self.dwarf.attr_address(self.unit, *high)? {
@@ -214,7 +219,13 @@ impl<'s> Walk<'_, 's> {
         Ok(any)
     }
 
-    fn span(&mut self, start: u64, end: u64, open: &mut [Open], found: &mut Found) -> Result<bool> {
+    fn span(
+        &mut self,
+        start: u64,
+        end: u64,
+        open: &mut [Open],
+        found: &mut InlineNodes,
+    ) -> Result<bool> {
         let from = self.addresses.partition_point(|(a, _)| *a < start);
         let inside = self.addresses.get(from..).unwrap_or_default();
         let count = inside.partition_point(|(a, _)| *a < end);

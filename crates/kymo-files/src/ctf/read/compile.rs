@@ -111,7 +111,7 @@ impl Scope {
 
 /// Where a name leads.
 #[derive(Clone, Debug)]
-enum Place {
+enum FieldTarget {
     /// An integer: the step that reads it, with its names if it has any.
     Int { step: usize, signed: bool, labels: Option<Arc<[Label]>> },
     /// A structure.
@@ -120,7 +120,7 @@ enum Place {
     Other,
 }
 
-type Names = Vec<(String, Place)>;
+type Names = Vec<(String, FieldTarget)>;
 
 /// A scope from outside of the events, with the names in it.
 struct Root {
@@ -342,7 +342,7 @@ impl<'c> Compiler<'c> {
     }
 
     /// Compiles a type.
-    fn of(&mut self, of: &Type, name: &str, top: bool) -> Result<Place, CompileError> {
+    fn of(&mut self, of: &Type, name: &str, top: bool) -> Result<FieldTarget, CompileError> {
         match of {
             Type::Int(int) => self.int(int, None, name, top),
             Type::Enum(e) => self.int(&e.int, Some(&e.labels), name, top),
@@ -355,12 +355,12 @@ impl<'c> Compiler<'c> {
                 }
                 let load = Load::of(size, f.align, f.byte_order);
                 self.push(Step::Float { field, align: f.align, load })?;
-                Ok(Place::Other)
+                Ok(FieldTarget::Other)
             }
             Type::Text(_) => {
                 let field = self.info(name, top, "string".to_owned());
                 self.push(Step::Text { field })?;
-                Ok(Place::Other)
+                Ok(FieldTarget::Other)
             }
             Type::Struct(s) => {
                 let align = self.aligns.of(of);
@@ -369,23 +369,23 @@ impl<'c> Compiler<'c> {
                 let at = self.push(Step::Struct { field, count, align, end: 0 })?;
                 let names = self.fields(&s.fields, false)?;
                 self.close(at);
-                Ok(Place::Names(names))
+                Ok(FieldTarget::Names(names))
             }
             Type::Array(of, n) => {
                 self.row(of, Len::Is(*n), format!("[{n}]"), name, top)?;
-                Ok(Place::Other)
+                Ok(FieldTarget::Other)
             }
             Type::Sequence(of, path) => {
-                let Some(Place::Int { signed: false, step, .. }) = self.look_up(path)? else {
+                let Some(FieldTarget::Int { signed: false, step, .. }) = self.look_up(path)? else {
                     return self.fail(format!("`{path}` is no length of `{name}`"));
                 };
                 let slot = self.slot(step)?;
                 self.row(of, Len::In(slot), "[]".to_owned(), name, top)?;
-                Ok(Place::Other)
+                Ok(FieldTarget::Other)
             }
             Type::Variant(v) => {
                 self.variant(v, name, top)?;
-                Ok(Place::Other)
+                Ok(FieldTarget::Other)
             }
         }
     }
@@ -407,7 +407,7 @@ impl<'c> Compiler<'c> {
         labels: Option<&Arc<[Label]>>,
         name: &str,
         top: bool,
-    ) -> Result<Place, CompileError> {
+    ) -> Result<FieldTarget, CompileError> {
         let field = self.info(name, top, int_text(int, labels.is_some()));
         let role = self.scope.role(int, name, self.implicit);
         if let Some(info) = self.out.fields.last_mut() {
@@ -419,7 +419,7 @@ impl<'c> Compiler<'c> {
         let load = Load::of(int.size, int.align, int.byte_order);
         let (align, size, save) = (int.align, int.size as u8, NO_SLOT);
         let step = self.push(Step::Int { field, align, load, size, save })?;
-        Ok(Place::Int { step, signed: int.signed, labels: labels.cloned() })
+        Ok(FieldTarget::Int { step, signed: int.signed, labels: labels.cloned() })
     }
 
     fn row(
@@ -455,7 +455,7 @@ impl<'c> Compiler<'c> {
 
     fn variant(&mut self, of: &Variant, name: &str, top: bool) -> Result<(), CompileError> {
         let (tag, found) = (&of.tag, self.look_up(&of.tag)?);
-        let Some(Place::Int { step, signed, labels: Some(labels) }) = found else {
+        let Some(FieldTarget::Int { step, signed, labels: Some(labels) }) = found else {
             return self.fail(format!("`{tag}` is no enumeration that chooses for `{name}`"));
         };
         let tag = self.slot(step)?;
@@ -509,7 +509,7 @@ impl<'c> Compiler<'c> {
 
     /// Finds what a path names: first absolutely, then from the innermost structure
     /// outwards, then in the scopes before, the last first.
-    fn look_up(&mut self, path: &FieldPath) -> Result<Option<Place>, CompileError> {
+    fn look_up(&mut self, path: &FieldPath) -> Result<Option<FieldTarget>, CompileError> {
         let words: Vec<&str> = path.0.iter().map(String::as_str).collect();
         let after = |scope: Scope| words.strip_prefix(scope.path()).filter(|r| !r.is_empty());
         if let Some(rest) = after(self.scope) {
@@ -543,13 +543,14 @@ impl<'c> Compiler<'c> {
     fn outside(
         &mut self,
         scope: Scope,
-        found: Option<Place>,
-    ) -> Result<Option<Place>, CompileError> {
+        found: Option<FieldTarget>,
+    ) -> Result<Option<FieldTarget>, CompileError> {
         match found {
-            Some(Place::Int { step, signed, labels }) => match self.outer.slot((scope, step)) {
+            Some(FieldTarget::Int { step, signed, labels }) => match self.outer.slot((scope, step))
+            {
                 Some(slot) => {
                     let step = OUTSIDE + usize::from(slot);
-                    Ok(Some(Place::Int { step, signed, labels }))
+                    Ok(Some(FieldTarget::Int { step, signed, labels }))
                 }
                 None => self.fail(format!("depends on more than {OUTER_SLOTS} outer values")),
             },
@@ -561,12 +562,12 @@ impl<'c> Compiler<'c> {
 /// Beyond the steps of any program.
 const OUTSIDE: usize = 1 << 32;
 
-fn find(names: &Names, path: &[&str]) -> Option<Place> {
+fn find(names: &Names, path: &[&str]) -> Option<FieldTarget> {
     let (first, rest) = path.split_first()?;
     let (_, place) = names.iter().find(|(n, _)| n == first)?;
     match (place, rest) {
         (place, []) => Some(place.clone()),
-        (Place::Names(names), rest) => find(names, rest),
+        (FieldTarget::Names(names), rest) => find(names, rest),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use super::walk::{FieldInfo, Len, Step};
 
 /// A field that always lies at the same place.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place<'c> {
+pub struct FixedField<'c> {
     /// The field.
     pub field: &'c FieldInfo,
     /// Its first byte in the body.
@@ -29,7 +29,7 @@ pub enum Stored {
 impl<'c> Class<'c> {
     /// Where its fields lie. `None`: not always at the same places, or in groups, or other
     /// than in whole bytes.
-    pub fn layout(&self) -> Option<Vec<Place<'c>>> {
+    pub fn layout(&self) -> Option<Vec<FixedField<'c>>> {
         let program = self.program.filter(|p| !p.outer && p.body.fixed.is_some())?;
         let (mut places, mut at) = (Vec::new(), 0usize);
         for step in &program.body.steps {
@@ -46,7 +46,7 @@ impl<'c> Class<'c> {
                 }
                 _ => return None,
             };
-            places.push(Place { field: program.body.fields.get(field as usize)?, at, stored });
+            places.push(FixedField { field: program.body.fields.get(field as usize)?, at, stored });
             at = at.checked_add(bytes)?;
         }
         Some(places)

@@ -17,7 +17,7 @@ const HEADER: u64 = 37;
 
 /// The text of a `metadata` file.
 #[derive(Debug, Default)]
-pub(crate) struct Text {
+pub(crate) struct MetadataText {
     pub(crate) text: Vec<u8>,
     /// What is wrong with the packets: the text ends there.
     pub(crate) damage: Option<(u64, String)>,
@@ -44,7 +44,7 @@ pub(crate) fn is_trace(directory: &Path) -> bool {
 }
 
 /// Reads the file.
-pub(crate) fn read(path: &Path) -> std::io::Result<Text> {
+pub(crate) fn read(path: &Path) -> std::io::Result<MetadataText> {
     let mut bytes = Vec::new();
     let file = File::open(path)?;
     let len = file.metadata()?.len();
@@ -57,7 +57,7 @@ pub(crate) fn read(path: &Path) -> std::io::Result<Text> {
 }
 
 /// Takes the text out of its packets, if it is in any.
-pub(crate) fn unpack(bytes: &[u8]) -> Text {
+pub(crate) fn unpack(bytes: &[u8]) -> MetadataText {
     let endian = match bytes.first_chunk() {
         Some(magic) if *magic == MAGIC.to_le_bytes() => Endian::Little,
         Some(magic) if *magic == MAGIC.to_be_bytes() => Endian::Big,
@@ -66,10 +66,10 @@ pub(crate) fn unpack(bytes: &[u8]) -> Text {
             let end = memchr::memchr(0, bytes);
             let text = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or(&[]).to_vec();
             let damage = end.map(|at| (at as u64, "the text has a NUL".to_owned()));
-            return Text { text, damage };
+            return MetadataText { text, damage };
         }
     };
-    let mut out = Text::default();
+    let mut out = MetadataText::default();
     let mut at = 0u64;
     while at < bytes.len() as u64 {
         let rest = bytes.get(at as usize..).unwrap_or(&[]);

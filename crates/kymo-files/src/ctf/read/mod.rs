@@ -32,7 +32,7 @@ use super::types::Metadata;
 pub use bits::Stop;
 pub use curve::Agreement;
 pub use event::{Body, Event, Packed, Reader};
-pub use layout::{Place, Stored};
+pub use layout::{FixedField, Stored};
 pub(crate) use merge::Walk;
 pub use merge::{Piece, Select};
 pub use monotonic::NotMonotonic;

@@ -9,7 +9,7 @@ pub(crate) const MAGIC: u64 = 0xc1fc_1fc1;
 
 /// What packet header and context say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct PacketFacts {
     pub(crate) magic: Option<u64>,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) stream_id: Option<u64>,
@@ -28,7 +28,7 @@ pub(crate) struct Facts {
     bytes: Option<usize>,
 }
 
-impl Visit for Facts {
+impl Visit for PacketFacts {
     fn int(&mut self, field: &FieldInfo, value: u64) {
         if let Some(n) = self.bytes {
             let uuid = self.uuid.get_or_insert([0; 16]);

@@ -7,7 +7,7 @@ use super::clock::rebuild;
 use super::event::Packed;
 use super::packet::Quick;
 use super::stream::Stream;
-use super::trace::{Kind, Trace};
+use super::trace::{StreamClass, Trace};
 use crate::merge::MergeHead;
 
 /// The most events of a run.
@@ -59,7 +59,7 @@ impl<'a> Run<'a> {
 /// What is in memory of a packet, to find plain events in.
 pub(super) struct Plain<'p> {
     pub(super) trace: &'p Trace,
-    pub(super) kind: &'p Kind,
+    pub(super) kind: &'p StreamClass,
     pub(super) quick: Quick,
     /// Up to where events are.
     pub(super) bytes: &'p [u8],

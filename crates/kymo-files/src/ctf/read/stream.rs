@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::bits::{Bits, Stop};
 use super::clock::rebuild;
-use super::packet::{Facts, MAGIC};
+use super::packet::{MAGIC, PacketFacts};
 use super::run::Plain;
 use super::trace::{OUTER_EVENT, Trace};
 use super::walk::Slots;
@@ -328,7 +328,7 @@ impl Stream {
         &mut self,
         traces: &[Trace],
         start: u64,
-    ) -> Result<Result<Facts, String>, ReadError> {
+    ) -> Result<Result<PacketFacts, String>, ReadError> {
         let Some(trace) = traces.get(self.trace) else { return Ok(Err(String::new())) };
         let mut count = 512;
         loop {
@@ -352,11 +352,11 @@ impl Stream {
     fn enter(
         &mut self,
         start: u64,
-        facts: Facts,
+        facts: PacketFacts,
         kind: usize,
         pos: u64,
         rest: u64,
-    ) -> Result<Facts, String> {
+    ) -> Result<PacketFacts, String> {
         let content = facts.content_size.or(facts.packet_size).unwrap_or(rest);
         let size = facts.packet_size.or(facts.content_size).unwrap_or(rest);
         if content > size {
@@ -378,7 +378,7 @@ impl Stream {
     }
 
     /// Counts what was lost between this packet and the one before.
-    fn account(&mut self, facts: &Facts, traces: &[Trace], stats: &mut ReadStats) {
+    fn account(&mut self, facts: &PacketFacts, traces: &[Trace], stats: &mut ReadStats) {
         if let Some(now) = facts.discarded {
             match self.before.discarded {
                 // Since when it counts is not known: this may be the rest of a longer trace.
@@ -423,12 +423,12 @@ pub(crate) fn read_head(
     trace: &Trace,
     bytes: &[u8],
     slots: &mut Slots,
-) -> Result<(Facts, usize, u64), NoHead> {
+) -> Result<(PacketFacts, usize, u64), NoHead> {
     let bad = |stop: Stop| match stop {
         Stop::End => NoHead::Short,
         other => NoHead::Bad(format!("a packet header {}", other.what())),
     };
-    let mut facts = Facts::default();
+    let mut facts = PacketFacts::default();
     let mut bits = Bits::new(bytes, 0, 0, u64::MAX);
     slots.0.resize(slots.0.len().max(trace.slots), 0);
     trace.packet_header.walk(&mut bits, slots, &mut facts).map_err(bad)?;

@@ -25,7 +25,7 @@ pub struct Trace {
     pub(crate) name: String,
     pub(crate) metadata: Metadata,
     pub(crate) packet_header: Program,
-    pub(crate) streams: Vec<Kind>,
+    pub(crate) streams: Vec<StreamClass>,
     pub(crate) scale: Scale,
     /// Its clock beside `CLOCK_MONOTONIC`, where the tracer read both (kymo's does): its
     /// ticks are no clock that others have.
@@ -88,7 +88,7 @@ pub(crate) fn clock(metadata: &Metadata) -> Option<&Clock> {
 
 /// A kind of stream.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct StreamClass {
     pub(crate) programs: StreamPrograms,
     pub(crate) plan: HeaderPlan,
     /// Its first event's place among those of all traces.
@@ -100,11 +100,11 @@ pub(crate) struct Kind {
     sparse: FxHashMap<u64, u32>,
 }
 
-/// The bytes of bodies that [`Kind::plain`] knows.
+/// The bytes of bodies that [`StreamClass::plain`] knows.
 const PLAIN: u64 = 1 << 16;
 
-impl Kind {
-    fn new(programs: StreamPrograms, events: &[EventClass], first_class: u32) -> Kind {
+impl StreamClass {
+    fn new(programs: StreamPrograms, events: &[EventClass], first_class: u32) -> StreamClass {
         let (mut dense, mut sparse) = (Vec::new(), FxHashMap::default());
         let mut bytes = Vec::new();
         for (n, event) in events.iter().enumerate() {
@@ -122,7 +122,7 @@ impl Kind {
                 *place = programs.events.get(n).map_or(0, plain);
             }
         }
-        Kind { plan: HeaderPlan::of(&programs), programs, first_class, dense, bytes, sparse }
+        StreamClass { plan: HeaderPlan::of(&programs), programs, first_class, dense, bytes, sparse }
     }
 
     /// The place of an event by its number.
@@ -216,7 +216,7 @@ pub(crate) fn compile(
         for error in programs.events.iter().filter_map(|e| e.as_ref().err()).take(16) {
             damage.push(format!("metadata: event {error}"));
         }
-        streams.push(Kind::new(programs, &stream.events, first_class));
+        streams.push(StreamClass::new(programs, &stream.events, first_class));
         first_class += stream.events.len() as u32;
     }
     let slots = streams.iter().map(|s| s.programs.slots).max().unwrap_or(0).max(OUTER_SLOTS);

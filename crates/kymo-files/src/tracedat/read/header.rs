@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kymo_model::Endian;
 
-use super::source::Source;
+use super::section_reader::SectionReader;
 use super::{
     Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, ReadError, TraceDat, machine,
     sections,
@@ -29,12 +29,12 @@ pub(super) fn open(path: &Path) -> Result<TraceDat, ReadError> {
         return Err(ReadError::Empty { path: name });
     }
     let mut begin = [0; MAGIC.len()];
-    let have = super::source::read_at(&file, &mut begin, 0).map_err(open_error)?;
+    let have = super::section_reader::read_at(&file, &mut begin, 0).map_err(open_error)?;
     if begin != MAGIC {
         let begin = begin.get(..have).unwrap_or(&[]).escape_ascii().to_string();
         return Err(ReadError::NotTraceDat { path: name, begin });
     }
-    let mut s = Source::file(&file, MAGIC.len() as u64, len, Endian::Little);
+    let mut s = SectionReader::file(&file, MAGIC.len() as u64, len, Endian::Little);
     let mut data = initial(&mut s, &name)?;
     let rest = match data.version {
         6 => version6(&mut data, &mut s, &file, len),
@@ -48,7 +48,7 @@ pub(super) fn open(path: &Path) -> Result<TraceDat, ReadError> {
 }
 
 /// Version, byte order, word and page size; of version 7 the compression.
-fn initial(s: &mut Source<'_>, name: &str) -> Result<TraceDat, ReadError> {
+fn initial(s: &mut SectionReader<'_>, name: &str) -> Result<TraceDat, ReadError> {
     let bad = |damage| ReadError::Header { path: name.to_owned(), damage };
     let at = s.offset();
     let version = s.cstr("version").map_err(bad)?;
@@ -90,7 +90,12 @@ fn initial(s: &mut Source<'_>, name: &str) -> Result<TraceDat, ReadError> {
     })
 }
 
-fn version6(data: &mut TraceDat, s: &mut Source<'_>, file: &File, len: u64) -> Result<(), Damage> {
+fn version6(
+    data: &mut TraceDat,
+    s: &mut SectionReader<'_>,
+    file: &File,
+    len: u64,
+) -> Result<(), Damage> {
     for table in machine::ALL {
         data.machine.read(table, s)?;
     }
@@ -127,7 +132,7 @@ fn version6(data: &mut TraceDat, s: &mut Source<'_>, file: &File, len: u64) -> R
     data.buffers.push(top);
     for (at, name) in places {
         let mut buffer = Buffer::new(name, data.page_size);
-        let mut s = Source::file(file, at, len, data.endian);
+        let mut s = SectionReader::file(file, at, len, data.endian);
         let read = s.text(10, "kind of data").and_then(|k| buffer6(&mut buffer, &k, &mut s, cpus));
         data.damage.extend(read.err());
         data.buffers.push(buffer);
@@ -136,7 +141,7 @@ fn version6(data: &mut TraceDat, s: &mut Source<'_>, file: &File, len: u64) -> R
 }
 
 /// The index of an instance: where the data of each CPU lie.
-fn buffer6(b: &mut Buffer, kind: &str, s: &mut Source<'_>, cpus: u32) -> Result<(), Damage> {
+fn buffer6(b: &mut Buffer, kind: &str, s: &mut SectionReader<'_>, cpus: u32) -> Result<(), Damage> {
     match kind {
         "flyrecord" => {
             for cpu in 0..cpus {

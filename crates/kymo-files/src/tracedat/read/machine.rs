@@ -2,7 +2,7 @@
 //! behind the header, version 7 each in a section.
 
 use super::Damage;
-use super::source::Source;
+use super::section_reader::SectionReader;
 use crate::Machine;
 use crate::tracedat::SectionId;
 
@@ -21,7 +21,11 @@ pub(super) const ALL: [SectionId; 6] = [
 
 impl Machine {
     /// Reads one table. What was readable of it before an error is kept.
-    pub(super) fn read(&mut self, table: SectionId, s: &mut Source<'_>) -> Result<(), Damage> {
+    pub(super) fn read(
+        &mut self,
+        table: SectionId,
+        s: &mut SectionReader<'_>,
+    ) -> Result<(), Damage> {
         match table {
             SectionId::HEADER_INFO => {
                 s.expect("header_page")?;
@@ -63,7 +67,7 @@ impl Machine {
 }
 
 /// Formats of no length could be as many as the file has bytes.
-fn room<T>(formats: &[T], s: &Source<'_>) -> Result<(), Damage> {
+fn room<T>(formats: &[T], s: &SectionReader<'_>) -> Result<(), Damage> {
     match formats.len() < MAX_FORMATS {
         true => Ok(()),
         false => Err(s.damage(format!("more than {MAX_FORMATS} formats"))),

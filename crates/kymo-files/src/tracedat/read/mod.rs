@@ -11,8 +11,8 @@ mod machine;
 mod merge;
 mod options;
 mod pages;
+mod section_reader;
 mod sections;
-mod source;
 mod span;
 mod text;
 

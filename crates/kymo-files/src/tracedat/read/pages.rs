@@ -5,7 +5,7 @@ use std::fs::File;
 use kymo_format::ring::{Missed, PageLayout};
 use kymo_model::Endian;
 
-use super::source::read_at;
+use super::section_reader::read_at;
 use super::{Buffer, CpuData, ReadError, ReadStats};
 use crate::tracedat::Compression;
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use super::source::{MAX_TEXT, Source};
+use super::section_reader::{MAX_TEXT, SectionReader};
 use super::{Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, TraceDat};
 use crate::tracedat::ids::{SECTION_COMPRESSED, SECTION_HEADER};
 use crate::tracedat::{Compression, OptionId, SectionId};
@@ -13,7 +13,7 @@ const MAX_OPTION_SECTIONS: usize = 4096;
 /// Reads from behind the page size on.
 pub(super) fn read(
     data: &mut TraceDat,
-    s: &mut Source<'_>,
+    s: &mut SectionReader<'_>,
     file: &File,
     len: u64,
 ) -> Result<(), Damage> {
@@ -65,7 +65,7 @@ impl<'d> Reader<'d> {
             let what = format!("{name} section at {at} of a file of {} bytes", self.len);
             return Err(self.damage(self.place, what));
         }
-        let mut s = Source::file(self.file, at, at + SECTION_HEADER, self.data.endian);
+        let mut s = SectionReader::file(self.file, at, at + SECTION_HEADER, self.data.endian);
         let (id, flags, _description, size) = (SectionId(s.u16()?), s.u16()?, s.u32()?, s.u64()?);
         if id != expected {
             let found = id.name().map_or_else(|| id.0.to_string(), str::to_owned);
@@ -75,11 +75,11 @@ impl<'d> Reader<'d> {
     }
 
     /// The content of a section, unpacked.
-    fn open(&self, at: u64, expected: SectionId) -> Result<Source<'d>, Damage> {
+    fn open(&self, at: u64, expected: SectionId) -> Result<SectionReader<'d>, Damage> {
         let header = self.header(at, expected)?;
         let (start, endian) = (at + SECTION_HEADER, self.data.endian);
         let end = start.saturating_add(header.size).min(self.len);
-        let mut s = Source::file(self.file, start, end, endian);
+        let mut s = SectionReader::file(self.file, start, end, endian);
         if !header.compressed {
             return Ok(s);
         }
@@ -92,7 +92,7 @@ impl<'d> Reader<'d> {
         let name = header.id.name().unwrap_or("?");
         let bytes = s.take(packed.into(), "compressed section")?;
         match self.data.compression.decompress(bytes, size as usize, &mut out) {
-            Ok(()) => Ok(Source::memory(out, start, endian)),
+            Ok(()) => Ok(SectionReader::memory(out, start, endian)),
             Err(e) => Err(self.damage(start, format!("{name} section cannot be unpacked: {e}"))),
         }
     }
@@ -131,9 +131,9 @@ impl<'d> Reader<'d> {
         self.data.machine.read(id, &mut s)
     }
 
-    fn fields(&self, option: &[u8]) -> Source<'d> {
+    fn fields(&self, option: &[u8]) -> SectionReader<'d> {
         // Behind the option's number and size.
-        Source::memory(option.to_vec(), self.place + 6, self.data.endian)
+        SectionReader::memory(option.to_vec(), self.place + 6, self.data.endian)
     }
 
     fn buffer(&mut self, option: &[u8]) -> Result<(), Damage> {

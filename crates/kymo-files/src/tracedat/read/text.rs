@@ -1,7 +1,7 @@
 //! Instances that hold text instead of pages: the kernel's `trace` file of a
 //! latency tracer.
 
-use super::source::Source;
+use super::section_reader::SectionReader;
 use super::{Buffer, Damage, TraceDat};
 
 /// Bytes handed over at once.
@@ -15,7 +15,8 @@ impl TraceDat {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let (Some((at, size)), Some(file)) = (buffer.text, &self.file) else { return Ok(()) };
-        let mut s = Source::file(file, at, at.saturating_add(size).min(self.len), self.endian);
+        let mut s =
+            SectionReader::file(file, at, at.saturating_add(size).min(self.len), self.endian);
         if !buffer.compressed {
             while s.left() > 0 {
                 let n = s.left().min(PIECE);

@@ -4,7 +4,7 @@
 use kymo_model::Endian;
 
 use super::sink::Bytes;
-use super::{BufferSpec, Facts, Format, WriteError};
+use super::{BufferSpec, Format, TraceFacts, WriteError};
 use crate::tracedat::ids::{SECTION_COMPRESSED, SECTION_HEADER};
 use crate::tracedat::{Compression, MAGIC, OptionId, SectionId};
 
@@ -35,7 +35,7 @@ pub(super) struct Head {
 }
 
 pub(super) fn build(
-    facts: &Facts,
+    facts: &TraceFacts,
     format: Format,
     buffers: &[BufferSpec],
 ) -> Result<Head, WriteError> {
@@ -57,7 +57,7 @@ fn cpu_count(buffers: &[BufferSpec]) -> u32 {
     buffers.iter().flat_map(|b| &b.cpus).max().map_or(0, |c| c.saturating_add(1))
 }
 
-fn version6(facts: &Facts, buffers: &[BufferSpec], mut out: Bytes) -> Head {
+fn version6(facts: &TraceFacts, buffers: &[BufferSpec], mut out: Bytes) -> Head {
     for (table, _) in TABLES {
         facts.machine.write(table, &mut out);
     }
@@ -109,7 +109,7 @@ impl Strings {
 }
 
 fn version7(
-    facts: &Facts,
+    facts: &TraceFacts,
     compression: Compression,
     buffers: &[BufferSpec],
     mut out: Bytes,

@@ -1,11 +1,11 @@
 //! Writing trace.dat of versions 6 and 7.
 //!
 //! [`Writer`] lays finished runs of pages one after the other, compressed if
-//! asked. [`front`] gives all of a file but the pages, for a recorder that
+//! asked. [`trace_header`] gives all of a file but the pages, for a recorder that
 //! places them itself while they come.
 
-mod front;
 mod head;
+mod header;
 mod machine;
 mod options;
 mod runs;
@@ -21,7 +21,7 @@ use kymo_model::Endian;
 use super::ids::SECTION_COMPRESSED;
 use super::{Compression, Options, SectionId};
 use crate::Machine;
-pub use front::{Front, front};
+pub use header::{TraceHeader, trace_header};
 
 /// Which of the file format's forms is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Default for Format {
 
 /// All that a file says beside the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct TraceFacts {
     /// Byte order of the recorded machine.
     pub endian: Endian,
     /// Bytes of a `long` of its programs.
@@ -53,9 +53,9 @@ pub struct Facts {
     pub options: Options,
 }
 
-impl Default for Facts {
+impl Default for TraceFacts {
     fn default() -> Self {
-        Facts {
+        TraceFacts {
             endian: Endian::NATIVE,
             long_size: size_of::<usize>() as u8,
             page_size: 4096,
@@ -100,7 +100,7 @@ pub enum WriteError {
     Compress(std::io::Error),
 }
 
-fn check(format: Format, facts: &Facts, buffers: &[BufferSpec]) -> Result<(), WriteError> {
+fn check(format: Format, facts: &TraceFacts, buffers: &[BufferSpec]) -> Result<(), WriteError> {
     if format.version != 6 && format.version != 7 {
         return Err(WriteError::Version(format.version));
     }
@@ -114,7 +114,7 @@ fn check(format: Format, facts: &Facts, buffers: &[BufferSpec]) -> Result<(), Wr
     }
 }
 
-/// A file that is written from front to back.
+/// A file that is written from begin to end.
 pub struct Writer {
     path: PathBuf,
     file: File,
@@ -135,7 +135,7 @@ impl Writer {
     pub fn create(
         path: impl AsRef<Path>,
         format: Format,
-        facts: &Facts,
+        facts: &TraceFacts,
         buffers: Vec<BufferSpec>,
     ) -> Result<Writer, WriteError> {
         check(format, facts, &buffers)?;

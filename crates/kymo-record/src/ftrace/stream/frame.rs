@@ -9,21 +9,21 @@
 //! 1  zero: u8
 //! 2  stream: u16  index of a CPU's stream, for PAGES
 //! 4  len: u32     bytes of payload
-//! 8  position: u64  byte position in the stream (PAGES) or the front (FRONT)
+//! 8  position: u64  byte position in the stream (PAGES) or the trace header (HEADER)
 //! ```
 
 use std::io::{self, Read};
 
-use super::super::front::{Layout, LayoutError, MAX_STREAMS};
+use super::super::trace_header::{Layout, LayoutError, MAX_STREAMS};
 
 /// First bytes of either side; the last one is the protocol's version.
 pub(super) const MAGIC: [u8; 8] = *b"kymostr\x01";
 /// Bytes of a header.
 pub(super) const HEADER: usize = 16;
-/// The longest payload of pages or of a piece of a front.
+/// The longest payload of pages or of a piece of a trace header.
 pub(super) const MAX_DATA: u32 = 16 << 20;
-/// The longest front: event formats and kernel symbols are a tenth of it.
-pub(super) const MAX_FRONT: u64 = 256 << 20;
+/// The longest trace header: event formats and kernel symbols are a tenth of it.
+pub(super) const MAX_TRACE_HEADER: u64 = 256 << 20;
 /// The longest payload of any other kind.
 const MAX_WORDS: u32 = 256 << 10;
 /// The longest name or message.
@@ -32,16 +32,16 @@ const MAX_TEXT: usize = 1024;
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// The recording's [`Begin`].
     Begin = 1,
-    /// A piece of the front.
-    Front = 2,
+    /// A piece of the trace header.
+    TraceHeader = 2,
     /// Whole ring pages of one stream.
     Pages = 3,
     /// Nothing; the sender is alive.
     Alive = 4,
-    /// The [`Begin`] of the final front, which follows in pieces.
+    /// The [`Begin`] of the final trace header, which follows in pieces.
     Final = 5,
     /// The recording is complete: `u64` sent per stream.
     End = 6,
@@ -55,20 +55,24 @@ pub(super) enum Kind {
     Refused = 19,
 }
 
-impl Kind {
-    fn from_byte(byte: u8) -> Option<Kind> {
-        use Kind::*;
-        [Begin, Front, Pages, Alive, Final, End, Ready, Ack, Done, Refused]
+impl FrameKind {
+    fn from_byte(byte: u8) -> Option<FrameKind> {
+        use FrameKind::*;
+        [Begin, TraceHeader, Pages, Alive, Final, End, Ready, Ack, Done, Refused]
             .into_iter()
             .find(|k| *k as u8 == byte)
     }
 
     fn longest(self) -> u32 {
         match self {
-            Kind::Front | Kind::Pages => MAX_DATA,
-            Kind::Alive => 0,
-            Kind::Ready | Kind::Refused => MAX_TEXT as u32,
-            Kind::Begin | Kind::Final | Kind::End | Kind::Ack | Kind::Done => MAX_WORDS,
+            FrameKind::TraceHeader | FrameKind::Pages => MAX_DATA,
+            FrameKind::Alive => 0,
+            FrameKind::Ready | FrameKind::Refused => MAX_TEXT as u32,
+            FrameKind::Begin
+            | FrameKind::Final
+            | FrameKind::End
+            | FrameKind::Ack
+            | FrameKind::Done => MAX_WORDS,
         }
     }
 }
@@ -80,16 +84,16 @@ pub enum ProtocolError {
     #[error("the other side does not speak this protocol (it began with {0:02x?})")]
     Magic([u8; 8]),
     #[error("there is no frame of kind {0}")]
-    Kind(u8),
+    FrameKind(u8),
     #[error("a frame of kind {kind} with {len} bytes, more than {most}")]
     Length { kind: u8, len: u32, most: u32 },
     #[error("a frame of kind {0} is out of place")]
     Order(u8),
     #[error("a {what} of {len} bytes is cut short")]
     Short { what: &'static str, len: usize },
-    #[error("a front of {0} bytes; at most {MAX_FRONT} are taken")]
-    Front(u64),
-    #[error("a piece of the front for byte {at}, not {expected}")]
+    #[error("a header of {0} bytes; at most {MAX_TRACE_HEADER} are taken")]
+    TraceHeader(u64),
+    #[error("a piece of the header for byte {at}, not {expected}")]
     FrontPlace { at: u64, expected: u64 },
     #[error("pages for stream {stream} of {streams}")]
     Stream { stream: u16, streams: usize },
@@ -104,7 +108,7 @@ pub enum ProtocolError {
 /// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) kind: Kind,
+    pub(super) kind: FrameKind,
     pub(super) stream: u16,
     pub(super) len: u32,
     pub(super) position: u64,
@@ -112,7 +116,7 @@ pub(super) struct Header {
 
 impl Header {
     /// A header of a frame without stream and position.
-    pub(super) fn plain(kind: Kind, len: usize) -> Header {
+    pub(super) fn plain(kind: FrameKind, len: usize) -> Header {
         Header { kind, stream: 0, len: u32::try_from(len).unwrap_or(u32::MAX), position: 0 }
     }
 
@@ -127,7 +131,7 @@ impl Header {
 
     pub(super) fn decode(bytes: [u8; HEADER]) -> Result<Header, ProtocolError> {
         let [k, _, s0, s1, l0, l1, l2, l3, position @ ..] = bytes;
-        let kind = Kind::from_byte(k).ok_or(ProtocolError::Kind(k))?;
+        let kind = FrameKind::from_byte(k).ok_or(ProtocolError::FrameKind(k))?;
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
         if len > kind.longest() {
             return Err(ProtocolError::Length { kind: k, len, most: kind.longest() });
@@ -138,7 +142,7 @@ impl Header {
 }
 
 /// A frame as bytes.
-pub(super) fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Header::plain(kind, payload.len()).encode().to_vec();
     bytes.extend_from_slice(payload);
     bytes
@@ -151,7 +155,7 @@ pub(super) fn payload(from: &mut impl Read, header: Header) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// What a recording is: its name and the layout of its front.
+/// What a recording is: its name and the layout of its trace header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Begin {
     pub(super) name: String,
@@ -159,7 +163,7 @@ pub(super) struct Begin {
 }
 
 impl Begin {
-    /// `front length u64, page size u32, flags u32 (1: big endian), place of the
+    /// `trace header length u64, page size u32, flags u32 (1: big endian), place of the
     /// section's size u64 (or all ones), streams u32, slot u64 each, name`.
     pub(super) fn encode(&self) -> Vec<u8> {
         let l = &self.layout;
@@ -196,8 +200,8 @@ impl Begin {
             Some(Begin { name: String::from_utf8_lossy(name).into_owned(), layout })
         };
         let begin = decode().ok_or(short)?;
-        if begin.layout.len > MAX_FRONT {
-            return Err(ProtocolError::Front(begin.layout.len));
+        if begin.layout.len > MAX_TRACE_HEADER {
+            return Err(ProtocolError::TraceHeader(begin.layout.len));
         }
         begin.layout.check()?;
         Ok(begin)
@@ -244,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let h = Header { kind: Kind::Pages, stream: 7, len: 4096, position: 1 << 40 };
+        let h = Header { kind: FrameKind::Pages, stream: 7, len: 4096, position: 1 << 40 };
         assert_eq!(Header::decode(h.encode()), Ok(h));
         assert_eq!(Begin::decode(&begin().encode()), Ok(begin()));
         assert_eq!(totals_of(&totals([1, u64::MAX]), 2), Ok(vec![1, u64::MAX]));
@@ -261,7 +265,7 @@ mod tests {
             b[at..at + bytes.len()].copy_from_slice(bytes);
             Begin::decode(&b).unwrap_err()
         };
-        assert_eq!(with(0, &u64::MAX.to_le_bytes()), ProtocolError::Front(u64::MAX));
+        assert_eq!(with(0, &u64::MAX.to_le_bytes()), ProtocolError::TraceHeader(u64::MAX));
         assert!(matches!(with(8, &0u32.to_le_bytes()), ProtocolError::Layout(_)));
         assert!(matches!(with(24, &0u32.to_le_bytes()), ProtocolError::Layout(_)));
         assert!(matches!(with(24, &u32::MAX.to_le_bytes()), ProtocolError::Short { .. }));
@@ -272,10 +276,10 @@ mod tests {
 
     #[test]
     fn headers_from_elsewhere() {
-        let mut bytes = Header::plain(Kind::Pages, 4096).encode();
+        let mut bytes = Header::plain(FrameKind::Pages, 4096).encode();
         bytes[0] = 99;
-        assert_eq!(Header::decode(bytes), Err(ProtocolError::Kind(99)));
-        bytes[0] = Kind::Ack as u8;
+        assert_eq!(Header::decode(bytes), Err(ProtocolError::FrameKind(99)));
+        bytes[0] = FrameKind::Ack as u8;
         bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(Header::decode(bytes), Err(ProtocolError::Length { kind: 17, .. })));
         assert_eq!(text(b"no\x1b[2Jroom\n"), "no?[2Jroom?");

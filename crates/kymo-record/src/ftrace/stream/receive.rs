@@ -15,7 +15,7 @@ use kymo_kernel::descriptors::{self, SpliceMode, Spliced};
 
 use super::super::growing::Growing;
 use super::auth::{self, HandshakeError, Secret};
-use super::frame::{self, Begin, HEADER, Header, Kind, MAX_FRONT, ProtocolError};
+use super::frame::{self, Begin, FrameKind, HEADER, Header, MAX_TRACE_HEADER, ProtocolError};
 
 /// For the greeting as a whole, so that strangers do not hold places.
 const GREETING: Duration = Duration::from_secs(10);
@@ -146,7 +146,7 @@ pub(super) struct Arrived {
 }
 
 impl<'a> Arriving<'a> {
-    /// Greets a sender and takes the front of its recording. No file is made
+    /// Greets a sender and takes the trace header of its recording. No file is made
     /// before it proved that it may send.
     pub(super) fn begin(
         socket: &'a TcpStream,
@@ -164,7 +164,7 @@ impl<'a> Arriving<'a> {
             e => ReceiveError::Handshake(e),
         })?;
         let header = header(&mut link)?;
-        if header.kind != Kind::Begin {
+        if header.kind != FrameKind::Begin {
             return Err(ProtocolError::Order(header.kind as u8).into());
         }
         let begin = Begin::decode(&frame::payload(&mut link, header).map_err(read_error)?)?;
@@ -181,15 +181,17 @@ impl<'a> Arriving<'a> {
         let mut arriving =
             Arriving { link, rules, directory, growing, acked: 0, last_ack, pipe, room };
         let len = arriving.growing.front_len();
-        if let Err(e) = arriving.front(len).and_then(|()| arriving.growing.begin().map_err(write)) {
-            // A front that did not arrive is of no use.
+        if let Err(e) =
+            arriving.trace_header(len).and_then(|()| arriving.growing.begin().map_err(write))
+        {
+            // A trace header that did not arrive is of no use.
             let _ = std::fs::remove_file(&path);
             let _ = std::fs::remove_dir(&arriving.directory);
             return Err(arriving.tell(e));
         }
         let name =
             arriving.directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        arriving.say(Kind::Ready, name.as_bytes())?;
+        arriving.say(FrameKind::Ready, name.as_bytes())?;
         Ok(arriving)
     }
 
@@ -220,7 +222,10 @@ impl<'a> Arriving<'a> {
             }
             (None, Ok(())) => {
                 let mut socket = socket;
-                socket.write_all(&frame::frame(Kind::Done, &totals)).err().map(ReceiveError::Socket)
+                socket
+                    .write_all(&frame::frame(FrameKind::Done, &totals))
+                    .err()
+                    .map(ReceiveError::Socket)
             }
         };
         Arrived { path, stored, error }
@@ -253,10 +258,10 @@ impl<'a> Arriving<'a> {
             self.link.read_exact(rest).map_err(read_error)?;
             let header = Header::decode(bytes)?;
             match header.kind {
-                Kind::Pages => self.pages(header)?,
-                Kind::Alive => {}
-                Kind::Final => self.final_front(header)?,
-                Kind::End => return self.end(header),
+                FrameKind::Pages => self.pages(header)?,
+                FrameKind::Alive => {}
+                FrameKind::Final => self.final_front(header)?,
+                FrameKind::End => return self.end(header),
                 other => return Err(ProtocolError::Order(other as u8).into()),
             }
             self.acknowledge(false)?;
@@ -317,12 +322,12 @@ impl<'a> Arriving<'a> {
             let write = |source| ReceiveError::Write { path: self.path(), source };
             self.growing.sync().map_err(write)?;
         }
-        self.say(Kind::Ack, &self.totals())?;
+        self.say(FrameKind::Ack, &self.totals())?;
         (self.acked, self.last_ack) = (total, Instant::now());
         Ok(())
     }
 
-    fn say(&mut self, kind: Kind, payload: &[u8]) -> Result<(), ReceiveError> {
+    fn say(&mut self, kind: FrameKind, payload: &[u8]) -> Result<(), ReceiveError> {
         self.link.write_all(&frame::frame(kind, payload)).map_err(ReceiveError::Socket)
     }
 
@@ -330,20 +335,20 @@ impl<'a> Arriving<'a> {
         let payload = frame::payload(&mut self.link, header).map_err(read_error)?;
         let layout = Begin::decode(&payload)?.layout;
         let len = layout.len;
-        if len > self.growing.room_for_front() {
+        if len > self.growing.room_for_header() {
             // It would not fit before the pages; the first one serves as well.
             return self.pieces(len, |_, _, _| Ok(()));
         }
-        self.growing.replace_layout(layout).map_err(|_| ProtocolError::Front(len))?;
-        self.front(len)
+        self.growing.replace_layout(layout).map_err(|_| ProtocolError::TraceHeader(len))?;
+        self.trace_header(len)
     }
 
-    /// The pieces of a front into the file.
-    fn front(&mut self, len: u64) -> Result<(), ReceiveError> {
+    /// The pieces of a trace header into the file.
+    fn trace_header(&mut self, len: u64) -> Result<(), ReceiveError> {
         let path = self.path();
         self.pieces(len, |growing, at, bytes| {
             let write = |source| ReceiveError::Write { path: path.clone(), source };
-            growing.front_bytes(at, bytes).map_err(write)
+            growing.header_bytes(at, bytes).map_err(write)
         })
     }
 
@@ -352,13 +357,13 @@ impl<'a> Arriving<'a> {
         len: u64,
         mut take: impl FnMut(&Growing, u64, &[u8]) -> Result<(), ReceiveError>,
     ) -> Result<(), ReceiveError> {
-        if len > MAX_FRONT {
-            return Err(ProtocolError::Front(len).into());
+        if len > MAX_TRACE_HEADER {
+            return Err(ProtocolError::TraceHeader(len).into());
         }
         let mut have = 0;
         while have < len {
             let header = header(&mut self.link)?;
-            if header.kind != Kind::Front || header.len == 0 {
+            if header.kind != FrameKind::TraceHeader || header.len == 0 {
                 return Err(ProtocolError::Order(header.kind as u8).into());
             }
             if header.position != have || have + u64::from(header.len) > len {
@@ -401,7 +406,7 @@ pub(super) fn refuse(mut socket: &TcpStream, why: &dyn std::error::Error) -> io:
         cause = c.source();
     }
     let text = text.get(..text.len().min(1000)).unwrap_or("an error");
-    socket.write_all(&frame::frame(Kind::Refused, text.as_bytes()))
+    socket.write_all(&frame::frame(FrameKind::Refused, text.as_bytes()))
 }
 
 /// Makes a directory for a sender. Its name comes from elsewhere: only letters,

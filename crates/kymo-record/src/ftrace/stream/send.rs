@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use kymo_kernel::descriptors::{self, PollFd, PollFlags, SpliceMode, Spliced};
 
-use super::super::front::Front;
 use super::super::pump::Sink;
+use super::super::trace_header::GrowingHeader;
 use super::auth::{self, HandshakeError, Secret};
-use super::frame::{self, Begin, HEADER, Header, Kind, ProtocolError};
+use super::frame::{self, Begin, FrameKind, HEADER, Header, ProtocolError};
 
 /// For the connection and the greeting.
 const GREETING: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 const FINISHING: Duration = Duration::from_secs(600);
 /// An idle sender says that it is alive.
 const ALIVE: Duration = Duration::from_secs(5);
-/// A piece of the front.
+/// A piece of the trace header.
 const PIECE: usize = 1 << 20;
 
 /// Sending failed.
@@ -53,7 +53,7 @@ impl From<SendError> for io::Error {
     }
 }
 
-/// A connection to a listener that has taken the front of a recording.
+/// A connection to a listener that has taken the trace header of a recording.
 #[derive(Debug)]
 pub struct Remote {
     socket: TcpStream,
@@ -76,7 +76,7 @@ impl Remote {
     pub fn connect(
         address: &str,
         name: &str,
-        front: &Front,
+        trace_header: &GrowingHeader,
         secret: Option<&Secret>,
         ending: Arc<AtomicBool>,
     ) -> Result<Remote, SendError> {
@@ -87,12 +87,12 @@ impl Remote {
             .set_read_timeout(None)
             .and_then(|()| socket.set_nonblocking(true))
             .map_err(SendError::Gone)?;
-        let streams = front.layout.slots.len();
+        let streams = trace_header.layout.slots.len();
         let mut remote = Remote {
             socket,
             address: address.to_owned(),
             directory: String::new(),
-            page_size: front.layout.page_size,
+            page_size: trace_header.layout.page_size,
             sent: vec![0; streams],
             acked: vec![0; streams],
             done: false,
@@ -100,7 +100,7 @@ impl Remote {
             last_sent: Instant::now(),
             ending,
         };
-        remote.front(Kind::Begin, name, front)?;
+        remote.trace_header(FrameKind::Begin, name, trace_header)?;
         let deadline = Instant::now() + GREETING;
         while remote.directory.is_empty() {
             remote.wait_for_word(deadline, GREETING)?;
@@ -127,18 +127,18 @@ impl Remote {
     pub fn attend(&mut self) -> Result<(), SendError> {
         self.hear()?;
         if self.last_sent.elapsed() >= ALIVE {
-            self.write(&frame::frame(Kind::Alive, &[]))?;
+            self.write(&frame::frame(FrameKind::Alive, &[]))?;
         }
         Ok(())
     }
 
-    /// Sends the final front and waits until the listener has finished the file.
-    pub fn finish(&mut self, front: Option<&Front>) -> Result<(), SendError> {
+    /// Sends the final trace header and waits until the listener has finished the file.
+    pub fn finish(&mut self, trace_header: Option<&GrowingHeader>) -> Result<(), SendError> {
         self.ending.store(true, Ordering::Relaxed);
-        if let Some(front) = front {
-            self.front(Kind::Final, "", front)?;
+        if let Some(trace_header) = trace_header {
+            self.trace_header(FrameKind::Final, "", trace_header)?;
         }
-        self.write(&frame::frame(Kind::End, &frame::totals(self.sent.iter().copied())))?;
+        self.write(&frame::frame(FrameKind::End, &frame::totals(self.sent.iter().copied())))?;
         // As long as pages are under way, something must come back now and then;
         // after that the file is being finished.
         let (mut heard, mut acknowledged) = (Instant::now(), self.acknowledged());
@@ -152,12 +152,17 @@ impl Remote {
         Ok(())
     }
 
-    fn front(&mut self, kind: Kind, name: &str, front: &Front) -> Result<(), SendError> {
-        let begin = Begin { name: name.to_owned(), layout: front.layout.clone() };
+    fn trace_header(
+        &mut self,
+        kind: FrameKind,
+        name: &str,
+        trace_header: &GrowingHeader,
+    ) -> Result<(), SendError> {
+        let begin = Begin { name: name.to_owned(), layout: trace_header.layout.clone() };
         self.write(&frame::frame(kind, &begin.encode()))?;
         let mut position = 0;
-        for piece in front.bytes.chunks(PIECE) {
-            let header = Header { position, ..Header::plain(Kind::Front, piece.len()) };
+        for piece in trace_header.bytes.chunks(PIECE) {
+            let header = Header { position, ..Header::plain(FrameKind::TraceHeader, piece.len()) };
             self.write(&header.encode())?;
             self.write(piece)?;
             position += piece.len() as u64;
@@ -173,7 +178,7 @@ impl Remote {
         let position = *sent;
         *sent += len as u64;
         let stream = u16::try_from(stream).unwrap_or(u16::MAX);
-        self.write(&Header { stream, position, ..Header::plain(Kind::Pages, len) }.encode())
+        self.write(&Header { stream, position, ..Header::plain(FrameKind::Pages, len) }.encode())
     }
 
     /// Writes all of it, hearing acknowledgements meanwhile.
@@ -262,23 +267,23 @@ impl Remote {
         }
     }
 
-    fn word(&mut self, kind: Kind, payload: &[u8]) -> Result<(), SendError> {
+    fn word(&mut self, kind: FrameKind, payload: &[u8]) -> Result<(), SendError> {
         match kind {
-            Kind::Ready => {
+            FrameKind::Ready => {
                 self.directory = frame::text(payload);
                 if self.directory.is_empty() {
                     self.directory = "?".into();
                 }
             }
-            Kind::Refused => return Err(SendError::Refused(frame::text(payload))),
-            Kind::Ack | Kind::Done => {
+            FrameKind::Refused => return Err(SendError::Refused(frame::text(payload))),
+            FrameKind::Ack | FrameKind::Done => {
                 let totals = frame::totals_of(payload, self.sent.len())?;
                 for (stream, (&stored, &said)) in totals.iter().zip(&self.sent).enumerate() {
                     if stored > said {
                         return Err(ProtocolError::Total { stream, said, stored }.into());
                     }
                 }
-                self.done = kind == Kind::Done;
+                self.done = kind == FrameKind::Done;
                 self.acked = totals;
             }
             other => return Err(ProtocolError::Order(other as u8).into()),

@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 use kymo_kernel::process::Signals;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::super::front::{Front, Layout};
 use super::super::pump::Sink as _;
-use super::frame::{self, Begin, Header, Kind};
+use super::super::trace_header::{GrowingHeader, Layout};
+use super::frame::{self, Begin, FrameKind, Header};
 use super::{ListenEvent, ListenOptions, Listened, ReceiveError, Remote, SendError, auth, listen};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const SLOTS: u64 = 64;
 
-fn front(streams: usize, text: u8) -> Front {
+fn trace_header(streams: usize, text: u8) -> GrowingHeader {
     let len = SLOTS as usize + 16 * streams;
     let slots = (0..streams).map(|s| SLOTS + 16 * s as u64).collect();
     let layout = Layout { len: len as u64, slots, page_size: 4096, ..Layout::default() };
-    Front { bytes: vec![text; len], layout }
+    GrowingHeader { bytes: vec![text; len], layout }
 }
 
 fn page(of: u8) -> Vec<u8> {
@@ -87,9 +87,9 @@ impl Listener {
         self.events.recv_timeout(LIMIT).unwrap()
     }
 
-    fn connect(&self, name: &str, front: &Front) -> Result<Remote, SendError> {
+    fn connect(&self, name: &str, trace_header: &GrowingHeader) -> Result<Remote, SendError> {
         let ending = Arc::new(AtomicBool::new(false));
-        Remote::connect(&self.address.to_string(), name, front, None, ending)
+        Remote::connect(&self.address.to_string(), name, trace_header, None, ending)
     }
 
     fn file(&self, directory: &str) -> std::path::PathBuf {
@@ -106,14 +106,14 @@ fn send_by_pipe(remote: &mut Remote, stream: usize, pages: &[u8]) {
 #[test]
 fn senders_at_the_same_time_have_directories_of_their_own() {
     let listener = Listener::start(2, |_| {});
-    let mut a = listener.connect("host", &front(2, b'a')).unwrap();
-    let mut b = listener.connect("host", &front(3, b'b')).unwrap();
+    let mut a = listener.connect("host", &trace_header(2, b'a')).unwrap();
+    let mut b = listener.connect("host", &trace_header(3, b'b')).unwrap();
     assert_eq!((a.directory(), b.directory()), ("host", "host.2"));
     for n in 0..200 {
         send_by_pipe(&mut a, usize::from(n % 2), &[page(n), page(n)].concat());
         b.bytes(usize::from(n % 3), &page(n)).unwrap();
     }
-    let mut last = front(2, b'A');
+    let mut last = trace_header(2, b'A');
     last.bytes.extend_from_slice(&[b'+'; 2_500_000][..900_000]);
     last.layout.len = last.bytes.len() as u64;
     a.finish(Some(&last)).unwrap();
@@ -136,7 +136,7 @@ fn senders_at_the_same_time_have_directories_of_their_own() {
 #[test]
 fn what_was_acknowledged_outlives_the_sender() {
     let listener = Listener::start(1, |_| {});
-    let mut remote = listener.connect("h", &front(1, b'x')).unwrap();
+    let mut remote = listener.connect("h", &trace_header(1, b'x')).unwrap();
     for n in 0..50 {
         remote.bytes(0, &page(n)).unwrap();
     }
@@ -163,7 +163,7 @@ fn what_was_acknowledged_outlives_the_sender() {
 #[test]
 fn the_limit_of_a_listener_is_told_to_the_sender() {
     let listener = Listener::start(1, |o| o.max_size = Some(8 * 4096));
-    let mut remote = listener.connect("h", &front(1, b'x')).unwrap();
+    let mut remote = listener.connect("h", &trace_header(1, b'x')).unwrap();
     let start = Instant::now();
     let error = loop {
         assert!(start.elapsed() < LIMIT);
@@ -181,36 +181,43 @@ fn the_limit_of_a_listener_is_told_to_the_sender() {
 fn hostile_senders_get_nothing() {
     let listener = Listener::start(100, |_| {});
     let begin = |streams: usize| {
-        let f = front(streams, b'x');
+        let f = trace_header(streams, b'x');
         let begin = Begin { name: "../../evil".into(), layout: f.layout.clone() };
-        let mut bytes = frame::frame(Kind::Begin, &begin.encode());
-        bytes.extend(frame::frame(Kind::Front, &f.bytes));
+        let mut bytes = frame::frame(FrameKind::Begin, &begin.encode());
+        bytes.extend(frame::frame(FrameKind::TraceHeader, &f.bytes));
         bytes
     };
     let raw = |kind: u8, stream: u16, len: u32, position: u64| {
-        let mut h = Header { kind: Kind::Pages, stream, len, position }.encode();
+        let mut h = Header { kind: FrameKind::Pages, stream, len, position }.encode();
         h[0] = kind;
         h.to_vec()
     };
-    let pages = Kind::Pages as u8;
-    let mut lying_front = begin(1);
-    let at = lying_front.len() - front(1, 0).bytes.len() - 1;
-    lying_front[at] = 1;
-    let huge = Begin { name: "x".into(), layout: Layout { len: u64::MAX, ..front(1, 0).layout } };
+    let pages = FrameKind::Pages as u8;
+    let mut lying_header = begin(1);
+    let at = lying_header.len() - trace_header(1, 0).bytes.len() - 1;
+    lying_header[at] = 1;
+    let huge =
+        Begin { name: "x".into(), layout: Layout { len: u64::MAX, ..trace_header(1, 0).layout } };
     let cases: Vec<(Vec<u8>, &str)> = vec![
         (b"GET / HTTP/1.1\r\n\r\n".repeat(3), "there is no frame of kind 71"),
         (raw(pages, 0, 4096, 0), "a frame of kind 3 is out of place"),
-        (frame::frame(Kind::Begin, &huge.encode()), "a front of 18446744073709551615 bytes"),
-        (frame::frame(Kind::Begin, &[]), "is cut short"),
-        (lying_front, "a piece of the front for byte"),
+        (frame::frame(FrameKind::Begin, &huge.encode()), "a header of 18446744073709551615 bytes"),
+        (frame::frame(FrameKind::Begin, &[]), "is cut short"),
+        (lying_header, "a piece of the header for byte"),
         ([begin(2), raw(pages, 2, 4096, 0)].concat(), "pages for stream 2 of 2"),
         ([begin(2), raw(pages, 1, 4095, 0)].concat(), "4095 bytes for byte 0 of stream 1"),
         ([begin(2), raw(pages, 1, 0, 0)].concat(), "0 bytes for byte 0 of stream 1"),
         ([begin(2), raw(pages, 1, 4096, 1 << 50)].concat(), "for byte 1125899906842624"),
         ([begin(2), raw(pages, 1, u32::MAX, 0)].concat(), "with 4294967295 bytes, more than"),
-        ([begin(2), raw(Kind::Ready as u8, 0, 0, 0)].concat(), "kind 16 is out of place"),
-        ([begin(2), frame::frame(Kind::End, &[0; 15])].concat(), "a list of totals of 15 bytes"),
-        ([begin(1), frame::frame(Kind::End, &[1; 8])].concat(), "it sent 72340172838076673 bytes"),
+        ([begin(2), raw(FrameKind::Ready as u8, 0, 0, 0)].concat(), "kind 16 is out of place"),
+        (
+            [begin(2), frame::frame(FrameKind::End, &[0; 15])].concat(),
+            "a list of totals of 15 bytes",
+        ),
+        (
+            [begin(1), frame::frame(FrameKind::End, &[1; 8])].concat(),
+            "it sent 72340172838076673 bytes",
+        ),
         ([begin(2), begin(1)].concat(), "kind 1 is out of place"),
     ];
     for (bytes, expected) in cases {
@@ -239,7 +246,7 @@ fn hostile_senders_get_nothing() {
     }
     assert!(!listener.dir.path().parent().unwrap().join("evil").exists());
     // It still serves who behaves.
-    let mut good = listener.connect("good", &front(1, b'x')).unwrap();
+    let mut good = listener.connect("good", &trace_header(1, b'x')).unwrap();
     good.bytes(0, &page(3)).unwrap();
     good.finish(None).unwrap();
     assert_eq!(contents(&listener.file("good"), 1), [page(3)]);
@@ -254,10 +261,10 @@ fn odd_listener(
     let thread = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         auth::receive(&mut socket, None).unwrap();
-        // What the recording is: the description and the front.
-        let (begin, front) =
-            (Begin { name: "h".into(), layout: front(1, b'x').layout }, front(1, 0));
-        let words = begin.encode().len() + front.bytes.len() + 2 * frame::HEADER;
+        // What the recording is: the description and the trace header.
+        let (begin, trace_header) =
+            (Begin { name: "h".into(), layout: trace_header(1, b'x').layout }, trace_header(1, 0));
+        let words = begin.encode().len() + trace_header.bytes.len() + 2 * frame::HEADER;
         socket.read_exact(&mut vec![0; words]).unwrap();
         then(socket);
     });
@@ -265,14 +272,14 @@ fn odd_listener(
 }
 
 fn connect(address: SocketAddr, ending: &Arc<AtomicBool>) -> Result<Remote, SendError> {
-    Remote::connect(&address.to_string(), "h", &front(1, b'x'), None, ending.clone())
+    Remote::connect(&address.to_string(), "h", &trace_header(1, b'x'), None, ending.clone())
 }
 
 #[test]
 fn a_stalled_listener_costs_no_memory_and_does_not_hold_the_end_up() {
     let (done, wait) = channel::<()>();
     let (address, thread) = odd_listener(move |mut socket| {
-        socket.write_all(&frame::frame(Kind::Ready, b"f")).unwrap();
+        socket.write_all(&frame::frame(FrameKind::Ready, b"f")).unwrap();
         let _ = wait.recv();
     });
     let ending = Arc::new(AtomicBool::new(false));
@@ -306,8 +313,8 @@ fn a_stalled_listener_costs_no_memory_and_does_not_hold_the_end_up() {
 #[test]
 fn a_listener_that_dies_is_noticed() {
     let (address, thread) = odd_listener(|mut socket| {
-        socket.write_all(&frame::frame(Kind::Ready, b"f")).unwrap();
-        socket.write_all(&frame::frame(Kind::Ack, &frame::totals([0]))).unwrap();
+        socket.write_all(&frame::frame(FrameKind::Ready, b"f")).unwrap();
+        socket.write_all(&frame::frame(FrameKind::Ack, &frame::totals([0]))).unwrap();
         // Dies in the middle of the first page.
         socket.read_exact(&mut [0; 100]).unwrap();
     });
@@ -327,11 +334,17 @@ fn a_listener_that_dies_is_noticed() {
 #[test]
 fn hostile_listeners_are_found_out() {
     for (word, expected) in [
-        (frame::frame(Kind::Ack, &frame::totals([1 << 60])), "1152921504606846976 came"),
-        (frame::frame(Kind::Ack, &[0; 7]), "cut short"),
-        (frame::frame(Kind::Pages, &[0; 16]), "kind 3 is out of place"),
-        (vec![Kind::Ack as u8, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0], "more than"),
-        (frame::frame(Kind::Refused, b"go\x1b[31m away"), "the listener gave up: go?[31m away"),
+        (frame::frame(FrameKind::Ack, &frame::totals([1 << 60])), "1152921504606846976 came"),
+        (frame::frame(FrameKind::Ack, &[0; 7]), "cut short"),
+        (frame::frame(FrameKind::Pages, &[0; 16]), "kind 3 is out of place"),
+        (
+            vec![FrameKind::Ack as u8, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0],
+            "more than",
+        ),
+        (
+            frame::frame(FrameKind::Refused, b"go\x1b[31m away"),
+            "the listener gave up: go?[31m away",
+        ),
     ] {
         let (address, thread) = odd_listener(move |mut socket| {
             socket.write_all(&word).unwrap();

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::folded::{ByName, Kind};
+use super::folded::{ByName, FrameKind};
 use crate::percent;
 
 /// How it is drawn.
@@ -138,7 +138,7 @@ fn frame(stacks: &ByName, rect: &Rect, whole: u64, unit: &str, height: u64, out:
         .node
         .and_then(|n| stacks.nodes.get(n as usize))
         .and_then(|n| stacks.labels.get(n.label as usize));
-    let (name, kind) = label.map_or(("all", Kind::Task), |l| (&*l.text, l.kind));
+    let (name, kind) = label.map_or(("all", FrameKind::Task), |l| (&*l.text, l.kind));
     let (x, width) = (percent(rect.start, whole), percent(rect.weight, whole));
     let y = height - BOTTOM - (rect.depth + 1) * ROW;
     let (start, weight, depth) = (rect.start, rect.weight, rect.depth);
@@ -177,16 +177,16 @@ fn amount(weight: u64, unit: &str) -> String {
 }
 
 /// One kind, one hue; one name, one shade of it.
-fn color(name: &str, kind: Kind) -> (u8, u8, u8) {
+fn color(name: &str, kind: FrameKind) -> (u8, u8, u8) {
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
     let part = |shift: u32, range: u32| ((hash >> shift & 0xff) * range / 255) as u8;
     match kind {
-        Kind::Task => (200 + part(0, 20), 205 + part(0, 20), 190 + part(8, 20)),
-        Kind::User => (230 + part(0, 25), 100 + part(8, 95), 50 + part(16, 30)),
-        Kind::Kernel => (95 + part(0, 40), 165 + part(8, 40), 215 + part(16, 25)),
-        Kind::Inlined => (235 + part(0, 15), 190 + part(8, 35), 105 + part(16, 40)),
-        Kind::Unknown => (170 + part(0, 25), 165 + part(0, 25), 165 + part(0, 25)),
+        FrameKind::Task => (200 + part(0, 20), 205 + part(0, 20), 190 + part(8, 20)),
+        FrameKind::User => (230 + part(0, 25), 100 + part(8, 95), 50 + part(16, 30)),
+        FrameKind::Kernel => (95 + part(0, 40), 165 + part(8, 40), 215 + part(16, 25)),
+        FrameKind::Inlined => (235 + part(0, 15), 190 + part(8, 35), 105 + part(16, 40)),
+        FrameKind::Unknown => (170 + part(0, 25), 165 + part(0, 25), 165 + part(0, 25)),
     }
 }
 
@@ -222,9 +222,9 @@ mod tests {
         let node = |parent, label, own| NamedNode { parent, label, own };
         ByName {
             labels: vec![
-                label("cat", Kind::Task),
-                label("operator<<\u{1}\"&", Kind::User),
-                label("a_first", Kind::Kernel),
+                label("cat", FrameKind::Task),
+                label("operator<<\u{1}\"&", FrameKind::User),
+                label("a_first", FrameKind::Kernel),
             ],
             nodes: vec![
                 node(None, 0, 0),

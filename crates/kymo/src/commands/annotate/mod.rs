@@ -13,7 +13,7 @@ use kymo_analysis::code_listing::list_function;
 use kymo_analysis::function_cost::{FunctionCost, FunctionCosts, PercentType};
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_debuginfo::disasm::Syntax;
-use kymo_files::Kind;
+use kymo_files::RecordingFormat;
 use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
 use kymo_symbols::{DsoId, Resolver};
@@ -119,7 +119,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("--objdump: kymo starts no other program, it disassembles by itself");
     }
     let path = args.source.input.clone().unwrap_or_else(super::default_recording);
-    if matches!(Kind::of(&path), Some(Kind::TraceDat | Kind::Ctf | Kind::Session)) {
+    if matches!(
+        RecordingFormat::of(&path),
+        Some(RecordingFormat::TraceDat | RecordingFormat::Ctf | RecordingFormat::Session)
+    ) {
         bail!("{} is a trace without samples of code", path.display());
     }
     let mut file = PerfData::open(&path)?;

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use kymo_analysis::profile::{LoadOptions, Profile, has_chains};
-use kymo_files::Kind;
+use kymo_files::RecordingFormat;
 use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
@@ -153,9 +153,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.output.is_none() && !format.is_text() && std::io::stdout().is_terminal() {
         bail!("a terminal cannot show this format: name a file with -o");
     }
-    match Kind::of(&path) {
-        Some(kind @ (Kind::TraceDat | Kind::Ctf)) => events::run(&args, &path, kind, format),
-        Some(Kind::Session) => {
+    match RecordingFormat::of(&path) {
+        Some(kind @ (RecordingFormat::TraceDat | RecordingFormat::Ctf)) => {
+            events::run(&args, &path, kind, format)
+        }
+        Some(RecordingFormat::Session) => {
             bail!("{} holds several recordings: name one of them", path.display())
         }
         // What is neither is explained there.

@@ -11,7 +11,7 @@ use super::list::rules;
 use crate::commands::tracing::called;
 
 /// What is not as a fresh kernel has it, in one directory.
-struct Facts {
+struct ChangedSettings {
     name: String,
     tracing: bool,
     tracer: String,
@@ -47,14 +47,14 @@ pub(super) fn run(dirs: &[TraceDir], as_json: bool, out: &mut dyn Write) -> anyh
         }
     }
     if as_json {
-        let all: Vec<Value> = found.iter().map(Facts::json).collect();
+        let all: Vec<Value> = found.iter().map(ChangedSettings::json).collect();
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
         return Ok(());
     }
     found.iter().try_for_each(|f| f.print(out))
 }
 
-fn facts(dir: &TraceDir) -> anyhow::Result<Facts> {
+fn facts(dir: &TraceDir) -> anyhow::Result<ChangedSettings> {
     let enabled = dir.enabled()?;
     let mut events = Vec::new();
     for system in dir.tree().systems()?.into_iter().filter(|s| s != "ftrace") {
@@ -69,7 +69,7 @@ fn facts(dir: &TraceDir) -> anyhow::Result<Facts> {
             }
         }
     }
-    Ok(Facts {
+    Ok(ChangedSettings {
         name: called(dir),
         tracing: dir.tracing()?,
         tracer: dir.tracer()?,
@@ -79,7 +79,7 @@ fn facts(dir: &TraceDir) -> anyhow::Result<Facts> {
     })
 }
 
-impl Facts {
+impl ChangedSettings {
     fn print(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let on = self.events.iter().filter(|e| e.on).count();
         let mut line =

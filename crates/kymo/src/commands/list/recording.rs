@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use kymo_files::{Kind, Moment, Select, Stats, Timeline, TimelineError};
+use kymo_files::{Moment, RecordingFormat, Select, Stats, Timeline, TimelineError};
 use kymo_format::EventFormat;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
@@ -24,7 +24,7 @@ use kymo_events::{is_damaged, notes_on_timeline};
 type Entries<'f> = BTreeMap<&'f str, (&'f EventFormat, u64)>;
 
 pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
-    if Kind::of(path) == Some(Kind::PerfData) {
+    if RecordingFormat::of(path) == Some(RecordingFormat::PerfData) {
         bail!("{} is a perf.data file: kymo report --header-only names its events", path.display());
     }
     let timeline = Timeline::open(&[path.to_owned()])?;

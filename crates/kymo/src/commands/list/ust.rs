@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kymo_record::ust::{MountNamespace, Program};
-use kymo_ust::{EventRecord, FieldRecord, Kind as FieldKind, Shape};
+use kymo_ust::{EventRecord, FieldRecord, FieldTag, Shape};
 use serde_json::{Map, Value, json};
 
 use super::gather::{Detail, Entry, Filter, Found, Kind};
@@ -109,14 +109,14 @@ fn type_of(field: &FieldRecord) -> String {
         format!("{letter}{}", u32::from(size) * 8)
     };
     match kind {
-        FieldKind::Int => number(false),
-        FieldKind::Float => number(true),
-        FieldKind::Bool => "bool".into(),
-        FieldKind::String => "str".into(),
-        FieldKind::Symbol => "symbol".into(),
-        FieldKind::Array => format!("[{}; {count}]", number(flags & Shape::FLOATS != 0)),
-        FieldKind::Sequence => format!("[{}]", number(flags & Shape::FLOATS != 0)),
-        FieldKind::Enum => {
+        FieldTag::Int => number(false),
+        FieldTag::Float => number(true),
+        FieldTag::Bool => "bool".into(),
+        FieldTag::String => "str".into(),
+        FieldTag::Symbol => "symbol".into(),
+        FieldTag::Array => format!("[{}; {count}]", number(flags & Shape::FLOATS != 0)),
+        FieldTag::Sequence => format!("[{}]", number(flags & Shape::FLOATS != 0)),
+        FieldTag::Enum => {
             let name = |(low, high, name): &(i64, i64, String)| match low == high {
                 true => format!("{} = {low}", plain(name)),
                 false => format!("{} = {low}..{high}", plain(name)),

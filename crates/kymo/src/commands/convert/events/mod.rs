@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_files::Kind;
+use kymo_files::RecordingFormat;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::stacks::Stacks;
@@ -67,7 +67,7 @@ struct Counts {
 pub(super) fn run(
     args: &Args,
     path: &Path,
-    kind: Kind,
+    kind: RecordingFormat,
     format: Format,
 ) -> anyhow::Result<ExitCode> {
     refuse(args)?;
@@ -78,7 +78,7 @@ pub(super) fn run(
         single: !format.has_events(),
     };
     let mut taken = match kind {
-        Kind::Ctf => ctf::take(&taking, path)?,
+        RecordingFormat::Ctf => ctf::take(&taking, path)?,
         _ => tracedat::take(&taking, path)?,
     };
     taken.stacks.title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into();

@@ -20,7 +20,7 @@ const MAX_NAME: usize = 4096;
 type Result<T> = std::result::Result<T, Damage>;
 
 /// Bytes and a position among them.
-pub(super) struct Source<'f> {
+pub(super) struct SectionReader<'f> {
     file: Option<&'f File>,
     buf: Vec<u8>,
     /// Offset in the file of `buf[0]`; of an unpacked section, where that begins.
@@ -31,16 +31,16 @@ pub(super) struct Source<'f> {
     endian: Endian,
 }
 
-impl<'f> Source<'f> {
+impl<'f> SectionReader<'f> {
     /// The bytes of `file` from `at` up to `end`.
-    pub(super) fn file(file: &'f File, at: u64, end: u64, endian: Endian) -> Source<'f> {
-        Source { file: Some(file), buf: Vec::new(), base: at, pos: 0, end, endian }
+    pub(super) fn file(file: &'f File, at: u64, end: u64, endian: Endian) -> SectionReader<'f> {
+        SectionReader { file: Some(file), buf: Vec::new(), base: at, pos: 0, end, endian }
     }
 
     /// Bytes that were at `base` in the file.
-    pub(super) fn memory(bytes: Vec<u8>, base: u64, endian: Endian) -> Source<'f> {
+    pub(super) fn memory(bytes: Vec<u8>, base: u64, endian: Endian) -> SectionReader<'f> {
         let end = base + bytes.len() as u64;
-        Source { file: None, buf: bytes, base, pos: 0, end, endian }
+        SectionReader { file: None, buf: bytes, base, pos: 0, end, endian }
     }
 
     pub(super) fn set_endian(&mut self, endian: Endian) {

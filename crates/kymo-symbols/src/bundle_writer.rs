@@ -12,13 +12,15 @@ use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
-use super::manifest::{self, Entry, Manifest, Recording, word_of};
-use super::slim::{Function, slim};
-use super::source_files::{Owners, PackedSource, SourcePacker};
-use super::tar;
+use crate::bundle::manifest::{self, Entry, Manifest, Recording, word_of};
+use crate::bundle::slim::{Function, slim};
+use crate::bundle::source_files::{Owners, PackedSource, SourcePacker};
+use crate::bundle::{self, tar};
+use crate::dso::{DsoId, DsoKind, SymId};
 use crate::files::open;
 use crate::locate;
-use crate::resolver::{DsoId, DsoKind, Problem, Resolver, SymId};
+use crate::problem::Problem;
+use crate::resolver::Resolver;
 
 /// What is put into a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,12 +307,12 @@ impl Making {
                 self.summary.sources_missing += 1;
                 continue;
             };
-            self.member(directory, &super::source_member(number), &text)?;
+            self.member(directory, &bundle::source_member(number), &text)?;
             names.extend(name.bytes().chain([b'\n']));
             number += 1;
             self.summary.sources.push(path);
         }
-        self.member(directory, super::SOURCES, &names)
+        self.member(directory, bundle::SOURCES, &names)
     }
 
     /// Copies a file.
@@ -351,7 +353,7 @@ impl Making {
         addresses.sort_unstable();
         addresses.dedup();
         let (text, id) = resolver.kernel_excerpt(&addresses);
-        let directory = self.entry(DsoKind::Kernel, super::KERNEL, id, None);
+        let directory = self.entry(DsoKind::Kernel, bundle::KERNEL, id, None);
         if !text.is_empty() {
             self.summary.symbols += text.lines().filter(|l| !l.contains(" ?")).count();
             self.member(&directory, "kallsyms", text.as_bytes())?;

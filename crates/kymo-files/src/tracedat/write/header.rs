@@ -1,13 +1,13 @@
 //! The bytes before the events, for who places the pages by himself: a file
 //! that grows in place, or one on another machine.
 
-use super::{BufferSpec, Facts, Format, WriteError, check, head, section_header};
+use super::{BufferSpec, Format, TraceFacts, WriteError, check, head, section_header};
 use crate::tracedat::Compression;
 use crate::tracedat::write::sink;
 
 /// All of an uncompressed file but the pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Front {
+pub struct TraceHeader {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// For each CPU of each instance, in their order, where the offset of its
@@ -20,9 +20,13 @@ pub struct Front {
     pub section_size: Option<u64>,
 }
 
-/// Makes a front. A compression in `format` is only named: the pages are to
+/// Makes a header. A compression in `format` is only named: the pages are to
 /// be stored as they are.
-pub fn front(facts: &Facts, format: Format, buffers: &[BufferSpec]) -> Result<Front, WriteError> {
+pub fn trace_header(
+    facts: &TraceFacts,
+    format: Format,
+    buffers: &[BufferSpec],
+) -> Result<TraceHeader, WriteError> {
     check(format, facts, buffers)?;
     let format = Format { compression: Compression::None, ..format };
     let mut head = head::build(facts, format, buffers)?;
@@ -38,5 +42,5 @@ pub fn front(facts: &Facts, format: Format, buffers: &[BufferSpec]) -> Result<Fr
         }
     }
     let places = head.buffers.iter().flat_map(|b| &b.cpus).map(|(offset, _)| *offset).collect();
-    Ok(Front { bytes: bytes.bytes, places, section_size })
+    Ok(TraceHeader { bytes: bytes.bytes, places, section_size })
 }

@@ -1,4 +1,4 @@
-//! The front of a trace.dat while it grows: the bytes before the ring pages, and
+//! The header of a trace.dat while it grows: the bytes before the ring pages, and
 //! the places in them where each CPU's offset and size are entered. What the
 //! bytes mean is the writer's business (`kymo_files::tracedat`); knowing only the
 //! places is what lets a recording, a snapshot and a listener share one way of
@@ -7,10 +7,10 @@
 /// The most streams (CPUs of all buffers) of one file.
 pub const MAX_STREAMS: usize = 8192;
 
-/// Where things are in a front.
+/// Where things are in a header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Length of the front in bytes.
+    /// Length of the header in bytes.
     pub len: u64,
     /// For each stream the position of its `offset: u64, size: u64` pair.
     pub slots: Vec<u64>,
@@ -23,9 +23,9 @@ pub struct Layout {
     pub page_size: u32,
 }
 
-/// A front with its bytes.
+/// A header with its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Front {
+pub struct GrowingHeader {
     /// The bytes, with zeros where the slots are.
     pub bytes: Vec<u8>,
     /// Its places; `len` is that of `bytes`.

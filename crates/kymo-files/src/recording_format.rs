@@ -1,0 +1,100 @@
+//! Which of the formats a file or directory is of: by its first bytes, or by the
+//! metadata in it.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use crate::{ctf, perfdata, tracedat};
+
+/// A format of recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordingFormat {
+    /// [`perfdata`].
+    PerfData,
+    /// [`tracedat`].
+    TraceDat,
+    /// [`ctf`]: a directory that is a trace or holds some, or the metadata of one.
+    Ctf,
+    /// A directory with recordings of the kernel ([`tracedat`]) and perhaps of programs
+    /// ([`ctf`]): a session's.
+    Session,
+}
+
+impl RecordingFormat {
+    /// The format that begins with these bytes.
+    pub fn of_bytes(begin: &[u8]) -> Option<RecordingFormat> {
+        let mut reversed = perfdata::MAGIC_V2;
+        reversed.reverse();
+        if begin.starts_with(&tracedat::MAGIC) {
+            return Some(RecordingFormat::TraceDat);
+        }
+        if ctf::read::is_metadata(begin) {
+            return Some(RecordingFormat::Ctf);
+        }
+        [perfdata::MAGIC_V1, perfdata::MAGIC_V2, reversed]
+            .iter()
+            .any(|m| begin.starts_with(m))
+            .then_some(RecordingFormat::PerfData)
+    }
+
+    /// The format of a regular file or of a directory; `None` for anything else, and for
+    /// what cannot be read: opening it properly will say why.
+    pub fn of(path: &Path) -> Option<RecordingFormat> {
+        let found = fs::metadata(path).ok()?;
+        if found.is_dir() {
+            return match kernel_recordings(path).is_empty() {
+                false => Some(RecordingFormat::Session),
+                true => ctf::Ctf::is_in(path).then_some(RecordingFormat::Ctf),
+            };
+        }
+        if !found.is_file() {
+            return None;
+        }
+        let mut begin = Vec::new();
+        File::open(path).ok()?.take(16).read_to_end(&mut begin).ok()?;
+        RecordingFormat::of_bytes(&begin)
+    }
+}
+
+/// Recordings of the kernel that are taken from a directory.
+const MAX_KERNEL_RECORDINGS: usize = 256;
+
+/// The recordings of the kernel in a directory of a session: in itself or in `kernel`, by name.
+pub(crate) fn kernel_recordings(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for place in [directory.to_owned(), directory.join("kernel")] {
+        let Ok(entries) = fs::read_dir(place) else { continue };
+        let files = entries.flatten().take(1 << 16).map(|e| e.path()).filter(|p| {
+            p.file_name().is_some_and(|n| !n.to_string_lossy().starts_with('.'))
+                && fs::metadata(p).is_ok_and(|m| m.is_file() && m.len() > 0)
+                && RecordingFormat::of(p) == Some(RecordingFormat::TraceDat)
+        });
+        found.extend(files.take(MAX_KERNEL_RECORDINGS));
+    }
+    found.sort();
+    found.truncate(MAX_KERNEL_RECORDINGS);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell() {
+        for (begin, kind) in [
+            (&b"PERFILE2rest"[..], Some(RecordingFormat::PerfData)),
+            (b"2ELIFREP", Some(RecordingFormat::PerfData)),
+            (b"PERFFILE", Some(RecordingFormat::PerfData)),
+            (b"\x17\x08\x44tracing6\0", Some(RecordingFormat::TraceDat)),
+            (b"\x17\x08\x44trac", None),
+            (b"/* CTF 1.8 */", Some(RecordingFormat::Ctf)),
+            (b"\x75\xd1\x1d\x57", Some(RecordingFormat::Ctf)),
+            (b"\x57\x1d\xd1\x75", Some(RecordingFormat::Ctf)),
+            (b"", None),
+        ] {
+            assert_eq!(RecordingFormat::of_bytes(begin), kind, "{}", begin.escape_ascii());
+        }
+    }
+}
