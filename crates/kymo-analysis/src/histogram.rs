@@ -164,7 +164,7 @@ pub fn histogram(
 
 fn namesakes(symbols: &Resolver) -> Vec<u32> {
     let mut first: FxHashMap<&str, u32> = FxHashMap::default();
-    let dsos = (0..).map_while(|n| symbols.get(DsoId(n)).map(|d| (n, d)));
+    let dsos = (0..).zip(symbols.binaries_from(0));
     dsos.map(|(n, dso)| *first.entry(&dso.short_name).or_insert(n)).collect()
 }
 

@@ -157,7 +157,7 @@ enum FunctionKey {
 impl StackBuilder<'_> {
     fn binaries(&mut self) {
         let symbols = &self.profile.machine.symbols;
-        let all = (0..).map_while(|n| symbols.get(DsoId(n)));
+        let all = symbols.binaries_from(0).iter();
         self.made.binaries = all
             .map(|dso| stacks::Binary {
                 path: dso.long_name.clone(),
