@@ -144,7 +144,7 @@ impl ChainTree {
         self.nodes.indices()
     }
 
-    /// Nodes that were added since there were so many.
+    /// Nodes that were added since that count.
     pub fn nodes_from(&self, len: usize) -> impl Iterator<Item = NodeId> + use<> {
         self.nodes.indices_from(len)
     }

@@ -30,9 +30,9 @@ pub(crate) struct Response {
 
 #[derive(Debug, Clone, Copy)]
 enum Framing {
-    /// So many bytes are left.
+    /// Bytes that are left.
     Length(u64),
-    /// So many bytes are left of this chunk; `None` before the next one.
+    /// Bytes that are left of this chunk; `None` before the next one.
     Chunked(Option<u64>),
     ToTheEnd,
     Ended,

@@ -19,7 +19,7 @@ impl Url {
         let secure = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
-            _ => return Err(fail("other schemes are not spoken")),
+            _ => return Err(fail("unsupported URL scheme")),
         };
         // Whatever could end a line of the request must not be in it.
         if rest.bytes().any(|b| b <= b' ' || b == 0x7f) {

@@ -128,7 +128,7 @@ impl<'o> LineWriter<'o> {
         self.write_prefix(&text.to_be_bytes(), digits);
     }
 
-    /// Makes room for so many bytes at least.
+    /// Makes room for at least that number of bytes.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, bytes: usize) {

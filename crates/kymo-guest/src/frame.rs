@@ -20,7 +20,7 @@ pub enum Stream {
 /// One message of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// The init is up, so many milliseconds after the kernel's start.
+    /// The init is up, in milliseconds after the kernel's start.
     Ready {
         /// Milliseconds.
         after: u32,

@@ -15,7 +15,7 @@ pub struct Job {
     pub get: Vec<String>,
     /// Where the disk is mounted; empty if there is none.
     pub disk: String,
-    /// The guest ends itself after so many seconds, should the host be gone.
+    /// Seconds after which the guest ends itself, should the host be gone.
     pub limit_seconds: u32,
 }
 
@@ -35,7 +35,7 @@ pub struct Command {
     pub arguments: Vec<String>,
     /// Variables in addition to those of every command, as `NAME=value`.
     pub environment: Vec<String>,
-    /// It is killed after so many seconds.
+    /// Seconds after which it is killed.
     pub limit_seconds: u32,
 }
 

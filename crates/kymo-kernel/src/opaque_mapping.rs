@@ -90,7 +90,7 @@ impl OpaqueMapping {
     }
 }
 
-/// What is left of vectors when so many bytes were written.
+/// Rest of the vectors behind the bytes that were written.
 fn beyond(vectors: &mut [libc::iovec], mut put: usize) -> &mut [libc::iovec] {
     let whole = vectors.iter().take_while(|v| {
         let is_whole = put >= v.iov_len;

@@ -389,7 +389,7 @@ impl SharedFile {
     }
 
     /// Waits for the lock of a part of the file among all who lock it so; it is let
-    /// go when the value is dropped. Whoever owns the file may hold the lock for ever,
+    /// go when the value is dropped. Whoever owns the file may hold the lock forever,
     /// so there is an end to the waiting.
     ///
     /// # Errors

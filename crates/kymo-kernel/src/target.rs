@@ -35,10 +35,10 @@ pub fn has_kernel_pids() -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// Nothing runs under this process id.
-    #[error("process {0} is gone or never was")]
+    #[error("no such process: {0}")]
     NoProcess(u32),
     /// Nothing runs under this thread id.
-    #[error("thread {0} is gone or never was")]
+    #[error("no such thread: {0}")]
     NoThread(u32),
     /// A list of ids holds something else.
     #[error("{0:?} is not a list of process or thread ids")]
@@ -277,7 +277,7 @@ mod tests {
     fn who_is_gone_is_named() {
         assert_eq!(
             threads_of(i32::MAX as u32).unwrap_err().to_string(),
-            "process 2147483647 is gone or never was"
+            "no such process: 2147483647"
         );
         assert!(matches!(parse_ids("1,x"), Err(TargetError::BadIds(_))));
         assert!(matches!(parse_ids("0"), Err(TargetError::BadIds(_))));

@@ -199,7 +199,7 @@ note_kinds! {
         "The machine does not have an event."
         "`kymo list` shows what it can count.";
     Nothing "nothing" [Choice]
-        "No event of the recording passes what was asked for."
+        "No events of the recording match the selection."
         "Look at the filters, the time span and the names.";
     Order "order" [Doubt]
         "Records are out of time order by more than the reader waits for."

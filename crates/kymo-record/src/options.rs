@@ -113,7 +113,7 @@ pub enum Output {
     Stdout,
 }
 
-/// When to go on in a new file.
+/// When to rotate the output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchOn {
     /// On SIGUSR2.
@@ -145,7 +145,7 @@ pub struct Options {
     pub addresses: bool,
     /// Counts per thread at its end (`-s`).
     pub inherit_stat: bool,
-    /// The CPU in every sample (`--sample-cpu`; always so with `System`).
+    /// The CPU in every sample (`--sample-cpu`; always on with `System`).
     pub sample_cpu: bool,
     /// The period in every sample (`-P`).
     pub sample_period: bool,

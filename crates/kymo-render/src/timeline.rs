@@ -49,7 +49,7 @@ const PERF_DATA: u32 = u32::MAX - 1;
 /// Events that are rendered together.
 #[derive(Default)]
 pub struct TimelineBatch {
-    /// In their order: so many of the next events of a recording.
+    /// In their order: a number of the next events of a recording.
     runs: Vec<(u32, u32)>,
     events: usize,
     kernels: Vec<TraceCmdBatch>,

@@ -79,7 +79,7 @@ impl<T: OfGeneration + 'static> Generations<T> {
         while let Err(maker) =
             self.making.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed)
         {
-            // A signal handler of the thread that is making it would wait for ever.
+            // A signal handler of the thread that is making it would wait forever.
             if maker == thread || !wait() {
                 return None;
             }

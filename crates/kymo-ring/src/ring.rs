@@ -14,7 +14,7 @@ use crate::layout::{
 use crate::rseq::Rseq;
 use crate::sync::Ordering;
 
-/// After so many interruptions an event goes to an area without a CPU.
+/// After that number of interruptions an event goes to an area without a CPU.
 const TRIES: u32 = 100;
 
 /// What became of an event.

@@ -124,7 +124,7 @@ impl AsRef<[u8]> for Payload {
 }
 
 impl Cache {
-    /// All files together; the ones longest not used go first.
+    /// All files together; the least recently used go first.
     pub const LIMIT: u64 = 1 << 30;
     /// One file's contents.
     pub const FILE_LIMIT: u64 = 256 << 20;
@@ -180,7 +180,7 @@ impl Cache {
     }
 
     /// Stores what was found for a binary, known by the path `label`. A file of
-    /// this kind and binary is replaced, and files longest not used are removed
+    /// this kind and binary is replaced, and the least recently used files are removed
     /// when all together became too large.
     pub fn store(&self, kind: CacheKind, key: BuildId, label: &str, payload: &[u8]) -> Result<()> {
         let size = payload.len() as u64;

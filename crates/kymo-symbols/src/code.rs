@@ -48,7 +48,7 @@ pub enum NoCode {
     },
 }
 
-/// A function made at run time.
+/// A JIT function.
 #[derive(Debug)]
 pub struct JitCode {
     /// The file that kept it.
@@ -147,7 +147,7 @@ impl Resolver {
                 }
                 Ok(CodeFile::whole(name.into(), Bytes::Memory(bytes)))
             }
-            DsoKind::PerfMap => gone(name, "code made at run time is asked for by function"),
+            DsoKind::PerfMap => gone(name, "JIT code is asked for by function"),
             DsoKind::Bpf => gone(name, "the code of BPF programs is not kept"),
             DsoKind::Other => gone(name, "memory without a file behind it"),
             DsoKind::Kernel | DsoKind::Module => gone(name, "it is asked for function by function"),
@@ -159,7 +159,7 @@ impl Resolver {
         let name = self.get(id).map_or("[unknown]", |d| &d.long_name).to_string();
         let pid = self.get(id).map_or(0, |d| d.pid);
         let Some(path) = self.binaries().jit_of(pid) else {
-            let why = "it has names of code made at run time, and no code: only a jitdump file \
+            let why = "it has names of JIT code, and no code: only a jitdump file \
                        (jit-PID.dump) of the just-in-time compiler keeps that";
             return Err(NoCode::Gone { name, why: why.into() });
         };

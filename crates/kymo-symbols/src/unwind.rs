@@ -34,7 +34,7 @@ pub struct Code {
     table: Option<Table>,
     /// A section that the table is made of cannot be read.
     damaged: bool,
-    /// Of functions made at run time: first address, first address behind.
+    /// Of JIT functions: first address, first address behind.
     made: Option<Vec<(u64, u64, Table)>>,
     /// Of a separate debug file, asked where the binary itself says nothing.
     separate: OnceLock<Option<Table>>,
@@ -66,7 +66,7 @@ struct Whose {
 /// Why there is nothing to unwind a binary with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CfiError {
-    /// It is memory, not a file: code made at run time.
+    /// It is memory, not a file: JIT code.
     Memory,
     /// The file is not there.
     Missing,

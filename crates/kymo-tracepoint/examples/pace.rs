@@ -2,7 +2,7 @@
 //! time per event. KIND: `empty` (a loop that does nothing), `disabled`, `floor` (reads the
 //! counter and stores 24 bytes), `two` (two u64), `string` (a u64 and 16 bytes of text),
 //! `handler` (two u64, in a signal handler), `rejected` (by a filter); MODE: `overwrite` or
-//! `discard`. With KIND `paced` it waits until it is traced, hits so many EVENTS a second for four
+//! `discard`. With KIND `paced` it waits until it is traced, hits EVENTS a second for four
 //! seconds and prints how many that were, and how many seconds; with KIND `flat` as many as its
 //! threads can. Compared with LTTng by `cargo xtask bench ust`.
 #![allow(clippy::unwrap_used, reason = "an example")]
@@ -97,7 +97,7 @@ fn flat(threads: usize) {
     println!("{done} {:.3}", start.elapsed().as_secs_f64());
 }
 
-/// So many events a second, in bursts of a millisecond's.
+/// Events a second, in bursts of a millisecond's.
 fn paced(per_second: u64) {
     until_traced();
     let (start, mut done) = (Instant::now(), 0);

@@ -30,7 +30,7 @@ fn row(cfa: Cfa, saved: &[(u16, Saved)], signal: bool) -> Rule {
     Rule::Row(Row { cfa, saved: saved.into(), return_address: RA, signal })
 }
 
-/// A function with a frame of so many bytes, the return address included.
+/// A function with a frame of that size, the return address included.
 fn frame(size: i64) -> Rule {
     row(Cfa::Register(SP, size), &[(RA, Saved::At(-8))], false)
 }

@@ -71,7 +71,7 @@ pub struct Event {
     pub name: String,
     /// What its weights count: `nanoseconds`, `count`.
     pub unit: &'static str,
-    /// One sample each so much, or so many samples a second.
+    /// Sample period, or samples a second.
     pub period: u64,
 }
 

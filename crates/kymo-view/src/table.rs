@@ -32,7 +32,7 @@ impl Table {
         Table { columns, widths }
     }
 
-    /// Makes the columns wide enough for a row with so many characters.
+    /// Makes the columns wide enough for a row with these numbers of characters.
     pub fn fit(&mut self, cells: impl IntoIterator<Item = usize>) {
         for (width, cell) in self.widths.iter_mut().zip(cells) {
             *width = (*width).max(cell);

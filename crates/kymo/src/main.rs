@@ -41,7 +41,7 @@ struct Cli {
 enum Command {
     /// List the events this machine offers
     List(commands::list::Args),
-    /// Take traces that other machines send
+    /// Receive traces from other machines
     Listen(commands::listen::Args),
     /// Count events for a command, a process, a cgroup, the machine
     Stat(commands::stat::Args),
@@ -53,7 +53,7 @@ enum Command {
     Annotate(Box<commands::annotate::Args>),
     /// Turn the stacks of a recording into other programs' formats
     Convert(Box<commands::convert::Args>),
-    /// Put what resolves a recording's addresses into a file beside it, for other machines
+    /// Write a bundle: symbols and unwinding information of a recording, for other machines
     Bundle(commands::bundle::Args),
     /// Show the events of a recording as text or JSON lines
     Script(commands::script::Args),

@@ -266,5 +266,5 @@ fn code_made_at_run_time_is_shown_where_a_jitdump_keeps_it() {
     let said = kymo(&["annotate", "made", "-i", &file]).failure();
     std::fs::remove_file(map.trim()).unwrap();
     let said = said.stdout + &said.stderr;
-    assert!(said.contains("it has names of code made at run time, and no code"), "{said}");
+    assert!(said.contains("it has names of JIT code, and no code"), "{said}");
 }

@@ -224,9 +224,9 @@ fn sources_go_along_if_asked() {
     assert!(!there.stdout.contains(headers) && there.stdout.contains("mix.h:3"), "{there:?}");
 }
 
-/// Payloads name functions of the kernel; code made at run time has a map of its own.
+/// Payloads name functions of the kernel; JIT code has a map of its own.
 #[test]
-fn payloads_and_code_made_at_run_time() {
+fn payloads_and_jit_code() {
     if !require(&[&NEEDS[..], &[Need::Tracefs]].concat()) {
         return;
     }

@@ -38,7 +38,7 @@ fn background(w: &Workload, flags: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Waits until `WORK` has gone round so many times more; gives all rounds.
+/// Waits until `WORK` has gone round that number of times more; gives all rounds.
 #[track_caller]
 fn rounds(w: &Workload, more: usize) -> usize {
     let now = || std::fs::read_to_string(w.file("rounds")).map_or(0, |text| text.lines().count());

@@ -229,7 +229,7 @@ fn a_second_run_takes_lines_from_the_cache() {
     };
     let program = case.path("inlined").display().to_string();
     assert!(list().lines().any(|l| l.contains("lines") && l.ends_with(&program)), "{}", list());
-    // A damaged file is told and made again.
+    // A damaged file is reported and rebuilt.
     let file = |case: &Case| {
         let all = std::fs::read_dir(case.path("cache")).unwrap().flatten();
         let mut own: Vec<PathBuf> = all.map(|e| e.path()).collect();

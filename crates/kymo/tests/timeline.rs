@@ -25,7 +25,7 @@ const ROLE: &str = "KYMO_TEST_BRACKETS";
 /// getppid(2): a call that nobody makes by the way.
 const GETPPID: &str = if cfg!(target_arch = "x86_64") { "id == 110" } else { "id == 173" };
 
-/// The program: so many calls on each of two threads.
+/// The program: a number of calls on each of two threads.
 #[test]
 fn role() {
     let Some(rounds) = std::env::var(ROLE).ok().and_then(|t| t.parse::<u64>().ok()) else { return };

@@ -319,7 +319,7 @@ fn a_process_is_followed_until_it_ends() {
     assert_eq!(execs, 2);
     assert!(kymo.wait().unwrap().success());
     let o = trace(&["-e", "sched", "-p", &pid]).failure();
-    assert!(o.stderr.contains(&format!("process {pid} is gone or never was")), "{}", o.stderr);
+    assert!(o.stderr.contains(&format!("no such process: {pid}")), "{}", o.stderr);
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Program {
         self.directory.path().join(name).display().to_string()
     }
 
-    /// Records its getppid calls with copies of so many bytes; gives the recording.
+    /// Records its getppid calls with copies of that number of bytes; gives the recording.
     #[track_caller]
     fn record(&self, size: u32, args: &[&str]) -> String {
         let data = self.file("perf.data");
@@ -301,7 +301,7 @@ fn code_made_at_run_time() {
     let stacks = in_script(&shown, &program.path);
     assert_eq!((stacks[0].len(), stacks[0][1].as_str()), (3, "back"), "{stacks:?}");
     assert!(shown.stderr.contains("1 (100.0%) stopped at unknown code"), "{}", shown.stderr);
-    assert!(shown.stderr.contains("code made at run time"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("JIT code"), "{}", shown.stderr);
     // Unless the compiler's file tells how to leave it, and its name.
     let directory = program.directory.path().to_str().unwrap();
     let shown = script(&program.record(8192, &["bare", directory]));

@@ -61,7 +61,7 @@ fn rows(events: u64, theirs: &Cost, ours: &Cost, report: &Cost, less: &Cost) -> 
     ]
 }
 
-/// Records so many events; the program waits where there is no room.
+/// Records a number of events; the program waits where there is no room.
 pub(super) fn record(lttng: &Lttng, program: &Path, output: &Path, events: u64) {
     let session = LttngSession {
         output,

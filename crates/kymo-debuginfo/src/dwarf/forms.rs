@@ -12,7 +12,7 @@ pub(super) const UNSUPPORTED: gimli::Error = gimli::Error::UnknownForm(gimli::co
 /// How a value that is kept is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Get {
-    /// So many bytes.
+    /// A number of bytes.
     Fixed(u8, Class),
     Leb(Class),
     Text,

@@ -31,7 +31,7 @@ pub struct BitSlice {
 const DEPTH: usize = 16;
 
 /// Members looked at for one name: types that hold themselves without a name
-/// would else be looked through for ever.
+/// would else be searched without end.
 const ENTRIES: usize = 1 << 16;
 
 impl<'s> Dwarf<'s> {

@@ -204,7 +204,7 @@ fn agreement(timeline: &Timeline, ledger: &mut Notes) {
     let error = a.error.saturating_add(1);
     let checked = match a.checked {
         0 => "by more if the kernel corrected its clock meanwhile".to_owned(),
-        n => format!("{n} of them foretold from the others"),
+        n => format!("{n} of them extrapolated from the others"),
     };
     let s = if a.readings == 1 { "" } else { "s" };
     let n = a.readings;

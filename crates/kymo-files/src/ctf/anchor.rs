@@ -14,7 +14,7 @@ pub struct Anchor {
     pub ticks: u64,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub monotonic: u64,
-    /// They were read within so many nanoseconds.
+    /// Nanoseconds within which they were read.
     pub error: u64,
 }
 

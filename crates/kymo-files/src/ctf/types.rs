@@ -157,7 +157,7 @@ impl Struct {
         Struct { fields: fields.into_iter().collect(), align: 0 }
     }
 
-    /// The same, aligned to so many bits at least.
+    /// The same, aligned to at least that number of bits.
     pub fn aligned(mut self, bits: u32) -> Struct {
         self.align = bits;
         self
@@ -211,7 +211,7 @@ pub enum Type {
     Struct(Arc<Struct>),
     /// One of several types.
     Variant(Arc<Variant>),
-    /// So many of a type.
+    /// Elements of one type.
     Array(Arc<Type>, u64),
     /// As many of a type as another field says.
     Sequence(Arc<Type>, FieldPath),
@@ -269,7 +269,7 @@ pub struct Int {
 }
 
 impl Int {
-    /// An integer of so many bits, packed to bytes, or to bits if it is not of whole bytes.
+    /// An integer of a number of bits, packed to bytes, or to bits if it is not of whole bytes.
     pub fn new(size: u32, signed: bool, byte_order: Endian) -> Int {
         let align = if size.is_multiple_of(8) { 8 } else { 1 };
         let (base, encoding, clock) = (10, Encoding::None, None);

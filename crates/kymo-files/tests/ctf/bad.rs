@@ -85,7 +85,7 @@ fn a_stream_cut_anywhere_delivers_what_is_whole() {
 fn of_a_packet_that_is_cut_all_whole_events_are_delivered() {
     let events: Vec<_> = (0..30).map(|n| ([0, 1, 2, 3][n as usize % 4], n, 1000 * n)).collect();
     for form in Form::all().filter(|f| f.packing != Packing::Bits) {
-        // Where each event ends: what a packet of so many says its content is.
+        // Where each event ends: the content size that a packet of that number of events states.
         let packet = |n: usize| {
             let mut stream = made::Stream::new(form, 0);
             stream.packet(&events[..n]);

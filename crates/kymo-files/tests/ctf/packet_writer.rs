@@ -77,7 +77,7 @@ impl PacketWriter {
         self.bytes.resize(self.bytes.len().max(bytes), 0);
     }
 
-    /// Fills up to so many bytes.
+    /// Fills up to a length in bytes.
     pub(crate) fn pad(&mut self, bytes: usize) {
         self.bytes.resize(self.bytes.len().max(bytes), 0);
         self.pos = 8 * self.bytes.len() as u64;

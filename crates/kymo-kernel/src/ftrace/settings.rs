@@ -88,13 +88,13 @@ impl TraceDir {
         self.set(&format!("options/{name}"), if on { "1" } else { "0" })
     }
 
-    /// Whose events are taken; empty means everybody's.
+    /// Tasks whose events are taken; empty means system-wide.
     pub fn pids(&self) -> Result<Vec<u32>, FtraceError> {
         let text = self.read("set_event_pid")?;
         Ok(text.lines().filter_map(|l| l.trim().parse().ok()).collect())
     }
 
-    /// Takes only events of these threads; an empty list takes everybody's.
+    /// Takes only events of these threads; an empty list is system-wide.
     /// With the option `event-fork` their children's as well.
     pub fn set_pids(&self, tids: &[u32]) -> Result<(), FtraceError> {
         self.set("set_event_pid", "")?;

@@ -78,7 +78,7 @@ pub struct TraceOptions {
     pub command: Vec<OsString>,
     /// Only these processes, if any; the command's own if there is one.
     pub pids: Vec<u32>,
-    /// Everybody's events although there is a command.
+    /// System-wide events although there is a command.
     pub system_wide: bool,
     /// Children too.
     pub follow: bool,

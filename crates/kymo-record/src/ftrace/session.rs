@@ -87,7 +87,7 @@ pub struct SessionState {
     pub clock: String,
     /// The events that are on, with their filters.
     pub events: Vec<(EventName, Option<String>)>,
-    /// Whose events, if not everybody's.
+    /// Tasks whose events are taken, if it is not system-wide.
     pub pids: Vec<u32>,
     /// The figures of each CPU's ring.
     pub stats: Vec<(u32, CpuStats)>,

@@ -18,7 +18,7 @@ fn read(earlier: Option<(u64, u64)>) -> Anchor {
     Anchor { ticks: facts.ticks, monotonic: facts.monotonic, error: facts.error_ns.into() }
 }
 
-/// Nanoseconds from one reading on, at a pace of so many ticks in so many nanoseconds.
+/// Nanoseconds from one reading on, at a pace of ticks per nanoseconds.
 fn stretch(from: Anchor, ticks: u64, (by, nanos): (u64, u64)) -> u64 {
     let off = (i128::from(ticks) - i128::from(from.ticks)) * i128::from(nanos);
     let off = off.div_euclid(i128::from(by.max(1)));
@@ -56,8 +56,8 @@ impl Counter {
         }
         // A line through two points that lie together points anywhere.
         if now.monotonic > before.monotonic.saturating_add(SLACK) {
-            let foretold = self.at(now.ticks).abs_diff(now.monotonic);
-            self.error = self.error.max(now.error.saturating_add(foretold));
+            let extrapolated = self.at(now.ticks).abs_diff(now.monotonic);
+            self.error = self.error.max(now.error.saturating_add(extrapolated));
             self.last = [before, now];
         }
         let due = self.kept.last().is_none_or(|k| now.monotonic - k.monotonic >= self.every);
@@ -91,7 +91,7 @@ impl Counter {
         stretch(a, ticks, pace)
     }
 
-    /// What times were wrong by at most, as far as the readings tell: each was foretold
+    /// What times were wrong by at most, as far as the readings tell: each was extrapolated
     /// from those before.
     pub fn error(&self) -> u64 {
         self.error
@@ -101,9 +101,9 @@ impl Counter {
     /// its recording is of this start of the machine.
     fn shares(&self, clock: &ClockFacts) -> bool {
         let there = Anchor { ticks: clock.ticks, monotonic: clock.monotonic, error: 0 };
-        let foretold = stretch(there, self.last[1].ticks, (clock.frequency, 1_000_000_000));
+        let extrapolated = stretch(there, self.last[1].ticks, (clock.frequency, 1_000_000_000));
         let between = self.last[1].monotonic.abs_diff(there.monotonic);
-        foretold.abs_diff(self.last[1].monotonic) <= SLACK + between / 1000
+        extrapolated.abs_diff(self.last[1].monotonic) <= SLACK + between / 1000
     }
 
     /// What a trace's metadata say of its clock: the program's facts with the pace measured

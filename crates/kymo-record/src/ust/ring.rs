@@ -477,7 +477,7 @@ impl RingReader {
         Ok(true)
     }
 
-    /// So many packets are done with: their room is free.
+    /// Releases the room of packets that are done with.
     fn taken(&mut self, area: u32, packets: u64) -> Result<(), UstError> {
         let next = self.areas[area as usize].next;
         if self.config().mode == Mode::Discard && !self.peeking {
@@ -601,7 +601,7 @@ impl RingReader {
     }
 }
 
-/// So many ticks in nanoseconds.
+/// Ticks in nanoseconds.
 fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
     let ns = u128::from(ticks) * 1_000_000_000 / u128::from(frequency.max(1));
     u64::try_from(ns).unwrap_or(u64::MAX)

@@ -140,7 +140,7 @@ impl PrintedSample<'_> {
 pub struct SampleTextOptions {
     /// Call chains are printed.
     pub chains: bool,
-    /// At most so many frames of each.
+    /// Frames of each, at most.
     pub max_stack: usize,
     /// Layout of the starts of lines.
     pub style: LineStyle,

@@ -119,7 +119,7 @@ impl Resolver {
     /// The source files that the code of functions is of, as they were called when it was
     /// compiled. `functions`: first address and first address behind, as the file has them.
     pub(crate) fn source_files(&self, id: DsoId, functions: &[(u64, u64)]) -> Vec<String> {
-        /// Beyond so many places only every second one is looked at, and so on.
+        /// Places beyond which only every second one is looked at, and so on.
         const MOST: u64 = 1 << 20;
         let Some(dso) = self.get(id).filter(|d| d.kind == DsoKind::File) else { return Vec::new() };
         let Some(path) = self.files().dwarf(&dso.binary()) else { return Vec::new() };
@@ -236,7 +236,7 @@ impl From<'_> {
             let known = stored::Stored::of(bytes);
             if known.is_none() {
                 let path = self.name.display();
-                let why = format!("what is cached of {path} contradicts itself; it is made again");
+                let why = format!("what is cached of {path} contradicts itself; it is rebuilt");
                 self.files.note(Problem::Cache { why });
             }
             known

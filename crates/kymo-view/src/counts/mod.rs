@@ -16,7 +16,7 @@ use kymo_model::{Aggregation, CountRow};
 
 pub use summary::{CommandTimes, ResultSummary, RunTimes};
 
-/// Text of intervals repeats its header after so many readings.
+/// Readings after which the text of intervals repeats its header.
 const HEADER_EVERY: u64 = 25;
 
 /// Form of the output.

@@ -173,7 +173,7 @@ impl<'a> NamelessCode<'a> {
         let (worst, _) = self.worst.first()?;
         if worst.starts_with("perf-") && worst.ends_with(".map") {
             return Some(
-                "this code was made at run time: have its maker write the map, as with java \
+                "this is JIT code: have the runtime write a perf map, as with java \
                  -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, node --perf-basic-prof, \
                  python3 -X perf"
                     .into(),

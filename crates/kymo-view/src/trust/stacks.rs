@@ -164,7 +164,7 @@ fn explain(cfi_error: Option<CfiError>, worst: &str) -> (&'static str, Option<St
     match cfi_error {
         None => ("the return address found there leads into no code", None),
         Some(CfiError::Memory) => (
-            "code made at run time, without frame pointers there",
+            "JIT code, without frame pointers there",
             Some("have the just-in-time compiler keep frame pointers".into()),
         ),
         Some(CfiError::Missing) => ("the file is not there", Some(symfs.into())),

@@ -27,7 +27,7 @@ impl RecordingArgs {
 /// Flags that say which samples count.
 #[derive(clap::Args, Default)]
 pub(crate) struct SampleArgs {
-    /// Only these task names
+    /// Only tasks with these names
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     comms: Vec<String>,
     /// Only samples taken in these binaries
@@ -39,8 +39,7 @@ pub(crate) struct SampleArgs {
     /// Only these threads
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
-    /// Only samples between START,STOP (seconds; either may be missing; several with blanks
-    /// between), or in a share of the whole: 10%/2 (the second tenth), 0%-10%,30%-40%
+    /// Only samples between START,STOP (seconds; either may be missing; space-separated), or in a share of the whole: 10%/2 (the second tenth), 0%-10%,30%-40%
     #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
     time: Option<String>,
     /// Only these events (names or globs)

@@ -16,12 +16,12 @@ WHAT IS KEPT
 Functions and lines of the addresses that were looked up, an index of each binary that was probed,
 the kernel's own symbols until the next boot: one file for each binary and kind, named after the
 binary's build-id. Only files that nobody else
-can write to are read, and only if their checksums are right; others are told and made again.
+can write to are read, and only if their checksums are right; others are reported and rebuilt.
 
 ENVIRONMENT
 KYMO_CACHE       another directory; off: keep nothing
 XDG_CACHE_HOME   its directory kymo is used instead of ~/.cache/kymo
-All files together take at most 1 GiB: those longest not used go first.")]
+All files together take at most 1 GiB: the least recently used go first.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,

@@ -28,7 +28,7 @@ On a network that is trusted, both sides know a secret:
   head -c 32 /dev/urandom | base64 > secret; chmod 600 secret     (copy it to the sender)
   kymo listen --dir traces --bind 192.0.2.1:7411 --secret-file secret
   kymo trace -o tcp://192.0.2.1:7411 --secret-file secret -e sched
-The secret keeps strangers from sending, and from being sent to.")]
+The secret authenticates both sides.")]
 pub(crate) struct Args {
     /// Directory for the recordings
     #[arg(long, value_name = "DIR")]
@@ -42,19 +42,19 @@ pub(crate) struct Args {
     /// Listen on an outside address without a secret
     #[arg(long, conflicts_with = "secret_file")]
     no_secret: bool,
-    /// The most that is taken for one recording (10G)
+    /// Maximum size of one recording (10G)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_size: Option<u64>,
-    /// The most recordings at the same time
+    /// Maximum number of recordings at the same time
     #[arg(long, value_name = "N", default_value = "64")]
     max_senders: usize,
     /// End after this many recordings
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
-    /// Acknowledge only what is on the disk, not what is in its cache
+    /// Acknowledge only what is on the disk, not what is in the page cache
     #[arg(long)]
     sync: bool,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short = 'q', long)]
     quiet: bool,
     /// Exit with status 3 if a recording ended early

@@ -69,7 +69,7 @@ pub(crate) struct Args {
     #[arg(short = 'a', long, value_name = "PROBE", allow_hyphen_values = true)]
     add: Vec<String>,
 
-    /// Show what would be told to the kernel, and change nothing
+    /// Show the definitions for the kernel, and change nothing
     #[arg(short = 'D', long, value_name = "PROBE", allow_hyphen_values = true)]
     definition: Vec<String>,
 
@@ -126,7 +126,7 @@ pub(crate) struct Args {
     #[arg(short = 'k', long, value_name = "VMLINUX")]
     vmlinux: Option<PathBuf>,
 
-    /// Where the sources are
+    /// Directory of the sources
     #[arg(short = 's', long, value_name = "DIRECTORY")]
     source: Option<PathBuf>,
 
@@ -138,11 +138,11 @@ pub(crate) struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Count for so long how often what was added is hit, and say what that costs
+    /// Count the hits of the added probes for that time, and state what they cost
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     preflight: Option<f64>,
 
-    /// The most places that one description may give; up to 65536
+    /// Maximum number of probe points of one description; up to 65536
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     max_probes: u32,
 
@@ -158,7 +158,7 @@ pub(crate) struct Args {
     #[arg(long)]
     cache: bool,
 
-    /// Names as a person reads them; this is the default
+    /// Demangle names; this is the default
     #[arg(long, alias = "demangle-kernel", overrides_with = "no_demangle")]
     demangle: bool,
 
@@ -166,7 +166,7 @@ pub(crate) struct Args {
     #[arg(long, alias = "no-demangle-kernel", overrides_with = "demangle")]
     no_demangle: bool,
 
-    /// Only results and errors
+    /// Print only results and errors
     #[arg(short = 'q', long)]
     quiet: bool,
 

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(short = 'F', long = "freq", value_name = "N", default_value_t = 4000)]
     freq: u64,
 
-    /// Show so many functions
+    /// Number of functions to show
     #[arg(short = 'n', long = "top", value_name = "N", default_value_t = 15)]
     top: usize,
 

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// How to record call chains: fp, dwarf[,BYTES]
     #[arg(long, value_name = "MODE", value_parser = call_graph)]
     call_graph: Option<CallGraph>,
-    /// The whole machine
+    /// Record system-wide
     #[arg(short = 'a', long)]
     all_cpus: bool,
     /// These processes
@@ -55,10 +55,10 @@ pub(crate) struct Args {
     /// Only in this cgroup, or one for each event (on all CPUs)
     #[arg(short = 'G', long, value_name = "NAME,…", value_delimiter = ',')]
     cgroup: Vec<String>,
-    /// Wait before counting, in milliseconds
+    /// Milliseconds to wait before counting
     #[arg(short = 'D', long, value_name = "MS", value_parser = millis)]
     delay: Option<std::time::Duration>,
-    /// Stop after so many milliseconds, and the command with it
+    /// Stop after MS milliseconds, and the command with it
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<std::time::Duration>,
     /// Size of each ring, in pages or with a suffix B, K, M, G
@@ -81,13 +81,13 @@ pub(crate) struct Args {
     /// Leave tracepoint events of kymo itself out
     #[arg(long)]
     exclude_perf: bool,
-    /// Counts per thread
+    /// Record counts per thread
     #[arg(short = 's', long)]
     stat: bool,
     /// Addresses of data in samples
     #[arg(short = 'd', long)]
     data: bool,
-    /// Timestamps in samples (always so)
+    /// Timestamps in samples (always on; accepted for compatibility)
     #[arg(short = 'T', long)]
     timestamp: bool,
     /// The period in samples
@@ -105,7 +105,7 @@ pub(crate) struct Args {
     /// Record namespaces
     #[arg(long)]
     namespaces: bool,
-    /// Go on in a new file on SIGUSR2, or at a size (10M) or time (30s)
+    /// Rotate the output file on SIGUSR2, or at a size (10M) or time (30s)
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_on)]
     switch_output: Option<SwitchOn>,
@@ -121,16 +121,16 @@ pub(crate) struct Args {
     /// No build-ids in the file
     #[arg(short = 'B', long)]
     no_buildid: bool,
-    /// Leave perf's build-id cache alone (always so)
+    /// Leave perf's build-id cache alone (always on; accepted for compatibility)
     #[arg(short = 'N', long)]
     no_buildid_cache: bool,
-    /// Longest time for reading one process's maps, in milliseconds
+    /// Timeout for reading the maps of one process, in milliseconds
     #[arg(long, value_name = "MS", default_value = "500", value_parser = millis)]
     proc_map_timeout: std::time::Duration,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short = 'q', long)]
     quiet: bool,
-    /// Say more
+    /// Print more details
     #[arg(short = 'v', long)]
     verbose: bool,
     /// Exit with status 3 if anything asked for was lost or left out (cpu-clock in

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Recordings to read, without -i; several of one machine are counted together, by event
     #[arg(value_name = "FILE", conflicts_with = "input")]
     files: Vec<PathBuf>,
-    /// Plain text; this is the only face there is
+    /// Plain text (the only output mode)
     #[arg(long)]
     stdio: bool,
     /// Call graphs: none|graph|fractal|flat|folded|caller|callee, srcline to tell lines apart, a least percentage; comma-separated
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Columns to show: overhead,overhead_children,sample,period and sort keys
     #[arg(short = 'F', long, value_name = "FIELDS")]
     fields: Option<String>,
-    /// Only these task names
+    /// Only tasks with these names
     #[arg(short, long, value_name = "NAMES")]
     comms: Option<String>,
     /// Only these binaries
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// Show the sum of periods
     #[arg(long)]
     show_total_period: bool,
-    /// Separate columns by this, without filling up
+    /// Separate columns by this, without padding
     #[arg(short = 't', long, value_name = "SEP")]
     field_separator: Option<String>,
     /// Show functions that the compiler inlined in call graphs, out of debugging information (this is the default)
@@ -97,7 +97,7 @@ pub(crate) struct Args {
     select: EventSelectionArgs,
     #[command(flatten)]
     finding: SymbolArgs,
-    /// Tell apart by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
+    /// Group by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
     #[arg(short, long, value_name = "REGEX")]
     parent: Option<String>,
     /// Exit with status 3 if anything could make the result wrong
@@ -159,7 +159,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let ledger = scope.spawn(|| {
             let mut ledger = profile_ledger(&profile, &file);
             if nothing {
-                ledger.tell(NoteKind::Nothing, "no sample passes what was asked for", None);
+                ledger.tell(NoteKind::Nothing, "no samples match", None);
             }
             ledger
         });

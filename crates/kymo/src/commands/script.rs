@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// data_src, phys_addr, data_page_size, code_page_size, cgroup, srcline; types: hw, sw, trace, raw
     #[arg(short = 'F', long, value_name = "SPEC", allow_hyphen_values = true)]
     fields: Vec<String>,
-    /// Print one JSON object a line, with typed fields
+    /// Print one JSON object per line, with typed fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Print whole paths of source files
     #[arg(long)]
     full_source_path: bool,
-    /// Print at most so many frames of a call chain
+    /// Print at most N frames of a call chain
     #[arg(long, value_name = "N", default_value_t = 127)]
     max_stack: usize,
     /// Print times in nanoseconds
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     /// hard or soft interrupt, preemption and migration disabled
     #[arg(short, long)]
     latency: bool,
-    /// Print what the recording says of the machine first
+    /// Print the header of the recording first
     #[arg(long)]
     header: bool,
     /// Print only that
@@ -145,9 +145,5 @@ impl Args {
 fn nothing(args: &Args) -> &'static str {
     let conditions =
         !args.select.is_everything() || !args.comm.is_empty() || !args.symbols.is_empty();
-    if conditions {
-        "no event of the recording passes what was asked for"
-    } else {
-        "the recording holds no events"
-    }
+    if conditions { "no events of the recording match" } else { "the recording holds no events" }
 }

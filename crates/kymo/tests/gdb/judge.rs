@@ -55,7 +55,7 @@ def stack():
 
 /// Where gdb is to stop.
 pub(crate) enum Stop<'a> {
-    /// At each of so many calls.
+    /// At each of a number of calls.
     Syscall(&'a str, usize),
     /// Each time that one of these instructions is reached.
     Places(&'a [u64]),

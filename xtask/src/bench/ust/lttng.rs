@@ -55,7 +55,7 @@ impl Lttng {
         Ok(result?)
     }
 
-    /// The instructions of so many events and of those to warm up, and all others that do not
+    /// The instructions of a number of events and of those to warm up, and all others that do not
     /// depend on how many there are.
     pub(super) fn instructions(&self, kind: &str, events: u64) -> anyhow::Result<u64> {
         self.create(kind, "overwrite")?;
@@ -65,7 +65,7 @@ impl Lttng {
         counted
     }
 
-    /// What becomes of so many events a second, or of as many as the program can, and what they cost
+    /// What becomes of a number of events a second, or of as many as the program can, and what they cost
     /// the one that writes them to disk.
     pub(super) fn sustained(&self, load: Load) -> anyhow::Result<Sustained> {
         self.create("paced", "sustained")?;

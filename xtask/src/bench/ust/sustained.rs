@@ -14,7 +14,7 @@ use crate::bench::measure::{ended, output};
 /// Millions a second.
 const RATES: [u64; 12] = [4, 8, 12, 16, 20, 25, 30, 35, 40, 50, 60, 80];
 const HALVINGS: u32 = 2;
-/// A rate is sustained if all but one of so many runs lose nothing: the machine may have been busy.
+/// A rate is sustained if all but one of that number of runs lose nothing: the machine may have been busy.
 const TRIALS: usize = 3;
 /// Where the readers are compared, millions a second.
 const COMPARED: u64 = 2;
@@ -110,7 +110,7 @@ pub(super) fn rows(pace: &Path, lttng: &Lttng) -> anyhow::Result<Vec<[String; 4]
     Ok(rows)
 }
 
-/// What of the events of so many threads reaches the disk, if they do nothing else.
+/// What of the events of a number of threads reaches the disk, if they do nothing else.
 fn flat_out(
     threads: u32,
     ours: impl Fn(Load) -> anyhow::Result<Sustained>,

@@ -129,7 +129,7 @@ impl<'a> Bits<'a> {
         Some(word)
     }
 
-    /// So many bytes from a place of a whole byte on.
+    /// Bytes from a place of a whole byte on.
     #[inline]
     pub(crate) fn take(&mut self, len: u64) -> Result<&'a [u8], Stop> {
         let len = usize::try_from(len).map_err(|_| Stop::End)?;
@@ -160,7 +160,7 @@ pub(crate) fn mask(size: u32) -> u64 {
     if size >= 64 { u64::MAX } else { (1 << size) - 1 }
 }
 
-/// Extends the sign of an integer of so many bits.
+/// Extends the sign of an integer of a number of bits.
 #[inline]
 pub(crate) fn extend(value: u64, size: u32) -> i64 {
     let unused = 64 - size.clamp(1, 64);

@@ -25,7 +25,7 @@ const MEASURED: u64 = 2_000_000;
 pub(crate) struct Reading {
     pub(crate) ticks: u64,
     pub(crate) nanos: u64,
-    /// They were read within so many nanoseconds.
+    /// Nanoseconds within which they were read.
     pub(crate) error: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Agreement {
     /// Readings of both clocks, that times were computed from or checked by; 0 if the
     /// trace's clock is `CLOCK_MONOTONIC`.
     pub readings: usize,
-    /// Those that were foretold from others, to see how the clock was corrected.
+    /// Those that were extrapolated from others, to see how the clock was corrected.
     pub checked: usize,
     /// Readings that cannot be of the same clocks, and were left out.
     pub ignored: u64,
@@ -196,8 +196,8 @@ impl Readings {
         for three in knots.windows(3) {
             let [a, b, c] = three else { continue };
             let line = slope(c.nanos - a.nanos, c.ticks - a.ticks);
-            let foretold = a.nanos.saturating_add(along(b.ticks - a.ticks, line));
-            slewed = slewed.max(foretold.abs_diff(b.nanos));
+            let extrapolated = a.nanos.saturating_add(along(b.ticks - a.ticks, line));
+            slewed = slewed.max(extrapolated.abs_diff(b.nanos));
         }
         for c in checks {
             let off = curve.nanos(c.ticks, &mut 0).abs_diff(c.nanos);
@@ -244,7 +244,7 @@ fn slope(nanos: u64, ticks: u64) -> u64 {
     u64::try_from(exact).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds of so many ticks.
+/// Nanoseconds of ticks.
 #[inline]
 fn along(ticks: u64, slope: u64) -> u64 {
     ((u128::from(ticks) * u128::from(slope) + (1 << (SHIFT - 1))) >> SHIFT) as u64

@@ -49,7 +49,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Of so many bytes that mean the same wherever they lie.
+    /// Of a fixed number of bytes that mean the same wherever they lie.
     #[inline]
     pub(crate) fn plain(at: u32, len: u32) -> Packed {
         Packed { at, bits: 8 * len, phase: 0, outer: false }

@@ -20,9 +20,9 @@ pub struct FixedField<'c> {
 /// How a field is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// As an integer of so many bytes.
+    /// As an integer of a number of bytes.
     Int(u8, Endian),
-    /// As so many bytes of text, which ends at a NUL.
+    /// As bytes of text, which ends at a NUL.
     Chars(usize),
 }
 

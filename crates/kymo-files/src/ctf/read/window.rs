@@ -58,7 +58,7 @@ impl Window {
         }
     }
 
-    /// Has bytes from an offset on in memory, so many if the file has them, and lets go
+    /// Has bytes from an offset on in memory, as many as asked for if the file has them, and lets go
     /// of those before. More is read than asked for.
     pub(crate) fn want(&mut self, offset: u64, count: usize) -> io::Result<()> {
         let to = offset.saturating_add(count as u64).min(self.len);

@@ -114,7 +114,7 @@ impl Synth {
         self.end(RecordKind::FORK, Misc::FORK_EXEC, pid, tid)
     }
 
-    /// LOST: so many records that the kernel has not told of itself.
+    /// LOST: a number of records that the kernel has not told of itself.
     pub fn lost(&mut self, records: u64) -> &[u8] {
         let id = self.id;
         let b = self.start();

@@ -69,7 +69,7 @@ pub struct IdPlace {
 
 /// ID_INDEX records: where the instances were opened.
 pub fn id_index(places: &[IdPlace]) -> Vec<u8> {
-    /// So many fit into a record.
+    /// Number that fits into a record.
     const MOST: usize = 2000;
     let mut out = Vec::new();
     for some in places.chunks(MOST) {

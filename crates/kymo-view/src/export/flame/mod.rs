@@ -11,7 +11,7 @@ use crate::percent;
 /// How it is drawn.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// What stands above.
+    /// Title.
     pub title: String,
     /// What the weights count, in words: `samples`, `nanoseconds`.
     pub unit: &'static str,

@@ -39,18 +39,18 @@ pub(crate) struct Args {
     /// Functions to show (names or globs); the hottest ones where none is named
     #[arg(value_name = "SYMBOL")]
     symbols: Vec<String>,
-    /// Another way to name a function
+    /// Function to show
     #[arg(short, long, value_name = "SYMBOL", visible_short_alias = 'S')]
     symbol: Vec<String>,
     #[command(flatten)]
     chosen: SampleArgs,
-    /// Show so many functions where none is named
+    /// Number of functions to show where none is named
     #[arg(long, value_name = "N", default_value_t = 3)]
     top: usize,
-    /// Plain text; this is the only face there is
+    /// Plain text (the only output mode)
     #[arg(long)]
     stdio: bool,
-    /// How operands are written: att or intel
+    /// Syntax of operands: att or intel
     #[arg(short = 'M', long, value_name = "STYLE", default_value = "att")]
     disassembler_style: Style,
     /// Leave out the source
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Show the bytes of instructions
     #[arg(short = 'A', long)]
     asm_raw: bool,
-    /// What percentages are of
+    /// Base of the percentages
     #[arg(long, value_name = "TYPE", default_value = "local-period")]
     percent_type: PercentOf,
     /// Leave out of the summary what is below this percentage
@@ -77,10 +77,10 @@ pub(crate) struct Args {
     /// Show sums of periods
     #[arg(long, conflicts_with = "show_nr_samples")]
     show_total_period: bool,
-    /// Pass over functions whose code is not there
+    /// Skip functions whose code is missing
     #[arg(long)]
     skip_missing: bool,
-    /// Events stand side by side; they always do
+    /// Show events side by side (always on; accepted for compatibility)
     #[arg(long)]
     group: bool,
     /// No other program is started: kymo disassembles by itself

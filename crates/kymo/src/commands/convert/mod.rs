@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Recording to read, without -i
     #[arg(value_name = "FILE", conflicts_with = "input")]
     file: Option<PathBuf>,
-    /// What to make; without it the name of the output says it
+    /// Output format; by default the one that the name of the output file tells
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
     /// Write to this file, which must not exist yet; otherwise to the standard output
@@ -52,21 +52,21 @@ pub(crate) struct Args {
     force: bool,
     #[command(flatten)]
     chosen: SampleArgs,
-    /// What a sample weighs: `period` (what it stands for: nanoseconds of a clock, counts of
+    /// Weight of a sample: `period` (what it stands for: nanoseconds of a clock, counts of
     /// an event), `samples` (one); for an event of trace.dat or CTF, which counts as one, also a
     /// field that is a number: FIELD or EVENT.FIELD
     #[arg(long, value_name = "WHAT", default_value = "period")]
     weight: Weight,
-    /// What tells tasks apart
+    /// Group stacks by task
     #[arg(long, value_name = "BY")]
     split: Option<Split>,
-    /// Tell functions apart that the compiler inlined, out of debugging information (this is the default)
+    /// Show functions that the compiler inlined, from debugging information (this is the default)
     #[arg(long, overrides_with = "no_inline")]
     inline: bool,
-    /// Do not look for inlined functions and source lines
+    /// Show no inlined functions and source lines
     #[arg(long)]
     no_inline: bool,
-    /// What stands above a flame graph; otherwise the command that was recorded
+    /// Title of a flame graph; default: the recorded command
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     /// Leave frames of less than this percentage out of a flame graph

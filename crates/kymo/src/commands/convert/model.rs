@@ -4,7 +4,7 @@ pub(crate) use kymo_view::profile_stacks::{
     SampleWeight as Weight, TaskNumbers as Tasks, TaskSplit,
 };
 
-/// What tells tasks apart.
+/// Group stacks by task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Split {
     /// Nothing: all samples together

@@ -46,7 +46,7 @@ enum What {
     Enable(Choice),
     /// Switch events off
     Disable(Choice),
-    /// Let an event pass only when an expression over its fields holds
+    /// Set the filter of an event: an expression over its fields
     #[command(after_long_help = "\
 EXPRESSIONS
   prev_pid == 1 && next_comm ~ \"kworker*\"     == != < <= > >= & on numbers,
@@ -62,7 +62,7 @@ EXPRESSIONS
         #[arg(long, conflicts_with = "expression")]
         clear: bool,
     },
-    /// Let the kernel do something when an event fires
+    /// Set a trigger: an action of the kernel when the event fires
     #[command(after_long_help = "\
 TRIGGERS
   traceon, traceoff            switch the ring on or off

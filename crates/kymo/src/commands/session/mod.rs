@@ -77,12 +77,12 @@ enum Action {
     Enable(Enable),
     /// Switch events of a session off
     Disable(Disable),
-    /// Let the session's rings take events
+    /// Start recording into the session's rings
     Start {
         /// The session
         name: String,
     },
-    /// Let it take no more; what is in it stays
+    /// Stop it; the recorded events stay
     Stop {
         /// The session
         name: String,
@@ -94,7 +94,7 @@ enum Action {
     /// Write what programs that ended or were killed have left in the rings of their
     /// tracepoints, up to their last event, and remove it
     Recover(recover::Recover),
-    /// Say all about a session
+    /// Show the details of a session
     Show {
         /// The session
         name: String,
@@ -224,7 +224,7 @@ struct Rotate {
     /// Exit with status 3 if something lessens the trust in what was written
     #[arg(long)]
     strict: bool,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short = 'q', long)]
     quiet: bool,
 }

@@ -22,7 +22,7 @@ pub(super) struct Recover {
     /// Do not remove the rings
     #[arg(long)]
     keep: bool,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short = 'q', long)]
     quiet: bool,
 }

@@ -239,7 +239,7 @@ fn program_text(out: &mut impl std::io::Write, p: &ProgramState) -> std::io::Res
     Ok(())
 }
 
-/// So many of something.
+/// Count and noun, in the plural where it is one.
 pub(super) fn many(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

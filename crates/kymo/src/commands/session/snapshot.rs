@@ -35,13 +35,13 @@ pub(super) struct Snapshot {
     /// Wait, and take one each time it takes too long: 'A -> B > 5ms by pid'
     #[arg(long, value_name = "CONDITION")]
     on_latency: Option<String>,
-    /// End after so many snapshots
+    /// End after N snapshots
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
-    /// Take it so many milliseconds after the condition was met
+    /// Take it MS milliseconds after the condition was met
     #[arg(long, value_name = "MS", default_value = "0", value_parser = millis)]
     after: Duration,
-    /// End after so many milliseconds without the condition
+    /// End after MS milliseconds without the condition
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
     /// Version of the file: 6 or 7
@@ -51,7 +51,7 @@ pub(super) struct Snapshot {
     /// Exit with status 3 if something lessens the trust in what was written
     #[arg(long)]
     strict: bool,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short = 'q', long)]
     quiet: bool,
 }

@@ -69,11 +69,11 @@ pub(crate) struct Args {
     /// Run the command N times and print mean and spread; 0 is forever
     #[arg(short = 'r', long, value_name = "N", allow_negative_numbers = true)]
     repeat: Option<u32>,
-    /// Print what was added every so many milliseconds
+    /// Print the counts of each interval of MS milliseconds
     #[arg(short = 'I', long, value_name = "MS", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     interval_print: Option<u64>,
-    /// Stop after so many intervals
+    /// Stop after N intervals
     #[arg(long, value_name = "N", requires = "interval_print")]
     interval_count: Option<u64>,
     /// After the intervals, print the sums as well
@@ -88,22 +88,22 @@ pub(crate) struct Args {
     /// With -r, print the time of each run as well
     #[arg(long)]
     table: bool,
-    /// Do not sum the same event of several PMUs (it never is)
+    /// Do not sum the same event of several PMUs (never done; accepted for compatibility)
     #[arg(long)]
     no_merge: bool,
     /// Print no result, only run the command
     #[arg(long)]
     quiet: bool,
-    /// Stop after so many milliseconds
+    /// Stop after MS milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
-    /// Begin so many milliseconds after the command; -1 never begins
+    /// Begin MS milliseconds after the command; -1 never begins
     #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true)]
     delay: Option<i64>,
     /// Print fields separated by this, for programs
     #[arg(short = 'x', long, value_name = "SEP", conflicts_with = "json_output")]
     field_separator: Option<String>,
-    /// Print a JSON object a line
+    /// Print one JSON object per line
     #[arg(short = 'j', long)]
     json_output: bool,
     /// Print to this file

@@ -1,4 +1,4 @@
-//! One JSON object a line: task, CPU, flags, time, event and its typed fields.
+//! One JSON object per line: task, CPU, flags, time, event and its typed fields.
 
 use std::io::Write as _;
 

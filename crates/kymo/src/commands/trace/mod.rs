@@ -44,13 +44,13 @@ PROBES
   --probe 'vfs_read count'                  added for this run, traced and removed
   -x ./prog --probe 'work n' --probe 'work%return $retval'
   --probe '/usr/bin/prog work n'
-What can be said is in `kymo probe --help`. The event can be filtered by its name:
+The syntax is in `kymo probe --help`. The event can be filtered by its name:
 -e 'probe_prog:work' --filter 'n > 3'.
 
-WHOSE EVENTS
+TARGETS
   -- CMD    the command's and its children's, from its first instruction on
   -p PID    a process's, all its threads' and its later children's
-  neither   everybody's (so does -a beside a command: while it runs)
+  neither   system-wide (so does -a beside a command: while it runs)
 
 SYSTEM CALLS
 Without -e the system calls are shown, one a line when it returns: name, arguments,
@@ -93,7 +93,7 @@ pub(crate) struct Args {
     call: syscalls::CallArgs,
     #[command(flatten)]
     tracer: tracer::TracerArgs,
-    /// Everybody's events, although there is a command
+    /// System-wide, even with a command
     #[arg(short = 'a', long)]
     all_cpus: bool,
     /// These processes
@@ -114,13 +114,13 @@ pub(crate) struct Args {
     /// Do not follow children
     #[arg(short = 'i', long)]
     no_inherit: bool,
-    /// Stop after so many milliseconds
+    /// Stop after MS milliseconds
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
-    /// Stop after so many events
+    /// Stop after N events
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "output")]
     count: Option<u64>,
-    /// One JSON object a line
+    /// One JSON object per line
     #[arg(long, conflicts_with = "output")]
     json: bool,
     /// Show what is in the ring of an existing instance, and go on as long as it records;
@@ -128,7 +128,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", conflicts_with_all =
           ["event", "filter", "pid", "all_cpus", "stacks", "buffer_size", "output", "command", "probes"])]
     instance: Option<String>,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short = 'q', long)]
     quiet: bool,
     /// Exit with status 3 if anything was lost
@@ -205,7 +205,7 @@ impl Args {
         if !(calls || traced && some) || target::has_kernel_pids() {
             return Ok(());
         }
-        let all = if calls { "" } else { "; or take everybody's events (-a)" };
+        let all = if calls { "" } else { "; or trace system-wide (-a)" };
         bail!(
             "processes have other numbers in this pid namespace than in the kernel's events, \
              which cannot be told apart by them here: start kymo in the first one (nsenter -t 1 \

@@ -24,7 +24,7 @@ use crate::args::values::{bytes, switch_on};
 /// Flags for where a trace goes.
 #[derive(clap::Args)]
 pub(super) struct OutArgs {
-    /// File to write (a recording that is there becomes FILE.old), or
+    /// File to write (an existing recording is renamed to FILE.old), or
     /// tcp://HOST:PORT of a `kymo listen`
     #[arg(short = 'o', long, value_name = "FILE|tcp://HOST:PORT")]
     output: Option<OsString>,
@@ -38,20 +38,20 @@ pub(super) struct OutArgs {
     /// Compress the file at the end: none, zlib, zstd
     #[arg(long, value_name = "HOW", default_value = "none", value_parser = compression)]
     compression: Compression,
-    /// Go on in a new file on SIGUSR2, or at a size (10M) or time (30s)
+    /// Rotate the output file on SIGUSR2, or at a size (10M) or time (30s)
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_on)]
     switch_output: Option<SwitchOn>,
-    /// Of these files, keep the newest N
+    /// Number of rotated files to keep, the newest
     #[arg(long, value_name = "N", requires = "switch_output")]
     switch_max_files: Option<usize>,
-    /// Stop when there are so many bytes of events (10M)
+    /// Stop when the events take this many bytes (10M)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_size: Option<u64>,
     /// File with the secret that the listener asks for
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// What the listener calls this recording's directory; the host's name if not given
+    /// Name of the recording's directory at the listener; default: the host name
     #[arg(long, value_name = "NAME")]
     sender: Option<String>,
 }

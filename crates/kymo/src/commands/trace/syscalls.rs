@@ -30,10 +30,10 @@ pub(super) struct CallArgs {
     /// Only a table of calls, errors and times at the end
     #[arg(short = 's', long, conflicts_with_all = ["event", "output"])]
     summary: bool,
-    /// The calls, and the table at the end
+    /// Show the calls, and the table at the end
     #[arg(short = 'S', long, conflicts_with_all = ["event", "output"])]
     with_summary: bool,
-    /// When each call began, in seconds of the trace's clock
+    /// Show when each call began, in seconds of the trace's clock
     #[arg(short = 't', long, conflicts_with_all = ["event", "output"])]
     times: bool,
     /// Only these system calls

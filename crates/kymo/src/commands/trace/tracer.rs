@@ -38,7 +38,7 @@ pub(super) struct TracerArgs {
     /// Only what these functions call (function_graph)
     #[arg(short = 'G', long = "graph-function", value_name = "FUNC", requires = "tracer")]
     graph: Vec<String>,
-    /// How deep calls are shown (function_graph)
+    /// Maximum depth of calls (function_graph)
     #[arg(long, value_name = "N", requires = "tracer")]
     max_depth: Option<u32>,
 }
