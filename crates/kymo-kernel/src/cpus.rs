@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::system_root::system_path;
+
 /// The highest CPU number taken for real: the kernel's own limit is lower.
 const CPU_LIMIT: u32 = 1 << 16;
 
@@ -37,7 +39,7 @@ pub fn parse_list(list: &str) -> Result<Vec<u32>, ListError> {
 
 /// The CPUs that are online, in order. Without sysfs, as many as this process may use.
 pub fn online() -> Vec<u32> {
-    online_under(Path::new("/sys"))
+    online_under(&system_path("/sys"))
 }
 
 fn online_under(sysfs: &Path) -> Vec<u32> {
@@ -64,7 +66,7 @@ pub struct Topology {
 
 /// Where `cpu` sits.
 pub fn topology(cpu: u32) -> Topology {
-    topology_under(Path::new("/sys"), cpu)
+    topology_under(&system_path("/sys"), cpu)
 }
 
 fn topology_under(sysfs: &Path, cpu: u32) -> Topology {
@@ -82,7 +84,9 @@ fn topology_under(sysfs: &Path, cpu: u32) -> Topology {
 
 /// The memory node of `cpu`; 0 where the kernel has none.
 pub fn node(cpu: u32) -> u32 {
-    let Ok(dir) = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")) else { return 0 };
+    let Ok(dir) = fs::read_dir(system_path(format!("/sys/devices/system/cpu/cpu{cpu}"))) else {
+        return 0;
+    };
     dir.filter_map(|e| e.ok()?.file_name().to_str()?.strip_prefix("node")?.parse().ok())
         .next()
         .unwrap_or(0)

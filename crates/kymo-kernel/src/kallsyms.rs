@@ -9,7 +9,9 @@ use std::sync::OnceLock;
 use kymo_format::{KernelSymbol, Symbols};
 
 use self::core::Core;
+
 pub use self::core::{Kept, VERSION};
+use crate::system_root::system_path;
 
 /// The parsed table; names live in the text it was made of.
 #[derive(Debug, Default)]
@@ -71,7 +73,7 @@ impl Kallsyms {
     /// The running kernel's symbols as it prints them now; that takes tens of
     /// milliseconds. Empty if they cannot be read.
     pub fn live(choice: Choice) -> Kallsyms {
-        let text = std::fs::read("/proc/kallsyms").unwrap_or_default();
+        let text = std::fs::read(system_path("/proc/kallsyms")).unwrap_or_default();
         Kallsyms::parse_choosing(text, choice)
     }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use crate::system_root::system_path;
 use kymo_model::{Cursor, Endian};
 
 /// More program headers are no core of a kernel.
@@ -19,7 +20,7 @@ pub const PATH: &str = "/proc/kcore";
 /// # Errors
 /// If the file cannot be read, is damaged, or does not have that memory.
 pub fn read(start: u64, end: u64) -> io::Result<Vec<u8>> {
-    read_from(Path::new(PATH), start, end)
+    read_from(&system_path(PATH), start, end)
 }
 
 fn read_from(path: &Path, start: u64, end: u64) -> io::Result<Vec<u8>> {

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::ftrace::Instance;
+use crate::system_root::system_path;
 use crate::tracefs::Tracefs;
 
 /// Whether the kernel may replace breakpoints by jumps.
@@ -42,7 +43,7 @@ pub struct Kprobe {
 impl Kprobe {
     /// All of them; none if debugfs does not tell.
     pub fn all() -> Vec<Kprobe> {
-        let text = std::fs::read_to_string(LIST).unwrap_or_default();
+        let text = std::fs::read_to_string(system_path(LIST)).unwrap_or_default();
         text.lines().filter_map(Kprobe::parse).collect()
     }
 
@@ -69,7 +70,7 @@ impl Kprobe {
 
 /// Whether breakpoints may become jumps; `None` where the kernel cannot do it.
 pub fn jump_optimization() -> Option<bool> {
-    switch(Path::new(SWITCH))
+    switch(&system_path(SWITCH))
 }
 
 fn switch(path: &Path) -> Option<bool> {
@@ -100,7 +101,7 @@ impl JumpOptimization {
         })?;
         let mark = Instance::create(tracefs, &format!("{MARK}{}", u8::from(before)))
             .map_err(io::Error::other)?;
-        std::fs::write(SWITCH, if allowed { "1" } else { "0" })?;
+        std::fs::write(system_path(SWITCH), if allowed { "1" } else { "0" })?;
         Ok(JumpOptimization { before, _mark: mark })
     }
 
@@ -108,20 +109,20 @@ impl JumpOptimization {
     pub fn restore(instance: &str) -> bool {
         let Some((_, rest)) = instance.split_once(MARK) else { return false };
         let digit = if rest.starts_with('1') { "1" } else { "0" };
-        std::fs::write(SWITCH, digit).is_ok()
+        std::fs::write(system_path(SWITCH), digit).is_ok()
     }
 }
 
 impl Drop for JumpOptimization {
     fn drop(&mut self) {
         // It could be written before; who takes that away has other worries.
-        let _ = std::fs::write(SWITCH, if self.before { "1" } else { "0" });
+        let _ = std::fs::write(system_path(SWITCH), if self.before { "1" } else { "0" });
     }
 }
 
 /// The name by which the kernel forbids to probe an address.
 pub fn forbidden(addr: u64) -> Option<String> {
-    let text = std::fs::read_to_string(BLACKLIST).ok()?;
+    let text = std::fs::read_to_string(system_path(BLACKLIST)).ok()?;
     forbidden_in(&text, addr)
 }
 

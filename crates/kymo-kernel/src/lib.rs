@@ -37,6 +37,7 @@ pub mod regular_file;
 pub mod ring;
 pub mod shared;
 pub mod system;
+mod system_root;
 pub mod target;
 pub mod tracefs;
 pub mod vdso;

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use kymo_model::{Attr, AttrFlags, Cursor, Endian, EventType, ReadFormat, ReadValues};
 
 use crate::process::raise_open_file_limit;
+use crate::system_root::system_path;
 
 /// The way out when only user space may be counted.
 pub const FOR_THE_KERNELS_SIDE: &str = "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 1 or less; \
@@ -339,12 +340,17 @@ impl std::error::Error for OpenError {}
 
 /// The value of `kernel.perf_event_paranoid`.
 pub fn paranoid_level() -> Option<i32> {
-    fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?.trim().parse().ok()
+    fs::read_to_string(system_path("/proc/sys/kernel/perf_event_paranoid"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Highest sampling frequency that the kernel allows.
 pub fn max_sample_rate() -> Option<u64> {
-    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
+    let text =
+        fs::read_to_string(system_path("/proc/sys/kernel/perf_event_max_sample_rate")).ok()?;
     text.trim().parse().ok()
 }
 

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::system_root::system_path;
+
 /// All PMUs of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Pmus {
@@ -60,13 +62,13 @@ const DEVICES: &str = "/sys/bus/event_source/devices";
 
 /// Whether sysfs names this event of the processor's PMU.
 pub fn cpu_has_event(name: &str) -> bool {
-    Path::new("/sys/bus/event_source/devices/cpu/events").join(name).exists()
+    system_path(DEVICES).join("cpu/events").join(name).exists()
 }
 
 impl Pmus {
     /// The machine's PMUs; none if sysfs cannot be read.
     pub fn open() -> Pmus {
-        Self::at(Path::new(DEVICES))
+        Self::at(&system_path(DEVICES))
     }
 
     /// The PMUs of a directory that looks like `/sys/bus/event_source/devices`.

@@ -7,6 +7,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::system_root::system_path;
+
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
@@ -78,7 +80,7 @@ pub struct Maps {
 /// Reads `/proc/PID/maps`, giving up after `timeout`.
 pub fn maps(pid: u32, timeout: Duration) -> io::Result<Maps> {
     let began = Instant::now();
-    let mut file = fs::File::open(format!("/proc/{pid}/maps"))?;
+    let mut file = fs::File::open(system_path(format!("/proc/{pid}/maps")))?;
     let mut maps = Maps::default();
     let mut buffer = vec![0; 1 << 16];
     let mut filled = 0;
@@ -107,7 +109,7 @@ pub fn maps(pid: u32, timeout: Duration) -> io::Result<Maps> {
 /// When a process started, in ticks since boot: field 22 of its `stat`. A
 /// process that is dead and only waits to be reaped has none.
 pub fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = fs::read_to_string(system_path(format!("/proc/{pid}/stat"))).ok()?;
     // The name in parentheses may hold anything.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?;
@@ -134,7 +136,7 @@ pub struct Status {
 
 /// Reads `/proc/TID/status`.
 pub fn status(tid: u32) -> io::Result<Status> {
-    Ok(parse_status(&fs::read(format!("/proc/{tid}/status"))?))
+    Ok(parse_status(&fs::read(system_path(format!("/proc/{tid}/status")))?))
 }
 
 fn parse_status(text: &[u8]) -> Status {
@@ -160,12 +162,12 @@ fn parse_status(text: &[u8]) -> Status {
 
 /// All processes, as their numbers.
 pub fn processes() -> io::Result<Vec<u32>> {
-    numbers(Path::new("/proc"))
+    numbers(&system_path("/proc"))
 }
 
 /// All threads of a process.
 pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
-    numbers(Path::new(&format!("/proc/{pid}/task")))
+    numbers(&system_path(format!("/proc/{pid}/task")))
 }
 
 fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
@@ -200,7 +202,7 @@ pub struct Module {
 
 /// Finds the kernel's text in `/proc/kallsyms`; `None` where addresses are hidden.
 pub fn kernel_text() -> io::Result<Option<KernelText>> {
-    Ok(parse_kallsyms(io::BufReader::new(fs::File::open("/proc/kallsyms")?)))
+    Ok(parse_kallsyms(io::BufReader::new(fs::File::open(system_path("/proc/kallsyms"))?)))
 }
 
 fn parse_kallsyms(reader: impl io::BufRead) -> Option<KernelText> {
@@ -228,7 +230,7 @@ fn parse_kallsyms(reader: impl io::BufRead) -> Option<KernelText> {
 
 /// The loaded modules, from `/proc/modules`; none where addresses are hidden.
 pub fn modules() -> Vec<Module> {
-    let text = fs::read_to_string("/proc/modules").unwrap_or_default();
+    let text = fs::read_to_string(system_path("/proc/modules")).unwrap_or_default();
     text.lines().filter_map(parse_module).collect()
 }
 

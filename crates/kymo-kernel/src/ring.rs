@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::system_root::system_path;
+
 /// Offsets in `struct perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
@@ -97,7 +99,8 @@ impl Ring {
         let base = match base {
             Ok(p) => p,
             Err(rustix::io::Errno::PERM) => {
-                let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_mlock_kb");
+                let limit =
+                    std::fs::read_to_string(system_path("/proc/sys/kernel/perf_event_mlock_kb"));
                 let limit_kb = limit.map_or_else(|_| "unknown".into(), |s| s.trim().to_owned());
                 return Err(MapError::Locked { pages, limit_kb });
             }

@@ -7,12 +7,15 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::system_root::system_path;
+
 /// Processes other than this one that have perf events open, with their names. Of
 /// which events they are the kernel tells nobody.
 pub fn with_perf_events() -> Vec<(u32, String)> {
     let own = std::process::id();
     let opens = |pid: &u32| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let files =
+            fs::read_dir(system_path(format!("/proc/{pid}/fd"))).into_iter().flatten().flatten();
         let mut links = files.filter_map(|f| fs::read_link(f.path()).ok());
         links.any(|l| l.as_os_str() == "anon_inode:[perf_event]")
     };
@@ -80,7 +83,7 @@ pub fn parse_ids(list: &str) -> Result<Vec<u32>, TargetError> {
 
 /// The threads of a process, sorted.
 pub fn threads_of(pid: u32) -> Result<Vec<u32>, TargetError> {
-    let path = PathBuf::from(format!("/proc/{pid}/task"));
+    let path = system_path(format!("/proc/{pid}/task"));
     let mut tids = match numbers_in(&path) {
         Ok(tids) => tids,
         Err(e) if gone(&e) => return Err(TargetError::NoProcess(pid)),
@@ -126,7 +129,7 @@ pub fn threads_of_living(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
 /// Makes sure a thread is there.
 pub fn check_thread(tid: u32) -> Result<(), TargetError> {
     // Threads have no entry in the listing of /proc, but can be opened by name.
-    if Path::new(&format!("/proc/{tid}/stat")).exists() {
+    if system_path(format!("/proc/{tid}/stat")).exists() {
         Ok(())
     } else {
         Err(TargetError::NoThread(tid))
@@ -135,7 +138,7 @@ pub fn check_thread(tid: u32) -> Result<(), TargetError> {
 
 /// The processes that run now, sorted.
 pub fn processes() -> Result<Vec<u32>, TargetError> {
-    let path = PathBuf::from("/proc");
+    let path = system_path("/proc");
     let mut pids = numbers_in(&path).map_err(|error| TargetError::Io { path, error })?;
     pids.sort_unstable();
     Ok(pids)
@@ -151,7 +154,8 @@ pub fn all_threads() -> Result<Vec<u32>, TargetError> {
 
 /// The processes whose owner is `uid`, sorted.
 pub fn processes_of_user(uid: u32) -> Result<Vec<u32>, TargetError> {
-    let owned = |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|m| m.uid() == uid);
+    let owned =
+        |pid: &u32| fs::metadata(system_path(format!("/proc/{pid}"))).is_ok_and(|m| m.uid() == uid);
     Ok(processes()?.into_iter().filter(owned).collect())
 }
 
@@ -160,7 +164,7 @@ pub fn user_id(user: &str) -> Result<u32, TargetError> {
     if let Ok(uid) = user.parse() {
         return Ok(uid);
     }
-    fs::read_to_string("/etc/passwd")
+    fs::read_to_string(system_path("/etc/passwd"))
         .ok()
         .and_then(|text| {
             text.lines().find_map(|line| {
@@ -173,25 +177,25 @@ pub fn user_id(user: &str) -> Result<u32, TargetError> {
 
 /// The name of a task.
 pub fn comm(tid: u32) -> Option<String> {
-    let bytes = fs::read(format!("/proc/{tid}/comm")).ok()?;
+    let bytes = fs::read(system_path(format!("/proc/{tid}/comm"))).ok()?;
     Some(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
 }
 
 /// Process (thread group) of a task.
 pub fn process_of(tid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let status = fs::read_to_string(system_path(format!("/proc/{tid}/status"))).ok()?;
     status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 /// Path, or `socket:[…]` and its like, that a descriptor of a task stands for.
 pub fn descriptor_path(tid: u32, fd: u32) -> Option<String> {
-    let path = fs::read_link(format!("/proc/{tid}/fd/{fd}")).ok()?;
+    let path = fs::read_link(system_path(format!("/proc/{tid}/fd/{fd}"))).ok()?;
     Some(path.to_string_lossy().into_owned())
 }
 
 /// The process that started a process, if that still runs.
 pub fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = fs::read_to_string(system_path(format!("/proc/{pid}/stat"))).ok()?;
     // The name in parentheses may hold anything.
     stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(1)?.parse().ok()
 }

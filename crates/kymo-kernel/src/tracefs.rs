@@ -4,6 +4,8 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use crate::system_root::{SystemRoot, system_path};
+
 /// A tracefs root, which may be a directory made by a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracefs {
@@ -82,7 +84,7 @@ impl Tracefs {
     /// The machine's tracefs; mounts it if it is not mounted and we may.
     pub fn open() -> Result<Tracefs, TracefsError> {
         for place in PLACES {
-            let root = PathBuf::from(place);
+            let root = system_path(place);
             let events = root.join("events");
             match std::fs::read_dir(&events) {
                 Ok(_) => return Ok(Tracefs { root }),
@@ -98,6 +100,11 @@ impl Tracefs {
         }
         if let Some(root) = mounted_elsewhere() {
             return Ok(Tracefs { root });
+        }
+        // Only files of a test are below another root.
+        if !SystemRoot::machine().is_machine() {
+            let error = io::ErrorKind::NotFound.into();
+            return Err(TracefsError::NotMounted { error });
         }
         mount(PLACES[0]).map_err(|error| TracefsError::NotMounted { error })?;
         Ok(Tracefs { root: PathBuf::from(PLACES[0]) })

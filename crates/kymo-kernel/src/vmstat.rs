@@ -6,6 +6,8 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use crate::system_root::system_path;
+
 /// All counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -19,7 +21,7 @@ const LIMIT: u64 = 1 << 20;
 impl Snapshot {
     /// Reads `/proc/vmstat`.
     pub fn read() -> std::io::Result<Snapshot> {
-        Self::read_from(Path::new("/proc/vmstat"))
+        Self::read_from(&system_path("/proc/vmstat"))
     }
 
     /// Reads a file of the same form.

@@ -149,3 +149,44 @@ fn dynamic_events_are_listed_with_their_definition() {
     drop(probe);
     assert!(!list(&["--raw-dump", "probe"]).success().stdout.contains(&shown));
 }
+
+/// The files of a machine that this one is not: two kinds of core, a PMU of the memory
+/// controller, two sockets' worth of nothing else. What the kernel refuses to open stays listed.
+#[test]
+fn pmus_of_a_machine_below_a_root() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put("sys/devices/system/cpu/online", "0-5\n");
+    for (pmu, kind, cpus) in [("cpu_core", "4", "0-3"), ("cpu_atom", "10", "4-5")] {
+        let device = format!("sys/bus/event_source/devices/{pmu}");
+        put(&format!("{device}/type"), kind);
+        put(&format!("{device}/cpus"), cpus);
+        put(&format!("{device}/format/event"), "config:0-7\n");
+        put(&format!("{device}/format/umask"), "config:8-15\n");
+        put(&format!("{device}/events/mem-loads"), "event=0xcd,umask=0x1\n");
+    }
+    let memory = "sys/bus/event_source/devices/uncore_imc_0";
+    put(&format!("{memory}/type"), "20");
+    put(&format!("{memory}/cpumask"), "0\n");
+    put(&format!("{memory}/format/event"), "config:0-7\n");
+    put(&format!("{memory}/events/data_reads"), "event=0x01\n");
+    put(&format!("{memory}/events/data_reads.scale"), "6.103515625e-5\n");
+    put(&format!("{memory}/events/data_reads.unit"), "MiB\n");
+
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"));
+    command.args(["list", "--json", "-v", "pmu"]).env("KYMO_SYSTEM_ROOT", root.path());
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let events: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let names: Vec<&str> = events.iter().map(|e| e["name"].as_str().unwrap()).collect();
+    let expected = ["cpu_atom/mem-loads/", "cpu_core/mem-loads/", "uncore_imc_0/data_reads/"];
+    assert_eq!(names, expected);
+    let memory = &events[2];
+    assert_eq!((memory["unit"].as_str(), &memory["cpus"]), (Some("MiB"), &serde_json::json!([0])));
+    assert_eq!(memory["scale"].as_f64(), Some(6.103515625e-5));
+    assert_eq!(events[1]["terms"], "event=0xcd,umask=0x1");
+}

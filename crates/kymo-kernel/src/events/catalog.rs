@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::names::{self, CacheName};
 use super::{EventSpec, ParseError, error, parse};
 use crate::pmu::Pmus;
+use crate::system_root::system_path;
 use crate::tracefs::{Tracefs, TracefsError};
 use crate::vmstat::Snapshot;
 
@@ -33,7 +34,7 @@ impl Catalog {
     pub fn open() -> Catalog {
         Catalog {
             devices: None,
-            vmstat_file: PathBuf::from("/proc/vmstat"),
+            vmstat_file: system_path("/proc/vmstat"),
             pmus: OnceLock::new(),
             tracefs: OnceLock::new(),
             vmstat: OnceLock::new(),

@@ -1,5 +1,7 @@
 //! `perf_event_paranoid`: what the kernel lets an unprivileged user measure.
 
+use crate::system_root::system_path;
+
 /// The setting and whether it binds this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paranoid {
@@ -23,7 +25,7 @@ impl Paranoid {
 pub fn paranoid() -> Paranoid {
     const CAP_SYS_ADMIN: u64 = 1 << 21;
     const CAP_PERFMON: u64 = 1 << 38;
-    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+    let level = std::fs::read_to_string(system_path("/proc/sys/kernel/perf_event_paranoid"))
         .ok()
         .and_then(|s| s.trim().parse().ok());
     let capabilities = std::fs::read_to_string("/proc/self/status").ok().and_then(|status| {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error_log::Complaint;
+use crate::system_root::system_path;
 use crate::tracefs::TracefsError;
 
 /// A trace directory could not be read or changed.
@@ -194,7 +195,7 @@ fn who() -> String {
 
 /// The kernel's lockdown mode, if it is on.
 fn lockdown() -> Option<String> {
-    let text = std::fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
+    let text = std::fs::read_to_string(system_path("/sys/kernel/security/lockdown")).ok()?;
     let mode = text.split('[').nth(1)?.split(']').next()?;
     (mode != "none").then(|| format!("/sys/kernel/security/lockdown = {mode}"))
 }

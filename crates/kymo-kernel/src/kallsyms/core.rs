@@ -23,6 +23,7 @@ use std::fs::File;
 use std::io::Read as _;
 
 use super::{Choice, Entry, Kallsyms, parse_line};
+use crate::system_root::system_path;
 
 /// Version of the layout.
 pub const VERSION: u32 = 1;
@@ -118,7 +119,7 @@ fn u32_of(bytes: &[u8; 4]) -> u32 {
 
 /// Which boot this is.
 fn boot() -> Option<[u8; BOOT]> {
-    let text = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let text = std::fs::read(system_path("/proc/sys/kernel/random/boot_id")).ok()?;
     let id = text.trim_ascii();
     let mut boot = [0; BOOT];
     boot.get_mut(..id.len())?.copy_from_slice(id);
@@ -128,7 +129,7 @@ fn boot() -> Option<[u8; BOOT]> {
 /// How the list begins now.
 fn first() -> Option<[u8; FIRST]> {
     let mut first = [0; FIRST];
-    File::open("/proc/kallsyms").ok()?.read_exact(&mut first).ok()?;
+    File::open(system_path("/proc/kallsyms")).ok()?.read_exact(&mut first).ok()?;
     Some(first)
 }
 
