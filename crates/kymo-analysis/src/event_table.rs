@@ -197,7 +197,7 @@ impl EventTable {
         config: &EventTableConfig<'_>,
     ) -> Result<(EventTable, ReadSummary), SourceError> {
         let mut counter = Counter::new(config);
-        let options = ReadOptions { join_stacks: true };
+        let options = ReadOptions { join_stacks: true, ..ReadOptions::default() };
         let summary = source.for_each(config.selection, options, &mut |event| {
             counter.add(event);
             ControlFlow::Continue(())

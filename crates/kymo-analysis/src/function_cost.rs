@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use kymo_symbols::{DsoId, SymId};
 use rustc_hash::FxHashMap;
 
+use crate::binary_filter::BinaryFilter;
 use crate::percent;
 use crate::profile::Profile;
-use crate::sample_filter::SampleFilter;
 
 /// Samples and their weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,16 +97,15 @@ pub struct FunctionCosts {
 }
 
 impl FunctionCosts {
-    /// Puts the samples of the wanted events to the functions they are in.
-    pub fn new(profile: &Profile, wanted: &[bool], chosen: &SampleFilter<'_>) -> FunctionCosts {
+    /// Puts the samples to the functions they are in.
+    pub fn new(profile: &Profile, binaries: BinaryFilter<'_>) -> FunctionCosts {
         let mut costs = FunctionCosts::default();
         let mut known: FxHashMap<SymId, usize> = FxHashMap::default();
-        let events = profile.events.iter().zip(wanted).filter(|(e, w)| **w && e.samples > 0);
-        for (event, _) in events {
+        for event in profile.events.iter().filter(|e| e.samples > 0) {
             let column = costs.events.len();
             costs.events.push(event.desc.name.clone());
             costs.whole.push(CostSum::default());
-            for (stack, _) in event.stacks().filter(|(s, _)| chosen.wants(profile, s)) {
+            for (stack, _) in event.stacks().filter(|(s, _)| binaries.wants(profile, s)) {
                 let sum = CostSum { samples: stack.samples, period: stack.period };
                 costs.whole.last_mut().into_iter().for_each(|w| w.add(sum));
                 let frame = profile.frame(stack.leaf);

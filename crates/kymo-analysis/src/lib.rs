@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+pub mod binary_filter;
 pub mod chain_tree;
 pub mod code_listing;
 mod counting;
@@ -11,9 +12,9 @@ pub mod function_cost;
 pub mod histogram;
 pub mod oncpu;
 pub mod payload_labels;
+pub mod payload_weights;
 pub mod profile;
 pub mod report_config;
-pub mod sample_filter;
 mod samples;
 pub mod seen;
 

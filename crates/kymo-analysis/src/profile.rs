@@ -199,8 +199,6 @@ pub struct LoadOptions<'a> {
     pub moments: bool,
     /// Only samples that are selected.
     pub selection: Option<&'a EventSelection>,
-    /// Only samples from a first to a last time, or of several such spans.
-    pub times: Vec<(u64, u64)>,
     /// Keep samples apart by more than that.
     pub label: Option<&'a mut Label<'a>>,
 }
@@ -264,7 +262,7 @@ impl Profile {
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ProfileError> {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
-        let LoadOptions { moments, times, label, selection, .. } = options;
+        let LoadOptions { moments, label, selection, .. } = options;
         kymo_events::map(file);
         let selector = match selection.filter(|s| s.is_restricted()) {
             Some(selection) => Some(SampleSelector::new(selection, file, &symbols)?),
@@ -272,7 +270,7 @@ impl Profile {
         };
         let mut machine = Machine::new(Resolver::new(symbols));
         machine.adopt(file.features());
-        let settings = Settings { by_cpu, merge_threads, no_chains, moments, times: times.into() };
+        let settings = Settings { by_cpu, merge_threads, no_chains, moments };
         let (stats, mut machine, shares, on_cpu, span) = std::thread::scope(|scope| {
             let binaries = machine.symbols.binaries();
             let mut reading = Reading {
@@ -472,7 +470,7 @@ impl Reading<'_, '_> {
                     let comm = self.machine.comm_of(pid, tid);
                     let selector = self.selector.as_mut();
                     let left_out = selector.is_some_and(|s| !s.wants(&entry, &self.machine));
-                    let label = self.label.as_mut().map_or(0, |label| {
+                    let label = self.label.as_mut().filter(|_| !left_out).map_or(0, |label| {
                         let sample = desc.and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
                         sample.map_or(0, |s| label(&entry, &s))
                     });

@@ -38,8 +38,6 @@ pub(crate) struct Settings {
     pub(crate) merge_threads: bool,
     pub(crate) no_chains: bool,
     pub(crate) moments: bool,
-    /// First and last times that count; all do where there are none.
-    pub(crate) times: Arc<[(u64, u64)]>,
 }
 
 /// The state of the machine as far as addresses of a sample depend on it.
@@ -132,10 +130,6 @@ impl Share {
         let Some(desc) = entry.desc() else { return };
         let Ok(sample) = Sample::parse(&entry.raw, &desc.attr) else { return };
         let time = sample.time.unwrap_or(0);
-        let within = |(first, last): &(u64, u64)| (*first..=*last).contains(&time);
-        if !settings.times.is_empty() && !settings.times.iter().any(within) {
-            return;
-        }
         let (pid, tid) = sample.tid.unwrap_or((0, 0));
         if self.counters.len() <= entry.event {
             self.counters.resize_with(entry.event + 1, Counter::default);

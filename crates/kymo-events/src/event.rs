@@ -82,11 +82,30 @@ pub(crate) trait CtfFields {
     fn task(&self, event: &ctf::read::Event<'_>) -> TaskInfo;
     fn field(&self, event: &ctf::read::Event<'_>, field: u32) -> FieldValue<'static>;
     fn stack(&self, event: &ctf::read::Event<'_>) -> EventStack<'static>;
+    /// Name of a function of the kernel that was recorded.
+    fn kernel_function(&self, addr: u64) -> Option<String>;
 }
 
-/// Names functions of the kernel that was recorded.
-pub(crate) trait KernelFunctions {
-    fn name(&self, addr: u64) -> Option<String>;
+/// Names addresses in stacks of a trace.dat.
+pub(crate) trait StackNames {
+    /// Name of a function of the kernel that was recorded.
+    fn kernel_function(&self, addr: u64) -> Option<String>;
+    /// Path of the binary that a process had mapped at an address.
+    fn binary(&self, process: Option<i32>, addr: u64) -> Option<String>;
+}
+
+/// An event of a trace.dat.
+pub(crate) struct FtraceBody<'e> {
+    pub(crate) payload: &'e [u8],
+    pub(crate) endian: Endian,
+    pub(crate) cpu: u32,
+    pub(crate) task: &'e TaskInfo,
+    pub(crate) instance: &'e str,
+    pub(crate) kernel: &'e [u64],
+    pub(crate) user: &'e [u64],
+    /// Process that the addresses of the program are of.
+    pub(crate) user_process: Option<i32>,
+    pub(crate) names: &'e dyn StackNames,
 }
 
 /// An event in the form its recording has it.
@@ -96,16 +115,7 @@ pub(crate) enum EventBody<'e> {
         sample: OnceCell<Option<Box<Sample<'e>>>>,
         state: &'e dyn PerfState,
     },
-    Ftrace {
-        payload: &'e [u8],
-        endian: Endian,
-        cpu: u32,
-        task: &'e TaskInfo,
-        instance: &'e str,
-        kernel: &'e [u64],
-        user: &'e [u64],
-        functions: &'e dyn KernelFunctions,
-    },
+    Ftrace(FtraceBody<'e>),
     Ctf {
         event: &'e ctf::read::Event<'e>,
         trace: &'e str,
@@ -137,7 +147,7 @@ impl<'e> RecordedEvent<'e> {
     pub fn cpu(&self) -> Option<u32> {
         match &self.body {
             EventBody::Perf { .. } => self.sample()?.cpu,
-            EventBody::Ftrace { cpu, .. } => Some(*cpu),
+            EventBody::Ftrace(body) => Some(body.cpu),
             EventBody::Ctf { event, .. } => event.cpu,
         }
     }
@@ -145,8 +155,8 @@ impl<'e> RecordedEvent<'e> {
     /// The task it happened in.
     #[inline]
     pub fn task(&self) -> &TaskInfo {
-        if let EventBody::Ftrace { task, .. } = &self.body {
-            return task;
+        if let EventBody::Ftrace(body) = &self.body {
+            return body.task;
         }
         self.task.get_or_init(|| match &self.body {
             EventBody::Perf { entry, state, .. } => {
@@ -156,7 +166,7 @@ impl<'e> RecordedEvent<'e> {
                     None => TaskInfo::unnamed(None, None, b"N/A"),
                 }
             }
-            EventBody::Ftrace { task, .. } => **task,
+            EventBody::Ftrace(body) => *body.task,
             EventBody::Ctf { event, fields, .. } => fields.task(event),
         })
     }
@@ -166,7 +176,7 @@ impl<'e> RecordedEvent<'e> {
     pub fn instance(&self) -> &'e str {
         match &self.body {
             EventBody::Perf { .. } => "",
-            EventBody::Ftrace { instance, .. } => instance,
+            EventBody::Ftrace(body) => body.instance,
             EventBody::Ctf { trace, .. } => trace,
         }
     }
@@ -179,8 +189,8 @@ impl<'e> RecordedEvent<'e> {
             return FieldValue::Absent;
         };
         match (&self.body, &desc.place) {
-            (EventBody::Ftrace { payload, endian, .. }, FieldPlace::Payload(field)) => {
-                FieldValue::from_payload(field.value(payload, *endian), *endian)
+            (EventBody::Ftrace(body), FieldPlace::Payload(field)) => {
+                FieldValue::from_payload(field.value(body.payload, body.endian), body.endian)
             }
             (EventBody::Perf { entry, .. }, FieldPlace::Payload(field)) => {
                 let endian = entry.raw.endian;
@@ -232,8 +242,8 @@ impl<'e> RecordedEvent<'e> {
             EventBody::Perf { entry, .. } => {
                 self.sample().map_or_else(EventStack::default, |s| perf_stack(entry, s))
             }
-            EventBody::Ftrace { kernel, user, .. } => {
-                EventStack { kernel: Cow::Borrowed(kernel), user: Cow::Borrowed(user) }
+            EventBody::Ftrace(body) => {
+                EventStack { kernel: Cow::Borrowed(body.kernel), user: Cow::Borrowed(body.user) }
             }
             EventBody::Ctf { event, fields, .. } => fields.stack(event),
         }
@@ -246,17 +256,32 @@ impl<'e> RecordedEvent<'e> {
         if stack.is_empty() {
             return Vec::new();
         }
-        let name = |addr: u64, mode: u16| match &self.body {
+        let hex = |addr: u64| format!("{addr:#x}");
+        let name = |addr: &u64, kernel| self.function(*addr, kernel).unwrap_or_else(|| hex(*addr));
+        let kernel = stack.kernel.iter().map(|a| name(a, true));
+        kernel.chain(stack.user.iter().map(|a| name(a, false))).collect()
+    }
+
+    /// Name of the function at an address of its stack, in the kernel or in the program.
+    pub fn function(&self, addr: u64, in_kernel: bool) -> Option<String> {
+        match &self.body {
             EventBody::Perf { state, .. } => {
+                let mode = if in_kernel { Misc::KERNEL } else { Misc::USER };
                 state.name(self.task().pid.unwrap_or(u32::MAX), addr, mode)
             }
-            EventBody::Ftrace { functions, .. } if mode == Misc::KERNEL => functions.name(addr),
+            EventBody::Ftrace(body) if in_kernel => body.names.kernel_function(addr),
+            EventBody::Ctf { fields, .. } if in_kernel => fields.kernel_function(addr),
             _ => None,
-        };
-        let hex = |addr: u64| format!("{addr:#x}");
-        let kernel = stack.kernel.iter().map(|a| name(*a, Misc::KERNEL).unwrap_or_else(|| hex(*a)));
-        let user = stack.user.iter().map(|a| name(*a, Misc::USER).unwrap_or_else(|| hex(*a)));
-        kernel.chain(user).collect()
+        }
+    }
+
+    /// Path of the binary that the program had mapped at an address, where the recording of an
+    /// event that is no sample tells.
+    pub fn binary(&self, addr: u64) -> Option<String> {
+        match &self.body {
+            EventBody::Ftrace(body) => body.names.binary(body.user_process, addr),
+            _ => None,
+        }
     }
 
     #[inline]

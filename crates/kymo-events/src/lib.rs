@@ -33,10 +33,12 @@ pub use event::{EventStack, RecordedEvent, TaskInfo};
 pub use field_type::{FieldRole, FieldType};
 pub use filter::{BoundFilter, FilterExpr, FilterExprError};
 pub use mapped::map;
-pub use schema::{ClassOrigin, FieldDesc, FieldId, LayoutId, RecordedClass};
+pub use schema::{
+    ClassOrigin, CtfClass, FieldDesc, FieldId, FieldPart, FunctionEvent, LayoutId, RecordedClass,
+};
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
-    EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece,
+    ClassCounts, EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece,
     is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data,
     notes_on_timeline, notes_on_trace_dat,
 };

@@ -1,10 +1,13 @@
 //! RecordedEvent classes and their fields, whatever format they come from: name, origin, type and
 //! role of each field, and where its value lies in an event.
 
+use std::sync::Arc;
+
 use kymo_files::ctf;
+use kymo_files::ctf::types::Label;
 use kymo_files::perfdata::EventDesc;
 use kymo_format::{EventFormat, Field, FieldKind};
-use kymo_model::SampleType;
+use kymo_model::{Attr, SampleType};
 
 use crate::field_type::{FieldRole, FieldType};
 use crate::name_map;
@@ -50,7 +53,68 @@ pub struct FieldDesc {
     pub type_name: String,
     /// Whether all events of the recording have it: `common_pid`, contexts of a stream.
     pub common: bool,
+    /// The part of an event that it is in.
+    pub part: FieldPart,
+    /// Names of values, of an enumeration.
+    pub labels: Option<Arc<[Label]>>,
     pub(crate) place: FieldPlace,
+}
+
+impl FieldDesc {
+    /// Offset and size in bytes, of a field of a tracepoint's payload.
+    pub fn offset_and_size(&self) -> Option<(u32, u32)> {
+        match &self.place {
+            FieldPlace::Payload(field) => Some((field.offset, field.size)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is signed, of an integer of a tracepoint's payload.
+    pub fn signed(&self) -> Option<bool> {
+        match &self.place {
+            FieldPlace::Payload(field) => Some(field.signed),
+            _ => None,
+        }
+    }
+}
+
+/// Part of an event that a field is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldPart {
+    /// Fields of the event itself.
+    Own,
+    /// Fields that ftrace puts before those of each event.
+    Common,
+    /// Context of an event, in CTF.
+    EventContext,
+    /// Context of all events of a stream, in CTF.
+    StreamContext,
+    /// What perf records with each sample.
+    Sample,
+}
+
+impl FieldPart {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            FieldPart::Own => "field",
+            FieldPart::Common => "common",
+            FieldPart::EventContext => "event context",
+            FieldPart::StreamContext => "context",
+            FieldPart::Sample => "sample",
+        }
+    }
+}
+
+/// What CTF metadata say of an event class beyond its fields.
+#[derive(Clone, Debug)]
+pub struct CtfClass {
+    /// Number of its stream.
+    pub stream: u64,
+    /// Severity, as in syslog, and 8 to 14 for debugging.
+    pub level: Option<i64>,
+    /// What it means.
+    pub doc: Option<String>,
 }
 
 /// Where the value of a field is.
@@ -76,6 +140,34 @@ pub(crate) enum SampleField {
     Cgroup,
 }
 
+/// Fields of an event of a function tracer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionEvent {
+    /// A function was called.
+    Call {
+        /// Its address.
+        ip: FieldId,
+        /// Address in its caller.
+        parent: FieldId,
+    },
+    /// A function begins.
+    Entry {
+        /// Its address.
+        func: FieldId,
+        /// Depth of nesting.
+        depth: FieldId,
+    },
+    /// A function ends.
+    Exit {
+        /// Its address.
+        func: FieldId,
+        /// Time of the entry.
+        calltime: FieldId,
+        /// Time of the return.
+        rettime: FieldId,
+    },
+}
+
 /// An event class: `system:name`, and its fields.
 #[derive(Clone, Debug)]
 pub struct RecordedClass {
@@ -97,6 +189,12 @@ pub struct RecordedClass {
     pub print_format: Option<String>,
     /// Whether its events are stacks of the events before them.
     pub is_stack: bool,
+    /// Number of the tracepoint, or of the class in its stream.
+    pub id: Option<u64>,
+    /// Of a class of a CTF trace.
+    pub ctf: Option<Box<CtfClass>>,
+    /// How the event was opened, in perf.data.
+    pub attr: Option<Box<Attr>>,
 }
 
 impl RecordedClass {
@@ -128,6 +226,26 @@ impl RecordedClass {
         self.fields.get(id.0 as usize)
     }
 
+    /// What its events say of functions, if a function tracer of the kernel makes them.
+    pub fn function_event(&self) -> Option<FunctionEvent> {
+        if self.system != "ftrace" {
+            return None;
+        }
+        let field = |name: &str| self.field(name);
+        Some(match self.name.as_str() {
+            "function" => FunctionEvent::Call { ip: field("ip")?, parent: field("parent_ip")? },
+            "funcgraph_entry" => {
+                FunctionEvent::Entry { func: field("func")?, depth: field("depth")? }
+            }
+            "funcgraph_exit" => FunctionEvent::Exit {
+                func: field("func")?,
+                calltime: field("calltime")?,
+                rettime: field("rettime")?,
+            },
+            _ => return None,
+        })
+    }
+
     /// The fields of the class itself, without those that all events have.
     pub fn own_fields(&self) -> impl Iterator<Item = &FieldDesc> {
         self.fields.iter().filter(|f| !f.common)
@@ -145,6 +263,8 @@ impl RecordedClass {
             role: name_map::role(&full_name, &f.name, type_of(f)),
             type_name: f.type_text.clone(),
             common: f.common,
+            part: if f.common { FieldPart::Common } else { FieldPart::Own },
+            labels: None,
             place: FieldPlace::Payload(f.clone()),
         });
         RecordedClass {
@@ -157,6 +277,9 @@ impl RecordedClass {
             print_format: Some(format.print_fmt.clone()),
             is_stack: format.system == "ftrace"
                 && matches!(format.name.as_str(), "kernel_stack" | "user_stack"),
+            id: Some(u64::from(format.id)),
+            ctf: None,
+            attr: None,
             full_name,
         }
     }
@@ -180,6 +303,12 @@ impl RecordedClass {
                     role: name_map::role(&full_name, &f.name, field_type),
                     type_name: f.type_text.clone(),
                     common: part != Part::Fields,
+                    part: match part {
+                        Part::Fields => FieldPart::Own,
+                        Part::EventContext => FieldPart::EventContext,
+                        Part::StreamContext => FieldPart::StreamContext,
+                    },
+                    labels: f.labels.clone(),
                     place: FieldPlace::Ctf(n as u32),
                 });
             }
@@ -192,8 +321,15 @@ impl RecordedClass {
             full_name,
             fields,
             origin: ClassOrigin::Program,
-            print_format: None,
+            print_format: class.event.print_format.clone(),
             is_stack: false,
+            id: Some(class.event.id),
+            ctf: Some(Box::new(CtfClass {
+                stream: class.stream,
+                level: class.event.loglevel,
+                doc: class.event.doc.clone(),
+            })),
+            attr: None,
         }
     }
 
@@ -203,18 +339,22 @@ impl RecordedClass {
             layout: at.0,
             recording: at.1,
             system: String::new(),
-            name: event.name.clone(),
+            name: without_modifiers(&event.name).to_owned(),
             full_name: event.name.clone(),
             origin: ClassOrigin::Sample,
             fields: sample_fields(event).collect(),
             print_format: None,
             is_stack: false,
+            id: None,
+            ctf: None,
+            attr: Some(Box::new(event.attr.clone())),
         }
     }
 
     /// Adds the fields that perf records with each sample, for tracepoints in perf.data;
     /// those of the payload keep their names.
     pub(crate) fn with_sample_fields(mut self, event: &EventDesc) -> RecordedClass {
+        self.attr = Some(Box::new(event.attr.clone()));
         for field in sample_fields(event) {
             if self.field(&field.name).is_none() {
                 self.fields.push(FieldDesc { common: true, ..field });
@@ -222,6 +362,12 @@ impl RecordedClass {
         }
         self
     }
+}
+
+/// `cycles` of `cycles:u`: modifiers need not be named.
+fn without_modifiers(name: &str) -> &str {
+    let is_modifier = |m: &str| !m.is_empty() && m.chars().all(|c| "ukhpPGHSDWIeb".contains(c));
+    name.rsplit_once(':').filter(|(_, m)| is_modifier(m)).map_or(name, |(name, _)| name)
 }
 
 fn type_of(field: &Field) -> FieldType {
@@ -275,6 +421,8 @@ fn sample_fields(event: &EventDesc) -> impl Iterator<Item = FieldDesc> + use<> {
             },
             type_name: "u64".to_owned(),
             common: true,
+            part: FieldPart::Sample,
+            labels: None,
             place: FieldPlace::Sample(place),
         }
     })

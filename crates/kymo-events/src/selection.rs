@@ -4,6 +4,7 @@
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::filter::FilterExpr;
+use crate::schema::RecordedClass;
 
 /// Time, CPU and task of an event: what is known of every event at once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +47,8 @@ pub struct EventSelection {
 
 /// Most CPUs that a list may name.
 const MOST_CPUS: usize = 1 << 16;
+/// Most events that a message names.
+const MOST_NAMED: usize = 16;
 
 impl EventSelection {
     /// Everything of these tasks; of all where none is named.
@@ -110,6 +113,36 @@ impl EventSelection {
         }
         let set = set.build().map_err(|e| SelectionError(format!("events: {e}")))?;
         self.events = Some((set, names.to_vec()));
+        Ok(())
+    }
+
+    /// Whether events were named.
+    pub fn names_events(&self) -> bool {
+        self.events.is_some()
+    }
+
+    /// Checks that each name of an event is that of a class: otherwise it is a slip of the
+    /// fingers.
+    ///
+    /// # Errors
+    /// Names the event, and those there are if they are few.
+    pub fn check_events(&self, classes: &[RecordedClass]) -> Result<(), SelectionError> {
+        let Some((_, names)) = &self.events else { return Ok(()) };
+        for name in names {
+            let glob = Glob::new(name).map(|g| g.compile_matcher()).ok();
+            let is = |n: &str| n == name || glob.as_ref().is_some_and(|g| g.is_match(n));
+            if classes.iter().any(|c| c.names().into_iter().any(is)) {
+                continue;
+            }
+            let mut there: Vec<&str> = classes.iter().map(|c| c.full_name.as_str()).collect();
+            there.dedup();
+            let there = match there.len() {
+                1..=MOST_NAMED => format!("; there are {}", there.join(", ")),
+                _ => String::new(),
+            };
+            let why = format!("-e {name}: the recording has no such event{there}");
+            return Err(SelectionError(why));
+        }
         Ok(())
     }
 

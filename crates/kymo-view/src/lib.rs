@@ -5,13 +5,14 @@
 pub mod annotate;
 pub mod arrows;
 mod call_tree;
+pub mod class_list;
 pub mod counts;
 mod event_table;
 pub mod export;
 pub mod ledger;
 pub mod profile_page;
-pub mod profile_stacks;
 pub mod recording_header;
+pub mod recording_stacks;
 pub mod report;
 pub mod stacks;
 mod table;

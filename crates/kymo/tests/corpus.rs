@@ -254,6 +254,43 @@ fn list_counts_the_events_of_a_recording() {
     }
 }
 
+#[test]
+fn list_counts_the_samples_of_a_recording() {
+    for name in PERF_DATA {
+        let theirs = kept(&format!("perf-data/x86_64/{name}.script.txt"));
+        let file = format!("perf-data/x86_64/{name}.data");
+        let ours = kymo(&["list", "--json", "-i", &file]);
+        let listed: Vec<Value> = serde_json::from_str(&ours).unwrap();
+        let mut samples = 0;
+        for class in &listed {
+            let event = format!(" {}: ", class["name"].as_str().unwrap());
+            // Where a stack follows nothing stands behind the name.
+            let is = |l: &&str| format!("{l} ").contains(&event);
+            let count = theirs.lines().filter(is).count() as u64;
+            assert_eq!(class["events"], count, "{name}: {ours}");
+            let sampled = class["attributes"]["sample_type"].as_array().unwrap();
+            assert!(sampled.contains(&json!("TID")), "{name}: {ours}");
+            samples += count;
+        }
+        assert!(samples > 0, "{name}: {ours}");
+    }
+}
+
+#[test]
+fn a_session_is_converted_as_one() {
+    let session = "ctf/x86_64/kymo-session";
+    let folded = kymo(&["convert", "-f", "folded", session]);
+    let count = |wanted: &dyn Fn(&str) -> bool| -> u64 {
+        let lines = folded.lines().map(|l| l.rsplit_once(' ').unwrap());
+        let own = lines.filter(|(stack, _)| wanted(stack.rsplit(';').next().unwrap()));
+        own.map(|(_, n)| n.parse::<u64>().unwrap()).sum()
+    };
+    let programs = kept("ctf/x86_64/kymo-session.babeltrace.txt").lines().count() as u64;
+    let kernel = kept("ctf/x86_64/kymo-session.report.txt");
+    assert_eq!(count(&|event| event.starts_with("request:")), programs);
+    assert_eq!(count(&|event| !event.starts_with("request:")), event_lines(&kernel).len() as u64);
+}
+
 /// A value in babeltrace2's text, and what is behind it.
 fn parse_value(text: &str) -> (Value, &str) {
     let text = text.trim_start();

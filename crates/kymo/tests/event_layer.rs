@@ -120,13 +120,64 @@ fn three_formats_of_one_workload_give_the_same_answers() {
     let few = script(perf_data, &["--filter", "a == 3 || b == 21"]);
     assert_eq!(few.iter().map(|v| v.1).collect::<Vec<_>>(), [3, 7]);
 
+    // Each event is the innermost frame of its stack, below its task; weights add up.
+    let convert = |recording: &str, flags: &[&str]| {
+        let args = ["convert", "-f", "folded", "-i", recording];
+        let text = kymo(&[&args[..], flags].concat()).success().stdout;
+        let mut ends = std::collections::BTreeMap::<(String, String), u64>::new();
+        for line in text.lines() {
+            let (stack, weight) = line.rsplit_once(' ').unwrap();
+            let (task, event) =
+                (stack.split(';').next().unwrap(), stack.rsplit(';').next().unwrap());
+            let key = (task.to_owned(), event.to_owned());
+            *ends.entry(key).or_default() += weight.parse::<u64>().unwrap();
+        }
+        ends
+    };
+    for (flags, weight) in [
+        (&[][..], ROUNDS as u64),
+        (&["--weight", "two.b"], numbers.iter().map(|n| n.1).sum()),
+        (&["--filter", "a >= 5 && b < 30"], 5),
+        (&["-e", "kt:t*", "--weight", "a", "--filter", "a < 4"], 6),
+    ] {
+        let first = convert(perf_data, flags);
+        let [((_, event), n)] = &first.iter().collect::<Vec<_>>()[..] else {
+            panic!("{flags:?}: {first:?}")
+        };
+        assert_eq!((event.as_str(), **n), ("kt:two", weight), "{flags:?}");
+        assert_eq!(convert(trace_dat, flags), first, "{flags:?}");
+        assert_eq!(convert(ctf, flags), first, "{flags:?}");
+    }
+
+    // The same class, with the same members.
+    let listed = recordings.all().map(|recording| {
+        let text = kymo(&["list", "-j", "-i", recording, "kt:two"]).success().stdout;
+        let Ok(Value::Array(classes)) = serde_json::from_str(&text) else { panic!("{text}") };
+        let [class] = &classes[..] else { panic!("{text}") };
+        let own = class["fields"].as_array().unwrap().iter().filter(|f| f["part"] == "field");
+        let own: Vec<&str> = own.map(|f| f["name"].as_str().unwrap()).collect();
+        assert!(own.ends_with(&["a", "b"]), "{text}");
+        let members: Vec<String> = class.as_object().unwrap().keys().cloned().collect();
+        let of = |name: &str| class[name].clone();
+        (of("name"), of("kind"), of("events"), members)
+    });
+    let [first, second, third] = &listed;
+    assert_eq!((&first.0, &first.1), (&"kt:two".into(), &"tracepoint".into()));
+    assert_eq!(first.2, ROUNDS);
+    assert!(first == second && first == third, "{listed:#?}");
+
+    // Code is only in samples.
+    let refused = kymo(&["annotate", "-i", trace_dat]).failure().stderr;
+    assert!(refused.contains("is no perf.data: only samples of code have"), "{refused}");
+
     // A field that there is not is refused alike, with those that there are.
     for recording in recordings.all() {
-        for command in ["script", "report"] {
-            let wrong = kymo(&[command, "-i", recording, "--filter", "nosuch == 1"]);
-            assert_eq!(wrong.status, 1, "{command} {recording}: {}", wrong.stderr);
+        for command in [&["script"][..], &["report"], &["convert", "-f", "folded"]] {
+            let wrong = [command, &["-i", recording, "--filter", "nosuch == 1"]].concat();
+            let wrong = kymo(&wrong);
+            assert_eq!(wrong.status, 1, "{command:?} {recording}: {}", wrong.stderr);
             let why = "no event has a field `nosuch`";
-            assert!(wrong.stderr.contains(why), "{command} {recording}: {}", wrong.stderr);
+            assert!(wrong.stderr.contains(why), "{command:?} {recording}: {}", wrong.stderr);
         }
     }
 }
@@ -157,6 +208,11 @@ fn recordings_of_several_formats_are_merged_by_time() {
     let table = rows(&[&["report", "-s", "event,a"][..], &all].concat());
     assert_eq!(table.len(), ROUNDS, "{table:#?}");
     assert!(table.iter().all(|r| r.contains(" 3  kt:two")), "{table:#?}");
+    let folded = kymo(&[&["convert", "-f", "folded"][..], &all].concat()).success().stdout;
+    let events = folded.lines().map(|l| l.rsplit_once(' ').unwrap());
+    let events = events.filter(|(stack, _)| stack.ends_with(";kt:two"));
+    let events: usize = events.map(|(_, n)| n.parse::<usize>().unwrap()).sum();
+    assert_eq!(events, 3 * ROUNDS, "{folded}");
 
     // perf's own clock has no place on that time.
     let directory = tempfile::tempdir().unwrap();

@@ -1,15 +1,18 @@
 //! Events of CTF traces: fields are found by one walk over the body.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use kymo_files::ctf::read::{
     Ctf, Event as CtfEvent, FieldInfo, Group, Part, Reader, TaskField, Visit,
 };
 
+use kymo_model::{Note, NoteKind};
+use kymo_symbols::Options;
+
 use super::registry::Registry;
-use crate::ctf::{EventTask, TraceOwners, ValueText};
+use crate::ctf::{EventTask, KernelFunctions, TraceOwners, ValueText};
 use crate::event::{CtfFields, EventBody, EventStack, RecordedEvent, TaskInfo};
 use crate::schema::RecordedClass;
 use crate::trace_dat::TaskNames;
@@ -36,6 +39,9 @@ struct Walker<'s> {
     owners: TraceOwners,
     /// What the kernel calls threads, where it was recorded, too.
     names: Option<&'s RefCell<TaskNames>>,
+    functions: KernelFunctions<'s>,
+    /// Whether an event had a stack of its program, and it was asked for.
+    user_asked: Cell<bool>,
 }
 
 impl<'s> CtfContext<'s> {
@@ -43,10 +49,29 @@ impl<'s> CtfContext<'s> {
         ctf: &'s Ctf,
         number: usize,
         names: Option<&'s RefCell<TaskNames>>,
+        symbols: &'s Options,
     ) -> CtfContext<'s> {
-        let reader = RefCell::new(ctf.reader());
-        let walker = Walker { ctf, reader, owners: TraceOwners::new(ctf), names };
+        let walker = Walker {
+            ctf,
+            reader: RefCell::new(ctf.reader()),
+            owners: TraceOwners::new(ctf),
+            names,
+            functions: KernelFunctions::new(ctf, symbols),
+            user_asked: Cell::new(false),
+        };
         CtfContext { ctf, number, walker, classes: Vec::new() }
+    }
+
+    /// Notes on names of functions that were asked for.
+    pub(super) fn notes(&self) -> Vec<Note> {
+        let mut notes: Vec<Note> = self.walker.functions.notes().into_iter().collect();
+        if self.walker.user_asked.get() {
+            let fact =
+                "CTF does not say what programs had mapped where: their frames have no names";
+            let advice = Some("kymo record -g -e EVENT names them".to_owned());
+            notes.push(Note::doubt(NoteKind::Unresolved, fact, advice));
+        }
+        notes
     }
 
     pub(super) fn event(
@@ -118,7 +143,14 @@ impl CtfFields for Walker<'_> {
     fn stack(&self, event: &CtfEvent<'_>) -> EventStack<'static> {
         let mut visitor = StackVisitor::default();
         self.visit(event, &mut visitor);
+        if !visitor.user.is_empty() {
+            self.user_asked.set(true);
+        }
         EventStack { kernel: Cow::Owned(visitor.kernel), user: Cow::Owned(visitor.user) }
+    }
+
+    fn kernel_function(&self, addr: u64) -> Option<String> {
+        self.functions.name(addr)
     }
 }
 

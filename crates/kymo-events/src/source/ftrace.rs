@@ -1,34 +1,48 @@
 //! Events of a trace.dat. A stack is an event of its own behind the one it belongs to: where
-//! it is asked for, events wait for the next of their CPU, which may be their stack.
+//! it is asked for, events wait for it (`stack_join`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
 use kymo_files::tracedat::{self, TraceDat};
+use kymo_model::{Note, NoteKind};
 use kymo_symbols::Kallsyms;
+use rustc_hash::FxHashSet;
 
 use super::ReadOptions;
 use super::registry::Registry;
-use crate::event::{EventBody, KernelFunctions, RecordedEvent, TaskInfo};
+use super::stack_join::{FtraceContext, PendingEvent, PendingRing};
+use crate::event::{EventBody, FtraceBody, RecordedEvent, StackNames, TaskInfo};
 use crate::schema::{ClassOrigin, LayoutId, RecordedClass};
-use crate::trace_dat::{FormatTable, KnownEvent, TaskName, TaskNames};
+use crate::trace_dat::{FormatTable, KnownEvent, ProcessMaps, TaskName, TaskNames};
 
 /// What is known of a recording.
 pub(super) struct KernelContext<'s> {
     data: &'s TraceDat,
     formats: FormatTable<'s>,
     names: RefCell<TaskNames>,
+    /// Text of kernel symbols that counts before the recording's own.
+    named_kallsyms: Option<&'s str>,
     kallsyms: OnceLock<Kallsyms>,
+    maps: OnceLock<ProcessMaps>,
+    /// Addresses of the kernel that were asked for and have no name.
+    nameless: RefCell<FxHashSet<u64>>,
+    /// Whether addresses of programs were asked for.
+    user_asked: Cell<bool>,
 }
 
 impl<'s> KernelContext<'s> {
-    pub(super) fn new(data: &'s TraceDat) -> KernelContext<'s> {
+    pub(super) fn new(data: &'s TraceDat, named_kallsyms: Option<&'s str>) -> KernelContext<'s> {
         KernelContext {
             data,
             formats: FormatTable::new(data),
             names: RefCell::new(TaskNames::new(&data.machine().saved_cmdlines)),
+            named_kallsyms,
             kallsyms: OnceLock::new(),
+            maps: OnceLock::new(),
+            nameless: RefCell::default(),
+            user_asked: Cell::new(false),
         }
     }
 
@@ -36,26 +50,43 @@ impl<'s> KernelContext<'s> {
     pub(super) fn names(&self) -> &RefCell<TaskNames> {
         &self.names
     }
-}
 
-impl KernelFunctions for KernelContext<'_> {
-    fn name(&self, addr: u64) -> Option<String> {
-        let text = || self.data.machine().kallsyms.as_bytes().to_vec();
-        let table = self.kallsyms.get_or_init(|| Kallsyms::parse_as_kernel(text()));
-        table.lookup(addr).map(|(_, _, name, _)| name.to_owned())
+    /// Notes on names of functions that were asked for.
+    pub(super) fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        let nameless = self.nameless.borrow().len();
+        if nameless > 0 {
+            let fact = format!("{nameless} addresses of the kernel have no name");
+            let empty = self.named_kallsyms.is_none() && self.data.machine().kallsyms.is_empty();
+            let advice = empty.then(|| "the recording has no kallsyms: --kallsyms FILE".to_owned());
+            notes.push(Note::doubt(NoteKind::Unresolved, fact, advice));
+        }
+        if self.user_asked.get() {
+            let fact = "a trace.dat does not say what its programs had mapped where: their frames \
+                        have at most the name of a binary";
+            let advice = Some("kymo record -g -e EVENT names them".to_owned());
+            notes.push(Note::doubt(NoteKind::Unresolved, fact, advice));
+        }
+        notes
     }
 }
 
-/// An event whose stack may follow.
-#[derive(Default)]
-struct Pending {
-    waits: bool,
-    id: u16,
-    time: u64,
-    task: TaskInfo,
-    payload: Vec<u8>,
-    kernel: Vec<u64>,
-    user: Vec<u64>,
+impl StackNames for KernelContext<'_> {
+    fn kernel_function(&self, addr: u64) -> Option<String> {
+        let text = || self.named_kallsyms.unwrap_or(&self.data.machine().kallsyms);
+        let parse = || Kallsyms::parse_as_kernel(text().as_bytes().to_vec());
+        let name = self.kallsyms.get_or_init(parse).lookup(addr);
+        if name.is_none() {
+            self.nameless.borrow_mut().insert(addr);
+        }
+        name.map(|(_, _, name, _)| name.to_owned())
+    }
+
+    fn binary(&self, process: Option<i32>, addr: u64) -> Option<String> {
+        self.user_asked.set(true);
+        let maps = self.maps.get_or_init(|| ProcessMaps::parse(&self.data.options().procmaps));
+        maps.binary(process?, addr).map(str::to_owned)
+    }
 }
 
 /// Instance and CPU.
@@ -69,7 +100,7 @@ pub(super) struct KernelLane<'s> {
     classes: Vec<Option<Box<RecordedClass>>>,
     join_stacks: bool,
     /// Of each ring that had an event; a machine has few.
-    pending: Vec<(RingId, Pending)>,
+    pending: Vec<(RingId, PendingRing)>,
 }
 
 impl<'s> KernelLane<'s> {
@@ -83,6 +114,10 @@ impl<'s> KernelLane<'s> {
         KernelLane { context, number, classes: Vec::new(), join_stacks, pending }
     }
 
+    pub(super) fn notes(&self) -> Vec<Note> {
+        self.context.notes()
+    }
+
     pub(super) fn event(
         &mut self,
         e: &tracedat::Event<'_>,
@@ -93,25 +128,20 @@ impl<'s> KernelLane<'s> {
         let id = context.formats.id(e.payload).unwrap_or(0);
         let tid = context.formats.pid(e.payload);
         let known = context.formats.get(id).ok();
-        if self.join_stacks {
-            let endian = context.formats.endian;
+        // Entries and exits of functions come by themselves, and their order counts.
+        let waits = self.join_stacks && known.is_none_or(|k| k.graph.is_none());
+        if waits {
             let slot = self.slot((e.buffer, e.cpu));
-            let Some((_, pending)) = self.pending.get_mut(slot) else {
-                return ControlFlow::Continue(());
-            };
-            let belongs = pending.waits && pending.task.tid == Some(tid as u32);
-            if let Some(known) = known.filter(|_| belongs) {
-                if let Some(stack) = &known.stack {
-                    pending.kernel.extend(stack.entries(e.payload, endian));
-                    return ControlFlow::Continue(());
-                }
-                if let Some(stack) = &known.user_stack {
-                    let entries = stack.entries(e.payload, endian);
-                    pending.user.extend(entries.take_while(|a| *a != 0));
-                    return ControlFlow::Continue(());
-                }
+            if e.missed.is_some() {
+                // A stack behind lost events is not that of the one before them.
+                self.release(slot, Some(0), registry, sink)?;
             }
-            self.release(slot, registry, sink)?;
+            let joint = FtraceContext { tid, flags: context.formats.flags(e.payload) };
+            if self.take_stack(slot, joint, known, e.payload) {
+                return ControlFlow::Continue(());
+            }
+            let from = self.pending.get(slot).and_then(|(_, ring)| ring.complete_from(joint));
+            self.release(slot, from, registry, sink)?;
         }
         if let Some(known) = known.filter(|k| !k.names_of_tasks.is_empty()) {
             let mut names = context.names.borrow_mut();
@@ -121,21 +151,51 @@ impl<'s> KernelLane<'s> {
             return ControlFlow::Continue(());
         }
         let task = task(tid, context.names.borrow().find(tid));
-        if self.join_stacks {
+        // A stack whose event is not there is an event of its own.
+        let is_stack = known.is_some_and(|k| k.stack.is_some() || k.user_stack.is_some());
+        if waits && !is_stack {
             let slot = self.slot((e.buffer, e.cpu));
-            let Some((_, pending)) = self.pending.get_mut(slot) else {
-                return ControlFlow::Continue(());
-            };
-            (pending.waits, pending.id, pending.time, pending.task) = (true, id, e.time, task);
-            pending.payload.clear();
-            pending.payload.extend_from_slice(e.payload);
-            pending.kernel.clear();
-            pending.user.clear();
+            if self.pending.get(slot).is_some_and(|(_, ring)| ring.is_full()) {
+                self.release_one(slot, 0, registry, sink)?;
+            }
+            let ring = self.pending.get_mut(slot).and_then(|(_, ring)| ring.push(e.payload));
+            if let Some(p) = ring {
+                p.context = FtraceContext { tid, flags: context.formats.flags(e.payload) };
+                (p.id, p.time, p.task) = (id, e.time, task);
+            }
             return ControlFlow::Continue(());
         }
         let Some(class) = self.known_class(id) else { return ControlFlow::Continue(()) };
-        let body = self.body((e.buffer, e.cpu), e.payload, &task, (&[], &[]));
-        registry.give(&RecordedEvent::new(class, Some(e.time), body), sink)
+        let body = self.body((e.buffer, e.cpu), e.payload, &task);
+        registry.give(&RecordedEvent::new(class, Some(e.time), EventBody::Ftrace(body)), sink)
+    }
+
+    /// Puts a stack to the event it belongs to. `false`: it is none, or its event is not there.
+    fn take_stack(
+        &mut self,
+        slot: usize,
+        context: FtraceContext,
+        known: Option<&KnownEvent>,
+        payload: &[u8],
+    ) -> bool {
+        let Some(known) = known else { return false };
+        let (stack, is_user) = match (&known.stack, &known.user_stack) {
+            (Some(stack), _) => (stack, false),
+            (None, Some(stack)) => (stack, true),
+            (None, None) => return false,
+        };
+        let ring = self.pending.get_mut(slot).map(|(_, ring)| ring);
+        let Some(owner) = ring.and_then(|r| r.owner(context, is_user)) else { return false };
+        let endian = self.context.formats.endian;
+        match is_user {
+            true => {
+                let entries = stack.entries(payload, endian);
+                owner.user.extend(entries.take_while(|a| *a != 0));
+                owner.user_process = stack.process(payload, endian);
+            }
+            false => owner.kernel.extend(stack.entries(payload, endian)),
+        }
+        true
     }
 
     fn body<'e>(
@@ -143,58 +203,82 @@ impl<'s> KernelLane<'s> {
         (buffer, cpu): RingId,
         payload: &'e [u8],
         task: &'e TaskInfo,
-        (kernel, user): (&'e [u64], &'e [u64]),
-    ) -> EventBody<'e> {
+    ) -> FtraceBody<'e> {
         let buffers = self.context.data.buffers();
-        EventBody::Ftrace {
+        FtraceBody {
             payload,
             endian: self.context.formats.endian,
             cpu,
             task,
             instance: buffers.get(buffer).map_or("", |b| &b.name),
-            kernel,
-            user,
-            functions: self.context,
+            kernel: &[],
+            user: &[],
+            user_process: None,
+            names: self.context,
         }
     }
 
-    /// Hands on an event that waited.
+    /// Hands on the events of a ring that waited, from a place on.
     fn release(
         &mut self,
         slot: usize,
+        from: Option<usize>,
         registry: &Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Some((ring, pending)) = self.pending.get_mut(slot) else {
-            return ControlFlow::Continue(());
-        };
-        if !std::mem::take(&mut pending.waits) {
-            return ControlFlow::Continue(());
-        }
-        let (ring, pending) = (*ring, std::mem::take(pending));
-        let mut flow = ControlFlow::Continue(());
-        if let Some(class) = self.known_class(pending.id) {
-            let stack = (&*pending.kernel, &*pending.user);
-            let body = self.body(ring, &pending.payload, &pending.task, stack);
-            flow = registry.give(&RecordedEvent::new(class, Some(pending.time), body), sink);
-        }
-        // Its memory is used again.
-        if let Some(place) = self.pending.get_mut(slot) {
-            place.1 = pending;
-        }
-        flow
+        let Some(from) = from else { return ControlFlow::Continue(()) };
+        while self.release_one(slot, from, registry, sink)? {}
+        ControlFlow::Continue(())
     }
 
-    /// Hands on the events whose stacks might still have come, by time.
+    /// Hands on an event that waited; whether there was one.
+    fn release_one(
+        &mut self,
+        slot: usize,
+        at: usize,
+        registry: &Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<(), bool> {
+        let Some((id, ring)) = self.pending.get_mut(slot) else {
+            return ControlFlow::Continue(false);
+        };
+        let id = *id;
+        let Some(event) = ring.take(at) else { return ControlFlow::Continue(false) };
+        self.give(id, &event, registry, sink)?;
+        if let Some((_, ring)) = self.pending.get_mut(slot) {
+            ring.recycle(event);
+        }
+        ControlFlow::Continue(true)
+    }
+
+    fn give(
+        &self,
+        ring: RingId,
+        event: &PendingEvent,
+        registry: &Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some(class) = self.known_class(event.id) else { return ControlFlow::Continue(()) };
+        let body = FtraceBody {
+            kernel: &event.kernel,
+            user: &event.user,
+            user_process: event.user_process,
+            ..self.body(ring, &event.payload, &event.task)
+        };
+        registry.give(&RecordedEvent::new(class, Some(event.time), EventBody::Ftrace(body)), sink)
+    }
+
+    /// Hands on the events whose stacks might still have come, ring by ring.
     pub(super) fn finish(
         &mut self,
         registry: &Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        let first = |(_, ring): &(RingId, PendingRing)| ring.first_time().unwrap_or(0);
         let mut slots: Vec<(u64, usize)> =
-            self.pending.iter().enumerate().map(|(slot, (_, p))| (p.time, slot)).collect();
+            self.pending.iter().enumerate().map(|(slot, p)| (first(p), slot)).collect();
         slots.sort_unstable();
-        slots.into_iter().try_for_each(|(_, slot)| self.release(slot, registry, sink))
+        slots.into_iter().try_for_each(|(_, slot)| self.release(slot, Some(0), registry, sink))
     }
 
     /// Place of a ring among those that had an event.
@@ -202,7 +286,7 @@ impl<'s> KernelLane<'s> {
     fn slot(&mut self, ring: RingId) -> usize {
         let known = self.pending.iter().position(|(r, _)| *r == ring);
         known.unwrap_or_else(|| {
-            self.pending.push((ring, Pending::default()));
+            self.pending.push((ring, PendingRing::default()));
             self.pending.len() - 1
         })
     }
@@ -251,6 +335,9 @@ fn unknown(id: u16, (layout, recording): (LayoutId, usize)) -> RecordedClass {
         fields: Vec::new(),
         print_format: None,
         is_stack: false,
+        id: Some(u64::from(id)),
+        ctf: None,
+        attr: None,
     }
 }
 

@@ -10,10 +10,12 @@
 //! is read and ordered by a thread of its own.
 
 mod clocks;
+mod count;
 mod ctf;
 mod ftrace;
 mod perf;
 mod registry;
+mod stack_join;
 mod summary;
 
 use std::cell::RefCell;
@@ -23,13 +25,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, PerfData};
 use kymo_files::{Moment, RecordingFormat, Select, Timeline, TimelineError, TimelineWalk};
+use kymo_model::Note;
 use kymo_symbols::Options;
 
 use crate::event::RecordedEvent;
 use crate::filter::FilterExprError;
 use crate::schema::RecordedClass;
-use crate::selection::EventSelection;
+use crate::selection::{EventSelection, SelectionError};
 
+pub use count::ClassCounts;
 use ctf::CtfContext;
 use ftrace::{KernelContext, KernelLane};
 pub use perf::SampleSelector;
@@ -56,6 +60,10 @@ pub enum SourceError {
     Clock { name: String, why: String },
     #[error("{name} was recorded on another machine, or another kernel, than {first}")]
     OtherMachine { name: String, first: String },
+    #[error("--kallsyms {path}: {error}")]
+    Kallsyms { path: String, error: std::io::Error },
+    #[error("{name} is no perf.data: only samples of code have what is asked for")]
+    NoSamples { name: String },
     #[error(transparent)]
     Filter(#[from] FilterExprError),
 }
@@ -64,9 +72,12 @@ pub enum SourceError {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions {
     /// Hand out stacks that ftrace records as events of their own with the events they
-    /// belong to. Such an event is handed out when the next of its CPU comes, so that
-    /// the order of time holds for each CPU only.
+    /// belong to. Such an event is handed out when it is complete: the order of time holds
+    /// for each task only.
     pub join_stacks: bool,
+    /// Leave out perf.data, whose samples somebody reads who makes profiles of them
+    /// ([`EventSource::perf`]).
+    pub without_perf_data: bool,
 }
 
 /// Recordings that are read as one.
@@ -75,6 +86,8 @@ pub struct EventSource {
     perf: Vec<Mutex<PerfData>>,
     timeline: Option<Timeline>,
     symbols: Options,
+    /// Kernel symbols that were named for recordings of the kernel.
+    kallsyms: Option<String>,
 }
 
 impl EventSource {
@@ -108,7 +121,14 @@ impl EventSource {
         clocks::check(&perf, timeline.as_ref())?;
         let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
         let perf = perf.into_iter().map(Mutex::new).collect();
-        Ok(EventSource { name: names.join(", "), perf, timeline, symbols })
+        let has_kernels = timeline.as_ref().is_some_and(|t| !t.kernels().is_empty());
+        let kallsyms = match symbols.kallsyms.as_ref().filter(|_| has_kernels) {
+            None => None,
+            Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
+                SourceError::Kallsyms { path: path.display().to_string(), error }
+            })?),
+        };
+        Ok(EventSource { name: names.join(", "), perf, timeline, symbols, kallsyms })
     }
 
     /// What the recordings are called in messages.
@@ -124,6 +144,29 @@ impl EventSource {
     /// One of those of perf.data, for as long as it is held.
     pub fn perf(&self, number: usize) -> Option<MutexGuard<'_, PerfData>> {
         self.perf.get(number).map(|p| p.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The recording, if it is one perf.data: for whoever looks at samples of code.
+    ///
+    /// # Errors
+    /// If it is of another format.
+    pub fn samples(&self) -> Result<MutexGuard<'_, PerfData>, SourceError> {
+        let alone = self.perf.len() == 1 && self.timeline.is_none();
+        let data = self.perf(0).filter(|_| alone);
+        data.ok_or_else(|| SourceError::NoSamples { name: self.name.clone() })
+    }
+
+    /// Where names of functions come from.
+    pub fn symbols(&self) -> &Options {
+        &self.symbols
+    }
+
+    /// The name of a clock that counts something else than nanoseconds.
+    pub fn counting_clock(&self) -> Option<&str> {
+        let counts = |clock: &str| matches!(clock, "counter" | "x86-tsc");
+        let kernels = self.timeline.iter().flat_map(Timeline::kernels);
+        let raw = kernels.filter(|k| k.options().tsc2nsec.is_none());
+        raw.flat_map(|k| k.buffers()).map(|b| b.clock.as_str()).find(|clock| counts(clock))
     }
 
     /// Those of trace.dat and CTF.
@@ -183,6 +226,23 @@ impl EventSource {
         classes
     }
 
+    /// Checks that the events that a selection names are there. A pipe tells of its events
+    /// while it is read.
+    ///
+    /// # Errors
+    /// If one is not.
+    pub fn check_events(&self, selection: &EventSelection) -> Result<(), SelectionError> {
+        match selection.names_events() && !self.is_piped() {
+            true => selection.check_events(&self.classes()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a recording is a pipe, whose events are not known before it is read.
+    pub fn is_piped(&self) -> bool {
+        (0..self.perf.len()).any(|n| self.perf(n).is_some_and(|p| p.is_pipe()))
+    }
+
     /// Hands the selected events to `sink`, by time; `Break` stops without error. What
     /// damage left readable is handed out; the summary tells of the rest.
     ///
@@ -198,7 +258,8 @@ impl EventSource {
             filter.check(self.classes().iter())?;
         }
         let registry = Registry::new(selection);
-        match (self.perf.len(), &self.timeline) {
+        let perf = if options.without_perf_data { 0 } else { self.perf.len() };
+        match (perf, &self.timeline) {
             (0, None) => Ok(ReadSummary::default()),
             (0, Some(timeline)) => self.read_timeline(timeline, registry, options, sink),
             (1, None) => self.read_perf(registry, sink),
@@ -233,10 +294,9 @@ impl EventSource {
         options: ReadOptions,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
-        let kernels: Vec<KernelContext<'_>> =
-            timeline.kernels().iter().map(KernelContext::new).collect();
-        let mut lanes = TimelineLanes::new(timeline, &kernels, 0, options);
-        let mut walk = timeline.walk(&select(registry.selection(), false))?;
+        let kernels = self.kernel_contexts(timeline);
+        let mut lanes = TimelineLanes::new((self, timeline), &kernels, options);
+        let mut walk = timeline.walk(&select(registry.selection(), !self.perf.is_empty()))?;
         let until = registry.selection().until();
         let _ = walk.run(u64::MAX, &mut |moment| {
             if time_of(&moment) > until {
@@ -246,7 +306,7 @@ impl EventSource {
         })?;
         lanes.finish(&mut registry, sink);
         let timeline = Some(walk.into_stats());
-        Ok(ReadSummary { timeline, ..ReadSummary::default() })
+        Ok(ReadSummary { timeline, notes: lanes.notes(), ..ReadSummary::default() })
     }
 
     /// Several, of which at least one is a perf.data.
@@ -256,15 +316,12 @@ impl EventSource {
         options: ReadOptions,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
-        let kernels: Vec<KernelContext<'_>> = match &self.timeline {
-            Some(timeline) => timeline.kernels().iter().map(KernelContext::new).collect(),
-            None => Vec::new(),
-        };
         let timeline = self.timeline.as_ref();
-        let mut lanes = timeline.map(|t| TimelineLanes::new(t, &kernels, self.perf.len(), options));
+        let kernels = timeline.map_or_else(Vec::new, |t| self.kernel_contexts(t));
+        let mut lanes = timeline.map(|t| TimelineLanes::new((self, t), &kernels, options));
         let sink = RefCell::new(sink);
         let select = select(registry.selection(), true);
-        let summary = self.merge(
+        let mut summary = self.merge(
             &mut registry,
             &select,
             &mut |moment, registry| match &mut lanes {
@@ -275,6 +332,7 @@ impl EventSource {
         )?;
         if let Some(lanes) = &mut lanes {
             lanes.finish(&mut registry, &mut |e| (sink.borrow_mut())(e));
+            summary.add(lanes.notes());
         }
         Ok(summary)
     }
@@ -292,17 +350,13 @@ impl EventSource {
         sink: &mut dyn FnMut(SourcePiece<'_, '_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
         let timeline = self.timeline.as_ref();
-        let kernels: Vec<KernelContext<'_>> = match (&selection.filter, timeline) {
-            (Some(filter), timeline) => {
-                filter.check(self.classes().iter())?;
-                timeline
-                    .map_or(Vec::new(), |t| t.kernels().iter().map(KernelContext::new).collect())
-            }
-            (None, _) => Vec::new(),
-        };
-        let options = ReadOptions::default();
         let filtered = timeline.filter(|_| selection.filter.is_some());
-        let mut lanes = filtered.map(|t| TimelineLanes::new(t, &kernels, self.perf.len(), options));
+        if let Some(filter) = &selection.filter {
+            filter.check(self.classes().iter())?;
+        }
+        let kernels = filtered.map_or_else(Vec::new, |t| self.kernel_contexts(t));
+        let options = ReadOptions::default();
+        let mut lanes = filtered.map(|t| TimelineLanes::new((self, t), &kernels, options));
         let mut registry = Registry::new(selection);
         let runs = !selection.is_restricted();
         let until = selection.until();
@@ -328,6 +382,11 @@ impl EventSource {
                 (sink.borrow_mut())(SourcePiece::Event(event))
             }),
         }
+    }
+
+    fn kernel_contexts<'s>(&'s self, timeline: &'s Timeline) -> Vec<KernelContext<'s>> {
+        let kallsyms = self.kallsyms.as_deref();
+        timeline.kernels().iter().map(|k| KernelContext::new(k, kallsyms)).collect()
     }
 
     /// Merges perf.data with each other and with what else there is.
@@ -413,20 +472,27 @@ struct TimelineLanes<'s> {
 }
 
 impl<'s> TimelineLanes<'s> {
-    /// `first`: number of the first recording.
     fn new(
-        timeline: &'s Timeline,
+        (source, timeline): (&'s EventSource, &'s Timeline),
         kernels: &'s [KernelContext<'s>],
-        first: usize,
         options: ReadOptions,
     ) -> TimelineLanes<'s> {
+        let first = source.perf.len();
         let names = kernels.first().map(KernelContext::names);
         let lane = |(n, k): (usize, &'s KernelContext<'s>)| KernelLane::new(k, first + n, options);
         let number = first + kernels.len();
         TimelineLanes {
             kernels: kernels.iter().enumerate().map(lane).collect(),
-            programs: timeline.programs().map(|p| CtfContext::new(p, number, names)),
+            programs: timeline
+                .programs()
+                .map(|p| CtfContext::new(p, number, names, &source.symbols)),
         }
+    }
+
+    /// Notes on names of functions that were asked for.
+    fn notes(&self) -> Vec<Note> {
+        let kernels = self.kernels.iter().flat_map(KernelLane::notes);
+        kernels.chain(self.programs.iter().flat_map(CtfContext::notes)).collect()
     }
 
     fn moment(

@@ -53,7 +53,7 @@ impl ReadSummary {
     /// The notes on what was read; where there are several recordings, each with the name
     /// of its own.
     pub fn notes(&self, source: &EventSource) -> Vec<Note> {
-        let several = self.perf.len() + usize::from(source.timeline().is_some()) > 1;
+        let several = source.perf_count() + usize::from(source.timeline().is_some()) > 1;
         let mut notes: Vec<Note> = Vec::new();
         let mut add = |note: Note| {
             if !notes.contains(&note) {
@@ -73,7 +73,7 @@ impl ReadSummary {
             notes_on_timeline(timeline, stats).into_iter().for_each(&mut add);
         }
         self.notes.iter().cloned().for_each(&mut add);
-        if several && !self.perf.is_empty() {
+        if several && source.perf_count() > 0 {
             let fact = "the recordings are taken to be of one start of the machine";
             add(Note::choice(NoteKind::Clock, fact, None));
         }

@@ -3,8 +3,10 @@
 
 mod event_formats;
 mod function_graph;
+mod process_maps;
 mod task_names;
 
 pub use event_formats::{FormatTable, KnownEvent, StackFormat};
 pub use function_graph::{GraphEvent, write_duration};
+pub(crate) use process_maps::ProcessMaps;
 pub use task_names::{TaskName, TaskNames};

@@ -21,7 +21,7 @@ pub(crate) struct EventSelectionArgs {
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     pub(crate) tid: Vec<u32>,
     /// Only these events (names or globs)
-    #[arg(long = "event", value_name = "NAMES", value_delimiter = ',')]
+    #[arg(short = 'e', long = "event", value_name = "NAMES", value_delimiter = ',')]
     pub(crate) events: Vec<String>,
     /// Only events whose fields match, as in the kernel's event filters:
     /// `prev_prio < 100 && next_comm ~ "kworker*"`; also comm, pid, tid, cpu, event

@@ -4,7 +4,6 @@
 //! Gathering is in `list/gather.rs`, the two forms of output in `list/show.rs`,
 //! recordings in `list/recording.rs`.
 
-mod ctf;
 mod gather;
 mod recording;
 mod show;
@@ -48,15 +47,17 @@ there is nothing to ask), reason (string or null). PMU events add pmu, terms,
 unit, scale, cpus. With -v tracepoints add id, fields (array of {name, type,
 offset, size, signed}) and print_fmt; PMU events add formats. Dynamic events
 add definition. Events of programs add programs (array of {pid, comm, exe, uid}),
-level, source, print_fmt and fields.")]
+level, source, print_fmt and fields. With -i the objects are those of a recording,
+alike for all formats: docs/json.md.")]
 pub(crate) struct Args {
     /// Kinds of events (hw sw tool cache pmu raw mem tracepoint probe ust vmstat),
     /// globs on names, or parts of names; everything if none is given
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
 
-    /// The events of this trace.dat, directory of CTF traces or of a session with both, and how many of
-    /// each it holds; with globs also those that did not happen. A file may also be named instead of the first glob
+    /// The events of this recording (perf.data, trace.dat, directory of CTF traces or of a session
+    /// with both), and how many of each it holds; with globs also those that did not happen. A
+    /// file may also be named instead of the first glob
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
 
@@ -76,10 +77,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = recording(&mut args) {
-        return recording::run(&args, &path);
+        return recording::run(&args, path);
     }
     let catalog = Catalog::open();
-    let filter = gather::Filter::new(&args.globs)?;
+    let filter = gather::ListFilter::new(&args.globs)?;
     let found = gather::gather(&catalog, &filter, args.verbose);
 
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());

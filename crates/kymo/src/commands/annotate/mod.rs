@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context as _, bail};
+use kymo_analysis::binary_filter::BinaryFilter;
 use kymo_analysis::code_listing::list_function;
 use kymo_analysis::function_cost::{FunctionCost, FunctionCosts, PercentType};
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_debuginfo::disasm::Syntax;
-use kymo_files::RecordingFormat;
-use kymo_files::perfdata::PerfData;
+use kymo_events::EventSource;
 use kymo_model::NoteKind;
 use kymo_symbols::{DsoId, Resolver};
 use kymo_view::Ledger;
@@ -119,30 +119,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         bail!("--objdump: kymo starts no other program, it disassembles by itself");
     }
     let path = args.source.input.clone().unwrap_or_else(super::default_recording);
-    if matches!(
-        RecordingFormat::of(&path),
-        Some(RecordingFormat::TraceDat | RecordingFormat::Ctf | RecordingFormat::Session)
-    ) {
-        bail!("{} is a trace without samples of code", path.display());
-    }
-    let mut file = PerfData::open(&path)?;
+    let source = EventSource::open(std::slice::from_ref(&path), args.source.symbols(&path))?;
+    let selection = args.chosen.selection(&source)?;
+    let mut file = source.samples()?;
+    let file = &mut *file;
     if let Some(arch) = &file.features().arch
         && arch != "x86_64"
     {
         bail!("{}: recorded on {arch}; kymo disassembles x86_64 only", path.display());
     }
-    let wanted = args.chosen.events(file.events())?;
     let options = LoadOptions {
-        symbols: args.source.symbols(&path),
-        merge_threads: !args.chosen.by_task(),
+        symbols: source.symbols().clone(),
+        merge_threads: true,
         no_chains: true,
         by_address: true,
-        times: args.chosen.times(file.features().sample_time)?,
+        selection: Some(&selection),
         ..LoadOptions::default()
     };
-    let profile = Profile::read(&mut file, options).context("annotate")?;
-    let costs = FunctionCosts::new(&profile, &wanted, &args.chosen.filter());
-    let mut ledger = profile_ledger(&profile, &file);
+    let profile = Profile::read(file, options).context("annotate")?;
+    let costs = FunctionCosts::new(&profile, BinaryFilter(&args.chosen.dsos));
+    let mut ledger = profile_ledger(&profile, file);
     let chosen = choose(&args, &profile, &costs).inspect_err(|_| {
         say!("{}", ledger.to_text(""));
     })?;

@@ -1,8 +1,5 @@
-//! `kymo convert`: the stacks of a recording in the formats of other programs. Samples
-//! of a perf.data become the model here, events of other recordings in `events`.
+//! `kymo convert`: the stacks of recordings in the formats of other programs.
 
-mod events;
-mod model;
 mod output;
 
 use std::io::{self, IsTerminal as _, Write};
@@ -12,19 +9,15 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kymo_analysis::profile::{LoadOptions, Profile, has_chains};
-use kymo_files::RecordingFormat;
-use kymo_files::perfdata::PerfData;
+use kymo_events::EventSource;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::export::{firefox, flame, folded, pprof, speedscope};
-use kymo_view::profile_stacks::{StackPlan, profile_stacks};
+use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit};
 use kymo_view::stacks::Stacks;
-use kymo_view::trust::profile_ledger;
 
 use crate::args::samples::{RecordingArgs, SampleArgs};
 use crate::exit;
-use model::{Split, Weight};
 
 /// Flags of `kymo convert`.
 #[derive(clap::Args)]
@@ -38,9 +31,10 @@ who asked the kernel for memory")]
 pub(crate) struct Args {
     #[command(flatten)]
     source: RecordingArgs,
-    /// Recording to read, without -i
+    /// Recordings to read, without -i: perf.data, trace.dat, directories of CTF traces and of
+    /// sessions; several of one machine become one result
     #[arg(value_name = "FILE", conflicts_with = "input")]
-    file: Option<PathBuf>,
+    files: Vec<PathBuf>,
     /// Output format; by default the one that the name of the output file tells
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
@@ -52,14 +46,14 @@ pub(crate) struct Args {
     force: bool,
     #[command(flatten)]
     chosen: SampleArgs,
-    /// Weight of a sample: `period` (what it stands for: nanoseconds of a clock, counts of
-    /// an event), `samples` (one); for an event of trace.dat or CTF, which counts as one, also a
-    /// field that is a number: FIELD or EVENT.FIELD
+    /// Weight of a sample or event: `period` (what it stands for: nanoseconds of a clock, counts
+    /// of an event; a tracepoint counts as one), `samples` (one), or a field of tracepoints that
+    /// is a number: FIELD or EVENT.FIELD
     #[arg(long, value_name = "WHAT", default_value = "period")]
-    weight: Weight,
+    weight: SampleWeight,
     /// Group stacks by task
     #[arg(long, value_name = "BY")]
-    split: Option<Split>,
+    split: Option<SplitBy>,
     /// Show functions that the compiler inlined, from debugging information (this is the default)
     #[arg(long, overrides_with = "no_inline")]
     inline: bool,
@@ -114,10 +108,10 @@ impl Format {
     }
 
     /// How tasks are told apart unless it is stated.
-    fn split(self) -> Split {
+    fn split(self) -> SplitBy {
         match self {
-            Format::Folded | Format::Flamegraph | Format::Pprof => Split::Comm,
-            Format::Firefox | Format::Speedscope => Split::Tid,
+            Format::Folded | Format::Flamegraph | Format::Pprof => SplitBy::Comm,
+            Format::Firefox | Format::Speedscope => SplitBy::Tid,
         }
     }
 
@@ -141,9 +135,36 @@ impl Format {
     }
 }
 
+/// What tells tasks apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum SplitBy {
+    /// Nothing: all samples together
+    None,
+    /// Their names
+    Comm,
+    /// Their processes
+    Pid,
+    /// Their threads
+    Tid,
+}
+
+impl From<SplitBy> for TaskSplit {
+    fn from(split: SplitBy) -> TaskSplit {
+        match split {
+            SplitBy::None => TaskSplit::None,
+            SplitBy::Comm => TaskSplit::Comm,
+            SplitBy::Pid => TaskSplit::Pid,
+            SplitBy::Tid => TaskSplit::Tid,
+        }
+    }
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let path = args.source.input.clone().or_else(|| args.file.clone());
-    let path = path.unwrap_or_else(super::default_recording);
+    let mut paths = args.files.clone();
+    paths.extend(args.source.input.clone());
+    if paths.is_empty() {
+        paths.push(super::default_recording());
+    }
     let named = args.output.as_deref().and_then(Format::of);
     let Some(format) = args.format.or(named) else {
         bail!(
@@ -153,54 +174,52 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.output.is_none() && !format.is_text() && std::io::stdout().is_terminal() {
         bail!("a terminal cannot show this format: name a file with -o");
     }
-    match RecordingFormat::of(&path) {
-        Some(kind @ (RecordingFormat::TraceDat | RecordingFormat::Ctf)) => {
-            events::run(&args, &path, kind, format)
-        }
-        Some(RecordingFormat::Session) => {
-            bail!("{} holds several recordings: name one of them", path.display())
-        }
-        // What is neither is explained there.
-        _ => samples(&args, &path, format),
-    }
-}
-
-/// The samples of a perf.data.
-fn samples(args: &Args, path: &Path, format: Format) -> anyhow::Result<ExitCode> {
-    if let Weight::Field { name, .. } = &args.weight {
-        bail!("--weight {name}: samples of a perf.data weigh `period` or `samples`");
-    }
-    let mut file = PerfData::open(path)?;
-    let split = args.split.unwrap_or_else(|| format.split());
-    let mut plan = StackPlan {
-        chosen: args.chosen.filter(),
-        events: args.chosen.events(file.events())?,
-        split: split.into(),
+    let first = paths.first().cloned().unwrap_or_default();
+    let source = EventSource::open(&paths, args.source.symbols(&first))?;
+    refuse(&args, &source)?;
+    let plan = StackPlan {
+        selection: &args.chosen.selection(&source)?,
+        binaries: &args.chosen.dsos,
+        split: args.split.unwrap_or_else(|| format.split()).into(),
         weight: args.weight.clone(),
         moments: format.is_timeline(),
+        addresses: format.has_addresses(),
+        inlines: !args.no_inline,
+        one_event: !format.has_events(),
     };
-    let options = LoadOptions {
-        symbols: args.source.symbols(path),
-        merge_threads: !matches!(split, Split::Pid | Split::Tid) && !args.chosen.by_task(),
-        by_address: format.has_addresses(),
-        inlines: !args.no_inline && file.events().iter().any(has_chains),
-        lines: format.has_addresses() && !args.no_inline,
-        moments: plan.moments,
-        times: args.chosen.times(file.features().sample_time)?,
-        ..LoadOptions::default()
-    };
-    let profile = Profile::read(&mut file, options).context("convert")?;
-    let mut ledger = profile_ledger(&profile, &file);
-    if !format.has_events() {
-        one_event(args, &profile, &mut plan, &mut ledger)?;
+    let RecordingStacks { mut stacks, mut ledger, damage } =
+        RecordingStacks::read(&source, &plan).context("convert")?;
+    if stacks.title.is_empty() && source.timeline().is_some() {
+        let name = |p: &PathBuf| p.file_name().unwrap_or(p.as_os_str()).to_string_lossy().into();
+        stacks.title = paths.iter().map(name).collect::<Vec<String>>().join(", ");
     }
-    let mut stacks = profile_stacks(&profile, &plan);
-    stacks.title = file.features().cmdline.join(" ");
-    stacks.recorded = recorded(path, stacks.span);
-    export(args, format, &stacks, &mut ledger)?;
-    let damage =
-        profile.stats.damaged.as_ref().map(|d| format!("{d}; what came before is converted"));
-    finish(args, path, damage.as_deref(), &ledger)
+    stacks.recorded = recorded(&paths, stacks.span);
+    export(&args, format, &stacks, &mut ledger)?;
+    say!("{}", ledger.to_text(""));
+    Ok(exit::status(source.name(), damage.as_deref(), &ledger, args.strict))
+}
+
+/// Flags that mean nothing where there are no samples of code.
+fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
+    let finding = &args.source.finding;
+    let has_kernels = source.timeline().is_some_and(|t| !t.kernels().is_empty());
+    if source.perf_count() > 0 {
+        return Ok(());
+    }
+    for (given, flag) in [
+        (!args.chosen.dsos.is_empty(), "--dsos"),
+        (args.inline, "--inline"),
+        (finding.symfs.is_some(), "--symfs"),
+        (finding.bundle.is_some(), "--bundle"),
+    ] {
+        if given {
+            bail!("{flag} is for perf.data: what is recorded here has no code of programs");
+        }
+    }
+    if finding.vmlinux.is_some() && has_kernels {
+        bail!("-k is for perf.data: a trace.dat has its kernel's symbols, --kallsyms names others");
+    }
+    Ok(())
 }
 
 /// Writes the result where it belongs.
@@ -242,45 +261,21 @@ fn look(args: &Args, stacks: &Stacks) -> flame::Look {
         parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(": ")
     });
     let unit = match event.map_or("count", |e| e.unit) {
-        "count" if args.weight == Weight::Samples => "samples",
+        "count" if args.weight == SampleWeight::Samples => "samples",
         "count" if event.is_some_and(|e| e.name == "events") => "events",
         unit => unit,
     };
     flame::Look { title, unit, least: args.percent_limit }
 }
 
-/// When the recording was written, as far as its file says, less its length.
-fn recorded(path: &Path, span: Option<(u64, u64)>) -> Option<u64> {
-    let written = std::fs::metadata(path).ok().filter(|m| m.is_file())?.modified().ok()?;
+/// When the recordings were written, as far as their files say, less their length.
+fn recorded(paths: &[PathBuf], span: Option<(u64, u64)>) -> Option<u64> {
+    let written =
+        |path: &PathBuf| std::fs::metadata(path).ok().filter(|m| m.is_file())?.modified().ok();
+    let written = paths.iter().filter_map(written).max()?;
     let since = written.duration_since(std::time::UNIX_EPOCH).ok()?;
     let nanos = u64::try_from(since.as_nanos()).ok()?;
     nanos.checked_sub(span.map_or(0, |(first, last)| last.saturating_sub(first)))
-}
-
-/// Weights of different events cannot be added up: where none is named, the first
-/// one with samples it is.
-fn one_event(
-    args: &Args,
-    profile: &Profile,
-    plan: &mut StackPlan<'_>,
-    ledger: &mut Ledger,
-) -> anyhow::Result<()> {
-    let wanted = profile.events.iter().zip(&plan.events).filter(|(e, w)| **w && e.samples > 0);
-    let sampled: Vec<&str> = wanted.map(|(e, _)| e.desc.name.as_str()).collect();
-    let [first, others @ ..] = &*sampled else { return Ok(()) };
-    let others = others.join(", ");
-    if others.is_empty() {
-        return Ok(());
-    }
-    if args.chosen.names_events() {
-        bail!("-e: this format holds one event, and weights cannot be added up: {first}, {others}");
-    }
-    for (event, wanted) in profile.events.iter().zip(&mut plan.events) {
-        *wanted = event.desc.name == *first;
-    }
-    let fact = format!("{first} alone is in the result; recorded, too: {others}");
-    ledger.tell(NoteKind::Events, fact, Some("-e names another one".into()));
-    Ok(())
 }
 
 /// Writes the result; answers what was drawn of it.
@@ -308,14 +303,4 @@ fn write(
         Format::Speedscope => speedscope::write(stacks, out)?,
     }
     Ok(flame::Drawn::default())
-}
-
-fn finish(
-    args: &Args,
-    path: &Path,
-    damage: Option<&str>,
-    ledger: &Ledger,
-) -> anyhow::Result<ExitCode> {
-    say!("{}", ledger.to_text(""));
-    Ok(exit::status(path.display(), damage, ledger, args.strict))
 }

@@ -1,4 +1,4 @@
-//! What there is to list: one [`Entry`] per event, with the kernel's answer to
+//! What there is to list: one [`ListEntry`] per event, with the kernel's answer to
 //! whether it can be counted.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use kymo_kernel::vmstat;
 
 /// The kinds of events, in the order they are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum EventCategory {
     Hardware,
     Software,
     Tool,
@@ -26,36 +26,36 @@ pub(super) enum Kind {
     Vmstat,
 }
 
-impl Kind {
+impl EventCategory {
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Kind::Hardware => "hw",
-            Kind::Software => "sw",
-            Kind::Tool => "tool",
-            Kind::Cache => "cache",
-            Kind::Pmu => "pmu",
-            Kind::Raw => "raw",
-            Kind::Breakpoint => "mem",
-            Kind::Tracepoint => "tracepoint",
-            Kind::Probe => "probe",
-            Kind::Ust => "ust",
-            Kind::Vmstat => "vmstat",
+            EventCategory::Hardware => "hw",
+            EventCategory::Software => "sw",
+            EventCategory::Tool => "tool",
+            EventCategory::Cache => "cache",
+            EventCategory::Pmu => "pmu",
+            EventCategory::Raw => "raw",
+            EventCategory::Breakpoint => "mem",
+            EventCategory::Tracepoint => "tracepoint",
+            EventCategory::Probe => "probe",
+            EventCategory::Ust => "ust",
+            EventCategory::Vmstat => "vmstat",
         }
     }
 
-    fn from_word(word: &str) -> Option<Kind> {
+    fn from_word(word: &str) -> Option<EventCategory> {
         Some(match word {
-            "hw" | "hardware" => Kind::Hardware,
-            "sw" | "software" => Kind::Software,
-            "tool" => Kind::Tool,
-            "cache" | "hwcache" => Kind::Cache,
-            "pmu" => Kind::Pmu,
-            "raw" => Kind::Raw,
-            "mem" | "breakpoint" => Kind::Breakpoint,
-            "tracepoint" => Kind::Tracepoint,
-            "probe" => Kind::Probe,
-            "ust" => Kind::Ust,
-            "vmstat" => Kind::Vmstat,
+            "hw" | "hardware" => EventCategory::Hardware,
+            "sw" | "software" => EventCategory::Software,
+            "tool" => EventCategory::Tool,
+            "cache" | "hwcache" => EventCategory::Cache,
+            "pmu" => EventCategory::Pmu,
+            "raw" => EventCategory::Raw,
+            "mem" | "breakpoint" => EventCategory::Breakpoint,
+            "tracepoint" => EventCategory::Tracepoint,
+            "probe" => EventCategory::Probe,
+            "ust" => EventCategory::Ust,
+            "vmstat" => EventCategory::Vmstat,
             _ => return None,
         })
     }
@@ -63,20 +63,20 @@ impl Kind {
 
 /// One event.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) kind: Kind,
+pub(super) struct ListEntry {
+    pub(super) kind: EventCategory,
     pub(super) name: String,
     pub(super) alias: Option<String>,
     pub(super) label: &'static str,
     pub(super) about: String,
     /// `None` where there is nothing to ask the kernel.
     pub(super) support: Option<Support>,
-    pub(super) detail: Detail,
+    pub(super) detail: EntryDetail,
 }
 
 /// What only some kinds have.
 #[derive(Debug)]
-pub(super) enum Detail {
+pub(super) enum EntryDetail {
     None,
     Pmu {
         pmu: String,
@@ -92,41 +92,41 @@ pub(super) enum Detail {
     },
     Ust {
         event: Box<kymo_ust::EventRecord>,
-        programs: Vec<super::ust::Where>,
+        programs: Vec<super::ust::OwningProgram>,
     },
 }
 
 /// The list, and what could not be listed.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) entries: Vec<Entry>,
+pub(super) struct EventListing {
+    pub(super) entries: Vec<ListEntry>,
     pub(super) notes: Vec<String>,
 }
 
 /// What the command line chose.
 #[derive(Debug, Default)]
-pub(super) struct Filter {
-    kinds: Vec<Kind>,
-    patterns: Vec<Pattern>,
+pub(super) struct ListFilter {
+    kinds: Vec<EventCategory>,
+    patterns: Vec<ListPattern>,
 }
 
 #[derive(Debug)]
-enum Pattern {
+enum ListPattern {
     Glob(GlobMatcher),
     Part(String),
 }
 
-impl Filter {
-    pub(super) fn new(words: &[String]) -> anyhow::Result<Filter> {
-        let mut filter = Filter::default();
+impl ListFilter {
+    pub(super) fn new(words: &[String]) -> anyhow::Result<ListFilter> {
+        let mut filter = ListFilter::default();
         for word in words.iter().flat_map(|w| w.split(',')).filter(|w| !w.is_empty()) {
-            if let Some(kind) = Kind::from_word(word) {
+            if let Some(kind) = EventCategory::from_word(word) {
                 filter.kinds.push(kind);
             } else if word.contains(['*', '?', '[']) {
                 let glob = GlobBuilder::new(word).case_insensitive(true).build()?;
-                filter.patterns.push(Pattern::Glob(glob.compile_matcher()));
+                filter.patterns.push(ListPattern::Glob(glob.compile_matcher()));
             } else {
-                filter.patterns.push(Pattern::Part(word.to_ascii_lowercase()));
+                filter.patterns.push(ListPattern::Part(word.to_ascii_lowercase()));
             }
         }
         Ok(filter)
@@ -142,21 +142,21 @@ impl Filter {
     }
 
     /// Whether events of that kind have to be looked up at all.
-    fn may_want(&self, kind: Kind) -> bool {
+    fn may_want(&self, kind: EventCategory) -> bool {
         self.everything()
             || !self.patterns.is_empty()
             || self.kinds.contains(&kind)
-            || kind == Kind::Tracepoint && self.kinds.contains(&Kind::Probe)
+            || kind == EventCategory::Tracepoint && self.kinds.contains(&EventCategory::Probe)
     }
 
-    pub(super) fn wants(&self, kind: Kind, names: &[&str]) -> bool {
+    pub(super) fn wants(&self, kind: EventCategory, names: &[&str]) -> bool {
         if self.everything() || self.kinds.contains(&kind) {
             return true;
         }
         // As in perf, `sw` lists the tool's own values too, and probes are tracepoints.
         let wider = match kind {
-            Kind::Probe => Some(Kind::Tracepoint),
-            Kind::Tool => Some(Kind::Software),
+            EventCategory::Probe => Some(EventCategory::Tracepoint),
+            EventCategory::Tool => Some(EventCategory::Software),
             _ => None,
         };
         if wider.is_some_and(|k| self.kinds.contains(&k)) {
@@ -165,34 +165,34 @@ impl Filter {
         names.iter().filter(|n| !n.is_empty()).any(|name| {
             let after_colon = name.split_once(':').map(|(_, n)| n);
             self.patterns.iter().any(|p| match p {
-                Pattern::Glob(glob) => {
+                ListPattern::Glob(glob) => {
                     glob.is_match(name) || after_colon.is_some_and(|n| glob.is_match(n))
                 }
-                Pattern::Part(part) => name.to_ascii_lowercase().contains(part.as_str()),
+                ListPattern::Part(part) => name.to_ascii_lowercase().contains(part.as_str()),
             })
         })
     }
 }
 
 /// Looks everything up that the filter lets through.
-pub(super) fn gather(catalog: &Catalog, filter: &Filter, verbose: bool) -> Found {
-    let mut found = Found::default();
+pub(super) fn gather(catalog: &Catalog, filter: &ListFilter, verbose: bool) -> EventListing {
+    let mut found = EventListing::default();
     fixed(catalog, filter, &mut found);
-    if filter.may_want(Kind::Pmu) {
+    if filter.may_want(EventCategory::Pmu) {
         for pmu in catalog.pmus().iter() {
             of_pmu(catalog, pmu, filter, verbose, &mut found);
         }
     }
     descriptors(catalog, filter, &mut found);
-    if filter.may_want(Kind::Tracepoint)
+    if filter.may_want(EventCategory::Tracepoint)
         && let Err(e) = tracepoints(catalog, filter, verbose, &mut found)
     {
         found.notes.push(format!("tracepoints are not listed: {e}"));
     }
-    if filter.may_want(Kind::Ust) {
+    if filter.may_want(EventCategory::Ust) {
         super::ust::gather(filter, &mut found);
     }
-    if filter.may_want(Kind::Vmstat) {
+    if filter.may_want(EventCategory::Vmstat) {
         counters(catalog, filter, &mut found);
     }
     found
@@ -203,54 +203,67 @@ fn ask(catalog: &Catalog, text: &str) -> Option<Support> {
     Some(catalog.parse(text).ok()?.first()?.support())
 }
 
-fn fixed(catalog: &Catalog, filter: &Filter, found: &mut Found) {
+fn fixed(catalog: &Catalog, filter: &ListFilter, found: &mut EventListing) {
     let tables = [
-        (Kind::Hardware, "Hardware event", names::HARDWARE.as_slice()),
-        (Kind::Software, "Software event", names::SOFTWARE.as_slice()),
+        (EventCategory::Hardware, "Hardware event", names::HARDWARE.as_slice()),
+        (EventCategory::Software, "Software event", names::SOFTWARE.as_slice()),
     ];
     for (kind, label, table) in tables {
         for n in table.iter().filter(|n| filter.wants(kind, &[n.name, n.alias])) {
-            found.entries.push(Entry {
+            found.entries.push(ListEntry {
                 kind,
                 name: n.name.to_owned(),
                 alias: (!n.alias.is_empty()).then(|| n.alias.to_owned()),
                 label,
                 about: n.about.to_owned(),
                 support: ask(catalog, n.name),
-                detail: Detail::None,
+                detail: EntryDetail::None,
             });
         }
     }
-    for (name, _, about) in names::TOOL.iter().filter(|t| filter.wants(Kind::Tool, &[t.0])) {
-        found.entries.push(simple(Kind::Tool, name, "Tool event", about, None));
+    for (name, _, about) in names::TOOL.iter().filter(|t| filter.wants(EventCategory::Tool, &[t.0]))
+    {
+        found.entries.push(simple(EventCategory::Tool, name, "Tool event", about, None));
     }
     for (name, _) in names::caches() {
-        if filter.wants(Kind::Cache, &[&name]) {
+        if filter.wants(EventCategory::Cache, &[&name]) {
             let support = ask(catalog, &name);
-            found.entries.push(simple(Kind::Cache, &name, "Hardware cache event", "", support));
+            found.entries.push(simple(
+                EventCategory::Cache,
+                &name,
+                "Hardware cache event",
+                "",
+                support,
+            ));
         }
     }
 }
 
 fn simple(
-    kind: Kind,
+    kind: EventCategory,
     name: &str,
     label: &'static str,
     about: &str,
     support: Option<Support>,
-) -> Entry {
-    Entry {
+) -> ListEntry {
+    ListEntry {
         kind,
         name: name.to_owned(),
         alias: None,
         label,
         about: about.to_owned(),
         support,
-        detail: Detail::None,
+        detail: EntryDetail::None,
     }
 }
 
-fn of_pmu(catalog: &Catalog, pmu: &Pmu, filter: &Filter, verbose: bool, found: &mut Found) {
+fn of_pmu(
+    catalog: &Catalog,
+    pmu: &Pmu,
+    filter: &ListFilter,
+    verbose: bool,
+    found: &mut EventListing,
+) {
     let aliases = pmu.alias_names();
     if aliases.is_empty() {
         return;
@@ -263,11 +276,11 @@ fn of_pmu(catalog: &Catalog, pmu: &Pmu, filter: &Filter, verbose: bool, found: &
     };
     for alias in aliases {
         let name = format!("{}/{alias}/", pmu.name);
-        if !filter.wants(Kind::Pmu, &[&name, &alias]) {
+        if !filter.wants(EventCategory::Pmu, &[&name, &alias]) {
             continue;
         }
         let Some(facts) = pmu.alias(&alias) else { continue };
-        let detail = Detail::Pmu {
+        let detail = EntryDetail::Pmu {
             pmu: pmu.name.clone(),
             terms: facts.terms.clone(),
             unit: facts.unit,
@@ -278,12 +291,12 @@ fn of_pmu(catalog: &Catalog, pmu: &Pmu, filter: &Filter, verbose: bool, found: &
         // An event with an open parameter (`domain=?`) cannot be asked for.
         let support = ask(catalog, &name);
         let about = facts.terms;
-        let entry = simple(Kind::Pmu, &name, "Kernel PMU event", &about, support);
-        found.entries.push(Entry { detail, ..entry });
+        let entry = simple(EventCategory::Pmu, &name, "Kernel PMU event", &about, support);
+        found.entries.push(ListEntry { detail, ..entry });
     }
 }
 
-fn descriptors(catalog: &Catalog, filter: &Filter, found: &mut Found) {
+fn descriptors(catalog: &Catalog, filter: &ListFilter, found: &mut EventListing) {
     const RAW: &str = "Raw hardware event descriptor";
     let raw = [
         ("rNNN", "The processor's own event number, in hexadecimal"),
@@ -292,7 +305,7 @@ fn descriptors(catalog: &Catalog, filter: &Filter, found: &mut Found) {
             "The PMU's terms; `kymo list -v pmu` shows which there are",
         ),
     ];
-    for (name, about) in raw.iter().filter(|r| filter.wants(Kind::Raw, &[r.0])) {
+    for (name, about) in raw.iter().filter(|r| filter.wants(EventCategory::Raw, &[r.0])) {
         // Number 0 stands for all of them: which numbers count is not the kernel's to know.
         let support = if *name == "rNNN" {
             ask(catalog, "r0")
@@ -300,23 +313,29 @@ fn descriptors(catalog: &Catalog, filter: &Filter, found: &mut Found) {
             let cpu = catalog.pmus().get("cpu");
             Some(cpu.map_or(Support::No(libc::ENOENT), |_| Support::Yes))
         };
-        found.entries.push(simple(Kind::Raw, name, RAW, about, support));
+        found.entries.push(simple(EventCategory::Raw, name, RAW, about, support));
     }
     let name = "mem:<addr>[/len][:access]";
-    if filter.wants(Kind::Breakpoint, &[name]) {
+    if filter.wants(EventCategory::Breakpoint, &[name]) {
         // The address of something in this process, asked for as data.
         let address = std::ptr::from_ref(&name) as usize;
         let support = ask(catalog, &format!("mem:{address:#x}/1:w"));
         let about = "Accesses to an address; access is any of r, w and x";
-        found.entries.push(simple(Kind::Breakpoint, name, "Hardware breakpoint", about, support));
+        found.entries.push(simple(
+            EventCategory::Breakpoint,
+            name,
+            "Hardware breakpoint",
+            about,
+            support,
+        ));
     }
 }
 
 fn tracepoints(
     catalog: &Catalog,
-    filter: &Filter,
+    filter: &ListFilter,
     verbose: bool,
-    found: &mut Found,
+    found: &mut EventListing,
 ) -> Result<(), TracefsError> {
     let tracefs = catalog.tracefs()?;
     let dynamic: BTreeMap<(String, String), DynamicEvent> = tracefs
@@ -331,8 +350,8 @@ fn tracepoints(
         let key = (system, event);
         let added = dynamic.get(&key);
         let (kind, label) = match added {
-            Some(_) => (Kind::Probe, "Dynamic event"),
-            None => (Kind::Tracepoint, "Tracepoint event"),
+            Some(_) => (EventCategory::Probe, "Dynamic event"),
+            None => (EventCategory::Tracepoint, "Tracepoint event"),
         };
         if !filter.wants(kind, &[&name]) {
             continue;
@@ -364,16 +383,16 @@ fn tracepoints(
         };
         let definition = added.map(|e| e.definition.clone());
         let entry = simple(kind, &name, label, "", support);
-        let detail = Detail::Tracepoint { definition, layout };
-        found.entries.push(Entry { detail, ..entry });
+        let detail = EntryDetail::Tracepoint { definition, layout };
+        found.entries.push(ListEntry { detail, ..entry });
     }
     Ok(())
 }
 
-fn counters(catalog: &Catalog, filter: &Filter, found: &mut Found) {
+fn counters(catalog: &Catalog, filter: &ListFilter, found: &mut EventListing) {
     for counter in catalog.vmstat_names() {
         let name = format!("vmstat:{counter}");
-        if !filter.wants(Kind::Vmstat, &[&name]) {
+        if !filter.wants(EventCategory::Vmstat, &[&name]) {
             continue;
         }
         let about = if vmstat::is_gauge(counter) {
@@ -381,7 +400,7 @@ fn counters(catalog: &Catalog, filter: &Filter, found: &mut Found) {
         } else {
             "A counter of /proc/vmstat since boot, of the whole machine"
         };
-        found.entries.push(simple(Kind::Vmstat, &name, "Vmstat counter", about, None));
+        found.entries.push(simple(EventCategory::Vmstat, &name, "Vmstat counter", about, None));
     }
 }
 
@@ -392,11 +411,11 @@ mod tests {
     #[test]
     fn kinds_globs_and_parts_choose() {
         let words = |w: &[&str]| -> Vec<String> { w.iter().map(|s| (*s).to_owned()).collect() };
-        let f = Filter::new(&words(&["sw", "sched:*switch", "kmalloc"])).unwrap();
-        assert!(f.wants(Kind::Software, &["cs"]));
-        assert!(f.wants(Kind::Tracepoint, &["sched:sched_switch"]));
-        assert!(f.wants(Kind::Tracepoint, &["kmem:kmalloc_node"]));
-        assert!(!f.wants(Kind::Tracepoint, &["kmem:kfree"]));
-        assert!(Filter::new(&words(&["a["])).is_err());
+        let f = ListFilter::new(&words(&["sw", "sched:*switch", "kmalloc"])).unwrap();
+        assert!(f.wants(EventCategory::Software, &["cs"]));
+        assert!(f.wants(EventCategory::Tracepoint, &["sched:sched_switch"]));
+        assert!(f.wants(EventCategory::Tracepoint, &["kmem:kmalloc_node"]));
+        assert!(!f.wants(EventCategory::Tracepoint, &["kmem:kfree"]));
+        assert!(ListFilter::new(&words(&["a["])).is_err());
     }
 }

@@ -6,14 +6,14 @@ use kymo_format::{EventFormat, Field};
 use kymo_kernel::events::{Support, paranoid};
 use serde_json::{Map, Value, json};
 
-use super::gather::{Detail, Entry, Kind};
+use super::gather::{EntryDetail, EventCategory, ListEntry};
 
 /// Width of perf's name column.
 const NAME_WIDTH: usize = 50;
 
-pub(super) fn text(out: &mut impl Write, entries: &[Entry], verbose: bool) -> io::Result<()> {
+pub(super) fn text(out: &mut impl Write, entries: &[ListEntry], verbose: bool) -> io::Result<()> {
     let denied = denial();
-    let mut last: Option<(Kind, Option<&str>)> = None;
+    let mut last: Option<(EventCategory, Option<&str>)> = None;
     for entry in entries {
         let section = (entry.kind, system(entry));
         if last.as_ref().is_some_and(|l| *l != section && (verbose || l.0 != section.0)) {
@@ -39,7 +39,7 @@ pub(super) fn text(out: &mut impl Write, entries: &[Entry], verbose: bool) -> io
 }
 
 /// Tracepoints are set apart by system when details make them long.
-fn system(entry: &Entry) -> Option<&str> {
+fn system(entry: &ListEntry) -> Option<&str> {
     entry.name.split_once(':').map(|(system, _)| system)
 }
 
@@ -50,11 +50,11 @@ fn denial() -> String {
     }
 }
 
-fn details(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
+fn details(out: &mut impl Write, entry: &ListEntry) -> io::Result<()> {
     match &entry.detail {
-        Detail::None if entry.about.is_empty() => Ok(()),
-        Detail::None => writeln!(out, "       {}", entry.about),
-        Detail::Pmu { pmu, terms, unit, scale, cpus, formats } => {
+        EntryDetail::None if entry.about.is_empty() => Ok(()),
+        EntryDetail::None => writeln!(out, "       {}", entry.about),
+        EntryDetail::Pmu { pmu, terms, unit, scale, cpus, formats } => {
             writeln!(out, "       {pmu}/{terms}/")?;
             if !unit.is_empty() {
                 writeln!(out, "       unit {unit}, scale {scale}")?;
@@ -68,13 +68,15 @@ fn details(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
             }
             Ok(())
         }
-        Detail::Tracepoint { definition, layout } => {
+        EntryDetail::Tracepoint { definition, layout } => {
             if let Some(definition) = definition {
                 writeln!(out, "       {definition}")?;
             }
             layout.as_ref().map_or(Ok(()), |l| fields(out, l))
         }
-        Detail::Ust { event, programs } => super::ust::details(out, &entry.about, event, programs),
+        EntryDetail::Ust { event, programs } => {
+            super::ust::details(out, &entry.about, event, programs)
+        }
     }
 }
 
@@ -88,14 +90,14 @@ fn fields(out: &mut impl Write, layout: &EventFormat) -> io::Result<()> {
     writeln!(out, "       print fmt: {}", layout.print_fmt)
 }
 
-pub(super) fn names(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
+pub(super) fn names(out: &mut impl Write, entries: &[ListEntry]) -> io::Result<()> {
     for entry in entries {
         write!(out, "{} ", entry.name)?;
     }
     writeln!(out)
 }
 
-pub(super) fn json(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
+pub(super) fn json(out: &mut impl Write, entries: &[ListEntry]) -> io::Result<()> {
     let denied = denial();
     write!(out, "[")?;
     for (i, entry) in entries.iter().enumerate() {
@@ -105,7 +107,7 @@ pub(super) fn json(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     writeln!(out, "\n]")
 }
 
-fn object(entry: &Entry, denied: &str) -> Value {
+fn object(entry: &ListEntry, denied: &str) -> Value {
     let (support, reason) = match entry.support {
         None => (Value::Null, Value::Null),
         Some(Support::Yes) => (json!("yes"), Value::Null),
@@ -124,8 +126,8 @@ fn object(entry: &Entry, denied: &str) -> Value {
     o.insert("support".into(), support);
     o.insert("reason".into(), reason);
     match &entry.detail {
-        Detail::None => {}
-        Detail::Pmu { pmu, terms, unit, scale, cpus, formats } => {
+        EntryDetail::None => {}
+        EntryDetail::Pmu { pmu, terms, unit, scale, cpus, formats } => {
             o.insert("pmu".into(), json!(pmu));
             o.insert("terms".into(), json!(terms));
             o.insert("unit".into(), json!(unit));
@@ -135,7 +137,7 @@ fn object(entry: &Entry, denied: &str) -> Value {
                 o.insert("formats".into(), json!(formats));
             }
         }
-        Detail::Tracepoint { definition, layout } => {
+        EntryDetail::Tracepoint { definition, layout } => {
             if let Some(definition) = definition {
                 o.insert("definition".into(), json!(definition));
             }
@@ -145,7 +147,7 @@ fn object(entry: &Entry, denied: &str) -> Value {
                 o.insert("print_fmt".into(), json!(layout.print_fmt));
             }
         }
-        Detail::Ust { event, programs } => super::ust::object(&mut o, event, programs),
+        EntryDetail::Ust { event, programs } => super::ust::object(&mut o, event, programs),
     }
     Value::Object(o)
 }

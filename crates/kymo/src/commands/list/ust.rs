@@ -8,19 +8,19 @@ use kymo_record::ust::{MountNamespace, Program};
 use kymo_ust::{EventRecord, FieldRecord, FieldTag, Shape};
 use serde_json::{Map, Value, json};
 
-use super::gather::{Detail, Entry, Filter, Found, Kind};
+use super::gather::{EntryDetail, EventCategory, EventListing, ListEntry, ListFilter};
 
 /// A program that has an event.
 #[derive(Debug)]
-pub(super) struct Where {
+pub(super) struct OwningProgram {
     pid: u32,
     uid: u32,
     comm: String,
     exe: String,
 }
 
-pub(super) fn gather(filter: &Filter, found: &mut Found) {
-    let mut events: BTreeMap<String, (EventRecord, Vec<Where>)> = BTreeMap::new();
+pub(super) fn gather(filter: &ListFilter, found: &mut EventListing) {
+    let mut events: BTreeMap<String, (EventRecord, Vec<OwningProgram>)> = BTreeMap::new();
     for namespace in MountNamespace::all() {
         let (users, refused) = namespace.users();
         found.notes.extend(refused.iter().map(ToString::to_string));
@@ -35,31 +35,31 @@ pub(super) fn gather(filter: &Filter, found: &mut Found) {
         }
     }
     for (name, (event, programs)) in events {
-        found.entries.push(Entry {
-            kind: Kind::Ust,
+        found.entries.push(ListEntry {
+            kind: EventCategory::Ust,
             name,
             alias: None,
             label: "User event",
             about: event.doc.clone(),
             support: None,
-            detail: Detail::Ust { event: Box::new(event), programs },
+            detail: EntryDetail::Ust { event: Box::new(event), programs },
         });
     }
 }
 
 fn add(
     program: &Program,
-    filter: &Filter,
-    events: &mut BTreeMap<String, (EventRecord, Vec<Where>)>,
+    filter: &ListFilter,
+    events: &mut BTreeMap<String, (EventRecord, Vec<OwningProgram>)>,
 ) {
     for event in program.present() {
         let name = format!("{}:{}", plain(&event.provider), plain(&event.name));
-        if !filter.wants(Kind::Ust, &[&name]) {
+        if !filter.wants(EventCategory::Ust, &[&name]) {
             continue;
         }
         let control = program.control();
         let (_, programs) = events.entry(name).or_insert_with(|| (event.clone(), Vec::new()));
-        programs.push(Where {
+        programs.push(OwningProgram {
             pid: control.pid,
             uid: control.uid,
             comm: plain(&program.comm()),
@@ -79,7 +79,7 @@ pub(super) fn details(
     out: &mut impl Write,
     about: &str,
     event: &EventRecord,
-    programs: &[Where],
+    programs: &[OwningProgram],
 ) -> io::Result<()> {
     for line in about.lines() {
         writeln!(out, "       {}", plain(line.trim()))?;
@@ -127,12 +127,13 @@ fn type_of(field: &FieldRecord) -> String {
     }
 }
 
-pub(super) fn object(o: &mut Map<String, Value>, event: &EventRecord, programs: &[Where]) {
+pub(super) fn object(o: &mut Map<String, Value>, event: &EventRecord, programs: &[OwningProgram]) {
     let field = |f: &FieldRecord| json!({ "name": f.name, "type": type_of(f) });
     o.insert("level".into(), json!(event.level));
     o.insert("source".into(), json!(format!("{}:{}", event.file, event.line)));
     o.insert("print_fmt".into(), json!(event.format));
     o.insert("fields".into(), event.fields.iter().map(field).collect());
-    let program = |p: &Where| json!({ "pid": p.pid, "comm": p.comm, "exe": p.exe, "uid": p.uid });
+    let program =
+        |p: &OwningProgram| json!({ "pid": p.pid, "comm": p.comm, "exe": p.exe, "uid": p.uid });
     o.insert("programs".into(), programs.iter().map(program).collect());
 }

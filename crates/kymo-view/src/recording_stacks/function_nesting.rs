@@ -5,47 +5,53 @@ use rustc_hash::FxHashMap;
 
 /// A function that has begun.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenFunction {
     func: u64,
     /// Time in functions that it called.
     called: u64,
 }
 
-/// Whose functions are nested: an instance and a task; the idle tasks of all CPUs have
-/// one number.
-pub(super) type Whose = (usize, i32, u32);
+/// Task whose functions are nested, in an instance; the idle tasks of all CPUs have one
+/// number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NestingOwner {
+    pub(super) instance: usize,
+    pub(super) tid: u32,
+    /// Of idle tasks.
+    pub(super) cpu: u32,
+}
 
 /// Functions deeper than the kernel can nest them are not believed.
 const DEEPEST: usize = 512;
 
 /// The functions that have begun, and where their ends are missing.
 #[derive(Debug, Default)]
-pub(super) struct Nested {
-    open: FxHashMap<Whose, Vec<Open>>,
+pub(super) struct FunctionNesting {
+    open: FxHashMap<NestingOwner, Vec<OpenFunction>>,
     /// Ends without a begin: functions that began before the recording did, or lost.
     pub(super) unopened: u64,
     /// Begins without an end.
     pub(super) unended: u64,
 }
 
-impl Nested {
+impl FunctionNesting {
     /// A function begins at a depth.
-    pub(super) fn begin(&mut self, whose: Whose, func: u64, depth: usize) {
-        let open = self.open.entry(whose).or_default();
+    pub(super) fn begin(&mut self, owner: NestingOwner, func: u64, depth: usize) {
+        let open = self.open.entry(owner).or_default();
         // Ends of deeper ones were lost.
         if open.len() > depth {
             self.unended += (open.len() - depth) as u64;
             open.truncate(depth);
         }
         if open.len() < DEEPEST {
-            open.push(Open { func, called: 0 });
+            open.push(OpenFunction { func, called: 0 });
         }
     }
 
     /// A function ends. Its own time, and all functions around it, the outermost
     /// first and itself at the end.
-    pub(super) fn end(&mut self, whose: Whose, func: u64, duration: u64) -> (u64, Vec<u64>) {
-        let open = self.open.entry(whose).or_default();
+    pub(super) fn end(&mut self, owner: NestingOwner, func: u64, duration: u64) -> (u64, Vec<u64>) {
+        let open = self.open.entry(owner).or_default();
         let at = open.iter().rposition(|o| o.func == func);
         let mut path: Vec<u64> = Vec::new();
         let own = match at {
@@ -79,22 +85,24 @@ impl Nested {
 mod tests {
     use super::*;
 
+    const ME: NestingOwner = NestingOwner { instance: 0, tid: 5, cpu: 0 };
+
     #[test]
     fn a_function_counts_without_those_it_called() {
-        let (mut n, me) = (Nested::default(), (0, 5, 0));
+        let (mut n, me) = (FunctionNesting::default(), ME);
         n.begin(me, 1, 0);
         n.begin(me, 2, 1);
         assert_eq!(n.end(me, 2, 30), (30, vec![1, 2]));
         n.begin(me, 2, 1);
         assert_eq!(n.end(me, 2, 10), (10, vec![1, 2]));
-        n.begin((0, 6, 0), 9, 0);
+        n.begin(NestingOwner { tid: 6, ..ME }, 9, 0);
         assert_eq!(n.end(me, 1, 100), (60, vec![1]));
         assert_eq!((n.unopened, n.unended, n.still_open()), (0, 0, 1));
     }
 
     #[test]
     fn missing_ends_and_begins_are_counted() {
-        let (mut n, me) = (Nested::default(), (0, 5, 0));
+        let (mut n, me) = (FunctionNesting::default(), ME);
         n.begin(me, 1, 0);
         n.begin(me, 2, 1);
         n.begin(me, 3, 1);

@@ -1,0 +1,107 @@
+//! Selection and form of stacks: which events, what tells tasks apart, what events weigh.
+
+use kymo_analysis::payload_weights::WeightField;
+use kymo_events::{ClassOrigin, EventSelection, FieldId, FieldType, RecordedClass};
+
+/// Distinction of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskSplit {
+    /// None: all samples together.
+    None,
+    /// By names.
+    Comm,
+    /// By processes.
+    Pid,
+    /// By threads.
+    Tid,
+}
+
+/// Weight of a sample or event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SampleWeight {
+    /// What it stands for: nanoseconds of a clock, counts of an event.
+    Period,
+    /// One.
+    Samples,
+    /// The number in a field of the event.
+    Field {
+        /// Only of this event.
+        event: Option<String>,
+        /// The field's name.
+        name: String,
+    },
+}
+
+impl SampleWeight {
+    /// The field that weighs, if one does.
+    pub(super) fn field(&self) -> Option<WeightField<'_>> {
+        match self {
+            SampleWeight::Field { event, name } => {
+                Some(WeightField { event: event.as_deref(), name })
+            }
+            _ => None,
+        }
+    }
+
+    /// The field that weighs in a class: an integer, of the kernel's events an own one, of
+    /// programs' a context, too.
+    pub(super) fn field_of(&self, class: &RecordedClass) -> Option<FieldId> {
+        let wanted = self.field()?;
+        let id =
+            class.field(wanted.name).filter(|_| wanted.event.is_none_or(|e| class.is_named(e)));
+        let desc = class.field_desc(id?)?;
+        let is_number =
+            matches!(desc.field_type, FieldType::Integer { .. } | FieldType::Enumeration);
+        let is_own = !desc.common || class.origin == ClassOrigin::Program;
+        id.filter(|_| is_number && is_own)
+    }
+
+    /// Unit of events that count one by one.
+    pub(super) fn unit(&self) -> &'static str {
+        match self.field() {
+            Some(field) if field.name.contains("bytes") => "bytes",
+            _ => "count",
+        }
+    }
+}
+
+impl std::str::FromStr for SampleWeight {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SampleWeight, String> {
+        let word =
+            |t: &str| !t.is_empty() && t.chars().all(|c| c.is_alphanumeric() || "_:-".contains(c));
+        let field = |event: Option<&str>, name: &str| SampleWeight::Field {
+            event: event.map(str::to_owned),
+            name: name.to_owned(),
+        };
+        match text.split_once('.') {
+            None if text == "period" => Ok(SampleWeight::Period),
+            None if text == "samples" => Ok(SampleWeight::Samples),
+            None if word(text) => Ok(field(None, text)),
+            Some((event, name)) if word(event) && word(name) => Ok(field(Some(event), name)),
+            _ => Err("not `period`, `samples`, or a field as FIELD or EVENT.FIELD".to_owned()),
+        }
+    }
+}
+
+/// Selection and form of the stacks of recordings.
+#[derive(Debug)]
+pub struct StackPlan<'a> {
+    /// Which events.
+    pub selection: &'a EventSelection,
+    /// Short names of binaries that samples are in; all where there are none.
+    pub binaries: &'a [String],
+    /// Distinction of tasks.
+    pub split: TaskSplit,
+    /// Weight of samples.
+    pub weight: SampleWeight,
+    /// Samples one by one.
+    pub moments: bool,
+    /// Addresses are told apart.
+    pub addresses: bool,
+    /// Functions that were inlined into others are frames of their own, and lines are told.
+    pub inlines: bool,
+    /// Weights of one event only: they cannot be added up.
+    pub one_event: bool,
+}
