@@ -53,7 +53,8 @@ impl RecordingFormat {
         }
         let mut begin = Vec::new();
         File::open(path).ok()?.take(16).read_to_end(&mut begin).ok()?;
-        RecordingFormat::of_bytes(&begin)
+        let by_name = || ctf::read::is_metadata_file(path).then_some(RecordingFormat::Ctf);
+        RecordingFormat::of_bytes(&begin).or_else(by_name)
     }
 }
 
@@ -90,6 +91,9 @@ mod tests {
             (b"\x17\x08\x44tracing6\0", Some(RecordingFormat::TraceDat)),
             (b"\x17\x08\x44trac", None),
             (b"/* CTF 1.8 */", Some(RecordingFormat::Ctf)),
+            (b"\x1e{ \"type\": \"pr", Some(RecordingFormat::Ctf)),
+            (b"\x1e\n  {", Some(RecordingFormat::Ctf)),
+            (b"\x1eno", None),
             (b"\x75\xd1\x1d\x57", Some(RecordingFormat::Ctf)),
             (b"\x57\x1d\xd1\x75", Some(RecordingFormat::Ctf)),
             (b"", None),

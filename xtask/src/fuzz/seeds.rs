@@ -168,6 +168,8 @@ fn ctf(work: &Path) -> Vec<Vec<u8>> {
         return Vec::new();
     }
     let mut traces = vec![work.join("trace")];
+    // Metadata in JSON.
+    traces.push(crate::root().join("crates/kymo/tests/fixtures/ctf-2/x86_64/lttng-ust"));
     let below = std::fs::read_dir(work.join("trace")).into_iter().flatten().flatten();
     traces.extend(below.map(|entry| entry.path()));
     let one = |trace: &PathBuf| {

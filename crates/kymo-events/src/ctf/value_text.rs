@@ -248,6 +248,14 @@ impl ValueJson {
 impl Visit for ValueJson {
     fn int(&mut self, field: &FieldInfo, bits: u64) {
         self.before(field);
+        // A bit map is all of its names.
+        if field.bit_names {
+            let names: Vec<&str> = field.labels(bits).take(MAX_LABELS).collect();
+            return match names.is_empty() {
+                true => self.plain(field, bits),
+                false => self.labelled(field, bits, &names.join("|")),
+            };
+        }
         match field.first_label(bits) {
             Some(label) if field.boolean => self.out.extend_from_slice(label.as_bytes()),
             Some(label) => self.labelled(field, bits, label),

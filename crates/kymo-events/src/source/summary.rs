@@ -308,6 +308,13 @@ pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::ReadStats) -> Vec<Note> {
     if more > 0 {
         l.note(NoteKind::Damaged, format!("{more} more places"), None);
     }
+    if s.foreign_packets > 0 {
+        let fact = format!(
+            "{} packets state another uuid than the metadata: they are read by these",
+            s.foreign_packets
+        );
+        l.tell(NoteKind::Metadata, fact, None);
+    }
     for remark in ctf.remarks() {
         l.tell(NoteKind::Metadata, remark, None);
     }

@@ -24,9 +24,10 @@ impl Aligns {
             Type::Int(i) => i.align,
             Type::Float(f) => f.align,
             Type::Enum(e) => e.int.align,
-            Type::Text(_) => 8,
+            Type::Text(_) | Type::VarInt(_) => 8,
             // It is aligned as what is chosen.
-            Type::Variant(_) => 1,
+            Type::Variant(_) | Type::Selection(_) => 1,
+            Type::Aligned(of, align) => self.of(of).max(*align),
             Type::Array(of, _) | Type::Sequence(of, _) => self.of(of),
             Type::Struct(of) => {
                 let key = Arc::as_ptr(of).addr();

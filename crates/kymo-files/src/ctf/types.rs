@@ -1,5 +1,5 @@
-//! What the metadata of a trace says, as data: made by the parser from TSDL, by
-//! tracers for the writer, which prints TSDL.
+//! What the metadata of a trace says, as data: made by the parsers from TSDL (CTF 1.8) and
+//! JSON (CTF 2), by tracers for the writer, which prints TSDL.
 //!
 //! Types are trees whose shared parts are shared (`Arc`), so that a text that
 //! names one type in many places costs no more than it says.
@@ -13,6 +13,8 @@ pub use super::attributes::CodeMapping;
 /// The whole of a trace's metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata {
+    /// The version of the format, which says how fields have their roles.
+    pub version: CtfVersion,
     /// The trace's identity; packets repeat it.
     pub uuid: Option<[u8; 16]>,
     /// Byte order of types that state none.
@@ -33,6 +35,7 @@ impl Metadata {
     /// Of a trace in which nothing is declared yet.
     pub fn new(byte_order: Endian) -> Metadata {
         Metadata {
+            version: CtfVersion::V1_8,
             uuid: None,
             byte_order,
             packet_header: None,
@@ -47,6 +50,15 @@ impl Metadata {
     pub fn env(&self, name: &str) -> Option<&EnvValue> {
         self.env.iter().find(|(n, _)| n == name).map(|(_, v)| v)
     }
+}
+
+/// A version of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CtfVersion {
+    /// Metadata in TSDL; fields have roles by their names.
+    V1_8,
+    /// Metadata in JSON; fields state their roles.
+    V2,
 }
 
 /// A value in the environment.
@@ -209,8 +221,14 @@ pub enum Type {
     Text(Encoding),
     /// Fields in a row.
     Struct(Arc<Struct>),
+    /// An integer of as many bytes as its value needs. CTF 2.
+    VarInt(VarInt),
     /// One of several types.
     Variant(Arc<Variant>),
+    /// One of several types, or one or nothing, by ranges of another field's values. CTF 2.
+    Selection(Arc<TypeSelection>),
+    /// A type with an alignment in bits beyond its own. CTF 2.
+    Aligned(Arc<Type>, u32),
     /// Elements of one type.
     Array(Arc<Type>, u64),
     /// As many of a type as another field says.
@@ -219,6 +237,10 @@ pub enum Type {
 
 /// The field that another depends on, as the metadata names it: from an enclosing
 /// structure on (`len`), or from one of the scopes (`stream.event.header.id`).
+///
+/// Locations of CTF 2 are exact: those with an origin are paths from that scope; of others the
+/// first word is `.`, the structure that contains the dependent field, and each `..` behind it
+/// the structure around that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(pub Vec<String>);
 
@@ -245,6 +267,60 @@ pub enum Encoding {
     Utf8,
     /// ASCII.
     Ascii,
+    /// UTF-16. CTF 2.
+    Utf16(Endian),
+    /// UTF-32. CTF 2.
+    Utf32(Endian),
+}
+
+impl Encoding {
+    /// Bytes of a code unit.
+    pub fn unit(self) -> usize {
+        match self {
+            Encoding::None | Encoding::Utf8 | Encoding::Ascii => 1,
+            Encoding::Utf16(_) => 2,
+            Encoding::Utf32(_) => 4,
+        }
+    }
+}
+
+/// What readers themselves make of a number, as CTF 2 states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names of the specification")]
+pub enum CtfRole {
+    DataStreamClassId,
+    DataStreamId,
+    DefaultClockTimestamp,
+    DiscardedEventRecordCounterSnapshot,
+    EventRecordClassId,
+    MetadataStreamUuid,
+    PacketContentLength,
+    PacketEndDefaultClockTimestamp,
+    PacketMagicNumber,
+    PacketSequenceNumber,
+    PacketTotalLength,
+}
+
+impl CtfRole {
+    /// The role of a name.
+    pub fn from_name(name: &str) -> Option<CtfRole> {
+        Some(match name {
+            "data-stream-class-id" => CtfRole::DataStreamClassId,
+            "data-stream-id" => CtfRole::DataStreamId,
+            "default-clock-timestamp" => CtfRole::DefaultClockTimestamp,
+            "discarded-event-record-counter-snapshot" => {
+                CtfRole::DiscardedEventRecordCounterSnapshot
+            }
+            "event-record-class-id" => CtfRole::EventRecordClassId,
+            "metadata-stream-uuid" => CtfRole::MetadataStreamUuid,
+            "packet-content-length" => CtfRole::PacketContentLength,
+            "packet-end-default-clock-timestamp" => CtfRole::PacketEndDefaultClockTimestamp,
+            "packet-magic-number" => CtfRole::PacketMagicNumber,
+            "packet-sequence-number" => CtfRole::PacketSequenceNumber,
+            "packet-total-length" => CtfRole::PacketTotalLength,
+            _ => return None,
+        })
+    }
 }
 
 /// An integer of 1 to 64 bits.
@@ -266,6 +342,10 @@ pub struct Int {
     pub encoding: Encoding,
     /// The clock that its value is a time of.
     pub clock: Option<Arc<str>>,
+    /// Whether its bits are in the order opposite to the usual one of its byte order. CTF 2.
+    pub reversed: bool,
+    /// Its roles. CTF 2.
+    pub roles: Vec<CtfRole>,
 }
 
 impl Int {
@@ -273,7 +353,8 @@ impl Int {
     pub fn new(size: u32, signed: bool, byte_order: Endian) -> Int {
         let align = if size.is_multiple_of(8) { 8 } else { 1 };
         let (base, encoding, clock) = (10, Encoding::None, None);
-        Int { size, align, signed, byte_order, base, address: false, encoding, clock }
+        let (address, reversed, roles) = (false, false, Vec::new());
+        Int { size, align, signed, byte_order, base, address, encoding, clock, reversed, roles }
     }
 
     /// Unsigned.
@@ -316,17 +397,19 @@ pub struct Float {
     pub align: u32,
     /// Its byte order.
     pub byte_order: Endian,
+    /// Whether its bits are in the order opposite to the usual one of its byte order. CTF 2.
+    pub reversed: bool,
 }
 
 impl Float {
     /// `float`, packed to bytes.
     pub fn single(byte_order: Endian) -> Float {
-        Float { exp_dig: 8, mant_dig: 24, align: 8, byte_order }
+        Float { exp_dig: 8, mant_dig: 24, align: 8, byte_order, reversed: false }
     }
 
     /// `double`, packed to bytes.
     pub fn double(byte_order: Endian) -> Float {
-        Float { exp_dig: 11, mant_dig: 53, align: 8, byte_order }
+        Float { exp_dig: 11, mant_dig: 53, align: 8, byte_order, reversed: false }
     }
 }
 
@@ -337,16 +420,26 @@ pub struct Enum {
     pub int: Int,
     /// The names, which may repeat and overlap.
     pub labels: Arc<[Label]>,
+    /// Whether the names are those of bits, by their numbers, not of values. CTF 2.
+    pub bits: bool,
 }
 
 impl Enum {
+    /// Names for ranges of values.
+    pub fn new(int: Int, labels: impl Into<Arc<[Label]>>) -> Enum {
+        Enum { int, labels: labels.into(), bits: false }
+    }
+
     /// A truth value of a byte: CTF 1.8 has no type for it, so it is an enumeration of `false`
     /// and `true`.
     pub fn boolean(byte_order: Endian) -> Enum {
         let labels = [Label::of("false", 0), Label { name: "true".into(), from: 1, to: 255 }];
-        Enum { int: Int::unsigned(8, byte_order), labels: labels.into() }
+        Enum::new(Int::unsigned(8, byte_order), labels)
     }
 }
+
+/// The largest value that a truth value of CTF 2 may have.
+pub(crate) const ANY: i128 = u64::MAX as i128;
 
 /// Whether the names of an enumeration are those of [`Enum::boolean`].
 pub(crate) fn is_boolean(labels: &[Label]) -> bool {
@@ -354,7 +447,8 @@ pub(crate) fn is_boolean(labels: &[Label]) -> bool {
     match labels {
         [no, yes] => {
             (&*no.name, span(no)) == ("false", (0, 0))
-                && (&*yes.name, span(yes)) == ("true", (1, 255))
+                && yes.name == "true"
+                && matches!(span(yes), (1, 255 | ANY))
         }
         _ => false,
     }
@@ -385,4 +479,39 @@ pub struct Variant {
     pub tag: FieldPath,
     /// The types, by the names of the enumeration.
     pub options: Vec<Field>,
+}
+
+/// An integer in LEB128: seven bits of each byte, the lowest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VarInt {
+    /// Whether it is signed.
+    pub signed: bool,
+    /// The base it is shown in: 2, 8, 10 or 16.
+    pub base: u8,
+    /// Names for ranges of its values.
+    pub labels: Option<Arc<[Label]>>,
+    /// Its roles.
+    pub roles: Vec<CtfRole>,
+}
+
+/// Types of which another field's value chooses one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeSelection {
+    /// The field that chooses.
+    pub selector: FieldPath,
+    /// The types.
+    pub options: Vec<TypeOption>,
+    /// Whether there may be nothing; the type has then one option, without a name.
+    pub optional: bool,
+}
+
+/// A type and the values that choose it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeOption {
+    /// Its name.
+    pub name: String,
+    /// The first and the last value of each range.
+    pub ranges: Vec<(i128, i128)>,
+    /// The type.
+    pub of: Type,
 }

@@ -100,8 +100,8 @@ impl Form {
         };
         let last = (1 << id) - 1;
         let compact = Label { name: "compact".into(), from: 0, to: last - 1 };
-        let labels = [compact, Label::of("extended", last)].into();
-        let id = Enum { int: self.int(id, false), labels };
+        let labels = [compact, Label::of("extended", last)];
+        let id = Enum::new(self.int(id, false), labels);
         let compact = Struct::new([Field::plain("timestamp", self.time(short))]);
         let extended = Struct::new([
             Field::plain("id", self.uint(32)),
@@ -239,15 +239,15 @@ impl Form {
             Label::of("five", 5),
         ];
         let int = self.int(8, true);
-        fields.push(Field::new("e", Type::Enum(Enum { int, labels: labels.into() })));
+        fields.push(Field::new("e", Type::Enum(Enum::new(int, labels))));
         fields
     }
 
     fn rows(self) -> Vec<Field> {
         let pair = Struct::new([Field::new("a", self.uint(3)), Field::new("b", self.uint(16))]);
         let pair = Type::Struct(Arc::new(pair));
-        let labels = [Label::of("number", 0), Label::of("words", 1), Label::of("pair", 2)].into();
-        let choice = Enum { int: self.int(8, false), labels };
+        let labels = [Label::of("number", 0), Label::of("words", 1), Label::of("pair", 2)];
+        let choice = Enum::new(self.int(8, false), labels);
         let v = Variant {
             tag: FieldPath::sibling("choice"),
             options: vec![

@@ -8,6 +8,7 @@ mod made;
 mod packet_writer;
 mod scopes;
 mod text;
+mod v2;
 
 use std::io::Write as _;
 

@@ -403,7 +403,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let seen = file.try_clone().unwrap();
         let growing = Growing::with_header(file, &header(4)).unwrap();
-        assert_eq!(contents(&seen, 4), vec![vec![]; 4]);
+        assert_eq!(contents(&seen, 4), vec![Vec::<u8>::new(); 4]);
         growing.append(0, &page(1)).unwrap();
         growing.append(3, &page(2)).unwrap();
         growing.append(1, &page(3)).unwrap();

@@ -110,7 +110,7 @@ fn event_header() -> Struct {
         option("extended", vec![Field::plain("id", uint(32)), long]),
     ];
     Struct::new([
-        Field::plain("id", Type::Enum(Enum { int: number, labels: labels.into() })),
+        Field::plain("id", Type::Enum(Enum::new(number, labels))),
         Field::plain(
             "v",
             Type::Variant(Arc::new(Variant { tag: FieldPath(vec!["id".into()]), options })),
@@ -178,7 +178,7 @@ fn field(record: &FieldRecord, name: &str) -> Vec<Field> {
                 from: (*low).into(),
                 to: (*high.max(low)).into(),
             });
-            Type::Enum(Enum { int: number(), labels: labels.collect() })
+            Type::Enum(Enum::new(number(), labels.collect::<Vec<_>>()))
         }
         FieldTag::String => Type::Text(Encoding::Utf8),
         FieldTag::Array => Type::Array(Arc::new(element()), shape.count.into()),

@@ -11,6 +11,8 @@ pub enum Stop {
     NoOption,
     /// Endless rows of nothing.
     Empty,
+    /// An integer of more than 64 bits.
+    TooLarge,
 }
 
 impl Stop {
@@ -19,9 +21,13 @@ impl Stop {
             Stop::End => "reaches beyond the end of its packet",
             Stop::NoOption => "has a variant that no option is chosen for",
             Stop::Empty => "has too many elements without a size",
+            Stop::TooLarge => "has an integer of more than 64 bits",
         }
     }
 }
+
+/// Bytes of the longest integer in LEB128 that may be of 64 bits.
+const MOST_LEB128: usize = 10;
 
 /// Some bytes of a packet. Places are counted from the packet's beginning, since
 /// alignment is.
@@ -78,6 +84,8 @@ impl<'a> Bits<'a> {
             Load::Be64 => u64::from_be_bytes(self.chunk()?),
             Load::LeBits => return self.bits(size, Endian::Little),
             Load::BeBits => return self.bits(size, Endian::Big),
+            Load::LeReversed => return self.reversed(size, Endian::Little),
+            Load::BeReversed => return self.reversed(size, Endian::Big),
         })
     }
 
@@ -104,6 +112,43 @@ impl<'a> Bits<'a> {
         };
         self.pos = end;
         Ok(value as u64 & mask(size))
+    }
+
+    /// The same, of which the first bit is the last.
+    #[cold]
+    fn reversed(&mut self, size: u32, endian: Endian) -> Result<u64, Stop> {
+        let bits = self.bits(size, endian)?;
+        Ok(bits.reverse_bits() >> (64 - size.clamp(1, 64)))
+    }
+
+    /// An integer in LEB128 from a place of a whole byte on, and how many of its bits are
+    /// stored.
+    pub(crate) fn leb128(&mut self, signed: bool) -> Result<(u64, u32), Stop> {
+        let (mut value, mut size) = (0u128, 0);
+        for byte in self.tail().iter().take(MOST_LEB128) {
+            value |= u128::from(byte & 0x7f) << size;
+            size += 7;
+            if byte & 0x80 != 0 {
+                continue;
+            }
+            self.pos += u64::from(size / 7 * 8);
+            let unused = 128 - size;
+            let fits = match signed {
+                true => i64::try_from((value << unused) as i128 >> unused).map(|n| n as u64),
+                false => u64::try_from(value),
+            };
+            return fits.map(|value| (value, size)).map_err(|_| Stop::TooLarge);
+        }
+        Err(if self.tail().len() >= MOST_LEB128 { Stop::TooLarge } else { Stop::End })
+    }
+
+    /// Text of code units of `unit` bytes up to a NUL, without it.
+    pub(crate) fn units(&mut self, unit: usize) -> Result<&'a [u8], Stop> {
+        let tail = self.tail();
+        let count = tail.chunks_exact(unit).position(|u| u.iter().all(|b| *b == 0));
+        let len = count.ok_or(Stop::End)? * unit;
+        self.pos += 8 * (len + unit) as u64;
+        Ok(tail.get(..len).unwrap_or(&[]))
     }
 
     /// Up to eight bytes as one number, from a place of a whole byte on.
@@ -179,9 +224,19 @@ pub(crate) enum Load {
     Be64,
     LeBits,
     BeBits,
+    LeReversed,
+    BeReversed,
 }
 
 impl Load {
+    /// Of an integer whose first bit is the last of its number.
+    pub(crate) fn reversed(endian: Endian) -> Load {
+        match endian {
+            Endian::Little => Load::LeReversed,
+            Endian::Big => Load::BeReversed,
+        }
+    }
+
     pub(crate) fn of(size: u32, align: u32, endian: Endian) -> Load {
         let whole = align.is_multiple_of(8);
         match (size, endian) {
@@ -215,6 +270,34 @@ mod tests {
         let mut be = Bits::new(&bytes, 0, 0, u64::MAX);
         assert_eq!(be.load(Load::BeBits, 5), Ok(0x1d));
         assert_eq!(be.load(Load::BeBits, 27), Ok(0x5ab_cdef));
+    }
+
+    #[test]
+    fn integers_of_any_length_have_seven_bits_a_byte() {
+        // The examples of the specification of CTF 2.
+        let read = |bytes: &[u8], signed| {
+            let mut bits = Bits::new(bytes, 0, 0, u64::MAX);
+            bits.leb128(signed).map(|(value, size)| (value, size, bits.pos))
+        };
+        assert_eq!(read(&[0xb4, 0xc7, 0x72, 9], false), Ok((1_876_916, 21, 24)));
+        assert_eq!(read(&[0xb4, 0xc7, 0x72, 9], true), Ok((-220_236_i64 as u64, 21, 24)));
+        let all = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(read(&all, false), Ok((u64::MAX, 70, 80)));
+        assert_eq!(read(&[0x80, 0], false), Ok((0, 14, 16)));
+        let mut more = all;
+        more[9] = 2;
+        assert_eq!(read(&more, false), Err(Stop::TooLarge));
+        assert_eq!(read(&all, true), Err(Stop::TooLarge));
+        assert_eq!(read(&[0xff; 10], true), Err(Stop::TooLarge));
+        assert_eq!(read(&[0xff; 9], false), Err(Stop::End));
+    }
+
+    #[test]
+    fn the_order_of_bits_may_be_reversed() {
+        let mut le = Bits::new(&[0b0000_0011, 0x80], 0, 0, u64::MAX);
+        assert_eq!(le.load(Load::LeReversed, 5), Ok(0b11000));
+        let mut be = Bits::new(&[0b0000_0011, 0x80], 0, 0, u64::MAX);
+        assert_eq!((be.load(Load::BeReversed, 9), be.pos), (Ok(0b1_1100_0000), 9));
     }
 
     #[test]

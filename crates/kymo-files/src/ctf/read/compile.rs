@@ -6,21 +6,23 @@ use kymo_model::Endian;
 
 use super::super::align::Aligns;
 use super::super::types::{
-    Encoding, EventClass, Field, FieldPath, Int, Label, Metadata, StreamClass, Struct, Type,
-    Variant, is_boolean, shown,
+    CtfRole, CtfVersion, Encoding, EventClass, Field, Int, Label, Metadata, StreamClass, Struct,
+    Type, Variant, is_boolean, shown,
 };
 use super::bits::Load;
 use super::size::fixed;
-use super::walk::{Choice, Choices, FieldInfo, Len, NO_SLOT, Part, Program, Role, Step, TaskField};
+use super::walk::{
+    Choice, Choices, FieldInfo, Len, NO_SLOT, Part, Program, Role, Step, TaskField, WideLen,
+};
 
 /// Steps of one program, at most.
-const MAX_STEPS: usize = 1 << 16;
+pub(super) const MAX_STEPS: usize = 1 << 16;
 /// Steps of all programs of a trace.
 const MAX_ALL_STEPS: usize = 1 << 22;
 /// Values that events may depend on from outside of them; they come first.
 pub(crate) const OUTER_SLOTS: usize = 32;
 /// All values that one event depends on.
-const MAX_SLOTS: usize = 4096;
+pub(super) const MAX_SLOTS: usize = 4096;
 
 /// Why a type cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +56,7 @@ pub(crate) struct EventProgram {
 
 /// What a root structure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+pub(super) enum Scope {
     PacketHeader,
     PacketContext,
     EventHeader,
@@ -65,7 +67,7 @@ enum Scope {
 
 impl Scope {
     /// Its absolute path.
-    fn path(self) -> &'static [&'static str] {
+    pub(super) fn path(self) -> &'static [&'static str] {
         match self {
             Scope::PacketHeader => &["trace", "packet", "header"],
             Scope::PacketContext => &["stream", "packet", "context"],
@@ -84,9 +86,9 @@ impl Scope {
         }
     }
 
-    /// What readers make of a number in it. `implicit`: at most one clock is declared,
+    /// What readers make of a number in it by its name. `implicit`: at most one clock is declared,
     /// so that what is called a timestamp is one of it.
-    fn role(self, int: &Int, name: &str, implicit: bool) -> Role {
+    fn role_of_name(self, has_clock: bool, name: &str, implicit: bool) -> Role {
         match (self, name) {
             (Scope::PacketHeader, "magic") => Role::Magic,
             (Scope::PacketHeader, "uuid") => Role::Uuid,
@@ -101,7 +103,7 @@ impl Scope {
             (Scope::PacketContext, "cpu_id") => Role::Cpu,
             (Scope::PacketContext, "anchor_monotonic") => Role::Anchor,
             (Scope::PacketContext, "anchor_error") => Role::AnchorError,
-            (Scope::EventHeader, _) if int.clock.is_some() => Role::Time,
+            (Scope::EventHeader, _) if has_clock => Role::Time,
             (Scope::EventHeader, "id") => Role::EventId,
             (Scope::EventHeader, "timestamp") if implicit => Role::Time,
             _ => Role::None,
@@ -111,32 +113,43 @@ impl Scope {
 
 /// Where a name leads.
 #[derive(Clone, Debug)]
-enum FieldTarget {
+pub(super) enum FieldTarget {
     /// An integer: the step that reads it, with its names if it has any.
     Int { step: usize, signed: bool, labels: Option<Arc<[Label]>> },
     /// A structure.
     Names(Names),
+    /// One of several, by what is chosen. CTF 2.
+    Options(Vec<FieldTarget>),
     /// Nothing that others can depend on.
     Other,
 }
 
-type Names = Vec<(String, FieldTarget)>;
+pub(super) type Names = Vec<(String, FieldTarget)>;
+
+/// A structure that is being compiled.
+#[derive(Default)]
+pub(super) struct OpenStruct {
+    /// The field of the structure around it that it is, or is in.
+    pub(super) entered: String,
+    /// The names in it so far.
+    pub(super) names: Names,
+}
 
 /// A scope from outside of the events, with the names in it.
-struct Root {
-    scope: Scope,
-    names: Names,
+pub(super) struct Root {
+    pub(super) scope: Scope,
+    pub(super) names: Names,
 }
 
 /// Values of the scopes outside of the events that events depend on.
 #[derive(Default)]
-struct Outer {
+pub(super) struct Outer {
     /// For each slot the scope and the step.
     slots: Vec<(Scope, usize)>,
 }
 
 impl Outer {
-    fn slot(&mut self, of: (Scope, usize)) -> Option<u16> {
+    pub(super) fn slot(&mut self, of: (Scope, usize)) -> Option<u16> {
         let known = self.slots.iter().position(|s| *s == of);
         if known.is_none() && self.slots.len() < OUTER_SLOTS {
             self.slots.push(of);
@@ -149,7 +162,11 @@ impl Outer {
     fn keep(&self, scope: Scope, program: &mut Program) {
         for (slot, (_, at)) in self.slots.iter().enumerate().filter(|(_, s)| s.0 == scope) {
             let slot = slot as u16;
-            let Some(Step::Int { save, .. }) = program.steps.get_mut(*at) else { continue };
+            let Some(Step::Int { save, .. } | Step::VarInt { save, .. }) =
+                program.steps.get_mut(*at)
+            else {
+                continue;
+            };
             // What depends on it within its own scope finds it in the new place.
             let before = std::mem::replace(save, slot);
             for step in program.steps.iter_mut().filter(|_| before != NO_SLOT) {
@@ -157,6 +174,7 @@ impl Outer {
                     Step::Choose { tag: used, .. }
                     | Step::Row { len: Len::In(used), .. }
                     | Step::Chars { len: Len::In(used), .. }
+                    | Step::Wide { len: WideLen::Of(Len::In(used)), .. }
                         if *used == before =>
                     {
                         *used = slot;
@@ -202,10 +220,7 @@ pub(crate) fn stream(
     let mut out =
         StreamPrograms { packet_header, packet_context, header, events: Vec::new(), slots };
     for event in &stream.events {
-        let program = event_program(metadata, stream, event, &roots, &mut outer);
-        let choices = |p: &Program| p.choices.iter().map(|c| c.of.len()).sum::<usize>();
-        let of = |p: &EventProgram| p.body.steps.len() + choices(&p.body) + 1;
-        *steps += program.as_ref().map_or(1, of);
+        let program = event_program(metadata, stream, event, &roots, &mut outer, steps);
         if *steps > MAX_ALL_STEPS {
             let what = format!("more than {MAX_ALL_STEPS} fields in all");
             return Err(CompileError { of: "the events".into(), what });
@@ -225,36 +240,33 @@ fn event_program(
     event: &EventClass,
     roots: &[Root],
     outer: &mut Outer,
+    steps: &mut usize,
 ) -> Result<EventProgram, CompileError> {
     let mut c = Compiler::new(&event.name, metadata, roots, outer);
-    for (of, scope) in [
-        (&stream.event_context, Scope::StreamContext),
-        (&event.context, Scope::EventContext),
-        (&event.fields, Scope::Fields),
-    ] {
-        if let Some(of) = of.as_deref() {
-            c.push(Step::Part(scope.part()))?;
-            let names = c.root(of, scope)?;
-            c.done.push(Root { scope, names });
-        }
-    }
+    let compiled = c.event(stream, event);
+    // What cannot be compiled takes time, too.
+    *steps += c.out.steps.len() + c.out.choices.iter().map(|c| c.of.len()).sum::<usize>() + 1;
+    compiled?;
     let (slots, outer) = (c.slots, c.uses_outer);
     Ok(EventProgram { body: c.program(), slots, outer })
 }
 
-struct Compiler<'c> {
+pub(super) struct Compiler<'c> {
     what: &'c str,
+    version: CtfVersion,
     implicit: bool,
-    out: Program,
-    scope: Scope,
-    /// Structures that are open, with the names in them so far.
-    open: Vec<Names>,
+    pub(super) out: Program,
+    pub(super) scope: Scope,
+    /// Structures that are open.
+    pub(super) open: Vec<OpenStruct>,
+    /// The field that is being compiled.
+    entered: String,
     /// Scopes of this program that are complete.
-    done: Vec<Root>,
-    roots: &'c [Root],
-    outer: &'c mut Outer,
-    uses_outer: bool,
-    slots: usize,
+    pub(super) done: Vec<Root>,
+    pub(super) roots: &'c [Root],
+    pub(super) outer: &'c mut Outer,
+    pub(super) uses_outer: bool,
+    pub(super) slots: usize,
     aligns: Aligns,
 }
 
@@ -267,10 +279,12 @@ impl<'c> Compiler<'c> {
     ) -> Compiler<'c> {
         Compiler {
             what,
+            version: metadata.version,
             implicit: metadata.clocks.len() < 2,
             out: Program::default(),
             scope: Scope::Fields,
             open: Vec::new(),
+            entered: String::new(),
             done: Vec::new(),
             roots,
             outer,
@@ -280,7 +294,23 @@ impl<'c> Compiler<'c> {
         }
     }
 
-    fn fail<T>(&self, what: impl Into<String>) -> Result<T, CompileError> {
+    /// Compiles what is an event's own.
+    fn event(&mut self, stream: &StreamClass, event: &EventClass) -> Result<(), CompileError> {
+        for (of, scope) in [
+            (&stream.event_context, Scope::StreamContext),
+            (&event.context, Scope::EventContext),
+            (&event.fields, Scope::Fields),
+        ] {
+            if let Some(of) = of.as_deref() {
+                self.push(Step::Part(scope.part()))?;
+                let names = self.root(of, scope)?;
+                self.done.push(Root { scope, names });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn fail<T>(&self, what: impl Into<String>) -> Result<T, CompileError> {
         Err(CompileError { of: self.what.to_owned(), what: what.into() })
     }
 
@@ -289,7 +319,7 @@ impl<'c> Compiler<'c> {
         self.out
     }
 
-    fn push(&mut self, step: Step) -> Result<usize, CompileError> {
+    pub(super) fn push(&mut self, step: Step) -> Result<usize, CompileError> {
         if self.out.steps.len() >= MAX_STEPS {
             return self.fail(format!("more than {MAX_STEPS} fields"));
         }
@@ -310,18 +340,21 @@ impl<'c> Compiler<'c> {
     }
 
     fn fields(&mut self, fields: &[Field], top: bool) -> Result<Names, CompileError> {
-        self.open.push(Vec::new());
+        let entered = self.entered.clone();
+        self.open.push(OpenStruct { entered: entered.clone(), names: Vec::new() });
         for field in fields {
+            self.entered.clone_from(&field.name);
             let place = self.of(&field.of, shown(&field.name), top)?;
-            if let Some(names) = self.open.last_mut() {
-                names.push((field.name.clone(), place));
+            if let Some(open) = self.open.last_mut() {
+                open.names.push((field.name.clone(), place));
             }
         }
-        Ok(self.open.pop().unwrap_or_default())
+        self.entered = entered;
+        Ok(self.open.pop().unwrap_or_default().names)
     }
 
     /// A field of the program.
-    fn info(&mut self, name: &str, top: bool, type_text: String) -> u32 {
+    pub(super) fn info(&mut self, name: &str, top: bool, type_text: String) -> u32 {
         let (part, labels) = (self.scope.part(), None);
         let context = self.scope == Scope::StreamContext && top;
         self.out.fields.push(FieldInfo {
@@ -335,32 +368,59 @@ impl<'c> Compiler<'c> {
             address: false,
             boolean: false,
             labels,
+            bit_names: false,
             type_text,
             role: Role::None,
+            more_roles: Box::default(),
         });
         self.out.fields.len() as u32 - 1
     }
 
     /// Compiles a type.
-    fn of(&mut self, of: &Type, name: &str, top: bool) -> Result<FieldTarget, CompileError> {
+    pub(super) fn of(
+        &mut self,
+        of: &Type,
+        name: &str,
+        top: bool,
+    ) -> Result<FieldTarget, CompileError> {
         match of {
             Type::Int(int) => self.int(int, None, name, top),
-            Type::Enum(e) => self.int(&e.int, Some(&e.labels), name, top),
+            Type::Enum(e) => {
+                let field = self.out.fields.len();
+                let place = self.int(&e.int, Some(&e.labels), name, top)?;
+                if let Some(info) = self.out.fields.get_mut(field) {
+                    info.bit_names = e.bits;
+                }
+                Ok(place)
+            }
             Type::Float(f) => {
                 let size = f.exp_dig + f.mant_dig;
-                let text = if size == 32 { "float" } else { "double" };
+                let text = if size <= 32 { "float" } else { "double" };
                 let field = self.info(name, top, text.to_owned());
                 if let Some(info) = self.out.fields.last_mut() {
                     info.size = size;
                 }
-                let load = Load::of(size, f.align, f.byte_order);
+                let load = match f.reversed {
+                    true => Load::reversed(f.byte_order),
+                    false => Load::of(size, f.align, f.byte_order),
+                };
                 self.push(Step::Float { field, align: f.align, load })?;
                 Ok(FieldTarget::Other)
             }
-            Type::Text(_) => {
+            Type::Text(encoding) => {
                 let field = self.info(name, top, "string".to_owned());
-                self.push(Step::Text { field })?;
+                let (len, encoding) = (WideLen::Nul, *encoding);
+                self.push(match encoding.unit() {
+                    1 => Step::Text { field },
+                    _ => Step::Wide { field, len, encoding },
+                })?;
                 Ok(FieldTarget::Other)
+            }
+            Type::VarInt(int) => self.var_int(int, name, top),
+            Type::Selection(of) => self.selection(of, name, top),
+            Type::Aligned(of, align) => {
+                self.push(Step::Align(*align))?;
+                self.of(of, name, top)
             }
             Type::Struct(s) => {
                 let align = self.aligns.of(of);
@@ -376,10 +436,10 @@ impl<'c> Compiler<'c> {
                 Ok(FieldTarget::Other)
             }
             Type::Sequence(of, path) => {
-                let Some(FieldTarget::Int { signed: false, step, .. }) = self.look_up(path)? else {
+                let found = self.look_up(path)?;
+                let Some((slot, false)) = self.slot_of(found.as_ref())? else {
                     return self.fail(format!("`{path}` is no length of `{name}`"));
                 };
-                let slot = self.slot(step)?;
                 self.row(of, Len::In(slot), "[]".to_owned(), name, top)?;
                 Ok(FieldTarget::Other)
             }
@@ -391,7 +451,7 @@ impl<'c> Compiler<'c> {
     }
 
     /// Says where a step with a body ends.
-    fn close(&mut self, at: usize) {
+    pub(super) fn close(&mut self, at: usize) {
         let here = self.out.steps.len() as u32;
         let step = self.out.steps.get_mut(at);
         if let Some(Step::Struct { end, .. } | Step::Row { end, .. } | Step::Choose { end, .. }) =
@@ -409,17 +469,46 @@ impl<'c> Compiler<'c> {
         top: bool,
     ) -> Result<FieldTarget, CompileError> {
         let field = self.info(name, top, int_text(int, labels.is_some()));
-        let role = self.scope.role(int, name, self.implicit);
+        let (has_clock, roles) = (int.clock.is_some(), &int.roles);
+        let (role, more_roles) = self.roles(has_clock, roles, name);
         if let Some(info) = self.out.fields.last_mut() {
             (info.size, info.signed, info.base) = (int.size, int.signed, int.base);
             (info.labels, info.role) = (labels.cloned(), role);
+            info.more_roles = more_roles;
             info.address = int.address;
             info.boolean = labels.is_some_and(|l| is_boolean(l));
         }
-        let load = Load::of(int.size, int.align, int.byte_order);
+        let load = match int.reversed {
+            true => Load::reversed(int.byte_order),
+            false => Load::of(int.size, int.align, int.byte_order),
+        };
         let (align, size, save) = (int.align, int.size as u8, NO_SLOT);
         let step = self.push(Step::Int { field, align, load, size, save })?;
         Ok(FieldTarget::Int { step, signed: int.signed, labels: labels.cloned() })
+    }
+
+    /// The roles of a number: its name's, or those that it states.
+    pub(super) fn roles(
+        &self,
+        has_clock: bool,
+        stated: &[CtfRole],
+        name: &str,
+    ) -> (Role, Box<[Role]>) {
+        let by_name = || self.scope.role_of_name(has_clock, name, self.implicit);
+        match self.version {
+            CtfVersion::V1_8 => (by_name(), Box::default()),
+            CtfVersion::V2 => {
+                let mut roles = stated.iter().map(|r| self.scope.role_stated(*r));
+                let first = roles.find(|r| *r != Role::None);
+                let more = roles.filter(|r| *r != Role::None).collect();
+                // What tracers put there besides.
+                let other = || match by_name() {
+                    role @ (Role::Cpu | Role::Anchor | Role::AnchorError) => role,
+                    _ => Role::None,
+                };
+                (first.unwrap_or_else(other), more)
+            }
+        }
     }
 
     fn row(
@@ -430,13 +519,24 @@ impl<'c> Compiler<'c> {
         name: &str,
         top: bool,
     ) -> Result<(), CompileError> {
-        let is_text = matches!(of, Type::Int(i)
-            if i.size == 8 && i.align == 8 && i.encoding != Encoding::None);
-        if is_text {
+        if let Type::Int(i) = of
+            && i.size == 8
+            && i.align == 8
+            && i.encoding != Encoding::None
+        {
             let field = self.info(name, top, format!("char{dimension}"));
-            self.push(Step::Chars { field, len })?;
+            let encoding = i.encoding;
+            self.push(match encoding.unit() {
+                1 => Step::Chars { field, len },
+                _ => Step::Wide { field, len: WideLen::Of(len), encoding },
+            })?;
             return Ok(());
         }
+        let is_uuid = match (of, self.version) {
+            (_, CtfVersion::V1_8) => name == "uuid" && top,
+            (Type::Int(i), CtfVersion::V2) => i.roles.contains(&CtfRole::MetadataStreamUuid),
+            _ => false,
+        };
         let align = self.aligns.of(of);
         let field = self.info(name, top, dimension);
         let at = self.push(Step::Row { field, len, align, end: 0 })?;
@@ -445,7 +545,7 @@ impl<'c> Compiler<'c> {
         if let Some(info) = self.out.fields.get_mut(field as usize) {
             info.type_text = inner.unwrap_or_default() + &info.type_text;
             // Bytes of an identity, which packet headers hold.
-            if self.scope == Scope::PacketHeader && name == "uuid" && top {
+            if self.scope == Scope::PacketHeader && is_uuid {
                 info.role = Role::Uuid;
             }
         }
@@ -461,14 +561,12 @@ impl<'c> Compiler<'c> {
         let tag = self.slot(step)?;
         let field = self.info(name, top, "variant".to_owned());
         let choices = self.out.choices.len() as u32;
-        self.out.choices.push(Choices { signed, of: Vec::new() });
+        self.out.choices.push(Choices { signed, optional: false, of: Vec::new() });
         let at = self.push(Step::Choose { field, tag, choices, end: 0 })?;
         let mut found = Vec::new();
         for option in &of.options {
             let from = self.out.steps.len() as u32;
-            self.open.push(Vec::new());
             self.of(&option.of, shown(&option.name), false)?;
-            self.open.pop();
             let steps = (from, self.out.steps.len() as u32);
             let named = |l: &&Label| l.name == option.name || l.name == shown(&option.name);
             let of_option = labels.iter().filter(named);
@@ -483,92 +581,6 @@ impl<'c> Compiler<'c> {
         }
         self.close(at);
         Ok(())
-    }
-
-    /// The slot of an integer of this program, by its step; beyond the steps lie those of
-    /// the outer scopes.
-    fn slot(&mut self, step: usize) -> Result<u16, CompileError> {
-        if let Some(slot) = step.checked_sub(OUTSIDE) {
-            self.uses_outer = true;
-            return Ok(slot as u16);
-        }
-        let next = self.slots;
-        match self.out.steps.get_mut(step) {
-            Some(Step::Int { save, .. }) if *save == NO_SLOT => {
-                if next >= MAX_SLOTS {
-                    return self.fail(format!("more than {MAX_SLOTS} lengths and tags"));
-                }
-                *save = next as u16;
-                self.slots += 1;
-                Ok(next as u16)
-            }
-            Some(Step::Int { save, .. }) => Ok(*save),
-            _ => self.fail("a length or tag is no number"),
-        }
-    }
-
-    /// Finds what a path names: first absolutely, then from the innermost structure
-    /// outwards, then in the scopes before, the last first.
-    fn look_up(&mut self, path: &FieldPath) -> Result<Option<FieldTarget>, CompileError> {
-        let words: Vec<&str> = path.0.iter().map(String::as_str).collect();
-        let after = |scope: Scope| words.strip_prefix(scope.path()).filter(|r| !r.is_empty());
-        if let Some(rest) = after(self.scope) {
-            return Ok(self.open.first().and_then(|names| find(names, rest)));
-        }
-        for root in &self.done {
-            if let Some(rest) = after(root.scope) {
-                return Ok(find(&root.names, rest));
-            }
-        }
-        for root in self.roots {
-            if let Some(rest) = after(root.scope) {
-                let found = find(&root.names, rest);
-                return self.outside(root.scope, found);
-            }
-        }
-        let inner = self.open.iter().rev().find_map(|names| find(names, &words));
-        let done = || self.done.iter().rev().find_map(|r| find(&r.names, &words));
-        if let Some(found) = inner.or_else(done) {
-            return Ok(Some(found));
-        }
-        for root in self.roots.iter().rev() {
-            if let Some(found) = find(&root.names, &words) {
-                return self.outside(root.scope, Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    /// A place in another program.
-    fn outside(
-        &mut self,
-        scope: Scope,
-        found: Option<FieldTarget>,
-    ) -> Result<Option<FieldTarget>, CompileError> {
-        match found {
-            Some(FieldTarget::Int { step, signed, labels }) => match self.outer.slot((scope, step))
-            {
-                Some(slot) => {
-                    let step = OUTSIDE + usize::from(slot);
-                    Ok(Some(FieldTarget::Int { step, signed, labels }))
-                }
-                None => self.fail(format!("depends on more than {OUTER_SLOTS} outer values")),
-            },
-            other => Ok(other),
-        }
-    }
-}
-
-/// Beyond the steps of any program.
-const OUTSIDE: usize = 1 << 32;
-
-fn find(names: &Names, path: &[&str]) -> Option<FieldTarget> {
-    let (first, rest) = path.split_first()?;
-    let (_, place) = names.iter().find(|(n, _)| n == first)?;
-    match (place, rest) {
-        (place, []) => Some(place.clone()),
-        (FieldTarget::Names(names), rest) => find(names, rest),
-        _ => None,
     }
 }
 

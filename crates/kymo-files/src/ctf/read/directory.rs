@@ -90,7 +90,7 @@ pub(crate) fn streams(directories: &[PathBuf], traces: &[Trace]) -> Vec<Vec<Part
     let mut known: FxHashMap<Identity, usize> = FxHashMap::default();
     for (n, (directory, trace)) in directories.iter().zip(traces).enumerate() {
         for path in files(directory) {
-            let (identity, begin) = identify(trace, &path);
+            let (identity, begin) = identify(n, trace, &path);
             let part = (begin, Part { path, trace: n });
             let place = identity.and_then(|i| {
                 let next = streams.len();
@@ -110,7 +110,7 @@ pub(crate) fn streams(directories: &[PathBuf], traces: &[Trace]) -> Vec<Vec<Part
 }
 
 /// What stream a file is of, if its first packet says so, and when it begins.
-fn identify(trace: &Trace, path: &Path) -> (Option<Identity>, u64) {
+fn identify(n: usize, trace: &Trace, path: &Path) -> (Option<Identity>, u64) {
     let mut window = Window::new(0);
     if window.open(path).and_then(|()| window.want(0, 4096)).is_err() {
         return (None, 0);
@@ -121,6 +121,8 @@ fn identify(trace: &Trace, path: &Path) -> (Option<Identity>, u64) {
         Err(NoHead::Short | NoHead::Bad(_)) => return (None, 0),
     };
     let begin = facts.begin.unwrap_or(0);
-    let identity = trace.metadata.uuid.zip(facts.instance);
+    // Traces without an identity are told apart by their places.
+    let own = (n as u128).to_be_bytes();
+    let identity = facts.instance.map(|number| (trace.metadata.uuid.unwrap_or(own), number));
     (identity.map(|(uuid, number)| (uuid, facts.stream_id.unwrap_or(0), number)), begin)
 }

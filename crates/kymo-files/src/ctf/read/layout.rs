@@ -63,6 +63,6 @@ fn whole(load: Load) -> Option<(u8, Endian)> {
         Load::Be16 => (2, Endian::Big),
         Load::Be32 => (4, Endian::Big),
         Load::Be64 => (8, Endian::Big),
-        Load::LeBits | Load::BeBits => return None,
+        Load::LeBits | Load::BeBits | Load::LeReversed | Load::BeReversed => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! The `metadata` file: plain text, or packets of text in either byte order.
+//! The `metadata` file: plain text, or packets of text in either byte order; TSDL or JSON.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -6,10 +6,28 @@ use std::path::Path;
 
 use kymo_model::{Cursor, Endian};
 
+use super::json::RECORD_SEPARATOR;
+
 /// First four bytes of metadata in packets, as a number.
 pub(crate) const MAGIC: u32 = 0x75d1_1d57;
-/// How metadata that is plain text begins.
-pub(crate) const TEXT: &[u8] = b"/* CTF 1.8";
+/// How metadata that is plain TSDL begins; some tracers leave it out.
+const SIGNATURE: &[u8] = b"/* CTF 1.8";
+/// How the blocks and types of TSDL begin.
+const WORDS: [&[u8]; 11] = [
+    b"trace",
+    b"env",
+    b"clock",
+    b"stream",
+    b"event",
+    b"callsite",
+    b"typealias",
+    b"typedef",
+    b"struct",
+    b"variant",
+    b"enum",
+];
+/// Bytes in which text is told from anything else.
+const BEGIN: u64 = 64 << 10;
 /// The most text that is read.
 const MAX_TEXT: u64 = 256 << 20;
 /// Bytes of a packet's header.
@@ -25,9 +43,36 @@ pub(crate) struct MetadataText {
 
 /// Whether a file begins as metadata does.
 pub(crate) fn is_metadata(begin: &[u8]) -> bool {
-    begin.starts_with(TEXT)
+    begin.starts_with(SIGNATURE)
+        || is_fragment(begin)
         || begin.starts_with(&MAGIC.to_le_bytes())
         || begin.starts_with(&MAGIC.to_be_bytes())
+}
+
+/// Whether a text begins with a fragment of JSON, as metadata of CTF 2 do.
+fn is_fragment(begin: &[u8]) -> bool {
+    begin.strip_prefix(&[RECORD_SEPARATOR]).is_some_and(|b| b.trim_ascii_start().starts_with(b"{"))
+}
+
+/// Whether a text begins with a block or type of TSDL, behind comments.
+fn is_tsdl(begin: &[u8]) -> bool {
+    let mut rest = begin.trim_ascii_start();
+    while let Some(comment) = rest.strip_prefix(b"/*") {
+        let Some(end) = memchr::memmem::find(comment, b"*/") else { return false };
+        rest = comment.get(end + 2..).unwrap_or(&[]).trim_ascii_start();
+    }
+    let behind = WORDS.iter().find_map(|word| rest.strip_prefix(*word));
+    behind.is_some_and(|b| matches!(b.first(), Some(b'{' | b' ' | b'\t' | b'\r' | b'\n')))
+}
+
+/// Whether a file is called `metadata` and has the text of one.
+pub(crate) fn is_metadata_file(path: &Path) -> bool {
+    if path.file_name().is_none_or(|name| name != "metadata") {
+        return false;
+    }
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|f| f.take(BEGIN).read_to_end(&mut begin));
+    read.is_ok() && (is_metadata(&begin) || is_tsdl(&begin))
 }
 
 /// Whether a `metadata` file in this directory makes it a trace.
@@ -38,9 +83,7 @@ pub(crate) fn is_trace(directory: &Path) -> bool {
     if !std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() > 0) {
         return false;
     }
-    let mut begin = Vec::new();
-    let read = File::open(path).and_then(|f| f.take(16).read_to_end(&mut begin));
-    read.is_ok() && is_metadata(&begin)
+    is_metadata_file(&path)
 }
 
 /// Reads the file.
@@ -103,7 +146,7 @@ fn packet(bytes: &[u8], endian: Endian) -> Result<(&[u8], u64), String> {
     if schemes != [0, 0, 0] {
         return Err("the metadata are compressed, encrypted or have a checksum".to_owned());
     }
-    if version != (1, 8) {
+    if !matches!(version, (1, 8) | (2, 0)) {
         return Err(format!("the metadata are of version {}.{}", version.0, version.1));
     }
     let (content, size) = (content / 8, size / 8);

@@ -8,9 +8,12 @@
 mod bits;
 mod clock;
 mod compile;
+mod compile_paths;
+mod compile_v2;
 mod curve;
 mod directory;
 mod event;
+mod json;
 mod layout;
 mod merge;
 mod metadata;
@@ -65,6 +68,8 @@ pub struct ReadStats {
     pub lost_packet_places: u64,
     /// Events with a time before that of the one before them in their stream.
     pub out_of_order: u64,
+    /// Packets that state another identity (uuid) than the metadata.
+    pub foreign_packets: u64,
     /// The first damaged places.
     pub damaged: Vec<Damage>,
     /// All damaged places.
@@ -261,6 +266,11 @@ impl Ctf {
         let event = stream.events.get(event as usize)?;
         Some(Class { trace: trace as usize, stream: stream.id, event, program })
     }
+}
+
+/// Whether a file is the metadata of a trace by its name and text.
+pub(crate) fn is_metadata_file(path: &Path) -> bool {
+    metadata::is_metadata_file(path)
 }
 
 /// Whether a file begins as the metadata of a trace do.

@@ -38,7 +38,26 @@ impl Visit for PacketFacts {
             self.bytes = Some(n + 1);
             return;
         }
-        let place = match field.role {
+        self.set(field.role, value);
+        field.more_roles.iter().for_each(|role| self.set(*role, value));
+    }
+
+    fn open(&mut self, field: &FieldInfo, _group: Group, count: u64) {
+        if field.role == Role::Uuid && count == 16 {
+            self.bytes = Some(0);
+        }
+    }
+
+    fn close(&mut self, group: Group) {
+        if group == Group::Row {
+            self.bytes = None;
+        }
+    }
+}
+
+impl PacketFacts {
+    fn set(&mut self, role: Role, value: u64) {
+        let place = match role {
             Role::Magic => &mut self.magic,
             Role::StreamId => &mut self.stream_id,
             Role::StreamInstance => &mut self.instance,
@@ -54,18 +73,6 @@ impl Visit for PacketFacts {
             _ => return,
         };
         *place = Some(value);
-    }
-
-    fn open(&mut self, field: &FieldInfo, _group: Group, count: u64) {
-        if field.role == Role::Uuid && count == 16 {
-            self.bytes = Some(0);
-        }
-    }
-
-    fn close(&mut self, group: Group) {
-        if group == Group::Row {
-            self.bytes = None;
-        }
     }
 }
 
@@ -85,6 +92,13 @@ impl Visit for EventHead {
             Role::EventId => self.id = value,
             Role::Time => self.time = Some((value, field.size)),
             _ => {}
+        }
+    }
+
+    fn var_int(&mut self, field: &FieldInfo, value: u64, bits: u32) {
+        match field.role {
+            Role::Time => self.time = Some((value, bits)),
+            _ => self.int(field, value),
         }
     }
 }
@@ -183,6 +197,7 @@ impl Quick {
             || all > 64
             || !all.is_multiple_of(8)
             || big(l) != big(load)
+            || [l, load].iter().any(|l| matches!(l, Load::LeReversed | Load::BeReversed))
         {
             return None;
         }

@@ -1,7 +1,7 @@
 //! How large a program's bytes are, where that does not depend on what is in them.
 
 use super::bits::Load;
-use super::walk::{Len, Step};
+use super::walk::{Len, Step, WideLen};
 
 /// The size of steps in bits, if it is the same at any whole byte.
 pub(crate) fn fixed(steps: &[Step], from: usize, to: usize) -> Option<u64> {
@@ -20,6 +20,7 @@ pub(crate) fn fixed(steps: &[Step], from: usize, to: usize) -> Option<u64> {
                 let bits = match load {
                     Load::Le32 | Load::Be32 => 32,
                     Load::Le64 | Load::Be64 => 64,
+                    // At any bit, or in another order of bits.
                     _ => return None,
                 };
                 size = aligned(size, align)?.checked_add(bits)?;
@@ -46,6 +47,10 @@ pub(crate) fn fixed(steps: &[Step], from: usize, to: usize) -> Option<u64> {
                 size = size.checked_add(inner.checked_mul(n)?)?;
                 at = end as usize;
             }
+            Step::Wide { len: WideLen::Of(Len::Is(n)), .. } => {
+                size = aligned(size, 8)?.checked_add(n.checked_mul(8)?)?;
+            }
+            Step::Wide { .. } | Step::VarInt { .. } => return None,
             Step::Text { .. } | Step::Chars { .. } | Step::Row { .. } | Step::Choose { .. } => {
                 return None;
             }

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::super::types::CtfVersion;
 use super::bits::{Bits, Stop};
 use super::clock::rebuild;
 use super::packet::{MAGIC, PacketFacts};
@@ -302,6 +303,9 @@ impl Stream {
                 }
             };
             stats.packets += 1;
+            let of = traces.get(self.trace).and_then(|t| t.metadata.uuid);
+            // Tracers that copy traces give metadata an identity of their own.
+            stats.foreign_packets += u64::from(of.zip(facts.uuid).is_some_and(|(a, b)| a != b));
             self.account(&facts, traces, stats);
             let scale = traces.get(self.trace).map(|t| &t.scale);
             let end = facts.end.zip(scale).map(|(end, scale)| scale.nanos(end, &mut 0));
@@ -435,13 +439,17 @@ pub(crate) fn read_head(
     if let Some(magic) = facts.magic.filter(|m| *m != MAGIC) {
         return Err(NoHead::Bad(format!("a packet begins with {magic:#x}, not {MAGIC:#x}")));
     }
-    if let (Some(of), Some(uuid)) = (trace.metadata.uuid, facts.uuid)
-        && of != uuid
-    {
-        return Err(NoHead::Bad("a packet is of another trace".to_owned()));
-    }
     let kind = match (facts.stream_id, trace.streams.len()) {
         (None, 1) => 0,
+        // The number of streams that state none.
+        (None, _) if trace.metadata.version == CtfVersion::V2 => {
+            match trace.metadata.streams.iter().position(|s| s.id == 0) {
+                Some(kind) => kind,
+                None => {
+                    return Err(NoHead::Bad("a packet is of stream 0, which is not".to_owned()));
+                }
+            }
+        }
         (None, _) => return Err(NoHead::Bad("a packet does not name its stream".to_owned())),
         (Some(id), _) => match trace.metadata.streams.iter().position(|s| s.id == id) {
             Some(kind) => kind,

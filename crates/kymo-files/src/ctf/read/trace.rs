@@ -10,7 +10,7 @@ use super::compile::{self, OUTER_SLOTS, StreamPrograms};
 use super::curve::Readings;
 use super::packet::HeaderPlan;
 use super::walk::{FieldInfo, Part, Program};
-use super::{ReadError, metadata, tsdl};
+use super::{ReadError, json, metadata, tsdl};
 
 /// Values from outside that go with an event.
 pub(crate) const OUTER_EVENT: usize = OUTER_SLOTS;
@@ -182,8 +182,11 @@ pub(crate) fn open(directory: &Path, name: String, first_class: u32) -> Result<T
     let path: PathBuf = directory.join("metadata");
     let shown = || path.display().to_string();
     let text = metadata::read(&path).map_err(|error| ReadError::Io { path: shown(), error })?;
-    let parsed =
-        tsdl::parse(&text.text).map_err(|error| ReadError::Metadata { path: shown(), error })?;
+    let parsed = match text.text.first() {
+        Some(&json::RECORD_SEPARATOR) => json::parse(&text.text),
+        _ => tsdl::parse(&text.text),
+    };
+    let parsed = parsed.map_err(|error| ReadError::Metadata { path: shown(), error })?;
     let mut damage = Vec::new();
     if let Some((at, what)) = text.damage {
         damage.push(format!("metadata at offset {at}: {what}"));
@@ -195,6 +198,13 @@ pub(crate) fn open(directory: &Path, name: String, first_class: u32) -> Result<T
             return Err(ReadError::Metadata { path: shown(), error });
         }
         damage.push(format!("metadata, {error}; what follows is not known"));
+    }
+    for error in parsed.skipped {
+        damage.push(format!("metadata, {error}; what is declared there is not known"));
+    }
+    if parsed.metadata.streams.is_empty() && !damage.is_empty() {
+        let what = damage.join("; ");
+        return Err(ReadError::Types { path: shown(), what });
     }
     let fail = |e: compile::CompileError| ReadError::Types { path: shown(), what: e.to_string() };
     let trace = compile(parsed.metadata, name, first_class).map_err(fail)?;

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use super::super::types::Label;
-use super::bits::{Bits, Load, Stop, extend};
+use kymo_model::Endian;
+
+use super::super::types::{Encoding, Label};
+use super::bits::{Bits, Load, Stop, extend, mask};
 
 /// Elements without a size that a walk passes before it gives up.
 const MAX_EMPTY: u64 = 1 << 16;
@@ -96,26 +98,45 @@ pub struct FieldInfo {
     pub boolean: bool,
     /// The names of an enumeration.
     pub labels: Option<Arc<[Label]>>,
+    /// Whether the names are those of bits, by their numbers.
+    pub bit_names: bool,
     /// What it is, in words.
     pub type_text: String,
     /// What it says of the task, if it is a context that does.
     pub task: Option<TaskField>,
     pub(crate) role: Role,
+    /// More roles of the same number.
+    pub(crate) more_roles: Box<[Role]>,
 }
 
 impl FieldInfo {
     /// The names of a value, in the order of the declaration. An enumeration may have
     /// several for one.
     pub fn labels(&self, value: u64) -> impl Iterator<Item = &str> {
-        let value = if self.signed { i128::from(value as i64) } else { i128::from(value) };
+        let number = if self.signed { i128::from(value as i64) } else { i128::from(value) };
         let labels = self.labels.iter().flat_map(|l| l.iter());
-        labels.filter(move |l| l.from <= value && value <= l.to).map(|l| l.name.as_str())
+        let is_of = move |l: &&Label| match self.bit_names {
+            false => l.from <= number && number <= l.to,
+            true => value & bits_between(l.from, l.to) != 0,
+        };
+        // A name of bits may have several ranges of them.
+        let mut last: Option<&str> = None;
+        labels
+            .filter(is_of)
+            .map(|l| l.name.as_str())
+            .filter(move |name| !(self.bit_names && last.replace(name) == Some(name)))
     }
 
     /// The first of the names of a value.
     pub fn first_label(&self, value: u64) -> Option<&str> {
         self.labels(value).next()
     }
+}
+
+/// Bits from one to another, both included.
+fn bits_between(from: i128, to: i128) -> u64 {
+    let below = |n: i128| mask(n.clamp(0, 64) as u32);
+    below(to.saturating_add(1)) & !below(from)
 }
 
 /// What is around fields.
@@ -133,6 +154,10 @@ pub enum Group {
 pub trait Visit {
     /// A part of the event begins. It goes on to the next part.
     fn part(&mut self, _part: Part) {}
+    /// An integer of as many bits as its value needs.
+    fn var_int(&mut self, field: &FieldInfo, value: u64, _bits: u32) {
+        self.int(field, value);
+    }
     /// An integer; of a signed one `value` is the sign-extended bits.
     fn int(&mut self, _field: &FieldInfo, _value: u64) {}
     /// A floating-point number. `single`: it was stored as a `float`.
@@ -149,6 +174,15 @@ pub trait Visit {
 pub(crate) struct Blind;
 
 impl Visit for Blind {}
+
+/// Where text of wide characters ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WideLen {
+    /// At a NUL.
+    Nul,
+    /// After a number of bytes.
+    Of(Len),
+}
 
 /// How many elements a row has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +215,17 @@ pub(crate) enum Step {
     Chars {
         field: u32,
         len: Len,
+    },
+    /// An integer in LEB128.
+    VarInt {
+        field: u32,
+        save: u16,
+    },
+    /// Text in UTF-16 or UTF-32.
+    Wide {
+        field: u32,
+        len: WideLen,
+        encoding: Encoding,
     },
     /// Up to `end` lies a structure.
     Struct {
@@ -218,6 +263,8 @@ pub(crate) struct Choice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choices {
     pub(crate) signed: bool,
+    /// Whether nothing may be chosen, and what is chosen stands for itself.
+    pub(crate) optional: bool,
     pub(crate) of: Vec<Choice>,
 }
 
@@ -320,13 +367,14 @@ impl<V: Visit> Walk<'_, V> {
                 }
                 Step::Float { field, align, load } => {
                     bits.align(align);
-                    let single = program.field(field).size == 32;
-                    let raw = bits.load(load, program.field(field).size)?;
-                    let value = match single {
-                        true => f64::from(f32::from_bits(raw as u32)),
-                        false => f64::from_bits(raw),
+                    let size = program.field(field).size;
+                    let raw = bits.load(load, size)?;
+                    let value = match size {
+                        32 => f64::from(f32::from_bits(raw as u32)),
+                        16 => half(raw),
+                        _ => f64::from_bits(raw),
                     };
-                    self.visit.float(program.field(field), value, single);
+                    self.visit.float(program.field(field), value, size <= 32);
                 }
                 Step::Part(part) => self.visit.part(part),
                 Step::Align(align) => bits.align(align),
@@ -346,11 +394,38 @@ impl<V: Visit> Walk<'_, V> {
                     at = end as usize;
                 }
                 Step::Choose { field, tag, choices, end } => {
-                    let (from, to) = self.choose(tag, choices)?;
-                    self.visit.open(program.field(field), Group::Option, 1);
-                    self.span(from as usize, to as usize, bits)?;
-                    self.visit.close(Group::Option);
+                    let choices = program.choices.get(choices as usize).ok_or(Stop::NoOption)?;
+                    match self.choose(tag, choices) {
+                        Some((from, to)) if choices.optional => {
+                            self.span(from as usize, to as usize, bits)?;
+                        }
+                        Some((from, to)) => {
+                            self.visit.open(program.field(field), Group::Option, 1);
+                            self.span(from as usize, to as usize, bits)?;
+                            self.visit.close(Group::Option);
+                        }
+                        None if choices.optional => {}
+                        None => return Err(Stop::NoOption),
+                    }
                     at = end as usize;
+                }
+                Step::VarInt { field, save } => {
+                    bits.align(8);
+                    let info = program.field(field);
+                    let (value, size) = bits.leb128(info.signed)?;
+                    if save != NO_SLOT {
+                        self.slots.set(save, value);
+                    }
+                    self.visit.var_int(info, value, size);
+                }
+                Step::Wide { field, len, encoding } => {
+                    bits.align(8);
+                    let text = match len {
+                        WideLen::Nul => bits.units(encoding.unit())?,
+                        WideLen::Of(len) => bits.take(self.len(len))?,
+                    };
+                    let text = wide_text(text, encoding);
+                    self.visit.text(program.field(field), text.as_bytes());
                 }
             }
             // Alignment alone may lead beyond the end.
@@ -382,14 +457,53 @@ impl<V: Visit> Walk<'_, V> {
         Ok(())
     }
 
-    fn choose(&self, tag: u16, choices: u32) -> Result<(u32, u32), Stop> {
+    fn choose(&self, tag: u16, choices: &Choices) -> Option<(u32, u32)> {
         let value = self.slots.get(tag);
-        let choices = self.program.choices.get(choices as usize).ok_or(Stop::NoOption)?;
         let value = match choices.signed {
             true => i128::from(value as i64),
             false => i128::from(value),
         };
         let chosen = choices.of.iter().find(|c| c.from <= value && value <= c.to);
-        chosen.map(|c| c.steps).ok_or(Stop::NoOption)
+        chosen.map(|c| c.steps)
+    }
+}
+
+/// The value of a number of 16 bits in the format of IEEE 754.
+#[cold]
+fn half(bits: u64) -> f64 {
+    let (sign, exponent, fraction) = (bits >> 15 & 1, bits >> 10 & 0x1f, bits & 0x3ff);
+    let value = match exponent {
+        0 => fraction as f64 * 2f64.powi(-24),
+        31 if fraction == 0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024 + fraction) as f64 * 2f64.powi(exponent as i32 - 25),
+    };
+    if sign == 1 { -value } else { value }
+}
+
+/// Text of wide characters up to a NUL; what is no character is replaced.
+#[cold]
+fn wide_text(bytes: &[u8], encoding: Encoding) -> String {
+    match encoding {
+        Encoding::Utf16(endian) => {
+            let unit = |u: &[u8; 2]| match endian {
+                Endian::Little => u16::from_le_bytes(*u),
+                Endian::Big => u16::from_be_bytes(*u),
+            };
+            let units = bytes.as_chunks().0.iter().map(unit).take_while(|u| *u != 0);
+            let chars = char::decode_utf16(units);
+            chars.map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+        }
+        Encoding::Utf32(endian) => {
+            let unit = |u: &[u8; 4]| match endian {
+                Endian::Little => u32::from_le_bytes(*u),
+                Endian::Big => u32::from_be_bytes(*u),
+            };
+            let units = bytes.as_chunks().0.iter().map(unit).take_while(|u| *u != 0);
+            units.map(|u| char::from_u32(u).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+        }
+        Encoding::None | Encoding::Utf8 | Encoding::Ascii => {
+            String::from_utf8_lossy(bytes).into_owned()
+        }
     }
 }

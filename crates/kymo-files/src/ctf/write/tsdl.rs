@@ -12,10 +12,10 @@ use crate::ctf::types::{
 
 impl Metadata {
     /// The text of the `metadata` file. Documentation of events stands before them as
-    /// comments.
+    /// comments. The text ends before a type that only CTF 2 has.
     pub fn to_tsdl(&self) -> String {
         let mut out = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string does not fail; types of CTF 2 are the reader's.
         let _ = self.print(&mut Printer { out: &mut out, native: self.byte_order, depth: 0 });
         out
     }
@@ -203,12 +203,14 @@ impl Printer<'_> {
             Type::Float(float) => self.float(float),
             Type::Enum(e) => self.enumeration(e),
             Type::Text(Encoding::Ascii) => self.out.write_str("string { encoding = ASCII; }"),
+            Type::Text(Encoding::Utf16(_) | Encoding::Utf32(_)) => Err(fmt::Error),
             Type::Text(_) => self.out.write_str("string"),
             Type::Struct(of) => self.structure(of),
             Type::Variant(of) => {
                 write!(self.out, "variant <{}> ", of.tag)?;
                 self.fields(&of.options)
             }
+            Type::VarInt(_) | Type::Selection(_) | Type::Aligned(..) => Err(fmt::Error),
             // Taken off by the field.
             Type::Array(of, _) | Type::Sequence(of, _) => self.class(of),
         }
@@ -233,6 +235,7 @@ impl Printer<'_> {
             Encoding::None => {}
             Encoding::Utf8 => self.out.write_str(" encoding = UTF8;")?,
             Encoding::Ascii => self.out.write_str(" encoding = ASCII;")?,
+            Encoding::Utf16(_) | Encoding::Utf32(_) => return Err(fmt::Error),
         }
         self.order(int.byte_order)?;
         if let Some(clock) = &int.clock {
@@ -242,7 +245,7 @@ impl Printer<'_> {
     }
 
     fn float(&mut self, float: &Float) -> fmt::Result {
-        let Float { exp_dig, mant_dig, align, byte_order } = *float;
+        let Float { exp_dig, mant_dig, align, byte_order, .. } = *float;
         let digits = format!("exp_dig = {exp_dig}; mant_dig = {mant_dig};");
         write!(self.out, "floating_point {{ {digits} align = {align};")?;
         self.order(byte_order)?;

@@ -171,7 +171,8 @@ impl Parser<'_> {
 
     pub(super) fn floating_point(&mut self) -> Result<Float, Wrong> {
         let begin = self.at();
-        let mut float = Float { exp_dig: 0, mant_dig: 0, align: 0, byte_order: self.native };
+        let mut float = Float::double(self.native);
+        (float.exp_dig, float.mant_dig, float.align) = (0, 0, 0);
         self.attributes(|p, at, name, value| {
             let digits = || match value.unsigned() {
                 Some(n @ 1..=64) => Ok(n as u32),

@@ -201,7 +201,7 @@ impl Parser<'_> {
             return Err(Wrong::new(at, "an enumeration is of an integer type"));
         };
         let labels = self.labels()?.into();
-        let of = Enum { int, labels };
+        let of = Enum { int, labels, bits: false };
         if let Some(name) = name {
             let taken = format!("enumeration `{name}` is declared twice");
             if !self.scopes.add_enumeration(name, of.clone()) {

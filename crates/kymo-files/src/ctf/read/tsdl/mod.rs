@@ -13,13 +13,14 @@ mod scope;
 use kymo_model::Endian;
 
 use super::super::types::Metadata;
+use super::json;
 use lex::{Lexer, Token, Wrong};
 use scope::Scopes;
 
 /// Types within types, at most.
-const MAX_DEPTH: u32 = 48;
+pub(super) const MAX_DEPTH: u32 = 48;
 /// The largest alignment in bits.
-const MAX_ALIGN: u64 = 1 << 20;
+pub(super) const MAX_ALIGN: u64 = 1 << 20;
 
 /// The metadata cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,15 +50,20 @@ pub(crate) struct Parsed {
     pub(crate) metadata: Metadata,
     /// The first mistake, at which reading ended.
     pub(crate) error: Option<MetadataError>,
+    /// Mistakes that cost only what is declared there. CTF 2.
+    pub(crate) skipped: Vec<MetadataError>,
     /// What was read but means nothing here.
     pub(crate) remarks: Vec<String>,
 }
 
 impl Metadata {
-    /// Reads the text of a `metadata` file that is not in packets.
+    /// Reads the text of a `metadata` file that is not in packets, of either version.
     pub fn parse(text: &str) -> Result<Metadata, MetadataError> {
-        let parsed = parse(text.as_bytes())?;
-        parsed.error.map_or(Ok(parsed.metadata), Err)
+        let parsed = match text.as_bytes() {
+            text @ [json::RECORD_SEPARATOR, ..] => json::parse(text)?,
+            text => parse(text)?,
+        };
+        parsed.error.or(parsed.skipped.into_iter().next()).map_or(Ok(parsed.metadata), Err)
     }
 }
 
@@ -72,6 +78,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<Parsed, MetadataError> {
     };
     Ok(Parsed {
         error: wrong.map(|w| MetadataError::of(text, w)),
+        skipped: Vec::new(),
         metadata: parser.out,
         remarks: parser.remarks,
     })
