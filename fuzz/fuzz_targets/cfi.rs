@@ -4,11 +4,12 @@
 
 use kymo_model::Endian;
 use kymo_unwind::{
-    Arch, Code, Context, Registers, Rule, Section, Sections, Stack, Table, epilogue, quick_walk, walk,
+    Arch, CfiContext, CfiSections, CfiTable, Code, Registers, Rule, Section, Stack, epilogue,
+    quick_walk, walk,
 };
 use libfuzzer_sys::fuzz_target;
 
-struct Any(Table, Context, Rule);
+struct Any(CfiTable, CfiContext, Rule);
 
 impl Code for Any {
     fn rule(&mut self, address: u64, _interrupted: bool) -> &Rule {
@@ -35,10 +36,11 @@ fuzz_target!(|data: &[u8]| {
     let (eh_frame, eh_frame_hdr, debug_frame) = (section(), section(), section());
     let big_endian = eh_frame.bytes.len() % 2 == 1;
     let sections =
-        Sections { eh_frame, eh_frame_hdr, debug_frame, big_endian, ..Sections::default() };
+        CfiSections { eh_frame, eh_frame_hdr, debug_frame, big_endian, ..CfiSections::default() };
     let _ = std::hint::black_box(epilogue(data, data));
     for arch in [Arch::X86_64, Arch::Aarch64] {
-        let mut code = Any(Table::new(arch, sections.clone()), Context::default(), Rule::Nothing);
+        let mut code =
+            Any(CfiTable::new(arch, sections.clone()), CfiContext::default(), Rule::Nothing);
         let mut registers = Registers::new(arch);
         let words = data.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("eight")));
         for (register, value) in (0..33).zip(words.cycle()) {

@@ -4,22 +4,22 @@
 
 use kymo_ring::{AreaState, Context, Header};
 use kymo_ust::{
-    Control, EventRecord, Fields, Filter, Kind, OrderView, Shape, Slot, SlotState, compile,
+    Control, EventRecord, FieldTag, Fields, Filter, OrderView, Shape, Slot, SlotState, compile,
 };
 use libfuzzer_sys::fuzz_target;
 
 /// One field of each kind.
 struct All;
 
-const KINDS: [(Kind, u8, u32); 8] = [
-    (Kind::Int, 4, 0),
-    (Kind::Bool, 1, 0),
-    (Kind::Float, 8, 0),
-    (Kind::Enum, 2, 0),
-    (Kind::Array, 1, 3),
-    (Kind::String, 1, 0),
-    (Kind::Sequence, 1, 0),
-    (Kind::Symbol, 8, 0),
+const KINDS: [(FieldTag, u8, u32); 8] = [
+    (FieldTag::Int, 4, 0),
+    (FieldTag::Bool, 1, 0),
+    (FieldTag::Float, 8, 0),
+    (FieldTag::Enum, 2, 0),
+    (FieldTag::Array, 1, 3),
+    (FieldTag::String, 1, 0),
+    (FieldTag::Sequence, 1, 0),
+    (FieldTag::Symbol, 8, 0),
 ];
 
 impl Fields for All {

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use kymo_symbols::{Options, Resolver};
-use kymo_unwind::Context;
+use kymo_unwind::CfiContext;
 use libfuzzer_sys::fuzz_target;
 
 const PROCESS: u32 = 1;
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     let _ = resolver.dso(&path.to_string_lossy(), None, PROCESS);
     let made = resolver.dso("//anon", None, PROCESS);
     let code = resolver.binaries().get(made);
-    let mut context = Context::default();
+    let mut context = CfiContext::default();
     for address in (0x1000..0x5000).step_by(8) {
         if let Some((symbol, _)) = resolver.symbol(made, address) {
             std::hint::black_box(resolver.name(symbol));

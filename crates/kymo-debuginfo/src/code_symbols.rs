@@ -11,7 +11,7 @@ use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, Relocatio
 use object::{ObjectKind, RelocationFlags, SymbolFlags};
 
 use crate::dwarf::{DwarfError, LoadedSection, layout_of};
-use crate::symtab::{Binding, LOOK_BACK, RawSymbol, SymbolTable, Type};
+use crate::symtab::{Binding, LOOK_BACK, RawSymbol, SymbolTable, SymbolType};
 
 /// A name in the file.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ impl<'a> CodeSymbol<'_, 'a> {
             limit: home.map_or(u64::MAX, |s| s.addr.saturating_add(s.size)),
             name: self.name()?.as_bytes(),
             binding: self.binding,
-            kind: if self.typed { Type::Typed } else { Type::NoType },
+            kind: if self.typed { SymbolType::Typed } else { SymbolType::NoType },
         })
     }
 }

@@ -31,7 +31,7 @@ pub enum Flow {
 
 /// An instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct ListingLine {
     /// Where it begins.
     pub addr: u64,
     /// Its bytes.
@@ -52,7 +52,7 @@ pub trait Names {
 pub const LONGEST: usize = 1 << 20;
 
 /// Disassembles `code`, which begins at the address `start`.
-pub fn disassemble(code: &[u8], start: u64, syntax: Syntax, names: &dyn Names) -> Vec<Line> {
+pub fn disassemble(code: &[u8], start: u64, syntax: Syntax, names: &dyn Names) -> Vec<ListingLine> {
     let code = code.get(..code.len().min(LONGEST)).unwrap_or(code);
     let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
     let mut formatter = formatter(syntax);
@@ -62,7 +62,7 @@ pub fn disassemble(code: &[u8], start: u64, syntax: Syntax, names: &dyn Names) -
         let at = decoder.position();
         decoder.decode_out(&mut instruction);
         if instruction.is_invalid() {
-            lines.push(Line {
+            lines.push(ListingLine {
                 addr: instruction.ip(),
                 len: 1,
                 flow: Flow::Next,
@@ -77,7 +77,7 @@ pub fn disassemble(code: &[u8], start: u64, syntax: Syntax, names: &dyn Names) -
             continue;
         }
         let bytes = code.get(at..).unwrap_or_default();
-        lines.push(Line {
+        lines.push(ListingLine {
             addr: instruction.ip(),
             len: instruction.len() as u8,
             flow: flow(&instruction),

@@ -6,7 +6,7 @@ use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{SegmentFlags, SymbolFlags};
 
 use crate::plt;
-use crate::symtab::{Binding, RawSymbol, SymbolTable, Type};
+use crate::symtab::{Binding, RawSymbol, SymbolTable, SymbolType};
 
 /// The bytes are no ELF file that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -185,7 +185,7 @@ pub(crate) fn function<'data>(
             2 => Binding::Weak,
             _ => Binding::Global,
         },
-        kind: if kind == NOTYPE { Type::NoType } else { Type::Typed },
+        kind: if kind == NOTYPE { SymbolType::NoType } else { SymbolType::Typed },
     })
 }
 

@@ -23,4 +23,4 @@ pub use elf::{DebugLink, Elf, ElfError, Load, loads, vaddr};
 pub use lookup::{Covering, Coverings, LazyElf};
 pub use minidebug::MiniError;
 pub use object::read::ReadRef;
-pub use symtab::{Binding, RawSymbol, SymbolTable, Type};
+pub use symtab::{Binding, RawSymbol, SymbolTable, SymbolType};

@@ -5,7 +5,7 @@ use kymo_model::{Cursor, Endian};
 use object::read::{Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, ReadRef};
 use object::{Architecture, SymbolIndex};
 
-use crate::symtab::{Binding, RawSymbol, SymbolTable, Type};
+use crate::symtab::{Binding, RawSymbol, SymbolTable, SymbolType};
 
 /// `(bytes before the first entry, bytes of an entry)`.
 fn layout<'d, R: ReadRef<'d>>(file: &object::File<'d, R>, secondary: bool) -> Option<(u64, u64)> {
@@ -38,7 +38,7 @@ pub(crate) fn symbols<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> SymbolT
                     limit: u64::MAX,
                     name,
                     binding: Binding::Global,
-                    kind: Type::Typed,
+                    kind: SymbolType::Typed,
                 });
             }
         }

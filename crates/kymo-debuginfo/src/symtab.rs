@@ -12,7 +12,7 @@ pub enum Binding {
 
 /// Whether a symbol says what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
+pub enum SymbolType {
     /// A label.
     NoType,
     /// A function, an indirect function or an object.
@@ -33,7 +33,7 @@ pub struct RawSymbol<'a> {
     /// Strength.
     pub binding: Binding,
     /// Kind.
-    pub kind: Type,
+    pub kind: SymbolType,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +146,7 @@ impl SymbolRank {
     pub(crate) fn of(s: &RawSymbol<'_>) -> SymbolRank {
         SymbolRank {
             sized: s.size > 0,
-            typed: s.kind == Type::Typed,
+            typed: s.kind == SymbolType::Typed,
             strong: s.binding != Binding::Weak,
             global: s.binding == Binding::Global,
         }
@@ -204,7 +204,7 @@ mod tests {
             limit: u64::MAX,
             name: name.as_bytes(),
             binding,
-            kind: Type::Typed,
+            kind: SymbolType::Typed,
         }
     }
 

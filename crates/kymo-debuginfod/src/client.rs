@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::cache::{self, Arriving, Held};
-use crate::env::Config;
+use crate::env::ClientConfig;
 use crate::error::FetchError;
 use crate::http::{self, Response};
 use crate::stream::is_late;
@@ -67,7 +67,7 @@ pub type Check<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
 
 /// Asks servers.
 pub struct Client {
-    config: Config,
+    config: ClientConfig,
     progress: Option<OnProgress>,
     files: AtomicU64,
     bytes: AtomicU64,
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Client {
 
 impl Client {
     /// A client; `progress` hears what comes.
-    pub fn new(config: Config, progress: Option<OnProgress>) -> Client {
+    pub fn new(config: ClientConfig, progress: Option<OnProgress>) -> Client {
         Client {
             config,
             progress,
@@ -246,7 +246,7 @@ impl Client {
         response: &mut Response,
         arriving: &mut Arriving,
     ) -> Result<(), FetchError> {
-        let Config { timeout, longest, largest, .. } = self.config;
+        let ClientConfig { timeout, longest, largest, .. } = self.config;
         let begin = Instant::now();
         let end = longest.map(|l| begin + l);
         let mut buf = vec![0; 64 << 10];
@@ -259,7 +259,7 @@ impl Client {
                 return Err(slow(now - begin));
             }
             if now >= stretch {
-                if response.got - before < Config::LEAST_BYTES {
+                if response.got - before < ClientConfig::LEAST_BYTES {
                     return Err(slow(now - begin));
                 }
                 (stretch, before) = (now + timeout, response.got);

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 /// Where to ask and how long to wait.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ClientConfig {
     /// Servers, in the order in which they are asked.
     pub servers: Vec<String>,
     /// Directory of the cache.
     pub cache: PathBuf,
     /// Time within which an answer must begin, and in which at least
-    /// [`LEAST_BYTES`](Config::LEAST_BYTES) of a file must come.
+    /// [`LEAST_BYTES`](ClientConfig::LEAST_BYTES) of a file must come.
     pub timeout: Duration,
     /// Time for a whole file, if there is a limit.
     pub longest: Option<Duration>,
@@ -21,7 +21,7 @@ pub struct Config {
     pub misses: Duration,
 }
 
-impl Config {
+impl ClientConfig {
     /// Less than this within the time-out is too slow.
     pub const LEAST_BYTES: u64 = 100_000;
     /// Without `DEBUGINFOD_TIMEOUT`.
@@ -32,11 +32,11 @@ impl Config {
 
     /// Reads the variables of the process. `None` without `DEBUGINFOD_URLS`:
     /// then nothing is ever asked for.
-    pub fn from_env() -> Option<Config> {
-        Config::from(|name| std::env::var(name).ok())
+    pub fn from_env() -> Option<ClientConfig> {
+        ClientConfig::from(|name| std::env::var(name).ok())
     }
 
-    fn from(var: impl Fn(&str) -> Option<String>) -> Option<Config> {
+    fn from(var: impl Fn(&str) -> Option<String>) -> Option<ClientConfig> {
         let servers: Vec<String> = var("DEBUGINFOD_URLS")?
             .split_whitespace()
             // A word about signatures, no server.
@@ -50,13 +50,14 @@ impl Config {
         let cache = cache_directory(&var)?;
         let kept = std::fs::read_to_string(cache.join("cache_miss_s")).ok();
         let misses = kept.and_then(|t| t.trim().parse().ok()).map(Duration::from_secs);
-        Some(Config {
+        Some(ClientConfig {
             servers,
             cache,
-            timeout: number("DEBUGINFOD_TIMEOUT").map_or(Config::TIMEOUT, Duration::from_secs),
+            timeout: number("DEBUGINFOD_TIMEOUT")
+                .map_or(ClientConfig::TIMEOUT, Duration::from_secs),
             longest: number("DEBUGINFOD_MAXTIME").map(Duration::from_secs),
-            largest: number("DEBUGINFOD_MAXSIZE").unwrap_or(Config::LARGEST),
-            misses: misses.unwrap_or(Config::MISSES),
+            largest: number("DEBUGINFOD_MAXSIZE").unwrap_or(ClientConfig::LARGEST),
+            misses: misses.unwrap_or(ClientConfig::MISSES),
         })
     }
 }
@@ -85,7 +86,7 @@ mod tests {
     fn without_servers_nothing_is_asked() {
         let with = |urls: &str| {
             let urls = urls.to_owned();
-            Config::from(move |name| match name {
+            ClientConfig::from(move |name| match name {
                 "DEBUGINFOD_URLS" => Some(urls.clone()),
                 "HOME" => Some("/nowhere".into()),
                 "DEBUGINFOD_TIMEOUT" => Some("7".into()),

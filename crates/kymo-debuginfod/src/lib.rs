@@ -18,5 +18,5 @@ mod tls;
 mod url;
 
 pub use client::{Artifact, Check, Client, OnProgress, Progress, Report};
-pub use env::Config;
+pub use env::ClientConfig;
 pub use error::FetchError;

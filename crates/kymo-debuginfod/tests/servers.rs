@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use kymo_debuginfod::{Artifact, Client, Config};
+use kymo_debuginfod::{Artifact, Client, ClientConfig};
 
 const ID: &str = "00112233445566778899aabbccddeeff00112233";
 const TIMEOUT: Duration = Duration::from_millis(1500);
@@ -57,7 +57,7 @@ fn say(stream: &mut TcpStream, text: &str) {
 }
 
 fn client(servers: &[&str], cache: &Path) -> Client {
-    let config = Config {
+    let config = ClientConfig {
         servers: servers.iter().map(|s| (*s).to_owned()).collect(),
         cache: cache.to_owned(),
         timeout: TIMEOUT,

@@ -13,7 +13,7 @@ use kymo_model::{
 use kymo_symbols::DsoId;
 use kymo_symbols::unwind::{self, Binaries, CfiError};
 use kymo_unwind::{
-    Arch, Code, Context, End, Quick, Registers, Rule, Stack, Walked, quick_walk, walk,
+    Arch, CfiContext, Code, End, Quick, Registers, Rule, Stack, Walked, quick_walk, walk,
 };
 use rustc_hash::FxHashMap;
 
@@ -61,7 +61,7 @@ struct Rules {
     last: Option<(u64, Mapping)>,
     rules: IndexVec<RuleId, Rule>,
     numbers: FxHashMap<Rule, RuleId>,
-    context: Context,
+    context: CfiContext,
 }
 
 impl Unwinder {
@@ -74,7 +74,7 @@ impl Unwinder {
             last: None,
             rules: IndexVec::default(),
             numbers: FxHashMap::default(),
-            context: Context::default(),
+            context: CfiContext::default(),
         };
         rules.forget();
         Unwinder { rules, chain: Vec::new(), tally: Tally::default() }

@@ -24,7 +24,7 @@ unsafe impl Send for OpaqueMapping {}
 
 /// A piece of what is written at once.
 #[derive(Clone, Debug)]
-pub enum Piece<'a> {
+pub enum WritePiece<'a> {
     /// Bytes of this process.
     Own(&'a [u8]),
     /// Bytes of the part.
@@ -51,12 +51,17 @@ impl OpaqueMapping {
     ///
     /// # Errors
     /// If the kernel refuses, or a piece lies outside of the part: some of it may be written.
-    pub fn write_to(&self, to: &File, pieces: &[Piece<'_>], mut offset: u64) -> io::Result<()> {
+    pub fn write_to(
+        &self,
+        to: &File,
+        pieces: &[WritePiece<'_>],
+        mut offset: u64,
+    ) -> io::Result<()> {
         let mut vectors = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let (base, len) = match piece {
-                Piece::Own(bytes) => (bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len()),
-                Piece::Mapped(range) => {
+                WritePiece::Own(bytes) => (bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len()),
+                WritePiece::Mapped(range) => {
                     if range.start > range.end || range.end > self.len {
                         return Err(io::ErrorKind::InvalidInput.into());
                     }
@@ -265,16 +270,17 @@ mod tests {
         let bytes: Vec<u8> = (0..20_000u32).map(|i| i as u8).collect();
         let (from, to) = (file(&bytes), file(b""));
         let part = OpaqueMapping::of(&from, 4096, 12_288).unwrap();
-        let pieces = [Piece::Own(b"head"), Piece::Mapped(100..9000), Piece::Own(b"tail")];
+        let pieces =
+            [WritePiece::Own(b"head"), WritePiece::Mapped(100..9000), WritePiece::Own(b"tail")];
         part.write_to(&to, &pieces, 5).unwrap();
         let mut written = vec![0; 5 + 4 + 8900 + 4];
         to.read_exact_at(&mut written, 0).unwrap();
         let due = [&b"\0\0\0\0\0head"[..], &bytes[4196..13_096], b"tail"].concat();
         assert_eq!(written, due);
 
-        assert!(part.write_to(&to, &[Piece::Mapped(0..12_289)], 0).is_err());
+        assert!(part.write_to(&to, &[WritePiece::Mapped(0..12_289)], 0).is_err());
         from.set_len(4096).unwrap();
-        let gone = part.write_to(&to, &[Piece::Mapped(0..4096)], 0).unwrap_err();
+        let gone = part.write_to(&to, &[WritePiece::Mapped(0..4096)], 0).unwrap_err();
         assert_eq!(gone.raw_os_error(), Some(libc::EFAULT));
     }
 

@@ -34,7 +34,7 @@ pub enum ConfigWord {
 
 /// Where the value of a term goes: `config:0-7,32-35`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Format {
+pub struct PmuFormat {
     /// The word.
     pub word: ConfigWord,
     /// First and last bit of each piece, the value's low bits first.
@@ -141,15 +141,15 @@ impl Pmus {
 
 impl Pmu {
     /// The format of one term.
-    pub fn format(&self, term: &str) -> Option<Format> {
+    pub fn format(&self, term: &str) -> Option<PmuFormat> {
         if term.is_empty() || term.contains('/') || term.starts_with('.') {
             return None;
         }
-        Format::parse(&word(&self.path.join("format").join(term))?)
+        PmuFormat::parse(&word(&self.path.join("format").join(term))?)
     }
 
     /// All terms with their formats.
-    pub fn formats(&self) -> BTreeMap<String, Format> {
+    pub fn formats(&self) -> BTreeMap<String, PmuFormat> {
         names(&self.path.join("format"))
             .into_iter()
             .filter_map(|n| self.format(&n).map(|f| (n, f)))
@@ -196,9 +196,9 @@ impl Pmu {
     }
 }
 
-impl Format {
+impl PmuFormat {
     /// Reads `config1:0-7,32-35`.
-    pub fn parse(text: &str) -> Option<Format> {
+    pub fn parse(text: &str) -> Option<PmuFormat> {
         let (word, ranges) = text.trim().split_once(':')?;
         let word = match word {
             "config" => ConfigWord::Config,
@@ -217,7 +217,7 @@ impl Format {
             }
             bits.push((a, b));
         }
-        Some(Format { word, bits })
+        Some(PmuFormat { word, bits })
     }
 
     /// How many bits a value may have.
@@ -243,7 +243,7 @@ impl Format {
     }
 }
 
-impl std::fmt::Display for Format {
+impl std::fmt::Display for PmuFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.word {
             ConfigWord::Config => "config:",
@@ -298,15 +298,15 @@ mod tests {
 
     #[test]
     fn split_bit_ranges_take_the_low_bits_first() {
-        let f = Format::parse("config:0-7,32-35").unwrap();
+        let f = PmuFormat::parse("config:0-7,32-35").unwrap();
         assert_eq!((f.width(), f.max()), (12, 0xfff));
         assert_eq!(f.put(0, 0xabc), 0xa_0000_00bc);
         assert_eq!(f.put(u64::MAX, 0), !0xf_0000_00ff);
         assert_eq!(f.to_string(), "config:0-7,32-35");
-        let all = Format::parse("config1:0-63\n").unwrap();
+        let all = PmuFormat::parse("config1:0-63\n").unwrap();
         assert_eq!((all.put(1, u64::MAX), all.max()), (u64::MAX, u64::MAX));
         for bad in ["", "config", "config:", "config:0-64", "conf:1", "config:a"] {
-            assert_eq!(Format::parse(bad), None, "{bad}");
+            assert_eq!(PmuFormat::parse(bad), None, "{bad}");
         }
     }
 

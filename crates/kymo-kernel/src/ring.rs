@@ -28,7 +28,7 @@ const HEADER: usize = 8;
 
 /// How a ring is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum RingMode {
     /// Records wait until read; new ones are lost when there is no room.
     Keep,
     /// The newest records replace the oldest (`write_backward` events).
@@ -65,23 +65,23 @@ pub enum MapError {
 
 /// A mapped ring.
 #[derive(Debug)]
-pub struct Ring {
+pub struct PerfRing {
     base: NonNull<u8>,
     mapped: usize,
     page: usize,
     size: usize,
-    mode: Mode,
+    mode: RingMode,
     /// Overwritable rings: the head at the last reading.
     seen: u64,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and `Ring` has
+// SAFETY: the mapping belongs to the process, not to a thread, and `PerfRing` has
 // the only pointer to it; `&self` methods only load atomics.
-unsafe impl Send for Ring {}
+unsafe impl Send for PerfRing {}
 
-impl Ring {
+impl PerfRing {
     /// Maps the ring of `event` with `pages` data pages, a power of two.
-    pub fn map(event: BorrowedFd<'_>, pages: usize, mode: Mode) -> Result<Ring, MapError> {
+    pub fn map(event: BorrowedFd<'_>, pages: usize, mode: RingMode) -> Result<PerfRing, MapError> {
         if !pages.is_power_of_two() {
             return Err(MapError::Size(pages));
         }
@@ -90,8 +90,8 @@ impl Ring {
         let mapped = size.checked_add(page).ok_or(MapError::Size(pages))?;
         // Without write permission the kernel knows that there is no tail to respect.
         let prot = match mode {
-            Mode::Keep => ProtFlags::READ | ProtFlags::WRITE,
-            Mode::Overwrite => ProtFlags::READ,
+            RingMode::Keep => ProtFlags::READ | ProtFlags::WRITE,
+            RingMode::Overwrite => ProtFlags::READ,
         };
         // SAFETY: a fresh mapping at an address of the kernel's choice; it is
         // unmapped in `drop` and nowhere else.
@@ -107,7 +107,7 @@ impl Ring {
             Err(e) => return Err(MapError::Os { pages, source: e.into() }),
         };
         let base = NonNull::new(base.cast::<u8>()).ok_or(MapError::Size(pages))?;
-        Ok(Ring { base, mapped, page, size, mode, seen: 0 })
+        Ok(PerfRing { base, mapped, page, size, mode, seen: 0 })
     }
 
     /// Bytes of records the ring holds.
@@ -116,7 +116,7 @@ impl Ring {
     }
 
     /// How the ring is filled.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> RingMode {
         self.mode
     }
 
@@ -150,11 +150,11 @@ impl Ring {
     /// Bytes that wait to be read. Always 0 for overwritable rings.
     pub fn pending(&self) -> usize {
         match self.mode {
-            Mode::Keep => {
+            RingMode::Keep => {
                 let tail = self.control(DATA_TAIL).load(Ordering::Relaxed);
                 (self.head().wrapping_sub(tail) as usize).min(self.size)
             }
-            Mode::Overwrite => 0,
+            RingMode::Overwrite => 0,
         }
     }
 
@@ -165,7 +165,7 @@ impl Ring {
         &mut self,
         sink: impl FnOnce(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
-        if self.mode == Mode::Overwrite {
+        if self.mode == RingMode::Overwrite {
             return self.read_overwritten(sink);
         }
         let head = self.head();
@@ -227,7 +227,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for PerfRing {
     fn drop(&mut self) {
         // SAFETY: `base` and `mapped` are what `mmap` gave, and no span outlives `self`.
         // An error would mean that they are not; there is nothing to do about it here.
@@ -241,7 +241,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     /// A ring over a plain file: what the kernel would do, done by hand.
-    fn fake(mode: Mode) -> (std::fs::File, Ring) {
+    fn fake(mode: RingMode) -> (std::fs::File, PerfRing) {
         use std::os::unix::fs::OpenOptionsExt;
         let file = std::fs::OpenOptions::new()
             .read(true)
@@ -250,7 +250,7 @@ mod tests {
             .open(std::env::temp_dir())
             .unwrap();
         file.set_len(2 * rustix::param::page_size() as u64).unwrap();
-        let ring = Ring::map(file.as_fd(), 1, mode).unwrap();
+        let ring = PerfRing::map(file.as_fd(), 1, mode).unwrap();
         (file, ring)
     }
 
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_span_that_wraps_comes_as_two() {
-        let (file, mut ring) = fake(Mode::Keep);
+        let (file, mut ring) = fake(RingMode::Keep);
         let page = rustix::param::page_size() as u64;
         put(&file, page + page - 8, b"the-end!");
         put(&file, page, b"thestart");
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn an_overwritten_ring_is_read_in_whole_records() {
-        let (file, mut ring) = fake(Mode::Overwrite);
+        let (file, mut ring) = fake(RingMode::Overwrite);
         let page = rustix::param::page_size() as u64;
         // Lapped: the head is more than a ring below zero; records of 24 bytes.
         let head = (0u64).wrapping_sub(3 * page);
@@ -301,6 +301,6 @@ mod tests {
     #[test]
     fn odd_sizes_are_refused() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert!(matches!(Ring::map(file.as_fd(), 3, Mode::Keep), Err(MapError::Size(3))));
+        assert!(matches!(PerfRing::map(file.as_fd(), 3, RingMode::Keep), Err(MapError::Size(3))));
     }
 }

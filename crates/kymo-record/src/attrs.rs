@@ -7,7 +7,7 @@ use kymo_model::{Attr, AttrFlags, EventType, ReadFormat, SampleType, sw};
 
 use crate::error::RecordError;
 use crate::open::PlannedEvent;
-use crate::options::{CallGraph, Options, Target};
+use crate::options::{CallGraph, RecordOptions, Target};
 
 /// perf's default sampling frequency.
 const DEFAULT_FREQ: u64 = 4000;
@@ -54,7 +54,7 @@ impl Kernel {
 
 /// Plans all events of a recording.
 pub(crate) fn plan(
-    options: &Options,
+    options: &RecordOptions,
     specs: &[EventSpec],
     kernel: Kernel,
 ) -> Result<Vec<PlannedEvent>, RecordError> {
@@ -110,7 +110,7 @@ pub(crate) fn plan(
 }
 
 /// The bits that make an event tell of mappings, names and births.
-fn tracking(options: &Options, kernel: Kernel) -> AttrFlags {
+fn tracking(options: &RecordOptions, kernel: Kernel) -> AttrFlags {
     let mut flags = AttrFlags::MMAP
         | AttrFlags::MMAP2
         | AttrFlags::COMM
@@ -129,7 +129,7 @@ fn tracking(options: &Options, kernel: Kernel) -> AttrFlags {
     flags
 }
 
-fn tracker(options: &Options, kernel: Kernel, several: bool) -> PlannedEvent {
+fn tracker(options: &RecordOptions, kernel: Kernel, several: bool) -> PlannedEvent {
     let spec = EventSpec::new(
         "dummy:HG",
         Attr { kind: EventType::SOFTWARE, config: sw::DUMMY, ..Attr::default() },
@@ -147,14 +147,14 @@ fn tracker(options: &Options, kernel: Kernel, several: bool) -> PlannedEvent {
 }
 
 /// Flags of an event that waits for its start.
-pub(crate) fn start_flags(options: &Options) -> AttrFlags {
+pub(crate) fn start_flags(options: &RecordOptions) -> AttrFlags {
     match options.target == Target::Command && options.delay.is_none() {
         true => AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC,
         false => AttrFlags::DISABLED,
     }
 }
 
-fn sampled(options: &Options, spec: &EventSpec, kernel: Kernel, several: bool) -> Attr {
+fn sampled(options: &RecordOptions, spec: &EventSpec, kernel: Kernel, several: bool) -> Attr {
     let mut attr = spec.attr.clone();
     attr.read_format = ReadFormat::ID | (kernel.read & ReadFormat::LOST);
     attr.sample_type |= SampleType::IP | SampleType::TID | SampleType::TIME;
@@ -199,7 +199,7 @@ fn sampled(options: &Options, spec: &EventSpec, kernel: Kernel, several: bool) -
     attr
 }
 
-fn rate(options: &Options, spec: &EventSpec, attr: &mut Attr) {
+fn rate(options: &RecordOptions, spec: &EventSpec, attr: &mut Attr) {
     let cap = max_sample_rate().unwrap_or(u64::MAX);
     let own = (spec.terms.period, spec.terms.freq);
     let (period, freq) = match (own, options.period, options.freq) {
@@ -219,7 +219,7 @@ fn rate(options: &Options, spec: &EventSpec, attr: &mut Attr) {
     }
 }
 
-fn call_graph(options: &Options, spec: &EventSpec, attr: &mut Attr) {
+fn call_graph(options: &RecordOptions, spec: &EventSpec, attr: &mut Attr) {
     let graph = match spec.terms.call_graph.as_deref() {
         Some("no") => None,
         Some("dwarf") => {
@@ -253,14 +253,14 @@ mod tests {
         EventSpec::new("cpu-clock", Attr { kind: EventType::SOFTWARE, ..Attr::default() })
     }
 
-    fn plan_of(options: &Options, specs: &[EventSpec]) -> Vec<PlannedEvent> {
+    fn plan_of(options: &RecordOptions, specs: &[EventSpec]) -> Vec<PlannedEvent> {
         let kernel = Kernel { flags: AttrFlags::empty(), read: ReadFormat::empty() };
         plan(options, specs, kernel).unwrap()
     }
 
     #[test]
     fn one_event_of_a_command_carries_what_perfs_does() {
-        let options = Options { freq: Some(99), ..Options::default() };
+        let options = RecordOptions { freq: Some(99), ..RecordOptions::default() };
         let p = plan_of(&options, &[clock()]);
         let a = &p[0].attr;
         let base = SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD;
@@ -274,7 +274,8 @@ mod tests {
     fn a_read_group_samples_its_leader_only_and_is_tracked_apart() {
         let mut specs = [clock(), clock()];
         specs.iter_mut().for_each(|s| (s.group, s.sample_read) = (Some(0), true));
-        let p = plan_of(&Options { target: Target::System, ..Options::default() }, &specs);
+        let p =
+            plan_of(&RecordOptions { target: Target::System, ..RecordOptions::default() }, &specs);
         assert_eq!(p.iter().map(|p| p.leader).collect::<Vec<_>>(), [None, Some(0), None]);
         assert!(p[0].attr.flags.contains(AttrFlags::DISABLED));
         assert!(!p[1].attr.flags.intersects(AttrFlags::DISABLED | AttrFlags::FREQ));
@@ -284,10 +285,10 @@ mod tests {
 
     #[test]
     fn dwarf_asks_for_registers_and_stack() {
-        let options = Options {
+        let options = RecordOptions {
             call_graph: Some(CallGraph::Dwarf(8192)),
             period: Some(7),
-            ..Options::default()
+            ..RecordOptions::default()
         };
         let a = &plan_of(&options, &[clock()])[0].attr;
         assert!(a.sample_type.contains(SampleType::REGS_USER | SampleType::STACK_USER));

@@ -20,7 +20,7 @@ pub enum RecordError {
         "event {event} cannot be timed by the clock {clock}, which the kernel reads for software \
          events only; for this one there are {others}"
     )]
-    Clock { event: String, clock: &'static str, others: String },
+    RecordClock { event: String, clock: &'static str, others: String },
     #[error("event {0} cannot be sampled: it is not a perf event")]
     NotPerf(String),
     #[error(transparent)]

@@ -15,12 +15,12 @@ use kymo_kernel::tracefs::Tracefs;
 use crate::build_id;
 use crate::error::RecordError;
 use crate::hardware;
-use crate::options::{Clock, Options};
+use crate::options::{RecordClock, RecordOptions};
 use crate::scan::Scan;
 
 /// What is known when the recording begins.
 pub(crate) fn at_start(
-    options: &Options,
+    options: &RecordOptions,
     events: &[EventMeta],
     specs: &[EventSpec],
 ) -> FeatureSections {
@@ -158,14 +158,14 @@ fn groups(specs: &[EventSpec]) -> Vec<(String, u32, u32)> {
     groups.into_iter().map(|(_, leader, n)| ("{anon_group}".into(), leader, n)).collect()
 }
 
-fn clock(clock: Clock, f: &mut FeatureSections) {
+fn clock(clock: RecordClock, f: &mut FeatureSections) {
     let Some(id) = clock.id() else { return };
     let which = match clock {
-        Clock::Monotonic | Clock::Perf => KernelClock::Monotonic,
-        Clock::MonotonicRaw => KernelClock::MonotonicRaw,
-        Clock::Realtime => KernelClock::Realtime,
-        Clock::Tai => KernelClock::Tai,
-        Clock::Boottime => KernelClock::Boottime,
+        RecordClock::Monotonic | RecordClock::Perf => KernelClock::Monotonic,
+        RecordClock::MonotonicRaw => KernelClock::MonotonicRaw,
+        RecordClock::Realtime => KernelClock::Realtime,
+        RecordClock::Tai => KernelClock::Tai,
+        RecordClock::Boottime => KernelClock::Boottime,
     };
     f.insert(Feature::CLOCKID, features::number(which.resolution()));
     if let (Some(then), Some(wall)) = (which.now(), KernelClock::Realtime.now()) {

@@ -1,5 +1,5 @@
 //! Recording sessions: opens events, drains their rings into a perf.data, and
-//! says what was lost. [`record`] does a whole recording by its [`Options`].
+//! says what was lost. [`record`] does a whole recording by its [`RecordOptions`].
 //!
 //! Nothing here looks into records while recording: spans of the rings go to
 //! the file as they lie. What the recording holds (samples, losses, which
@@ -25,5 +25,5 @@ mod trust;
 pub mod ust;
 
 pub use error::RecordError;
-pub use options::{CallGraph, Clock, Options, Output, SwitchOn, Target};
-pub use session::{Running, Summary, record};
+pub use options::{CallGraph, Output, RecordClock, RecordOptions, SwitchOn, Target};
+pub use session::{RecordSummary, Running, record};

@@ -33,7 +33,7 @@ pub enum CallGraph {
 
 /// The clock of the timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clock {
+pub enum RecordClock {
     /// `CLOCK_MONOTONIC`, which user-space events can share.
     #[default]
     Monotonic,
@@ -49,52 +49,52 @@ pub enum Clock {
     Perf,
 }
 
-impl Clock {
+impl RecordClock {
     /// By the names perf takes.
-    pub fn parse(name: &str) -> Option<Clock> {
+    pub fn parse(name: &str) -> Option<RecordClock> {
         let name = name.to_ascii_lowercase();
         Some(match name.strip_prefix("clock_").unwrap_or(&name) {
-            "monotonic" | "mono" => Clock::Monotonic,
-            "monotonic_raw" | "raw" => Clock::MonotonicRaw,
-            "realtime" | "real" => Clock::Realtime,
-            "boottime" | "boot" => Clock::Boottime,
-            "tai" => Clock::Tai,
-            "perf" | "sched" => Clock::Perf,
+            "monotonic" | "mono" => RecordClock::Monotonic,
+            "monotonic_raw" | "raw" => RecordClock::MonotonicRaw,
+            "realtime" | "real" => RecordClock::Realtime,
+            "boottime" | "boot" => RecordClock::Boottime,
+            "tai" => RecordClock::Tai,
+            "perf" | "sched" => RecordClock::Perf,
             _ => return None,
         })
     }
 
     /// All of them.
-    pub const ALL: [Clock; 6] = [
-        Clock::Monotonic,
-        Clock::MonotonicRaw,
-        Clock::Perf,
-        Clock::Boottime,
-        Clock::Realtime,
-        Clock::Tai,
+    pub const ALL: [RecordClock; 6] = [
+        RecordClock::Monotonic,
+        RecordClock::MonotonicRaw,
+        RecordClock::Perf,
+        RecordClock::Boottime,
+        RecordClock::Realtime,
+        RecordClock::Tai,
     ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Clock::Monotonic => "monotonic",
-            Clock::MonotonicRaw => "monotonic_raw",
-            Clock::Realtime => "realtime",
-            Clock::Boottime => "boottime",
-            Clock::Tai => "tai",
-            Clock::Perf => "perf",
+            RecordClock::Monotonic => "monotonic",
+            RecordClock::MonotonicRaw => "monotonic_raw",
+            RecordClock::Realtime => "realtime",
+            RecordClock::Boottime => "boottime",
+            RecordClock::Tai => "tai",
+            RecordClock::Perf => "perf",
         }
     }
 
     /// The kernel's number; none for perf's own clock.
     pub fn id(self) -> Option<i32> {
         Some(match self {
-            Clock::Realtime => 0,
-            Clock::Monotonic => 1,
-            Clock::MonotonicRaw => 4,
-            Clock::Boottime => 7,
-            Clock::Tai => 11,
-            Clock::Perf => return None,
+            RecordClock::Realtime => 0,
+            RecordClock::Monotonic => 1,
+            RecordClock::MonotonicRaw => 4,
+            RecordClock::Boottime => 7,
+            RecordClock::Tai => 11,
+            RecordClock::Perf => return None,
         })
     }
 }
@@ -126,7 +126,7 @@ pub enum SwitchOn {
 
 /// A whole recording.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RecordOptions {
     /// What; empty means `cycles`, or `cpu-clock` where there are none.
     pub events: Vec<EventSpec>,
     /// Whose.
@@ -169,7 +169,7 @@ pub struct Options {
     /// Data pages of each ring; none for a size that fits the machine.
     pub pages: Option<usize>,
     /// The clock.
-    pub clock: Clock,
+    pub clock: RecordClock,
     /// Where to.
     pub output: Output,
     /// zstd level.
@@ -190,7 +190,7 @@ pub struct Options {
     pub version: String,
 }
 
-impl Options {
+impl RecordOptions {
     /// Whether mappings without code are recorded: for data addresses, and for
     /// unwinding, whose tables (`.eh_frame_hdr`) lie in such a mapping.
     pub(crate) fn data_mappings(&self) -> bool {
@@ -201,9 +201,9 @@ impl Options {
     }
 }
 
-impl Default for Options {
+impl Default for RecordOptions {
     fn default() -> Self {
-        Options {
+        RecordOptions {
             events: Vec::new(),
             target: Target::Command,
             command: Vec::new(),
@@ -224,7 +224,7 @@ impl Default for Options {
             timeout: None,
             max_size: None,
             pages: None,
-            clock: Clock::default(),
+            clock: RecordClock::default(),
             output: Output::File { path: "perf.data".into(), force: false },
             compress: None,
             exclude_self: false,

@@ -11,18 +11,18 @@ use kymo_model::{AttrFlags, Note, NoteKind};
 
 use crate::error::RecordError;
 use crate::open::{Cgroup, CounterScope, PlannedEvent};
-use crate::options::{Clock, Options, Target};
+use crate::options::{RecordClock, RecordOptions, Target};
 
 /// Explains a refusal that is about the clock: only software events may
 /// be timed by clocks that cannot be read in an NMI.
 pub(crate) fn explain_clock(
     e: RecordError,
-    options: &Options,
+    options: &RecordOptions,
     plan: &[PlannedEvent],
 ) -> RecordError {
     let RecordError::Open { event, .. } = &e else { return e };
     let Some(planned) = plan.iter().find(|p| p.spec.name == *event) else { return e };
-    let takes = |clock: Clock| {
+    let takes = |clock: RecordClock| {
         let mut attr = planned.attr.clone();
         attr.flags.set(AttrFlags::USE_CLOCKID, clock.id().is_some());
         attr.clockid = clock.id().unwrap_or(0);
@@ -31,10 +31,11 @@ pub(crate) fn explain_clock(
     if takes(options.clock) {
         return e;
     }
-    let others: Vec<&str> = Clock::ALL.into_iter().filter(|c| takes(*c)).map(Clock::name).collect();
+    let others: Vec<&str> =
+        RecordClock::ALL.into_iter().filter(|c| takes(*c)).map(RecordClock::name).collect();
     match others.is_empty() {
         true => e,
-        false => RecordError::Clock {
+        false => RecordError::RecordClock {
             event: event.clone(),
             clock: options.clock.name(),
             others: others.join(", "),
@@ -44,7 +45,7 @@ pub(crate) fn explain_clock(
 
 /// Events that are recorded: those of the options, or the default.
 pub(crate) fn chosen_events(
-    options: &Options,
+    options: &RecordOptions,
     notes: &mut Vec<Note>,
 ) -> Result<Vec<EventSpec>, RecordError> {
     let mut specs = options.events.clone();
@@ -89,7 +90,7 @@ pub(crate) fn chosen_events(
 
 /// The threads to open the events for; none for all.
 pub(crate) fn chosen_tids(
-    options: &Options,
+    options: &RecordOptions,
     child: Option<&GatedChild>,
 ) -> Result<Vec<u32>, RecordError> {
     Ok(match &options.target {
@@ -105,7 +106,7 @@ pub(crate) fn chosen_tids(
 }
 
 /// CPUs to open the events on.
-pub(crate) fn chosen_cpus(options: &Options) -> Result<Vec<u32>, RecordError> {
+pub(crate) fn chosen_cpus(options: &RecordOptions) -> Result<Vec<u32>, RecordError> {
     let online = cpus::online();
     if options.cpus.is_empty() {
         return Ok(online);
@@ -126,7 +127,7 @@ pub(crate) fn scope(tids: &[u32], cpus: &[u32]) -> CounterScope {
 
 /// Puts the events into the cgroups of `-G`: all into one, or each into its own.
 pub(crate) fn put_into_cgroups(
-    options: &Options,
+    options: &RecordOptions,
     plan: &mut [PlannedEvent],
 ) -> Result<(), RecordError> {
     let Target::Cgroups(names) = &options.target else { return Ok(()) };
@@ -148,7 +149,11 @@ pub(crate) fn put_into_cgroups(
 }
 
 /// Notes a frequency that the kernel does not allow.
-pub(crate) fn note_frequency(options: &Options, plan: &[PlannedEvent], notes: &mut Vec<Note>) {
+pub(crate) fn note_frequency(
+    options: &RecordOptions,
+    plan: &[PlannedEvent],
+    notes: &mut Vec<Note>,
+) {
     let Some(wanted) = options.freq.filter(|f| *f != u64::MAX) else { return };
     let sampled = plan.iter().find(|p| p.attr.flags.contains(AttrFlags::FREQ));
     if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < wanted) {

@@ -23,7 +23,7 @@ use crate::attrs::{self, Kernel};
 use crate::error::RecordError;
 use crate::facts;
 use crate::open::{EventSet, OpenPolicy, OpenedEvent, RingOptions, RingSet, UserOnly};
-use crate::options::{Options, Output, SwitchOn, Target};
+use crate::options::{Output, RecordOptions, SwitchOn, Target};
 use crate::output;
 use crate::scan::Scan;
 use crate::selection::{
@@ -33,7 +33,7 @@ use crate::synthesize::{ExistingTasks, Synthesizer};
 
 /// What a recording came to.
 #[derive(Debug, Default)]
-pub struct Summary {
+pub struct RecordSummary {
     /// The (last) file; none for standard output.
     pub path: Option<PathBuf>,
     /// Files completed before it by `switch`.
@@ -96,12 +96,12 @@ impl Running {
 /// Makes a recording by `options`. Returns when the command or the processes
 /// end, on Ctrl-C or SIGTERM, or when time or size is used up. When writing
 /// fails (a full disk), what was written before stays readable.
-pub fn record(options: &Options) -> Result<Summary, RecordError> {
+pub fn record(options: &RecordOptions) -> Result<RecordSummary, RecordError> {
     Session::new(options)?.run()
 }
 
 struct Session<'a> {
-    options: &'a Options,
+    options: &'a RecordOptions,
     specs: Vec<EventSpec>,
     rings: RingSet,
     tracing: Option<TracingBlob>,
@@ -119,7 +119,7 @@ struct Session<'a> {
     full: bool,
     /// What the kernel counted as lost, once it is over.
     all_lost: Option<u64>,
-    summary: Summary,
+    summary: RecordSummary,
 }
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> RecordError {
@@ -127,7 +127,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> RecordError {
 }
 
 impl<'a> Session<'a> {
-    fn new(options: &'a Options) -> Result<Session<'a>, RecordError> {
+    fn new(options: &'a RecordOptions) -> Result<Session<'a>, RecordError> {
         let mut notes = Vec::new();
         if options.command.is_empty() && options.target == Target::Command {
             return Err(RecordError::Nothing);
@@ -195,7 +195,7 @@ impl<'a> Session<'a> {
             scan,
             full: false,
             all_lost: None,
-            summary: Summary { notes, ring, ..Summary::default() },
+            summary: RecordSummary { notes, ring, ..RecordSummary::default() },
         };
         session.watch();
         session.begin(stream)?;
@@ -292,7 +292,7 @@ impl<'a> Session<'a> {
         RecordError::Write { path, source, kept }
     }
 
-    fn run(mut self) -> Result<Summary, RecordError> {
+    fn run(mut self) -> Result<RecordSummary, RecordError> {
         let start = system("cannot start the events");
         let on_exec = self.options.target == Target::Command && self.options.delay.is_none();
         if !on_exec {

@@ -2,15 +2,15 @@
 
 use kymo_model::{Note, NoteKind};
 
-use crate::options::Options;
-use crate::session::Summary;
+use crate::options::RecordOptions;
+use crate::session::RecordSummary;
 
 /// Largest ring that is recommended, in bytes.
 const MAX_RING: u64 = 1 << 30;
 
-impl Summary {
+impl RecordSummary {
     /// Notes for the ledger: those of the session, and what the figures say.
-    pub fn ledger_notes(&self, options: &Options) -> Vec<Note> {
+    pub fn ledger_notes(&self, options: &RecordOptions) -> Vec<Note> {
         let mut notes = self.notes.clone();
         if self.lost > 0 {
             let all = self.recorded.saturating_add(self.lost);
@@ -43,7 +43,7 @@ impl Summary {
     }
 
     /// Why a recording has no samples.
-    fn why_empty(&self, options: &Options) -> String {
+    fn why_empty(&self, options: &RecordOptions) -> String {
         match options.delay {
             Some(delay) if self.elapsed < delay => {
                 format!("no samples: it was over before the {} ms of -D were", delay.as_millis())

@@ -8,7 +8,7 @@ const CURSOR: usize = 192;
 
 /// How far an area has been read, and what has been told of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cursor {
+pub struct RingCursor {
     /// Up to which place, in bytes produced since ever.
     pub pos: u64,
     /// How many events lie before it; the largest number: not known.
@@ -25,7 +25,7 @@ pub struct Cursor {
     pub too_large: u64,
 }
 
-impl Cursor {
+impl RingCursor {
     /// Bytes of the note.
     pub const SIZE: usize = 56;
 
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_note_survives_its_bytes_and_lies_behind_what_writers_use() {
-        let cursor = Cursor {
+        let cursor = RingCursor {
             pos: 1,
             count: u64::MAX,
             until: 3,
@@ -95,9 +95,9 @@ mod tests {
             too_large: 7,
         };
         let mut head = [0; AREA_HEADER];
-        head[CURSOR..CURSOR + Cursor::SIZE].copy_from_slice(&cursor.encode());
-        assert_eq!(Cursor::parse(&head).unwrap(), cursor);
-        assert!(Cursor::parse(&head[..CURSOR + 55]).is_err());
+        head[CURSOR..CURSOR + RingCursor::SIZE].copy_from_slice(&cursor.encode());
+        assert_eq!(RingCursor::parse(&head).unwrap(), cursor);
+        assert!(RingCursor::parse(&head[..CURSOR + 55]).is_err());
         assert_eq!(std::mem::offset_of!(crate::area::AreaHead, _line3), CURSOR);
     }
 }

@@ -37,7 +37,7 @@ mod sync;
 mod loom_tests;
 
 pub use clock::{Clock, ClockFacts, ClockKind};
-pub use cursor::Cursor;
+pub use cursor::RingCursor;
 pub use futex_word::FutexWord;
 pub use generations::{Generations, OfGeneration};
 pub use layout::{
@@ -45,5 +45,5 @@ pub use layout::{
     MAX_SUB_BUFFER, MAX_SUB_BUFFERS, MAX_UNWRITTEN, MIN_SUB_BUFFER, Mode, RING_HEADER, SLACK,
 };
 #[cfg(not(loom))]
-pub use ring::{Filled, Line, Memory, Outcome, Provide, Ring};
+pub use ring::{CacheLine, Filled, Memory, Provide, Ring, WriteOutcome};
 pub use rseq::Rseq;

@@ -19,7 +19,7 @@ const TRIES: u32 = 100;
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// It is in the ring.
     Written,
     /// It is not, and has been counted.
@@ -48,12 +48,12 @@ pub struct Memory<'m> {
 /// are made of.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
-pub struct Line(pub [u8; 64]);
+pub struct CacheLine(pub [u8; 64]);
 
 impl<'m> Memory<'m> {
     /// Memory of the caller's; zeroed.
-    pub fn from_lines(lines: &'m mut [Line]) -> Self {
-        lines.fill(Line([0; 64]));
+    pub fn from_lines(lines: &'m mut [CacheLine]) -> Self {
+        lines.fill(CacheLine([0; 64]));
         let size = std::mem::size_of_val(lines);
         Self {
             base: lines.as_mut_ptr().cast(),
@@ -186,7 +186,7 @@ impl<'m> Ring<'m> {
     /// # Panics
     /// If `record` is shorter.
     #[inline]
-    pub fn write(&self, id: u32, tid: u32, record: &mut [u8], len: usize) -> Outcome {
+    pub fn write(&self, id: u32, tid: u32, record: &mut [u8], len: usize) -> WriteOutcome {
         assert!(record.len() >= HEADROOM + SLACK && record.len() - HEADROOM - SLACK >= len);
         #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
         if let Some(rseq) = self.rseq {
@@ -194,7 +194,7 @@ impl<'m> Ring<'m> {
             if cpu < self.header.config().cpu_areas {
                 let on = crate::area::OnCpu { rseq, cpu };
                 if self.area(cpu).event(&self.shape, &on, id, tid, record, len) == Try::Written {
-                    return Outcome::Written;
+                    return WriteOutcome::Written;
                 }
                 return self.write_again(rseq, id, tid, record, len);
             }
@@ -205,7 +205,14 @@ impl<'m> Ring<'m> {
     /// The packet is full, or the thread was interrupted.
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     #[cold]
-    fn write_again(&self, rseq: Rseq, id: u32, tid: u32, record: &mut [u8], len: usize) -> Outcome {
+    fn write_again(
+        &self,
+        rseq: Rseq,
+        id: u32,
+        tid: u32,
+        record: &mut [u8],
+        len: usize,
+    ) -> WriteOutcome {
         for _ in 0..TRIES {
             let cpu = rseq.cpu();
             if cpu >= self.header.config().cpu_areas {
@@ -213,7 +220,7 @@ impl<'m> Ring<'m> {
             }
             let (area, on) = (self.area(cpu), crate::area::OnCpu { rseq, cpu });
             match area.event(&self.shape, &on, id, tid, record, len) {
-                Try::Written => return Outcome::Written,
+                Try::Written => return WriteOutcome::Written,
                 Try::Interrupted => {}
                 Try::Full(pos) => {
                     let too_large = len > self.max_payload();
@@ -223,13 +230,13 @@ impl<'m> Ring<'m> {
                     }
                     if too_large || provided != READY {
                         area.discard(too_large);
-                        return Outcome::Discarded;
+                        return WriteOutcome::Discarded;
                     }
                     match self.switch_sub_buffer(area, &on, pos) {
                         SwitchOutcome::Begun | SwitchOutcome::Interrupted => {}
                         SwitchOutcome::NoRoom => {
                             area.discard(false);
-                            return Outcome::Discarded;
+                            return WriteOutcome::Discarded;
                         }
                     }
                 }
@@ -256,7 +263,7 @@ impl<'m> Ring<'m> {
     }
 
     /// Into an area without a CPU.
-    fn write_shared(&self, id: u32, tid: u32, record: &mut [u8], len: usize) -> Outcome {
+    fn write_shared(&self, id: u32, tid: u32, record: &mut [u8], len: usize) -> WriteOutcome {
         self.in_shared(tid, len, |area, held| area.event(&self.shape, held, id, tid, record, len))
     }
 
@@ -269,7 +276,7 @@ impl<'m> Ring<'m> {
         tid: u32,
         len: usize,
         mut fill: impl FnMut(&mut [u8]) -> bool,
-    ) -> Option<Outcome> {
+    ) -> Option<WriteOutcome> {
         let mut kept = true;
         let outcome = self.in_shared(tid, len, |area, held| {
             kept = true;
@@ -290,7 +297,7 @@ impl<'m> Ring<'m> {
         tid: u32,
         len: usize,
         mut write: impl FnMut(Area<'_>, &Held<'_>) -> Try,
-    ) -> Outcome {
+    ) -> WriteOutcome {
         let config = self.header.config();
         let (first, shared) = (config.cpu_areas, config.shared_areas);
         for i in 0..shared {
@@ -309,14 +316,14 @@ impl<'m> Ring<'m> {
                 done = write(area, &held);
             }
             if done == Try::Written {
-                return Outcome::Written;
+                return WriteOutcome::Written;
             }
             area.discard(len > self.max_payload());
-            return Outcome::Discarded;
+            return WriteOutcome::Discarded;
         }
         // All are taken, or there are none: any area may count it.
         self.area(if shared > 0 { first } else { 0 }).discard(false);
-        Outcome::Discarded
+        WriteOutcome::Discarded
     }
 
     #[inline(always)]

@@ -9,8 +9,8 @@ use std::cell::RefCell;
 
 use common::{Event, RingBytes, drain, state};
 use kymo_ring::{
-    Clock, ClockFacts, ClockKind, Config, HEADROOM, Line, MAX_UNWRITTEN, Memory, Mode, Outcome,
-    Ring, SLACK,
+    CacheLine, Clock, ClockFacts, ClockKind, Config, HEADROOM, MAX_UNWRITTEN, Memory, Mode, Ring,
+    SLACK, WriteOutcome,
 };
 
 thread_local! {
@@ -57,7 +57,7 @@ impl RingBytes for Slice {
 
 /// A ring in memory of its own.
 fn with_ring(mode: Mode, sub_buffers: u32, test: impl FnOnce(&Ring<'_>, &Slice)) {
-    let mut lines = vec![Line([0; 64]); (8192 + 2 * 4096 * sub_buffers as usize) / 64];
+    let mut lines = vec![CacheLine([0; 64]); (8192 + 2 * 4096 * sub_buffers as usize) / 64];
     let base: *mut u8 = lines.as_mut_ptr().cast();
     let size = lines.len() * 64;
     // SAFETY: the vector lives until the end of this function, and only the ring and the
@@ -79,7 +79,7 @@ fn length(payload: &[u8]) -> usize {
     u32::from_le_bytes(payload[..4].try_into().unwrap()) as usize
 }
 
-fn write(ring: &Ring<'_>, id: u32, tid: u32, payload: &[u8]) -> Outcome {
+fn write(ring: &Ring<'_>, id: u32, tid: u32, payload: &[u8]) -> WriteOutcome {
     let mut record = vec![0xaa; HEADROOM];
     record.extend_from_slice(payload);
     record.extend_from_slice(&[0xbb; SLACK]);
@@ -96,7 +96,7 @@ fn every_length_and_header_comes_back() {
             let id = [0, 28, 29, 65535, 65536, 7][i % 6];
             STEP.set(if i % 11 == 0 { (1 << 27) + 5 } else { 3 });
             let (tid, payload) = (0x1234_5678 & !1, payload(len, i as u32));
-            assert_eq!(write(ring, id, tid, &payload), Outcome::Written);
+            assert_eq!(write(ring, id, tid, &payload), WriteOutcome::Written);
             due.push((id, tid, payload));
             drain(slice, ring.header(), 0, &mut next[0], false, length, &mut got);
         }
@@ -126,14 +126,15 @@ fn time_is_told_in_full_after_a_gap_of_any_length() {
 fn a_full_ring_discards_and_counts_and_goes_on_when_it_is_read() {
     with_ring(Mode::Discard, 2, |ring, slice| {
         let event = payload(1000, 1);
-        let written = (0..20).filter(|_| write(ring, 1, 0, &event) == Outcome::Written).count();
+        let written =
+            (0..20).filter(|_| write(ring, 1, 0, &event) == WriteOutcome::Written).count();
         // Three fit into a packet; there are two.
         assert_eq!(written, 6);
         let mut got = Vec::new();
         let mut next = 0;
         let contexts = drain(slice, ring.header(), 0, &mut next, false, length, &mut got);
         assert_eq!((contexts.len(), got.len()), (1, 3));
-        assert_eq!(write(ring, 1, 0, &event), Outcome::Written);
+        assert_eq!(write(ring, 1, 0, &event), WriteOutcome::Written);
         let contexts = drain(slice, ring.header(), 0, &mut next, true, length, &mut got);
         assert_eq!(got.len(), 7);
         let counts: Vec<_> = contexts.iter().map(|c| (c.packet, c.before, c.discarded)).collect();
@@ -146,7 +147,7 @@ fn a_full_ring_discards_and_counts_and_goes_on_when_it_is_read() {
 fn overwriting_keeps_the_newest_and_counts_the_others() {
     with_ring(Mode::Overwrite, 4, |ring, slice| {
         for i in 0..100 {
-            assert_eq!(write(ring, 1, 0, &payload(1000, i)), Outcome::Written);
+            assert_eq!(write(ring, 1, 0, &payload(1000, i)), WriteOutcome::Written);
         }
         let state = state(slice, ring.header(), 0);
         let newest = state.pos / 4096;
@@ -166,8 +167,8 @@ fn the_largest_event_fits_and_a_larger_one_is_counted() {
         assert_eq!(ring.max_payload(), 4096 - MAX_UNWRITTEN);
         let largest = payload(ring.max_payload(), 9);
         let larger = payload(ring.max_payload() + 1, 9);
-        assert_eq!(write(ring, 65536, 0, &largest), Outcome::Written);
-        assert_eq!(write(ring, 65536, 0, &larger), Outcome::Discarded);
+        assert_eq!(write(ring, 65536, 0, &largest), WriteOutcome::Written);
+        assert_eq!(write(ring, 65536, 0, &larger), WriteOutcome::Discarded);
         let fill = |bytes: &[u8]| {
             let bytes = bytes.to_vec();
             move |to: &mut [u8]| {
@@ -176,9 +177,9 @@ fn the_largest_event_fits_and_a_larger_one_is_counted() {
             }
         };
         let in_place = ring.write_in_place(3, 0, largest.len(), fill(&largest));
-        assert_eq!(in_place, Some(Outcome::Written));
+        assert_eq!(in_place, Some(WriteOutcome::Written));
         let in_place = ring.write_in_place(3, 0, larger.len(), fill(&larger));
-        assert_eq!(in_place, Some(Outcome::Discarded));
+        assert_eq!(in_place, Some(WriteOutcome::Discarded));
         assert_eq!(ring.write_in_place(3, 0, 100, |_| false), None);
         let state = state(slice, ring.header(), 0);
         assert_eq!((state.count, state.discarded, state.too_large), (2, 2, 2));
@@ -194,17 +195,17 @@ fn an_area_that_is_held_sends_writers_to_the_next() {
         // As a signal handler that interrupts a writer: nested while the area is held.
         let inner = payload(8, 1);
         let outer = ring.write_in_place(1, 0, 8, |to| {
-            assert_eq!(write(ring, 2, 0, &inner), Outcome::Written);
+            assert_eq!(write(ring, 2, 0, &inner), WriteOutcome::Written);
             let third = ring.write_in_place(4, 0, 4, |_| {
                 // Both are held now.
-                assert_eq!(write(ring, 3, 0, &inner), Outcome::Discarded);
+                assert_eq!(write(ring, 3, 0, &inner), WriteOutcome::Discarded);
                 false
             });
             assert_eq!(third, None);
             to.copy_from_slice(&payload(8, 2));
             true
         });
-        assert_eq!(outer, Some(Outcome::Written));
+        assert_eq!(outer, Some(WriteOutcome::Written));
         let counts = |area| {
             let state = state(slice, ring.header(), area);
             (state.count, state.discarded)

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Event, RingBytes, drain, state};
-use kymo_ring::{Clock, Config, HEADROOM, Header, Memory, Mode, Outcome, Ring, Rseq, SLACK};
+use kymo_ring::{Clock, Config, HEADROOM, Header, Memory, Mode, Ring, Rseq, SLACK, WriteOutcome};
 
 /// A ring in a file, as the tool finds it.
 struct RingFile(File);
@@ -77,7 +77,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |h, b| (h ^ u32::from(*b)).wrapping_mul(0x0100_0193))
 }
 
-fn write(ring: &Ring<'_>, tid: u32, number: u64) -> Outcome {
+fn write(ring: &Ring<'_>, tid: u32, number: u64) -> WriteOutcome {
     let noise = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % 90;
     let len = MIN + noise;
     let mut record = [0; HEADROOM + MIN + 90 + SLACK];
@@ -98,10 +98,10 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&self, outcome: Outcome) {
+    fn add(&self, outcome: WriteOutcome) {
         match outcome {
-            Outcome::Written => &self.written,
-            Outcome::Discarded => &self.discarded,
+            WriteOutcome::Written => &self.written,
+            WriteOutcome::Discarded => &self.discarded,
         }
         .fetch_add(1, Ordering::Relaxed);
     }
@@ -253,7 +253,8 @@ fn scenario(mode: Mode, cpus: bool, each: u64) {
     if child == 0 {
         // Areas without a CPU may all be held by threads that do not run.
         let must = cpus && mode == Mode::Overwrite;
-        let written = (0..FROM_CHILD).filter(|n| write(ring, 999, *n) == Outcome::Written).count();
+        let written =
+            (0..FROM_CHILD).filter(|n| write(ring, 999, *n) == WriteOutcome::Written).count();
         // SAFETY: ends the child without running the parent's exit handlers.
         unsafe { libc::_exit((must && written as u64 != FROM_CHILD).into()) };
     }

@@ -38,7 +38,7 @@ pub enum Contents {
 
 /// What was put into a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct BundleSummary {
     /// Binaries of which something was found.
     pub binaries: usize,
     /// Binaries of which nothing was found.
@@ -59,7 +59,7 @@ struct Making {
     archive: Archive,
     manifest: Manifest,
     contents: Contents,
-    summary: Summary,
+    summary: BundleSummary,
     source_packer: SourcePacker,
 }
 
@@ -81,7 +81,7 @@ pub fn write(
     recording: Recording,
     contents: Contents,
     out: &Path,
-) -> io::Result<Summary> {
+) -> io::Result<BundleSummary> {
     let mut name = out.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     let unfinished = PathBuf::from(name);
@@ -101,13 +101,13 @@ fn make(
     recording: Recording,
     contents: Contents,
     file: File,
-) -> io::Result<Summary> {
+) -> io::Result<BundleSummary> {
     let manifest = Manifest { recording, entries: Vec::new(), members: Vec::new() };
     let mut making = Making {
         archive: tar::Writer::new(BufWriter::new(file)),
         manifest,
         contents,
-        summary: Summary::default(),
+        summary: BundleSummary::default(),
         source_packer: SourcePacker::default(),
     };
     let RecordedAddresses { of, mut kernel, constants } = places;
@@ -146,12 +146,12 @@ fn make(
 }
 
 impl Making {
-    fn finish(mut self) -> io::Result<Summary> {
+    fn finish(mut self) -> io::Result<BundleSummary> {
         let text = self.manifest.to_text();
         self.archive.file(manifest::NAME, text.as_bytes())?;
         let (out, bytes) = self.archive.finish()?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()?;
-        Ok(Summary { bytes, ..self.summary })
+        Ok(BundleSummary { bytes, ..self.summary })
     }
 
     /// Adds an entry for a binary; gives its directory among the members.

@@ -44,7 +44,7 @@ pub struct Payload {
 
 /// A file of the cache, by its name and header alone.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct CachedFile {
     /// Where it is.
     pub path: PathBuf,
     /// Ending of the name.
@@ -225,13 +225,13 @@ impl Cache {
     }
 
     /// All files, the one used last first.
-    pub fn list(&self) -> Result<Vec<Listed>> {
+    pub fn list(&self) -> Result<Vec<CachedFile>> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(CacheError::Io { path: self.directory.clone(), error }),
         };
-        let mut all: Vec<Listed> = entries.flatten().filter_map(|e| listed(e.path())).collect();
+        let mut all: Vec<CachedFile> = entries.flatten().filter_map(|e| listed(e.path())).collect();
         all.sort_by_key(|l| std::cmp::Reverse(l.used));
         Ok(all)
     }
@@ -291,14 +291,14 @@ fn own(path: &Path, meta: &Metadata) -> Result<()> {
     Ok(())
 }
 
-fn listed(path: PathBuf) -> Option<Listed> {
+fn listed(path: PathBuf) -> Option<CachedFile> {
     let name = path.file_name()?.to_str()?;
     let (key, kind) = name.split_once('.').filter(|n| !n.0.is_empty())?;
     let meta = fs::symlink_metadata(&path).ok().filter(Metadata::is_file)?;
     let (key, kind) = (parse_key(key), kind.to_owned());
     let label = header::label(&path).unwrap_or_default();
     let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-    Some(Listed { kind, key, label, size: meta.len(), used, path })
+    Some(CachedFile { kind, key, label, size: meta.len(), used, path })
 }
 
 fn parse_key(hex: &str) -> Option<BuildId> {

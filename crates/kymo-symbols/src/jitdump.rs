@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, Type};
+use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, SymbolType};
 use kymo_model::{Cursor, Endian};
-use kymo_unwind::{Arch, Section, Sections, Table};
+use kymo_unwind::{Arch, CfiSections, CfiTable, Section};
 
 /// Larger files are not read.
 const LIMIT: u64 = 1 << 30;
@@ -158,19 +158,19 @@ impl<'a> JitDump<'a> {
             limit: u64::MAX,
             name: f.name,
             binding: Binding::Global,
-            kind: Type::Typed,
+            kind: SymbolType::Typed,
         };
         SymbolTable::build(self.functions.iter().map(symbol).collect())
     }
 
     /// How to leave them: first address, first address behind, table.
-    pub(crate) fn tables(&self) -> Vec<(u64, u64, Table)> {
+    pub(crate) fn tables(&self) -> Vec<(u64, u64, CfiTable)> {
         let Some(arch) = self.arch else { return Vec::new() };
         let table = |(start, f): (&u64, &Function<'a>)| {
             let end = start.checked_add(f.size)?;
             let eh_frame = Section { address: end, bytes: f.eh_frame.into() };
-            let sections = Sections { eh_frame, text: *start, ..Sections::default() };
-            (!f.eh_frame.is_empty()).then(|| (*start, end, Table::new(arch, sections)))
+            let sections = CfiSections { eh_frame, text: *start, ..CfiSections::default() };
+            (!f.eh_frame.is_empty()).then(|| (*start, end, CfiTable::new(arch, sections)))
         };
         self.functions.iter().filter_map(table).collect()
     }

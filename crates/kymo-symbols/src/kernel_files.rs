@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use kymo_debuginfo::{Binding, CodeSymbols, RawSymbol, SymbolTable, Type};
+use kymo_debuginfo::{Binding, CodeSymbols, RawSymbol, SymbolTable, SymbolType};
 use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::proc_maps::kernel_text;
 use kymo_kernel::system::SystemRoot;
@@ -145,7 +145,7 @@ impl Resolver {
         let [code, _] = symbols.tables();
         let raw = code.iter().filter_map(|(stated, end, name)| {
             let (start, size) = (file.running(stated)?, end - stated);
-            let (binding, kind) = (Binding::Global, Type::Typed);
+            let (binding, kind) = (Binding::Global, SymbolType::Typed);
             Some(RawSymbol { start, size, limit: u64::MAX, name, binding, kind })
         });
         Some(SymbolTable::build(raw.collect()))

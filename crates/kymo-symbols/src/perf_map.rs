@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, Type};
+use kymo_debuginfo::{Binding, RawSymbol, SymbolTable, SymbolType};
 use kymo_kernel::regular_file;
 
 /// Larger files are not read: memory of several times their size would go.
@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &[u8]) -> SymbolTable {
             limit: u64::MAX,
             name: name.trim_ascii(),
             binding: Binding::Global,
-            kind: Type::Typed,
+            kind: SymbolType::Typed,
         });
     }
     SymbolTable::build(raw)

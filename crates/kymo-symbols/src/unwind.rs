@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use kymo_debuginfo::{Load, ReadRef, loads, vaddr};
 use kymo_model::{BuildId, IndexVec};
 use kymo_unwind::{
-    Arch, BEFORE, BEHIND, Context, Rule, RuleError, Section, Sections, Table, epilogue, outermost,
+    Arch, BEFORE, BEHIND, CfiContext, CfiSections, CfiTable, Rule, RuleError, Section, epilogue,
+    outermost,
 };
 use object::Architecture;
 use object::read::{Object, ObjectSection};
@@ -31,13 +32,13 @@ pub struct Code {
     build_id: Option<BuildId>,
     /// Where the program begins.
     entry: u64,
-    table: Option<Table>,
+    table: Option<CfiTable>,
     /// A section that the table is made of cannot be read.
     damaged: bool,
     /// Of JIT functions: first address, first address behind.
-    made: Option<Vec<(u64, u64, Table)>>,
+    made: Option<Vec<(u64, u64, CfiTable)>>,
     /// Of a separate debug file, asked where the binary itself says nothing.
-    separate: OnceLock<Option<Table>>,
+    separate: OnceLock<Option<CfiTable>>,
     whose: Option<Whose>,
 }
 
@@ -217,7 +218,7 @@ impl Code {
             damaged |= found.is_none();
             found.unwrap_or_default()
         };
-        let sections = Sections {
+        let sections = CfiSections {
             eh_frame: section(".eh_frame"),
             eh_frame_hdr: section(".eh_frame_hdr"),
             debug_frame: section(".debug_frame"),
@@ -230,7 +231,7 @@ impl Code {
             loads: loads(&file),
             entry: file.entry(),
             build_id: file.build_id().ok().flatten().map(BuildId::new),
-            table: Some(Table::new(arch(&file)?, sections)),
+            table: Some(CfiTable::new(arch(&file)?, sections)),
             damaged,
             ..Code::default()
         })
@@ -240,7 +241,7 @@ impl Code {
     /// return if it was `interrupted` there.
     pub fn rule(
         &self,
-        context: &mut Context,
+        context: &mut CfiContext,
         offset: u64,
         interrupted: bool,
     ) -> Result<Rule, CfiError> {
@@ -293,7 +294,7 @@ impl Code {
     }
 
     /// The `.debug_frame` of a separate debug file.
-    fn find_separate(&self, arch: Arch) -> Option<Table> {
+    fn find_separate(&self, arch: Arch) -> Option<CfiTable> {
         let whose = self.whose.as_ref()?;
         let Whose { path, build_id, pid, .. } = whose;
         let place = whose.files.dwarf(&Binary { path, build_id: *build_id, pid: *pid })?;
@@ -301,7 +302,7 @@ impl Code {
         let file = object::File::parse(&pages).ok()?;
         let debug_frame = section(&file, ".debug_frame")?;
         let big_endian = !file.is_little_endian();
-        let sections = Sections { debug_frame, big_endian, ..Sections::default() };
-        Some(Table::new(arch, sections))
+        let sections = CfiSections { debug_frame, big_endian, ..CfiSections::default() };
+        Some(CfiTable::new(arch, sections))
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kymo_tracepoint::{emit, tracepoint};
-use kymo_ust::{Order, Rule};
+use kymo_ust::{EventRule, Order};
 
 tracepoint! {
     pace: two(a: u64, b: u64) {
@@ -195,7 +195,7 @@ fn traced(kind: &str, mode: &str, events: &str) -> i32 {
         pids: [0; 4],
         session: "pace".into(),
         channel: "channel0".into(),
-        rules: vec![Rule { pattern: "pace:*".into(), max_level: 14, exclude: false, filter }],
+        rules: vec![EventRule { pattern: "pace:*".into(), max_level: 14, exclude: false, filter }],
     };
     if kind != "disabled" {
         std::fs::write(user.join("wanted/pace"), order.encode().unwrap()).unwrap();

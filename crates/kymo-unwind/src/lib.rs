@@ -1,7 +1,7 @@
 //! Registers, a window of the stack and the call frame information of the
 //! binaries → return addresses.
 //!
-//! Everything is given: the sections of a binary make a [`Table`], which says
+//! Everything is given: the sections of a binary make a [`CfiTable`], which says
 //! for an address how its function is left (a [`Rule`]); [`walk`] applies one
 //! rule after the other and says how it ended. Nothing is opened or read here,
 //! and whatever the bytes are, nothing panics and nothing loops.
@@ -31,5 +31,5 @@ pub use quick_rule::Quick;
 pub use registers::Registers;
 pub use rule::{Cfa, Row, Rule, RuleError, Saved, outermost};
 pub use stack::Stack;
-pub use table::{Context, Section, Sections, Table};
+pub use table::{CfiContext, CfiSections, CfiTable, Section};
 pub use walk::{Code, End, Walked, walk};

@@ -23,7 +23,7 @@ pub struct Section {
 
 /// What a binary has to say. Sections that it does not have are empty.
 #[derive(Clone, Debug, Default)]
-pub struct Sections {
+pub struct CfiSections {
     /// `.eh_frame`.
     pub eh_frame: Section,
     /// `.eh_frame_hdr`.
@@ -40,13 +40,13 @@ pub struct Sections {
 
 /// Memory that reading rules needs, one per thread.
 #[derive(Debug, Default)]
-pub struct Context(Box<UnwindContext<usize>>);
+pub struct CfiContext(Box<UnwindContext<usize>>);
 
 /// The binary.
 #[derive(Debug)]
-pub struct Table {
+pub struct CfiTable {
     arch: Arch,
-    sections: Sections,
+    sections: CfiSections,
     /// Of `.eh_frame`, where its own table does not serve.
     eh_index: OnceLock<Index>,
     debug_index: OnceLock<Index>,
@@ -61,10 +61,10 @@ struct Index {
 
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
-impl Table {
+impl CfiTable {
     /// Of these sections.
-    pub fn new(arch: Arch, sections: Sections) -> Table {
-        Table { arch, sections, eh_index: OnceLock::new(), debug_index: OnceLock::new() }
+    pub fn new(arch: Arch, sections: CfiSections) -> CfiTable {
+        CfiTable { arch, sections, eh_index: OnceLock::new(), debug_index: OnceLock::new() }
     }
 
     /// The machine the binary is for.
@@ -79,7 +79,7 @@ impl Table {
     }
 
     /// How to leave the function at an address of the binary.
-    pub fn rule(&self, context: &mut Context, address: u64) -> Result<Rule, RuleError> {
+    pub fn rule(&self, context: &mut CfiContext, address: u64) -> Result<Rule, RuleError> {
         let eh = match self.sections.eh_frame.bytes.is_empty() {
             true => Err(RuleError::None(address)),
             false => self.eh_rule(context, address),
@@ -107,7 +107,7 @@ impl Table {
             .set_got(self.sections.got)
     }
 
-    fn eh_rule(&self, context: &mut Context, address: u64) -> Result<Rule, RuleError> {
+    fn eh_rule(&self, context: &mut CfiContext, address: u64) -> Result<Rule, RuleError> {
         let bases = self.bases();
         let mut section = EhFrame::new(&self.sections.eh_frame.bytes, self.endian());
         section.set_address_size(8);
@@ -142,7 +142,7 @@ impl Table {
         }))
     }
 
-    fn debug_rule(&self, context: &mut Context, address: u64) -> Result<Rule, RuleError> {
+    fn debug_rule(&self, context: &mut CfiContext, address: u64) -> Result<Rule, RuleError> {
         let mut section = DebugFrame::new(&self.sections.debug_frame.bytes, self.endian());
         section.set_address_size(8);
         self.searched(&self.debug_index, &section, &BaseAddresses::default(), context, address)
@@ -154,7 +154,7 @@ impl Table {
         index: &OnceLock<Index>,
         section: &S,
         bases: &BaseAddresses,
-        context: &mut Context,
+        context: &mut CfiContext,
         address: u64,
     ) -> Result<Rule, RuleError>
     where
@@ -178,7 +178,7 @@ impl Table {
         section: &S,
         bases: &BaseAddresses,
         fde: &FrameDescriptionEntry<Slice<'a>>,
-        context: &mut Context,
+        context: &mut CfiContext,
         address: u64,
     ) -> Result<Rule, RuleError> {
         let row = fde.unwind_info_for_address(section, bases, &mut context.0, address)?;

@@ -7,12 +7,12 @@ use std::process::Command;
 use kymo_model::Endian;
 use kymo_testkit::{Need, require};
 use kymo_unwind::{
-    Arch, Code, Context, Registers, Rule, RuleError, Section, Sections, Stack, Table, quick_walk,
-    walk,
+    Arch, CfiContext, CfiSections, CfiTable, Code, Registers, Rule, RuleError, Section, Stack,
+    quick_walk, walk,
 };
 use object::{Object, ObjectSection};
 
-fn sections(bytes: &[u8]) -> (Sections, std::ops::Range<u64>) {
+fn sections(bytes: &[u8]) -> (CfiSections, std::ops::Range<u64>) {
     let file = object::File::parse(bytes).unwrap();
     let section = |name| {
         let found = file.section_by_name(name);
@@ -22,12 +22,12 @@ fn sections(bytes: &[u8]) -> (Sections, std::ops::Range<u64>) {
         })
     };
     let text = file.section_by_name(".text").unwrap();
-    let sections = Sections {
+    let sections = CfiSections {
         eh_frame: section(".eh_frame"),
         eh_frame_hdr: section(".eh_frame_hdr"),
         debug_frame: section(".debug_frame"),
         text: text.address(),
-        ..Sections::default()
+        ..CfiSections::default()
     };
     (sections, text.address()..text.address() + text.size())
 }
@@ -40,10 +40,10 @@ fn own() -> Vec<u8> {
 fn with_and_without_the_sorted_table() {
     let (sections, text) = sections(&own());
     assert!(!sections.eh_frame_hdr.bytes.is_empty());
-    let without = Sections { eh_frame_hdr: Section::default(), ..sections.clone() };
+    let without = CfiSections { eh_frame_hdr: Section::default(), ..sections.clone() };
     let (sorted, searched) =
-        (Table::new(Arch::X86_64, sections), Table::new(Arch::X86_64, without));
-    let mut context = Context::default();
+        (CfiTable::new(Arch::X86_64, sections), CfiTable::new(Arch::X86_64, without));
+    let mut context = CfiContext::default();
     let (mut rows, mut none) = (0, 0);
     for address in text.step_by(61) {
         let rule = sorted.rule(&mut context, address);
@@ -85,8 +85,8 @@ fn debug_frame_says_the_same() {
         );
     let [(with, text), (debug, other)] = tables;
     assert!(with.debug_frame.bytes.is_empty() && !debug.debug_frame.bytes.is_empty());
-    let (with, debug) = (Table::new(Arch::X86_64, with), Table::new(Arch::X86_64, debug));
-    let mut context = Context::default();
+    let (with, debug) = (CfiTable::new(Arch::X86_64, with), CfiTable::new(Arch::X86_64, debug));
+    let mut context = CfiContext::default();
     let mut rows = 0;
     for (a, b) in text.zip(other) {
         let (a, b) = (with.rule(&mut context, a), debug.rule(&mut context, b));
@@ -119,7 +119,7 @@ fn in_the_procedure_linkage_table() {
     let bytes = std::fs::read(&program).unwrap();
     let plt = object::File::parse(&*bytes).unwrap().section_by_name(".plt").unwrap().address();
     let (sections, _) = sections(&bytes);
-    struct One(Table, Context, Rule);
+    struct One(CfiTable, CfiContext, Rule);
     impl Code for One {
         fn rule(&mut self, address: u64, _: bool) -> &Rule {
             self.2 = self.0.rule(&mut self.1, address).unwrap_or(Rule::Nothing);
@@ -129,7 +129,7 @@ fn in_the_procedure_linkage_table() {
             true
         }
     }
-    let mut code = One(Table::new(Arch::X86_64, sections), Context::default(), Rule::Nothing);
+    let mut code = One(CfiTable::new(Arch::X86_64, sections), CfiContext::default(), Rule::Nothing);
     // Words on the stack above the return address in each of an entry's places.
     for (place, pushed) in [(16, 0), (22, 0), (27, 1), (0, 1), (6, 2)] {
         let mut stack = vec![0u8; 8 * pushed];
@@ -145,8 +145,8 @@ fn in_the_procedure_linkage_table() {
 
 /// A binary of damaged sections, and a stack that is the sections' bytes.
 struct Damaged {
-    table: Table,
-    context: Context,
+    table: CfiTable,
+    context: CfiContext,
     rule: Rule,
     text: std::ops::Range<u64>,
 }
@@ -197,9 +197,13 @@ fn damaged_sections_end_every_walk() {
         for word in bytes.chunks_exact_mut(8) {
             word.copy_from_slice(&(0x7000 + random() % 70_000 / 8 * 8).to_le_bytes());
         }
-        let table = Table::new(Arch::X86_64, damaged);
-        let mut code =
-            Damaged { table, context: Context::default(), rule: Rule::Nothing, text: text.clone() };
+        let table = CfiTable::new(Arch::X86_64, damaged);
+        let mut code = Damaged {
+            table,
+            context: CfiContext::default(),
+            rule: Rule::Nothing,
+            text: text.clone(),
+        };
         for _ in 0..20 {
             let mut registers = Registers::new(Arch::X86_64);
             (0..17).for_each(|r| registers.set(r, 0x7000 + random() % 70_000));
@@ -233,8 +237,8 @@ fn a_sorted_table_that_claims_too_much() {
     header[2] = 4;
     header.splice(8..12, (1u64 << 61).to_le_bytes());
     wraps.eh_frame_hdr.bytes = header.into();
-    let [whole, claims, wraps] = [whole, claims, wraps].map(|s| Table::new(Arch::X86_64, s));
-    let mut context = Context::default();
+    let [whole, claims, wraps] = [whole, claims, wraps].map(|s| CfiTable::new(Arch::X86_64, s));
+    let mut context = CfiContext::default();
     for address in text.step_by(0x1000) {
         let rule = whole.rule(&mut context, address);
         assert_eq!(claims.rule(&mut context, address), rule);

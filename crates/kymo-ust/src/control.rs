@@ -1,7 +1,7 @@
 //! The control file of a program: who it is, its slots, where its events are described.
 
 use crate::bytes::{Take, until_nul};
-use crate::error::FormatError;
+use crate::error::UstFormatError;
 
 /// Start of a finished control file.
 pub const CONTROL_MAGIC: [u8; 8] = *b"KYMOUST\0";
@@ -92,18 +92,18 @@ impl Control {
     ///
     /// # Errors
     /// What is wrong; all places told lie within the file.
-    pub fn parse(bytes: &[u8], file_size: u64) -> Result<Self, FormatError> {
-        let short = FormatError::Short { what: "control file", found: bytes.len() };
+    pub fn parse(bytes: &[u8], file_size: u64) -> Result<Self, UstFormatError> {
+        let short = UstFormatError::Short { what: "control file", found: bytes.len() };
         if bytes.len() < 400 {
             return Err(short);
         }
         let mut take = Take(bytes);
         if take.bytes(8) != Some(&CONTROL_MAGIC) {
-            return Err(FormatError::Magic { what: "control file" });
+            return Err(UstFormatError::Magic { what: "control file" });
         }
         let version = take.u32().ok_or(short)?;
         if version != VERSION {
-            return Err(FormatError::Version { found: version });
+            return Err(UstFormatError::Version { found: version });
         }
         let mut read = || -> Option<Self> {
             Some(Self {
@@ -126,7 +126,7 @@ impl Control {
         let control = read().ok_or(short)?;
         let order = Take(&bytes[76..]).u32();
         let field = |name, ok: bool, value: u64| {
-            if ok { Ok(()) } else { Err(FormatError::Field { name, value }) }
+            if ok { Ok(()) } else { Err(UstFormatError::Field { name, value }) }
         };
         field("byte order mark", order == Some(1), order.unwrap_or(0).into())?;
         field("capacity", control.capacity <= MAX_EVENTS, control.capacity.into())?;
@@ -186,8 +186,8 @@ impl Slot {
     ///
     /// # Errors
     /// Too few bytes.
-    pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
-        let short = FormatError::Short { what: "slot", found: bytes.len() };
+    pub fn parse(bytes: &[u8]) -> Result<Self, UstFormatError> {
+        let short = UstFormatError::Short { what: "slot", found: bytes.len() };
         let path = bytes.get(PATH_AT..PATH_AT + SLOT_PATH).ok_or(short)?;
         let mut take = Take(bytes);
         let mut read = || -> Option<Self> {

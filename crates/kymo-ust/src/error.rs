@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FormatError {
+pub enum UstFormatError {
     /// They end too early.
     Short {
         /// What was being read.
@@ -31,7 +31,7 @@ pub enum FormatError {
     },
 }
 
-impl fmt::Display for FormatError {
+impl fmt::Display for UstFormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { what, found } => write!(f, "{what} ends after {found} bytes"),
@@ -42,7 +42,7 @@ impl fmt::Display for FormatError {
     }
 }
 
-impl std::error::Error for FormatError {}
+impl std::error::Error for UstFormatError {}
 
 /// Why text is not a filter, or a filter does not fit an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Event records: what a program says of its events, and what a reader makes of it.
 
 use crate::bytes::Take;
-use crate::error::FormatError;
+use crate::error::UstFormatError;
 use crate::field::{FieldTag, Shape};
 
 /// Flags of an event record.
@@ -152,20 +152,20 @@ impl EventRecord {
     }
 
     /// All records of an event table; what is wrong ends it, and comes with what was right.
-    pub fn parse_table(mut bytes: &[u8]) -> (Vec<Self>, Option<FormatError>) {
+    pub fn parse_table(mut bytes: &[u8]) -> (Vec<Self>, Option<UstFormatError>) {
         let mut events = Vec::new();
         while !bytes.is_empty() {
             let size = Take(bytes).u32().unwrap_or(0) as usize;
             let record =
                 if size >= 24 && size.is_multiple_of(8) { bytes.get(..size) } else { None };
             let Some(record) = record else {
-                let error = FormatError::Field { name: "record size", value: size as u64 };
+                let error = UstFormatError::Field { name: "record size", value: size as u64 };
                 return (events, Some(error));
             };
             match Self::parse(record) {
                 Some(event) => events.push(event),
                 None => {
-                    let error = FormatError::Short { what: "event record", found: size };
+                    let error = UstFormatError::Short { what: "event record", found: size };
                     return (events, Some(error));
                 }
             }

@@ -23,9 +23,9 @@ pub use control::{
     SlotState, enable_at, slot_at,
 };
 pub use decompile::decompile;
-pub use error::{FilterError, FormatError};
+pub use error::{FilterError, UstFormatError};
 pub use event::{EventFlags, EventRecord, EventWords, FieldRecord, FieldWords};
 pub use field::{FieldTag, Shape};
 pub use filter::{Fields, Filter, InRange};
 pub use glob::matches;
-pub use order::{MAX_ORDER, Order, OrderView, Pids, Rule, RuleView, is_for};
+pub use order::{EventRule, MAX_ORDER, Order, OrderView, Pids, RuleView, is_for};

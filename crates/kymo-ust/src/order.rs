@@ -1,7 +1,7 @@
 //! Orders: what a channel is to be, and which events go into it.
 
 use crate::bytes::{Take, u32_at, until_nul};
-use crate::error::FormatError;
+use crate::error::UstFormatError;
 use crate::glob::matches;
 
 /// Most bytes of an order.
@@ -13,7 +13,7 @@ const EXCLUDE: u8 = 1;
 
 /// A rule, as the tool makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct EventRule {
     /// Pattern of `provider:name`.
     pub pattern: String,
     /// Events of a higher level (less important) do not match.
@@ -50,7 +50,7 @@ pub struct Order {
     /// Name of the channel, at most 63 bytes.
     pub channel: String,
     /// The first that matches decides.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<EventRule>,
 }
 
 impl Order {
@@ -58,11 +58,11 @@ impl Order {
     ///
     /// # Errors
     /// A name, a rule or all of it is too long.
-    pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
+    pub fn encode(&self) -> Result<Vec<u8>, UstFormatError> {
         let mut out = vec![0; RULES_AT];
         let long = |name, len: usize, limit: usize| {
             let value = len as u64;
-            if len <= limit { Ok(()) } else { Err(FormatError::Field { name, value }) }
+            if len <= limit { Ok(()) } else { Err(UstFormatError::Field { name, value }) }
         };
         long("session name", self.session.len(), 63)?;
         long("channel name", self.channel.len(), 63)?;
@@ -133,25 +133,25 @@ impl<'a> OrderView<'a> {
     ///
     /// # Errors
     /// What is wrong; sizes of the ring are for whoever makes it.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
-        let short = FormatError::Short { what: "order", found: bytes.len() };
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, UstFormatError> {
+        let short = UstFormatError::Short { what: "order", found: bytes.len() };
         if bytes.len() < RULES_AT {
             return Err(short);
         }
         if &bytes[..8] != MAGIC {
-            return Err(FormatError::Magic { what: "order" });
+            return Err(UstFormatError::Magic { what: "order" });
         }
         let half = |at| u32_at(bytes, at).unwrap_or(0);
         if half(8) != VERSION {
-            return Err(FormatError::Version { found: half(8) });
+            return Err(UstFormatError::Version { found: half(8) });
         }
         let size = half(12) as usize;
         if !(RULES_AT..=MAX_ORDER.min(bytes.len())).contains(&size) {
-            return Err(FormatError::Field { name: "order size", value: size as u64 });
+            return Err(UstFormatError::Field { name: "order size", value: size as u64 });
         }
         let mode = half(16);
         if mode > 1 {
-            return Err(FormatError::Field { name: "mode", value: mode.into() });
+            return Err(UstFormatError::Field { name: "mode", value: mode.into() });
         }
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&bytes[32..48]);
@@ -165,7 +165,7 @@ impl<'a> OrderView<'a> {
         };
         let told = half(28) as usize;
         if order.rules().count() != told {
-            return Err(FormatError::Field { name: "number of rules", value: told as u64 });
+            return Err(UstFormatError::Field { name: "number of rules", value: told as u64 });
         }
         Ok(order)
     }
@@ -183,7 +183,7 @@ impl<'a> OrderView<'a> {
     /// The order as the tool makes it, to make another of it.
     pub fn to_order(&self) -> Order {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let rule = |rule: RuleView<'_>| Rule {
+        let rule = |rule: RuleView<'_>| EventRule {
             pattern: text(rule.pattern),
             max_level: rule.max_level,
             exclude: rule.exclude,
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     fn order() -> Order {
-        let rule = |pattern: &str, max_level, exclude, filter: &[u8]| Rule {
+        let rule = |pattern: &str, max_level, exclude, filter: &[u8]| EventRule {
             pattern: pattern.into(),
             max_level,
             exclude,

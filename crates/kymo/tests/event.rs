@@ -173,9 +173,9 @@ fn the_top_instance_is_changed_on_request() {
     let events = top.select(&selection).unwrap();
     let o = kymo(&["enable", event]).success();
     assert!(o.stderr.contains("switched on in the top instance"), "{}", o.stderr);
-    assert_eq!(top.event_state(&events[0]).unwrap(), kymo_kernel::ftrace::State::On);
+    assert_eq!(top.event_state(&events[0]).unwrap(), kymo_kernel::ftrace::EventState::On);
     let _ = kymo(&["disable", event]).success();
-    assert_eq!(top.event_state(&events[0]).unwrap(), kymo_kernel::ftrace::State::Off);
+    assert_eq!(top.event_state(&events[0]).unwrap(), kymo_kernel::ftrace::EventState::Off);
 }
 
 #[test]

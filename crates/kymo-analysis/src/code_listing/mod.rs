@@ -65,7 +65,7 @@ fn list_of_file(
 #[derive(Debug)]
 pub struct CodeRow {
     /// Its text.
-    pub line: disasm::Line,
+    pub line: disasm::ListingLine,
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Its cost, where it has samples.

@@ -104,7 +104,7 @@ impl Selection {
 
 /// What an `enable` file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum EventState {
     /// Off.
     Off,
     /// On.
@@ -113,13 +113,13 @@ pub enum State {
     Mixed,
 }
 
-impl State {
-    fn parse(text: &str) -> Option<State> {
+impl EventState {
+    fn parse(text: &str) -> Option<EventState> {
         // A star marks an event that a trigger holds without recording it.
         match text.trim().trim_end_matches('*') {
-            "0" => Some(State::Off),
-            "1" => Some(State::On),
-            "X" => Some(State::Mixed),
+            "0" => Some(EventState::Off),
+            "1" => Some(EventState::On),
+            "X" => Some(EventState::Mixed),
             _ => None,
         }
     }
@@ -247,12 +247,12 @@ impl TraceDir {
     }
 
     /// Whether an event is on.
-    pub fn event_state(&self, event: &EventName) -> Result<State, FtraceError> {
+    pub fn event_state(&self, event: &EventName) -> Result<EventState, FtraceError> {
         self.state_of(&format!("{}/enable", event.directory()))
     }
 
     /// Whether a group's events are on; `None` for a group that has no switch.
-    pub fn group_state(&self, system: &str) -> Result<Option<State>, FtraceError> {
+    pub fn group_state(&self, system: &str) -> Result<Option<EventState>, FtraceError> {
         let file = format!("events/{system}/enable");
         if !is_switchable(system) || !self.has(&file) {
             return Ok(None);
@@ -260,9 +260,9 @@ impl TraceDir {
         self.state_of(&file).map(Some)
     }
 
-    fn state_of(&self, file: &str) -> Result<State, FtraceError> {
+    fn state_of(&self, file: &str) -> Result<EventState, FtraceError> {
         let text = self.read(file)?;
-        State::parse(&text).ok_or_else(|| FtraceError::Unexpected {
+        EventState::parse(&text).ok_or_else(|| FtraceError::Unexpected {
             path: self.path(file),
             text: text.trim().chars().take(40).collect(),
             expected: "0, 1 or X",
@@ -352,10 +352,10 @@ mod tests {
             let event = EventName { system: "sched".into(), name: name.into() };
             dir.event_state(&event).unwrap()
         };
-        assert_eq!(state("sched_waking"), State::On);
+        assert_eq!(state("sched_waking"), EventState::On);
         // Was on by its list; its file was not touched.
-        assert_eq!(state("sched_switch"), State::Off);
-        assert_eq!(State::parse("1*\n"), Some(State::On));
-        assert_eq!(State::parse("X"), Some(State::Mixed));
+        assert_eq!(state("sched_switch"), EventState::Off);
+        assert_eq!(EventState::parse("1*\n"), Some(EventState::On));
+        assert_eq!(EventState::parse("X"), Some(EventState::Mixed));
     }
 }

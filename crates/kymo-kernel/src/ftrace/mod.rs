@@ -47,7 +47,7 @@ mod trigger;
 pub use dir::TraceDir;
 pub use error::{FtraceError, Refusal};
 pub use error_log::Complaint;
-pub use events::{EventName, Selection, State};
+pub use events::{EventName, EventState, Selection};
 pub use hook::{Fired, Hook};
 pub use instance::{Instance, Stale};
 pub(crate) use owner::Owner;

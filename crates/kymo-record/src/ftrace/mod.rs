@@ -19,6 +19,8 @@ pub use capture::{
 };
 pub use condition::{ConditionError, On, OnLatency, TooLong};
 pub use error::TraceError;
-pub use session::{Mode, Session, SessionOptions, SessionState, Taken, TakenBy};
-pub use trace_header::{GrowingHeader, Layout, LayoutError, MAX_STREAMS};
-pub use watch::{Condition, Met, Watch};
+pub use session::{
+    BufferMode, KernelSession, KernelSnapshot, SessionOptions, SessionState, TakenBy,
+};
+pub use trace_header::{GrowingHeader, HeaderLayoutError, Layout, MAX_STREAMS};
+pub use watch::{Condition, ConditionWatch, Met};

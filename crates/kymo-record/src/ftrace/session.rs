@@ -28,7 +28,7 @@ const BUFFER_KB: u64 = 4096;
 
 /// What a full ring does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum BufferMode {
     /// New events replace the oldest: a flight recorder.
     Overwrite,
     /// New events are dropped until there is room.
@@ -39,7 +39,7 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// What a full ring does.
-    pub mode: Mode,
+    pub mode: BufferMode,
     /// Room for each CPU in KiB.
     pub buffer_kb: Option<u64>,
     /// The clock.
@@ -59,7 +59,7 @@ pub enum TakenBy {
 
 /// What was written.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct KernelSnapshot {
     /// The file.
     pub path: PathBuf,
     /// Its size.
@@ -80,7 +80,7 @@ pub struct SessionState {
     /// The ring takes events.
     pub tracing: bool,
     /// What a full ring does.
-    pub mode: Mode,
+    pub mode: BufferMode,
     /// Room for each CPU in KiB; none if they differ.
     pub buffer_kb: Option<u64>,
     /// The clock.
@@ -97,7 +97,7 @@ pub struct SessionState {
 
 /// A session that is there.
 #[derive(Debug)]
-pub struct Session {
+pub struct KernelSession {
     name: String,
     dir: TraceDir,
 }
@@ -112,13 +112,13 @@ fn check_name(name: &str) -> Result<(), TraceError> {
     Ok(())
 }
 
-impl Session {
+impl KernelSession {
     /// Makes a session; nothing is traced yet.
     pub fn create(
         tracefs: &Tracefs,
         name: &str,
         options: &SessionOptions,
-    ) -> Result<Session, TraceError> {
+    ) -> Result<KernelSession, TraceError> {
         check_name(name)?;
         let instance =
             Instance::create_named(tracefs, &format!("{PREFIX}{name}")).map_err(|e| {
@@ -131,7 +131,7 @@ impl Session {
             })?;
         instance.set_clock(&options.clock)?;
         instance.set_buffer_size_kb(options.buffer_kb.unwrap_or(BUFFER_KB))?;
-        instance.set_option("overwrite", options.mode == Mode::Overwrite)?;
+        instance.set_option("overwrite", options.mode == BufferMode::Overwrite)?;
         if !options.pids.is_empty() {
             if instance.option("event-fork").is_some() {
                 instance.set_option("event-fork", true)?;
@@ -145,16 +145,18 @@ impl Session {
         }
         note::add(name, Part::Kernel)
             .map_err(|error| TraceError::State { path: note::path(name), error })?;
-        Ok(Session { name: name.to_owned(), dir: instance.keep() })
+        Ok(KernelSession { name: name.to_owned(), dir: instance.keep() })
     }
 
     /// A session that was made before, if it is there.
-    pub fn find(tracefs: &Tracefs, name: &str) -> Result<Option<Session>, TraceError> {
+    pub fn find(tracefs: &Tracefs, name: &str) -> Result<Option<KernelSession>, TraceError> {
         check_name(name)?;
         let instance = format!("{PREFIX}{name}");
         let there = TraceDir::instances(tracefs)?.contains(&instance);
-        Ok(there
-            .then(|| Session { name: name.to_owned(), dir: TraceDir::named(tracefs, &instance) }))
+        Ok(there.then(|| KernelSession {
+            name: name.to_owned(),
+            dir: TraceDir::named(tracefs, &instance),
+        }))
     }
 
     /// The names of all sessions.
@@ -235,7 +237,7 @@ impl Session {
         Ok(SessionState {
             name: self.name.clone(),
             tracing: self.dir.tracing()?,
-            mode: if overwrite { Mode::Overwrite } else { Mode::Discard },
+            mode: if overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
             buffer_kb: self.dir.buffer_size_kb()?,
             clock: self.dir.clocks()?.current,
             events,
@@ -253,7 +255,7 @@ impl Session {
         force: bool,
         format: Format,
         by_kernel: bool,
-    ) -> Result<Taken, TraceError> {
+    ) -> Result<KernelSnapshot, TraceError> {
         let cpus = self.dir.cpus()?;
         let stats: Vec<CpuStats> = cpus.iter().filter_map(|c| self.dir.stats(*c).ok()).collect();
         let oldest_ns = stats.iter().filter(|s| s.entries > 0).filter_map(|s| s.oldest_ns).min();
@@ -297,7 +299,7 @@ impl Session {
             growing.finish().map_err(write(stored))?.1
         };
         let by = if by_kernel { TakenBy::Kernel } else { TakenBy::Reading };
-        Ok(Taken { path: path.to_owned(), bytes, stored, by, oldest_ns })
+        Ok(KernelSnapshot { path: path.to_owned(), bytes, stored, by, oldest_ns })
     }
 }
 

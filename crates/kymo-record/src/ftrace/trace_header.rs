@@ -35,7 +35,7 @@ pub struct GrowingHeader {
 /// A layout that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
-pub enum LayoutError {
+pub enum HeaderLayoutError {
     #[error("{0} streams; there are between 1 and {MAX_STREAMS}")]
     Streams(usize),
     #[error("a page size of {0}; it is a power of two between 4 KiB and 1 MiB")]
@@ -48,21 +48,21 @@ pub enum LayoutError {
 
 impl Layout {
     /// Checks that it can be: a layout may come from another machine.
-    pub fn check(&self) -> Result<(), LayoutError> {
+    pub fn check(&self) -> Result<(), HeaderLayoutError> {
         if self.slots.is_empty() || self.slots.len() > MAX_STREAMS {
-            return Err(LayoutError::Streams(self.slots.len()));
+            return Err(HeaderLayoutError::Streams(self.slots.len()));
         }
         if !self.page_size.is_power_of_two() || !(4096..=1 << 20).contains(&self.page_size) {
-            return Err(LayoutError::PageSize(self.page_size));
+            return Err(HeaderLayoutError::PageSize(self.page_size));
         }
         for (stream, &at) in self.slots.iter().enumerate() {
             if at.checked_add(16).is_none_or(|end| end > self.len) {
-                return Err(LayoutError::Slot { stream, at, len: self.len });
+                return Err(HeaderLayoutError::Slot { stream, at, len: self.len });
             }
         }
         match self.section_size {
             Some(at) if at.checked_add(8).is_none_or(|end| end > self.len) => {
-                Err(LayoutError::Section { at, len: self.len })
+                Err(HeaderLayoutError::Section { at, len: self.len })
             }
             _ => Ok(()),
         }
@@ -95,15 +95,21 @@ mod tests {
             change(&mut l);
             l.check().unwrap_err()
         };
-        assert_eq!(bad(|l| l.slots.clear()), LayoutError::Streams(0));
-        assert_eq!(bad(|l| l.slots = vec![0; 8193]), LayoutError::Streams(8193));
-        assert_eq!(bad(|l| l.page_size = 4095), LayoutError::PageSize(4095));
-        assert_eq!(bad(|l| l.page_size = 1 << 21), LayoutError::PageSize(1 << 21));
-        assert_eq!(bad(|l| l.slots[1] = 49), LayoutError::Slot { stream: 1, at: 49, len: 64 });
-        assert_eq!(bad(|l| l.section_size = Some(57)), LayoutError::Section { at: 57, len: 64 });
+        assert_eq!(bad(|l| l.slots.clear()), HeaderLayoutError::Streams(0));
+        assert_eq!(bad(|l| l.slots = vec![0; 8193]), HeaderLayoutError::Streams(8193));
+        assert_eq!(bad(|l| l.page_size = 4095), HeaderLayoutError::PageSize(4095));
+        assert_eq!(bad(|l| l.page_size = 1 << 21), HeaderLayoutError::PageSize(1 << 21));
+        assert_eq!(
+            bad(|l| l.slots[1] = 49),
+            HeaderLayoutError::Slot { stream: 1, at: 49, len: 64 }
+        );
+        assert_eq!(
+            bad(|l| l.section_size = Some(57)),
+            HeaderLayoutError::Section { at: 57, len: 64 }
+        );
         let at = u64::MAX - 7;
         assert!(
-            matches!(bad(|l| l.slots[0] = u64::MAX - 7), LayoutError::Slot { at: a, .. } if a == at)
+            matches!(bad(|l| l.slots[0] = u64::MAX - 7), HeaderLayoutError::Slot { at: a, .. } if a == at)
         );
     }
 

@@ -72,7 +72,7 @@ enum Key {
 }
 
 /// Waits for one condition.
-pub struct Watch {
+pub struct ConditionWatch {
     pipes: Vec<RawPipe>,
     watched: Vec<Watched>,
     matcher: Option<Matcher>,
@@ -87,9 +87,9 @@ pub struct Watch {
     instance: Instance,
 }
 
-impl Watch {
+impl ConditionWatch {
     /// Begins to watch.
-    pub fn start(tracefs: &Tracefs, condition: &Condition) -> Result<Watch, TraceError> {
+    pub fn start(tracefs: &Tracefs, condition: &Condition) -> Result<ConditionWatch, TraceError> {
         let instance = Instance::create(tracefs, "watch")?;
         instance.set_clock("mono")?;
         instance.set_buffer_size_kb(BUFFER_KB)?;
@@ -122,7 +122,7 @@ impl Watch {
         let pipes = pipes.collect::<Result<_, _>>()?;
         instance.set_tracing(true)?;
         let matcher = limit.map(Matcher::new);
-        Ok(Watch {
+        Ok(ConditionWatch {
             pipes,
             watched,
             matcher,

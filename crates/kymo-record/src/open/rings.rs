@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use kymo_files::perfdata::write::EventMeta;
 use kymo_files::perfdata::write::update::IdPlace;
 use kymo_kernel::perf_event::PerfEvent;
-use kymo_kernel::ring::{MapError, Mode, Ring};
+use kymo_kernel::ring::{MapError, PerfRing, RingMode};
 use kymo_model::{AttrFlags, Note, NoteKind, ReadFormat};
 
 use super::{EventInstance, EventSet, PlannedEvent};
@@ -31,7 +31,7 @@ pub(crate) struct RingOptions<'a> {
 /// A ring and the event it belongs to: its index in the set, and that of its instance.
 #[derive(Debug)]
 pub(crate) struct EventRing {
-    pub(crate) ring: Ring,
+    pub(crate) ring: PerfRing,
     owner: (usize, usize),
 }
 
@@ -69,7 +69,7 @@ impl RingSet {
                     })?;
                     continue;
                 }
-                let mode = if overwrites { Mode::Overwrite } else { Mode::Keep };
+                let mode = if overwrites { RingMode::Overwrite } else { RingMode::Keep };
                 let ring = map(event.as_fd(), options.pages, mode, notes)?;
                 owners.insert(key, rings.len());
                 rings.push(EventRing { ring, owner: (n, m) });
@@ -104,9 +104,9 @@ impl RingSet {
 
     /// Holds (or resumes) the rings that overwrite.
     pub(crate) fn pause(&self, paused: bool) -> io::Result<()> {
-        for ring in self.rings.iter().filter(|r| r.ring.mode() == Mode::Overwrite) {
+        for ring in self.rings.iter().filter(|r| r.ring.mode() == RingMode::Overwrite) {
             if let Some(fd) = self.fd(ring) {
-                Ring::pause(fd, paused)?;
+                PerfRing::pause(fd, paused)?;
             }
         }
         Ok(())
@@ -156,15 +156,15 @@ fn index(set: &EventSet, cpus: &[u32]) -> Vec<IdPlace> {
 fn map(
     event: BorrowedFd<'_>,
     pages: Option<usize>,
-    mode: Mode,
+    mode: RingMode,
     notes: &mut Vec<Note>,
-) -> Result<Ring, MapError> {
+) -> Result<PerfRing, MapError> {
     if let Some(pages) = pages {
-        return Ring::map(event, pages, mode);
+        return PerfRing::map(event, pages, mode);
     }
     let mut last = None;
     for pages in DEFAULT_PAGES {
-        match Ring::map(event, pages, mode) {
+        match PerfRing::map(event, pages, mode) {
             Ok(ring) => {
                 if pages < PERF_PAGES {
                     notes.push(Note::choice(

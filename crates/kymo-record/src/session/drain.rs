@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kymo_files::perfdata::write::{Writer, synth};
 use kymo_kernel::descriptors::{self, PollFlags, readable, readable_fd};
 use kymo_kernel::process::Signal;
-use kymo_kernel::ring::Mode;
+use kymo_kernel::ring::RingMode;
 use kymo_kernel::target;
 use kymo_model::{Note, NoteKind};
 
@@ -147,7 +147,7 @@ impl Session<'_> {
         let mut of_ring = Vec::new();
         for (i, b) in self.rings.rings.iter().enumerate() {
             // An overwritten ring has nothing to be woken for.
-            if b.ring.mode() == Mode::Keep
+            if b.ring.mode() == RingMode::Keep
                 && !hung[i]
                 && let Some(fd) = self.rings.fd(b)
             {
@@ -194,7 +194,7 @@ impl Session<'_> {
 
     /// One pass over all rings; gives the bytes written.
     pub(super) fn drain(&mut self) -> io::Result<usize> {
-        let total = self.read_rings(Mode::Keep)?;
+        let total = self.read_rings(RingMode::Keep)?;
         if let Some(writer) = self.writer.as_mut().filter(|_| total > 0) {
             writer.record(&synth::finished_round())?;
             if writer.is_pipe() {
@@ -207,14 +207,14 @@ impl Session<'_> {
     /// Takes what the overwriting rings hold.
     pub(super) fn dump_overwritten(&mut self) -> io::Result<()> {
         self.rings.pause(true)?;
-        self.read_rings(Mode::Overwrite)?;
+        self.read_rings(RingMode::Overwrite)?;
         let Some(writer) = &mut self.writer else { return Ok(()) };
         writer.record(&synth::finished_round())?;
         self.rings.pause(false)
     }
 
     /// Writes what the rings of one kind hold; gives the bytes.
-    fn read_rings(&mut self, mode: Mode) -> io::Result<usize> {
+    fn read_rings(&mut self, mode: RingMode) -> io::Result<usize> {
         let Some(writer) = &mut self.writer else { return Ok(0) };
         // What cannot be read again from the file is looked at on its way.
         let look = writer.is_pipe() || self.options.compress.is_some();

@@ -1,6 +1,6 @@
 //! Named sessions that outlive the command that made them. A session is a part in the
-//! kernel (a trace instance: [`crate::ftrace::Session`]), a part in programs (orders in
-//! shared memory: [`crate::ust::Session`]), or both under one name; what is asked of it
+//! kernel (a trace instance: [`crate::ftrace::KernelSession`]), a part in programs (orders in
+//! shared memory: [`crate::ust::ProgramSession`]), or both under one name; what is asked of it
 //! is asked of each. The kernel's part needs root and tracefs, the other needs neither.
 
 mod error;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::ftrace::Selection;
 use kymo_kernel::tracefs::Tracefs;
-use kymo_ust::Rule;
+use kymo_ust::EventRule;
 
-use crate::ftrace::{self, Mode, SessionOptions, SessionState, TraceEvent};
+use crate::ftrace::{self, BufferMode, SessionOptions, SessionState, TraceEvent};
 use crate::output;
 use crate::ust::{self, DrainStats, MountNamespace, Notes, ProgramsState, RingOptions, UstError};
 
@@ -35,7 +35,7 @@ pub struct CreateOptions {
     /// Events of the kernel.
     pub events: Vec<TraceEvent>,
     /// Events of programs.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<EventRule>,
     /// The channel that these go into, and its ring.
     pub channel: String,
     /// Its ring.
@@ -46,13 +46,13 @@ pub struct CreateOptions {
 #[derive(Debug)]
 pub struct Session {
     name: String,
-    kernel: Option<ftrace::Session>,
-    programs: Option<ust::Session>,
+    kernel: Option<ftrace::KernelSession>,
+    programs: Option<ust::ProgramSession>,
 }
 
 /// What a session is now.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct SessionSummary {
     /// Its name.
     pub name: String,
     /// Its part in the kernel.
@@ -65,9 +65,9 @@ pub struct State {
 
 /// A session in a list.
 #[derive(Clone, Debug)]
-pub enum Listed {
+pub enum ListedSession {
     /// It is there.
-    There(Box<State>),
+    There(Box<SessionSummary>),
     /// It was made, and is not there any more.
     Gone {
         /// Its name.
@@ -81,11 +81,11 @@ pub enum Listed {
 
 /// What was written, where, of which part.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct SessionSnapshot {
     /// The file, or the directory of one that has events of programs.
     pub path: PathBuf,
     /// Of the kernel.
-    pub kernel: Option<ftrace::Taken>,
+    pub kernel: Option<ftrace::KernelSnapshot>,
     /// Of programs.
     pub programs: Option<(DrainStats, Notes)>,
 }
@@ -187,13 +187,13 @@ impl Sessions {
     }
 
     fn find(&self, name: &str) -> Result<Option<Session>, SessionError> {
-        ftrace::Session::check_name(name)?;
+        ftrace::KernelSession::check_name(name)?;
         let kernel = match &self.tracefs {
-            Ok(tracefs) => ftrace::Session::find(tracefs, name)?,
+            Ok(tracefs) => ftrace::KernelSession::find(tracefs, name)?,
             Err(_) => None,
         };
         let programs = match name.len() <= MAX_NAME {
-            true => ust::Session::open(name),
+            true => ust::ProgramSession::open(name),
             false => Ok(None),
         };
         let programs = match (programs, &kernel) {
@@ -209,14 +209,14 @@ impl Sessions {
     ///
     /// # Errors
     /// If their state cannot be read.
-    pub fn list(&self) -> Result<(Vec<Listed>, Notes), SessionError> {
+    pub fn list(&self) -> Result<(Vec<ListedSession>, Notes), SessionError> {
         let mut notes = Notes::default();
-        let mut names = ust::Session::names().unwrap_or_else(|e| {
+        let mut names = ust::ProgramSession::names().unwrap_or_else(|e| {
             notes.push(e.to_string());
             Vec::new()
         });
         if let Ok(tracefs) = &self.tracefs {
-            names.extend(ftrace::Session::names(tracefs)?);
+            names.extend(ftrace::KernelSession::names(tracefs)?);
         }
         names.extend(note::names());
         names.sort();
@@ -225,16 +225,18 @@ impl Sessions {
         for name in names {
             match self.find(&name) {
                 Ok(Some(session)) => match session.state() {
-                    Ok(state) => listed.push(Listed::There(Box::new(state))),
+                    Ok(state) => listed.push(ListedSession::There(Box::new(state))),
                     // Destroyed just now.
                     Err(e) if e.is_missing() => {}
                     Err(e) => return Err(e),
                 },
-                Ok(None) => listed.extend(gone(&name).map(|(what, rebooted)| Listed::Gone {
-                    name,
-                    rebooted,
-                    what,
-                })),
+                Ok(None) => {
+                    listed.extend(gone(&name).map(|(what, rebooted)| ListedSession::Gone {
+                        name,
+                        rebooted,
+                        what,
+                    }))
+                }
                 // A file that is no note.
                 Err(_) => {}
             }
@@ -248,14 +250,14 @@ impl Sessions {
     /// # Errors
     /// If a part of it cannot be removed.
     pub fn destroy(&self, name: &str) -> Result<bool, SessionError> {
-        ftrace::Session::check_name(name)?;
+        ftrace::KernelSession::check_name(name)?;
         // Programs first: they can be removed by whoever made them.
         let programs = match name.len() <= MAX_NAME {
             true => destroy_programs(name),
             false => Ok(false),
         };
         let kernel = match &self.tracefs {
-            Ok(tracefs) => ftrace::Session::destroy(tracefs, name)?,
+            Ok(tracefs) => ftrace::KernelSession::destroy(tracefs, name)?,
             Err(_) => false,
         };
         Ok(kernel || programs?)
@@ -269,7 +271,7 @@ impl Session {
     }
 
     /// Its part in the kernel.
-    pub fn kernel(&self) -> Option<&ftrace::Session> {
+    pub fn kernel(&self) -> Option<&ftrace::KernelSession> {
         self.kernel.as_ref()
     }
 
@@ -284,9 +286,9 @@ impl Session {
         options: &SessionOptions,
         events: &[TraceEvent],
     ) -> Result<(), SessionError> {
-        let kernel = ftrace::Session::create(tracefs, &self.name, options)?;
+        let kernel = ftrace::KernelSession::create(tracefs, &self.name, options)?;
         if let Err(e) = kernel.enable(events) {
-            ftrace::Session::destroy(tracefs, &self.name)?;
+            ftrace::KernelSession::destroy(tracefs, &self.name)?;
             return Err(e.into());
         }
         self.kernel = Some(kernel);
@@ -306,10 +308,10 @@ impl Session {
             kernel.enable(events)?;
             return Ok(());
         }
-        let state = self.programs.as_ref().map(ust::Session::state).transpose()?;
+        let state = self.programs.as_ref().map(ust::ProgramSession::state).transpose()?;
         let overwrite = state.as_ref().is_none_or(|s| s.channels.iter().any(|c| c.overwrite));
         let options = SessionOptions {
-            mode: if overwrite { Mode::Overwrite } else { Mode::Discard },
+            mode: if overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
             buffer_kb: None,
             clock: "mono".into(),
             pids: Vec::new(),
@@ -331,7 +333,7 @@ impl Session {
         channel: &str,
         ring: Option<RingOptions>,
         otherwise: RingOptions,
-        rules: Vec<Rule>,
+        rules: Vec<EventRule>,
     ) -> Result<Notes, SessionError> {
         if let Some(programs) = &mut self.programs {
             return Ok(programs.enable(channel, ring, rules)?);
@@ -339,7 +341,7 @@ impl Session {
         let Some(kernel) = &self.kernel else { return Ok(Notes::default()) };
         let state = kernel.state()?;
         one_clock(&self.name, &state.clock)?;
-        let otherwise = RingOptions { overwrite: state.mode == Mode::Overwrite, ..otherwise };
+        let otherwise = RingOptions { overwrite: state.mode == BufferMode::Overwrite, ..otherwise };
         let ring = ring.unwrap_or(otherwise);
         let programs = self.programs.insert(make_programs(&self.name, channel, ring, rules)?);
         match state.tracing {
@@ -351,7 +353,7 @@ impl Session {
     /// The events of programs that run whose filter names a field they do not have:
     /// event, field.
     pub fn unfit(&self) -> Vec<(String, String)> {
-        self.programs.as_ref().map(ust::Session::unfit).unwrap_or_default()
+        self.programs.as_ref().map(ust::ProgramSession::unfit).unwrap_or_default()
     }
 
     /// Switches events of the kernel off.
@@ -390,7 +392,7 @@ impl Session {
     /// If it has none.
     pub fn start(&mut self) -> Result<Notes, SessionError> {
         let kernel = self.kernel.as_ref().filter(|k| k.has_events().unwrap_or(true));
-        let programs = self.programs.as_ref().is_some_and(ust::Session::has_events);
+        let programs = self.programs.as_ref().is_some_and(ust::ProgramSession::has_events);
         if kernel.is_none() && !programs {
             return Err(SessionError::Session(format!(
                 "session {0} has no events; kymo session enable {0} -e EVENT, or -u PROVIDER:NAME",
@@ -425,16 +427,16 @@ impl Session {
     ///
     /// # Errors
     /// If a part cannot be read.
-    pub fn state(&self) -> Result<State, SessionError> {
+    pub fn state(&self) -> Result<SessionSummary, SessionError> {
         let lost = note::read(&self.name).and_then(|note| {
             let kernel = note.kernel && self.kernel.is_none();
             let programs = is_here(&note) && self.programs.is_none();
             lost_part(kernel && kymo_kernel::system::is_root(), programs)
         });
-        Ok(State {
+        Ok(SessionSummary {
             name: self.name.clone(),
-            kernel: self.kernel.as_ref().map(ftrace::Session::state).transpose()?,
-            programs: self.programs.as_ref().map(ust::Session::state).transpose()?,
+            kernel: self.kernel.as_ref().map(ftrace::KernelSession::state).transpose()?,
+            programs: self.programs.as_ref().map(ust::ProgramSession::state).transpose()?,
             lost,
         })
     }
@@ -445,11 +447,15 @@ impl Session {
     ///
     /// # Errors
     /// If it cannot be written, or the directory holds something.
-    pub fn take(&mut self, path: &Path, options: TakeOptions) -> Result<Taken, SessionError> {
+    pub fn take(
+        &mut self,
+        path: &Path,
+        options: TakeOptions,
+    ) -> Result<SessionSnapshot, SessionError> {
         let mut taken = match (&self.kernel, &mut self.programs) {
             (Some(kernel), None) => {
                 let kernel = kernel.take(path, options.force, options.format, options.by_kernel)?;
-                Taken { path: path.to_owned(), kernel: Some(kernel), programs: None }
+                SessionSnapshot { path: path.to_owned(), kernel: Some(kernel), programs: None }
             }
             (kernel, Some(programs)) => take_both(kernel.as_ref(), programs, path, options)?,
             (None, None) => return Err(self.without("part")),
@@ -463,11 +469,11 @@ impl Session {
 
 /// Both parts at the same time, so that they tell of the same seconds.
 fn take_both(
-    kernel: Option<&ftrace::Session>,
-    programs: &mut ust::Session,
+    kernel: Option<&ftrace::KernelSession>,
+    programs: &mut ust::ProgramSession,
     path: &Path,
     options: TakeOptions,
-) -> Result<Taken, SessionError> {
+) -> Result<SessionSnapshot, SessionError> {
     let failed = |error| UstError::Write { path: path.to_owned(), error };
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries.count(),
@@ -488,7 +494,7 @@ fn take_both(
     };
     std::thread::scope(|scope| {
         let of_programs = scope.spawn(|| programs.take(path));
-        let of_kernel = kernel.map(|kernel| -> Result<ftrace::Taken, SessionError> {
+        let of_kernel = kernel.map(|kernel| -> Result<ftrace::KernelSnapshot, SessionError> {
             let directory = path.join("kernel");
             std::fs::create_dir_all(&directory).map_err(failed)?;
             let file = directory.join("trace.dat");
@@ -496,7 +502,7 @@ fn take_both(
         });
         let of_programs =
             of_programs.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok(Taken {
+        Ok(SessionSnapshot {
             path: path.to_owned(),
             kernel: of_kernel.transpose()?,
             programs: Some(of_programs?),
@@ -517,16 +523,16 @@ fn make_programs(
     name: &str,
     channel: &str,
     ring: RingOptions,
-    rules: Vec<Rule>,
-) -> Result<ust::Session, SessionError> {
-    let session = ust::Session::create(name, channel, ring, rules)?;
+    rules: Vec<EventRule>,
+) -> Result<ust::ProgramSession, SessionError> {
+    let session = ust::ProgramSession::create(name, channel, ring, rules)?;
     // Without a directory for notes one that is lost is just gone.
     let _ = note::add(name, Part::Programs(MountNamespace::here().base()));
     Ok(session)
 }
 
 fn destroy_programs(name: &str) -> Result<bool, SessionError> {
-    let there = ust::Session::destroy(name)?;
+    let there = ust::ProgramSession::destroy(name)?;
     Ok(note::remove(name, Part::Programs(MountNamespace::here().base())) || there)
 }
 

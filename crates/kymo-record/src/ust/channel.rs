@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 
 use kymo_kernel::shared::{Access, SharedDir};
-use kymo_ust::{Order, OrderView, Pids, Rule, SLOT_PATH, is_for};
+use kymo_ust::{EventRule, Order, OrderView, Pids, SLOT_PATH, is_for};
 
 use super::error::UstError;
 use super::mount_namespace::{UserDirectory, me};
@@ -18,7 +18,7 @@ pub struct ChannelOptions {
     /// Name of the channel.
     pub channel: String,
     /// Which events, the first that matches decides.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<EventRule>,
     /// Overwrite the oldest events instead of discarding new ones.
     pub overwrite: bool,
     /// Bytes of a sub-buffer: a power of two.

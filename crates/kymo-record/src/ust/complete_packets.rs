@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use kymo_kernel::opaque_mapping::{OpaqueMapping, Piece};
+use kymo_kernel::opaque_mapping::{OpaqueMapping, WritePiece};
 use kymo_kernel::shared::SharedFile;
 use kymo_ring::{CONTEXT_END, Context, Header, Mode};
 
@@ -35,7 +35,7 @@ pub struct CompletePackets<'a> {
     /// Where they lie.
     pub memory: &'a OpaqueMapping,
     /// The pieces of all.
-    pub pieces: Vec<Piece<'a>>,
+    pub pieces: Vec<WritePiece<'a>>,
 }
 
 /// The memory of a ring's areas, mapped when it is first needed; none where that cannot be.
@@ -82,8 +82,8 @@ impl Memory {
             context.packet_bits = 8 * len;
             head.0[..CONTEXT_END].copy_from_slice(&context.encode(uuid));
             let from = (at - offset) as usize;
-            pieces.push(Piece::Own(&head.0[..]));
-            pieces.push(Piece::Mapped(from + PAGE..from + len as usize));
+            pieces.push(WritePiece::Own(&head.0[..]));
+            pieces.push(WritePiece::Mapped(from + PAGE..from + len as usize));
             (bytes, packets) = (bytes + len, packets + 1);
         }
         let free = room.saturating_sub(waiting) * sub_buffer;

@@ -8,7 +8,7 @@ use kymo_kernel::opaque_mapping::Alarm;
 
 use super::drain::{Drain, DrainStats};
 use super::error::UstError;
-use super::watch::Watch;
+use super::watch::ChannelWatch;
 
 /// How often all programs are looked at.
 const ROUND: Duration = Duration::from_millis(50);
@@ -19,7 +19,7 @@ const LEAST: Duration = Duration::from_millis(1);
 const FORGET: Duration = Duration::from_millis(20);
 
 /// What the thread gives back.
-type Done = Result<(Watch, Drain), UstError>;
+type Done = Result<(ChannelWatch, Drain), UstError>;
 
 /// A drain under way. Dropped, it ends as [`finish`](Draining::finish) does.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Draining {
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(watch: Watch, drain: Drain, busy: u64) -> Result<Draining, UstError> {
+    pub fn start(watch: ChannelWatch, drain: Drain, busy: u64) -> Result<Draining, UstError> {
         let end = Alarm::default();
         let ended = end.clone();
         let thread = std::thread::Builder::new()
@@ -73,7 +73,7 @@ impl Drop for Draining {
     }
 }
 
-fn rounds(mut watch: Watch, mut drain: Drain, busy: u64, end: &Alarm) -> Done {
+fn rounds(mut watch: ChannelWatch, mut drain: Drain, busy: u64, end: &Alarm) -> Done {
     watch.listen();
     let (mut pause, mut rest, mut heard) = (ROUND, LEAST, true);
     while !end.is_raised() {

@@ -17,7 +17,7 @@ pub enum UstError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        error: kymo_ust::FormatError,
+        error: kymo_ust::UstFormatError,
     },
     /// A ring is not what it should be.
     #[error("{path}: {error}")]
@@ -29,7 +29,7 @@ pub enum UstError {
     },
     /// The order cannot be said.
     #[error("{0}")]
-    Order(kymo_ust::FormatError),
+    Order(kymo_ust::UstFormatError),
     /// A name that cannot be a session's.
     #[error("{0:?} cannot be a session's name: letters, digits, `-`, `_` and `.`, at most 40")]
     Name(String),

@@ -102,7 +102,7 @@ impl Program {
         let Some(control) = read_control(&file)? else { return Ok(None) };
         let told = (control.pid, control.start_time);
         if told != (id.pid, id.start) {
-            let error = kymo_ust::FormatError::Field { name: "pid", value: control.pid.into() };
+            let error = kymo_ust::UstFormatError::Field { name: "pid", value: control.pid.into() };
             return Err(format(&file, error));
         }
         let mut program =
@@ -296,6 +296,6 @@ fn read_control(file: &SharedFile) -> Result<Option<Control>, UstError> {
     Control::parse(&head, size).map(Some).map_err(|e| format(file, e))
 }
 
-pub(super) fn format(file: &SharedFile, error: kymo_ust::FormatError) -> UstError {
+pub(super) fn format(file: &SharedFile, error: kymo_ust::UstFormatError) -> UstError {
     UstError::Format { path: PathBuf::from(file.path()), error }
 }

@@ -4,7 +4,7 @@
 
 use kymo_kernel::shared::{Access, SharedFile};
 use kymo_ring::{
-    AREA_HEADER, AreaState, CONTEXT_END, Config, Context, Cursor, Header, LayoutError, Mode,
+    AREA_HEADER, AreaState, CONTEXT_END, Config, Context, Header, LayoutError, Mode, RingCursor,
 };
 
 use super::complete_packets::{CompletePackets, Memory};
@@ -43,9 +43,9 @@ pub struct Area {
     /// How many packets have been handed out, by all readers.
     handed_out: u64,
     /// What the note of the readers says; none: it has not been looked at.
-    noted: Option<Cursor>,
+    noted: Option<RingCursor>,
     /// What it said when the reader was opened.
-    before: Cursor,
+    before: RingCursor,
     /// Packets that were overwritten before they were read.
     pub overwritten_packets: u64,
     /// Events in these, as far as that is known.
@@ -63,7 +63,7 @@ pub struct Area {
 impl Area {
     /// Goes on where the last reader stopped. Whoever can write the ring can write the
     /// note: what cannot be is not believed.
-    fn resume(&mut self, cursor: Cursor, state: &AreaState, sub_buffer: u64) {
+    fn resume(&mut self, cursor: RingCursor, state: &AreaState, sub_buffer: u64) {
         if self.noted.is_some() {
             return;
         }
@@ -112,9 +112,9 @@ impl Area {
         self.handed_out = self.handed_out.saturating_add(1);
     }
 
-    fn cursor(&self, sub_buffer: u64) -> Cursor {
+    fn cursor(&self, sub_buffer: u64) -> RingCursor {
         let before = &self.before;
-        Cursor {
+        RingCursor {
             pos: self.next.saturating_mul(sub_buffer).saturating_add(self.within),
             count: self.count.unwrap_or(u64::MAX),
             until: self.until,
@@ -143,7 +143,7 @@ pub struct RingCounts {
 
 /// What was taken out of an area.
 #[derive(Debug)]
-pub struct Taken<'a> {
+pub struct TakenPacket<'a> {
     /// Which area.
     pub area: u32,
     /// The context, true for what follows.
@@ -156,7 +156,7 @@ pub struct Taken<'a> {
 #[derive(Debug)]
 pub enum Out<'a> {
     /// A packet that was copied.
-    Packet(Taken<'a>),
+    Packet(TakenPacket<'a>),
     /// Packets that are still where they were written.
     CompletePackets(CompletePackets<'a>),
 }
@@ -264,7 +264,7 @@ impl RingReader {
                 continue;
             }
             counts.written = counts.written.saturating_add(state.count);
-            let taken = Cursor::parse(&head).map_err(|e| self.error(e))?.pos;
+            let taken = RingCursor::parse(&head).map_err(|e| self.error(e))?.pos;
             let waiting = state.pos.saturating_sub(taken).min(room);
             counts.waiting = counts.waiting.saturating_add(waiting);
             if self.config().mode == Mode::Overwrite {
@@ -288,7 +288,7 @@ impl RingReader {
         for area in 0..self.header.areas() {
             let head = self.head(area)?;
             let state = AreaState::parse(&head).map_err(|e| self.error(e))?;
-            let cursor = Cursor::parse(&head).map_err(|e| self.error(e))?;
+            let cursor = RingCursor::parse(&head).map_err(|e| self.error(e))?;
             let waits = state.used && cursor.pos < state.pos;
             if waits || cursor.discarded < state.discarded {
                 return Ok(false);
@@ -318,7 +318,7 @@ impl RingReader {
     /// If the file cannot be read, and whatever `sink` returns.
     pub fn take<E: From<UstError>>(
         &mut self,
-        sink: &mut dyn FnMut(Taken<'_>) -> Result<(), E>,
+        sink: &mut dyn FnMut(TakenPacket<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.copies(Depth::Closed, sink)
     }
@@ -329,7 +329,7 @@ impl RingReader {
     /// As [`take`](Self::take).
     pub fn take_all<E: From<UstError>>(
         &mut self,
-        sink: &mut dyn FnMut(Taken<'_>) -> Result<(), E>,
+        sink: &mut dyn FnMut(TakenPacket<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.copies(Depth::Open, sink)
     }
@@ -350,7 +350,7 @@ impl RingReader {
     fn copies<E: From<UstError>>(
         &mut self,
         depth: Depth,
-        sink: &mut dyn FnMut(Taken<'_>) -> Result<(), E>,
+        sink: &mut dyn FnMut(TakenPacket<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.pass(depth, false, &mut |out| match out {
             Out::Packet(taken) => sink(taken),
@@ -371,7 +371,7 @@ impl RingReader {
         for area in 0..self.header.areas() {
             let head = self.head(area)?;
             let state = AreaState::parse(&head).map_err(|e| self.error(e))?;
-            let cursor = Cursor::parse(&head).map_err(|e| self.error(e))?;
+            let cursor = RingCursor::parse(&head).map_err(|e| self.error(e))?;
             let reader = &mut self.areas[area as usize];
             reader.resume(cursor, &state, size);
             reader.discarded = state.discarded.saturating_sub(reader.before.discarded);
@@ -597,7 +597,7 @@ impl RingReader {
         let start = (begin as usize) - CONTEXT_END;
         let Some(packet) = buffer.get_mut(start..end as usize) else { return Ok(()) };
         packet[..CONTEXT_END].copy_from_slice(&head);
-        sink(Out::Packet(Taken { area, context, packet }))
+        sink(Out::Packet(TakenPacket { area, context, packet }))
     }
 }
 

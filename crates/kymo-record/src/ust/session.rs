@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kymo_kernel::ftrace::is_owned;
 use kymo_kernel::shared::{DirLock, SharedDir};
-use kymo_ust::{Order, Pids, Rule};
+use kymo_ust::{EventRule, Order, Pids};
 
 use super::channel::{Channel, ChannelOptions, DEFAULT_CHANNEL, check_name};
 use super::drain::{Drain, DrainStats};
@@ -40,7 +40,7 @@ pub struct RingOptions {
 
 /// The program part of a session.
 #[derive(Debug)]
-pub struct Session {
+pub struct ProgramSession {
     name: String,
     home: UserDirectory,
     channels: Vec<Channel>,
@@ -74,7 +74,7 @@ impl SessionDirectory {
     }
 }
 
-impl Session {
+impl ProgramSession {
     /// Makes a session with one channel; nothing is on yet.
     ///
     /// # Errors
@@ -83,8 +83,8 @@ impl Session {
         name: &str,
         channel: &str,
         ring: RingOptions,
-        rules: Vec<Rule>,
-    ) -> Result<Session, UstError> {
+        rules: Vec<EventRule>,
+    ) -> Result<ProgramSession, UstError> {
         check_name(name)?;
         if is_owned(name) {
             return Err(UstError::Session(format!("{name} is a name that kymo makes for itself")));
@@ -99,14 +99,14 @@ impl Session {
         clear(name, &[])?;
         let channel = made(name, channel, ring, rules)?;
         channel.put(&store)?;
-        Ok(Session { name: name.to_owned(), home, channels: vec![channel] })
+        Ok(ProgramSession { name: name.to_owned(), home, channels: vec![channel] })
     }
 
     /// A session that was made before.
     ///
     /// # Errors
     /// If its orders cannot be read.
-    pub fn open(name: &str) -> Result<Option<Session>, UstError> {
+    pub fn open(name: &str) -> Result<Option<ProgramSession>, UstError> {
         check_name(name)?;
         let Some(home) = MountNamespace::here().mine()? else { return Ok(None) };
         let channels = match home.dir.dir(OsStr::new(STORE)) {
@@ -114,7 +114,7 @@ impl Session {
             Err(e) if e.is_missing() => Vec::new(),
             Err(e) => return Err(e.into()),
         };
-        let session = Session { name: name.to_owned(), home, channels };
+        let session = ProgramSession { name: name.to_owned(), home, channels };
         Ok(Some(session).filter(|s| !s.channels.is_empty()))
     }
 
@@ -196,7 +196,7 @@ impl Session {
         &mut self,
         channel: &str,
         ring: Option<RingOptions>,
-        rules: Vec<Rule>,
+        rules: Vec<EventRule>,
     ) -> Result<Notes, UstError> {
         let (store, _lock) = self.locked()?;
         let old = self.channel(channel).cloned();
@@ -214,7 +214,7 @@ impl Session {
                     )));
                 }
                 let mut order = old.view()?.to_order();
-                let same = |r: &Rule| rules.iter().any(|new| new.pattern == r.pattern);
+                let same = |r: &EventRule| rules.iter().any(|new| new.pattern == r.pattern);
                 order.rules.retain(|r| !same(r));
                 order.rules.splice(0..0, rules);
                 order_with(order)?
@@ -245,7 +245,7 @@ impl Session {
                 continue;
             }
             order.rules.retain(|r| !patterns.contains(&r.pattern));
-            let exclude = |pattern: &String| Rule {
+            let exclude = |pattern: &String| EventRule {
                 pattern: pattern.clone(),
                 max_level: u8::MAX,
                 exclude: true,
@@ -515,7 +515,7 @@ fn made(
     session: &str,
     channel: &str,
     ring: RingOptions,
-    rules: Vec<Rule>,
+    rules: Vec<EventRule>,
 ) -> Result<Channel, UstError> {
     Channel::new(&ChannelOptions {
         session: session.to_owned(),

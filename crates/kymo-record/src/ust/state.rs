@@ -7,7 +7,7 @@ use super::channel::Channel;
 use super::error::{Notes, UstError};
 use super::program::Program;
 use super::ring::{RingCounts, RingReader};
-use super::session::{Session, SessionDirectory, all, places};
+use super::session::{ProgramSession, SessionDirectory, all, places};
 
 /// What the program part of a session is now.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ pub struct ProgramState {
     pub unfit: Vec<(String, String)>,
 }
 
-impl Session {
+impl ProgramSession {
     /// What it is now. Nothing is taken or changed.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Session {
     }
 }
 
-impl Session {
+impl ProgramSession {
     /// The events of programs that run whose filter names a field they do not have:
     /// event, field. Whether the session is started does not matter.
     pub fn unfit(&self) -> Vec<(String, String)> {

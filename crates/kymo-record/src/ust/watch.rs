@@ -28,7 +28,7 @@ pub struct WatchOptions {
 /// A channel that lives as long as this value: what it switched on is switched off
 /// and removed when it is dropped.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ChannelWatch {
     channel: Channel,
     directories: Vec<Directory>,
     /// What was passed over, once each.
@@ -51,15 +51,18 @@ impl Directory {
     }
 }
 
-impl Watch {
+impl ChannelWatch {
     /// Switches the channel on in all programs that run, and for those that start.
     ///
     /// # Errors
     /// If no directory can be written to.
-    pub fn start(namespaces: &[MountNamespace], options: &WatchOptions) -> Result<Watch, UstError> {
+    pub fn start(
+        namespaces: &[MountNamespace],
+        options: &WatchOptions,
+    ) -> Result<ChannelWatch, UstError> {
         let channel = Channel::new(&options.channel)?;
         let mut watch =
-            Watch { channel, directories: Vec::new(), notes: Vec::new(), listens: false };
+            ChannelWatch { channel, directories: Vec::new(), notes: Vec::new(), listens: false };
         for namespace in namespaces {
             // Programs find orders only where a directory is, and ours may be the first.
             if namespace.is_here() {
@@ -215,7 +218,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ChannelWatch {
     fn drop(&mut self) {
         for directory in &self.directories {
             let _ = self.channel.withdraw(&directory.user);

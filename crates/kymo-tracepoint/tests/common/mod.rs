@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kymo_ring::{AREA_HEADER, AreaState, Config, Context, Header, Mode};
-use kymo_ust::{Control, EventRecord, FieldTag, Order, Rule, Shape, Slot, slot_at};
+use kymo_ust::{Control, EventRecord, EventRule, FieldTag, Order, Shape, Slot, slot_at};
 
 /// A shared directory for one test.
 pub struct Shared {
@@ -127,7 +127,7 @@ pub fn order(pattern: &str, filter: &str) -> Order {
         pids: [0; 4],
         session: "test".into(),
         channel: "channel0".into(),
-        rules: vec![Rule { pattern: pattern.into(), max_level: 14, exclude: false, filter }],
+        rules: vec![EventRule { pattern: pattern.into(), max_level: 14, exclude: false, filter }],
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kymo_symbols::BundleError;
 use kymo_symbols::Options;
 use kymo_symbols::bundle::{Bundle, Recording};
-use kymo_symbols::debuginfod::{Client, Config, OnProgress, Progress};
+use kymo_symbols::debuginfod::{Client, ClientConfig, OnProgress, Progress};
 use kymo_view::trust::byte_size;
 
 /// Flags that say where symbols come from.
@@ -48,7 +48,7 @@ pub(crate) struct DebuginfodArgs {
 impl DebuginfodArgs {
     /// Client of the servers that the environment names, if it names any.
     pub(crate) fn client(&self) -> Option<Arc<Client>> {
-        let config = Config::from_env().filter(|_| !self.no_debuginfod)?;
+        let config = ClientConfig::from_env().filter(|_| !self.no_debuginfod)?;
         let bar = std::io::stderr().is_terminal().then(|| -> OnProgress {
             let bar = FetchBar::default();
             Box::new(move |p| bar.draw(p))

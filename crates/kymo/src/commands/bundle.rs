@@ -10,7 +10,7 @@ use kymo_files::RecordingFormat;
 use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
 use kymo_symbols::bundle::{Bundle, Recording};
-use kymo_symbols::bundle_writer::{self, Contents, Summary};
+use kymo_symbols::bundle_writer::{self, BundleSummary, Contents};
 use kymo_view::Ledger;
 use kymo_view::trust::{byte_size, note_symbols};
 
@@ -74,7 +74,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// A bundle that was made.
 pub(crate) struct Made {
     path: PathBuf,
-    summary: Summary,
+    summary: BundleSummary,
     ledger: Ledger,
     damage: Option<String>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Made {
 impl Made {
     /// Says what was made, and what is missing in it.
     pub(crate) fn tell(&self) {
-        let Summary { binaries, symbols, ref sources, bytes, .. } = self.summary;
+        let BundleSummary { binaries, symbols, ref sources, bytes, .. } = self.summary;
         let path = self.path.display();
         let size = byte_size(bytes);
         let source_count = match sources.len() as u64 {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
 use globset::{Glob, GlobMatcher};
-use kymo_symbols::cache::{Cache, Listed};
+use kymo_symbols::cache::{Cache, CachedFile};
 
 /// Flags of `kymo cache`.
 #[derive(clap::Args)]
@@ -75,7 +75,7 @@ fn chosen(
     cache: &Cache,
     which: &[String],
     older_than: Option<Duration>,
-) -> anyhow::Result<Vec<Listed>> {
+) -> anyhow::Result<Vec<CachedFile>> {
     let globs: Vec<GlobMatcher> = which
         .iter()
         .map(|g| Ok(Glob::new(g).with_context(|| format!("{g} is no pattern"))?.compile_matcher()))
@@ -92,11 +92,11 @@ fn chosen(
 }
 
 /// How long a file was not used.
-fn unused(file: &Listed) -> Duration {
+fn unused(file: &CachedFile) -> Duration {
     SystemTime::now().duration_since(file.used).unwrap_or_default()
 }
 
-fn list(cache: &Cache, files: &[Listed]) -> anyhow::Result<ExitCode> {
+fn list(cache: &Cache, files: &[CachedFile]) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if files.is_empty() {
         writeln!(out, "nothing is kept in {}", cache.directory().display())?;
@@ -120,7 +120,7 @@ fn list(cache: &Cache, files: &[Listed]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn clear(files: &[Listed]) -> anyhow::Result<ExitCode> {
+fn clear(files: &[CachedFile]) -> anyhow::Result<ExitCode> {
     let mut freed = 0;
     for file in files {
         std::fs::remove_file(&file.path)

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use kymo_analysis::profile::{LoadOptions, Profile};
-use kymo_record::{CallGraph, Options, Output, Summary, record};
+use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, record};
 use kymo_view::Ledger;
 use kymo_view::profile_page::{CommandRun, build_page, page_ledger};
 
@@ -46,7 +46,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let scratch = Scratch::new(args.output.is_none())?;
     let path = args.output.clone().unwrap_or_else(|| scratch.file());
-    let options = Options {
+    let options = RecordOptions {
         command: args.command.clone(),
         freq: Some(args.freq),
         call_graph: Some(CallGraph::FramePointers),
@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         output: Output::File { path: path.clone(), force: false },
         command_line: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..Options::default()
+        ..RecordOptions::default()
     };
     let summary = record(&options)?;
     let symbols = kymo_symbols::Options {
@@ -80,7 +80,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(status(&args, &summary, &ledger))
 }
 
-fn command_run(args: &Args, summary: &Summary) -> CommandRun {
+fn command_run(args: &Args, summary: &RecordSummary) -> CommandRun {
     let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
     let usage = summary.usage.unwrap_or_default();
     CommandRun {
@@ -99,7 +99,7 @@ fn command_run(args: &Args, summary: &Summary) -> CommandRun {
 }
 
 /// The command's own status, unless `--strict` finds something to object to.
-fn status(args: &Args, summary: &Summary, ledger: &Ledger) -> ExitCode {
+fn status(args: &Args, summary: &RecordSummary, ledger: &Ledger) -> ExitCode {
     match summary.exit {
         Some(code) if code != 0 => ExitCode::from(code),
         _ if args.strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, target};
 use kymo_model::NoteKind;
-use kymo_record::{CallGraph, Clock, Options, Output, Summary, SwitchOn, Target};
+use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, RecordSummary, SwitchOn, Target};
 use kymo_symbols::bundle_writer::Contents;
 use kymo_view::Ledger;
 
@@ -193,7 +193,7 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Makes a bundle for each file that was written.
-fn make_bundle(args: &Args, summary: &Summary) -> anyhow::Result<()> {
+fn make_bundle(args: &Args, summary: &RecordSummary) -> anyhow::Result<()> {
     for path in summary.switched.iter().chain(&summary.path) {
         let made = super::bundle::make(
             path,
@@ -208,14 +208,14 @@ fn make_bundle(args: &Args, summary: &Summary) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn options(args: &Args) -> anyhow::Result<Options> {
+fn options(args: &Args) -> anyhow::Result<RecordOptions> {
     let catalog = Catalog::open();
     let mut command_line = vec!["kymo".to_owned()];
     command_line.extend(std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()));
     let cpus = args.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
     let clock = match &args.clockid {
-        None => Clock::default(),
-        Some(name) => Clock::parse(name).with_context(|| {
+        None => RecordClock::default(),
+        Some(name) => RecordClock::parse(name).with_context(|| {
             format!(
                 "there is no clock {name:?}; there are monotonic, monotonic_raw, boottime, \
                  realtime, tai and perf"
@@ -227,7 +227,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     } else {
         Output::File { path: args.output.clone().into(), force: args.force }
     };
-    Ok(Options {
+    Ok(RecordOptions {
         events: args.events.specs(&catalog)?,
         target: target(args)?,
         command: args.command.clone(),
@@ -301,7 +301,7 @@ pub(crate) fn level_with_equals(args: &[OsString]) -> Option<Vec<OsString>> {
     Some(args)
 }
 
-fn tell(s: &Summary, ledger: &Ledger, verbose: bool) {
+fn tell(s: &RecordSummary, ledger: &Ledger, verbose: bool) {
     let mut text = String::new();
     for path in &s.switched {
         text.push_str(&format!("[ kymo record: Dump {} ]\n", path.display()));

@@ -14,7 +14,7 @@
 
 use std::io::{self, Read};
 
-use super::super::trace_header::{Layout, LayoutError, MAX_STREAMS};
+use super::super::trace_header::{HeaderLayoutError, Layout, MAX_STREAMS};
 
 /// First bytes of either side; the last one is the protocol's version.
 pub(super) const MAGIC: [u8; 8] = *b"kymostr\x01";
@@ -102,7 +102,7 @@ pub enum ProtocolError {
     #[error("the sender says it sent {said} bytes in stream {stream}, {stored} came")]
     Total { stream: usize, said: u64, stored: u64 },
     #[error(transparent)]
-    Layout(#[from] LayoutError),
+    Layout(#[from] HeaderLayoutError),
 }
 
 /// A decoded header.

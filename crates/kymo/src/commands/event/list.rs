@@ -5,14 +5,14 @@ use std::io::Write;
 
 use anyhow::bail;
 use kymo_format::EventFormat;
-use kymo_kernel::ftrace::{EventName, Selection, State, TraceDir};
+use kymo_kernel::ftrace::{EventName, EventState, Selection, TraceDir};
 use kymo_model::format_width;
 use serde_json::{Value, json};
 
 /// One line.
 struct Row {
     name: String,
-    state: Option<State>,
+    state: Option<EventState>,
     filter: Option<String>,
     triggers: Vec<String>,
     /// Of a group: how many events it has.
@@ -70,9 +70,9 @@ fn row(dir: &TraceDir, event: &EventName, text: &str) -> anyhow::Result<Row> {
 impl Row {
     fn state(&self) -> &'static str {
         match self.state {
-            Some(State::On) => "on",
-            Some(State::Off) => "off",
-            Some(State::Mixed) => "some",
+            Some(EventState::On) => "on",
+            Some(EventState::Off) => "off",
+            Some(EventState::Mixed) => "some",
             None => "-",
         }
     }
@@ -80,7 +80,7 @@ impl Row {
     fn print(&self, width: usize, out: &mut dyn Write) -> anyhow::Result<()> {
         let width = format_width(width);
         let style = match self.state {
-            Some(State::On | State::Mixed) => anstyle::AnsiColor::Green.on_default(),
+            Some(EventState::On | EventState::Mixed) => anstyle::AnsiColor::Green.on_default(),
             _ => anstyle::Style::new(),
         };
         let more = match (self.events, self.filter.is_some() || !self.triggers.is_empty()) {

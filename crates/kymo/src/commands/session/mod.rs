@@ -13,10 +13,10 @@ use clap::Subcommand;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::ftrace::Selection;
 use kymo_kernel::target;
-use kymo_record::ftrace::{Mode, SessionOptions, TraceEvent};
+use kymo_record::ftrace::{BufferMode, SessionOptions, TraceEvent};
 use kymo_record::sessions::{CreateOptions, Session, Sessions, TakeOptions};
 use kymo_record::ust::{DEFAULT_CHANNEL, Notes, RingOptions};
-use kymo_ust::{Pids, Rule};
+use kymo_ust::{EventRule, Pids};
 
 use super::trace::ust;
 use super::tracing;
@@ -124,7 +124,7 @@ struct Create {
     events: Events,
     /// What a full ring does: overwrite the oldest events (flight recorder) or discard new ones
     #[arg(long, value_name = "MODE", default_value = "overwrite", value_parser = mode)]
-    mode: Mode,
+    mode: BufferMode,
     /// Room in the rings for each CPU: the kernel's, and that of each program (4M)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     buffer_size: Option<u64>,
@@ -166,7 +166,7 @@ impl Events {
         wanted(&self.kernel, self.filter.as_ref())
     }
 
-    fn of_programs(&self) -> anyhow::Result<Vec<Rule>> {
+    fn of_programs(&self) -> anyhow::Result<Vec<EventRule>> {
         match self.programs.is_empty() {
             true => Ok(Vec::new()),
             false => ust::rules(&self.programs, self.level, self.filter.as_deref()),
@@ -186,7 +186,7 @@ struct Enable {
     events: Events,
     /// What a full ring of a new channel does: overwrite or discard (as the first channel)
     #[arg(long, value_name = "MODE", requires = "channel", value_parser = mode)]
-    mode: Option<Mode>,
+    mode: Option<BufferMode>,
     /// Room of a new channel for each CPU of each program (as the first channel)
     #[arg(long, value_name = "SIZE", requires = "channel", value_parser = bytes)]
     buffer_size: Option<u64>,
@@ -229,10 +229,10 @@ struct Rotate {
     quiet: bool,
 }
 
-fn mode(text: &str) -> Result<Mode, String> {
+fn mode(text: &str) -> Result<BufferMode, String> {
     match text {
-        "overwrite" => Ok(Mode::Overwrite),
-        "discard" => Ok(Mode::Discard),
+        "overwrite" => Ok(BufferMode::Overwrite),
+        "discard" => Ok(BufferMode::Discard),
         _ => Err("there are overwrite and discard".into()),
     }
 }
@@ -249,9 +249,9 @@ fn sessions() -> Sessions {
 }
 
 /// The ring of a channel of programs.
-fn ring(mode: Mode, room: Option<u64>, pids: Pids) -> RingOptions {
+fn ring(mode: BufferMode, room: Option<u64>, pids: Pids) -> RingOptions {
     let (sub_buffer, sub_buffers) = ust::sub_buffers(room);
-    RingOptions { overwrite: mode == Mode::Overwrite, sub_buffer, sub_buffers, pids }
+    RingOptions { overwrite: mode == BufferMode::Overwrite, sub_buffer, sub_buffers, pids }
 }
 
 /// Says what was passed over.
@@ -348,7 +348,7 @@ fn enable(sessions: &Sessions, args: &Enable) -> anyhow::Result<()> {
     }
     if !rules.is_empty() {
         let otherwise =
-            ring(args.mode.unwrap_or(Mode::Overwrite), args.buffer_size, Pids::default());
+            ring(args.mode.unwrap_or(BufferMode::Overwrite), args.buffer_size, Pids::default());
         let given = args.mode.is_some() || args.buffer_size.is_some();
         let ring = given.then_some(otherwise);
         passed_over(&session.enable_programs(args.events.channel(), ring, otherwise, rules)?);

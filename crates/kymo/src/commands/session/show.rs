@@ -3,23 +3,23 @@
 use std::io::Write as _;
 
 use kymo_kernel::ftrace::CpuStats;
-use kymo_record::ftrace::{Mode, SessionState};
-use kymo_record::sessions::{Listed, Session, State};
+use kymo_record::ftrace::{BufferMode, SessionState};
+use kymo_record::sessions::{ListedSession, Session, SessionSummary};
 use kymo_record::ust::{ChannelState, Doing, ProgramState, ProgramsState, RuleState};
 use kymo_ust::Pids;
 use serde_json::{Value, json};
 
 use super::super::trace::ust;
 
-fn mode(mode: Mode) -> &'static str {
+fn mode(mode: BufferMode) -> &'static str {
     match mode {
-        Mode::Overwrite => "overwrite",
-        Mode::Discard => "discard",
+        BufferMode::Overwrite => "overwrite",
+        BufferMode::Discard => "discard",
     }
 }
 
 fn overwrites(overwrite: bool) -> &'static str {
-    mode(if overwrite { Mode::Overwrite } else { Mode::Discard })
+    mode(if overwrite { BufferMode::Overwrite } else { BufferMode::Discard })
 }
 
 fn sum(state: &SessionState, of: fn(&CpuStats) -> u64) -> u64 {
@@ -35,12 +35,12 @@ fn reach(state: &SessionState) -> Option<f64> {
     state.stats.iter().filter_map(|(_, s)| of(s)).min_by(f64::total_cmp)
 }
 
-fn is_tracing(state: &State) -> bool {
+fn is_tracing(state: &SessionSummary) -> bool {
     state.kernel.as_ref().is_some_and(|k| k.tracing)
         || state.programs.as_ref().is_some_and(|p| p.started)
 }
 
-fn as_json(state: &State) -> Value {
+fn as_json(state: &SessionSummary) -> Value {
     let mut value = match &state.kernel {
         Some(kernel) => kernel_json(kernel),
         None => json!({ "name": state.name, "made": state.programs.as_ref().and_then(|p| p.made) }),
@@ -115,7 +115,7 @@ fn doing(doing: Doing) -> String {
     }
 }
 
-pub(super) fn show(state: &State, as_json_text: bool) -> anyhow::Result<()> {
+pub(super) fn show(state: &SessionSummary, as_json_text: bool) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     if as_json_text {
         writeln!(out, "{}", as_json(state))?;
@@ -260,14 +260,14 @@ pub(super) fn unfit(session: &Session) {
     }
 }
 
-pub(super) fn list(all: &[Listed], as_json_text: bool) -> anyhow::Result<()> {
+pub(super) fn list(all: &[ListedSession], as_json_text: bool) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     if as_json_text {
         let values: Vec<Value> = all
             .iter()
             .map(|l| match l {
-                Listed::There(state) => as_json(state),
-                Listed::Gone { name, rebooted, what } => {
+                ListedSession::There(state) => as_json(state),
+                ListedSession::Gone { name, rebooted, what } => {
                     json!({ "name": name, "gone": true, "rebooted": rebooted, "what": what })
                 }
             })
@@ -277,8 +277,8 @@ pub(super) fn list(all: &[Listed], as_json_text: bool) -> anyhow::Result<()> {
     }
     for l in all {
         match l {
-            Listed::There(state) => writeln!(out, "{}", line(state))?,
-            Listed::Gone { name, what, .. } => {
+            ListedSession::There(state) => writeln!(out, "{}", line(state))?,
+            ListedSession::Gone { name, what, .. } => {
                 writeln!(out, "{name}: lost: {what}; `kymo session destroy {name}` clears up")?;
             }
         }
@@ -287,7 +287,7 @@ pub(super) fn list(all: &[Listed], as_json_text: bool) -> anyhow::Result<()> {
 }
 
 /// A session in a line.
-fn line(state: &State) -> String {
+fn line(state: &SessionSummary) -> String {
     let tracing = if is_tracing(state) { "tracing" } else { "stopped" };
     let mut text = format!("{}: {tracing}", state.name);
     if let Some(s) = &state.kernel {

@@ -10,8 +10,8 @@ use anyhow::{Context as _, bail};
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::process::{Signal, Signals};
-use kymo_record::ftrace::{self, Condition, Met, On, OnLatency, TakenBy, Watch};
-use kymo_record::sessions::{Sessions, TakeOptions, Taken};
+use kymo_record::ftrace::{self, Condition, ConditionWatch, Met, On, OnLatency, TakenBy};
+use kymo_record::sessions::{SessionSnapshot, Sessions, TakeOptions};
 use kymo_view::Ledger;
 
 use super::super::trace::ust;
@@ -80,7 +80,7 @@ pub(super) fn run(sessions: &Sessions, args: &Snapshot) -> anyhow::Result<ExitCo
     }
     let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     let signals = Signals::listen(&ends).context("cannot listen for signals")?;
-    let mut watch = Watch::start(sessions.tracefs()?, &condition)?;
+    let mut watch = ConditionWatch::start(sessions.tracefs()?, &condition)?;
     if !args.quiet {
         say(&format!("watching in user space, in the instance {}", watch.instance()));
     }
@@ -117,7 +117,12 @@ fn say(text: &str) {
 }
 
 /// Says what was written, how, and why, and what is missing. Gives the exit status.
-pub(super) fn tell(taken: &Taken, met: Option<Met>, quiet: bool, strict: bool) -> ExitCode {
+pub(super) fn tell(
+    taken: &SessionSnapshot,
+    met: Option<Met>,
+    quiet: bool,
+    strict: bool,
+) -> ExitCode {
     let mut parts = Vec::new();
     if let Some(kernel) = &taken.kernel {
         parts.push(of_kernel(kernel, met));
@@ -155,7 +160,7 @@ fn why(met: Option<Met>) -> String {
     }
 }
 
-fn of_kernel(taken: &ftrace::Taken, met: Option<Met>) -> String {
+fn of_kernel(taken: &ftrace::KernelSnapshot, met: Option<Met>) -> String {
     let how = match taken.by {
         TakenBy::Kernel => "taken by the kernel at one moment",
         TakenBy::Reading => "read from the rings while tracing went on",

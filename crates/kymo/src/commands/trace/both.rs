@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use kymo_model::NoteKind;
 use kymo_record::ftrace::{TraceError, TraceEvent, TraceOutput, record_trace_beside};
-use kymo_record::ust::{Draining, Watch};
-use kymo_ust::Rule;
+use kymo_record::ust::{ChannelWatch, Draining};
+use kymo_ust::EventRule;
 use kymo_view::Ledger;
 
 use super::follow::{Printer, note_lost};
@@ -39,7 +39,7 @@ fn alone(args: &Args, command: Option<u32>) -> Option<u32> {
 fn record(
     args: &Args,
     events: Vec<TraceEvent>,
-    rules: Vec<Rule>,
+    rules: Vec<EventRule>,
     directory: &Path,
 ) -> anyhow::Result<ExitCode> {
     ust::check_new(directory)?;
@@ -57,7 +57,7 @@ fn record(
 fn record_into(
     args: &Args,
     events: Vec<TraceEvent>,
-    rules: Vec<Rule>,
+    rules: Vec<EventRule>,
     directory: &Path,
     kernel: &Path,
 ) -> anyhow::Result<ExitCode> {
@@ -99,7 +99,7 @@ fn record_into(
     Ok(close(args, &ledger, summary.exit))
 }
 
-fn follow(args: &Args, events: &[TraceEvent], rules: Vec<Rule>) -> anyhow::Result<ExitCode> {
+fn follow(args: &Args, events: &[TraceEvent], rules: Vec<EventRule>) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
     let mut source = Source::open(args, events, Pace::Tick, &mut ledger)?;
     let current = source.dir().clocks()?.current;
@@ -136,7 +136,7 @@ fn follow(args: &Args, events: &[TraceEvent], rules: Vec<Rule>) -> anyhow::Resul
 fn rounds(
     source: &mut Source,
     printer: &mut Printer,
-    watch: &mut Watch,
+    watch: &mut ChannelWatch,
     live: &mut Live,
 ) -> anyhow::Result<Option<End>> {
     let mut end = None;

@@ -13,9 +13,10 @@ use kymo_kernel::ftrace::own_name;
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_model::{NoteKind, format_width};
 use kymo_record::ust::{
-    ChannelOptions, Drain, DrainStats, Draining, MountNamespace, UstError, Watch, WatchOptions,
+    ChannelOptions, ChannelWatch, Drain, DrainStats, Draining, MountNamespace, UstError,
+    WatchOptions,
 };
-use kymo_ust::Rule;
+use kymo_ust::EventRule;
 use kymo_view::Ledger;
 
 use super::{Args, close};
@@ -83,7 +84,7 @@ pub(in crate::commands) fn rules(
     patterns: &[String],
     level: Option<u8>,
     filter: Option<&str>,
-) -> anyhow::Result<Vec<Rule>> {
+) -> anyhow::Result<Vec<EventRule>> {
     let filter = match filter {
         None => Vec::new(),
         Some(text) => kymo_ust::compile(text).map_err(|e| anyhow::anyhow!(caret(text, &e)))?,
@@ -98,7 +99,7 @@ pub(in crate::commands) fn rules(
             false => format!("{pattern}:*"),
         };
         let max_level = level.unwrap_or(MAX_LEVEL);
-        Ok(Rule { pattern, max_level, exclude: false, filter: filter.clone() })
+        Ok(EventRule { pattern, max_level, exclude: false, filter: filter.clone() })
     };
     patterns.iter().map(rule).collect()
 }
@@ -127,7 +128,7 @@ impl UstArgs {
 }
 
 /// What the flags ask of programs, as far as no process needs to be there.
-pub(super) fn asked(args: &Args) -> anyhow::Result<Vec<Rule>> {
+pub(super) fn asked(args: &Args) -> anyhow::Result<Vec<EventRule>> {
     let filter = args.events.for_programs();
     rules(&args.ust.user_events, args.ust.level, filter.as_deref())
 }
@@ -135,10 +136,10 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Vec<Rule>> {
 /// Switches the events on; `command`: the process of a command that is alone meant.
 pub(super) fn watch(
     args: &Args,
-    rules: Vec<Rule>,
+    rules: Vec<EventRule>,
     pids: Vec<u32>,
     command: Option<u32>,
-) -> Result<Watch, UstError> {
+) -> Result<ChannelWatch, UstError> {
     let (sub_buffer, sub_buffers) = sub_buffers(args.buffer_size);
     let options = WatchOptions {
         channel: ChannelOptions {
@@ -155,7 +156,7 @@ pub(super) fn watch(
     };
     let namespaces =
         if command.is_some() { vec![MountNamespace::here()] } else { MountNamespace::all() };
-    let watch = Watch::start(&namespaces, &options)?;
+    let watch = ChannelWatch::start(&namespaces, &options)?;
     if options.running && command.is_none() && watch.programs() == 0 && !args.quiet {
         sayln!("kymo: no program that runs has such events; waiting for one that starts");
     }
@@ -163,7 +164,7 @@ pub(super) fn watch(
 }
 
 /// Takes what comes into a directory.
-pub(super) fn drain(watch: Watch, directory: &Path) -> Result<Draining, UstError> {
+pub(super) fn drain(watch: ChannelWatch, directory: &Path) -> Result<Draining, UstError> {
     // Rings that filled by a quarter since the last look are looked at sooner.
     Draining::start(watch, Drain::new(directory, own_name("trace")), ROOM / 4)
 }
@@ -263,7 +264,7 @@ impl Run<'_> {
         Ok(false)
     }
 
-    fn follow(&mut self, watch: &mut Watch, live: &mut live::Live) -> anyhow::Result<()> {
+    fn follow(&mut self, watch: &mut ChannelWatch, live: &mut live::Live) -> anyhow::Result<()> {
         loop {
             live.begin_round();
             watch.round(|channel, program| live.take(channel, program, &|_| None))?;
