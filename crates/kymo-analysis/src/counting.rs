@@ -126,7 +126,11 @@ impl Counter {
             entry.hash == hash
                 && slots.get(entry.slot()).is_some_and(|slot| {
                     let held = slot.start..slot.start + slot.len as usize;
-                    slot.key == key && self.arena.get(held) == Some(chain)
+                    // The processor is slow to compare nothing with nothing: it is a masked
+                    // load of an address that is not mapped.
+                    slot.key == key
+                        && held.len() == chain.len()
+                        && (chain.is_empty() || self.arena.get(held) == Some(chain))
                 })
         };
         if let Some(known) = self.table.find(hash, same).map(StackEntry::slot) {
@@ -141,6 +145,16 @@ impl Counter {
         let slot = self.slots.push(Slot { key, task, len, first, start, samples: 1, period });
         self.table.insert(StackEntry { hash, number: slot.0 + 1 });
         slot
+    }
+
+    /// Puts other numbers in the place of those of labels.
+    pub(crate) fn number_labels(&mut self, numbers: &[u32]) {
+        for slot in self.slots.iter_mut() {
+            slot.key.label = numbers.get(slot.key.label as usize).copied().unwrap_or_else(|| {
+                internal_error("label");
+                0
+            });
+        }
     }
 
     /// The chain of a slot.

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{
-    ClassOrigin, EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass,
+    ClassOrigin, EventConsumer, EventSelection, EventSource, FieldId, ReadSummary, RecordedClass,
     RecordedEvent, SourceError,
 };
 use kymo_model::{Note, NoteKind};
@@ -196,13 +196,10 @@ impl EventTable {
         source: &EventSource,
         config: &EventTableConfig<'_>,
     ) -> Result<(EventTable, ReadSummary), SourceError> {
-        let mut counter = Counter::new(config);
-        let options = ReadOptions { join_stacks: true, ..ReadOptions::default() };
-        let summary = source.for_each(config.selection, options, &mut |event| {
-            counter.add(event);
-            ControlFlow::Continue(())
-        })?;
-        Ok((counter.finish(), summary))
+        let (summary, counters) =
+            source.for_each_on_threads(config.selection, || Counter::new(config))?;
+        let all = counters.into_iter().reduce(Counter::merge);
+        Ok((all.map_or_else(EventTable::default, Counter::finish), summary))
     }
 
     /// Name of a function in stacks.
@@ -231,18 +228,35 @@ impl EventTable {
     }
 }
 
+/// How a cell is filled for the events of a layout.
+enum Cell {
+    /// The same for all of them.
+    Fixed(Vec<u8>),
+    Field(FieldId),
+    /// By the key.
+    Key,
+}
+
 /// A table that grows.
 struct Counter<'k> {
     keys: &'k [EventKey],
     keeps_stacks: bool,
     by_stack: bool,
-    /// For each layout the field of each key.
-    plans: Vec<Option<Vec<Option<FieldId>>>>,
+    /// The cells of each layout; none of those that had no event.
+    plans: Vec<Vec<Cell>>,
     entries: FxHashMap<Box<[u8]>, EventEntry>,
     key: Vec<u8>,
     table: EventTable,
     frame_of: FxHashMap<String, u32>,
     stacks: usize,
+}
+
+impl EventConsumer for Counter<'_> {
+    #[inline]
+    fn event(&mut self, event: &RecordedEvent<'_>) -> ControlFlow<()> {
+        self.add(event);
+        ControlFlow::Continue(())
+    }
 }
 
 impl<'k> Counter<'k> {
@@ -261,15 +275,8 @@ impl<'k> Counter<'k> {
     }
 
     fn add(&mut self, event: &RecordedEvent<'_>) {
-        let layout = event.class.layout.index();
-        if self.plans.get(layout).is_none_or(Option::is_none) {
-            if self.plans.len() <= layout {
-                self.plans.resize_with(layout + 1, || None);
-            }
-            let fields = self.keys.iter().map(|k| k.field(event.class)).collect();
-            if let Some(plan) = self.plans.get_mut(layout) {
-                *plan = Some(fields);
-            }
+        if self.plans.get(event.class.layout.index()).is_none_or(Vec::is_empty) {
+            self.plan(event.class);
         }
         let chain = match self.keeps_stacks || self.by_stack {
             true => event.stack_names().into_iter().map(|f| self.frame(f)).collect(),
@@ -279,9 +286,26 @@ impl<'k> Counter<'k> {
         self.count(&chain);
     }
 
+    /// How the cells of a class are filled.
+    #[cold]
+    fn plan(&mut self, class: &RecordedClass) {
+        let cell = |key: &EventKey| match key {
+            EventKey::Event => Cell::Fixed(class.full_name.clone().into_bytes()),
+            EventKey::Field { .. } => {
+                key.field(class).map_or_else(|| Cell::Fixed(NOT_THERE.to_vec()), Cell::Field)
+            }
+            _ => Cell::Key,
+        };
+        let layout = class.layout.index();
+        self.plans.resize_with(self.plans.len().max(layout + 1), Vec::new);
+        if let Some(plan) = self.plans.get_mut(layout) {
+            *plan = self.keys.iter().map(cell).collect();
+        }
+    }
+
     fn write_key(&mut self, event: &RecordedEvent<'_>, chain: &[u32]) {
         let Counter { keys, key, plans, table, .. } = self;
-        let Some(Some(plan)) = plans.get(event.class.layout.index()) else {
+        let Some(plan) = plans.get(event.class.layout.index()) else {
             debug_assert!(false, "no plan for {}", event.class.full_name);
             return;
         };
@@ -290,12 +314,23 @@ impl<'k> Counter<'k> {
             Some(n) => key.extend_from_slice(itoa::Buffer::new().format(n).as_bytes()),
             None => key.extend_from_slice(NOT_THERE),
         };
-        for (i, (k, field)) in keys.iter().zip(plan).enumerate() {
+        for (i, (k, cell)) in keys.iter().zip(plan).enumerate() {
             if i > 0 {
                 key.push(SEPARATOR);
             }
+            match cell {
+                Cell::Fixed(text) => {
+                    key.extend_from_slice(text);
+                    continue;
+                }
+                Cell::Field(id) => {
+                    event.field(*id).write_cell(key);
+                    continue;
+                }
+                Cell::Key => {}
+            }
             match k {
-                EventKey::Event => key.extend_from_slice(event.class.full_name.as_bytes()),
+                EventKey::Event | EventKey::Field { .. } => {}
                 EventKey::Comm => {
                     let from = key.len();
                     key.extend_from_slice(event.task().comm());
@@ -314,10 +349,6 @@ impl<'k> Counter<'k> {
                         key.extend_from_slice(table.function(*frame).as_bytes());
                     }
                 }
-                EventKey::Field { .. } => match field {
-                    Some(id) => event.field(*id).write_cell(key),
-                    None => key.extend_from_slice(NOT_THERE),
-                },
             }
         }
     }
@@ -332,7 +363,7 @@ impl<'k> Counter<'k> {
             return;
         }
         if !self.entries.contains_key(&*self.key) {
-            self.add_entry();
+            self.add_entry(1);
         }
         let Some(entry) = self.entries.get_mut(&*self.key) else {
             debug_assert!(false, "an entry that was just made");
@@ -355,9 +386,9 @@ impl<'k> Counter<'k> {
     /// Makes room for the key that was written. Only the first event of an entry needs memory
     /// for its name.
     #[cold]
-    fn add_entry(&mut self) {
+    fn add_entry(&mut self, events: u64) {
         if self.entries.len() >= MOST_ENTRIES {
-            self.table.overflow += 1;
+            self.table.overflow += events;
             self.key.clear();
             self.key.extend_from_slice(OTHERS.as_bytes());
         }
@@ -376,6 +407,46 @@ impl<'k> Counter<'k> {
             self.table.frames.push(name);
         }
         id
+    }
+
+    /// Adds what another thread counted.
+    fn merge(mut self, other: Counter<'k>) -> Counter<'k> {
+        let frames: Vec<u32> = other.table.frames.into_iter().map(|f| self.frame(f)).collect();
+        self.table.events += other.table.events;
+        self.table.overflow += other.table.overflow;
+        self.table.dropped_stacks += other.table.dropped_stacks;
+        for (key, entry) in other.entries {
+            self.key.clear();
+            self.key.extend_from_slice(&key);
+            let stacks = entry.stacks.into_iter().map(|(stack, n)| {
+                let frame = |f: &u32| frames.get(*f as usize).copied().unwrap_or(u32::MAX);
+                (stack.iter().map(frame).collect(), n)
+            });
+            self.merge_entry(entry.events, stacks);
+        }
+        self
+    }
+
+    /// Adds to the entry whose key was written.
+    fn merge_entry(&mut self, events: u64, stacks: impl Iterator<Item = (Box<[u32]>, u64)>) {
+        if !self.entries.contains_key(&*self.key) {
+            self.add_entry(events);
+        }
+        let Some(entry) = self.entries.get_mut(&*self.key) else {
+            debug_assert!(false, "an entry that was just made");
+            return;
+        };
+        entry.events += events;
+        for (stack, n) in stacks {
+            match entry.stacks.get_mut(&stack) {
+                Some(known) => *known += n,
+                None if self.stacks >= MOST_STACKS => self.table.dropped_stacks += n,
+                None => {
+                    entry.stacks.insert(stack, n);
+                    self.stacks += 1;
+                }
+            }
+        }
     }
 
     fn finish(self) -> EventTable {

@@ -11,8 +11,6 @@ use kymo_model::Sample;
 use kymo_symbols::bundle::Bundle;
 use rustc_hash::FxHashMap;
 
-use crate::histogram::Key;
-
 /// Sort key that looks into payloads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PayloadKey {
@@ -56,6 +54,56 @@ struct PayloadColumn {
     field: Option<Field>,
 }
 
+/// What is known of one event.
+struct EventLabels {
+    columns: Vec<PayloadColumn>,
+    /// Byte from which on payloads are told apart: what all events have is not shown.
+    own: usize,
+    known: KnownPayloads,
+}
+
+/// Labels by payload: many are equal, and to look one up is faster than to render it.
+#[derive(Default)]
+struct KnownPayloads {
+    labels: FxHashMap<Box<[u8]>, u32>,
+    asked: u32,
+    found: u32,
+}
+
+impl KnownPayloads {
+    /// Payloads that are remembered at most.
+    const MOST: usize = 1 << 14;
+    /// Longer ones are not.
+    const LONGEST: usize = 512;
+
+    /// Whether it pays to remember payloads of the event.
+    #[inline]
+    fn pays(&self) -> bool {
+        self.asked < 4096 || self.found > self.asked / 4
+    }
+
+    #[inline]
+    fn get(&mut self, payload: &[u8]) -> Option<u32> {
+        if !self.pays() {
+            return None;
+        }
+        let label = self.labels.get(payload).copied();
+        // Half of each counts on: what was long ago matters less.
+        if self.asked == u32::MAX {
+            (self.asked, self.found) = (self.asked / 2, self.found / 2);
+        }
+        self.asked += 1;
+        self.found += u32::from(label.is_some());
+        label
+    }
+
+    fn add(&mut self, payload: &[u8], label: u32) {
+        if self.labels.len() < Self::MOST && payload.len() <= Self::LONGEST && self.pays() {
+            self.labels.insert(payload.into(), label);
+        }
+    }
+}
+
 struct PayloadValue {
     /// Bytes that values are told apart and sorted by.
     raw: Vec<u8>,
@@ -68,7 +116,7 @@ pub struct PayloadLabels {
     keys: Vec<PayloadKey>,
     payloads: TracepointPayloads,
     /// By event.
-    columns: Vec<Option<Vec<PayloadColumn>>>,
+    events: Vec<Option<EventLabels>>,
     ids: FxHashMap<(usize, Vec<u8>), u32>,
     /// By label, then by column of its event.
     values: Vec<Vec<PayloadValue>>,
@@ -86,23 +134,76 @@ impl PayloadLabels {
         }
     }
 
+    /// Labels by the same keys, for another thread.
+    pub(crate) fn fork_for_thread(&self) -> PayloadLabels {
+        PayloadLabels {
+            keys: self.keys.clone(),
+            values: vec![Vec::new()],
+            payloads: self.payloads.fork_for_thread(),
+            ..PayloadLabels::default()
+        }
+    }
+
+    /// Takes over the labels of another thread; answers the number of each of them here.
+    pub(crate) fn merge(&mut self, other: PayloadLabels) -> Vec<u32> {
+        self.events.resize_with(self.events.len().max(other.events.len()), || None);
+        for (mine, theirs) in self.events.iter_mut().zip(other.events) {
+            if mine.is_none() {
+                *mine = theirs;
+            }
+        }
+        let mut numbers = vec![0; other.values.len()];
+        let mut values: Vec<_> = other.values.into_iter().map(Some).collect();
+        for (key, label) in other.ids {
+            let next = self.values.len() as u32;
+            let id = *self.ids.entry(key).or_insert(next);
+            if id == next {
+                let value = values.get_mut(label as usize).and_then(Option::take);
+                self.values.push(value.unwrap_or_default());
+            }
+            if let Some(number) = numbers.get_mut(label as usize) {
+                *number = id;
+            }
+        }
+        numbers
+    }
+
+    /// Learns which columns the event of an entry has.
+    pub(crate) fn learn(&mut self, entry: &Entry<'_>) -> Option<()> {
+        let (at, desc) = (entry.event, entry.desc()?);
+        if self.events.get(at).is_none_or(Option::is_none) {
+            let (columns, own) = columns(&self.keys, desc, &mut self.payloads, entry);
+            self.events.resize_with(self.events.len().max(at + 1), || None);
+            let labels = EventLabels { columns, own, known: KnownPayloads::default() };
+            *self.events.get_mut(at)? = Some(labels);
+        }
+        Some(())
+    }
+
     /// The number of a sample's combination of values.
     pub fn label(&mut self, entry: &Entry<'_>, sample: &Sample<'_>) -> u32 {
-        let (Some(raw), Some(desc)) = (sample.raw, entry.desc()) else { return 0 };
-        let endian = payload_endian(entry);
-        let at = entry.event;
-        if self.columns.len() <= at {
-            self.columns.resize_with(at + 1, || None);
+        let Some(raw) = sample.raw.filter(|_| self.learn(entry).is_some()) else { return 0 };
+        let Some(Some(event)) = self.events.get_mut(entry.event) else { return 0 };
+        let own = raw.get(event.own..).unwrap_or(raw);
+        if let Some(label) = event.known.get(own) {
+            return label;
         }
-        let Some(slot) = self.columns.get_mut(at) else { return 0 };
-        if slot.is_none() {
-            *slot = Some(columns(&self.keys, desc, &mut self.payloads, entry));
+        let label = self.render(entry, raw);
+        if let Some(Some(event)) = self.events.get_mut(entry.event) {
+            event.known.add(own, label);
         }
+        label
+    }
+
+    /// The number of the values of a payload.
+    fn render(&mut self, entry: &Entry<'_>, raw: &[u8]) -> u32 {
+        let (at, endian) = (entry.event, payload_endian(entry));
         let mut printed = Vec::new();
         self.payloads.write(entry, raw, &mut printed);
         let mut values = Vec::new();
         let mut whole = Vec::new();
-        for column in slot.iter().flatten() {
+        let event = self.events.get(at).and_then(Option::as_ref);
+        for column in event.iter().flat_map(|e| &e.columns) {
             let value = match &column.field {
                 None => PayloadValue { raw: printed.clone(), text: lossy(&printed) },
                 Some(f) => {
@@ -122,21 +223,24 @@ impl PayloadLabels {
         id
     }
 
+    fn columns(&self, event: usize) -> &[PayloadColumn] {
+        self.events.get(event).and_then(Option::as_ref).map_or(&[], |e| &e.columns)
+    }
+
     /// The columns that key number `key` stands for in an event.
-    pub fn keys_of(&self, event: usize, key: usize) -> Vec<Key> {
-        let all = self.columns.get(event).and_then(Option::as_deref).unwrap_or_default();
-        let own = all.iter().enumerate().filter(|(_, c)| c.key == key);
-        own.map(|(i, _)| Key::Label(i as u8)).collect()
+    pub fn columns_of(&self, event: usize, key: usize) -> impl Iterator<Item = u8> {
+        let own = self.columns(event).iter().enumerate();
+        own.filter(move |(_, c)| c.key == key).map(|(i, _)| i as u8)
     }
 
     /// Whether any event has what key number `key` names.
     pub fn known(&self, key: usize) -> bool {
-        self.columns.iter().flatten().flatten().any(|c| c.key == key)
+        self.events.iter().flatten().flat_map(|e| &e.columns).any(|c| c.key == key)
     }
 
     /// Heading of a column, its least width, and whether it stands to the right.
     pub fn heading(&self, event: usize, column: u8) -> (String, usize, bool) {
-        let all = self.columns.get(event).and_then(Option::as_deref).unwrap_or_default();
+        let all = self.columns(event);
         let Some(PayloadColumn { field: Some(f), .. }) = all.get(usize::from(column)) else {
             return ("Trace output".into(), 0, false);
         };
@@ -179,14 +283,19 @@ impl PayloadLabels {
     }
 }
 
+/// The columns of an event, and the byte from which on its payloads can differ in them.
 fn columns(
     keys: &[PayloadKey],
     desc: &EventDesc,
     payloads: &mut TracepointPayloads,
     entry: &Entry<'_>,
-) -> Vec<PayloadColumn> {
+) -> (Vec<PayloadColumn>, usize) {
     let mut found: Vec<PayloadColumn> = Vec::new();
-    let Some(format) = payloads.format(entry) else { return found };
+    let Some(format) = payloads.format(entry) else { return (found, 0) };
+    let own = match format.print_fmt.contains("common_") {
+        true => 0,
+        false => format.own_fields().map(|f| f.offset as usize).min().unwrap_or(0),
+    };
     for (number, key) in keys.iter().enumerate().filter(|(_, k)| k.wants(desc)) {
         let PayloadKey::Fields { name, .. } = key else {
             found.push(PayloadColumn { key: number, field: None });
@@ -201,7 +310,7 @@ fn columns(
             }
         }
     }
-    found
+    (found, own)
 }
 
 /// A value as the event's own text shows it, where that says `name=value`.

@@ -18,9 +18,11 @@ use crate::addresses::Addresses;
 use crate::counting::{self, Counter, Slot, SlotId};
 use crate::frames::{self, Detail};
 use crate::oncpu::OnCpu;
-use crate::samples::{Job, Mark, Settings, Shares, Space};
+use crate::payload_labels::PayloadLabels;
+use crate::samples::{Job, Mark, Settings, Share, Space};
 use kymo_events::state::{CommId, Machine};
 use kymo_events::unwind::Tally;
+use kymo_events::worker_pool::{WorkerPool, worker_count};
 use kymo_events::{EventSelection, FilterExprError, SampleSelector};
 
 pub use crate::frames::{Frame, FrameId, Lacking, SourceLine};
@@ -36,7 +38,7 @@ pub struct Stack {
     pub tid: u32,
     /// CPU, if it is recorded and was asked for.
     pub cpu: Option<u32>,
-    /// What [`LoadOptions::label`] said.
+    /// Its label, where [`LoadOptions::label`] or [`LoadOptions::labels`] ask for it.
     pub label: u32,
     /// `k`, `.`, `g`, `u` or `H`: where the processor was.
     pub level: char,
@@ -199,8 +201,10 @@ pub struct LoadOptions<'a> {
     pub moments: bool,
     /// Only samples that are selected.
     pub selection: Option<&'a EventSelection>,
-    /// Keep samples apart by more than that.
+    /// Keep samples apart by more than that; the thread that reads asks for each.
     pub label: Option<&'a mut Label<'a>>,
+    /// Keep samples apart by their payloads instead, which are rendered where they are counted.
+    pub labels: Option<&'a mut PayloadLabels>,
 }
 
 /// A profile cannot be made.
@@ -262,7 +266,7 @@ impl Profile {
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ProfileError> {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
-        let LoadOptions { moments, label, selection, .. } = options;
+        let LoadOptions { moments, label, mut labels, selection, .. } = options;
         kymo_events::map(file);
         let selector = match selection.filter(|s| s.is_restricted()) {
             Some(selection) => Some(SampleSelector::new(selection, file, &symbols)?),
@@ -273,11 +277,13 @@ impl Profile {
         let settings = Settings { by_cpu, merge_threads, no_chains, moments };
         let (stats, mut machine, shares, on_cpu, span) = std::thread::scope(|scope| {
             let binaries = machine.symbols.binaries();
+            let share = || Share::new(&settings, &binaries, labels.as_deref());
+            let shares = std::iter::repeat_with(share).take(worker_count());
             let mut reading = Reading {
                 machine,
                 label,
                 selector,
-                shares: Shares::start(scope, settings, &binaries),
+                shares: WorkerPool::start(scope, "count", shares),
                 piped: file.is_pipe(),
                 samples: 0,
                 on_cpu: OnCpu::default(),
@@ -294,8 +300,12 @@ impl Profile {
         let mut unwinding = Tally::default();
         let (mut addresses, mut counters): (Vec<Addresses>, Vec<Vec<Counter>>) = shares
             .into_iter()
-            .map(|s| {
+            .map(|mut s| {
                 unwinding.merge(s.unwinder.into_tally());
+                if let Some((all, own)) = labels.as_mut().zip(s.labels) {
+                    let numbers = all.merge(own);
+                    s.counters.iter_mut().for_each(|c| c.number_labels(&numbers));
+                }
                 (s.addresses, s.counters)
             })
             .unzip();
@@ -430,7 +440,7 @@ struct Reading<'a, 's> {
     machine: Machine,
     label: Option<&'a mut Label<'a>>,
     selector: Option<SampleSelector<'a>>,
-    shares: Shares<'s>,
+    shares: WorkerPool<'s, Job, Share>,
     piped: bool,
     /// Samples so far.
     samples: u64,

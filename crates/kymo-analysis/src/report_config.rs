@@ -367,7 +367,7 @@ impl ReportConfig {
         for key in self.keys.as_deref().unwrap_or(&USUAL) {
             match key {
                 SortKey::Key(k) => keys.push(*k),
-                SortKey::Trace(n) => keys.extend(labels.keys_of(number, *n)),
+                SortKey::Trace(n) => keys.extend(labels.columns_of(number, *n).map(Key::Label)),
             }
         }
         let parts = keys.iter().filter_map(|k| match k {
@@ -392,9 +392,8 @@ impl ReportConfig {
                     match show {
                         ColumnRequest::Column(f) => fields.push(*f),
                         ColumnRequest::Trace(n) => {
-                            fields.extend(
-                                labels.keys_of(number, *n).into_iter().map(ReportColumn::Key),
-                            );
+                            let own = labels.columns_of(number, *n).map(Key::Label);
+                            fields.extend(own.map(ReportColumn::Key));
                         }
                     }
                 }

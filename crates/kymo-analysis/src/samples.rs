@@ -12,8 +12,6 @@
 //! Jobs are dealt out in turn, so the result does not depend on who is faster.
 
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use kymo_files::perfdata::{Batch, Entry, EventDesc};
 use kymo_model::{Misc, RecordKind, Sample, SampleType, internal_error};
@@ -22,14 +20,11 @@ use kymo_symbols::unwind::Binaries;
 
 use crate::addresses::Addresses;
 use crate::counting::{Counter, Moment, StackKey};
+use crate::payload_labels::PayloadLabels;
 use kymo_events::chain::{ChainAddress, Origin, Step, walk};
 use kymo_events::state::{CommId, Maps};
 use kymo_events::unwind::Unwinder;
-
-/// More threads would wait for the reader.
-const MOST: usize = 4;
-/// Jobs that wait for a thread; each holds half a megabyte of the recording or so.
-const WAITING: usize = 2;
+use kymo_events::worker_pool::PoolWorker;
 
 /// What samples are told apart by.
 #[derive(Clone, Debug)]
@@ -72,12 +67,14 @@ pub(crate) struct Job {
 }
 
 /// The work of one thread.
-#[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) addresses: Addresses,
     pub(crate) unwinder: Unwinder,
     /// By event.
     pub(crate) counters: Vec<Counter>,
+    /// Where samples are kept apart by their payloads.
+    pub(crate) labels: Option<PayloadLabels>,
+    settings: Settings,
 }
 
 /// Looks at the memory that a sample with a copy of the stack will need: many words at
@@ -93,15 +90,21 @@ fn touch(entry: &Entry<'_>) {
 }
 
 impl Share {
-    fn new(binaries: &Arc<Binaries>) -> Share {
+    pub(crate) fn new(
+        settings: &Settings,
+        binaries: &Arc<Binaries>,
+        labels: Option<&PayloadLabels>,
+    ) -> Share {
         Share {
             addresses: Addresses::default(),
             unwinder: Unwinder::new(Arc::clone(binaries)),
             counters: Vec::new(),
+            labels: labels.map(PayloadLabels::fork_for_thread),
+            settings: settings.clone(),
         }
     }
 
-    fn count(&mut self, job: &Job, settings: &Settings) {
+    fn count(&mut self, job: &Job) {
         let samples = || job.batch.entries().filter(|e| e.raw.kind == RecordKind::SAMPLE);
         let has_stack = |e: &EventDesc| e.attr.sample_type.contains(SampleType::STACK_USER);
         let wide = job.batch.events().iter().any(has_stack);
@@ -109,13 +112,15 @@ impl Share {
         for ((entry, mark), number) in samples().zip(&job.marks).zip(job.first..) {
             next.as_mut().and_then(Iterator::next).iter().for_each(touch);
             if mark.left_out {
+                // What could be asked for is known of it, too.
+                self.labels.as_mut().map(|labels| labels.learn(&entry));
                 continue;
             }
             let Some(space) = job.spaces.get(mark.space as usize) else {
                 internal_error("address space");
                 continue;
             };
-            self.sample(&entry, mark, space, (number, &job.kernel), settings);
+            self.sample(&entry, mark, space, (number, &job.kernel));
         }
     }
 
@@ -125,11 +130,12 @@ impl Share {
         mark: &Mark,
         space: &Space,
         (number, kernel): (u64, &Option<Arc<KernelTable>>),
-        settings: &Settings,
     ) {
+        let settings = &self.settings;
         let Some(desc) = entry.desc() else { return };
         let Ok(sample) = Sample::parse(&entry.raw, &desc.attr) else { return };
         let time = sample.time.unwrap_or(0);
+        let label = self.labels.as_mut().map_or(mark.label, |labels| labels.label(entry, &sample));
         let (pid, tid) = sample.tid.unwrap_or((0, 0));
         if self.counters.len() <= entry.event {
             self.counters.resize_with(entry.event + 1, Counter::default);
@@ -182,7 +188,7 @@ impl Share {
             comm: mark.comm,
             cpu: if settings.by_cpu { sample.cpu } else { None },
             task: (!settings.merge_threads).then_some((pid, tid)),
-            label: mark.label,
+            label,
             mode,
             leaf,
         };
@@ -194,63 +200,11 @@ impl Share {
     }
 }
 
-/// The threads, or this one where there are no others.
-pub(crate) struct Shares<'s> {
-    settings: Settings,
-    own: Share,
-    others: Vec<(SyncSender<Job>, ScopedJoinHandle<'s, Share>)>,
-    next: usize,
-}
-
-impl<'s> Shares<'s> {
-    /// Starts the threads.
-    pub(crate) fn start(
-        scope: &'s Scope<'s, '_>,
-        settings: Settings,
-        binaries: &Arc<Binaries>,
-    ) -> Shares<'s> {
-        let count = std::thread::available_parallelism().map_or(1, usize::from).min(MOST);
-        let mut others = Vec::new();
-        for _ in 0..if count > 1 { count } else { 0 } {
-            let (sender, jobs) = sync_channel::<Job>(WAITING);
-            let settings = settings.clone();
-            let mut share = Share::new(binaries);
-            let work = move || {
-                for job in jobs {
-                    share.count(&job, &settings);
-                }
-                share
-            };
-            // Without more threads it takes longer.
-            let Ok(thread) = Builder::new().name("count".into()).spawn_scoped(scope, work) else {
-                break;
-            };
-            others.push((sender, thread));
+impl PoolWorker<Job> for Share {
+    fn work(&mut self, job: Job) {
+        if !job.marks.is_empty() {
+            self.count(&job);
         }
-        Shares { settings, own: Share::new(binaries), others, next: 0 }
-    }
-
-    /// Has a job done.
-    pub(crate) fn give(&mut self, job: Job) {
-        if job.marks.is_empty() {
-            return;
-        }
-        match self.others.get(self.next) {
-            // It cannot fail but after a panic, which `finish` passes on.
-            Some((sender, _)) => drop(sender.send(job)),
-            None => self.own.count(&job, &self.settings),
-        }
-        self.next = (self.next + 1) % self.others.len().max(1);
-    }
-
-    /// All shares.
-    pub(crate) fn finish(self) -> Vec<Share> {
-        let join = |(sender, thread): (SyncSender<Job>, ScopedJoinHandle<'s, Share>)| {
-            drop(sender);
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        let others = self.others.into_iter().map(join);
-        std::iter::once(self.own).chain(others).collect()
     }
 }
 

@@ -6,8 +6,8 @@ use std::cell::OnceCell;
 use std::io::Write as _;
 
 use kymo_files::ctf;
-use kymo_files::perfdata::Entry;
-use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Endian, Misc, Sample};
+use kymo_files::perfdata::{Entry, EventDesc};
+use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Endian, Misc, Sample, SampleType};
 
 use crate::schema::{ClassOrigin, FieldId, FieldPlace, RecordedClass, SampleField};
 use crate::value::FieldValue;
@@ -142,6 +142,14 @@ impl<'e> RecordedEvent<'e> {
         RecordedEvent { class, time, body, task: OnceCell::new() }
     }
 
+    /// States its task, where that is known without looking at the event.
+    pub(crate) fn with_task(self, task: Option<&TaskInfo>) -> RecordedEvent<'e> {
+        match task {
+            Some(task) => RecordedEvent { task: OnceCell::from(*task), ..self },
+            None => self,
+        }
+    }
+
     /// The CPU it happened on, where the recording tells.
     #[inline]
     pub fn cpu(&self) -> Option<u32> {
@@ -240,7 +248,9 @@ impl<'e> RecordedEvent<'e> {
     pub fn stack(&self) -> EventStack<'_> {
         match &self.body {
             EventBody::Perf { entry, .. } => {
-                self.sample().map_or_else(EventStack::default, |s| perf_stack(entry, s))
+                let has_chain = |d: &EventDesc| d.attr.sample_type.contains(SampleType::CALLCHAIN);
+                let sample = || entry.desc().filter(|d| has_chain(d)).and_then(|_| self.sample());
+                sample().map_or_else(EventStack::default, |s| perf_stack(entry, s))
             }
             EventBody::Ftrace(body) => {
                 EventStack { kernel: Cow::Borrowed(body.kernel), user: Cow::Borrowed(body.user) }

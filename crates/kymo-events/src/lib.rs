@@ -27,6 +27,7 @@ mod tally;
 pub mod trace_dat;
 pub mod unwind;
 mod value;
+pub mod worker_pool;
 
 pub use address::{BinaryAddress, CodeAddress};
 pub use event::{EventStack, RecordedEvent, TaskInfo};
@@ -38,8 +39,8 @@ pub use schema::{
 };
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
-    ClassCounts, EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError, SourcePiece,
-    is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf, notes_on_perf_data,
-    notes_on_timeline, notes_on_trace_dat,
+    ClassCounts, EventConsumer, EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError,
+    SourcePiece, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
+    notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
 };
 pub use value::FieldValue;

@@ -14,7 +14,7 @@ use crate::name_map;
 
 /// Number of a layout: of an event class as one recording lays it out. Plans that are made
 /// for the fields of a class are kept by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LayoutId(pub u32);
 
 impl LayoutId {
@@ -22,6 +22,13 @@ impl LayoutId {
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
+    }
+
+    /// The number, which then is that of the layout behind.
+    pub(crate) fn take(&mut self) -> LayoutId {
+        let taken = *self;
+        self.0 += 1;
+        taken
     }
 }
 

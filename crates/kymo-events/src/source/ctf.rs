@@ -1,20 +1,23 @@
 //! Events of CTF traces: fields are found by one walk over the body.
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kymo_files::ctf::read::{
-    Ctf, Event as CtfEvent, FieldInfo, Group, Part, Reader, TaskField, Visit,
+    Ctf, Event as CtfEvent, FieldInfo, Group, Part, Reader, Run, TaskField, Visit,
 };
 
 use kymo_model::{Note, NoteKind};
 use kymo_symbols::Options;
 
+use super::event_batch::{EventBatch, NONE};
 use super::registry::Registry;
 use crate::ctf::{EventTask, KernelFunctions, TraceOwners, ValueText};
 use crate::event::{CtfFields, EventBody, EventStack, RecordedEvent, TaskInfo};
-use crate::schema::RecordedClass;
+use crate::schema::{LayoutId, RecordedClass};
 use crate::trace_dat::TaskNames;
 use crate::value::FieldValue;
 
@@ -29,19 +32,35 @@ pub(super) struct CtfContext<'s> {
     ctf: &'s Ctf,
     number: usize,
     walker: Walker<'s>,
-    classes: Vec<Option<Box<RecordedClass>>>,
+    classes: Vec<Option<Arc<RecordedClass>>>,
 }
 
 /// Looks at the values of events.
 struct Walker<'s> {
-    ctf: &'s Ctf,
-    reader: RefCell<Reader<'s>>,
-    owners: TraceOwners,
+    bodies: BodyReader<'s>,
     /// What the kernel calls threads, where it was recorded, too.
     names: Option<&'s RefCell<TaskNames>>,
-    functions: KernelFunctions<'s>,
+}
+
+/// Looks at values that depend on nothing but their events and traces.
+pub(super) struct BodyReader<'s> {
+    ctf: &'s Ctf,
+    reader: RefCell<Reader<'s>>,
+    owners: Arc<TraceOwners>,
+    addresses: Arc<AddressNames<'s>>,
+}
+
+/// Names addresses in stacks, for all threads.
+struct AddressNames<'s> {
+    functions: Mutex<KernelFunctions<'s>>,
     /// Whether an event had a stack of its program, and it was asked for.
-    user_asked: Cell<bool>,
+    user_asked: AtomicBool,
+}
+
+impl<'s> AddressNames<'s> {
+    fn functions(&self) -> MutexGuard<'_, KernelFunctions<'s>> {
+        self.functions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<'s> CtfContext<'s> {
@@ -51,21 +70,24 @@ impl<'s> CtfContext<'s> {
         names: Option<&'s RefCell<TaskNames>>,
         symbols: &'s Options,
     ) -> CtfContext<'s> {
-        let walker = Walker {
+        let bodies = BodyReader {
             ctf,
             reader: RefCell::new(ctf.reader()),
-            owners: TraceOwners::new(ctf),
-            names,
-            functions: KernelFunctions::new(ctf, symbols),
-            user_asked: Cell::new(false),
+            owners: Arc::new(TraceOwners::new(ctf)),
+            addresses: Arc::new(AddressNames {
+                functions: Mutex::new(KernelFunctions::new(ctf, symbols)),
+                user_asked: AtomicBool::new(false),
+            }),
         };
+        let walker = Walker { bodies, names };
         CtfContext { ctf, number, walker, classes: Vec::new() }
     }
 
     /// Notes on names of functions that were asked for.
     pub(super) fn notes(&self) -> Vec<Note> {
-        let mut notes: Vec<Note> = self.walker.functions.notes().into_iter().collect();
-        if self.walker.user_asked.get() {
+        let addresses = &self.walker.bodies.addresses;
+        let mut notes: Vec<Note> = addresses.functions().notes().into_iter().collect();
+        if addresses.user_asked.load(Ordering::Relaxed) {
             let fact =
                 "CTF does not say what programs had mapped where: their frames have no names";
             let advice = Some("kymo record -g -e EVENT names them".to_owned());
@@ -80,47 +102,128 @@ impl<'s> CtfContext<'s> {
         registry: &mut Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let index = e.class as usize;
-        if self.classes.get(index).is_none_or(Option::is_none)
-            && let Some(class) = self.ctf.class(e.class)
-        {
-            if self.classes.len() <= index {
-                self.classes.resize_with(index + 1, || None);
-            }
-            let class = RecordedClass::from_ctf(&class, (registry.next_layout(), self.number));
-            if let Some(slot) = self.classes.get_mut(index) {
-                *slot = Some(registry.add(class));
-            }
-        }
-        let Some(Some(class)) = self.classes.get(index) else { return ControlFlow::Continue(()) };
-        if !registry.wants_layout(class.layout) {
-            return ControlFlow::Continue(());
-        }
-        let trace = self.ctf.traces().get(e.trace as usize).map_or("", |t| t.name());
-        let body = EventBody::Ctf { event: e, trace, fields: &self.walker };
+        let (ctf, walker) = (self.ctf, &self.walker);
+        let class = find_class((ctf, self.number), &mut self.classes, e.class, registry);
+        let Some(class) = class else { return ControlFlow::Continue(()) };
+        let trace = ctf.traces().get(e.trace as usize).map_or("", |t| t.name());
+        let body = EventBody::Ctf { event: e, trace, fields: walker };
         registry.give(&RecordedEvent::new(class, Some(e.time), body), sink)
+    }
+
+    /// A reader of its events for another thread.
+    pub(super) fn reader(&self) -> BodyReader<'s> {
+        self.walker.bodies.fork_for_thread()
+    }
+
+    /// Adds an event to a batch for other threads. Its task is found now if that depends on
+    /// what the kernel calls the thread by now.
+    pub(super) fn hand_off<'f>(
+        &mut self,
+        e: &CtfEvent<'_>,
+        registry: &mut Registry<'f>,
+        batch: &mut EventBatch<'f>,
+    ) {
+        let class = find_class((self.ctf, self.number), &mut self.classes, e.class, registry);
+        let Some(class) = class else { return };
+        let task = match self.walker.names {
+            Some(_) => batch.push_task(self.walker.task(e)),
+            None => NONE,
+        };
+        batch.push_ctf(e, class.layout, task);
+    }
+
+    /// Adds several events.
+    pub(super) fn hand_off_run<'f>(
+        &mut self,
+        run: &Run<'_>,
+        registry: &mut Registry<'f>,
+        batch: &mut EventBatch<'f>,
+    ) {
+        let (of, classes) = ((self.ctf, self.number), &mut self.classes);
+        let layout = |class| find_class(of, classes, class, registry).map(|c| c.layout);
+        batch.push_run(run, layout);
     }
 }
 
-impl Walker<'_> {
+/// The class with a number, if events of it can be wanted.
+#[inline]
+fn find_class<'c>(
+    (ctf, number): (&Ctf, usize),
+    classes: &'c mut Vec<Option<Arc<RecordedClass>>>,
+    class: u32,
+    registry: &mut Registry<'_>,
+) -> Option<&'c RecordedClass> {
+    let index = class as usize;
+    if classes.get(index).is_none_or(Option::is_none)
+        && let Some(class) = ctf.class(class)
+    {
+        if classes.len() <= index {
+            classes.resize_with(index + 1, || None);
+        }
+        let class = RecordedClass::from_ctf(&class, (registry.next_layout(), number));
+        if let Some(slot) = classes.get_mut(index) {
+            *slot = Some(registry.add(class));
+        }
+    }
+    let class = classes.get(index)?.as_deref()?;
+    registry.wants_layout(class.layout).then_some(class)
+}
+
+impl<'s> BodyReader<'s> {
+    fn fork_for_thread(&self) -> BodyReader<'s> {
+        let (owners, addresses) = (Arc::clone(&self.owners), Arc::clone(&self.addresses));
+        BodyReader { ctf: self.ctf, reader: RefCell::new(self.ctf.reader()), owners, addresses }
+    }
+
+    pub(super) fn ctf(&self) -> &'s Ctf {
+        self.ctf
+    }
+
+    fn task_of(&self, event: &CtfEvent<'_>) -> EventTask {
+        let mut visitor = TaskVisitor { task: self.owners.get(event.trace) };
+        self.visit(event, &mut visitor);
+        visitor.task
+    }
+
     fn visit(&self, event: &CtfEvent<'_>, visitor: &mut impl Visit) {
         // What is whole of an event counts: its class, its contexts.
         let _ = self.reader.borrow_mut().see(event.class, &event.body, visitor);
     }
 }
 
+/// A task as events show it.
+fn task_info(task: &EventTask) -> TaskInfo {
+    match task.named {
+        true => TaskInfo::new(task.pid, task.tid.or(task.pid), task.comm()),
+        false => TaskInfo::unnamed(task.pid, task.tid.or(task.pid), b"N/A"),
+    }
+}
+
 impl CtfFields for Walker<'_> {
     fn task(&self, event: &CtfEvent<'_>) -> TaskInfo {
-        let mut visitor = TaskVisitor { task: self.owners.get(event.trace) };
-        self.visit(event, &mut visitor);
-        let mut task = visitor.task;
+        let mut task = self.bodies.task_of(event);
         if let Some(names) = self.names {
             task.rename(|tid| names.borrow().find(tid));
         }
-        match task.named {
-            true => TaskInfo::new(task.pid, task.tid.or(task.pid), task.comm()),
-            false => TaskInfo::unnamed(task.pid, task.tid.or(task.pid), b"N/A"),
-        }
+        task_info(&task)
+    }
+
+    fn field(&self, event: &CtfEvent<'_>, field: u32) -> FieldValue<'static> {
+        self.bodies.field(event, field)
+    }
+
+    fn stack(&self, event: &CtfEvent<'_>) -> EventStack<'static> {
+        self.bodies.stack(event)
+    }
+
+    fn kernel_function(&self, addr: u64) -> Option<String> {
+        self.bodies.kernel_function(addr)
+    }
+}
+
+impl CtfFields for BodyReader<'_> {
+    fn task(&self, event: &CtfEvent<'_>) -> TaskInfo {
+        task_info(&self.task_of(event))
     }
 
     fn field(&self, event: &CtfEvent<'_>, field: u32) -> FieldValue<'static> {
@@ -144,13 +247,13 @@ impl CtfFields for Walker<'_> {
         let mut visitor = StackVisitor::default();
         self.visit(event, &mut visitor);
         if !visitor.user.is_empty() {
-            self.user_asked.set(true);
+            self.addresses.user_asked.store(true, Ordering::Relaxed);
         }
         EventStack { kernel: Cow::Owned(visitor.kernel), user: Cow::Owned(visitor.user) }
     }
 
     fn kernel_function(&self, addr: u64) -> Option<String> {
-        self.functions.name(addr)
+        self.addresses.functions().name(addr)
     }
 }
 
@@ -292,11 +395,10 @@ impl Visit for StackVisitor {
 }
 
 /// The classes of traces before they are read.
-pub(super) fn classes(ctf: &Ctf, number: usize, registry: &mut Registry<'_>) -> Vec<RecordedClass> {
+pub(super) fn classes(ctf: &Ctf, number: usize, next: &mut LayoutId) -> Vec<RecordedClass> {
     let class = |n| {
         let class = ctf.class(n)?;
-        let at = (registry.next_layout(), number);
-        Some(*registry.add(RecordedClass::from_ctf(&class, at)))
+        Some(RecordedClass::from_ctf(&class, (next.take(), number)))
     };
     (0..ctf.class_count() as u32).filter_map(class).collect()
 }

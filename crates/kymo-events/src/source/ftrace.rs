@@ -1,12 +1,13 @@
 //! Events of a trace.dat. A stack is an event of its own behind the one it belongs to: where
 //! it is asked for, events wait for it (`stack_join`).
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kymo_files::tracedat::{self, TraceDat};
-use kymo_model::{Note, NoteKind};
+use kymo_model::{Endian, Note, NoteKind};
 use kymo_symbols::Kallsyms;
 use rustc_hash::FxHashSet;
 
@@ -20,16 +21,30 @@ use crate::trace_dat::{FormatTable, KnownEvent, ProcessMaps, TaskName, TaskNames
 /// What is known of a recording.
 pub(super) struct KernelContext<'s> {
     data: &'s TraceDat,
-    formats: FormatTable<'s>,
+    pub(super) formats: FormatTable<'s>,
     names: RefCell<TaskNames>,
+    addresses: AddressNames<'s>,
+}
+
+/// Names addresses in stacks, for all threads.
+struct AddressNames<'s> {
+    data: &'s TraceDat,
     /// Text of kernel symbols that counts before the recording's own.
     named_kallsyms: Option<&'s str>,
     kallsyms: OnceLock<Kallsyms>,
     maps: OnceLock<ProcessMaps>,
     /// Addresses of the kernel that were asked for and have no name.
-    nameless: RefCell<FxHashSet<u64>>,
+    nameless: Mutex<FxHashSet<u64>>,
     /// Whether addresses of programs were asked for.
-    user_asked: Cell<bool>,
+    user_asked: AtomicBool,
+}
+
+/// What events show of their recording, for all threads.
+#[derive(Clone, Copy)]
+pub(super) struct KernelFacts<'s> {
+    data: &'s TraceDat,
+    endian: Endian,
+    addresses: &'s AddressNames<'s>,
 }
 
 impl<'s> KernelContext<'s> {
@@ -38,12 +53,21 @@ impl<'s> KernelContext<'s> {
             data,
             formats: FormatTable::new(data),
             names: RefCell::new(TaskNames::new(&data.machine().saved_cmdlines)),
-            named_kallsyms,
-            kallsyms: OnceLock::new(),
-            maps: OnceLock::new(),
-            nameless: RefCell::default(),
-            user_asked: Cell::new(false),
+            addresses: AddressNames {
+                data,
+                named_kallsyms,
+                kallsyms: OnceLock::new(),
+                maps: OnceLock::new(),
+                nameless: Mutex::default(),
+                user_asked: AtomicBool::new(false),
+            },
         }
+    }
+
+    /// What threads need that read its events.
+    pub(super) fn facts(&self) -> KernelFacts<'_> {
+        let KernelContext { data, addresses, formats, .. } = self;
+        KernelFacts { data, endian: formats.endian, addresses }
     }
 
     /// Names of tasks at the present place.
@@ -53,15 +77,25 @@ impl<'s> KernelContext<'s> {
 
     /// Notes on names of functions that were asked for.
     pub(super) fn notes(&self) -> Vec<Note> {
+        self.addresses.notes()
+    }
+}
+
+impl AddressNames<'_> {
+    fn nameless(&self) -> std::sync::MutexGuard<'_, FxHashSet<u64>> {
+        self.nameless.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
-        let nameless = self.nameless.borrow().len();
+        let nameless = self.nameless().len();
         if nameless > 0 {
             let fact = format!("{nameless} addresses of the kernel have no name");
             let empty = self.named_kallsyms.is_none() && self.data.machine().kallsyms.is_empty();
             let advice = empty.then(|| "the recording has no kallsyms: --kallsyms FILE".to_owned());
             notes.push(Note::doubt(NoteKind::Unresolved, fact, advice));
         }
-        if self.user_asked.get() {
+        if self.user_asked.load(Ordering::Relaxed) {
             let fact = "a trace.dat does not say what its programs had mapped where: their frames \
                         have at most the name of a binary";
             let advice = Some("kymo record -g -e EVENT names them".to_owned());
@@ -71,21 +105,47 @@ impl<'s> KernelContext<'s> {
     }
 }
 
-impl StackNames for KernelContext<'_> {
+impl StackNames for AddressNames<'_> {
     fn kernel_function(&self, addr: u64) -> Option<String> {
         let text = || self.named_kallsyms.unwrap_or(&self.data.machine().kallsyms);
         let parse = || Kallsyms::parse_as_kernel(text().as_bytes().to_vec());
         let name = self.kallsyms.get_or_init(parse).lookup(addr);
         if name.is_none() {
-            self.nameless.borrow_mut().insert(addr);
+            self.nameless().insert(addr);
         }
         name.map(|(_, _, name, _)| name.to_owned())
     }
 
     fn binary(&self, process: Option<i32>, addr: u64) -> Option<String> {
-        self.user_asked.set(true);
+        self.user_asked.store(true, Ordering::Relaxed);
         let maps = self.maps.get_or_init(|| ProcessMaps::parse(&self.data.options().procmaps));
         maps.binary(process?, addr).map(str::to_owned)
+    }
+}
+
+impl<'s> KernelFacts<'s> {
+    /// An event without a stack.
+    #[inline]
+    pub(super) fn body<'e>(
+        self,
+        (buffer, cpu): RingId,
+        payload: &'e [u8],
+        task: &'e TaskInfo,
+    ) -> FtraceBody<'e>
+    where
+        's: 'e,
+    {
+        FtraceBody {
+            payload,
+            endian: self.endian,
+            cpu,
+            task,
+            instance: self.data.buffers().get(buffer).map_or("", |b| &b.name),
+            kernel: &[],
+            user: &[],
+            user_process: None,
+            names: self.addresses,
+        }
     }
 }
 
@@ -97,7 +157,7 @@ pub(super) struct KernelLane<'s> {
     context: &'s KernelContext<'s>,
     number: usize,
     /// By number in `common_type`.
-    classes: Vec<Option<Box<RecordedClass>>>,
+    classes: Vec<Option<Arc<RecordedClass>>>,
     join_stacks: bool,
     /// Of each ring that had an event; a machine has few.
     pending: Vec<(RingId, PendingRing)>,
@@ -166,7 +226,7 @@ impl<'s> KernelLane<'s> {
             return ControlFlow::Continue(());
         }
         let Some(class) = self.known_class(id) else { return ControlFlow::Continue(()) };
-        let body = self.body((e.buffer, e.cpu), e.payload, &task);
+        let body = context.facts().body((e.buffer, e.cpu), e.payload, &task);
         registry.give(&RecordedEvent::new(class, Some(e.time), EventBody::Ftrace(body)), sink)
     }
 
@@ -196,26 +256,6 @@ impl<'s> KernelLane<'s> {
             false => owner.kernel.extend(stack.entries(payload, endian)),
         }
         true
-    }
-
-    fn body<'e>(
-        &'e self,
-        (buffer, cpu): RingId,
-        payload: &'e [u8],
-        task: &'e TaskInfo,
-    ) -> FtraceBody<'e> {
-        let buffers = self.context.data.buffers();
-        FtraceBody {
-            payload,
-            endian: self.context.formats.endian,
-            cpu,
-            task,
-            instance: buffers.get(buffer).map_or("", |b| &b.name),
-            kernel: &[],
-            user: &[],
-            user_process: None,
-            names: self.context,
-        }
     }
 
     /// Hands on the events of a ring that waited, from a place on.
@@ -263,7 +303,7 @@ impl<'s> KernelLane<'s> {
             kernel: &event.kernel,
             user: &event.user,
             user_process: event.user_process,
-            ..self.body(ring, &event.payload, &event.task)
+            ..self.context.facts().body(ring, &event.payload, &event.task)
         };
         registry.give(&RecordedEvent::new(class, Some(event.time), EventBody::Ftrace(body)), sink)
     }
@@ -298,10 +338,7 @@ impl<'s> KernelLane<'s> {
     fn class(&mut self, id: u16, registry: &mut Registry<'_>) -> Option<&RecordedClass> {
         if self.known_class(id).is_none() {
             let at = (registry.next_layout(), self.number);
-            let class = match self.context.formats.get(id) {
-                Ok(known) => RecordedClass::from_format(&known.format, at),
-                Err(_) => unknown(id, at),
-            };
+            let class = class_of(&self.context.formats, id, at);
             let index = usize::from(id);
             if self.classes.len() <= index {
                 self.classes.resize_with(index + 1, || None);
@@ -314,8 +351,16 @@ impl<'s> KernelLane<'s> {
     }
 }
 
+/// The class of the events with a number.
+pub(super) fn class_of(formats: &FormatTable<'_>, id: u16, at: (LayoutId, usize)) -> RecordedClass {
+    match formats.get(id) {
+        Ok(known) => RecordedClass::from_format(&known.format, at),
+        Err(_) => unknown(id, at),
+    }
+}
+
 /// A task by the name it has now.
-fn task(tid: i32, name: Option<TaskName>) -> TaskInfo {
+pub(super) fn task(tid: i32, name: Option<TaskName>) -> TaskInfo {
     match name {
         Some(name) => TaskInfo::new(None, Some(tid as u32), name.as_bytes()),
         None => TaskInfo::unnamed(None, Some(tid as u32), b"<...>"),
@@ -342,16 +387,9 @@ fn unknown(id: u16, (layout, recording): (LayoutId, usize)) -> RecordedClass {
 }
 
 /// The classes of a recording before it is read: all that it has formats of.
-pub(super) fn classes(
-    data: &TraceDat,
-    number: usize,
-    registry: &mut Registry<'_>,
-) -> Vec<RecordedClass> {
+pub(super) fn classes(data: &TraceDat, number: usize, next: &mut LayoutId) -> Vec<RecordedClass> {
     let formats = FormatTable::new(data);
     let known = formats.iter().filter_map(Result::ok);
-    let class = |k: &KnownEvent| {
-        let at = (registry.next_layout(), number);
-        *registry.add(RecordedClass::from_format(&k.format, at))
-    };
+    let class = |k: &KnownEvent| RecordedClass::from_format(&k.format, (next.take(), number));
     known.map(class).collect()
 }

@@ -12,7 +12,11 @@
 mod clocks;
 mod count;
 mod ctf;
+mod event_batch;
+mod feed;
 mod ftrace;
+mod ftrace_feed;
+mod hand_off;
 mod perf;
 mod registry;
 mod stack_join;
@@ -30,12 +34,13 @@ use kymo_symbols::Options;
 
 use crate::event::RecordedEvent;
 use crate::filter::FilterExprError;
-use crate::schema::RecordedClass;
+use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::{EventSelection, SelectionError};
 
 pub use count::ClassCounts;
 use ctf::CtfContext;
 use ftrace::{KernelContext, KernelLane};
+pub use hand_off::EventConsumer;
 pub use perf::SampleSelector;
 use perf::{PerfContext, PerfLane};
 use registry::Registry;
@@ -208,20 +213,19 @@ impl EventSource {
     /// RecordedEvent classes of all recordings, whether events of them happened or not, as far as
     /// they are known before reading: a pipe tells of its events while it is read.
     pub fn classes(&self) -> Vec<RecordedClass> {
-        let everything = EventSelection::default();
-        let mut registry = Registry::new(&everything);
+        let mut next = LayoutId::default();
         let mut classes = Vec::new();
         for number in 0..self.perf.len() {
             let Some(data) = self.perf(number) else { continue };
-            classes.extend(perf::classes(&data, number, &mut registry, &self.symbols));
+            classes.extend(perf::classes(&data, number, &mut next, &self.symbols));
         }
         let Some(timeline) = &self.timeline else { return classes };
         for (number, data) in timeline.kernels().iter().enumerate() {
-            classes.extend(ftrace::classes(data, self.perf.len() + number, &mut registry));
+            classes.extend(ftrace::classes(data, self.perf.len() + number, &mut next));
         }
         if let Some(programs) = timeline.programs() {
             let number = self.perf.len() + timeline.kernels().len();
-            classes.extend(ctf::classes(programs, number, &mut registry));
+            classes.extend(ctf::classes(programs, number, &mut next));
         }
         classes
     }

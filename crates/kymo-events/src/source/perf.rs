@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use std::cell::OnceCell;
@@ -11,14 +11,17 @@ use std::cell::OnceCell;
 use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadError, ReadStats};
 use kymo_model::{Note, RecordKind};
 use kymo_symbols::{Options, Resolver};
+use rustc_hash::FxHashMap;
 
+use super::hand_off::EventConsumer;
 use super::registry::Registry;
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
 use crate::filter::FilterExprError;
 use crate::perf_data::{TracepointPayloads, note};
-use crate::schema::RecordedClass;
+use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::EventSelection;
 use crate::state::Machine;
+use crate::state_history::{StateMark, StateReader, StateTracker};
 
 /// Batches that wait at most for each recording that is merged.
 const WAITING: usize = 2;
@@ -63,11 +66,14 @@ impl PerfState for PerfContext {
 fn task_of(machine: &Machine, pid: u32, tid: u32) -> TaskInfo {
     match machine.name_of(tid) {
         Some(id) => TaskInfo::new(Some(pid), Some(tid), machine.comm(id).as_bytes()),
-        None => {
-            let shown = format!(":{}", tid as i32);
-            TaskInfo::unnamed(Some(pid), Some(tid), shown.as_bytes())
-        }
+        None => unnamed(pid, tid),
     }
+}
+
+/// A task whose name the recording does not state.
+fn unnamed(pid: u32, tid: u32) -> TaskInfo {
+    let shown = format!(":{}", tid as i32);
+    TaskInfo::unnamed(Some(pid), Some(tid), shown.as_bytes())
 }
 
 /// The classes of a recording, each made when its first event comes.
@@ -75,7 +81,7 @@ fn task_of(machine: &Machine, pid: u32, tid: u32) -> TaskInfo {
 struct PerfClasses {
     payloads: RefCell<TracepointPayloads>,
     /// By number of the event.
-    classes: Vec<Option<Box<RecordedClass>>>,
+    classes: Vec<Option<Arc<RecordedClass>>>,
     /// Events that were known when the classes were made: a pipe tells of more.
     known: usize,
 }
@@ -154,6 +160,135 @@ impl<'c> PerfLane<'c> {
     }
 }
 
+/// Records of one recording, with what the feeding thread knows of them.
+pub(super) struct SampleBatch<'f> {
+    pub(super) recording: usize,
+    records: Batch,
+    state: StateMark,
+    registry: Registry<'f>,
+    /// By number of the event.
+    layouts: Arc<[LayoutId]>,
+}
+
+/// Follows the state of one recording for other threads.
+pub(super) struct SampleFeed {
+    number: usize,
+    tracker: StateTracker,
+    classes: PerfClasses,
+    layouts: Arc<[LayoutId]>,
+}
+
+impl SampleFeed {
+    pub(super) fn new(number: usize, symbols: &Options) -> SampleFeed {
+        let payloads = RefCell::new(TracepointPayloads::new(symbols.bundle.clone()));
+        SampleFeed {
+            number,
+            tracker: StateTracker::new(Resolver::new(symbols.clone())),
+            classes: PerfClasses { payloads, ..PerfClasses::default() },
+            layouts: Arc::default(),
+        }
+    }
+
+    /// Notes on payloads.
+    pub(super) fn notes(&self) -> Vec<Note> {
+        note(std::iter::once(&*self.classes.payloads.borrow()))
+    }
+
+    /// A reader of its batches for one thread.
+    pub(super) fn reader(&self) -> SampleReader {
+        let state = RefCell::new(self.tracker.reader());
+        let payloads = RefCell::new(self.classes.payloads.borrow().fork_for_thread());
+        SampleReader(SampleState { state, payloads, tasks: RefCell::default() })
+    }
+
+    /// Applies what is sideband in a batch, and finds the classes of its samples.
+    pub(super) fn prepare<'f>(
+        &mut self,
+        records: Batch,
+        registry: &mut Registry<'f>,
+    ) -> SampleBatch<'f> {
+        let state = self.tracker.apply(&records);
+        // A pipe tells of events bit by bit.
+        if let Some(first) = records.get(0)
+            && self.layouts.len() != first.events.len()
+        {
+            let layout = |event| {
+                let class = self.classes.class(&Entry { event, ..first }, self.number, registry);
+                class.map_or(LayoutId(u32::MAX), |class| class.layout)
+            };
+            self.layouts = (0..first.events.len()).map(layout).collect();
+        }
+        let layouts = Arc::clone(&self.layouts);
+        SampleBatch { recording: self.number, records, state, registry: registry.clone(), layouts }
+    }
+}
+
+/// Reads the samples of batches on one thread.
+pub(super) struct SampleReader(SampleState);
+
+impl SampleReader {
+    pub(super) fn read<C: EventConsumer>(
+        &mut self,
+        batch: &SampleBatch<'_>,
+        consumer: &mut C,
+    ) -> ControlFlow<()> {
+        let SampleReader(state) = self;
+        state.forget_tasks_if(state.state.borrow_mut().begin(&batch.state));
+        for entry in batch.records.entries() {
+            if entry.raw.kind != RecordKind::SAMPLE {
+                state.forget_tasks_if(state.state.borrow_mut().pass(entry.raw.kind));
+                continue;
+            }
+            let layout =
+                batch.layouts.get(entry.event).filter(|l| batch.registry.wants_layout(**l));
+            let Some(class) = layout.and_then(|l| batch.registry.class(*l)) else { continue };
+            let body = EventBody::Perf { entry: &entry, sample: OnceCell::new(), state };
+            let event = RecordedEvent::new(class, entry.time, body);
+            batch.registry.give(&event, &mut |event| consumer.event(event))?;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The state at the record that is looked at.
+struct SampleState {
+    state: RefCell<StateReader>,
+    payloads: RefCell<TracepointPayloads>,
+    /// Tasks by thread, while no record names others.
+    tasks: RefCell<FxHashMap<u32, TaskInfo>>,
+}
+
+impl SampleState {
+    fn forget_tasks_if(&self, renamed: bool) {
+        if renamed {
+            self.tasks.borrow_mut().clear();
+        }
+    }
+}
+
+impl PerfState for SampleState {
+    fn task(&self, pid: u32, tid: u32) -> TaskInfo {
+        let find = || match self.state.borrow().task_name(tid) {
+            Some(name) => TaskInfo::new(Some(pid), Some(tid), name.as_bytes()),
+            None => unnamed(pid, tid),
+        };
+        let mut tasks = self.tasks.borrow_mut();
+        let mut task = *tasks.entry(tid).or_insert_with(find);
+        task.pid = Some(pid);
+        task
+    }
+
+    fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String> {
+        let mut state = self.state.borrow_mut();
+        let at = state.locate(pid, addr, mode);
+        at.symbol.map(|s| state.symbols.name(s).to_owned())
+    }
+
+    fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
+        self.payloads.borrow_mut().write(entry, raw, out);
+    }
+}
+
 /// Chooses samples for a reader that keeps the state of the machine itself.
 pub struct SampleSelector<'f> {
     registry: Registry<'f>,
@@ -187,9 +322,7 @@ impl<'f> SampleSelector<'f> {
         symbols: &Options,
     ) -> Result<SampleSelector<'f>, FilterExprError> {
         if let Some(filter) = selection.filter.as_ref().filter(|_| !data.is_pipe()) {
-            let everything = EventSelection::default();
-            let mut registry = Registry::new(&everything);
-            filter.check(classes(data, 0, &mut registry, symbols).iter())?;
+            filter.check(classes(data, 0, &mut LayoutId::default(), symbols).iter())?;
         }
         let payloads = TracepointPayloads::new(symbols.bundle.clone());
         Ok(SampleSelector {
@@ -219,17 +352,16 @@ impl<'f> SampleSelector<'f> {
 pub(super) fn classes(
     data: &PerfData,
     number: usize,
-    registry: &mut Registry<'_>,
+    next: &mut LayoutId,
     symbols: &Options,
 ) -> Vec<RecordedClass> {
     let mut payloads = TracepointPayloads::new(symbols.bundle.clone());
     let class = |(n, desc): (usize, &_)| {
-        let at = (registry.next_layout(), number);
-        let class = match payloads.format_of(data, n) {
+        let at = (next.take(), number);
+        match payloads.format_of(data, n) {
             Some(format) => RecordedClass::from_format(format, at).with_sample_fields(desc),
             None => RecordedClass::from_perf(desc, at),
-        };
-        *registry.add(class)
+        }
     };
     data.events().iter().enumerate().map(class).collect()
 }

@@ -2,28 +2,32 @@
 //! first event of a class comes.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::event::RecordedEvent;
 use crate::filter::BoundFilter;
 use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::EventSelection;
 
-/// What is wanted of the events of one layout.
-struct LayoutSelection<'f> {
+/// A class, and what is wanted of its events.
+pub(super) struct SelectedClass<'f> {
+    pub(super) class: Arc<RecordedClass>,
     is_wanted: bool,
     filter: Option<BoundFilter<'f>>,
 }
 
 /// The layouts that came so far.
+#[derive(Clone)]
 pub(super) struct Registry<'f> {
     selection: &'f EventSelection,
-    layouts: Vec<LayoutSelection<'f>>,
+    /// Shared with those who work on events that were handed to other threads.
+    layouts: Arc<Vec<Arc<SelectedClass<'f>>>>,
     everything: bool,
 }
 
 impl<'f> Registry<'f> {
     pub(super) fn new(selection: &'f EventSelection) -> Registry<'f> {
-        Registry { selection, layouts: Vec::new(), everything: selection.is_everything() }
+        Registry { selection, layouts: Arc::default(), everything: selection.is_everything() }
     }
 
     pub(super) fn selection(&self) -> &'f EventSelection {
@@ -36,15 +40,23 @@ impl<'f> Registry<'f> {
     }
 
     /// Takes a class in, whose layout has the next number.
-    pub(super) fn add(&mut self, class: RecordedClass) -> Box<RecordedClass> {
+    pub(super) fn add(&mut self, class: RecordedClass) -> Arc<RecordedClass> {
         debug_assert_eq!(class.layout, self.next_layout());
         let filter = self.selection.filter.as_ref();
         let bound = filter.and_then(|f| f.bind(&class));
         let is_wanted = self.selection.wants_event(&class.names())
             // A class without the fields has no event that matches.
             && (filter.is_none() || bound.is_some());
-        self.layouts.push(LayoutSelection { is_wanted, filter: bound });
-        Box::new(class)
+        let class = Arc::new(class);
+        let selected = SelectedClass { class: Arc::clone(&class), is_wanted, filter: bound };
+        Arc::make_mut(&mut self.layouts).push(Arc::new(selected));
+        class
+    }
+
+    /// The class of a layout.
+    #[inline]
+    pub(super) fn class(&self, layout: LayoutId) -> Option<&RecordedClass> {
+        self.layouts.get(layout.index()).map(|l| &*l.class)
     }
 
     /// Whether events of a layout can be wanted at all.

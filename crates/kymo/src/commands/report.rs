@@ -12,8 +12,8 @@ use kymo_analysis::payload_labels::PayloadLabels;
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, has_chains};
 use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
 use kymo_files::RecordingFormat;
-use kymo_files::perfdata::{Entry, PerfData};
-use kymo_model::{NoteKind, Sample};
+use kymo_files::perfdata::PerfData;
+use kymo_model::NoteKind;
 use kymo_view::recording_header::write_header;
 use kymo_view::report::{ReportWriter, write_json};
 use kymo_view::trust::profile_ledger;
@@ -135,11 +135,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let span = file.features().sample_time;
     let selection = args.select.selection(Vec::new(), || Ok(span))?;
     let mut labels = PayloadLabels::new(&config.payload_keys, symbols.bundle.clone());
-    let mut label = |entry: &Entry<'_>, sample: &Sample<'_>| labels.label(entry, sample);
     let options = LoadOptions {
         symbols,
         merge_threads: !config.has(Key::Pid) && !config.has(Key::Tid),
-        label: (!config.payload_keys.is_empty()).then_some(&mut label),
+        labels: (!config.payload_keys.is_empty()).then_some(&mut labels),
         by_cpu: config.has(Key::Cpu),
         no_chains: config.needs_no_chains(),
         inlines: config.inlines

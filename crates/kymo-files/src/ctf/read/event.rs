@@ -63,6 +63,20 @@ impl Packed {
         let at = self.at as usize;
         if whole { all.get(at..at + self.bits as usize / 8) } else { None }
     }
+
+    /// The body among the bytes it was copied to; `outer` takes values that it depends on.
+    pub fn unpack<'b>(self, all: &'b [u8], outer: &'b mut Vec<u64>) -> Body<'b> {
+        outer.clear();
+        let mut at = self.at as usize;
+        if self.outer {
+            let values = all.get(at..).unwrap_or(&[]).chunks_exact(8).take(OUTER_EVENT);
+            outer.extend(values.map(|v| v.first_chunk().map_or(0, |v| u64::from_le_bytes(*v))));
+            at += 8 * OUTER_EVENT;
+        }
+        let from = u64::from(self.phase);
+        let bytes = all.get(at..).unwrap_or(&[]);
+        Body { bytes, base: from & !7, from, to: from + u64::from(self.bits), outer }
+    }
 }
 
 /// More than any alignment, in bits.

@@ -95,7 +95,7 @@ impl<'c> Walk<'c> {
             let (stats, found) = (&mut context.stats, &mut context.found);
             s.run(context.traces, head, &mut stats.out_of_order, found);
             stats.events += found.len() as u64;
-            sink(Piece::Run(&Run::new(s, found)))
+            sink(Piece::Run(&Run::new(s, i, found)))
         })
     }
 

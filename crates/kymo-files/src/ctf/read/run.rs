@@ -29,6 +29,10 @@ pub struct Short {
 /// streams come before or after all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
+    /// Their stream, from 0.
+    pub stream: u32,
+    /// The trace of the stream, by place.
+    pub trace: u32,
     /// The CPU, where packets say it.
     pub cpu: Option<u32>,
     /// The events; at least one.
@@ -38,8 +42,14 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(stream: &'a Stream, events: &'a [Short]) -> Run<'a> {
-        Run { cpu: stream.cpu(), events, bytes: stream.body().0 }
+    pub(crate) fn new(stream: &'a Stream, number: usize, events: &'a [Short]) -> Run<'a> {
+        Run {
+            stream: number as u32,
+            trace: stream.trace as u32,
+            cpu: stream.cpu(),
+            events,
+            bytes: stream.body().0,
+        }
     }
 
     /// Copies the bodies behind other bytes, which must stay below 4 GiB, and tells where

@@ -1,0 +1,149 @@
+//! Recordings, read for several threads: batches of events are handed to workers, which look
+//! at fields and count.
+
+use std::ops::ControlFlow;
+
+use kymo_files::perfdata::Order;
+use kymo_files::{Moment, Select, Timeline};
+
+use super::ctf::CtfContext;
+use super::event_batch::EventBatch;
+use super::ftrace::KernelContext;
+use super::ftrace_feed::KernelFeed;
+use super::hand_off::{EventConsumer, EventFeed, EventReader, SharedBatches};
+use super::perf::SampleFeed;
+use super::registry::Registry;
+use super::summary::PerfSummary;
+use super::{EventSource, ReadSummary, SourceError, select, time_of};
+use crate::selection::EventSelection;
+use crate::worker_pool::{WorkerPool, worker_count};
+
+impl EventSource {
+    /// Hands the selected events to several consumers, each on a thread of its own where
+    /// that pays. A stack that ftrace records as an event of its own comes with the event it
+    /// belongs to. Every consumer sees its events of one recording by time, but not all of
+    /// them, and recordings one after the other; `Break` of one stops all.
+    ///
+    /// # Errors
+    /// If reading fails, or the filter fits no event class.
+    pub fn for_each_on_threads<C: EventConsumer>(
+        &self,
+        selection: &EventSelection,
+        mut consumer: impl FnMut() -> C,
+    ) -> Result<(ReadSummary, Vec<C>), SourceError> {
+        if let Some(filter) = &selection.filter {
+            filter.check(self.classes().iter())?;
+        }
+        let timeline = self.timeline.as_ref();
+        let kernels = timeline.map_or_else(Vec::new, |t| self.kernel_contexts(t));
+        let mut lanes = timeline.map(|t| TimelineFeed::new((self, t), &kernels));
+        let mut samples: Vec<SampleFeed> =
+            (0..self.perf.len()).map(|n| SampleFeed::new(n, &self.symbols)).collect();
+        let shared = SharedBatches::default();
+        let facts: Vec<_> = kernels.iter().map(KernelContext::facts).collect();
+        let readers: Vec<_> = std::iter::repeat_with(|| {
+            let samples = samples.iter().map(SampleFeed::reader).collect();
+            let programs = lanes.as_ref().and_then(|l| l.programs.as_ref());
+            let programs = programs.map(CtfContext::reader);
+            EventReader::new(consumer(), facts.clone(), programs, samples, &shared)
+        })
+        .take(worker_count())
+        .collect();
+        let mut registry = Registry::new(selection);
+        std::thread::scope(|scope| {
+            let pool = WorkerPool::start(scope, "events", readers);
+            let mut feed = EventFeed::new(pool, &shared, &registry);
+            let mut summary = ReadSummary::default();
+            for (number, samples) in samples.iter_mut().enumerate() {
+                let Some(mut data) = self.perf(number) else { continue };
+                let stats = data.for_each_batch(Order::Time, &mut |records| {
+                    feed.give(samples.prepare(records, &mut registry))
+                })?;
+                summary.perf.push(PerfSummary::new(&data, stats));
+            }
+            if let Some((timeline, lanes)) = timeline.zip(lanes.as_mut()) {
+                let select = lanes.select(selection, self.perf.len());
+                let mut walk = timeline.walk(&select)?;
+                let until = selection.until();
+                let flow = walk.run(u64::MAX, &mut |moment| {
+                    if time_of(&moment) > until {
+                        return ControlFlow::Break(());
+                    }
+                    lanes.moment(moment, &mut registry, &mut feed.batch);
+                    match feed.batch.is_full() {
+                        true => feed.flush(&registry, |old, new| lanes.carry(old, new)),
+                        false => ControlFlow::Continue(()),
+                    }
+                })?;
+                let _ = (flow, feed.flush(&registry, |_, _| {}));
+                summary.timeline = Some(walk.into_stats());
+            }
+            samples.iter().for_each(|s| summary.add(s.notes()));
+            let consumers = feed.finish();
+            kernels.iter().for_each(|kernel| summary.add(kernel.notes()));
+            let programs = lanes.as_ref().and_then(|l| l.programs.as_ref());
+            programs.iter().for_each(|programs| summary.add(programs.notes()));
+            Ok((summary, consumers))
+        })
+    }
+}
+
+/// The recordings of trace.dat and CTF under way.
+struct TimelineFeed<'s> {
+    kernels: Vec<KernelFeed<'s>>,
+    programs: Option<CtfContext<'s>>,
+}
+
+impl<'s> TimelineFeed<'s> {
+    fn new(
+        (source, timeline): (&'s EventSource, &'s Timeline),
+        kernels: &'s [KernelContext<'s>],
+    ) -> TimelineFeed<'s> {
+        let first = source.perf.len();
+        let names = kernels.first().map(KernelContext::names);
+        let feed = |(n, k): (usize, &'s KernelContext<'s>)| KernelFeed::new(k, first + n, n);
+        let number = first + kernels.len();
+        TimelineFeed {
+            kernels: kernels.iter().enumerate().map(feed).collect(),
+            programs: timeline
+                .programs()
+                .map(|p| CtfContext::new(p, number, names, &source.symbols)),
+        }
+    }
+
+    /// What readers can pass over. Events of programs may come several at once where nothing
+    /// of the kernel has to be known for each of them.
+    fn select(&self, selection: &EventSelection, others: usize) -> Select {
+        Select { runs: self.kernels.is_empty(), ..select(selection, others > 0) }
+    }
+
+    #[inline]
+    fn moment<'f>(
+        &mut self,
+        moment: Moment<'_>,
+        registry: &mut Registry<'f>,
+        batch: &mut EventBatch<'f>,
+    ) {
+        match moment {
+            Moment::Kernel(number, event) => {
+                if let Some(kernel) = self.kernels.get_mut(number) {
+                    kernel.event(event, registry, batch);
+                }
+            }
+            Moment::Program(event) => {
+                if let Some(programs) = &mut self.programs {
+                    programs.hand_off(event, registry, batch);
+                }
+            }
+            Moment::Run(run) => {
+                if let Some(programs) = &mut self.programs {
+                    programs.hand_off_run(run, registry, batch);
+                }
+            }
+        }
+    }
+
+    fn carry<'f>(&mut self, batch: &mut EventBatch<'f>, next: &mut EventBatch<'f>) {
+        self.kernels.iter_mut().for_each(|kernel| kernel.carry(batch, next));
+    }
+}

@@ -1,0 +1,226 @@
+//! Events of a trace.dat, put into batches for other threads. A stack, which is an event of
+//! its own, goes to the event before it in its ring, in the batch where that lies.
+
+use kymo_files::tracedat;
+
+use super::event_batch::{EventBatch, NONE, StackPart};
+use super::ftrace::{KernelContext, class_of, task};
+use super::registry::Registry;
+use crate::schema::LayoutId;
+use crate::trace_dat::KnownEvent;
+
+/// Tasks that are remembered.
+const TASKS: usize = 64;
+
+/// What is done with the events of one number.
+#[derive(Clone, Copy)]
+struct EventPlan<'s> {
+    layout: LayoutId,
+    is_wanted: bool,
+    /// Its format, if the event is more than itself: a stack, or one that names tasks.
+    special: Option<&'s KnownEvent>,
+    /// Entries and exits of functions have no stacks.
+    is_graph: bool,
+}
+
+/// What an event and its stacks have in common: task, flags and preemption count.
+type StackContext = (i32, (u8, u8));
+
+/// Task, soft interrupt, interrupt, NMI; the rest is for events that are nested otherwise, as
+/// those of probes.
+const DEEPEST: usize = 8;
+
+/// The events of a ring that may get a stack, with their places in the batch; those that were
+/// interrupted first.
+struct RingTails {
+    ring: (usize, u32),
+    waiting: Vec<(StackContext, u32)>,
+}
+
+/// A task whose place in the batch is known.
+#[derive(Clone, Copy)]
+struct KnownTask {
+    tid: i32,
+    place: u32,
+}
+
+const NO_TASK: KnownTask = KnownTask { tid: 0, place: NONE };
+
+/// A recording under way.
+pub(super) struct KernelFeed<'s> {
+    context: &'s KernelContext<'s>,
+    /// Number among all recordings, and among those of the kernel.
+    number: usize,
+    kernel: u32,
+    /// By number in `common_type`.
+    plans: Vec<Option<EventPlan<'s>>>,
+    /// Of each ring that had an event; a machine has few.
+    tails: Vec<RingTails>,
+    tasks: [KnownTask; TASKS],
+}
+
+impl<'s> KernelFeed<'s> {
+    pub(super) fn new(
+        context: &'s KernelContext<'s>,
+        number: usize,
+        kernel: usize,
+    ) -> KernelFeed<'s> {
+        let (plans, tails, tasks) = (Vec::new(), Vec::new(), [NO_TASK; TASKS]);
+        KernelFeed { context, number, kernel: kernel as u32, plans, tails, tasks }
+    }
+
+    /// Adds an event to the batch, or to the one whose stack it is.
+    #[inline]
+    pub(super) fn event<'f>(
+        &mut self,
+        e: &tracedat::Event<'_>,
+        registry: &mut Registry<'f>,
+        batch: &mut EventBatch<'f>,
+    ) {
+        let formats = &self.context.formats;
+        let id = formats.id(e.payload).unwrap_or(0);
+        let tid = formats.pid(e.payload);
+        let plan = match self.plans.get(usize::from(id)) {
+            Some(Some(plan)) => *plan,
+            _ => self.plan(id, registry),
+        };
+        let context = (tid, formats.flags(e.payload));
+        let slot = self.slot((e.buffer, e.cpu));
+        if !plan.is_graph && self.take_stack(slot, context, (e, plan.special), batch) {
+            return;
+        }
+        if let Some(known) = plan.special {
+            self.learn(known, e.payload);
+        }
+        if !plan.is_wanted {
+            return;
+        }
+        let task = self.task(tid, batch);
+        let of = (self.kernel, e.buffer as u32, e.cpu);
+        let item = batch.push_ftrace((e.time, plan.layout, task), of, e.payload);
+        // A stack whose event is not there is an event of its own.
+        let is_stack = |k: &KnownEvent| k.stack.is_some() || k.user_stack.is_some();
+        if !plan.is_graph
+            && !plan.special.is_some_and(is_stack)
+            && let Some(tails) = self.tails.get_mut(slot)
+        {
+            if tails.waiting.len() >= DEEPEST {
+                tails.waiting.remove(0);
+            }
+            tails.waiting.push((context, item));
+        }
+    }
+
+    /// Gives a stack to the event it belongs to. `false`: it is none, or its event is not
+    /// there; then the event of the same context, and those that interrupted it, are complete.
+    #[inline]
+    fn take_stack(
+        &mut self,
+        slot: usize,
+        context: StackContext,
+        (e, special): (&tracedat::Event<'_>, Option<&KnownEvent>),
+        batch: &mut EventBatch<'_>,
+    ) -> bool {
+        let Some(tails) = self.tails.get_mut(slot) else { return false };
+        if e.missed.is_some() {
+            // A stack behind lost events is not that of the one before them.
+            tails.waiting.clear();
+        }
+        if let Some(known) = special
+            && let Some((_, item)) = tails.waiting.iter().rev().find(|(of, _)| *of == context)
+            && add_stack(known, e.payload, self.context, *item, batch)
+        {
+            return true;
+        }
+        if let Some(from) = tails.waiting.iter().position(|(of, _)| *of == context) {
+            tails.waiting.truncate(from);
+        }
+        false
+    }
+
+    /// Place of a ring among those that had an event.
+    #[inline]
+    fn slot(&mut self, ring: (usize, u32)) -> usize {
+        let known = self.tails.iter().position(|t| t.ring == ring);
+        known.unwrap_or_else(|| {
+            self.tails.push(RingTails { ring, waiting: Vec::with_capacity(DEEPEST) });
+            self.tails.len() - 1
+        })
+    }
+
+    #[cold]
+    fn plan(&mut self, id: u16, registry: &mut Registry<'_>) -> EventPlan<'s> {
+        let class = class_of(&self.context.formats, id, (registry.next_layout(), self.number));
+        let layout = registry.add(class).layout;
+        let known = self.context.formats.get(id).ok();
+        let is_special = |k: &&KnownEvent| {
+            k.stack.is_some() || k.user_stack.is_some() || !k.names_of_tasks.is_empty()
+        };
+        let special = known.filter(is_special);
+        let is_graph = known.is_some_and(|k| k.graph.is_some());
+        let is_wanted = registry.wants_layout(layout);
+        let plan = EventPlan { layout, is_wanted, special, is_graph };
+        let index = usize::from(id);
+        self.plans.resize(self.plans.len().max(index + 1), None);
+        if let Some(slot) = self.plans.get_mut(index) {
+            *slot = Some(plan);
+        }
+        plan
+    }
+
+    /// Takes note of names of tasks.
+    fn learn(&mut self, known: &KnownEvent, payload: &[u8]) {
+        if known.names_of_tasks.is_empty() {
+            return;
+        }
+        let mut names = self.context.names().borrow_mut();
+        let tasks = &mut self.tasks;
+        names.learn(known, payload, self.context.formats.endian, |tid, _| {
+            if let Some(known) = tasks.get_mut(tid as u32 as usize % TASKS) {
+                *known = NO_TASK;
+            }
+        });
+    }
+
+    /// Place of a task in the batch, with the name it has now.
+    #[inline]
+    fn task(&mut self, tid: i32, batch: &mut EventBatch<'_>) -> u32 {
+        let Some(known) = self.tasks.get_mut(tid as u32 as usize % TASKS) else { return NONE };
+        if known.tid != tid || known.place == NONE {
+            let name = self.context.names().borrow().find(tid);
+            *known = KnownTask { tid, place: batch.push_task(task(tid, name)) };
+        }
+        known.place
+    }
+
+    /// Takes what may still get a stack over into the next batch.
+    pub(super) fn carry<'f>(&mut self, batch: &mut EventBatch<'f>, next: &mut EventBatch<'f>) {
+        self.tasks = [NO_TASK; TASKS];
+        for (_, item) in self.tails.iter_mut().flat_map(|tails| &mut tails.waiting) {
+            *item = batch.move_to(*item, next).unwrap_or(NONE);
+        }
+    }
+}
+
+/// Gives the stack that an event is to the event it belongs to; `false`: it is none, or that has
+/// such a stack.
+fn add_stack(
+    known: &KnownEvent,
+    payload: &[u8],
+    context: &KernelContext<'_>,
+    item: u32,
+    batch: &mut EventBatch<'_>,
+) -> bool {
+    let endian = context.formats.endian;
+    let (stack, part) = match (&known.stack, &known.user_stack) {
+        (Some(stack), _) => (stack, StackPart::Kernel),
+        (None, Some(stack)) => (stack, StackPart::User(stack.process(payload, endian))),
+        (None, None) => return false,
+    };
+    if batch.has_stack(item, part) {
+        return false;
+    }
+    let is_user = matches!(part, StackPart::User(_));
+    batch.add_stack(item, part, stack.entries(payload, endian).take_while(|a| !is_user || *a != 0));
+    true
+}
