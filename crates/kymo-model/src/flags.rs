@@ -86,6 +86,8 @@ bitflags::bitflags! {
         const INHERIT_THREAD = 1 << 35;
         const REMOVE_ON_EXEC = 1 << 36;
         const SIGTRAP = 1 << 37;
+        const DEFER_CALLCHAIN = 1 << 38;
+        const DEFER_OUTPUT = 1 << 39;
         const _ = !0;
     }
 

@@ -168,6 +168,11 @@ pub struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
+    /// The words of the call chain as they stand in the record.
+    pub fn callchain_bytes(&self) -> &'a [u8] {
+        self.callchain
+    }
+
     /// The call chain, innermost first, context markers included.
     #[inline]
     pub fn callchain(&self) -> impl ExactSizeIterator<Item = u64> + Clone + use<'a> {

@@ -125,6 +125,14 @@ pub fn notes_on_perf_data(data: &PerfData, s: &ReadStats) -> Vec<Note> {
         let fact = format!("the reorder window overflowed {} times", s.forced_flushes);
         doubt(NoteKind::Order, fact, None);
     }
+    if s.missing_user_stacks > 0 {
+        let fact = format!(
+            "{} samples lack the user part of their stack: it was to be recorded on the way back \
+             to user space, and was not",
+            s.missing_user_stacks
+        );
+        doubt(NoteKind::Stacks, fact, None);
+    }
     if s.unfinished {
         let fact = "the recorder did not finish the file: its size is 0".to_owned();
         doubt(NoteKind::Unfinished, fact, None);

@@ -6,6 +6,7 @@
 //! everything before it was delivered, and is told in [`ReadStats::damaged`].
 
 mod block;
+mod deferred_chains;
 mod feature_section;
 mod features;
 mod header;
@@ -117,6 +118,8 @@ pub struct ReadStats {
     /// Times the reorder queue reached its limit and was half emptied without
     /// knowing that nothing earlier follows.
     pub forced_flushes: u64,
+    /// Samples whose user stack was to be recorded later, and was not.
+    pub missing_user_stacks: u64,
     /// The recorder did not finish the file (its data size is 0).
     pub unfinished: bool,
     /// AUX area bytes passed over.

@@ -32,24 +32,24 @@ const BATCH_BYTES: usize = 512 << 10;
 const OTHER: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug)]
-struct Key {
+pub(super) struct Key {
     /// 0 for records without a time, so that they come first.
-    time: u64,
+    pub(super) time: u64,
     /// Number of the block the record is in.
-    block: u32,
+    pub(super) block: u32,
     /// Where in it.
-    at: u32,
-    event: u32,
+    pub(super) at: u32,
+    pub(super) event: u32,
 }
 
 /// Records in order of delivery, with a share in the bytes they lie in.
 #[derive(Debug)]
 pub struct Batch {
-    keys: Vec<Key>,
-    blocks: Arc<[Arc<Block>]>,
-    events: Arc<Vec<EventDesc>>,
-    features: Arc<Features>,
-    big_endian: bool,
+    pub(super) keys: Vec<Key>,
+    pub(super) blocks: Arc<[Arc<Block>]>,
+    pub(super) events: Arc<Vec<EventDesc>>,
+    pub(super) features: Arc<Features>,
+    pub(super) big_endian: bool,
 }
 
 impl Batch {
@@ -119,7 +119,7 @@ impl Batch {
     }
 
     #[inline]
-    fn entry(&self, key: &Key, endian: Endian) -> Entry<'_> {
+    pub(super) fn entry(&self, key: &Key, endian: Endian) -> Entry<'_> {
         // Keys are made by `Queue::push` only, for records that lie wholly in their block;
         // but a mapped file may have been cut short since.
         let block = &self.blocks[key.block as usize];
@@ -204,6 +204,11 @@ impl Queue {
     /// The same for a record that is no sample.
     pub(super) fn push_other(&mut self, at: usize, time: Option<u64>, event: u32) {
         self.push(at, time, event | OTHER);
+    }
+
+    /// Whether records are handed on in the order of time.
+    pub(super) fn is_by_time(&self) -> bool {
+        self.order == Order::Time
     }
 
     /// Whether anything in the open block is waited for.

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 use super::block::{BLOCK, Block, Origin, Pool, hand_over};
+use super::deferred_chains::{self, DeferredChains};
 use super::header::name_events;
 use super::input::Input;
 use super::order::{Batch, Queue};
@@ -56,6 +57,7 @@ pub(super) fn run(
         ids: FxHashMap::default(),
         last_id: (0, 0),
         queue: Queue::new(order, data.endian, min_batch),
+        deferred: DeferredChains::default(),
         pool: Arc::default(),
         complete: 0,
         stats: ReadStats::default(),
@@ -71,7 +73,11 @@ pub(super) fn run(
         reading.seal(&mut data.input);
         let batches = reading.queue.finish();
         // The last: whether the sink wants more no longer matters.
-        let _ = reading.deliver(batches);
+        if reading.deliver(batches).is_continue()
+            && let Some(rest) = reading.deferred.finish(reading.endian)
+        {
+            let _ = (reading.sink)(rest.known(&reading.events, &reading.features));
+        }
     }
     if data.input.was_cut() {
         let (offset, what) = (data.input.offset(), "the file was cut short while it was read");
@@ -80,6 +86,7 @@ pub(super) fn run(
     stats.bytes = data.input.offset() - data.data.offset;
     stats.out_of_order = reading.queue.out_of_order;
     stats.forced_flushes = reading.queue.forced_flushes;
+    stats.missing_user_stacks = reading.deferred.missing;
     let (events, features) = (reading.events, reading.features);
     (data.events, data.features) = (events, features);
     result.map(|_| stats)
@@ -94,6 +101,7 @@ struct Reading<'s, 'f> {
     ids: FxHashMap<u64, u32>,
     last_id: (u64, u32),
     queue: Queue,
+    deferred: DeferredChains,
     pool: Arc<Pool>,
     /// Largest time seen when the last round ended.
     complete: u64,
@@ -449,8 +457,12 @@ impl Reading<'_, '_> {
 
     fn deliver(&mut self, batches: Vec<Batch>) -> ControlFlow<()> {
         let (events, features) = (&self.events, &self.features);
-        let sink = &mut self.sink;
-        batches.into_iter().try_for_each(|batch| sink(batch.known(events, features)))
+        let (sink, deferred) = (&mut self.sink, &mut self.deferred);
+        let merges = self.queue.is_by_time() && deferred_chains::are_asked_for(events);
+        batches.into_iter().try_for_each(|batch| {
+            let batch = batch.known(events, features);
+            sink(if merges { deferred.merge(batch) } else { batch })
+        })
     }
 
     fn compressed(&mut self, kind: RecordKind, body: &[u8], offset: u64) -> Result<(), ReadError> {
