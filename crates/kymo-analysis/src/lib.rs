@@ -3,6 +3,7 @@
 
 mod addresses;
 pub mod binary_filter;
+pub mod bundle;
 pub mod chain_tree;
 pub mod code_listing;
 mod counting;

@@ -2,14 +2,17 @@
 //! stacks are read when they are asked for.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::io::Write as _;
 
 use kymo_files::ctf;
 use kymo_files::perfdata::{Entry, EventDesc};
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Endian, Misc, Sample, SampleType};
 
+use crate::ctf::EventTask;
+use crate::payload::KernelNames;
 use crate::schema::{ClassOrigin, FieldId, FieldPlace, RecordedClass, SampleField};
+use crate::trace_dat::{KnownEvent, TaskNames};
 use crate::value::FieldValue;
 
 /// Bytes of a task's name that are kept.
@@ -106,6 +109,62 @@ pub(crate) struct FtraceBody<'e> {
     /// Process that the addresses of the program are of.
     pub(crate) user_process: Option<i32>,
     pub(crate) names: &'e dyn StackNames,
+    /// What its line is made of, where it comes from a ring that is read while it is written.
+    pub(crate) live: Option<LiveText<'e>>,
+}
+
+/// Hands over what reads events of a running program.
+pub(crate) trait LiveReader {
+    /// Task of all events of the event's trace, as far as that is known.
+    fn owner(&self, event: &ctf::read::Event<'_>) -> EventTask;
+    /// Names that the kernel has for threads, where its events come beside.
+    fn kernel_names(&self) -> Option<&RefCell<TaskNames>>;
+    fn with_reader(&self, read: &mut dyn FnMut(&mut ctf::read::Reader<'_>));
+}
+
+/// What the text of an event of the kernel is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct LiveText<'e> {
+    /// `common_flags` and `common_preempt_count`.
+    pub(crate) flags: (u8, u8),
+    /// Its format, or why there is none.
+    pub(crate) known: Result<&'e KnownEvent, &'e str>,
+    /// Functions and strings.
+    pub(crate) names: &'e KernelNames,
+}
+
+/// Bytes of an event of the kernel, and what rendering them needs.
+pub struct KernelPayload<'e> {
+    /// The event from `common_type` on.
+    pub bytes: &'e [u8],
+    /// Byte order of its numbers.
+    pub endian: Endian,
+    /// `common_flags` and `common_preempt_count`.
+    pub flags: (u8, u8),
+    /// Its format, or why there is none.
+    pub known: Result<&'e KnownEvent, &'e str>,
+    /// Functions and strings of its kernel.
+    pub names: &'e KernelNames,
+}
+
+/// An event of a program, with what reads its values.
+pub struct ProgramPayload<'e> {
+    /// Its class, CPU, time and bytes.
+    pub event: &'e ctf::read::Event<'e>,
+    /// Number of its program.
+    pub program: u32,
+    /// Task of all events of the program, as far as that is known.
+    pub owner: EventTask,
+    /// Names that the kernel has for threads, where its events come beside.
+    pub kernel_names: Option<&'e RefCell<TaskNames>>,
+    walker: &'e dyn LiveReader,
+}
+
+impl ProgramPayload<'_> {
+    /// Hands over the reader of the event's trace.
+    pub fn read(&self, read: &mut dyn FnMut(&mut ctf::read::Reader<'_>)) {
+        self.walker.with_reader(read);
+    }
 }
 
 /// An event in the form its recording has it.
@@ -119,6 +178,8 @@ pub(crate) enum EventBody<'e> {
     Ctf {
         event: &'e ctf::read::Event<'e>,
         trace: &'e str,
+        /// Number of a program whose ring is read while it is written, and who reads it.
+        program: Option<(u32, &'e dyn LiveReader)>,
         fields: &'e dyn CtfFields,
     },
 }
@@ -186,6 +247,38 @@ impl<'e> RecordedEvent<'e> {
             EventBody::Perf { .. } => "",
             EventBody::Ftrace(body) => body.instance,
             EventBody::Ctf { trace, .. } => trace,
+        }
+    }
+
+    /// The payload of a live event of the kernel. Renderers of recordings know their formats.
+    #[inline]
+    pub fn kernel_payload(&self) -> Option<KernelPayload<'_>> {
+        match &self.body {
+            EventBody::Ftrace(body) => body.live.map(|live| KernelPayload {
+                bytes: body.payload,
+                endian: body.endian,
+                flags: live.flags,
+                known: live.known,
+                names: live.names,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The payload of a live event of a program.
+    #[inline]
+    pub fn program_payload(&self) -> Option<ProgramPayload<'_>> {
+        match &self.body {
+            EventBody::Ctf { event, program: Some((program, walker)), .. } => {
+                Some(ProgramPayload {
+                    event,
+                    program: *program,
+                    owner: walker.owner(event),
+                    kernel_names: walker.kernel_names(),
+                    walker: *walker,
+                })
+            }
+            _ => None,
         }
     }
 

@@ -2,6 +2,7 @@
 //! events in time order. Nothing above it knows a file format.
 //!
 //! [`perf_data`], [`trace_dat`] and [`ctf`] turn the records of one format into events;
+//! [`live`] does the same with rings that are read while they are written;
 //! [`state`] is what the sideband says of tasks and mappings, [`chain`] and [`unwind`]
 //! make call chains of samples, [`payload`] renders tracepoints by their print formats.
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@ pub mod ctf;
 mod event;
 mod field_type;
 mod filter;
+pub mod live;
 pub mod losses;
 mod mapped;
 pub mod name_map;
@@ -30,7 +32,7 @@ mod value;
 pub mod worker_pool;
 
 pub use address::{BinaryAddress, CodeAddress};
-pub use event::{EventStack, RecordedEvent, TaskInfo};
+pub use event::{EventStack, KernelPayload, ProgramPayload, RecordedEvent, TaskInfo};
 pub use field_type::{FieldRole, FieldType};
 pub use filter::{BoundFilter, FilterExpr, FilterExprError};
 pub use mapped::map;

@@ -10,6 +10,7 @@
 //! | `--line`, `--vars` | `source_lines.rs`, `variables.rs` |
 //! | names of events and groups | `naming.rs` |
 //! | is it safe to arm a point | `safety.rs` |
+//! | which binary is meant; descriptions → changes | `target.rs`, `plan.rs`; the kernel's refusals `refused.rs` |
 //! | caches | `index_cache.rs`, `probe_cache.rs` |
 //! | cost of a hit, measured | `bench/` |
 //!
@@ -25,13 +26,17 @@ mod finder_options;
 pub mod grammar;
 mod index_cache;
 pub mod naming;
+mod plan;
+mod plan_error;
 mod point_finder;
 mod probe_cache;
+mod refused;
 mod registers;
 mod resolve;
 mod resolve_by_kallsyms;
 mod safety;
 mod source_lines;
+mod target;
 mod usdt;
 mod usdt_args;
 mod value_steps;
@@ -39,10 +44,14 @@ mod variables;
 
 pub use address_line::AddressLine;
 pub use finder_options::{DataNaming, FinderOptions, SymbolLookup};
+pub use plan::{PlanOptions, PlannedProbes, event_names, plan_probes};
+pub use plan_error::PlanError;
 pub use point_finder::{PointError, PointFinder, ProbePoint, SourceReader};
 pub use probe_cache::{CachedProbe, CachedProbes};
+pub use refused::{ExplainedRefusal, explain_refusal};
 pub use resolve::{ProbedBinary, ResolveError, ResolveOptions, ResolvedProbe};
 pub use resolve_by_kallsyms::{kallsyms_functions, resolve_by_kallsyms};
 pub use safety::{PointSafety, ProbeHazard};
 pub use source_lines::{SourceLines, source_lines};
+pub use target::{ProbeResolver, ProbedTarget};
 pub use variables::{PointVariables, SourceVariable};

@@ -13,9 +13,9 @@
 
 pub mod ctf;
 mod error;
+mod event_lines;
 mod number;
 mod ordered_pool;
-mod perf_event;
 pub mod perf_script;
 pub mod program_event;
 mod start_cache;
@@ -24,4 +24,5 @@ pub mod timeline;
 pub mod trace_cmd;
 
 pub use error::{FieldSpecError, RenderError};
+pub use event_lines::EventLines;
 pub use ordered_pool::{OrderedJob, OrderedWorker, render_in_order};

@@ -13,8 +13,8 @@ use kymo_model::Note;
 
 use crate::ctf::{CtfBatch, CtfFieldsError, CtfOptions, CtfRenderer, ctf_notes};
 use crate::error::RenderError;
+use crate::event_lines::EventLines;
 use crate::ordered_pool::{OrderedJob, OrderedWorker};
-use crate::perf_event::PerfEventLines;
 use crate::trace_cmd::{
     TraceCmdBatch, TraceCmdFeed, TraceCmdOptions, TraceCmdRenderer, trace_cmd_notes,
 };
@@ -84,7 +84,7 @@ impl TimelineBatch {
 pub struct TimelineFeed<'a> {
     source: &'a EventSource,
     kernels: Vec<TraceCmdFeed<'a>>,
-    perf_lines: PerfEventLines,
+    perf_lines: EventLines,
 }
 
 impl<'a> TimelineFeed<'a> {
@@ -97,7 +97,7 @@ impl<'a> TimelineFeed<'a> {
         // Entries and exits of functions are put together in text.
         let graph = !options.json;
         let feed = |k: &'a KernelEvents<'_>| TraceCmdFeed::new(k.data, &k.formats, graph);
-        let perf_lines = PerfEventLines::new(options);
+        let perf_lines = EventLines::new(options);
         TimelineFeed { source, kernels: kernels.iter().map(feed).collect(), perf_lines }
     }
 

@@ -52,10 +52,9 @@ fn a_trace_takes_its_probes_along() {
     let live = kymo(&args).success().stdout;
     let said: Vec<String> = live
         .lines()
-        .filter(|l| !l.starts_with('#'))
         .map(|l| {
             let (_, event) = l.split_once(": ").unwrap();
-            let (name, rest) = event.split_once(": (").unwrap();
+            let (name, rest) = event.split_once(':').unwrap();
             format!("{name} {}", rest.split_once(") ").unwrap().1)
         })
         .collect();

@@ -310,7 +310,7 @@ fn a_program_that_runs_is_recorded_and_nothing_is_left_of_what_cannot_be() {
     let directory = place.path("gone");
     let gone = ["-p", &pid, "--timeout", "100", "-o", &directory];
     let said = refusal(&place, &[&events[..], &gone].concat());
-    assert!(said.contains(&format!("process {pid}")), "{said}");
+    assert!(said.contains(&format!("no such process: {pid}")), "{said}");
     assert!(!Path::new(&directory).exists());
     // So is the command; the directory was there before.
     std::fs::create_dir(&directory).unwrap();

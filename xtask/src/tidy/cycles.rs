@@ -112,7 +112,7 @@ impl Graph {
 }
 
 /// `crates/x/src/a/b.rs` and `crates/x/src/a/b/mod.rs` → a, b.
-fn module_path(name: &str) -> Vec<&str> {
+pub(super) fn module_path(name: &str) -> Vec<&str> {
     let inside = name.split_once("/src/").map_or(name, |(_, rest)| rest);
     let mut path: Vec<&str> = inside.trim_end_matches(".rs").split('/').collect();
     let is_root = path.len() == 1 && matches!(path[0], "lib" | "main");
@@ -156,7 +156,7 @@ fn resolve(
 }
 
 /// The paths within the crate that code names, from its root.
-fn paths_of<'t>(
+pub(super) fn paths_of<'t>(
     code: &'t str,
     of: &[&'t str],
     files: &HashMap<&[&str], usize>,

@@ -3,6 +3,7 @@
 
 mod arrows;
 mod code;
+mod commands;
 mod cycles;
 mod dead;
 mod dependencies;
@@ -89,6 +90,7 @@ const RULES: &[Rule] = &[
     dependencies::findings,
     dead::findings,
     cycles::findings,
+    commands::findings,
     names::findings,
     door::findings,
 ];

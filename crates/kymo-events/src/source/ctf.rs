@@ -16,7 +16,7 @@ use kymo_symbols::Options;
 use super::event_batch::{EventBatch, NONE};
 use super::registry::Registry;
 use crate::ctf::{EventTask, KernelFunctions, TraceOwners, ValueText};
-use crate::event::{CtfFields, EventBody, EventStack, RecordedEvent, TaskInfo};
+use crate::event::{CtfFields, EventBody, EventStack, LiveReader, RecordedEvent, TaskInfo};
 use crate::schema::{LayoutId, RecordedClass};
 use crate::trace_dat::TaskNames;
 use crate::value::FieldValue;
@@ -36,7 +36,7 @@ pub(super) struct CtfContext<'s> {
 }
 
 /// Looks at the values of events.
-struct Walker<'s> {
+pub(crate) struct Walker<'s> {
     bodies: BodyReader<'s>,
     /// What the kernel calls threads, where it was recorded, too.
     names: Option<&'s RefCell<TaskNames>>,
@@ -70,16 +70,7 @@ impl<'s> CtfContext<'s> {
         names: Option<&'s RefCell<TaskNames>>,
         symbols: &'s Options,
     ) -> CtfContext<'s> {
-        let bodies = BodyReader {
-            ctf,
-            reader: RefCell::new(ctf.reader()),
-            owners: Arc::new(TraceOwners::new(ctf)),
-            addresses: Arc::new(AddressNames {
-                functions: Mutex::new(KernelFunctions::new(ctf, symbols)),
-                user_asked: AtomicBool::new(false),
-            }),
-        };
-        let walker = Walker { bodies, names };
+        let walker = Walker::new(ctf, names, symbols);
         CtfContext { ctf, number, walker, classes: Vec::new() }
     }
 
@@ -106,7 +97,7 @@ impl<'s> CtfContext<'s> {
         let class = find_class((ctf, self.number), &mut self.classes, e.class, registry);
         let Some(class) = class else { return ControlFlow::Continue(()) };
         let trace = ctf.traces().get(e.trace as usize).map_or("", |t| t.name());
-        let body = EventBody::Ctf { event: e, trace, fields: walker };
+        let body = EventBody::Ctf { event: e, trace, program: None, fields: walker };
         registry.give(&RecordedEvent::new(class, Some(e.time), body), sink)
     }
 
@@ -196,6 +187,40 @@ fn task_info(task: &EventTask) -> TaskInfo {
     match task.named {
         true => TaskInfo::new(task.pid, task.tid.or(task.pid), task.comm()),
         false => TaskInfo::unnamed(task.pid, task.tid.or(task.pid), b"N/A"),
+    }
+}
+
+impl<'s> Walker<'s> {
+    /// `names`: those that the kernel has for threads.
+    pub(crate) fn new(
+        ctf: &'s Ctf,
+        names: Option<&'s RefCell<TaskNames>>,
+        symbols: &'s Options,
+    ) -> Walker<'s> {
+        let bodies = BodyReader {
+            ctf,
+            reader: RefCell::new(ctf.reader()),
+            owners: Arc::new(TraceOwners::new(ctf)),
+            addresses: Arc::new(AddressNames {
+                functions: Mutex::new(KernelFunctions::new(ctf, symbols)),
+                user_asked: AtomicBool::new(false),
+            }),
+        };
+        Walker { bodies, names }
+    }
+}
+
+impl LiveReader for Walker<'_> {
+    fn owner(&self, event: &CtfEvent<'_>) -> EventTask {
+        self.bodies.owners.get(event.trace)
+    }
+
+    fn kernel_names(&self) -> Option<&RefCell<TaskNames>> {
+        self.names
+    }
+
+    fn with_reader(&self, read: &mut dyn FnMut(&mut Reader<'_>)) {
+        read(&mut self.bodies.reader.borrow_mut());
     }
 }
 

@@ -136,6 +136,7 @@ impl<'s> KernelFacts<'s> {
         's: 'e,
     {
         FtraceBody {
+            live: None,
             payload,
             endian: self.endian,
             cpu,
@@ -360,7 +361,7 @@ pub(super) fn class_of(formats: &FormatTable<'_>, id: u16, at: (LayoutId, usize)
 }
 
 /// A task by the name it has now.
-pub(super) fn task(tid: i32, name: Option<TaskName>) -> TaskInfo {
+pub(crate) fn task(tid: i32, name: Option<TaskName>) -> TaskInfo {
     match name {
         Some(name) => TaskInfo::new(None, Some(tid as u32), name.as_bytes()),
         None => TaskInfo::unnamed(None, Some(tid as u32), b"<...>"),
@@ -368,7 +369,7 @@ pub(super) fn task(tid: i32, name: Option<TaskName>) -> TaskInfo {
 }
 
 /// The class of events whose format is not in the recording.
-fn unknown(id: u16, (layout, recording): (LayoutId, usize)) -> RecordedClass {
+pub(crate) fn unknown(id: u16, (layout, recording): (LayoutId, usize)) -> RecordedClass {
     let name = format!("[event {id}]");
     RecordedClass {
         layout,

@@ -110,7 +110,8 @@ impl<'s, 'f, C: EventConsumer> EventReader<'s, 'f, C> {
                     };
                     let trace =
                         reader.ctf().traces().get(body.trace as usize).map_or("", |t| t.name());
-                    let body = EventBody::Ctf { event: &event, trace, fields: reader };
+                    let body =
+                        EventBody::Ctf { event: &event, trace, program: None, fields: reader };
                     let event = RecordedEvent::new(class, Some(item.time), body);
                     give(event.with_task(batch.task(item)))?;
                 }

@@ -11,14 +11,14 @@
 
 mod clocks;
 mod count;
-mod ctf;
+pub(crate) mod ctf;
 mod event_batch;
 mod feed;
-mod ftrace;
+pub(crate) mod ftrace;
 mod ftrace_feed;
 mod hand_off;
 mod perf;
-mod registry;
+pub(crate) mod registry;
 mod stack_join;
 mod summary;
 

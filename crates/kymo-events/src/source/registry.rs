@@ -10,15 +10,15 @@ use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::EventSelection;
 
 /// A class, and what is wanted of its events.
-pub(super) struct SelectedClass<'f> {
-    pub(super) class: Arc<RecordedClass>,
+pub(crate) struct SelectedClass<'f> {
+    pub(crate) class: Arc<RecordedClass>,
     is_wanted: bool,
     filter: Option<BoundFilter<'f>>,
 }
 
 /// The layouts that came so far.
 #[derive(Clone)]
-pub(super) struct Registry<'f> {
+pub(crate) struct Registry<'f> {
     selection: &'f EventSelection,
     /// Shared with those who work on events that were handed to other threads.
     layouts: Arc<Vec<Arc<SelectedClass<'f>>>>,
@@ -26,21 +26,21 @@ pub(super) struct Registry<'f> {
 }
 
 impl<'f> Registry<'f> {
-    pub(super) fn new(selection: &'f EventSelection) -> Registry<'f> {
+    pub(crate) fn new(selection: &'f EventSelection) -> Registry<'f> {
         Registry { selection, layouts: Arc::default(), everything: selection.is_everything() }
     }
 
-    pub(super) fn selection(&self) -> &'f EventSelection {
+    pub(crate) fn selection(&self) -> &'f EventSelection {
         self.selection
     }
 
     /// The number of the next layout.
-    pub(super) fn next_layout(&self) -> LayoutId {
+    pub(crate) fn next_layout(&self) -> LayoutId {
         LayoutId(self.layouts.len() as u32)
     }
 
     /// Takes a class in, whose layout has the next number.
-    pub(super) fn add(&mut self, class: RecordedClass) -> Arc<RecordedClass> {
+    pub(crate) fn add(&mut self, class: RecordedClass) -> Arc<RecordedClass> {
         debug_assert_eq!(class.layout, self.next_layout());
         let filter = self.selection.filter.as_ref();
         let bound = filter.and_then(|f| f.bind(&class));
@@ -55,19 +55,19 @@ impl<'f> Registry<'f> {
 
     /// The class of a layout.
     #[inline]
-    pub(super) fn class(&self, layout: LayoutId) -> Option<&RecordedClass> {
+    pub(crate) fn class(&self, layout: LayoutId) -> Option<&RecordedClass> {
         self.layouts.get(layout.index()).map(|l| &*l.class)
     }
 
     /// Whether events of a layout can be wanted at all.
     #[inline]
-    pub(super) fn wants_layout(&self, layout: LayoutId) -> bool {
+    pub(crate) fn wants_layout(&self, layout: LayoutId) -> bool {
         self.everything || self.layouts.get(layout.index()).is_some_and(|l| l.is_wanted)
     }
 
     /// Hands an event on if it is selected.
     #[inline]
-    pub(super) fn give(
+    pub(crate) fn give(
         &self,
         event: &RecordedEvent<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,

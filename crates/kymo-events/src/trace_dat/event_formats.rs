@@ -142,7 +142,7 @@ impl<'m> FormatTable<'m> {
     }
 
     fn known<'s>(&self, e: &'s Entry<'m>) -> Result<&'s KnownEvent, &'s str> {
-        let read = || read(e.system, e.text, self.long_size).map(Box::new);
+        let read = || KnownEvent::parse(e.system, e.text, self.long_size).map(Box::new);
         e.known.get_or_init(read).as_ref().map(|k| &**k).map_err(String::as_str)
     }
 
@@ -177,19 +177,25 @@ fn id_of(text: &str) -> Option<u32> {
     text.lines().take(4).find_map(|l| l.strip_prefix("ID:"))?.trim().parse().ok()
 }
 
-fn read(system: &str, text: &str, long_size: u8) -> Result<KnownEvent, String> {
-    let options = ParseOptions { long_size, ..ParseOptions::default() };
-    let format = EventFormat::parse_with(text, &options).map_err(|e| e.to_string())?;
-    let format = format.with_system(system);
-    Ok(KnownEvent {
-        full_name: format!("{system}:{}", format.name),
-        column: column(&format).into_bytes(),
-        names_of_tasks: names_of_tasks(&format),
-        stack: StackFormat::of(&format, "kernel_stack", long_size),
-        user_stack: StackFormat::of(&format, "user_stack", long_size),
-        graph: GraphEvent::of(&format),
-        format,
-    })
+impl KnownEvent {
+    /// Reads a format of tracefs; `long_size`: bytes of a `long`.
+    ///
+    /// # Errors
+    /// If it cannot be parsed.
+    pub fn parse(system: &str, text: &str, long_size: u8) -> Result<KnownEvent, String> {
+        let options = ParseOptions { long_size, ..ParseOptions::default() };
+        let format = EventFormat::parse_with(text, &options).map_err(|e| e.to_string())?;
+        let format = format.with_system(system);
+        Ok(KnownEvent {
+            full_name: format!("{system}:{}", format.name),
+            column: column(&format).into_bytes(),
+            names_of_tasks: names_of_tasks(&format),
+            stack: StackFormat::of(&format, "kernel_stack", long_size),
+            user_stack: StackFormat::of(&format, "user_stack", long_size),
+            graph: GraphEvent::of(&format),
+            format,
+        })
+    }
 }
 
 fn column(format: &EventFormat) -> String {

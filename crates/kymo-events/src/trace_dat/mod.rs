@@ -9,4 +9,4 @@ mod task_names;
 pub use event_formats::{FormatTable, KnownEvent, StackFormat};
 pub use function_graph::{GraphEvent, write_duration};
 pub(crate) use process_maps::ProcessMaps;
-pub use task_names::{TaskName, TaskNames};
+pub use task_names::{TaskName, TaskNames, saved_lines};

@@ -43,15 +43,17 @@ pub struct TaskNames {
 impl TaskNames {
     /// Reads `saved_cmdlines`: lines of `pid name`.
     pub fn new(saved_cmdlines: &str) -> TaskNames {
-        let mut of = FxHashMap::default();
-        of.insert(0, (TaskName::new(b"<idle>"), true));
-        for line in saved_cmdlines.lines() {
-            let Some((pid, comm)) = line.trim_start().split_once(' ') else { continue };
-            if let Ok(pid) = pid.parse() {
-                of.insert(pid, (TaskName::new(comm.as_bytes()), true));
-            }
+        let mut names = TaskNames::default();
+        names.save(0, TaskName::new(b"<idle>"));
+        for (pid, comm) in saved_lines(saved_cmdlines) {
+            names.save(pid, TaskName::new(comm.as_bytes()));
         }
-        TaskNames { of }
+        names
+    }
+
+    /// Takes over a name that the kernel has saved.
+    pub fn save(&mut self, pid: i32, comm: TaskName) {
+        self.of.insert(pid, (comm, true));
     }
 
     /// The name of a task; `<...>` if it is not known, as trace-cmd shows it.
@@ -106,6 +108,12 @@ impl TaskNames {
             }
         }
     }
+}
+
+/// The lines of `saved_cmdlines`: `pid name`.
+pub fn saved_lines(text: &str) -> impl Iterator<Item = (i32, &str)> {
+    let pairs = text.lines().filter_map(|line| line.trim_start().split_once(' '));
+    pairs.filter_map(|(pid, comm)| Some((pid.parse().ok()?, comm)))
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ use crate::error::RecordError;
 pub enum TraceError {
     #[error(transparent)]
     Ftrace(#[from] FtraceError),
+    #[error("{flag}: {error}")]
+    Flag { flag: &'static str, error: FtraceError },
     #[error(transparent)]
     Tracefs(#[from] TracefsError),
     #[error(transparent)]

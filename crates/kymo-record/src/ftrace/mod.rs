@@ -1,11 +1,12 @@
 //! Recording through the ftrace ring: pages move from the kernel to a trace.dat
-//! here or at a listener, and nobody looks into them.
+//! here or at a listener, and nobody looks into them; `live` reads them as they come.
 
 mod capture;
 mod condition;
 mod error;
 mod facts;
 mod growing;
+mod live;
 mod movers;
 mod pack;
 mod pump;
@@ -19,6 +20,7 @@ pub use capture::{
 };
 pub use condition::{ConditionError, On, OnLatency, TooLong};
 pub use error::TraceError;
+pub use live::{LiveCapture, LiveEnd, LiveOptions, LivePace, LostByCpu};
 pub use session::{
     BufferMode, KernelSession, KernelSnapshot, SessionOptions, SessionState, TakenBy,
 };

@@ -27,7 +27,7 @@ fn stretch(from: Anchor, ticks: u64, (by, nanos): (u64, u64)) -> u64 {
 
 /// The counter as the tool sees it.
 #[derive(Debug)]
-pub struct Counter {
+pub(super) struct Counter {
     first: Anchor,
     /// The last two readings.
     last: [Anchor; 2],
@@ -39,7 +39,7 @@ pub struct Counter {
 
 impl Counter {
     /// Begins; takes two milliseconds.
-    pub fn start() -> Counter {
+    pub(super) fn start() -> Counter {
         let first = read(None);
         let next = read(Some((first.ticks, first.monotonic)));
         let error = first.error.max(next.error);
@@ -47,7 +47,7 @@ impl Counter {
     }
 
     /// Reads both clocks again.
-    pub fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         let now = read(Some((self.first.ticks, self.first.monotonic)));
         let [_, before] = self.last;
         // Who was held up between the two clocks has read neither.
@@ -75,7 +75,7 @@ impl Counter {
     }
 
     /// `CLOCK_MONOTONIC` at some ticks of a program with this clock.
-    pub fn monotonic(&self, clock: &ClockFacts, ticks: u64) -> u64 {
+    pub(super) fn monotonic(&self, clock: &ClockFacts, ticks: u64) -> u64 {
         match clock.kind {
             ClockKind::Monotonic => ticks,
             ClockKind::Tsc => self.at(ticks),
@@ -93,7 +93,7 @@ impl Counter {
 
     /// What times were wrong by at most, as far as the readings tell: each was extrapolated
     /// from those before.
-    pub fn error(&self) -> u64 {
+    pub(super) fn error(&self) -> u64 {
         self.error
     }
 
@@ -160,9 +160,9 @@ mod tests {
         let facts = Clock::Tsc.facts(None);
         assert!(counter.shares(&facts));
         std::thread::sleep(std::time::Duration::from_millis(20));
-        let before = super::super::monotonic_now();
+        let before = kymo_kernel::clock::monotonic_ns();
         let ticks = Clock::Tsc.now();
-        let after = super::super::monotonic_now();
+        let after = kymo_kernel::clock::monotonic_ns();
         std::thread::sleep(std::time::Duration::from_millis(20));
         counter.look();
         let shown = counter.monotonic(&facts, ticks);

@@ -34,7 +34,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The mappings with code of one program, by their first addresses. What it has unmapped stays
 /// until something else lies there.
 #[derive(Debug, Default)]
-pub struct CodeMaps {
+pub(super) struct CodeMaps {
     mappings: BTreeMap<u64, Mapping>,
     /// Their files, by path and inode.
     files: BTreeMap<(String, u64), FileIdentity>,
@@ -59,7 +59,7 @@ enum FileIdentity {
 impl CodeMaps {
     /// Looks at what a program has mapped, if any of its events needs that. Returns whether
     /// it is not what it was.
-    pub fn look(&mut self, program: &Program) -> bool {
+    pub(super) fn look(&mut self, program: &Program) -> bool {
         if !program.has_addresses() {
             return false;
         }
@@ -89,7 +89,7 @@ impl CodeMaps {
     }
 
     /// The same at most once a second.
-    pub fn look_at_times(&mut self, program: &Program) {
+    pub(super) fn look_at_times(&mut self, program: &Program) {
         if self.looked.is_none_or(|at| at.elapsed() >= EVERY) {
             self.look(program);
         }
@@ -114,12 +114,12 @@ impl CodeMaps {
     }
 
     /// Directory that the program's root is, if it is another than here.
-    pub fn root(&self) -> Option<&Path> {
+    pub(super) fn root(&self) -> Option<&Path> {
         self.root.as_deref()
     }
 
     /// The mappings, with the build-ids of their files as far as these were still there.
-    pub fn mappings(&self) -> Vec<CodeMapping> {
+    pub(super) fn mappings(&self) -> Vec<CodeMapping> {
         let identity = |m: &Mapping| {
             let known = self.files.get(&(path_of(m), m.inode));
             known.copied().unwrap_or(FileIdentity::Unknown)

@@ -57,6 +57,23 @@ impl DrainStats {
     }
 }
 
+/// Checks a directory that is to become a trace: it is not there, or empty.
+///
+/// # Errors
+/// If there is something in it, or it cannot be looked at.
+pub fn check_new_directory(directory: &Path) -> Result<(), UstError> {
+    let path = directory.to_owned();
+    let mut entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(UstError::Directory { path, error }),
+    };
+    match entries.next() {
+        Some(_) => Err(UstError::NotEmpty { path }),
+        None => Ok(()),
+    }
+}
+
 /// Whether what is taken stays to be taken again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek {

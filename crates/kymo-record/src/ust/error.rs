@@ -69,6 +69,20 @@ pub enum UstError {
     /// There is no thread to read rings.
     #[error("a thread for the rings of programs: {0}")]
     Thread(io::Error),
+    /// A directory cannot be looked at.
+    #[error("{path}: {error}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A trace is to go where something is already.
+    #[error("{path} is not empty; a trace of programs is a directory of its own")]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The trace cannot be written.
     #[error("cannot write {path}: {error}")]
     Write {

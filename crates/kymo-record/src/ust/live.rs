@@ -1,25 +1,182 @@
-//! The packets of a ring as its readers in files see them: for those who watch a program live.
+//! The rings of programs for those who watch: what is written of them is read as packets that
+//! readers of files know, each event with its time on the kernel's clock.
 
-use kymo_files::ctf::read::Ctf;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
+use kymo_files::ctf::CodeMapping;
+use kymo_files::ctf::read::{Ctf, PacketEvent, PacketReader};
+
+use super::channel::Channel;
+use super::clock::Counter;
+use super::code_maps::CodeMaps;
+use super::drain::DrainStats;
 use super::error::UstError;
 use super::metadata::metadata;
-use super::program::Program;
+use super::program::{Program, ProgramId};
 use super::ring::RingReader;
+use super::slots::Attached;
+
+/// What is read of programs, each of which has a number.
+pub enum ProgramNews<'n> {
+    /// What it says of its events by now. Numbers of classes stay.
+    Trace(Arc<Ctf>),
+    /// The code that it has mapped now, and its root directory if that is another than here.
+    Mappings {
+        /// Its process.
+        pid: u32,
+        /// Its root directory.
+        root: Option<&'n Path>,
+        /// The mappings.
+        mappings: Vec<CodeMapping>,
+    },
+    /// An event.
+    Event {
+        /// `CLOCK_MONOTONIC`, nanoseconds.
+        time: u64,
+        /// Its class and bytes.
+        event: &'n PacketEvent<'n>,
+    },
+}
+
+/// The rings of programs, read while they are written.
+pub struct LivePrograms {
+    rings: BTreeMap<(u32, ProgramId), LiveRing>,
+    numbers: u32,
+    horizon: u64,
+    counter: Counter,
+    undecodable: u64,
+    lost_without_ring: BTreeMap<(u32, ProgramId), u64>,
+}
+
+struct LiveRing {
+    number: u32,
+    ring: RingReader,
+    attached: Attached,
+    packets: PacketReader,
+    trace: Arc<Ctf>,
+    code: CodeMaps,
+}
+
+impl LiveRing {
+    fn news_of_code(&self, program: &Program) -> ProgramNews<'_> {
+        let (pid, root) = (program.id().pid, self.code.root());
+        ProgramNews::Mappings { pid, root, mappings: self.code.mappings() }
+    }
+}
+
+impl Default for LivePrograms {
+    fn default() -> Self {
+        LivePrograms {
+            rings: BTreeMap::new(),
+            numbers: 0,
+            horizon: 0,
+            counter: Counter::start(),
+            undecodable: 0,
+            lost_without_ring: BTreeMap::new(),
+        }
+    }
+}
+
+impl LivePrograms {
+    /// What happened before now will have been seen when the round is over.
+    pub fn begin_round(&mut self) {
+        self.counter.look();
+        self.horizon = kymo_kernel::clock::monotonic_ns();
+    }
+
+    /// When the round began.
+    pub fn horizon(&self) -> u64 {
+        self.horizon
+    }
+
+    /// What times of programs were wrong by at most, in nanoseconds.
+    pub fn error(&self) -> u64 {
+        self.counter.error()
+    }
+
+    /// Reads what a program has written since. Events of one CPU come by time.
+    ///
+    /// # Errors
+    /// If its files are not what they should be.
+    pub fn take(
+        &mut self,
+        channel: &Channel,
+        program: &mut Program,
+        sink: &mut dyn FnMut(u32, ProgramNews<'_>),
+    ) -> Result<(), UstError> {
+        let Some((attached, slot)) = channel.slot_of(program)? else { return Ok(()) };
+        let key = (program.uid(), program.id().clone());
+        if slot.lost > 0 {
+            self.lost_without_ring.insert(key.clone(), slot.lost);
+        }
+        if self.rings.get(&key).is_none_or(|r| r.attached != attached) {
+            let Some(ring) = RingReader::of(program, attached)? else { return Ok(()) };
+            let live = self.attach(program, ring, attached)?;
+            sink(live.number, ProgramNews::Trace(Arc::clone(&live.trace)));
+            sink(live.number, live.news_of_code(program));
+            self.rings.insert(key.clone(), live);
+        }
+        let Some(live) = self.rings.get_mut(&key) else { return Ok(()) };
+        if program.refresh()? {
+            live.trace = Arc::new(live_trace(program, &live.ring)?);
+            sink(live.number, ProgramNews::Trace(Arc::clone(&live.trace)));
+        }
+        if !program.is_alive()? {
+            live.ring.set_dead();
+        }
+        let (counter, clock) = (&self.counter, live.ring.config().clock);
+        let undecodable = &mut self.undecodable;
+        let LiveRing { number, ring, packets, trace, code, .. } = live;
+        let mut looked = false;
+        ring.take_all(&mut |taken| {
+            // The program may have loaded or unloaded a library since the last round.
+            if !std::mem::replace(&mut looked, true) && code.look(program) {
+                let (pid, root, mappings) = (program.id().pid, code.root(), code.mappings());
+                sink(*number, ProgramNews::Mappings { pid, root, mappings });
+            }
+            let whole = packets.for_each(trace, taken.packet, |event| {
+                let time = counter.monotonic(&clock, event.ticks);
+                sink(*number, ProgramNews::Event { time, event: &event });
+            });
+            *undecodable += u64::from(!whole);
+            Ok::<(), UstError>(())
+        })
+    }
+
+    fn attach(
+        &mut self,
+        program: &Program,
+        ring: RingReader,
+        attached: Attached,
+    ) -> Result<LiveRing, UstError> {
+        let mut code = CodeMaps::default();
+        code.look(program);
+        let trace = Arc::new(live_trace(program, &ring)?);
+        let number = self.numbers;
+        self.numbers += 1;
+        Ok(LiveRing { number, ring, attached, packets: PacketReader::default(), trace, code })
+    }
+
+    /// What was read, and what was not.
+    pub fn stats(&self) -> DrainStats {
+        let mut stats = DrainStats {
+            programs: self.rings.len() as u64,
+            damaged: self.undecodable,
+            without_ring: self.lost_without_ring.values().sum(),
+            ..DrainStats::default()
+        };
+        self.rings.values().for_each(|r| stats.count(&r.ring));
+        stats
+    }
+}
 
 /// What a reader must know of a program's packets, as far as the program has said by now: it is
 /// what [`Drain`](super::Drain) writes into a trace's metadata.
-///
-/// # Errors
-/// If what the program says of its events cannot be read as CTF.
-pub fn live_trace(program: &Program, ring: &RingReader) -> Result<Ctf, UstError> {
+fn live_trace(program: &Program, ring: &RingReader) -> Result<Ctf, UstError> {
     let config = kymo_ring::Config { uuid: ring.uuid(), ..*ring.config() };
     let clock = (config.clock, Vec::new());
     let words = metadata(program, &config, &clock, "");
     Ctf::in_memory(&program.comm(), words).map_err(|e| UstError::Events(e.to_string()))
-}
-
-/// `CLOCK_MONOTONIC` now, nanoseconds.
-pub fn monotonic_now() -> u64 {
-    kymo_kernel::clock::monotonic_ns()
 }

@@ -12,12 +12,13 @@
 //! | `ring` | reading a ring: whole packets, and what is written of the last |
 //! | `complete_packets` | finished packets that are not copied on their way |
 //! | `stream` | the file that they go to |
-//! | `drain` | rings of a channel into a directory of CTF traces |
+//! | `drain`, `drain_notes` | rings of a channel into a directory of CTF traces, and what is missing there |
+//! | `rules` | patterns, levels, filters and room, as a person says them |
 //! | `draining` | the same on a thread of its own |
 //! | `clock` | the programs' counter beside CLOCK_MONOTONIC |
 //! | `code_maps` | the code that a program has mapped, for fields that hold addresses |
 //! | `metadata` | what a program says of its events, as CTF says it |
-//! | `live` | packets of a ring as readers see them, for those who watch |
+//! | `live` | the rings of programs, event by event, for those who watch |
 //! | `futex_waiters` | the words that programs wake when their rings fill up |
 //! | `watch` | a channel over all programs there are and those that come |
 
@@ -26,6 +27,7 @@ mod clock;
 mod code_maps;
 mod complete_packets;
 mod drain;
+mod drain_notes;
 mod draining;
 mod error;
 mod futex_waiters;
@@ -34,6 +36,7 @@ mod metadata;
 mod mount_namespace;
 mod program;
 mod ring;
+mod rules;
 mod session;
 mod slots;
 mod state;
@@ -41,16 +44,17 @@ mod stream;
 mod watch;
 
 pub use channel::{Channel, ChannelOptions, DEFAULT_CHANNEL};
-pub use clock::Counter;
-pub use code_maps::CodeMaps;
 pub use complete_packets::CompletePackets;
-pub use drain::{Drain, DrainStats, Peek};
+pub use drain::{Drain, DrainStats, Peek, check_new_directory};
 pub use draining::Draining;
 pub use error::{Notes, UstError};
-pub use live::{live_trace, monotonic_now};
+pub use live::{LivePrograms, ProgramNews};
 pub use mount_namespace::{MountNamespace, UserDirectory};
 pub use program::{Program, ProgramId, RingFile};
 pub use ring::{Area, Out, RingCounts, RingReader, TakenPacket};
+pub use rules::{
+    MAX_LEVEL, ProgramRuleError, RING_ROOM, level_name, parse_level, parse_rules, sub_buffers,
+};
 pub use session::{ProgramSession, RingOptions};
 pub use slots::Attached;
 pub use state::{ChannelState, Doing, ProgramState, ProgramsState, RuleState};

@@ -1,14 +1,14 @@
 //! Lines of events whose fields always lie at the same places: what is the same in all of
 //! them is made once, and a line is a row of moves of text and of numbers into it.
 //!
-//! What is written is to the byte what [`Line`](super::line) writes, which does the rest.
+//! What is written is to the byte what [`CtfLines`](super::event_line) writes, which does the rest.
 
 use kymo_events::ctf::{EventTask, ValueText, write_printable};
 use kymo_files::ctf::read::{Class, FieldInfo, FixedField, Part, Stored, TaskField};
 use kymo_format::LineWriter;
 use kymo_model::Endian;
 
-use super::line::{head, known};
+use super::event_line::{head, known};
 use crate::perf_script::FieldSet;
 use crate::perf_script::line_start::{self, LineStyle, SecondText};
 use crate::program_event::{PrintFormat, PrintPiece, write_int};

@@ -7,6 +7,6 @@ mod payload;
 mod print_format;
 
 pub use code_names::CodeNames;
-pub use object::{EventObject, write_message, write_object_head};
-pub use payload::{EventPayload, PayloadBuffers, PayloadLine};
-pub use print_format::{PrintFormat, PrintPiece, write_int};
+pub(crate) use object::{EventObject, write_message};
+pub(crate) use payload::{EventPayload, PayloadBuffers, PayloadLine};
+pub(crate) use print_format::{PrintFormat, PrintPiece, write_int};

@@ -3,18 +3,16 @@
 
 use std::io::Write as _;
 
-use kymo_events::EventHead;
 use kymo_files::ctf::read::{FieldInfo, Group, Part, TaskField, Visit};
 use kymo_format::json_string;
 
 use super::code_names::CodeNames;
-use crate::perf_script::sample_json;
 use kymo_events::ctf::{EventTask, ValueJson};
 
 /// Contexts and fields of an event on their way into an object.
-pub struct EventObject<'o> {
+pub(crate) struct EventObject<'o> {
     /// What is known of the task.
-    pub task: EventTask,
+    pub(crate) task: EventTask,
     code: &'o mut CodeNames,
     trace: usize,
     /// Each part's name, and where its members are.
@@ -24,7 +22,7 @@ pub struct EventObject<'o> {
 
 impl<'o> EventObject<'o> {
     /// `trace`: the place of the event's trace in `code`.
-    pub fn new(task: EventTask, code: &'o mut CodeNames, trace: usize) -> EventObject<'o> {
+    pub(crate) fn new(task: EventTask, code: &'o mut CodeNames, trace: usize) -> EventObject<'o> {
         EventObject { task, code, trace, parts: Vec::new(), json: ValueJson::default() }
     }
 
@@ -38,7 +36,7 @@ impl<'o> EventObject<'o> {
     }
 
     /// The event has been seen: writes its members, behind others.
-    pub fn write(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>) {
         self.close_part();
         for (name, from, to) in &self.parts {
             let _ = write!(out, ",\"{name}\":{{");
@@ -48,13 +46,8 @@ impl<'o> EventObject<'o> {
     }
 }
 
-/// Begins an object: task, CPU, time and name of an event.
-pub fn write_object_head(head: &EventHead<'_>, event: &str, out: &mut Vec<u8>) {
-    sample_json::write_head(head, event, out);
-}
-
 /// Writes the sentence of an event's print format as a member, behind others.
-pub fn write_message(message: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_message(message: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"message\":");
     json_string(out, message);
 }

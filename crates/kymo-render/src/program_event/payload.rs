@@ -5,17 +5,17 @@ use kymo_files::ctf::read::{FieldInfo, Group, Part, Visit};
 
 use super::code_names::CodeNames;
 use super::print_format::{PrintFormat, SentenceValues};
-use kymo_events::ctf::{EventTask, ValueText};
+use kymo_events::ctf::ValueText;
 
 /// What is kept from event to event.
 #[derive(Debug, Default)]
-pub struct PayloadBuffers {
+pub(crate) struct PayloadBuffers {
     list: ValueText,
     sentence: SentenceValues,
 }
 
 /// The payload of one event on its way into a line.
-pub struct EventPayload<'p> {
+pub(crate) struct EventPayload<'p> {
     buffers: &'p mut PayloadBuffers,
     format: Option<&'p PrintFormat>,
     code: &'p mut CodeNames,
@@ -27,7 +27,7 @@ pub struct EventPayload<'p> {
 
 impl<'p> EventPayload<'p> {
     /// `trace`: the place of the event's trace in `code`.
-    pub fn new(
+    pub(crate) fn new(
         buffers: &'p mut PayloadBuffers,
         format: Option<&'p PrintFormat>,
         code: &'p mut CodeNames,
@@ -39,12 +39,12 @@ impl<'p> EventPayload<'p> {
     }
 
     /// A part of the event begins.
-    pub fn part(&mut self, part: Part) {
+    pub(crate) fn part(&mut self, part: Part) {
         self.in_fields = part == Part::Fields;
     }
 
     /// A list begins: nothing stands before it.
-    pub fn begin_list(&mut self) {
+    pub(crate) fn begin_list(&mut self) {
         self.first = true;
     }
 
@@ -62,7 +62,7 @@ impl<'p> EventPayload<'p> {
 
     /// Takes an integer.
     #[inline]
-    pub fn int(&mut self, field: &FieldInfo, bits: u64, out: &mut Vec<u8>) {
+    pub(crate) fn int(&mut self, field: &FieldInfo, bits: u64, out: &mut Vec<u8>) {
         let name = match field.address {
             true => self.code.find(self.trace, bits),
             false => None,
@@ -83,7 +83,7 @@ impl<'p> EventPayload<'p> {
     }
 
     /// Takes a floating-point number.
-    pub fn float(&mut self, field: &FieldInfo, value: f64, single: bool, out: &mut Vec<u8>) {
+    pub(crate) fn float(&mut self, field: &FieldInfo, value: f64, single: bool, out: &mut Vec<u8>) {
         if let Some(format) = self.sentence() {
             return self.buffers.sentence.float(format, field, value, single);
         }
@@ -92,7 +92,7 @@ impl<'p> EventPayload<'p> {
     }
 
     /// Takes text.
-    pub fn text(&mut self, field: &FieldInfo, text: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn text(&mut self, field: &FieldInfo, text: &[u8], out: &mut Vec<u8>) {
         if let Some(format) = self.sentence() {
             return self.buffers.sentence.text(format, field, text);
         }
@@ -101,7 +101,7 @@ impl<'p> EventPayload<'p> {
     }
 
     /// Takes the begin of a group.
-    pub fn open(&mut self, field: &FieldInfo, group: Group, out: &mut Vec<u8>) {
+    pub(crate) fn open(&mut self, field: &FieldInfo, group: Group, out: &mut Vec<u8>) {
         if let Some(format) = self.sentence() {
             return self.buffers.sentence.open(format, field, group);
         }
@@ -110,7 +110,7 @@ impl<'p> EventPayload<'p> {
     }
 
     /// Takes the end of the innermost group.
-    pub fn close(&mut self, group: Group, out: &mut Vec<u8>) {
+    pub(crate) fn close(&mut self, group: Group, out: &mut Vec<u8>) {
         match self.sentence() {
             Some(format) => self.buffers.sentence.close(format, group),
             None => self.buffers.list.close(group, out),
@@ -118,7 +118,7 @@ impl<'p> EventPayload<'p> {
     }
 
     /// The event has been seen. Returns whether a sentence was written, which stays as it is.
-    pub fn end(&mut self, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn end(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(format) = self.sentence() else { return false };
         if !self.first {
             out.push(b' ');
@@ -128,30 +128,23 @@ impl<'p> EventPayload<'p> {
     }
 }
 
-/// Writes the payload of an event, and notes whose it is.
-pub struct PayloadLine<'p> {
+/// Writes the payload of an event.
+pub(crate) struct PayloadLine<'p> {
     payload: EventPayload<'p>,
-    /// What is known of the task.
-    pub task: EventTask,
     out: &'p mut Vec<u8>,
     /// Its own contexts and fields have begun.
     begun: bool,
 }
 
 impl<'p> PayloadLine<'p> {
-    /// `task`: what is known of it before.
-    pub fn new(
-        payload: EventPayload<'p>,
-        task: EventTask,
-        out: &'p mut Vec<u8>,
-    ) -> PayloadLine<'p> {
-        PayloadLine { payload, task, out, begun: false }
+    /// Nothing is written yet.
+    pub(crate) fn new(payload: EventPayload<'p>, out: &'p mut Vec<u8>) -> PayloadLine<'p> {
+        PayloadLine { payload, out, begun: false }
     }
 
     /// The event has been seen.
-    pub fn end(mut self) -> EventTask {
+    pub(crate) fn end(mut self) {
         self.payload.end(self.out);
-        self.task
     }
 }
 
@@ -162,7 +155,6 @@ impl Visit for PayloadLine<'_> {
     }
 
     fn int(&mut self, field: &FieldInfo, value: u64) {
-        self.task.number(field, value);
         if self.begun {
             self.payload.int(field, value, self.out);
         }

@@ -10,7 +10,7 @@ use kymo_events::ctf::{write_number, write_printable};
 
 /// A print format, its fields looked up.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PrintFormat {
+pub(crate) struct PrintFormat {
     pieces: Vec<PrintPiece>,
     /// Of each field of the event whether it is shown as it is, and in hexadecimal.
     shown: Vec<[bool; 2]>,
@@ -18,7 +18,7 @@ pub struct PrintFormat {
 
 /// A piece of a print format.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PrintPiece {
+pub(crate) enum PrintPiece {
     /// Text.
     Text(String),
     /// A field of the event, by its place among those.
@@ -34,7 +34,7 @@ pub enum PrintPiece {
 
 impl PrintFormat {
     /// The print format of a class, if it has one.
-    pub fn of(class: &Class<'_>) -> Option<PrintFormat> {
+    pub(crate) fn of(class: &Class<'_>) -> Option<PrintFormat> {
         let format = class.event.print_format.as_deref()?;
         let own = |f: &&FieldInfo| f.top && f.part == Part::Fields;
         let names: Vec<&str> = class.fields().iter().filter(own).map(|f| &*f.name).collect();
@@ -86,7 +86,7 @@ impl PrintFormat {
     }
 
     /// Its pieces in their order.
-    pub fn pieces(&self) -> &[PrintPiece] {
+    pub(crate) fn pieces(&self) -> &[PrintPiece] {
         &self.pieces
     }
 }
@@ -102,7 +102,7 @@ fn push_printable(out: &mut String, text: &str) {
 }
 
 /// Appends an integer as it stands in a sentence: its name, or the number.
-pub fn write_int(out: &mut Vec<u8>, field: &FieldInfo, bits: u64, hex: bool) {
+pub(crate) fn write_int(out: &mut Vec<u8>, field: &FieldInfo, bits: u64, hex: bool) {
     if hex {
         return write_number(out, 16, field, bits);
     }

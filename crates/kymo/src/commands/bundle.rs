@@ -6,15 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use kymo_analysis::bundle::write_bundle;
 use kymo_files::RecordingFormat;
-use kymo_files::perfdata::PerfData;
-use kymo_model::NoteKind;
-use kymo_symbols::bundle::{Bundle, Recording};
-use kymo_symbols::bundle_writer::{self, BundleSummary, Contents};
-use kymo_view::Ledger;
-use kymo_view::trust::{byte_size, note_symbols};
+use kymo_symbols::bundle_writer::Contents;
+use kymo_view::bundle::{bundle_ledger, bundle_text};
 
-use super::counted;
 use crate::args::symbols::SymbolArgs;
 use crate::exit;
 
@@ -66,84 +62,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (_, true) => Contents::Binaries,
         _ => Contents::Seen,
     };
-    let made = make(&path, &args.finding, args.output.as_deref(), contents)?;
-    made.tell();
-    Ok(exit::status(path.display(), made.damage.as_deref(), &made.ledger, args.strict))
-}
-
-/// A bundle that was made.
-pub(crate) struct Made {
-    path: PathBuf,
-    summary: BundleSummary,
-    ledger: Ledger,
-    damage: Option<String>,
-}
-
-impl Made {
-    /// Says what was made, and what is missing in it.
-    pub(crate) fn tell(&self) {
-        let BundleSummary { binaries, symbols, ref sources, bytes, .. } = self.summary;
-        let path = self.path.display();
-        let size = byte_size(bytes);
-        let source_count = match sources.len() as u64 {
-            0 => String::new(),
-            n => format!(", {}", counted(n, "source", "sources")),
-        };
-        let binaries = counted(binaries as u64, "binary", "binaries");
-        let symbols = counted(symbols as u64, "symbol", "symbols");
-        sayln!("[ kymo bundle: Wrote {size} {path} ({binaries}, {symbols}{source_count}) ]");
-        // What leaves the machine is for its user to see.
-        for source in sources {
-            sayln!("  {}", plain(source));
-        }
-        say!("{}", self.ledger.to_text(""));
-    }
-}
-
-/// Makes the bundle of a recording.
-pub(crate) fn make(
-    path: &Path,
-    finding: &SymbolArgs,
-    output: Option<&Path>,
-    contents: Contents,
-) -> anyhow::Result<Made> {
-    let out = output.map_or_else(|| Bundle::beside(path), Path::to_owned);
-    let mut options = finding.options(path);
-    if finding.bundle.is_none() {
+    let mut options = args.finding.options(&path);
+    if args.finding.bundle.is_none() {
         // The one that may lie there is to be replaced, not repeated.
         (options.bundle, options.no_bundle) = (None, None);
     }
-    let recording = Recording::of(path).with_context(|| path.display().to_string())?;
-    let mut file = PerfData::open(path)?;
-    let mut seen = kymo_analysis::seen::seen(&mut file, options).context("bundle")?;
-    seen.places.constants = kymo_events::perf_data::recorded_constants(&file);
-    let mut ledger = Ledger::default();
-    let damage = seen.stats.damaged.as_ref();
-    let damage = damage.map(|d| format!("{d}; what came before is in the bundle"));
-    if let Some(damage) = &damage {
-        ledger.note(NoteKind::Damaged, damage.clone(), None);
-    }
-    let symbols = &mut seen.machine.symbols;
-    let summary = bundle_writer::write(symbols, seen.places, recording, contents, &out)
-        .with_context(|| format!("cannot write {}", out.display()))?;
-    note_symbols(symbols, &mut ledger);
-    if summary.sources_missing > 0 {
-        let (missing, there) = (summary.sources_missing, summary.sources.len());
-        let fact = format!(
-            "{missing} source files are not in the bundle, {there} are: they are not here, too \
-             large, no sources by their names or contents, or not for everybody to read"
-        );
-        ledger.tell(NoteKind::Sources, fact, None);
-    }
-    if summary.missing > 0 {
-        let fact = format!("{} binaries were not found here either", summary.missing);
-        ledger.note(NoteKind::Missing, fact, None);
-    }
-    Ok(Made { path: out, summary, ledger, damage })
-}
-
-/// A path on one line: names of files may hold anything.
-fn plain(path: &Path) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    path.to_string_lossy().chars().map(shown).collect()
+    let bundle = write_bundle(&path, options, args.output.as_deref(), contents)?;
+    let ledger = bundle_ledger(&bundle);
+    say!("{}{}", bundle_text(&bundle), ledger.to_text(""));
+    Ok(exit::status(path.display(), bundle.damage.as_deref(), &ledger, args.strict))
 }

@@ -26,6 +26,7 @@ use kymo_files::perfdata::PerfData;
 use kymo_kernel::process::SpawnError;
 use kymo_record::RecordError;
 use kymo_record::count::CountError;
+use kymo_record::ftrace::TraceError;
 
 /// What is read when no file is named: perf's choice, or a trace.dat where there is
 /// no perf.data.
@@ -70,6 +71,10 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         })
         .or(match error.downcast_ref() {
             Some(CountError::Spawn(e)) => Some(e),
+            _ => None,
+        })
+        .or(match error.downcast_ref() {
+            Some(TraceError::Spawn(e)) => Some(e),
             _ => None,
         });
     spawn.map_or(ExitCode::FAILURE, |e| ExitCode::from(e.shell_status()))

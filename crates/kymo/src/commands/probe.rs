@@ -8,10 +8,8 @@ mod cached;
 mod delete;
 mod list;
 mod preflight;
-mod refused;
 mod show;
 mod target;
-pub(in crate::commands) mod temporary;
 mod users;
 
 use std::borrow::Cow;

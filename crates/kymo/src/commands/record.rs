@@ -6,15 +6,19 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use kymo_analysis::bundle::write_bundle;
 use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, target};
 use kymo_model::NoteKind;
 use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, RecordSummary, SwitchOn, Target};
+use kymo_symbols::Options as SymbolOptions;
 use kymo_symbols::bundle_writer::Contents;
 use kymo_view::Ledger;
+use kymo_view::bundle::{bundle_ledger, bundle_text};
 
-use super::probe::temporary::{ProbeArgs, Temporary};
 use crate::args::event_filters::EventArgs;
+use crate::args::probes::{ProbeArgs, TemporaryProbes};
+use crate::args::symbols::SymbolArgs;
 use crate::args::values::{Rate, Ring, bytes, call_graph, millis, ring, sample_rate, switch_on};
 
 /// Flags of `kymo record`.
@@ -147,7 +151,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let probes = args.probes.add(None)?;
-    probes.iter().flat_map(Temporary::events).for_each(|e| args.events.push(e));
+    probes.iter().flat_map(TemporaryProbes::events).for_each(|e| args.events.push(e));
     let result = record(&args);
     if let Some(probes) = probes {
         probes.remove()?;
@@ -195,14 +199,13 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
 /// Makes a bundle for each file that was written.
 fn make_bundle(args: &Args, summary: &RecordSummary) -> anyhow::Result<()> {
     for path in summary.switched.iter().chain(&summary.path) {
-        let made = super::bundle::make(
-            path,
-            &crate::args::symbols::SymbolArgs::default(),
-            None,
-            Contents::Seen,
-        )?;
+        // A bundle that lies there is of another recording.
+        let symbols =
+            SymbolOptions { bundle: None, no_bundle: None, ..SymbolArgs::default().options(path) };
+        let bundle = write_bundle(path, symbols, None, Contents::Seen)?;
+        let ledger = bundle_ledger(&bundle);
         if !args.quiet {
-            made.tell();
+            say!("{}{}", bundle_text(&bundle), ledger.to_text(""));
         }
     }
     Ok(())

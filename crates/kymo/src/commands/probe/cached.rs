@@ -9,7 +9,8 @@ use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 use kymo_model::glob::glob_match;
 use kymo_model::probe::ProbeDefinition;
-use kymo_probe::{CachedProbe, CachedProbes};
+use kymo_probe::grammar::is_kernel_line;
+use kymo_probe::{CachedProbe, CachedProbes, ProbedTarget};
 use kymo_symbols::cache::Cache;
 use kymo_symbols::debug_files::BinaryFiles;
 
@@ -33,8 +34,10 @@ fn binary(args: &Args, files: Option<&BinaryFiles>) -> anyhow::Result<(BuildId, 
 }
 
 /// The cached probes of what the flags mean.
-pub(super) fn load(args: &Args, files: Option<&BinaryFiles>) -> anyhow::Result<CachedProbes> {
-    let (key, path) = binary(args, files)?;
+pub(super) fn load(args: &Args, target: &ProbedTarget) -> anyhow::Result<CachedProbes> {
+    let described = args.add.iter().any(|d| !is_kernel_line(d));
+    let files = described.then(|| target.files(false).ok()).flatten();
+    let (key, path) = binary(args, files.as_ref())?;
     let cache = cache()?;
     Ok(match CachedProbes::load(&cache, key, &path) {
         Ok(cached) => cached,

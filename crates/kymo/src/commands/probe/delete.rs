@@ -1,11 +1,11 @@
 //! `--del`: events of the running kernel's probes are removed, by glob.
 
 use anyhow::bail;
-use kymo_kernel::probe_events::ListedProbe;
+use kymo_kernel::probe_events::{ListedProbe, ProbeError};
 use kymo_model::glob::glob_match;
 
+use super::Args;
 use super::users::keepers;
-use super::{Args, refused};
 use crate::commands::tracing;
 
 /// Whether `[GROUP:]EVENT` as a glob means an event.
@@ -39,7 +39,7 @@ pub(super) fn delete(args: &Args) -> anyhow::Result<()> {
             if !args.dry_run
                 && let Err(e) = tracefs.remove_probe(probe.file, group, event)
             {
-                failed.push(match refused::is_busy(&e) {
+                failed.push(match is_busy(&e) {
                     true => format!("{name}: {}", keepers(&tracefs, probe)),
                     false => format!("{name}: {e}"),
                 });
@@ -58,4 +58,9 @@ pub(super) fn delete(args: &Args) -> anyhow::Result<()> {
         bail!("not removed: {}", failed.join("\n"));
     }
     Ok(())
+}
+
+/// Whether something could not be removed because it is in use.
+fn is_busy(error: &ProbeError) -> bool {
+    matches!(error, ProbeError::Refused { error, .. } if error.kind() == std::io::ErrorKind::ResourceBusy)
 }

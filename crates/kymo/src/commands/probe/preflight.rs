@@ -6,9 +6,8 @@ use std::time::Duration;
 use kymo_kernel::ftrace::{Instance, Selection};
 use kymo_kernel::probe_events::{ProbeFile, events_of};
 use kymo_kernel::tracefs::Tracefs;
+use kymo_probe::PlannedProbes;
 use kymo_probe::bench::{ProbedInstruction, hit_cost};
-
-use super::add::PlannedProbes;
 
 pub(super) fn run(tracefs: &Tracefs, planned: &PlannedProbes, seconds: f64) -> anyhow::Result<()> {
     let events = events_of(planned.added());

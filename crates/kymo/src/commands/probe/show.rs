@@ -8,19 +8,20 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use kymo_probe::grammar::{KernelLine, LineRange, NameFilter, ProbeDescription, is_kernel_line};
 use kymo_probe::{
-    PointVariables, ProbedBinary, ResolveError, SourceVariable, kallsyms_functions, source_lines,
+    PointVariables, ProbeResolver, ProbedBinary, ResolveError, SourceVariable, kallsyms_functions,
+    source_lines,
 };
 use kymo_view::Ledger;
 
 use super::Args;
-use super::target::{ProbeResolver, close, files, options};
+use super::target::{close, options, target};
 
 /// `--definition`.
 pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
     let mut ledger = Ledger::default();
     let mut lines = Vec::new();
     let described: Vec<&String> = args.definition.iter().filter(|d| !is_kernel_line(d)).collect();
-    let files = (!described.is_empty()).then(|| files(args, true));
+    let files = (!described.is_empty()).then(|| target(args).files(true));
     let resolver = files.as_ref().map(ProbeResolver::new).transpose()?;
     for text in &args.definition {
         if is_kernel_line(text) {
@@ -29,7 +30,7 @@ pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
         }
         let d = ProbeDescription::parse(text)?;
         let Some(resolver) = &resolver else { continue };
-        let resolved = resolver.resolve(args, &d)?;
+        let resolved = resolver.resolve(&d, &options(args), args.module.as_deref())?;
         lines.extend(resolved.definitions.iter().map(ToString::to_string));
         resolved.notes.into_iter().for_each(|n| ledger.push(n));
     }
@@ -39,7 +40,7 @@ pub(super) fn definitions(args: &Args) -> anyhow::Result<ExitCode> {
     }
     drop(out);
     if let Some(resolver) = &resolver {
-        resolver.learn(args).into_iter().for_each(|n| ledger.push(n));
+        resolver.learn(args.cache).into_iter().for_each(|n| ledger.push(n));
     }
     Ok(close(args, &ledger))
 }
@@ -59,7 +60,7 @@ const MORE: u32 = 2;
 
 /// `--line`.
 pub(super) fn lines(args: &Args, range: &LineRange) -> anyhow::Result<ExitCode> {
-    let files = files(args, true)?;
+    let files = target(args).files(true)?;
     let options = options(args);
     let what = args.line.as_deref().unwrap_or_default();
     let binary = ProbedBinary::load(&files)?;
@@ -122,7 +123,7 @@ pub(super) fn variables(
     filter: Option<&NameFilter>,
 ) -> anyhow::Result<ExitCode> {
     let d = ProbeDescription::parse_point(place)?;
-    let files = files(args, true)?;
+    let files = target(args).files(true)?;
     let options = options(args);
     let binary = ProbedBinary::load(&files)?;
     let found = binary.with_finder(&options, place, |finder| -> Result<_, ResolveError> {
@@ -194,7 +195,7 @@ pub(super) fn functions(args: &Args, filter: Option<&NameFilter>) -> anyhow::Res
     let default = NameFilter::parse("!_* & !*@plt")?;
     let filter = filter.unwrap_or(&default);
     let mut names = BTreeSet::new();
-    match ProbeResolver::new(&files(args, true))? {
+    match ProbeResolver::new(&target(args).files(true))? {
         ProbeResolver::Binary(binary) => {
             let functions = binary.symbols.all().filter(|s| s.code);
             let readable = functions.map(|s| args.readable(s.name));

@@ -15,10 +15,11 @@ use kymo_kernel::ftrace::Selection;
 use kymo_kernel::target;
 use kymo_record::ftrace::{BufferMode, SessionOptions, TraceEvent};
 use kymo_record::sessions::{CreateOptions, Session, Sessions, TakeOptions};
-use kymo_record::ust::{DEFAULT_CHANNEL, Notes, RingOptions};
+use kymo_record::ust::{
+    DEFAULT_CHANNEL, Notes, RingOptions, parse_level, parse_rules, sub_buffers,
+};
 use kymo_ust::{EventRule, Pids};
 
-use super::trace::ust;
 use super::tracing;
 use crate::args::values::bytes;
 
@@ -147,7 +148,7 @@ struct Events {
     #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',')]
     programs: Vec<String>,
     /// Of the programs' events, those of at most this level: emerg … debug, or 0 … 14
-    #[arg(long, value_name = "LEVEL", requires = "programs", value_parser = ust::level)]
+    #[arg(long, value_name = "LEVEL", requires = "programs", value_parser = parse_level)]
     level: Option<u8>,
     /// Only those for which this holds: as the kernel writes filters, or for programs a
     /// condition on the fields, such as 'cents > 1000 && name == "a*"'
@@ -169,7 +170,7 @@ impl Events {
     fn of_programs(&self) -> anyhow::Result<Vec<EventRule>> {
         match self.programs.is_empty() {
             true => Ok(Vec::new()),
-            false => ust::rules(&self.programs, self.level, self.filter.as_deref()),
+            false => Ok(parse_rules(&self.programs, self.level, self.filter.as_deref())?),
         }
     }
 
@@ -250,7 +251,7 @@ fn sessions() -> Sessions {
 
 /// The ring of a channel of programs.
 fn ring(mode: BufferMode, room: Option<u64>, pids: Pids) -> RingOptions {
-    let (sub_buffer, sub_buffers) = ust::sub_buffers(room);
+    let (sub_buffer, sub_buffers) = sub_buffers(room);
     RingOptions { overwrite: mode == BufferMode::Overwrite, sub_buffer, sub_buffers, pids }
 }
 
@@ -363,7 +364,7 @@ fn disable(sessions: &Sessions, args: &Disable) -> anyhow::Result<()> {
         session.disable_kernel(&Selection::parse(event)?)?;
     }
     if !args.programs.is_empty() {
-        let rules = ust::rules(&args.programs, None, None)?;
+        let rules = parse_rules(&args.programs, None, None)?;
         let patterns: Vec<String> = rules.into_iter().map(|r| r.pattern).collect();
         passed_over(&session.disable_programs(&patterns, args.channel.as_deref())?);
     }

@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kymo_kernel::ftrace::{is_left_behind, is_owned};
-use kymo_record::ust::{Drain, MountNamespace, Peek, Program};
+use kymo_record::ust::{Drain, MountNamespace, Peek, Program, check_new_directory};
 use kymo_view::Ledger;
-
-use super::super::trace::ust;
 
 #[derive(clap::Args)]
 pub(super) struct Recover {
@@ -33,7 +31,7 @@ fn is_busy(order: &str) -> bool {
 }
 
 pub(super) fn run(args: &Recover) -> anyhow::Result<ExitCode> {
-    ust::check_new(&args.output)?;
+    check_new_directory(&args.output)?;
     let mut drain = Drain::new(&args.output, "");
     let (mut notes, mut rings) = (Vec::new(), 0);
     for namespace in MountNamespace::all() {
@@ -60,7 +58,7 @@ pub(super) fn run(args: &Recover) -> anyhow::Result<ExitCode> {
     let stats = drain.stats();
     let mut ledger = Ledger::default();
     if rings > 0 {
-        ust::note(&mut ledger, &notes, &stats);
+        stats.notes(&notes).into_iter().for_each(|note| ledger.push(note));
     }
     if !args.quiet {
         let mut out = anstream::stderr();

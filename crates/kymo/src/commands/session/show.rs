@@ -5,11 +5,11 @@ use std::io::Write as _;
 use kymo_kernel::ftrace::CpuStats;
 use kymo_record::ftrace::{BufferMode, SessionState};
 use kymo_record::sessions::{ListedSession, Session, SessionSummary};
-use kymo_record::ust::{ChannelState, Doing, ProgramState, ProgramsState, RuleState};
+use kymo_record::ust::{
+    ChannelState, Doing, MAX_LEVEL, ProgramState, ProgramsState, RuleState, level_name,
+};
 use kymo_ust::Pids;
 use serde_json::{Value, json};
-
-use super::super::trace::ust;
 
 fn mode(mode: BufferMode) -> &'static str {
     match mode {
@@ -77,7 +77,7 @@ fn kernel_json(state: &SessionState) -> Value {
 fn programs_json(state: &ProgramsState) -> Value {
     let rule = |r: &RuleState| {
         json!({ "events": r.pattern, "enabled": !r.exclude, "filter": r.filter,
-                "level": (!r.exclude).then(|| ust::level_name(r.max_level)) })
+                "level": (!r.exclude).then(|| level_name(r.max_level)) })
     };
     let channel = |c: &ChannelState| {
         json!({ "name": c.name, "mode": overwrites(c.overwrite), "buffer_size": c.room,
@@ -201,8 +201,8 @@ fn rule_text(rule: &RuleState) -> String {
         text += " off";
         return text;
     }
-    if rule.max_level < ust::MAX_LEVEL {
-        text += &format!(" up to {}", ust::level_name(rule.max_level));
+    if rule.max_level < MAX_LEVEL {
+        text += &format!(" up to {}", level_name(rule.max_level));
     }
     if let Some(filter) = &rule.filter {
         text += &format!(" if {filter}");

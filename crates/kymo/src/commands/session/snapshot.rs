@@ -14,7 +14,6 @@ use kymo_record::ftrace::{self, Condition, ConditionWatch, Met, On, OnLatency, T
 use kymo_record::sessions::{SessionSnapshot, Sessions, TakeOptions};
 use kymo_view::Ledger;
 
-use super::super::trace::ust;
 use super::show::many;
 use crate::args::values::millis;
 
@@ -133,7 +132,7 @@ pub(super) fn tell(
             0 => "no events of programs".to_owned(),
             n => format!("{} bytes of events of {}", stats.bytes, many(n, "program")),
         });
-        ust::note(&mut ledger, notes.as_slice(), stats);
+        stats.notes(notes.as_slice()).into_iter().for_each(|note| ledger.push(note));
     }
     if !quiet {
         say(&format!("{}{}, {}", why(met), taken.path.display(), parts.join("; ")));

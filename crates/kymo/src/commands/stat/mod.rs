@@ -17,8 +17,8 @@ use kymo_view::Ledger;
 
 use self::options::{count_options, count_style, output_target, title};
 use self::output::{CountOutput, OutputOptions};
-use super::probe::temporary::{ProbeArgs, Temporary};
 use crate::args::event_filters::EventArgs;
+use crate::args::probes::{ProbeArgs, TemporaryProbes};
 
 /// Flags of `kymo stat`.
 #[derive(clap::Args)]
@@ -150,7 +150,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let probes = args.probes.add(None)?;
-    probes.iter().flat_map(Temporary::events).for_each(|e| args.events.push(e));
+    probes.iter().flat_map(TemporaryProbes::events).for_each(|e| args.events.push(e));
     let finished = count(&args);
     if let Some(probes) = probes {
         probes.remove()?;

@@ -4,20 +4,23 @@
 //! Both have times of CLOCK_MONOTONIC. Live, what happened before a round began has been
 //! seen by both sides when the next round is over, and is shown in its order then.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use kymo_events::live::LiveEvents;
+use kymo_kernel::ftrace::Item;
 use kymo_model::NoteKind;
-use kymo_record::ftrace::{TraceError, TraceEvent, TraceOutput, record_trace_beside};
-use kymo_record::ust::{ChannelWatch, Draining};
+use kymo_record::ftrace::{
+    LiveCapture, LiveEnd, LivePace, TraceError, TraceEvent, TraceOutput, record_trace_beside,
+};
+use kymo_record::ust::{ChannelWatch, Draining, LivePrograms, check_new_directory};
 use kymo_ust::EventRule;
 use kymo_view::Ledger;
 
-use super::follow::{Printer, note_lost};
-use super::source::{End, Pace, Source};
-use super::ust::live::Live;
-use super::{Args, close, out, ust};
+use super::live_output::{LiveKinds, LiveOutput};
+use super::{Args, close, follow, out, ust};
 use crate::commands::{counted, tracing};
 
 pub(super) fn run(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
@@ -27,7 +30,7 @@ pub(super) fn run(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCo
     let rules = ust::asked(args)?;
     match args.out.directory()? {
         Some(directory) => record(args, events, rules, directory),
-        None => follow(args, &events, rules),
+        None => show(args, &events, rules),
     }
 }
 
@@ -42,7 +45,7 @@ fn record(
     rules: Vec<EventRule>,
     directory: &Path,
 ) -> anyhow::Result<ExitCode> {
-    ust::check_new(directory)?;
+    check_new_directory(directory)?;
     let was_there = directory.exists();
     let kernel = directory.join("kernel");
     std::fs::create_dir_all(&kernel).with_context(|| kernel.display().to_string())?;
@@ -82,7 +85,7 @@ fn record_into(
     };
     let (notes, programs) = drained?.unwrap_or_default();
     let mut ledger = out::ledger(&summary);
-    ust::note(&mut ledger, &notes, &programs);
+    programs.notes(&notes).into_iter().for_each(|note| ledger.push(note));
     if programs.programs == 0 {
         ledger.tell(NoteKind::Programs, "no program had such events", None);
     }
@@ -99,33 +102,33 @@ fn record_into(
     Ok(close(args, &ledger, summary.exit))
 }
 
-fn follow(args: &Args, events: &[TraceEvent], rules: Vec<EventRule>) -> anyhow::Result<ExitCode> {
-    let mut ledger = Ledger::default();
-    let mut source = Source::open(args, events, Pace::Tick, &mut ledger)?;
-    let current = source.dir().clocks()?.current;
+fn show(args: &Args, events: &[TraceEvent], rules: Vec<EventRule>) -> anyhow::Result<ExitCode> {
+    let selection = args.selection()?;
+    let mut capture = follow::open(args, events, LivePace::Tick)?;
+    let mut ledger = Ledger::from_notes(capture.notes().to_vec());
+    let current = capture.dir().clocks()?.current;
     if current != ust::CLOCK {
         bail!(
             "this kernel gives no times of CLOCK_MONOTONIC but of {current}: take -e or -u alone"
         );
     }
-    let mut printer = Printer::new(args, &source)?;
-    printer.flush()?;
-    let mut live = Live::new(args, printer.flags());
-    let mut watch = ust::watch(args, rules, args.pids()?, alone(args, source.child_id()))?;
-    if let Err(e) = source.start()? {
+    let mut output = LiveOutput::new(args, LiveKinds::Both)?;
+    let mut live = LiveEvents::new(&selection, Some(capture.dir()));
+    let mut programs = LivePrograms::default();
+    let mut watch = ust::watch(args, rules, args.pids()?, alone(args, capture.child_id()))?;
+    if let Err(e) = capture.start()? {
         sayln!("kymo: {e}");
         return Ok(ExitCode::from(e.shell_status()));
     }
-    let result = rounds(&mut source, &mut printer, &mut watch, &mut live);
-    let (lost, code) = source.end(result)?;
-    let (shown, unreadable) = printer.counts();
-    note_lost(&mut ledger, shown, unreadable, &lost);
-    let stats = live.stats();
-    ust::note(&mut ledger, watch.notes(), &stats);
+    let result = rounds(&mut capture, &mut watch, &mut programs, &mut live, &mut output);
+    let (lost, code) = capture.end(result)?;
+    output.note(&lost, &mut ledger);
+    let stats = programs.stats();
+    stats.notes(watch.notes()).into_iter().for_each(|note| ledger.push(note));
     if stats.programs == 0 {
         ledger.tell(NoteKind::Programs, "no program had such events", None);
     } else {
-        let error = live.error().saturating_add(1);
+        let error = programs.error().saturating_add(1);
         let fact = format!("times of programs and of the kernel agree within {error} ns");
         ledger.tell(NoteKind::Clock, fact, None);
     }
@@ -134,40 +137,50 @@ fn follow(args: &Args, events: &[TraceEvent], rules: Vec<EventRule>) -> anyhow::
 
 /// `None`: as many events as were asked for.
 fn rounds(
-    source: &mut Source,
-    printer: &mut Printer,
+    capture: &mut LiveCapture,
     watch: &mut ChannelWatch,
-    live: &mut Live,
-) -> anyhow::Result<Option<End>> {
+    programs: &mut LivePrograms,
+    live: &mut LiveEvents<'_>,
+    output: &mut LiveOutput,
+) -> anyhow::Result<Option<LiveEnd>> {
     let mut end = None;
     // When the last round began that emptied the kernel's rings.
     let mut complete = 0;
     loop {
+        programs.begin_round();
         live.begin_round();
-        printer.refresh();
         // Kernel's events come in order: none that is still to come is older than the last.
         let mut last = 0;
-        let more = source.stream.round(end.is_some(), &mut |item| {
-            if let Some((time, line)) = printer.line(item) {
-                last = time;
-                live.put(time, line);
+        let more = capture.round(end.is_some(), &mut |item| {
+            match item {
+                Item::Event { cpu, time, payload } => {
+                    last = time;
+                    live.push_kernel_event((cpu, time, payload));
+                }
+                Item::Lost { cpu, count } => live.push_lost(last, cpu, count),
+                Item::Damaged { .. } => output.add_damaged(),
             }
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         })?;
-        let tasks = printer.tasks();
-        watch.round(|channel, program| live.take(channel, program, &|tid| tasks.saved(tid)))?;
+        watch.round(|channel, program| {
+            programs.take(channel, program, &mut |number, news| output.news(live, number, news))
+        })?;
         let until = match (more, end) {
             (true, _) => last,
-            (false, None) => std::mem::replace(&mut complete, live.horizon()),
+            (false, None) => std::mem::replace(&mut complete, programs.horizon()),
             (false, Some(_)) => u64::MAX,
         };
-        if until > 0 && live.end_round(until)? {
-            return Ok(None);
+        if until > 0 {
+            let _ = live.hand_out(until, &mut |item| output.item(item));
+            output.flush()?;
+            if output.is_full() {
+                return Ok(None);
+            }
         }
         if end.is_none() {
-            end = source.wait(more)?;
+            end = capture.wait(more)?;
             if end.is_some() {
-                source.stop()?;
+                capture.stop()?;
                 watch.stop();
                 std::thread::sleep(ust::FORGET);
             }

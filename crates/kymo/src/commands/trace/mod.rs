@@ -1,19 +1,17 @@
 //! `kymo trace`: events of the running kernel as they happen, or with `-o` into
 //! a trace.dat or to a listener (`out.rs`).
 //!
-//! Each run works in a trace instance of its own. Live, `source.rs` makes it and
-//! takes it away, `follow.rs` reads it until the end, and `text.rs` and `json.rs`
-//! are the forms of output. Events of programs with tracepoints of their own are `ust/`,
-//! both together `both.rs`. Without events it is system calls (`syscalls/`).
+//! Each run works in a trace instance of its own, which `kymo-record` makes and takes away.
+//! Live, `follow.rs` shows its events until the end, which the event layer hands out and
+//! `kymo-render` writes as `kymo script` does; `live_output.rs` is where lines go. Events of
+//! programs with tracepoints of their own are `ust/`, both together `both.rs`. Without events
+//! it is system calls (`syscalls.rs`).
 
 mod both;
 mod follow;
-mod json;
-mod names;
+mod live_output;
 mod out;
-mod source;
 mod syscalls;
-mod text;
 mod tracer;
 pub(in crate::commands) mod ust;
 
@@ -23,13 +21,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use kymo_events::{EventSelection, FilterExpr};
 use kymo_kernel::ftrace::Selection;
 use kymo_kernel::{cpus, target};
 use kymo_record::ftrace::TraceEvent;
 use kymo_view::Ledger;
 
-use super::probe::temporary::{ProbeArgs, Temporary};
 use crate::args::event_filters::EventArgs;
+use crate::args::probes::{ProbeArgs, TemporaryProbes};
 use crate::args::values::{bytes, millis};
 
 /// Flags of `kymo trace`.
@@ -71,12 +70,10 @@ notes say how well the two clocks agree. With -o DIR they are recorded: DIR/kern
 DIR/ust/…; `kymo script DIR` merges them, `kymo report DIR` and `kymo list DIR` count them.
 
 LIVE OUTPUT
-With -e and without -o lines are those of the kernel's own `trace` file. The rings of all CPUs
-are looked at every 20 ms and merged by time, so an event is shown at most 50 ms
-after it happened (as long as the output takes it). Where events were lost, a line
-says so, and the figures stand at the end. With --json each event is an object a
-line: comm, tid, cpu, flags, time (seconds), event, fields; {\"lost\": N, \"cpu\": C}
-where events are missing.")]
+Without -o lines, and with --json objects, are those that `kymo script` prints of a recording of
+the same events. The rings of all CPUs are looked at every 20 ms (those of programs every 50) and
+merged by time, so an event is shown at most two looks after it happened, as long as the output
+takes it. Where events were lost, a line says so, and the figures stand at the end.")]
 pub(crate) struct Args {
     #[command(flatten)]
     out: out::OutArgs,
@@ -123,10 +120,23 @@ pub(crate) struct Args {
     /// One JSON object per line
     #[arg(long, conflicts_with = "output")]
     json: bool,
+    /// Of these, only events of tasks with these names
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "output")]
+    comm: Vec<String>,
+    /// Of these, only events of these threads
+    #[arg(long, value_name = "TIDS", value_delimiter = ',', conflicts_with = "output")]
+    tid: Vec<u32>,
+    /// Print the flags of events of the kernel, as `kymo script -l` does
+    #[arg(long, conflicts_with_all = ["output", "user_events"])]
+    latency: bool,
+    /// Print times in nanoseconds
+    #[arg(long, conflicts_with = "output")]
+    ns: bool,
     /// Show what is in the ring of an existing instance, and go on as long as it records;
-    /// what is shown is taken out of its ring, nothing else is changed
+    /// what is shown is taken out of its ring, nothing else is changed; -e and --filter
+    /// select among its events
     #[arg(long, value_name = "NAME", conflicts_with_all =
-          ["event", "filter", "pid", "all_cpus", "stacks", "buffer_size", "output", "command", "probes"])]
+          ["pid", "all_cpus", "stacks", "buffer_size", "output", "command", "probes"])]
     instance: Option<String>,
     /// Print only errors
     #[arg(short = 'q', long)]
@@ -149,7 +159,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return tracer::run(&args);
     }
     let probes = args.probes.add(args.exec.as_deref())?;
-    for event in probes.iter().flat_map(Temporary::events) {
+    for event in probes.iter().flat_map(TemporaryProbes::events) {
         wanted.push(TraceEvent { selection: Selection::parse(&event)?, filter: None });
     }
     let result = trace(&args, wanted);
@@ -211,6 +221,28 @@ impl Args {
              which cannot be told apart by them here: start kymo in the first one (nsenter -t 1 \
              -p, docker run --pid=host){all}"
         )
+    }
+
+    /// Which of the events that come are shown.
+    fn selection(&self) -> anyhow::Result<EventSelection> {
+        let mut selection =
+            EventSelection::of_tasks(self.comm.clone(), Vec::new(), self.tid.clone());
+        // Of an instance of ours the kernel selects.
+        if self.instance.is_none() {
+            return Ok(selection);
+        }
+        let (names, filters): (Vec<_>, Vec<_>) = self.events.with_filters()?.into_iter().unzip();
+        let group = |name: &String| match name.contains(':') {
+            true => vec![name.clone()],
+            false => vec![name.clone(), format!("{name}:*")],
+        };
+        selection.set_events(&names.iter().flat_map(group).collect::<Vec<_>>())?;
+        if filters.iter().any(|f| *f != filters[0]) {
+            bail!("with --instance one --filter holds for all events: take one -e before it");
+        }
+        let filter = filters.into_iter().flatten().next();
+        selection.filter = filter.map(|f| FilterExpr::parse(&f)).transpose()?;
+        Ok(selection)
     }
 
     fn pids(&self) -> anyhow::Result<Vec<u32>> {

@@ -4,25 +4,25 @@
 //! `kymo-render` makes the lines; what they say of the tasks' memory and descriptors is
 //! asked here, as soon as a call was read from the ring.
 
-use std::io::{IsTerminal as _, Write as _, stdout};
+use std::io::{Write as _, stdout};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use kymo_events::live::LiveTaskNames;
+use kymo_events::trace_dat::TaskName;
 use kymo_format::EventFormat;
 use kymo_kernel::ftrace::{Item, Selection, TraceDir};
 use kymo_kernel::{memory, process, target};
-use kymo_record::ftrace::TraceEvent;
+use kymo_record::ftrace::{LiveCapture, LiveEnd, LivePace, TraceEvent};
 use kymo_render::syscalls::{
     SyscallFormats, SyscallLines, SyscallStyle, TaskInspector, syscall_number,
 };
 use kymo_view::Ledger;
 
-use super::follow::note_lost;
-use super::names::Tasks;
-use super::source::{End, Pace, Source};
-use super::{Args, close};
+use super::live_output::{is_coloured, note_lost};
+use super::{Args, close, follow};
 
 /// Flags for system calls.
 #[derive(clap::Args)]
@@ -43,28 +43,26 @@ pub(super) struct CallArgs {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut ledger = Ledger::default();
     // Looking at a call takes calls: without this everybody's would never end.
     let everybody = args.all_cpus || args.command.is_empty() && args.pids()?.is_empty();
     let events = events(&args.call.calls, everybody.then(std::process::id))?;
-    let mut source = Source::open(args, &events, Pace::AtOnce, &mut ledger)?;
-    let colour = stdout().is_terminal()
-        && anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never;
-    let mut lines = lines(&source, args, colour)?;
+    let mut capture = follow::open(args, &events, LivePace::AtOnce)?;
+    let mut ledger = Ledger::from_notes(capture.notes().to_vec());
+    let mut lines = lines(&capture, args, is_coloured())?;
     // Of everybody's calls there may be no end, and others want the processor too.
-    if lines.inspects() && source.has_tasks() {
+    if lines.inspects() && capture.has_tasks() {
         // Refused to who is not root: then more texts are read too late.
         let _ = process::hurry();
     }
-    if let Err(e) = source.start()? {
+    if let Err(e) = capture.start()? {
         sayln!("kymo: {e}");
         return Ok(ExitCode::from(e.shell_status()));
     }
-    let result = until_the_end(&mut source, &mut lines);
-    let (lost, code) = source.end(result)?;
+    let result = until_the_end(&mut capture, &mut lines);
+    let (lost, code) = capture.end(result)?;
     lines.finish();
     flush(&mut lines.output)?;
-    note_lost(&mut ledger, (lines.shown, lines.lost), (lines.damaged, 0), &lost);
+    note_lost(&mut ledger, (lines.shown, lines.lost), lines.damaged, &lost);
     lines.note(&mut |note| ledger.push(note));
     Ok(close(args, &ledger, code))
 }
@@ -72,8 +70,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Lines of the calls of a run.
 type Lines = SyscallLines<RunningTasks>;
 
-fn lines(source: &Source, args: &Args, colour: bool) -> anyhow::Result<Lines> {
-    let dir = source.dir();
+fn lines(capture: &LiveCapture, args: &Args, colour: bool) -> anyhow::Result<Lines> {
+    let dir = capture.dir();
     let format = |system: &str, name: &str| {
         let text = dir.tracefs().event_format(system, name)?;
         EventFormat::parse(&text).with_context(|| format!("{system}:{name}"))
@@ -92,15 +90,18 @@ fn lines(source: &Source, args: &Args, colour: bool) -> anyhow::Result<Lines> {
         colour,
         monotonic: dir.clocks()?.current == "mono",
     };
-    let tasks = RunningTasks { dir: dir.clone(), names: Tasks::new(dir, false) };
-    let child = source.child_id().map(|pid| pid as i32);
+    let names = LiveTaskNames::new(dir.tracefs());
+    let tasks = RunningTasks { dir: dir.clone(), names, name: TaskName::default() };
+    let child = capture.child_id().map(|pid| pid as i32);
     Ok(SyscallLines::new(formats, tasks, style, child, args.count))
 }
 
 /// The tasks of this machine, asked while they run.
 struct RunningTasks {
     dir: TraceDir,
-    names: Tasks,
+    names: LiveTaskNames,
+    /// The name that was asked for last.
+    name: TaskName,
 }
 
 impl TaskInspector for RunningTasks {
@@ -130,11 +131,13 @@ impl TaskInspector for RunningTasks {
     }
 
     fn refresh_names(&mut self) {
+        self.names.expire();
         self.names.refresh();
     }
 
     fn task_name(&mut self, tid: i32) -> &[u8] {
-        self.names.comm(tid)
+        self.name = self.names.get(tid);
+        self.name.as_bytes()
     }
 }
 
@@ -169,12 +172,12 @@ const NAP: Duration = Duration::from_micros(100);
 /// While calls come, output is written so often.
 const FLUSH: Duration = Duration::from_millis(20);
 
-fn until_the_end(source: &mut Source, lines: &mut Lines) -> anyhow::Result<Option<End>> {
+fn until_the_end(capture: &mut LiveCapture, lines: &mut Lines) -> anyhow::Result<Option<LiveEnd>> {
     let mut end = None;
     let (mut flushed, mut window, mut wakes) = (Instant::now(), Instant::now(), 0);
     loop {
         let before = lines.inspected;
-        let more = round(source, lines, end.is_some())?;
+        let more = round(capture, lines, end.is_some())?;
         let now = Instant::now();
         let quiet = lines.inspected == before;
         if quiet || end.is_some() || lines.is_full() || now - flushed >= FLUSH {
@@ -199,16 +202,16 @@ fn until_the_end(source: &mut Source, lines: &mut Lines) -> anyhow::Result<Optio
             std::thread::sleep(NAP);
             continue;
         }
-        end = source.wait(more)?;
+        end = capture.wait(more)?;
         if end.is_some() {
-            source.stop()?;
+            capture.stop()?;
         }
     }
 }
 
-fn round(source: &mut Source, lines: &mut Lines, last: bool) -> anyhow::Result<bool> {
+fn round(capture: &mut LiveCapture, lines: &mut Lines, last: bool) -> anyhow::Result<bool> {
     let cell = std::cell::RefCell::new(lines);
-    let more = source.stream.round_seeing(
+    let more = capture.round_seeing(
         last,
         &mut |time, payload| cell.borrow_mut().inspect(time, payload),
         &mut |item| {

@@ -19,7 +19,6 @@ use kymo_kernel::target;
 use kymo_kernel::tracefs::Tracefs;
 
 use super::Args;
-use super::source::header;
 use crate::commands::tracing::{self, TOP_IN_USE};
 
 /// Flags for tracers.
@@ -56,7 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let tracer = args.tracer.tracer.as_deref().unwrap_or("function");
     let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup])?;
     let tracefs = tracing::open()?;
-    let place = Place::choose(&tracefs, tracer)?;
+    let place = TracerDirectory::choose(&tracefs, tracer)?;
     place.configure(args)?;
     let mut child = match args.command.is_empty() {
         true => None,
@@ -99,7 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn copy(
     args: &Args,
     signals: &Signals,
-    place: &Place,
+    place: &TracerDirectory,
     pipe: &mut std::fs::File,
     mut child: Option<&mut GatedChild>,
 ) -> anyhow::Result<bool> {
@@ -152,7 +151,7 @@ fn first_lines<'t>(text: &'t [u8], left: &mut Option<u64>) -> &'t [u8] {
 }
 
 /// Where the tracer runs. Dropping it switches it off.
-enum Place {
+enum TracerDirectory {
     Own(Instance),
     /// The top one; the instance says so to others.
     Top {
@@ -164,8 +163,8 @@ enum Place {
     },
 }
 
-impl Place {
-    fn choose(tracefs: &Tracefs, tracer: &str) -> anyhow::Result<Place> {
+impl TracerDirectory {
+    fn choose(tracefs: &Tracefs, tracer: &str) -> anyhow::Result<TracerDirectory> {
         let top = TraceDir::top(tracefs);
         if !top.tracers()?.iter().any(|t| t == tracer) {
             bail!(
@@ -175,7 +174,7 @@ impl Place {
         }
         let instance = Instance::create(tracefs, "tracer")?;
         if instance.tracers()?.iter().any(|t| t == tracer) {
-            return Ok(Place::Own(instance));
+            return Ok(TracerDirectory::Own(instance));
         }
         drop(instance);
         let used = top.tracer()?;
@@ -203,13 +202,13 @@ impl Place {
         let tracing = top.tracing()?;
         let mark = Instance::create(tracefs, TOP_IN_USE)?;
         top.set_tracing(false)?;
-        Ok(Place::Top { top, tracing, mark })
+        Ok(TracerDirectory::Top { top, tracing, mark })
     }
 
     fn dir(&self) -> &TraceDir {
         match self {
-            Place::Own(instance) => instance,
-            Place::Top { top, .. } => top,
+            TracerDirectory::Own(instance) => instance,
+            TracerDirectory::Top { top, .. } => top,
         }
     }
 
@@ -236,7 +235,7 @@ impl Place {
             dir.set("max_graph_depth", &depth.to_string()).context("--max-depth")?;
         }
         let cpus = args.cpus()?;
-        if let Place::Top { .. } = self {
+        if let TracerDirectory::Top { .. } = self {
             if args.buffer_size.is_some() || !cpus.is_empty() {
                 bail!("this tracer runs only in the top instance, where -C and -m are the user's");
             }
@@ -271,17 +270,34 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TracerDirectory {
     fn drop(&mut self) {
         match self {
             // Its own guard does the rest.
-            Place::Own(instance) => drop(instance.set_tracer("nop")),
-            Place::Top { top, tracing, .. } => {
+            TracerDirectory::Own(instance) => drop(instance.set_tracer("nop")),
+            TracerDirectory::Top { top, tracing, .. } => {
                 tracing::reset_tracer(top);
                 let _ = top.set_tracing(*tracing);
             }
         }
     }
+}
+
+/// The lines that begin the directory's own `trace` file.
+fn header(dir: &TraceDir) -> anyhow::Result<String> {
+    use std::io::{BufRead as _, BufReader};
+    let path = dir.path("trace");
+    let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
+    let mut header = String::new();
+    for line in BufReader::new(file).lines() {
+        let line = line.with_context(|| path.display().to_string())?;
+        if !line.starts_with('#') {
+            break;
+        }
+        header.push_str(&line);
+        header.push('\n');
+    }
+    Ok(header)
 }
 
 #[cfg(test)]

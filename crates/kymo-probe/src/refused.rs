@@ -6,13 +6,16 @@ use kymo_kernel::system::SystemRoot;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::probe::ProbeTarget;
 
-/// Whether something could not be removed because it is in use.
-pub(super) fn is_busy(error: &ProbeError) -> bool {
-    matches!(error, ProbeError::Refused { error, .. } if error.kind() == std::io::ErrorKind::ResourceBusy)
+/// A refusal with its reason, if that can be seen.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{error}", why.as_ref().map(|why| format!("{why}\n")).unwrap_or_default())]
+pub struct ExplainedRefusal {
+    why: Option<String>,
+    error: ProbeError,
 }
 
 /// Adds the reason, if it can be seen.
-pub(super) fn explain(error: ProbeError) -> anyhow::Error {
+pub fn explain_refusal(error: ProbeError) -> ExplainedRefusal {
     let inner = match &error {
         ProbeError::Left { error, .. } => error,
         other => other,
@@ -23,10 +26,7 @@ pub(super) fn explain(error: ProbeError) -> anyhow::Error {
         }
         _ => None,
     };
-    match why {
-        Some(why) => anyhow::anyhow!("{why}\n{error}"),
-        None => error.into(),
-    }
+    ExplainedRefusal { why, error }
 }
 
 fn why(target: &ProbeTarget, error: &std::io::Error) -> Option<String> {

@@ -1,0 +1,95 @@
+//! Names of tasks that run: those that the kernel has saved, those that events give, and
+//! what /proc says of the others.
+
+use std::cell::{Cell, RefCell};
+
+use kymo_kernel::target;
+use kymo_kernel::tracefs::Tracefs;
+use kymo_model::Endian;
+use rustc_hash::FxHashSet;
+
+use crate::trace_dat::{KnownEvent, TaskName, TaskNames, saved_lines};
+
+/// What the kernel shows for a task whose name it has not saved.
+const UNNAMED: &str = "<...>";
+
+/// Names of running tasks. Once known a name is kept until the kernel tells another.
+pub struct LiveTaskNames {
+    tracefs: Tracefs,
+    names: RefCell<TaskNames>,
+    /// Tasks that had ended when /proc was asked.
+    missing: RefCell<FxHashSet<i32>>,
+    stale: Cell<bool>,
+}
+
+impl LiveTaskNames {
+    /// Reads nothing before the first name is asked for.
+    pub fn new(tracefs: &Tracefs) -> LiveTaskNames {
+        LiveTaskNames {
+            tracefs: tracefs.clone(),
+            names: RefCell::new(TaskNames::new("")),
+            missing: RefCell::default(),
+            stale: Cell::new(true),
+        }
+    }
+
+    /// Another batch of events begins: the kernel may have saved other names.
+    pub fn expire(&self) {
+        self.stale.set(true);
+    }
+
+    /// Reads what the kernel has saved since. Its list is short (128 tasks), and is read
+    /// before the first event of each batch.
+    #[inline]
+    pub fn refresh(&self) {
+        if self.stale.replace(false) {
+            self.read_saved();
+        }
+    }
+
+    #[cold]
+    fn read_saved(&self) {
+        let mut names = self.names.borrow_mut();
+        let text = self.tracefs.saved_cmdlines().unwrap_or_default();
+        for (tid, comm) in saved_lines(&text).filter(|(_, comm)| *comm != UNNAMED) {
+            names.save(tid, TaskName::new(comm.as_bytes()));
+        }
+    }
+
+    /// Takes over the names that an event gives to tasks.
+    pub(super) fn learn(&self, known: &KnownEvent, payload: &[u8]) {
+        self.names.borrow_mut().learn(known, payload, Endian::NATIVE, |_, _| {});
+    }
+
+    /// The name of a task, if there is one.
+    pub fn find(&self, tid: i32) -> Option<TaskName> {
+        let known = self.names.borrow().find(tid);
+        known.or_else(|| self.ask(tid))
+    }
+
+    /// Asks /proc, once for each task.
+    #[cold]
+    fn ask(&self, tid: i32) -> Option<TaskName> {
+        if self.missing.borrow().contains(&tid) {
+            return None;
+        }
+        let comm = u32::try_from(tid).ok().and_then(target::comm);
+        let Some(comm) = comm else {
+            self.missing.borrow_mut().insert(tid);
+            return None;
+        };
+        let name = TaskName::new(comm.as_bytes());
+        self.names.borrow_mut().add(tid, name);
+        Some(name)
+    }
+
+    /// The name of a task, as the kernel's `trace` file shows it.
+    pub fn get(&self, tid: i32) -> TaskName {
+        self.find(tid).unwrap_or_else(|| TaskName::new(UNNAMED.as_bytes()))
+    }
+
+    /// Names that are known, for threads of programs.
+    pub(super) fn saved(&self) -> &RefCell<TaskNames> {
+        &self.names
+    }
+}

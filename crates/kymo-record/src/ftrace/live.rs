@@ -1,0 +1,408 @@
+//! Events of the kernel while they happen: an instance of its own, set up as asked for, or
+//! one that is there, whose rings are read until the end. Whatever was switched on is off
+//! again when this is dropped.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use kymo_kernel::ftrace::{FtraceError, Instance, Item, Stream, TraceDir, wait_readable};
+use kymo_kernel::process::{GatedChild, Signal, Signals, SpawnError};
+use kymo_kernel::target;
+use kymo_kernel::tracefs::Tracefs;
+use kymo_model::{Note, NoteKind};
+
+use super::capture::{TraceEvent, system};
+use super::error::TraceError;
+
+/// Between two looks at the rings.
+const TICK: Duration = Duration::from_millis(20);
+/// Until the next look, when one event must not wait for another.
+const SOON: Duration = Duration::from_millis(1);
+/// A ring this full is looked at before the tick.
+const WAKE_PERCENT: u8 = 20;
+
+/// Room in each CPU's ring if nothing else is asked for.
+const BUFFER: u64 = 8 << 20;
+
+/// What is to be read while it happens.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// Events that are switched on.
+    pub events: Vec<TraceEvent>,
+    /// Command to be traced, if any.
+    pub command: Vec<OsString>,
+    /// Processes to be traced, if any.
+    pub pids: Vec<u32>,
+    /// System-wide although there is a command.
+    pub system_wide: bool,
+    /// Children too.
+    pub follow: bool,
+    /// Only these CPUs' events.
+    pub cpus: Vec<u32>,
+    /// The clock.
+    pub clock: String,
+    /// Room for each CPU in bytes.
+    pub buffer_size: Option<u64>,
+    /// The kernel's stack with each event.
+    pub stacks: bool,
+    /// Instance that is read instead of one of its own.
+    pub instance: Option<String>,
+    /// Stop after this time.
+    pub timeout: Option<Duration>,
+    /// When events are looked at.
+    pub pace: LivePace,
+}
+
+/// Everything that is open during a run. Dropped from the top to the bottom:
+/// rings before the instance, and signals last, so that none ends the program
+/// while the instance is taken away.
+pub struct LiveCapture {
+    stream: Stream,
+    directory: LiveDirectory,
+    child: Child,
+    /// Processes whose end is waited for.
+    pids: Vec<u32>,
+    cpus: Vec<u32>,
+    pace: LivePace,
+    limited: bool,
+    timeout: Option<Duration>,
+    until: Option<Instant>,
+    signals: Signals,
+    notes: Vec<Note>,
+}
+
+enum LiveDirectory {
+    Own(Instance),
+    /// Somebody else's.
+    Named(TraceDir),
+}
+
+/// How soon events are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LivePace {
+    /// At the tick, many at once.
+    Tick,
+    /// As soon as there is one.
+    AtOnce,
+}
+
+impl LivePace {
+    fn percent(self) -> u8 {
+        match self {
+            LivePace::Tick => WAKE_PERCENT,
+            LivePace::AtOnce => 0,
+        }
+    }
+}
+
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveEnd {
+    /// The command or the processes ended.
+    Task,
+    /// Ctrl-C or its like.
+    Signal,
+    /// The time is over.
+    Time,
+    /// The named instance does not record any more and its ring is empty.
+    Dry,
+}
+
+/// Events that were lost, by CPU.
+pub type LostByCpu = Vec<(u32, u64)>;
+
+impl LiveCapture {
+    /// Sets an instance up; nothing is traced before [`start`](LiveCapture::start).
+    ///
+    /// # Errors
+    /// If there are no such events, or the kernel refuses what is asked for.
+    pub fn open(tracefs: &Tracefs, options: &LiveOptions) -> Result<LiveCapture, TraceError> {
+        let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup])
+            .map_err(system("cannot listen for signals"))?;
+        let mut notes = Vec::new();
+        let (directory, child) = match &options.instance {
+            Some(name) => (LiveDirectory::Named(TraceDir::open(tracefs, name)?), None),
+            None => {
+                // Before anything is made: are there such events?
+                for event in &options.events {
+                    TraceDir::top(tracefs).select(&event.selection)?;
+                }
+                let instance = Instance::create(tracefs, "trace")?;
+                let child = set_tasks(&instance, options, &mut notes)?;
+                configure(&instance, options, &mut notes)?;
+                // Kernels before 4.20 have no threshold and wake at each event.
+                let _ = instance.set_wake_percent(options.pace.percent());
+                enable(&instance, &options.events)?;
+                (LiveDirectory::Own(instance), child)
+            }
+        };
+        let mut cpus = directory.dir().cpus()?;
+        cpus.retain(|c| options.cpus.is_empty() || options.cpus.contains(c));
+        let stream = Stream::open(directory.dir(), &cpus)?;
+        let pids = match options.instance {
+            Some(_) => Vec::new(),
+            None => options.pids.clone(),
+        };
+        Ok(LiveCapture {
+            stream,
+            directory,
+            limited: !pids.is_empty() || child.is_some() && !options.system_wide,
+            child,
+            pids,
+            cpus,
+            pace: options.pace,
+            timeout: options.timeout,
+            until: None,
+            signals,
+            notes,
+        })
+    }
+
+    /// What is to be known of the events that come.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Reads the rings once: hands out, by time, what is complete; all of it if the run is
+    /// over. Tells whether there is more to read at once.
+    ///
+    /// # Errors
+    /// If a ring cannot be read.
+    pub fn round(
+        &mut self,
+        last: bool,
+        sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, TraceError> {
+        Ok(self.stream.round(last, sink)?)
+    }
+
+    /// The same; `sight` is shown each event as soon as it is read, before it is its turn.
+    ///
+    /// # Errors
+    /// If a ring cannot be read.
+    pub fn round_seeing(
+        &mut self,
+        last: bool,
+        sight: &mut dyn FnMut(u64, &[u8]),
+        sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, TraceError> {
+        Ok(self.stream.round_seeing(last, sight, sink)?)
+    }
+
+    /// The directory that is read.
+    pub fn dir(&self) -> &TraceDir {
+        self.directory.dir()
+    }
+
+    /// Whether only some tasks' events are taken, which are not ours.
+    pub fn has_tasks(&self) -> bool {
+        self.limited
+    }
+
+    /// The command's process.
+    pub fn child_id(&self) -> Option<u32> {
+        self.child.as_ref().map(|(child, _)| child.pid())
+    }
+
+    /// Lets the events and the command go; inside is how that fares.
+    ///
+    /// # Errors
+    /// If tracing cannot be switched on.
+    pub fn start(&mut self) -> Result<Result<(), SpawnError>, TraceError> {
+        self.until = self.timeout.and_then(|t| Instant::now().checked_add(t));
+        if let LiveDirectory::Own(instance) = &self.directory {
+            instance.set_tracing(true)?;
+        }
+        Ok(self.child.as_mut().map_or(Ok(()), |(child, _)| child.release()))
+    }
+
+    /// Waits for the next look at the rings, unless there is `more` to read already; tells
+    /// if the run is over, which it may be while events come faster than they are read.
+    ///
+    /// # Errors
+    /// If it cannot be waited for something.
+    pub fn wait(&mut self, more: bool) -> Result<Option<LiveEnd>, TraceError> {
+        if !more {
+            self.sleep()?;
+        }
+        self.over()
+    }
+
+    fn sleep(&self) -> Result<(), TraceError> {
+        let exit = self.child.as_ref().map(|(_, fd)| fd.as_fd());
+        let fds: Vec<BorrowedFd<'_>> =
+            exit.into_iter().chain([self.signals.as_fd()]).chain(self.stream.fds()).collect();
+        // What was read needs a next round to be complete.
+        let most = match (self.pace, self.stream.pending()) {
+            (LivePace::AtOnce, true) => SOON,
+            _ => TICK,
+        };
+        wait_readable(&fds, Some(most)).map_err(system("cannot wait for events"))?;
+        Ok(())
+    }
+
+    fn over(&mut self) -> Result<Option<LiveEnd>, TraceError> {
+        if self.signals.next().map_err(system("signals"))?.is_some() {
+            return Ok(Some(LiveEnd::Signal));
+        }
+        if self.until.is_some_and(|u| u <= Instant::now()) {
+            return Ok(Some(LiveEnd::Time));
+        }
+        if let Some((child, _)) = &mut self.child {
+            let exit = child.try_wait().map_err(system("the command's end"))?;
+            return Ok(exit.map(|_| LiveEnd::Task));
+        }
+        if !self.pids.is_empty() && self.pids.iter().all(|p| target::threads_of(*p).is_err()) {
+            return Ok(Some(LiveEnd::Task));
+        }
+        match &self.directory {
+            LiveDirectory::Named(dir) if !dir.tracing()? => Ok(Some(LiveEnd::Dry)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Ends a run that came to `result`; after Ctrl-C the command is asked to end, too. What
+    /// the rings lost by CPU, and the command's exit status.
+    ///
+    /// # Errors
+    /// Those of the result, and of switching off.
+    pub fn end<E: From<TraceError>>(
+        self,
+        result: Result<Option<LiveEnd>, E>,
+    ) -> Result<(LostByCpu, Option<u8>), E> {
+        self.stop()?;
+        if result? == Some(LiveEnd::Signal) {
+            self.end_command();
+        }
+        let lost = self.lost();
+        Ok((lost, self.finish()?))
+    }
+
+    /// Ends the tracing; what is in the rings can still be read.
+    ///
+    /// # Errors
+    /// If it cannot be switched off.
+    pub fn stop(&self) -> Result<(), TraceError> {
+        if let LiveDirectory::Own(instance) = &self.directory {
+            instance.set_tracing(false)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the command to end; it may have heard of Ctrl-C itself.
+    fn end_command(&self) {
+        if let Some((child, _)) = &self.child {
+            // It may be gone already, which is as good.
+            let _ = child.kill(Signal::Term.number());
+        }
+    }
+
+    /// What the rings lost, by CPU.
+    fn lost(&self) -> LostByCpu {
+        let stats = |cpu: &u32| Some((*cpu, self.dir().stats(*cpu).ok()?.lost()));
+        self.cpus.iter().filter_map(stats).filter(|(_, n)| *n > 0).collect()
+    }
+
+    /// Waits for the command (which has the terminal's Ctrl-C too) and removes the
+    /// instance: the command's exit status.
+    fn finish(mut self) -> Result<Option<u8>, TraceError> {
+        let code = match &mut self.child {
+            Some((child, _)) => Some(child.wait().map_err(system("the command's end"))?.code()),
+            None => None,
+        };
+        drop(self.stream);
+        if let LiveDirectory::Own(instance) = self.directory {
+            instance.remove()?;
+        }
+        drop(self.signals);
+        Ok(code)
+    }
+}
+
+impl LiveDirectory {
+    fn dir(&self) -> &TraceDir {
+        match self {
+            LiveDirectory::Own(instance) => instance,
+            LiveDirectory::Named(dir) => dir,
+        }
+    }
+}
+
+type Child = Option<(GatedChild, OwnedFd)>;
+
+/// Whose events are taken: the command's, some processes', or system-wide.
+fn set_tasks(
+    instance: &Instance,
+    options: &LiveOptions,
+    notes: &mut Vec<Note>,
+) -> Result<Child, TraceError> {
+    let child = match options.command.is_empty() {
+        true => None,
+        false => {
+            let child = GatedChild::spawn(&options.command)?;
+            let pidfd = child.pidfd().map_err(system("the command's process"))?;
+            Some((child, pidfd))
+        }
+    };
+    let mut tids = target::threads_of_all(&options.pids)?;
+    if !options.system_wide {
+        tids.extend(child.as_ref().map(|(c, _)| c.pid()));
+    }
+    if !tids.is_empty() {
+        if options.follow
+            && let Err(e) = instance.set_option("event-fork", true)
+        {
+            let fact = format!("events of children are missing: {e}");
+            notes.push(Note::doubt(NoteKind::Children, fact, None));
+        }
+        instance.set_pids(&tids)?;
+    }
+    Ok(child)
+}
+
+/// An error with the flag that asked for what failed.
+fn flag(flag: &'static str) -> impl Fn(FtraceError) -> TraceError {
+    move |error| TraceError::Flag { flag, error }
+}
+
+fn configure(
+    instance: &Instance,
+    options: &LiveOptions,
+    notes: &mut Vec<Note>,
+) -> Result<(), TraceError> {
+    // A new instance takes over how the top one records.
+    for (option, on) in [("overwrite", true), ("record-cmd", true), ("stacktrace", options.stacks)]
+    {
+        if instance.option(option).is_some_and(|is| is != on) {
+            instance.set_option(option, on)?;
+        }
+    }
+    let size = options.buffer_size.unwrap_or(BUFFER);
+    instance.set_buffer_size_kb(size.div_ceil(1024)).map_err(flag("--buffer-size"))?;
+    if let Err(e) = instance.set_clock(&options.clock) {
+        if options.clock != "mono" {
+            return Err(flag("--clock")(e));
+        }
+        let fact = format!("times are of the clock {}: {e}", instance.clocks()?.current);
+        notes.push(Note::choice(NoteKind::Clock, fact, None));
+    }
+    if !options.cpus.is_empty() {
+        instance.set_cpus(&options.cpus).map_err(flag("-C"))?;
+    }
+    Ok(())
+}
+
+/// Filters first: nothing that they exclude is recorded.
+fn enable(instance: &Instance, events: &[TraceEvent]) -> Result<(), TraceError> {
+    for TraceEvent { selection, filter } in events {
+        if let Some(filter) = filter {
+            for event in instance.select(selection)? {
+                instance.set_filter(&event, filter)?;
+            }
+        }
+        instance.enable(selection)?;
+    }
+    Ok(())
+}

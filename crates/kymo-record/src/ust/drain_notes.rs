@@ -1,0 +1,52 @@
+//! What is said of events that programs wrote and nobody has: lost, overwritten, damaged.
+
+use kymo_model::{Note, NoteKind};
+
+use super::drain::DrainStats;
+use super::mount_namespace::MountNamespace;
+
+impl DrainStats {
+    /// Notes on what is missing, behind those on what was passed over.
+    pub fn notes(&self, passed_over: &[String]) -> Vec<Note> {
+        let doubt = |text: &String| Note::doubt(NoteKind::Program, text.clone(), None);
+        let mut notes: Vec<Note> = passed_over.iter().map(doubt).collect();
+        let lost = |fact: String, advice: String| Note::doubt(NoteKind::Lost, fact, Some(advice));
+        let shared = MountNamespace::here().base().display().to_string();
+        if self.without_memory > 0 {
+            let n = self.without_memory;
+            let fact = format!("{n} events discarded: there was no memory for rings in {shared}");
+            notes.push(lost(fact, format!("make room in {shared}: df -h {shared}")));
+        }
+        let discarded = self.discarded.saturating_sub(self.without_memory);
+        if discarded > 0 {
+            let large = match self.too_large {
+                0 => String::new(),
+                n => format!(" ({n} larger than a sub-buffer)"),
+            };
+            let fact = format!("{discarded} events discarded: rings were full{large}");
+            notes.push(lost(fact, "more room: --buffer-size 64M; or a --filter".to_owned()));
+        }
+        if self.overwritten > 0 {
+            // Whoever has rings that overwrite has asked for that.
+            let packets = self.overwritten;
+            let fact = match self.overwritten_events {
+                0 => format!("{packets} packets were overwritten before they were taken"),
+                events => format!(
+                    "{events} events ({packets} packets) were overwritten before they were taken"
+                ),
+            };
+            let advice = "to keep more: a larger --buffer-size".to_owned();
+            notes.push(Note::choice(NoteKind::Overwritten, fact, Some(advice)));
+        }
+        if self.without_ring > 0 {
+            let n = self.without_ring;
+            let fact = format!("{n} events lost: a program could not make its ring");
+            notes.push(lost(fact, format!("make room in {shared}: df -h {shared}")));
+        }
+        if self.damaged > 0 {
+            let fact = format!("{} places in rings did not hold what they should", self.damaged);
+            notes.push(Note::doubt(NoteKind::Damaged, fact, None));
+        }
+        notes
+    }
+}

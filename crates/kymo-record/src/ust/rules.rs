@@ -1,0 +1,114 @@
+//! Which events of programs are wanted: patterns, levels, a filter, and room for the events,
+//! as a person says them.
+
+use std::fmt;
+
+use kymo_model::format_width;
+use kymo_ust::{EventRule, FilterError};
+
+/// Room for each CPU of a program, in bytes, if nothing else is asked for.
+pub const RING_ROOM: u64 = 4 << 20;
+/// Sub-buffers of that.
+const SUB_BUFFERS: u32 = 8;
+
+/// The levels by their names, as syslog and LTTng number them.
+const LEVELS: [&str; 15] = [
+    "emerg",
+    "alert",
+    "crit",
+    "err",
+    "warning",
+    "notice",
+    "info",
+    "debug-system",
+    "debug-program",
+    "debug-process",
+    "debug-module",
+    "debug-unit",
+    "debug-function",
+    "debug-line",
+    "debug",
+];
+
+/// The level that lets all pass.
+pub const MAX_LEVEL: u8 = LEVELS.len() as u8 - 1;
+
+/// The name of a level.
+pub fn level_name(level: u8) -> &'static str {
+    LEVELS.get(usize::from(level)).unwrap_or(&"debug")
+}
+
+/// Reads a level: its name or its number.
+///
+/// # Errors
+/// If there is none; the error names those there are.
+pub fn parse_level(text: &str) -> Result<u8, String> {
+    let lower = text.to_ascii_lowercase().replace('_', "-");
+    let named = LEVELS.iter().position(|l| *l == lower).map(|n| n as u8);
+    let number = lower.parse().ok().filter(|n| usize::from(*n) < LEVELS.len());
+    named.or(number).ok_or_else(|| format!("levels are {}", LEVELS.join(", ")))
+}
+
+/// Rules that cannot be read.
+#[derive(Debug)]
+pub enum ProgramRuleError {
+    /// A pattern without a letter.
+    EmptyPattern,
+    /// A filter that is none.
+    Filter {
+        /// The filter.
+        text: String,
+        /// Its fault.
+        error: FilterError,
+    },
+}
+
+impl fmt::Display for ProgramRuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (text, error) = match self {
+            ProgramRuleError::EmptyPattern => return f.write_str("an empty pattern of events"),
+            ProgramRuleError::Filter { text, error } => (text, error),
+        };
+        write!(f, "--filter: {error}")?;
+        let FilterError::Syntax { at, .. } = error else { return Ok(()) };
+        let blanks = format_width(text.get(..*at).map_or(0, |t| t.chars().count()));
+        write!(f, "\n  {text}\n  {:blanks$}^", "")
+    }
+}
+
+impl std::error::Error for ProgramRuleError {}
+
+/// Reads patterns with one filter for all of them.
+///
+/// # Errors
+/// If a pattern is empty or the filter cannot be read.
+pub fn parse_rules(
+    patterns: &[String],
+    level: Option<u8>,
+    filter: Option<&str>,
+) -> Result<Vec<EventRule>, ProgramRuleError> {
+    let filter = match filter {
+        None => Vec::new(),
+        Some(text) => kymo_ust::compile(text)
+            .map_err(|error| ProgramRuleError::Filter { text: text.to_owned(), error })?,
+    };
+    let rule = |pattern: &String| {
+        let pattern = pattern.trim();
+        if pattern.is_empty() {
+            return Err(ProgramRuleError::EmptyPattern);
+        }
+        let pattern = match pattern.contains(':') || pattern == "*" {
+            true => pattern.to_owned(),
+            false => format!("{pattern}:*"),
+        };
+        let max_level = level.unwrap_or(MAX_LEVEL);
+        Ok(EventRule { pattern, max_level, exclude: false, filter: filter.clone() })
+    };
+    patterns.iter().map(rule).collect()
+}
+
+/// Size and number of sub-buffers for so much room on each CPU.
+pub fn sub_buffers(room: Option<u64>) -> (u32, u32) {
+    let size = (room.unwrap_or(RING_ROOM) / u64::from(SUB_BUFFERS)).max(1).next_power_of_two();
+    (size.clamp(4096, 64 << 20) as u32, SUB_BUFFERS)
+}

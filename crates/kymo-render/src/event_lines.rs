@@ -1,0 +1,360 @@
+//! Events of the event layer as lines, one by one: those of perf.data among other recordings,
+//! and whatever comes from rings that are read while they are written. Lines and JSON objects
+//! are those that `script` prints of a recording.
+
+use std::io::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use kymo_events::live::LiveItem;
+use kymo_events::trace_dat::TaskName;
+use kymo_events::{
+    EventHead, EventSelection, FieldId, KernelPayload, ProgramPayload, RecordedEvent, TaskInfo,
+};
+use kymo_files::ctf::CodeMapping;
+use kymo_format::ring::Missed;
+use kymo_format::{EventFormat, json_string};
+use kymo_model::{Note, NoteKind};
+
+use crate::ctf::{CtfBody, CtfClasses, CtfEventLine, CtfFieldsError, CtfLines, CtfOptions};
+use crate::perf_script::sample_json::write_head;
+use crate::program_event::CodeNames;
+use crate::trace_cmd::{
+    KernelLine, TraceCmdOptions, TraceCmdStarts, Unrendered, write_lost_json, write_lost_text,
+    write_time,
+};
+
+const TASK: Style = AnsiColor::Cyan.on_default();
+const EVENT: Style = AnsiColor::Yellow.on_default().bold();
+const LOST: Style = AnsiColor::Red.on_default().bold();
+
+/// Writes events with their newlines.
+pub struct EventLines {
+    options: TraceCmdOptions,
+    /// Whether the clock of events of the kernel counts something else than time.
+    counts: bool,
+    colour: bool,
+    starts: TraceCmdStarts,
+    tasks: ShownTasks,
+    programs: Option<ProgramLines>,
+    unrendered: Unrendered,
+}
+
+/// Events of programs, each with what it says of its classes and code.
+struct ProgramLines {
+    lines: CtfLines,
+    programs: Vec<Option<ShownProgram>>,
+    everything: EventSelection,
+    /// Events that end before their last field.
+    cut: u64,
+}
+
+struct ShownProgram {
+    classes: CtfClasses,
+    code: CodeNames,
+}
+
+impl EventLines {
+    /// Lines of events of perf.data and of the kernel.
+    pub fn new(options: TraceCmdOptions) -> EventLines {
+        EventLines {
+            options,
+            counts: false,
+            colour: false,
+            starts: TraceCmdStarts::default(),
+            tasks: ShownTasks::default(),
+            programs: None,
+            unrendered: Unrendered::default(),
+        }
+    }
+
+    /// Lines of events of programs, too; `beside`: with events of the kernel.
+    ///
+    /// # Errors
+    /// If fields are asked for that events of programs do not have.
+    pub fn with_programs(
+        mut self,
+        options: &CtfOptions,
+        beside: bool,
+    ) -> Result<EventLines, CtfFieldsError> {
+        let lines = CtfLines::new(options, beside)?;
+        let (programs, everything) = Default::default();
+        self.programs = Some(ProgramLines { lines, programs, everything, cut: 0 });
+        Ok(self)
+    }
+
+    /// Lines on a terminal: task and event have colors.
+    #[must_use]
+    pub fn with_colour(mut self, colour: bool) -> EventLines {
+        self.colour = colour && !self.options.json;
+        self
+    }
+
+    /// Times of events of the kernel are those of a clock; two of them only count.
+    #[must_use]
+    pub fn with_clock(mut self, clock: &str) -> EventLines {
+        self.counts = matches!(clock, "counter" | "x86-tsc");
+        self
+    }
+
+    /// A program that runs has these mappings now; `names` finds binaries as it sees them.
+    pub fn set_mappings(
+        &mut self,
+        program: u32,
+        mappings: Vec<CodeMapping>,
+        names: impl FnOnce() -> CodeNames,
+    ) {
+        let Some(lines) = &mut self.programs else { return };
+        let index = program as usize;
+        if lines.programs.len() <= index {
+            lines.programs.resize_with(index + 1, || None);
+        }
+        if let Some(slot) = lines.programs.get_mut(index) {
+            let new = || ShownProgram { classes: CtfClasses::default(), code: names() };
+            slot.get_or_insert_with(new).code.set_mappings(mappings);
+        }
+    }
+
+    /// Appends what comes out of a live stream.
+    pub fn write_item(&mut self, item: LiveItem<'_, '_>, out: &mut Vec<u8>) {
+        match item {
+            LiveItem::Event(event) => self.write(event, out),
+            LiveItem::Lost { cpu, count } => self.write_lost(cpu, count, out),
+        }
+    }
+
+    fn write_lost(&mut self, cpu: u32, count: Option<u64>, out: &mut Vec<u8>) {
+        let missed = count.map_or(Missed::Unknown, Missed::Count);
+        if self.options.json {
+            return write_lost_json(cpu, missed, "", out);
+        }
+        let style = if self.colour { LOST } else { Style::new() };
+        let _ = write!(out, "{style}");
+        write_lost_text(cpu, missed, out);
+        if self.colour {
+            // Its newline stays the last byte.
+            out.pop();
+            let _ = writeln!(out, "{style:#}");
+        }
+    }
+
+    /// Appends an event.
+    pub fn write(&mut self, event: &RecordedEvent<'_>, out: &mut Vec<u8>) {
+        let start = out.len();
+        if let Some(payload) = event.kernel_payload() {
+            self.kernel(event, &payload, out);
+        } else if let Some(payload) = event.program_payload() {
+            self.program(event, &payload, out);
+        } else {
+            match self.options.json {
+                true => perf_json(event, out),
+                false => self.perf_text(event, out),
+            }
+        }
+        if out.last() != Some(&b'\n') {
+            out.push(b'\n');
+        }
+        if self.colour {
+            paint(out, start);
+        }
+    }
+
+    fn kernel(
+        &mut self,
+        event: &RecordedEvent<'_>,
+        payload: &KernelPayload<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(id) = EventFormat::payload_id(payload.bytes, payload.endian) else {
+            self.unrendered.short += 1;
+            return;
+        };
+        let task = event.task();
+        let tid = task.tid.unwrap_or(u32::MAX).cast_signed();
+        let line = KernelLine {
+            time: event.time.unwrap_or(0),
+            counts: self.counts,
+            cpu: event.cpu().unwrap_or(u32::MAX),
+            tid,
+            flags: payload.flags,
+            id,
+            known: payload.known,
+            payload: payload.bytes,
+            endian: payload.endian,
+            names: payload.names,
+            leaf: None,
+        };
+        if self.options.json {
+            line.write_json(task.comm(), event.instance(), out);
+        } else {
+            if !self.tasks.same(task) {
+                self.starts.forget(tid);
+            }
+            line.write_text(self.options, &mut self.starts, || TaskName::new(task.comm()), out);
+        }
+        if let Err(why) = payload.known {
+            self.unrendered.add(id, why);
+        }
+    }
+
+    fn program(
+        &mut self,
+        event: &RecordedEvent<'_>,
+        payload: &ProgramPayload<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(ProgramLines { lines, programs, everything, cut }) = &mut self.programs else {
+            debug_assert!(false, "an event of a program where none was to come");
+            return;
+        };
+        let Some(Some(program)) = programs.get_mut(payload.program as usize) else {
+            debug_assert!(false, "an event of a program of which nothing was said");
+            return;
+        };
+        let comms = payload.kernel_names.map(|names| names.borrow());
+        let view = CtfEventLine {
+            class: payload.event.class,
+            name: &event.class.full_name,
+            when: (payload.event.time, payload.event.cpu),
+            trace: 0,
+            task: payload.owner,
+            comms: comms.as_deref(),
+            filter: everything,
+        };
+        payload.read(&mut |reader| {
+            let ctf = reader.ctf();
+            // The program says more of its events than before.
+            if program.classes.len() != ctf.class_count() {
+                program.classes = CtfClasses::new(ctf, lines.is_beside());
+            }
+            let mut body = CtfBody::Whole(reader, payload.event.body);
+            let end = lines.write(&view, &program.classes, &mut program.code, &mut body, out);
+            *cut += u64::from(end.is_err());
+        });
+    }
+
+    fn perf_text(&mut self, event: &RecordedEvent<'_>, out: &mut Vec<u8>) {
+        let task = event.task();
+        let tid = task.tid.unwrap_or(u32::MAX).cast_signed();
+        if !self.tasks.same(task) {
+            self.starts.forget(tid);
+        }
+        let name = || TaskName::new(task.comm());
+        self.starts.write(tid, event.cpu().unwrap_or(u32::MAX), name, out);
+        write_time(event.time.unwrap_or(0), false, self.options.ns, out);
+        let title = format!("{}:", event.class.name);
+        let _ = write!(out, "{title:<21} ");
+        event.write_perf_text(out);
+    }
+
+    /// Notes on events that could not be rendered.
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes = Unrendered::notes(std::iter::once(&self.unrendered));
+        let cut = self.programs.as_ref().map_or(0, |p| p.cut);
+        if cut > 0 {
+            let fact = format!("{cut} events of programs end early");
+            notes.push(Note::doubt(NoteKind::Malformed, fact, None));
+        }
+        notes
+    }
+}
+
+fn perf_json(event: &RecordedEvent<'_>, out: &mut Vec<u8>) {
+    let task = event.task();
+    let head = EventHead {
+        comm: task.comm(),
+        pid: task.pid.unwrap_or(u32::MAX),
+        tid: task.tid.unwrap_or(u32::MAX),
+        cpu: event.cpu(),
+        time: event.time,
+    };
+    write_head(&head, &event.class.full_name, out);
+    out.extend_from_slice(b",\"fields\":{");
+    let mut first = true;
+    for (n, field) in event.class.fields.iter().enumerate() {
+        if field.common {
+            continue;
+        }
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        json_string(out, field.name.as_bytes());
+        out.push(b':');
+        event.field(FieldId(n as u32)).write_json(out);
+    }
+    out.extend_from_slice(b"}}\n");
+}
+
+/// Tasks as they were shown last, to see when one has another name.
+struct ShownTasks {
+    slots: Vec<TaskInfo>,
+}
+
+impl Default for ShownTasks {
+    fn default() -> Self {
+        ShownTasks { slots: vec![TaskInfo::default(); 256] }
+    }
+}
+
+impl ShownTasks {
+    /// Whether the task was the last one that was shown in its place. It is remembered.
+    #[inline]
+    fn same(&mut self, task: &TaskInfo) -> bool {
+        let at = task.tid.unwrap_or(0) as usize % 256;
+        let Some(slot) = self.slots.get_mut(at) else { return false };
+        let same = slot == task;
+        if !same {
+            *slot = *task;
+        }
+        same
+    }
+}
+
+/// Colors the task that a line from `start` on begins with, and the name of its event.
+fn paint(out: &mut Vec<u8>, start: usize) {
+    let line = out.split_off(start);
+    let find = |from: usize, what: &[u8]| {
+        let behind = line.get(from..).unwrap_or(&[]);
+        behind.windows(what.len()).position(|w| w == what).map_or(line.len(), |n| from + n)
+    };
+    let task = find(0, b" [");
+    let event = (find(task, b": ") + 2).min(line.len());
+    // Its newline stays the last byte.
+    let payload = find(event, b": ").min(line.len().saturating_sub(1)).max(event);
+    for (style, from, to) in [
+        (TASK, 0, task),
+        (Style::new(), task, event),
+        (EVENT, event, payload),
+        (Style::new(), payload, line.len()),
+    ] {
+        let _ = write!(out, "{style}");
+        out.extend_from_slice(line.get(from..to).unwrap_or(&[]));
+        let _ = write!(out, "{style:#}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colors_change_no_letter() {
+        let strip = |text: &str| {
+            let pieces = text.split('\u{1b}');
+            let behind =
+                |piece: &str| piece.split_once('m').map_or("", |(_, rest)| rest).to_owned();
+            pieces.enumerate().map(|(n, p)| if n == 0 { p.to_owned() } else { behind(p) }).collect()
+        };
+        for (line, name) in [
+            ("   ls-1     [000]     1.234567: sched_switch:         a=1\n", "sched_switch"),
+            ("ls     1 [000]     1.234567: shop:sale: a: 1\n", "shop:sale"),
+            ("CPU:0\n", ""),
+        ] {
+            let mut out = line.as_bytes().to_vec();
+            paint(&mut out, 0);
+            let text = String::from_utf8(out).unwrap();
+            let shown: String = strip(&text);
+            assert_eq!(shown, line);
+            assert!(text.contains(&format!("\u{1b}[33m{name}\u{1b}[0m")), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! One event of the kernel as `trace-cmd report` lays it out, or as a JSON object, from a
+//! file or from a ring that is read while it is written.
+//!
+//! ```text
+//!   instance:             comm-pid   [cpu] seconds.micros: event:                payload
+//! ```
+
+use std::io::Write as _;
+
+use kymo_events::EventHead;
+use kymo_events::payload::{self, KernelNames};
+use kymo_events::trace_dat::{GraphEvent, KnownEvent, TaskName, write_duration};
+use kymo_format::ring::Missed;
+use kymo_format::{Symbols as _, flag_letters, json_string};
+use kymo_model::Endian;
+
+use super::TraceCmdOptions;
+use crate::number;
+use crate::perf_script::sample_json::write_head;
+use crate::start_cache::StartCache;
+
+/// An event, with what rendering it needs.
+pub(crate) struct KernelLine<'e> {
+    /// Nanoseconds, or a count.
+    pub(crate) time: u64,
+    /// Whether times are counts.
+    pub(crate) counts: bool,
+    pub(crate) cpu: u32,
+    pub(crate) tid: i32,
+    /// `common_flags` and `common_preempt_count`.
+    pub(crate) flags: (u8, u8),
+    /// Number of its class.
+    pub(crate) id: u16,
+    /// Its format, or why there is none.
+    pub(crate) known: Result<&'e KnownEvent, &'e str>,
+    pub(crate) payload: &'e [u8],
+    pub(crate) endian: Endian,
+    pub(crate) names: &'e KernelNames,
+    /// Duration of the function that it begins and the next event ends.
+    pub(crate) leaf: Option<u64>,
+}
+
+impl KernelLine<'_> {
+    /// Appends a line of text.
+    #[inline]
+    pub(crate) fn write_text(
+        &self,
+        options: TraceCmdOptions,
+        starts: &mut TraceCmdStarts,
+        comm: impl FnOnce() -> TaskName,
+        out: &mut Vec<u8>,
+    ) {
+        if options.latency {
+            latency_start(comm(), self.tid, self.cpu, self.flags, out);
+        } else {
+            starts.write(self.tid, self.cpu, comm, out);
+        }
+        time(self.time, self.counts, options.ns, out);
+        match self.known {
+            Ok(known) => {
+                out.extend_from_slice(&known.column);
+                self.write_payload(known, out);
+            }
+            Err(_) => _ = write!(out, "[unknown event {}]", self.id),
+        }
+        // Some texts end the line themselves.
+        if out.last() != Some(&b'\n') {
+            out.push(b'\n');
+        }
+    }
+
+    #[inline]
+    fn write_payload(&self, known: &KnownEvent, out: &mut Vec<u8>) {
+        if let Some(graph) = &known.graph {
+            return self.write_graph(graph, out);
+        }
+        if let Some(stack) = &known.stack {
+            // The print format shows eight entries and no more.
+            out.extend_from_slice(b"<stack trace >\n");
+            for address in stack.entries(self.payload, self.endian) {
+                out.extend_from_slice(b"=> ");
+                match self.names.kernel(address) {
+                    Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
+                    None => out.extend_from_slice(b"0"),
+                }
+                let _ = writeln!(out, " ({address:x})");
+            }
+            return;
+        }
+        payload::text(&known.format, self.payload, self.endian, self.names, false, out);
+    }
+
+    /// A function that begins, ends, or is a leaf.
+    fn write_graph(&self, graph: &GraphEvent, out: &mut Vec<u8>) {
+        let duration = graph.duration(self.payload, self.endian).or(self.leaf);
+        write_duration(duration, out);
+        number::pad(out, 2 * graph.depth(self.payload, self.endian));
+        if matches!(graph, GraphEvent::Exit { .. }) {
+            out.push(b'}');
+            return;
+        }
+        let address = graph.func(self.payload, self.endian);
+        match self.names.kernel(address) {
+            Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
+            None => _ = write!(out, "{address:x}"),
+        }
+        out.extend_from_slice(if self.leaf.is_some() { b"();" } else { b"() {" });
+    }
+
+    /// Appends a JSON object and a newline.
+    pub(crate) fn write_json(&self, comm: &[u8], instance: &str, out: &mut Vec<u8>) {
+        let tid = self.tid as u32;
+        let time = (!self.counts).then_some(self.time);
+        let head = EventHead { comm, pid: tid, tid, cpu: Some(self.cpu), time };
+        write_head(&head, self.known.map_or("", |k| &k.full_name), out);
+        if self.counts {
+            let _ = write!(out, ",\"count\":{}", self.time);
+        }
+        out.extend_from_slice(b",\"flags\":");
+        json_string(out, &flag_letters(self.flags.0, self.flags.1));
+        write_instance(instance, out);
+        if let Ok(known) = self.known {
+            out.extend_from_slice(b",\"fields\":");
+            payload::json(&known.format, self.payload, self.endian, out);
+        }
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+fn write_instance(name: &str, out: &mut Vec<u8>) {
+    if !name.is_empty() {
+        out.extend_from_slice(b",\"instance\":");
+        json_string(out, name.as_bytes());
+    }
+}
+
+/// Appends a mark where events of a CPU are missing, as text.
+pub(crate) fn write_lost_text(cpu: u32, missed: Missed, out: &mut Vec<u8>) {
+    let _ = match missed {
+        Missed::Count(n) => writeln!(out, "CPU:{cpu} [{n} EVENTS DROPPED]"),
+        Missed::Unknown => writeln!(out, "CPU:{cpu} [EVENTS DROPPED]"),
+    };
+}
+
+/// Appends a mark where events of a CPU are missing, as a JSON object.
+pub(crate) fn write_lost_json(cpu: u32, missed: Missed, instance: &str, out: &mut Vec<u8>) {
+    let _ = write!(out, "{{\"cpu\":{cpu},\"lost\":");
+    let _ = match missed {
+        Missed::Count(n) => write!(out, "{n}"),
+        Missed::Unknown => write!(out, "null"),
+    };
+    write_instance(instance, out);
+    out.extend_from_slice(b"}\n");
+}
+
+/// ` seconds.micros: `, rounded as trace-cmd rounds, or a plain count.
+#[inline]
+pub(crate) fn time(time: u64, counts: bool, ns: bool, out: &mut Vec<u8>) {
+    if counts {
+        number::decimal(out, time, 12);
+    } else if ns {
+        out.push(b' ');
+        number::decimal(out, time / 1_000_000_000, 5);
+        out.push(b'.');
+        number::zeros(out, time % 1_000_000_000, 9);
+    } else {
+        let micros = time.saturating_add(500) / 1000;
+        out.push(b' ');
+        number::decimal(out, micros / 1_000_000, 5);
+        out.push(b'.');
+        out.extend_from_slice(&number::six((micros % 1_000_000) as u32));
+    }
+    out.extend_from_slice(b": ");
+}
+
+/// `comm-pid cpu` and the flags, as `trace-cmd report -l`.
+fn latency_start(comm: TaskName, pid: i32, cpu: u32, flags: (u8, u8), out: &mut Vec<u8>) {
+    let comm = comm.as_bytes();
+    let comm = comm.get(..8).unwrap_or(comm);
+    number::pad(out, 8 - comm.len());
+    out.extend_from_slice(comm);
+    let _ = write!(out, "-{pid:<5} {cpu:>3}");
+    out.extend_from_slice(&flag_letters(flags.0, flags.1));
+}
+
+/// `comm-pid [cpu]`, remembered: a task on a CPU writes many lines.
+#[derive(Default)]
+pub(crate) struct TraceCmdStarts(StartCache<(i32, u32)>);
+
+impl TraceCmdStarts {
+    /// The task has another name from now on.
+    pub(crate) fn forget(&mut self, pid: i32) {
+        self.0.forget(|(task, _)| *task == pid);
+    }
+
+    /// `cpu`: `u32::MAX` if it is not known.
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        pid: i32,
+        cpu: u32,
+        comm: impl FnOnce() -> TaskName,
+        out: &mut Vec<u8>,
+    ) {
+        let at = (pid as u32 ^ cpu.wrapping_mul(37)) as usize;
+        if let Some(start) = self.0.get(at, |key| *key == (pid, cpu)) {
+            return number::some_of(out, &start.text, start.len);
+        }
+        let from = out.len();
+        let comm = comm();
+        number::pad(out, 16 - comm.as_bytes().len());
+        out.extend_from_slice(comm.as_bytes());
+        let _ = match cpu {
+            u32::MAX => write!(out, "-{pid:<5} [---]"),
+            _ => write!(out, "-{pid:<5} [{cpu:03}]"),
+        };
+        self.0.put(at, (pid, cpu), out.get(from..).unwrap_or(&[]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_round_to_the_nearest_microsecond() {
+        let of = |t, counts, ns| {
+            let mut out = Vec::new();
+            time(t, counts, ns, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(of(11_368_843_602_601, false, false), " 11368.843603: ");
+        assert_eq!(of(999_999_500, false, false), "     1.000000: ");
+        assert_eq!(of(1_000, false, true), "     0.000001000: ");
+        assert_eq!(of(2, true, false), "           2: ");
+    }
+}

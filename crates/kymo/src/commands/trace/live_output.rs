@@ -1,0 +1,182 @@
+//! Where live events go: lines to the standard output, counted, in pieces.
+
+use std::io::{IsTerminal as _, Write as _, stdout};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use kymo_events::live::{LiveEvents, LiveItem};
+use kymo_kernel::ftrace::Item;
+use kymo_model::NoteKind;
+use kymo_record::ftrace::LostByCpu;
+use kymo_record::ust::ProgramNews;
+use kymo_render::EventLines;
+use kymo_render::ctf::CtfOptions;
+use kymo_render::perf_script::{FieldSpec, LineStyle, TimeOrigin};
+use kymo_render::program_event::CodeNames;
+use kymo_render::trace_cmd::TraceCmdOptions;
+use kymo_view::Ledger;
+
+use super::Args;
+
+/// Text is written in pieces of this size.
+const PIECE: usize = 256 << 10;
+
+/// Lines on their way out.
+pub(super) struct LiveOutput {
+    lines: EventLines,
+    out: Vec<u8>,
+    failed: Option<std::io::Error>,
+    left: Option<u64>,
+    shown: u64,
+    lost: u64,
+    damaged: u64,
+}
+
+/// Which events come.
+pub(super) enum LiveKinds<'k> {
+    /// The kernel's, with times of this clock.
+    Kernel(&'k str),
+    /// Those of programs.
+    Programs,
+    /// Both.
+    Both,
+}
+
+impl LiveOutput {
+    pub(super) fn new(args: &Args, kinds: LiveKinds<'_>) -> anyhow::Result<LiveOutput> {
+        let options = TraceCmdOptions { json: args.json, latency: args.latency, ns: args.ns };
+        let lines = EventLines::new(options).with_colour(is_coloured());
+        let style = LineStyle { ragged: false, ns: args.ns, since: TimeOrigin::Epoch };
+        let of_programs = CtfOptions { fields: FieldSpec::parse(&[])?, style, json: args.json };
+        let lines = match kinds {
+            LiveKinds::Kernel(clock) => lines.with_clock(clock),
+            LiveKinds::Programs => lines.with_programs(&of_programs, false)?,
+            LiveKinds::Both => lines.with_programs(&of_programs, true)?,
+        };
+        Ok(LiveOutput {
+            lines,
+            out: Vec::new(),
+            failed: None,
+            left: args.count,
+            shown: 0,
+            lost: 0,
+            damaged: 0,
+        })
+    }
+
+    /// Takes what a ring of the kernel holds, which comes in order.
+    pub(super) fn ring_item(
+        &mut self,
+        live: &mut LiveEvents<'_>,
+        item: Item<'_>,
+    ) -> ControlFlow<()> {
+        match item {
+            Item::Event { cpu, time, payload } => {
+                live.kernel_event((cpu, time, payload), &mut |item| self.item(item))
+            }
+            Item::Lost { cpu, count } => self.item(LiveItem::Lost { cpu, count }),
+            Item::Damaged { .. } => {
+                self.add_damaged();
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    /// A page could not be read to its end.
+    pub(super) fn add_damaged(&mut self) {
+        self.damaged += 1;
+    }
+
+    /// Appends what comes; `Break` when nothing more is to be shown.
+    pub(super) fn item(&mut self, item: LiveItem<'_, '_>) -> ControlFlow<()> {
+        self.lines.write_item(item, &mut self.out);
+        match item {
+            LiveItem::Event(_) => {
+                self.shown += 1;
+                self.left = self.left.map(|n| n.saturating_sub(1));
+            }
+            LiveItem::Lost { count, .. } => self.lost += count.unwrap_or(1),
+        }
+        if self.out.len() >= PIECE {
+            self.write();
+        }
+        match self.is_full() || self.failed.is_some() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Takes over what is heard of a program; its events go into the window.
+    pub(super) fn news(&mut self, live: &mut LiveEvents<'_>, number: u32, news: ProgramNews<'_>) {
+        match news {
+            ProgramNews::Trace(trace) => live.set_program(number, trace),
+            ProgramNews::Mappings { pid, root, mappings } => {
+                let names = || CodeNames::running(pid, root.map(Path::to_owned));
+                self.lines.set_mappings(number, mappings, names);
+            }
+            ProgramNews::Event { time, event } => live.push_program_event(number, time, event),
+        }
+    }
+
+    /// Whether nothing more is to be shown.
+    pub(super) fn is_full(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn write(&mut self) {
+        if self.failed.is_none() {
+            let mut out = stdout().lock();
+            self.failed = out.write_all(&self.out).and_then(|()| out.flush()).err();
+        }
+        self.out.clear();
+    }
+
+    /// Writes what there is.
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+        if !self.out.is_empty() {
+            self.write();
+        }
+        match self.failed.take() {
+            Some(e) => Err(e.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Says what is missing: events that rings lost, by CPU, and what could not be shown.
+    pub(super) fn note(&self, lost: &LostByCpu, ledger: &mut Ledger) {
+        note_lost(ledger, (self.shown, self.lost), self.damaged, lost);
+        self.lines.notes().into_iter().for_each(|note| ledger.push(note));
+    }
+}
+
+/// Whether lines are for a terminal with colors.
+pub(super) fn is_coloured() -> bool {
+    stdout().is_terminal()
+        && anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never
+}
+
+/// What is missing: events beside those shown, with what was said inline and what
+/// the rings count; pages that were damaged.
+pub(super) fn note_lost(
+    ledger: &mut Ledger,
+    (shown, inline): (u64, u64),
+    damaged: u64,
+    lost: &LostByCpu,
+) {
+    let by_ring: u64 = lost.iter().map(|(_, n)| n).sum();
+    let n = by_ring.max(inline);
+    if n > 0 {
+        let cpus: Vec<String> = lost.iter().map(|(cpu, n)| format!("CPU {cpu}: {n}")).collect();
+        let cpus = if cpus.is_empty() { String::new() } else { format!(" ({})", cpus.join(", ")) };
+        let advice = "a larger ring: --buffer-size 64M; or a --filter".to_owned();
+        ledger.note(
+            NoteKind::Lost,
+            format!("{n} events lost beside {shown} shown{cpus}"),
+            Some(advice),
+        );
+    }
+    if damaged > 0 {
+        let fact = format!("{damaged} ring pages could not be read to their end");
+        ledger.note(NoteKind::Damaged, fact, None);
+    }
+}
