@@ -3,9 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kymo_format::{
-    EventFormat, KernelSymbol, LineWriter, PointerStyle, RenderContext, Symbols, json_string,
-};
+use kymo_format::{EventFormat, KernelSymbol, LineWriter, PointerStyle, RenderContext, Symbols};
 use kymo_model::Endian;
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
 use rustc_hash::FxHashMap;
@@ -111,14 +109,7 @@ fn context(endian: Endian, names: &KernelNames, symbol_sizes: bool) -> RenderCon
 
 /// Appends a payload's own fields as a JSON object.
 pub fn json(format: &EventFormat, payload: &[u8], endian: Endian, out: &mut Vec<u8>) {
-    out.push(b'{');
-    for (i, field) in format.own_fields().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        json_string(out, field.name.as_bytes());
-        out.push(b':');
-        field.value(payload, endian).write_json(out, endian);
-    }
-    out.push(b'}');
+    let mut line = LineWriter::new(out);
+    format.write_json(&mut line, payload, endian);
+    line.finish();
 }

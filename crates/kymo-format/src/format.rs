@@ -3,11 +3,14 @@
 //! The kernel writes it, but it also comes out of recordings, so any bytes may
 //! stand here: sizes are checked and nothing is trusted.
 
+use std::sync::OnceLock;
+
 use kymo_model::Endian;
 
 use crate::ctype::{self, IntTy, Ty};
 use crate::error::FormatError;
 use crate::field::{Field, FieldKind};
+use crate::json::MemberName;
 use crate::parse::ParseOptions;
 use crate::plan::Plan;
 
@@ -32,6 +35,8 @@ pub struct EventFormat {
     /// The text after `print fmt:`.
     pub print_fmt: String,
     pub(crate) plan: Plan,
+    /// Of the own fields, made when the first payload is shown as JSON.
+    pub(crate) member_names: OnceLock<Vec<MemberName>>,
 }
 
 impl EventFormat {
@@ -79,7 +84,8 @@ impl EventFormat {
         let id = id.ok_or(FormatError::Missing("ID:"))?;
         let print_fmt = print_fmt.unwrap_or("").to_owned();
         let plan = Plan::compile(&name, &print_fmt, &fields, options);
-        Ok(EventFormat { name, system: String::new(), id, fields, print_fmt, plan })
+        let (system, member_names) = (String::new(), OnceLock::new());
+        Ok(EventFormat { name, system, id, fields, print_fmt, plan, member_names })
     }
 
     /// The same format, with its system named.

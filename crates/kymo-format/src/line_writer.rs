@@ -114,6 +114,13 @@ impl<'o> LineWriter<'o> {
         self.write_prefix(&(((eight(n) | ZEROS) >> 16) | COLON).to_le_bytes(), 8);
     }
 
+    /// Writes nine digits.
+    #[inline]
+    pub fn nanos(&mut self, n: u32) {
+        self.write_prefix(&[b'0' + (n / EIGHT) as u8], 1);
+        self.write_prefix(&(eight(n % EIGHT) | ZEROS).to_le_bytes(), 8);
+    }
+
     /// Writes a number in hexadecimal, zeros before it up to `least` digits (at most 16).
     #[inline]
     pub fn hex(&mut self, n: u64, least: usize) {
@@ -197,6 +204,7 @@ mod tests {
         }
         for n in (0..1_000_000).step_by(7).chain([999_999]) {
             assert_eq!(of(|p| p.micros(n)), format!("{n:06}: "));
+            assert_eq!(of(|p| p.nanos(n * 1000 + n % 1000)), format!("{:09}", n * 1000 + n % 1000));
         }
     }
 

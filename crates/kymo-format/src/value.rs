@@ -6,6 +6,8 @@ use crate::context::RenderContext;
 use crate::expr::Scope;
 use crate::field::{Field, FieldKind, load, until_nul};
 use crate::format::EventFormat;
+use crate::json::{MemberName, json_string};
+use crate::line_writer::LineWriter;
 use crate::spec::{decimal, hex, signed_decimal};
 use crate::text::{self, MAX_OUTPUT};
 
@@ -176,26 +178,36 @@ impl Integers<'_> {
     }
 }
 
-/// Appends `bytes` as a JSON string.
-pub fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.push(b'"');
-    for chunk in bytes.utf8_chunks() {
-        for b in chunk.valid().bytes() {
-            match b {
-                b'"' | b'\\' => out.extend_from_slice(&[b'\\', b]),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                b'\t' => out.extend_from_slice(b"\\t"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                0..0x20 => {
-                    out.extend_from_slice(b"\\u");
-                    hex(out, u64::from(b), 4);
-                }
-                _ => out.push(b),
+impl EventFormat {
+    /// Appends a payload's own fields as a JSON object.
+    pub fn write_json(&self, line: &mut LineWriter<'_>, payload: &[u8], endian: Endian) {
+        let new =
+            || self.own_fields().enumerate().map(|(n, f)| MemberName::new(n, &f.name)).collect();
+        let names: &Vec<MemberName> = self.member_names.get_or_init(new);
+        if names.is_empty() {
+            line.write_prefix(b"{", 1);
+        }
+        for (name, field) in names.iter().zip(self.own_fields()) {
+            name.write(line);
+            match field.value(payload, endian) {
+                Value::Signed(v) => line.signed(v),
+                Value::Unsigned(v) => line.decimal(v),
+                Value::Array(a) => write_list(a, line),
+                other => line.buffered(|out| other.write_json(out, endian)),
             }
         }
-        if !chunk.invalid().is_empty() {
-            out.extend_from_slice("\u{fffd}".as_bytes());
+        line.write_prefix(b"}", 1);
+    }
+}
+
+fn write_list(integers: Integers<'_>, line: &mut LineWriter<'_>) {
+    line.write_prefix(b"[", 1);
+    for (i, v) in integers.iter().take(MAX_OUTPUT / 4).enumerate() {
+        line.write_prefix(b",", usize::from(i > 0));
+        match integers.signed() {
+            true => line.signed(v),
+            false => line.decimal(v as u64),
         }
     }
-    out.push(b'"');
+    line.write_prefix(b"]", 1);
 }

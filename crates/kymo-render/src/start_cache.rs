@@ -8,35 +8,35 @@ const SLOTS: usize = 256;
 
 /// A start and what it was made of.
 #[derive(Clone, Debug)]
-pub(crate) struct CachedStart<K> {
+pub(crate) struct CachedStart<K, const N: usize = MAX_START> {
     key: Option<K>,
     /// Bytes of `text` that are the start.
     pub(crate) len: usize,
     /// Of one size, so that no call copies it.
-    pub(crate) text: [u8; MAX_START],
+    pub(crate) text: [u8; N],
 }
 
 /// Starts by what they were made of. Of starts with one place the last one is kept.
 #[derive(Debug)]
-pub(crate) struct StartCache<K> {
-    slots: Vec<CachedStart<K>>,
+pub(crate) struct StartCache<K, const N: usize = MAX_START> {
+    slots: Vec<CachedStart<K, N>>,
 }
 
-impl<K: Clone> Default for StartCache<K> {
+impl<K: Clone, const N: usize> Default for StartCache<K, N> {
     fn default() -> Self {
-        let empty = CachedStart { key: None, len: 0, text: [0; MAX_START] };
+        let empty = CachedStart { key: None, len: 0, text: [0; N] };
         StartCache { slots: vec![empty; SLOTS] }
     }
 }
 
-impl<K> StartCache<K> {
+impl<K, const N: usize> StartCache<K, N> {
     /// The start at a place, if it was made of the same.
     #[inline]
     pub(crate) fn get(
         &self,
         place: usize,
         is_same: impl FnOnce(&K) -> bool,
-    ) -> Option<&CachedStart<K>> {
+    ) -> Option<&CachedStart<K, N>> {
         self.slots.get(place % SLOTS).filter(|slot| slot.key.as_ref().is_some_and(is_same))
     }
 
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn starts_are_found_by_what_they_were_made_of() {
-        let mut cache = StartCache::default();
+        let mut cache: StartCache<i32> = StartCache::default();
         cache.put(3, 7, b"one");
         cache.put(4, 8, &[b'x'; MAX_START + 1]);
         let text = |cache: &StartCache<i32>, place: usize, key: i32| {

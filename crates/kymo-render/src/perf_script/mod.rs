@@ -123,14 +123,23 @@ impl PerfRenderer {
     }
 
     fn write_all(&mut self, batch: &Batch, out: &mut Vec<u8>) -> Result<(), FieldSpecError> {
-        if self.output != PerfOutput::Text || !self.samples.is_usual(&self.filter) {
+        let is_json = self.output == PerfOutput::Json;
+        let is_usual = match is_json {
+            true => !self.filter.is_restricted(),
+            false => self.output == PerfOutput::Text && self.samples.is_usual(&self.filter),
+        };
+        if !is_usual {
             return batch.entries().try_for_each(|e| self.write(&e, out));
         }
         let mut entries = batch.entries();
         loop {
             let mut line = LineWriter::new(out);
             let other = entries.find(|e| {
-                e.raw.kind != RecordKind::SAMPLE || !self.samples.print_plain(e, &mut line)
+                e.raw.kind != RecordKind::SAMPLE
+                    || !match is_json {
+                        true => self.samples.print_json(e, &mut line),
+                        false => self.samples.print_plain(e, &mut line),
+                    }
             });
             line.finish();
             let Some(other) = other else { return Ok(()) };

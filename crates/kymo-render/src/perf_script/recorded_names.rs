@@ -22,7 +22,7 @@ const MAX_KNOWN: usize = 1 << 18;
 const COMMS: usize = 64;
 
 /// An address space's state, the address, and the mode it was seen in.
-type AddressKey = (u64, u64, u64, u16);
+pub(super) type AddressKey = (u64, u64, u64, u16);
 
 /// Names of tasks and addresses as they were at the record that is rendered.
 pub(super) struct RecordedNames {

@@ -15,18 +15,21 @@ use super::fields::{FieldSet, FieldSpec};
 use super::line_start::{LineStarts, LineStyle};
 use super::recorded_names::{RecordedNames, frames};
 use super::sample_details;
+use super::sample_json::{JsonParts, event_member};
 use super::source_lines::{FrameForm, SourceLines, SourceOptions};
 use crate::error::FieldSpecError;
 use crate::number;
 
 /// What is the same for all samples of one event.
-struct SamplePlan {
+pub(super) struct SamplePlan {
     fields: FieldSet,
     chain: bool,
     /// The user part of chains is recorded as registers and stack.
     unwinds: bool,
     /// Right-aligned over all events, with the colon.
     name: EventColumn,
+    /// What objects say of the event, unless its samples have call chains.
+    pub(super) json_event: Option<EventColumn>,
     sample_type: SampleType,
     fixed_period: Option<u64>,
     /// Byte offsets of the fixed part of a sample.
@@ -73,7 +76,7 @@ impl PlainSample {
 }
 
 /// A name of an event; short ones are copied in one go.
-struct EventColumn {
+pub(super) struct EventColumn {
     short: Option<([u8; 64], usize)>,
     text: Vec<u8>,
 }
@@ -86,7 +89,7 @@ impl EventColumn {
     }
 
     #[inline]
-    fn write(&self, line: &mut LineWriter<'_>) {
+    pub(super) fn write(&self, line: &mut LineWriter<'_>) {
         match &self.short {
             Some((name, len)) => line.write_prefix(name, *len),
             None => line.text(&self.text),
@@ -156,12 +159,13 @@ pub struct SampleTextOptions {
 pub(super) struct SampleRenderer {
     pub(super) spec: FieldSpec,
     how: SampleTextOptions,
-    plans: Vec<SamplePlan>,
+    pub(super) plans: Vec<SamplePlan>,
     starts: LineStarts,
     pub(super) names: RecordedNames,
     pub(super) sources: SourceLines,
     pub(super) trace: TracepointPayloads,
     pub(super) malformed: u64,
+    pub(super) json: JsonParts,
 }
 
 impl SampleRenderer {
@@ -179,6 +183,7 @@ impl SampleRenderer {
             plans: Vec::new(),
             starts: LineStarts::default(),
             malformed: 0,
+            json: JsonParts::default(),
         }
     }
 
@@ -193,6 +198,7 @@ impl SampleRenderer {
             sources: self.sources.fork_for_thread(),
             trace: self.trace.fork_for_thread(),
             malformed: 0,
+            json: JsonParts::default(),
         }
     }
 
@@ -217,6 +223,7 @@ impl SampleRenderer {
 
     fn forget_tasks(&mut self) {
         self.starts.forget();
+        self.json.forget_tasks();
         self.names.forget_tasks();
     }
 
@@ -240,6 +247,8 @@ impl SampleRenderer {
                     && fields.has(FieldSet::IP),
                 unwinds: unwinds(has),
                 name: EventColumn::of(name),
+                json_event: (!has.contains(SampleType::CALLCHAIN))
+                    .then(|| EventColumn::of(event_member(&event.name))),
                 sample_type: has,
                 fixed_period: (!freq).then_some(event.attr.sample_period),
                 plain: PlainSample::of(fields, has, &at),
@@ -419,7 +428,7 @@ pub(super) fn event_name<'e>(entry: &Entry<'e>) -> &'e str {
 
 impl SamplePlan {
     #[inline]
-    fn see<'a>(&self, entry: &Entry<'a>) -> Option<PrintedSample<'a>> {
+    pub(super) fn see<'a>(&self, entry: &Entry<'a>) -> Option<PrintedSample<'a>> {
         let (body, endian) = (entry.raw.body, entry.raw.endian);
         if self.sample_type.contains(SampleType::READ) {
             return self.see_all(entry);

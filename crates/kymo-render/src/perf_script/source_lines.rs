@@ -91,15 +91,30 @@ impl SourceLines {
         chain: bool,
     ) {
         let wanted = match form {
+            FrameForm::Text(fields) if fields.has(FieldSet::SRCLINE) => true,
             FrameForm::Text(fields) => {
-                let inlines = chain && self.wanted.inlines && fields.has(FieldSet::SYM);
-                inlines || fields.has(FieldSet::SRCLINE)
+                chain
+                    && self.wanted.inlines
+                    && fields.has(FieldSet::SYM)
+                    && self.may_have(&shown, code)
             }
-            FrameForm::Json => self.wanted.inlines,
+            FrameForm::Json => self.may_add_json(&shown, code),
         };
         if wanted {
             self.marks.push(FrameMark { start, end, shown, code, form, chain });
         }
+    }
+
+    /// Whether something may be known of a place. Of most there is nothing, and their text
+    /// stays as it is.
+    fn may_have(&self, shown: &Located, code: u64) -> bool {
+        let known = |dso| self.known.get(&(dso, code)).is_none_or(|all| !all.is_empty());
+        shown.dso.is_some_and(known)
+    }
+
+    /// Whether something may come to the members of a frame.
+    pub(super) fn may_add_json(&self, shown: &Located, code: u64) -> bool {
+        self.wanted.inlines && self.may_have(shown, code)
     }
 
     /// Puts what is known of the marked frames into the text of the batch, which is
