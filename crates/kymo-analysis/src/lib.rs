@@ -1,4 +1,5 @@
-//! Counting samples: profiles, call trees, histograms.
+//! Counting samples: profiles, call trees, histograms; and the state of tasks and CPUs over
+//! time (`tasks`).
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -18,6 +19,7 @@ pub mod profile;
 pub mod report_config;
 mod samples;
 pub mod seen;
+pub mod tasks;
 
 /// A share in percent; nothing of nothing is nothing.
 pub fn percent(part: u64, whole: u64) -> f64 {

@@ -75,6 +75,12 @@ impl EventStack<'_> {
 /// Names tasks and addresses of a perf.data at the present place.
 pub(crate) trait PerfState {
     fn task(&self, pid: u32, tid: u32) -> TaskInfo;
+    /// A task by its thread alone, with the name it has now.
+    fn thread(&self, tid: u32) -> TaskInfo {
+        let mut task = self.task(tid, tid);
+        task.pid = None;
+        task
+    }
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String>;
     /// Appends the text of a tracepoint's payload.
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>);
@@ -190,6 +196,9 @@ pub struct RecordedEvent<'e> {
     pub class: &'e RecordedClass,
     /// Nanoseconds of the recording's clock, where the event has a time.
     pub time: Option<u64>,
+    /// Number of events that were lost on its CPU since the event before; 0: some, it is not
+    /// known how many. Of a recording whose rings are not those of CPUs it holds for all CPUs.
+    pub lost: Option<u64>,
     pub(crate) body: EventBody<'e>,
     pub(crate) task: OnceCell<TaskInfo>,
 }
@@ -200,7 +209,12 @@ impl<'e> RecordedEvent<'e> {
         time: Option<u64>,
         body: EventBody<'e>,
     ) -> RecordedEvent<'e> {
-        RecordedEvent { class, time, body, task: OnceCell::new() }
+        RecordedEvent { class, time, lost: None, body, task: OnceCell::new() }
+    }
+
+    /// States what was lost before it.
+    pub(crate) fn after_loss(self, lost: Option<u64>) -> RecordedEvent<'e> {
+        RecordedEvent { lost, ..self }
     }
 
     /// States its task, where that is known without looking at the event.
@@ -215,7 +229,7 @@ impl<'e> RecordedEvent<'e> {
     #[inline]
     pub fn cpu(&self) -> Option<u32> {
         match &self.body {
-            EventBody::Perf { .. } => self.sample()?.cpu,
+            EventBody::Perf { entry, .. } => Sample::cpu(&entry.raw, &entry.desc()?.attr),
             EventBody::Ftrace(body) => Some(body.cpu),
             EventBody::Ctf { event, .. } => event.cpu,
         }
@@ -238,6 +252,30 @@ impl<'e> RecordedEvent<'e> {
             EventBody::Ftrace(body) => *body.task,
             EventBody::Ctf { event, fields, .. } => fields.task(event),
         })
+    }
+
+    /// Another task than its own, by what a perf.data has told of it so far beside its events.
+    pub fn thread(&self, tid: u32) -> TaskInfo {
+        match &self.body {
+            EventBody::Perf { state, .. } => state.thread(tid),
+            EventBody::Ftrace(_) | EventBody::Ctf { .. } => {
+                TaskInfo::unnamed(None, Some(tid), b"N/A")
+            }
+        }
+    }
+
+    /// Payload of a kernel's event as it was recorded, and its byte order.
+    #[inline]
+    pub(crate) fn payload(&self) -> Option<(&[u8], Endian)> {
+        match &self.body {
+            EventBody::Ftrace(body) => Some((body.payload, body.endian)),
+            EventBody::Perf { entry, .. } => {
+                let whole = || self.sample().and_then(|s| s.raw);
+                let payload = Sample::payload(&entry.raw, &entry.desc()?.attr).or_else(whole);
+                payload.map(|p| (p, entry.raw.endian))
+            }
+            EventBody::Ctf { .. } => None,
+        }
     }
 
     /// The instance of the kernel's rings, or the trace of a program, by name; empty for
@@ -290,13 +328,11 @@ impl<'e> RecordedEvent<'e> {
             return FieldValue::Absent;
         };
         match (&self.body, &desc.place) {
-            (EventBody::Ftrace(body), FieldPlace::Payload(field)) => {
-                FieldValue::from_payload(field.value(body.payload, body.endian), body.endian)
-            }
-            (EventBody::Perf { entry, .. }, FieldPlace::Payload(field)) => {
-                let endian = entry.raw.endian;
-                match self.sample().and_then(|s| s.raw) {
-                    Some(raw) => FieldValue::from_payload(field.value(raw, endian), endian),
+            (EventBody::Ftrace(_) | EventBody::Perf { .. }, FieldPlace::Payload(field)) => {
+                match self.payload() {
+                    Some((payload, endian)) => {
+                        FieldValue::from_payload(field.value(payload, endian), endian)
+                    }
                     None => FieldValue::Absent,
                 }
             }

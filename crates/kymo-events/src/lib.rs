@@ -11,6 +11,7 @@ mod address;
 pub mod chain;
 pub mod ctf;
 mod event;
+mod event_fields;
 mod field_type;
 mod filter;
 pub mod live;
@@ -33,6 +34,7 @@ pub mod worker_pool;
 
 pub use address::{BinaryAddress, CodeAddress};
 pub use event::{EventStack, KernelPayload, ProgramPayload, RecordedEvent, TaskInfo};
+pub use event_fields::EventFields;
 pub use field_type::{FieldRole, FieldType};
 pub use filter::{BoundFilter, FilterExpr, FilterExprError};
 pub use mapped::map;

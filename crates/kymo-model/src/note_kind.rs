@@ -249,6 +249,9 @@ note_kinds! {
     Unknown "unknown" [Doubt]
         "Records or events of a kind that the file does not describe were skipped."
         "Take a newer kymo, if the recorder was newer.";
+    Unmatched "unmatched" [Doubt, Choice]
+        "Halves of intervals have no partner: the recording begins or ends in between, or lacks events."
+        "Record all CPUs, with larger rings, before what is of interest begins.";
     Unread "unread" [Doubt]
         "Texts of system calls are shown as addresses: their task had gone on before they were read."
         "Nothing; texts are read without stopping the program.";

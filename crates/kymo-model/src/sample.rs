@@ -193,6 +193,30 @@ impl<'a> Sample<'a> {
         Some((record.endian.u32_at(record.body, at)?, record.endian.u32_at(record.body, at + 4)?))
     }
 
+    /// CPU alone, where the event records it.
+    #[inline]
+    pub fn cpu(record: &RawRecord<'_>, attr: &Attr) -> Option<u32> {
+        let at = LeadingFields::new(attr.sample_type).cpu?;
+        record.endian.u32_at(record.body, at)
+    }
+
+    /// Payload of a tracepoint alone. Where values of counters come before it, the sample
+    /// has to be decoded: there is none here.
+    #[inline]
+    pub fn payload(record: &RawRecord<'a>, attr: &Attr) -> Option<&'a [u8]> {
+        let has = attr.sample_type;
+        if !has.contains(SampleType::RAW) || has.contains(SampleType::READ) {
+            return None;
+        }
+        let mut at = LeadingFields::new(has).end;
+        if has.contains(SampleType::CALLCHAIN) {
+            let count = usize::try_from(record.endian.u64_at(record.body, at)?).ok()?;
+            at = count.checked_mul(8)?.checked_add(at + 8)?;
+        }
+        let size = record.endian.u32_at(record.body, at)? as usize;
+        record.body.get(at.checked_add(4)?..)?.get(..size)
+    }
+
     /// Decodes a `PERF_RECORD_SAMPLE`.
     pub fn parse(record: &RawRecord<'a>, attr: &Attr) -> Result<Sample<'a>, Truncated> {
         let mut c = record.cursor();
@@ -324,6 +348,21 @@ mod tests {
         assert_eq!(Sample::task(&record(&body[..20]), &all), None);
         assert_eq!(Sample::task(&record(&body[16..]), &with(SampleType::TID)), Some((4, 5)));
         assert_eq!(Sample::task(&record(&body), &with(SampleType::IP)), None);
+    }
+
+    #[test]
+    fn cpu_and_payload_are_those_of_the_whole_sample() {
+        let has = SampleType::TID | SampleType::CPU | SampleType::CALLCHAIN | SampleType::RAW;
+        let attr = Attr { sample_type: has, ..Attr::default() };
+        let words = [4 | 5 << 32, 3, 2, 0x10, 0x20, 4 | 0xddcc_bbaa << 32];
+        let body: Vec<u8> = words.iter().flat_map(|v: &u64| v.to_le_bytes()).collect();
+        let all = Sample::parse(&record(&body), &attr).unwrap();
+        assert_eq!((all.cpu, all.raw), (Some(3), Some(&[0xaa, 0xbb, 0xcc, 0xdd][..])));
+        assert_eq!(Sample::cpu(&record(&body), &attr), all.cpu);
+        assert_eq!(Sample::payload(&record(&body), &attr), all.raw);
+        assert_eq!(Sample::payload(&record(&body[..44]), &attr), None);
+        let lying = [&body[..16], &u64::MAX.to_le_bytes(), &body[24..]].concat();
+        assert_eq!(Sample::payload(&record(&lying), &attr), None);
     }
 
     #[test]

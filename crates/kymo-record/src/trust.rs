@@ -2,11 +2,28 @@
 
 use kymo_model::{Note, NoteKind};
 
+use crate::ftrace::TraceSummary;
 use crate::options::RecordOptions;
 use crate::session::RecordSummary;
 
 /// Largest ring that is recommended, in bytes.
 const MAX_RING: u64 = 1 << 30;
+
+impl TraceSummary {
+    /// Notes for the ledger: those of the recording, and what was lost.
+    pub fn ledger_notes(&self) -> Vec<Note> {
+        let mut notes = self.notes.clone();
+        if self.lost > 0 {
+            let all = self.events + self.lost;
+            let share = self.lost as f64 * 100.0 / all as f64;
+            let fact =
+                format!("{} of {all} events lost ({share:.1}%): the ring was full", self.lost);
+            let advice = format!("a larger ring: --buffer-size {}K", self.buffer_kb * 4);
+            notes.push(Note::doubt(NoteKind::Lost, fact, Some(advice)));
+        }
+        notes
+    }
+}
 
 impl RecordSummary {
     /// Notes for the ledger: those of the session, and what the figures say.

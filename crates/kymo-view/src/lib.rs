@@ -15,6 +15,7 @@ pub mod profile_page;
 pub mod recording_header;
 pub mod recording_stacks;
 pub mod report;
+pub mod sched;
 pub mod stacks;
 mod table;
 pub mod trust;

@@ -57,6 +57,8 @@ enum Command {
     Bundle(commands::bundle::Args),
     /// Show the events of a recording as text or JSON lines
     Script(commands::script::Args),
+    /// Show who runs, who waits for a CPU, and why
+    Sched(commands::sched::Args),
     /// Keep traces running, and take their last seconds
     Session(commands::session::Args),
     /// Switch, filter and look at the kernel's tracepoints
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Command::Convert(args) => commands::convert::run(*args),
         Command::Bundle(args) => commands::bundle::run(args),
         Command::Script(args) => commands::script::run(args),
+        Command::Sched(args) => commands::sched::run(args),
         Command::Session(args) => commands::session::run(args),
         Command::Event(args) => commands::event::run(args),
         Command::Trace(args) => commands::trace::run(*args),

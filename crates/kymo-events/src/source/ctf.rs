@@ -14,6 +14,7 @@ use kymo_model::{Note, NoteKind};
 use kymo_symbols::Options;
 
 use super::event_batch::{EventBatch, NONE};
+use super::loss_marks::LossMarks;
 use super::registry::Registry;
 use crate::ctf::{EventTask, KernelFunctions, TraceOwners, ValueText};
 use crate::event::{CtfFields, EventBody, EventStack, LiveReader, RecordedEvent, TaskInfo};
@@ -33,6 +34,7 @@ pub(super) struct CtfContext<'s> {
     number: usize,
     walker: Walker<'s>,
     classes: Vec<Option<Arc<RecordedClass>>>,
+    losses: LossMarks,
 }
 
 /// Looks at the values of events.
@@ -71,7 +73,7 @@ impl<'s> CtfContext<'s> {
         symbols: &'s Options,
     ) -> CtfContext<'s> {
         let walker = Walker::new(ctf, names, symbols);
-        CtfContext { ctf, number, walker, classes: Vec::new() }
+        CtfContext { ctf, number, walker, classes: Vec::new(), losses: LossMarks::default() }
     }
 
     /// Notes on names of functions that were asked for.
@@ -93,12 +95,16 @@ impl<'s> CtfContext<'s> {
         registry: &mut Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        if let Some(lost) = e.missed {
+            self.losses.note(e.cpu, lost);
+        }
         let (ctf, walker) = (self.ctf, &self.walker);
         let class = find_class((ctf, self.number), &mut self.classes, e.class, registry);
         let Some(class) = class else { return ControlFlow::Continue(()) };
         let trace = ctf.traces().get(e.trace as usize).map_or("", |t| t.name());
         let body = EventBody::Ctf { event: e, trace, program: None, fields: walker };
-        registry.give(&RecordedEvent::new(class, Some(e.time), body), sink)
+        let lost = self.losses.take(|| e.cpu);
+        registry.give(&RecordedEvent::new(class, Some(e.time), body).after_loss(lost), sink)
     }
 
     /// A reader of its events for another thread.

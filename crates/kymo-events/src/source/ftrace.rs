@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kymo_files::tracedat::{self, TraceDat};
+use kymo_format::ring::Missed;
 use kymo_model::{Endian, Note, NoteKind};
 use kymo_symbols::Kallsyms;
 use rustc_hash::FxHashSet;
 
 use super::ReadOptions;
+use super::loss_marks::LossMarks;
 use super::registry::Registry;
 use super::stack_join::{FtraceContext, PendingEvent, PendingRing};
 use crate::event::{EventBody, FtraceBody, RecordedEvent, StackNames, TaskInfo};
@@ -160,6 +162,7 @@ pub(super) struct KernelLane<'s> {
     /// By number in `common_type`.
     classes: Vec<Option<Arc<RecordedClass>>>,
     join_stacks: bool,
+    losses: LossMarks,
     /// Of each ring that had an event; a machine has few.
     pending: Vec<(RingId, PendingRing)>,
 }
@@ -172,7 +175,8 @@ impl<'s> KernelLane<'s> {
     ) -> KernelLane<'s> {
         let pending = Vec::new();
         let join_stacks = options.join_stacks;
-        KernelLane { context, number, classes: Vec::new(), join_stacks, pending }
+        let losses = LossMarks::default();
+        KernelLane { context, number, classes: Vec::new(), join_stacks, losses, pending }
     }
 
     pub(super) fn notes(&self) -> Vec<Note> {
@@ -189,6 +193,10 @@ impl<'s> KernelLane<'s> {
         let id = context.formats.id(e.payload).unwrap_or(0);
         let tid = context.formats.pid(e.payload);
         let known = context.formats.get(id).ok();
+        if let Some(missed) = e.missed {
+            let lost = if let Missed::Count(n) = missed { n } else { 0 };
+            self.losses.note(Some(e.cpu), lost);
+        }
         // Entries and exits of functions come by themselves, and their order counts.
         let waits = self.join_stacks && known.is_none_or(|k| k.graph.is_none());
         if waits {
@@ -212,6 +220,7 @@ impl<'s> KernelLane<'s> {
             return ControlFlow::Continue(());
         }
         let task = task(tid, context.names.borrow().find(tid));
+        let lost = self.losses.take(|| Some(e.cpu));
         // A stack whose event is not there is an event of its own.
         let is_stack = known.is_some_and(|k| k.stack.is_some() || k.user_stack.is_some());
         if waits && !is_stack {
@@ -222,13 +231,14 @@ impl<'s> KernelLane<'s> {
             let ring = self.pending.get_mut(slot).and_then(|(_, ring)| ring.push(e.payload));
             if let Some(p) = ring {
                 p.context = FtraceContext { tid, flags: context.formats.flags(e.payload) };
-                (p.id, p.time, p.task) = (id, e.time, task);
+                (p.id, p.time, p.task, p.lost) = (id, e.time, task, lost);
             }
             return ControlFlow::Continue(());
         }
         let Some(class) = self.known_class(id) else { return ControlFlow::Continue(()) };
         let body = context.facts().body((e.buffer, e.cpu), e.payload, &task);
-        registry.give(&RecordedEvent::new(class, Some(e.time), EventBody::Ftrace(body)), sink)
+        let event = RecordedEvent::new(class, Some(e.time), EventBody::Ftrace(body));
+        registry.give(&event.after_loss(lost), sink)
     }
 
     /// Puts a stack to the event it belongs to. `false`: it is none, or its event is not there.
@@ -306,7 +316,8 @@ impl<'s> KernelLane<'s> {
             user_process: event.user_process,
             ..self.context.facts().body(ring, &event.payload, &event.task)
         };
-        registry.give(&RecordedEvent::new(class, Some(event.time), EventBody::Ftrace(body)), sink)
+        let recorded = RecordedEvent::new(class, Some(event.time), EventBody::Ftrace(body));
+        registry.give(&recorded.after_loss(event.lost), sink)
     }
 
     /// Hands on the events whose stacks might still have come, ring by ring.

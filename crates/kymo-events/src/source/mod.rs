@@ -17,6 +17,7 @@ mod feed;
 pub(crate) mod ftrace;
 mod ftrace_feed;
 mod hand_off;
+mod loss_marks;
 mod perf;
 pub(crate) mod registry;
 mod stack_join;

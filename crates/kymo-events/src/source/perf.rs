@@ -9,11 +9,12 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::cell::OnceCell;
 
 use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadError, ReadStats};
-use kymo_model::{Note, RecordKind};
+use kymo_model::{Note, RecordKind, TrailingFields};
 use kymo_symbols::{Options, Resolver};
 use rustc_hash::FxHashMap;
 
 use super::hand_off::EventConsumer;
+use super::loss_marks::LossMarks;
 use super::registry::Registry;
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
 use crate::filter::FilterExprError;
@@ -51,6 +52,14 @@ impl PerfState for PerfContext {
         task_of(&self.machine.borrow(), pid, tid)
     }
 
+    fn thread(&self, tid: u32) -> TaskInfo {
+        let machine = self.machine.borrow();
+        let pid = machine.pid_of(tid);
+        let mut task = task_of(&machine, pid.unwrap_or(tid), tid);
+        task.pid = pid;
+        task
+    }
+
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String> {
         let mut machine = self.machine.borrow_mut();
         let at = machine.locate(pid, addr, mode);
@@ -74,6 +83,16 @@ fn task_of(machine: &Machine, pid: u32, tid: u32) -> TaskInfo {
 fn unnamed(pid: u32, tid: u32) -> TaskInfo {
     let shown = format!(":{}", tid as i32);
     TaskInfo::unnamed(Some(pid), Some(tid), shown.as_bytes())
+}
+
+/// CPU of a LOST record's ring, where it is that of one, and the number of events lost.
+fn loss_of(entry: &Entry<'_>) -> (Option<u32>, u64) {
+    let (body, endian) = (entry.raw.body, entry.raw.endian);
+    let cpu = || {
+        let back = TrailingFields::new(&entry.desc()?.attr).cpu?;
+        endian.u32_at(body, body.len().checked_sub(back)?)
+    };
+    (cpu(), endian.u64_at(body, 8).unwrap_or(0))
 }
 
 /// The classes of a recording, each made when its first event comes.
@@ -126,12 +145,14 @@ pub(super) struct PerfLane<'c> {
     context: &'c PerfContext,
     number: usize,
     classes: PerfClasses,
+    losses: LossMarks,
 }
 
 impl<'c> PerfLane<'c> {
     pub(super) fn new(context: &'c PerfContext, number: usize) -> PerfLane<'c> {
         let payloads = RefCell::new(context.payloads.borrow().fork_for_thread());
-        PerfLane { context, number, classes: PerfClasses { payloads, ..PerfClasses::default() } }
+        let classes = PerfClasses { payloads, ..PerfClasses::default() };
+        PerfLane { context, number, classes, losses: LossMarks::default() }
     }
 
     /// Takes a record: applies what is sideband, hands a sample on.
@@ -142,6 +163,10 @@ impl<'c> PerfLane<'c> {
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         if entry.raw.kind != RecordKind::SAMPLE {
+            if entry.raw.kind == RecordKind::LOST {
+                let (cpu, lost) = loss_of(entry);
+                self.losses.note(cpu, lost);
+            }
             let mut machine = self.context.machine.borrow_mut();
             if matches!(entry.raw.kind, RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE) {
                 machine.adopt(entry.features);
@@ -156,7 +181,9 @@ impl<'c> PerfLane<'c> {
             return ControlFlow::Continue(());
         }
         let body = EventBody::Perf { entry, sample: OnceCell::new(), state: self.context };
-        registry.give(&RecordedEvent::new(class, entry.time, body), sink)
+        let event = RecordedEvent::new(class, entry.time, body);
+        let lost = self.losses.take(|| event.cpu());
+        registry.give(&event.after_loss(lost), sink)
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct PendingEvent {
     pub(super) id: u16,
     pub(super) time: u64,
     pub(super) task: TaskInfo,
+    /// Events lost before it.
+    pub(super) lost: Option<u64>,
     pub(super) payload: Vec<u8>,
     pub(super) kernel: Vec<u64>,
     pub(super) user: Vec<u64>,

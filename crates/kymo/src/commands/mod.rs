@@ -12,6 +12,7 @@ pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod sched;
 pub(crate) mod script;
 pub(crate) mod session;
 pub(crate) mod stat;

@@ -9,7 +9,6 @@ use anyhow::{Context as _, bail};
 use kymo_files::tracedat::Compression;
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::system::SystemRoot;
-use kymo_model::NoteKind;
 use kymo_record::SwitchOn;
 use kymo_record::ftrace::stream::Secret;
 use kymo_record::ftrace::{
@@ -153,16 +152,7 @@ pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<Exi
 }
 
 pub(super) fn ledger(s: &TraceSummary) -> Ledger {
-    let mut ledger = Ledger::default();
-    s.notes.iter().for_each(|n| ledger.push(n.clone()));
-    if s.lost > 0 {
-        let all = s.events + s.lost;
-        let share = s.lost as f64 * 100.0 / all as f64;
-        let fact = format!("{} of {all} events lost ({share:.1}%): the ring was full", s.lost);
-        let advice = format!("a larger ring: --buffer-size {}K", s.buffer_kb * 4);
-        ledger.note(NoteKind::Lost, fact, Some(advice));
-    }
-    ledger
+    Ledger::from_notes(s.ledger_notes())
 }
 
 fn tell(s: &TraceSummary, ledger: &Ledger) {

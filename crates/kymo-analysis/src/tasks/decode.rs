@@ -1,0 +1,237 @@
+//! Scheduler events of all formats and kernels as one enumeration. Which fields an event
+//! class has is looked up once for each layout; fields are asked for by LTTng's names where
+//! ftrace's mean something else there (`child_pid` is a thread in ftrace, a process in LTTng).
+
+use std::borrow::Cow;
+
+use kymo_events::{EventFields, FieldId, RecordedClass, RecordedEvent};
+
+use super::switch_state::SwitchOutState;
+
+/// Events that are decoded, by their kernel names.
+pub const SCHED_EVENTS: [&str; 7] = [
+    "sched:sched_switch",
+    "sched:sched_waking",
+    "sched:sched_wakeup",
+    "sched:sched_wakeup_new",
+    "sched:sched_migrate_task",
+    "sched:sched_stat_runtime",
+    "sched:sched_process_fork",
+];
+
+/// A task as an event states it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRef<'e> {
+    /// Thread id; 0 is the idle task of a CPU.
+    pub tid: u32,
+    /// Its name; empty where the event has none.
+    pub comm: Cow<'e, [u8]>,
+}
+
+/// What a task is woken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeupContext {
+    /// Code of the waking task itself.
+    Task,
+    /// A soft interrupt.
+    SoftIrq,
+    /// A hardware interrupt, of a timer or a device.
+    HardIrq,
+    /// The recording does not tell.
+    Unknown,
+}
+
+/// Which of the three events of a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeupKind {
+    /// `sched_waking`: in the waker, when it decides.
+    Waking,
+    /// `sched_wakeup`: when the task is on a run queue.
+    Wakeup,
+    /// `sched_wakeup_new`: its first.
+    New,
+}
+
+/// An event of the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchedEvent<'e> {
+    /// A CPU goes from one task to another.
+    Switch {
+        /// Who leaves it.
+        prev: TaskRef<'e>,
+        /// In which state.
+        state: SwitchOutState,
+        /// Who gets it.
+        next: TaskRef<'e>,
+    },
+    /// A task becomes runnable.
+    Wakeup {
+        /// Which of the events.
+        kind: WakeupKind,
+        /// Who.
+        task: TaskRef<'e>,
+        /// What it is woken from.
+        context: WakeupContext,
+    },
+    /// A task gets another run queue.
+    Migrate {
+        /// Who.
+        task: TaskRef<'e>,
+        /// From this CPU.
+        from: Option<u32>,
+        /// To this one.
+        to: Option<u32>,
+    },
+    /// Time on the CPU is accounted.
+    Runtime {
+        /// Whose.
+        task: TaskRef<'e>,
+        /// Nanoseconds.
+        runtime: u64,
+    },
+    /// A task is born.
+    Fork {
+        /// Its parent.
+        parent: TaskRef<'e>,
+        /// The new one.
+        child: TaskRef<'e>,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct TaskFields {
+    tid: FieldId,
+    comm: Option<FieldId>,
+}
+
+impl TaskFields {
+    fn of(class: &RecordedClass, tid: &str, comm: &str) -> Option<TaskFields> {
+        Some(TaskFields { tid: class.field(tid)?, comm: class.field(comm) })
+    }
+
+    #[inline]
+    fn read<'a>(&self, fields: &EventFields<'a, '_>) -> Option<TaskRef<'a>> {
+        let tid = u32::try_from(fields.integer(self.tid)?).ok()?;
+        let comm = self.comm.map_or(Cow::Borrowed(&[][..]), |c| fields.text(c));
+        Some(TaskRef { tid, comm })
+    }
+}
+
+/// Fields of a class that is decoded.
+#[derive(Clone, Copy, Debug)]
+enum EventPlan {
+    Switch { prev: TaskFields, state: FieldId, next: TaskFields },
+    Wakeup { kind: WakeupKind, task: TaskFields, flags: Option<FieldId> },
+    Migrate { task: TaskFields, from: Option<FieldId>, to: Option<FieldId> },
+    Runtime { task: TaskFields, runtime: FieldId },
+    Fork { parent: TaskFields, child: TaskFields },
+}
+
+impl EventPlan {
+    fn of(class: &RecordedClass) -> Option<EventPlan> {
+        let name = SCHED_EVENTS.into_iter().find(|name| class.is_named(name))?;
+        let task = || TaskFields::of(class, "tid", "comm");
+        let wakeup = |kind| {
+            let flags = class.field("common_flags");
+            Some(EventPlan::Wakeup { kind, task: task()?, flags })
+        };
+        match name {
+            "sched:sched_switch" => Some(EventPlan::Switch {
+                prev: TaskFields::of(class, "prev_tid", "prev_comm")?,
+                state: class.field("prev_state")?,
+                next: TaskFields::of(class, "next_tid", "next_comm")?,
+            }),
+            "sched:sched_waking" => wakeup(WakeupKind::Waking),
+            "sched:sched_wakeup" => wakeup(WakeupKind::Wakeup),
+            "sched:sched_wakeup_new" => wakeup(WakeupKind::New),
+            "sched:sched_migrate_task" => Some(EventPlan::Migrate {
+                task: task()?,
+                from: class.field("orig_cpu"),
+                to: class.field("dest_cpu"),
+            }),
+            "sched:sched_stat_runtime" => {
+                Some(EventPlan::Runtime { task: task()?, runtime: class.field("runtime")? })
+            }
+            _ => Some(EventPlan::Fork {
+                parent: TaskFields::of(class, "parent_tid", "parent_comm")?,
+                child: TaskFields::of(class, "child_tid", "child_comm")?,
+            }),
+        }
+    }
+
+    #[inline]
+    fn decode<'a>(&self, event: &'a RecordedEvent<'_>) -> Option<SchedEvent<'a>> {
+        let fields = event.fields();
+        let cpu = |id: Option<FieldId>| u32::try_from(fields.integer(id?)?).ok();
+        Some(match self {
+            EventPlan::Switch { prev, state, next } => SchedEvent::Switch {
+                prev: prev.read(&fields)?,
+                state: SwitchOutState::from_kernel(fields.integer(*state)?),
+                next: next.read(&fields)?,
+            },
+            EventPlan::Wakeup { kind, task, flags } => SchedEvent::Wakeup {
+                kind: *kind,
+                task: task.read(&fields)?,
+                context: flags.map_or(WakeupContext::Unknown, |f| context(fields.integer(f))),
+            },
+            EventPlan::Migrate { task, from, to } => {
+                SchedEvent::Migrate { task: task.read(&fields)?, from: cpu(*from), to: cpu(*to) }
+            }
+            EventPlan::Runtime { task, runtime } => SchedEvent::Runtime {
+                task: task.read(&fields)?,
+                runtime: u64::try_from(fields.integer(*runtime)?).ok()?,
+            },
+            EventPlan::Fork { parent, child } => {
+                SchedEvent::Fork { parent: parent.read(&fields)?, child: child.read(&fields)? }
+            }
+        })
+    }
+}
+
+/// Reads `common_flags`: TRACE_FLAG_HARDIRQ, TRACE_FLAG_SOFTIRQ.
+fn context(flags: Option<i64>) -> WakeupContext {
+    const HARDIRQ: i64 = 0x08;
+    const SOFTIRQ: i64 = 0x10;
+    match flags {
+        None => WakeupContext::Unknown,
+        Some(f) if f & HARDIRQ != 0 => WakeupContext::HardIrq,
+        Some(f) if f & SOFTIRQ != 0 => WakeupContext::SoftIrq,
+        Some(_) => WakeupContext::Task,
+    }
+}
+
+/// Decodes events, class by class.
+#[derive(Debug, Default)]
+pub struct SchedDecoder {
+    /// By layout; `Some(None)` for a class that is none of the scheduler's.
+    plans: Vec<Option<Option<EventPlan>>>,
+    /// Events that lack a field, or end before it.
+    pub malformed: u64,
+}
+
+impl SchedDecoder {
+    /// The event, if it is one of the scheduler's.
+    #[inline]
+    pub fn decode<'a>(&mut self, event: &'a RecordedEvent<'_>) -> Option<SchedEvent<'a>> {
+        let index = event.class.layout.index();
+        let plan = match self.plans.get(index) {
+            Some(Some(plan)) => *plan,
+            _ => self.learn(event.class, index),
+        }?;
+        let decoded = plan.decode(event);
+        self.malformed += u64::from(decoded.is_none());
+        decoded
+    }
+
+    #[cold]
+    fn learn(&mut self, class: &RecordedClass, index: usize) -> Option<EventPlan> {
+        let plan = EventPlan::of(class);
+        if self.plans.len() <= index {
+            self.plans.resize(index + 1, None);
+        }
+        if let Some(slot) = self.plans.get_mut(index) {
+            *slot = Some(plan);
+        }
+        plan
+    }
+}

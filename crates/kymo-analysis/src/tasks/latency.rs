@@ -1,0 +1,355 @@
+//! Scheduling delays by task: how long each waited for a CPU, and why.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use kymo_events::{EventSource, ReadOptions, SourceError};
+
+use super::durations::DurationHistogram;
+use super::losses::LossWindows;
+use super::machine::{TaskMachine, Transition};
+use super::read::{SchedRead, SchedSelection, SchedStep, read_sched};
+use super::task::{Task, TaskId};
+use super::wait::{Wait, WaitCause};
+
+/// Tasks that ended and have rows of their own; more are counted in one.
+const MOST_ENDED: usize = 100_000;
+
+/// What is counted.
+#[derive(Debug)]
+pub struct LatencyConfig<'a> {
+    /// Which waits count: by the time and CPU at which they end.
+    pub selection: &'a SchedSelection,
+    /// A row for each task instead of one for each name.
+    pub by_task: bool,
+}
+
+/// Waits for a CPU.
+#[derive(Clone, Debug, Default)]
+pub struct DelayStats {
+    /// Number of them.
+    pub count: u64,
+    /// Nanoseconds together.
+    pub total: u64,
+    /// The longest, and when it began.
+    pub max: Option<(u64, u64)>,
+    /// How long they were.
+    pub histogram: DurationHistogram,
+}
+
+impl DelayStats {
+    #[inline]
+    fn add(&mut self, delay: u64, from: u64) {
+        self.count += 1;
+        self.total = self.total.saturating_add(delay);
+        if self.max.is_none_or(|(max, _)| delay > max) {
+            self.max = Some((delay, from));
+        }
+        self.histogram.add(delay);
+    }
+
+    fn merge(&mut self, other: &DelayStats) {
+        self.count += other.count;
+        self.total = self.total.saturating_add(other.total);
+        if other.max.map(|m| m.0) > self.max.map(|m| m.0) {
+            self.max = other.max;
+        }
+        self.histogram.merge(&other.histogram);
+    }
+
+    /// Their mean.
+    pub fn average(&self) -> Option<u64> {
+        self.total.checked_div(self.count)
+    }
+}
+
+/// A task, or tasks of one name.
+#[derive(Clone, Debug, Default)]
+pub struct LatencyRow {
+    /// Name.
+    pub comm: Vec<u8>,
+    /// Thread, of the one task.
+    pub tid: u32,
+    /// Its process, where known.
+    pub pid: Option<u32>,
+    /// Number of tasks.
+    pub tasks: u64,
+    /// Nanoseconds of `sched_stat_runtime`.
+    pub accounted: u64,
+    /// Nanoseconds between getting and leaving a CPU.
+    pub on_cpu: u64,
+    /// How often it got a CPU.
+    pub switches: u64,
+    /// All waits for a CPU.
+    pub delay: DelayStats,
+    /// Those after a wake-up.
+    pub woken: DelayStats,
+    /// Those after it was preempted, or yielded.
+    pub preempted: DelayStats,
+    /// Those before its first run.
+    pub new: DelayStats,
+    /// Waits that ended on another CPU than the run before.
+    pub migrations: u64,
+    /// Runs that began, it is not known after what.
+    pub unknown: u64,
+    /// Waits in which events were lost; they are in no other number of delays.
+    pub uncertain: u64,
+}
+
+impl LatencyRow {
+    fn merge(&mut self, other: &LatencyRow) {
+        self.tasks += other.tasks;
+        self.accounted += other.accounted;
+        self.on_cpu += other.on_cpu;
+        self.switches += other.switches;
+        self.delay.merge(&other.delay);
+        self.woken.merge(&other.woken);
+        self.preempted.merge(&other.preempted);
+        self.new.merge(&other.new);
+        self.migrations += other.migrations;
+        self.unknown += other.unknown;
+        self.uncertain += other.uncertain;
+    }
+
+    fn get(&mut self, wait: &Wait) {
+        self.switches += 1;
+        self.migrations += u64::from(wait.is_migrated);
+        if wait.touches_loss {
+            self.uncertain += 1;
+            return;
+        }
+        let (Some(delay), Some(from)) = (wait.delay(), wait.runnable) else {
+            self.unknown += 1;
+            return;
+        };
+        self.delay.add(delay, from);
+        match wait.cause {
+            WaitCause::Woken => self.woken.add(delay, from),
+            WaitCause::Preempted => self.preempted.add(delay, from),
+            WaitCause::New => self.new.add(delay, from),
+            WaitCause::Unknown => {}
+        }
+    }
+}
+
+/// The longest wait for a CPU of all.
+#[derive(Clone, Debug)]
+pub struct LongestDelay {
+    /// Name of the task.
+    pub comm: Vec<u8>,
+    /// The task.
+    pub tid: u32,
+    /// CPU that it got.
+    pub cpu: u32,
+    /// The wait.
+    pub wait: Wait,
+    /// Name of who woke it, where that is known.
+    pub waker: Option<Vec<u8>>,
+    /// Who left the CPU to it.
+    pub ran_before: Vec<u8>,
+    /// Its number.
+    pub ran_before_tid: u32,
+}
+
+/// Delays of all tasks.
+#[derive(Debug)]
+pub struct LatencyTable {
+    /// Rows in no order; idle tasks are left out.
+    pub rows: Vec<LatencyRow>,
+    /// All rows together.
+    pub total: LatencyRow,
+    /// The longest delay.
+    pub longest: Option<LongestDelay>,
+    /// Whether the recording accounts run times; else they are those between switches.
+    pub has_accounted: bool,
+    /// Ended tasks that are in one row together.
+    pub crowded: u64,
+    /// What was read.
+    pub read: SchedRead,
+}
+
+/// The table as it grows.
+struct LatencyCounting<'a> {
+    config: &'a LatencyConfig<'a>,
+    /// By slot of the task.
+    live: Vec<LatencyRow>,
+    ended: Vec<LatencyRow>,
+    by_comm: BTreeMap<Vec<u8>, LatencyRow>,
+    longest: Option<LongestDelay>,
+    has_accounted: bool,
+    crowded: u64,
+}
+
+impl LatencyTable {
+    /// Counts the delays of recordings.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn count(
+        source: &EventSource,
+        config: &LatencyConfig<'_>,
+    ) -> Result<LatencyTable, SourceError> {
+        let table = Self::pass(source, config, LossWindows::default())?;
+        let losses = table.read.machine.met_losses();
+        // What was lost is known when it is over: a second pass knows it before.
+        let twice = !losses.is_empty() && source.can_read_again();
+        if twice { Self::pass(source, config, losses) } else { Ok(table) }
+    }
+
+    fn pass(
+        source: &EventSource,
+        config: &LatencyConfig<'_>,
+        losses: LossWindows,
+    ) -> Result<LatencyTable, SourceError> {
+        let mut counting = LatencyCounting {
+            config,
+            live: Vec::new(),
+            ended: Vec::new(),
+            by_comm: BTreeMap::new(),
+            longest: None,
+            has_accounted: false,
+            crowded: 0,
+        };
+        let options = ReadOptions::default();
+        let read = read_sched(source, options, losses, &mut |step, machine| {
+            counting.step(step, machine);
+            ControlFlow::Continue(())
+        })?;
+        Ok(counting.finish(read))
+    }
+}
+
+impl LatencyCounting<'_> {
+    #[inline]
+    fn row(&mut self, id: TaskId) -> Option<&mut LatencyRow> {
+        if self.live.len() <= id.index() {
+            self.live.resize_with(id.index() + 1, LatencyRow::default);
+        }
+        self.live.get_mut(id.index())
+    }
+
+    #[inline]
+    fn step(&mut self, step: &SchedStep<'_, '_>, machine: &TaskMachine) {
+        let selection = self.config.selection;
+        let wanted = selection.wants_cpu(step.cpu);
+        match step.transition {
+            Transition::Switch { out, next } => {
+                let ran = out.since.and_then(|since| selection.cut(since, step.time));
+                if let (true, Some((from, to))) = (wanted, ran)
+                    && let Some(row) = self.row(out.task)
+                {
+                    row.on_cpu += to - from;
+                }
+                if wanted && selection.wants_time(step.time) {
+                    if let Some(row) = self.row(next.task) {
+                        row.get(&next.wait);
+                    }
+                    self.compare(step, machine, next.task, &next.wait, out.task);
+                }
+            }
+            Transition::Runtime { task, runtime } => {
+                self.has_accounted = true;
+                if wanted
+                    && selection.wants_time(step.time)
+                    && let Some(row) = self.row(task)
+                {
+                    row.accounted = row.accounted.saturating_add(runtime);
+                }
+            }
+            Transition::Wakeup { .. } | Transition::Migrate { .. } => {}
+        }
+        if !machine.ended().is_empty() {
+            self.fold_ended(machine);
+        }
+    }
+
+    /// Keeps a wait if it is the longest.
+    #[inline]
+    fn compare(
+        &mut self,
+        step: &SchedStep<'_, '_>,
+        machine: &TaskMachine,
+        id: TaskId,
+        wait: &Wait,
+        before: TaskId,
+    ) {
+        let Some(delay) = wait.delay() else { return };
+        let longest = self.longest.as_ref().and_then(|l| l.wait.delay());
+        if longest.is_some_and(|l| delay <= l) || wait.touches_loss {
+            return;
+        }
+        let tasks = &machine.tasks;
+        let (Some(task), Some(before)) = (tasks.get(id), tasks.get(before)) else { return };
+        if task.is_idle() || !self.config.selection.wants_task(task) {
+            return;
+        }
+        let waker = wait.woken.and_then(|w| w.by).map(|tid| match tid {
+            0 => b"<idle>".to_vec(),
+            tid => step.event.thread(tid).comm().to_vec(),
+        });
+        self.longest = Some(LongestDelay {
+            comm: task.comm().to_vec(),
+            tid: task.tid,
+            cpu: step.cpu,
+            wait: *wait,
+            waker,
+            ran_before: before.comm().to_vec(),
+            ran_before_tid: before.tid,
+        });
+    }
+
+    #[cold]
+    fn fold_ended(&mut self, machine: &TaskMachine) {
+        for id in machine.ended() {
+            if let (Some(row), Some(task)) =
+                (self.live.get_mut(id.index()).map(std::mem::take), machine.tasks.get(*id))
+            {
+                self.put(row, task);
+            }
+        }
+    }
+
+    /// Gives a row its name and its place among those that change no more.
+    fn put(&mut self, row: LatencyRow, task: &Task) {
+        let nothing = row.switches == 0 && row.accounted == 0 && row.on_cpu == 0;
+        if nothing || task.is_idle() || !self.config.selection.wants_task(task) {
+            return;
+        }
+        let comm = task.comm().to_vec();
+        let row = LatencyRow { tid: task.tid, pid: task.info.pid, tasks: 1, ..row };
+        if self.config.by_task && self.ended.len() < MOST_ENDED {
+            return self.ended.push(LatencyRow { comm, ..row });
+        }
+        let name = match self.config.by_task {
+            true => {
+                self.crowded += 1;
+                b"[ended tasks]".to_vec()
+            }
+            false => comm,
+        };
+        match self.by_comm.get_mut(&name) {
+            Some(sum) => sum.merge(&row),
+            None => _ = self.by_comm.insert(name.clone(), LatencyRow { comm: name, ..row }),
+        }
+    }
+
+    fn finish(mut self, read: SchedRead) -> LatencyTable {
+        for (id, task) in read.machine.tasks.iter() {
+            if let Some(row) = self.live.get_mut(id.index()).map(std::mem::take) {
+                self.put(row, task);
+            }
+        }
+        let mut rows = self.ended;
+        rows.extend(self.by_comm.into_values());
+        let mut total = LatencyRow::default();
+        rows.iter().for_each(|row| total.merge(row));
+        LatencyTable {
+            rows,
+            total,
+            longest: self.longest,
+            has_accounted: self.has_accounted,
+            crowded: self.crowded,
+            read,
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The state machine of tasks and CPUs: events of the scheduler in, transitions out.
+//!
+//! Memory is that of the tasks that live at a time. Halves of intervals whose other half is not
+//! in the recording are counted (`SchedCounts`), and are no intervals.
+
+use kymo_events::RecordedEvent;
+
+use super::decode::{SchedEvent, TaskRef, WakeupContext, WakeupKind};
+use super::losses::LossWindows;
+use super::switch_state::SwitchOutState;
+use super::task::{SwitchedOut, Task, TaskId, TaskState, TaskTable, Wakeup};
+use super::wait::{Wait, WaitCause};
+
+/// More CPUs than a kernel can have; a recording that states another is damaged.
+pub(super) const MOST_CPUS: u32 = 1 << 13;
+
+/// A CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    current: Option<TaskId>,
+    /// Time of its last switch.
+    switched: Option<u64>,
+    /// Time of its last event.
+    last_event: Option<u64>,
+}
+
+/// What did not fit together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedCounts {
+    /// Events.
+    pub events: u64,
+    /// Switches between tasks.
+    pub switches: u64,
+    /// Switches away from a task that the CPU had not switched to.
+    pub mismatched: u64,
+    /// Runs that begin before the recording, or out of nothing.
+    pub no_begin: u64,
+    /// Runs of tasks that slept, and that no wake-up in the recording made runnable.
+    pub no_wakeup: u64,
+    /// Waits for a CPU that had not ended when the recording did.
+    pub no_end: u64,
+    /// Events older than one before them on the same CPU.
+    pub backwards: u64,
+    /// Events without a time or CPU, or of a CPU that cannot be.
+    pub unplaced: u64,
+    /// Events of tasks beyond those that are told apart.
+    pub crowded_out: u64,
+    /// Intervals while which events were lost.
+    pub touching_loss: u64,
+}
+
+/// A task leaves a CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchOut {
+    /// Who.
+    pub task: TaskId,
+    /// In which state.
+    pub state: SwitchOutState,
+    /// Since when it ran, where that is known.
+    pub since: Option<u64>,
+    /// The wait before this run.
+    pub wait: Wait,
+    /// Events were lost while it ran.
+    pub touches_loss: bool,
+}
+
+/// A task gets a CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchIn {
+    /// Who.
+    pub task: TaskId,
+    /// The wait that ends.
+    pub wait: Wait,
+}
+
+/// What an event changes.
+#[derive(Clone, Copy, Debug)]
+pub enum Transition {
+    /// A CPU changes hands.
+    Switch {
+        /// Who leaves.
+        out: SwitchOut,
+        /// Who comes.
+        next: SwitchIn,
+    },
+    /// A task is woken.
+    Wakeup {
+        /// Who.
+        task: TaskId,
+        /// By whom: who ran where the event happened.
+        by: Option<TaskId>,
+        /// Which of its events.
+        kind: WakeupKind,
+    },
+    /// A task gets another run queue.
+    Migrate {
+        /// Who.
+        task: TaskId,
+        /// In whom the event happened.
+        by: Option<TaskId>,
+        /// From this CPU.
+        from: Option<u32>,
+        /// To this one.
+        to: Option<u32>,
+    },
+    /// Time on the CPU is accounted.
+    Runtime {
+        /// Whose.
+        task: TaskId,
+        /// Nanoseconds.
+        runtime: u64,
+    },
+}
+
+/// Tasks and CPUs at the time of the last event.
+#[derive(Debug, Default)]
+pub struct TaskMachine {
+    /// The tasks.
+    pub tasks: TaskTable,
+    /// What did not fit together.
+    pub counts: SchedCounts,
+    cpus: Vec<Cpu>,
+    /// Losses that were known before.
+    losses: LossWindows,
+    /// Losses that were met.
+    met: Vec<(u64, u64)>,
+}
+
+impl TaskMachine {
+    /// `losses`: spans in which events were lost, as an earlier pass met them.
+    pub fn new(losses: LossWindows) -> TaskMachine {
+        TaskMachine { losses, ..TaskMachine::default() }
+    }
+
+    /// Tasks that ended with the last event; they are gone when the next comes.
+    #[inline]
+    pub fn ended(&self) -> &[TaskId] {
+        &self.tasks.ended
+    }
+
+    /// Number of CPUs seen: the highest and all below it.
+    pub fn cpu_count(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// The task that a CPU runs, where that is known.
+    pub fn current(&self, cpu: u32) -> Option<TaskId> {
+        self.cpus.get(cpu as usize)?.current
+    }
+
+    /// Losses that were met so far.
+    pub fn met_losses(&self) -> LossWindows {
+        LossWindows::new(self.met.clone())
+    }
+
+    /// Takes an event.
+    #[inline]
+    pub fn apply(
+        &mut self,
+        sched: &SchedEvent<'_>,
+        event: &RecordedEvent<'_>,
+    ) -> Option<Transition> {
+        self.tasks.forget_ended();
+        let (Some(time), Some(cpu)) = (event.time, event.cpu().filter(|c| *c < MOST_CPUS)) else {
+            self.counts.unplaced += 1;
+            return None;
+        };
+        self.counts.events += 1;
+        self.arrive(cpu, time, event.lost.is_some());
+        match sched {
+            SchedEvent::Switch { prev, state, next } => {
+                self.switch((prev, *state, next), (time, cpu), event)
+            }
+            SchedEvent::Wakeup { kind, task, context } => {
+                self.wakeup((*kind, task, *context), (time, cpu), event)
+            }
+            SchedEvent::Migrate { task, from, to } => {
+                let task = self.tasks.find(task, cpu, event)?;
+                let by = self.who_runs(cpu, event);
+                Some(Transition::Migrate { task, by, from: *from, to: *to })
+            }
+            SchedEvent::Runtime { task, runtime } => {
+                let task = self.tasks.find(task, cpu, event)?;
+                Some(Transition::Runtime { task, runtime: *runtime })
+            }
+            SchedEvent::Fork { parent, child } => {
+                self.replace_used(child.tid);
+                let id = self.tasks.find(child, cpu, event)?;
+                if let Some(task) = self.tasks.get_mut(id) {
+                    task.parent = Some(parent.tid);
+                }
+                None
+            }
+        }
+    }
+
+    /// Takes note of time and losses of a CPU.
+    #[inline]
+    fn arrive(&mut self, cpu: u32, time: u64, lost: bool) {
+        let at = cpu as usize;
+        if self.cpus.len() <= at {
+            self.cpus.resize(at + 1, Cpu::default());
+        }
+        let Some(slot) = self.cpus.get_mut(at) else { return };
+        let before = slot.last_event.replace(time);
+        self.counts.backwards += u64::from(before.is_some_and(|t| t > time));
+        if lost {
+            self.met.push((before.unwrap_or(0).min(time), time));
+            if self.met.len() > 1 << 18 {
+                self.met = LossWindows::new(std::mem::take(&mut self.met)).into_spans();
+            }
+        }
+    }
+
+    fn switch(
+        &mut self,
+        (prev, state, next): (&TaskRef<'_>, SwitchOutState, &TaskRef<'_>),
+        (time, cpu): (u64, u32),
+        event: &RecordedEvent<'_>,
+    ) -> Option<Transition> {
+        self.counts.switches += 1;
+        let out = self.tasks.find(prev, cpu, event);
+        let next = self.tasks.find(next, cpu, event);
+        let slot = self.cpus.get_mut(cpu as usize)?;
+        let (before, switched) = (slot.current, slot.switched.replace(time));
+        slot.current = next;
+        let (out, next) = (out?, next?);
+        let matches = before == Some(out);
+        if let Some(before) = before.filter(|_| !matches) {
+            self.counts.mismatched += 1;
+            // It left unseen: what is known of it is over.
+            if let Some(task) = self.tasks.get_mut(before) {
+                (task.state, task.left, task.woken) = (TaskState::Unknown, None, None);
+            }
+        }
+        let since = switched.filter(|t| matches && *t <= time);
+        self.counts.no_begin += u64::from(since.is_none());
+        let out = self.switch_out(out, state, since, time)?;
+        let next = self.switch_in(next, cpu, time)?;
+        if matches!(state, SwitchOutState::Dead(_)) {
+            self.tasks.end(out.task);
+        }
+        Some(Transition::Switch { out, next })
+    }
+
+    fn switch_out(
+        &mut self,
+        id: TaskId,
+        state: SwitchOutState,
+        since: Option<u64>,
+        time: u64,
+    ) -> Option<SwitchOut> {
+        let task = self.tasks.get_mut(id)?;
+        let is_idle = task.is_idle();
+        task.state = if state.is_runnable() { TaskState::Runnable } else { TaskState::Blocked };
+        let woken_before = std::mem::take(&mut task.woken_running);
+        task.left = Some(SwitchedOut { time, state, woken_before });
+        task.woken = None;
+        // Of a run whose begin is not known the wait before it is not, either.
+        let wait = std::mem::take(&mut task.wait);
+        let wait = if since.is_some() { wait } else { Wait::default() };
+        let touches_loss = self.losses.touches(since.unwrap_or(time), time);
+        self.counts.touching_loss += u64::from(touches_loss && !is_idle);
+        Some(SwitchOut { task: id, state, since, wait, touches_loss })
+    }
+
+    fn switch_in(&mut self, id: TaskId, cpu: u32, time: u64) -> Option<SwitchIn> {
+        let task = self.tasks.get_mut(id)?;
+        let (left, woken) = (task.left.take(), task.woken.take());
+        let mut wait = Wait::ended(left, woken, time);
+        let slept = left.is_some_and(|l| !l.state.is_runnable());
+        self.counts.no_wakeup += u64::from(slept && wait.cause == WaitCause::Unknown);
+        wait.is_migrated = task.cpu.is_some_and(|c| c != cpu);
+        wait.touches_loss = self.losses.touches(wait.begin().unwrap_or(time), time);
+        self.counts.touching_loss += u64::from(wait.touches_loss && !task.is_idle());
+        task.state = TaskState::Running(cpu);
+        task.cpu = Some(cpu);
+        task.wait = wait;
+        task.woken_running = false;
+        Some(SwitchIn { task: id, wait })
+    }
+
+    fn wakeup(
+        &mut self,
+        (kind, task, context): (WakeupKind, &TaskRef<'_>, WakeupContext),
+        (time, cpu): (u64, u32),
+        event: &RecordedEvent<'_>,
+    ) -> Option<Transition> {
+        if kind == WakeupKind::New {
+            self.replace_used(task.tid);
+        }
+        let id = self.tasks.find(task, cpu, event)?;
+        let by = self.who_runs(cpu, event);
+        let by_tid = by.and_then(|b| Some(self.tasks.get(b)?.tid));
+        let task = self.tasks.get_mut(id)?;
+        let is_new = kind == WakeupKind::New;
+        if matches!(task.state, TaskState::Running(_)) {
+            task.woken_running = true;
+        } else {
+            if task.woken.is_none() {
+                task.woken = Some(Wakeup { time, cpu, by: by_tid, context, is_new });
+            }
+            task.state = TaskState::Runnable;
+        }
+        Some(Transition::Wakeup { task: id, by, kind })
+    }
+
+    /// A thread id that is given to a new task: what had it has ended unseen.
+    fn replace_used(&mut self, tid: u32) {
+        let Some(id) = self.tasks.by_tid(tid) else { return };
+        let Some(task) = self.tasks.get(id) else { return };
+        if task.left.is_none() && task.cpu.is_none() {
+            return;
+        }
+        self.cpus.iter_mut().filter(|c| c.current == Some(id)).for_each(|c| c.current = None);
+        self.tasks.end(id);
+    }
+
+    /// The task that an event happened in.
+    fn who_runs(&mut self, cpu: u32, event: &RecordedEvent<'_>) -> Option<TaskId> {
+        if let Some(id) = self.current(cpu) {
+            return Some(id);
+        }
+        // Its CPU has not switched yet.
+        let info = event.task();
+        let task = TaskRef { tid: info.tid?, comm: info.comm().into() };
+        self.tasks.find(&task, cpu, event)
+    }
+
+    /// Ends: what waits now has no end in the recording.
+    pub fn finish(&mut self) {
+        self.tasks.forget_ended();
+        let waits = |t: &Task| t.state == TaskState::Runnable && !t.is_idle();
+        self.counts.no_end = self.tasks.iter().filter(|(_, t)| waits(t)).count() as u64;
+        self.counts.crowded_out = self.tasks.crowded_out;
+    }
+}

@@ -1,0 +1,33 @@
+//! Tasks and CPUs over time: who runs, who waits for a CPU and why, who sleeps, woken by whom;
+//! out of scheduler events of any recording.
+//!
+//! ```text
+//! RecordedEvent ─ SchedDecoder ─► SchedEvent ─ TaskMachine ─► Transition ─► table, lines, map
+//! ```
+//!
+//! Words are perf's: *run time* is time on a CPU, *wait time* is time between two runs, and
+//! *scheduling delay* the part of it in which the task could have run.
+
+mod decode;
+mod durations;
+mod latency;
+mod losses;
+mod machine;
+mod notes;
+mod read;
+mod runtime;
+mod switch_state;
+mod task;
+mod wait;
+
+pub use decode::{SCHED_EVENTS, SchedDecoder, SchedEvent, TaskRef, WakeupContext, WakeupKind};
+pub use durations::DurationHistogram;
+pub use latency::{DelayStats, LatencyConfig, LatencyRow, LatencyTable, LongestDelay};
+pub use losses::LossWindows;
+pub use machine::{SchedCounts, SwitchIn, SwitchOut, TaskMachine, Transition};
+pub use notes::sched_notes;
+pub use read::{SchedRead, SchedScan, SchedSelection, SchedStep, read_sched, scan_sched};
+pub use runtime::{IdleTime, RunSummary, RuntimeRow, RuntimeTable};
+pub use switch_state::SwitchOutState;
+pub use task::{Task, TaskId, TaskState, TaskTable, Wakeup};
+pub use wait::{Wait, WaitCause};

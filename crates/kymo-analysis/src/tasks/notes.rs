@@ -1,0 +1,68 @@
+//! What did not fit together in a recording, as notes for the ledger.
+
+use kymo_model::{Note, NoteKind};
+
+use super::machine::SchedCounts;
+use super::read::SchedRead;
+
+fn counted(n: u64, one: &str, more: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { more })
+}
+
+/// Notes on what was read.
+pub fn sched_notes(read: &SchedRead) -> Vec<Note> {
+    let c: &SchedCounts = &read.machine.counts;
+    let mut notes = Vec::new();
+    let mut doubt = |kind, fact: String, advice: Option<&str>| {
+        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
+    };
+    if c.switches == 0 {
+        let advice = "record them: kymo sched record";
+        doubt(NoteKind::Empty, "there are no sched_switch events".to_owned(), Some(advice));
+    }
+    if c.touching_loss > 0 {
+        let what = counted(c.touching_loss, "interval", "intervals");
+        let fact = format!("events were lost within {what}, which may have been others");
+        doubt(NoteKind::Lost, fact, None);
+    }
+    if c.mismatched > 0 {
+        let what = counted(c.mismatched, "switch", "switches");
+        let fact = format!("{what} away from tasks that their CPUs had not switched to");
+        doubt(NoteKind::Unmatched, fact, None);
+    }
+    if c.no_wakeup > 0 {
+        let what = counted(c.no_wakeup, "run", "runs");
+        let fact = format!("{what} of tasks that slept begin without a wake-up in the recording");
+        let advice = "record sched_waking or sched_wakeup of all CPUs: kymo sched record";
+        doubt(NoteKind::Unmatched, fact, Some(advice));
+    }
+    if c.backwards > 0 {
+        let fact =
+            format!("{} are older than one before them", counted(c.backwards, "event", "events"));
+        doubt(NoteKind::Order, fact, None);
+    }
+    if c.unplaced + read.malformed > 0 {
+        let what = counted(c.unplaced + read.malformed, "event", "events");
+        let fact = format!("{what} without time, CPU or a field that is needed are left out");
+        doubt(NoteKind::Malformed, fact, None);
+    }
+    if c.crowded_out > 0 {
+        let what = counted(c.crowded_out, "event", "events");
+        let fact = format!("{what} of more tasks than are told apart at a time are left out");
+        doubt(NoteKind::Entries, fact, None);
+    }
+    let mut open = Vec::new();
+    // What began before a CPU's first switch is so in every recording.
+    if c.no_begin > 0 {
+        let what = counted(c.no_begin, "run begins", "runs begin");
+        open.push(format!("{what} before the recording does, or unseen"));
+    }
+    if c.no_end > 0 {
+        let what = counted(c.no_end, "task still waits", "tasks still wait");
+        open.push(format!("{what} for a CPU at its end"));
+    }
+    if !open.is_empty() {
+        notes.push(Note::choice(NoteKind::Unmatched, open.join("; "), None));
+    }
+    notes
+}

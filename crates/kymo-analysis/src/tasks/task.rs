@@ -1,0 +1,253 @@
+//! A task, and the table of those that are alive.
+
+use kymo_events::{RecordedEvent, TaskInfo};
+use rustc_hash::FxHashMap;
+
+use super::decode::{TaskRef, WakeupContext};
+use super::switch_state::SwitchOutState;
+use super::wait::Wait;
+
+/// Tasks that are known at a time; of more only the number is kept.
+const MOST_TASKS: usize = 1 << 18;
+
+/// Bytes of a task's name in an event.
+const COMM: usize = 16;
+
+/// Slot of a task in the table; taken by another task some time after it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    /// The slot as an index.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TaskState {
+    /// The recording has not told yet.
+    #[default]
+    Unknown,
+    /// It runs on this CPU.
+    Running(u32),
+    /// It waits for a CPU.
+    Runnable,
+    /// It waits for something else.
+    Blocked,
+    /// It has ended.
+    Dead,
+}
+
+/// How a task became runnable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wakeup {
+    /// When.
+    pub time: u64,
+    /// On which CPU its waker was.
+    pub cpu: u32,
+    /// Thread that ran there: the waker, unless an interrupt came upon it.
+    pub by: Option<u32>,
+    /// What it was woken from.
+    pub context: WakeupContext,
+    /// Whether it was its first.
+    pub is_new: bool,
+}
+
+/// How a task left its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SwitchedOut {
+    pub(super) time: u64,
+    pub(super) state: SwitchOutState,
+    /// It had been woken already, while it still ran: `sched_waking` may come before the
+    /// `sched_switch` of the sleep that it ends.
+    pub(super) woken_before: bool,
+}
+
+/// A task.
+#[derive(Clone, Debug, Default)]
+pub struct Task {
+    /// Its thread id; 0 for the idle tasks.
+    pub tid: u32,
+    /// Its process, name, as far as known.
+    pub info: TaskInfo,
+    /// What it does.
+    pub state: TaskState,
+    /// CPU that it ran on last, or runs on.
+    pub cpu: Option<u32>,
+    /// Its parent.
+    pub parent: Option<u32>,
+    /// The wait before its present run.
+    pub(super) wait: Wait,
+    pub(super) left: Option<SwitchedOut>,
+    /// The first wake-up since it left.
+    pub(super) woken: Option<Wakeup>,
+    /// A wake-up that came while it ran.
+    pub(super) woken_running: bool,
+    comm: [u8; COMM],
+    comm_len: u8,
+    is_named: bool,
+}
+
+impl Task {
+    /// Whether it is the idle task of a CPU.
+    pub fn is_idle(&self) -> bool {
+        self.tid == 0
+    }
+
+    /// The process, where the recording tells, and tells another number than the thread's.
+    pub fn process(&self) -> Option<u32> {
+        self.info.pid.filter(|pid| *pid != self.tid)
+    }
+
+    /// Its name.
+    pub fn comm(&self) -> &[u8] {
+        self.info.comm()
+    }
+
+    /// The same with what the recording says of it now.
+    pub fn with_info(&self, info: TaskInfo) -> Task {
+        Task { info, ..self.clone() }
+    }
+
+    /// Takes the name that an event states. What the recording says of the task beside its
+    /// events is asked for only if that is another than the last one.
+    #[inline]
+    fn rename(&mut self, comm: &[u8], event: &RecordedEvent<'_>) {
+        let same = self.comm.get(..usize::from(self.comm_len)) == Some(comm);
+        if !self.is_named || !same {
+            self.learn_name(comm, event);
+        }
+    }
+
+    #[cold]
+    fn learn_name(&mut self, comm: &[u8], event: &RecordedEvent<'_>) {
+        let comm = comm.get(..COMM).unwrap_or(comm);
+        self.comm = [0; COMM];
+        self.comm[..comm.len()].copy_from_slice(comm);
+        (self.comm_len, self.is_named) = (comm.len() as u8, true);
+        let told = event.thread(self.tid);
+        // A child whose parent has no name is called by its parent's number.
+        let has_name = told.is_named && !told.comm().starts_with(b":");
+        self.info = match has_name || comm.is_empty() {
+            // perf knows more of workers of the kernel than their events tell.
+            true => told,
+            false => TaskInfo::new(told.pid, Some(self.tid), comm),
+        };
+        if self.is_idle() {
+            self.info = TaskInfo::new(Some(0), Some(0), b"<idle>");
+        }
+    }
+}
+
+/// The tasks that are alive, and those that ended just now.
+#[derive(Debug, Default)]
+pub struct TaskTable {
+    tasks: Vec<Task>,
+    by_tid: FxHashMap<u32, TaskId>,
+    /// Idle tasks by CPU.
+    idle: Vec<Option<TaskId>>,
+    free: Vec<TaskId>,
+    /// Tasks that ended: their slots are free when the next event comes.
+    pub(super) ended: Vec<TaskId>,
+    /// Events of tasks that there was no room for.
+    pub(super) crowded_out: u64,
+}
+
+impl TaskTable {
+    /// A task by its slot.
+    #[inline]
+    pub fn get(&self, id: TaskId) -> Option<&Task> {
+        self.tasks.get(id.index())
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: TaskId) -> Option<&mut Task> {
+        self.tasks.get_mut(id.index())
+    }
+
+    /// All that are alive.
+    pub fn iter(&self) -> impl Iterator<Item = (TaskId, &Task)> {
+        let idle = self.idle.iter().flatten();
+        let mut ids: Vec<TaskId> = self.by_tid.values().chain(idle).copied().collect();
+        ids.sort_unstable_by_key(|id| id.0);
+        ids.into_iter().filter_map(|id| Some((id, self.get(id)?)))
+    }
+
+    /// The task that an event names, by the name it has there. `cpu` tells idle tasks apart.
+    #[inline]
+    pub(super) fn find(
+        &mut self,
+        task: &TaskRef<'_>,
+        cpu: u32,
+        event: &RecordedEvent<'_>,
+    ) -> Option<TaskId> {
+        let known = match task.tid {
+            0 => self.idle.get(cpu as usize).copied().flatten(),
+            tid => self.by_tid.get(&tid).copied(),
+        };
+        let id = match known {
+            Some(id) => id,
+            None => self.insert(task.tid, cpu)?,
+        };
+        if let Some(t) = self.tasks.get_mut(id.index()) {
+            t.rename(&task.comm, event);
+        }
+        Some(id)
+    }
+
+    #[cold]
+    fn insert(&mut self, tid: u32, cpu: u32) -> Option<TaskId> {
+        let task = Task { tid, ..Task::default() };
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None if self.tasks.len() >= MOST_TASKS => {
+                self.crowded_out += 1;
+                return None;
+            }
+            None => {
+                self.tasks.push(Task::default());
+                TaskId(self.tasks.len() as u32 - 1)
+            }
+        };
+        if let Some(slot) = self.get_mut(id) {
+            *slot = task;
+        }
+        if tid != 0 {
+            self.by_tid.insert(tid, id);
+            return Some(id);
+        }
+        let at = cpu as usize;
+        if self.idle.len() <= at {
+            self.idle.resize(at + 1, None);
+        }
+        if let Some(slot) = self.idle.get_mut(at) {
+            *slot = Some(id);
+        }
+        Some(id)
+    }
+
+    /// A thread id that is alive.
+    pub(super) fn by_tid(&self, tid: u32) -> Option<TaskId> {
+        self.by_tid.get(&tid).copied()
+    }
+
+    /// Takes a task out of the table; its slot is free when the next event comes.
+    pub(super) fn end(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(id.index()) else { return };
+        task.state = TaskState::Dead;
+        if self.by_tid.get(&task.tid) == Some(&id) {
+            self.by_tid.remove(&task.tid);
+        }
+        self.ended.push(id);
+    }
+
+    #[inline]
+    pub(super) fn forget_ended(&mut self) {
+        if !self.ended.is_empty() {
+            self.free.append(&mut self.ended);
+        }
+    }
+}

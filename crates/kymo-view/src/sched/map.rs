@@ -1,0 +1,151 @@
+//! `kymo sched map`: which task each CPU runs, a line for each switch.
+
+use std::io::{self, Write};
+
+use kymo_analysis::tasks::{SchedSelection, SchedStep, TaskId, TaskMachine, Transition};
+use rustc_hash::FxHashMap;
+use serde_json::json;
+
+use super::{Seconds, TimeUnits, shown};
+
+/// CPUs that have a column at most.
+const MOST_COLUMNS: usize = 4096;
+
+/// Two letters of a task.
+type ShortName = [u8; 2];
+
+/// Writes lines as switches come.
+pub struct MapWriter<'a> {
+    out: &'a mut dyn Write,
+    selection: &'a SchedSelection,
+    /// CPUs in the order of their columns; in compact mode those that were seen.
+    columns: Vec<u32>,
+    compact: bool,
+    json: bool,
+    units: TimeUnits,
+    names: FxHashMap<TaskId, (ShortName, Vec<u8>)>,
+    /// Short name of what each column runs.
+    current: Vec<Option<ShortName>>,
+    next_name: ShortName,
+    /// Whether a CPU was idle already.
+    has_idle: bool,
+}
+
+impl<'a> MapWriter<'a> {
+    /// `cpus`: number of CPUs; none for columns as CPUs come (`--compact`).
+    pub fn new(
+        out: &'a mut dyn Write,
+        selection: &'a SchedSelection,
+        cpus: Option<usize>,
+        (json, units): (bool, TimeUnits),
+    ) -> MapWriter<'a> {
+        let all = 0..cpus.unwrap_or(0).min(MOST_COLUMNS) as u32;
+        let columns: Vec<u32> = all.filter(|c| selection.wants_cpu(*c)).collect();
+        MapWriter {
+            out,
+            selection,
+            current: vec![None; columns.len()],
+            columns,
+            compact: cpus.is_none(),
+            json,
+            units,
+            names: FxHashMap::default(),
+            next_name: *b"A0",
+            has_idle: false,
+        }
+    }
+
+    /// Writes the line of a switch.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn step(&mut self, step: &SchedStep<'_, '_>, machine: &TaskMachine) -> io::Result<()> {
+        if let Transition::Switch { next, .. } = step.transition {
+            self.switch(step, machine, next.task)?;
+        }
+        for id in machine.ended() {
+            self.names.remove(id);
+        }
+        Ok(())
+    }
+
+    fn switch(
+        &mut self,
+        step: &SchedStep<'_, '_>,
+        machine: &TaskMachine,
+        id: TaskId,
+    ) -> io::Result<()> {
+        let Some(task) = machine.tasks.get(id) else { return Ok(()) };
+        if !self.selection.wants_cpu(step.cpu) {
+            return Ok(());
+        }
+        // A task without a name here has one that is not shown.
+        let (short, is_new) = match (task.is_idle(), self.names.get(&id)) {
+            (true, _) => (*b". ", !std::mem::replace(&mut self.has_idle, true)),
+            (_, Some((short, comm))) => (*short, comm != task.comm()),
+            (_, None) => (self.take_name(), true),
+        };
+        if is_new && !task.is_idle() {
+            self.names.insert(id, (short, task.comm().to_vec()));
+        }
+        let (column, is_new_cpu) = self.column(step.cpu);
+        if let Some(slot) = column.and_then(|c| self.current.get_mut(c)) {
+            *slot = Some(short);
+        }
+        if !self.selection.wants_time(step.time) {
+            return Ok(());
+        }
+        let name = String::from_utf8_lossy(&short).into_owned();
+        if self.json {
+            let comm = String::from_utf8_lossy(task.comm());
+            let line = json!({
+                "time_ns": step.time, "cpu": step.cpu, "name": name.trim_end(), "comm": comm,
+                "tid": task.tid, "pid": task.info.pid,
+            });
+            return writeln!(self.out, "{line}");
+        }
+        let mut line = String::from("  ");
+        for (cpu, current) in self.columns.iter().zip(&self.current) {
+            line.push(if *cpu == step.cpu { '*' } else { ' ' });
+            match current {
+                Some(short) => line.push_str(&String::from_utf8_lossy(short)),
+                None => line.push_str("  "),
+            }
+            line.push(' ');
+        }
+        line.push_str(&format!("  {:>12} secs ", Seconds(step.time, self.units)));
+        if is_new {
+            let comm = if task.is_idle() { "swapper".into() } else { shown(task.comm()) };
+            line.push_str(&format!("{name} => {comm}:{}", task.tid));
+        }
+        if self.compact && is_new_cpu {
+            line.push_str(&format!(" (CPU {})", step.cpu));
+        }
+        writeln!(self.out, "{line}")
+    }
+
+    /// Column of a CPU, and whether it is new.
+    fn column(&mut self, cpu: u32) -> (Option<usize>, bool) {
+        if let Some(at) = self.columns.iter().position(|c| *c == cpu) {
+            return (Some(at), false);
+        }
+        if self.columns.len() >= MOST_COLUMNS {
+            return (None, false);
+        }
+        self.columns.push(cpu);
+        self.current.push(None);
+        (Some(self.columns.len() - 1), true)
+    }
+
+    /// A0 … Z0, A1 … Z9, and from the begin again: there are no more.
+    fn take_name(&mut self) -> ShortName {
+        let name = self.next_name;
+        let [letter, digit] = &mut self.next_name;
+        *letter += 1;
+        if *letter > b'Z' {
+            *letter = b'A';
+            *digit = if *digit == b'9' { b'0' } else { *digit + 1 };
+        }
+        name
+    }
+}

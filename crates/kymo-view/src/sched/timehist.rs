@@ -1,0 +1,295 @@
+//! `kymo sched timehist`: a line for each run of a task, with the wait before it.
+
+use std::io::{self, Write};
+
+use kymo_analysis::tasks::{
+    SchedSelection, SchedStep, SwitchIn, SwitchOut, Task, TaskMachine, Transition, WaitCause,
+    WakeupContext, WakeupKind,
+};
+use serde_json::{Map, Value, json};
+
+use super::{Millis, Seconds, TimeUnits, shown};
+
+/// Functions of the scheduler itself, which every stack of a switch begins with.
+const SCHEDULER: [&str; 3] = ["__schedule", "schedule", "preempt_schedule"];
+
+/// What is shown of each line, and which lines.
+#[derive(Clone, Debug, Default)]
+pub struct TimehistColumns {
+    /// Lines for wake-ups, too.
+    pub wakeups: bool,
+    /// Lines for migrations, too.
+    pub migrations: bool,
+    /// The task that comes next.
+    pub next: bool,
+    /// The state in which a task leaves.
+    pub state: bool,
+    /// A column for each of these CPUs.
+    pub cpu_visual: Option<usize>,
+    /// Functions of a stack at most; none for no stacks.
+    pub stack: usize,
+    /// Idle times only.
+    pub idle_only: bool,
+    /// JSON lines.
+    pub json: bool,
+    /// Units of times.
+    pub units: TimeUnits,
+}
+
+/// Writes lines as transitions come.
+pub struct TimehistWriter<'a> {
+    out: &'a mut dyn Write,
+    columns: TimehistColumns,
+    selection: &'a SchedSelection,
+    /// Width of names, which grows as in perf.
+    comm_width: usize,
+    has_waking: bool,
+}
+
+impl<'a> TimehistWriter<'a> {
+    /// A writer that has written nothing yet.
+    pub fn new(
+        out: &'a mut dyn Write,
+        columns: TimehistColumns,
+        selection: &'a SchedSelection,
+    ) -> TimehistWriter<'a> {
+        TimehistWriter { out, columns, selection, comm_width: 30, has_waking: false }
+    }
+
+    /// Width of a time between, and of a time.
+    fn widths(&self) -> (usize, usize) {
+        if self.columns.units.nanos { (13, 18) } else { (10, 15) }
+    }
+
+    /// Writes the heading.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_head(&mut self) -> io::Result<()> {
+        let c = &self.columns;
+        let ((width, time), comm) = (self.widths(), self.comm_width);
+        let dots = |n: usize| "-".repeat(n);
+        let visual = |text: &dyn Fn(usize) -> String| match c.cpu_visual {
+            Some(cpus) => format!(" {} ", (0..cpus).map(text).collect::<String>()),
+            None => String::new(),
+        };
+        let state = |text: &str| if c.state { format!("  {text}") } else { String::new() };
+        let row = |out: &mut dyn Write, head: [&str; 2], v: String, cells: [&str; 4], s: String| {
+            let [name, wait, delay, run] = cells;
+            writeln!(
+                out,
+                "{:>time$} {:<6} {v} {name:<comm$} {wait:>width$} {delay:>width$} {run:>width$}{s}",
+                head[0], head[1],
+            )
+        };
+        let digit = |n: usize| format!("{:x}", n % 16);
+        let names = ["task name", "wait time", "sch delay", "run time"];
+        let units = ["[tid/pid]", "(msec)", "(msec)", "(msec)"];
+        row(self.out, ["time", "   cpu"], visual(&digit), names, state("state"))?;
+        row(self.out, ["", ""], visual(&|_| " ".into()), units, state("     "))?;
+        let (line, short) = (dots(width - 1), dots(time));
+        let cells = [&*dots(comm), &line, &line, &line].map(str::to_owned);
+        let cells = [&*cells[0], &*cells[1], &*cells[2], &*cells[3]];
+        row(self.out, [&short, "------"], visual(&|_| "-".into()), cells, state("-----"))
+    }
+
+    /// Writes the lines of a transition, if any.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn step(&mut self, step: &SchedStep<'_, '_>, machine: &TaskMachine) -> io::Result<()> {
+        if !self.selection.wants_cpu(step.cpu) {
+            return Ok(());
+        }
+        match step.transition {
+            Transition::Switch { out, next } => self.switch(step, machine, &out, &next),
+            Transition::Wakeup { task, by, kind } => {
+                self.has_waking |= kind == WakeupKind::Waking;
+                // The same wake-up once more.
+                let again = kind == WakeupKind::Wakeup && self.has_waking;
+                if !self.columns.wakeups || again {
+                    return Ok(());
+                }
+                let by = by.and_then(|b| machine.tasks.get(b));
+                let Some(task) = machine.tasks.get(task) else { return Ok(()) };
+                let what = format!("awakened: {}", self.name(task));
+                self.other_line(step, "wakeup", (by, task), &what, &[])
+            }
+            Transition::Migrate { task, by, from, to } if self.columns.migrations => {
+                let by = by.and_then(|b| machine.tasks.get(b));
+                let Some(task) = machine.tasks.get(task) else { return Ok(()) };
+                let cpu = |c: Option<u32>| c.map_or("?".to_owned(), |c| c.to_string());
+                let (a, b) = (cpu(from), cpu(to));
+                let what = format!("migrated: {} cpu {a} => {b}", self.name(task));
+                self.other_line(step, "migration", (by, task), &what, &[("from", from), ("to", to)])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn switch(
+        &mut self,
+        step: &SchedStep<'_, '_>,
+        machine: &TaskMachine,
+        out: &SwitchOut,
+        next: &SwitchIn,
+    ) -> io::Result<()> {
+        let tasks = &machine.tasks;
+        let (Some(task), Some(next)) = (tasks.get(out.task), tasks.get(next.task)) else {
+            return Ok(());
+        };
+        let hidden = self.columns.idle_only && !task.is_idle();
+        if hidden || !self.selection.wants_task(task) {
+            return Ok(());
+        }
+        let Some((from, to)) = self.selection.cut(out.since.unwrap_or(step.time), step.time) else {
+            return Ok(());
+        };
+        let run = out.since.map(|_| to - from);
+        if self.columns.json {
+            return self.switch_json(step, (task, next), out, (to, run));
+        }
+        let (units, (width, _)) = (self.columns.units, self.widths());
+        let text = |n: Option<u64>| n.map_or("-".to_owned(), |n| Millis(n, units).to_string());
+        let name = self.name(task);
+        self.head(to, step.cpu, if task.is_idle() { 'i' } else { 's' }, &name)?;
+        // Who is new did not wait before.
+        let is_new = out.wait.cause == WaitCause::New;
+        let wait = out.wait.off_cpu().or(is_new.then_some(0));
+        let (wait, delay) = (text(wait), text(out.wait.wakeup_delay()));
+        write!(self.out, "{wait:>width$} {delay:>width$} {:>width$} ", text(run))?;
+        let comm_width = self.comm_width;
+        if self.columns.state {
+            write!(self.out, " {:>5} ", out.state.text())?;
+        }
+        if self.columns.next {
+            let next = format!("next: {}[{}]", shown(next.comm()), next.tid);
+            write!(self.out, " {next:<comm_width$}")?;
+        } else if self.columns.wakeups {
+            write!(self.out, "  {:<comm_width$}", "")?;
+        }
+        if out.touches_loss || out.wait.touches_loss {
+            write!(self.out, " !lost")?;
+        }
+        let stack = if task.is_idle() { Vec::new() } else { self.stack(step) };
+        if !stack.is_empty() {
+            write!(self.out, "   {}", stack.join(" <- "))?;
+        }
+        writeln!(self.out)
+    }
+
+    /// Names of the callers of the scheduler.
+    fn stack(&self, step: &SchedStep<'_, '_>) -> Vec<String> {
+        if self.columns.stack == 0 {
+            return Vec::new();
+        }
+        let names = step.event.stack_names().into_iter();
+        names.filter(|n| !SCHEDULER.contains(&&**n)).take(self.columns.stack).collect()
+    }
+
+    fn name(&mut self, task: &Task) -> String {
+        let name = match (task.is_idle(), task.process()) {
+            (true, _) => "<idle>".to_owned(),
+            (_, Some(pid)) => format!("{}[{}/{pid}]", shown(task.comm()), task.tid),
+            _ => format!("{}[{}]", shown(task.comm()), task.tid),
+        };
+        self.comm_width = self.comm_width.max(name.chars().count());
+        name
+    }
+
+    /// Begin of a line.
+    fn head(&mut self, time: u64, cpu: u32, mark: char, name: &str) -> io::Result<()> {
+        let ((_, width), comm) = (self.widths(), self.comm_width);
+        write!(self.out, "{:>width$} [{cpu:04}] ", Seconds(time, self.columns.units))?;
+        if let Some(cpus) = self.columns.cpu_visual {
+            let at = |n: usize| if n == cpu as usize { mark } else { ' ' };
+            write!(self.out, " {} ", (0..cpus).map(at).collect::<String>())?;
+        }
+        write!(self.out, " {name:<comm$} ")
+    }
+
+    /// A line that is no run.
+    fn other_line(
+        &mut self,
+        step: &SchedStep<'_, '_>,
+        kind: &str,
+        (by, task): (Option<&Task>, &Task),
+        what: &str,
+        cpus: &[(&str, Option<u32>)],
+    ) -> io::Result<()> {
+        let wanted =
+            self.selection.wants_task(task) || by.is_some_and(|t| self.selection.wants_task(t));
+        if !wanted || !self.selection.wants_time(step.time) {
+            return Ok(());
+        }
+        if self.columns.json {
+            let mut o = line_json(kind, step.time, step.cpu, task);
+            o.insert("by_comm".into(), json!(by.map(|t| String::from_utf8_lossy(t.comm()))));
+            o.insert("by_tid".into(), json!(by.map(|t| t.tid)));
+            cpus.iter().for_each(|(name, cpu)| _ = o.insert((*name).into(), json!(cpu)));
+            return writeln!(self.out, "{}", Value::Object(o));
+        }
+        // Who has another name since its last switch is told by the recording itself.
+        let told = step.event.task();
+        let renamed = by.filter(|t| told.is_named && told.tid == Some(t.tid) && !t.is_idle());
+        let renamed = renamed.map(|t| t.with_info(*told));
+        let name = renamed.as_ref().or(by).map_or("?".to_owned(), |t| self.name(t));
+        self.head(step.time, step.cpu, if kind == "migration" { 'm' } else { ' ' }, &name)?;
+        let gap = 3 * (self.widths().0 + 1);
+        writeln!(self.out, "{:gap$}{what}", "")
+    }
+
+    fn switch_json(
+        &mut self,
+        step: &SchedStep<'_, '_>,
+        (task, next): (&Task, &Task),
+        out: &SwitchOut,
+        (time, run): (u64, Option<u64>),
+    ) -> io::Result<()> {
+        let wait = &out.wait;
+        let cause = match (run.is_some(), wait.cause) {
+            (true, WaitCause::Woken) => Some("woken"),
+            (true, WaitCause::Preempted) => Some("preempted"),
+            (true, WaitCause::New) => Some("new"),
+            _ => None,
+        };
+        let context = wait.woken.map(|w| match w.context {
+            WakeupContext::Task => "task",
+            WakeupContext::SoftIrq => "softirq",
+            WakeupContext::HardIrq => "hardirq",
+            WakeupContext::Unknown => "unknown",
+        });
+        let mut o = line_json("switch", time, step.cpu, task);
+        let more = [
+            ("wait_ns", json!(wait.off_cpu())),
+            ("wakeup_delay_ns", json!(wait.wakeup_delay())),
+            ("delay_ns", json!(wait.delay())),
+            ("run_ns", json!(run)),
+            ("cause", json!(cause)),
+            ("waker_tid", json!(wait.woken.and_then(|w| w.by))),
+            ("waker_context", json!(context)),
+            ("migrated", json!(wait.is_migrated)),
+            ("state", json!(out.state.text())),
+            ("next_comm", json!(String::from_utf8_lossy(next.comm()))),
+            ("next_tid", json!(next.tid)),
+            ("uncertain", json!(out.touches_loss || wait.touches_loss)),
+        ];
+        more.into_iter().for_each(|(name, value)| _ = o.insert(name.into(), value));
+        let stack = self.stack(step);
+        if !stack.is_empty() {
+            o.insert("stack".into(), json!(stack));
+        }
+        writeln!(self.out, "{}", Value::Object(o))
+    }
+}
+
+fn line_json(kind: &str, time: u64, cpu: u32, task: &Task) -> Map<String, Value> {
+    let mut o = Map::new();
+    o.insert("type".into(), json!(kind));
+    o.insert("time_ns".into(), json!(time));
+    o.insert("cpu".into(), json!(cpu));
+    o.insert("comm".into(), json!(String::from_utf8_lossy(task.comm())));
+    o.insert("tid".into(), json!(task.tid));
+    o.insert("pid".into(), json!(task.info.pid));
+    o
+}

@@ -1,0 +1,77 @@
+//! `kymo sched latency`: how long tasks waited for a CPU.
+
+use std::process::ExitCode;
+
+use kymo_analysis::tasks::{LatencyConfig, LatencyTable};
+use kymo_model::NoteKind;
+use kymo_view::sched::{LatencyColumn, LatencyView};
+
+use super::ReadArgs;
+use crate::args::symbols::SymbolArgs;
+
+/// Flags of `kymo sched latency`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Switches are how often a task got a CPU, delays are from when it could run until it did: after a
+wake-up, after it was preempted, or when it was new. Waits whose begin is not in the recording are
+in no average. -C and --time choose waits by where and when they end. Quantiles are at most a
+sixteenth above the truth.
+
+EXAMPLES
+  kymo sched latency -i perf.data
+  kymo sched latency -p --causes --sort p99
+  kymo sched latency --json | jq '.tasks[] | {comm, p99: .woken.p99_ns}'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: ReadArgs,
+    /// By task instead of by name
+    #[arg(short = 'p', long)]
+    pids: bool,
+    /// Sort by these: runtime, switch, avg, max, p99, migrations, pid
+    #[arg(
+        short = 's',
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        default_value = "avg,max,switch,runtime"
+    )]
+    sort: Vec<LatencyColumn>,
+    /// Show delays after wake-ups, after preemptions and of new tasks apart, and migrations
+    #[arg(long)]
+    causes: bool,
+    /// Only these processes
+    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Only these threads
+    #[arg(long, value_name = "TIDS", value_delimiter = ',')]
+    tid: Vec<u32>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let source = args.read.open(&SymbolArgs::default())?;
+    let selection = args.read.selection(&source, &args.pid, &args.tid)?;
+    let config = LatencyConfig { selection: &selection, by_task: args.pids };
+    let table = LatencyTable::count(&source, &config)?;
+    let mut ledger = super::ledger(&source, &table.read);
+    if !table.has_accounted && table.read.machine.counts.switches > 0 {
+        let fact = "run times are those between switches: there is no sched_stat_runtime";
+        ledger.tell(NoteKind::Events, fact, None);
+    }
+    if table.crowded > 0 {
+        let fact = format!("{} ended tasks are in one row together", table.crowded);
+        ledger.note(NoteKind::Entries, fact, Some("leave out -p".into()));
+    }
+    let mut out = super::stdout();
+    let view = LatencyView {
+        table: &table,
+        sort: args.sort.clone(),
+        causes: args.causes,
+        units: args.read.units(),
+        recording: source.name().to_owned(),
+    };
+    match args.read.json {
+        true => view.write_json(&mut out, &ledger)?,
+        false => view.write_text(&mut out, &ledger)?,
+    }
+    args.read.close(out, &source, &table.read, &ledger)
+}

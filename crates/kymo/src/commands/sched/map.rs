@@ -1,0 +1,53 @@
+//! `kymo sched map`: which task each CPU ran.
+
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use kymo_analysis::tasks::{read_sched, scan_sched};
+use kymo_events::ReadOptions;
+use kymo_view::sched::MapWriter;
+use serde_json::json;
+
+use super::ReadArgs;
+use crate::args::symbols::SymbolArgs;
+
+/// Flags of `kymo sched map`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A column for each CPU with two letters for the task that it runs, a line for each switch; the CPU
+that switches has a *. A name is told when its task comes first. A dot is an idle CPU.
+
+EXAMPLES
+  kymo sched map -i perf.data
+  kymo sched map --compact --time 13225.1,13225.2")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Columns only for CPUs that switch, in the order in which they do
+    #[arg(long)]
+    compact: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let source = args.read.open(&SymbolArgs::default())?;
+    let selection = args.read.selection(&source, &[], &[])?;
+    let mut out = super::stdout();
+    let scan = scan_sched(&source)?;
+    let cpus = (!args.compact).then_some(scan.cpus);
+    let style = (args.read.json, args.read.units());
+    let mut writer = MapWriter::new(&mut out, &selection, cpus, style);
+    let mut failed = Ok(());
+    let read = read_sched(&source, ReadOptions::default(), scan.losses, &mut |step, machine| {
+        failed = writer.step(step, machine);
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    failed?;
+    let ledger = super::ledger(&source, &read);
+    if args.read.json {
+        writeln!(out, "{}", json!({"ledger": ledger.to_json()}))?;
+    } else if !ledger.is_empty() {
+        write!(out, "\n{}", ledger.to_text(""))?;
+    }
+    args.read.close(out, &source, &read, &ledger)
+}

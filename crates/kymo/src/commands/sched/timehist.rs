@@ -1,0 +1,197 @@
+//! `kymo sched timehist`: each run of a task and the wait before it.
+
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use kymo_analysis::tasks::{
+    RuntimeTable, SchedRead, SchedScan, SchedSelection, SchedStep, TaskMachine, Transition,
+    read_sched, scan_sched,
+};
+use kymo_events::{EventSource, ReadOptions};
+use kymo_model::NoteKind;
+use kymo_view::Ledger;
+use kymo_view::sched::{TimehistColumns, TimehistSummary, TimehistWriter};
+use serde_json::json;
+
+use super::ReadArgs;
+use crate::args::symbols::SymbolArgs;
+
+/// Flags of `kymo sched timehist`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A line for each time a task leaves a CPU: how long it had waited before this run, how much of that
+it could have run after a wake-up (sch delay), and how long it ran. - stands for what is not in the
+recording. States are those of ftrace: R+ was preempted in the kernel. !lost: events were lost
+meanwhile.
+
+EXAMPLES
+  kymo sched timehist -i perf.data --state -n
+  kymo sched timehist -p 4711 -w -M        a process, who wakes it, where it goes
+  kymo sched timehist -s                   the summary only
+  kymo sched timehist --json | jq 'select(.cause == \"preempted\" and .delay_ns > 5e6)'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: ReadArgs,
+    #[command(flatten)]
+    finding: SymbolArgs,
+    /// Only these processes
+    #[arg(short = 'p', long, value_name = "PIDS", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Only these threads
+    #[arg(short = 't', long, value_name = "TIDS", value_delimiter = ',')]
+    tid: Vec<u32>,
+    /// Show call chains, where samples of perf.data have them (this is the default)
+    #[arg(short = 'g', long, overrides_with = "no_call_graph")]
+    call_graph: bool,
+    /// Show no call chains
+    #[arg(short = 'G', long)]
+    no_call_graph: bool,
+    /// Functions of a call chain at most
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    max_stack: usize,
+    /// Show idle times only
+    #[arg(short = 'I', long)]
+    idle_hist: bool,
+    /// Show migrations
+    #[arg(short = 'M', long)]
+    migrations: bool,
+    /// Show the next task
+    #[arg(short = 'n', long)]
+    next: bool,
+    /// Show the summary only
+    #[arg(short = 's', long)]
+    summary: bool,
+    /// Show a summary, too
+    #[arg(short = 'S', long)]
+    with_summary: bool,
+    /// Show a column for each CPU
+    #[arg(short = 'V', long)]
+    cpu_visual: bool,
+    /// Show wake-ups
+    #[arg(short = 'w', long)]
+    wakeups: bool,
+    /// Show the state in which a task leaves; in the summary, times of waiting
+    #[arg(long)]
+    state: bool,
+}
+
+/// What is counted beside the lines.
+#[derive(Default)]
+struct Summing {
+    table: RuntimeTable,
+    span: Option<(u64, u64)>,
+}
+
+impl Summing {
+    fn step(&mut self, step: &SchedStep<'_, '_>, machine: &TaskMachine, of: &SchedSelection) {
+        if let Transition::Switch { out, .. } = step.transition
+            && of.wants_cpu(step.cpu)
+        {
+            if of.wants_time(step.time) {
+                let (first, last) = self.span.unwrap_or((step.time, step.time));
+                self.span = Some((first.min(step.time), last.max(step.time)));
+            }
+            let task = machine.tasks.get(out.task).filter(|t| of.wants_task(t));
+            let ran = out.since.and_then(|since| of.cut(since, step.time));
+            if let (Some(task), Some(ran)) = (task, ran) {
+                self.table.add(&out, task, step.cpu, ran);
+            }
+        }
+        if !machine.ended().is_empty() {
+            self.table.keep_ended(machine);
+        }
+    }
+
+    fn finish(
+        self,
+        args: &Args,
+        read: &SchedRead,
+        of: &SchedSelection,
+        l: &mut Ledger,
+    ) -> TimehistSummary {
+        if self.table.crowded > 0 {
+            let fact = format!("{} ended tasks have no row", self.table.crowded);
+            l.note(NoteKind::Entries, fact, None);
+        }
+        let (mut rows, mut idle) = self.table.finish(&read.machine);
+        if args.idle_hist {
+            rows.clear();
+        }
+        // Of some tasks it is not known what the CPUs did else.
+        if of.chooses_tasks() {
+            idle.clear();
+        }
+        TimehistSummary {
+            rows,
+            idle,
+            span: self.span.map_or(0, |(first, last)| last - first),
+            cpus: read.machine.cpu_count(),
+            waits: args.state,
+            units: args.read.units(),
+        }
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.summary && (args.wakeups || args.next || args.migrations) {
+        bail!("-s shows no lines: -w, -n and -M are for lines (-S shows both)");
+    }
+    let source = args.read.open(&args.finding)?;
+    let selection = args.read.selection(&source, &args.pid, &args.tid)?;
+    // Lines are written before the next is read: losses have to be known before.
+    let scan = scan_sched(&source)?;
+    let mut out = super::stdout();
+    let mut summing = Summing::default();
+    let mut failed = Ok(());
+    let columns = columns(args, &source, &scan)?;
+    let mut writer = TimehistWriter::new(&mut out, columns, &selection);
+    let lines = !args.summary;
+    if lines && !args.read.json {
+        writer.write_head()?;
+    }
+    let read = read_sched(&source, ReadOptions::default(), scan.losses, &mut |step, machine| {
+        summing.step(step, machine, &selection);
+        if lines {
+            failed = writer.step(step, machine);
+        }
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    failed?;
+    let mut ledger = super::ledger(&source, &read);
+    let summary = summing.finish(args, &read, &selection, &mut ledger);
+    let summary = (args.summary || args.with_summary).then_some(summary);
+    if args.read.json {
+        if let Some(summary) = summary {
+            writeln!(out, "{}", summary.to_json())?;
+        }
+        writeln!(out, "{}", json!({"type": "ledger", "ledger": ledger.to_json()}))?;
+    } else {
+        if let Some(summary) = summary {
+            summary.write_text(&mut out)?;
+        }
+        if !ledger.is_empty() {
+            write!(out, "\n{}", ledger.to_text(""))?;
+        }
+    }
+    args.read.close(out, &source, &read, &ledger)
+}
+
+fn columns(args: &Args, source: &EventSource, scan: &SchedScan) -> anyhow::Result<TimehistColumns> {
+    let stacks = !args.no_call_graph && source.perf_count() > 0;
+    if args.call_graph && source.timeline().is_some() {
+        bail!("-g: call chains are those of perf.data (kymo sched record -g)");
+    }
+    Ok(TimehistColumns {
+        wakeups: args.wakeups,
+        migrations: args.migrations,
+        next: args.next,
+        state: args.state,
+        cpu_visual: args.cpu_visual.then_some(scan.cpus),
+        stack: if stacks { args.max_stack } else { 0 },
+        idle_only: args.idle_hist,
+        json: args.read.json,
+        units: args.read.units(),
+    })
+}

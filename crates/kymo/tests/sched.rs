@@ -1,0 +1,333 @@
+//! `kymo sched` of a small recording that is kept: against what perf sched says of it, against
+//! a model of both, and the same events as LTTng's kernel traces, complete and with losses.
+//! `BLESS=1` renews what perf 6.1 says.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+mod sched_model;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kymo_testkit::{Need, Outcome, TracingState, perf, require, run};
+use sched_model::{CtfTrace, ModelRow, SchedRecord, model, perf_model};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/perf-data/x86_64");
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+fn fixture() -> String {
+    format!("{FIXTURES}/sched.data")
+}
+
+/// What perf says of the fixture.
+fn kept(name: &str, args: &[&str]) -> String {
+    let path = format!("{FIXTURES}/{name}");
+    if std::env::var_os("BLESS").is_some_and(|b| b == "1") {
+        let said = perf(args).success().stdout;
+        std::fs::write(&path, said).unwrap();
+    }
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}; BLESS=1 makes it"))
+}
+
+/// Events of a recording, as `kymo script` shows them.
+fn records(path: &str) -> Vec<SchedRecord> {
+    let text = kymo(&["script", "-i", path, "--json"]).success().stdout;
+    text.lines().filter_map(|l| SchedRecord::parse(&serde_json::from_str(l).unwrap())).collect()
+}
+
+/// Rows of `perf sched latency -p` by thread: run time, switches, mean and longest delay.
+fn perf_rows(text: &str) -> BTreeMap<u32, [String; 4]> {
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [name, runtime, switches, average, max, ..] = cells[..] else { return None };
+        let tid = name.rsplit_once(':')?.1.parse().ok()?;
+        let number = |cell: &str| {
+            let number = cell.rsplit_once(':').map_or(cell, |(_, n)| n);
+            number.trim().trim_end_matches(" ms").to_owned()
+        };
+        Some((tid, [runtime, switches, average, max].map(number)))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+fn millis(nanos: u64) -> String {
+    format!("{:.3}", nanos as f64 / 1e6)
+}
+
+/// What the model makes of perf's rules is what perf prints, row by row.
+#[track_caller]
+fn model_is_perf(records: &[SchedRecord], said: &str) {
+    let rows = perf_rows(said);
+    let expected: BTreeMap<u32, [String; 4]> = perf_model(records)
+        .into_iter()
+        // perf shows no idle tasks, and none without a wait.
+        .filter(|(tid, row)| *tid != 0 && row.count > 0)
+        .map(|(tid, r)| {
+            let average = r.total / r.count;
+            (tid, [millis(r.runtime), r.count.to_string(), millis(average), millis(r.max)])
+        })
+        .collect();
+    assert!(rows.len() > 10, "{said}");
+    assert_eq!(rows, expected);
+}
+
+/// Rows of `kymo sched latency -p --json` by thread.
+fn kymo_rows(path: &str) -> BTreeMap<u32, ModelRow> {
+    let text = kymo(&["sched", "latency", "-p", "--json", "-i", path]).success().stdout;
+    let page: Value = serde_json::from_str(&text).unwrap();
+    let row = |t: &Value| {
+        let number = |v: &Value| v.as_u64().unwrap_or(0);
+        let d = &t["delay"];
+        let row = ModelRow {
+            runtime: number(&t["runtime_ns"]),
+            count: number(&d["count"]),
+            total: number(&d["total_ns"]),
+            max: number(&d["max_ns"]),
+            switches: number(&t["switches"]),
+        };
+        (t["tid"].as_u64().unwrap() as u32, row)
+    };
+    page["tasks"].as_array().unwrap().iter().map(row).collect()
+}
+
+/// kymo's rows are the model's. perf 6.1 differs from it in these points:
+/// - `perf sched record` records sched_waking, and `perf sched latency` looks at sched_wakeup
+///   alone: no delay after a wake-up is in its table;
+/// - a task that was preempted in the kernel (`R+`) sleeps for perf, its wait is not counted;
+/// - a task that perf sees first has a wait of 0 ms, which lowers the mean: here it has none;
+/// - a wake-up that comes before the `sched_switch` of the sleep it ends is lost on perf.
+#[track_caller]
+fn rows_are_the_models(records: &[SchedRecord], path: &str) {
+    let mut expected = model(records);
+    expected.retain(|tid, row| *tid != 0 && (row.switches > 0 || row.runtime > 0));
+    let mut rows = kymo_rows(path);
+    // Of run time between switches there is more than of accounted one: both see all tasks.
+    rows.retain(|_, row| row.switches > 0 || row.runtime > 0);
+    assert!(rows.len() > 3, "{rows:?}");
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn latency_of_the_fixture_is_the_models_and_the_model_is_perfs() {
+    let path = fixture();
+    let args = ["sched", "latency", "-p", "-i", &path];
+    let records = records(&path);
+    model_is_perf(&records, &kept("sched.latency.txt", &args));
+    rows_are_the_models(&records, &path);
+}
+
+/// One line of `timehist`: time and CPU, name, the three times.
+fn timehist_lines(text: &str) -> Vec<(String, String, [String; 3])> {
+    let line = |l: &str| {
+        let (head, rest) = l.split_once("]  ")?;
+        let cells: Vec<&str> = rest.split_whitespace().collect();
+        let (name, times) = cells.split_at_checked(cells.len().checked_sub(3)?)?;
+        let times = [times[0], times[1], times[2]].map(str::to_owned);
+        Some((head.trim().to_owned(), name.join(" "), times))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Lines are perf's but for what is explained here.
+#[track_caller]
+fn lines_are_perfs(ours: &str, theirs: &str) {
+    let (ours, theirs) = (timehist_lines(ours), timehist_lines(theirs));
+    assert_eq!(ours.len(), theirs.len());
+    let mut equal = 0;
+    for (our, their) in ours.iter().zip(&theirs) {
+        assert_eq!(our.0, their.0);
+        if our == their {
+            equal += 1;
+            continue;
+        }
+        let exiting = their.1.starts_with(":-1[");
+        // Of an exiting task perf.data states -1: perf takes all of them for one.
+        // And it takes no name from sched_switch where no other record has one.
+        let unnamed = their.1.starts_with(':');
+        // Long names of workers it cuts.
+        let cut = our.1.starts_with(&their.1);
+        assert!(unnamed || cut, "{our:?} {their:?}");
+        for (n, (a, b)) in our.2.iter().zip(&their.2).enumerate() {
+            // perf prints 0 for what it does not know, and loses a wake-up that comes
+            // before the switch of the sleep that it ends.
+            let unknown = a == "-" && (b == "0.000" || our.2[2] == "-");
+            let early = n == 1 && b == "0.000" && a == &our.2[0];
+            assert!(a == b || unknown || early || exiting && n < 2, "{our:?} {their:?}");
+        }
+    }
+    assert!(equal * 2 > ours.len(), "only {equal} of {} lines are equal", ours.len());
+}
+
+#[test]
+fn timehist_and_map_of_the_fixture_are_perfs() {
+    let path = fixture();
+    let args = ["sched", "timehist", "-i", &path];
+    let ours = kymo(&args).success().stdout;
+    let theirs = kept("sched.timehist.txt", &args);
+    lines_are_perfs(&ours, &theirs);
+    assert_eq!(
+        ours.lines().take(3).collect::<Vec<_>>(),
+        theirs.lines().take(3).collect::<Vec<_>>()
+    );
+    let args = ["sched", "map", "-i", &path];
+    let map = |text: &str| -> Vec<String> {
+        // A name is told again by perf when a COMM record comes, here when the name changed.
+        let line = |l: &str| l.split(" secs").next().unwrap().to_owned();
+        text.lines().filter(|l| l.contains(" secs")).map(line).collect()
+    };
+    assert_eq!(map(&kymo(&args).success().stdout), map(&kept("sched.map.txt", &args)));
+}
+
+#[test]
+fn numbers_are_those_of_the_lines_whatever_is_asked_for() {
+    let path = fixture();
+    let lines = |args: &[&str]| -> Vec<Value> {
+        let all = [&["sched", "timehist", "--json", "-i", &path], args].concat();
+        let text = kymo(&all).success().stdout;
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+    };
+    let of = |lines: &[Value], kind: &str| -> Vec<Value> {
+        lines.iter().filter(|l| l["type"] == kind).cloned().collect()
+    };
+    let all = lines(&["-w", "-M", "-S"]);
+    let (switches, summary) = (of(&all, "switch"), of(&all, "summary"));
+    assert_eq!((switches.len(), summary.len()), (219, 1));
+    assert_eq!((of(&all, "wakeup").len(), of(&all, "migration").len()), (134, 3));
+    let run = |l: &Value| l["run_ns"].as_u64().unwrap_or(0);
+    assert_eq!(summary[0]["run_ns"].as_u64(), Some(switches.iter().map(run).sum()));
+    // A task alone, by number and by name.
+    let load: Vec<&Value> = switches.iter().filter(|l| l["tid"] == 8882).collect();
+    let alone = lines(&["-t", "8882"]);
+    assert_eq!(of(&alone, "switch").iter().collect::<Vec<_>>(), load);
+    assert!(load.len() > 2 && load.iter().all(|l| l["comm"] == "load.sh"));
+    // Half of the time, and a CPU: the same lines, but that runs are cut where the time begins.
+    let half = of(&lines(&["--time", "15236.740,15236.760", "-C", "1"]), "switch");
+    let time = |l: &Value| l["time_ns"].as_u64().unwrap();
+    let late = switches.iter().filter(|l| time(l) >= 15_236_740_000_000 && l["cpu"] == 1);
+    for (half, all) in half.iter().zip(late) {
+        let cut = time(all) - run(all) < 15_236_740_000_000;
+        assert_eq!((half["time_ns"].as_u64(), cut || half == all), (all["time_ns"].as_u64(), true));
+        assert!(run(half) <= run(all) && (half["wait_ns"] == all["wait_ns"]));
+    }
+    assert!(half.len() > 30);
+}
+
+/// The fixture's events as LTTng's kernel tracer writes them.
+fn ctf_of(
+    records: &[SchedRecord],
+    directory: &Path,
+    without: &dyn Fn(u32, usize) -> bool,
+) -> String {
+    let path = directory.join("kernel");
+    CtfTrace { records, packet: 12, without }.write(&path);
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_same_events_of_lttng_give_the_same_numbers() {
+    let (path, directory) = (fixture(), tempfile::tempdir().unwrap());
+    let ctf = ctf_of(&records(&path), directory.path(), &|_, _| false);
+    assert_eq!(kymo_rows(&ctf), kymo_rows(&path));
+    let lines =
+        |path: &str| switches(path).into_iter().map(|(_, l)| numbers(&l)).collect::<Vec<_>>();
+    assert_eq!(lines(&ctf), lines(&path));
+    let map = |p: &str| kymo(&["sched", "map", "-i", p]).success().stdout;
+    let columns = |text: String| -> Vec<String> {
+        text.lines().map(|l| l.split(" secs").next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(columns(map(&ctf)), columns(map(&path)));
+}
+
+/// Lines of runs by CPU and time.
+fn switches(path: &str) -> BTreeMap<(u64, u64), Value> {
+    let text = kymo(&["sched", "timehist", "--json", "-i", path]).stdout;
+    let lines = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let switches = lines.filter(|l| l["type"] == "switch");
+    switches.map(|l| ((l["cpu"].as_u64().unwrap(), l["time_ns"].as_u64().unwrap()), l)).collect()
+}
+
+fn numbers(line: &Value) -> Vec<Value> {
+    let all =
+        ["tid", "wait_ns", "delay_ns", "wakeup_delay_ns", "run_ns", "cause", "state", "next_tid"];
+    all.iter().map(|name| line[name].clone()).collect()
+}
+
+/// Packets of each CPU are taken out in turn: every number that is not the one of the complete
+/// recording is marked, or is not there.
+#[test]
+fn no_number_is_wrong_that_is_not_marked() {
+    let (path, directory) = (fixture(), tempfile::tempdir().unwrap());
+    let records = records(&path);
+    let complete = switches(&path);
+    let (mut wrong, mut right) = (0, 0);
+    for (cpu, packet) in (0..2).flat_map(|cpu| (1..20).map(move |packet| (cpu, packet))) {
+        let without = |c: u32, p: usize| c == cpu && p == packet;
+        let there = directory.path().join(format!("{cpu}-{packet}"));
+        let ctf = ctf_of(&records, &there, &without);
+        for (at, line) in switches(&ctf) {
+            let truth = &complete[&at];
+            for (name, value) in ["wait_ns", "delay_ns", "run_ns"].map(|n| (n, &line[n])) {
+                match (value == &truth[name], &line["uncertain"]) {
+                    (true, _) => right += 1,
+                    (false, Value::Bool(true)) => wrong += 1,
+                    // Not to know is not wrong.
+                    (false, _) if value.is_null() => {}
+                    (false, _) => panic!("packet {packet} of CPU {cpu}: {name}\n{line}\n{truth}"),
+                }
+            }
+        }
+    }
+    assert!(wrong > 20 && right > 10_000, "{wrong} wrong, {right} right");
+}
+
+#[test]
+fn live_recordings_give_the_models_numbers_in_both_formats() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf]) {
+        return;
+    }
+    let state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let load = "for i in 1 2 3; do (for j in 1 2 3 4 5 6; do sleep 0.002; done; i=0; \
+                while [ $i -lt 3000 ]; do i=$((i+1)); done) & done; wait";
+    let workload = ["--", "sh", "-c", load];
+    // Of everybody, as perf does it: it is short, and its directory is removed.
+    let data = path("a.data");
+    let record = ["sched", "record", "-q", "-o", &data];
+    let _ = kymo(&[&record[..], &workload].concat()).success();
+    let perf_records = records(&data);
+    model_is_perf(&perf_records, &perf(["sched", "latency", "-p", "-i", &data]).stdout);
+    rows_are_the_models(&perf_records, &data);
+    let args = ["sched", "timehist", "-i", &data];
+    lines_are_perfs(&kymo(&args).stdout, &perf(args).stdout);
+    // With the event that perf does look at.
+    let woken = path("c.data");
+    let record = ["record", "-q", "-a", "-c", "1", "-o", &woken];
+    let events =
+        ["switch", "wakeup", "wakeup_new", "stat_runtime"].map(|e| format!("sched:sched_{e}"));
+    let _ = kymo(&[&record[..], &["-e", &events.join(",")], &workload].concat()).success();
+    let woken_records = records(&woken);
+    model_is_perf(&woken_records, &perf(["sched", "latency", "-p", "-i", &woken]).stdout);
+    rows_are_the_models(&woken_records, &woken);
+    // The command's tasks alone, through the ftrace ring.
+    let dat = path("b.dat");
+    let record = ["sched", "record", "-q", "-o", &dat, "--command-only"];
+    let _ = kymo(&[&record[..], &workload].concat()).success();
+    rows_are_the_models(&records(&dat), &dat);
+    assert_eq!(state.left_behind(), None);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let there = format!("{FIXTURES}/fp.data");
+    let none = kymo(&["sched", "latency", "-i", &there, "--strict"]).expect_status(3);
+    assert!(none.stdout.contains("no sched_switch events") && none.stdout.contains("sched record"));
+    let bad = kymo(&["sched", "latency", "--sort", "color", "-i", &there]).failure();
+    assert!(bad.stderr.contains("there is no key \"color\""), "{}", bad.stderr);
+    let both = kymo(&["sched", "timehist", "-s", "-w", "-i", &there]).failure();
+    assert!(both.stderr.contains("-S shows both"), "{}", both.stderr);
+}
