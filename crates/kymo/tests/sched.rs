@@ -232,8 +232,7 @@ fn the_same_events_of_lttng_give_the_same_numbers() {
     let (path, directory) = (fixture(), tempfile::tempdir().unwrap());
     let ctf = ctf_of(&records(&path), directory.path(), &|_, _| false);
     assert_eq!(kymo_rows(&ctf), kymo_rows(&path));
-    let lines =
-        |path: &str| switches(path).into_iter().map(|(_, l)| numbers(&l)).collect::<Vec<_>>();
+    let lines = |path: &str| switches(path).into_values().map(|l| numbers(&l)).collect::<Vec<_>>();
     assert_eq!(lines(&ctf), lines(&path));
     let map = |p: &str| kymo(&["sched", "map", "-i", p]).success().stdout;
     let columns = |text: String| -> Vec<String> {
@@ -313,9 +312,9 @@ fn live_recordings_give_the_models_numbers_in_both_formats() {
     let woken_records = records(&woken);
     model_is_perf(&woken_records, &perf(["sched", "latency", "-p", "-i", &woken]).stdout);
     rows_are_the_models(&woken_records, &woken);
-    // The command's tasks alone, through the ftrace ring.
+    // Through the ftrace ring.
     let dat = path("b.dat");
-    let record = ["sched", "record", "-q", "-o", &dat, "--command-only"];
+    let record = ["sched", "record", "-q", "-o", &dat];
     let _ = kymo(&[&record[..], &workload].concat()).success();
     rows_are_the_models(&records(&dat), &dat);
     assert_eq!(state.left_behind(), None);

@@ -9,7 +9,7 @@ use super::durations::DurationHistogram;
 use super::losses::LossWindows;
 use super::machine::{TaskMachine, Transition};
 use super::read::{SchedRead, SchedSelection, SchedStep, read_sched};
-use super::task::{Task, TaskId};
+use super::task::{SchedTask, TaskId};
 use super::wait::{Wait, WaitCause};
 
 /// Tasks that ended and have rows of their own; more are counted in one.
@@ -310,7 +310,7 @@ impl LatencyCounting<'_> {
     }
 
     /// Gives a row its name and its place among those that change no more.
-    fn put(&mut self, row: LatencyRow, task: &Task) {
+    fn put(&mut self, row: LatencyRow, task: &SchedTask) {
         let nothing = row.switches == 0 && row.accounted == 0 && row.on_cpu == 0;
         if nothing || task.is_idle() || !self.config.selection.wants_task(task) {
             return;

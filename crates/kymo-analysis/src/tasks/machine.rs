@@ -8,7 +8,7 @@ use kymo_events::RecordedEvent;
 use super::decode::{SchedEvent, TaskRef, WakeupContext, WakeupKind};
 use super::losses::LossWindows;
 use super::switch_state::SwitchOutState;
-use super::task::{SwitchedOut, Task, TaskId, TaskState, TaskTable, Wakeup};
+use super::task::{SchedTask, SwitchedOut, TaskId, TaskState, TaskTable, Wakeup};
 use super::wait::{Wait, WaitCause};
 
 /// More CPUs than a kernel can have; a recording that states another is damaged.
@@ -330,7 +330,7 @@ impl TaskMachine {
     /// Ends: what waits now has no end in the recording.
     pub fn finish(&mut self) {
         self.tasks.forget_ended();
-        let waits = |t: &Task| t.state == TaskState::Runnable && !t.is_idle();
+        let waits = |t: &SchedTask| t.state == TaskState::Runnable && !t.is_idle();
         self.counts.no_end = self.tasks.iter().filter(|(_, t)| waits(t)).count() as u64;
         self.counts.crowded_out = self.tasks.crowded_out;
     }

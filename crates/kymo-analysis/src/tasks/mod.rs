@@ -29,5 +29,5 @@ pub use notes::sched_notes;
 pub use read::{SchedRead, SchedScan, SchedSelection, SchedStep, read_sched, scan_sched};
 pub use runtime::{IdleTime, RunSummary, RuntimeRow, RuntimeTable};
 pub use switch_state::SwitchOutState;
-pub use task::{Task, TaskId, TaskState, TaskTable, Wakeup};
+pub use task::{SchedTask, TaskId, TaskState, TaskTable, Wakeup};
 pub use wait::{Wait, WaitCause};

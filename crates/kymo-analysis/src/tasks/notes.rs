@@ -27,8 +27,12 @@ pub fn sched_notes(read: &SchedRead) -> Vec<Note> {
     }
     if c.mismatched > 0 {
         let what = counted(c.mismatched, "switch", "switches");
-        let fact = format!("{what} away from tasks that their CPUs had not switched to");
-        doubt(NoteKind::Unmatched, fact, None);
+        let fact = format!(
+            "{what} away from tasks that their CPUs had not switched to: switches are missing, as in \
+             a recording of some tasks only; times of other tasks may be wrong"
+        );
+        let advice = "record all tasks on all CPUs: kymo sched record";
+        doubt(NoteKind::Unmatched, fact, Some(advice));
     }
     if c.no_wakeup > 0 {
         let what = counted(c.no_wakeup, "run", "runs");

@@ -9,7 +9,7 @@ use kymo_events::{
 use super::decode::{SCHED_EVENTS, SchedDecoder};
 use super::losses::LossWindows;
 use super::machine::{MOST_CPUS, TaskMachine, Transition};
-use super::task::Task;
+use super::task::SchedTask;
 
 /// Which transitions are shown. The state machine needs all events, so that nothing of this
 /// is left to the readers.
@@ -34,7 +34,7 @@ impl SchedSelection {
 
     /// Whether a task is wanted.
     #[inline]
-    pub fn wants_task(&self, task: &Task) -> bool {
+    pub fn wants_task(&self, task: &SchedTask) -> bool {
         !self.events.has_task_conditions()
             || self.events.wants_task(task.info.pid, Some(task.tid), task.comm())
     }

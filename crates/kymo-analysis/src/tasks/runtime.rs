@@ -2,7 +2,7 @@
 
 use super::machine::{SwitchOut, TaskMachine};
 use super::switch_state::SwitchOutState;
-use super::task::{Task, TaskId};
+use super::task::{SchedTask, TaskId};
 
 /// Tasks that ended and have rows of their own.
 const MOST_ENDED: usize = 100_000;
@@ -117,7 +117,7 @@ pub struct RuntimeTable {
 
 impl RuntimeTable {
     /// Counts a run that has ended; `cut` is the part of it that counts.
-    pub fn add(&mut self, out: &SwitchOut, task: &Task, cpu: u32, cut: (u64, u64)) {
+    pub fn add(&mut self, out: &SwitchOut, task: &SchedTask, cpu: u32, cut: (u64, u64)) {
         if task.is_idle() {
             let found = self.idle.iter().position(|i| i.cpu == cpu);
             let at = found.unwrap_or_else(|| {

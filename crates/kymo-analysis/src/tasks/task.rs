@@ -68,7 +68,7 @@ pub(super) struct SwitchedOut {
 
 /// A task.
 #[derive(Clone, Debug, Default)]
-pub struct Task {
+pub struct SchedTask {
     /// Its thread id; 0 for the idle tasks.
     pub tid: u32,
     /// Its process, name, as far as known.
@@ -91,7 +91,7 @@ pub struct Task {
     is_named: bool,
 }
 
-impl Task {
+impl SchedTask {
     /// Whether it is the idle task of a CPU.
     pub fn is_idle(&self) -> bool {
         self.tid == 0
@@ -108,8 +108,8 @@ impl Task {
     }
 
     /// The same with what the recording says of it now.
-    pub fn with_info(&self, info: TaskInfo) -> Task {
-        Task { info, ..self.clone() }
+    pub fn with_info(&self, info: TaskInfo) -> SchedTask {
+        SchedTask { info, ..self.clone() }
     }
 
     /// Takes the name that an event states. What the recording says of the task beside its
@@ -145,7 +145,7 @@ impl Task {
 /// The tasks that are alive, and those that ended just now.
 #[derive(Debug, Default)]
 pub struct TaskTable {
-    tasks: Vec<Task>,
+    tasks: Vec<SchedTask>,
     by_tid: FxHashMap<u32, TaskId>,
     /// Idle tasks by CPU.
     idle: Vec<Option<TaskId>>,
@@ -159,17 +159,17 @@ pub struct TaskTable {
 impl TaskTable {
     /// A task by its slot.
     #[inline]
-    pub fn get(&self, id: TaskId) -> Option<&Task> {
+    pub fn get(&self, id: TaskId) -> Option<&SchedTask> {
         self.tasks.get(id.index())
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, id: TaskId) -> Option<&mut Task> {
+    pub(super) fn get_mut(&mut self, id: TaskId) -> Option<&mut SchedTask> {
         self.tasks.get_mut(id.index())
     }
 
     /// All that are alive.
-    pub fn iter(&self) -> impl Iterator<Item = (TaskId, &Task)> {
+    pub fn iter(&self) -> impl Iterator<Item = (TaskId, &SchedTask)> {
         let idle = self.idle.iter().flatten();
         let mut ids: Vec<TaskId> = self.by_tid.values().chain(idle).copied().collect();
         ids.sort_unstable_by_key(|id| id.0);
@@ -200,7 +200,7 @@ impl TaskTable {
 
     #[cold]
     fn insert(&mut self, tid: u32, cpu: u32) -> Option<TaskId> {
-        let task = Task { tid, ..Task::default() };
+        let task = SchedTask { tid, ..SchedTask::default() };
         let id = match self.free.pop() {
             Some(id) => id,
             None if self.tasks.len() >= MOST_TASKS => {
@@ -208,7 +208,7 @@ impl TaskTable {
                 return None;
             }
             None => {
-                self.tasks.push(Task::default());
+                self.tasks.push(SchedTask::default());
                 TaskId(self.tasks.len() as u32 - 1)
             }
         };

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use kymo_analysis::tasks::{
-    SchedSelection, SchedStep, SwitchIn, SwitchOut, Task, TaskMachine, Transition, WaitCause,
+    SchedSelection, SchedStep, SchedTask, SwitchIn, SwitchOut, TaskMachine, Transition, WaitCause,
     WakeupContext, WakeupKind,
 };
 use serde_json::{Map, Value, json};
@@ -187,7 +187,7 @@ impl<'a> TimehistWriter<'a> {
         names.filter(|n| !SCHEDULER.contains(&&**n)).take(self.columns.stack).collect()
     }
 
-    fn name(&mut self, task: &Task) -> String {
+    fn name(&mut self, task: &SchedTask) -> String {
         let name = match (task.is_idle(), task.process()) {
             (true, _) => "<idle>".to_owned(),
             (_, Some(pid)) => format!("{}[{}/{pid}]", shown(task.comm()), task.tid),
@@ -213,7 +213,7 @@ impl<'a> TimehistWriter<'a> {
         &mut self,
         step: &SchedStep<'_, '_>,
         kind: &str,
-        (by, task): (Option<&Task>, &Task),
+        (by, task): (Option<&SchedTask>, &SchedTask),
         what: &str,
         cpus: &[(&str, Option<u32>)],
     ) -> io::Result<()> {
@@ -242,7 +242,7 @@ impl<'a> TimehistWriter<'a> {
     fn switch_json(
         &mut self,
         step: &SchedStep<'_, '_>,
-        (task, next): (&Task, &Task),
+        (task, next): (&SchedTask, &SchedTask),
         out: &SwitchOut,
         (time, run): (u64, Option<u64>),
     ) -> io::Result<()> {
@@ -283,7 +283,7 @@ impl<'a> TimehistWriter<'a> {
     }
 }
 
-fn line_json(kind: &str, time: u64, cpu: u32, task: &Task) -> Map<String, Value> {
+fn line_json(kind: &str, time: u64, cpu: u32, task: &SchedTask) -> Map<String, Value> {
     let mut o = Map::new();
     o.insert("type".into(), json!(kind));
     o.insert("time_ns".into(), json!(time));

@@ -168,8 +168,11 @@ pub(crate) struct CtfTrace<'a> {
     pub(crate) without: &'a dyn Fn(u32, usize) -> bool,
 }
 
-/// Names and types of LTTng's events; fields with another name than ftrace's have that behind.
-const CLASSES: [(&str, &[(&str, &str, &str)]); 6] = [
+/// Type, LTTng's name, ftrace's name.
+type CtfField = (&'static str, &'static str, &'static str);
+
+/// LTTng's events and their fields.
+const CLASSES: [(&str, &[CtfField]); 6] = [
     (
         "sched_switch",
         &[

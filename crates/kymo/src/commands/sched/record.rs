@@ -35,8 +35,7 @@ sched_stat_{wait,sleep,iowait}, of everybody on all CPUs.
 EXAMPLES
   kymo sched record -- make -j4
   kymo sched record -g --timeout 5000          five seconds, with call chains
-  kymo sched record -o x.dat -- ./program      a trace.dat: the cheaper way
-  kymo sched record -o x.dat --command-only -- ./program")]
+  kymo sched record -o x.dat -- ./program      a trace.dat: the cheaper way")]
 pub(super) struct Args {
     /// File to write: a perf.data, or a trace.dat if its name ends in .dat
     #[arg(short = 'o', long, value_name = "FILE", default_value = "perf.data")]
@@ -50,9 +49,6 @@ pub(super) struct Args {
     /// How to record call chains: fp, dwarf[,BYTES] (perf.data)
     #[arg(long, value_name = "MODE", value_parser = call_graph)]
     call_graph: Option<CallGraph>,
-    /// Only events of the command's tasks, with the switches to and from them (trace.dat)
-    #[arg(long, requires = "command")]
-    command_only: bool,
     /// Only on these CPUs
     #[arg(short = 'C', long, value_name = "CPUS")]
     cpu: Option<String>,
@@ -65,7 +61,7 @@ pub(super) struct Args {
     /// Room in the ring for each CPU, such as 8M (trace.dat)
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     buffer_size: Option<u64>,
-    /// Stop after so many milliseconds, and the command with it
+    /// Stop after this time in milliseconds, and the command with it
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
     /// Say nothing but errors
@@ -113,8 +109,8 @@ fn record_perf_data(
     events: Vec<EventSpec>,
     cpus: Vec<u32>,
 ) -> anyhow::Result<ExitCode> {
-    if args.command_only || args.buffer_size.is_some() {
-        bail!("--command-only and --buffer-size are for a trace.dat: -o FILE.dat");
+    if args.buffer_size.is_some() {
+        bail!("--buffer-size is for a trace.dat (-o FILE.dat); -m is for a perf.data");
     }
     let mut command_line = vec!["kymo".to_owned()];
     command_line.extend(std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()));
@@ -153,7 +149,7 @@ fn record_trace_dat(args: &Args, events: &[EventSpec], cpus: Vec<u32>) -> anyhow
         events: events.iter().map(event).collect::<anyhow::Result<_>>()?,
         command: args.command.clone(),
         pids: Vec::new(),
-        system_wide: !args.command_only,
+        system_wide: true,
         follow: true,
         cpus,
         clock: "mono".to_owned(),
