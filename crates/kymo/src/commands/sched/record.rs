@@ -15,7 +15,7 @@ use kymo_kernel::cpus;
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::ftrace::Selection;
 use kymo_record::ftrace::{TraceError, TraceEvent, TraceOptions, TraceOutput, record_trace};
-use kymo_record::{CallGraph, Clock, Options, Output, Target};
+use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, Target};
 use kymo_view::Ledger;
 
 use super::super::tracing;
@@ -114,7 +114,7 @@ fn record_perf_data(
     }
     let mut command_line = vec!["kymo".to_owned()];
     command_line.extend(std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()));
-    let options = Options {
+    let options = RecordOptions {
         events,
         target: Target::System,
         command: args.command.clone(),
@@ -123,11 +123,11 @@ fn record_perf_data(
         call_graph: args.call_graph.or(args.graph.then_some(CallGraph::FramePointers)),
         timeout: args.timeout,
         pages: Some(args.mmap_pages.0),
-        clock: Clock::default(),
+        clock: RecordClock::default(),
         output: Output::File { path: args.output.clone(), force: args.force },
         command_line,
         version: format!("kymo {}", env!("CARGO_PKG_VERSION")),
-        ..Options::default()
+        ..RecordOptions::default()
     };
     let mut summary = kymo_record::record(&options)?;
     let ledger = Ledger::from_notes(summary.ledger_notes(&options));
