@@ -285,8 +285,9 @@ impl LatencyCounting<'_> {
         }
         let waker = wait.woken.and_then(|w| w.by).map(|tid| match tid {
             0 => b"<idle>".to_vec(),
-            tid => step.event.thread(tid).comm().to_vec(),
+            tid => tasks.find_thread(tid).map_or_else(Vec::new, |t| t.comm().to_vec()),
         });
+        let waker = waker.filter(|comm| !comm.is_empty());
         self.longest = Some(LongestDelay {
             comm: task.comm().to_vec(),
             tid: task.tid,

@@ -229,6 +229,11 @@ impl TaskTable {
         Some(id)
     }
 
+    /// A thread that is alive.
+    pub fn find_thread(&self, tid: u32) -> Option<&SchedTask> {
+        self.get(self.by_tid(tid)?)
+    }
+
     /// A thread id that is alive.
     pub(super) fn by_tid(&self, tid: u32) -> Option<TaskId> {
         self.by_tid.get(&tid).copied()

@@ -206,6 +206,11 @@ impl EventSource {
         Ok(first.zip(spans.iter().map(|s| s.1).max()))
     }
 
+    /// Whether it can be read more than once: what comes through a pipe cannot.
+    pub fn can_read_again(&self) -> bool {
+        (0..self.perf.len()).all(|n| self.perf(n).is_some_and(|data| !data.is_pipe()))
+    }
+
     /// Name of the clock that times are of.
     pub fn clock(&self) -> String {
         clocks::name(&self.perf, self.timeline.as_ref())
