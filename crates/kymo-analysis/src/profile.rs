@@ -23,7 +23,7 @@ use crate::samples::{Job, Mark, Settings, Share, Space};
 use kymo_events::state::{CommId, Machine};
 use kymo_events::unwind::Tally;
 use kymo_events::worker_pool::{WorkerPool, worker_count};
-use kymo_events::{EventSelection, FilterExprError, SampleSelector};
+use kymo_events::{EventSelection, SampleSelector, SourceError};
 
 pub use crate::frames::{Frame, FrameId, Lacking, SourceLine};
 
@@ -213,9 +213,9 @@ pub enum ProfileError {
     /// The recording cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The filter fits no event of the recording.
+    /// The selection does not fit the recording.
     #[error(transparent)]
-    Filter(#[from] FilterExprError),
+    Selection(#[from] SourceError),
 }
 
 /// A recording, resolved.

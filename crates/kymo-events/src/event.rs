@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::io::Write as _;
+use std::sync::Arc;
 
 use kymo_files::ctf;
 use kymo_files::perfdata::{Entry, EventDesc};
@@ -21,7 +22,8 @@ const NAME: usize = 32;
 /// The task of an event, as far as the recording tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskInfo {
-    /// Process id; ftrace states the thread alone.
+    /// Process id, where the recording tells: ftrace states the thread alone, and some events
+    /// say more.
     pub pid: Option<u32>,
     /// Thread id.
     pub tid: Option<u32>,
@@ -81,6 +83,8 @@ pub(crate) trait PerfState {
         task.pid = None;
         task
     }
+    /// Path of a cgroup.
+    fn cgroup(&self, id: u64) -> Option<Arc<[u8]>>;
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String>;
     /// Appends the text of a tracepoint's payload.
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>);
@@ -275,6 +279,15 @@ impl<'e> RecordedEvent<'e> {
                 payload.map(|p| (p, entry.raw.endian))
             }
             EventBody::Ctf { .. } => None,
+        }
+    }
+
+    /// Path of the cgroup it happened in, as the kernel mounts them: `/user.slice/…`. Samples
+    /// have it if they were recorded so.
+    pub fn cgroup(&self) -> Option<Arc<[u8]>> {
+        match &self.body {
+            EventBody::Perf { state, .. } => state.cgroup(self.sample()?.cgroup?),
+            _ => None,
         }
     }
 

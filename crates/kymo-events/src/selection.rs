@@ -1,7 +1,9 @@
 //! Which events are wanted: by time, CPU, task, name and the values of their fields. The
 //! same for recordings of all formats; what a format can pass over it passes over.
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
+use kymo_files::perfdata::{EventDesc, PerfData};
+use kymo_model::{EventType, SampleType, sw};
 
 use crate::filter::FilterExpr;
 use crate::schema::RecordedClass;
@@ -39,6 +41,8 @@ pub struct EventSelection {
     pub pids: Vec<u32>,
     /// Threads.
     pub tids: Vec<u32>,
+    /// Cgroups, by path or glob.
+    cgroups: Vec<CgroupPattern>,
     /// Events, by name or glob.
     events: Option<(GlobSet, Vec<String>)>,
     /// Condition on the fields.
@@ -61,6 +65,7 @@ impl EventSelection {
         self.times.is_empty()
             && self.cpus.is_empty()
             && !self.has_task_conditions()
+            && self.cgroups.is_empty()
             && self.events.is_none()
             && self.filter.is_none()
     }
@@ -96,6 +101,47 @@ impl EventSelection {
             self.cpus.iter_mut().take(b + 1).skip(a).for_each(|c| *c = true);
         }
         Ok(())
+    }
+
+    /// Takes paths or globs of cgroups, whose children count, too, as in `record -G`; none
+    /// means all.
+    ///
+    /// # Errors
+    /// If one is no glob.
+    pub fn set_cgroups(&mut self, paths: &[String]) -> Result<(), SelectionError> {
+        self.cgroups = paths.iter().map(|p| CgroupPattern::new(p)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Whether cgroups were named.
+    #[inline]
+    pub fn names_cgroups(&self) -> bool {
+        !self.cgroups.is_empty()
+    }
+
+    /// The condition on the cgroup.
+    pub fn wants_cgroup(&self, path: Option<&[u8]>) -> bool {
+        let wanted = |path: &[u8]| self.cgroups.iter().any(|p| p.is_match(path));
+        self.cgroups.is_empty() || path.is_some_and(wanted)
+    }
+
+    /// Checks that the samples of a recording have cgroups, if some were named. A pipe tells of
+    /// its events while it is read.
+    ///
+    /// # Errors
+    /// If an event was recorded without.
+    pub fn check_cgroups(&self, data: &PerfData) -> Result<(), SelectionError> {
+        let has_cgroups =
+            |e: &EventDesc| e.attr.sample_type.contains(SampleType::CGROUP) || is_dummy(e);
+        match data.events().iter().find(|e| !has_cgroups(e)) {
+            Some(event) if self.names_cgroups() => Err(SelectionError(format!(
+                "--cgroup: samples of {} in {} have no cgroup: `perf record --all-cgroups` records \
+                 it",
+                event.name,
+                data.name()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Takes names or globs of events; none means all.
@@ -208,6 +254,49 @@ impl EventSelection {
     }
 }
 
+/// The event of perf's that makes no samples.
+fn is_dummy(event: &EventDesc) -> bool {
+    event.attr.kind == EventType::SOFTWARE && event.attr.config == sw::DUMMY
+}
+
+/// Cgroups by path: one and those below it, or those that match a glob and those below.
+#[derive(Clone, Debug)]
+enum CgroupPattern {
+    /// Without the first slash.
+    Path(String),
+    Glob(GlobMatcher),
+}
+
+impl CgroupPattern {
+    fn new(text: &str) -> Result<CgroupPattern, SelectionError> {
+        let path = text.trim_matches('/');
+        if !path.contains(['*', '?', '[', '{']) {
+            return Ok(CgroupPattern::Path(path.to_owned()));
+        }
+        let glob = GlobBuilder::new(path).literal_separator(true).build();
+        let glob = glob.map_err(|e| SelectionError(format!("--cgroup {text}: {e}")))?;
+        Ok(CgroupPattern::Glob(glob.compile_matcher()))
+    }
+
+    fn is_match(&self, path: &[u8]) -> bool {
+        let path = String::from_utf8_lossy(path);
+        let path = path.trim_start_matches('/');
+        match self {
+            // The root has all below it.
+            CgroupPattern::Path(own) if own.is_empty() => true,
+            CgroupPattern::Path(own) => {
+                let below = path.strip_prefix(own.as_str());
+                below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            CgroupPattern::Glob(glob) => {
+                let ends = path.match_indices('/').map(|(at, _)| at);
+                ends.chain([path.len()])
+                    .any(|end| path.get(..end).is_some_and(|p| glob.is_match(p)))
+            }
+        }
+    }
+}
+
 /// Reads `START,STOP START,STOP…` in seconds, or shares of the whole: `10%/2`,
 /// `0%-10%,30%-40%`. `span`: when the recording begins and ends.
 ///
@@ -315,6 +404,27 @@ mod tests {
         for bad in ["1e3", "", "-1", "99999999999999999999"] {
             assert!(parse_seconds(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn cgroups_count_with_those_below_them() {
+        let wants = |paths: &[&str], path: &str| {
+            let mut s = EventSelection::default();
+            let paths: Vec<String> = paths.iter().map(|p| (*p).to_owned()).collect();
+            s.set_cgroups(&paths).unwrap();
+            s.wants_cgroup(Some(path.as_bytes()))
+        };
+        assert!(wants(&["user.slice"], "/user.slice") && wants(&["/a/b/"], "/a/b/c"));
+        assert!(!wants(&["user"], "/user.slice") && !wants(&["a/b"], "/a"));
+        assert!(wants(&["/"], "/a") && wants(&["/"], "/") && wants(&[], "/"));
+        assert!(
+            wants(&["a/*.service"], "/a/x.service/y") && !wants(&["a/*.service"], "/a/x.slice")
+        );
+        assert!(wants(&["x", "b*"], "/bee") && !wants(&["*/b"], "/a/c/b"));
+        let mut s = EventSelection::default();
+        assert!(s.set_cgroups(&["a[".to_owned()]).is_err());
+        s.set_cgroups(&["a".to_owned()]).unwrap();
+        assert!(!s.wants_cgroup(None) && s.is_restricted());
     }
 
     #[test]

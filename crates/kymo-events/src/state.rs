@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use kymo_model::{Misc, Mmap, RawRecord, Sideband};
+use kymo_model::{Misc, Mmap, RawRecord, RecordKind, Sideband};
 use kymo_symbols::{DsoId, DsoKind, Resolver, SymId};
 use rustc_hash::FxHashMap;
 
@@ -127,6 +127,8 @@ pub struct Machine {
     kernel: Arc<Maps>,
     comms: Vec<Arc<str>>,
     comm_ids: FxHashMap<Arc<str>, CommId>,
+    /// Paths by number.
+    cgroups: FxHashMap<u64, Arc<[u8]>>,
     generations: u64,
 }
 
@@ -140,6 +142,7 @@ impl Machine {
             kernel: Arc::default(),
             comms: Vec::new(),
             comm_ids: FxHashMap::default(),
+            cgroups: FxHashMap::default(),
             generations: 1,
         };
         let idle = machine.comm_id("swapper");
@@ -163,10 +166,22 @@ impl Machine {
         }
     }
 
+    /// Path of a cgroup.
+    pub fn cgroup(&self, id: u64) -> Option<&Arc<[u8]>> {
+        self.cgroups.get(&id)
+    }
+
     /// Takes note of a record and answers what it changed; samples and unknown kinds change
     /// nothing. A record cut short is ignored: the reader counts it.
     pub fn apply(&mut self, record: &RawRecord<'_>) -> StateChange {
         let mut change = StateChange::default();
+        if record.kind == RecordKind::CGROUP {
+            let mut c = record.cursor();
+            if let Ok(id) = c.u64() {
+                self.cgroups.insert(id, c.cstr().into());
+            }
+            return change;
+        }
         match Sideband::parse(record) {
             Ok(Some(Sideband::Mmap(m))) => {
                 self.map(&m, record.misc);

@@ -210,11 +210,10 @@ impl StateTracker {
         }
         self.moment += 1;
         self.names += u64::from(names_tasks(kind));
+        let change = self.machine.apply(&entry.raw);
         if kind == RecordKind::CGROUP {
             self.enter_cgroup(&entry.raw);
-            return;
         }
-        let change = self.machine.apply(&entry.raw);
         if let Some(tid) = change.task {
             self.enter_name(tid);
         }
@@ -257,11 +256,11 @@ impl StateTracker {
         }
     }
 
-    /// An id and its path.
+    /// The path of the cgroup that a record names.
     fn enter_cgroup(&mut self, record: &RawRecord<'_>) {
-        let mut c = record.cursor();
-        if let Ok(id) = c.u64() {
-            push_version(&mut self.write().cgroups, id, self.now(), c.cstr().into());
+        let id = record.cursor().u64().ok();
+        if let Some((id, path)) = id.and_then(|id| Some((id, self.machine.cgroup(id)?))) {
+            push_version(&mut self.write().cgroups, id, self.now(), Arc::clone(path));
         }
     }
 

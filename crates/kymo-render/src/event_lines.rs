@@ -175,6 +175,7 @@ impl EventLines {
             counts: self.counts,
             cpu: event.cpu().unwrap_or(u32::MAX),
             tid,
+            pid: task.pid,
             flags: payload.flags,
             id,
             known: payload.known,

@@ -129,11 +129,32 @@ fn json_has_what_the_text_has() {
     assert_eq!(events.len(), 10);
     let first = &events[0];
     assert_eq!(first["event"], "sched:sched_switch");
-    assert_eq!((&first["cpu"], &first["pid"]), (&0.into(), &2331.into()));
+    assert_eq!((&first["cpu"], &first["tid"]), (&0.into(), &2331.into()));
     assert_eq!(first["instance"], "ring");
     assert_eq!(first["fields"]["prev_comm"], "cat");
     assert_eq!(first["fields"]["next_pid"], 2328);
     assert_eq!(first["flags"], "d..2.");
+
+    // Which process a thread is of is known from the event on that tells it.
+    let all = kymo(&["script", "--json", RING]).success().stdout;
+    let all: Vec<Value> = all.lines().skip(1).map(|l| serde_json::from_str(l).unwrap()).collect();
+    let mut leaders = std::collections::BTreeSet::from([0]);
+    for event in all.iter().filter(|e| e.get("lost").is_none()) {
+        let tid = event["tid"].as_u64().unwrap();
+        let field = |name: &str| event["fields"][name].as_u64().unwrap();
+        match event["event"].as_str().unwrap() {
+            // None of them is a thread of another process.
+            "task:task_newtask" => {
+                assert_eq!(field("clone_flags") & 0x10000, 0, "{event}");
+                _ = leaders.insert(field("pid"));
+            }
+            "sched:sched_process_exec" => _ = leaders.insert(tid),
+            _ => {}
+        }
+        let known = leaders.contains(&tid).then_some(tid);
+        assert_eq!(event.get("pid").and_then(Value::as_u64), known, "{event}");
+    }
+    assert!(leaders.len() > 1);
 }
 
 #[test]

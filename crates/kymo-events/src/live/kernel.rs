@@ -15,7 +15,7 @@ use crate::payload::{KallsymsSource, KernelNames};
 use crate::schema::{LayoutId, RecordedClass};
 use crate::source::ftrace::{task, unknown};
 use crate::source::registry::Registry;
-use crate::trace_dat::KnownEvent;
+use crate::trace_dat::{KnownEvent, TaskGroups};
 
 /// Why an event has no format.
 const NO_FORMAT: &str = "the kernel has no format of it any more";
@@ -26,6 +26,7 @@ pub(super) struct LiveKernel {
     /// By number in `common_type`.
     classes: Vec<Option<LiveClass>>,
     functions: RunningFunctions,
+    groups: TaskGroups,
 }
 
 /// Functions of the running kernel.
@@ -53,6 +54,7 @@ impl LiveKernel {
             formats: LiveFormats::new(dir),
             classes: Vec::new(),
             functions: RunningFunctions(KernelNames::new(KallsymsSource::Live, &strings)),
+            groups: TaskGroups::default(),
         }
     }
 
@@ -90,7 +92,10 @@ impl LiveKernel {
             }
             _ => ((0, 0), -1),
         };
-        let task = task(tid, names.find(tid));
+        if let Some(known) = known.ok().filter(|k| k.group.is_some()) {
+            self.groups.learn(known, (tid, payload), Endian::NATIVE, |_, _| {});
+        }
+        let task = task((self.groups.get(tid), tid), names.find(tid));
         let body = EventBody::Ftrace(FtraceBody {
             payload,
             endian: Endian::NATIVE,

@@ -31,9 +31,7 @@ impl EventSource {
         selection: &EventSelection,
         mut consumer: impl FnMut() -> C,
     ) -> Result<(ReadSummary, Vec<C>), SourceError> {
-        if let Some(filter) = &selection.filter {
-            filter.check(self.classes().iter())?;
-        }
+        self.check(selection)?;
         let timeline = self.timeline.as_ref();
         let kernels = timeline.map_or_else(Vec::new, |t| self.kernel_contexts(t));
         let mut lanes = timeline.map(|t| TimelineFeed::new((self, t), &kernels));

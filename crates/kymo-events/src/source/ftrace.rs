@@ -18,13 +18,14 @@ use super::registry::Registry;
 use super::stack_join::{FtraceContext, PendingEvent, PendingRing};
 use crate::event::{EventBody, FtraceBody, RecordedEvent, StackNames, TaskInfo};
 use crate::schema::{ClassOrigin, LayoutId, RecordedClass};
-use crate::trace_dat::{FormatTable, KnownEvent, ProcessMaps, TaskName, TaskNames};
+use crate::trace_dat::{FormatTable, KnownEvent, ProcessMaps, TaskGroups, TaskName, TaskNames};
 
 /// What is known of a recording.
 pub(super) struct KernelContext<'s> {
     data: &'s TraceDat,
     pub(super) formats: FormatTable<'s>,
     names: RefCell<TaskNames>,
+    groups: RefCell<TaskGroups>,
     addresses: AddressNames<'s>,
 }
 
@@ -55,6 +56,7 @@ impl<'s> KernelContext<'s> {
             data,
             formats: FormatTable::new(data),
             names: RefCell::new(TaskNames::new(&data.machine().saved_cmdlines)),
+            groups: RefCell::default(),
             addresses: AddressNames {
                 data,
                 named_kallsyms,
@@ -70,6 +72,11 @@ impl<'s> KernelContext<'s> {
     pub(super) fn facts(&self) -> KernelFacts<'_> {
         let KernelContext { data, addresses, formats, .. } = self;
         KernelFacts { data, endian: formats.endian, addresses }
+    }
+
+    /// Processes of threads at the present place.
+    pub(super) fn groups(&self) -> &RefCell<TaskGroups> {
+        &self.groups
     }
 
     /// Names of tasks at the present place.
@@ -197,15 +204,19 @@ impl<'s> KernelLane<'s> {
             let lost = if let Missed::Count(n) = missed { n } else { 0 };
             self.losses.note(Some(e.cpu), lost);
         }
+        if let Some(known) = known.filter(|k| k.group.is_some()) {
+            let mut groups = context.groups.borrow_mut();
+            groups.learn(known, (tid, e.payload), context.formats.endian, |_, _| {});
+        }
         // Entries and exits of functions come by themselves, and their order counts.
         let waits = self.join_stacks && known.is_none_or(|k| k.graph.is_none());
+        let joint = FtraceContext { tid, flags: context.formats.flags(e.payload) };
+        let slot = if waits { self.slot((e.buffer, e.cpu)) } else { 0 };
         if waits {
-            let slot = self.slot((e.buffer, e.cpu));
             if e.missed.is_some() {
                 // A stack behind lost events is not that of the one before them.
                 self.release(slot, Some(0), registry, sink)?;
             }
-            let joint = FtraceContext { tid, flags: context.formats.flags(e.payload) };
             if self.take_stack(slot, joint, known, e.payload) {
                 return ControlFlow::Continue(());
             }
@@ -219,19 +230,18 @@ impl<'s> KernelLane<'s> {
         if self.class(id, registry).is_none_or(|c| !registry.wants_layout(c.layout)) {
             return ControlFlow::Continue(());
         }
-        let task = task(tid, context.names.borrow().find(tid));
+        let pid = context.groups.borrow().get(tid);
+        let task = task((pid, tid), context.names.borrow().find(tid));
         let lost = self.losses.take(|| Some(e.cpu));
         // A stack whose event is not there is an event of its own.
         let is_stack = known.is_some_and(|k| k.stack.is_some() || k.user_stack.is_some());
         if waits && !is_stack {
-            let slot = self.slot((e.buffer, e.cpu));
             if self.pending.get(slot).is_some_and(|(_, ring)| ring.is_full()) {
                 self.release_one(slot, 0, registry, sink)?;
             }
             let ring = self.pending.get_mut(slot).and_then(|(_, ring)| ring.push(e.payload));
             if let Some(p) = ring {
-                p.context = FtraceContext { tid, flags: context.formats.flags(e.payload) };
-                (p.id, p.time, p.task, p.lost) = (id, e.time, task, lost);
+                (p.context, p.id, p.time, p.task, p.lost) = (joint, id, e.time, task, lost);
             }
             return ControlFlow::Continue(());
         }
@@ -263,6 +273,7 @@ impl<'s> KernelLane<'s> {
                 let entries = stack.entries(payload, endian);
                 owner.user.extend(entries.take_while(|a| *a != 0));
                 owner.user_process = stack.process(payload, endian);
+                owner.task.pid = self.context.groups.borrow().get(context.tid);
             }
             false => owner.kernel.extend(stack.entries(payload, endian)),
         }
@@ -372,10 +383,10 @@ pub(super) fn class_of(formats: &FormatTable<'_>, id: u16, at: (LayoutId, usize)
 }
 
 /// A task by the name it has now.
-pub(crate) fn task(tid: i32, name: Option<TaskName>) -> TaskInfo {
+pub(crate) fn task((pid, tid): (Option<u32>, i32), name: Option<TaskName>) -> TaskInfo {
     match name {
-        Some(name) => TaskInfo::new(None, Some(tid as u32), name.as_bytes()),
-        None => TaskInfo::unnamed(None, Some(tid as u32), b"<...>"),
+        Some(name) => TaskInfo::new(pid, Some(tid as u32), name.as_bytes()),
+        None => TaskInfo::unnamed(pid, Some(tid as u32), b"<...>"),
     }
 }
 

@@ -17,7 +17,8 @@ const TASKS: usize = 64;
 struct EventPlan<'s> {
     layout: LayoutId,
     is_wanted: bool,
-    /// Its format, if the event is more than itself: a stack, or one that names tasks.
+    /// Its format, if the event is more than itself: a stack, or one that says something of
+    /// tasks.
     special: Option<&'s KnownEvent>,
     /// Entries and exits of functions have no stacks.
     is_graph: bool,
@@ -85,6 +86,9 @@ impl<'s> KernelFeed<'s> {
             _ => self.plan(id, registry),
         };
         let context = (tid, formats.flags(e.payload));
+        if let Some(known) = plan.special.filter(|k| k.group.is_some()) {
+            self.learn_group(known, (tid, e.payload));
+        }
         let slot = self.slot((e.buffer, e.cpu));
         if !plan.is_graph && self.take_stack(slot, context, (e, plan.special), batch) {
             return;
@@ -154,7 +158,10 @@ impl<'s> KernelFeed<'s> {
         let layout = registry.add(class).layout;
         let known = self.context.formats.get(id).ok();
         let is_special = |k: &&KnownEvent| {
-            k.stack.is_some() || k.user_stack.is_some() || !k.names_of_tasks.is_empty()
+            k.stack.is_some()
+                || k.user_stack.is_some()
+                || k.group.is_some()
+                || !k.names_of_tasks.is_empty()
         };
         let special = known.filter(is_special);
         let is_graph = known.is_some_and(|k| k.graph.is_some());
@@ -166,6 +173,17 @@ impl<'s> KernelFeed<'s> {
             *slot = Some(plan);
         }
         plan
+    }
+
+    /// Takes note of the process of a thread.
+    fn learn_group(&mut self, known: &KnownEvent, event: (i32, &[u8])) {
+        let mut groups = self.context.groups().borrow_mut();
+        let tasks = &mut self.tasks;
+        groups.learn(known, event, self.context.formats.endian, |tid, _| {
+            if let Some(known) = tasks.get_mut(tid as u32 as usize % TASKS) {
+                *known = NO_TASK;
+            }
+        });
     }
 
     /// Takes note of names of tasks.
@@ -188,7 +206,8 @@ impl<'s> KernelFeed<'s> {
         let Some(known) = self.tasks.get_mut(tid as u32 as usize % TASKS) else { return NONE };
         if known.tid != tid || known.place == NONE {
             let name = self.context.names().borrow().find(tid);
-            *known = KnownTask { tid, place: batch.push_task(task(tid, name)) };
+            let pid = self.context.groups().borrow().get(tid);
+            *known = KnownTask { tid, place: batch.push_task(task((pid, tid), name)) };
         }
         known.place
     }

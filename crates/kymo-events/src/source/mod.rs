@@ -72,6 +72,13 @@ pub enum SourceError {
     NoSamples { name: String },
     #[error(transparent)]
     Filter(#[from] FilterExprError),
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    #[error(
+        "--cgroup: {name} does not tell in which cgroup an event happened: only samples of \
+         perf.data do"
+    )]
+    NoCgroups { name: String },
 }
 
 /// How events are read.
@@ -248,6 +255,21 @@ impl EventSource {
         }
     }
 
+    /// Checks that the recordings have what a selection is about.
+    fn check(&self, selection: &EventSelection) -> Result<(), SourceError> {
+        if let Some(filter) = &selection.filter {
+            filter.check(self.classes().iter())?;
+        }
+        if !selection.names_cgroups() {
+            return Ok(());
+        }
+        if let Some(timeline) = &self.timeline {
+            return Err(SourceError::NoCgroups { name: timeline.name().to_owned() });
+        }
+        let all = (0..self.perf.len()).filter_map(|n| self.perf(n));
+        Ok(all.into_iter().try_for_each(|data| selection.check_cgroups(&data))?)
+    }
+
     /// Whether a recording is a pipe, whose events are not known before it is read.
     pub fn is_piped(&self) -> bool {
         (0..self.perf.len()).any(|n| self.perf(n).is_some_and(|p| p.is_pipe()))
@@ -264,9 +286,7 @@ impl EventSource {
         options: ReadOptions,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
-        if let Some(filter) = &selection.filter {
-            filter.check(self.classes().iter())?;
-        }
+        self.check(selection)?;
         let registry = Registry::new(selection);
         let perf = if options.without_perf_data { 0 } else { self.perf.len() };
         match (perf, &self.timeline) {
@@ -361,9 +381,7 @@ impl EventSource {
     ) -> Result<ReadSummary, SourceError> {
         let timeline = self.timeline.as_ref();
         let filtered = timeline.filter(|_| selection.filter.is_some());
-        if let Some(filter) = &selection.filter {
-            filter.check(self.classes().iter())?;
-        }
+        self.check(selection)?;
         let kernels = filtered.map_or_else(Vec::new, |t| self.kernel_contexts(t));
         let options = ReadOptions::default();
         let mut lanes = filtered.map(|t| TimelineLanes::new((self, t), &kernels, options));

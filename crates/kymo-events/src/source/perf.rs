@@ -13,11 +13,11 @@ use kymo_model::{Note, RecordKind, TrailingFields};
 use kymo_symbols::{Options, Resolver};
 use rustc_hash::FxHashMap;
 
+use super::SourceError;
 use super::hand_off::EventConsumer;
 use super::loss_marks::LossMarks;
 use super::registry::Registry;
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
-use crate::filter::FilterExprError;
 use crate::perf_data::{TracepointPayloads, note};
 use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::EventSelection;
@@ -58,6 +58,10 @@ impl PerfState for PerfContext {
         let mut task = task_of(&machine, pid.unwrap_or(tid), tid);
         task.pid = pid;
         task
+    }
+
+    fn cgroup(&self, id: u64) -> Option<Arc<[u8]>> {
+        self.machine.borrow().cgroup(id).cloned()
     }
 
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String> {
@@ -305,6 +309,10 @@ impl PerfState for SampleState {
         task
     }
 
+    fn cgroup(&self, id: u64) -> Option<Arc<[u8]>> {
+        self.state.borrow().cgroup(id)
+    }
+
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String> {
         let mut state = self.state.borrow_mut();
         let at = state.locate(pid, addr, mode);
@@ -330,6 +338,10 @@ impl PerfState for BorrowedState<'_> {
         task_of(self.0, pid, tid)
     }
 
+    fn cgroup(&self, id: u64) -> Option<Arc<[u8]>> {
+        self.0.cgroup(id).cloned()
+    }
+
     fn name(&self, _pid: u32, _addr: u64, _mode: u16) -> Option<String> {
         None
     }
@@ -342,12 +354,13 @@ impl<'f> SampleSelector<'f> {
     /// `symbols`: where a bundle beside the recording is.
     ///
     /// # Errors
-    /// If the filter fits no event of the recording.
+    /// If the filter fits no event of the recording, or cgroups were named and not recorded.
     pub fn new(
         selection: &'f EventSelection,
         data: &PerfData,
         symbols: &Options,
-    ) -> Result<SampleSelector<'f>, FilterExprError> {
+    ) -> Result<SampleSelector<'f>, SourceError> {
+        selection.check_cgroups(data)?;
         if let Some(filter) = selection.filter.as_ref().filter(|_| !data.is_pipe()) {
             filter.check(classes(data, 0, &mut LayoutId::default(), symbols).iter())?;
         }

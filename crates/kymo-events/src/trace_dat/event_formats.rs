@@ -9,7 +9,7 @@ use kymo_files::tracedat::TraceDat;
 use kymo_format::{EventFormat, Field, FieldKind, ParseOptions};
 use kymo_model::Endian;
 
-use super::GraphEvent;
+use super::{GraphEvent, TaskGroupEvent};
 
 /// A format that was read.
 pub struct KnownEvent {
@@ -27,6 +27,8 @@ pub struct KnownEvent {
     pub user_stack: Option<StackFormat>,
     /// The event is one of the function-graph tracer.
     pub graph: Option<GraphEvent>,
+    /// The event says which process a thread is of.
+    pub group: Option<TaskGroupEvent>,
 }
 
 /// Where the entries of a stack are.
@@ -193,6 +195,7 @@ impl KnownEvent {
             stack: StackFormat::of(&format, "kernel_stack", long_size),
             user_stack: StackFormat::of(&format, "user_stack", long_size),
             graph: GraphEvent::of(&format),
+            group: TaskGroupEvent::of(&format),
             format,
         })
     }

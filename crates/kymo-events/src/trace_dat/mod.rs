@@ -4,9 +4,11 @@
 mod event_formats;
 mod function_graph;
 mod process_maps;
+mod task_groups;
 mod task_names;
 
 pub use event_formats::{FormatTable, KnownEvent, StackFormat};
 pub use function_graph::{GraphEvent, write_duration};
 pub(crate) use process_maps::ProcessMaps;
+pub use task_groups::{TaskGroupEvent, TaskGroups};
 pub use task_names::{TaskName, TaskNames, saved_lines};

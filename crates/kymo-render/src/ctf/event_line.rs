@@ -13,7 +13,7 @@ use kymo_files::ctf::read::{
 use kymo_model::{Misc, RecordKind};
 
 use crate::perf_script::line_start::LineStarts;
-use crate::perf_script::sample_json::write_head;
+use crate::perf_script::sample_json::write_thread_head;
 use crate::perf_script::{FieldSet, FieldSpec, LineStyle};
 use crate::program_event::{
     CodeNames, EventObject, EventPayload, PayloadBuffers, PayloadLine, PrintFormat, write_message,
@@ -218,7 +218,9 @@ impl CtfLines {
         if event.filter.is_restricted() && !event.filter.wants_head(&head) {
             return end;
         }
-        write_head(&head, event.name, out);
+        // A trace that tells threads alone does not tell processes.
+        let pid = task.pid.or((task.tid.is_none()).then_some(u32::MAX));
+        write_thread_head(&head, pid, event.name, out);
         object.write(out);
         let format = classes.formats.get(event.class as usize).and_then(Option::as_ref);
         if format.is_some() {

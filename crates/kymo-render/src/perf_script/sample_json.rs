@@ -19,7 +19,26 @@ use crate::start_cache::StartCache;
 
 /// The opening of an object: task, CPU, time, event.
 pub(crate) fn write_head(s: &EventHead<'_>, event: &str, out: &mut Vec<u8>) {
-    write_task(s, out);
+    write_thread_head(s, Some(s.pid), event, out);
+}
+
+/// The same of a thread whose process may not be known.
+pub(crate) fn write_thread_head(
+    s: &EventHead<'_>,
+    pid: Option<u32>,
+    event: &str,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(b"{\"comm\":");
+    json_string(out, s.comm);
+    // -1, the kernel's "none", stays -1.
+    if let Some(pid) = pid {
+        let _ = write!(out, ",\"pid\":{}", pid as i32);
+    }
+    let _ = write!(out, ",\"tid\":{}", s.tid as i32);
+    if let Some(cpu) = s.cpu {
+        let _ = write!(out, ",\"cpu\":{}", cpu as i32);
+    }
     if let Some(time) = s.time {
         out.extend_from_slice(b",\"time\":");
         number::decimal(out, time / 1_000_000_000, 0);

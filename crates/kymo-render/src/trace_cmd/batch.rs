@@ -5,7 +5,7 @@ use kymo_files::tracedat::{Event, TraceDat};
 use kymo_format::ring::Missed;
 use rustc_hash::FxHashMap;
 
-use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskName, TaskNames};
+use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskGroups, TaskName, TaskNames};
 
 /// An event of a batch.
 #[derive(Clone, Copy)]
@@ -18,14 +18,23 @@ pub(super) struct BatchItem {
     pub(super) missed: Option<Missed>,
 }
 
+/// What became known of a task.
+#[derive(Clone, Copy)]
+pub(super) enum TaskChange {
+    /// Its name.
+    Name(i32, TaskName),
+    /// The process that it is a thread of, or that this is not known any more.
+    Group(i32, Option<u32>),
+}
+
 /// Events that are rendered together.
 #[derive(Default)]
 pub(crate) struct TraceCmdBatch {
     bytes: Vec<u8>,
     items: Vec<BatchItem>,
-    /// Tasks whose names became known with these events, each with the event
-    /// from which on it has the name.
-    pub(super) names: Vec<(usize, i32, TaskName)>,
+    /// What became known of tasks with these events, each with the event from which on it
+    /// holds.
+    pub(super) changes: Vec<(usize, TaskChange)>,
     /// Functions that called no other, by their event, with their durations.
     /// Their exits are left out.
     pub(super) leaves: FxHashMap<usize, u64>,
@@ -37,9 +46,9 @@ impl TraceCmdBatch {
         self.bytes.len()
     }
 
-    /// Whether it names tasks.
+    /// Whether it says something of tasks.
     pub(crate) fn defines_tasks(&self) -> bool {
-        !self.names.is_empty()
+        !self.changes.is_empty()
     }
 
     #[inline]
@@ -73,6 +82,7 @@ impl TraceCmdBatch {
 pub(crate) struct TraceCmdFeed<'a> {
     formats: &'a FormatTable<'a>,
     comms: TaskNames,
+    groups: TaskGroups,
     /// Whether entries and exits of functions are put together.
     graph: bool,
     /// Where the last event of an instance is in the batch, if a function began with
@@ -90,7 +100,8 @@ impl<'a> TraceCmdFeed<'a> {
     ) -> TraceCmdFeed<'a> {
         let comms = TaskNames::new(&data.machine().saved_cmdlines);
         let (entered, special) = (FxHashMap::default(), SpecialEvents::default());
-        TraceCmdFeed { formats, comms, graph, entered, special }
+        let groups = TaskGroups::default();
+        TraceCmdFeed { formats, comms, groups, graph, entered, special }
     }
 
     /// Adds an event to a batch. `false`: it is shown with one before.
@@ -103,9 +114,13 @@ impl<'a> TraceCmdFeed<'a> {
         if special
             && let Some(known) = self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok())
         {
-            let (names, at) = (&mut batch.names, batch.items.len());
-            let new = |pid, comm| names.push((at, pid, comm));
-            self.comms.learn(known, e.payload, self.formats.endian, new);
+            let (changes, at) = (&mut batch.changes, batch.items.len());
+            let endian = self.formats.endian;
+            let new = |tid, comm| changes.push((at, TaskChange::Name(tid, comm)));
+            self.comms.learn(known, e.payload, endian, new);
+            let task = (self.formats.pid(e.payload), e.payload);
+            let new = |tid, pid| changes.push((at, TaskChange::Group(tid, pid)));
+            self.groups.learn(known, task, endian, new);
         }
         batch.push(e);
         true
@@ -153,7 +168,7 @@ impl TraceCmdFeed<'_> {
     }
 }
 
-/// Which events are more than themselves, by their number: they name tasks, or
+/// Which events are more than themselves, by their number: they say something of tasks, or
 /// begin or end functions.
 #[derive(Default)]
 struct SpecialEvents {
@@ -174,7 +189,8 @@ impl SpecialEvents {
 
     #[cold]
     fn find(&mut self, formats: &FormatTable<'_>, id: u16) -> bool {
-        let special = |k: &KnownEvent| !k.names_of_tasks.is_empty() || k.graph.is_some();
+        let special =
+            |k: &KnownEvent| !k.names_of_tasks.is_empty() || k.graph.is_some() || k.group.is_some();
         let yes = formats.get(id).is_ok_and(special);
         self.of.resize(self.of.len().max(usize::from(id) + 1), 0);
         if let Some(slot) = self.of.get_mut(usize::from(id)) {

@@ -16,7 +16,7 @@ use kymo_model::Endian;
 
 use super::TraceCmdOptions;
 use crate::number;
-use crate::perf_script::sample_json::write_head;
+use crate::perf_script::sample_json::write_thread_head;
 use crate::start_cache::StartCache;
 
 /// An event, with what rendering it needs.
@@ -27,6 +27,8 @@ pub(crate) struct KernelLine<'e> {
     pub(crate) counts: bool,
     pub(crate) cpu: u32,
     pub(crate) tid: i32,
+    /// Process of the thread, if it is known.
+    pub(crate) pid: Option<u32>,
     /// `common_flags` and `common_preempt_count`.
     pub(crate) flags: (u8, u8),
     /// Number of its class.
@@ -112,7 +114,7 @@ impl KernelLine<'_> {
         let tid = self.tid as u32;
         let time = (!self.counts).then_some(self.time);
         let head = EventHead { comm, pid: tid, tid, cpu: Some(self.cpu), time };
-        write_head(&head, self.known.map_or("", |k| &k.full_name), out);
+        write_thread_head(&head, self.pid, self.known.map_or("", |k| &k.full_name), out);
         if self.counts {
             let _ = write!(out, ",\"count\":{}", self.time);
         }

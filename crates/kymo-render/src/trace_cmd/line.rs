@@ -1,16 +1,16 @@
 //! Renders batches of events of a trace.dat: whose events they are, which of them are
 //! wanted, and what could not be rendered.
 
+use kymo_events::EventSelection;
 use kymo_events::payload::KernelNames;
-use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskName, TaskNames};
-use kymo_events::{EventHead, EventSelection};
+use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskGroups, TaskNames};
 use kymo_files::tracedat::TraceDat;
 use kymo_format::ring::Missed;
 use kymo_model::Note;
 use rustc_hash::FxHashMap;
 
 use super::TraceCmdOptions;
-use super::batch::{BatchItem, TraceCmdBatch};
+use super::batch::{BatchItem, TaskChange, TraceCmdBatch};
 use super::kernel_line::{KernelLine, TraceCmdStarts, write_lost_json, write_lost_text};
 use super::unrendered::Unrendered;
 
@@ -30,6 +30,7 @@ pub(crate) struct TraceCmdRenderer<'a> {
     names: &'a KernelNames,
     instances: Vec<InstanceStyle>,
     comms: TaskNames,
+    groups: TaskGroups,
     filter: EventSelection,
     /// Whether the names in the filter are those of an event, by its number.
     wanted: FxHashMap<u16, bool>,
@@ -53,6 +54,7 @@ impl<'a> TraceCmdRenderer<'a> {
             names,
             instances: instances(data),
             comms: TaskNames::new(&data.machine().saved_cmdlines),
+            groups: TaskGroups::default(),
             filter,
             wanted: FxHashMap::default(),
             options,
@@ -67,6 +69,7 @@ impl<'a> TraceCmdRenderer<'a> {
         TraceCmdRenderer {
             instances: self.instances.clone(),
             comms: self.comms.clone(),
+            groups: self.groups.clone(),
             filter: self.filter.clone(),
             wanted: FxHashMap::default(),
             starts: TraceCmdStarts::default(),
@@ -75,10 +78,15 @@ impl<'a> TraceCmdRenderer<'a> {
         }
     }
 
-    /// The task has another name from now on.
-    fn name(&mut self, pid: i32, comm: TaskName) {
-        self.comms.add(pid, comm);
-        self.starts.forget(pid);
+    /// Something became known of a task.
+    fn apply(&mut self, change: TaskChange) {
+        match change {
+            TaskChange::Name(tid, comm) => {
+                self.comms.add(tid, comm);
+                self.starts.forget(tid);
+            }
+            TaskChange::Group(tid, pid) => self.groups.set(tid, pid),
+        }
     }
 
     fn print(&mut self, item: &BatchItem, payload: &[u8], leaf: Option<u64>, out: &mut Vec<u8>) {
@@ -102,6 +110,7 @@ impl<'a> TraceCmdRenderer<'a> {
             counts: instance.counts,
             cpu: item.cpu,
             tid: pid,
+            pid: self.groups.get(pid),
             flags: self.formats.flags(payload),
             id,
             known,
@@ -135,7 +144,14 @@ impl<'a> TraceCmdRenderer<'a> {
             Ok(k) => filter.wants_event(&[&k.full_name, &k.format.name]),
             Err(_) => filter.wants_event(&[]),
         });
-        *named && filter.wants_head(&head(item, pid, &self.comms.get(pid)))
+        let task = || {
+            let comm = self.comms.get(pid);
+            filter.wants_task(self.groups.get(pid), Some(pid as u32), comm.as_bytes())
+        };
+        *named
+            && filter.wants_time(Some(item.time))
+            && filter.wants_cpu(Some(item.cpu))
+            && (!filter.has_task_conditions() || task())
     }
 
     /// A mark where events are missing.
@@ -146,12 +162,6 @@ impl<'a> TraceCmdRenderer<'a> {
         out.extend_from_slice(&instance.prefix);
         write_lost_text(item.cpu, missed, out);
     }
-}
-
-fn head<'c>(item: &BatchItem, pid: i32, comm: &'c TaskName) -> EventHead<'c> {
-    let pid = pid as u32;
-    let (comm, time) = (comm.as_bytes(), Some(item.time));
-    EventHead { comm, pid, tid: pid, cpu: Some(item.cpu), time }
 }
 
 /// Lines of several instances begin with their names, aligned.
@@ -175,20 +185,19 @@ fn instances(data: &TraceDat) -> Vec<InstanceStyle> {
 }
 
 impl TraceCmdRenderer<'_> {
-    /// Renders an event of a batch; `name` is the place of the first name in it that is
-    /// not known yet.
+    /// Renders an event of a batch; `change` is the place of the first change of a task in it
+    /// that was not applied yet.
     #[inline]
     pub(crate) fn render(
         &mut self,
         batch: &TraceCmdBatch,
         event: usize,
-        name: &mut usize,
+        change: &mut usize,
         out: &mut Vec<u8>,
     ) {
-        while let Some((_, pid, comm)) = batch.names.get(*name).filter(|(from, ..)| *from <= event)
-        {
-            self.name(*pid, *comm);
-            *name += 1;
+        while let Some((_, c)) = batch.changes.get(*change).filter(|(from, _)| *from <= event) {
+            self.apply(*c);
+            *change += 1;
         }
         if let Some((item, payload)) = batch.event(event) {
             let before = out.len();
@@ -202,9 +211,9 @@ impl TraceCmdRenderer<'_> {
         &self.comms
     }
 
-    /// Takes note of names in a batch that somebody else renders.
+    /// Takes note of what a batch says of tasks that somebody else renders.
     pub(crate) fn pass(&mut self, batch: &TraceCmdBatch) {
-        batch.names.iter().for_each(|(_, pid, comm)| self.name(*pid, *comm));
+        batch.changes.iter().for_each(|(_, change)| self.apply(*change));
     }
 }
 

@@ -20,6 +20,10 @@ pub(crate) struct EventSelectionArgs {
     /// Only events of these threads
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     pub(crate) tid: Vec<u32>,
+    /// Only samples in these cgroups and those below them (paths or globs, as `record -G` takes
+    /// them); perf.data alone, recorded with `perf record --all-cgroups`
+    #[arg(long, value_name = "PATHS", value_delimiter = ',')]
+    pub(crate) cgroup: Vec<String>,
     /// Only these events (names or globs)
     #[arg(short = 'e', long = "event", value_name = "NAMES", value_delimiter = ',')]
     pub(crate) events: Vec<String>,
@@ -49,6 +53,7 @@ impl EventSelectionArgs {
             && self.filter.is_none()
             && self.pid.is_empty()
             && self.tid.is_empty()
+            && self.cgroup.is_empty()
             && self.events.is_empty()
     }
 
@@ -69,6 +74,7 @@ impl EventSelectionArgs {
         if let Some(cpus) = &self.cpu {
             selection.set_cpus(cpus)?;
         }
+        selection.set_cgroups(&self.cgroup)?;
         selection.set_events(&self.events)?;
         Ok(selection)
     }

@@ -91,7 +91,8 @@ fn filter_of<'f>(
     data: &PerfData,
     selection: &'f EventSelection,
 ) -> anyhow::Result<Option<SampleSelector<'f>>> {
-    if selection.filter.is_none() {
+    // The others are decided where samples are rendered.
+    if selection.filter.is_none() && !selection.names_cgroups() {
         return Ok(None);
     }
     let symbols = args.finding.options(Path::new(data.name()));
