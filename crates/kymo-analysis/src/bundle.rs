@@ -8,7 +8,7 @@ use kymo_symbols::bundle::{Bundle, Recording};
 use kymo_symbols::bundle_writer::{self, BundleSummary, Contents};
 use kymo_symbols::{Options, Resolver};
 
-use crate::seen::seen;
+use crate::referenced_addresses::seen;
 
 /// A bundle that was written.
 pub struct WrittenBundle {

@@ -16,9 +16,9 @@ pub mod oncpu;
 pub mod payload_labels;
 pub mod payload_weights;
 pub mod profile;
+pub mod referenced_addresses;
 pub mod report_config;
 mod samples;
-pub mod seen;
 pub mod tasks;
 
 /// A share in percent; nothing of nothing is nothing.

@@ -26,9 +26,9 @@ mod selection;
 mod source;
 pub mod state;
 pub mod state_history;
-mod tally;
 pub mod trace_dat;
 pub mod unwind;
+mod unwind_tally;
 mod value;
 pub mod worker_pool;
 

@@ -1,4 +1,4 @@
-//! RecordedEvent classes and their fields, whatever format they come from: name, origin, type and
+//! Event classes and their fields, whatever format they come from: name, origin, type and
 //! role of each field, and where its value lies in an event.
 
 use std::sync::Arc;

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use crate::address::CodeAddress;
 use crate::state::{Mapping, Maps};
 
-pub use crate::tally::{Cut, LARGEST_COPY, Needed, Stop, Tally};
+pub use crate::unwind_tally::{Cut, LARGEST_COPY, Needed, Stop, Tally};
 
 /// Addresses remembered; more start the memory over.
 const MOST_ADDRESSES: usize = 1 << 20;

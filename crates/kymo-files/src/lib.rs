@@ -10,7 +10,7 @@
 pub mod ctf;
 mod damage;
 mod machine;
-mod merge;
+mod merge_heap;
 pub mod perfdata;
 mod recording_format;
 mod text;

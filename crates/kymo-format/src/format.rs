@@ -12,7 +12,7 @@ use crate::error::FormatError;
 use crate::field::{Field, FieldKind};
 use crate::json::MemberName;
 use crate::parse::ParseOptions;
-use crate::plan::Plan;
+use crate::print_fmt::Plan;
 
 /// The largest text that is read; the largest of a kernel is some 16 KiB.
 const MAX_TEXT: usize = 1 << 20;

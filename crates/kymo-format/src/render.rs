@@ -6,7 +6,7 @@ use crate::expr::{Expr, Scope, Val};
 use crate::field::{dynamic, fixed, load, nul16, until_nul};
 use crate::format::EventFormat;
 use crate::line_writer::LineWriter;
-use crate::plan::{Op, Plan};
+use crate::print_fmt::{Op, Plan};
 use crate::spec::{self, Amount, Conv, MAX_WIDTH, Shape, Spec};
 use crate::text::{self, MAX_OUTPUT};
 use crate::{binprintf, pointer};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use kymo_kernel::events::ParseError;
 use kymo_kernel::perf_event::OpenError;
+use kymo_kernel::perf_ring::MapError;
 use kymo_kernel::process::SpawnError;
-use kymo_kernel::ring::MapError;
 use kymo_kernel::target::TargetError;
 use kymo_kernel::tracefs::TracefsError;
 

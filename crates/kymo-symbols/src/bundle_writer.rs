@@ -18,8 +18,8 @@ use crate::bundle::source_files::{Owners, PackedSource, SourcePacker};
 use crate::bundle::{self, tar};
 use crate::dso::{DsoId, DsoKind, SymId};
 use crate::files::open;
-use crate::locate;
 use crate::problem::Problem;
+use crate::read_symbols;
 use crate::resolver::Resolver;
 
 /// What is put into a bundle.
@@ -291,7 +291,7 @@ impl Making {
     ) -> io::Result<()> {
         let Some(dso) = resolver.get(id) else { return Ok(()) };
         let binary = dso.binary();
-        let Some(elf) = locate::table(resolver.files(), &binary) else { return Ok(()) };
+        let Some(elf) = read_symbols::table(resolver.files(), &binary) else { return Ok(()) };
         let mut starts: Vec<u64> = symbols.iter().flatten().map(|s| resolver.start(*s).1).collect();
         starts.sort_unstable();
         starts.dedup();

@@ -12,6 +12,7 @@ use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::{kcore, vdso};
 use kymo_unwind::Arch;
 
+use crate::compressed_modules;
 use crate::debug_files::DebugCompanions;
 use crate::dso::{DsoId, DsoKind};
 use crate::files::{Finder, Part, WithCode, same};
@@ -19,7 +20,6 @@ use crate::jitdump::{self, JitDump};
 use crate::kernel_file::KernelFile;
 use crate::problem::Problem;
 use crate::resolver::{Dso, Resolver};
-use crate::unpacked;
 
 /// Why there is no code to show.
 #[derive(Debug, thiserror::Error)]
@@ -197,7 +197,7 @@ impl Resolver {
     /// recorded build, and where that code was.
     pub fn kernel_image(&self, id: DsoId, part: Part) -> Option<(CodeFile, Arc<KernelFile>)> {
         let at = self.kernel_file(id, part)?;
-        let bytes = Bytes::Mapped(unpacked::map(&at.path).ok()?);
+        let bytes = Bytes::Mapped(compressed_modules::map(&at.path).ok()?);
         Some((CodeFile::whole(at.path.clone(), bytes), at))
     }
 
@@ -208,7 +208,7 @@ impl Resolver {
             let name = dso.long_name.clone();
             return Err(NoCode::Gone { why: self.refusal(&name), name });
         };
-        let map = |path: &Path| unpacked::map(path);
+        let map = |path: &Path| compressed_modules::map(path);
         let bytes = map(&path)
             .map_err(|e| NoCode::Gone { name: path.display().to_string(), why: e.to_string() })?;
         let separate =

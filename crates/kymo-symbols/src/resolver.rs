@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::problem::Problem;
 use crate::symbol_cache::{SymbolCache, Table};
 use crate::unwind::Binaries;
-use crate::{locate, perf_map};
+use crate::{perf_map, read_symbols};
 
 /// A binary.
 #[derive(Debug)]
@@ -309,7 +309,7 @@ impl Resolver {
             .with_max_len(1)
             .map(|(id, addresses)| {
                 let dso = files(id).filter(|d| d.table.get().is_none())?;
-                locate::names(&self.files, &dso.binary(), addresses)
+                read_symbols::names(&self.files, &dso.binary(), addresses)
             })
             .collect();
         let mut all = Vec::with_capacity(wanted.len());
@@ -466,14 +466,14 @@ fn load(dso: &Dso, files: &Finder, binaries: &Binaries) -> Table {
         }
         DsoKind::Vdso => {
             if files.bundled(&dso.binary(), "vdso").is_some() {
-                return locate::table(files, &dso.binary()).map(with_plt).unwrap_or_default();
+                return read_symbols::table(files, &dso.binary()).map(with_plt).unwrap_or_default();
             }
             let elf = kymo_kernel::vdso::own().and_then(|bytes| Elf::parse(&bytes).ok());
             let right = |e: &Elf| dso.build_id.is_none_or(|id| e.build_id == Some(id));
-            let elf = elf.filter(right).or_else(|| locate::table(files, &dso.binary()));
+            let elf = elf.filter(right).or_else(|| read_symbols::table(files, &dso.binary()));
             elf.map(with_plt).unwrap_or_default()
         }
-        _ => locate::table(files, &dso.binary()).map(with_plt).unwrap_or_default(),
+        _ => read_symbols::table(files, &dso.binary()).map(with_plt).unwrap_or_default(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A filter as text again, to be shown. What [`crate::compile`] makes of the text is the
+//! A filter as text again, to be shown. What [`crate::filter_compile`] makes of the text is the
 //! same filter.
 
 use crate::filter::{Filter, instruction, op};

@@ -7,17 +7,16 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
-mod compile;
 mod control;
 mod decompile;
 mod error;
 mod event;
 mod field;
 mod filter;
+mod filter_compile;
 mod glob;
 mod order;
 
-pub use compile::compile;
 pub use control::{
     CONTROL_HEADER, CONTROL_MAGIC, Control, MAX_EVENTS, SLOT, SLOT_PATH, SLOTS, SLOTS_AT, Slot,
     SlotState, enable_at, slot_at,
@@ -27,5 +26,6 @@ pub use error::{FilterError, UstFormatError};
 pub use event::{EventFlags, EventRecord, EventWords, FieldRecord, FieldWords};
 pub use field::{FieldTag, Shape};
 pub use filter::{Fields, Filter, InRange};
+pub use filter_compile::compile;
 pub use glob::matches;
 pub use order::{EventRule, MAX_ORDER, Order, OrderView, Pids, RuleView, is_for};

@@ -83,7 +83,7 @@ mod tests {
         check(record, "#[cfg(test)]\nmod tests { use super::super::bundle; }", &[]);
         let deep = "crates/kymo/src/commands/trace/ust/mod.rs";
         check(deep, "use super::super::Args;\nuse super::live_output::X;\n", &[]);
-        check(deep, "use super::super::super::record::Args;\n", &["record"]);
+        check(deep, "use super::super::record::Args;\n", &["record"]);
         check(deep, "use crate::commands::trace::Args;\n", &[]);
     }
 }

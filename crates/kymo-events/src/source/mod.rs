@@ -223,7 +223,7 @@ impl EventSource {
         clocks::name(&self.perf, self.timeline.as_ref())
     }
 
-    /// RecordedEvent classes of all recordings, whether events of them happened or not, as far as
+    /// Event classes of all recordings, whether events of them happened or not, as far as
     /// they are known before reading: a pipe tells of its events while it is read.
     pub fn classes(&self) -> Vec<RecordedClass> {
         let mut next = LayoutId::default();

@@ -9,7 +9,7 @@
 
 mod catalog;
 mod error;
-mod filter;
+mod filter_refusal;
 mod modifiers;
 pub mod names;
 mod paranoid;
@@ -22,7 +22,7 @@ mod tests;
 
 pub use catalog::Catalog;
 pub use error::{ParseError, Reason};
-pub use filter::explain_refusal;
+pub use filter_refusal::explain_refusal;
 pub use paranoid::{Paranoid, paranoid};
 pub use support::Support;
 

@@ -1,5 +1,5 @@
 //! Waits for a condition in an instance of its own, which holds nothing but the
-//! condition's events: the session that is to be snapshotted stays opaque_mapping.
+//! condition's events: the session that is to be snapshotted stays untouched.
 
 use std::io;
 use std::time::Duration;

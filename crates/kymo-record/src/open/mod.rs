@@ -1,8 +1,8 @@
 //! Opening perf events, for recordings and for counts alike: every planned event on its
 //! CPUs, tasks or cgroup, in groups, with its filter, and with what is tried when the
-//! kernel refuses (`policy.rs`). `rings.rs` maps the rings that recordings read.
+//! kernel refuses (`fallback.rs`). `rings.rs` maps the rings that recordings read.
 
-mod policy;
+mod fallback;
 mod rings;
 mod scope;
 
@@ -15,8 +15,8 @@ use kymo_kernel::perf_event::{OpenError, OpenFlags, PerfEvent};
 use kymo_model::{Attr, AttrFlags, Note};
 
 use crate::error::RecordError;
-pub(crate) use policy::{OpenPolicy, UserOnly};
-use policy::{Relaxation, may_drop_kernel, relax, user_only_note};
+pub(crate) use fallback::{OpenPolicy, UserOnly};
+use fallback::{Relaxation, may_drop_kernel, relax, user_only_note};
 pub(crate) use rings::{RingOptions, RingSet};
 pub use scope::Cgroup;
 pub(crate) use scope::{CounterPlace, CounterScope};

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use kymo_files::perfdata::write::EventMeta;
 use kymo_files::perfdata::write::update::IdPlace;
 use kymo_kernel::perf_event::PerfEvent;
-use kymo_kernel::ring::{MapError, PerfRing, RingMode};
+use kymo_kernel::perf_ring::{MapError, PerfRing, RingMode};
 use kymo_model::{AttrFlags, Note, NoteKind, ReadFormat};
 
 use super::{EventInstance, EventSet, PlannedEvent};

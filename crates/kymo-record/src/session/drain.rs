@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use kymo_files::perfdata::write::{Writer, synth};
 use kymo_kernel::descriptors::{self, PollFlags, readable, readable_fd};
+use kymo_kernel::perf_ring::RingMode;
 use kymo_kernel::process::Signal;
-use kymo_kernel::ring::RingMode;
 use kymo_kernel::target;
 use kymo_model::{Note, NoteKind};
 

@@ -12,7 +12,7 @@ use kymo_model::BuildId;
 use object::read::{Object as _, ObjectSection as _};
 
 use crate::files::{find_module, running_build_id, running_release, vmlinux_places};
-use crate::{Binary, Finder, unpacked};
+use crate::{Binary, Finder, compressed_modules};
 
 /// Sort of binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub enum BinaryError {
 }
 
 fn open(path: &Path) -> Result<MappedFile, BinaryError> {
-    unpacked::map(path).map_err(|error| BinaryError::Io { path: path.to_owned(), error })
+    compressed_modules::map(path).map_err(|error| BinaryError::Io { path: path.to_owned(), error })
 }
 
 fn build_id(file: &object::File<'_>) -> Option<BuildId> {
@@ -229,7 +229,7 @@ impl BinaryFiles {
 /// A separate debug file of the right build-id or checksum.
 fn separate(path: &Path) -> Option<(PathBuf, MappedFile)> {
     let place = Finder::default().dwarf(&Binary { path, build_id: None, pid: None })?;
-    let map = unpacked::map(&place).ok()?;
+    let map = compressed_modules::map(&place).ok()?;
     Some((place, map))
 }
 

@@ -8,7 +8,7 @@ use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
 use object::read::{Object as _, ObjectSection as _};
 
-use crate::{Finder, unpacked};
+use crate::{Finder, compressed_modules};
 
 /// Looks beside a binary and its debug file, and where distributions install.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl<'f> DebugCompanions<'f> {
 }
 
 fn map(path: &Path) -> Option<MappedFile> {
-    unpacked::map(path).ok()
+    compressed_modules::map(path).ok()
 }
 
 fn kept(map: MappedFile) -> Box<dyn FileBytes> {

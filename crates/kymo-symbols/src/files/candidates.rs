@@ -8,7 +8,7 @@ use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
 use super::{Binary, Module, kernel};
-use crate::unpacked::plain_name;
+use crate::compressed_modules::plain_name;
 
 /// Directories that all candidates are below.
 #[derive(Debug)]

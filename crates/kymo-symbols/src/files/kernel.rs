@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
-use crate::unpacked::plain_name;
+use crate::compressed_modules::plain_name;
 
 /// The release of the running kernel.
 pub(crate) fn running_release() -> Option<String> {

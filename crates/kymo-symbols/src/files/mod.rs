@@ -7,7 +7,7 @@
 
 mod candidates;
 mod kernel;
-mod verdict;
+mod match_build_id;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,9 +24,9 @@ use crate::options::Options;
 use crate::problem::{BundleError, Problem};
 use candidates::SearchRoots;
 pub(crate) use kernel::{find_module, running_build_id, running_release, vmlinux_places};
-pub use verdict::Part;
-use verdict::{Verdict, judge};
-pub(crate) use verdict::{open, same};
+pub use match_build_id::Part;
+use match_build_id::{Verdict, judge};
+pub(crate) use match_build_id::{open, same};
 
 /// A binary as a recording names it.
 #[derive(Clone, Copy, Debug)]
@@ -218,7 +218,7 @@ impl Finder {
         if here.is_file() {
             return Some((here, true));
         }
-        let own = self.binary(binary).and_then(|own| verdict::BinaryFacts::of(&own));
+        let own = self.binary(binary).and_then(|own| match_build_id::BinaryFacts::of(&own));
         let id = own.and_then(|f| f.build_id).or(binary.build_id)?;
         let client = self.debuginfod.as_ref()?;
         client.find(&id.to_string(), Artifact::Source(path), &|_| Ok(())).map(|path| (path, false))
@@ -408,7 +408,7 @@ impl Finder {
     /// The file with a part of a binary: its own, or a debug file, on this machine or a
     /// server.
     fn part_of(&self, binary: &Binary<'_>, own: Option<&Path>, part: Part) -> Option<PathBuf> {
-        let facts = own.and_then(verdict::BinaryFacts::of);
+        let facts = own.and_then(match_build_id::BinaryFacts::of);
         if let (Some(own), Some(facts)) = (own, &facts)
             && facts.has(part)
         {

@@ -17,12 +17,12 @@ use kymo_model::BuildId;
 use rayon::prelude::*;
 
 use crate::cache::{Cache, CacheError};
+use crate::compressed_modules;
 use crate::debug_files::DebugCompanions;
 use crate::dso::{DsoId, DsoKind};
 use crate::files::{Binary, Finder, open};
 use crate::problem::Problem;
 use crate::resolver::Resolver;
-use crate::unpacked;
 
 /// What the source calls the addresses of several binaries.
 #[derive(Debug, Default)]
@@ -290,7 +290,7 @@ impl Pages for Mapped {
 }
 
 fn read(files: &Finder, path: &Path, binary: &Path, addresses: &[u64]) -> Result<Answers, String> {
-    let map = Mapped(unpacked::map(path).map_err(|e| e.to_string())?);
+    let map = Mapped(compressed_modules::map(path).map_err(|e| e.to_string())?);
     let companions = DebugCompanions::new(binary, Some(path)).asking(files);
     let bytes = map.0.bytes();
     let sections = Sections::load(bytes, None).and_then(|s| s.with_companions(bytes, &companions));

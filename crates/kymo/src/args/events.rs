@@ -21,7 +21,7 @@ pub(crate) struct EventSelectionArgs {
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     pub(crate) tid: Vec<u32>,
     /// Only samples in these cgroups and those below them (paths or globs, as `record -G` takes
-    /// them); perf.data alone, recorded with `perf record --all-cgroups`
+    /// them); perf.data alone, if cgroups were recorded
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     pub(crate) cgroup: Vec<String>,
     /// Only these events (names or globs)

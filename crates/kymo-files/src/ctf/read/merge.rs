@@ -7,7 +7,7 @@ use super::run::{Run, Short};
 use super::stream::Stream;
 use super::trace::Trace;
 use super::{Ctf, ReadError, ReadStats};
-use crate::merge::{Lane, Merge};
+use crate::merge_heap::{Lane, Merge};
 
 /// All windows together take about this much.
 const WINDOWS: usize = 8 << 20;

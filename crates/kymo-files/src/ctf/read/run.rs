@@ -8,7 +8,7 @@ use super::event::Packed;
 use super::packet::Quick;
 use super::stream::Stream;
 use super::trace::{StreamClass, Trace};
-use crate::merge::MergeHead;
+use crate::merge_heap::MergeHead;
 
 /// The most events of a run.
 const MOST: usize = 1024;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use super::pages::{Sizes, Stream};
 use super::{Clock, Event, ReadError, ReadStats, TraceDat};
-use crate::merge::{Lane, Merge};
+use crate::merge_heap::{Lane, Merge};
 
 /// All windows together take about this much, more where pages are larger.
 const WINDOWS: usize = 8 << 20;

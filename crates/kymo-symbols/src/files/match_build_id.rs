@@ -7,8 +7,8 @@ use std::path::Path;
 use kymo_debuginfo::{DebugLink, LazyElf};
 use kymo_model::BuildId;
 
+use crate::compressed_modules;
 use crate::pages::Pages;
-use crate::unpacked;
 
 /// Larger files are not read.
 const LIMIT: u64 = 16 << 30;
@@ -57,7 +57,7 @@ pub(crate) fn open(path: &Path) -> Option<Pages> {
 
 /// `None` of a file that is too large, or none that could be read.
 fn pages(path: &Path) -> std::io::Result<Option<Pages>> {
-    let file = unpacked::open(path)?;
+    let file = compressed_modules::open(path)?;
     let len = file.metadata()?.len();
     Ok((len <= LIMIT).then(|| Pages::new(file, len)))
 }
@@ -108,7 +108,9 @@ pub(crate) fn judge(
 ) -> Verdict {
     let pages = match pages(path) {
         Ok(Some(pages)) => pages,
-        Err(e) if unpacked::is_damage(&e) => return Verdict::Unusable { why: e.to_string() },
+        Err(e) if compressed_modules::is_damage(&e) => {
+            return Verdict::Unusable { why: e.to_string() };
+        }
         _ => return Verdict::Absent,
     };
     let elf = match LazyElf::parse(&pages) {
@@ -155,7 +157,7 @@ pub(crate) fn same(stated: Option<BuildId>, wanted: Option<BuildId>) -> bool {
 
 /// CRC-32 of a whole file.
 fn checksum(path: &Path) -> Option<u32> {
-    let file = unpacked::open(path).ok()?;
+    let file = compressed_modules::open(path).ok()?;
     let mut piece = vec![0; 256 << 10];
     let (mut sum, mut at) = (flate2::Crc::new(), 0);
     loop {

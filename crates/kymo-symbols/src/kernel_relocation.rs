@@ -12,13 +12,13 @@ use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
+use crate::compressed_modules;
 use crate::dso::{DsoId, DsoKind};
 use crate::files::{Module, Named, Part, running_build_id, running_release};
 use crate::kernel::slide;
 use crate::kernel_file::{KernelFile, Span};
 use crate::problem::Problem;
 use crate::resolver::Resolver;
-use crate::unpacked;
 
 impl Resolver {
     /// The file with a part of the kernel's or a module's code, and where that code
@@ -129,7 +129,7 @@ impl Resolver {
     }
 
     fn map(&self, path: &Path) -> Option<MappedFile> {
-        unpacked::map(path)
+        compressed_modules::map(path)
             .map_err(|e| {
                 let path = path.display().to_string();
                 self.files().note(Problem::Unusable { path, why: e.to_string() });
