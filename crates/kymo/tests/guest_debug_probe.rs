@@ -191,7 +191,7 @@ fn every_kind_of_place() {
     let live = sh.run(&format!("kymo trace -q -e {events} -- {} 2", program.arg()));
     // Before its first write it was not yet the program.
     let live = live.split_once(" five: ").unwrap().1;
-    assert_eq!(count(live, &["wrote__return:", "vfs_write", "arg1=10"]), 1, "{live}");
+    assert_eq!(count(live, &["wrote__return:", " <- ", "arg1=10"]), 1, "{live}");
     // Twice four reads of three bytes and one of a length of its own.
     assert_eq!(count(live, &[" vfs_read_L6:", "count=0x3"]), 8, "{live}");
     assert_eq!(count(live, &[" vfs_read_L6:", "count=0x2a"]), 1, "{live}");
