@@ -19,6 +19,7 @@ pub mod sched;
 pub mod stacks;
 mod table;
 pub mod trust;
+pub mod units;
 
 pub use kymo_analysis::percent;
 

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 
 use kymo_events::{EventSource, ReadOptions, SourceError};
 
-use super::durations::DurationHistogram;
-use super::losses::LossWindows;
 use super::machine::{TaskMachine, Transition};
 use super::read::{SchedRead, SchedSelection, SchedStep, read_sched};
 use super::task::{SchedTask, TaskId};
 use super::wait::{Wait, WaitCause};
+use crate::durations::DurationHistogram;
+use crate::losses::LossWindows;
 
 /// Tasks that ended and have rows of their own; more are counted in one.
 const MOST_ENDED: usize = 100_000;

@@ -6,13 +6,10 @@
 use kymo_events::RecordedEvent;
 
 use super::decode::{SchedEvent, TaskRef, WakeupContext, WakeupKind};
-use super::losses::LossWindows;
 use super::switch_state::SwitchOutState;
 use super::task::{SchedTask, SwitchedOut, TaskId, TaskState, TaskTable, Wakeup};
 use super::wait::{Wait, WaitCause};
-
-/// More CPUs than a kernel can have; a recording that states another is damaged.
-pub(super) const MOST_CPUS: u32 = 1 << 13;
+use crate::losses::{LossWindows, MOST_CPUS};
 
 /// A CPU.
 #[derive(Clone, Copy, Debug, Default)]

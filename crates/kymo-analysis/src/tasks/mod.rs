@@ -9,9 +9,7 @@
 //! *scheduling delay* the part of it in which the task could have run.
 
 mod decode;
-mod durations;
 mod latency;
-mod losses;
 mod machine;
 mod notes;
 mod read;
@@ -21,12 +19,10 @@ mod task;
 mod wait;
 
 pub use decode::{SCHED_EVENTS, SchedDecoder, SchedEvent, TaskRef, WakeupContext, WakeupKind};
-pub use durations::DurationHistogram;
 pub use latency::{DelayStats, LatencyConfig, LatencyRow, LatencyTable, LongestDelay};
-pub use losses::LossWindows;
 pub use machine::{SchedCounts, SwitchIn, SwitchOut, TaskMachine, Transition};
 pub use notes::sched_notes;
-pub use read::{SchedRead, SchedScan, SchedSelection, SchedStep, read_sched, scan_sched};
+pub use read::{SchedRead, SchedSelection, SchedStep, read_sched, scan_sched};
 pub use runtime::{IdleTime, RunSummary, RuntimeRow, RuntimeTable};
 pub use switch_state::SwitchOutState;
 pub use task::{SchedTask, TaskId, TaskState, TaskTable, Wakeup};

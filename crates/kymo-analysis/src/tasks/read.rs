@@ -7,9 +7,9 @@ use kymo_events::{
 };
 
 use super::decode::{SCHED_EVENTS, SchedDecoder};
-use super::losses::LossWindows;
-use super::machine::{MOST_CPUS, TaskMachine, Transition};
+use super::machine::{TaskMachine, Transition};
 use super::task::SchedTask;
+use crate::losses::{EventScan, LossWindows, scan_events, select_events};
 
 /// Which transitions are shown. The state machine needs all events, so that nothing of this
 /// is left to the readers.
@@ -80,15 +80,6 @@ pub struct SchedStep<'a, 'e> {
     pub cpu: u32,
 }
 
-fn selection() -> EventSelection {
-    let mut selection = EventSelection::default();
-    let bare = SCHED_EVENTS.iter().filter_map(|n| n.rsplit_once(':')).map(|(_, bare)| bare);
-    let names: Vec<String> = SCHED_EVENTS.into_iter().chain(bare).map(str::to_owned).collect();
-    // Names without globs are always a selection.
-    let _ = selection.set_events(&names);
-    selection
-}
-
 /// Reads all scheduler events; `sink` gets each transition with the machine as it is after it.
 /// `losses` are those that an earlier pass met.
 ///
@@ -103,7 +94,7 @@ pub fn read_sched(
     let mut machine = TaskMachine::new(losses);
     let mut decoder = SchedDecoder::default();
     let mut span: Option<(u64, u64)> = None;
-    let summary = source.for_each(&selection(), options, &mut |event| {
+    let summary = source.for_each(&select_events(&SCHED_EVENTS), options, &mut |event| {
         let Some(sched) = decoder.decode(event) else { return ControlFlow::Continue(()) };
         if let Some(time) = event.time {
             let (first, last) = span.unwrap_or((time, time));
@@ -120,40 +111,10 @@ pub fn read_sched(
     Ok(SchedRead { machine, summary, span, malformed: decoder.malformed })
 }
 
-/// What has to be known before the first line is written.
-#[derive(Clone, Debug, Default)]
-pub struct SchedScan {
-    /// Spans in which events were lost.
-    pub losses: LossWindows,
-    /// Number of CPUs: the highest that has an event, and all below it.
-    pub cpus: usize,
-}
-
-/// Looks through recordings that can be read twice; nothing is known of others.
+/// Looks through recordings before the first line is written.
 ///
 /// # Errors
 /// If reading fails.
-pub fn scan_sched(source: &EventSource) -> Result<SchedScan, SourceError> {
-    if !source.can_read_again() {
-        return Ok(SchedScan::default());
-    }
-    let mut last: Vec<u64> = Vec::new();
-    let mut losses = Vec::new();
-    source.for_each(&selection(), ReadOptions::default(), &mut |event| {
-        let (Some(time), Some(cpu)) = (event.time, event.cpu().filter(|c| *c < MOST_CPUS)) else {
-            return ControlFlow::Continue(());
-        };
-        let at = cpu as usize;
-        if last.len() <= at {
-            last.resize(at + 1, 0);
-        }
-        if let Some(slot) = last.get_mut(at) {
-            let before = std::mem::replace(slot, time);
-            if event.lost.is_some() {
-                losses.push((before.min(time), time));
-            }
-        }
-        ControlFlow::Continue(())
-    })?;
-    Ok(SchedScan { losses: LossWindows::new(losses), cpus: last.len() })
+pub fn scan_sched(source: &EventSource) -> Result<EventScan, SourceError> {
+    scan_events(source, &select_events(&SCHED_EVENTS))
 }

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use kymo_analysis::tasks::{DelayStats, LatencyRow, LatencyTable, LongestDelay, WaitCause};
 use serde_json::{Value, json};
 
-use super::{Millis, Seconds, TimeUnits, shown};
 use crate::Ledger;
+use crate::units::{Millis, Seconds, TimeUnits, shown};
 
 /// Columns that rows are sorted by, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use kymo_analysis::tasks::{SchedSelection, SchedStep, TaskId, TaskMachine, Trans
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
-use super::{Seconds, TimeUnits, shown};
+use crate::units::{Seconds, TimeUnits, shown};
 
 /// CPUs that have a column at most.
 const MOST_COLUMNS: usize = 4096;

@@ -8,7 +8,7 @@ use kymo_analysis::tasks::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Millis, Seconds, TimeUnits, shown};
+use crate::units::{Millis, Seconds, TimeUnits, shown};
 
 /// Functions of the scheduler itself, which every stack of a switch begins with.
 const SCHEDULER: [&str; 3] = ["__schedule", "schedule", "preempt_schedule"];

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use kymo_analysis::tasks::{IdleTime, RuntimeRow};
 use serde_json::{Value, json};
 
-use super::{Millis, TimeUnits, shown};
+use crate::units::{Millis, TimeUnits, shown};
 
 /// What was counted.
 pub struct TimehistSummary {

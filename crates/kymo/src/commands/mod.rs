@@ -1,10 +1,12 @@
 //! The commands, and what they share: how an error ends the program.
 
+pub(crate) mod analysis;
 pub(crate) mod annotate;
 pub(crate) mod bundle;
 pub(crate) mod cache;
 pub(crate) mod convert;
 pub(crate) mod event;
+pub(crate) mod event_recording;
 pub(crate) mod list;
 pub(crate) mod listen;
 pub(crate) mod manual;

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::tasks::{LatencyConfig, LatencyTable};
+use kymo_analysis::tasks::{LatencyConfig, LatencyTable, SchedSelection};
 use kymo_model::NoteKind;
 use kymo_view::sched::{LatencyColumn, LatencyView};
 
-use super::ReadArgs;
+use super::AnalysisArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo sched latency`.
@@ -23,7 +23,7 @@ EXAMPLES
   kymo sched latency --json | jq '.tasks[] | {comm, p99: .woken.p99_ns}'")]
 pub(super) struct Args {
     #[command(flatten)]
-    read: ReadArgs,
+    read: AnalysisArgs,
     /// By task instead of by name
     #[arg(short = 'p', long)]
     pids: bool,
@@ -49,7 +49,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&SymbolArgs::default())?;
-    let selection = args.read.selection(&source, &args.pid, &args.tid)?;
+    let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
     let table = LatencyTable::count(&source, &config)?;
     let mut ledger = super::ledger(&source, &table.read);
@@ -73,5 +73,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => view.write_json(&mut out, &ledger)?,
         false => view.write_text(&mut out, &ledger)?,
     }
-    args.read.close(out, &source, &table.read, &ledger)
+    args.read.close(out, &source, &table.read.summary, &ledger)
 }

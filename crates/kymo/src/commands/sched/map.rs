@@ -4,12 +4,12 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use kymo_analysis::tasks::{read_sched, scan_sched};
+use kymo_analysis::tasks::{SchedSelection, read_sched, scan_sched};
 use kymo_events::ReadOptions;
 use kymo_view::sched::MapWriter;
 use serde_json::json;
 
-use super::ReadArgs;
+use super::AnalysisArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo sched map`.
@@ -23,7 +23,7 @@ EXAMPLES
   kymo sched map --compact --time 13225.1,13225.2")]
 pub(super) struct Args {
     #[command(flatten)]
-    read: ReadArgs,
+    read: AnalysisArgs,
     /// Columns only for CPUs that switch, in the order in which they do
     #[arg(long)]
     compact: bool,
@@ -31,7 +31,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&SymbolArgs::default())?;
-    let selection = args.read.selection(&source, &[], &[])?;
+    let selection = SchedSelection { events: args.read.selection(&source, &[], &[])? };
     let mut out = super::stdout();
     let scan = scan_sched(&source)?;
     let cpus = (!args.compact).then_some(scan.cpus);
@@ -49,5 +49,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else if !ledger.is_empty() {
         write!(out, "\n{}", ledger.to_text(""))?;
     }
-    args.read.close(out, &source, &read, &ledger)
+    args.read.close(out, &source, &read.summary, &ledger)
 }

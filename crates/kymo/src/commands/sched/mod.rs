@@ -6,18 +6,14 @@ mod map;
 mod record;
 mod timehist;
 
-use std::io::{BufWriter, StdoutLock, Write as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use kymo_analysis::tasks::{SchedRead, SchedSelection, sched_notes};
-use kymo_events::{EventSelection, EventSource, parse_times};
+use kymo_analysis::tasks::{SchedRead, sched_notes};
+use kymo_events::EventSource;
 use kymo_view::Ledger;
-use kymo_view::sched::TimeUnits;
 
-use crate::args::symbols::SymbolArgs;
-use crate::exit;
+use super::analysis::{AnalysisArgs, stdout};
 
 /// Flags of `kymo sched`.
 #[derive(clap::Args)]
@@ -60,93 +56,11 @@ enum Action {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
-        Action::Record(args) => record::run(*args),
+        Action::Record(args) => record::run(&args),
         Action::Latency(args) => latency::run(&args),
         Action::Timehist(args) => timehist::run(&args),
         Action::Map(args) => map::run(&args),
     }
-}
-
-/// Flags that all of them share.
-#[derive(clap::Args)]
-struct ReadArgs {
-    /// Recording to read: perf.data, trace.dat, the directory of CTF traces or of a session; `-` is the standard input
-    #[arg(short, long, value_name = "FILE")]
-    input: Option<PathBuf>,
-    /// Recordings to read, without -i; several of one machine are merged by time
-    #[arg(value_name = "FILE", conflicts_with = "input")]
-    files: Vec<PathBuf>,
-    /// Only what is between START,STOP (seconds; either may be missing; several
-    /// space-separated), or in a share of the whole: 10%/2, 0%-10%; the state before is known
-    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
-    time: Option<String>,
-    /// Only what happens on these CPUs (`0,2-3`)
-    #[arg(short = 'C', long, visible_alias = "CPU", value_name = "LIST")]
-    cpu: Option<String>,
-    /// Only tasks with these names
-    #[arg(long, visible_alias = "comms", value_name = "NAMES", value_delimiter = ',')]
-    comm: Vec<String>,
-    /// Machine-readable output (docs/json.md)
-    #[arg(long)]
-    json: bool,
-    /// Times in nanoseconds
-    #[arg(long)]
-    ns: bool,
-    /// Exit with status 3 if anything could make the result wrong
-    #[arg(long)]
-    strict: bool,
-}
-
-impl ReadArgs {
-    fn open(&self, symbols: &SymbolArgs) -> anyhow::Result<EventSource> {
-        let mut paths = self.files.clone();
-        paths.extend(self.input.clone());
-        if paths.is_empty() {
-            paths.push(super::default_recording());
-        }
-        let first = paths.first().cloned().unwrap_or_default();
-        Ok(EventSource::open(&paths, symbols.options(&first))?)
-    }
-
-    /// The conditions, with those on tasks that each command has flags of its own for.
-    fn selection(
-        &self,
-        source: &EventSource,
-        pids: &[u32],
-        tids: &[u32],
-    ) -> anyhow::Result<SchedSelection> {
-        let mut events = EventSelection::of_tasks(self.comm.clone(), pids.to_vec(), tids.to_vec());
-        if let Some(text) = &self.time {
-            let span = if text.contains('%') { source.span()? } else { None };
-            events.times = parse_times(text, span)?;
-        }
-        if let Some(cpus) = &self.cpu {
-            events.set_cpus(cpus)?;
-        }
-        Ok(SchedSelection { events })
-    }
-
-    fn units(&self) -> TimeUnits {
-        TimeUnits { nanos: self.ns }
-    }
-
-    /// Exit status, after everything was written.
-    fn close(
-        &self,
-        mut out: BufWriter<StdoutLock<'_>>,
-        source: &EventSource,
-        read: &SchedRead,
-        ledger: &Ledger,
-    ) -> anyhow::Result<ExitCode> {
-        out.flush()?;
-        let damage =
-            read.summary.is_damaged(source).then_some("damaged; what can be read is counted");
-        Ok(exit::status(source.name(), damage, ledger, self.strict))
-    }
-}
-
-fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(64 << 10, std::io::stdout().lock())
 }
 
 /// What the readers and the state machine have to say.

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use kymo_analysis::losses::EventScan;
 use kymo_analysis::tasks::{
-    RuntimeTable, SchedRead, SchedScan, SchedSelection, SchedStep, TaskMachine, Transition,
-    read_sched, scan_sched,
+    RuntimeTable, SchedRead, SchedSelection, SchedStep, TaskMachine, Transition, read_sched,
+    scan_sched,
 };
 use kymo_events::{EventSource, ReadOptions};
 use kymo_model::NoteKind;
@@ -15,7 +16,7 @@ use kymo_view::Ledger;
 use kymo_view::sched::{TimehistColumns, TimehistSummary, TimehistWriter};
 use serde_json::json;
 
-use super::ReadArgs;
+use super::AnalysisArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo sched timehist`.
@@ -33,7 +34,7 @@ EXAMPLES
   kymo sched timehist --json | jq 'select(.cause == \"preempted\" and .delay_ns > 5e6)'")]
 pub(super) struct Args {
     #[command(flatten)]
-    read: ReadArgs,
+    read: AnalysisArgs,
     #[command(flatten)]
     finding: SymbolArgs,
     /// Only these processes
@@ -139,7 +140,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("-s shows no lines: -w, -n and -M are for lines (-S shows both)");
     }
     let source = args.read.open(&args.finding)?;
-    let selection = args.read.selection(&source, &args.pid, &args.tid)?;
+    let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
     // Lines are written before the next is read: losses have to be known before.
     let scan = scan_sched(&source)?;
     let mut out = super::stdout();
@@ -175,10 +176,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             write!(out, "\n{}", ledger.to_text(""))?;
         }
     }
-    args.read.close(out, &source, &read, &ledger)
+    args.read.close(out, &source, &read.summary, &ledger)
 }
 
-fn columns(args: &Args, source: &EventSource, scan: &SchedScan) -> anyhow::Result<TimehistColumns> {
+fn columns(args: &Args, source: &EventSource, scan: &EventScan) -> anyhow::Result<TimehistColumns> {
     let stacks = !args.no_call_graph && source.perf_count() > 0;
     if args.call_graph && source.timeline().is_some() {
         bail!("-g: call chains are those of perf.data (kymo sched record -g)");

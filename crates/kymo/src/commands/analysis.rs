@@ -1,0 +1,98 @@
+//! Reading recordings for the commands that answer a question (`kymo sched`, `kymo kmem` and
+//! the like): which files, which of their events, and how the command ends.
+
+use std::io::{BufWriter, StdoutLock, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use kymo_events::{EventSelection, EventSource, ReadSummary, parse_times};
+use kymo_view::Ledger;
+use kymo_view::units::TimeUnits;
+
+use super::default_recording;
+use crate::args::symbols::SymbolArgs;
+use crate::exit;
+
+/// Flags that these commands share.
+#[derive(clap::Args)]
+pub(crate) struct AnalysisArgs {
+    /// Recording to read: perf.data, trace.dat, the directory of CTF traces or of a session; `-` is the standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Recordings to read, without -i; several of one machine are merged by time
+    #[arg(value_name = "FILE", conflicts_with = "input")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Only what is between START,STOP (seconds; either may be missing; several
+    /// space-separated), or in a share of the whole: 10%/2, 0%-10%; the state before is known
+    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
+    pub(crate) time: Option<String>,
+    /// Only what happens on these CPUs (`0,2-3`)
+    #[arg(short = 'C', long, visible_alias = "CPU", value_name = "LIST")]
+    pub(crate) cpu: Option<String>,
+    /// Only tasks with these names
+    #[arg(long, visible_alias = "comms", value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) comm: Vec<String>,
+    /// Machine-readable output (docs/json.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Times in nanoseconds
+    #[arg(long)]
+    pub(crate) ns: bool,
+    /// Exit with status 3 if anything could make the result wrong
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+impl AnalysisArgs {
+    /// Opens the recordings that were named, or the default one.
+    pub(crate) fn open(&self, symbols: &SymbolArgs) -> anyhow::Result<EventSource> {
+        let mut paths = self.files.clone();
+        paths.extend(self.input.clone());
+        if paths.is_empty() {
+            paths.push(default_recording());
+        }
+        let first = paths.first().cloned().unwrap_or_default();
+        Ok(EventSource::open(&paths, symbols.options(&first))?)
+    }
+
+    /// The conditions, with those on tasks that each command has flags of its own for.
+    pub(crate) fn selection(
+        &self,
+        source: &EventSource,
+        pids: &[u32],
+        tids: &[u32],
+    ) -> anyhow::Result<EventSelection> {
+        let mut events = EventSelection::of_tasks(self.comm.clone(), pids.to_vec(), tids.to_vec());
+        if let Some(text) = &self.time {
+            let span = if text.contains('%') { source.span()? } else { None };
+            events.times = parse_times(text, span)?;
+        }
+        if let Some(cpus) = &self.cpu {
+            events.set_cpus(cpus)?;
+        }
+        Ok(events)
+    }
+
+    /// Units of times.
+    pub(crate) fn units(&self) -> TimeUnits {
+        TimeUnits { nanos: self.ns }
+    }
+
+    /// Exit status, after everything was written.
+    pub(crate) fn close(
+        &self,
+        mut out: BufWriter<StdoutLock<'_>>,
+        source: &EventSource,
+        summary: &ReadSummary,
+        ledger: &Ledger,
+    ) -> anyhow::Result<ExitCode> {
+        out.flush()?;
+        let damage = summary.is_damaged(source).then_some("damaged; what can be read is counted");
+        Ok(exit::status(source.name(), damage, ledger, self.strict))
+    }
+}
+
+/// Standard output, with a buffer.
+pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(64 << 10, std::io::stdout().lock())
+}

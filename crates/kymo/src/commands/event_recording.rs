@@ -1,0 +1,207 @@
+//! Recording events that a command chooses itself: what `record` of `kymo sched`, `kymo kmem`
+//! and the like share. The events of the machine go into a perf.data, or into a trace.dat.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use kymo_files::tracedat::Compression;
+use kymo_files::tracedat::write::Format;
+use kymo_kernel::cpus;
+use kymo_kernel::events::{Catalog, EventSpec};
+use kymo_kernel::ftrace::Selection;
+use kymo_record::ftrace::{TraceError, TraceEvent, TraceOptions, TraceOutput, record_trace};
+use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, Target};
+use kymo_view::Ledger;
+
+use super::tracing;
+use crate::args::values::{Ring, bytes, call_graph, millis, ring};
+
+/// Flags of a `record` sub-command.
+#[derive(clap::Args)]
+pub(crate) struct EventRecordingArgs {
+    /// File to write: a perf.data, or a trace.dat if its name ends in .dat
+    #[arg(short = 'o', long, value_name = "FILE", default_value = "perf.data")]
+    pub(crate) output: PathBuf,
+    /// Overwrite a file that is not a recording
+    #[arg(short = 'f', long)]
+    pub(crate) force: bool,
+    /// Record call chains by frame pointers (perf.data)
+    #[arg(short = 'g')]
+    pub(crate) graph: bool,
+    /// How to record call chains: fp, dwarf[,BYTES] (perf.data)
+    #[arg(long, value_name = "MODE", value_parser = call_graph)]
+    pub(crate) call_graph: Option<CallGraph>,
+    /// Only on these CPUs
+    #[arg(short = 'C', long, value_name = "CPUS")]
+    pub(crate) cpu: Option<String>,
+    /// The whole machine (accepted for compatibility: that is recorded anyway)
+    #[arg(short = 'a', long)]
+    pub(crate) all_cpus: bool,
+    /// Size of each ring, in pages or with a suffix B, K, M, G (perf.data)
+    #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring, default_value = "1024")]
+    pub(crate) mmap_pages: Ring,
+    /// Room in the ring for each CPU, such as 8M (trace.dat)
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub(crate) buffer_size: Option<u64>,
+    /// Stop after this time in milliseconds, and the command with it
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    pub(crate) timeout: Option<Duration>,
+    /// Say nothing but errors
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+    /// Exit with status 3 if anything was lost
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// The command that is waited for
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Events that a command records.
+pub(crate) struct RecordedEvents<'a> {
+    /// The command, as it is typed: `kymo sched record`.
+    pub(crate) command: &'a str,
+    /// Without these there is nothing to show.
+    pub(crate) required: &'a [&'a str],
+    /// Those that are recorded if the kernel has them.
+    pub(crate) optional: &'a [&'a str],
+}
+
+impl RecordedEvents<'_> {
+    /// The events that the kernel has, each once.
+    fn specs(&self) -> anyhow::Result<Vec<EventSpec>> {
+        let catalog = Catalog::open();
+        let mut specs = Vec::new();
+        for name in self.required {
+            specs.extend(catalog.parse(name)?);
+        }
+        for name in self.optional {
+            specs.extend(catalog.parse(name).into_iter().flatten());
+        }
+        Ok(specs)
+    }
+}
+
+/// Whether the kernel has an event.
+pub(crate) fn has_event(name: &str) -> bool {
+    Catalog::open().parse(name).is_ok()
+}
+
+/// Records events of everybody on all CPUs, until the command ends that is named, or the user
+/// stops it.
+pub(crate) fn record_events(
+    args: &EventRecordingArgs,
+    events: &RecordedEvents<'_>,
+) -> anyhow::Result<ExitCode> {
+    let cpus = args.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
+    let cpus = cpus.unwrap_or_default();
+    let specs = events.specs()?;
+    match args.output.extension().is_some_and(|e| e == "dat") {
+        true => record_trace_dat(args, events.command, &specs, cpus),
+        false => record_perf_data(args, events.command, specs, cpus),
+    }
+}
+
+fn record_perf_data(
+    args: &EventRecordingArgs,
+    name: &str,
+    events: Vec<EventSpec>,
+    cpus: Vec<u32>,
+) -> anyhow::Result<ExitCode> {
+    if args.buffer_size.is_some() {
+        bail!("--buffer-size is for a trace.dat (-o FILE.dat); -m is for a perf.data");
+    }
+    let mut command_line = vec!["kymo".to_owned()];
+    command_line.extend(std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()));
+    let options = RecordOptions {
+        events,
+        target: Target::System,
+        command: args.command.clone(),
+        cpus,
+        period: Some(1),
+        call_graph: args.call_graph.or(args.graph.then_some(CallGraph::FramePointers)),
+        timeout: args.timeout,
+        pages: Some(args.mmap_pages.0),
+        clock: RecordClock::default(),
+        output: Output::File { path: args.output.clone(), force: args.force },
+        command_line,
+        version: format!("kymo {}", env!("CARGO_PKG_VERSION")),
+        ..RecordOptions::default()
+    };
+    let mut summary = kymo_record::record(&options)?;
+    let ledger = Ledger::from_notes(summary.ledger_notes(&options));
+    tell(args, name, summary.bytes, summary.samples, &ledger);
+    if let Some(running) = summary.running.take() {
+        summary.exit = Some(running.wait().context("cannot wait for the command")?);
+    }
+    Ok(status(args, &ledger, summary.exit))
+}
+
+fn record_trace_dat(
+    args: &EventRecordingArgs,
+    name: &str,
+    events: &[EventSpec],
+    cpus: Vec<u32>,
+) -> anyhow::Result<ExitCode> {
+    if args.call_graph.is_some() {
+        bail!("--call-graph is for a perf.data: name one with -o; -g records stacks of the kernel");
+    }
+    let event = |spec: &EventSpec| {
+        Ok(TraceEvent { selection: Selection::parse(&spec.name)?, filter: None })
+    };
+    let options = TraceOptions {
+        events: events.iter().map(event).collect::<anyhow::Result<_>>()?,
+        command: args.command.clone(),
+        pids: Vec::new(),
+        system_wide: true,
+        follow: true,
+        cpus,
+        clock: "mono".to_owned(),
+        buffer_kb: args.buffer_size.map(|b| b.div_ceil(1024)),
+        stacks: args.graph,
+        output: TraceOutput::File { path: args.output.clone(), force: args.force },
+        format: Format { version: 7, compression: Compression::None },
+        switch: None,
+        keep_files: None,
+        max_size: None,
+        timeout: args.timeout,
+    };
+    let tracefs = tracing::open()?;
+    let mut summary = match record_trace(&tracefs, &options) {
+        Ok(summary) => summary,
+        Err(TraceError::Spawn(e)) => {
+            sayln!("kymo: {e}");
+            return Ok(ExitCode::from(e.shell_status()));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let ledger = Ledger::from_notes(summary.ledger_notes());
+    tell(args, name, summary.bytes, summary.events, &ledger);
+    if let Some(running) = summary.running.take() {
+        summary.exit = Some(running.wait()?);
+    }
+    Ok(status(args, &ledger, summary.exit))
+}
+
+fn tell(args: &EventRecordingArgs, command: &str, bytes: u64, events: u64, ledger: &Ledger) {
+    if args.quiet {
+        return;
+    }
+    let megabytes = bytes as f64 / (1024.0 * 1024.0);
+    let name = args.output.display();
+    let text = format!("[ {command}: wrote {megabytes:.3} MB {name} ({events} events) ]\n");
+    // Nobody may be there to read it; the recording is done all the same.
+    let _ = anstream::stderr().write_all((text + &ledger.to_text("")).as_bytes());
+}
+
+/// The command's exit status, unless doubts weigh more.
+fn status(args: &EventRecordingArgs, ledger: &Ledger, command: Option<u8>) -> ExitCode {
+    match args.strict && ledger.has_doubts() {
+        true => ExitCode::from(Ledger::STRICT_STATUS),
+        false => ExitCode::from(command.unwrap_or(0)),
+    }
+}
