@@ -17,6 +17,7 @@ mod calls;
 mod constants;
 mod context;
 mod ctype;
+pub mod digits;
 mod error;
 mod expr;
 mod field;

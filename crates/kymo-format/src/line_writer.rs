@@ -2,6 +2,8 @@
 //! with one move of a fixed size, most of the time, and what is too much of it is
 //! overwritten by the next.
 
+use crate::digits::{self, EIGHT, ZEROS, eight};
+
 /// Appends text and numbers to a vector. [`LineWriter::finish`] takes away what was not written.
 #[derive(Debug)]
 pub struct LineWriter<'o> {
@@ -110,29 +112,26 @@ impl<'o> LineWriter<'o> {
     /// Writes six digits, a colon and a blank.
     #[inline]
     pub fn micros(&mut self, n: u32) {
-        const COLON: u64 = (b':' as u64) << 48 | (b' ' as u64) << 56;
-        self.write_prefix(&(((eight(n) | ZEROS) >> 16) | COLON).to_le_bytes(), 8);
+        self.write_prefix(&digits::micros(n), 8);
     }
 
     /// Writes nine digits.
     #[inline]
     pub fn nanos(&mut self, n: u32) {
-        self.write_prefix(&[b'0' + (n / EIGHT) as u8], 1);
-        self.write_prefix(&(eight(n % EIGHT) | ZEROS).to_le_bytes(), 8);
+        self.write_prefix(&digits::nanos(n), 9);
     }
 
     /// Writes a number in hexadecimal, zeros before it up to `least` digits (at most 16).
     #[inline]
     pub fn hex(&mut self, n: u64, least: usize) {
-        let digits = ((67 - (n | 1).leading_zeros() as usize) / 4).max(least.min(16));
+        let (text, digits) = digits::hex(n, least);
         if digits <= 8 {
-            let text = nibbles((n as u32) << (32 - 4 * digits as u32));
-            return self.write_prefix(&text.to_be_bytes(), digits);
+            // One move of eight bytes is enough for most.
+            if let Some(text) = text.first_chunk::<8>() {
+                return self.write_prefix(text, digits);
+            }
         }
-        let first = n << (64 - 4 * digits as u32);
-        let text =
-            u128::from(nibbles((first >> 32) as u32)) << 64 | u128::from(nibbles(first as u32));
-        self.write_prefix(&text.to_be_bytes(), digits);
+        self.write_prefix(&text, digits);
     }
 
     /// Makes room for at least that number of bytes.
@@ -142,34 +141,6 @@ impl<'o> LineWriter<'o> {
         self.out.resize(self.at + bytes + self.step, 0);
         self.step = (2 * self.step).min(STEPS.1);
     }
-}
-
-/// The first number of nine digits.
-const EIGHT: u32 = 100_000_000;
-/// Eight times `0`.
-const ZEROS: u64 = 0x3030_3030_3030_3030;
-
-/// The values of the eight digits of a number below [`EIGHT`], the first in the lowest
-/// byte: halves, then halves of all halves at once, by multiplying with the inverse.
-#[inline]
-fn eight(n: u32) -> u64 {
-    let fours = u64::from(n / 10_000) | u64::from(n % 10_000) << 32;
-    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
-    let twos = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
-    tens | (twos - 10 * tens) << 8
-}
-
-/// The hexadecimal digits of a number, the first in the highest byte.
-#[inline]
-pub(crate) fn nibbles(n: u32) -> u64 {
-    let mut x = u64::from(n);
-    x = (x | x << 16) & 0x0000_ffff_0000_ffff;
-    x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
-    x = (x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // 1 in each byte that holds ten or more: those continue at `a`.
-    let letters = (x + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
-    (x | ZEROS) + letters * u64::from(b'a' - b'0' - 10)
 }
 
 #[cfg(test)]
@@ -205,16 +176,6 @@ mod tests {
         for n in (0..1_000_000).step_by(7).chain([999_999]) {
             assert_eq!(of(|p| p.micros(n)), format!("{n:06}: "));
             assert_eq!(of(|p| p.nanos(n * 1000 + n % 1000)), format!("{:09}", n * 1000 + n % 1000));
-        }
-    }
-
-    #[test]
-    fn all_that_has_eight_digits_is_right() {
-        // Each half of a number is treated like the other, so that this is all of them.
-        for half in 0..10_000 {
-            let digits = |n: u32| eight(n).to_le_bytes().map(|d| char::from(b'0' + d));
-            let all: String = digits(half * 10_000 + 9_999 - half).iter().collect();
-            assert_eq!(all, format!("{:08}", half * 10_000 + 9_999 - half));
         }
     }
 

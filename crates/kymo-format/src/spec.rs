@@ -1,8 +1,8 @@
 //! printf conversions as the kernel understands them: parsing `%-8.3llx` and
 //! writing integers and text by it.
 
+use crate::digits::nibbles;
 use crate::expr::Expr;
-use crate::line_writer::nibbles;
 
 /// Widths and precisions are cut to this, so that no format can ask for
 /// unbounded output.

@@ -20,7 +20,6 @@ use crate::perf_script::sample_json::write_head;
 use crate::program_event::CodeNames;
 use crate::trace_cmd::{
     KernelLine, TraceCmdOptions, TraceCmdStarts, Unrendered, write_lost_json, write_lost_text,
-    write_time,
 };
 
 const TASK: Style = AnsiColor::Cyan.on_default();
@@ -241,7 +240,7 @@ impl EventLines {
         }
         let name = || TaskName::new(task.comm());
         self.starts.write(tid, event.cpu().unwrap_or(u32::MAX), name, out);
-        write_time(event.time.unwrap_or(0), false, self.options.ns, out);
+        self.starts.write_time(event.time.unwrap_or(0), self.options.ns, out);
         let title = format!("{}:", event.class.name);
         let _ = write!(out, "{title:<21} ");
         event.write_perf_text(out);

@@ -1,7 +1,7 @@
 //! Numbers into bytes, without the formatting machinery: most of what script
 //! prints is numbers.
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+use kymo_format::digits;
 
 /// Decimal, padded with blanks on the left.
 #[inline]
@@ -27,19 +27,10 @@ pub(crate) fn zeros(out: &mut Vec<u8>, mut n: u64, digits: usize) {
 
 /// Lower-case hexadecimal, padded with blanks on the left.
 #[inline]
-pub(crate) fn hex(out: &mut Vec<u8>, mut n: u64, width: usize) {
-    let mut b = [0u8; 16];
-    let mut at = 16;
-    loop {
-        at -= 1;
-        b[at] = HEX[(n & 15) as usize];
-        n >>= 4;
-        if n == 0 {
-            break;
-        }
-    }
-    pad(out, width.saturating_sub(16 - at));
-    out.extend_from_slice(&b[at..]);
+pub(crate) fn hex(out: &mut Vec<u8>, n: u64, width: usize) {
+    let (text, len) = digits::hex(n, 0);
+    pad(out, width.saturating_sub(len));
+    some_of(out, &text, len);
 }
 
 /// Blanks.
@@ -63,38 +54,57 @@ pub(crate) fn some_of<const N: usize>(out: &mut Vec<u8>, bytes: &[u8; N], len: u
     out.truncate(end);
 }
 
-/// Two digits of each number below 100.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let mut n = 0;
-    while n < 100 {
-        pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
-        n += 1;
-    }
-    pairs
-};
-
-/// The six digits of a number below a million.
+/// `seconds.nanos`, seconds in five columns as perf.
 #[inline]
-pub(crate) fn six(n: u32) -> [u8; 6] {
-    let [a, b] = PAIRS[(n / 10_000 % 100) as usize];
-    let [c, d] = PAIRS[(n / 100 % 100) as usize];
-    let [e, f] = PAIRS[(n % 100) as usize];
-    [a, b, c, d, e, f]
+pub(crate) fn nanos(out: &mut Vec<u8>, time: u64) {
+    decimal(out, time / SECOND, 5);
+    out.push(b'.');
+    out.extend_from_slice(&digits::nanos((time % SECOND) as u32));
 }
 
-/// `seconds.micros`, or nanoseconds; whole, right-aligned in 12 columns as perf.
-#[inline]
-pub(crate) fn time(out: &mut Vec<u8>, t: u64, ns: bool) {
-    let (seconds, rest) = (t / 1_000_000_000, t % 1_000_000_000);
-    if ns {
-        decimal(out, seconds, 5);
-        out.push(b'.');
-        zeros(out, rest, 9);
-    } else {
-        decimal(out, seconds, 5);
-        out.push(b'.');
-        zeros(out, rest / 1000, 6);
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+/// The text of the second that a time lies in: it changes seldom.
+#[derive(Debug, Default)]
+pub(crate) struct SecondText {
+    begin: u64,
+    /// 0 before the first second.
+    len: usize,
+    /// At most 11 digits: 2^64 nanoseconds are 584 years.
+    text: [u8; 16],
+}
+
+impl SecondText {
+    /// The text of a time's second, in five columns and with its point, and the microseconds
+    /// behind it.
+    #[inline]
+    pub(crate) fn of(&mut self, time: u64) -> (&[u8; 16], usize, u32) {
+        let mut rest = time.wrapping_sub(self.begin);
+        if rest >= SECOND || self.len == 0 {
+            rest = self.enter(time);
+        }
+        (&self.text, self.len, (rest / 1000) as u32)
+    }
+
+    /// Appends `seconds.micros: `.
+    #[inline]
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, time: u64) {
+        let (text, len, micros) = self.of(time);
+        some_of(out, text, len);
+        out.extend_from_slice(&digits::micros(micros));
+    }
+
+    /// Another second begins; nanoseconds since.
+    #[cold]
+    fn enter(&mut self, time: u64) -> u64 {
+        let mut text = Vec::with_capacity(16);
+        decimal(&mut text, time / SECOND, 5);
+        text.push(b'.');
+        self.len = text.len();
+        self.text[..text.len()].copy_from_slice(&text);
+        self.begin = time - time % SECOND;
+        time % SECOND
     }
 }
 
@@ -113,9 +123,12 @@ mod tests {
         assert_eq!(of(|o| decimal(o, 42, 5)), "   42");
         assert_eq!(of(|o| hex(o, 0xbeef, 16)), "            beef");
         assert_eq!(of(|o| hex(o, 0, 1)), "0");
-        assert_eq!(of(|o| time(o, 6_880_661_636_999, false)), " 6880.661636");
-        assert_eq!(six(907_065), *b"907065");
+        let mut second = SecondText::default();
+        assert_eq!(of(|o| second.write(o, 6_880_661_636_999)), " 6880.661636: ");
+        assert_eq!(of(|o| second.write(o, 6_880_000_000_000)), " 6880.000000: ");
+        assert_eq!(of(|o| second.write(o, 6_879_907_065_001)), " 6879.907065: ");
+        assert_eq!(of(|o| second.write(o, u64::MAX)), "18446744073.709551: ");
         assert_eq!(of(|o| some_of(o, b"abcdef", 4)), "abcd");
-        assert_eq!(of(|o| time(o, 1, true)), "    0.000000001");
+        assert_eq!(of(|o| nanos(o, 1)), "    0.000000001");
     }
 }

@@ -65,6 +65,7 @@ impl TimelineBatch {
         TimelineBatch { kernels, ..TimelineBatch::default() }
     }
 
+    #[inline]
     fn is_full(&self) -> bool {
         let bytes = || self.kernels.iter().map(|k| k.bytes()).sum::<usize>();
         self.events >= MANY || bytes() + self.programs.bytes() + self.lines.len() >= FULL
@@ -114,7 +115,7 @@ impl<'a> TimelineFeed<'a> {
             give(OrderedJob { job: batch, for_all })
         };
         let source = self.source;
-        let summary = source.for_each_piece(filter, &mut |piece| {
+        let summary = source.for_each_piece(filter, |piece| {
             self.add(piece, &mut batch);
             if !batch.is_full() {
                 return ControlFlow::Continue(());

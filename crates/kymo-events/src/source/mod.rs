@@ -377,6 +377,24 @@ impl EventSource {
     pub fn for_each_piece(
         &self,
         selection: &EventSelection,
+        mut sink: impl FnMut(SourcePiece<'_, '_>) -> ControlFlow<()>,
+    ) -> Result<ReadSummary, SourceError> {
+        match &self.timeline {
+            // The caller's code is called for each event by the reader itself: a call in
+            // between is 5 % of the time that a line takes.
+            Some(timeline) if self.perf.is_empty() && !selection.is_restricted() => {
+                let mut walk = timeline.walk(&Select { runs: true, ..select(selection, false) })?;
+                let _ = walk.run(u64::MAX, &mut |moment| sink(SourcePiece::Moment(moment)))?;
+                let timeline = Some(walk.into_stats());
+                Ok(ReadSummary { timeline, ..ReadSummary::default() })
+            }
+            _ => self.select_pieces(selection, &mut sink),
+        }
+    }
+
+    fn select_pieces(
+        &self,
+        selection: &EventSelection,
         sink: &mut dyn FnMut(SourcePiece<'_, '_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
         let timeline = self.timeline.as_ref();

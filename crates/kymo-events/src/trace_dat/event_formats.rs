@@ -143,9 +143,19 @@ impl<'m> FormatTable<'m> {
         self.entries.iter().map(|e| self.known(e))
     }
 
+    #[inline]
     fn known<'s>(&self, e: &'s Entry<'m>) -> Result<&'s KnownEvent, &'s str> {
+        let known = match e.known.get() {
+            Some(known) => known,
+            None => self.parse(e),
+        };
+        known.as_ref().map(|k| &**k).map_err(String::as_str)
+    }
+
+    #[cold]
+    fn parse<'s>(&self, e: &'s Entry<'m>) -> &'s Result<Box<KnownEvent>, String> {
         let read = || KnownEvent::parse(e.system, e.text, self.long_size).map(Box::new);
-        e.known.get_or_init(read).as_ref().map(|k| &**k).map_err(String::as_str)
+        e.known.get_or_init(read)
     }
 
     /// The number of a payload's event.
@@ -155,6 +165,7 @@ impl<'m> FormatTable<'m> {
     }
 
     /// The format with this number.
+    #[inline]
     pub fn get(&self, id: u16) -> Result<&KnownEvent, &str> {
         let entry = self.by_id.get(usize::from(id)).and_then(|i| self.entries.get(*i as usize));
         entry.map_or(Err("the recording has no format of it"), |e| self.known(e))

@@ -18,7 +18,7 @@ use crate::perf_script::{FieldSet, FieldSpec, LineStyle};
 use crate::program_event::{
     CodeNames, EventObject, EventPayload, PayloadBuffers, PayloadLine, PrintFormat, write_message,
 };
-use crate::trace_cmd::{self, TraceCmdStarts};
+use crate::trace_cmd::TraceCmdStarts;
 
 /// What can be printed of an event.
 const ALL: FieldSet = FieldSet(FieldSet::COMMON.0 | FieldSet::PID.0 | FieldSet::TRACE.0);
@@ -350,7 +350,7 @@ impl<'p> CtfLine<'p> {
             }
             let comm = || TaskName::new(if self.task.named { self.task.comm() } else { b"<...>" });
             starts.write(tid, head.cpu.unwrap_or(u32::MAX), comm, self.out);
-            trace_cmd::write_time(self.when.0, false, self.style.ns, self.out);
+            starts.write_time(self.when.0, self.style.ns, self.out);
             self.title();
             return;
         }

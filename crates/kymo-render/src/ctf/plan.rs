@@ -9,8 +9,9 @@ use kymo_format::LineWriter;
 use kymo_model::Endian;
 
 use super::event_line::{head, known};
+use crate::number::SecondText;
 use crate::perf_script::FieldSet;
-use crate::perf_script::line_start::{self, LineStyle, SecondText};
+use crate::perf_script::line_start::{self, LineStyle};
 use crate::program_event::{PrintFormat, PrintPiece, write_int};
 use crate::start_cache::{CachedStart, StartCache};
 

@@ -8,7 +8,7 @@ use kymo_model::{Misc, RecordKind};
 
 use super::fields::FieldSet;
 use super::sample_details;
-use crate::number;
+use crate::number::{self, SecondText};
 use crate::start_cache::StartCache;
 
 /// Layout of the start of a line.
@@ -55,16 +55,6 @@ fn place(fields: FieldSet, style: LineStyle, s: &EventHead<'_>) -> (StartKey, us
     (key, (s.tid ^ cpu.wrapping_mul(37)) as usize)
 }
 
-/// `seconds.` of the second that lines are in.
-#[derive(Default)]
-pub(crate) struct SecondText {
-    begin: u64,
-    /// 0 before the first second.
-    len: usize,
-    /// At most 11 digits: 2^64 nanoseconds are 584 years.
-    text: [u8; 16],
-}
-
 impl LineStarts {
     /// Tasks may have other names from now on.
     pub(crate) fn forget(&mut self) {
@@ -100,10 +90,10 @@ impl LineStarts {
                 time = self.since(style.since, time);
             }
             if style.ns {
-                number::time(out, time, true);
+                number::nanos(out, time);
                 out.extend_from_slice(b": ");
             } else {
-                self.second.micros(out, time);
+                self.second.write(out, time);
             }
         }
     }
@@ -143,40 +133,6 @@ impl LineStarts {
         time.saturating_sub(origin)
     }
 }
-
-impl SecondText {
-    /// The text of a time's second and the microseconds behind it.
-    #[inline]
-    pub(crate) fn of(&mut self, time: u64) -> (&[u8; 16], usize, u32) {
-        let mut rest = time.wrapping_sub(self.begin);
-        if rest >= SECOND || self.len == 0 {
-            rest = self.enter(time);
-        }
-        (&self.text, self.len, (rest / 1000) as u32)
-    }
-
-    #[inline]
-    fn micros(&mut self, out: &mut Vec<u8>, time: u64) {
-        let (text, len, micros) = self.of(time);
-        number::some_of(out, text, len);
-        let [a, b, c, d, e, f] = number::six(micros);
-        out.extend_from_slice(&[a, b, c, d, e, f, b':', b' ']);
-    }
-
-    /// Another second begins; nanoseconds since.
-    #[cold]
-    fn enter(&mut self, time: u64) -> u64 {
-        let mut text = Vec::with_capacity(16);
-        number::decimal(&mut text, time / SECOND, 5);
-        text.push(b'.');
-        self.len = text.len();
-        self.text[..text.len()].copy_from_slice(&text);
-        self.begin = time - time % SECOND;
-        time % SECOND
-    }
-}
-
-const SECOND: u64 = 1_000_000_000;
 
 /// Task and CPU.
 pub(crate) fn who(fields: FieldSet, style: LineStyle, s: &EventHead<'_>, out: &mut Vec<u8>) {

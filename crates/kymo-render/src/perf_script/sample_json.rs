@@ -8,7 +8,7 @@ use kymo_events::perf_data::payload_endian;
 use kymo_events::state::Located;
 use kymo_events::{EventHead, EventSelection, payload};
 use kymo_files::perfdata::Entry;
-use kymo_format::{LineWriter, json_string};
+use kymo_format::{LineWriter, digits, json_string};
 
 use super::recorded_names::{AddressKey, RecordedNames, frames};
 use super::sample_text::{PrintedSample, SampleRenderer, event_name, unwinds};
@@ -43,7 +43,7 @@ pub(crate) fn write_thread_head(
         out.extend_from_slice(b",\"time\":");
         number::decimal(out, time / 1_000_000_000, 0);
         out.push(b'.');
-        number::zeros(out, time % 1_000_000_000, 9);
+        out.extend_from_slice(&digits::nanos((time % 1_000_000_000) as u32));
     }
     out.extend_from_slice(b",\"event\":");
     json_string(out, event.as_bytes());

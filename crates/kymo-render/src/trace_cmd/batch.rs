@@ -107,11 +107,12 @@ impl<'a> TraceCmdFeed<'a> {
     /// Adds an event to a batch. `false`: it is shown with one before.
     #[inline]
     pub(crate) fn add(&mut self, e: &Event<'_>, batch: &mut TraceCmdBatch) -> bool {
-        let special = self.special.is_special(self.formats, e.payload);
-        if (special || !self.entered.is_empty()) && self.graph && self.leaf(e, batch) {
+        let special = self.special.get(self.formats, e.payload);
+        let within = special.is_graph || !self.entered.is_empty();
+        if within && self.graph && self.leaf(e, batch) {
             return false;
         }
-        if special
+        if special.defines_tasks
             && let Some(known) = self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok())
         {
             let (changes, at) = (&mut batch.changes, batch.items.len());
@@ -168,34 +169,42 @@ impl TraceCmdFeed<'_> {
     }
 }
 
-/// Which events are more than themselves, by their number: they say something of tasks, or
-/// begin or end functions.
+/// Whether events are more than themselves.
+#[derive(Clone, Copy, Default)]
+struct SpecialEvent {
+    /// They say something of tasks.
+    defines_tasks: bool,
+    /// Functions begin or end with them.
+    is_graph: bool,
+}
+
+/// Events that are more than themselves, by their number.
 #[derive(Default)]
 struct SpecialEvents {
-    /// 0: not known, 1: no, 2: yes.
-    of: Vec<u8>,
+    of: Vec<Option<SpecialEvent>>,
 }
 
 impl SpecialEvents {
     #[inline]
-    fn is_special(&mut self, formats: &FormatTable<'_>, payload: &[u8]) -> bool {
-        let Some(id) = formats.id(payload) else { return false };
+    fn get(&mut self, formats: &FormatTable<'_>, payload: &[u8]) -> SpecialEvent {
+        let Some(id) = formats.id(payload) else { return SpecialEvent::default() };
         match self.of.get(usize::from(id)) {
-            Some(1) => false,
-            Some(2) => true,
+            Some(Some(special)) => *special,
             _ => self.find(formats, id),
         }
     }
 
     #[cold]
-    fn find(&mut self, formats: &FormatTable<'_>, id: u16) -> bool {
-        let special =
-            |k: &KnownEvent| !k.names_of_tasks.is_empty() || k.graph.is_some() || k.group.is_some();
-        let yes = formats.get(id).is_ok_and(special);
-        self.of.resize(self.of.len().max(usize::from(id) + 1), 0);
+    fn find(&mut self, formats: &FormatTable<'_>, id: u16) -> SpecialEvent {
+        let of = |k: &KnownEvent| SpecialEvent {
+            defines_tasks: !k.names_of_tasks.is_empty() || k.group.is_some(),
+            is_graph: k.graph.is_some(),
+        };
+        let special = formats.get(id).map_or(SpecialEvent::default(), of);
+        self.of.resize(self.of.len().max(usize::from(id) + 1), None);
         if let Some(slot) = self.of.get_mut(usize::from(id)) {
-            *slot = 1 + u8::from(yes);
+            *slot = Some(special);
         }
-        yes
+        special
     }
 }

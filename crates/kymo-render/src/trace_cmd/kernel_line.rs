@@ -9,13 +9,13 @@ use std::io::Write as _;
 
 use kymo_events::EventHead;
 use kymo_events::payload::{self, KernelNames};
-use kymo_events::trace_dat::{GraphEvent, KnownEvent, TaskName, write_duration};
+use kymo_events::trace_dat::{GraphEvent, KnownEvent, StackFormat, TaskName, write_duration};
 use kymo_format::ring::Missed;
 use kymo_format::{Symbols as _, flag_letters, json_string};
 use kymo_model::Endian;
 
 use super::TraceCmdOptions;
-use crate::number;
+use crate::number::{self, SecondText};
 use crate::perf_script::sample_json::write_thread_head;
 use crate::start_cache::StartCache;
 
@@ -44,7 +44,7 @@ pub(crate) struct KernelLine<'e> {
 
 impl KernelLine<'_> {
     /// Appends a line of text.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_text(
         &self,
         options: TraceCmdOptions,
@@ -57,7 +57,10 @@ impl KernelLine<'_> {
         } else {
             starts.write(self.tid, self.cpu, comm, out);
         }
-        time(self.time, self.counts, options.ns, out);
+        match self.counts {
+            true => write_count(self.time, out),
+            false => starts.write_time(self.time, options.ns, out),
+        }
         match self.known {
             Ok(known) => {
                 out.extend_from_slice(&known.column);
@@ -71,25 +74,28 @@ impl KernelLine<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_payload(&self, known: &KnownEvent, out: &mut Vec<u8>) {
-        if let Some(graph) = &known.graph {
-            return self.write_graph(graph, out);
-        }
-        if let Some(stack) = &known.stack {
-            // The print format shows eight entries and no more.
-            out.extend_from_slice(b"<stack trace >\n");
-            for address in stack.entries(self.payload, self.endian) {
-                out.extend_from_slice(b"=> ");
-                match self.names.kernel(address) {
-                    Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
-                    None => out.extend_from_slice(b"0"),
-                }
-                let _ = writeln!(out, " ({address:x})");
+        match (&known.graph, &known.stack) {
+            (None, None) => {
+                payload::text(&known.format, self.payload, self.endian, self.names, false, out);
             }
-            return;
+            (Some(graph), _) => self.write_graph(graph, out),
+            (None, Some(stack)) => self.write_stack(stack, out),
         }
-        payload::text(&known.format, self.payload, self.endian, self.names, false, out);
+    }
+
+    fn write_stack(&self, stack: &StackFormat, out: &mut Vec<u8>) {
+        // The print format shows eight entries and no more.
+        out.extend_from_slice(b"<stack trace >\n");
+        for address in stack.entries(self.payload, self.endian) {
+            out.extend_from_slice(b"=> ");
+            match self.names.kernel(address) {
+                Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
+                None => out.extend_from_slice(b"0"),
+            }
+            let _ = writeln!(out, " ({address:x})");
+        }
     }
 
     /// A function that begins, ends, or is a leaf.
@@ -155,26 +161,6 @@ pub(crate) fn write_lost_json(cpu: u32, missed: Missed, instance: &str, out: &mu
     out.extend_from_slice(b"}\n");
 }
 
-/// ` seconds.micros: `, rounded as trace-cmd rounds, or a plain count.
-#[inline]
-pub(crate) fn time(time: u64, counts: bool, ns: bool, out: &mut Vec<u8>) {
-    if counts {
-        number::decimal(out, time, 12);
-    } else if ns {
-        out.push(b' ');
-        number::decimal(out, time / 1_000_000_000, 5);
-        out.push(b'.');
-        number::zeros(out, time % 1_000_000_000, 9);
-    } else {
-        let micros = time.saturating_add(500) / 1000;
-        out.push(b' ');
-        number::decimal(out, micros / 1_000_000, 5);
-        out.push(b'.');
-        out.extend_from_slice(&number::six((micros % 1_000_000) as u32));
-    }
-    out.extend_from_slice(b": ");
-}
-
 /// `comm-pid cpu` and the flags, as `trace-cmd report -l`.
 fn latency_start(comm: TaskName, pid: i32, cpu: u32, flags: (u8, u8), out: &mut Vec<u8>) {
     let comm = comm.as_bytes();
@@ -185,17 +171,38 @@ fn latency_start(comm: TaskName, pid: i32, cpu: u32, flags: (u8, u8), out: &mut 
     out.extend_from_slice(&flag_letters(flags.0, flags.1));
 }
 
-/// `comm-pid [cpu]`, remembered: a task on a CPU writes many lines.
+/// A count where others have a time.
+fn write_count(count: u64, out: &mut Vec<u8>) {
+    number::decimal(out, count, 12);
+    out.extend_from_slice(b": ");
+}
+
+/// `comm-pid [cpu]` and seconds, remembered: a task on a CPU writes many lines.
 #[derive(Default)]
-pub(crate) struct TraceCmdStarts(StartCache<(i32, u32)>);
+pub(crate) struct TraceCmdStarts {
+    tasks: StartCache<(i32, u32)>,
+    second: SecondText,
+}
 
 impl TraceCmdStarts {
     /// The task has another name from now on.
     pub(crate) fn forget(&mut self, pid: i32) {
-        self.0.forget(|(task, _)| *task == pid);
+        self.tasks.forget(|(task, _)| *task == pid);
     }
 
-    /// `cpu`: `u32::MAX` if it is not known.
+    /// Appends ` seconds.micros: `, rounded as trace-cmd rounds, or ` seconds.nanos: `.
+    #[inline]
+    pub(crate) fn write_time(&mut self, time: u64, ns: bool, out: &mut Vec<u8>) {
+        out.push(b' ');
+        if ns {
+            number::nanos(out, time);
+            out.extend_from_slice(b": ");
+        } else {
+            self.second.write(out, time.saturating_add(500));
+        }
+    }
+
+    /// Appends task and CPU; `cpu`: `u32::MAX` if it is not known.
     #[inline]
     pub(crate) fn write(
         &mut self,
@@ -205,7 +212,7 @@ impl TraceCmdStarts {
         out: &mut Vec<u8>,
     ) {
         let at = (pid as u32 ^ cpu.wrapping_mul(37)) as usize;
-        if let Some(start) = self.0.get(at, |key| *key == (pid, cpu)) {
+        if let Some(start) = self.tasks.get(at, |key| *key == (pid, cpu)) {
             return number::some_of(out, &start.text, start.len);
         }
         let from = out.len();
@@ -216,7 +223,7 @@ impl TraceCmdStarts {
             u32::MAX => write!(out, "-{pid:<5} [---]"),
             _ => write!(out, "-{pid:<5} [{cpu:03}]"),
         };
-        self.0.put(at, (pid, cpu), out.get(from..).unwrap_or(&[]));
+        self.tasks.put(at, (pid, cpu), out.get(from..).unwrap_or(&[]));
     }
 }
 
@@ -226,14 +233,16 @@ mod tests {
 
     #[test]
     fn times_round_to_the_nearest_microsecond() {
-        let of = |t, counts, ns| {
+        let of = |time, ns| {
             let mut out = Vec::new();
-            time(t, counts, ns, &mut out);
+            TraceCmdStarts::default().write_time(time, ns, &mut out);
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(of(11_368_843_602_601, false, false), " 11368.843603: ");
-        assert_eq!(of(999_999_500, false, false), "     1.000000: ");
-        assert_eq!(of(1_000, false, true), "     0.000001000: ");
-        assert_eq!(of(2, true, false), "           2: ");
+        assert_eq!(of(11_368_843_602_601, false), " 11368.843603: ");
+        assert_eq!(of(999_999_500, false), "     1.000000: ");
+        assert_eq!(of(1_000, true), "     0.000001000: ");
+        let mut count = Vec::new();
+        write_count(2, &mut count);
+        assert_eq!(count, b"           2: ");
     }
 }

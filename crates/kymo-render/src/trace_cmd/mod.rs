@@ -8,7 +8,6 @@ mod unrendered;
 
 pub(crate) use batch::{TraceCmdBatch, TraceCmdFeed};
 pub use header::{trace_cmd_cpus, trace_cmd_header};
-pub(crate) use kernel_line::time as write_time;
 pub(crate) use kernel_line::{KernelLine, TraceCmdStarts, write_lost_json, write_lost_text};
 pub(crate) use line::{TraceCmdRenderer, trace_cmd_notes};
 pub(crate) use unrendered::Unrendered;
