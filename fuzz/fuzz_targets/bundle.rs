@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kymo_symbols::bundle::{Bundle, Recording};
-use kymo_symbols::{Options, Resolver};
+use kymo_symbols::{Resolver, ResolverOptions};
 use libfuzzer_sys::fuzz_target;
 
 fn path() -> PathBuf {
@@ -23,7 +23,8 @@ fuzz_target!(|data: &[u8]| {
     let recording = Recording { size: 12, checksum: 0xdead_beef };
     if let Ok(bundle) = Bundle::open(&path, recording) {
         std::hint::black_box((bundle.kallsyms(), bundle.constants()));
-        let options = Options { bundle: Some(Arc::new(bundle)), ..Options::default() };
+        let options =
+            ResolverOptions { bundle: Some(Arc::new(bundle)), ..ResolverOptions::default() };
         let mut resolver = Resolver::new(options);
         let program = resolver.dso("/p", None, 1);
         let _ = resolver.symbol(program, 0x1000);

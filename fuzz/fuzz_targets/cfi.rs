@@ -4,7 +4,7 @@
 
 use kymo_model::Endian;
 use kymo_unwind::{
-    Arch, CfiContext, CfiSections, CfiTable, Code, Registers, Rule, Section, Stack, epilogue,
+    Arch, CfiContext, CfiSections, CfiTable, Code, Registers, Rule, Section, StackWindow, epilogue,
     quick_walk, walk,
 };
 use libfuzzer_sys::fuzz_target;
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
         for (register, value) in (0..33).zip(words.cycle()) {
             registers.set(register, value);
         }
-        let stack = Stack::new(registers.sp().unwrap_or(0x7000), data, Endian::Little);
+        let stack = StackWindow::new(registers.sp().unwrap_or(0x7000), data, Endian::Little);
         let mut frames = 0;
         let walked = walk(&registers, &stack, &mut code, |_| frames += 1);
         assert!(walked.frames == frames && frames <= 4096, "{walked:?}");

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use kymo_files::ctf::Metadata;
-use kymo_files::ctf::read::{Ctf, FieldInfo, Select, Visit};
+use kymo_files::ctf::read::{Ctf, CtfSelect, FieldInfo, Visit};
 use libfuzzer_sys::fuzz_target;
 
 /// Looks at all values.
@@ -49,7 +49,7 @@ fuzz_target!(|data: &[u8]| {
     std::fs::write(directory.join("stream"), rest.get(1..).unwrap_or(&[])).expect("room in memory");
     if let Ok(ctf) = Ctf::open(&directory) {
         let mut reader = ctf.reader();
-        let _ = ctf.for_each(&Select::default(), &mut |event| {
+        let _ = ctf.for_each(&CtfSelect::default(), &mut |event| {
             let _ = reader.see(event.class, &event.body, &mut Look);
             ControlFlow::Continue(())
         });

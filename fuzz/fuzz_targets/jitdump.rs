@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use kymo_symbols::{Options, Resolver};
+use kymo_symbols::{Resolver, ResolverOptions};
 use kymo_unwind::CfiContext;
 use libfuzzer_sys::fuzz_target;
 
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
     std::fs::create_dir_all(&directory).expect("a directory in memory");
     let path = directory.join(format!("jit-{PROCESS}.dump"));
     std::fs::write(&path, data).expect("room in memory");
-    let mut resolver = Resolver::new(Options::default());
+    let mut resolver = Resolver::new(ResolverOptions::default());
     let _ = resolver.dso(&path.to_string_lossy(), None, PROCESS);
     let made = resolver.dso("//anon", None, PROCESS);
     let code = resolver.binaries().get(made);

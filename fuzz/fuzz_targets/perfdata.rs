@@ -6,7 +6,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kymo_files::perfdata::{Order, PerfData};
+use kymo_files::perfdata::{PerfData, RecordOrder};
 use libfuzzer_sys::fuzz_target;
 
 fn path() -> PathBuf {
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     let mut file = std::fs::File::create(&path).expect("a file in memory");
     file.write_all(data).expect("room in memory");
     drop(file);
-    for order in [Order::File, Order::Time] {
+    for order in [RecordOrder::File, RecordOrder::Time] {
         let Ok(mut recording) = PerfData::open(&path) else { break };
         let _ = recording.for_each(order, &mut |entry| {
             std::hint::black_box(entry);

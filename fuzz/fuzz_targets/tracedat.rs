@@ -6,7 +6,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kymo_files::tracedat::{Select, TraceDat};
+use kymo_files::tracedat::{TraceDat, TraceDatSelect};
 use libfuzzer_sys::fuzz_target;
 
 fn path() -> PathBuf {
@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
     file.write_all(data).expect("room in memory");
     drop(file);
     if let Ok(recording) = TraceDat::open(&path) {
-        let _ = recording.for_each(&Select::default(), &mut |event| {
+        let _ = recording.for_each(&TraceDatSelect::default(), &mut |event| {
             std::hint::black_box((event.time, event.payload, event.offset()));
             ControlFlow::Continue(())
         });

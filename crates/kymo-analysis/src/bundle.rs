@@ -3,10 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use kymo_files::perfdata::{PerfData, ReadError};
+use kymo_files::perfdata::{PerfData, PerfDataReadError};
 use kymo_symbols::bundle::{Bundle, Recording};
 use kymo_symbols::bundle_writer::{self, BundleSummary, Contents};
-use kymo_symbols::{Options, Resolver};
+use kymo_symbols::{Resolver, ResolverOptions};
 
 use crate::referenced_addresses::seen;
 
@@ -35,7 +35,7 @@ pub enum BundleWriteError {
     },
     /// The recording cannot be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] PerfDataReadError),
     /// The bundle cannot be written.
     #[error("cannot write {}: {error}", path.display())]
     Write {
@@ -52,7 +52,7 @@ pub enum BundleWriteError {
 /// If the recording cannot be read or the bundle not written.
 pub fn write_bundle(
     recording: &Path,
-    symbols: Options,
+    symbols: ResolverOptions,
     output: Option<&Path>,
     contents: Contents,
 ) -> Result<WrittenBundle, BundleWriteError> {

@@ -9,9 +9,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use kymo_files::perfdata::{Batch, Entry, EventDesc, Order, PerfData, ReadError, ReadStats};
+use kymo_files::perfdata::{
+    Batch, Entry, EventDesc, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder,
+};
 use kymo_model::{IndexVec, Misc, RecordKind, Sample};
-use kymo_symbols::{Options, Resolver, Sources};
+use kymo_symbols::{Resolver, ResolverOptions, Sources};
 use rayon::prelude::*;
 
 use crate::addresses::Addresses;
@@ -20,7 +22,7 @@ use crate::frames::{self, Detail};
 use crate::oncpu::OnCpu;
 use crate::payload_labels::PayloadLabels;
 use crate::samples::{Job, Mark, Settings, Share, Space};
-use kymo_events::state::{CommId, Machine};
+use kymo_events::state::{CommId, MachineState};
 use kymo_events::unwind::Tally;
 use kymo_events::worker_pool::{WorkerPool, worker_count};
 use kymo_events::{EventSelection, SampleSelector, SourceError};
@@ -72,7 +74,7 @@ pub struct StackId(u32, SlotId);
 
 /// A sample in time.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct SampleMoment {
     /// When; 0 where no times were recorded.
     pub time: u64,
     /// What it weighs.
@@ -131,7 +133,7 @@ impl EventProfile {
 
     /// The samples one by one, in the order of time, where
     /// [`LoadOptions::moments`] asked for them.
-    pub fn moments(&self) -> impl Iterator<Item = Moment> {
+    pub fn moments(&self) -> impl Iterator<Item = SampleMoment> {
         let mut shares: Vec<_> = self.counters.iter().map(|c| c.moments.iter()).collect();
         std::iter::from_fn(move || {
             let time = |(_, left): &(usize, &mut std::slice::Iter<'_, counting::Moment>)| {
@@ -139,7 +141,11 @@ impl EventProfile {
             };
             let (share, left) = shares.iter_mut().enumerate().min_by_key(time)?;
             let m = left.next()?;
-            Some(Moment { time: m.time, period: m.period, stack: StackId(share as u32, m.slot) })
+            Some(SampleMoment {
+                time: m.time,
+                period: m.period,
+                stack: StackId(share as u32, m.slot),
+            })
         })
     }
 
@@ -178,13 +184,13 @@ impl<'a> Frames<'a> {
 }
 
 /// Gives each sample a number that keeps it apart from others.
-pub type Label<'a> = dyn FnMut(&Entry<'_>, &Sample<'_>) -> u32 + 'a;
+pub type SampleLabeler<'a> = dyn FnMut(&Entry<'_>, &Sample<'_>) -> u32 + 'a;
 
 /// What to read.
 #[derive(Default)]
 pub struct LoadOptions<'a> {
     /// Where symbols come from.
-    pub symbols: Options,
+    pub symbols: ResolverOptions,
     /// Keep the samples of different CPUs apart.
     pub by_cpu: bool,
     /// Do not keep the samples of different threads apart.
@@ -202,7 +208,7 @@ pub struct LoadOptions<'a> {
     /// Only samples that are selected.
     pub selection: Option<&'a EventSelection>,
     /// Keep samples apart by more than that; the thread that reads asks for each.
-    pub label: Option<&'a mut Label<'a>>,
+    pub label: Option<&'a mut SampleLabeler<'a>>,
     /// Keep samples apart by their payloads instead, which are rendered where they are counted.
     pub labels: Option<&'a mut PayloadLabels>,
 }
@@ -212,7 +218,7 @@ pub struct LoadOptions<'a> {
 pub enum ProfileError {
     /// The recording cannot be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] PerfDataReadError),
     /// The selection does not fit the recording.
     #[error(transparent)]
     Selection(#[from] SourceError),
@@ -222,13 +228,13 @@ pub enum ProfileError {
 #[derive(Debug)]
 pub struct Profile {
     /// Names of tasks, binaries and symbols.
-    pub machine: Machine,
+    pub machine: MachineState,
     /// The events in the recording's order.
     pub events: Vec<EventProfile>,
     /// All frames, by number.
     pub frames: IndexVec<FrameId, Frame>,
     /// What reading found.
-    pub stats: ReadStats,
+    pub stats: PerfDataReadStats,
     /// What threads did with their time, where switches were recorded.
     pub on_cpu: OnCpu,
     /// First and last time of a sample.
@@ -272,7 +278,7 @@ impl Profile {
             Some(selection) => Some(SampleSelector::new(selection, file, &symbols)?),
             None => None,
         };
-        let mut machine = Machine::new(Resolver::new(symbols));
+        let mut machine = MachineState::new(Resolver::new(symbols));
         machine.adopt(file.features());
         let settings = Settings { by_cpu, merge_threads, no_chains, moments };
         let (stats, mut machine, shares, on_cpu, span) = std::thread::scope(|scope| {
@@ -289,7 +295,7 @@ impl Profile {
                 on_cpu: OnCpu::default(),
                 span: None,
             };
-            let stats = file.for_each_batch(Order::Time, &mut |batch| {
+            let stats = file.for_each_batch(RecordOrder::Time, &mut |batch| {
                 reading.batch(batch);
                 ControlFlow::Continue(())
             });
@@ -437,8 +443,8 @@ fn account(entry: &Entry<'_>, on_cpu: &mut OnCpu) {
 
 /// The samples of a recording on their way to those who count them.
 struct Reading<'a, 's> {
-    machine: Machine,
-    label: Option<&'a mut Label<'a>>,
+    machine: MachineState,
+    label: Option<&'a mut SampleLabeler<'a>>,
     selector: Option<SampleSelector<'a>>,
     shares: WorkerPool<'s, Job, Share>,
     piped: bool,

@@ -4,14 +4,16 @@
 
 use std::ops::ControlFlow;
 
-use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadError, ReadStats};
+use kymo_files::perfdata::{
+    Batch, Entry, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder,
+};
 use kymo_model::{CALLCHAIN_CONTEXT_MIN, Misc, RecordKind, Sample};
 use kymo_symbols::bundle_writer::RecordedAddresses;
-use kymo_symbols::{Options, Resolver};
+use kymo_symbols::{Resolver, ResolverOptions};
 use rustc_hash::FxHashSet;
 
 use kymo_events::CodeAddress;
-use kymo_events::state::Machine;
+use kymo_events::state::MachineState;
 use kymo_events::unwind::Unwinder;
 
 /// From here on addresses are the kernel's.
@@ -20,22 +22,22 @@ const KERNEL: u64 = 1 << 63;
 /// The places of a recording, and the machine that knows the binaries.
 pub struct Seen {
     /// Names of tasks, binaries and symbols.
-    pub machine: Machine,
+    pub machine: MachineState,
     /// The places.
     pub places: RecordedAddresses,
     /// What reading found.
-    pub stats: ReadStats,
+    pub stats: PerfDataReadStats,
 }
 
 /// Reads all of a recording.
-pub fn seen(file: &mut PerfData, symbols: Options) -> Result<Seen, ReadError> {
+pub fn seen(file: &mut PerfData, symbols: ResolverOptions) -> Result<Seen, PerfDataReadError> {
     let resolver = Resolver::new(symbols);
     let unwinder = Unwinder::new(resolver.binaries());
-    let mut machine = Machine::new(resolver);
+    let mut machine = MachineState::new(resolver);
     machine.adopt(file.features());
     let (places, kernel) = (FxHashSet::default(), FxHashSet::default());
     let mut reading = Reading { machine, unwinder, places, kernel };
-    let stats = file.for_each_batch(Order::Time, &mut |batch: Batch| {
+    let stats = file.for_each_batch(RecordOrder::Time, &mut |batch: Batch| {
         batch.entries().for_each(|entry| reading.entry(&entry));
         ControlFlow::Continue(())
     })?;
@@ -49,7 +51,7 @@ pub fn seen(file: &mut PerfData, symbols: Options) -> Result<Seen, ReadError> {
 }
 
 struct Reading {
-    machine: Machine,
+    machine: MachineState,
     unwinder: Unwinder,
     places: FxHashSet<(kymo_symbols::DsoId, u64)>,
     kernel: FxHashSet<u64>,

@@ -92,9 +92,9 @@ pub(crate) trait PerfState {
 
 /// Reads fields of CTF events.
 pub(crate) trait CtfFields {
-    fn task(&self, event: &ctf::read::Event<'_>) -> TaskInfo;
-    fn field(&self, event: &ctf::read::Event<'_>, field: u32) -> FieldValue<'static>;
-    fn stack(&self, event: &ctf::read::Event<'_>) -> EventStack<'static>;
+    fn task(&self, event: &ctf::read::CtfEvent<'_>) -> TaskInfo;
+    fn field(&self, event: &ctf::read::CtfEvent<'_>, field: u32) -> FieldValue<'static>;
+    fn stack(&self, event: &ctf::read::CtfEvent<'_>) -> EventStack<'static>;
     /// Name of a function of the kernel that was recorded.
     fn kernel_function(&self, addr: u64) -> Option<String>;
 }
@@ -126,7 +126,7 @@ pub(crate) struct FtraceBody<'e> {
 /// Hands over what reads events of a running program.
 pub(crate) trait LiveReader {
     /// Task of all events of the event's trace, as far as that is known.
-    fn owner(&self, event: &ctf::read::Event<'_>) -> EventTask;
+    fn owner(&self, event: &ctf::read::CtfEvent<'_>) -> EventTask;
     /// Names that the kernel has for threads, where its events come beside.
     fn kernel_names(&self) -> Option<&RefCell<TaskNames>>;
     fn with_reader(&self, read: &mut dyn FnMut(&mut ctf::read::Reader<'_>));
@@ -160,7 +160,7 @@ pub struct KernelPayload<'e> {
 /// An event of a program, with what reads its values.
 pub struct ProgramPayload<'e> {
     /// Its class, CPU, time and bytes.
-    pub event: &'e ctf::read::Event<'e>,
+    pub event: &'e ctf::read::CtfEvent<'e>,
     /// Number of its program.
     pub program: u32,
     /// Task of all events of the program, as far as that is known.
@@ -186,7 +186,7 @@ pub(crate) enum EventBody<'e> {
     },
     Ftrace(FtraceBody<'e>),
     Ctf {
-        event: &'e ctf::read::Event<'e>,
+        event: &'e ctf::read::CtfEvent<'e>,
         trace: &'e str,
         /// Number of a program whose ring is read while it is written, and who reads it.
         program: Option<(u32, &'e dyn LiveReader)>,

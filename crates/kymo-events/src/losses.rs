@@ -2,11 +2,11 @@
 //! twice the size. No part of a perf.data says how large they were but the recorded
 //! command line, if they were stated there.
 
-use kymo_files::perfdata::ReadStats;
+use kymo_files::perfdata::PerfDataReadStats;
 use kymo_model::{Note, NoteKind};
 
 /// The note on what was lost, if anything was.
-pub fn note(stats: &ReadStats, command_line: &[String]) -> Option<Note> {
+pub fn note(stats: &PerfDataReadStats, command_line: &[String]) -> Option<Note> {
     let lost = stats.lost_events();
     if lost == 0 {
         return None;

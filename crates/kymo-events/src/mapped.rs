@@ -6,14 +6,14 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use kymo_files::perfdata::{EventDesc, Mapping, PerfData};
+use kymo_files::perfdata::{EventDesc, FileMapping, PerfData};
 use kymo_kernel::mapped::MappedFile;
 use kymo_model::SampleType;
 
 #[derive(Debug)]
 struct Mapped(MappedFile);
 
-impl Mapping for Mapped {
+impl FileMapping for Mapped {
     fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kymo_files::ctf;
-use kymo_files::ctf::types::Label;
+use kymo_files::ctf::types::EnumMapping;
 use kymo_files::perfdata::EventDesc;
 use kymo_format::{EventFormat, Field, FieldKind};
 use kymo_model::{Attr, SampleType};
@@ -63,7 +63,7 @@ pub struct FieldDesc {
     /// The part of an event that it is in.
     pub part: FieldPart,
     /// Names of values, of an enumeration.
-    pub labels: Option<Arc<[Label]>>,
+    pub labels: Option<Arc<[EnumMapping]>>,
     pub(crate) place: FieldPlace,
 }
 

@@ -1,6 +1,6 @@
 //! Who was running and what was mapped where, at the time of each record.
 //!
-//! Feed every record, in time order, to [`Machine::apply`]; then ask about the
+//! Feed every record, in time order, to [`MachineState::apply`]; then ask about the
 //! sample at hand. An address space is shared between a process and its forks
 //! until one of them changes it, and each state of one has a number of its
 //! own, so that equal stacks in equal states can be resolved once.
@@ -119,7 +119,7 @@ pub struct Located {
 
 /// The state of the recorded machine.
 #[derive(Debug)]
-pub struct Machine {
+pub struct MachineState {
     /// The binaries and their symbols.
     pub symbols: Resolver,
     threads: FxHashMap<u32, Thread>,
@@ -132,10 +132,10 @@ pub struct Machine {
     generations: u64,
 }
 
-impl Machine {
+impl MachineState {
     /// An empty machine.
-    pub fn new(symbols: Resolver) -> Machine {
-        let mut machine = Machine {
+    pub fn new(symbols: Resolver) -> MachineState {
+        let mut machine = MachineState {
             symbols,
             threads: FxHashMap::default(),
             spaces: FxHashMap::default(),

@@ -22,7 +22,7 @@ use kymo_symbols::{Dso, RecordedFacts, Resolver};
 use rustc_hash::FxHashMap;
 
 use crate::address::CodeAddress;
-use crate::state::{Located, Machine, Maps};
+use crate::state::{Located, MachineState, Maps};
 
 /// Number of records that changed the state before a record.
 type Moment = u64;
@@ -119,7 +119,7 @@ pub struct StateMark {
 /// Applies records in the order of time.
 #[derive(Debug)]
 pub struct StateTracker {
-    machine: Machine,
+    machine: MachineState,
     history: Arc<History>,
     moment: Moment,
     names: u64,
@@ -133,7 +133,7 @@ pub struct StateTracker {
 impl StateTracker {
     /// A tracker that has seen no record.
     pub fn new(symbols: Resolver) -> StateTracker {
-        let machine = Machine::new(symbols);
+        let machine = MachineState::new(symbols);
         let history = History::default();
         let mut tracker = StateTracker {
             machine,
@@ -188,7 +188,7 @@ impl StateTracker {
     }
 
     /// The state after the last record.
-    pub fn into_machine(self) -> Machine {
+    pub fn into_machine(self) -> MachineState {
         self.machine
     }
 

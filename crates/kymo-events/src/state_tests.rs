@@ -1,36 +1,36 @@
 //! Mappings and names over time, from records made by hand.
 
 use kymo_model::{Endian, RawRecord, RecordKind};
-use kymo_symbols::Options;
+use kymo_symbols::ResolverOptions;
 
 use super::*;
 
-fn machine() -> Machine {
-    Machine::new(Resolver::new(Options::default()))
+fn machine() -> MachineState {
+    MachineState::new(Resolver::new(ResolverOptions::default()))
 }
 
-fn apply(m: &mut Machine, kind: RecordKind, misc: u16, words: &[u32], text: &str) {
+fn apply(m: &mut MachineState, kind: RecordKind, misc: u16, words: &[u32], text: &str) {
     let mut body: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     body.extend(text.as_bytes());
     body.push(0);
     m.apply(&RawRecord { kind, misc: Misc(misc), body: &body, endian: Endian::Little });
 }
 
-fn mmap(m: &mut Machine, pid: u32, start: u32, len: u32, pgoff: u32, name: &str) {
+fn mmap(m: &mut MachineState, pid: u32, start: u32, len: u32, pgoff: u32, name: &str) {
     let words = [pid, pid, start, 0, len, 0, pgoff, 0];
     apply(m, RecordKind::MMAP, Misc::USER, &words, name);
 }
 
-fn comm(m: &mut Machine, pid: u32, tid: u32, exec: bool, name: &str) {
+fn comm(m: &mut MachineState, pid: u32, tid: u32, exec: bool, name: &str) {
     let misc = if exec { Misc::COMM_EXEC } else { 0 };
     apply(m, RecordKind::COMM, misc, &[pid, tid], name);
 }
 
-fn fork(m: &mut Machine, ppid: u32, pid: u32, ptid: u32, tid: u32) {
+fn fork(m: &mut MachineState, ppid: u32, pid: u32, ptid: u32, tid: u32) {
     apply(m, RecordKind::FORK, 0, &[pid, ppid, tid, ptid, 0, 0], "");
 }
 
-fn at(m: &Machine, pid: u32, ip: u64) -> Option<(String, u64)> {
+fn at(m: &MachineState, pid: u32, ip: u64) -> Option<(String, u64)> {
     let at = CodeAddress::exact(ip);
     let found = m.lookup(pid, at, Misc::USER)?;
     Some((m.symbols.dso_name(Some(found.dso)).to_string(), found.to_dso(at).get()))
@@ -72,7 +72,7 @@ fn an_exec_clears_and_renames() {
     comm(&mut m, 1, 1, false, "sh");
     mmap(&mut m, 1, 0x1000, 0x1000, 0, "/sh");
     fork(&mut m, 1, 2, 1, 2);
-    let name = |m: &mut Machine, tid| {
+    let name = |m: &mut MachineState, tid| {
         let id = m.comm_of(2, tid);
         m.comm(id).to_string()
     };

@@ -13,14 +13,14 @@ use kymo_model::{
 use kymo_symbols::DsoId;
 use kymo_symbols::unwind::{self, Binaries, CfiError};
 use kymo_unwind::{
-    Arch, CfiContext, Code, End, Quick, Registers, Rule, Stack, Walked, quick_walk, walk,
+    Arch, CfiContext, Code, End, Quick, Registers, Rule, StackWindow, Walked, quick_walk, walk,
 };
 use rustc_hash::FxHashMap;
 
 use crate::address::CodeAddress;
 use crate::state::{Mapping, Maps};
 
-pub use crate::unwind_tally::{Cut, LARGEST_COPY, Needed, Stop, Tally};
+pub use crate::unwind_tally::{Cut, LARGEST_COPY, Needed, Tally, UnwindStop};
 
 /// Addresses remembered; more start the memory over.
 const MOST_ADDRESSES: usize = 1 << 20;
@@ -55,7 +55,7 @@ pub struct Unwinder {
 #[derive(Debug)]
 struct Rules {
     binaries: Arc<Binaries>,
-    by_dso: Vec<Option<Result<Arc<unwind::Code>, CfiError>>>,
+    by_dso: Vec<Option<Result<Arc<unwind::UnwindCode>, CfiError>>>,
     known: OpenTable<RuleSlot>,
     /// The mapping of the last address, with the line of address spaces.
     last: Option<(u64, Mapping)>,
@@ -107,7 +107,7 @@ impl Unwinder {
         };
         let copied = usize::try_from(copy.dynamic_size).unwrap_or(usize::MAX);
         let bytes = copy.bytes.get(..copied).unwrap_or(copy.bytes);
-        let stack = Stack::new(sp, bytes, endian);
+        let stack = StackWindow::new(sp, bytes, endian);
         let chain = &mut self.chain;
         chain.push(ChainContext::USER.0);
         let mut code = At { rules: &mut self.rules, maps };
@@ -158,7 +158,7 @@ impl Code for At<'_> {
 
 impl At<'_> {
     /// What a walk stopped at.
-    fn stop(&mut self, walked: &Walked) -> Option<Stop> {
+    fn stop(&mut self, walked: &Walked) -> Option<UnwindStop> {
         let (End::NoRule(address) | End::NoCode(address) | End::Wrong(address)) = walked.end else {
             return None;
         };
@@ -169,7 +169,7 @@ impl At<'_> {
             (End::Wrong(_), _) => Some(CfiError::Damaged),
             _ => None,
         };
-        Some(Stop { dso, cfi_error })
+        Some(UnwindStop { dso, cfi_error })
     }
 }
 
@@ -287,7 +287,7 @@ impl Rules {
         found
     }
 
-    fn binary(&mut self, dso: DsoId) -> Result<Arc<unwind::Code>, CfiError> {
+    fn binary(&mut self, dso: DsoId) -> Result<Arc<unwind::UnwindCode>, CfiError> {
         let at = dso.0 as usize;
         if let Some(Some(known)) = self.by_dso.get(at) {
             return known.clone();

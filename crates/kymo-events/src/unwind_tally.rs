@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 /// Where a stack ended because nothing said how to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Stop {
+pub struct UnwindStop {
     /// The binary; `None` where nothing is mapped.
     pub dso: Option<DsoId>,
     /// What is wrong with it.
@@ -44,7 +44,7 @@ pub struct Tally {
     /// Gone on to another stack, of which nothing was copied.
     pub other_stack: u64,
     /// Ended where nothing said how to go on.
-    pub stops: FxHashMap<Stop, u64>,
+    pub stops: FxHashMap<UnwindStop, u64>,
     /// Deeper than frames are followed.
     pub too_deep: u64,
     /// Registers of another machine or of a 32-bit program.
@@ -99,7 +99,7 @@ impl Tally {
     }
 
     /// Counts a stack.
-    pub(crate) fn add(&mut self, walked: &Walked, stop: Option<Stop>, copy: Cut) {
+    pub(crate) fn add(&mut self, walked: &Walked, stop: Option<UnwindStop>, copy: Cut) {
         self.stacks += 1;
         self.frames += walked.frames as u64;
         self.guessed += u64::from(walked.guessed > 0);

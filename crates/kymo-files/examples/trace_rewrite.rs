@@ -3,7 +3,7 @@
 
 use std::fs::File;
 
-use kymo_files::tracedat::{BufferSpec, Compression, Format, TraceDat, TraceFacts, Writer};
+use kymo_files::tracedat::{BufferSpec, Compression, Format, TraceDat, TraceDatWriter, TraceFacts};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         page_size: b.page_size,
         cpus: b.cpus.iter().map(|c| c.cpu).collect(),
     });
-    let mut writer = Writer::create(to, format, &facts, spec.collect())?;
+    let mut writer = TraceDatWriter::create(to, format, &facts, spec.collect())?;
     for (i, b) in buffers.iter().enumerate() {
         for c in &b.cpus {
             writer.add_cpu_data(i, c.cpu, &mut pages, c.offset, c.size)?;

@@ -19,4 +19,4 @@ pub mod tracedat;
 
 pub use machine::Machine;
 pub use recording_format::RecordingFormat;
-pub use timeline::{Moment, Select, Stats, Timeline, TimelineError, TimelineWalk};
+pub use timeline::{Moment, Stats, Timeline, TimelineError, TimelineSelect, TimelineWalk};

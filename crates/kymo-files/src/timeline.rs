@@ -28,16 +28,16 @@ pub struct Timeline {
 #[derive(Clone, Copy)]
 pub enum Moment<'a> {
     /// Of the kernel, and of which recording.
-    Kernel(usize, &'a tracedat::Event<'a>),
+    Kernel(usize, &'a tracedat::TraceDatEvent<'a>),
     /// Of a program.
-    Program(&'a ctf::read::Event<'a>),
+    Program(&'a ctf::read::CtfEvent<'a>),
     /// Several of a program at once, if they were [asked for so](Select::runs).
     Run(&'a ctf::read::Run<'a>),
 }
 
 /// Which events are wanted.
 #[derive(Clone, Debug, Default)]
-pub struct Select {
+pub struct TimelineSelect {
     /// Of the kernel's, only those of these CPUs. Those of programs come anyway.
     pub cpus: Option<Vec<u32>>,
     /// Nothing before this time is wanted. Events before it can still come.
@@ -53,9 +53,9 @@ pub struct Select {
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// Of each recording of the kernel.
-    pub kernels: Vec<tracedat::ReadStats>,
+    pub kernels: Vec<tracedat::TraceDatReadStats>,
     /// Of the programs' traces.
-    pub programs: Option<ctf::ReadStats>,
+    pub programs: Option<ctf::CtfReadStats>,
     /// Whether all of one kind lay before all of the other, although both had events.
     pub apart: bool,
 }
@@ -65,9 +65,9 @@ pub struct Stats {
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum TimelineError {
     #[error(transparent)]
-    Kernel(#[from] tracedat::ReadError),
+    Kernel(#[from] tracedat::TraceDatReadError),
     #[error(transparent)]
-    Programs(#[from] ctf::ReadError),
+    Programs(#[from] ctf::CtfReadError),
     #[error("{path} is neither a trace.dat nor a directory of traces")]
     Neither { path: String },
     #[error(
@@ -220,7 +220,7 @@ impl Timeline {
     /// If reading fails.
     pub fn for_each(
         &self,
-        select: &Select,
+        select: &TimelineSelect,
         sink: &mut dyn FnMut(Moment<'_>) -> ControlFlow<()>,
     ) -> Result<Stats, TimelineError> {
         let mut walk = self.walk(select)?;
@@ -232,20 +232,20 @@ impl Timeline {
     ///
     /// # Errors
     /// If reading fails.
-    pub fn walk(&self, select: &Select) -> Result<TimelineWalk<'_>, TimelineError> {
+    pub fn walk(&self, select: &TimelineSelect) -> Result<TimelineWalk<'_>, TimelineError> {
         Ok(TimelineWalk { walks: self.walks(select)?, runs: select.runs })
     }
 
-    fn walks(&self, select: &Select) -> Result<Vec<Walk<'_>>, TimelineError> {
-        let Select { cpus, from, .. } = select.clone();
+    fn walks(&self, select: &TimelineSelect) -> Result<Vec<Walk<'_>>, TimelineError> {
+        let TimelineSelect { cpus, from, .. } = select.clone();
         let raw_times = select.raw_times || self.undoes_corrections();
-        let kernel = tracedat::Select { cpus, from, raw_times, ..Default::default() };
+        let kernel = tracedat::TraceDatSelect { cpus, from, raw_times, ..Default::default() };
         let mut walks = Vec::new();
         for (number, data) in self.kernels.iter().enumerate() {
             walks.push(Walk::Kernel(number, data.walk(&kernel)?, None));
         }
         if let Some(programs) = &self.programs {
-            walks.push(Walk::Programs(programs.walk(&ctf::read::Select { from })?, None));
+            walks.push(Walk::Programs(programs.walk(&ctf::read::CtfSelect { from })?, None));
         }
         Ok(walks)
     }

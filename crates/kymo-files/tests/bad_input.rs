@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use common::{Collected, collect, record, write_temp};
-use kymo_files::perfdata::{Order, PerfData, ReadError};
+use kymo_files::perfdata::{PerfData, PerfDataReadError, RecordOrder};
 
 /// Offset and size of the records, from the header.
 fn data_range(file: &[u8]) -> (usize, usize) {
@@ -27,11 +27,11 @@ fn small() -> Vec<u8> {
 fn cut_at_every_byte_it_delivers_what_came_before() {
     let whole = small();
     let (start, size) = data_range(&whole);
-    let all = collect(&whole, Order::File).unwrap();
+    let all = collect(&whole, RecordOrder::File).unwrap();
     assert!(all.stats.damaged.is_none());
     let mut before = 0;
     for n in 0..start + size {
-        match collect(&whole[..n], Order::File) {
+        match collect(&whole[..n], RecordOrder::File) {
             Err(_) => assert_eq!(before, 0, "cut at {n}: no header although a shorter file had"),
             Ok(cut) => {
                 let have = cut.records.len();
@@ -49,11 +49,11 @@ fn cut_at_every_byte_it_delivers_what_came_before() {
 #[test]
 fn a_cut_pipe_delivers_what_came_before() {
     let whole = record(&["-e", "cpu-clock", "-F", "200", "-o", "-"], "true");
-    let all = collect(&whole, Order::Time).unwrap();
+    let all = collect(&whole, RecordOrder::Time).unwrap();
     assert!(!all.records.is_empty());
     let mut most = 0;
     for n in (16..whole.len()).step_by(7) {
-        let cut = collect(&whole[..n], Order::Time).unwrap();
+        let cut = collect(&whole[..n], RecordOrder::Time).unwrap();
         most = most.max(cut.records.len());
         assert!(cut.records.len() <= all.records.len());
     }
@@ -82,7 +82,7 @@ fn flipped_bits_neither_panic_nor_hang() {
             let at = random() % range;
             bytes[at] ^= 1 << (random() % 8);
         }
-        readable += usize::from(collect(&bytes, Order::Time).is_ok());
+        readable += usize::from(collect(&bytes, RecordOrder::Time).is_ok());
     }
     assert!(readable > 100, "only {readable} of 2000 could be opened");
     assert!(begun.elapsed() < Duration::from_secs(400));
@@ -94,7 +94,7 @@ fn sizes_that_lie_are_told_with_their_place() {
     let (start, _) = data_range(&whole);
     let mut zero = whole.clone();
     zero[start + 6..start + 8].copy_from_slice(&[0, 0]);
-    let got = collect(&zero, Order::Time).unwrap();
+    let got = collect(&zero, RecordOrder::Time).unwrap();
     let damage = got.stats.damaged.unwrap();
     assert_eq!(damage.offset, start as u64);
     assert!(damage.what.contains("size of 0"), "{damage}");
@@ -102,16 +102,19 @@ fn sizes_that_lie_are_told_with_their_place() {
     let put = |at: usize, value: u64| {
         let mut bytes = whole.clone();
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-        collect(&bytes, Order::Time)
+        collect(&bytes, RecordOrder::Time)
     };
     // Records said to go on beyond the end of the file.
-    let all = collect(&whole, Order::Time).unwrap();
+    let all = collect(&whole, RecordOrder::Time).unwrap();
     let got = put(48, 1 << 60).unwrap();
     assert!(got.records.len() >= all.records.len() && got.stats.damaged.is_some());
     // A table of events that is not there, or of absurd size.
-    assert!(matches!(put(24, 1 << 60), Err(ReadError::Header { field: "attrs.offset", .. })));
-    assert!(matches!(put(32, 1 << 60), Err(ReadError::Header { field: "attrs.size", .. })));
-    assert!(matches!(put(16, 3), Err(ReadError::Header { field: "attr_size", .. })));
+    assert!(matches!(
+        put(24, 1 << 60),
+        Err(PerfDataReadError::Header { field: "attrs.offset", .. })
+    ));
+    assert!(matches!(put(32, 1 << 60), Err(PerfDataReadError::Header { field: "attrs.size", .. })));
+    assert!(matches!(put(16, 3), Err(PerfDataReadError::Header { field: "attr_size", .. })));
     // A recorder that was killed: the size is 0, the records are there.
     let got = put(48, 0).unwrap();
     assert!(got.stats.unfinished);
@@ -141,13 +144,13 @@ fn stopping_early_is_no_error() {
     let mut data = PerfData::open(file.path()).unwrap();
     let mut seen = 0;
     let stats = data
-        .for_each(Order::File, &mut |_| {
+        .for_each(RecordOrder::File, &mut |_| {
             seen += 1;
             if seen == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
         .unwrap();
     assert_eq!((seen, stats.damaged), (2, None));
     // And it can be read again, whole.
-    let again = Collected::of(&mut data, Order::File).unwrap();
+    let again = Collected::of(&mut data, RecordOrder::File).unwrap();
     assert!(again.records.len() > 2);
 }

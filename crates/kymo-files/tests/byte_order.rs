@@ -7,7 +7,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{record, write_temp};
-use kymo_files::perfdata::{Order, PerfData};
+use kymo_files::perfdata::{PerfData, RecordOrder};
 use kymo_model::{Attr, Endian, RecordKind, Sample, SampleType, Sideband};
 
 /// Reverses each of the fields, whose widths are given, in place.
@@ -132,7 +132,7 @@ fn told(bytes: &[u8]) -> (Endian, Vec<String>) {
     let mut data = PerfData::open(file.path()).unwrap();
     let mut lines = Vec::new();
     let stats = data
-        .for_each(Order::Time, &mut |e| {
+        .for_each(RecordOrder::Time, &mut |e| {
             let attr = &e.events[e.event].attr;
             let mut line = format!("{:?} {:?} {:?}", e.raw.kind, e.raw.misc, e.time);
             if e.raw.kind == RecordKind::SAMPLE {

@@ -6,7 +6,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{collect, write_temp};
-use kymo_files::perfdata::{Order, PerfData};
+use kymo_files::perfdata::{PerfData, RecordOrder};
 use kymo_model::{Attr, AttrFlags, EventType, Sample, SampleType};
 use kymo_testkit::peer;
 
@@ -90,7 +90,7 @@ fn samples(bytes: &[u8]) -> (Vec<(u64, Vec<u64>, u32)>, u64) {
     let mut data = PerfData::open(file.path()).unwrap();
     let mut all = Vec::new();
     let stats = data
-        .for_each(Order::Time, &mut |e| {
+        .for_each(RecordOrder::Time, &mut |e| {
             if e.raw.kind.0 == 9 {
                 let sample = Sample::parse(&e.raw, &e.desc().unwrap().attr).unwrap();
                 let raw = u32::from_le_bytes(*sample.raw.unwrap().first_chunk().unwrap());
@@ -124,7 +124,7 @@ fn user_parts_join_the_samples_that_wait_for_them() {
     // What follows the chain is where it was.
     assert!(all.iter().all(|(time, _, raw)| u64::from(*raw) == 0xaaaa_0000 + time), "{all:?}");
     // As the file has them, nothing is merged.
-    let plain = collect(&bytes, Order::File).unwrap();
+    let plain = collect(&bytes, RecordOrder::File).unwrap();
     assert_eq!(plain.records.iter().map(|r| r.0).collect::<Vec<_>>(), [9, 9, 9, 9, 22, 22, 9, 9]);
 }
 
@@ -166,7 +166,7 @@ fn damaged_chains_neither_panic_nor_grow() {
         for value in [0, 1, 0x7f, 0xff] {
             let mut changed = bytes.clone();
             changed[at] = value;
-            let Ok(got) = collect(&changed, Order::Time) else { continue };
+            let Ok(got) = collect(&changed, RecordOrder::Time) else { continue };
             assert!(got.records.len() <= 8, "{at} {value}");
         }
     }

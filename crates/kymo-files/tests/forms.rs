@@ -7,7 +7,7 @@
 mod common;
 
 use common::{Record, collect, record};
-use kymo_files::perfdata::Order;
+use kymo_files::perfdata::RecordOrder;
 
 const SAMPLE: u32 = 9;
 const COMPRESSED: u32 = 81;
@@ -78,9 +78,9 @@ fn blocks_lose_and_change_nothing() {
     let (head, data) = parts(&large());
     assert!(data.len() > 600_000, "{} bytes do not cross blocks", data.len());
     let file = file_of(&head, &data);
-    let in_file = collect(&file, Order::File).unwrap();
+    let in_file = collect(&file, RecordOrder::File).unwrap();
     assert_eq!(plain(&in_file.records), walk(&data));
-    let in_time = collect(&file, Order::Time).unwrap();
+    let in_time = collect(&file, RecordOrder::Time).unwrap();
     let times = in_time.records.iter().filter(|r| r.0 == SAMPLE).map(|r| r.1.unwrap());
     assert!(times.is_sorted());
     let sorted = |mut all: Vec<(u32, Vec<u8>)>| {
@@ -98,7 +98,7 @@ fn compressed_in_any_pieces_it_is_the_same() {
     for kind in [COMPRESSED, COMPRESSED2] {
         for piece in [7, 1000, 65_000] {
             let file = file_of(&head, &compressed(&data, piece, kind));
-            let got = collect(&file, Order::File).unwrap();
+            let got = collect(&file, RecordOrder::File).unwrap();
             assert_eq!(got.stats.damaged, None, "{kind} {piece}");
             assert!(plain(&got.records) == expected, "{kind} in pieces of {piece}");
         }
@@ -113,7 +113,7 @@ fn compressed_data_that_ends_in_a_record_tells_how_much_is_left() {
         let half = record_of(SAMPLE, &[0; 40]);
         let cut = [&data[..], &half[..left]].concat();
         let file = file_of(&head, &compressed(&cut, 4000, COMPRESSED));
-        let got = collect(&file, Order::File).unwrap();
+        let got = collect(&file, RecordOrder::File).unwrap();
         assert_eq!(got.stats.cut_compressed, left as u64);
         assert_eq!((got.stats.damaged, got.stats.malformed), (None, 0));
         assert!(plain(&got.records) == whole, "{left}");
@@ -129,7 +129,7 @@ fn plain_records_among_compressed_ones_keep_their_place() {
         .iter()
         .flat_map(|(kind, body)| [record_of(*kind, body), round.clone()].concat())
         .collect();
-    let got = collect(&file_of(&head, &mixed), Order::Time).unwrap();
+    let got = collect(&file_of(&head, &mixed), RecordOrder::Time).unwrap();
     let samples = |all: &[(u32, Vec<u8>)]| all.iter().filter(|r| r.0 == SAMPLE).count();
     assert_eq!(samples(&plain(&got.records)), samples(&walk(&data)));
     assert_eq!(got.stats.damaged, None);
@@ -140,7 +140,7 @@ fn kinds_from_the_future_are_passed_over_and_counted() {
     let (head, data) = parts(&record(&["-e", "raw_syscalls:*"], "true"));
     let strange = [record_of(42, &[1; 24]), record_of(200, &[2; 8]), record_of(200, &[])].concat();
     let mixed = [&strange[..], &data, &strange].concat();
-    let got = collect(&file_of(&head, &mixed), Order::Time).unwrap();
+    let got = collect(&file_of(&head, &mixed), RecordOrder::Time).unwrap();
     let counted: Vec<(u32, u64)> = got.stats.unknown_kinds.into_iter().collect();
     assert_eq!(counted, [(42, 2), (200, 4)]);
     let samples = got.records.iter().filter(|r| r.0 == SAMPLE).count();
@@ -151,9 +151,9 @@ fn kinds_from_the_future_are_passed_over_and_counted() {
 fn cut_or_flipped_compressed_data_neither_panics_nor_grows() {
     let (head, data) = parts(&record(&["-e", "raw_syscalls:*"], "true"));
     let file = file_of(&head, &compressed(&data, 3000, COMPRESSED));
-    let all = collect(&file, Order::Time).unwrap().records.len();
+    let all = collect(&file, RecordOrder::Time).unwrap().records.len();
     for end in (head.len()..file.len()).step_by(13) {
-        let got = collect(&file[..end], Order::Time).unwrap();
+        let got = collect(&file[..end], RecordOrder::Time).unwrap();
         assert!(got.records.len() <= all);
         assert!(got.stats.damaged.is_some(), "cut at {end} of {}", file.len());
     }
@@ -164,6 +164,6 @@ fn cut_or_flipped_compressed_data_neither_panics_nor_grows() {
         let bit = (state >> 20) as usize % ((bytes.len() - head.len()) * 8);
         bytes[head.len() + bit / 8] ^= 1 << (bit % 8);
         // Any answer but a panic.
-        let _ = collect(&bytes, Order::Time);
+        let _ = collect(&bytes, RecordOrder::Time);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use kymo_format::{EventFormat, FormatTable, RenderContext};
+use kymo_format::{EventFormat, FormatIndex, RenderContext};
 
 const COMMON: &str = "format:
 \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
@@ -70,7 +70,7 @@ fn main() {
     ];
     for (i, (name, text, words)) in cases.into_iter().enumerate() {
         let id = i as u16 + 100;
-        let mut table = FormatTable::default();
+        let mut table = FormatIndex::default();
         let text = format!("name: {name}\nID: {id}\n{COMMON}\n{text}");
         table.insert(EventFormat::parse(&text).unwrap());
         let payload = payload(id, &words);

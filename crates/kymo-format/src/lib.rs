@@ -45,5 +45,5 @@ pub use format::EventFormat;
 pub use json::json_string;
 pub use line_writer::LineWriter;
 pub use parse::ParseOptions;
-pub use table::FormatTable;
+pub use table::FormatIndex;
 pub use value::{Integers, Value};

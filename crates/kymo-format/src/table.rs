@@ -10,7 +10,7 @@ use crate::format::EventFormat;
 /// Formats by event id: an index for the small numbers kernels hand out, a map
 /// for others.
 #[derive(Debug, Default)]
-pub struct FormatTable {
+pub struct FormatIndex {
     formats: Vec<EventFormat>,
     /// 1 + index into `formats`; 0: none.
     small: Vec<u32>,
@@ -20,7 +20,7 @@ pub struct FormatTable {
 /// Ids below this are looked up in an array.
 const SMALL: u32 = 1 << 16;
 
-impl FormatTable {
+impl FormatIndex {
     /// Adds a format; one with the same id replaces the earlier.
     pub fn insert(&mut self, format: EventFormat) {
         let id = format.id;

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kymo_guest::{Frame, Stream};
+use kymo_guest::{GuestMessage, OutputStream};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 /// What every command finds in its environment.
@@ -29,12 +29,12 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(crate) type Port = Arc<Mutex<File>>;
 
 /// Sends one frame whole.
-pub(crate) fn send(port: &Port, frame: &Frame) -> io::Result<()> {
+pub(crate) fn send(port: &Port, frame: &GuestMessage) -> io::Result<()> {
     frame.write(&mut *port.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Runs a command to its end; returns how it ended.
-pub(crate) fn run(command: &kymo_guest::Command, port: &Port) -> io::Result<Frame> {
+pub(crate) fn run(command: &kymo_guest::Command, port: &Port) -> io::Result<GuestMessage> {
     let Some((program, arguments)) = command.arguments.split_first() else {
         return Err(io::Error::other("no program is named"));
     };
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &kymo_guest::Command, port: &Port) -> io::Result<Fram
     let child = start.spawn()?;
     // It holds the write ends of the pipes.
     drop(start);
-    let closed = [follow(out.0, Stream::Out, port), follow(err.0, Stream::Err, port)];
+    let closed = [follow(out.0, OutputStream::Out, port), follow(err.0, OutputStream::Err, port)];
     let pid = Pid::from_child(&child);
     let (ended, watch) = mpsc::channel::<()>();
     let late = Arc::new(AtomicBool::new(false));
@@ -67,18 +67,18 @@ pub(crate) fn run(command: &kymo_guest::Command, port: &Port) -> io::Result<Fram
         // What is written later than this is lost, and belongs to nobody's test.
         let _ = reader.recv_timeout(LAST_WORDS);
     }
-    Ok(Frame::Ended { status, late: late.load(Ordering::Relaxed) })
+    Ok(GuestMessage::Ended { status, late: late.load(Ordering::Relaxed) })
 }
 
 /// Sends what comes out of a pipe; the receiver hears when it is closed.
-fn follow(mut pipe: io::PipeReader, stream: Stream, port: &Port) -> mpsc::Receiver<()> {
+fn follow(mut pipe: io::PipeReader, stream: OutputStream, port: &Port) -> mpsc::Receiver<()> {
     let (closed, receiver) = mpsc::channel();
     let port = Arc::clone(port);
     std::thread::spawn(move || {
-        let mut chunk = vec![0; Frame::CHUNK];
+        let mut chunk = vec![0; GuestMessage::CHUNK];
         while let Ok(length @ 1..) = pipe.read(&mut chunk) {
             let bytes = chunk.get(..length).unwrap_or_default().to_vec();
-            if send(&port, &Frame::Output(stream, bytes)).is_err() {
+            if send(&port, &GuestMessage::Output(stream, bytes)).is_err() {
                 break;
             }
         }
@@ -111,19 +111,19 @@ pub(crate) fn bring_back(path: &str, port: &Port) -> io::Result<()> {
     });
     let (mut file, about) = match opened {
         Ok(opened) => opened,
-        Err(e) => return send(port, &Frame::Complaint(format!("{path}: {e}"))),
+        Err(e) => return send(port, &GuestMessage::Complaint(format!("{path}: {e}"))),
     };
     let mode = about.permissions().mode() & 0o7777;
-    send(port, &Frame::File { path: path.to_owned(), mode })?;
-    let mut chunk = vec![0; Frame::CHUNK];
+    send(port, &GuestMessage::File { path: path.to_owned(), mode })?;
+    let mut chunk = vec![0; GuestMessage::CHUNK];
     loop {
         match file.read(&mut chunk) {
-            Ok(0) => return send(port, &Frame::FileEnd),
+            Ok(0) => return send(port, &GuestMessage::FileEnd),
             Ok(length) => {
                 let bytes = chunk.get(..length).unwrap_or_default().to_vec();
-                send(port, &Frame::Data(bytes))?;
+                send(port, &GuestMessage::Data(bytes))?;
             }
-            Err(e) => return send(port, &Frame::Complaint(format!("{path}: {e}"))),
+            Err(e) => return send(port, &GuestMessage::Complaint(format!("{path}: {e}"))),
         }
     }
 }

@@ -10,7 +10,7 @@ const MAX: usize = 1 << 20;
 
 /// Which output of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Out,
     /// Standard error.
@@ -19,7 +19,7 @@ pub enum Stream {
 
 /// One message of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
+pub enum GuestMessage {
     /// The init is up, in milliseconds after the kernel's start.
     Ready {
         /// Milliseconds.
@@ -30,7 +30,7 @@ pub enum Frame {
     /// The command with this place in the job was started.
     Started(u32),
     /// It wrote something.
-    Output(Stream, Vec<u8>),
+    Output(OutputStream, Vec<u8>),
     /// It ended; `128 + signal` as a shell says it.
     Ended {
         /// Exit status.
@@ -38,7 +38,7 @@ pub enum Frame {
         /// Killed because it took longer than allowed.
         late: bool,
     },
-    /// A file that was asked for begins; its content follows as [`Frame::Data`].
+    /// A file that was asked for begins; its content follows as [`GuestMessage::Data`].
     File {
         /// Its path in the guest.
         path: String,
@@ -53,7 +53,7 @@ pub enum Frame {
     Done,
 }
 
-impl Frame {
+impl GuestMessage {
     /// As much content as one frame of output or data takes.
     pub const CHUNK: usize = MAX / 4;
 
@@ -61,21 +61,21 @@ impl Frame {
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let mut out = Writer(vec![self.kind(), 0, 0, 0, 0]);
         match self {
-            Frame::Ready { after } => {
+            GuestMessage::Ready { after } => {
                 out.number(*after);
             }
-            Frame::Complaint(text) => out.0.extend(text.as_bytes()),
-            Frame::Started(place) => {
+            GuestMessage::Complaint(text) => out.0.extend(text.as_bytes()),
+            GuestMessage::Started(place) => {
                 out.number(*place);
             }
-            Frame::Output(_, bytes) | Frame::Data(bytes) => out.0.extend(bytes),
-            Frame::Ended { status, late } => {
+            GuestMessage::Output(_, bytes) | GuestMessage::Data(bytes) => out.0.extend(bytes),
+            GuestMessage::Ended { status, late } => {
                 out.number(*status).number(u32::from(*late));
             }
-            Frame::File { path, mode } => {
+            GuestMessage::File { path, mode } => {
                 out.number(*mode).bytes(path.as_bytes());
             }
-            Frame::FileEnd | Frame::Done => {}
+            GuestMessage::FileEnd | GuestMessage::Done => {}
         }
         let length = u32::try_from(out.0.len() - 5).unwrap_or(u32::MAX).to_le_bytes();
         out.0[1..5].copy_from_slice(&length);
@@ -83,7 +83,7 @@ impl Frame {
     }
 
     /// The next frame, or `None` where the stream ends between two.
-    pub fn read(from: &mut impl Read) -> io::Result<Option<Frame>> {
+    pub fn read(from: &mut impl Read) -> io::Result<Option<GuestMessage>> {
         let mut head = [0; 5];
         loop {
             match from.read(&mut head[..1]) {
@@ -102,40 +102,40 @@ impl Frame {
         }
         let mut content = vec![0; length];
         from.read_exact(&mut content)?;
-        Frame::parse(kind, &content).map(Some)
+        GuestMessage::parse(kind, &content).map(Some)
     }
 
     fn kind(&self) -> u8 {
         match self {
-            Frame::Ready { .. } => 1,
-            Frame::Complaint(_) => 2,
-            Frame::Started(_) => 3,
-            Frame::Output(Stream::Out, _) => 4,
-            Frame::Output(Stream::Err, _) => 5,
-            Frame::Ended { .. } => 6,
-            Frame::File { .. } => 7,
-            Frame::Data(_) => 8,
-            Frame::FileEnd => 9,
-            Frame::Done => 10,
+            GuestMessage::Ready { .. } => 1,
+            GuestMessage::Complaint(_) => 2,
+            GuestMessage::Started(_) => 3,
+            GuestMessage::Output(OutputStream::Out, _) => 4,
+            GuestMessage::Output(OutputStream::Err, _) => 5,
+            GuestMessage::Ended { .. } => 6,
+            GuestMessage::File { .. } => 7,
+            GuestMessage::Data(_) => 8,
+            GuestMessage::FileEnd => 9,
+            GuestMessage::Done => 10,
         }
     }
 
-    fn parse(kind: u8, content: &[u8]) -> io::Result<Frame> {
+    fn parse(kind: u8, content: &[u8]) -> io::Result<GuestMessage> {
         let mut input = Reader::new(content);
         let frame = match kind {
-            1 => Frame::Ready { after: input.number()? },
-            2 => Frame::Complaint(String::from_utf8_lossy(input.rest()).into_owned()),
-            3 => Frame::Started(input.number()?),
-            4 => Frame::Output(Stream::Out, input.rest().to_vec()),
-            5 => Frame::Output(Stream::Err, input.rest().to_vec()),
-            6 => Frame::Ended { status: input.number()?, late: input.number()? != 0 },
+            1 => GuestMessage::Ready { after: input.number()? },
+            2 => GuestMessage::Complaint(String::from_utf8_lossy(input.rest()).into_owned()),
+            3 => GuestMessage::Started(input.number()?),
+            4 => GuestMessage::Output(OutputStream::Out, input.rest().to_vec()),
+            5 => GuestMessage::Output(OutputStream::Err, input.rest().to_vec()),
+            6 => GuestMessage::Ended { status: input.number()?, late: input.number()? != 0 },
             7 => {
                 let mode = input.number()?;
-                Frame::File { path: input.string()?, mode }
+                GuestMessage::File { path: input.string()?, mode }
             }
-            8 => Frame::Data(input.rest().to_vec()),
-            9 => Frame::FileEnd,
-            10 => Frame::Done,
+            8 => GuestMessage::Data(input.rest().to_vec()),
+            9 => GuestMessage::FileEnd,
+            10 => GuestMessage::Done,
             other => return Err(input.error(&format!("unknown frame of kind {other}"))),
         };
         input.end()?;
@@ -150,30 +150,30 @@ mod tests {
     #[test]
     fn frames_come_back_in_order() {
         let frames = [
-            Frame::Ready { after: 1234 },
-            Frame::Complaint("no such module".into()),
-            Frame::Started(3),
-            Frame::Output(Stream::Out, b"out\xff".to_vec()),
-            Frame::Output(Stream::Err, Vec::new()),
-            Frame::Ended { status: 137, late: true },
-            Frame::File { path: "/tmp/x".into(), mode: 0o755 },
-            Frame::Data(vec![7; Frame::CHUNK]),
-            Frame::FileEnd,
-            Frame::Done,
+            GuestMessage::Ready { after: 1234 },
+            GuestMessage::Complaint("no such module".into()),
+            GuestMessage::Started(3),
+            GuestMessage::Output(OutputStream::Out, b"out\xff".to_vec()),
+            GuestMessage::Output(OutputStream::Err, Vec::new()),
+            GuestMessage::Ended { status: 137, late: true },
+            GuestMessage::File { path: "/tmp/x".into(), mode: 0o755 },
+            GuestMessage::Data(vec![7; GuestMessage::CHUNK]),
+            GuestMessage::FileEnd,
+            GuestMessage::Done,
         ];
         let mut stream = Vec::new();
         frames.iter().for_each(|frame| frame.write(&mut stream).unwrap());
         let mut rest = stream.as_slice();
         for frame in &frames {
-            assert_eq!(Frame::read(&mut rest).unwrap().as_ref(), Some(frame));
+            assert_eq!(GuestMessage::read(&mut rest).unwrap().as_ref(), Some(frame));
         }
-        assert_eq!(Frame::read(&mut rest).unwrap(), None);
+        assert_eq!(GuestMessage::read(&mut rest).unwrap(), None);
     }
 
     #[test]
     fn a_broken_stream_is_an_error() {
         let check = |bytes: &[u8], expected: &str| {
-            let error = Frame::read(&mut &bytes[..]).unwrap_err().to_string();
+            let error = GuestMessage::read(&mut &bytes[..]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
         check(b"\x04\xff\xff\xff\xff", "claims 4294967295 bytes");

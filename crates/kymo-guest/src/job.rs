@@ -8,7 +8,7 @@ use crate::bytes::{Reader, Writer};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     /// Modules to load, in this order; the port's driver is among the first.
-    pub modules: Vec<Module>,
+    pub modules: Vec<GuestModule>,
     /// Commands to run one after the other, whatever their exit status.
     pub commands: Vec<Command>,
     /// Files to bring back at the end.
@@ -21,7 +21,7 @@ pub struct Job {
 
 /// A kernel module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Module {
+pub struct GuestModule {
     /// Its file in the guest.
     pub path: String,
     /// Its parameters, as insmod takes them.
@@ -64,7 +64,7 @@ impl Job {
         let get = input.strings()?;
         let count = input.number()?;
         let modules = (0..count)
-            .map(|_| Ok(Module { path: input.string()?, parameters: input.string()? }))
+            .map(|_| Ok(GuestModule { path: input.string()?, parameters: input.string()? }))
             .collect::<io::Result<_>>()?;
         let count = input.number()?;
         let commands = (0..count)
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_job_comes_back_and_a_cut_one_is_refused() {
         let job = Job {
-            modules: vec![Module { path: "/lib/a.ko".into(), parameters: "x=1".into() }],
+            modules: vec![GuestModule { path: "/lib/a.ko".into(), parameters: "x=1".into() }],
             commands: vec![Command {
                 arguments: vec!["sh".into(), "-c".into(), "echo\n'ä'".into(), String::new()],
                 environment: vec!["CI=true".into()],

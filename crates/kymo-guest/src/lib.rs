@@ -8,8 +8,8 @@ mod bytes;
 mod frame;
 mod job;
 
-pub use frame::{Frame, Stream};
-pub use job::{Command, Job, Module};
+pub use frame::{GuestMessage, OutputStream};
+pub use job::{Command, GuestModule, Job};
 
 /// Where the guest finds its [`Job`].
 pub const JOB: &str = "/vm/job";

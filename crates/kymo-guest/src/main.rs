@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kymo_guest::{Frame, Job};
+use kymo_guest::{GuestMessage, Job};
 use rustix::system::RebootCommand;
 
 fn main() -> ExitCode {
@@ -66,25 +66,25 @@ fn run() -> io::Result<()> {
         io::Error::other(format!("{}: {e}; {}", kymo_guest::PORT, complaints.join("; ")))
     })?;
     let port = Arc::new(Mutex::new(port));
-    let send = |frame: Frame| commands::send(&port, &frame);
-    send(Frame::Ready { after: prepare::uptime() })?;
+    let send = |frame: GuestMessage| commands::send(&port, &frame);
+    send(GuestMessage::Ready { after: prepare::uptime() })?;
     for complaint in complaints {
-        send(Frame::Complaint(complaint))?;
+        send(GuestMessage::Complaint(complaint))?;
     }
     for (place, command) in (0..).zip(&job.commands) {
-        send(Frame::Started(place))?;
+        send(GuestMessage::Started(place))?;
         let ended = commands::run(command, &port).unwrap_or_else(|e| {
             let name = command.arguments.first().map_or("", String::as_str);
             // If the port is gone the next frame fails as well.
-            let _ = send(Frame::Complaint(format!("cannot run {name}: {e}")));
-            Frame::Ended { status: 127, late: false }
+            let _ = send(GuestMessage::Complaint(format!("cannot run {name}: {e}")));
+            GuestMessage::Ended { status: 127, late: false }
         });
         send(ended)?;
     }
     for path in &job.get {
         commands::bring_back(path, &port)?;
     }
-    send(Frame::Done)
+    send(GuestMessage::Done)
 }
 
 fn end() -> ! {

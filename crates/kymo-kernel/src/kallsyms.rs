@@ -28,7 +28,7 @@ pub struct Kallsyms {
 #[derive(Debug)]
 struct OfCore {
     table: Core,
-    choice: Choice,
+    choice: NameChoice,
     live: OnceLock<Box<Kallsyms>>,
 }
 
@@ -46,7 +46,7 @@ const OUTSIDE: &str = "?";
 
 /// Which of several names of one address is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum NameChoice {
     /// The last, and only code and data, as perf has it.
     Last,
     /// The first, as the kernel's own `%ps` has it.
@@ -57,29 +57,29 @@ impl Kallsyms {
     /// Parses lines of `address type name [module]` and chooses among names as
     /// perf does. Lines that are not of this form are passed over.
     pub fn parse(text: Vec<u8>) -> Kallsyms {
-        Kallsyms::parse_choosing(text, Choice::Last)
+        Kallsyms::parse_choosing(text, NameChoice::Last)
     }
 
     /// The same, choosing among names as the kernel does when it prints one.
     pub fn parse_as_kernel(text: Vec<u8>) -> Kallsyms {
-        Kallsyms::parse_choosing(text, Choice::First)
+        Kallsyms::parse_choosing(text, NameChoice::First)
     }
 
     /// The running kernel's symbols, chosen as it does. Empty if they cannot be read.
     pub fn running() -> Kallsyms {
-        Kallsyms::live(Choice::First)
+        Kallsyms::live(NameChoice::First)
     }
 
     /// The running kernel's symbols as it prints them now; that takes tens of
     /// milliseconds. Empty if they cannot be read.
-    pub fn live(choice: Choice) -> Kallsyms {
+    pub fn live(choice: NameChoice) -> Kallsyms {
         let text = std::fs::read(system_path("/proc/kallsyms")).unwrap_or_default();
         Kallsyms::parse_choosing(text, choice)
     }
 
     /// The running kernel's symbols, its own ones by what [`keep`](Self::keep) gave
     /// since the last boot. None if it was before, or may not be seen any more.
-    pub fn kept(bytes: Kept, choice: Choice) -> Option<Kallsyms> {
+    pub fn kept(bytes: Kept, choice: NameChoice) -> Option<Kallsyms> {
         let core = OfCore { table: Core::open(bytes, choice)?, choice, live: OnceLock::new() };
         Some(Kallsyms { core: Some(core), ..Kallsyms::default() })
     }
@@ -103,7 +103,7 @@ impl Kallsyms {
         }
     }
 
-    fn parse_choosing(text: Vec<u8>, choice: Choice) -> Kallsyms {
+    fn parse_choosing(text: Vec<u8>, choice: NameChoice) -> Kallsyms {
         let mut entries: Vec<Entry> = Vec::with_capacity(text.len() / 45);
         let mut zeros = 0usize;
         let mut start = 0;
@@ -126,7 +126,7 @@ impl Kallsyms {
         entries.sort_by_key(|e| e.addr);
         entries.dedup_by(|later, kept| {
             let same = later.addr == kept.addr;
-            if same && choice == Choice::Last {
+            if same && choice == NameChoice::Last {
                 *kept = *later;
             }
             same
@@ -246,7 +246,7 @@ impl Symbols for Kallsyms {
     }
 }
 
-fn parse_line(line: &[u8], at: usize, choice: Choice) -> Option<Entry> {
+fn parse_line(line: &[u8], at: usize, choice: NameChoice) -> Option<Entry> {
     let mut addr = 0u64;
     let mut pos = 0;
     while let Some(digit) = line.get(pos).and_then(|b| (*b as char).to_digit(16)) {
@@ -258,9 +258,9 @@ fn parse_line(line: &[u8], at: usize, choice: Choice) -> Option<Entry> {
     }
     let kind = line.get(pos + 1)?.to_ascii_uppercase();
     let wanted = match choice {
-        Choice::Last => matches!(kind, b'T' | b'W' | b'D' | b'B'),
+        NameChoice::Last => matches!(kind, b'T' | b'W' | b'D' | b'B'),
         // Absolute symbols are offsets into per-CPU data, not places.
-        Choice::First => kind != b'A',
+        NameChoice::First => kind != b'A',
     };
     if !wanted {
         return None;

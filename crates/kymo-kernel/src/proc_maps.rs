@@ -11,7 +11,7 @@ use crate::system_root::system_path;
 
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mapping {
+pub struct ProcMapping {
     /// First address.
     pub start: u64,
     /// Address behind the last.
@@ -32,14 +32,14 @@ pub struct Mapping {
     pub path: Vec<u8>,
 }
 
-impl Mapping {
+impl ProcMapping {
     /// Whether code can run there.
     pub fn executable(&self) -> bool {
         self.prot & 4 != 0
     }
 
     /// Parses one line; `None` for what is not one.
-    pub fn parse(line: &[u8]) -> Option<Mapping> {
+    pub fn parse(line: &[u8]) -> Option<ProcMapping> {
         let mut rest = line;
         let mut word = || {
             let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
@@ -54,7 +54,7 @@ impl Mapping {
         let (major, minor) = word()?.split_once(':')?;
         let inode = word()?.parse().ok()?;
         let bit = |i: usize, c: u8, v: u32| if perms.get(i) == Some(&c) { v } else { 0 };
-        Some(Mapping {
+        Some(ProcMapping {
             start: hex(start)?,
             end: hex(end)?,
             prot: bit(0, b'r', 1) | bit(1, b'w', 2) | bit(2, b'x', 4),
@@ -70,18 +70,18 @@ impl Mapping {
 
 /// The mappings of a process.
 #[derive(Clone, Debug, Default)]
-pub struct Maps {
+pub struct ProcMaps {
     /// In address order.
-    pub mappings: Vec<Mapping>,
+    pub mappings: Vec<ProcMapping>,
     /// Time ran out before all were read.
     pub cut_short: bool,
 }
 
 /// Reads `/proc/PID/maps`, giving up after `timeout`.
-pub fn maps(pid: u32, timeout: Duration) -> io::Result<Maps> {
+pub fn maps(pid: u32, timeout: Duration) -> io::Result<ProcMaps> {
     let began = Instant::now();
     let mut file = fs::File::open(system_path(format!("/proc/{pid}/maps")))?;
-    let mut maps = Maps::default();
+    let mut maps = ProcMaps::default();
     let mut buffer = vec![0; 1 << 16];
     let mut filled = 0;
     loop {
@@ -93,7 +93,7 @@ pub fn maps(pid: u32, timeout: Duration) -> io::Result<Maps> {
             buffer[..filled].iter().rposition(|&b| b == b'\n').map_or(0, |p| p + 1)
         };
         let lines = buffer[..end].split(|&b| b == b'\n');
-        maps.mappings.extend(lines.filter_map(Mapping::parse));
+        maps.mappings.extend(lines.filter_map(ProcMapping::parse));
         buffer.copy_within(end..filled, 0);
         filled -= end;
         if n == 0 || filled == buffer.len() {
@@ -191,7 +191,7 @@ pub struct KernelText {
 
 /// A loaded module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Module {
+pub struct LoadedModule {
     /// Its name.
     pub name: String,
     /// Where it is.
@@ -229,16 +229,16 @@ fn parse_kallsyms(reader: impl io::BufRead) -> Option<KernelText> {
 }
 
 /// The loaded modules, from `/proc/modules`; none where addresses are hidden.
-pub fn modules() -> Vec<Module> {
+pub fn modules() -> Vec<LoadedModule> {
     let text = fs::read_to_string(system_path("/proc/modules")).unwrap_or_default();
     text.lines().filter_map(parse_module).collect()
 }
 
-fn parse_module(line: &str) -> Option<Module> {
+fn parse_module(line: &str) -> Option<LoadedModule> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let start = u64::from_str_radix(words.get(5)?.trim_start_matches("0x"), 16).ok()?;
     let (name, size) = (words.first()?, words.get(1)?.parse().ok()?);
-    (start != 0).then(|| Module { name: (*name).to_owned(), start, size })
+    (start != 0).then(|| LoadedModule { name: (*name).to_owned(), start, size })
 }
 
 #[cfg(test)]
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn lines_of_maps() {
-        let m = Mapping::parse(
+        let m = ProcMapping::parse(
             b"7f5ba7175000-7f5ba719b000 r-xp 00001000 fe:0a 325843     /lib/a b.so (deleted)",
         )
         .unwrap();
@@ -255,8 +255,8 @@ mod tests {
         assert_eq!((m.offset, m.major, m.minor, m.inode), (0x1000, 0xfe, 10, 325843));
         assert_eq!(m.path, b"/lib/a b.so (deleted)");
         assert!(m.executable());
-        assert_eq!(Mapping::parse(b"00-10 rw-s 00 00:00 0").unwrap().path, b"");
-        assert_eq!(Mapping::parse(b"nonsense"), None);
+        assert_eq!(ProcMapping::parse(b"00-10 rw-s 00 00:00 0").unwrap().path, b"");
+        assert_eq!(ProcMapping::parse(b"nonsense"), None);
     }
 
     #[test]

@@ -33,7 +33,9 @@ pub use note::Note;
 pub use note_kind::{NoteKind, Weight};
 pub use open_table::{OpenTable, TableSlot, hash_address};
 pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};
-pub use sample::{CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Registers, Sample, UserStack};
+pub use sample::{
+    CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Sample, SampledRegisters, UserStack,
+};
 pub use sample_layout::{LeadingFields, SampleLayout, TrailingFields};
 pub use sideband::{
     BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,

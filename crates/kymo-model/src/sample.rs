@@ -27,7 +27,7 @@ impl ChainContext {
 
 /// A sampled set of registers.
 #[derive(Clone, Copy, Debug)]
-pub struct Registers<'a> {
+pub struct SampledRegisters<'a> {
     /// `PERF_SAMPLE_REGS_ABI_*`: 0 none, 1 32-bit, 2 64-bit.
     pub abi: u64,
     /// Which registers, as in the attribute.
@@ -36,7 +36,7 @@ pub struct Registers<'a> {
     endian: Endian,
 }
 
-impl Registers<'_> {
+impl SampledRegisters<'_> {
     /// The value of register number `n` of `perf_regs.h`.
     pub fn get(&self, n: u32) -> Option<u64> {
         if n >= 64 || self.mask & (1 << n) == 0 {
@@ -146,7 +146,7 @@ pub struct Sample<'a> {
     /// Branch entries, 24 bytes each, undecoded.
     pub branches: &'a [u8],
     /// User registers.
-    pub regs_user: Option<Registers<'a>>,
+    pub regs_user: Option<SampledRegisters<'a>>,
     /// User stack.
     pub stack_user: Option<UserStack<'a>>,
     /// Weight.
@@ -156,7 +156,7 @@ pub struct Sample<'a> {
     /// Transaction flags.
     pub transaction: Option<u64>,
     /// Registers at the interrupt.
-    pub regs_intr: Option<Registers<'a>>,
+    pub regs_intr: Option<SampledRegisters<'a>>,
     /// Physical data address.
     pub phys_addr: Option<u64>,
     /// Cgroup id.
@@ -311,13 +311,13 @@ fn counted<'a>(c: &mut Cursor<'a>, count: u64, each: usize) -> Result<&'a [u8], 
     c.bytes(size.unwrap_or(usize::MAX))
 }
 
-fn registers<'a>(c: &mut Cursor<'a>, mask: u64) -> Result<Option<Registers<'a>>, Truncated> {
+fn registers<'a>(c: &mut Cursor<'a>, mask: u64) -> Result<Option<SampledRegisters<'a>>, Truncated> {
     let abi = c.u64()?;
     if abi == 0 {
         return Ok(None);
     }
     let values = c.bytes(mask.count_ones() as usize * 8)?;
-    Ok(Some(Registers { abi, mask, values, endian: c.endian() }))
+    Ok(Some(SampledRegisters { abi, mask, values, endian: c.endian() }))
 }
 
 #[cfg(test)]

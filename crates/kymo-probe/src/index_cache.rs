@@ -8,7 +8,7 @@ use kymo_debuginfo::dwarf::index::{Index, VERSION};
 use kymo_debuginfo::dwarf::{Dwarf, DwarfError, Sections};
 use kymo_model::{BuildId, Note, NoteKind};
 
-use kymo_symbols::cache::{Cache, CacheKind, Payload};
+use kymo_symbols::cache::{CacheKind, Payload, SymbolCache};
 use kymo_symbols::debug_files::BinaryFiles;
 
 const INDEX: CacheKind = CacheKind { name: "probe-index", version: VERSION };
@@ -20,7 +20,7 @@ const WORTH_IT: u64 = 8 << 20;
 
 /// The index of a binary, or the place for one.
 pub(crate) struct CachedIndex {
-    place: Option<(Cache, BuildId)>,
+    place: Option<(SymbolCache, BuildId)>,
     payload: Option<Payload>,
     /// Why it is not used.
     problem: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct CachedIndex {
 impl CachedIndex {
     /// What is in the cache for these files.
     pub(crate) fn load(files: &BinaryFiles, sections: &Sections<'_>) -> CachedIndex {
-        let cache = Cache::of_user().filter(|_| sections.info_size() >= WORTH_IT);
+        let cache = SymbolCache::of_user().filter(|_| sections.info_size() >= WORTH_IT);
         let mut cached =
             CachedIndex { place: cache.zip(files.build_id), payload: None, problem: None };
         let Some((cache, id)) = &cached.place else { return cached };

@@ -6,7 +6,7 @@
 use kymo_model::BuildId;
 
 use kymo_model::probe::{ProbeDefinition, ProbeTarget};
-use kymo_symbols::cache::{Cache, CacheError, CacheKind};
+use kymo_symbols::cache::{CacheError, CacheKind, SymbolCache};
 
 const DEFINITIONS: CacheKind = CacheKind { name: "probe-defs", version: 1 };
 /// Most descriptions of one binary.
@@ -24,7 +24,7 @@ pub struct CachedProbe {
 /// The cached probes of one binary.
 #[derive(Clone, Debug)]
 pub struct CachedProbes {
-    cache: Cache,
+    cache: SymbolCache,
     /// The binary's build-id.
     pub key: BuildId,
     /// The path that it had.
@@ -53,13 +53,13 @@ impl CachedProbe {
 
 impl CachedProbes {
     /// A binary without cached probes.
-    pub fn empty(cache: &Cache, key: BuildId, path: &str) -> CachedProbes {
+    pub fn empty(cache: &SymbolCache, key: BuildId, path: &str) -> CachedProbes {
         CachedProbes { cache: cache.clone(), key, path: path.to_owned(), probes: Vec::new() }
     }
 
     /// The cached probes of a binary. A file that is damaged or foreign is an error;
     /// storing renews it.
-    pub fn load(cache: &Cache, key: BuildId, path: &str) -> Result<CachedProbes, CacheError> {
+    pub fn load(cache: &SymbolCache, key: BuildId, path: &str) -> Result<CachedProbes, CacheError> {
         let mut cached = CachedProbes::empty(cache, key, path);
         let Some(payload) = cache.load(DEFINITIONS, key)? else { return Ok(cached) };
         // A probe of which a definition cannot be read is resolved again.
@@ -85,7 +85,7 @@ impl CachedProbes {
     }
 
     /// Those of all binaries, the one used last first, with what cannot be read.
-    pub fn all(cache: &Cache) -> Result<(Vec<CachedProbes>, Vec<CacheError>), CacheError> {
+    pub fn all(cache: &SymbolCache) -> Result<(Vec<CachedProbes>, Vec<CacheError>), CacheError> {
         let (mut all, mut problems) = (Vec::new(), Vec::new());
         for file in cache.list()?.into_iter().filter(|f| f.kind == DEFINITIONS.name) {
             let Some(key) = file.key else { continue };

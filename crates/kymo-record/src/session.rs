@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use kymo_files::perfdata::Feature;
 use kymo_files::perfdata::write::{
-    Compressor, FeatureSections, TracingBlob, Writer, features, synth, update,
+    Compressor, FeatureSections, PerfDataWriter, TracingBlob, features, synth, update,
 };
 use kymo_kernel::descriptors::process_end;
 use kymo_kernel::events::EventSpec;
@@ -110,7 +110,7 @@ struct Session<'a> {
     tids: Vec<u32>,
     cpus: Vec<u32>,
     signals: Signals,
-    writer: Option<Writer>,
+    writer: Option<PerfDataWriter>,
     file: Option<File>,
     path: Option<PathBuf>,
     features: FeatureSections,
@@ -230,14 +230,14 @@ impl<'a> Session<'a> {
         let mut writer = match (&self.file, stream) {
             (Some(file), false) => {
                 let file = file.try_clone().map_err(system("cannot write"))?;
-                Writer::file(file, events, &self.features)
+                PerfDataWriter::file(file, events, &self.features)
             }
             (file, _) => {
                 let out: Box<dyn io::Write + Send> = match file {
                     Some(f) => Box::new(f.try_clone().map_err(system("cannot write"))?),
                     None => Box::new(io::stdout()),
                 };
-                Writer::pipe(out, events, &self.features, self.tracing.as_ref())
+                PerfDataWriter::pipe(out, events, &self.features, self.tracing.as_ref())
             }
         }
         .map_err(|e| self.write_error(e, 0))?;
@@ -367,7 +367,11 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn finish_with(&mut self, writer: &mut Writer, f: &mut FeatureSections) -> io::Result<()> {
+    fn finish_with(
+        &mut self,
+        writer: &mut PerfDataWriter,
+        f: &mut FeatureSections,
+    ) -> io::Result<()> {
         writer.flush()?;
         if let (Some(level), Some(ratio)) = (self.options.compress, writer.ratio()) {
             self.compressed_feature(level, ratio.round() as u32);
@@ -403,7 +407,7 @@ fn scan_of(rings: &RingSet) -> Scan {
 }
 
 /// What the events are, and on whom and where they were opened.
-fn about(writer: &Writer, tids: &[u32], cpus: &[u32]) -> Vec<u8> {
+fn about(writer: &PerfDataWriter, tids: &[u32], cpus: &[u32]) -> Vec<u8> {
     let pipe = writer.is_pipe();
     let mut records: Vec<u8> =
         writer.events().iter().flat_map(|e| update::event_updates(e, pipe)).collect();

@@ -6,9 +6,9 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use kymo_files::perfdata::write::Writer;
+use kymo_files::perfdata::write::PerfDataWriter;
 use kymo_files::perfdata::write::synth::{MapFacts, Synth};
-use kymo_kernel::proc_maps::{self, Mapping};
+use kymo_kernel::proc_maps::{self, ProcMapping};
 use kymo_model::{BuildId, Note, NoteKind};
 
 use crate::build_id;
@@ -26,7 +26,7 @@ pub(crate) enum ExistingTasks {
 /// Writer of synthesized records.
 pub(crate) struct Synthesizer<'a> {
     pub(crate) synth: Synth,
-    pub(crate) writer: &'a mut Writer,
+    pub(crate) writer: &'a mut PerfDataWriter,
     /// State build-ids in place of inodes, as the kernel was asked to.
     pub(crate) build_ids: bool,
     /// Data mappings too.
@@ -114,7 +114,7 @@ impl Synthesizer<'_> {
     fn mapping(
         &mut self,
         pid: u32,
-        m: &Mapping,
+        m: &ProcMapping,
         ids: &mut BTreeMap<Vec<u8>, Option<BuildId>>,
     ) -> io::Result<()> {
         let mut build_id = None;

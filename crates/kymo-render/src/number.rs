@@ -112,7 +112,7 @@ impl SecondText {
 mod tests {
     use super::*;
 
-    fn of(f: impl Fn(&mut Vec<u8>)) -> String {
+    fn of(f: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
         f(&mut out);
         String::from_utf8(out).unwrap()

@@ -30,7 +30,7 @@ pub struct CacheKind {
 
 /// The directory.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub struct SymbolCache {
     directory: PathBuf,
     limit: u64,
 }
@@ -123,7 +123,7 @@ impl AsRef<[u8]> for Payload {
     }
 }
 
-impl Cache {
+impl SymbolCache {
     /// All files together; the least recently used go first.
     pub const LIMIT: u64 = 1 << 30;
     /// One file's contents.
@@ -132,23 +132,23 @@ impl Cache {
     /// The user's: `KYMO_CACHE` (a directory, or `off`), else `kymo` in
     /// `$XDG_CACHE_HOME` or `~/.cache`. None if it is off or there is no home; one that
     /// is only named, as daemons' are, is not made.
-    pub fn of_user() -> Option<Cache> {
+    pub fn of_user() -> Option<SymbolCache> {
         let absolute = |name: &str| {
             std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
         };
         match std::env::var("KYMO_CACHE").ok().as_deref() {
             Some("off" | "no" | "0") => return None,
-            Some(path) if path.starts_with('/') => return Some(Cache::at(path)),
+            Some(path) if path.starts_with('/') => return Some(SymbolCache::at(path)),
             _ => {}
         }
         let home = || absolute("HOME").filter(|home| home.is_dir());
         let base = absolute("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")))?;
-        Some(Cache::at(base.join("kymo")))
+        Some(SymbolCache::at(base.join("kymo")))
     }
 
     /// One in a directory, which is made when something is stored.
-    pub fn at(directory: impl Into<PathBuf>) -> Cache {
-        Cache { directory: directory.into(), limit: Cache::LIMIT }
+    pub fn at(directory: impl Into<PathBuf>) -> SymbolCache {
+        SymbolCache { directory: directory.into(), limit: SymbolCache::LIMIT }
     }
 
     /// The directory.
@@ -184,7 +184,7 @@ impl Cache {
     /// when all together became too large.
     pub fn store(&self, kind: CacheKind, key: BuildId, label: &str, payload: &[u8]) -> Result<()> {
         let size = payload.len() as u64;
-        if size > Cache::FILE_LIMIT.min(self.limit) {
+        if size > SymbolCache::FILE_LIMIT.min(self.limit) {
             return Err(CacheError::TooLarge { size });
         }
         if key.as_bytes().is_empty() {

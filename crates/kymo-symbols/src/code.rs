@@ -15,7 +15,7 @@ use kymo_unwind::Arch;
 use crate::compressed_modules;
 use crate::debug_files::DebugCompanions;
 use crate::dso::{DsoId, DsoKind};
-use crate::files::{Finder, Part, WithCode, same};
+use crate::files::{FilePart, Finder, WithCode, same};
 use crate::jitdump::{self, JitDump};
 use crate::kernel_file::KernelFile;
 use crate::problem::Problem;
@@ -195,7 +195,7 @@ impl Resolver {
 
     /// A file with a part of the kernel's or a module's code, if there is one of the
     /// recorded build, and where that code was.
-    pub fn kernel_image(&self, id: DsoId, part: Part) -> Option<(CodeFile, Arc<KernelFile>)> {
+    pub fn kernel_image(&self, id: DsoId, part: FilePart) -> Option<(CodeFile, Arc<KernelFile>)> {
         let at = self.kernel_file(id, part)?;
         let bytes = Bytes::Mapped(compressed_modules::map(&at.path).ok()?);
         Some((CodeFile::whole(at.path.clone(), bytes), at))

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use kymo_debuginfo::Elf;
-use kymo_kernel::kallsyms::Choice;
+use kymo_kernel::kallsyms::NameChoice;
 use kymo_kernel::mapped::MappedFile;
 use kymo_kernel::regular_file;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
 use crate::Kallsyms;
-use crate::files::{self, Finder, Part, running_build_id, running_release, same};
+use crate::files::{self, FilePart, Finder, running_build_id, running_release, same};
 use crate::problem::Problem;
 use interrupts::Interrupts;
 pub use kept::running_symbols;
@@ -106,7 +106,8 @@ impl KernelChoice {
                 return (table, None);
             }
             let release = self.release.as_deref();
-            let image = self.build_id.and_then(|id| self.files.vmlinux(release, id, Part::Symbols));
+            let image =
+                self.build_id.and_then(|id| self.files.vmlinux(release, id, FilePart::Symbols));
             // Without a reference nobody knows where that kernel was.
             let image = image.filter(|_| self.reference.is_some());
             let read = |path: PathBuf| symbols_of(&path, None, self.reference.as_ref()).ok();
@@ -117,7 +118,7 @@ impl KernelChoice {
             });
             return (table, problem);
         }
-        let (table, error) = kept::running(Choice::Last);
+        let (table, error) = kept::running(NameChoice::Last);
         if let Some(error) = error {
             self.files.note(Problem::Cache { why: error.to_string() });
         }

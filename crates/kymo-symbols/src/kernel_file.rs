@@ -7,7 +7,7 @@ use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
 use crate::dso::DsoId;
-use crate::files::Part;
+use crate::files::FilePart;
 
 /// A file with code of the kernel.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Span {
 #[derive(Debug, Default)]
 pub(crate) struct PlacedFiles(pub(crate) Mutex<FileByDso>);
 
-pub(crate) type FileByDso = FxHashMap<(DsoId, Part), Option<Arc<KernelFile>>>;
+pub(crate) type FileByDso = FxHashMap<(DsoId, FilePart), Option<Arc<KernelFile>>>;
 
 impl KernelFile {
     /// The file's address of one of the recording.

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::compressed_modules;
 use crate::dso::{DsoId, DsoKind};
-use crate::files::{Module, Named, Part, running_build_id, running_release};
+use crate::files::{FilePart, Module, Named, running_build_id, running_release};
 use crate::kernel::slide;
 use crate::kernel_file::{KernelFile, Span};
 use crate::problem::Problem;
@@ -23,7 +23,7 @@ use crate::resolver::Resolver;
 impl Resolver {
     /// The file with a part of the kernel's or a module's code, and where that code
     /// was. `None` for other binaries, and where no file of the recorded build is found.
-    pub fn kernel_file(&self, id: DsoId, part: Part) -> Option<Arc<KernelFile>> {
+    pub fn kernel_file(&self, id: DsoId, part: FilePart) -> Option<Arc<KernelFile>> {
         let placed = || self.symbol_cache.placed.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = placed().get(&(id, part)) {
             return known.clone();
@@ -38,7 +38,7 @@ impl Resolver {
         found
     }
 
-    fn place_kernel(&self, part: Part) -> Option<KernelFile> {
+    fn place_kernel(&self, part: FilePart) -> Option<KernelFile> {
         let (recorded, release, reference) = self.recorded_kernel();
         let other = self.is_other_kernel();
         let build_id = recorded.or_else(|| running_build_id().filter(|_| !other));
@@ -69,7 +69,7 @@ impl Resolver {
         &self,
         release: Option<&str>,
         build_id: Option<BuildId>,
-        part: Part,
+        part: FilePart,
     ) -> Option<(PathBuf, Option<BuildId>)> {
         let mut build_id = build_id;
         if let Some(named) = &self.options().vmlinux {
@@ -86,7 +86,7 @@ impl Resolver {
         Some((self.files().vmlinux(release, build_id?, part)?, build_id))
     }
 
-    fn place_module(&self, id: DsoId, part: Part) -> Option<KernelFile> {
+    fn place_module(&self, id: DsoId, part: FilePart) -> Option<KernelFile> {
         let dso = self.get(id)?;
         let name = dso.short_name.trim_matches(['[', ']']).to_owned();
         let (_, release, _) = self.recorded_kernel();
@@ -139,7 +139,7 @@ impl Resolver {
 
     /// The functions of a module by its file, where they were.
     pub(crate) fn module_table(&self, id: DsoId) -> Option<SymbolTable> {
-        let file = self.kernel_file(id, Part::Symbols)?;
+        let file = self.kernel_file(id, FilePart::Symbols)?;
         let map = self.map(&file.path)?;
         let symbols = CodeSymbols::load(map.bytes(), None).ok()?;
         let [code, _] = symbols.tables();

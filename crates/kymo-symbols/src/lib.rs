@@ -30,13 +30,13 @@ pub mod unwind;
 
 pub use code::{CodeFile, JitCode, NoCode};
 pub use dso::{DsoId, DsoKind, SymId};
-pub use files::{Binary, Finder, Part};
+pub use files::{Binary, FilePart, Finder};
 pub use kernel::{KernelTable, running_symbols};
 pub use kernel_file::KernelFile;
 pub use kymo_debuginfo::dwarf::inlines::{SourceFrame, TextId};
 pub use kymo_debuginfod as debuginfod;
-pub use kymo_kernel::kallsyms::{Choice as NameChoice, Kallsyms};
-pub use options::Options;
+pub use kymo_kernel::kallsyms::{Kallsyms, NameChoice};
+pub use options::ResolverOptions;
 pub use problem::{BundleError, Problem};
 pub use resolver::{Dso, RecordedFacts, Resolver};
 pub use sources::Sources;

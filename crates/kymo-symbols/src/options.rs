@@ -10,7 +10,7 @@ use crate::problem::BundleError;
 
 /// Where to look and what to print.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ResolverOptions {
     /// Look for files under this directory.
     pub symfs: Option<PathBuf>,
     /// Kernel symbols from this file.

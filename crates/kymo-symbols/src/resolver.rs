@@ -11,10 +11,10 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::dso::{DsoId, DsoKind, SymId};
-use crate::files::{Binary, Finder, KERNEL, Part};
+use crate::files::{Binary, FilePart, Finder, KERNEL};
 use crate::jitdump::{self, JitDump};
 use crate::kernel::{self, KernelTable};
-use crate::options::Options;
+use crate::options::ResolverOptions;
 use crate::problem::Problem;
 use crate::symbol_cache::{SymbolCache, Table};
 use crate::unwind::Binaries;
@@ -75,7 +75,7 @@ pub struct RecordedFacts {
 /// Finds symbols.
 #[derive(Debug, Default)]
 pub struct Resolver {
-    options: Options,
+    options: ResolverOptions,
     files: Arc<Finder>,
     dsos: IndexVec<DsoId, Arc<Dso>>,
     by_name: FxHashMap<(String, Option<BuildId>), DsoId>,
@@ -90,7 +90,7 @@ pub struct Resolver {
 
 impl Resolver {
     /// A resolver that knows no binary yet.
-    pub fn new(options: Options) -> Resolver {
+    pub fn new(options: ResolverOptions) -> Resolver {
         let files = Arc::new(Finder::new(&options));
         let binaries = Arc::new(Binaries::new(Arc::clone(&files)));
         Resolver { options, files, binaries, ..Resolver::default() }
@@ -135,7 +135,7 @@ impl Resolver {
     }
 
     /// Where it looks, and what it prints.
-    pub(crate) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &ResolverOptions {
         &self.options
     }
 
@@ -302,7 +302,7 @@ impl Resolver {
         let files = |id: &DsoId| self.get(*id).filter(|d| d.kind == DsoKind::File);
         let binaries: Vec<Binary<'_>> =
             wanted.iter().filter_map(|w| files(&w.0)).map(Dso::binary).collect();
-        self.files.prepare(&binaries, Part::Symbols);
+        self.files.prepare(&binaries, FilePart::Symbols);
         let found: Vec<Option<Coverings>> = wanted
             .par_iter()
             // One at a time: the first in the list are the largest.
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_changed_binary_is_refused_and_told() {
-        let mut r = Resolver::new(Options::default());
+        let mut r = Resolver::new(ResolverOptions::default());
         let exe = std::env::current_exe().unwrap().display().to_string();
         let recorded = BuildId::new(&[1; 20]);
         let wrong = r.dso(&exe, Some(recorded), 5);
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn anonymous_memory_is_a_jit_map_of_its_process() {
-        let mut r = Resolver::new(Options::default());
+        let mut r = Resolver::new(ResolverOptions::default());
         let pid = std::process::id() | 0x4000_0000;
         let id = r.dso("//anon", None, pid);
         let path = format!("/tmp/perf-{pid}.map");

@@ -79,12 +79,12 @@ fn piece(pieces: &[u8], place: u64) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Options;
+    use crate::ResolverOptions;
 
     /// The C library in this test's own program has exactly one.
     #[test]
     fn the_trampoline_of_the_c_library_is_found() {
-        let mut resolver = Resolver::new(Options::default());
+        let mut resolver = Resolver::new(ResolverOptions::default());
         let exe = std::env::current_exe().unwrap();
         let bytes = std::fs::read(&exe).unwrap();
         let code = CODES[0];

@@ -24,7 +24,7 @@ use crate::problem::Problem;
 
 /// A binary as far as unwinding needs it.
 #[derive(Debug, Default)]
-pub struct Code {
+pub struct UnwindCode {
     bytes: Bytes,
     /// Instead of them in a bundle's binary.
     pieces: Option<Vec<u8>>,
@@ -87,7 +87,7 @@ struct Entry {
     path: PathBuf,
     build_id: Option<BuildId>,
     pid: u32,
-    code: OnceLock<Result<Arc<Code>, CfiError>>,
+    code: OnceLock<Result<Arc<UnwindCode>, CfiError>>,
 }
 
 /// What tells binaries apart; memory is told apart by its process.
@@ -128,19 +128,19 @@ impl Binaries {
     }
 
     /// The binary, read now if nobody asked before.
-    pub fn get(&self, id: DsoId) -> Result<Arc<Code>, CfiError> {
+    pub fn get(&self, id: DsoId) -> Result<Arc<UnwindCode>, CfiError> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get(id).map(Arc::clone).ok_or(CfiError::Memory)?;
         drop(entries);
         entry.code.get_or_init(|| self.load(&entry).map(Arc::new)).clone()
     }
 
-    fn load(&self, entry: &Entry) -> Result<Code, CfiError> {
+    fn load(&self, entry: &Entry) -> Result<UnwindCode, CfiError> {
         match entry.kind {
             DsoKind::File => self.load_file(entry),
             DsoKind::Vdso => {
                 let own = kymo_kernel::vdso::own().ok_or(CfiError::Missing)?;
-                let code = Code::of(Bytes::Memory(own))?;
+                let code = UnwindCode::of(Bytes::Memory(own))?;
                 match same(code.build_id, entry.build_id) {
                     true => Ok(code),
                     // A copy that somebody kept.
@@ -150,13 +150,13 @@ impl Binaries {
             DsoKind::PerfMap => {
                 let bytes = self.jit_of(entry.pid).and_then(|path| jitdump::read(&path));
                 let dump = bytes.as_deref().and_then(JitDump::parse).ok_or(CfiError::Memory)?;
-                Ok(Code { made: Some(dump.tables()), ..Code::default() })
+                Ok(UnwindCode { made: Some(dump.tables()), ..UnwindCode::default() })
             }
             _ => Err(CfiError::Memory),
         }
     }
 
-    fn load_file(&self, entry: &Entry) -> Result<Code, CfiError> {
+    fn load_file(&self, entry: &Entry) -> Result<UnwindCode, CfiError> {
         let pid = (entry.pid != u32::MAX).then_some(entry.pid);
         let binary = Binary { path: &entry.path, build_id: entry.build_id, pid };
         let Some(place) = self.files.binary(&binary) else {
@@ -167,7 +167,7 @@ impl Binaries {
             return Err(if refused { CfiError::Changed } else { CfiError::Missing });
         };
         let pages = open(&place).ok_or(CfiError::Missing)?;
-        let mut code = Code::of(Bytes::File(pages))?;
+        let mut code = UnwindCode::of(Bytes::File(pages))?;
         let (path, build_id) = (entry.path.clone(), entry.build_id);
         code.whose = Some(Whose { files: Arc::clone(&self.files), path, build_id, pid });
         Ok(code)
@@ -197,11 +197,11 @@ fn arch<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Result<Arch, CfiError
     }
 }
 
-impl Code {
-    fn of(bytes: Bytes) -> Result<Code, CfiError> {
+impl UnwindCode {
+    fn of(bytes: Bytes) -> Result<UnwindCode, CfiError> {
         let mut code = match &bytes {
-            Bytes::File(pages) => Code::facts(pages),
-            Bytes::Memory(bytes) => Code::facts(bytes.as_slice()),
+            Bytes::File(pages) => UnwindCode::facts(pages),
+            Bytes::Memory(bytes) => UnwindCode::facts(bytes.as_slice()),
         }?;
         if code.pieces.is_none() {
             code.bytes = bytes;
@@ -209,7 +209,7 @@ impl Code {
         Ok(code)
     }
 
-    fn facts<'d, R: ReadRef<'d>>(bytes: R) -> Result<Code, CfiError> {
+    fn facts<'d, R: ReadRef<'d>>(bytes: R) -> Result<UnwindCode, CfiError> {
         let file = object::File::parse(bytes).map_err(|_| CfiError::Unusable)?;
         let address = |name| file.section_by_name(name).map_or(0, |s| s.address());
         let mut damaged = false;
@@ -226,14 +226,14 @@ impl Code {
             got: address(".got"),
             big_endian: !file.is_little_endian(),
         };
-        Ok(Code {
+        Ok(UnwindCode {
             pieces: file.section_by_name(bundle::CODE).and_then(|s| Some(s.data().ok()?.to_vec())),
             loads: loads(&file),
             entry: file.entry(),
             build_id: file.build_id().ok().flatten().map(BuildId::new),
             table: Some(CfiTable::new(arch(&file)?, sections)),
             damaged,
-            ..Code::default()
+            ..UnwindCode::default()
         })
     }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kymo_symbols::{Options, Resolver};
+use kymo_symbols::{Resolver, ResolverOptions};
 use kymo_testkit::{Need, require};
 
 type Frames = Vec<(String, String, u32)>;
@@ -42,7 +42,7 @@ impl Directory {
     /// place in the file and in memory.
     fn sources(&self, program: &str) -> Vec<Frames> {
         let path = self.path(program).display().to_string();
-        let mut resolver = Resolver::new(Options::default());
+        let mut resolver = Resolver::new(ResolverOptions::default());
         let dso = resolver.dso(&path, None, 1);
         let addresses: Vec<u64> = (0x1000..0x4000).collect();
         let found = resolver.sources_of(&[(dso, addresses.clone())]);

@@ -13,7 +13,7 @@ use crate::callbacks::calls::{self, Calls, Probe};
 use crate::callbacks::grace_period;
 use crate::process;
 use crate::record::{SMALL, Scratch};
-use crate::site::{Entry, EventInfo, FieldInfo, Site, SiteRef};
+use crate::site::{EnumEntry, EventInfo, Site, SiteField, SiteRef};
 use crate::sys;
 
 /// Keeps the section from being empty, so that its limits exist.
@@ -107,8 +107,8 @@ const LAYOUT: Layout = Layout {
     entry: size_of::<SiteRef>() as u16,
     site: size_of::<Site>() as u16,
     event: size_of::<EventInfo>() as u16,
-    field: size_of::<FieldInfo>() as u16,
-    enumerator: size_of::<Entry>() as u16,
+    field: size_of::<SiteField>() as u16,
+    enumerator: size_of::<EnumEntry>() as u16,
     scratch: size_of::<Scratch>() as u16,
     headroom: kymo_ring::HEADROOM as u16,
     small: SMALL as u16,

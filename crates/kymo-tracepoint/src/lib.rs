@@ -44,6 +44,8 @@ pub mod private {
 
     pub use crate::callbacks::call;
     pub use crate::record::{SMALL, Scratch};
-    pub use crate::site::{Declared, Entry, EventInfo, FieldInfo, Listeners, Site, SiteRef, Text};
+    pub use crate::site::{
+        Declared, EnumEntry, EventInfo, Listeners, Site, SiteField, SiteRef, StaticText,
+    };
     pub use crate::value::enum_shape;
 }

@@ -250,10 +250,10 @@ macro_rules! tracepoint_enum {
             type Given<'a> = $name;
             const SHAPE: $crate::private::Shape =
                 $crate::private::enum_shape(<$number as $crate::FieldType>::SHAPE);
-            const ENTRIES: &'static [$crate::private::Entry] = &[$($crate::private::Entry {
+            const ENTRIES: &'static [$crate::private::EnumEntry] = &[$($crate::private::EnumEntry {
                 low: $value as i64,
                 high: $value as i64,
-                name: $crate::private::Text::new(stringify!($variant)),
+                name: $crate::private::StaticText::new(stringify!($variant)),
             }),*];
             const SDT: i32 = <$number as $crate::FieldType>::SDT;
 
@@ -289,8 +289,8 @@ macro_rules! __or {
 #[macro_export]
 macro_rules! __fields {
     ($provider:ident, $name:ident, $($field:ident : $field_type:ty),*) => {
-        static FIELDS: &[$crate::private::FieldInfo] = &[$(
-            $crate::private::FieldInfo::new(
+        static FIELDS: &[$crate::private::SiteField] = &[$(
+            $crate::private::SiteField::new(
                 stringify!($field),
                 <$field_type as $crate::FieldType>::SHAPE,
                 <$field_type as $crate::FieldType>::ENTRIES,

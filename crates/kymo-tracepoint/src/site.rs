@@ -10,17 +10,17 @@ use kymo_ust::{EventFlags, EventWords, FieldTag, FieldWords, Fields, Shape};
 /// Text that lives as long as the program.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Text {
+pub struct StaticText {
     start: *const u8,
     len: usize,
 }
 
 // SAFETY: constant text.
-unsafe impl Sync for Text {}
+unsafe impl Sync for StaticText {}
 // SAFETY: constant text.
-unsafe impl Send for Text {}
+unsafe impl Send for StaticText {}
 
-impl Text {
+impl StaticText {
     /// From a constant.
     pub const fn new(text: &'static str) -> Self {
         Self { start: text.as_ptr(), len: text.len() }
@@ -50,37 +50,37 @@ impl Text {
 
 /// A name for some values of an enum.
 #[repr(C)]
-pub struct Entry {
+pub struct EnumEntry {
     /// Lowest value.
     pub low: i64,
     /// Highest value.
     pub high: i64,
     /// Their name.
-    pub name: Text,
+    pub name: StaticText,
 }
 
 /// A field of an event.
 #[repr(C)]
-pub struct FieldInfo {
+pub struct SiteField {
     /// Its name.
-    pub name: Text,
+    pub name: StaticText,
     /// How it lies in the payload.
     pub shape: Shape,
-    entries: *const Entry,
+    entries: *const EnumEntry,
     entry_count: usize,
 }
 
 // SAFETY: constants.
-unsafe impl Sync for FieldInfo {}
+unsafe impl Sync for SiteField {}
 
-impl FieldInfo {
+impl SiteField {
     /// A field.
-    pub const fn new(name: &'static str, shape: Shape, entries: &'static [Entry]) -> Self {
+    pub const fn new(name: &'static str, shape: Shape, entries: &'static [EnumEntry]) -> Self {
         let (start, entry_count) = (entries.as_ptr(), entries.len());
-        Self { name: Text::new(name), shape, entries: start, entry_count }
+        Self { name: StaticText::new(name), shape, entries: start, entry_count }
     }
 
-    pub(crate) fn raw_entries(&self) -> (*const Entry, usize) {
+    pub(crate) fn raw_entries(&self) -> (*const EnumEntry, usize) {
         (self.entries, self.entry_count)
     }
 }
@@ -89,22 +89,22 @@ impl FieldInfo {
 #[repr(C)]
 pub struct EventInfo {
     /// Who provides it.
-    pub provider: Text,
+    pub provider: StaticText,
     /// Its name.
-    pub name: Text,
+    pub name: StaticText,
     /// How it is printed.
-    pub format: Text,
+    pub format: StaticText,
     /// What it means.
-    pub doc: Text,
+    pub doc: StaticText,
     /// Where it is declared.
-    pub file: Text,
+    pub file: StaticText,
     /// Where in the file.
     pub line: u32,
     /// How important it is.
     pub level: Level,
     /// See [`kymo_ust::EventFlags`].
     pub flags: u8,
-    fields: *const FieldInfo,
+    fields: *const SiteField,
     field_count: usize,
 }
 
@@ -155,14 +155,14 @@ pub struct Declared {
 
 impl EventInfo {
     /// An event.
-    pub const fn new(declared: &Declared, fields: &'static [FieldInfo]) -> Self {
+    pub const fn new(declared: &Declared, fields: &'static [SiteField]) -> Self {
         let sdt = if cfg!(target_arch = "x86_64") { EventFlags::SDT } else { 0 };
         Self {
-            provider: Text::new(declared.provider),
-            name: Text::new(declared.name),
-            format: Text::new(declared.format),
-            doc: Text::new(declared.doc),
-            file: Text::new(declared.file),
+            provider: StaticText::new(declared.provider),
+            name: StaticText::new(declared.name),
+            format: StaticText::new(declared.format),
+            doc: StaticText::new(declared.doc),
+            file: StaticText::new(declared.file),
             line: declared.line,
             level: declared.level,
             flags: sdt | if declared.mark { EventFlags::MARK } else { 0 },
@@ -173,7 +173,7 @@ impl EventInfo {
 
     /// # Safety
     /// The memory of a description, whose other parts may be anything.
-    pub(crate) unsafe fn raw_fields(event: *const Self) -> (*const FieldInfo, usize) {
+    pub(crate) unsafe fn raw_fields(event: *const Self) -> (*const SiteField, usize) {
         // SAFETY: the caller's promise; a pointer and a number.
         unsafe { ((&raw const (*event).fields).read(), (&raw const (*event).field_count).read()) }
     }
@@ -181,7 +181,7 @@ impl EventInfo {
     /// Whether it is the same event with the same fields.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let texts = |e: &Self| [e.provider, e.name];
-        let same = |a: Text, b: Text| a.bytes() == b.bytes();
+        let same = |a: StaticText, b: StaticText| a.bytes() == b.bytes();
         std::iter::zip(texts(self), texts(other)).all(|(a, b)| same(a, b))
             && self.field_count == other.field_count
             && std::iter::zip(self.fields(), other.fields())
@@ -193,7 +193,7 @@ impl EventInfo {
         self.fields().iter().any(|field| field.shape.kind == FieldTag::Symbol)
     }
 
-    fn fields(&self) -> &[FieldInfo] {
+    fn fields(&self) -> &[SiteField] {
         if self.field_count == 0 {
             return &[];
         }
@@ -339,7 +339,8 @@ impl EventWords for Registered<'_> {
 
     fn texts(&self) -> [&[u8]; 5] {
         let event = self.site.event();
-        [&event.provider, &event.name, &event.format, &event.doc, &event.file].map(Text::bytes)
+        [&event.provider, &event.name, &event.format, &event.doc, &event.file]
+            .map(StaticText::bytes)
     }
 
     fn field_count(&self) -> usize {

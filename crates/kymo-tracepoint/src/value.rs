@@ -2,7 +2,7 @@
 
 use kymo_ust::{FieldTag, Shape};
 
-use crate::site::Entry;
+use crate::site::EnumEntry;
 
 /// A type of fields: `u8` … `i64`, `f32`, `f64`, `bool`, `str`, `[T]`, `[T; N]`,
 /// [`Symbol`], and enums made by [`tracepoint_enum!`](crate::tracepoint_enum).
@@ -15,7 +15,7 @@ pub unsafe trait FieldType {
     /// How it lies in the payload.
     const SHAPE: Shape;
     /// Names of values.
-    const ENTRIES: &'static [Entry] = &[];
+    const ENTRIES: &'static [EnumEntry] = &[];
     /// As an SDT argument: bytes, negative if signed.
     const SDT: i32;
 

@@ -7,7 +7,7 @@ use gimli::{
 
 use crate::registers::Registers;
 
-use crate::stack::{Failed, Stack, load};
+use crate::stack::{Failed, StackWindow, load};
 
 const ENCODING: Encoding = Encoding { format: Format::Dwarf32, version: 4, address_size: 8 };
 /// Operations; a frame's place takes ten or so.
@@ -18,7 +18,7 @@ pub(crate) fn value(
     bytes: &[u8],
     initial: Option<u64>,
     here: &Registers,
-    stack: &Stack<'_>,
+    stack: &StackWindow<'_>,
 ) -> Result<u64, Failed> {
     let mut evaluation = Evaluation::new(EndianSlice::new(bytes, LittleEndian), ENCODING);
     evaluation.set_max_iterations(MOST_STEPS);

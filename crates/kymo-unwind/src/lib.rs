@@ -30,6 +30,6 @@ pub use quick::quick_walk;
 pub use quick_rule::Quick;
 pub use registers::Registers;
 pub use rule::{Cfa, Row, Rule, RuleError, Saved, outermost};
-pub use stack::Stack;
+pub use stack::StackWindow;
 pub use table::{CfiContext, CfiSections, CfiTable, Section};
 pub use walk::{Code, End, Walked, walk};

@@ -8,11 +8,11 @@
 use crate::Arch;
 use crate::quick_rule::{Quick, QuickRule, RETURN};
 use crate::registers::Registers;
-use crate::stack::{Failed, Stack, load};
+use crate::stack::{Failed, StackWindow, load};
 use crate::walk::{Code, Frame, Left, Walked, follow};
 
 impl Quick {
-    fn leave(self, here: &Two, stack: &Stack<'_>) -> Option<Left<Two>> {
+    fn leave(self, here: &Two, stack: &StackWindow<'_>) -> Option<Left<Two>> {
         let left = |caller| Some(Left { caller, signal: false, guess: false });
         let (from, saved) = match self.kind {
             QuickRule::Sp => (Some(here.sp), false),
@@ -71,7 +71,7 @@ impl Frame for Two {
 /// As [`walk`](crate::walk); `None` where that is needed, after some frames.
 pub fn quick_walk(
     start: &Registers,
-    stack: &Stack<'_>,
+    stack: &StackWindow<'_>,
     code: &mut impl Code,
     frame: impl FnMut(u64),
 ) -> Option<Walked> {

@@ -19,7 +19,7 @@ impl Registers {
     }
 
     /// The registers of a sample; `None` when it has none of a 64-bit program.
-    pub fn sampled(arch: Arch, sample: &kymo_model::Registers<'_>) -> Option<Registers> {
+    pub fn sampled(arch: Arch, sample: &kymo_model::SampledRegisters<'_>) -> Option<Registers> {
         const ABI_64: u64 = 2;
         if sample.abi != ABI_64 {
             return None;

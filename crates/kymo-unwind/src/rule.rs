@@ -5,7 +5,7 @@ use gimli::{CfaRule, EndianSlice, RegisterRule, RunTimeEndian, UnwindSection, Un
 use crate::Arch;
 use crate::expression;
 use crate::registers::Registers;
-use crate::stack::{Failed, Stack, load};
+use crate::stack::{Failed, StackWindow, load};
 
 /// Why there is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +121,7 @@ impl Row {
     pub(crate) fn leave(
         &self,
         here: &Registers,
-        stack: &Stack<'_>,
+        stack: &StackWindow<'_>,
     ) -> Result<Option<Registers>, Failed> {
         let arch = here.arch();
         let cfa = match &self.cfa {

@@ -4,16 +4,16 @@ use kymo_model::Endian;
 
 /// Bytes from the stack pointer on.
 #[derive(Clone, Copy, Debug)]
-pub struct Stack<'a> {
+pub struct StackWindow<'a> {
     start: u64,
     bytes: &'a [u8],
     endian: Endian,
 }
 
-impl<'a> Stack<'a> {
+impl<'a> StackWindow<'a> {
     /// The bytes that were at `start`.
-    pub fn new(start: u64, bytes: &'a [u8], endian: Endian) -> Stack<'a> {
-        Stack { start, bytes, endian }
+    pub fn new(start: u64, bytes: &'a [u8], endian: Endian) -> StackWindow<'a> {
+        StackWindow { start, bytes, endian }
     }
 
     /// The first address that was copied.
@@ -46,6 +46,6 @@ pub(crate) enum Failed {
 }
 
 /// Reads a word of the stack.
-pub(crate) fn load(stack: &Stack<'_>, address: u64) -> Result<u64, Failed> {
+pub(crate) fn load(stack: &StackWindow<'_>, address: u64) -> Result<u64, Failed> {
     stack.word(address).ok_or(Failed::Missing(address))
 }

@@ -3,7 +3,7 @@
 use crate::quick_rule::Quick;
 use crate::registers::Registers;
 use crate::rule::Rule;
-use crate::stack::{Failed, Stack, load};
+use crate::stack::{Failed, StackWindow, load};
 
 /// The program's code, asked for rules.
 pub trait Code {
@@ -68,7 +68,7 @@ const LARGEST_STACK: u64 = 1 << 30;
 /// callers are one less than the return address. Answers how it ended.
 pub fn walk(
     start: &Registers,
-    stack: &Stack<'_>,
+    stack: &StackWindow<'_>,
     code: &mut impl Code,
     frame: impl FnMut(u64),
 ) -> Walked {
@@ -138,7 +138,7 @@ pub(crate) struct Left<F> {
 impl<F: Frame> Left<F> {
     /// By the frame pointer: the place it points to holds that of the caller, and the
     /// return address.
-    pub(crate) fn guessed(here: &F, stack: &Stack<'_>) -> Left<F> {
+    pub(crate) fn guessed(here: &F, stack: &StackWindow<'_>) -> Left<F> {
         let caller = || {
             let (fp, sp) = here.fp().zip(here.sp()).ok_or(Failed::Unknown)?;
             if fp < sp || !fp.is_multiple_of(8) {
@@ -156,7 +156,7 @@ impl<F: Frame> Left<F> {
 #[inline]
 pub(crate) fn follow<F: Frame, C>(
     start: F,
-    stack: &Stack<'_>,
+    stack: &StackWindow<'_>,
     code: &mut C,
     mut leave: impl FnMut(&mut C, &F, u64, bool) -> Option<Left<F>>,
     is_code: impl Fn(&mut C, u64) -> bool,
@@ -220,7 +220,7 @@ pub(crate) fn follow<F: Frame, C>(
     walked
 }
 
-fn failed(why: Failed, place: u64, stack: &Stack<'_>) -> End {
+fn failed(why: Failed, place: u64, stack: &StackWindow<'_>) -> End {
     match why {
         Failed::Missing(at) if at.checked_sub(stack.end()).is_some_and(|d| d < LARGEST_STACK) => {
             End::Cut
@@ -239,7 +239,7 @@ enum Step {
     Nowhere,
 }
 
-fn step(above: u64, sp: u64, stack: &Stack<'_>, signal: bool, called: bool) -> Step {
+fn step(above: u64, sp: u64, stack: &StackWindow<'_>, signal: bool, called: bool) -> Step {
     let beyond = if signal { SIGNAL_FRAME } else { LARGEST_STACK };
     if above < stack.start() || above.saturating_sub(stack.end()) > beyond {
         return Step::Elsewhere;

@@ -7,8 +7,8 @@ use std::process::Command;
 use kymo_model::Endian;
 use kymo_testkit::{Need, require};
 use kymo_unwind::{
-    Arch, CfiContext, CfiSections, CfiTable, Code, Registers, Rule, RuleError, Section, Stack,
-    quick_walk, walk,
+    Arch, CfiContext, CfiSections, CfiTable, Code, Registers, Rule, RuleError, Section,
+    StackWindow, quick_walk, walk,
 };
 use object::{Object, ObjectSection};
 
@@ -137,7 +137,7 @@ fn in_the_procedure_linkage_table() {
         let mut registers = Registers::new(Arch::X86_64);
         [(7, 0x1000), (16, plt + place)].iter().for_each(|(r, v)| registers.set(*r, *v));
         let mut frames = Vec::new();
-        let stack = Stack::new(0x1000, &stack, Endian::Little);
+        let stack = StackWindow::new(0x1000, &stack, Endian::Little);
         walk(&registers, &stack, &mut code, |a| frames.push(a));
         assert_eq!(frames, [plt + place, 0x7776], "{place}");
     }
@@ -209,7 +209,7 @@ fn damaged_sections_end_every_walk() {
             (0..17).for_each(|r| registers.set(r, 0x7000 + random() % 70_000));
             registers.set(7, 0x7000);
             registers.set(16, text.start + random() % (text.end - text.start));
-            let stack = Stack::new(0x7000, &bytes, Endian::Little);
+            let stack = StackWindow::new(0x7000, &bytes, Endian::Little);
             let (mut slowly, mut quickly) = (Vec::new(), Vec::new());
             let walked = walk(&registers, &stack, &mut code, |a| slowly.push(a));
             frames += walked.frames;

@@ -3,7 +3,7 @@
 
 use kymo_model::Endian;
 use kymo_unwind::{
-    Arch, Cfa, Code, End, Registers, Row, Rule, Saved, Stack, Walked, quick_walk, walk,
+    Arch, Cfa, Code, End, Registers, Row, Rule, Saved, StackWindow, Walked, quick_walk, walk,
 };
 
 const SP: u16 = 7;
@@ -49,7 +49,7 @@ fn walked(rules: Vec<Rule>, stack: &[u64], fp: u64) -> (Walked, Vec<u64>) {
     let mut registers = Registers::new(Arch::X86_64);
     [(SP, STACK), (FP, fp), (RA, at(0))].iter().for_each(|(r, v)| registers.set(*r, *v));
     let mut frames = Vec::new();
-    let stack = Stack::new(STACK, &bytes, Endian::Little);
+    let stack = StackWindow::new(STACK, &bytes, Endian::Little);
     let mut program = Program(rules);
     let walked = walk(&registers, &stack, &mut program, |a| frames.push(a));
     assert_eq!(walked.frames, frames.len());
@@ -78,7 +78,7 @@ fn most_rules_are_quick_and_others_are_left_to_the_walk() {
     [(SP, STACK), (RA, at(0))].iter().for_each(|(r, v)| registers.set(*r, *v));
     let words = [at(1), STACK + 24, at(2), 0, at(3), 0];
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    let stack = Stack::new(STACK, &bytes, Endian::Little);
+    let stack = StackWindow::new(STACK, &bytes, Endian::Little);
     let saves = [(3, Saved::At(-24)), (FP, Saved::At(-16)), (RA, Saved::At(-8))];
     let by_fp = row(Cfa::Register(FP, 16), &[(FP, Saved::At(-16)), (RA, Saved::At(-8))], false);
     let rules = vec![frame(8), row(Cfa::Register(SP, 16), &saves, false), by_fp, outermost()];
@@ -172,7 +172,7 @@ fn registers_that_are_not_known() {
     let (walked, _) = self::walked(vec![row(expression, &[], false)], &[0; 4], 0);
     assert_eq!(walked.end, End::Wrong(at(0)), "an endless expression");
     let none = Registers::new(Arch::X86_64);
-    let stack = Stack::new(0, &[], Endian::Little);
+    let stack = StackWindow::new(0, &[], Endian::Little);
     let walked = walk(&none, &stack, &mut Program(vec![]), |_| panic!("a frame"));
     assert_eq!(walked.end, End::NoRegisters);
 }

@@ -195,10 +195,10 @@ fn attributes(attr: &Attr) -> Value {
 
 fn field(field: &FieldDesc) -> Value {
     let place = field.offset_and_size();
-    let labels = |labels: &[kymo_files::ctf::types::Label]| -> Vec<Value> {
+    let labels = |labels: &[kymo_files::ctf::types::EnumMapping]| -> Vec<Value> {
         // Numbers beyond 64 bits do not occur in traces.
         let number = |n: i128| i64::try_from(n).map_or_else(|_| json!(n as u64), |n| json!(n));
-        let label = |l: &kymo_files::ctf::types::Label| json!({"name": l.name, "from": number(l.from), "to": number(l.to)});
+        let label = |l: &kymo_files::ctf::types::EnumMapping| json!({"name": l.name, "from": number(l.from), "to": number(l.to)});
         labels.iter().map(label).collect()
     };
     json!({

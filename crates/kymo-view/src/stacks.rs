@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 /// A file with code in it, or what stands for one (`[kernel.kallsyms]`).
 #[derive(Clone, Debug, Default)]
-pub struct Binary {
+pub struct StackBinary {
     /// Path or bracketed name.
     pub path: String,
     /// Its last part.
@@ -31,7 +31,7 @@ pub struct Function {
 
 /// A place in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Frame {
+pub struct StackFrame {
     /// Number of the function.
     pub function: u32,
     /// Address in the binary's terms.
@@ -44,7 +44,7 @@ pub struct Frame {
 
 /// A task, or several under one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Task {
+pub struct StackTask {
     /// Name.
     pub comm: String,
     /// Process, where processes are told apart.
@@ -53,7 +53,7 @@ pub struct Task {
     pub tid: Option<u32>,
 }
 
-impl Task {
+impl StackTask {
     /// The name, with the numbers that tell it from others: `comm-pid/tid`.
     pub fn title(&self) -> String {
         match (self.pid, self.tid) {
@@ -66,7 +66,7 @@ impl Task {
 
 /// What was sampled.
 #[derive(Clone, Debug, Default)]
-pub struct Event {
+pub struct StackEvent {
     /// Its name.
     pub name: String,
     /// What its weights count: `nanoseconds`, `count`.
@@ -77,7 +77,7 @@ pub struct Event {
 
 /// A stack and what it weighs.
 #[derive(Clone, Copy, Debug)]
-pub struct Stack {
+pub struct WeighedStack {
     /// Number of the task.
     pub task: u32,
     /// Number of the event.
@@ -92,7 +92,7 @@ pub struct Stack {
 
 /// A sample in time.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct StackMoment {
     /// When, in nanoseconds.
     pub time: u64,
     /// Number of the stack.
@@ -114,21 +114,21 @@ pub struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct Stacks {
     /// Files.
-    pub binaries: Vec<Binary>,
+    pub binaries: Vec<StackBinary>,
     /// Functions.
     pub functions: Vec<Function>,
     /// Places.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<StackFrame>,
     /// The tree that all stacks share; parents come before their children.
     pub nodes: Vec<Node>,
     /// Tasks.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<StackTask>,
     /// Events.
-    pub events: Vec<Event>,
+    pub events: Vec<StackEvent>,
     /// Stacks in the order of their first samples.
-    pub stacks: Vec<Stack>,
+    pub stacks: Vec<WeighedStack>,
     /// Samples in the order of time, where they were asked for.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<StackMoment>,
     /// First and last time of a sample.
     pub span: Option<(u64, u64)>,
     /// When the recording was made, in nanoseconds since 1970, if known.
@@ -160,7 +160,7 @@ impl Stacks {
     }
 
     /// Frame and function of a node.
-    pub fn place(&self, node: u32) -> Option<(&Frame, &Function)> {
+    pub fn place(&self, node: u32) -> Option<(&StackFrame, &Function)> {
         let frame = self.frames.get(self.nodes.get(node as usize)?.frame as usize)?;
         Some((frame, self.functions.get(frame.function as usize)?))
     }

@@ -13,7 +13,7 @@ use std::process::Command;
 use kymo_files::perfdata::Feature;
 use kymo_files::perfdata::write::features::{BuildIdOf, build_ids, string};
 use kymo_files::perfdata::write::synth::{Synth, record};
-use kymo_files::perfdata::write::{EventMeta, FeatureSections, Writer};
+use kymo_files::perfdata::write::{EventMeta, FeatureSections, PerfDataWriter};
 use kymo_model::{Attr, AttrFlags, BuildId, ChainContext, EventType, Misc, RecordKind, SampleType};
 use kymo_testkit::{KernelDebug, Need, kernel_debug, require};
 
@@ -104,7 +104,8 @@ impl Case {
             ids: vec![7],
             ..EventMeta::default()
         };
-        let mut writer = Writer::file(File::create(&path).unwrap(), vec![meta], &features).unwrap();
+        let mut writer =
+            PerfDataWriter::file(File::create(&path).unwrap(), vec![meta], &features).unwrap();
         let mut synth = Synth::new(&attr, 7);
         let text = 0xffff_ffff_8100_0000 + moved;
         writer

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 
-use kymo_files::perfdata::write::{EventMeta, FeatureSections, Writer};
+use kymo_files::perfdata::write::{EventMeta, FeatureSections, PerfDataWriter};
 use kymo_model::{Attr, AttrFlags, EventType, Misc, RecordHeader, RecordKind, SampleType, sw};
 use kymo_testkit::run;
 
@@ -44,7 +44,8 @@ fn check(records: &[Vec<u8>], truth: u64, note: Option<&str>) {
     };
     let event = EventMeta { name: "cpu-clock".into(), attr, ids: vec![ID], ..EventMeta::default() };
     let sections = FeatureSections::new();
-    let mut writer = Writer::file(File::create(&path).unwrap(), vec![event], &sections).unwrap();
+    let mut writer =
+        PerfDataWriter::file(File::create(&path).unwrap(), vec![event], &sections).unwrap();
     for time in 1..=SAMPLES {
         // IDENTIFIER, IP, TIME: these lie the other way round than in the sample id.
         let size = (RecordHeader::SIZE + 24) as u16;

@@ -197,7 +197,7 @@ fn json_honours_filters_and_the_limit() {
 fn sections_of_other_machines_are_worded_as_by_perf() {
     use kymo_files::perfdata::Feature;
     use kymo_files::perfdata::write::synth::Synth;
-    use kymo_files::perfdata::write::{EventMeta, FeatureSections, Writer, features};
+    use kymo_files::perfdata::write::{EventMeta, FeatureSections, PerfDataWriter, features};
     use kymo_model::{Attr, EventType, SampleType};
     if !require(&[Need::Perf]) {
         return;
@@ -246,7 +246,7 @@ fn sections_of_other_machines_are_worded_as_by_perf() {
     }
     let file = std::fs::File::create(&path).unwrap();
     let mut synth = Synth::new(&events[0].attr, 1);
-    let mut writer = Writer::file(file, events, &sections).unwrap();
+    let mut writer = PerfDataWriter::file(file, events, &sections).unwrap();
     // A file without any data is one that its recorder did not finish.
     writer.record(synth.comm(1, 1, b"made")).unwrap();
     writer.finish(&sections).unwrap();

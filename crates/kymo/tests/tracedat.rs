@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use kymo_files::tracedat::{BufferSpec, Compression, Format, TraceDat, TraceFacts, Writer};
+use kymo_files::tracedat::{BufferSpec, Compression, Format, TraceDat, TraceDatWriter, TraceFacts};
 use kymo_testkit::{Need, Outcome, require, run};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -209,7 +209,7 @@ fn rewritten(dir: &TempDir, version: u32, compression: Compression) -> PathBuf {
     let format = Format { version, compression };
     let runs =
         data.buffers().iter().enumerate().flat_map(|(i, b)| b.cpus.iter().map(move |c| (i, *c)));
-    let mut writer = Writer::create(&to, format, &facts, specs).unwrap();
+    let mut writer = TraceDatWriter::create(&to, format, &facts, specs).unwrap();
     let mut pages = File::open(&plain).unwrap();
     for (i, c) in runs {
         writer.add_cpu_data(i, c.cpu, &mut pages, c.offset, c.size).unwrap();

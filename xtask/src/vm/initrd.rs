@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
-use kymo_guest::{Job, Module};
+use kymo_guest::{GuestModule, Job};
 
 use super::cpio::Archive;
 use super::modules::Modules;
@@ -135,7 +135,7 @@ pub(crate) fn write(
             archive.file(&place, 0o644, &read(path)?)?;
             let parameters = if i == last { parameters } else { "" }.to_owned();
             if !job.modules.iter().any(|m| m.path == place) {
-                job.modules.push(Module { path: place, parameters });
+                job.modules.push(GuestModule { path: place, parameters });
             }
         }
     }

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use kymo_guest::{Frame, Stream};
+use kymo_guest::{GuestMessage, OutputStream};
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -68,7 +68,7 @@ pub(crate) struct Outcome {
 }
 
 /// Hears what commands write: their place, the stream, the bytes.
-pub(crate) type Listener<'a> = &'a mut dyn FnMut(usize, Stream, &[u8]) -> anyhow::Result<()>;
+pub(crate) type Listener<'a> = &'a mut dyn FnMut(usize, OutputStream, &[u8]) -> anyhow::Result<()>;
 
 /// The last lines of the console.
 type Console = Arc<Mutex<VecDeque<String>>>;
@@ -266,27 +266,29 @@ impl Talk<'_> {
     ) -> anyhow::Result<bool> {
         let mut port = BufReader::with_capacity(1 << 16, port);
         loop {
-            let frame = match Frame::read(&mut port) {
+            let frame = match GuestMessage::read(&mut port) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(false),
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
                 Err(e) => return Err(e.into()),
             };
             match frame {
-                Frame::Ready { .. } => self.outcome.boot = start.elapsed(),
-                Frame::Complaint(text) => eprintln!("guest: {text}"),
-                Frame::Started(place) => self.place = place as usize + 1,
-                Frame::Output(stream, bytes) => {
+                GuestMessage::Ready { .. } => self.outcome.boot = start.elapsed(),
+                GuestMessage::Complaint(text) => eprintln!("guest: {text}"),
+                GuestMessage::Started(place) => self.place = place as usize + 1,
+                GuestMessage::Output(stream, bytes) => {
                     listener(self.place.saturating_sub(1), stream, &bytes)?;
                 }
-                Frame::Ended { status, late } => self.outcome.ended.push(Ended { status, late }),
-                Frame::File { path, mode } => self.begin_file(path, mode)?,
-                Frame::Data(bytes) => {
+                GuestMessage::Ended { status, late } => {
+                    self.outcome.ended.push(Ended { status, late })
+                }
+                GuestMessage::File { path, mode } => self.begin_file(path, mode)?,
+                GuestMessage::Data(bytes) => {
                     let file = self.file.as_mut().context("data of no file")?;
                     file.write_all(&bytes).context("writing a file of the guest")?;
                 }
-                Frame::FileEnd => self.file = None,
-                Frame::Done => return Ok(true),
+                GuestMessage::FileEnd => self.file = None,
+                GuestMessage::Done => return Ok(true),
             }
         }
     }

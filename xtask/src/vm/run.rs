@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use kymo_guest::{Command, Job, Stream};
+use kymo_guest::{Command, Job, OutputStream};
 
 use super::initrd::{self, Contents};
 use super::machine::Machine;
@@ -128,8 +128,8 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
     };
     let outcome = machine.run(scratch.path(), &mut |_, stream, bytes| {
         match stream {
-            Stream::Out => std::io::stdout().write_all(bytes),
-            Stream::Err => std::io::stderr().write_all(bytes),
+            OutputStream::Out => std::io::stdout().write_all(bytes),
+            OutputStream::Err => std::io::stderr().write_all(bytes),
         }
         .context("passing on the guest's output")
     })?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use kymo_guest::{Command, Job, Stream};
+use kymo_guest::{Command, Job, OutputStream};
 
 use super::initrd::{self, Contents};
 use super::machine::{Ended, Machine};
@@ -351,7 +351,7 @@ impl<'a> Tally<'a> {
         Tally { targets, shown: None, line: Vec::new(), found }
     }
 
-    fn hear(&mut self, place: usize, stream: Stream, bytes: &[u8]) -> anyhow::Result<()> {
+    fn hear(&mut self, place: usize, stream: OutputStream, bytes: &[u8]) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.shown != Some(place) {
             let name = self.targets.get(place).map_or("?", |t| t.name.as_str());
@@ -359,7 +359,7 @@ impl<'a> Tally<'a> {
             self.shown = Some(place);
         }
         out.write_all(bytes).and_then(|()| out.flush()).context("stdout")?;
-        if stream == Stream::Err {
+        if stream == OutputStream::Err {
             return Ok(());
         }
         for byte in bytes {
@@ -445,11 +445,11 @@ mod tests {
             let text = b"test result: ok. 2 passed; 0 failed; 0 ignored\n";
             // Output arrives in any pieces.
             for byte in text {
-                tally.hear(0, Stream::Out, &[*byte]).unwrap();
+                tally.hear(0, OutputStream::Out, &[*byte]).unwrap();
             }
             let failed = b"failures:\n    of its output\n\nfailures:\n    one\n    two\n\n\
                            test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
-            tally.hear(1, Stream::Out, failed).unwrap();
+            tally.hear(1, OutputStream::Out, failed).unwrap();
             let results = tally.results(&ended[..told]);
             let all: Vec<Counts> = results.iter().map(|r| r.counts).collect();
             assert_eq!(all, [counts(2, 0), counts(1, 2), counts(0, 1), counts(0, 1)]);

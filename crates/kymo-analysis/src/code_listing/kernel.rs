@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kymo_debuginfo::CodeSymbols;
 use kymo_debuginfo::disasm::{LONGEST, Names, Syntax};
 use kymo_debuginfo::dwarf::inlines::{Answers, Inlines};
-use kymo_symbols::{CodeFile, KernelFile, Part, Resolver};
+use kymo_symbols::{CodeFile, FilePart, KernelFile, Resolver};
 
 use super::{AddressFacts, CodeListing, FunctionCode};
 use crate::function_cost::FunctionCost;
@@ -27,7 +27,7 @@ pub(super) fn list(
     let end = end.min(start.saturating_add(LONGEST as u64));
     let (code, unlike) = match symbols.kernel_code(start, end) {
         Ok(code) => (code, None),
-        Err(e) => match symbols.kernel_image(hot.dso, Part::Code) {
+        Err(e) => match symbols.kernel_image(hot.dso, FilePart::Code) {
             Some((file, at)) => {
                 let (code, unknown) = code_of(symbols, &file, &at, start, end)?;
                 let mut from = file.path.display().to_string();
@@ -39,7 +39,7 @@ pub(super) fn list(
             None => return Err(format!("{e}, and no file of it was found (-k names a vmlinux)")),
         },
     };
-    let dwarf = symbols.kernel_image(hot.dso, Part::Dwarf);
+    let dwarf = symbols.kernel_image(hot.dso, FilePart::Dwarf);
     let companions = dwarf.as_ref().map(|(file, _)| file.companions(symbols.files()));
     let mut notes = Vec::new();
     let sections = dwarf.as_ref().zip(companions.as_ref()).and_then(|((file, _), companions)| {
@@ -66,7 +66,7 @@ fn span(symbols: &Resolver, hot: &FunctionCost, start: u64) -> Option<(u64, u64)
     if let Some((start, end, ..)) = symbols.kernel_span(start) {
         return Some((start, end));
     }
-    let (file, at) = symbols.kernel_image(hot.dso, Part::Symbols)?;
+    let (file, at) = symbols.kernel_image(hot.dso, FilePart::Symbols)?;
     let (_, from, to) = file.symbols().ok()?.function_span(at.stated(start)?)?;
     Some((at.running(from)?, at.running(from)? + (to - from)))
 }

@@ -12,7 +12,7 @@ use kymo_debuginfo::disasm::{self, Flow, LONGEST, Names, Syntax};
 use kymo_debuginfo::dwarf::Sections;
 use kymo_debuginfo::dwarf::inlines::{Answers, Inlines, SourceFrame};
 use kymo_debuginfo::{CodeSymbols, Elf, SymbolTable, demangle};
-use kymo_symbols::{CodeFile, DsoKind, NoCode, Part, Resolver};
+use kymo_symbols::{CodeFile, DsoKind, FilePart, NoCode, Resolver};
 
 use crate::function_cost::{CostSums, FunctionCost, add_columns};
 
@@ -28,7 +28,7 @@ pub fn list_function(
     match symbols.get(cost.dso).map(|d| d.kind) {
         Some(DsoKind::Kernel | DsoKind::Module) => {
             let mut listing = kernel::list(symbols, cost, start, syntax)?;
-            listing.file = symbols.kernel_file(cost.dso, Part::Dwarf).map(|f| f.path.clone());
+            listing.file = symbols.kernel_file(cost.dso, FilePart::Dwarf).map(|f| f.path.clone());
             Ok(listing)
         }
         Some(DsoKind::PerfMap) => jit::list(symbols, cost, start, syntax),

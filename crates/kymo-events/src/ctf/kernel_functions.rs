@@ -9,20 +9,20 @@ use kymo_files::ctf::read::Ctf;
 use kymo_files::ctf::types::EnvValue;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::{Note, NoteKind};
-use kymo_symbols::{Options, Resolver};
+use kymo_symbols::{Resolver, ResolverOptions};
 use rustc_hash::FxHashSet;
 
 /// Where names come from; looked at when the first is asked for.
 pub(crate) struct KernelFunctions<'s> {
     ctf: &'s Ctf,
-    symbols: &'s Options,
+    symbols: &'s ResolverOptions,
     resolver: OnceCell<Option<Resolver>>,
     /// Addresses that were asked for and have no name.
     nameless: RefCell<FxHashSet<u64>>,
 }
 
 impl<'s> KernelFunctions<'s> {
-    pub(crate) fn new(ctf: &'s Ctf, symbols: &'s Options) -> KernelFunctions<'s> {
+    pub(crate) fn new(ctf: &'s Ctf, symbols: &'s ResolverOptions) -> KernelFunctions<'s> {
         KernelFunctions { ctf, symbols, resolver: OnceCell::new(), nameless: RefCell::default() }
     }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use kymo_files::ctf::read::{Ctf, Packed, PacketEvent};
 use kymo_kernel::ftrace::TraceDir;
-use kymo_symbols::Options;
+use kymo_symbols::ResolverOptions;
 
 use crate::event::RecordedEvent;
 use crate::filter::FilterExprError;
@@ -61,7 +61,7 @@ pub struct LiveEvents<'s> {
     waiting: Vec<WaitingItem>,
     /// Payloads of what waits.
     bytes: Vec<u8>,
-    symbols: Options,
+    symbols: ResolverOptions,
 }
 
 /// Something of the window, with its bytes apart.
@@ -89,7 +89,7 @@ impl<'s> LiveEvents<'s> {
             programs: Vec::new(),
             waiting: Vec::new(),
             bytes: Vec::new(),
-            symbols: Options::default(),
+            symbols: ResolverOptions::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use kymo_files::ctf::read::{Body, Ctf, Event};
+use kymo_files::ctf::read::{Body, Ctf, CtfEvent};
 
 use super::{LiveItem, LiveSink};
 use crate::event::{EventBody, RecordedEvent};
@@ -55,7 +55,7 @@ impl LiveProgram {
         if !registry.wants_layout(known.layout) {
             return ControlFlow::Continue(());
         }
-        let event = Event { time, class, stream: 0, trace: 0, cpu, missed: None, body };
+        let event = CtfEvent { time, class, stream: 0, trace: 0, cpu, missed: None, body };
         let name = self.trace.traces().first().map_or("", |t| t.name());
         let body = EventBody::Ctf {
             event: &event,

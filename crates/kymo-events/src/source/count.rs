@@ -3,8 +3,8 @@
 
 use std::ops::ControlFlow;
 
-use kymo_files::perfdata::{Order, PerfData};
-use kymo_files::{Moment, Select, Timeline};
+use kymo_files::perfdata::{PerfData, RecordOrder};
+use kymo_files::{Moment, Timeline, TimelineSelect};
 use kymo_model::{Note, NoteKind, RecordKind};
 
 use super::summary::PerfSummary;
@@ -66,9 +66,9 @@ impl EventSource {
 
 fn count_samples(
     data: &mut PerfData,
-) -> Result<(Vec<u64>, kymo_files::perfdata::ReadStats), SourceError> {
+) -> Result<(Vec<u64>, kymo_files::perfdata::PerfDataReadStats), SourceError> {
     let mut counts = Vec::new();
-    let stats = data.for_each_batch(Order::File, &mut |batch| {
+    let stats = data.for_each_batch(RecordOrder::File, &mut |batch| {
         for entry in batch.entries().filter(|e| e.raw.kind == RecordKind::SAMPLE) {
             add(&mut counts, entry.event);
         }
@@ -83,7 +83,7 @@ fn count_moments(
 ) -> Result<(Vec<Vec<u64>>, kymo_files::Stats), SourceError> {
     let mut counts = vec![Vec::new(); formats.len() + 1];
     let programs = formats.len();
-    let select = Select { runs: true, ..Select::default() };
+    let select = TimelineSelect { runs: true, ..TimelineSelect::default() };
     let stats = timeline.for_each(&select, &mut |moment| {
         match moment {
             Moment::Kernel(number, e) => {

@@ -6,12 +6,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kymo_files::ctf::read::{
-    Ctf, Event as CtfEvent, FieldInfo, Group, Part, Reader, Run, TaskField, Visit,
-};
+use kymo_files::ctf::read::{Ctf, CtfEvent, FieldInfo, Group, Part, Reader, Run, TaskField, Visit};
 
 use kymo_model::{Note, NoteKind};
-use kymo_symbols::Options;
+use kymo_symbols::ResolverOptions;
 
 use super::event_batch::{EventBatch, NONE};
 use super::loss_marks::LossMarks;
@@ -70,7 +68,7 @@ impl<'s> CtfContext<'s> {
         ctf: &'s Ctf,
         number: usize,
         names: Option<&'s RefCell<TaskNames>>,
-        symbols: &'s Options,
+        symbols: &'s ResolverOptions,
     ) -> CtfContext<'s> {
         let walker = Walker::new(ctf, names, symbols);
         CtfContext { ctf, number, walker, classes: Vec::new(), losses: LossMarks::default() }
@@ -201,7 +199,7 @@ impl<'s> Walker<'s> {
     pub(crate) fn new(
         ctf: &'s Ctf,
         names: Option<&'s RefCell<TaskNames>>,
-        symbols: &'s Options,
+        symbols: &'s ResolverOptions,
     ) -> Walker<'s> {
         let bodies = BodyReader {
             ctf,

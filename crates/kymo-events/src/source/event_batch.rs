@@ -2,7 +2,7 @@
 //! feeding thread knows of them. Those of perf.data need no copy, their batches share the
 //! memory of the file.
 
-use kymo_files::ctf::read::{Event as CtfEvent, Packed, Run};
+use kymo_files::ctf::read::{CtfEvent, Packed, Run};
 
 use super::registry::Registry;
 use crate::event::TaskInfo;

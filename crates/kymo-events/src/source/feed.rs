@@ -3,8 +3,8 @@
 
 use std::ops::ControlFlow;
 
-use kymo_files::perfdata::Order;
-use kymo_files::{Moment, Select, Timeline};
+use kymo_files::perfdata::RecordOrder;
+use kymo_files::{Moment, Timeline, TimelineSelect};
 
 use super::ctf::CtfContext;
 use super::event_batch::EventBatch;
@@ -54,7 +54,7 @@ impl EventSource {
             let mut summary = ReadSummary::default();
             for (number, samples) in samples.iter_mut().enumerate() {
                 let Some(mut data) = self.perf(number) else { continue };
-                let stats = data.for_each_batch(Order::Time, &mut |records| {
+                let stats = data.for_each_batch(RecordOrder::Time, &mut |records| {
                     feed.give(samples.prepare(records, &mut registry))
                 })?;
                 summary.perf.push(PerfSummary::new(&data, stats));
@@ -111,8 +111,8 @@ impl<'s> TimelineFeed<'s> {
 
     /// What readers can pass over. Events of programs may come several at once where nothing
     /// of the kernel has to be known for each of them.
-    fn select(&self, selection: &EventSelection, others: usize) -> Select {
-        Select { runs: self.kernels.is_empty(), ..select(selection, others > 0) }
+    fn select(&self, selection: &EventSelection, others: usize) -> TimelineSelect {
+        TimelineSelect { runs: self.kernels.is_empty(), ..select(selection, others > 0) }
     }
 
     #[inline]

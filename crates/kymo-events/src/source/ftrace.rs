@@ -192,7 +192,7 @@ impl<'s> KernelLane<'s> {
 
     pub(super) fn event(
         &mut self,
-        e: &tracedat::Event<'_>,
+        e: &tracedat::TraceDatEvent<'_>,
         registry: &mut Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {

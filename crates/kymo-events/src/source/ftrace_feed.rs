@@ -74,7 +74,7 @@ impl<'s> KernelFeed<'s> {
     #[inline]
     pub(super) fn event<'f>(
         &mut self,
-        e: &tracedat::Event<'_>,
+        e: &tracedat::TraceDatEvent<'_>,
         registry: &mut Registry<'f>,
         batch: &mut EventBatch<'f>,
     ) {
@@ -122,7 +122,7 @@ impl<'s> KernelFeed<'s> {
         &mut self,
         slot: usize,
         context: StackContext,
-        (e, special): (&tracedat::Event<'_>, Option<&KnownEvent>),
+        (e, special): (&tracedat::TraceDatEvent<'_>, Option<&KnownEvent>),
         batch: &mut EventBatch<'_>,
     ) -> bool {
         let Some(tails) = self.tails.get_mut(slot) else { return false };

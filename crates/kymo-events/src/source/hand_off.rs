@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use kymo_files::ctf::read::Event as CtfEvent;
+use kymo_files::ctf::read::CtfEvent;
 
 use super::ctf::BodyReader;
 use super::event_batch::{EventBatch, ItemBody};

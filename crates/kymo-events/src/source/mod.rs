@@ -29,9 +29,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kymo_files::perfdata::{self, PerfData};
-use kymo_files::{Moment, RecordingFormat, Select, Timeline, TimelineError, TimelineWalk};
+use kymo_files::{Moment, RecordingFormat, Timeline, TimelineError, TimelineSelect, TimelineWalk};
 use kymo_model::Note;
-use kymo_symbols::Options;
+use kymo_symbols::ResolverOptions;
 
 use crate::event::RecordedEvent;
 use crate::filter::FilterExprError;
@@ -55,7 +55,7 @@ pub use summary::{
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum SourceError {
     #[error(transparent)]
-    PerfData(#[from] perfdata::ReadError),
+    PerfData(#[from] perfdata::PerfDataReadError),
     #[error(transparent)]
     Timeline(#[from] TimelineError),
     #[error("{path}: {error}")]
@@ -98,7 +98,7 @@ pub struct EventSource {
     name: String,
     perf: Vec<Mutex<PerfData>>,
     timeline: Option<Timeline>,
-    symbols: Options,
+    symbols: ResolverOptions,
     /// Kernel symbols that were named for recordings of the kernel.
     kallsyms: Option<String>,
 }
@@ -110,7 +110,7 @@ impl EventSource {
     ///
     /// # Errors
     /// If one cannot be read, or not with the others.
-    pub fn open(paths: &[PathBuf], symbols: Options) -> Result<EventSource, SourceError> {
+    pub fn open(paths: &[PathBuf], symbols: ResolverOptions) -> Result<EventSource, SourceError> {
         let is_perf = |path: &Path| match RecordingFormat::of(path) {
             Some(RecordingFormat::PerfData) => true,
             // What is wrong with a file of no known format is best said by a reader.
@@ -170,7 +170,7 @@ impl EventSource {
     }
 
     /// Where names of functions come from.
-    pub fn symbols(&self) -> &Options {
+    pub fn symbols(&self) -> &ResolverOptions {
         &self.symbols
     }
 
@@ -306,7 +306,7 @@ impl EventSource {
         let Some(mut data) = self.perf(0) else { return Ok(ReadSummary::default()) };
         let context = PerfContext::new(&data, &self.symbols);
         let mut lane = PerfLane::new(&context, 0);
-        let stats = data.for_each_batch(perfdata::Order::Time, &mut |batch| {
+        let stats = data.for_each_batch(perfdata::RecordOrder::Time, &mut |batch| {
             batch.entries().try_for_each(|entry| lane.record(&entry, &mut registry, sink))
         })?;
         Ok(ReadSummary {
@@ -383,7 +383,8 @@ impl EventSource {
             // The caller's code is called for each event by the reader itself: a call in
             // between is 5 % of the time that a line takes.
             Some(timeline) if self.perf.is_empty() && !selection.is_restricted() => {
-                let mut walk = timeline.walk(&Select { runs: true, ..select(selection, false) })?;
+                let mut walk =
+                    timeline.walk(&TimelineSelect { runs: true, ..select(selection, false) })?;
                 let _ = walk.run(u64::MAX, &mut |moment| sink(SourcePiece::Moment(moment)))?;
                 let timeline = Some(walk.into_stats());
                 Ok(ReadSummary { timeline, ..ReadSummary::default() })
@@ -416,7 +417,7 @@ impl EventSource {
                 false => ControlFlow::Continue(()),
             }
         };
-        let select = Select { runs, ..select(selection, !self.perf.is_empty()) };
+        let select = TimelineSelect { runs, ..select(selection, !self.perf.is_empty()) };
         match timeline.filter(|_| self.perf.is_empty()) {
             Some(timeline) => {
                 let mut walk = timeline.walk(&select)?;
@@ -439,7 +440,7 @@ impl EventSource {
     fn merge(
         &self,
         registry: &mut Registry<'_>,
-        select: &Select,
+        select: &TimelineSelect,
         on_moment: &mut dyn FnMut(Moment<'_>, &mut Registry<'_>) -> ControlFlow<()>,
         on_event: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
@@ -499,8 +500,8 @@ pub enum SourcePiece<'p, 'e> {
 }
 
 /// The part of a selection that readers of trace.dat and CTF can pass over.
-fn select(selection: &EventSelection, raw_times: bool) -> Select {
-    Select { cpus: selection.cpus(), from: selection.from(), runs: false, raw_times }
+fn select(selection: &EventSelection, raw_times: bool) -> TimelineSelect {
+    TimelineSelect { cpus: selection.cpus(), from: selection.from(), runs: false, raw_times }
 }
 
 fn time_of(moment: &Moment<'_>) -> u64 {

@@ -8,9 +8,11 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use std::cell::OnceCell;
 
-use kymo_files::perfdata::{Batch, Entry, Order, PerfData, ReadError, ReadStats};
+use kymo_files::perfdata::{
+    Batch, Entry, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder,
+};
 use kymo_model::{Note, RecordKind, TrailingFields};
-use kymo_symbols::{Options, Resolver};
+use kymo_symbols::{Resolver, ResolverOptions};
 use rustc_hash::FxHashMap;
 
 use super::SourceError;
@@ -21,7 +23,7 @@ use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
 use crate::perf_data::{TracepointPayloads, note};
 use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::EventSelection;
-use crate::state::Machine;
+use crate::state::MachineState;
 use crate::state_history::{StateMark, StateReader, StateTracker};
 
 /// Batches that wait at most for each recording that is merged.
@@ -29,13 +31,13 @@ const WAITING: usize = 2;
 
 /// What is known of a recording at the present place.
 pub(super) struct PerfContext {
-    machine: RefCell<Machine>,
+    machine: RefCell<MachineState>,
     payloads: RefCell<TracepointPayloads>,
 }
 
 impl PerfContext {
-    pub(super) fn new(data: &PerfData, symbols: &Options) -> PerfContext {
-        let mut machine = Machine::new(Resolver::new(symbols.clone()));
+    pub(super) fn new(data: &PerfData, symbols: &ResolverOptions) -> PerfContext {
+        let mut machine = MachineState::new(Resolver::new(symbols.clone()));
         machine.adopt(data.features());
         let payloads = TracepointPayloads::new(symbols.bundle.clone());
         PerfContext { machine: RefCell::new(machine), payloads: RefCell::new(payloads) }
@@ -76,7 +78,7 @@ impl PerfState for PerfContext {
 }
 
 /// The task that a sample states, by the name it has now.
-fn task_of(machine: &Machine, pid: u32, tid: u32) -> TaskInfo {
+fn task_of(machine: &MachineState, pid: u32, tid: u32) -> TaskInfo {
     match machine.name_of(tid) {
         Some(id) => TaskInfo::new(Some(pid), Some(tid), machine.comm(id).as_bytes()),
         None => unnamed(pid, tid),
@@ -210,7 +212,7 @@ pub(super) struct SampleFeed {
 }
 
 impl SampleFeed {
-    pub(super) fn new(number: usize, symbols: &Options) -> SampleFeed {
+    pub(super) fn new(number: usize, symbols: &ResolverOptions) -> SampleFeed {
         let payloads = RefCell::new(TracepointPayloads::new(symbols.bundle.clone()));
         SampleFeed {
             number,
@@ -331,7 +333,7 @@ pub struct SampleSelector<'f> {
 }
 
 /// State of a machine that somebody else keeps.
-struct BorrowedState<'m>(&'m Machine);
+struct BorrowedState<'m>(&'m MachineState);
 
 impl PerfState for BorrowedState<'_> {
     fn task(&self, pid: u32, tid: u32) -> TaskInfo {
@@ -358,7 +360,7 @@ impl<'f> SampleSelector<'f> {
     pub fn new(
         selection: &'f EventSelection,
         data: &PerfData,
-        symbols: &Options,
+        symbols: &ResolverOptions,
     ) -> Result<SampleSelector<'f>, SourceError> {
         selection.check_cgroups(data)?;
         if let Some(filter) = selection.filter.as_ref().filter(|_| !data.is_pipe()) {
@@ -372,7 +374,7 @@ impl<'f> SampleSelector<'f> {
     }
 
     /// Whether a sample is selected; `machine` is the state at its time.
-    pub fn wants(&mut self, entry: &Entry<'_>, machine: &Machine) -> bool {
+    pub fn wants(&mut self, entry: &Entry<'_>, machine: &MachineState) -> bool {
         let Some(class) = self.classes.class(entry, 0, &mut self.registry) else { return true };
         if !self.registry.wants_layout(class.layout) {
             return false;
@@ -393,7 +395,7 @@ pub(super) fn classes(
     data: &PerfData,
     number: usize,
     next: &mut LayoutId,
-    symbols: &Options,
+    symbols: &ResolverOptions,
 ) -> Vec<RecordedClass> {
     let mut payloads = TracepointPayloads::new(symbols.bundle.clone());
     let class = |(n, desc): (usize, &_)| {
@@ -411,7 +413,7 @@ struct BatchLane<'s> {
     batches: Receiver<Batch>,
     batch: Option<Batch>,
     at: usize,
-    reader: ScopedJoinHandle<'s, Result<ReadStats, ReadError>>,
+    reader: ScopedJoinHandle<'s, Result<PerfDataReadStats, PerfDataReadError>>,
 }
 
 impl BatchLane<'_> {
@@ -445,7 +447,7 @@ impl<'s, 'c> BatchMerge<'s, 'c> {
             let (sender, batches) = sync_channel(WAITING);
             let reader = scope.spawn(move || {
                 let mut data = data.lock().unwrap_or_else(PoisonError::into_inner);
-                data.for_each_batch(Order::Time, &mut |batch| match sender.send(batch) {
+                data.for_each_batch(RecordOrder::Time, &mut |batch| match sender.send(batch) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 })
@@ -467,7 +469,7 @@ impl<'s, 'c> BatchMerge<'s, 'c> {
     }
 
     /// What was read of each.
-    pub(super) fn finish(self) -> Vec<Result<ReadStats, ReadError>> {
+    pub(super) fn finish(self) -> Vec<Result<PerfDataReadStats, PerfDataReadError>> {
         let join = |reader: BatchLane<'_>| {
             // A reader that still has something to say ends at its next word.
             drop(reader.batches);

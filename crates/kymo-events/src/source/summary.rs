@@ -1,7 +1,7 @@
 //! What was read, as notes for the ledger: each kind of fact in one place, for all commands.
 
 use kymo_files::ctf::read::{Ctf, Times};
-use kymo_files::perfdata::{PerfData, ReadStats};
+use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
 use kymo_files::{Stats, Timeline, ctf};
 use kymo_model::{Note, NoteKind};
@@ -15,12 +15,12 @@ pub struct PerfSummary {
     /// Its name in messages.
     pub name: String,
     /// Figures of its reader.
-    pub stats: ReadStats,
+    pub stats: PerfDataReadStats,
     notes: Vec<Note>,
 }
 
 impl PerfSummary {
-    pub(super) fn new(data: &PerfData, stats: ReadStats) -> PerfSummary {
+    pub(super) fn new(data: &PerfData, stats: PerfDataReadStats) -> PerfSummary {
         let notes = notes_on_perf_data(data, &stats);
         PerfSummary { name: data.name().to_owned(), stats, notes }
     }
@@ -90,7 +90,7 @@ fn named(note: Note, name: &str, several: bool) -> Note {
 
 /// What could make a result of a perf.data less than the truth, but for damage, which the
 /// commands state as they end.
-pub fn notes_on_perf_data(data: &PerfData, s: &ReadStats) -> Vec<Note> {
+pub fn notes_on_perf_data(data: &PerfData, s: &PerfDataReadStats) -> Vec<Note> {
     let mut notes = Vec::new();
     notes.extend(losses::note(s, &data.features().cmdline));
     let mut doubt = |kind: NoteKind, fact: String, advice: Option<&str>| {
@@ -236,7 +236,7 @@ pub fn is_damaged(timeline: &Timeline, stats: &Stats) -> bool {
 }
 
 /// What could make a result of the recording less than the truth.
-pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::ReadStats) -> Vec<Note> {
+pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> Vec<Note> {
     let mut l = Notes::default();
     let more = || Some("record with larger rings: kymo trace --buffer-size".to_owned());
     if s.lost > 0 {
@@ -273,12 +273,12 @@ pub fn notes_on_trace_dat(data: &TraceDat, s: &tracedat::ReadStats) -> Vec<Note>
 }
 
 /// Whether anything of the file could not be read.
-pub fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::ReadStats) -> bool {
+pub fn is_trace_dat_damaged(data: &TraceDat, s: &tracedat::TraceDatReadStats) -> bool {
     s.damaged_places > 0 || !data.damage().is_empty()
 }
 
 /// What could make a result of the traces less than the truth.
-pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::ReadStats) -> Vec<Note> {
+pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> Vec<Note> {
     let mut l = Notes::default();
     let more = || Some("record with larger or more sub-buffers".to_owned());
     if s.lost > 0 {
@@ -339,6 +339,6 @@ pub fn notes_on_ctf(ctf: &Ctf, s: &ctf::read::ReadStats) -> Vec<Note> {
 }
 
 /// Whether anything of the traces could not be read.
-pub fn is_ctf_damaged(ctf: &Ctf, s: &ctf::read::ReadStats) -> bool {
+pub fn is_ctf_damaged(ctf: &Ctf, s: &ctf::read::CtfReadStats) -> bool {
     s.damaged_places > 0 || !ctf.damage().is_empty()
 }

@@ -13,5 +13,5 @@ pub mod write;
 
 pub use anchor::Anchor;
 pub use attributes::CodeMapping;
-pub use read::{Ctf, ReadError, ReadStats};
+pub use read::{Ctf, CtfReadError, CtfReadStats};
 pub use types::Metadata;

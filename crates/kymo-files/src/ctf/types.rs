@@ -24,7 +24,7 @@ pub struct Metadata {
     /// The environment: names and values, meanings up to the tracer.
     pub env: Vec<(String, EnvValue)>,
     /// The clocks.
-    pub clocks: Vec<Clock>,
+    pub clocks: Vec<ClockClass>,
     /// The kinds of streams.
     pub streams: Vec<StreamClass>,
     /// The code that the traced program had mapped: names for fields that hold its addresses.
@@ -82,7 +82,7 @@ impl std::fmt::Display for EnvValue {
 /// A clock and how it stands to real time: `offset_s` seconds and `offset` ticks
 /// after 1970 its value was 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Clock {
+pub struct ClockClass {
     /// What fields call it.
     pub name: String,
     /// The same in all traces that use the same clock.
@@ -101,10 +101,10 @@ pub struct Clock {
     pub absolute: bool,
 }
 
-impl Clock {
+impl ClockClass {
     /// A clock of nanoseconds without an offset.
-    pub fn new(name: impl Into<String>) -> Clock {
-        Clock {
+    pub fn new(name: impl Into<String>) -> ClockClass {
+        ClockClass {
             name: name.into(),
             uuid: None,
             description: String::new(),
@@ -158,14 +158,14 @@ pub struct EventClass {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Struct {
     /// The fields in their order.
-    pub fields: Vec<Field>,
+    pub fields: Vec<StructureMember>,
     /// Alignment in bits beyond that of its fields; 0 or 1 for none.
     pub align: u32,
 }
 
 impl Struct {
     /// A structure of these fields.
-    pub fn new(fields: impl IntoIterator<Item = Field>) -> Struct {
+    pub fn new(fields: impl IntoIterator<Item = StructureMember>) -> Struct {
         Struct { fields: fields.into_iter().collect(), align: 0 }
     }
 
@@ -178,23 +178,23 @@ impl Struct {
 
 /// A field of a structure, or an option of a variant.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Field {
+pub struct StructureMember {
     /// Its name as the metadata writes it.
     pub name: String,
     /// Its type.
     pub of: Type,
 }
 
-impl Field {
+impl StructureMember {
     /// A field whose name is written as it is: of headers and packet contexts.
-    pub fn plain(name: impl Into<String>, of: Type) -> Field {
-        Field { name: name.into(), of }
+    pub fn plain(name: impl Into<String>, of: Type) -> StructureMember {
+        StructureMember { name: name.into(), of }
     }
 
     /// A field whose name is written behind an underscore, so that it cannot clash with
     /// a word of the language. Readers take the underscore off.
-    pub fn new(name: impl AsRef<str>, of: Type) -> Field {
-        Field { name: format!("_{}", name.as_ref()), of }
+    pub fn new(name: impl AsRef<str>, of: Type) -> StructureMember {
+        StructureMember { name: format!("_{}", name.as_ref()), of }
     }
 
     /// Its name as readers show it.
@@ -245,7 +245,7 @@ pub enum Type {
 pub struct FieldPath(pub Vec<String>);
 
 impl FieldPath {
-    /// A field before this one in the same structure, protected as by [`Field::new`].
+    /// A field before this one in the same structure, protected as by [`StructureMember::new`].
     pub fn sibling(name: impl AsRef<str>) -> FieldPath {
         FieldPath(vec![format!("_{}", name.as_ref())])
     }
@@ -419,21 +419,22 @@ pub struct Enum {
     /// The integer.
     pub int: Int,
     /// The names, which may repeat and overlap.
-    pub labels: Arc<[Label]>,
+    pub labels: Arc<[EnumMapping]>,
     /// Whether the names are those of bits, by their numbers, not of values. CTF 2.
     pub bits: bool,
 }
 
 impl Enum {
     /// Names for ranges of values.
-    pub fn new(int: Int, labels: impl Into<Arc<[Label]>>) -> Enum {
+    pub fn new(int: Int, labels: impl Into<Arc<[EnumMapping]>>) -> Enum {
         Enum { int, labels: labels.into(), bits: false }
     }
 
     /// A truth value of a byte: CTF 1.8 has no type for it, so it is an enumeration of `false`
     /// and `true`.
     pub fn boolean(byte_order: Endian) -> Enum {
-        let labels = [Label::of("false", 0), Label { name: "true".into(), from: 1, to: 255 }];
+        let labels =
+            [EnumMapping::of("false", 0), EnumMapping { name: "true".into(), from: 1, to: 255 }];
         Enum::new(Int::unsigned(8, byte_order), labels)
     }
 }
@@ -442,8 +443,8 @@ impl Enum {
 pub(crate) const ANY: i128 = u64::MAX as i128;
 
 /// Whether the names of an enumeration are those of [`Enum::boolean`].
-pub(crate) fn is_boolean(labels: &[Label]) -> bool {
-    let span = |l: &Label| (l.from, l.to);
+pub(crate) fn is_boolean(labels: &[EnumMapping]) -> bool {
+    let span = |l: &EnumMapping| (l.from, l.to);
     match labels {
         [no, yes] => {
             (&*no.name, span(no)) == ("false", (0, 0))
@@ -456,7 +457,7 @@ pub(crate) fn is_boolean(labels: &[Label]) -> bool {
 
 /// A name for the values of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Label {
+pub struct EnumMapping {
     /// The name.
     pub name: String,
     /// The first value.
@@ -465,10 +466,10 @@ pub struct Label {
     pub to: i128,
 }
 
-impl Label {
+impl EnumMapping {
     /// A name for one value.
-    pub fn of(name: impl Into<String>, value: i128) -> Label {
-        Label { name: name.into(), from: value, to: value }
+    pub fn of(name: impl Into<String>, value: i128) -> EnumMapping {
+        EnumMapping { name: name.into(), from: value, to: value }
     }
 }
 
@@ -478,7 +479,7 @@ pub struct Variant {
     /// The enumeration that chooses.
     pub tag: FieldPath,
     /// The types, by the names of the enumeration.
-    pub options: Vec<Field>,
+    pub options: Vec<StructureMember>,
 }
 
 /// An integer in LEB128: seven bits of each byte, the lowest first.
@@ -489,7 +490,7 @@ pub struct VarInt {
     /// The base it is shown in: 2, 8, 10 or 16.
     pub base: u8,
     /// Names for ranges of its values.
-    pub labels: Option<Arc<[Label]>>,
+    pub labels: Option<Arc<[EnumMapping]>>,
     /// Its roles.
     pub roles: Vec<CtfRole>,
 }

@@ -8,8 +8,8 @@ pub mod write;
 
 pub use feature::Feature;
 pub use read::{
-    Batch, BuildIdEntry, Damage, Entry, EventDesc, Features, GroupDesc, Mapping, Order, PerfData,
-    ReadError, ReadStats, TracingData,
+    Batch, BuildIdEntry, Damage, Entry, EventDesc, Features, FileMapping, GroupDesc, PerfData,
+    PerfDataReadError, PerfDataReadStats, RecordOrder, TracingData,
 };
 
 /// First eight bytes of a version 1 file, in either byte order.

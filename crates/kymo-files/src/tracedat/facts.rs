@@ -16,7 +16,7 @@ pub struct TscToNsec {
 pub struct Guest {
     /// Its name.
     pub name: String,
-    /// Its recording's [`Options::trace_id`].
+    /// Its recording's [`TraceDatOptions::trace_id`].
     pub trace_id: u64,
     /// Virtual CPU and the host's task that runs it.
     pub vcpus: Vec<(u32, u32)>,
@@ -36,7 +36,7 @@ pub struct CpuShift {
 /// Time synchronisation between guest and host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeShift {
-    /// [`Options::trace_id`] of the other recording.
+    /// [`TraceDatOptions::trace_id`] of the other recording.
     pub peer: u64,
     /// Flags of the protocol.
     pub flags: u32,
@@ -46,7 +46,7 @@ pub struct TimeShift {
 
 /// The options of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct TraceDatOptions {
     /// What to add to times to get the time of day, as written.
     pub date: Option<String>,
     /// Text of each CPU's `stats`, and the headings between instances.
@@ -77,7 +77,7 @@ pub struct Options {
     pub unknown: Vec<(u16, Vec<u8>)>,
 }
 
-impl Options {
+impl TraceDatOptions {
     /// The clock marked in `trace_clock`: `[local] global …`.
     pub fn clock(&self) -> Option<&str> {
         let text = self.trace_clock.as_deref()?;

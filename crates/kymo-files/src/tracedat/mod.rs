@@ -11,10 +11,13 @@ pub mod read;
 pub mod write;
 
 pub use codec::Compression;
-pub use facts::{CpuShift, Guest, Options, TimeShift, TscToNsec};
+pub use facts::{CpuShift, Guest, TimeShift, TraceDatOptions, TscToNsec};
 pub use ids::{OptionId, SectionId};
-pub use read::{Buffer, CpuData, Damage, Event, ReadError, ReadStats, Select, TraceDat};
-pub use write::{BufferSpec, Format, TraceFacts, WriteError, Writer};
+pub use read::{
+    Buffer, CpuData, Damage, TraceDat, TraceDatEvent, TraceDatReadError, TraceDatReadStats,
+    TraceDatSelect,
+};
+pub use write::{BufferSpec, Format, TraceDatWriter, TraceFacts, WriteError};
 
 /// First ten bytes of every file. The tracing data inside of a perf.data file
 /// begin so too.

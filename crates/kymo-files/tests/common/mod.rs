@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use kymo_files::perfdata::{Mapping, Order, PerfData, ReadError, ReadStats};
+use kymo_files::perfdata::{
+    FileMapping, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder,
+};
 use tempfile::NamedTempFile;
 
 /// Records `shell` with perf and gives the bytes of the file or pipe.
@@ -41,11 +43,14 @@ pub(crate) type Record = (u32, Option<u64>, usize, Vec<u8>);
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) records: Vec<Record>,
-    pub(crate) stats: ReadStats,
+    pub(crate) stats: PerfDataReadStats,
 }
 
 impl Collected {
-    pub(crate) fn of(data: &mut PerfData, order: Order) -> Result<Collected, ReadError> {
+    pub(crate) fn of(
+        data: &mut PerfData,
+        order: RecordOrder,
+    ) -> Result<Collected, PerfDataReadError> {
         let mut records = Vec::new();
         let stats = data.for_each(order, &mut |e| {
             records.push((e.raw.kind.0, e.time, e.event, e.raw.body.to_vec()));
@@ -56,7 +61,7 @@ impl Collected {
 }
 
 /// Reads the bytes as a file; where that is mapped to memory the same must come out.
-pub(crate) fn collect(bytes: &[u8], order: Order) -> Result<Collected, ReadError> {
+pub(crate) fn collect(bytes: &[u8], order: RecordOrder) -> Result<Collected, PerfDataReadError> {
     let file = write_temp(bytes);
     let read = Collected::of(&mut PerfData::open(file.path())?, order)?;
     let mut mapped = PerfData::open(file.path())?;
@@ -78,13 +83,13 @@ pub(crate) fn collect(bytes: &[u8], order: Order) -> Result<Collected, ReadError
 
 /// The same records in the same order. By time those without one, as round marks are, come as
 /// early as they are read: among the others their place is a matter of the portions.
-fn same(mapped: &[Record], read: &[Record], order: Order) {
+fn same(mapped: &[Record], read: &[Record], order: RecordOrder) {
     if mapped == read {
         return;
     }
     let parts = |all: &[Record]| -> [Vec<Record>; 2] {
         let (timed, untimed) =
-            all.iter().cloned().partition(|r| order == Order::File || r.1.is_some());
+            all.iter().cloned().partition(|r| order == RecordOrder::File || r.1.is_some());
         [timed, untimed]
     };
     for (mapped, read) in parts(mapped).iter().zip(&parts(read)) {
@@ -116,7 +121,7 @@ impl Memory {
     }
 }
 
-impl Mapping for Memory {
+impl FileMapping for Memory {
     fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kymo_files::ctf::Metadata;
-use kymo_files::ctf::read::{Ctf, FieldInfo, Group, ReadStats, Select, Visit};
+use kymo_files::ctf::read::{Ctf, CtfReadStats, CtfSelect, FieldInfo, Group, Visit};
 use kymo_model::Endian;
 
 use crate::made::{self, Form, Header, Packing};
@@ -30,12 +30,12 @@ impl Visit for Count {
 
 /// Reads all there is, and does not hang. `None`: it cannot be opened.
 #[track_caller]
-fn read(directory: &Path) -> Option<(u64, ReadStats, Vec<String>)> {
+fn read(directory: &Path) -> Option<(u64, CtfReadStats, Vec<String>)> {
     let start = Instant::now();
     let ctf = Ctf::open(directory).ok()?;
     let (mut reader, mut seen) = (ctf.reader(), Count::default());
     let stats = ctf
-        .for_each(&Select::default(), &mut |e| {
+        .for_each(&CtfSelect::default(), &mut |e| {
             // What ends early has been shown up to there.
             let _ = reader.see(e.class, &e.body, &mut seen);
             ControlFlow::Continue(())
@@ -270,7 +270,7 @@ fn a_trace_without_a_clock_or_a_stream_block_is_read() {
             self.0.push(value);
         }
     }
-    ctf.for_each(&Select::default(), &mut |e| {
+    ctf.for_each(&CtfSelect::default(), &mut |e| {
         assert_eq!((e.time, e.cpu), (0, None));
         reader.see(e.class, &e.body, &mut Values(&mut values)).unwrap();
         ControlFlow::Continue(())

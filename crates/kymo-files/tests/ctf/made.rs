@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kymo_files::ctf::Metadata;
 use kymo_files::ctf::types::{
-    Clock, Encoding, Enum, EnvValue, EventClass, Field, FieldPath, Float, Int, Label, StreamClass,
-    Struct, Type, Variant,
+    ClockClass, Encoding, Enum, EnumMapping, EnvValue, EventClass, FieldPath, Float, Int,
+    StreamClass, Struct, StructureMember, Type, Variant,
 };
 use kymo_files::ctf::write::Directory;
 use kymo_model::Endian;
@@ -94,28 +94,33 @@ impl Form {
             Header::Compact => (5, 27),
             Header::Large => (16, 32),
             Header::Plain => {
-                let fields = [Field::plain("id", self.uint(16)), Field::plain("t", self.time(64))];
+                let fields = [
+                    StructureMember::plain("id", self.uint(16)),
+                    StructureMember::plain("t", self.time(64)),
+                ];
                 return Struct::new(fields);
             }
         };
         let last = (1 << id) - 1;
-        let compact = Label { name: "compact".into(), from: 0, to: last - 1 };
-        let labels = [compact, Label::of("extended", last)];
+        let compact = EnumMapping { name: "compact".into(), from: 0, to: last - 1 };
+        let labels = [compact, EnumMapping::of("extended", last)];
         let id = Enum::new(self.int(id, false), labels);
-        let compact = Struct::new([Field::plain("timestamp", self.time(short))]);
+        let compact = Struct::new([StructureMember::plain("timestamp", self.time(short))]);
         let extended = Struct::new([
-            Field::plain("id", self.uint(32)),
-            Field::plain("timestamp", self.time(64)),
+            StructureMember::plain("id", self.uint(32)),
+            StructureMember::plain("timestamp", self.time(64)),
         ]);
         let v = Variant {
             tag: FieldPath(vec!["id".into()]),
             options: vec![
-                Field::plain("compact", Type::Struct(Arc::new(compact))),
-                Field::plain("extended", Type::Struct(Arc::new(extended))),
+                StructureMember::plain("compact", Type::Struct(Arc::new(compact))),
+                StructureMember::plain("extended", Type::Struct(Arc::new(extended))),
             ],
         };
-        let fields =
-            [Field::plain("id", Type::Enum(id)), Field::plain("v", Type::Variant(Arc::new(v)))];
+        let fields = [
+            StructureMember::plain("id", Type::Enum(id)),
+            StructureMember::plain("v", Type::Variant(Arc::new(v))),
+        ];
         Struct::new(fields).aligned(8)
     }
 
@@ -136,16 +141,16 @@ impl Form {
         let mut m = Metadata::new(self.endian);
         m.uuid = Some(UUID);
         m.packet_header = Some(Arc::new(Struct::new([
-            Field::plain("magic", self.uint(32)),
-            Field::plain("uuid", Type::Array(Arc::new(self.bytes()), 16)),
-            Field::plain("stream_id", self.uint(32)),
-            Field::plain("stream_instance_id", self.uint(64)),
+            StructureMember::plain("magic", self.uint(32)),
+            StructureMember::plain("uuid", Type::Array(Arc::new(self.bytes()), 16)),
+            StructureMember::plain("stream_id", self.uint(32)),
+            StructureMember::plain("stream_instance_id", self.uint(64)),
         ])));
         m.env = vec![
             ("domain".into(), EnvValue::Text("ust \"quoted\" \\ \u{e4}\n\t\u{1}7".into())),
             ("tracer_major".into(), EnvValue::Int(-2)),
         ];
-        let mut clock = Clock::new("ticks");
+        let mut clock = ClockClass::new("ticks");
         (clock.uuid, clock.freq) = (Some(UUID), 1_000_000_000);
         (clock.offset_s, clock.offset, clock.precision) = (1_700_000_000, 5, 10);
         clock.description = "ticks of a test".into();
@@ -162,29 +167,29 @@ impl Form {
 
     fn stream(self) -> StreamClass {
         let context = Struct::new([
-            Field::plain("timestamp_begin", self.time(64)),
-            Field::plain("timestamp_end", self.time(64)),
-            Field::plain("content_size", self.uint(64)),
-            Field::plain("packet_size", self.uint(64)),
-            Field::plain("packet_seq_num", self.uint(64)),
-            Field::plain("events_discarded", self.uint(64)),
-            Field::plain("cpu_id", self.uint(32)),
+            StructureMember::plain("timestamp_begin", self.time(64)),
+            StructureMember::plain("timestamp_end", self.time(64)),
+            StructureMember::plain("content_size", self.uint(64)),
+            StructureMember::plain("packet_size", self.uint(64)),
+            StructureMember::plain("packet_seq_num", self.uint(64)),
+            StructureMember::plain("events_discarded", self.uint(64)),
+            StructureMember::plain("cpu_id", self.uint(32)),
         ]);
         StreamClass {
             id: 0,
             packet_context: Some(Arc::new(context)),
             event_header: Some(Arc::new(self.header())),
             event_context: Some(Arc::new(Struct::new([
-                Field::new("vpid", Type::Int(self.int(32, true))),
-                Field::new("vtid", Type::Int(self.int(32, true))),
-                Field::new("procname", Type::Array(Arc::new(self.character()), 16)),
+                StructureMember::new("vpid", Type::Int(self.int(32, true))),
+                StructureMember::new("vtid", Type::Int(self.int(32, true))),
+                StructureMember::new("procname", Type::Array(Arc::new(self.character()), 16)),
             ]))),
             events: self.events(),
         }
     }
 
     fn events(self) -> Vec<EventClass> {
-        let event = |id, name: &str, fields: Vec<Field>| EventClass {
+        let event = |id, name: &str, fields: Vec<StructureMember>| EventClass {
             id,
             name: name.into(),
             loglevel: Some(6),
@@ -195,17 +200,17 @@ impl Form {
             fields: Some(Arc::new(Struct::new(fields))),
         };
         let mut rows = event(2, "made:rows", self.rows());
-        let flag = Field::new("weight", Type::Int(self.int(3, false)));
+        let flag = StructureMember::new("weight", Type::Int(self.int(3, false)));
         rows.context = Some(Arc::new(Struct::new([flag])));
         vec![
             event(0, "made:numbers", self.numbers()),
             event(1, "made:nothing", Vec::new()),
             rows,
-            event(40_000, "made:far", vec![Field::new("n", self.uint(8))]),
+            event(40_000, "made:far", vec![StructureMember::new("n", self.uint(8))]),
         ]
     }
 
-    fn numbers(self) -> Vec<Field> {
+    fn numbers(self) -> Vec<StructureMember> {
         let mut fields = Vec::new();
         for (size, signed) in [
             (1, false),
@@ -220,55 +225,59 @@ impl Form {
             (64, true),
         ] {
             let name = format!("{}{size}", if signed { "i" } else { "u" });
-            fields.push(Field::new(&name, Type::Int(self.int(size, signed))));
+            fields.push(StructureMember::new(&name, Type::Int(self.int(size, signed))));
             let other = Type::Int(self.int(size, signed).in_base(16));
-            fields.push(Field::new(format!("{name}h"), other));
+            fields.push(StructureMember::new(format!("{name}h"), other));
         }
-        fields.push(Field::new("code", Type::Int(self.int(64, false).of_address())));
+        fields.push(StructureMember::new("code", Type::Int(self.int(64, false).of_address())));
         let mut network = self.int(32, false);
         network.byte_order = Endian::Big;
-        fields.push(Field::new("net", Type::Int(network)).padded(self));
-        fields.push(Field::new("oct", Type::Int(self.int(16, false).in_base(8))));
-        fields.push(Field::new("bin", Type::Int(self.int(16, false).in_base(2))));
-        fields.push(Field::new("f", self.float(false)));
-        fields.push(Field::new("d", self.float(true)));
+        fields.push(StructureMember::new("net", Type::Int(network)).padded(self));
+        fields.push(StructureMember::new("oct", Type::Int(self.int(16, false).in_base(8))));
+        fields.push(StructureMember::new("bin", Type::Int(self.int(16, false).in_base(2))));
+        fields.push(StructureMember::new("f", self.float(false)));
+        fields.push(StructureMember::new("d", self.float(true)));
         let labels = [
-            Label { name: "few".into(), from: -3, to: -1 },
-            Label::of("none \"really\"", 0),
-            Label { name: "some".into(), from: 1, to: 5 },
-            Label::of("five", 5),
+            EnumMapping { name: "few".into(), from: -3, to: -1 },
+            EnumMapping::of("none \"really\"", 0),
+            EnumMapping { name: "some".into(), from: 1, to: 5 },
+            EnumMapping::of("five", 5),
         ];
         let int = self.int(8, true);
-        fields.push(Field::new("e", Type::Enum(Enum::new(int, labels))));
+        fields.push(StructureMember::new("e", Type::Enum(Enum::new(int, labels))));
         fields
     }
 
-    fn rows(self) -> Vec<Field> {
-        let pair = Struct::new([Field::new("a", self.uint(3)), Field::new("b", self.uint(16))]);
+    fn rows(self) -> Vec<StructureMember> {
+        let pair = Struct::new([
+            StructureMember::new("a", self.uint(3)),
+            StructureMember::new("b", self.uint(16)),
+        ]);
         let pair = Type::Struct(Arc::new(pair));
-        let labels = [Label::of("number", 0), Label::of("words", 1), Label::of("pair", 2)];
+        let labels =
+            [EnumMapping::of("number", 0), EnumMapping::of("words", 1), EnumMapping::of("pair", 2)];
         let choice = Enum::new(self.int(8, false), labels);
         let v = Variant {
             tag: FieldPath::sibling("choice"),
             options: vec![
-                Field::plain("number", self.uint(32)),
-                Field::plain("words", Type::Text(Encoding::Utf8)),
-                Field::plain("pair", pair.clone()),
+                StructureMember::plain("number", self.uint(32)),
+                StructureMember::plain("words", Type::Text(Encoding::Utf8)),
+                StructureMember::plain("pair", pair.clone()),
             ],
         };
         let of = |t: Type| Arc::new(t);
         let many = FieldPath::sibling("many");
         vec![
-            Field::new("many", self.uint(8)),
-            Field::new("text", Type::Text(Encoding::Utf8)),
-            Field::new("fixed", Type::Array(of(self.uint(16)), 3)),
-            Field::new("square", Type::Array(of(Type::Array(of(self.uint(8)), 3)), 2)),
-            Field::new("numbers", Type::Sequence(of(self.uint(12)), many.clone())),
-            Field::new("chars", Type::Sequence(of(self.character()), many.clone())),
-            Field::new("pairs", Type::Sequence(of(pair), many)),
-            Field::new("choice", Type::Enum(choice)),
-            Field::new("chosen", Type::Variant(Arc::new(v))),
-            Field::new("after", self.uint(64)),
+            StructureMember::new("many", self.uint(8)),
+            StructureMember::new("text", Type::Text(Encoding::Utf8)),
+            StructureMember::new("fixed", Type::Array(of(self.uint(16)), 3)),
+            StructureMember::new("square", Type::Array(of(Type::Array(of(self.uint(8)), 3)), 2)),
+            StructureMember::new("numbers", Type::Sequence(of(self.uint(12)), many.clone())),
+            StructureMember::new("chars", Type::Sequence(of(self.character()), many.clone())),
+            StructureMember::new("pairs", Type::Sequence(of(pair), many)),
+            StructureMember::new("choice", Type::Enum(choice)),
+            StructureMember::new("chosen", Type::Variant(Arc::new(v))),
+            StructureMember::new("after", self.uint(64)),
         ]
     }
 
@@ -320,9 +329,9 @@ trait Padded {
     fn padded(self, form: Form) -> Self;
 }
 
-impl Padded for Field {
+impl Padded for StructureMember {
     /// The order of bits may change at whole bytes alone.
-    fn padded(mut self, form: Form) -> Field {
+    fn padded(mut self, form: Form) -> StructureMember {
         if let Type::Int(int) = &mut self.of {
             int.align = int.align.max(8);
             if form.packing == Packing::Bits {

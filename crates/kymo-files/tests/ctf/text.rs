@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use kymo_files::ctf::Ctf;
-use kymo_files::ctf::read::{FieldInfo, Group, Part, ReadStats, Select, Visit};
+use kymo_files::ctf::read::{CtfReadStats, CtfSelect, FieldInfo, Group, Part, Visit};
 
 /// Writes the parts of an event.
 #[derive(Default)]
@@ -178,12 +178,12 @@ fn escaped(text: &[u8]) -> String {
 pub(crate) type Line = (u64, String);
 
 /// Reads with kymo. Times are values of the clock.
-pub(crate) fn ours(path: &Path) -> (Vec<Line>, ReadStats) {
+pub(crate) fn ours(path: &Path) -> (Vec<Line>, CtfReadStats) {
     let ctf = Ctf::open(path).unwrap();
     let mut reader = ctf.reader();
     let mut lines = Vec::new();
     let stats = ctf
-        .for_each(&Select::default(), &mut |e| {
+        .for_each(&CtfSelect::default(), &mut |e| {
             let mut text = Text::default();
             reader.see(e.class, &e.body, &mut text).unwrap();
             let cpu = e.cpu.map_or(String::new(), |c| format!("{{ cpu_id = {c} }}"));
@@ -243,7 +243,7 @@ pub(crate) fn by_time(lines: &[Line]) -> BTreeMap<u64, Vec<&str>> {
 
 /// Both read the same; each in the order of time.
 #[track_caller]
-pub(crate) fn agree(path: &Path) -> (Vec<Line>, ReadStats, String) {
+pub(crate) fn agree(path: &Path) -> (Vec<Line>, CtfReadStats, String) {
     agree_with(path, theirs(path))
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn agree(path: &Path) -> (Vec<Line>, ReadStats, String) {
 pub(crate) fn agree_with(
     path: &Path,
     (b, said): (Vec<Line>, String),
-) -> (Vec<Line>, ReadStats, String) {
+) -> (Vec<Line>, CtfReadStats, String) {
     let (a, stats) = ours(path);
     assert!(a.is_sorted_by_key(|l| l.0));
     for (a, b) in by_time(&a).iter().zip(by_time(&b)) {

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use kymo_files::ctf::read::{Ctf, ReadStats, Select};
+use kymo_files::ctf::read::{Ctf, CtfReadStats, CtfSelect};
 use kymo_testkit::{Lttng, LttngSession, Need, peer, require};
 
 use crate::text::{Line, agree_with, ours, theirs_newest};
@@ -327,7 +327,7 @@ fn fragments() -> [String; 5] {
     [preamble, HEADER.into(), clock.into(), STREAM.into(), event.into()]
 }
 
-fn read(path: &Path) -> (Vec<Line>, ReadStats) {
+fn read(path: &Path) -> (Vec<Line>, CtfReadStats) {
     ours(path)
 }
 
@@ -468,7 +468,7 @@ fn metadata_that_are_cut_or_changed_are_read_as_far_as_they_go() {
         std::fs::write(dir.path().join("metadata"), &changed).unwrap();
         let Ok(ctf) = Ctf::open(dir.path()) else { continue };
         let mut events = 0;
-        let stats = ctf.for_each(&Select::default(), &mut |_| {
+        let stats = ctf.for_each(&CtfSelect::default(), &mut |_| {
             events += 1;
             ControlFlow::Continue(())
         });

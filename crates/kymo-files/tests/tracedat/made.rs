@@ -7,8 +7,8 @@ use std::path::Path;
 
 use kymo_files::Machine;
 use kymo_files::tracedat::{
-    BufferSpec, Compression, CpuShift, Format, Guest, Options, ReadStats, Select, TimeShift,
-    TraceDat, TraceFacts, TscToNsec, Writer,
+    BufferSpec, Compression, CpuShift, Format, Guest, TimeShift, TraceDat, TraceDatOptions,
+    TraceDatReadStats, TraceDatSelect, TraceDatWriter, TraceFacts, TscToNsec,
 };
 use kymo_model::Endian;
 use tempfile::NamedTempFile;
@@ -68,20 +68,20 @@ pub(crate) fn facts(endian: Endian, long_size: u8) -> TraceFacts {
         printk_formats: "0xffffffff82000000 : \"hello\"\n".to_owned(),
         saved_cmdlines: "11 eleven\n12 twelve\n".to_owned(),
     };
-    let options = Options {
+    let options = TraceDatOptions {
         trace_clock: Some("[local] global counter\n".to_owned()),
         uname: Some("Linux made 6.18 x86_64".to_owned()),
         version: Some("by hand".to_owned()),
         cpustat: vec!["CPU: 0\nentries: 0\n".to_owned(), "CPU: 1\nentries: 0\n".to_owned()],
         cpu_count: Some(2),
         trace_id: Some(0x1234_5678_9abc_def0),
-        ..Options::default()
+        ..TraceDatOptions::default()
     };
     TraceFacts { endian, long_size, page_size: 4096, machine, options }
 }
 
 /// Options that no ordinary file has all at once.
-pub(crate) fn all_options(options: &mut Options) {
+pub(crate) fn all_options(options: &mut TraceDatOptions) {
     options.date = Some("0x1000".to_owned());
     options.offset = Some("-5".to_owned());
     options.hooks = vec!["a:b=c".to_owned()];
@@ -165,7 +165,7 @@ pub(crate) fn specs() -> Vec<BufferSpec> {
 }
 
 pub(crate) fn write(path: &Path, format: Format, facts: &TraceFacts) {
-    let mut w = Writer::create(path, format, facts, specs()).unwrap();
+    let mut w = TraceDatWriter::create(path, format, facts, specs()).unwrap();
     for (buffer, ring) in pages(facts).iter().enumerate() {
         for (cpu, pages) in ring.iter().enumerate() {
             let mut file = temp(pages);
@@ -192,9 +192,9 @@ pub(crate) fn temp(bytes: &[u8]) -> NamedTempFile {
 /// `(instance, cpu, time, number, lost before)` of every event.
 pub(crate) type Seen = (usize, u32, u64, u32, Option<kymo_format::ring::Missed>);
 
-pub(crate) fn events(data: &TraceDat) -> (Vec<Seen>, ReadStats) {
+pub(crate) fn events(data: &TraceDat) -> (Vec<Seen>, TraceDatReadStats) {
     let mut seen = Vec::new();
-    let stats = data.for_each(&Select::default(), &mut |e| {
+    let stats = data.for_each(&TraceDatSelect::default(), &mut |e| {
         let number = e.payload.get(8..).and_then(|b| b.first_chunk());
         let number = number.map_or(u32::MAX, |b| data.endian().u32(*b));
         seen.push((e.buffer, e.cpu, e.time, number, e.missed));
@@ -204,7 +204,9 @@ pub(crate) fn events(data: &TraceDat) -> (Vec<Seen>, ReadStats) {
 }
 
 /// Opens bytes as a file.
-pub(crate) fn open(bytes: &[u8]) -> Result<(TraceDat, File), kymo_files::tracedat::ReadError> {
+pub(crate) fn open(
+    bytes: &[u8],
+) -> Result<(TraceDat, File), kymo_files::tracedat::TraceDatReadError> {
     let file = temp(bytes);
     let data = TraceDat::open(file.path())?;
     Ok((data, file.into_file()))

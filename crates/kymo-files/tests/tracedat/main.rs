@@ -5,7 +5,9 @@
 mod bad;
 mod made;
 
-use kymo_files::tracedat::{Compression, Format, Select, TraceDat, WriteError, Writer};
+use kymo_files::tracedat::{
+    Compression, Format, TraceDat, TraceDatSelect, TraceDatWriter, WriteError,
+};
 use kymo_format::ring::Missed;
 use kymo_model::Endian;
 
@@ -63,9 +65,9 @@ fn events_come_by_time_over_all_cpus_and_instances() {
 #[test]
 fn only_what_is_selected_is_delivered() {
     let (data, _file) = open(&made(Format::default(), &facts(Endian::Little, 8))).unwrap();
-    let count = |select: Select| {
+    let count = |select: TraceDatSelect| {
         let mut seen = std::collections::BTreeMap::<(usize, u32), u32>::new();
-        let mut sink = |e: &kymo_files::tracedat::Event<'_>| {
+        let mut sink = |e: &kymo_files::tracedat::TraceDatEvent<'_>| {
             *seen.entry((e.buffer, e.cpu)).or_default() += 1;
             std::ops::ControlFlow::Continue(())
         };
@@ -73,10 +75,10 @@ fn only_what_is_selected_is_delivered() {
         seen.into_iter().collect::<Vec<_>>()
     };
     let cpus = Some(vec![1, 7]);
-    let of_cpu = count(Select { cpus: cpus.clone(), ..Select::default() });
+    let of_cpu = count(TraceDatSelect { cpus: cpus.clone(), ..TraceDatSelect::default() });
     assert_eq!(of_cpu, [((0, 1), 200), ((1, 1), 200), ((2, 1), 200)]);
     assert_eq!(
-        count(Select { cpus, buffers: Some(vec![2]), ..Select::default() }),
+        count(TraceDatSelect { cpus, buffers: Some(vec![2]), ..TraceDatSelect::default() }),
         [((2, 1), 200)]
     );
 }
@@ -90,10 +92,11 @@ fn pages_before_a_time_are_passed_over_and_nothing_else() {
         assert_eq!(span, (all[0].2, all[1199].2), "{format:?}");
         for from in [1, 1_000_000_000, 1_000_060_000, 1_000_130_100, 1_000_239_999, u64::MAX] {
             let mut seen = Vec::new();
-            let stats = data.for_each(&Select { from, ..Select::default() }, &mut |e| {
-                seen.push(e.time);
-                std::ops::ControlFlow::Continue(())
-            });
+            let stats =
+                data.for_each(&TraceDatSelect { from, ..TraceDatSelect::default() }, &mut |e| {
+                    seen.push(e.time);
+                    std::ops::ControlFlow::Continue(())
+                });
             seen.retain(|t| *t >= from);
             let expected: Vec<_> = all.iter().map(|e| e.2).filter(|t| *t >= from).collect();
             assert_eq!(seen, expected, "{format:?} from {from}");
@@ -111,7 +114,7 @@ fn times_are_corrected_as_the_options_ask_unless_raw_ones_are_wanted() {
     let (data, _file) = open(&made(Format::default(), &f)).unwrap();
     let first = |raw_times| {
         let mut time = 0;
-        let select = Select { raw_times, ..Select::default() };
+        let select = TraceDatSelect { raw_times, ..TraceDatSelect::default() };
         data.for_each(&select, &mut |e| {
             time = e.time;
             std::ops::ControlFlow::Break(())
@@ -130,12 +133,12 @@ fn the_writer_refuses_what_cannot_be_written() {
     let path = dir.path().join("trace.dat");
     let f = facts(Endian::Little, 8);
     let create = |version, compression| {
-        Writer::create(&path, Format { version, compression }, &f, specs()).map(drop)
+        TraceDatWriter::create(&path, Format { version, compression }, &f, specs()).map(drop)
     };
     assert!(matches!(create(5, Compression::None), Err(WriteError::Version(5))));
     assert!(matches!(create(6, Compression::Zstd), Err(WriteError::CompressedVersion6)));
     assert!(!path.exists(), "nothing is left of a refused file");
-    let mut w = Writer::create(&path, Format::default(), &f, specs()).unwrap();
+    let mut w = TraceDatWriter::create(&path, Format::default(), &f, specs()).unwrap();
     let mut pages = made::temp(&[0; 4096]);
     let mut add = |buffer, cpu| w.add_cpu_data(buffer, cpu, pages.as_file_mut(), 0, 4096);
     assert!(matches!(add(3, 0), Err(WriteError::NoSuchCpu { buffer: 3, cpu: 0 })));

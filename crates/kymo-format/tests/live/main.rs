@@ -8,7 +8,7 @@ mod work;
 
 use std::collections::BTreeMap;
 
-use kymo_format::{EventFormat, FormatTable, KernelSymbol, RenderContext, Symbols};
+use kymo_format::{EventFormat, FormatIndex, KernelSymbol, RenderContext, Symbols};
 use kymo_model::Endian;
 use kymo_testkit::{Need, require};
 
@@ -157,7 +157,7 @@ fn real_events_render_as_the_kernel_renders_them() {
     if !require(&[Need::Root, Need::Tracefs]) {
         return;
     }
-    let mut table = FormatTable::default();
+    let mut table = FormatIndex::default();
     for f in formats() {
         table.insert(f);
     }

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-use kymo_format::{EventFormat, FormatTable, RenderContext, Symbols as _, Value};
+use kymo_format::{EventFormat, FormatIndex, RenderContext, Symbols as _, Value};
 use kymo_model::Endian;
 
 use super::dir::TraceDir;
@@ -34,7 +34,7 @@ pub struct Hook {
     // Closed before the instance is removed: fields are dropped in this order.
     stream: Stream,
     instance: Instance,
-    formats: FormatTable,
+    formats: FormatIndex,
     symbols: OnceCell<Kallsyms>,
     until: Option<Instant>,
     lost: u64,
@@ -66,7 +66,7 @@ impl Hook {
         let signals = Signals::listen(&ends)
             .map_err(|error| FtraceError::Pipe { path: tracefs.root().to_owned(), error })?;
         let instance = Instance::create(&tracefs, "hook")?;
-        let mut formats = FormatTable::default();
+        let mut formats = FormatIndex::default();
         for word in events.split(',') {
             let selection = Selection::parse(word.trim())?;
             for event in instance.select(&selection)? {

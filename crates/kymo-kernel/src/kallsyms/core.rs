@@ -22,7 +22,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 
-use super::{Choice, Entry, Kallsyms, parse_line};
+use super::{Entry, Kallsyms, NameChoice, parse_line};
 use crate::system_root::system_path;
 
 /// Version of the layout.
@@ -54,7 +54,7 @@ impl fmt::Debug for Core {
 
 impl Core {
     /// Takes what was kept if it is of this boot, and the kernel shows addresses now.
-    pub(super) fn open(kept: Kept, choice: Choice) -> Option<Core> {
+    pub(super) fn open(kept: Kept, choice: NameChoice) -> Option<Core> {
         let bytes = (*kept).as_ref();
         let same = bytes.get(..BOOT) == Some(&boot()?) && bytes.get(BOOT..)?.starts_with(&first()?);
         if !same {
@@ -65,8 +65,8 @@ impl Core {
         let (perfs, kernels) = (count(HEAD - 8)?, count(HEAD - 4)?);
         let names = HEAD + 8 * perfs.checked_add(kernels)?;
         let symbols = match choice {
-            Choice::Last => (HEAD, perfs),
-            Choice::First => (HEAD + 8 * perfs, kernels),
+            NameChoice::Last => (HEAD, perfs),
+            NameChoice::First => (HEAD + 8 * perfs, kernels),
         };
         let core = Core { base, symbols, names, kept };
         (names <= core.bytes().len() && core.symbols().len() == core.symbols.1).then_some(core)
@@ -139,7 +139,7 @@ pub(super) fn pack(all: &Kallsyms) -> Option<Vec<u8>> {
     let (boot, first) = (boot()?, text.get(..FIRST)?);
     let base = base(text)?;
     let choose = |choice| Kallsyms::parse_choosing(text.clone(), choice);
-    let [perfs, kernels] = [choose(Choice::Last), choose(Choice::First)];
+    let [perfs, kernels] = [choose(NameChoice::Last), choose(NameChoice::First)];
     let (mut names, mut places) = (Vec::new(), HashMap::new());
     let mut tables = [Vec::new(), Vec::new()];
     for (table, of) in tables.iter_mut().zip([&perfs, &kernels]) {
@@ -172,7 +172,7 @@ fn base(text: &[u8]) -> Option<u64> {
     let starts = text
         .split(|b| *b == b'\n')
         .filter(|line| line.ends_with(b" _text") || line.ends_with(b" _stext"));
-    let addresses = starts.filter_map(|line| Some(parse_line(line, 0, Choice::First)?.addr));
+    let addresses = starts.filter_map(|line| Some(parse_line(line, 0, NameChoice::First)?.addr));
     addresses.min().filter(|addr| *addr != 0)
 }
 
@@ -195,7 +195,7 @@ mod tests {
     /// Every symbol, its ends and what is behind it, by both choices, as without.
     #[test]
     fn what_is_kept_answers_as_the_list_does() {
-        for choice in [Choice::Last, Choice::First] {
+        for choice in [NameChoice::Last, NameChoice::First] {
             let whole = Kallsyms::parse_choosing(list(), choice);
             let Some(packed) = pack(&whole) else {
                 assert!(whole.hidden() || whole.is_empty() || boot().is_none());
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn what_is_of_another_boot_or_damaged_is_not_taken() {
         let Some(packed) = pack(&Kallsyms::parse(list())) else { return };
-        let taken = |bytes: Vec<u8>| Kallsyms::kept(Box::new(bytes), Choice::Last).is_some();
+        let taken = |bytes: Vec<u8>| Kallsyms::kept(Box::new(bytes), NameChoice::Last).is_some();
         assert!(taken(packed.clone()));
         // The id, the addresses that were seen.
         for at in [0, BOOT + 3] {

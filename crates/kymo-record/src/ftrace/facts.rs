@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kymo_files::Machine;
-use kymo_files::tracedat::Options;
+use kymo_files::tracedat::TraceDatOptions;
 use kymo_files::tracedat::write::{BufferSpec, Format, TraceFacts, trace_header};
 use kymo_kernel::ftrace::{EventName, TraceDir};
 use kymo_kernel::system::{self, KernelName, SystemRoot};
@@ -51,13 +51,13 @@ impl Gathered {
             saved_cmdlines: String::new(),
         };
         let clocks = dir.read("trace_clock")?;
-        let options = Options {
+        let options = TraceDatOptions {
             trace_clock: Some(clocks),
             uname: Some(uname()),
             cpu_count: Some(cpus.iter().max().map_or(1, |c| c + 1)),
             version: Some(format!("kymo {}", env!("CARGO_PKG_VERSION"))),
             trace_id: Some(trace_id()),
-            ..Options::default()
+            ..TraceDatOptions::default()
         };
         let facts = TraceFacts {
             page_size: system::page_size() as u32,

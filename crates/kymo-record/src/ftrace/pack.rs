@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kymo_files::tracedat::write::{TraceFacts, WriteError, Writer};
+use kymo_files::tracedat::write::{TraceDatWriter, TraceFacts, WriteError};
 
 use super::facts::Gathered;
 use super::growing::Growing;
@@ -42,7 +42,8 @@ fn write(
         what: "open the pages",
         error,
     })?;
-    let mut writer = Writer::create(to, gathered.format(), facts, gathered.buffers.clone())?;
+    let mut writer =
+        TraceDatWriter::create(to, gathered.format(), facts, gathered.buffers.clone())?;
     let mut stream = 0;
     for (buffer, spec) in gathered.buffers.iter().enumerate() {
         for cpu in &spec.cpus {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use kymo_files::perfdata::write::{Writer, synth};
+use kymo_files::perfdata::write::{PerfDataWriter, synth};
 use kymo_kernel::descriptors::{self, PollFlags, readable, readable_fd};
 use kymo_kernel::perf_ring::RingMode;
 use kymo_kernel::process::Signal;
@@ -63,7 +63,7 @@ impl Session<'_> {
                 return Ok(());
             }
             self.start_if_due(&mut clock)?;
-            let size = self.writer.as_ref().map_or(0, Writer::data_size);
+            let size = self.writer.as_ref().map_or(0, PerfDataWriter::data_size);
             let switch = request == SignalRequest::SwitchFile || self.is_file_full(&clock, size);
             if self.ended(clock.began, size)? {
                 return Ok(());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kymo_files::ctf::CodeMapping;
-use kymo_kernel::proc_maps::{self, Mapping};
+use kymo_kernel::proc_maps::{self, ProcMapping};
 use kymo_kernel::shared::Access;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
@@ -35,7 +35,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// until something else lies there.
 #[derive(Debug, Default)]
 pub(super) struct CodeMaps {
-    mappings: BTreeMap<u64, Mapping>,
+    mappings: BTreeMap<u64, ProcMapping>,
     /// Their files, by path and inode.
     files: BTreeMap<(String, u64), FileIdentity>,
     /// Where the program's root is, if it is another than here.
@@ -95,7 +95,7 @@ impl CodeMaps {
         }
     }
 
-    fn add(&mut self, mappings: impl IntoIterator<Item = Mapping>) {
+    fn add(&mut self, mappings: impl IntoIterator<Item = ProcMapping>) {
         for mapping in mappings {
             let (start, end) = (mapping.start, mapping.end);
             if start >= end || self.mappings.get(&start) == Some(&mapping) {
@@ -120,11 +120,11 @@ impl CodeMaps {
 
     /// The mappings, with the build-ids of their files as far as these were still there.
     pub(super) fn mappings(&self) -> Vec<CodeMapping> {
-        let identity = |m: &Mapping| {
+        let identity = |m: &ProcMapping| {
             let known = self.files.get(&(path_of(m), m.inode));
             known.copied().unwrap_or(FileIdentity::Unknown)
         };
-        let mapping = |m: &Mapping| match identity(m) {
+        let mapping = |m: &ProcMapping| match identity(m) {
             FileIdentity::Same(id) => Some(code_mapping(m, id)),
             // As the kernel says it while the program lives: nobody takes another file's
             // functions for its own.
@@ -143,31 +143,31 @@ impl CodeMaps {
 /// Behind the path of a file that is no more.
 const DELETED: &str = " (deleted)";
 
-fn path_of(mapping: &Mapping) -> String {
+fn path_of(mapping: &ProcMapping) -> String {
     String::from_utf8_lossy(&mapping.path).into_owned()
 }
 
-fn code_mapping(mapping: &Mapping, build_id: Option<BuildId>) -> CodeMapping {
+fn code_mapping(mapping: &ProcMapping, build_id: Option<BuildId>) -> CodeMapping {
     let (start, end, offset) = (mapping.start, mapping.end, mapping.offset);
     CodeMapping { start, end, offset, build_id, path: path_of(mapping) }
 }
 
-fn is_code(mapping: &Mapping) -> bool {
+fn is_code(mapping: &ProcMapping) -> bool {
     mapping.executable() && mapping.path.first() == Some(&b'/')
 }
 
 /// What the program has left.
-fn left(program: &Program) -> Vec<Mapping> {
+fn left(program: &Program) -> Vec<ProcMapping> {
     let Ok(file) = program.dir().file(OsStr::new(FILE), Access::Read) else { return Vec::new() };
     let size = file.size().map_or(0, |size| size.min(MAX_FILE as u64));
     let mut text = vec![0; size as usize];
     let Ok(len) = file.read_some(0, &mut text) else { return Vec::new() };
     let lines = text.get(..len).unwrap_or_default().split(|b| *b == b'\n');
-    lines.filter_map(Mapping::parse).filter(is_code).collect()
+    lines.filter_map(ProcMapping::parse).filter(is_code).collect()
 }
 
 /// What the kernel says that it has mapped, and where its files are if that is not here.
-fn running(id: &ProgramId) -> (Vec<Mapping>, Option<PathBuf>) {
+fn running(id: &ProgramId) -> (Vec<ProcMapping>, Option<PathBuf>) {
     let there = || proc_maps::start_time(id.pid) == Some(id.start);
     // Its number may be somebody else's in our pid namespace, or by now.
     let maps = there().then(|| proc_maps::maps(id.pid, PATIENCE));
@@ -198,8 +198,8 @@ fn identify(root: Option<&Path>, path: &str, inode: u64) -> FileIdentity {
 mod tests {
     use super::*;
 
-    fn mapping(start: u64, end: u64, path: &str) -> Mapping {
-        Mapping { start, end, prot: 5, path: path.into(), ..Mapping::default() }
+    fn mapping(start: u64, end: u64, path: &str) -> ProcMapping {
+        ProcMapping { start, end, prot: 5, path: path.into(), ..ProcMapping::default() }
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let path = path.to_str().unwrap();
         let inode = fs::metadata(path).unwrap().ino();
         let mut maps = CodeMaps::default();
-        let of = |start, inode| Mapping { inode, ..mapping(start, start + 1, path) };
+        let of = |start, inode| ProcMapping { inode, ..mapping(start, start + 1, path) };
         maps.add([of(1, inode), of(2, inode + 1)]);
         maps.add([mapping(3, 4, "/there/is/no such file")]);
         maps.identify_files();

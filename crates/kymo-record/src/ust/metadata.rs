@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kymo_files::ctf::Anchor;
 use kymo_files::ctf::types::{
-    Clock, Encoding, Enum, EnvValue, EventClass, Field, FieldPath, Float, Int, Label, Metadata,
-    StreamClass, Struct, Type, Variant,
+    ClockClass, Encoding, Enum, EnumMapping, EnvValue, EventClass, FieldPath, Float, Int, Metadata,
+    StreamClass, Struct, StructureMember, Type, Variant,
 };
 use kymo_model::Endian;
 use kymo_ring::{ClockFacts, Config};
@@ -28,9 +28,9 @@ pub(super) fn metadata(
     let mut metadata = Metadata::new(LE);
     metadata.uuid = Some(ring.uuid);
     metadata.packet_header = Some(Arc::new(Struct::new([
-        Field::plain("magic", uint(32)),
-        Field::plain("uuid", Type::Array(Arc::new(uint(8)), 16)),
-        Field::plain("stream_id", uint(32)),
+        StructureMember::plain("magic", uint(32)),
+        StructureMember::plain("uuid", Type::Array(Arc::new(uint(8)), 16)),
+        StructureMember::plain("stream_id", uint(32)),
     ])));
     let text = |s: &[u8]| EnvValue::Text(String::from_utf8_lossy(s).into_owned());
     let control = program.control();
@@ -49,18 +49,18 @@ pub(super) fn metadata(
         id: ring.stream.into(),
         packet_context: Some(Arc::new(packet_context())),
         event_header: Some(Arc::new(event_header())),
-        event_context: Some(Arc::new(Struct::new([Field::new("vtid", int(32, true))]))),
+        event_context: Some(Arc::new(Struct::new([StructureMember::new("vtid", int(32, true))]))),
         events: events(program.events()),
     }];
     metadata
 }
 
 /// Ticks, and when the first was: seconds and ticks after 1970.
-fn clock_of(facts: &ClockFacts) -> Clock {
+fn clock_of(facts: &ClockFacts) -> ClockClass {
     let frequency = i128::from(facts.frequency.max(1));
     let since_1970 = i128::from(facts.realtime) * frequency / 1_000_000_000;
     let offset = since_1970 - i128::from(facts.ticks);
-    let mut clock = Clock::new(CLOCK);
+    let mut clock = ClockClass::new(CLOCK);
     clock.freq = facts.frequency;
     clock.description = "Ticks of the counter that the kernel keeps CLOCK_MONOTONIC by".into();
     clock.precision =
@@ -72,8 +72,9 @@ fn clock_of(facts: &ClockFacts) -> Clock {
 }
 
 fn packet_context() -> Struct {
-    let word = |name: &str| Field::plain(name, uint(64));
-    let time = |name: &str| Field::plain(name, Type::Int(Int::unsigned(64, LE).of_clock(CLOCK)));
+    let word = |name: &str| StructureMember::plain(name, uint(64));
+    let time =
+        |name: &str| StructureMember::plain(name, Type::Int(Int::unsigned(64, LE).of_clock(CLOCK)));
     Struct::new([
         word("packet_seq_num"),
         time("timestamp_begin"),
@@ -84,8 +85,8 @@ fn packet_context() -> Struct {
         word("events_before"),
         word("events_overwritten"),
         word("anchor_monotonic"),
-        Field::plain("anchor_error", uint(32)),
-        Field::plain("cpu_id", int(32, true)),
+        StructureMember::plain("anchor_error", uint(32)),
+        StructureMember::plain("cpu_id", int(32, true)),
     ])
 }
 
@@ -93,25 +94,27 @@ fn packet_context() -> Struct {
 fn event_header() -> Struct {
     let mut number = Int::unsigned(5, LE);
     number.align = 8;
-    let label = |name: &str, from, to| Label { name: name.into(), from, to };
+    let label = |name: &str, from, to| EnumMapping { name: name.into(), from, to };
     let labels = [label("compact", 0, 28), label("wide", 29, 29), label("extended", 30, 31)];
-    let short = || Field::plain("timestamp", Type::Int(Int::unsigned(27, LE).of_clock(CLOCK)));
-    let long = Field::plain("timestamp", Type::Int(Int::unsigned(64, LE).of_clock(CLOCK)));
-    let option = |name: &str, fields: Vec<Field>| {
-        Field::plain(name, Type::Struct(Arc::new(Struct::new(fields))))
+    let short =
+        || StructureMember::plain("timestamp", Type::Int(Int::unsigned(27, LE).of_clock(CLOCK)));
+    let long =
+        StructureMember::plain("timestamp", Type::Int(Int::unsigned(64, LE).of_clock(CLOCK)));
+    let option = |name: &str, fields: Vec<StructureMember>| {
+        StructureMember::plain(name, Type::Struct(Arc::new(Struct::new(fields))))
     };
     // Behind 27 bits, without a gap.
     let mut wide = Int::unsigned(16, LE);
     wide.align = 1;
     let options = vec![
         option("compact", vec![short()]),
-        option("wide", vec![short(), Field::plain("id", Type::Int(wide))]),
+        option("wide", vec![short(), StructureMember::plain("id", Type::Int(wide))]),
         // Begins at the next byte.
-        option("extended", vec![Field::plain("id", uint(32)), long]),
+        option("extended", vec![StructureMember::plain("id", uint(32)), long]),
     ];
     Struct::new([
-        Field::plain("id", Type::Enum(Enum::new(number, labels))),
-        Field::plain(
+        StructureMember::plain("id", Type::Enum(Enum::new(number, labels))),
+        StructureMember::plain(
             "v",
             Type::Variant(Arc::new(Variant { tag: FieldPath(vec!["id".into()]), options })),
         ),
@@ -153,7 +156,7 @@ fn identifier(name: &str, index: usize) -> String {
     if name.is_empty() { format!("field{index}") } else { name }
 }
 
-fn field(record: &FieldRecord, name: &str) -> Vec<Field> {
+fn field(record: &FieldRecord, name: &str) -> Vec<StructureMember> {
     let shape = record.shape;
     let bits = 8 * u32::from(shape.size);
     let number = || {
@@ -173,7 +176,7 @@ fn field(record: &FieldRecord, name: &str) -> Vec<Field> {
         FieldTag::Bool => Type::Enum(Enum::boolean(LE)),
         FieldTag::Enum if record.entries.is_empty() => Type::Int(number()),
         FieldTag::Enum => {
-            let labels = record.entries.iter().map(|(low, high, name)| Label {
+            let labels = record.entries.iter().map(|(low, high, name)| EnumMapping {
                 name: name.clone(),
                 from: (*low).into(),
                 to: (*high.max(low)).into(),
@@ -186,12 +189,12 @@ fn field(record: &FieldRecord, name: &str) -> Vec<Field> {
             let length = format!("{name}_length");
             let path = FieldPath::sibling(&length);
             return vec![
-                Field::new(&length, uint(32)),
-                Field::new(name, Type::Sequence(Arc::new(element()), path)),
+                StructureMember::new(&length, uint(32)),
+                StructureMember::new(name, Type::Sequence(Arc::new(element()), path)),
             ];
         }
     };
-    vec![Field::new(name, of)]
+    vec![StructureMember::new(name, of)]
 }
 
 fn uint(bits: u32) -> Type {

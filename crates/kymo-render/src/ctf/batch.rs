@@ -1,6 +1,6 @@
 //! Events on their way to those who render them, copied together.
 
-use kymo_files::ctf::read::{Event, Packed, Run};
+use kymo_files::ctf::read::{CtfEvent, Packed, Run};
 
 /// An event of a batch.
 #[derive(Clone, Copy)]
@@ -36,7 +36,7 @@ impl CtfBatch {
 
     /// Adds an event.
     #[inline]
-    pub(crate) fn push(&mut self, e: &Event<'_>) {
+    pub(crate) fn push(&mut self, e: &CtfEvent<'_>) {
         let body = e.body.pack(&mut self.bytes);
         let source = self.source_of(EventOrigin { cpu: e.cpu, missed: e.missed.unwrap_or(0) });
         self.items.push(CtfItem { time: e.time, class: e.class, source, body });

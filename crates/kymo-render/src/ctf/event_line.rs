@@ -8,7 +8,7 @@ use kymo_events::ctf::EventTask;
 use kymo_events::trace_dat::{TaskName, TaskNames};
 use kymo_events::{EventHead, EventSelection};
 use kymo_files::ctf::read::{
-    Body, Ctf, FieldInfo, Group, Packed, Part, Reader, Stop, TaskField, Visit,
+    Body, Ctf, DecodeError, FieldInfo, Group, Packed, Part, Reader, TaskField, Visit,
 };
 use kymo_model::{Misc, RecordKind};
 
@@ -92,7 +92,7 @@ pub(crate) enum CtfBody<'b, 'c> {
 
 impl CtfBody<'_, '_> {
     #[inline]
-    fn see(&mut self, class: u32, visitor: &mut impl Visit) -> Result<(), Stop> {
+    fn see(&mut self, class: u32, visitor: &mut impl Visit) -> Result<(), DecodeError> {
         match self {
             CtfBody::Packed(reader, body, bytes) => reader.see_packed(class, *body, bytes, visitor),
             CtfBody::Whole(reader, body) => reader.see(class, body, visitor),
@@ -164,7 +164,7 @@ impl CtfLines {
         code: &mut CodeNames,
         body: &mut CtfBody<'_, '_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), DecodeError> {
         match self.json {
             true => self.json(event, classes, code, body, out),
             false => self.text(event, classes, code, body, out),
@@ -178,7 +178,7 @@ impl CtfLines {
         code: &mut CodeNames,
         body: &mut CtfBody<'_, '_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), DecodeError> {
         let index = event.class as usize;
         let format = classes.formats.get(index).and_then(Option::as_ref);
         let mut line = CtfLine {
@@ -209,7 +209,7 @@ impl CtfLines {
         code: &mut CodeNames,
         body: &mut CtfBody<'_, '_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), DecodeError> {
         let mut object = EventObject::new(event.task, code, event.trace);
         let end = body.see(event.class, &mut object);
         let mut task = object.task;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kymo_events::EventSelection;
 use kymo_events::ctf::{EventTask, TraceOwners};
 use kymo_events::trace_dat::TaskNames;
-use kymo_files::ctf::read::{Ctf, Reader, Stop};
+use kymo_files::ctf::read::{Ctf, DecodeError, Reader};
 use kymo_format::LineWriter;
 use kymo_model::{Note, NoteKind};
 use rustc_hash::FxHashMap;
@@ -35,7 +35,7 @@ pub(crate) struct CtfRenderer<'c> {
     code: CodeNames,
     pub(crate) shown: bool,
     /// Events that end before their last field, by kind.
-    cut: BTreeMap<u32, (Stop, u64)>,
+    cut: BTreeMap<u32, (DecodeError, u64)>,
 }
 
 impl<'c> CtfRenderer<'c> {
@@ -207,7 +207,7 @@ impl CtfRenderer<'_> {
 pub(crate) fn ctf_notes<'p, 'c: 'p>(
     mut renderers: impl Iterator<Item = &'p CtfRenderer<'c>> + Clone,
 ) -> Vec<Note> {
-    let mut all = BTreeMap::<u32, (Stop, u64)>::new();
+    let mut all = BTreeMap::<u32, (DecodeError, u64)>::new();
     for (class, (stop, n)) in renderers.clone().flat_map(|r| &r.cut) {
         all.entry(*class).or_insert((*stop, 0)).1 += n;
     }

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use kymo_files::perfdata::{Entry, Features};
-use kymo_model::{Endian, Misc, RecordKind, Registers, Sample, SampleType};
+use kymo_model::{Endian, Misc, RecordKind, Sample, SampleType, SampledRegisters};
 
 use super::fields::FieldSet;
 use super::recorded_names::RecordedNames;
@@ -127,7 +127,7 @@ const X86: [&str; 24] = [
     "GS", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15",
 ];
 
-fn registers(out: &mut Vec<u8>, regs: &Registers<'_>, features: &Features) {
+fn registers(out: &mut Vec<u8>, regs: &SampledRegisters<'_>, features: &Features) {
     let arm = features.arch.as_deref() == Some("aarch64");
     let _ = write!(out, " ABI:{} ", regs.abi);
     for n in 0..64 {

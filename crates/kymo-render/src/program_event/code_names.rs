@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kymo_files::ctf::CodeMapping;
 use kymo_files::ctf::read::Ctf;
 use kymo_files::ctf::types::EnvValue;
-use kymo_symbols::{Options, Resolver};
+use kymo_symbols::{Resolver, ResolverOptions};
 
 /// The mappings of one program, by address.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ impl CodeNames {
         };
         let programs: Arc<[ProgramCode]> = ctf.traces().iter().map(program).collect();
         let any = programs.iter().any(|p| !p.mappings.is_empty());
-        let mut resolver = any.then(|| Resolver::new(Options::default()));
+        let mut resolver = any.then(|| Resolver::new(ResolverOptions::default()));
         // Resolvers of other threads number no binaries.
         if let Some(resolver) = &mut resolver {
             let mappings = programs.iter().flat_map(|p| p.mappings.iter().map(|m| (p.pid, m)));
@@ -63,7 +63,7 @@ impl CodeNames {
 
     /// Names in one program that runs. `root`: where its root is, if it is another than here.
     pub fn running(pid: u32, root: Option<PathBuf>) -> CodeNames {
-        let resolver = Resolver::new(Options { symfs: root, ..Options::default() });
+        let resolver = Resolver::new(ResolverOptions { symfs: root, ..ResolverOptions::default() });
         let programs = Arc::new([ProgramCode::new(pid, Vec::new())]);
         CodeNames { programs, resolver: Some(resolver), text: String::new() }
     }

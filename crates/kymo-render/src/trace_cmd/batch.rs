@@ -1,7 +1,7 @@
 //! Events of a recording on their way to those who render them: copied together,
 //! with the names of tasks that became known.
 
-use kymo_files::tracedat::{Event, TraceDat};
+use kymo_files::tracedat::{TraceDat, TraceDatEvent};
 use kymo_format::ring::Missed;
 use rustc_hash::FxHashMap;
 
@@ -65,7 +65,7 @@ impl TraceCmdBatch {
     }
 
     #[inline]
-    fn push(&mut self, e: &Event<'_>) {
+    fn push(&mut self, e: &TraceDatEvent<'_>) {
         self.items.push(BatchItem {
             time: e.time,
             at: self.bytes.len() as u32,
@@ -106,7 +106,7 @@ impl<'a> TraceCmdFeed<'a> {
 
     /// Adds an event to a batch. `false`: it is shown with one before.
     #[inline]
-    pub(crate) fn add(&mut self, e: &Event<'_>, batch: &mut TraceCmdBatch) -> bool {
+    pub(crate) fn add(&mut self, e: &TraceDatEvent<'_>, batch: &mut TraceCmdBatch) -> bool {
         let special = self.special.get(self.formats, e.payload);
         let within = special.is_graph || !self.entered.is_empty();
         if within && self.graph && self.leaf(e, batch) {
@@ -143,7 +143,7 @@ impl<'a> TraceCmdFeed<'a> {
 impl TraceCmdFeed<'_> {
     /// Takes note of an event of the function-graph tracer, or of any that comes
     /// between an entry and its exit. `true`: it is the exit of a leaf.
-    fn leaf(&mut self, e: &Event<'_>, batch: &mut TraceCmdBatch) -> bool {
+    fn leaf(&mut self, e: &TraceDatEvent<'_>, batch: &mut TraceCmdBatch) -> bool {
         let known = self.formats.id(e.payload).and_then(|i| self.formats.get(i).ok());
         let graph = known.and_then(|k| k.graph.as_ref());
         let before = self.entered.remove(&e.buffer);

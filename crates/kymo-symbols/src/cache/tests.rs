@@ -12,9 +12,9 @@ fn key(n: u8) -> BuildId {
     BuildId::new(&[n; 20])
 }
 
-fn cache() -> (tempfile::TempDir, Cache) {
+fn cache() -> (tempfile::TempDir, SymbolCache) {
     let directory = tempfile::tempdir().unwrap();
-    let cache = Cache::at(directory.path().join("a/kymo"));
+    let cache = SymbolCache::at(directory.path().join("a/kymo"));
     (directory, cache)
 }
 

@@ -15,7 +15,7 @@ const LIMIT: u64 = 16 << 30;
 
 /// What is wanted of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum FilePart {
     /// That it is the right one.
     Any,
     /// Code: debug files have none.
@@ -88,12 +88,12 @@ impl BinaryFacts {
         })
     }
 
-    pub(crate) fn has(&self, part: Part) -> bool {
+    pub(crate) fn has(&self, part: FilePart) -> bool {
         match part {
-            Part::Any => true,
-            Part::Code => self.code,
-            Part::Symbols => self.symbols,
-            Part::Dwarf => self.dwarf,
+            FilePart::Any => true,
+            FilePart::Code => self.code,
+            FilePart::Symbols => self.symbols,
+            FilePart::Dwarf => self.dwarf,
         }
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn judge(
     path: &Path,
     wanted: Option<BuildId>,
     link: Option<&DebugLink>,
-    part: Part,
+    part: FilePart,
 ) -> Verdict {
     let pages = match pages(path) {
         Ok(Some(pages)) => pages,
@@ -134,10 +134,10 @@ pub(crate) fn judge(
         _ => {}
     }
     let holds = match part {
-        Part::Any => true,
-        Part::Code => elf.has_code(),
-        Part::Symbols => elf.has_symtab(),
-        Part::Dwarf => elf.has_dwarf(),
+        FilePart::Any => true,
+        FilePart::Code => elf.has_code(),
+        FilePart::Symbols => elf.has_symtab(),
+        FilePart::Dwarf => elf.has_dwarf(),
     };
     if holds { Verdict::Fits } else { Verdict::Lacks }
 }

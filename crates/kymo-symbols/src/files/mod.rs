@@ -20,11 +20,11 @@ use kymo_model::BuildId;
 use rustc_hash::FxHashMap;
 
 use crate::bundle::{Bundle, Known as InBundle};
-use crate::options::Options;
+use crate::options::ResolverOptions;
 use crate::problem::{BundleError, Problem};
 use candidates::SearchRoots;
 pub(crate) use kernel::{find_module, running_build_id, running_release, vmlinux_places};
-pub use match_build_id::Part;
+pub use match_build_id::FilePart;
 use match_build_id::{Verdict, judge};
 pub(crate) use match_build_id::{open, same};
 
@@ -100,7 +100,7 @@ struct Known {
 
 impl Finder {
     /// Looks where the options say.
-    pub fn new(options: &Options) -> Finder {
+    pub fn new(options: &ResolverOptions) -> Finder {
         let problems = options.no_bundle.clone().map(Problem::Bundle);
         Finder {
             roots: SearchRoots::new(options.symfs.clone()),
@@ -113,7 +113,7 @@ impl Finder {
 
     /// Finds the files of many binaries, several at a time where servers are
     /// asked; afterwards the answers are there.
-    pub fn prepare(&self, binaries: &[Binary<'_>], part: Part) {
+    pub fn prepare(&self, binaries: &[Binary<'_>], part: FilePart) {
         /// Fetching waits for servers more than it works.
         const AT_ONCE: usize = 4;
         if self.debuginfod.is_none() {
@@ -125,9 +125,9 @@ impl Finder {
                 scope.spawn(|| {
                     while let Some(b) = binaries.get(next.fetch_add(1, Ordering::Relaxed)) {
                         match part {
-                            Part::Any | Part::Code => self.binary(b),
-                            Part::Symbols => self.symbols(b),
-                            Part::Dwarf => self.dwarf(b),
+                            FilePart::Any | FilePart::Code => self.binary(b),
+                            FilePart::Symbols => self.symbols(b),
+                            FilePart::Dwarf => self.dwarf(b),
                         };
                     }
                 });
@@ -152,7 +152,7 @@ impl Finder {
     /// A file from a server; it must be of this build.
     fn fetch(&self, id: Option<BuildId>, what: Artifact<'_>) -> Option<PathBuf> {
         let (client, id) = (self.debuginfod.as_ref()?, id?);
-        let check = |path: &Path| match judge(path, Some(id), None, Part::Any) {
+        let check = |path: &Path| match judge(path, Some(id), None, FilePart::Any) {
             Verdict::Fits => Ok(()),
             Verdict::Other { found, .. } => Err(found.map_or_else(
                 || "it has no build-id".to_owned(),
@@ -183,20 +183,20 @@ impl Finder {
     /// A file with the full symbol table: the binary, or its debug file.
     pub fn symbols(&self, binary: &Binary<'_>) -> Option<PathBuf> {
         let known = self.known(binary);
-        known.symbols.get_or_init(|| self.find_part(binary, Part::Symbols)).clone()
+        known.symbols.get_or_init(|| self.find_part(binary, FilePart::Symbols)).clone()
     }
 
     /// A file with DWARF: the binary, or its debug file.
     pub fn dwarf(&self, binary: &Binary<'_>) -> Option<PathBuf> {
         let known = self.known(binary);
-        known.dwarf.get_or_init(|| self.find_part(binary, Part::Dwarf)).clone()
+        known.dwarf.get_or_init(|| self.find_part(binary, FilePart::Dwarf)).clone()
     }
 
     /// The file that a debug file shares with others (`.gnu_debugaltlink`, made
     /// by dwz): its name as stated in the debug file `of`, and its build-id.
     pub fn supplement(&self, of: &Path, name: &Path, build_id: BuildId) -> Option<PathBuf> {
         let candidates = self.roots.supplement(of, name, build_id);
-        let found = self.first_that_fits(candidates, None, Some(build_id), None, Part::Any, of);
+        let found = self.first_that_fits(candidates, None, Some(build_id), None, FilePart::Any, of);
         found.or_else(|| self.fetch(Some(build_id), Artifact::Debuginfo))
     }
 
@@ -229,7 +229,7 @@ impl Finder {
         &self,
         release: Option<&str>,
         build_id: BuildId,
-        part: Part,
+        part: FilePart,
     ) -> Option<PathBuf> {
         let name = Path::new(KERNEL);
         let candidates = self.roots.vmlinux(release, build_id);
@@ -238,17 +238,17 @@ impl Finder {
     }
 
     /// The file of a kernel module, of its build where that is known.
-    pub(crate) fn module(&self, module: &Module<'_>, part: Part) -> Option<PathBuf> {
+    pub(crate) fn module(&self, module: &Module<'_>, part: FilePart) -> Option<PathBuf> {
         let candidates = self.roots.module(module);
         let (id, name) = (module.build_id, Path::new(module.name));
         let found = self.first_that_fits(candidates, None, id, None, part, name);
         found.or_else(|| self.fetch_part(id?, part))
     }
 
-    fn fetch_part(&self, id: BuildId, part: Part) -> Option<PathBuf> {
+    fn fetch_part(&self, id: BuildId, part: FilePart) -> Option<PathBuf> {
         let what = match part {
-            Part::Any | Part::Code => Artifact::Executable,
-            Part::Symbols | Part::Dwarf => Artifact::Debuginfo,
+            FilePart::Any | FilePart::Code => Artifact::Executable,
+            FilePart::Symbols | FilePart::Dwarf => Artifact::Debuginfo,
         };
         let path = self.fetch(Some(id), what)?;
         matches!(judge(&path, Some(id), None, part), Verdict::Fits).then_some(path)
@@ -256,7 +256,7 @@ impl Finder {
 
     /// A file that the user named, if it is of this build and holds what is wanted;
     /// one of another build is told.
-    pub(crate) fn named(&self, path: &Path, id: Option<BuildId>, part: Part) -> Named {
+    pub(crate) fn named(&self, path: &Path, id: Option<BuildId>, part: FilePart) -> Named {
         match judge(path, id, None, part) {
             Verdict::Fits => Named::Fits,
             Verdict::Lacks => Named::Lacks,
@@ -356,14 +356,14 @@ impl Finder {
         }
         let own = self.find_here(binary)?;
         let part = |part| self.part_of(binary, Some(&own), part);
-        let (symbols, dwarf) = (part(Part::Symbols), part(Part::Dwarf));
+        let (symbols, dwarf) = (part(FilePart::Symbols), part(FilePart::Dwarf));
         Some(WithCode { binary: own, symbols, dwarf })
     }
 
     fn find_here(&self, binary: &Binary<'_>) -> Option<PathBuf> {
         let mut problem = None;
         for place in self.roots.binary(binary) {
-            match judge(&place.path, binary.build_id, None, Part::Any) {
+            match judge(&place.path, binary.build_id, None, FilePart::Any) {
                 // A path alone says nothing about a file in another root.
                 Verdict::Fits if place.certain || binary.build_id.is_some() => {
                     self.doubt(binary);
@@ -396,7 +396,7 @@ impl Finder {
         }
     }
 
-    fn find_part(&self, binary: &Binary<'_>, part: Part) -> Option<PathBuf> {
+    fn find_part(&self, binary: &Binary<'_>, part: FilePart) -> Option<PathBuf> {
         let bundled = self.in_bundle(binary, |known| {
             let files = [known.file("elf")?, known.file("vdso")?, known.file("debug")?];
             let fits = |p: &PathBuf| matches!(judge(p, None, None, part), Verdict::Fits);
@@ -407,7 +407,7 @@ impl Finder {
 
     /// The file with a part of a binary: its own, or a debug file, on this machine or a
     /// server.
-    fn part_of(&self, binary: &Binary<'_>, own: Option<&Path>, part: Part) -> Option<PathBuf> {
+    fn part_of(&self, binary: &Binary<'_>, own: Option<&Path>, part: FilePart) -> Option<PathBuf> {
         let facts = own.and_then(match_build_id::BinaryFacts::of);
         if let (Some(own), Some(facts)) = (own, &facts)
             && facts.has(part)
@@ -422,7 +422,7 @@ impl Finder {
             return Some(path);
         }
         // Packed names are as good as fetched ones.
-        if part == Part::Symbols && facts.as_ref().is_some_and(|f| f.mini) {
+        if part == FilePart::Symbols && facts.as_ref().is_some_and(|f| f.mini) {
             return None;
         }
         let path = self.fetch(id, Artifact::Debuginfo)?;
@@ -437,7 +437,7 @@ impl Finder {
         not: Option<&Path>,
         id: Option<BuildId>,
         link: Option<&kymo_debuginfo::DebugLink>,
-        part: Part,
+        part: FilePart,
         of: &Path,
     ) -> Option<PathBuf> {
         let mut refused = Vec::new();

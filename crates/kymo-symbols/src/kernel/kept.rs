@@ -2,17 +2,17 @@
 //! the kernel longer than many a report; its own stay the same until the next boot.
 //! One file for each build of a kernel; a boot renews it.
 
-use kymo_kernel::kallsyms::{Choice, Kallsyms, VERSION};
+use kymo_kernel::kallsyms::{Kallsyms, NameChoice, VERSION};
 
-use crate::cache::{Cache, CacheError, CacheKind};
+use crate::cache::{CacheError, CacheKind, SymbolCache};
 use crate::files::{KERNEL, running_build_id};
 
 const KIND: CacheKind = CacheKind { name: "kallsyms", version: VERSION };
 
 /// The running kernel's symbols: what was kept of them, or all, which are then kept.
 /// What is wrong with the cache costs time only, and is told.
-pub(super) fn running(choice: Choice) -> (Kallsyms, Option<CacheError>) {
-    let Some((cache, id)) = Cache::of_user().zip(running_build_id()) else {
+pub(super) fn running(choice: NameChoice) -> (Kallsyms, Option<CacheError>) {
+    let Some((cache, id)) = SymbolCache::of_user().zip(running_build_id()) else {
         return (Kallsyms::live(choice), None);
     };
     let (kept, error) = match cache.load(KIND, id) {
@@ -29,6 +29,6 @@ pub(super) fn running(choice: Choice) -> (Kallsyms, Option<CacheError>) {
 }
 
 /// The same for who has no use for what is wrong with the cache.
-pub fn running_symbols(choice: Choice) -> Kallsyms {
+pub fn running_symbols(choice: NameChoice) -> Kallsyms {
     running(choice).0
 }

@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use super::{From, answer, bundled, in_order, stored};
-use crate::cache::Cache;
+use crate::cache::SymbolCache;
 use crate::dso::DsoId;
-use crate::files::{Binary, KERNEL, Part};
+use crate::files::{Binary, FilePart, KERNEL};
 use crate::resolver::Resolver;
 use kymo_debuginfo::dwarf::inlines::Answers;
 
@@ -16,7 +16,7 @@ pub(super) fn of_kernel(
     resolver: &Resolver,
     id: DsoId,
     addresses: &[u64],
-    cache: Option<&Cache>,
+    cache: Option<&SymbolCache>,
 ) -> Answers {
     let files = resolver.files();
     // A bundle is of one recording, so it has the recording's addresses.
@@ -26,7 +26,7 @@ pub(super) fn of_kernel(
         return answer(&bundled, addresses);
     }
     let Some(dso) = resolver.get(id) else { return Answers::default() };
-    let Some(file) = resolver.kernel_file(id, Part::Dwarf) else { return Answers::default() };
+    let Some(file) = resolver.kernel_file(id, FilePart::Dwarf) else { return Answers::default() };
     let from = From {
         files,
         name: Path::new(&*dso.long_name),
@@ -40,7 +40,7 @@ impl Resolver {
     /// What a bundle keeps of the sources of the kernel and its modules, as the cache
     /// has it, but by the recording's addresses.
     pub(crate) fn lines_of_kernel(&self, asked: &[(DsoId, Vec<u64>)]) -> Option<Vec<u8>> {
-        let cache = Cache::of_user();
+        let cache = SymbolCache::of_user();
         let mut all: Option<Vec<u8>> = None;
         for (id, addresses) in asked {
             let mut addresses = addresses.clone();

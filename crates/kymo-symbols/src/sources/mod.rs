@@ -16,7 +16,7 @@ use kymo_kernel::mapped::MappedFile;
 use kymo_model::BuildId;
 use rayon::prelude::*;
 
-use crate::cache::{Cache, CacheError};
+use crate::cache::{CacheError, SymbolCache};
 use crate::compressed_modules;
 use crate::debug_files::DebugCompanions;
 use crate::dso::{DsoId, DsoKind};
@@ -65,7 +65,7 @@ impl Sources {
 impl Resolver {
     /// The source of many addresses, as for [`Resolver::symbols_of`].
     pub fn sources_of(&self, wanted: &[(DsoId, Vec<u64>)]) -> Sources {
-        let cache = Cache::of_user();
+        let cache = SymbolCache::of_user();
         let found: Vec<Answers> = wanted
             .par_iter()
             .with_max_len(1)
@@ -103,7 +103,7 @@ impl Resolver {
         addresses.sort_unstable();
         addresses.dedup();
         let id = elf.build_id.or(binary.build_id);
-        let cache = Cache::of_user();
+        let cache = SymbolCache::of_user();
         let files = self.files();
         let found = match bundled(files, &binary) {
             Some(bundled) => answer(&bundled, &addresses),
@@ -155,7 +155,12 @@ fn append(to: &mut Answers, from: &Answers, places: impl Iterator<Item = usize>)
 }
 
 /// The source of places of a file, given as ascending offsets.
-fn of_file(files: &Finder, binary: &Binary<'_>, offsets: &[u64], cache: Option<&Cache>) -> Answers {
+fn of_file(
+    files: &Finder,
+    binary: &Binary<'_>,
+    offsets: &[u64],
+    cache: Option<&SymbolCache>,
+) -> Answers {
     let elf = files.binary(binary).and_then(|path| open(&path));
     let elf = elf.as_ref().and_then(|pages| LazyElf::parse(pages).ok());
     let Some(elf) = elf else { return Answers::default() };
@@ -221,7 +226,7 @@ struct From<'a> {
 impl From<'_> {
     /// The source of stated virtual addresses, which ascend: out of the cache what is
     /// in there, the rest out of DWARF.
-    fn of_addresses(&self, addresses: &[u64], cache: Option<&Cache>) -> Answers {
+    fn of_addresses(&self, addresses: &[u64], cache: Option<&SymbolCache>) -> Answers {
         let place = cache.zip(self.id);
         let tell = |error: CacheError| {
             self.files.note(Problem::Cache { why: error.to_string() });

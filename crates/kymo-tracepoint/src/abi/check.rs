@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use kymo_ust::FieldTag;
 
-use crate::site::{EventInfo, FieldInfo, Level, SiteRef, Text};
+use crate::site::{EventInfo, Level, SiteField, SiteRef, StaticText};
 
 /// Most fields of an event that can be told.
 const MAX_FIELDS: usize = 256;
@@ -59,13 +59,13 @@ fn is_event(event: *const EventInfo) -> bool {
     }
 }
 
-fn is_text(text: &Text) -> bool {
+fn is_text(text: &StaticText) -> bool {
     text.is_told() && text.len() <= MAX_TEXT
 }
 
 /// # Safety
 /// The memory of a field.
-unsafe fn is_field(field: *const FieldInfo) -> bool {
+unsafe fn is_field(field: *const SiteField) -> bool {
     // SAFETY: the caller's promise; numbers and pointers are read.
     unsafe {
         let kind = (&raw const (*field).shape.kind).cast::<u8>().read();

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 
 use super::json::{column, or_null, text};
-use crate::stacks::{Moment, Stacks, Task};
+use crate::stacks::{StackMoment, StackTask, Stacks};
 
 const VERSION: u32 = 55;
 /// Resources that are libraries.
@@ -94,8 +94,8 @@ fn breakpad_id(build_id: &str) -> String {
 
 /// What is a thread here: its number, what it is called, its samples.
 struct Samples<'a> {
-    task: &'a Task,
-    moments: Vec<Moment>,
+    task: &'a StackTask,
+    moments: Vec<StackMoment>,
 }
 
 /// Names of a thread may change; it is one line all the same.
@@ -168,7 +168,7 @@ impl<'a> Thread<'a> {
         start: u64,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        let stack = |m: &Moment| stacks.stacks.get(m.stack as usize);
+        let stack = |m: &StackMoment| stacks.stacks.get(m.stack as usize);
         let nodes: Vec<Option<usize>> = samples
             .moments
             .iter()

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
-use crate::stacks::{Function, Stacks, Task};
+use crate::stacks::{Function, StackTask, Stacks};
 
 /// How names are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +22,14 @@ pub struct Marks {
 #[derive(Debug, Default)]
 pub struct ByName {
     /// Names.
-    pub labels: Vec<Label>,
+    pub labels: Vec<FoldedLabel>,
     /// Parents come before their children.
     pub nodes: Vec<NamedNode>,
 }
 
 /// A name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Label {
+pub struct FoldedLabel {
     /// Text without `;` and line breaks.
     pub text: String,
     /// What it is the name of.
@@ -138,12 +138,12 @@ impl ByName {
 #[derive(Default)]
 struct Making {
     tree: ByName,
-    labels: FxHashMap<Label, u32>,
+    labels: FxHashMap<FoldedLabel, u32>,
     edges: FxHashMap<(Option<u32>, u32), u32>,
 }
 
 impl Making {
-    fn node(&mut self, parent: Option<u32>, label: Label) -> u32 {
+    fn node(&mut self, parent: Option<u32>, label: FoldedLabel) -> u32 {
         let next = self.tree.labels.len() as u32;
         let label = match self.labels.get(&label) {
             Some(known) => *known,
@@ -163,20 +163,20 @@ impl Making {
 
     /// The node of a task, as stackcollapse-perf names it: `comm`, `comm-pid`,
     /// `comm-pid/tid`. None where tasks are not told apart.
-    fn task(&mut self, task: &Task) -> Option<u32> {
+    fn task(&mut self, task: &StackTask) -> Option<u32> {
         let text = clean(&task.title().replace(' ', "_"));
-        (!text.is_empty()).then(|| self.node(None, Label { text, kind: FrameKind::Task }))
+        (!text.is_empty()).then(|| self.node(None, FoldedLabel { text, kind: FrameKind::Task }))
     }
 }
 
-fn label(function: &Function, inlined: bool) -> Label {
+fn label(function: &Function, inlined: bool) -> FoldedLabel {
     let kind = match function {
         f if f.kernel => FrameKind::Kernel,
         _ if inlined => FrameKind::Inlined,
         f if !f.known => FrameKind::Unknown,
         _ => FrameKind::User,
     };
-    Label { text: clean(&function.name), kind }
+    FoldedLabel { text: clean(&function.name), kind }
 }
 
 /// What stands between frames and lines cannot stand within.

@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
 use super::proto::Message;
-use crate::stacks::{Binary, Stack, Stacks, Task};
+use crate::stacks::{StackBinary, StackTask, Stacks, WeighedStack};
 
 /// Fields of `Profile`.
 mod profile {
@@ -106,7 +106,7 @@ fn head(stacks: &Stacks, m: &mut Message, texts: &mut Texts) {
 
 fn sample(
     stacks: &Stacks,
-    stack: &Stack,
+    stack: &WeighedStack,
     locations: &Locations,
     m: &mut Message,
     texts: &mut Texts,
@@ -182,9 +182,9 @@ const COMM: usize = 15;
 
 /// The place of the binary that a task is called after; of any file if there is none.
 fn program(stacks: &Stacks) -> Option<usize> {
-    let is_file = |b: &Binary| !b.path.starts_with('[');
-    let named = |task: &Task| {
-        let name = |b: &Binary| b.name.get(..COMM).unwrap_or(&b.name) == task.comm;
+    let is_file = |b: &StackBinary| !b.path.starts_with('[');
+    let named = |task: &StackTask| {
+        let name = |b: &StackBinary| b.name.get(..COMM).unwrap_or(&b.name) == task.comm;
         stacks.binaries.iter().position(|b| is_file(b) && name(b))
     };
     stacks.tasks.iter().find_map(named).or_else(|| stacks.binaries.iter().position(is_file))

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 
 use super::json::text;
-use crate::stacks::{Moment, Stacks};
+use crate::stacks::{StackMoment, Stacks};
 
 /// Writes the file.
 pub fn write(stacks: &Stacks, out: &mut dyn Write) -> io::Result<()> {
@@ -63,7 +63,7 @@ fn profiles(stacks: &Stacks) -> Vec<Profile> {
     match stacks.moments.is_empty() {
         true => stacks.stacks.iter().zip(0..).for_each(|(s, number)| add(number, s.weight)),
         false => {
-            stacks.moments.iter().for_each(|Moment { stack, weight, .. }| add(*stack, *weight))
+            stacks.moments.iter().for_each(|StackMoment { stack, weight, .. }| add(*stack, *weight))
         }
     }
     let weight = |p: &Profile| p.samples.iter().fold(0u64, |sum, s| sum.saturating_add(s.1));

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::plan::{StackPlan, TaskSplit};
-use crate::stacks::{self, Moment, Stacks, Task};
+use crate::stacks::{self, StackMoment, StackTask, Stacks};
 
 /// Events that count one by one, whatever they are.
 pub(super) const EVENTS: &str = "events";
@@ -18,7 +18,7 @@ pub(super) struct StackBuilder {
     moments: bool,
     /// Events of recordings that are already in it.
     complete: usize,
-    tasks: FxHashMap<Task, u32>,
+    tasks: FxHashMap<StackTask, u32>,
     stacks: FxHashMap<(u32, u32, Option<u32>), u32>,
     event_frames: FxHashMap<String, u32>,
 }
@@ -42,8 +42,8 @@ impl StackBuilder {
     }
 
     /// Number of an event of the recording.
-    pub(super) fn event(&mut self, event: stacks::Event) -> u32 {
-        let is = |e: &stacks::Event| e.name == event.name && e.unit == event.unit;
+    pub(super) fn event(&mut self, event: stacks::StackEvent) -> u32 {
+        let is = |e: &stacks::StackEvent| e.name == event.name && e.unit == event.unit;
         let known = self.made.events.iter().take(self.complete).position(is);
         known.unwrap_or_else(|| {
             self.made.events.push(event);
@@ -53,10 +53,10 @@ impl StackBuilder {
 
     /// Number of what stands for events that count one by one, or for time in functions.
     pub(super) fn shared_event(&mut self, name: &str, unit: &'static str) -> u32 {
-        let is = |e: &stacks::Event| e.name == name && e.unit == unit;
+        let is = |e: &stacks::StackEvent| e.name == name && e.unit == unit;
         let known = self.made.events.iter().position(is);
         known.unwrap_or_else(|| {
-            let event = stacks::Event { name: name.to_owned(), unit, period: 0 };
+            let event = stacks::StackEvent { name: name.to_owned(), unit, period: 0 };
             self.made.events.push(event);
             self.made.events.len() - 1
         }) as u32
@@ -64,7 +64,7 @@ impl StackBuilder {
 
     /// Number of the task that a sample is of, as far as tasks are told apart.
     pub(super) fn task(&mut self, comm: impl FnOnce() -> String, pid: u32, tid: u32) -> u32 {
-        let task = Task {
+        let task = StackTask {
             comm: if self.split == TaskSplit::None { String::new() } else { comm() },
             pid: matches!(self.split, TaskSplit::Pid | TaskSplit::Tid).then_some(pid),
             tid: (self.split == TaskSplit::Tid).then_some(tid),
@@ -87,7 +87,7 @@ impl StackBuilder {
         let named = stacks::Function { name: name.to_owned(), known: true, ..Default::default() };
         self.made.functions.push(named);
         let frame = self.made.frames.len() as u32;
-        self.made.frames.push(stacks::Frame { function, addr: 0, line: 0, inlined: false });
+        self.made.frames.push(stacks::StackFrame { function, addr: 0, line: 0, inlined: false });
         self.event_frames.insert(name.to_owned(), frame);
         frame
     }
@@ -97,7 +97,13 @@ impl StackBuilder {
         let next = self.made.stacks.len() as u32;
         let number = *self.stacks.entry((event, task, node)).or_insert(next);
         if number == next {
-            self.made.stacks.push(stacks::Stack { task, event, node, samples: 0, weight: 0 });
+            self.made.stacks.push(stacks::WeighedStack {
+                task,
+                event,
+                node,
+                samples: 0,
+                weight: 0,
+            });
         }
         number
     }
@@ -112,7 +118,7 @@ impl StackBuilder {
     /// A sample in time, where these are wanted.
     pub(super) fn moment(&mut self, time: u64, stack: u32, weight: u64) {
         if self.moments {
-            self.made.moments.push(Moment { time, stack, weight });
+            self.made.moments.push(StackMoment { time, stack, weight });
         }
     }
 
@@ -167,7 +173,7 @@ pub(super) fn samples_by_event(stacks: &Stacks) -> Vec<u64> {
 /// The same without all events but one, and without what only they need.
 pub(super) fn only_event(all: &Stacks, event: u32) -> Stacks {
     let (mut functions, mut frames, mut tasks) = (Kept::new(), Kept::new(), Kept::new());
-    let mut stacks: Kept<stacks::Stack> = Kept::new();
+    let mut stacks: Kept<stacks::WeighedStack> = Kept::new();
     let mut made = Stacks::default();
     made.binaries.clone_from(&all.binaries);
     made.events = all.events.get(event as usize).cloned().into_iter().collect();
@@ -181,16 +187,16 @@ pub(super) fn only_event(all: &Stacks, event: u32) -> Stacks {
             let function = all.functions.get(frame.function as usize);
             let function = functions.number(frame.function, || function.cloned());
             let old = all.nodes.get(at as usize).map_or(0, |n| n.frame);
-            let frame = frames.number(old, || Some(stacks::Frame { function, ..*frame }));
+            let frame = frames.number(old, || Some(stacks::StackFrame { function, ..*frame }));
             node = Some(made.node(node, frame));
         }
         let task = tasks.number(s.task, || all.tasks.get(s.task as usize).cloned());
-        stacks.number(old, || Some(stacks::Stack { task, event: 0, node, ..*s }));
+        stacks.number(old, || Some(stacks::WeighedStack { task, event: 0, node, ..*s }));
     }
     let moments = all
         .moments
         .iter()
-        .filter_map(|m| Some(Moment { stack: *stacks.numbers.get(&m.stack)?, ..*m }));
+        .filter_map(|m| Some(StackMoment { stack: *stacks.numbers.get(&m.stack)?, ..*m }));
     made.moments = moments.collect();
     (made.functions, made.frames, made.tasks) = (functions.items, frames.items, tasks.items);
     made.stacks = stacks.items;
@@ -249,7 +255,8 @@ mod tests {
     fn recordings_share_events_and_tasks_and_one_recording_keeps_its_events_apart() {
         let selection = EventSelection::default();
         let mut builder = StackBuilder::new(&plan(&selection));
-        let clock = || stacks::Event { name: "cpu-clock".into(), unit: "nanoseconds", period: 0 };
+        let clock =
+            || stacks::StackEvent { name: "cpu-clock".into(), unit: "nanoseconds", period: 0 };
         builder.begin_recording();
         assert_eq!((builder.event(clock()), builder.event(clock())), (0, 1));
         builder.begin_recording();

@@ -268,7 +268,7 @@ impl<'a> EventStacks<'a> {
         let all = &mut self.builder.made.binaries;
         let known = all.iter().position(|b| b.path == path).unwrap_or_else(|| {
             let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-            all.push(stacks::Binary { path: path.to_owned(), name, build_id: None });
+            all.push(stacks::StackBinary { path: path.to_owned(), name, build_id: None });
             all.len() - 1
         }) as u32;
         self.binaries.insert(path.to_owned(), known);
@@ -288,7 +288,7 @@ impl<'a> EventStacks<'a> {
         let next = made.frames.len() as u32;
         let frame = *self.frames.entry((function, addr)).or_insert(next);
         if frame == next {
-            made.frames.push(stacks::Frame { function, addr, line: 0, inlined: false });
+            made.frames.push(stacks::StackFrame { function, addr, line: 0, inlined: false });
         }
         frame
     }

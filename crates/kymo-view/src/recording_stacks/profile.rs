@@ -25,7 +25,7 @@ pub(super) fn add_profile(part: &ProfilePart<'_>, builder: &mut StackBuilder) {
     let first_binary = builder.made.binaries.len() as u32;
     let symbols = &part.profile.machine.symbols;
     let all = symbols.binaries_from(0).iter();
-    builder.made.binaries.extend(all.map(|dso| stacks::Binary {
+    builder.made.binaries.extend(all.map(|dso| stacks::StackBinary {
         path: dso.long_name.clone(),
         name: dso.short_name.clone(),
         build_id: dso.build_id.map(|id| id.to_string()),
@@ -184,7 +184,7 @@ impl ProfileStacks<'_> {
             });
         }
         let number = self.builder.made.frames.len() as u32;
-        self.builder.made.frames.push(stacks::Frame {
+        self.builder.made.frames.push(stacks::StackFrame {
             function,
             addr: frame.addr,
             line: frame.line.map_or(0, |at| at.line),
@@ -195,7 +195,7 @@ impl ProfileStacks<'_> {
     }
 }
 
-fn describe(desc: &EventDesc, weight: &SampleWeight) -> stacks::Event {
+fn describe(desc: &EventDesc, weight: &SampleWeight) -> stacks::StackEvent {
     // Numbers of PERF_COUNT_SW_CPU_CLOCK and PERF_COUNT_SW_TASK_CLOCK.
     let clock = desc.attr.kind == EventType::SOFTWARE && desc.attr.config <= 1;
     let unit = match weight {
@@ -206,5 +206,5 @@ fn describe(desc: &EventDesc, weight: &SampleWeight) -> stacks::Event {
         true => 0,
         false => desc.attr.sample_period,
     };
-    stacks::Event { name: desc.name.clone(), unit, period }
+    stacks::StackEvent { name: desc.name.clone(), unit, period }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kymo_analysis::profile::{EventProfile, Profile};
-use kymo_events::unwind::{LARGEST_COPY, Needed, Stop, Tally};
+use kymo_events::unwind::{LARGEST_COPY, Needed, Tally, UnwindStop};
 use kymo_model::{AttrFlags, NoteKind, SampleType};
 use kymo_symbols::Resolver;
 use kymo_symbols::unwind::CfiError;
@@ -135,7 +135,7 @@ fn cut(tally: &Tally, ledger: &mut Ledger) {
 }
 
 fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
-    let mut by_error: BTreeMap<Option<CfiError>, Vec<(Stop, u64)>> = BTreeMap::new();
+    let mut by_error: BTreeMap<Option<CfiError>, Vec<(UnwindStop, u64)>> = BTreeMap::new();
     for (stop, n) in &tally.stops {
         by_error.entry(stop.cfi_error).or_default().push((*stop, *n));
     }
@@ -145,7 +145,7 @@ fn stops(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
             continue;
         }
         stops.sort_by_key(|(stop, n)| (std::cmp::Reverse(*n), *stop));
-        let name = |stop: &Stop| match stop.dso {
+        let name = |stop: &UnwindStop| match stop.dso {
             Some(_) => symbols.dso_name(stop.dso).to_owned(),
             None => "memory without a mapping".to_owned(),
         };

@@ -19,7 +19,7 @@ pub(crate) struct RecordingArgs {
 }
 
 impl RecordingArgs {
-    pub(crate) fn symbols(&self, recording: &Path) -> kymo_symbols::Options {
+    pub(crate) fn symbols(&self, recording: &Path) -> kymo_symbols::ResolverOptions {
         self.finding.options(recording)
     }
 }

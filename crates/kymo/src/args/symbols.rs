@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kymo_symbols::BundleError;
-use kymo_symbols::Options;
+use kymo_symbols::ResolverOptions;
 use kymo_symbols::bundle::{Bundle, Recording};
 use kymo_symbols::debuginfod::{Client, ClientConfig, OnProgress, Progress};
 use kymo_view::trust::byte_size;
@@ -67,12 +67,12 @@ fn directory(text: &str) -> Result<PathBuf, String> {
 
 impl SymbolArgs {
     /// Options of the resolver of a recording's symbols.
-    pub(crate) fn options(&self, recording: &Path) -> Options {
+    pub(crate) fn options(&self, recording: &Path) -> ResolverOptions {
         let (bundle, no_bundle) = match self.open_bundle(recording) {
             Ok(bundle) => (bundle.map(Arc::new), None),
             Err(e) => (None, Some(e)),
         };
-        Options {
+        ResolverOptions {
             bundle,
             no_bundle,
             symfs: self.symfs.clone(),

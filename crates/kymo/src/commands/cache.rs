@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
 use globset::{Glob, GlobMatcher};
-use kymo_symbols::cache::{Cache, CachedFile};
+use kymo_symbols::cache::{CachedFile, SymbolCache};
 
 /// Flags of `kymo cache`.
 #[derive(clap::Args)]
@@ -47,7 +47,7 @@ enum Action {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Some(cache) = Cache::of_user() else {
+    let Some(cache) = SymbolCache::of_user() else {
         bail!("there is no cache: KYMO_CACHE says so, or there is no home directory");
     };
     match args.action {
@@ -72,7 +72,7 @@ fn age(text: &str) -> Result<Duration, String> {
 }
 
 fn chosen(
-    cache: &Cache,
+    cache: &SymbolCache,
     which: &[String],
     older_than: Option<Duration>,
 ) -> anyhow::Result<Vec<CachedFile>> {
@@ -96,7 +96,7 @@ fn unused(file: &CachedFile) -> Duration {
     SystemTime::now().duration_since(file.used).unwrap_or_default()
 }
 
-fn list(cache: &Cache, files: &[CachedFile]) -> anyhow::Result<ExitCode> {
+fn list(cache: &SymbolCache, files: &[CachedFile]) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if files.is_empty() {
         writeln!(out, "nothing is kept in {}", cache.directory().display())?;

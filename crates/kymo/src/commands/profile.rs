@@ -57,9 +57,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..RecordOptions::default()
     };
     let summary = record(&options)?;
-    let symbols = kymo_symbols::Options {
+    let symbols = kymo_symbols::ResolverOptions {
         debuginfod: args.servers.client(),
-        ..kymo_symbols::Options::default()
+        ..kymo_symbols::ResolverOptions::default()
     };
     let mut profile = Profile::load(&path, LoadOptions { symbols, ..LoadOptions::default() })?;
     let run = command_run(&args, &summary);

@@ -11,7 +11,7 @@ use kymo_kernel::events::Catalog;
 use kymo_kernel::{cpus, target};
 use kymo_model::NoteKind;
 use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, RecordSummary, SwitchOn, Target};
-use kymo_symbols::Options as SymbolOptions;
+use kymo_symbols::ResolverOptions as SymbolOptions;
 use kymo_symbols::bundle_writer::Contents;
 use kymo_view::Ledger;
 use kymo_view::bundle::{bundle_ledger, bundle_text};

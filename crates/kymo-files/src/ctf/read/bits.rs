@@ -4,7 +4,7 @@ use kymo_model::Endian;
 
 /// Why a walk through bytes ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum DecodeError {
     /// The bytes end before the value does.
     End,
     /// No option of a variant belongs to the value of its tag.
@@ -15,13 +15,13 @@ pub enum Stop {
     TooLarge,
 }
 
-impl Stop {
+impl DecodeError {
     pub(crate) fn what(self) -> &'static str {
         match self {
-            Stop::End => "reaches beyond the end of its packet",
-            Stop::NoOption => "has a variant that no option is chosen for",
-            Stop::Empty => "has too many elements without a size",
-            Stop::TooLarge => "has an integer of more than 64 bits",
+            DecodeError::End => "reaches beyond the end of its packet",
+            DecodeError::NoOption => "has a variant that no option is chosen for",
+            DecodeError::Empty => "has too many elements without a size",
+            DecodeError::TooLarge => "has an integer of more than 64 bits",
         }
     }
 }
@@ -65,15 +65,15 @@ impl<'a> Bits<'a> {
     }
 
     #[inline]
-    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
-        let chunk = *self.tail().first_chunk::<N>().ok_or(Stop::End)?;
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let chunk = *self.tail().first_chunk::<N>().ok_or(DecodeError::End)?;
         self.pos += 8 * N as u64;
         Ok(chunk)
     }
 
     /// An unsigned integer of a layout.
     #[inline]
-    pub(crate) fn load(&mut self, load: Load, size: u32) -> Result<u64, Stop> {
+    pub(crate) fn load(&mut self, load: Load, size: u32) -> Result<u64, DecodeError> {
         Ok(match load {
             Load::U8 => u64::from(u8::from_le_bytes(self.chunk()?)),
             Load::Le16 => u64::from(u16::from_le_bytes(self.chunk()?)),
@@ -92,13 +92,13 @@ impl<'a> Bits<'a> {
     /// Any 1 to 64 bits, which may lie across nine bytes.
     #[cold]
     #[inline(never)]
-    fn bits(&mut self, size: u32, endian: Endian) -> Result<u64, Stop> {
+    fn bits(&mut self, size: u32, endian: Endian) -> Result<u64, DecodeError> {
         let end = self.pos.checked_add(u64::from(size)).filter(|e| *e <= self.end);
-        let end = end.ok_or(Stop::End)?;
-        let rel = self.pos.checked_sub(self.base).ok_or(Stop::End)?;
+        let end = end.ok_or(DecodeError::End)?;
+        let rel = self.pos.checked_sub(self.base).ok_or(DecodeError::End)?;
         let (from, shift) = ((rel / 8) as usize, (rel % 8) as u32);
         let bytes = (shift + size).div_ceil(8) as usize;
-        let bytes = self.bytes.get(from..from + bytes).ok_or(Stop::End)?;
+        let bytes = self.bytes.get(from..from + bytes).ok_or(DecodeError::End)?;
         let mut value = 0u128;
         for (i, b) in bytes.iter().enumerate() {
             match endian {
@@ -116,14 +116,14 @@ impl<'a> Bits<'a> {
 
     /// The same, of which the first bit is the last.
     #[cold]
-    fn reversed(&mut self, size: u32, endian: Endian) -> Result<u64, Stop> {
+    fn reversed(&mut self, size: u32, endian: Endian) -> Result<u64, DecodeError> {
         let bits = self.bits(size, endian)?;
         Ok(bits.reverse_bits() >> (64 - size.clamp(1, 64)))
     }
 
     /// An integer in LEB128 from a place of a whole byte on, and how many of its bits are
     /// stored.
-    pub(crate) fn leb128(&mut self, signed: bool) -> Result<(u64, u32), Stop> {
+    pub(crate) fn leb128(&mut self, signed: bool) -> Result<(u64, u32), DecodeError> {
         let (mut value, mut size) = (0u128, 0);
         for byte in self.tail().iter().take(MOST_LEB128) {
             value |= u128::from(byte & 0x7f) << size;
@@ -137,16 +137,16 @@ impl<'a> Bits<'a> {
                 true => i64::try_from((value << unused) as i128 >> unused).map(|n| n as u64),
                 false => u64::try_from(value),
             };
-            return fits.map(|value| (value, size)).map_err(|_| Stop::TooLarge);
+            return fits.map(|value| (value, size)).map_err(|_| DecodeError::TooLarge);
         }
-        Err(if self.tail().len() >= MOST_LEB128 { Stop::TooLarge } else { Stop::End })
+        Err(if self.tail().len() >= MOST_LEB128 { DecodeError::TooLarge } else { DecodeError::End })
     }
 
     /// Text of code units of `unit` bytes up to a NUL, without it.
-    pub(crate) fn units(&mut self, unit: usize) -> Result<&'a [u8], Stop> {
+    pub(crate) fn units(&mut self, unit: usize) -> Result<&'a [u8], DecodeError> {
         let tail = self.tail();
         let count = tail.chunks_exact(unit).position(|u| u.iter().all(|b| *b == 0));
-        let len = count.ok_or(Stop::End)? * unit;
+        let len = count.ok_or(DecodeError::End)? * unit;
         self.pos += 8 * (len + unit) as u64;
         Ok(tail.get(..len).unwrap_or(&[]))
     }
@@ -176,18 +176,18 @@ impl<'a> Bits<'a> {
 
     /// Bytes from a place of a whole byte on.
     #[inline]
-    pub(crate) fn take(&mut self, len: u64) -> Result<&'a [u8], Stop> {
-        let len = usize::try_from(len).map_err(|_| Stop::End)?;
-        let taken = self.tail().get(..len).ok_or(Stop::End)?;
+    pub(crate) fn take(&mut self, len: u64) -> Result<&'a [u8], DecodeError> {
+        let len = usize::try_from(len).map_err(|_| DecodeError::End)?;
+        let taken = self.tail().get(..len).ok_or(DecodeError::End)?;
         self.pos += 8 * len as u64;
         Ok(taken)
     }
 
     /// Bytes up to a NUL, without it.
     #[inline]
-    pub(crate) fn text(&mut self) -> Result<&'a [u8], Stop> {
+    pub(crate) fn text(&mut self) -> Result<&'a [u8], DecodeError> {
         let tail = self.tail();
-        let len = memchr::memchr(0, tail).ok_or(Stop::End)?;
+        let len = memchr::memchr(0, tail).ok_or(DecodeError::End)?;
         self.pos += 8 * (len as u64 + 1);
         Ok(tail.get(..len).unwrap_or(&[]))
     }
@@ -265,7 +265,7 @@ mod tests {
         let mut le = Bits::new(&bytes, 0, 0, u64::MAX);
         assert_eq!(le.load(Load::LeBits, 5), Ok(0x1d));
         assert_eq!(le.load(Load::LeBits, 27), Ok(0x5ab_cdef));
-        assert_eq!(le.load(Load::LeBits, 1), Err(Stop::End));
+        assert_eq!(le.load(Load::LeBits, 1), Err(DecodeError::End));
         let bytes = (0x1d_u32 << 27 | 0x5ab_cdef).to_be_bytes();
         let mut be = Bits::new(&bytes, 0, 0, u64::MAX);
         assert_eq!(be.load(Load::BeBits, 5), Ok(0x1d));
@@ -286,10 +286,10 @@ mod tests {
         assert_eq!(read(&[0x80, 0], false), Ok((0, 14, 16)));
         let mut more = all;
         more[9] = 2;
-        assert_eq!(read(&more, false), Err(Stop::TooLarge));
-        assert_eq!(read(&all, true), Err(Stop::TooLarge));
-        assert_eq!(read(&[0xff; 10], true), Err(Stop::TooLarge));
-        assert_eq!(read(&[0xff; 9], false), Err(Stop::End));
+        assert_eq!(read(&more, false), Err(DecodeError::TooLarge));
+        assert_eq!(read(&all, true), Err(DecodeError::TooLarge));
+        assert_eq!(read(&[0xff; 10], true), Err(DecodeError::TooLarge));
+        assert_eq!(read(&[0xff; 9], false), Err(DecodeError::End));
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
         let mut be = Bits::new(&bytes[..9], 80, 83, u64::MAX);
         assert_eq!(be.load(Load::BeBits, 64), Ok(value));
         let mut short = Bits::new(&bytes[..9], 80, 83, 140);
-        assert_eq!(short.load(Load::BeBits, 64), Err(Stop::End));
+        assert_eq!(short.load(Load::BeBits, 64), Err(DecodeError::End));
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!((b.pos, b.text()), (8, Ok(&b"b"[..])));
         assert_eq!(
             (b.take(3), b.take(2), b.text()),
-            (Err(Stop::End), Ok(&b"cd"[..]), Err(Stop::End))
+            (Err(DecodeError::End), Ok(&b"cd"[..]), Err(DecodeError::End))
         );
     }
 }

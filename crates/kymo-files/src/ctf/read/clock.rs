@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::types::Clock;
+use super::super::types::ClockClass;
 use super::bits::mask;
 use super::curve::Curve;
 
@@ -31,7 +31,7 @@ pub(crate) struct Scale {
 
 impl Scale {
     /// `real`: nanoseconds since 1970 instead of since the clock's zero.
-    pub(crate) fn of(clock: Option<&Clock>, real: bool) -> Scale {
+    pub(crate) fn of(clock: Option<&ClockClass>, real: bool) -> Scale {
         let freq = clock.map_or(SECOND, |c| c.freq.max(1));
         let offset = clock.filter(|_| real).map_or(0, real_offset);
         Scale { freq, curve: None, offset }
@@ -39,7 +39,7 @@ impl Scale {
 
     /// The same ticks as nanoseconds of `CLOCK_MONOTONIC`, or since 1970 as the metadata
     /// relate the two at some tick.
-    pub(crate) fn along(clock: Option<&Clock>, curve: Arc<Curve>, real: Option<u64>) -> Scale {
+    pub(crate) fn along(clock: Option<&ClockClass>, curve: Arc<Curve>, real: Option<u64>) -> Scale {
         let plain = Scale::of(clock, real.is_some());
         let offset = real.map_or(0, |ticks| {
             i128::from(plain.nanos(ticks, &mut 0)) - i128::from(curve.nanos(ticks, &mut 0))
@@ -71,7 +71,7 @@ impl Scale {
 }
 
 /// Nanoseconds from 1970 to a clock's zero.
-pub(crate) fn real_offset(clock: &Clock) -> i128 {
+pub(crate) fn real_offset(clock: &ClockClass) -> i128 {
     let ticks = i128::from(clock.offset) * i128::from(SECOND);
     i128::from(clock.offset_s) * i128::from(SECOND)
         + ticks.div_euclid(i128::from(clock.freq.max(1)))
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn ticks_become_nanoseconds_exactly() {
-        let mut clock = Clock::new("c");
+        let mut clock = ClockClass::new("c");
         (clock.freq, clock.offset_s, clock.offset) = (3, 10, -1);
         let own = Scale::of(Some(&clock), false);
         assert_eq!((own.nanos(1, &mut 0), own.nanos(3, &mut 0)), (333_333_333, SECOND));

@@ -6,8 +6,8 @@ use kymo_model::Endian;
 
 use super::super::align::Aligns;
 use super::super::types::{
-    CtfRole, CtfVersion, Encoding, EventClass, Field, Int, Label, Metadata, StreamClass, Struct,
-    Type, Variant, is_boolean, shown,
+    CtfRole, CtfVersion, Encoding, EnumMapping, EventClass, Int, Metadata, StreamClass, Struct,
+    StructureMember, Type, Variant, is_boolean, shown,
 };
 use super::bits::Load;
 use super::size::fixed;
@@ -115,7 +115,7 @@ impl Scope {
 #[derive(Clone, Debug)]
 pub(super) enum FieldTarget {
     /// An integer: the step that reads it, with its names if it has any.
-    Int { step: usize, signed: bool, labels: Option<Arc<[Label]>> },
+    Int { step: usize, signed: bool, labels: Option<Arc<[EnumMapping]>> },
     /// A structure.
     Names(Names),
     /// One of several, by what is chosen. CTF 2.
@@ -339,7 +339,7 @@ impl<'c> Compiler<'c> {
         self.fields(&of.fields, true)
     }
 
-    fn fields(&mut self, fields: &[Field], top: bool) -> Result<Names, CompileError> {
+    fn fields(&mut self, fields: &[StructureMember], top: bool) -> Result<Names, CompileError> {
         let entered = self.entered.clone();
         self.open.push(OpenStruct { entered: entered.clone(), names: Vec::new() });
         for field in fields {
@@ -464,7 +464,7 @@ impl<'c> Compiler<'c> {
     fn int(
         &mut self,
         int: &Int,
-        labels: Option<&Arc<[Label]>>,
+        labels: Option<&Arc<[EnumMapping]>>,
         name: &str,
         top: bool,
     ) -> Result<FieldTarget, CompileError> {
@@ -568,7 +568,7 @@ impl<'c> Compiler<'c> {
             let from = self.out.steps.len() as u32;
             self.of(&option.of, shown(&option.name), false)?;
             let steps = (from, self.out.steps.len() as u32);
-            let named = |l: &&Label| l.name == option.name || l.name == shown(&option.name);
+            let named = |l: &&EnumMapping| l.name == option.name || l.name == shown(&option.name);
             let of_option = labels.iter().filter(named);
             found.extend(of_option.map(|l| Choice { from: l.from, to: l.to, steps }));
             // An option may stand for many ranges, in each of many events.

@@ -2,13 +2,13 @@
 //! looks at them.
 
 use super::Ctf;
-use super::bits::{Bits, Stop};
+use super::bits::{Bits, DecodeError};
 use super::trace::OUTER_EVENT;
 use super::walk::{Slots, Visit};
 
 /// One event, handed to the sink of [`Ctf::for_each`].
 #[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
+pub struct CtfEvent<'a> {
     /// Its time in nanoseconds, as [`Ctf::times`] counts.
     pub time: u64,
     /// Its kind, for [`Ctf::class`].
@@ -136,7 +136,7 @@ impl<'c> Reader<'c> {
         class: u32,
         body: &Body<'_>,
         visit: &mut V,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), DecodeError> {
         let Some(program) = self.ctf.class(class).and_then(|c| c.program) else { return Ok(()) };
         for (place, value) in self.slots.0.iter_mut().zip(body.outer) {
             *place = *value;
@@ -153,7 +153,7 @@ impl<'c> Reader<'c> {
         packed: Packed,
         bytes: &[u8],
         visit: &mut V,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), DecodeError> {
         let Some(program) = self.ctf.class(class).and_then(|c| c.program) else { return Ok(()) };
         let mut at = packed.at as usize;
         if packed.outer {

@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use super::event::{Body, Event};
+use super::event::{Body, CtfEvent};
 use super::run::{Run, Short};
 use super::stream::Stream;
 use super::trace::Trace;
-use super::{Ctf, ReadError, ReadStats};
+use super::{Ctf, CtfReadError, CtfReadStats};
 use crate::merge_heap::{Lane, Merge};
 
 /// All windows together take about this much.
@@ -16,7 +16,7 @@ const WINDOW: (usize, usize) = (16 << 10, 1 << 20);
 
 /// Which events are wanted.
 #[derive(Clone, Debug, Default)]
-pub struct Select {
+pub struct CtfSelect {
     /// Nothing before this time is wanted: packets that end before it may be passed
     /// over. Events before it can still come.
     pub from: u64,
@@ -26,7 +26,7 @@ pub struct Select {
 #[derive(Clone, Copy, Debug)]
 pub enum Piece<'a> {
     /// One event.
-    Event(&'a Event<'a>),
+    Event(&'a CtfEvent<'a>),
     /// Several at once.
     Run(&'a Run<'a>),
 }
@@ -36,13 +36,13 @@ pub enum Piece<'a> {
 struct Context<'c> {
     traces: &'c [Trace],
     from: u64,
-    stats: ReadStats,
+    stats: CtfReadStats,
     /// Events of a run.
     found: Vec<Short>,
 }
 
 impl Lane<Context<'_>> for Stream {
-    type Error = ReadError;
+    type Error = CtfReadError;
 
     #[inline]
     fn time(&self) -> u64 {
@@ -50,7 +50,7 @@ impl Lane<Context<'_>> for Stream {
     }
 
     #[inline]
-    fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, ReadError> {
+    fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, CtfReadError> {
         Stream::advance(self, context.traces, context.from, &mut context.stats)
     }
 }
@@ -73,8 +73,8 @@ impl<'c> Walk<'c> {
     pub(crate) fn run(
         &mut self,
         until: u64,
-        sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, ReadError> {
+        sink: &mut dyn FnMut(&CtfEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, CtfReadError> {
         self.merge.run(until, &mut self.context, |s, i, _, context: &mut Context<'c>| {
             context.stats.events += 1;
             sink(&event(s, i))
@@ -86,7 +86,7 @@ impl<'c> Walk<'c> {
         &mut self,
         until: u64,
         sink: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, ReadError> {
+    ) -> Result<ControlFlow<()>, CtfReadError> {
         self.merge.run(until, &mut self.context, |s, i, head, context: &mut Context<'c>| {
             if !s.pending.plain {
                 context.stats.events += 1;
@@ -100,7 +100,7 @@ impl<'c> Walk<'c> {
     }
 
     /// What was read so far.
-    pub(crate) fn stats(self) -> ReadStats {
+    pub(crate) fn stats(self) -> CtfReadStats {
         self.context.stats
     }
 }
@@ -110,28 +110,29 @@ impl Ctf {
     /// an error: what is readable is delivered, the rest is in the statistics.
     pub fn for_each(
         &self,
-        select: &Select,
-        sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
-    ) -> Result<ReadStats, ReadError> {
+        select: &CtfSelect,
+        sink: &mut dyn FnMut(&CtfEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<CtfReadStats, CtfReadError> {
         let mut walk = self.walk(select)?;
         let _ = walk.run(u64::MAX, sink)?;
         Ok(walk.stats())
     }
 
     /// The same piece by piece.
-    pub(crate) fn walk(&self, select: &Select) -> Result<Walk<'_>, ReadError> {
+    pub(crate) fn walk(&self, select: &CtfSelect) -> Result<Walk<'_>, CtfReadError> {
         let step = (WINDOWS / self.streams.len().max(1)).clamp(WINDOW.0, WINDOW.1);
         let streams = self.streams.iter().map(|parts| Stream::new(parts.clone(), step)).collect();
         let (traces, from) = (self.traces.as_slice(), select.from);
-        let mut context = Context { traces, from, stats: ReadStats::default(), found: Vec::new() };
+        let mut context =
+            Context { traces, from, stats: CtfReadStats::default(), found: Vec::new() };
         let merge = Merge::new(streams, &mut context)?;
         Ok(Walk { merge, context })
     }
 
     /// The times of the first and the last event. All are read for it.
-    pub fn span(&self) -> Result<Option<(u64, u64)>, ReadError> {
+    pub fn span(&self) -> Result<Option<(u64, u64)>, CtfReadError> {
         let mut span: Option<(u64, u64)> = None;
-        self.for_each(&Select::default(), &mut |e| {
+        self.for_each(&CtfSelect::default(), &mut |e| {
             let (from, to) = span.get_or_insert((e.time, e.time));
             (*from, *to) = ((*from).min(e.time), (*to).max(e.time));
             ControlFlow::Continue(())
@@ -141,10 +142,10 @@ impl Ctf {
 }
 
 #[inline]
-fn event(s: &Stream, i: usize) -> Event<'_> {
+fn event(s: &Stream, i: usize) -> CtfEvent<'_> {
     let (bytes, base, outer) = s.body();
     let p = &s.pending;
-    Event {
+    CtfEvent {
         time: p.time,
         class: p.class,
         stream: i as u32,

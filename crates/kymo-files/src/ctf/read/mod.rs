@@ -3,7 +3,7 @@
 //! stream is seen through a window.
 //!
 //! Nothing in the files is believed. A damaged packet costs what is in it; the
-//! rest is read, and [`Ctf::damage`] and [`ReadStats::damaged`] tell.
+//! rest is read, and [`Ctf::damage`] and [`CtfReadStats::damaged`] tell.
 
 mod bits;
 mod clock;
@@ -32,12 +32,12 @@ use std::path::{Path, PathBuf};
 
 use super::types::Metadata;
 
-pub use bits::Stop;
+pub use bits::DecodeError;
 pub use curve::Agreement;
-pub use event::{Body, Event, Packed, Reader};
+pub use event::{Body, CtfEvent, Packed, Reader};
 pub use layout::{FixedField, Stored};
 pub(crate) use merge::Walk;
-pub use merge::{Piece, Select};
+pub use merge::{CtfSelect, Piece};
 pub use monotonic::NotMonotonic;
 pub use packet_events::{PacketEvent, PacketReader};
 pub use run::{Run, Short};
@@ -50,7 +50,7 @@ const MAX_DAMAGE: usize = 16;
 
 /// What was read, and what could make a result of it wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadStats {
+pub struct CtfReadStats {
     /// Events delivered.
     pub events: u64,
     /// Packets read.
@@ -71,16 +71,16 @@ pub struct ReadStats {
     /// Packets that state another identity (uuid) than the metadata.
     pub foreign_packets: u64,
     /// The first damaged places.
-    pub damaged: Vec<Damage>,
+    pub damaged: Vec<CtfDamage>,
     /// All damaged places.
     pub damaged_places: u64,
 }
 
-impl ReadStats {
+impl CtfReadStats {
     fn damage(&mut self, file: &str, offset: u64, what: String) {
         self.damaged_places += 1;
         if self.damaged.len() < MAX_DAMAGE {
-            self.damaged.push(Damage { file: file.to_owned(), offset, what });
+            self.damaged.push(CtfDamage { file: file.to_owned(), offset, what });
         }
     }
 }
@@ -88,7 +88,7 @@ impl ReadStats {
 /// Where something in a stream is wrong, and what.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file} at offset {offset}: {what}")]
-pub struct Damage {
+pub struct CtfDamage {
     /// The file, below the directory that was opened.
     pub file: String,
     /// Offset in it.
@@ -100,7 +100,7 @@ pub struct Damage {
 /// A recording cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
-pub enum ReadError {
+pub enum CtfReadError {
     #[error("{path}: {error}")]
     Io { path: String, error: std::io::Error },
     #[error("{path} is no CTF trace, and none is in it: there is no metadata")]
@@ -140,12 +140,12 @@ impl Ctf {
 
     /// Opens the trace of a directory, or all in its sub-directories, and reads their metadata.
     /// The metadata file of a trace stands for its directory.
-    pub fn open(path: impl AsRef<Path>) -> Result<Ctf, ReadError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Ctf, CtfReadError> {
         Ctf::open_all(&[path.as_ref().to_owned()])
     }
 
     /// The same for several directories.
-    pub fn open_all(paths: &[PathBuf]) -> Result<Ctf, ReadError> {
+    pub fn open_all(paths: &[PathBuf]) -> Result<Ctf, CtfReadError> {
         let mut directories: Vec<PathBuf> = Vec::new();
         let mut top: Vec<&Path> = Vec::new();
         for path in paths {
@@ -156,7 +156,7 @@ impl Ctf {
             };
             let found = directory::traces(path);
             if found.is_empty() {
-                return Err(ReadError::NoTrace { path: path.display().to_string() });
+                return Err(CtfReadError::NoTrace { path: path.display().to_string() });
             }
             // A directory may be named twice, and within another.
             directories
@@ -206,8 +206,8 @@ impl Ctf {
     }
 
     /// A trace whose packets are not in files: they are handed to a [`PacketReader`].
-    pub fn in_memory(name: &str, metadata: Metadata) -> Result<Ctf, ReadError> {
-        let fail = |what: compile::CompileError| ReadError::Types {
+    pub fn in_memory(name: &str, metadata: Metadata) -> Result<Ctf, CtfReadError> {
+        let fail = |what: compile::CompileError| CtfReadError::Types {
             path: name.to_owned(),
             what: what.to_string(),
         };

@@ -1,6 +1,6 @@
 //! What a packet says of itself, and event headers.
 
-use super::bits::{Bits, Stop, mask};
+use super::bits::{Bits, DecodeError, mask};
 use super::compile::StreamPrograms;
 use super::walk::{FieldInfo, Group, Program, Role, Slots, Visit};
 
@@ -140,7 +140,7 @@ impl HeaderPlan {
         program: &Program,
         bits: &mut Bits<'_>,
         slots: &mut Slots,
-    ) -> Result<EventHead, Stop> {
+    ) -> Result<EventHead, DecodeError> {
         if let Some(quick) = &self.quick
             && let Some(head) = quick.read(bits)
         {

@@ -2,7 +2,7 @@
 //! The same programs read them as those in files.
 
 use super::Ctf;
-use super::bits::{Bits, Stop};
+use super::bits::{Bits, DecodeError};
 use super::clock::rebuild;
 use super::event::Body;
 use super::stream::{NoHead, read_head};
@@ -64,7 +64,7 @@ impl PacketReader {
             let number = kind.event(head.id)?;
             let program = kind.programs.events.get(number as usize)?.as_ref().ok()?;
             let from = bits.pos;
-            let skipped: Result<(), Stop> = program.body.skip(&mut bits, &mut self.slots);
+            let skipped: Result<(), DecodeError> = program.body.skip(&mut bits, &mut self.slots);
             skipped.ok()?;
             if bits.pos == pos {
                 return None;

@@ -4,14 +4,14 @@
 use std::path::PathBuf;
 
 use super::super::types::CtfVersion;
-use super::bits::{Bits, Stop};
+use super::bits::{Bits, DecodeError};
 use super::clock::rebuild;
 use super::packet::{MAGIC, PacketFacts};
 use super::run::Plain;
 use super::trace::{OUTER_EVENT, Trace};
 use super::walk::Slots;
 use super::window::Window;
-use super::{ReadError, ReadStats};
+use super::{CtfReadError, CtfReadStats};
 
 /// The most that one event, or what a packet begins with, may take.
 const MOST: usize = 64 << 20;
@@ -62,7 +62,7 @@ struct Before {
 
 /// Why there is no event where one should be.
 enum Bad {
-    Stop(Stop),
+    Stop(DecodeError),
     /// No event has this number.
     Unknown(u64),
     /// Its type cannot be read.
@@ -71,8 +71,8 @@ enum Bad {
     Nothing,
 }
 
-impl From<Stop> for Bad {
-    fn from(stop: Stop) -> Self {
+impl From<DecodeError> for Bad {
+    fn from(stop: DecodeError) -> Self {
         Bad::Stop(stop)
     }
 }
@@ -148,8 +148,8 @@ impl Stream {
         &mut self,
         traces: &[Trace],
         from: u64,
-        stats: &mut ReadStats,
-    ) -> Result<bool, ReadError> {
+        stats: &mut CtfReadStats,
+    ) -> Result<bool, CtfReadError> {
         loop {
             if self.pos >= self.packet.content {
                 if !self.next_packet(traces, from, stats)? {
@@ -159,7 +159,7 @@ impl Stream {
             }
             match self.event(traces, stats) {
                 Ok(()) => return Ok(true),
-                Err(Bad::Stop(Stop::End)) if self.grow()? => {}
+                Err(Bad::Stop(DecodeError::End)) if self.grow()? => {}
                 Err(bad) => {
                     let place = self.packet.start + self.pos / 8;
                     stats.damage(&self.name(traces), place, bad.what());
@@ -184,7 +184,7 @@ impl Stream {
 
     /// Finds the next event if it is plain.
     #[inline]
-    fn plain_event(&mut self, traces: &[Trace], stats: &mut ReadStats) -> bool {
+    fn plain_event(&mut self, traces: &[Trace], stats: &mut CtfReadStats) -> bool {
         let mut near = self.near;
         let Some((plain, at)) = self.plain(traces) else { return false };
         let Some((event, clock)) = plain.next(at, self.clock, &mut near) else { return false };
@@ -198,7 +198,7 @@ impl Stream {
 
     /// The next event is found.
     #[inline]
-    fn next(&mut self, time: u64, class: u32, body: (u64, u64), stats: &mut ReadStats) {
+    fn next(&mut self, time: u64, class: u32, body: (u64, u64), stats: &mut CtfReadStats) {
         if time < self.last {
             stats.out_of_order += 1;
         }
@@ -209,7 +209,7 @@ impl Stream {
 
     /// Reads header and size of the next event.
     #[inline]
-    fn event(&mut self, traces: &[Trace], stats: &mut ReadStats) -> Result<(), Bad> {
+    fn event(&mut self, traces: &[Trace], stats: &mut CtfReadStats) -> Result<(), Bad> {
         if self.plain_event(traces, stats) {
             return Ok(());
         }
@@ -249,7 +249,7 @@ impl Stream {
 
     /// Has more of the event in memory. `false`: there is no more of it, or it is too
     /// large.
-    fn grow(&mut self) -> Result<bool, ReadError> {
+    fn grow(&mut self) -> Result<bool, CtfReadError> {
         let start = self.packet.start + self.pos / 8;
         let end = self.packet.start + self.packet.content.div_ceil(8);
         let before = self.window.end();
@@ -261,13 +261,13 @@ impl Stream {
         Ok(self.window.end() > before)
     }
 
-    fn want(&mut self, offset: u64, count: usize) -> Result<(), ReadError> {
+    fn want(&mut self, offset: u64, count: usize) -> Result<(), CtfReadError> {
         self.window.want(offset, count).map_err(|error| self.failed(error))
     }
 
-    fn failed(&self, error: std::io::Error) -> ReadError {
+    fn failed(&self, error: std::io::Error) -> CtfReadError {
         let path = self.parts.get(self.part).map(|p| p.path.display().to_string());
-        ReadError::Io { path: path.unwrap_or_default(), error }
+        CtfReadError::Io { path: path.unwrap_or_default(), error }
     }
 
     /// Goes to the next packet that has any content. `false`: there is none.
@@ -275,8 +275,8 @@ impl Stream {
         &mut self,
         traces: &[Trace],
         from: u64,
-        stats: &mut ReadStats,
-    ) -> Result<bool, ReadError> {
+        stats: &mut CtfReadStats,
+    ) -> Result<bool, CtfReadError> {
         loop {
             let Some(part) = self.parts.get(self.part) else { return Ok(false) };
             if !self.opened {
@@ -332,7 +332,7 @@ impl Stream {
         &mut self,
         traces: &[Trace],
         start: u64,
-    ) -> Result<Result<PacketFacts, String>, ReadError> {
+    ) -> Result<Result<PacketFacts, String>, CtfReadError> {
         let Some(trace) = traces.get(self.trace) else { return Ok(Err(String::new())) };
         let mut count = 512;
         loop {
@@ -382,7 +382,7 @@ impl Stream {
     }
 
     /// Counts what was lost between this packet and the one before.
-    fn account(&mut self, facts: &PacketFacts, traces: &[Trace], stats: &mut ReadStats) {
+    fn account(&mut self, facts: &PacketFacts, traces: &[Trace], stats: &mut CtfReadStats) {
         if let Some(now) = facts.discarded {
             match self.before.discarded {
                 // Since when it counts is not known: this may be the rest of a longer trace.
@@ -428,8 +428,8 @@ pub(crate) fn read_head(
     bytes: &[u8],
     slots: &mut Slots,
 ) -> Result<(PacketFacts, usize, u64), NoHead> {
-    let bad = |stop: Stop| match stop {
-        Stop::End => NoHead::Short,
+    let bad = |stop: DecodeError| match stop {
+        DecodeError::End => NoHead::Short,
         other => NoHead::Bad(format!("a packet header {}", other.what())),
     };
     let mut facts = PacketFacts::default();

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
-use super::super::types::{Clock, EventClass, Metadata};
+use super::super::types::{ClockClass, EventClass, Metadata};
 use super::clock::Scale;
 use super::compile::{self, OUTER_SLOTS, StreamPrograms};
 use super::curve::Readings;
 use super::packet::HeaderPlan;
 use super::walk::{FieldInfo, Part, Program};
-use super::{ReadError, json, metadata, tsdl};
+use super::{CtfReadError, json, metadata, tsdl};
 
 /// Values from outside that go with an event.
 pub(crate) const OUTER_EVENT: usize = OUTER_SLOTS;
@@ -50,7 +50,7 @@ impl Trace {
     }
 
     /// The clock of its events.
-    pub fn clock(&self) -> Option<&Clock> {
+    pub fn clock(&self) -> Option<&ClockClass> {
         clock(&self.metadata)
     }
 
@@ -63,7 +63,7 @@ impl Trace {
 }
 
 /// The clock that event headers use.
-pub(crate) fn clock(metadata: &Metadata) -> Option<&Clock> {
+pub(crate) fn clock(metadata: &Metadata) -> Option<&ClockClass> {
     use super::super::types::{Struct, Type};
     fn named(of: &Struct) -> Option<&str> {
         of.fields.iter().find_map(|f| match &f.of {
@@ -178,15 +178,19 @@ impl<'c> Class<'c> {
 }
 
 /// Reads the metadata of a directory. `first_class`: how many events other traces have.
-pub(crate) fn open(directory: &Path, name: String, first_class: u32) -> Result<Trace, ReadError> {
+pub(crate) fn open(
+    directory: &Path,
+    name: String,
+    first_class: u32,
+) -> Result<Trace, CtfReadError> {
     let path: PathBuf = directory.join("metadata");
     let shown = || path.display().to_string();
-    let text = metadata::read(&path).map_err(|error| ReadError::Io { path: shown(), error })?;
+    let text = metadata::read(&path).map_err(|error| CtfReadError::Io { path: shown(), error })?;
     let parsed = match text.text.first() {
         Some(&json::RECORD_SEPARATOR) => json::parse(&text.text),
         _ => tsdl::parse(&text.text),
     };
-    let parsed = parsed.map_err(|error| ReadError::Metadata { path: shown(), error })?;
+    let parsed = parsed.map_err(|error| CtfReadError::Metadata { path: shown(), error })?;
     let mut damage = Vec::new();
     if let Some((at, what)) = text.damage {
         damage.push(format!("metadata at offset {at}: {what}"));
@@ -195,7 +199,7 @@ pub(crate) fn open(directory: &Path, name: String, first_class: u32) -> Result<T
         // Metadata of a tracer that was killed end somewhere; what does not even describe
         // a stream is of no use.
         if parsed.metadata.streams.is_empty() {
-            return Err(ReadError::Metadata { path: shown(), error });
+            return Err(CtfReadError::Metadata { path: shown(), error });
         }
         damage.push(format!("metadata, {error}; what follows is not known"));
     }
@@ -204,9 +208,10 @@ pub(crate) fn open(directory: &Path, name: String, first_class: u32) -> Result<T
     }
     if parsed.metadata.streams.is_empty() && !damage.is_empty() {
         let what = damage.join("; ");
-        return Err(ReadError::Types { path: shown(), what });
+        return Err(CtfReadError::Types { path: shown(), what });
     }
-    let fail = |e: compile::CompileError| ReadError::Types { path: shown(), what: e.to_string() };
+    let fail =
+        |e: compile::CompileError| CtfReadError::Types { path: shown(), what: e.to_string() };
     let trace = compile(parsed.metadata, name, first_class).map_err(fail)?;
     damage.extend(trace.damage);
     Ok(Trace { damage, remarks: parsed.remarks, ..trace })

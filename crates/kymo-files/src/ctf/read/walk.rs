@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kymo_model::Endian;
 
-use super::super::types::{Encoding, Label};
-use super::bits::{Bits, Load, Stop, extend, mask};
+use super::super::types::{Encoding, EnumMapping};
+use super::bits::{Bits, DecodeError, Load, extend, mask};
 
 /// Elements without a size that a walk passes before it gives up.
 const MAX_EMPTY: u64 = 1 << 16;
@@ -97,7 +97,7 @@ pub struct FieldInfo {
     /// Whether it is a truth value: an enumeration of `false` and `true`.
     pub boolean: bool,
     /// The names of an enumeration.
-    pub labels: Option<Arc<[Label]>>,
+    pub labels: Option<Arc<[EnumMapping]>>,
     /// Whether the names are those of bits, by their numbers.
     pub bit_names: bool,
     /// What it is, in words.
@@ -115,7 +115,7 @@ impl FieldInfo {
     pub fn labels(&self, value: u64) -> impl Iterator<Item = &str> {
         let number = if self.signed { i128::from(value as i64) } else { i128::from(value) };
         let labels = self.labels.iter().flat_map(|l| l.iter());
-        let is_of = move |l: &&Label| match self.bit_names {
+        let is_of = move |l: &&EnumMapping| match self.bit_names {
             false => l.from <= number && number <= l.to,
             true => value & bits_between(l.from, l.to) != 0,
         };
@@ -304,19 +304,19 @@ impl Program {
         bits: &mut Bits<'_>,
         slots: &mut Slots,
         visit: &mut V,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), DecodeError> {
         let mut walk = Walk { program: self, slots, visit, empty: 0 };
         walk.span(0, self.steps.len(), bits)
     }
 
     /// Moves behind what lies there.
     #[inline]
-    pub(crate) fn skip(&self, bits: &mut Bits<'_>, slots: &mut Slots) -> Result<(), Stop> {
+    pub(crate) fn skip(&self, bits: &mut Bits<'_>, slots: &mut Slots) -> Result<(), DecodeError> {
         if let Some(size) = self.fixed
             && bits.pos.is_multiple_of(8)
         {
             bits.pos += size;
-            return if bits.within() { Ok(()) } else { Err(Stop::End) };
+            return if bits.within() { Ok(()) } else { Err(DecodeError::End) };
         }
         self.walk(bits, slots, &mut Blind)
     }
@@ -336,7 +336,7 @@ struct Walk<'p, V> {
 }
 
 impl<V: Visit> Walk<'_, V> {
-    fn span(&mut self, mut at: usize, end: usize, bits: &mut Bits<'_>) -> Result<(), Stop> {
+    fn span(&mut self, mut at: usize, end: usize, bits: &mut Bits<'_>) -> Result<(), DecodeError> {
         let program = self.program;
         while at < end {
             let Some(step) = program.steps.get(at) else { break };
@@ -394,7 +394,8 @@ impl<V: Visit> Walk<'_, V> {
                     at = end as usize;
                 }
                 Step::Choose { field, tag, choices, end } => {
-                    let choices = program.choices.get(choices as usize).ok_or(Stop::NoOption)?;
+                    let choices =
+                        program.choices.get(choices as usize).ok_or(DecodeError::NoOption)?;
                     match self.choose(tag, choices) {
                         Some((from, to)) if choices.optional => {
                             self.span(from as usize, to as usize, bits)?;
@@ -405,7 +406,7 @@ impl<V: Visit> Walk<'_, V> {
                             self.visit.close(Group::Option);
                         }
                         None if choices.optional => {}
-                        None => return Err(Stop::NoOption),
+                        None => return Err(DecodeError::NoOption),
                     }
                     at = end as usize;
                 }
@@ -430,7 +431,7 @@ impl<V: Visit> Walk<'_, V> {
             }
             // Alignment alone may lead beyond the end.
             if !bits.within() {
-                return Err(Stop::End);
+                return Err(DecodeError::End);
             }
         }
         Ok(())
@@ -443,14 +444,20 @@ impl<V: Visit> Walk<'_, V> {
         }
     }
 
-    fn row(&mut self, at: usize, end: usize, n: u64, bits: &mut Bits<'_>) -> Result<(), Stop> {
+    fn row(
+        &mut self,
+        at: usize,
+        end: usize,
+        n: u64,
+        bits: &mut Bits<'_>,
+    ) -> Result<(), DecodeError> {
         for _ in 0..n {
             let before = bits.pos;
             self.span(at, end, bits)?;
             if bits.pos == before {
                 self.empty += 1;
                 if self.empty > MAX_EMPTY {
-                    return Err(Stop::Empty);
+                    return Err(DecodeError::Empty);
                 }
             }
         }

@@ -6,8 +6,8 @@ use kymo_model::Endian;
 
 use crate::ctf::attributes;
 use crate::ctf::types::{
-    Clock, Encoding, Enum, EnvValue, EventClass, Field, Float, Int, Metadata, StreamClass, Struct,
-    Type,
+    ClockClass, Encoding, Enum, EnvValue, EventClass, Float, Int, Metadata, StreamClass, Struct,
+    StructureMember, Type,
 };
 
 impl Metadata {
@@ -51,7 +51,7 @@ impl Metadata {
     }
 }
 
-impl Clock {
+impl ClockClass {
     fn print(&self, p: &mut Printer<'_>) -> fmt::Result {
         p.open("clock")?;
         p.text("name", &self.name)?;
@@ -165,7 +165,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn fields(&mut self, fields: &[Field]) -> fmt::Result {
+    fn fields(&mut self, fields: &[StructureMember]) -> fmt::Result {
         self.out.write_str("{\n")?;
         self.depth += 1;
         for field in fields {
@@ -177,7 +177,7 @@ impl Printer<'_> {
     }
 
     /// Lengths stand behind the name, the outermost first.
-    fn field(&mut self, field: &Field) -> fmt::Result {
+    fn field(&mut self, field: &StructureMember) -> fmt::Result {
         let mut lengths = String::new();
         let mut of = &field.of;
         loop {

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Mapping;
+use super::FileMapping;
 
 /// Bytes of a block that is read into.
 pub(super) const BLOCK: usize = 256 << 10;
@@ -37,7 +37,7 @@ enum Bytes {
         pool: Option<Arc<Pool>>,
     },
     Mapped {
-        map: Arc<dyn Mapping>,
+        map: Arc<dyn FileMapping>,
         range: Range<usize>,
     },
 }
@@ -56,7 +56,7 @@ impl Block {
     }
 
     /// A part of a mapped file.
-    pub(super) fn mapped(map: &Arc<dyn Mapping>, range: Range<usize>) -> Block {
+    pub(super) fn mapped(map: &Arc<dyn FileMapping>, range: Range<usize>) -> Block {
         let origin = Origin::From(range.start as u64);
         Block { bytes: Bytes::Mapped { map: Arc::clone(map), range }, origin }
     }
@@ -91,7 +91,7 @@ impl Drop for Block {
 
 /// Gives back the pages of a part, and those beside it that came with them: the kernel
 /// maps several at a time. Whoever still looks at one of these gets it again.
-pub(super) fn forget(map: &dyn Mapping, part: &Range<usize>) {
+pub(super) fn forget(map: &dyn FileMapping, part: &Range<usize>) {
     const AROUND: usize = 64 << 10;
     let bytes = map.bytes();
     let end = part.end.saturating_add(AROUND).min(bytes.len());

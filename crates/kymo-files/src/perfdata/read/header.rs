@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kymo_model::{Attr, Cursor, Endian};
 
 use super::input::Input;
-use super::{EventDesc, Features, PerfData, ReadError, names};
+use super::{EventDesc, Features, PerfData, PerfDataReadError, names};
 use crate::perfdata::{Feature, MAGIC_V1, MAGIC_V2};
 
 /// Size of the pipe form's header.
@@ -37,7 +37,7 @@ struct Section {
     size: u64,
 }
 
-pub(super) fn open(path: &Path) -> Result<PerfData, ReadError> {
+pub(super) fn open(path: &Path) -> Result<PerfData, PerfDataReadError> {
     let stdin = path == Path::new("-");
     let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
     let opened = if stdin {
@@ -45,23 +45,23 @@ pub(super) fn open(path: &Path) -> Result<PerfData, ReadError> {
     } else {
         File::open(path)
     };
-    let open_error = |error| ReadError::Open { path: name.clone(), error };
+    let open_error = |error| PerfDataReadError::Open { path: name.clone(), error };
     let mut file = opened.map_err(open_error)?;
     if file.metadata().map_err(open_error)?.is_dir() {
-        return Err(ReadError::Directory { path: name });
+        return Err(PerfDataReadError::Directory { path: name });
     }
     let mut begin = Vec::new();
     read_up_to(&mut file, &mut begin, PIPE_HEADER)?;
     if begin.is_empty() {
-        return Err(ReadError::Empty { path: name });
+        return Err(PerfDataReadError::Empty { path: name });
     }
-    let (version, endian) = magic(&begin).ok_or_else(|| ReadError::NotPerfData {
+    let (version, endian) = magic(&begin).ok_or_else(|| PerfDataReadError::NotPerfData {
         path: name.clone(),
         begin: begin.get(..8).unwrap_or(&begin).escape_ascii().to_string(),
     })?;
     if (begin.len() as u64) < PIPE_HEADER {
         let (have, need) = (begin.len() as u64, PIPE_HEADER);
-        return Err(ReadError::ShortHeader { path: name, have, need });
+        return Err(PerfDataReadError::ShortHeader { path: name, have, need });
     }
     let size_bytes =
         [begin[8], begin[9], begin[10], begin[11], begin[12], begin[13], begin[14], begin[15]];
@@ -101,30 +101,30 @@ fn magic(begin: &[u8]) -> Option<(u8, Option<Endian>)> {
     }
 }
 
-fn read_up_to(file: &mut File, into: &mut Vec<u8>, n: u64) -> Result<(), ReadError> {
+fn read_up_to(file: &mut File, into: &mut Vec<u8>, n: u64) -> Result<(), PerfDataReadError> {
     let at = into.len() as u64;
-    file.take(n).read_to_end(into).map_err(|error| ReadError::Io { offset: at, error })?;
+    file.take(n).read_to_end(into).map_err(|error| PerfDataReadError::Io { offset: at, error })?;
     Ok(())
 }
 
-fn file_form(data: &mut PerfData, mut head: Vec<u8>) -> Result<(), ReadError> {
+fn file_form(data: &mut PerfData, mut head: Vec<u8>) -> Result<(), PerfDataReadError> {
     let path = data.name.clone();
     let file = &mut data.input.file;
     let Ok(len) = file.seek(SeekFrom::End(0)) else {
-        return Err(ReadError::NotSeekable { path });
+        return Err(PerfDataReadError::NotSeekable { path });
     };
-    let seek_error = |error| ReadError::Io { offset: PIPE_HEADER, error };
+    let seek_error = |error| PerfDataReadError::Io { offset: PIPE_HEADER, error };
     file.seek(SeekFrom::Start(PIPE_HEADER)).map_err(seek_error)?;
     let stated = data.endian.u64(*head[8..].first_chunk().unwrap_or(&[0; 8]));
     if stated < HEADER_WITHOUT_FEATURES {
         let why = "a header takes 72 or 104 bytes, 16 in a pipe";
-        return Err(ReadError::Header { path, field: "size", value: stated, why });
+        return Err(PerfDataReadError::Header { path, field: "size", value: stated, why });
     }
     let need = stated.min(HEADER);
     read_up_to(file, &mut head, need - PIPE_HEADER)?;
     let have = head.len() as u64;
     let mut c = Cursor::new(&head, data.endian);
-    let short = |_| ReadError::ShortHeader { path: path.clone(), have, need };
+    let short = |_| PerfDataReadError::ShortHeader { path: path.clone(), have, need };
     c.skip(16).map_err(short)?;
     let attr_size = c.u64().map_err(short)?;
     let mut sections = [Section { offset: 0, size: 0 }; 3];
@@ -136,7 +136,7 @@ fn file_form(data: &mut PerfData, mut head: Vec<u8>) -> Result<(), ReadError> {
     data.data = DataRange { offset: records.offset, size: records.size };
     if !(Attr::SIZE_VER0 as u64 + 16..=4096).contains(&attr_size) {
         let why = "an attribute and its id section take 80 to 4096 bytes";
-        return Err(ReadError::Header { path, field: "attr_size", value: attr_size, why });
+        return Err(PerfDataReadError::Header { path, field: "attr_size", value: attr_size, why });
     }
     read_attrs(data, attrs, attr_size, len)?;
     // A killed recorder leaves the size 0: what follows the records is not there.
@@ -200,19 +200,29 @@ fn read_attrs(
     attrs: Section,
     attr_size: u64,
     len: u64,
-) -> Result<(), ReadError> {
+) -> Result<(), PerfDataReadError> {
     let path = data.name.clone();
     let count = attrs.size / attr_size;
     if count == 0 {
-        return Err(ReadError::NoEvents { path });
+        return Err(PerfDataReadError::NoEvents { path });
     }
     if count > MAX_EVENTS {
         let why = "more than 65536 events";
-        return Err(ReadError::Header { path, field: "attrs.size", value: attrs.size, why });
+        return Err(PerfDataReadError::Header {
+            path,
+            field: "attrs.size",
+            value: attrs.size,
+            why,
+        });
     }
     let Ok(table) = section(data, attrs, len) else {
         let why = "the table of events lies beyond the end of the file";
-        return Err(ReadError::Header { path, field: "attrs.offset", value: attrs.offset, why });
+        return Err(PerfDataReadError::Header {
+            path,
+            field: "attrs.offset",
+            value: attrs.offset,
+            why,
+        });
     };
     let (endian, mut ids_left) = (data.endian, MAX_IDS);
     let mut events = Vec::new();
@@ -243,7 +253,7 @@ fn read_features(
     records: Section,
     bits: &[Feature],
     len: u64,
-) -> Result<(), ReadError> {
+) -> Result<(), PerfDataReadError> {
     if bits.is_empty() {
         return Ok(());
     }

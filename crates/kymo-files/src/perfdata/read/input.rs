@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 
 use super::block::{BLOCK as CHUNK, Block, Origin, Pool, forget, hand_over};
-use super::{Mapping, ReadError};
+use super::{FileMapping, PerfDataReadError};
 
 /// Bytes by which a window of a mapped file grows: giving pages back costs a call.
 const STEP: usize = 4 << 20;
@@ -17,7 +17,7 @@ pub(super) struct Input {
     pub(super) file: File,
     buf: Vec<u8>,
     /// Instead of the buffer; the window's places count from `base` on.
-    map: Option<Arc<dyn Mapping>>,
+    map: Option<Arc<dyn FileMapping>>,
     base: usize,
     start: usize,
     end: usize,
@@ -44,7 +44,7 @@ impl Input {
     }
 
     /// Takes the bytes from the mapped file from the next [`restart`](Self::restart) on.
-    pub(super) fn map(&mut self, map: Arc<dyn Mapping>) {
+    pub(super) fn map(&mut self, map: Arc<dyn FileMapping>) {
         self.map = Some(map);
     }
 
@@ -103,7 +103,7 @@ impl Input {
     /// Makes the window at least `need` bytes long; `false` when the file ends
     /// before that.
     #[inline]
-    pub(super) fn want(&mut self, need: usize) -> Result<bool, ReadError> {
+    pub(super) fn want(&mut self, need: usize) -> Result<bool, PerfDataReadError> {
         if self.end - self.start >= need {
             return Ok(true);
         }
@@ -111,7 +111,7 @@ impl Input {
     }
 
     #[cold]
-    fn fill(&mut self, need: usize) -> Result<bool, ReadError> {
+    fn fill(&mut self, need: usize) -> Result<bool, PerfDataReadError> {
         if let Some(map) = &self.map {
             if self.start > 0 {
                 // Nobody took it.
@@ -141,7 +141,7 @@ impl Input {
                 Ok(0) => self.eof = true,
                 Ok(n) => self.end += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(ReadError::Io { offset: at, error }),
+                Err(error) => return Err(PerfDataReadError::Io { offset: at, error }),
             }
         }
         Ok(self.end >= need)
@@ -157,7 +157,7 @@ impl Input {
 
     /// Moves past `n` bytes, reading and dropping what is not in the window;
     /// returns how many there were.
-    pub(super) fn skip(&mut self, n: u64) -> Result<u64, ReadError> {
+    pub(super) fn skip(&mut self, n: u64) -> Result<u64, PerfDataReadError> {
         let mut left = n;
         while left > 0 {
             let step = left.min(CHUNK as u64) as usize;
@@ -174,7 +174,7 @@ impl Input {
 
     /// Takes `n` bytes out, growing only as bytes arrive; fewer at the end of
     /// the file.
-    pub(super) fn take(&mut self, n: u64) -> Result<Vec<u8>, ReadError> {
+    pub(super) fn take(&mut self, n: u64) -> Result<Vec<u8>, PerfDataReadError> {
         let mut out = Vec::new();
         while (out.len() as u64) < n {
             let step = (n - out.len() as u64).min(CHUNK as u64) as usize;

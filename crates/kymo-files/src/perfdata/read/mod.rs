@@ -3,7 +3,7 @@
 //!
 //! Nothing in the file is believed: sizes, offsets and counts are checked
 //! against what is there. Damage ends the reading at the damaged place, after
-//! everything before it was delivered, and is told in [`ReadStats::damaged`].
+//! everything before it was delivered, and is told in [`PerfDataReadStats::damaged`].
 
 mod block;
 mod deferred_chains;
@@ -51,7 +51,7 @@ pub struct EventDesc {
 
 /// In which order records are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum RecordOrder {
     /// As they lie in the file.
     File,
     /// By time, as far as the file's round marks allow; records without a time
@@ -88,7 +88,7 @@ impl<'a> Entry<'a> {
 
 /// What was read, and what could make a result of it wrong.
 #[derive(Clone, Debug, Default)]
-pub struct ReadStats {
+pub struct PerfDataReadStats {
     /// Records, containers of compressed ones excluded.
     pub records: u64,
     /// Samples among them.
@@ -130,7 +130,7 @@ pub struct ReadStats {
     pub damaged: Option<Damage>,
 }
 
-impl ReadStats {
+impl PerfDataReadStats {
     /// Number of events that were lost; every command states this one. LOST records and
     /// the totals of LOST_SAMPLES tell of the same losses: the first know also of records
     /// that are no samples, the second also of what was lost after the last record that
@@ -143,7 +143,7 @@ impl ReadStats {
 /// A recording cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
-pub enum ReadError {
+pub enum PerfDataReadError {
     #[error("{path}: {error}")]
     Open { path: String, error: std::io::Error },
     #[error("{path} is a directory: name the file in it that holds the recording")]
@@ -169,7 +169,7 @@ pub enum ReadError {
 }
 
 /// A file that is mapped to memory, for reading.
-pub trait Mapping: std::fmt::Debug + Send + Sync {
+pub trait FileMapping: std::fmt::Debug + Send + Sync {
     /// Its bytes, always the same ones.
     fn bytes(&self) -> &[u8];
 
@@ -197,7 +197,7 @@ pub struct PerfData {
 
 impl PerfData {
     /// Opens a recording; `-` is the standard input.
-    pub fn open(path: impl AsRef<Path>) -> Result<PerfData, ReadError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<PerfData, PerfDataReadError> {
         header::open(path.as_ref())
     }
 
@@ -214,7 +214,7 @@ impl PerfData {
     /// Takes the records from memory that the file is mapped to, where `map` can do
     /// that: of what nobody looks at nothing is read or copied. Nothing changes for
     /// the pipe form.
-    pub fn map(&mut self, map: impl FnOnce(&File) -> Option<Arc<dyn Mapping>>) {
+    pub fn map(&mut self, map: impl FnOnce(&File) -> Option<Arc<dyn FileMapping>>) {
         if !self.pipe
             && let Some(map) = map(&self.input.file)
         {
@@ -268,9 +268,9 @@ impl PerfData {
     /// is in the statistics. The file form can be read several times.
     pub fn for_each(
         &mut self,
-        order: Order,
+        order: RecordOrder,
         sink: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
-    ) -> Result<ReadStats, ReadError> {
+    ) -> Result<PerfDataReadStats, PerfDataReadError> {
         self.for_each_batch(order, &mut |batch| batch.entries().try_for_each(|e| sink(&e)))
     }
 
@@ -279,9 +279,9 @@ impl PerfData {
     /// into, which is used again when the last of them is dropped.
     pub fn for_each_batch(
         &mut self,
-        order: Order,
+        order: RecordOrder,
         sink: &mut dyn FnMut(Batch) -> ControlFlow<()>,
-    ) -> Result<ReadStats, ReadError> {
+    ) -> Result<PerfDataReadStats, PerfDataReadError> {
         stream::run(self, order, sink)
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use kymo_model::{Endian, Misc, RawRecord, RecordHeader, RecordKind};
 
 use super::block::Block;
-use super::{Entry, EventDesc, Features, Order};
+use super::{Entry, EventDesc, Features, RecordOrder};
 
 /// Bytes waiting for a round mark at which half of them are let go regardless.
 const MAX_QUEUED: usize = 192 << 20;
@@ -148,7 +148,7 @@ impl Batch {
 
 /// Records waiting for delivery.
 pub(super) struct Queue {
-    order: Order,
+    order: RecordOrder,
     endian: Endian,
     keys: Vec<Key>,
     /// Sealed blocks that keys point into. The block that is still being filled
@@ -174,7 +174,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(order: Order, endian: Endian, min_batch: usize) -> Queue {
+    pub(super) fn new(order: RecordOrder, endian: Endian, min_batch: usize) -> Queue {
         Queue {
             order,
             endian,
@@ -208,7 +208,7 @@ impl Queue {
 
     /// Whether records are handed on in the order of time.
     pub(super) fn is_by_time(&self) -> bool {
-        self.order == Order::Time
+        self.order == RecordOrder::Time
     }
 
     /// Whether anything in the open block is waited for.
@@ -234,7 +234,7 @@ impl Queue {
     pub(super) fn is_due(&self) -> bool {
         !self.open_is_used()
             && self.bytes >= self.enough
-            && (self.round_ended || self.held() >= MAX_QUEUED || self.order == Order::File)
+            && (self.round_ended || self.held() >= MAX_QUEUED || self.order == RecordOrder::File)
     }
 
     fn held(&self) -> usize {
@@ -244,7 +244,7 @@ impl Queue {
     /// Lets go what is complete; half of everything when too much waits.
     pub(super) fn flush(&mut self) -> Vec<Batch> {
         self.round_ended = false;
-        if self.order == Order::File {
+        if self.order == RecordOrder::File {
             return self.finish();
         }
         let forced = self.held() >= MAX_QUEUED;
@@ -261,7 +261,7 @@ impl Queue {
 
     /// Lets everything go; all must be sealed.
     pub(super) fn finish(&mut self) -> Vec<Batch> {
-        if self.order == Order::Time {
+        if self.order == RecordOrder::Time {
             self.keys.sort_by_key(|k| k.time);
         }
         self.split_off(self.keys.len())
@@ -270,7 +270,7 @@ impl Queue {
     /// The first `split` keys as batches.
     fn split_off(&mut self, split: usize) -> Vec<Batch> {
         let blocks: Arc<[Arc<Block>]> = self.blocks.as_slice().into();
-        if self.order == Order::Time {
+        if self.order == RecordOrder::Time {
             let gone = &self.keys[..split];
             let late = gone.partition_point(|k| k.time < self.delivered);
             let untimed = gone.partition_point(|k| k.time == 0);
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_round_lets_go_what_the_round_before_had_seen() {
-        let mut q = Queue::new(Order::Time, Endian::NATIVE, 0);
+        let mut q = Queue::new(RecordOrder::Time, Endian::NATIVE, 0);
         let mut complete = 0;
         for (t, tag) in [(10, 1), (12, 2), (11, 3)] {
             push(&mut q, tag, Some(t));
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn equal_times_keep_the_files_order() {
-        let mut q = Queue::new(Order::Time, Endian::NATIVE, 0);
+        let mut q = Queue::new(RecordOrder::Time, Endian::NATIVE, 0);
         for tag in 0..100 {
             push(&mut q, tag, Some(7));
         }
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn blocks_go_with_the_last_record_that_lies_in_them() {
-        let mut q = Queue::new(Order::Time, Endian::NATIVE, 0);
+        let mut q = Queue::new(RecordOrder::Time, Endian::NATIVE, 0);
         let mut complete = 0;
         push(&mut q, 1, Some(10));
         q.round(&mut complete);

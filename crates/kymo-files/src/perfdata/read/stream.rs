@@ -14,7 +14,9 @@ use super::deferred_chains::{self, DeferredChains};
 use super::header::name_events;
 use super::input::Input;
 use super::order::{Batch, Queue};
-use super::{Damage, EventDesc, Features, Order, PerfData, ReadError, ReadStats, known};
+use super::{
+    Damage, EventDesc, Features, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder, known,
+};
 use crate::perfdata::Feature;
 
 /// What is waited for until records are put in order.
@@ -31,11 +33,11 @@ type Sink<'s> = dyn FnMut(Batch) -> ControlFlow<()> + 's;
 
 pub(super) fn run(
     data: &mut PerfData,
-    order: Order,
+    order: RecordOrder,
     sink: &mut Sink<'_>,
-) -> Result<ReadStats, ReadError> {
+) -> Result<PerfDataReadStats, PerfDataReadError> {
     if data.pipe && data.consumed {
-        return Err(ReadError::Consumed);
+        return Err(PerfDataReadError::Consumed);
     }
     data.consumed = true;
     let limit = match data.data.size {
@@ -44,7 +46,7 @@ pub(super) fn run(
     };
     if !data.pipe {
         let seek = data.input.file.seek(SeekFrom::Start(data.data.offset));
-        seek.map_err(|error| ReadError::Io { offset: data.data.offset, error })?;
+        seek.map_err(|error| PerfDataReadError::Io { offset: data.data.offset, error })?;
     }
     data.input.restart(data.data.offset, limit);
     let min_batch = if data.pipe { 0 } else { BATCH };
@@ -60,7 +62,7 @@ pub(super) fn run(
         deferred: DeferredChains::default(),
         pool: Arc::default(),
         complete: 0,
-        stats: ReadStats::default(),
+        stats: PerfDataReadStats::default(),
         unpacked: Unpacked::default(),
         stopped: false,
         sink,
@@ -105,7 +107,7 @@ struct Reading<'s, 'f> {
     pool: Arc<Pool>,
     /// Largest time seen when the last round ended.
     complete: u64,
-    stats: ReadStats,
+    stats: PerfDataReadStats,
     unpacked: Unpacked,
     /// The sink wants no more.
     stopped: bool,
@@ -121,8 +123,12 @@ struct Unpacked {
 }
 
 impl Reading<'_, '_> {
-    fn records(&mut self, input: &mut Input, limit: u64) -> Result<ControlFlow<()>, ReadError> {
-        const GO_ON: Result<ControlFlow<()>, ReadError> = Ok(ControlFlow::Continue(()));
+    fn records(
+        &mut self,
+        input: &mut Input,
+        limit: u64,
+    ) -> Result<ControlFlow<()>, PerfDataReadError> {
+        const GO_ON: Result<ControlFlow<()>, PerfDataReadError> = Ok(ControlFlow::Continue(()));
         while !self.stopped {
             let offset = input.offset();
             if !self.want(input, RecordHeader::SIZE)? {
@@ -178,7 +184,7 @@ impl Reading<'_, '_> {
     /// Makes the window that large; when that takes reading, lets go first what
     /// can go.
     #[inline]
-    fn want(&mut self, input: &mut Input, need: usize) -> Result<bool, ReadError> {
+    fn want(&mut self, input: &mut Input, need: usize) -> Result<bool, PerfDataReadError> {
         if input.window().len() >= need {
             return Ok(true);
         }
@@ -227,7 +233,12 @@ impl Reading<'_, '_> {
     }
 
     /// Bytes that follow their record without being part of it.
-    fn blob(&mut self, kind: RecordKind, size: u64, input: &mut Input) -> Result<(), ReadError> {
+    fn blob(
+        &mut self,
+        kind: RecordKind,
+        size: u64,
+        input: &mut Input,
+    ) -> Result<(), PerfDataReadError> {
         let at = input.offset();
         let have = if kind == RecordKind::AUXTRACE {
             let have = input.skip(size)?;
@@ -465,7 +476,12 @@ impl Reading<'_, '_> {
         })
     }
 
-    fn compressed(&mut self, kind: RecordKind, body: &[u8], offset: u64) -> Result<(), ReadError> {
+    fn compressed(
+        &mut self,
+        kind: RecordKind,
+        body: &[u8],
+        offset: u64,
+    ) -> Result<(), PerfDataReadError> {
         let packed = if kind == RecordKind::COMPRESSED {
             Some(body)
         } else {
@@ -482,13 +498,18 @@ impl Reading<'_, '_> {
         result
     }
 
-    fn unpack(&mut self, u: &mut Unpacked, packed: &[u8], offset: u64) -> Result<(), ReadError> {
+    fn unpack(
+        &mut self,
+        u: &mut Unpacked,
+        packed: &[u8],
+        offset: u64,
+    ) -> Result<(), PerfDataReadError> {
         let decoder = match &mut u.decoder {
             Some(d) => d,
             none => {
-                let mut d = Decoder::new().map_err(ReadError::Zstd)?;
+                let mut d = Decoder::new().map_err(PerfDataReadError::Zstd)?;
                 let window = DParameter::WindowLogMax(WINDOW_LOG_MAX);
-                d.set_parameter(window).map_err(ReadError::Zstd)?;
+                d.set_parameter(window).map_err(PerfDataReadError::Zstd)?;
                 none.insert(d)
             }
         };

@@ -106,7 +106,7 @@ impl std::fmt::Debug for Out {
 
 /// A perf.data being written.
 #[derive(Debug)]
-pub struct Writer {
+pub struct PerfDataWriter {
     out: Out,
     events: Vec<EventMeta>,
     attrs_at: u64,
@@ -120,13 +120,13 @@ pub struct Writer {
     compressor: Option<Compressor>,
 }
 
-impl Writer {
+impl PerfDataWriter {
     /// Begins a file: header, ids, attributes and the sections known by now.
     pub fn file(
         file: File,
         events: Vec<EventMeta>,
         features: &FeatureSections,
-    ) -> io::Result<Writer> {
+    ) -> io::Result<PerfDataWriter> {
         let mut head = vec![0; HEADER_SIZE as usize];
         let mut entries = Vec::new();
         let size = attr_size(&events);
@@ -146,7 +146,7 @@ impl Writer {
             head.resize(head.len().next_multiple_of(8), 0);
         }
         let data_at = head.len() as u64;
-        let mut writer = Writer {
+        let mut writer = PerfDataWriter {
             out: Out::File(file),
             events,
             attrs_at,
@@ -170,7 +170,7 @@ impl Writer {
         events: Vec<EventMeta>,
         features: &FeatureSections,
         tracing: Option<&TracingBlob>,
-    ) -> io::Result<Writer> {
+    ) -> io::Result<PerfDataWriter> {
         let mut head = MAGIC_V2_NATIVE.to_ne_bytes().to_vec();
         head.extend(PIPE_HEADER_SIZE.to_ne_bytes());
         let size = attr_size(&events);
@@ -207,7 +207,7 @@ impl Writer {
             head.extend((bytes.len() as u32).to_ne_bytes());
             head.extend(bytes);
         }
-        let mut writer = Writer {
+        let mut writer = PerfDataWriter {
             out: Out::Pipe(out),
             events,
             attrs_at: 0,
@@ -479,7 +479,7 @@ mod tests {
         let file = tempfile();
         let event = EventMeta { name: "cpu-clock".into(), ids: vec![7, 8], ..Default::default() };
         let none = FeatureSections::new();
-        let mut w = Writer::file(file.try_clone().unwrap(), vec![event], &none).unwrap();
+        let mut w = PerfDataWriter::file(file.try_clone().unwrap(), vec![event], &none).unwrap();
         w.record(&synth::finished_round()).unwrap();
         w.spans(b"abcd", b"efgh").unwrap();
         assert_eq!(w.data_size(), 16);
@@ -502,7 +502,8 @@ mod tests {
         let file = tempfile();
         let features = FeatureSections::from([(Feature::ARCH, features::string("x86_64"))]);
         let event = EventMeta { ids: vec![7], ..Default::default() };
-        let mut w = Writer::file(file.try_clone().unwrap(), vec![event], &features).unwrap();
+        let mut w =
+            PerfDataWriter::file(file.try_clone().unwrap(), vec![event], &features).unwrap();
         w.record(&synth::finished_init()).unwrap();
         w.mark().unwrap();
         w.record(&synth::finished_round()).unwrap();

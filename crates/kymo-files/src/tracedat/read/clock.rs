@@ -1,6 +1,6 @@
 //! From the times of the ring to those of the recording, as the options ask.
 
-use crate::tracedat::Options;
+use crate::tracedat::TraceDatOptions;
 
 /// What is done to each time: first the TSC conversion, then the options DATE
 /// (microseconds) and OFFSET (units of the ring, nanoseconds) are added. trace-cmd does the same; it leaves the
@@ -13,7 +13,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn of(options: &Options) -> Clock {
+    pub(super) fn of(options: &TraceDatOptions) -> Clock {
         let number = |text: &Option<String>| text.as_deref().map_or(0, leading_number);
         Clock {
             tsc: options.tsc2nsec.filter(|t| t.mult != 0).map(|t| (t.mult, t.shift)),
@@ -80,12 +80,12 @@ mod tests {
         let time = 11_368_843_602_601;
         let text = |t: &str| Some(t.to_owned());
         let tsc2nsec = Some(TscToNsec { mult: 3, shift: 1, offset: 1000 });
-        let mut options = Options { tsc2nsec, ..Options::default() };
+        let mut options = TraceDatOptions { tsc2nsec, ..TraceDatOptions::default() };
         assert_eq!(Clock::of(&options).correct(time), 17_053_265_403_901);
         options.offset = text("1000000");
         assert_eq!(Clock::of(&options).correct(time), 17_053_266_403_901);
         let (date, offset) = (text("1000000000"), text("5000000000"));
-        let options = Options { date, offset, ..Options::default() };
+        let options = TraceDatOptions { date, offset, ..TraceDatOptions::default() };
         assert_eq!(Clock::of(&options).correct(time), 12_373_843_602_601);
     }
 }

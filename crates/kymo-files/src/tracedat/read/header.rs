@@ -7,32 +7,32 @@ use kymo_model::Endian;
 
 use super::section_reader::SectionReader;
 use super::{
-    Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, ReadError, TraceDat, machine,
-    sections,
+    Buffer, CpuData, Damage, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, TraceDat, TraceDatReadError,
+    machine, sections,
 };
 use crate::Machine;
-use crate::tracedat::{Compression, MAGIC, OptionId, Options};
+use crate::tracedat::{Compression, MAGIC, OptionId, TraceDatOptions};
 
-pub(super) fn open(path: &Path) -> Result<TraceDat, ReadError> {
+pub(super) fn open(path: &Path) -> Result<TraceDat, TraceDatReadError> {
     let name = path.display().to_string();
-    let open_error = |error| ReadError::Open { path: name.clone(), error };
+    let open_error = |error| TraceDatReadError::Open { path: name.clone(), error };
     let file = File::open(path).map_err(open_error)?;
     let meta = file.metadata().map_err(open_error)?;
     if meta.is_dir() {
-        return Err(ReadError::Directory { path: name });
+        return Err(TraceDatReadError::Directory { path: name });
     }
     if !meta.is_file() {
-        return Err(ReadError::NotSeekable { path: name });
+        return Err(TraceDatReadError::NotSeekable { path: name });
     }
     let len = meta.len();
     if len == 0 {
-        return Err(ReadError::Empty { path: name });
+        return Err(TraceDatReadError::Empty { path: name });
     }
     let mut begin = [0; MAGIC.len()];
     let have = super::section_reader::read_at(&file, &mut begin, 0).map_err(open_error)?;
     if begin != MAGIC {
         let begin = begin.get(..have).unwrap_or(&[]).escape_ascii().to_string();
-        return Err(ReadError::NotTraceDat { path: name, begin });
+        return Err(TraceDatReadError::NotTraceDat { path: name, begin });
     }
     let mut s = SectionReader::file(&file, MAGIC.len() as u64, len, Endian::Little);
     let mut data = initial(&mut s, &name)?;
@@ -48,8 +48,8 @@ pub(super) fn open(path: &Path) -> Result<TraceDat, ReadError> {
 }
 
 /// Version, byte order, word and page size; of version 7 the compression.
-fn initial(s: &mut SectionReader<'_>, name: &str) -> Result<TraceDat, ReadError> {
-    let bad = |damage| ReadError::Header { path: name.to_owned(), damage };
+fn initial(s: &mut SectionReader<'_>, name: &str) -> Result<TraceDat, TraceDatReadError> {
+    let bad = |damage| TraceDatReadError::Header { path: name.to_owned(), damage };
     let at = s.offset();
     let version = s.cstr("version").map_err(bad)?;
     let number = match version.as_str() {
@@ -82,7 +82,7 @@ fn initial(s: &mut SectionReader<'_>, name: &str) -> Result<TraceDat, ReadError>
         page_size,
         compression: Compression::None,
         machine: Machine::default(),
-        options: Options::default(),
+        options: TraceDatOptions::default(),
         buffers: Vec::new(),
         growing: false,
         damage,

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::ops::ControlFlow;
 
 use super::pages::{Sizes, Stream};
-use super::{Clock, Event, ReadError, ReadStats, TraceDat};
+use super::{Clock, TraceDat, TraceDatEvent, TraceDatReadError, TraceDatReadStats};
 use crate::merge_heap::{Lane, Merge};
 
 /// All windows together take about this much, more where pages are larger.
@@ -15,7 +15,7 @@ const MOST: usize = 512 << 20;
 
 /// Which events are wanted.
 #[derive(Clone, Debug, Default)]
-pub struct Select {
+pub struct TraceDatSelect {
     /// Only of these CPUs.
     pub cpus: Option<Vec<u32>>,
     /// Only of these instances, by index.
@@ -30,11 +30,11 @@ pub struct Select {
 /// What it takes to find the next event.
 struct Context<'d> {
     file: &'d File,
-    stats: ReadStats,
+    stats: TraceDatReadStats,
 }
 
 impl Lane<Context<'_>> for Stream {
-    type Error = ReadError;
+    type Error = TraceDatReadError;
 
     #[inline]
     fn time(&self) -> u64 {
@@ -42,7 +42,7 @@ impl Lane<Context<'_>> for Stream {
     }
 
     #[inline]
-    fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, ReadError> {
+    fn advance(&mut self, context: &mut Context<'_>) -> Result<bool, TraceDatReadError> {
         Ok(self.step() || self.fill(context.file, &mut context.stats)?)
     }
 }
@@ -66,20 +66,20 @@ impl<'d> Walk<'d> {
     pub(crate) fn run(
         &mut self,
         until: u64,
-        sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, ReadError> {
+        sink: &mut dyn FnMut(&TraceDatEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, TraceDatReadError> {
         let Some(context) = &mut self.context else { return Ok(ControlFlow::Continue(())) };
         let clock = self.clock;
         self.merge.run(until, context, |s, _, _, context: &mut Context<'d>| {
             let Some((slot, payload, missed)) = s.event() else { return ControlFlow::Continue(()) };
             context.stats.events += 1;
             let time = clock.correct(slot.time);
-            sink(&Event { buffer: s.buffer, cpu: s.cpu, time, payload, missed, stream: s })
+            sink(&TraceDatEvent { buffer: s.buffer, cpu: s.cpu, time, payload, missed, stream: s })
         })
     }
 
     /// What was read so far.
-    pub(crate) fn stats(self) -> ReadStats {
+    pub(crate) fn stats(self) -> TraceDatReadStats {
         self.context.map(|c| c.stats).unwrap_or_default()
     }
 }
@@ -90,17 +90,17 @@ impl TraceDat {
     /// the statistics. Memory does not grow with the file.
     pub fn for_each(
         &self,
-        select: &Select,
-        sink: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
-    ) -> Result<ReadStats, ReadError> {
+        select: &TraceDatSelect,
+        sink: &mut dyn FnMut(&TraceDatEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<TraceDatReadStats, TraceDatReadError> {
         let mut walk = self.walk(select)?;
         let _ = walk.run(u64::MAX, sink)?;
         Ok(walk.stats())
     }
 
     /// The same piece by piece.
-    pub(crate) fn walk(&self, select: &Select) -> Result<Walk<'_>, ReadError> {
-        let mut stats = ReadStats::default();
+    pub(crate) fn walk(&self, select: &TraceDatSelect) -> Result<Walk<'_>, TraceDatReadError> {
+        let mut stats = TraceDatReadStats::default();
         let clock = if select.raw_times { Clock::default() } else { self.clock() };
         let mut streams = self.streams(select, &mut stats);
         let Some(file) = &self.file else {
@@ -114,7 +114,11 @@ impl TraceDat {
         Ok(Walk { merge, context: Some(context), clock })
     }
 
-    pub(super) fn streams(&self, select: &Select, stats: &mut ReadStats) -> Vec<Stream> {
+    pub(super) fn streams(
+        &self,
+        select: &TraceDatSelect,
+        stats: &mut TraceDatReadStats,
+    ) -> Vec<Stream> {
         let wanted = |cpu: u32, buffer: usize| {
             select.cpus.as_ref().is_none_or(|c| c.contains(&cpu))
                 && select.buffers.as_ref().is_none_or(|b| b.contains(&buffer))

@@ -3,7 +3,7 @@
 //!
 //! Nothing in the file is believed: sizes, offsets and counts are checked
 //! against what is there. A table or page that is damaged costs what is in it;
-//! the rest is read, and [`TraceDat::damage`] and [`ReadStats::damaged`] tell.
+//! the rest is read, and [`TraceDat::damage`] and [`TraceDatReadStats::damaged`] tell.
 
 mod clock;
 mod header;
@@ -22,10 +22,10 @@ use std::path::Path;
 use kymo_format::ring::{Missed, PageLayout, RingError};
 use kymo_model::Endian;
 
-use super::{Compression, Options};
+use super::{Compression, TraceDatOptions};
 use crate::Machine;
 pub use crate::damage::Damage;
-pub use merge::Select;
+pub use merge::TraceDatSelect;
 pub(crate) use merge::Walk;
 
 use clock::Clock;
@@ -78,7 +78,7 @@ pub struct CpuData {
 
 /// One event, handed to the sink of [`TraceDat::for_each`].
 #[derive(Clone, Copy)]
-pub struct Event<'a> {
+pub struct TraceDatEvent<'a> {
     /// Index of its instance in [`TraceDat::buffers`].
     pub buffer: usize,
     /// The CPU whose ring it was in.
@@ -92,7 +92,7 @@ pub struct Event<'a> {
     stream: &'a pages::Stream,
 }
 
-impl Event<'_> {
+impl TraceDatEvent<'_> {
     /// Where it lies in the file; in a compressed one, where its chunk lies.
     pub fn offset(&self) -> u64 {
         self.stream.offset()
@@ -101,7 +101,7 @@ impl Event<'_> {
 
 /// What was read, and what could make a result of it wrong.
 #[derive(Clone, Debug, Default)]
-pub struct ReadStats {
+pub struct TraceDatReadStats {
     /// Events delivered.
     pub events: u64,
     /// Pages walked.
@@ -118,7 +118,7 @@ pub struct ReadStats {
     pub damaged_places: u64,
 }
 
-impl ReadStats {
+impl TraceDatReadStats {
     fn damage(&mut self, offset: u64, what: String) {
         self.damaged_places += 1;
         if self.damaged.len() < MAX_DAMAGE {
@@ -130,7 +130,7 @@ impl ReadStats {
 /// A recording cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
-pub enum ReadError {
+pub enum TraceDatReadError {
     #[error("{path}: {error}")]
     Open { path: String, error: std::io::Error },
     #[error("{path} is a directory: name the file in it that holds the recording")]
@@ -159,7 +159,7 @@ pub struct TraceDat {
     page_size: u32,
     compression: Compression,
     machine: Machine,
-    options: Options,
+    options: TraceDatOptions,
     buffers: Vec<Buffer>,
     growing: bool,
     damage: Vec<Damage>,
@@ -168,7 +168,7 @@ pub struct TraceDat {
 
 impl TraceDat {
     /// Opens a recording and reads all of it but the events.
-    pub fn open(path: impl AsRef<Path>) -> Result<TraceDat, ReadError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<TraceDat, TraceDatReadError> {
         header::open(path.as_ref())
     }
 
@@ -208,7 +208,7 @@ impl TraceDat {
     }
 
     /// What else the file says.
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &TraceDatOptions {
         &self.options
     }
 

@@ -3,9 +3,9 @@
 
 use kymo_model::{Cursor, Endian, Truncated};
 
-use crate::tracedat::{CpuShift, Guest, OptionId, Options, TimeShift, TscToNsec};
+use crate::tracedat::{CpuShift, Guest, OptionId, TimeShift, TraceDatOptions, TscToNsec};
 
-impl Options {
+impl TraceDatOptions {
     /// Takes in an option that is not a place in the file.
     pub(super) fn read(&mut self, id: OptionId, data: &[u8], endian: Endian) -> Result<(), String> {
         let mut c = Cursor::new(data, endian);

@@ -6,7 +6,7 @@ use kymo_format::ring::{Missed, PageLayout};
 use kymo_model::Endian;
 
 use super::section_reader::read_at;
-use super::{Buffer, CpuData, ReadError, ReadStats};
+use super::{Buffer, CpuData, TraceDatReadError, TraceDatReadStats};
 use crate::tracedat::Compression;
 
 /// The largest chunk of a compressed run that is unpacked.
@@ -99,7 +99,7 @@ impl Stream {
     }
 
     /// Passes over all but the last few pages, of which nothing was read yet.
-    pub(super) fn skip_to_tail(&mut self, file: &File) -> Result<(), ReadError> {
+    pub(super) fn skip_to_tail(&mut self, file: &File) -> Result<(), TraceDatReadError> {
         let page = u64::from(self.layout.page_size);
         match &mut self.supply {
             Supply::Plain { at } => {
@@ -124,14 +124,14 @@ impl Stream {
     /// Passes over pages that end before `time`, of which nothing was read yet.
     /// Pages are in order of time; where one seems not to be, nothing is passed
     /// over. Compressed ones are not either: unpacking shows their times.
-    pub(super) fn skip_to_time(&mut self, file: &File, time: u64) -> Result<(), ReadError> {
+    pub(super) fn skip_to_time(&mut self, file: &File, time: u64) -> Result<(), TraceDatReadError> {
         let Supply::Plain { at } = &mut self.supply else { return Ok(()) };
         let page = u64::from(self.layout.page_size);
-        let begins = |n: u64| -> Result<Option<u64>, ReadError> {
+        let begins = |n: u64| -> Result<Option<u64>, TraceDatReadError> {
             let offset = *at + n * page + u64::from(self.layout.timestamp);
             let mut word = [0; 8];
             let got = read_at(file, &mut word, offset)
-                .map_err(|error| ReadError::Io { offset, error })?;
+                .map_err(|error| TraceDatReadError::Io { offset, error })?;
             Ok((got == 8).then(|| self.layout.endian.u64(word)).filter(|t| *t != 0))
         };
         // The page before the first that begins at `time` or later may reach into it.
@@ -192,7 +192,11 @@ impl Stream {
     }
 
     /// Walks pages until one has events. `false`: that was all.
-    pub(super) fn fill(&mut self, file: &File, stats: &mut ReadStats) -> Result<bool, ReadError> {
+    pub(super) fn fill(
+        &mut self,
+        file: &File,
+        stats: &mut TraceDatReadStats,
+    ) -> Result<bool, TraceDatReadError> {
         loop {
             self.slots.clear();
             self.next = 0;
@@ -207,7 +211,7 @@ impl Stream {
     }
 
     /// Finds the events of one page.
-    fn walk(&mut self, stats: &mut ReadStats) {
+    fn walk(&mut self, stats: &mut TraceDatReadStats) {
         let size = self.layout.page_size as usize;
         let rest = self.window.get(self.page..).unwrap_or(&[]);
         let bytes = rest.get(..size).unwrap_or(rest);
@@ -247,7 +251,11 @@ impl Stream {
     }
 
     /// Moves the window on.
-    fn more(&mut self, file: &File, stats: &mut ReadStats) -> Result<bool, ReadError> {
+    fn more(
+        &mut self,
+        file: &File,
+        stats: &mut TraceDatReadStats,
+    ) -> Result<bool, TraceDatReadError> {
         self.page = 0;
         match &mut self.supply {
             Supply::Plain { at } => {
@@ -255,7 +263,7 @@ impl Stream {
                 let take = left.min(self.sizes.ask as u64) as usize;
                 self.window.resize(take, 0);
                 let got = read_at(file, &mut self.window, *at)
-                    .map_err(|error| ReadError::Io { offset: *at, error })?;
+                    .map_err(|error| TraceDatReadError::Io { offset: *at, error })?;
                 self.window.truncate(got);
                 self.window_at = *at;
                 *at += got as u64;
@@ -284,7 +292,11 @@ impl Stream {
 
     /// Unpacks the next chunk; the first is led by the number of them. `false`:
     /// there is none.
-    fn chunk(&mut self, file: &File, stats: &mut ReadStats) -> Result<bool, ReadError> {
+    fn chunk(
+        &mut self,
+        file: &File,
+        stats: &mut TraceDatReadStats,
+    ) -> Result<bool, TraceDatReadError> {
         let endian = self.layout.endian;
         let Supply::Chunks { at, left, compression, packed } = &mut self.supply else {
             return Ok(false);
@@ -325,7 +337,7 @@ impl Stream {
         }
         packed.resize(size as usize, 0);
         let got = read_at(file, packed, *at + 8)
-            .map_err(|error| ReadError::Io { offset: *at + 8, error })?;
+            .map_err(|error| TraceDatReadError::Io { offset: *at + 8, error })?;
         packed.truncate(got);
         if let Err(e) = compression.decompress(packed, unpacked as usize, &mut self.window) {
             give_up(format!("chunk cannot be unpacked: {e}"));
@@ -340,9 +352,9 @@ fn words<const N: usize>(
     file: &File,
     at: u64,
     endian: Endian,
-) -> Result<Option<[u32; N]>, ReadError> {
+) -> Result<Option<[u32; N]>, TraceDatReadError> {
     let mut bytes = [[0; 4]; N];
     let got = read_at(file, bytes.as_flattened_mut(), at)
-        .map_err(|error| ReadError::Io { offset: at, error })?;
+        .map_err(|error| TraceDatReadError::Io { offset: at, error })?;
     Ok((got == N * 4).then(|| bytes.map(|b| endian.u32(b))))
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use super::pages::Stream;
-use super::{Clock, ReadStats, Select, TraceDat};
+use super::{Clock, TraceDat, TraceDatReadStats, TraceDatSelect};
 
 impl TraceDat {
     /// Times of the first and the last event, corrected as the file asks;
@@ -19,8 +19,9 @@ impl TraceDat {
 
     fn span_by(&self, clock: Clock) -> Option<(u64, u64)> {
         let file = self.file.as_ref()?;
-        let mut stats = ReadStats::default();
-        let streams = |stats: &mut ReadStats| self.streams(&Select::default(), stats);
+        let mut stats = TraceDatReadStats::default();
+        let streams =
+            |stats: &mut TraceDatReadStats| self.streams(&TraceDatSelect::default(), stats);
         let first = streams(&mut stats).into_iter().filter_map(|s| first(s, file)).min()?;
         let last = streams(&mut stats).into_iter().filter_map(|s| last(s, file)).max()?;
         Some((clock.correct(first), clock.correct(last)))
@@ -28,19 +29,19 @@ impl TraceDat {
 }
 
 fn first(mut s: Stream, file: &File) -> Option<u64> {
-    s.fill(file, &mut ReadStats::default()).ok().filter(|more| *more)?;
+    s.fill(file, &mut TraceDatReadStats::default()).ok().filter(|more| *more)?;
     s.time()
 }
 
 /// The last pages may be empty: then the whole is read.
 fn last(mut s: Stream, file: &File) -> Option<u64> {
-    let mut stats = ReadStats::default();
+    let mut stats = TraceDatReadStats::default();
     let whole = s.clone_unread();
     s.skip_to_tail(file).ok()?;
     last_of(s, file, &mut stats).or_else(|| last_of(whole, file, &mut stats))
 }
 
-fn last_of(mut s: Stream, file: &File, stats: &mut ReadStats) -> Option<u64> {
+fn last_of(mut s: Stream, file: &File, stats: &mut TraceDatReadStats) -> Option<u64> {
     let mut last = None;
     while s.fill(file, stats).ok()? {
         last = s.last_time();

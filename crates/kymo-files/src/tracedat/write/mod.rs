@@ -1,6 +1,6 @@
 //! Writing trace.dat of versions 6 and 7.
 //!
-//! [`Writer`] lays finished runs of pages one after the other, compressed if
+//! [`TraceDatWriter`] lays finished runs of pages one after the other, compressed if
 //! asked. [`trace_header`] gives all of a file but the pages, for a recorder that
 //! places them itself while they come.
 
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use kymo_model::Endian;
 
 use super::ids::SECTION_COMPRESSED;
-use super::{Compression, Options, SectionId};
+use super::{Compression, SectionId, TraceDatOptions};
 use crate::Machine;
 pub use header::{TraceHeader, trace_header};
 
@@ -50,7 +50,7 @@ pub struct TraceFacts {
     /// What rendering needs of it.
     pub machine: Machine,
     /// What else is to be told.
-    pub options: Options,
+    pub options: TraceDatOptions,
 }
 
 impl Default for TraceFacts {
@@ -60,7 +60,7 @@ impl Default for TraceFacts {
             long_size: size_of::<usize>() as u8,
             page_size: 4096,
             machine: Machine::default(),
-            options: Options::default(),
+            options: TraceDatOptions::default(),
         }
     }
 }
@@ -115,7 +115,7 @@ fn check(format: Format, facts: &TraceFacts, buffers: &[BufferSpec]) -> Result<(
 }
 
 /// A file that is written from begin to end.
-pub struct Writer {
+pub struct TraceDatWriter {
     path: PathBuf,
     file: File,
     endian: Endian,
@@ -130,19 +130,19 @@ pub struct Writer {
     done: Vec<(usize, u32)>,
 }
 
-impl Writer {
+impl TraceDatWriter {
     /// Creates the file, or empties it, and writes all but the events.
     pub fn create(
         path: impl AsRef<Path>,
         format: Format,
         facts: &TraceFacts,
         buffers: Vec<BufferSpec>,
-    ) -> Result<Writer, WriteError> {
+    ) -> Result<TraceDatWriter, WriteError> {
         check(format, facts, &buffers)?;
         let head = head::build(facts, format, &buffers)?;
         let path = path.as_ref().to_owned();
         let opened = File::options().read(true).write(true).create(true).truncate(true).open(&path);
-        let mut w = Writer {
+        let mut w = TraceDatWriter {
             file: opened.map_err(|source| io(&path, "create", source))?,
             path,
             endian: facts.endian,

@@ -3,9 +3,9 @@
 use kymo_model::Endian;
 
 use super::sink::Bytes;
-use crate::tracedat::{Guest, OptionId, Options, TimeShift};
+use crate::tracedat::{Guest, OptionId, TimeShift, TraceDatOptions};
 
-impl Options {
+impl TraceDatOptions {
     /// Writes all options that are not places in the file.
     pub(super) fn write(&self, out: &mut Bytes, endian: Endian) {
         let mut text = |id: OptionId, text: &str| {

@@ -215,10 +215,10 @@ impl std::fmt::Display for Xml<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::folded::{Label, NamedNode};
+    use crate::export::folded::{FoldedLabel, NamedNode};
 
     fn stacks() -> ByName {
-        let label = |text: &str, kind| Label { text: text.to_string(), kind };
+        let label = |text: &str, kind| FoldedLabel { text: text.to_string(), kind };
         let node = |parent, label, own| NamedNode { parent, label, own };
         ByName {
             labels: vec![

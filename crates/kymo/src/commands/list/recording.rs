@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use kymo_events::{ClassCounts, EventSource};
-use kymo_symbols::Options;
+use kymo_symbols::ResolverOptions;
 use kymo_view::Ledger;
 use kymo_view::class_list::ClassList;
 
@@ -16,7 +16,7 @@ use super::Args;
 use crate::exit;
 
 pub(super) fn run(args: &Args, path: PathBuf) -> anyhow::Result<ExitCode> {
-    let source = EventSource::open(&[path], Options::default())?;
+    let source = EventSource::open(&[path], ResolverOptions::default())?;
     let globs = globs(&args.globs)?;
     let ClassCounts { classes, summary } = source.count_classes()?;
     let ledger = Ledger::from_notes(summary.notes(&source));

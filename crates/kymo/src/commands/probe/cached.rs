@@ -11,13 +11,13 @@ use kymo_model::glob::glob_match;
 use kymo_model::probe::ProbeDefinition;
 use kymo_probe::grammar::is_kernel_line;
 use kymo_probe::{CachedProbe, CachedProbes, ProbedTarget};
-use kymo_symbols::cache::Cache;
+use kymo_symbols::cache::SymbolCache;
 use kymo_symbols::debug_files::BinaryFiles;
 
 use super::Args;
 
-fn cache() -> anyhow::Result<Cache> {
-    Cache::of_user().context("there is no cache: KYMO_CACHE is off, or HOME is not set")
+fn cache() -> anyhow::Result<SymbolCache> {
+    SymbolCache::of_user().context("there is no cache: KYMO_CACHE is off, or HOME is not set")
 }
 
 /// Which binary the flags mean, without its debugging information.

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use kymo_events::state::Machine;
+use kymo_events::state::MachineState;
 use kymo_events::state_history::StateTracker;
 use kymo_events::unwind::Tally;
 use kymo_events::{EventSelection, SampleSelector, notes_on_perf_data};
-use kymo_files::perfdata::{Entry, Order, PerfData, ReadStats};
+use kymo_files::perfdata::{Entry, PerfData, PerfDataReadStats, RecordOrder};
 use kymo_model::{NoteKind, RecordKind};
 use kymo_render::OrderedJob;
 use kymo_render::perf_script::{
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let order = if args.dump_raw_trace { Order::File } else { Order::Time };
+    let order = if args.dump_raw_trace { RecordOrder::File } else { RecordOrder::Time };
     let name = data.name().to_owned();
     let shown = (args.shown_sideband(), args.perf_output());
     let symbols = args.finding.options(Path::new(data.name()));
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
     let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
     let filter = filter_of(args, &data, &selection)?;
     let selector = filter.map(|filter| FilteredRecords::new(filter, &data, args));
-    let tracker = (order == Order::Time).then_some(tracker);
+    let tracker = (order == RecordOrder::Time).then_some(tracker);
     let (stats, machine, renderers) =
         read_and_render(&mut data, (order, selector), tracker, renderers)?;
     let mut ledger = Ledger::from_notes(notes_on_perf_data(&data, &stats));
@@ -68,10 +68,10 @@ pub(super) fn run(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
 /// state.
 fn read_and_render(
     data: &mut PerfData,
-    (order, mut filtered): (Order, Option<FilteredRecords<'_>>),
+    (order, mut filtered): (RecordOrder, Option<FilteredRecords<'_>>),
     mut tracker: Option<StateTracker>,
     renderers: Vec<PerfRenderer>,
-) -> anyhow::Result<(ReadStats, Option<Machine>, Vec<PerfRenderer>)> {
+) -> anyhow::Result<(PerfDataReadStats, Option<MachineState>, Vec<PerfRenderer>)> {
     let ((stats, machine), renderers) = output::render_in_order(renderers, |give| {
         let stats = data.for_each_batch(order, &mut |mut records| {
             if let Some(filtered) = &mut filtered {
@@ -102,13 +102,13 @@ fn filter_of<'f>(
 /// Leaves out samples that a filter does not want, by the state at their time.
 struct FilteredRecords<'f> {
     selector: SampleSelector<'f>,
-    machine: Machine,
+    machine: MachineState,
 }
 
 impl<'f> FilteredRecords<'f> {
     fn new(selector: SampleSelector<'f>, data: &PerfData, args: &Args) -> FilteredRecords<'f> {
         let symbols = args.finding.options(Path::new(data.name()));
-        let mut machine = Machine::new(Resolver::new(symbols));
+        let mut machine = MachineState::new(Resolver::new(symbols));
         machine.adopt(data.features());
         FilteredRecords { selector, machine }
     }
@@ -164,7 +164,7 @@ impl Args {
 }
 
 /// Notes what the renderers met.
-fn note(renderers: &[PerfRenderer], machine: Option<&Machine>, ledger: &mut Ledger) {
+fn note(renderers: &[PerfRenderer], machine: Option<&MachineState>, ledger: &mut Ledger) {
     perf_notes(renderers).into_iter().for_each(|note| ledger.push(note));
     let mut tally = Tally::default();
     renderers.iter().for_each(|r| tally.merge(r.unwind_tally().clone()));

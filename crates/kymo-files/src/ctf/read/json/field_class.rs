@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::super::tsdl::{MAX_ALIGN, MAX_DEPTH};
 use super::object::{Object, Wrong, ranges, short};
 use crate::ctf::types::{
-    ANY, CtfRole, Encoding, Enum, Field, FieldPath, Float, Int, Label, Struct, Type, TypeOption,
-    TypeSelection, VarInt,
+    ANY, CtfRole, Encoding, Enum, EnumMapping, FieldPath, Float, Int, Struct, StructureMember,
+    Type, TypeOption, TypeSelection, VarInt,
 };
 
 /// Bytes of the names of one field's values, each counted once for every range.
@@ -96,7 +96,7 @@ impl Aliases {
                 return Err(format!("a structure has two members `{name}`"));
             }
             deepest = deepest.max(class.depth);
-            fields.push(Field::new(name, class.of));
+            fields.push(StructureMember::new(name, class.of));
         }
         let align = alignment(of, "minimum-alignment")?;
         let of = Type::Struct(Arc::new(Struct { fields, align }));
@@ -307,7 +307,8 @@ fn bit_map(of: Object<'_>) -> Result<DeepClass, Wrong> {
 }
 
 fn boolean(of: Object<'_>) -> Result<DeepClass, Wrong> {
-    let labels = [Label::of("false", 0), Label { name: "true".into(), from: 1, to: ANY }];
+    let labels =
+        [EnumMapping::of("false", 0), EnumMapping { name: "true".into(), from: 1, to: ANY }];
     Ok(flat(Type::Enum(Enum::new(bits(of)?, labels))))
 }
 
@@ -351,7 +352,7 @@ fn roles(of: Object<'_>) -> Result<Vec<CtfRole>, Wrong> {
 }
 
 /// Names for ranges of values or bits; none if there are none.
-fn labels(of: Object<'_>, name: &str) -> Result<Option<Vec<Label>>, Wrong> {
+fn labels(of: Object<'_>, name: &str) -> Result<Option<Vec<EnumMapping>>, Wrong> {
     let Some(map) = of.object(name)? else { return Ok(None) };
     let (mut labels, mut bytes) = (Vec::new(), 0usize);
     for (name, set) in map.entries() {
@@ -360,7 +361,7 @@ fn labels(of: Object<'_>, name: &str) -> Result<Option<Vec<Label>>, Wrong> {
         if bytes > MAX_LABEL_BYTES {
             return Err(format!("names of values of more than {MAX_LABEL_BYTES} bytes"));
         }
-        labels.extend(set.iter().map(|(from, to)| Label {
+        labels.extend(set.iter().map(|(from, to)| EnumMapping {
             name: name.to_owned(),
             from: *from,
             to: *to,

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::tsdl::{MetadataError, Parsed};
 use crate::ctf::attributes;
-use crate::ctf::types::{Clock, CtfVersion, EnvValue, EventClass, Metadata, StreamClass};
+use crate::ctf::types::{ClockClass, CtfVersion, EnvValue, EventClass, Metadata, StreamClass};
 use field_class::Aliases;
 use object::{Object, Wrong, short};
 
@@ -186,7 +186,7 @@ impl FragmentReader {
             return Err(format!("clock `{id}` is declared twice"));
         }
         let taken = |name: &&str| self.out.clocks.iter().all(|c| c.name != *name);
-        let mut clock = Clock::new(of.text("name")?.filter(taken).unwrap_or(id));
+        let mut clock = ClockClass::new(of.text("name")?.filter(taken).unwrap_or(id));
         clock.freq = match of.unsigned("frequency")? {
             Some(freq @ 1..) => freq,
             _ => return Err("`frequency` is a number above 0".to_owned()),

@@ -9,7 +9,7 @@ use super::Parser;
 use super::class::Value;
 use super::lex::{Token, Wrong};
 use crate::ctf::attributes;
-use crate::ctf::types::{Clock, EnvValue, EventClass, StreamClass, Struct};
+use crate::ctf::types::{ClockClass, EnvValue, EventClass, StreamClass, Struct};
 
 /// Streams of one trace, at most.
 const MAX_STREAMS: usize = 1 << 12;
@@ -162,7 +162,7 @@ impl Parser<'_> {
 
     fn clock(&mut self) -> Result<(), Wrong> {
         let begin = self.at();
-        let mut clock = Clock::new("");
+        let mut clock = ClockClass::new("");
         self.block(|p, at, item| {
             let Item::Value(name, value) = item else {
                 return Err(Wrong::new(at, "a clock has values alone"));

@@ -7,7 +7,7 @@ use super::class::Value;
 use super::lex::{Token, Wrong};
 use super::scope::Deep;
 use super::{MAX_DEPTH, Parser};
-use crate::ctf::types::{Enum, Field, FieldPath, Label, Struct, Type, Variant};
+use crate::ctf::types::{Enum, EnumMapping, FieldPath, Struct, StructureMember, Type, Variant};
 
 /// Words of C that types are named with.
 const C_WORDS: [&str; 12] = [
@@ -211,7 +211,7 @@ impl Parser<'_> {
         Ok(of)
     }
 
-    fn labels(&mut self) -> Result<Vec<Label>, Wrong> {
+    fn labels(&mut self) -> Result<Vec<EnumMapping>, Wrong> {
         self.expect("{")?;
         let mut labels = Vec::new();
         let mut following = 0i128;
@@ -227,7 +227,7 @@ impl Parser<'_> {
                 to = if self.eat("...") { self.constant()? } else { from };
             }
             // Readers take a range that is written backwards for none.
-            labels.push(Label { name, from, to });
+            labels.push(EnumMapping { name, from, to });
             following = to.saturating_add(1);
             if !self.eat(",") {
                 break;
@@ -251,10 +251,10 @@ impl Parser<'_> {
     }
 
     /// `{ type name; … }`, and how deep the types are.
-    fn fields(&mut self, of: &str) -> Result<(Vec<Field>, u32), Wrong> {
+    fn fields(&mut self, of: &str) -> Result<(Vec<StructureMember>, u32), Wrong> {
         self.expect("{")?;
         self.scopes.open();
-        let mut fields: Vec<Field> = Vec::new();
+        let mut fields: Vec<StructureMember> = Vec::new();
         let mut names = rustc_hash::FxHashSet::default();
         let mut deepest = 0;
         while !self.eat("}") {
@@ -281,7 +281,7 @@ impl Parser<'_> {
                     return Err(Wrong::new(at, what));
                 }
                 deepest = deepest.max(deep.depth);
-                fields.push(Field { name, of: deep.of });
+                fields.push(StructureMember { name, of: deep.of });
                 if !self.eat(",") {
                     break;
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::ctf::types::{Enum, Field, Struct, Type};
+use crate::ctf::types::{Enum, Struct, StructureMember, Type};
 
 /// A type and how many types are within it.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Deep {
 struct Scope {
     aliases: FxHashMap<String, Deep>,
     structs: FxHashMap<String, (Arc<Struct>, u32)>,
-    variants: FxHashMap<String, (Vec<Field>, u32)>,
+    variants: FxHashMap<String, (Vec<StructureMember>, u32)>,
     enums: FxHashMap<String, Enum>,
 }
 
@@ -57,7 +57,7 @@ impl Scopes {
         self.find(|s| s.structs.get(name))
     }
 
-    pub(super) fn variant(&self, name: &str) -> Option<&(Vec<Field>, u32)> {
+    pub(super) fn variant(&self, name: &str) -> Option<&(Vec<StructureMember>, u32)> {
         self.find(|s| s.variants.get(name))
     }
 
@@ -75,7 +75,7 @@ impl Scopes {
         scope.is_some_and(|s| s.structs.insert(name, of).is_none())
     }
 
-    pub(super) fn add_variant(&mut self, name: String, of: (Vec<Field>, u32)) -> New {
+    pub(super) fn add_variant(&mut self, name: String, of: (Vec<StructureMember>, u32)) -> New {
         let scope = self.0.last_mut();
         scope.is_some_and(|s| s.variants.insert(name, of).is_none())
     }
