@@ -8,55 +8,17 @@ use std::sync::Arc;
 
 use kymo_files::ctf;
 use kymo_files::perfdata::{Entry, EventDesc};
-use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Endian, Misc, Sample, SampleType};
+use kymo_model::{Endian, Misc, Sample, SampleType};
+use kymo_symbols::Resolver;
 
+use crate::chain_frames::ChainFrame;
 use crate::ctf::EventTask;
 use crate::payload::KernelNames;
 use crate::schema::{ClassOrigin, FieldId, FieldPlace, RecordedClass, SampleField};
 use crate::trace_dat::{KnownEvent, TaskNames};
 use crate::value::FieldValue;
 
-/// Bytes of a task's name that are kept.
-const NAME: usize = 32;
-
-/// The task of an event, as far as the recording tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TaskInfo {
-    /// Process id, where the recording tells: ftrace states the thread alone, and some events
-    /// say more.
-    pub pid: Option<u32>,
-    /// Thread id.
-    pub tid: Option<u32>,
-    /// Whether the name is known; else it is what the format's own tool shows instead.
-    pub is_named: bool,
-    comm: [u8; NAME],
-    len: u8,
-}
-
-impl TaskInfo {
-    /// A task with a name.
-    pub fn new(pid: Option<u32>, tid: Option<u32>, comm: &[u8]) -> TaskInfo {
-        let mut task = TaskInfo { pid, tid, is_named: true, ..TaskInfo::default() };
-        task.set_comm(comm);
-        task
-    }
-
-    fn set_comm(&mut self, comm: &[u8]) {
-        let comm = comm.get(..NAME).unwrap_or(comm);
-        self.comm[..comm.len()].copy_from_slice(comm);
-        self.len = comm.len() as u8;
-    }
-
-    /// The same with a placeholder instead of a name.
-    pub(crate) fn unnamed(pid: Option<u32>, tid: Option<u32>, shown: &[u8]) -> TaskInfo {
-        TaskInfo { is_named: false, ..TaskInfo::new(pid, tid, shown) }
-    }
-
-    /// Its name, or the placeholder.
-    pub fn comm(&self) -> &[u8] {
-        self.comm.get(..usize::from(self.len)).unwrap_or(&[])
-    }
-}
+pub use crate::task_info::TaskInfo;
 
 /// The stack of an event as addresses, innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,6 +48,10 @@ pub(crate) trait PerfState {
     /// Path of a cgroup.
     fn cgroup(&self, id: u64) -> Option<Arc<[u8]>>;
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String>;
+    /// Frames of a sample's call chain.
+    fn chain(&self, entry: &Entry<'_>, sample: &Sample<'_>) -> Vec<ChainFrame>;
+    /// Hands over the symbols that frames are resolved with.
+    fn with_symbols(&self, see: &mut dyn FnMut(&Resolver));
     /// Appends the text of a tracepoint's payload.
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>);
 }
@@ -389,10 +355,12 @@ impl<'e> RecordedEvent<'e> {
     /// The stack that was recorded with it.
     pub fn stack(&self) -> EventStack<'_> {
         match &self.body {
-            EventBody::Perf { entry, .. } => {
-                let has_chain = |d: &EventDesc| d.attr.sample_type.contains(SampleType::CALLCHAIN);
-                let sample = || entry.desc().filter(|d| has_chain(d)).and_then(|_| self.sample());
-                sample().map_or_else(EventStack::default, |s| perf_stack(entry, s))
+            EventBody::Perf { .. } => {
+                let frames = self.call_chain();
+                let of = |mode| frames.iter().map(|f| f.address).filter(move |a| a.mode == mode);
+                let kernel = of(Misc::KERNEL).map(|a| a.ip).collect();
+                let user = of(Misc::USER).map(|a| a.ip).collect();
+                EventStack { kernel: Cow::Owned(kernel), user: Cow::Owned(user) }
             }
             EventBody::Ftrace(body) => {
                 EventStack { kernel: Cow::Borrowed(body.kernel), user: Cow::Borrowed(body.user) }
@@ -401,9 +369,30 @@ impl<'e> RecordedEvent<'e> {
         }
     }
 
+    /// Frames of a sample's call chain, innermost first: what the kernel recorded, and what is
+    /// unwound of a copy of the program's stack. Empty for events that are no samples.
+    pub fn call_chain(&self) -> Vec<ChainFrame> {
+        let EventBody::Perf { entry, state, .. } = &self.body else { return Vec::new() };
+        let has_chain = |d: &EventDesc| d.attr.sample_type.contains(SampleType::CALLCHAIN);
+        match entry.desc().filter(|d| has_chain(d)).and_then(|_| self.sample()) {
+            Some(sample) => state.chain(entry, sample),
+            None => Vec::new(),
+        }
+    }
+
+    /// Hands over the symbols that frames of its call chain are resolved with.
+    pub fn with_symbols(&self, see: &mut dyn FnMut(&Resolver)) {
+        if let EventBody::Perf { state, .. } = &self.body {
+            state.with_symbols(see);
+        }
+    }
+
     /// The functions of its stack, innermost first; an address stands for a function that
     /// has no name.
     pub fn stack_names(&self) -> Vec<String> {
+        if let EventBody::Perf { .. } = &self.body {
+            return self.chain_names();
+        }
         let stack = self.stack();
         if stack.is_empty() {
             return Vec::new();
@@ -412,6 +401,20 @@ impl<'e> RecordedEvent<'e> {
         let name = |addr: &u64, kernel| self.function(*addr, kernel).unwrap_or_else(|| hex(*addr));
         let kernel = stack.kernel.iter().map(|a| name(a, true));
         kernel.chain(stack.user.iter().map(|a| name(a, false))).collect()
+    }
+
+    fn chain_names(&self) -> Vec<String> {
+        let mut frames = self.call_chain();
+        // Nothing of guests and hypervisors is known here.
+        frames.retain(|f| [Misc::KERNEL, Misc::USER].contains(&f.address.mode));
+        let mut names = Vec::with_capacity(frames.len());
+        self.with_symbols(&mut |symbols| {
+            names.extend(frames.iter().map(|f| match f.shown.symbol {
+                Some(symbol) => symbols.name(symbol).to_owned(),
+                None => format!("{:#x}", f.address.ip),
+            }));
+        });
+        names
     }
 
     /// Name of the function at an address of its stack, in the kernel or in the program.
@@ -464,25 +467,4 @@ impl<'e> RecordedEvent<'e> {
             (None, _) => FieldValue::Absent,
         }
     }
-}
-
-/// The parts of a recorded call chain.
-fn perf_stack(entry: &Entry<'_>, sample: &Sample<'_>) -> EventStack<'static> {
-    let (mut kernel, mut user) = (Vec::new(), Vec::new());
-    let mut mode = entry.raw.misc.cpumode();
-    for word in sample.callchain() {
-        if word >= CALLCHAIN_CONTEXT_MIN {
-            mode = match ChainContext(word) {
-                ChainContext::KERNEL => Misc::KERNEL,
-                ChainContext::USER => Misc::USER,
-                // Nothing of guests and hypervisors is known here.
-                _ => 0,
-            };
-        } else if mode == Misc::KERNEL {
-            kernel.push(word);
-        } else if mode == Misc::USER {
-            user.push(word);
-        }
-    }
-    EventStack { kernel: Cow::Owned(kernel), user: Cow::Owned(user) }
 }

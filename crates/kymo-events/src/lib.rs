@@ -9,6 +9,7 @@
 
 mod address;
 pub mod chain;
+mod chain_frames;
 pub mod ctf;
 mod event;
 mod event_fields;
@@ -26,6 +27,7 @@ mod selection;
 mod source;
 pub mod state;
 pub mod state_history;
+mod task_info;
 pub mod trace_dat;
 pub mod unwind;
 mod unwind_tally;
@@ -33,6 +35,7 @@ mod value;
 pub mod worker_pool;
 
 pub use address::{BinaryAddress, CodeAddress};
+pub use chain_frames::{AddressState, ChainFacts, ChainFrame, ChainResolver};
 pub use event::{EventStack, KernelPayload, ProgramPayload, RecordedEvent, TaskInfo};
 pub use event_fields::EventFields;
 pub use field_type::{FieldRole, FieldType};

@@ -16,6 +16,8 @@ use kymo_format::{EventFormat, json_string};
 use kymo_model::{Note, NoteKind};
 
 use crate::ctf::{CtfBody, CtfClasses, CtfEventLine, CtfFieldsError, CtfLines, CtfOptions};
+use crate::perf_script::ChainOptions;
+use crate::perf_script::chain_lines::ChainLines;
 use crate::perf_script::sample_json::write_head;
 use crate::program_event::CodeNames;
 use crate::trace_cmd::{
@@ -35,6 +37,8 @@ pub struct EventLines {
     starts: TraceCmdStarts,
     tasks: ShownTasks,
     programs: Option<ProgramLines>,
+    /// Call chains of each perf.data, if they are shown.
+    chains: Option<(ChainOptions, Vec<ChainLines>)>,
     unrendered: Unrendered,
 }
 
@@ -62,6 +66,7 @@ impl EventLines {
             starts: TraceCmdStarts::default(),
             tasks: ShownTasks::default(),
             programs: None,
+            chains: None,
             unrendered: Unrendered::default(),
         }
     }
@@ -79,6 +84,31 @@ impl EventLines {
         let (programs, everything) = Default::default();
         self.programs = Some(ProgramLines { lines, programs, everything, cut: 0 });
         Ok(self)
+    }
+
+    /// Lines of samples with their call chains. Inlined functions come into a text of samples
+    /// of one recording with [`add_sources`](Self::add_sources).
+    #[must_use]
+    pub(crate) fn with_chains(mut self, options: Option<ChainOptions>) -> EventLines {
+        self.chains = options.map(|options| (options, Vec::new()));
+        self
+    }
+
+    /// Puts inlined functions into lines of a perf.data that were written into `text` from its
+    /// begin on; `ends` are places in it that move.
+    pub(crate) fn add_sources(&mut self, recording: usize, text: &mut Vec<u8>, ends: &mut [usize]) {
+        let chains = self.chains.as_mut().and_then(|(_, all)| all.get_mut(recording));
+        chains.into_iter().for_each(|lines| lines.fill(text, ends));
+    }
+
+    /// Call chains of an event's recording.
+    fn chains_of(&mut self, event: &RecordedEvent<'_>) -> Option<&mut ChainLines> {
+        let (options, all) = self.chains.as_mut()?;
+        let recording = event.class.recording;
+        if all.len() <= recording {
+            all.resize_with(recording + 1, || ChainLines::new(*options));
+        }
+        all.get_mut(recording)
     }
 
     /// Lines on a terminal: task and event have colors.
@@ -145,7 +175,7 @@ impl EventLines {
             self.program(event, &payload, out);
         } else {
             match self.options.json {
-                true => perf_json(event, out),
+                true => self.perf_json(event, out),
                 false => self.perf_text(event, out),
             }
         }
@@ -244,6 +274,13 @@ impl EventLines {
         let title = format!("{}:", event.class.name);
         let _ = write!(out, "{title:<21} ");
         event.write_perf_text(out);
+        self.chains_of(event).into_iter().for_each(|chains| chains.write_text(event, out));
+    }
+
+    fn perf_json(&mut self, event: &RecordedEvent<'_>, out: &mut Vec<u8>) {
+        write_perf_members(event, out);
+        self.chains_of(event).into_iter().for_each(|chains| chains.write_json(event, out));
+        out.extend_from_slice(b"}\n");
     }
 
     /// Notes on events that could not be rendered.
@@ -258,7 +295,8 @@ impl EventLines {
     }
 }
 
-fn perf_json(event: &RecordedEvent<'_>, out: &mut Vec<u8>) {
+/// Appends the members of an event of a perf.data but for its call chain.
+fn write_perf_members(event: &RecordedEvent<'_>, out: &mut Vec<u8>) {
     let task = event.task();
     let head = EventHead {
         comm: task.comm(),
@@ -281,7 +319,7 @@ fn perf_json(event: &RecordedEvent<'_>, out: &mut Vec<u8>) {
         out.push(b':');
         event.field(FieldId(n as u32)).write_json(out);
     }
-    out.extend_from_slice(b"}}\n");
+    out.push(b'}');
 }
 
 /// Tasks as they were shown last, to see when one has another name.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use kymo_events::payload::{KallsymsSource, KernelNames};
 use kymo_events::trace_dat::FormatTable;
-use kymo_events::{EventSelection, EventSource, ReadSummary, SourceError, SourcePiece};
+use kymo_events::{
+    EventSelection, EventSource, ReadSummary, RecordedEvent, SourceError, SourcePiece,
+};
 use kymo_files::tracedat::TraceDat;
 use kymo_files::{Moment, Timeline};
 use kymo_model::Note;
@@ -15,6 +17,7 @@ use crate::ctf::{CtfBatch, CtfFieldsError, CtfOptions, CtfRenderer, ctf_notes};
 use crate::error::RenderError;
 use crate::event_lines::EventLines;
 use crate::ordered_pool::{OrderedJob, OrderedWorker};
+use crate::perf_script::ChainOptions;
 use crate::trace_cmd::{
     TraceCmdBatch, TraceCmdFeed, TraceCmdOptions, TraceCmdRenderer, trace_cmd_notes,
 };
@@ -43,8 +46,8 @@ impl<'t> KernelEvents<'t> {
 
 /// Whose an event is: a recording of the kernel by number, or programs.
 const PROGRAMS: u32 = u32::MAX;
-/// Of a perf.data, whose lines are made as events come.
-const PERF_DATA: u32 = u32::MAX - 1;
+/// Of a perf.data, whose lines are made as events come: this plus its number.
+const PERF_DATA: u32 = 1 << 31;
 
 /// Events that are rendered together.
 #[derive(Default)]
@@ -54,9 +57,15 @@ pub struct TimelineBatch {
     events: usize,
     kernels: Vec<TraceCmdBatch>,
     programs: CtfBatch,
-    /// Lines of perf.data, and where each ends.
-    lines: Vec<u8>,
-    line_ends: Vec<usize>,
+    /// Of each perf.data.
+    perf: Vec<PerfLines>,
+}
+
+/// Lines of events of a perf.data, and where those of each event end.
+#[derive(Default)]
+struct PerfLines {
+    text: Vec<u8>,
+    ends: Vec<usize>,
 }
 
 impl TimelineBatch {
@@ -67,8 +76,9 @@ impl TimelineBatch {
 
     #[inline]
     fn is_full(&self) -> bool {
-        let bytes = || self.kernels.iter().map(|k| k.bytes()).sum::<usize>();
-        self.events >= MANY || bytes() + self.programs.bytes() + self.lines.len() >= FULL
+        let of_kernels = || self.kernels.iter().map(|k| k.bytes()).sum::<usize>();
+        let of_perf = || self.perf.iter().map(|p| p.text.len()).sum::<usize>();
+        self.events >= MANY || of_kernels() + self.programs.bytes() + of_perf() >= FULL
     }
 
     #[inline]
@@ -89,16 +99,18 @@ pub struct TimelineFeed<'a> {
 }
 
 impl<'a> TimelineFeed<'a> {
-    /// Events of perf.data are rendered as they come, by `options`.
+    /// Events of perf.data are rendered as they come, with their call chains if `chains` says
+    /// how.
     pub fn new(
         options: TraceCmdOptions,
+        chains: Option<ChainOptions>,
         source: &'a EventSource,
         kernels: &'a [KernelEvents<'_>],
     ) -> TimelineFeed<'a> {
         // Entries and exits of functions are put together in text.
         let graph = !options.json;
         let feed = |k: &'a KernelEvents<'_>| TraceCmdFeed::new(k.data, &k.formats, graph);
-        let perf_lines = EventLines::new(options);
+        let perf_lines = EventLines::new(options).with_chains(chains);
         TimelineFeed { source, kernels: kernels.iter().map(feed).collect(), perf_lines }
     }
 
@@ -125,12 +137,32 @@ impl<'a> TimelineFeed<'a> {
                 return ControlFlow::Continue(());
             }
             self.kernels.iter_mut().for_each(TraceCmdFeed::separate);
+            self.complete(&mut batch);
             give(std::mem::replace(&mut batch, TimelineBatch::new(count)))
         });
         if batch.events > 0 {
+            self.complete(&mut batch);
             let _ = give(batch);
         }
         summary
+    }
+
+    /// What is looked up for many samples at once comes into their lines.
+    fn complete(&mut self, batch: &mut TimelineBatch) {
+        for (recording, lines) in batch.perf.iter_mut().enumerate() {
+            self.perf_lines.add_sources(recording, &mut lines.text, &mut lines.ends);
+        }
+    }
+
+    fn add_sample(&mut self, event: &RecordedEvent<'_>, batch: &mut TimelineBatch) {
+        let recording = event.class.recording;
+        if batch.perf.len() <= recording {
+            batch.perf.resize_with(recording + 1, PerfLines::default);
+        }
+        let Some(lines) = batch.perf.get_mut(recording) else { return };
+        self.perf_lines.write(event, &mut lines.text);
+        lines.ends.push(lines.text.len());
+        batch.count(PERF_DATA | recording as u32, 1);
     }
 
     #[inline]
@@ -139,9 +171,7 @@ impl<'a> TimelineFeed<'a> {
             SourcePiece::Moment(moment) => moment,
             SourcePiece::Event(event) => {
                 self.kernels.iter_mut().for_each(TraceCmdFeed::separate);
-                self.perf_lines.write(event, &mut batch.lines);
-                batch.line_ends.push(batch.lines.len());
-                return batch.count(PERF_DATA, 1);
+                return self.add_sample(event, batch);
             }
         };
         match moment {
@@ -225,13 +255,20 @@ impl OrderedWorker<TimelineBatch> for TimelineRenderer<'_> {
     fn render(&mut self, batch: &TimelineBatch, out: &mut Vec<u8>) -> Result<(), RenderError> {
         // For each recording the next event and the next name.
         let mut places = vec![(0, 0); batch.kernels.len()];
-        let (mut program, mut line, mut from) = (0, 0, 0);
+        // For each perf.data the next event, and where its lines begin.
+        let mut lines = vec![(0, 0); batch.perf.len()];
+        let mut program = 0;
         for (whose, count) in &batch.runs {
-            if *whose == PERF_DATA {
-                line += *count as usize;
-                let to = batch.line_ends.get(line - 1).copied().unwrap_or(from);
-                out.extend_from_slice(batch.lines.get(from..to).unwrap_or(&[]));
-                (from, self.shown) = (to, true);
+            if (PERF_DATA..PROGRAMS).contains(whose) {
+                let number = (*whose - PERF_DATA) as usize;
+                if let (Some(all), Some((event, from))) =
+                    (batch.perf.get(number), lines.get_mut(number))
+                {
+                    *event += *count as usize;
+                    let to = all.ends.get(*event - 1).copied().unwrap_or(*from);
+                    out.extend_from_slice(all.text.get(*from..to).unwrap_or(&[]));
+                    (*from, self.shown) = (to, true);
+                }
                 continue;
             }
             if *whose == PROGRAMS {

@@ -76,8 +76,8 @@ impl EventSource {
                 let _ = (flow, feed.flush(&registry, |_, _| {}));
                 summary.timeline = Some(walk.into_stats());
             }
-            samples.iter().for_each(|s| summary.add(s.notes()));
             let consumers = feed.finish();
+            samples.into_iter().for_each(|s| summary.add_samples(s.finish()));
             kernels.iter().for_each(|kernel| summary.add(kernel.notes()));
             let programs = lanes.as_ref().and_then(|l| l.programs.as_ref());
             programs.iter().for_each(|programs| summary.add(programs.notes()));

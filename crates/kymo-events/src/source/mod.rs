@@ -19,7 +19,9 @@ mod ftrace_feed;
 mod hand_off;
 mod loss_marks;
 mod perf;
+mod perf_merge;
 pub(crate) mod registry;
+mod sample_selector;
 mod stack_join;
 mod summary;
 
@@ -42,9 +44,10 @@ pub use count::ClassCounts;
 use ctf::CtfContext;
 use ftrace::{KernelContext, KernelLane};
 pub use hand_off::EventConsumer;
-pub use perf::SampleSelector;
 use perf::{PerfContext, PerfLane};
+use perf_merge::BatchMerge;
 use registry::Registry;
+pub use sample_selector::SampleSelector;
 pub use summary::{
     ReadSummary, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
     notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
@@ -309,11 +312,10 @@ impl EventSource {
         let stats = data.for_each_batch(perfdata::RecordOrder::Time, &mut |batch| {
             batch.entries().try_for_each(|entry| lane.record(&entry, &mut registry, sink))
         })?;
-        Ok(ReadSummary {
-            perf: vec![summary::PerfSummary::new(&data, stats)],
-            notes: context.notes(),
-            ..ReadSummary::default()
-        })
+        let perf = vec![summary::PerfSummary::new(&data, stats)];
+        let mut summary = ReadSummary { perf, ..ReadSummary::default() };
+        summary.add_samples(context.finish());
+        Ok(summary)
     }
 
     /// trace.dat and CTF.
@@ -453,7 +455,7 @@ impl EventSource {
         };
         let until = registry.selection().until();
         let stats = std::thread::scope(|scope| {
-            let mut merge = perf::BatchMerge::start(scope, &self.perf, &contexts);
+            let mut merge = BatchMerge::start(scope, &self.perf, &contexts);
             let mut flow = ControlFlow::Continue(());
             while let Some((lane, entry)) = merge.next() {
                 let time = entry.time.unwrap_or(0);
@@ -484,7 +486,7 @@ impl EventSource {
                 summary.perf.push(summary::PerfSummary::new(&data, stats?));
             }
         }
-        contexts.iter().for_each(|c| summary.add(c.notes()));
+        contexts.into_iter().for_each(|c| summary.add_samples(c.finish()));
         summary.timeline = walk.map(TimelineWalk::into_stats);
         Ok(summary)
     }

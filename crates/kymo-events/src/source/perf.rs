@@ -1,37 +1,28 @@
 //! Events of perf.data: samples and tracepoints, with the state that the sideband gives.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::ControlFlow;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::sync::Arc;
 
-use std::cell::OnceCell;
-
-use kymo_files::perfdata::{
-    Batch, Entry, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder,
-};
-use kymo_model::{Note, RecordKind, TrailingFields};
+use kymo_files::perfdata::{Batch, Entry, PerfData};
+use kymo_model::{Note, RecordKind, Sample, TrailingFields};
 use kymo_symbols::{Resolver, ResolverOptions};
 use rustc_hash::FxHashMap;
 
-use super::SourceError;
 use super::hand_off::EventConsumer;
 use super::loss_marks::LossMarks;
 use super::registry::Registry;
+use crate::chain_frames::{ChainFacts, ChainFrame, ChainResolver, SharedTally};
 use crate::event::{EventBody, PerfState, RecordedEvent, TaskInfo};
 use crate::perf_data::{TracepointPayloads, note};
 use crate::schema::{LayoutId, RecordedClass};
-use crate::selection::EventSelection;
 use crate::state::MachineState;
 use crate::state_history::{StateMark, StateReader, StateTracker};
-
-/// Batches that wait at most for each recording that is merged.
-const WAITING: usize = 2;
 
 /// What is known of a recording at the present place.
 pub(super) struct PerfContext {
     machine: RefCell<MachineState>,
+    chains: RefCell<ChainResolver>,
     payloads: RefCell<TracepointPayloads>,
 }
 
@@ -39,13 +30,16 @@ impl PerfContext {
     pub(super) fn new(data: &PerfData, symbols: &ResolverOptions) -> PerfContext {
         let mut machine = MachineState::new(Resolver::new(symbols.clone()));
         machine.adopt(data.features());
-        let payloads = TracepointPayloads::new(symbols.bundle.clone());
-        PerfContext { machine: RefCell::new(machine), payloads: RefCell::new(payloads) }
+        let payloads = RefCell::new(TracepointPayloads::new(symbols.bundle.clone()));
+        let chains = RefCell::new(ChainResolver::new(&machine.symbols));
+        PerfContext { machine: RefCell::new(machine), chains, payloads }
     }
 
-    /// Notes on payloads.
-    pub(super) fn notes(&self) -> Vec<Note> {
-        note(std::iter::once(&*self.payloads.borrow()))
+    /// Notes on payloads, and what is known of call chains.
+    pub(super) fn finish(self) -> (Vec<Note>, ChainFacts) {
+        let tally = self.chains.into_inner().tally().clone();
+        let symbols = self.machine.into_inner().symbols;
+        (note(std::iter::once(&*self.payloads.borrow())), ChainFacts { tally, symbols })
     }
 }
 
@@ -72,13 +66,21 @@ impl PerfState for PerfContext {
         at.symbol.map(|s| machine.symbols.name(s).to_owned())
     }
 
+    fn chain(&self, entry: &Entry<'_>, sample: &Sample<'_>) -> Vec<ChainFrame> {
+        self.chains.borrow_mut().frames(&mut *self.machine.borrow_mut(), entry, sample)
+    }
+
+    fn with_symbols(&self, see: &mut dyn FnMut(&Resolver)) {
+        see(&self.machine.borrow().symbols);
+    }
+
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
         self.payloads.borrow_mut().write(entry, raw, out);
     }
 }
 
 /// The task that a sample states, by the name it has now.
-fn task_of(machine: &MachineState, pid: u32, tid: u32) -> TaskInfo {
+pub(super) fn task_of(machine: &MachineState, pid: u32, tid: u32) -> TaskInfo {
     match machine.name_of(tid) {
         Some(id) => TaskInfo::new(Some(pid), Some(tid), machine.comm(id).as_bytes()),
         None => unnamed(pid, tid),
@@ -103,7 +105,7 @@ fn loss_of(entry: &Entry<'_>) -> (Option<u32>, u64) {
 
 /// The classes of a recording, each made when its first event comes.
 #[derive(Default)]
-struct PerfClasses {
+pub(super) struct PerfClasses {
     payloads: RefCell<TracepointPayloads>,
     /// By number of the event.
     classes: Vec<Option<Arc<RecordedClass>>>,
@@ -112,8 +114,13 @@ struct PerfClasses {
 }
 
 impl PerfClasses {
+    /// No classes yet; `payloads` has what their formats come from.
+    pub(super) fn new(payloads: TracepointPayloads) -> PerfClasses {
+        PerfClasses { payloads: RefCell::new(payloads), ..PerfClasses::default() }
+    }
+
     /// The class of a sample; `number` is that of its recording.
-    fn class(
+    pub(super) fn class(
         &mut self,
         entry: &Entry<'_>,
         number: usize,
@@ -156,8 +163,7 @@ pub(super) struct PerfLane<'c> {
 
 impl<'c> PerfLane<'c> {
     pub(super) fn new(context: &'c PerfContext, number: usize) -> PerfLane<'c> {
-        let payloads = RefCell::new(context.payloads.borrow().fork_for_thread());
-        let classes = PerfClasses { payloads, ..PerfClasses::default() };
+        let classes = PerfClasses::new(context.payloads.borrow().fork_for_thread());
         PerfLane { context, number, classes, losses: LossMarks::default() }
     }
 
@@ -209,29 +215,40 @@ pub(super) struct SampleFeed {
     tracker: StateTracker,
     classes: PerfClasses,
     layouts: Arc<[LayoutId]>,
+    unwound: SharedTally,
 }
 
 impl SampleFeed {
     pub(super) fn new(number: usize, symbols: &ResolverOptions) -> SampleFeed {
-        let payloads = RefCell::new(TracepointPayloads::new(symbols.bundle.clone()));
+        let payloads = TracepointPayloads::new(symbols.bundle.clone());
         SampleFeed {
             number,
             tracker: StateTracker::new(Resolver::new(symbols.clone())),
-            classes: PerfClasses { payloads, ..PerfClasses::default() },
+            classes: PerfClasses::new(payloads),
             layouts: Arc::default(),
+            unwound: SharedTally::default(),
         }
     }
 
-    /// Notes on payloads.
-    pub(super) fn notes(&self) -> Vec<Note> {
-        note(std::iter::once(&*self.classes.payloads.borrow()))
+    /// Notes on payloads, and what is known of call chains once its readers are gone.
+    pub(super) fn finish(self) -> (Vec<Note>, ChainFacts) {
+        let symbols = self.tracker.into_machine().symbols;
+        let notes = note(std::iter::once(&*self.classes.payloads.borrow()));
+        (notes, ChainFacts { tally: self.unwound.total(), symbols })
     }
 
     /// A reader of its batches for one thread.
     pub(super) fn reader(&self) -> SampleReader {
-        let state = RefCell::new(self.tracker.reader());
+        let state = self.tracker.reader();
+        let chains = RefCell::new(ChainResolver::new(&state.symbols));
         let payloads = RefCell::new(self.classes.payloads.borrow().fork_for_thread());
-        SampleReader(SampleState { state, payloads, tasks: RefCell::default() })
+        SampleReader(SampleState {
+            state: RefCell::new(state),
+            chains,
+            unwound: self.unwound.clone(),
+            payloads,
+            tasks: RefCell::default(),
+        })
     }
 
     /// Applies what is sideband in a batch, and finds the classes of its samples.
@@ -286,6 +303,9 @@ impl SampleReader {
 /// The state at the record that is looked at.
 struct SampleState {
     state: RefCell<StateReader>,
+    chains: RefCell<ChainResolver>,
+    /// Where its figures on stacks go.
+    unwound: SharedTally,
     payloads: RefCell<TracepointPayloads>,
     /// Tasks by thread, while no record names others.
     tasks: RefCell<FxHashMap<u32, TaskInfo>>,
@@ -296,6 +316,12 @@ impl SampleState {
         if renamed {
             self.tasks.borrow_mut().clear();
         }
+    }
+}
+
+impl Drop for SampleState {
+    fn drop(&mut self) {
+        self.unwound.add(self.chains.get_mut().tally());
     }
 }
 
@@ -321,72 +347,16 @@ impl PerfState for SampleState {
         at.symbol.map(|s| state.symbols.name(s).to_owned())
     }
 
+    fn chain(&self, entry: &Entry<'_>, sample: &Sample<'_>) -> Vec<ChainFrame> {
+        self.chains.borrow_mut().frames(&mut *self.state.borrow_mut(), entry, sample)
+    }
+
+    fn with_symbols(&self, see: &mut dyn FnMut(&Resolver)) {
+        see(&self.state.borrow().symbols);
+    }
+
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {
         self.payloads.borrow_mut().write(entry, raw, out);
-    }
-}
-
-/// Chooses samples for a reader that keeps the state of the machine itself.
-pub struct SampleSelector<'f> {
-    registry: Registry<'f>,
-    classes: PerfClasses,
-}
-
-/// State of a machine that somebody else keeps.
-struct BorrowedState<'m>(&'m MachineState);
-
-impl PerfState for BorrowedState<'_> {
-    fn task(&self, pid: u32, tid: u32) -> TaskInfo {
-        task_of(self.0, pid, tid)
-    }
-
-    fn cgroup(&self, id: u64) -> Option<Arc<[u8]>> {
-        self.0.cgroup(id).cloned()
-    }
-
-    fn name(&self, _pid: u32, _addr: u64, _mode: u16) -> Option<String> {
-        None
-    }
-
-    /// Who chooses samples shows none.
-    fn write_payload(&self, _entry: &Entry<'_>, _raw: &[u8], _out: &mut Vec<u8>) {}
-}
-
-impl<'f> SampleSelector<'f> {
-    /// `symbols`: where a bundle beside the recording is.
-    ///
-    /// # Errors
-    /// If the filter fits no event of the recording, or cgroups were named and not recorded.
-    pub fn new(
-        selection: &'f EventSelection,
-        data: &PerfData,
-        symbols: &ResolverOptions,
-    ) -> Result<SampleSelector<'f>, SourceError> {
-        selection.check_cgroups(data)?;
-        if let Some(filter) = selection.filter.as_ref().filter(|_| !data.is_pipe()) {
-            filter.check(classes(data, 0, &mut LayoutId::default(), symbols).iter())?;
-        }
-        let payloads = TracepointPayloads::new(symbols.bundle.clone());
-        Ok(SampleSelector {
-            registry: Registry::new(selection),
-            classes: PerfClasses { payloads: RefCell::new(payloads), ..PerfClasses::default() },
-        })
-    }
-
-    /// Whether a sample is selected; `machine` is the state at its time.
-    pub fn wants(&mut self, entry: &Entry<'_>, machine: &MachineState) -> bool {
-        let Some(class) = self.classes.class(entry, 0, &mut self.registry) else { return true };
-        if !self.registry.wants_layout(class.layout) {
-            return false;
-        }
-        let state = BorrowedState(machine);
-        let body = EventBody::Perf { entry, sample: OnceCell::new(), state: &state };
-        let mut wanted = false;
-        let _ = self.registry.give(&RecordedEvent::new(class, entry.time, body), &mut |_| {
-            wanted = true;
-            ControlFlow::Continue(())
-        });
-        wanted
     }
 }
 
@@ -406,75 +376,4 @@ pub(super) fn classes(
         }
     };
     data.events().iter().enumerate().map(class).collect()
-}
-
-/// A recording that is read by a thread of its own.
-struct BatchLane<'s> {
-    batches: Receiver<Batch>,
-    batch: Option<Batch>,
-    at: usize,
-    reader: ScopedJoinHandle<'s, Result<PerfDataReadStats, PerfDataReadError>>,
-}
-
-impl BatchLane<'_> {
-    /// Waits for the next batch if there is none; its next record's time.
-    fn time(&mut self) -> Option<u64> {
-        loop {
-            if let Some(batch) = &self.batch
-                && let Some(entry) = batch.get(self.at)
-            {
-                return Some(entry.time.unwrap_or(0));
-            }
-            self.batch = Some(self.batches.recv().ok()?);
-            self.at = 0;
-        }
-    }
-}
-
-/// Several recordings by time.
-pub(super) struct BatchMerge<'s, 'c> {
-    readers: Vec<BatchLane<'s>>,
-    lanes: Vec<PerfLane<'c>>,
-}
-
-impl<'s, 'c> BatchMerge<'s, 'c> {
-    pub(super) fn start(
-        scope: &'s Scope<'s, '_>,
-        perf: &'s [Mutex<PerfData>],
-        contexts: &'c [PerfContext],
-    ) -> BatchMerge<'s, 'c> {
-        let reader = |data: &'s Mutex<PerfData>| {
-            let (sender, batches) = sync_channel(WAITING);
-            let reader = scope.spawn(move || {
-                let mut data = data.lock().unwrap_or_else(PoisonError::into_inner);
-                data.for_each_batch(RecordOrder::Time, &mut |batch| match sender.send(batch) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
-                })
-            });
-            BatchLane { batches, batch: None, at: 0, reader }
-        };
-        let lanes = contexts.iter().enumerate().map(|(n, c)| PerfLane::new(c, n)).collect();
-        BatchMerge { readers: perf.iter().map(reader).collect(), lanes }
-    }
-
-    /// The earliest record that was not yet handed out, and its recording.
-    pub(super) fn next(&mut self) -> Option<(&mut PerfLane<'c>, Entry<'_>)> {
-        let times = self.readers.iter_mut().enumerate().filter_map(|(n, r)| Some((r.time()?, n)));
-        let (_, n) = times.min()?;
-        let (reader, lane) = (self.readers.get_mut(n)?, self.lanes.get_mut(n)?);
-        reader.at += 1;
-        let entry = reader.batch.as_ref()?.get(reader.at - 1)?;
-        Some((lane, entry))
-    }
-
-    /// What was read of each.
-    pub(super) fn finish(self) -> Vec<Result<PerfDataReadStats, PerfDataReadError>> {
-        let join = |reader: BatchLane<'_>| {
-            // A reader that still has something to say ends at its next word.
-            drop(reader.batches);
-            reader.reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        self.readers.into_iter().map(join).collect()
-    }
 }

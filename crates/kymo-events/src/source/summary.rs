@@ -1,5 +1,7 @@
 //! What was read, as notes for the ledger: each kind of fact in one place, for all commands.
 
+use std::sync::Arc;
+
 use kymo_files::ctf::read::{Ctf, Times};
 use kymo_files::perfdata::{PerfData, PerfDataReadStats};
 use kymo_files::tracedat::{self, TraceDat};
@@ -7,6 +9,7 @@ use kymo_files::{Stats, Timeline, ctf};
 use kymo_model::{Note, NoteKind};
 
 use super::EventSource;
+use crate::chain_frames::ChainFacts;
 use crate::losses;
 
 /// What was read of a perf.data.
@@ -33,10 +36,17 @@ pub struct ReadSummary {
     pub perf: Vec<PerfSummary>,
     /// Of trace.dat and CTF.
     pub timeline: Option<Stats>,
+    /// What call chains of each perf.data were resolved with.
+    pub chains: Vec<Arc<ChainFacts>>,
     pub(super) notes: Vec<Note>,
 }
 
 impl ReadSummary {
+    pub(super) fn add_samples(&mut self, (notes, chains): (Vec<Note>, ChainFacts)) {
+        self.notes.extend(notes);
+        self.chains.push(Arc::new(chains));
+    }
+
     pub(super) fn add(&mut self, notes: Vec<Note>) {
         self.notes.extend(notes);
     }

@@ -93,7 +93,9 @@ impl FieldSet {
 
     pub(crate) const COMMON: FieldSet =
         FieldSet(Self::COMM.0 | Self::TID.0 | Self::TIME.0 | Self::CPU.0 | Self::EVENT.0);
-    const WHERE: FieldSet = FieldSet(Self::IP.0 | Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
+    /// Fields of a place in code.
+    pub(crate) const WHERE: FieldSet =
+        FieldSet(Self::IP.0 | Self::SYM.0 | Self::SYMOFF.0 | Self::DSO.0);
 
     #[inline]
     pub(crate) fn has(self, other: FieldSet) -> bool {

@@ -2,9 +2,10 @@
 //!
 //! `line_start` writes who, where and when, `sample_text` and `sample_json` a sample,
 //! `sample_details` what samples may carry besides, `sideband_text` records that are no
-//! samples. `recorded_names` names tasks and addresses, `source_lines` adds inlined
-//! functions and lines.
+//! samples. `recorded_names` names tasks and addresses, `chain_lines` writes call chains,
+//! `source_lines` adds inlined functions and lines.
 
+pub(crate) mod chain_lines;
 pub(crate) mod fields;
 pub(crate) mod line_start;
 mod recorded_names;
@@ -22,6 +23,7 @@ use kymo_files::perfdata::{Batch, Entry};
 use kymo_format::LineWriter;
 use kymo_model::{Note, NoteKind, RecordKind};
 
+pub use chain_lines::ChainOptions;
 pub use fields::{FieldSet, FieldSpec};
 pub use line_start::{LineStyle, TimeOrigin};
 pub use sample_text::SampleTextOptions;

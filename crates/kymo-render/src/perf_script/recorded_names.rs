@@ -3,21 +3,18 @@
 
 use std::sync::Arc;
 
-use kymo_events::BinaryAddress;
-use kymo_events::chain::{ChainAddress, Entries, Origin, Step, returns_of_signals, walk};
+use kymo_events::ChainResolver;
+use kymo_events::chain::{ChainAddress, Entries, Origin, Step, walk};
 use kymo_events::state::Located;
 use kymo_events::state_history::StateReader;
-use kymo_events::unwind::{Tally, Unwinder};
+use kymo_events::unwind::Tally;
 use kymo_files::perfdata::Entry;
-use kymo_model::{Misc, Sample};
-use kymo_symbols::{DsoId, KernelTable, Resolver};
-use rustc_hash::FxHashMap;
+use kymo_model::Sample;
+use kymo_symbols::{KernelTable, Resolver};
 
 use super::fields::FieldSet;
 use crate::number;
 
-/// Addresses remembered; more start the memory over.
-const MAX_KNOWN: usize = 1 << 18;
 /// Slots for task names, a power of two.
 const COMMS: usize = 64;
 
@@ -27,20 +24,16 @@ pub(super) type AddressKey = (u64, u64, u64, u16);
 /// Names of tasks and addresses as they were at the record that is rendered.
 pub(super) struct RecordedNames {
     pub(super) state: StateReader,
-    known: FxHashMap<AddressKey, Located>,
     comms: Vec<Option<(u32, Arc<str>)>>,
-    unwinder: Unwinder,
-    trampolines: FxHashMap<(DsoId, u64), bool>,
+    chains: ChainResolver,
 }
 
 impl RecordedNames {
     pub(super) fn new(state: StateReader) -> Self {
         RecordedNames {
-            unwinder: Unwinder::new(state.symbols.binaries()),
+            chains: ChainResolver::new(&state.symbols),
             state,
-            known: FxHashMap::default(),
             comms: vec![None; COMMS],
-            trampolines: FxHashMap::default(),
         }
     }
 
@@ -82,9 +75,7 @@ impl RecordedNames {
     pub(super) fn unwind(&mut self, entry: &Entry<'_>) -> Vec<u64> {
         let sample = entry.desc().and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
         let Some(sample) = sample else { return Vec::new() };
-        let maps = Arc::clone(self.state.space(sample.tid.map_or(0, |t| t.0)));
-        let machine = entry.features.arch.as_deref();
-        self.unwinder.chain(&sample, machine, entry.raw.endian, &maps).to_vec()
+        self.chains.unwind(&mut self.state, entry, &sample).to_vec()
     }
 
     /// The recorded kernel's symbols.
@@ -93,62 +84,18 @@ impl RecordedNames {
     }
 
     pub(super) fn locate(&mut self, pid: u32, ip: u64, cpumode: u16) -> Located {
-        let (user, kernel) = self.state.generation(pid);
-        let key = (user, kernel, ip, cpumode);
-        if let Some(known) = self.known.get(&key) {
-            return *known;
-        }
-        let located = self.state.locate(pid, ip, cpumode);
-        if self.known.len() >= MAX_KNOWN {
-            self.known.clear();
-        }
-        self.known.insert(key, located);
-        located
+        self.chains.locate(&mut self.state, pid, ip, cpumode)
     }
 
     /// A frame as it is shown, and the instruction that is executed in it, in the
     /// binary's terms.
     pub(super) fn frame(&mut self, pid: u32, place: ChainAddress) -> (Located, u64) {
-        let at = self.locate(pid, place.code().get(), place.mode);
-        if place.returns && place.mode == Misc::USER && self.is_trampoline(&at) {
-            let at = self.locate(pid, place.ip, place.mode);
-            return (at, at.addr);
-        }
-        let behind = u64::from(place.returns);
-        (Located { addr: at.addr + behind, offset: at.offset + behind, ..at }, at.addr)
-    }
-
-    /// Whether a handler of a signal returned to what is behind a place.
-    fn is_trampoline(&mut self, before: &Located) -> bool {
-        let Some(dso) = before.dso else { return false };
-        if self.trampolines.len() >= MAX_KNOWN {
-            self.trampolines.clear();
-        }
-        let call = BinaryAddress::new(before.addr);
-        let found = || returns_of_signals(&self.state.symbols, dso, &[call]) == [true];
-        *self.trampolines.entry((dso, before.addr)).or_insert_with(found)
+        self.chains.frame(&mut self.state, pid, place)
     }
 
     /// Symbol, offset and binary as `fields` ask for them.
     pub(super) fn write(&self, at: &Located, fields: FieldSet, out: &mut Vec<u8>) {
-        if fields.has(FieldSet::SYM) {
-            out.push(b' ');
-            match at.symbol {
-                Some(symbol) => {
-                    out.extend_from_slice(self.state.symbols.name(symbol).as_bytes());
-                    if fields.has(FieldSet::SYMOFF) {
-                        out.extend_from_slice(b"+0x");
-                        number::hex(out, at.offset, 0);
-                    }
-                }
-                None => out.extend_from_slice(b"[unknown]"),
-            }
-        }
-        if fields.has(FieldSet::DSO) {
-            out.extend_from_slice(b" (");
-            out.extend_from_slice(self.dso(at).as_bytes());
-            out.push(b')');
-        }
+        write_located(&self.state.symbols, at, fields, out);
     }
 
     /// The path or bracketed name of the binary.
@@ -162,7 +109,29 @@ impl RecordedNames {
 
     /// How the stacks that were unwound here ended.
     pub(super) fn tally(&self) -> &Tally {
-        self.unwinder.tally()
+        self.chains.tally()
+    }
+}
+
+/// Symbol, offset and binary of an address as `fields` ask for them.
+pub(super) fn write_located(symbols: &Resolver, at: &Located, fields: FieldSet, out: &mut Vec<u8>) {
+    if fields.has(FieldSet::SYM) {
+        out.push(b' ');
+        match at.symbol {
+            Some(symbol) => {
+                out.extend_from_slice(symbols.name(symbol).as_bytes());
+                if fields.has(FieldSet::SYMOFF) {
+                    out.extend_from_slice(b"+0x");
+                    number::hex(out, at.offset, 0);
+                }
+            }
+            None => out.extend_from_slice(b"[unknown]"),
+        }
+    }
+    if fields.has(FieldSet::DSO) {
+        out.extend_from_slice(b" (");
+        out.extend_from_slice(dso_of(symbols, at).as_bytes());
+        out.push(b')');
     }
 }
 

@@ -9,8 +9,9 @@ use kymo_events::state::Located;
 use kymo_events::{EventHead, EventSelection, payload};
 use kymo_files::perfdata::Entry;
 use kymo_format::{LineWriter, digits, json_string};
+use kymo_symbols::Resolver;
 
-use super::recorded_names::{AddressKey, RecordedNames, frames};
+use super::recorded_names::{AddressKey, RecordedNames, dso_of, frames};
 use super::sample_text::{PrintedSample, SampleRenderer, event_name, unwinds};
 use super::source_lines::{FrameForm, SourceLines};
 use crate::error::FieldSpecError;
@@ -155,7 +156,7 @@ impl JsonParts {
         }
         let (at, code) = names.frame(pid, place);
         let mut text = Vec::new();
-        write_members(&at, place, names, &mut text);
+        write_members(&at, place, &names.state.symbols, &mut text);
         line.text(&text);
         sources.mark((start, line.position()), (at, code), FrameForm::Json, false);
         *slot = Some(KnownFrame { key, text, marked: Some((at, code)) });
@@ -240,42 +241,63 @@ pub(super) fn print(
     let kernel = text.names.kernel();
     let recorded = frames(s.chain(entry.raw.endian), mode, Origin::Recorded, &kernel);
     let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None);
-    let mut chain = recorded.chain(unwound).peekable();
-    if chain.peek().is_some() {
-        out.extend_from_slice(b",\"callchain\":[");
-        for (i, place) in chain.enumerate() {
-            out.extend_from_slice(if i > 0 { b",{" } else { b"{" });
-            frame(s.pid, place, true, text, out);
-            out.push(b'}');
-        }
-        out.push(b']');
-    }
+    write_chain(recorded.chain(unwound), out, |place, out| frame(s.pid, place, true, text, out));
     out.extend_from_slice(b"}\n");
     Ok(())
+}
+
+/// Appends a call chain as a member, unless it is empty; `write` appends a frame's members.
+pub(super) fn write_chain<F>(
+    chain: impl Iterator<Item = F>,
+    out: &mut Vec<u8>,
+    mut write: impl FnMut(F, &mut Vec<u8>),
+) {
+    let mut any = false;
+    for frame in chain {
+        out.extend_from_slice(if any { b",{" } else { b",\"callchain\":[{" });
+        write(frame, out);
+        out.push(b'}');
+        any = true;
+    }
+    if any {
+        out.push(b']');
+    }
 }
 
 /// `"ip":…,"sym":…,"symoff":…,"dso":…`; addresses as hexadecimal text, since
 /// JSON numbers do not hold 64 bits everywhere. File and line come when the batch ends,
 /// and in a chain the functions inlined there as objects of their own before.
 fn frame(pid: u32, place: ChainAddress, chain: bool, text: &mut SampleRenderer, out: &mut Vec<u8>) {
-    let start = out.len();
-    let (at, code) = text.names.frame(pid, place);
-    write_members(&at, place, &text.names, out);
-    text.sources.mark((start, out.len()), (at, code), FrameForm::Json, chain);
+    let at = text.names.frame(pid, place);
+    let symbols = &text.names.state.symbols;
+    write_frame(at, place, (symbols, &mut text.sources), chain, out);
 }
 
-fn write_members(at: &Located, place: ChainAddress, symbols: &RecordedNames, out: &mut Vec<u8>) {
+/// Appends the members of a frame; `chain`: it is of a call chain.
+pub(super) fn write_frame(
+    (at, code): (Located, u64),
+    place: ChainAddress,
+    (symbols, sources): (&Resolver, &mut SourceLines),
+    chain: bool,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    write_members(&at, place, symbols, out);
+    sources.mark((start, out.len()), (at, code), FrameForm::Json, chain);
+}
+
+fn write_members(at: &Located, place: ChainAddress, symbols: &Resolver, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"ip\":\"0x");
     number::hex(out, place.ip, 0);
     out.push(b'"');
-    if let Some(symbol) = symbols.symbol(at) {
+    if let Some(symbol) = at.symbol {
         out.extend_from_slice(b",\"sym\":");
-        json_string(out, symbol.as_bytes());
+        json_string(out, symbols.name(symbol).as_bytes());
         out.extend_from_slice(b",\"symoff\":");
         number::decimal(out, at.offset, 0);
     }
     if at.dso.is_some() {
         out.extend_from_slice(b",\"dso\":");
-        json_string(out, symbols.dso(at).as_bytes());
+        json_string(out, dso_of(symbols, at).as_bytes());
     }
 }

@@ -11,6 +11,7 @@ use kymo_format::LineWriter;
 use kymo_model::{Endian, EventType, LeadingFields, Misc, RecordKind, Sample, SampleType, sw};
 use kymo_symbols::bundle::Bundle;
 
+use super::chain_lines;
 use super::fields::{FieldSet, FieldSpec};
 use super::line_start::{LineStarts, LineStyle};
 use super::recorded_names::{RecordedNames, frames};
@@ -370,13 +371,9 @@ impl SampleRenderer {
             let recorded = frames(chain, mode, Origin::Recorded, &kernel).take(most);
             let unwound = frames(user.into_iter(), mode, Origin::Unwound, &None).take(most);
             for place in recorded.chain(unwound) {
-                let (at, code) = self.names.frame(s.pid, place);
-                let start = out.len();
-                out.push(b'\t');
-                number::hex(out, at.addr, 16);
-                self.names.write(&at, fields, out);
-                self.sources.mark((start, out.len()), (at, code), FrameForm::Text(fields), true);
-                out.push(b'\n');
+                let at = self.names.frame(s.pid, place);
+                let symbols = &self.names.state.symbols;
+                chain_lines::write_frame(at, (symbols, &mut self.sources), fields, out);
             }
         } else if fields.has(FieldSet::IP) {
             let ip = s.ip.unwrap_or(0);

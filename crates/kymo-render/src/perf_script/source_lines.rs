@@ -118,10 +118,16 @@ impl SourceLines {
     }
 
     /// Puts what is known of the marked frames into the text of the batch, which is
-    /// that of `out` from `from` on.
-    pub(super) fn fill(&mut self, symbols: &Resolver, from: usize, out: &mut Vec<u8>) {
+    /// that of `out` from `from` on. Answers where the marked frames ended and end now.
+    pub(super) fn fill(
+        &mut self,
+        symbols: &Resolver,
+        from: usize,
+        out: &mut Vec<u8>,
+    ) -> Vec<(usize, usize)> {
+        let mut moved = Vec::with_capacity(self.marks.len());
         if self.marks.is_empty() {
-            return;
+            return moved;
         }
         self.look_up(symbols);
         let text = out.split_off(from.min(out.len()));
@@ -131,9 +137,11 @@ impl SourceLines {
             out.extend_from_slice(part(done, mark.start));
             self.write(mark, symbols, part(mark.start, mark.end), out);
             done = mark.end;
+            moved.push((mark.end, out.len()));
         }
         out.extend_from_slice(text.get(done - from..).unwrap_or_default());
         self.marks.clear();
+        moved
     }
 
     fn look_up(&mut self, symbols: &Resolver) {

@@ -12,7 +12,7 @@ use kymo_model::NoteKind;
 
 use crate::{Ledger, percent};
 
-pub use stacks::{note_frame_pointers, note_unwinding};
+pub use stacks::{note_chains, note_frame_pointers, note_unwinding};
 pub use symbols::{byte_size, note_symbols};
 
 /// Share of addresses without a symbol, in percent, below which nothing is noted.

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 
 use kymo_analysis::profile::{EventProfile, Profile};
+use kymo_events::ReadSummary;
 use kymo_events::unwind::{LARGEST_COPY, Needed, Tally, UnwindStop};
 use kymo_model::{AttrFlags, NoteKind, SampleType};
 use kymo_symbols::Resolver;
 use kymo_symbols::unwind::CfiError;
 
+use super::note_symbols;
 use crate::{Ledger, percent};
 
 /// Below this share of all stacks nothing is said of one reason.
@@ -48,6 +50,14 @@ pub fn note_unwinding(tally: &Tally, symbols: &Resolver, ledger: &mut Ledger) {
         cut(tally, ledger);
     }
     stops(tally, symbols, ledger);
+}
+
+/// Notes what limits the call chains that were resolved while recordings were read.
+pub fn note_chains(summary: &ReadSummary, ledger: &mut Ledger) {
+    for chains in &summary.chains {
+        note_unwinding(&chains.tally, &chains.symbols, ledger);
+        note_symbols(&chains.symbols, ledger);
+    }
 }
 
 /// Functions that a program or a thread begins in. Where the C library keeps no

@@ -9,6 +9,7 @@ use anyhow::bail;
 use kymo_analysis::{EventEntry, EventKey, EventTable, EventTableConfig};
 use kymo_events::EventSource;
 use kymo_model::NoteKind;
+use kymo_view::trust::note_chains;
 use kymo_view::{EventRow, EventTableView, Ledger, StackDrawing};
 
 use super::Args;
@@ -37,6 +38,7 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let (table, summary) = EventTable::count(&source, &config)?;
     let notes = summary.notes(&source).into_iter().chain(table.notes());
     let mut ledger = Ledger::from_notes(notes);
+    note_chains(&summary, &mut ledger);
     if table.events == 0 && !selection.is_everything() {
         ledger.tell(NoteKind::Nothing, "no events match", None);
     }

@@ -12,6 +12,7 @@ use clap::Subcommand;
 use kymo_analysis::tasks::{SchedRead, sched_notes};
 use kymo_events::EventSource;
 use kymo_view::Ledger;
+use kymo_view::trust::note_chains;
 
 use super::analysis::{AnalysisArgs, stdout};
 
@@ -65,5 +66,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// What the readers and the state machine have to say.
 fn ledger(source: &EventSource, read: &SchedRead) -> Ledger {
-    Ledger::from_notes(read.summary.notes(source).into_iter().chain(sched_notes(read)))
+    let notes = read.summary.notes(source).into_iter().chain(sched_notes(read));
+    let mut ledger = Ledger::from_notes(notes);
+    note_chains(&read.summary, &mut ledger);
+    ledger
 }

@@ -12,13 +12,13 @@ use kymo_files::ctf::read::Times;
 use kymo_files::tracedat::TraceDat;
 use kymo_model::NoteKind;
 use kymo_render::ctf::CtfOptions;
-use kymo_render::perf_script::FieldSpec;
+use kymo_render::perf_script::{ChainOptions, FieldSpec, SourceOptions};
 use kymo_render::timeline::{
     KernelEvents, TimelineFeed, TimelineOptions, TimelineRenderer, timeline_notes,
 };
 use kymo_render::trace_cmd::{TraceCmdOptions, trace_cmd_cpus, trace_cmd_header};
-
 use kymo_view::Ledger;
+use kymo_view::trust::note_chains;
 
 use super::{Args, ctf_header, nothing, output};
 use crate::exit;
@@ -58,10 +58,11 @@ pub(super) fn run(args: &Args, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let n = if sequential { 1 } else { threads.min(MAX_RENDERERS) };
     let renderers = std::iter::repeat_with(|| first.fork_for_thread()).take(n).collect();
-    let feed = TimelineFeed::new(options.kernel, &source, &kernels);
+    let feed = TimelineFeed::new(options.kernel, args.chain_options(), &source, &kernels);
     let (stats, renderers) = output::render_in_order(renderers, |give| feed.run(&filter, give))?;
     let summary = stats?;
     let mut ledger = Ledger::from_notes(summary.notes(&source));
+    note_chains(&summary, &mut ledger);
     timeline_notes(&renderers).into_iter().for_each(|note| ledger.push(note));
     let texts = trace_dats().flat_map(|k| k.buffers()).any(|b| b.text.is_some());
     if !texts && !renderers.iter().any(TimelineRenderer::has_shown) {
@@ -124,6 +125,11 @@ fn write_texts(data: &TraceDat) -> anyhow::Result<()> {
 }
 
 impl Args {
+    fn chain_options(&self) -> Option<ChainOptions> {
+        let sources = SourceOptions { inlines: !self.no_inline, full_paths: self.full_source_path };
+        (!self.hide_call_graph).then_some(ChainOptions { max_stack: self.max_stack, sources })
+    }
+
     fn timeline_options(&self) -> anyhow::Result<TimelineOptions> {
         let kernel = TraceCmdOptions { json: self.json, latency: self.latency, ns: self.ns };
         let fields = FieldSpec::parse(&self.fields)?;

@@ -1,0 +1,220 @@
+//! Call chains of samples as frames: what the kernel recorded, what is unwound of a copy of
+//! the stack, and the code that each address of both stands for. Each distinct address of an
+//! address space is resolved once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kymo_files::perfdata::Entry;
+use kymo_model::{Misc, Sample};
+use kymo_symbols::{DsoId, Resolver};
+use rustc_hash::FxHashMap;
+
+use crate::address::BinaryAddress;
+use crate::chain::{ChainAddress, Origin, Step, returns_of_signals, walk};
+use crate::state::{Located, MachineState, Maps};
+use crate::state_history::StateReader;
+use crate::unwind::{Tally, Unwinder};
+
+/// Addresses remembered; more start the memory over.
+const MAX_KNOWN: usize = 1 << 18;
+
+/// State of a machine that addresses are resolved in.
+pub trait AddressState {
+    /// Binaries and their symbols.
+    fn symbols(&self) -> &Resolver;
+    /// Mappings of a process.
+    fn space(&mut self, pid: u32) -> Arc<Maps>;
+    /// Numbers of the states that addresses of a process and of the kernel resolve in.
+    fn generation(&mut self, pid: u32) -> (u64, u64);
+    /// Binary and symbol of an address that was sampled.
+    fn locate(&mut self, pid: u32, ip: u64, mode: u16) -> Located;
+}
+
+impl AddressState for MachineState {
+    fn symbols(&self) -> &Resolver {
+        &self.symbols
+    }
+
+    fn space(&mut self, pid: u32) -> Arc<Maps> {
+        MachineState::space(self, pid)
+    }
+
+    fn generation(&mut self, pid: u32) -> (u64, u64) {
+        (MachineState::space(self, pid).generation, self.kernel().generation)
+    }
+
+    fn locate(&mut self, pid: u32, ip: u64, mode: u16) -> Located {
+        MachineState::locate(self, pid, ip, mode)
+    }
+}
+
+impl AddressState for StateReader {
+    fn symbols(&self) -> &Resolver {
+        &self.symbols
+    }
+
+    fn space(&mut self, pid: u32) -> Arc<Maps> {
+        Arc::clone(StateReader::space(self, pid))
+    }
+
+    fn generation(&mut self, pid: u32) -> (u64, u64) {
+        StateReader::generation(self, pid)
+    }
+
+    fn locate(&mut self, pid: u32, ip: u64, mode: u16) -> Located {
+        StateReader::locate(self, pid, ip, mode)
+    }
+}
+
+/// Frame of a call chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainFrame {
+    /// Its address as the chain has it.
+    pub address: ChainAddress,
+    /// Binary, address and symbol as they are shown.
+    pub shown: Located,
+    /// The instruction that is executed, in the binary's terms.
+    pub code: u64,
+    /// Who found the address.
+    pub origin: Origin,
+}
+
+/// An address space's state, the address, and the mode it was seen in.
+type AddressKey = (u64, u64, u64, u16);
+
+/// Resolves call chains on one thread, with the state that it is given each time.
+#[derive(Debug)]
+pub struct ChainResolver {
+    known: FxHashMap<AddressKey, Located>,
+    trampolines: FxHashMap<(DsoId, u64), bool>,
+    unwinder: Unwinder,
+}
+
+impl ChainResolver {
+    /// A resolver of chains in the binaries that `symbols` knows.
+    pub fn new(symbols: &Resolver) -> ChainResolver {
+        ChainResolver {
+            known: FxHashMap::default(),
+            trampolines: FxHashMap::default(),
+            unwinder: Unwinder::new(symbols.binaries()),
+        }
+    }
+
+    /// Frames of a sample's call chain, innermost first: those that the kernel recorded, then
+    /// those of the program that are unwound here.
+    pub fn frames(
+        &mut self,
+        state: &mut impl AddressState,
+        entry: &Entry<'_>,
+        sample: &Sample<'_>,
+    ) -> Vec<ChainFrame> {
+        let (pid, mode) = (sample.tid.map_or(0, |t| t.0), entry.raw.misc.cpumode());
+        let kernel = Some(Arc::clone(state.symbols().kernel()));
+        let unwound = self.unwind(state, entry, sample).to_vec();
+        let recorded = walk(sample.callchain(), mode, Origin::Recorded, &kernel)
+            .map(|step| (step, Origin::Recorded));
+        let unwound = walk(unwound.into_iter(), mode, Origin::Unwound, &None)
+            .map(|step| (step, Origin::Unwound));
+        let frame = |(step, origin)| match step {
+            Step::Frame(address) => {
+                let (shown, code) = self.frame(state, pid, address);
+                Some(ChainFrame { address, shown, code, origin })
+            }
+            Step::Unknown => None,
+        };
+        recorded.chain(unwound).filter_map(frame).collect()
+    }
+
+    /// The user part of a call chain that is recorded as registers and stack.
+    pub fn unwind(
+        &mut self,
+        state: &mut impl AddressState,
+        entry: &Entry<'_>,
+        sample: &Sample<'_>,
+    ) -> &[u64] {
+        if sample.stack_user.is_none() || !sample.has_callchain() {
+            return &[];
+        }
+        let maps = state.space(sample.tid.map_or(0, |t| t.0));
+        let machine = entry.features.arch.as_deref();
+        self.unwinder.chain(sample, machine, entry.raw.endian, &maps)
+    }
+
+    /// Binary and symbol of an address that was sampled.
+    pub fn locate(
+        &mut self,
+        state: &mut impl AddressState,
+        pid: u32,
+        ip: u64,
+        mode: u16,
+    ) -> Located {
+        let (user, kernel) = state.generation(pid);
+        let key = (user, kernel, ip, mode);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let located = state.locate(pid, ip, mode);
+        if self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(key, located);
+        located
+    }
+
+    /// A frame as it is shown, and the instruction that is executed in it, in the
+    /// binary's terms.
+    pub fn frame(
+        &mut self,
+        state: &mut impl AddressState,
+        pid: u32,
+        address: ChainAddress,
+    ) -> (Located, u64) {
+        let at = self.locate(state, pid, address.code().get(), address.mode);
+        if address.returns && address.mode == Misc::USER && self.is_trampoline(state.symbols(), &at)
+        {
+            let at = self.locate(state, pid, address.ip, address.mode);
+            return (at, at.addr);
+        }
+        let behind = |n: u64| n.wrapping_add(u64::from(address.returns));
+        (Located { addr: behind(at.addr), offset: behind(at.offset), ..at }, at.addr)
+    }
+
+    /// Whether a handler of a signal returned to what is behind an address.
+    fn is_trampoline(&mut self, symbols: &Resolver, before: &Located) -> bool {
+        let Some(dso) = before.dso else { return false };
+        if self.trampolines.len() >= MAX_KNOWN {
+            self.trampolines.clear();
+        }
+        let call = BinaryAddress::new(before.addr);
+        let found = || returns_of_signals(symbols, dso, &[call]) == [true];
+        *self.trampolines.entry((dso, before.addr)).or_insert_with(found)
+    }
+
+    /// How the stacks that were unwound ended.
+    pub fn tally(&self) -> &Tally {
+        self.unwinder.tally()
+    }
+}
+
+/// How the stacks of a recording that were unwound on several threads ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedTally(Arc<Mutex<Tally>>);
+
+impl SharedTally {
+    pub(crate) fn add(&self, tally: &Tally) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).merge(tally.clone());
+    }
+
+    pub(crate) fn total(&self) -> Tally {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What call chains of a perf.data were resolved with, for notes on them.
+#[derive(Debug)]
+pub struct ChainFacts {
+    /// How the stacks that were unwound ended.
+    pub tally: Tally,
+    /// Binaries and their symbols.
+    pub symbols: Resolver,
+}
