@@ -89,7 +89,7 @@ pub fn scan_events(
     source: &EventSource,
     selection: &EventSelection,
 ) -> Result<EventScan, SourceError> {
-    if !source.can_read_again() {
+    if source.is_piped() {
         return Ok(EventScan::default());
     }
     let mut last: Vec<u64> = Vec::new();

@@ -3,7 +3,7 @@
 //! [`EventFormat::parse`] reads the text of an event's `format` file and
 //! compiles its print format once; [`EventFormat::render`] then writes what the
 //! kernel's own `trace` file shows for a payload, and [`Field::value`] gives
-//! typed values. [`FormatTable`] finds an event by the id in its payload.
+//! typed values. [`FormatIndex`] finds an event by the id in its payload.
 //! [`ring`] walks the pages of the ring buffer such payloads come from.
 //!
 //! Nothing here fails on a print format: what only the kernel can compute is

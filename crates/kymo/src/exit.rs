@@ -19,8 +19,13 @@ pub(crate) fn status(
         sayln!("kymo: {recording}: {damage}");
         return ExitCode::FAILURE;
     }
+    of_command(None, ledger, strict)
+}
+
+/// Exit status of the command that was traced, unless doubts weigh more.
+pub(crate) fn of_command(command: Option<u8>, ledger: &Ledger, strict: bool) -> ExitCode {
     match strict && ledger.has_doubts() {
         true => ExitCode::from(Ledger::STRICT_STATUS),
-        false => ExitCode::SUCCESS,
+        false => ExitCode::from(command.unwrap_or(0)),
     }
 }

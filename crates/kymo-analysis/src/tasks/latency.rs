@@ -192,7 +192,7 @@ impl LatencyTable {
         let table = Self::pass(source, config, LossWindows::default())?;
         let losses = table.read.machine.met_losses();
         // What was lost is known when it is over: a second pass knows it before.
-        let twice = !losses.is_empty() && source.can_read_again();
+        let twice = !losses.is_empty() && !source.is_piped();
         if twice { Self::pass(source, config, losses) } else { Ok(table) }
     }
 

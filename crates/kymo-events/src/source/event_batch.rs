@@ -157,6 +157,13 @@ impl<'f> EventBatch<'f> {
         self.tasks.len() as u32 - 1
     }
 
+    /// Says whose an event is.
+    pub(super) fn set_task(&mut self, item: u32, task: u32) {
+        if let Some(item) = self.items.get_mut(item as usize) {
+            item.task = task;
+        }
+    }
+
     /// The task of an event, where the feeding thread knew it.
     #[inline]
     pub(super) fn task(&self, item: &BatchItem) -> Option<&TaskInfo> {

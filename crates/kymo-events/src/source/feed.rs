@@ -22,7 +22,8 @@ impl EventSource {
     /// Hands the selected events to several consumers, each on a thread of its own where
     /// that pays. A stack that ftrace records as an event of its own comes with the event it
     /// belongs to. Every consumer sees its events of one recording by time, but not all of
-    /// them, and recordings one after the other; `Break` of one stops all.
+    /// them, and recordings one after the other; `Break` of one stops all. Events do not say
+    /// what was lost before them (`RecordedEvent::lost`): the summary has the sums.
     ///
     /// # Errors
     /// If reading fails, or the filter fits no event class.

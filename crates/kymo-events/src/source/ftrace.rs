@@ -220,7 +220,7 @@ impl<'s> KernelLane<'s> {
             if self.take_stack(slot, joint, known, e.payload) {
                 return ControlFlow::Continue(());
             }
-            let from = self.pending.get(slot).and_then(|(_, ring)| ring.complete_from(joint));
+            let from = self.pending.get(slot).and_then(|(_, r)| r.join.complete_from(joint));
             self.release(slot, from, registry, sink)?;
         }
         if let Some(known) = known.filter(|k| !k.names_of_tasks.is_empty()) {
@@ -236,12 +236,12 @@ impl<'s> KernelLane<'s> {
         // A stack whose event is not there is an event of its own.
         let is_stack = known.is_some_and(|k| k.stack.is_some() || k.user_stack.is_some());
         if waits && !is_stack {
-            if self.pending.get(slot).is_some_and(|(_, ring)| ring.is_full()) {
+            if self.pending.get(slot).is_some_and(|(_, ring)| ring.join.is_full()) {
                 self.release_one(slot, 0, registry, sink)?;
             }
-            let ring = self.pending.get_mut(slot).and_then(|(_, ring)| ring.push(e.payload));
-            if let Some(p) = ring {
-                (p.context, p.id, p.time, p.task, p.lost) = (joint, id, e.time, task, lost);
+            if let Some((_, ring)) = self.pending.get_mut(slot) {
+                let event = PendingEvent { id, time: e.time, task, lost, ..ring.event(e.payload) };
+                ring.join.push(joint, event);
             }
             return ControlFlow::Continue(());
         }
@@ -305,7 +305,7 @@ impl<'s> KernelLane<'s> {
             return ControlFlow::Continue(false);
         };
         let id = *id;
-        let Some(event) = ring.take(at) else { return ControlFlow::Continue(false) };
+        let Some(event) = ring.join.take(at) else { return ControlFlow::Continue(false) };
         self.give(id, &event, registry, sink)?;
         if let Some((_, ring)) = self.pending.get_mut(slot) {
             ring.recycle(event);
@@ -337,9 +337,9 @@ impl<'s> KernelLane<'s> {
         registry: &Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let first = |(_, ring): &(RingId, PendingRing)| ring.first_time().unwrap_or(0);
+        let first = |(_, ring): &mut (RingId, PendingRing)| ring.first_time().unwrap_or(0);
         let mut slots: Vec<(u64, usize)> =
-            self.pending.iter().enumerate().map(|(slot, p)| (first(p), slot)).collect();
+            self.pending.iter_mut().enumerate().map(|(slot, p)| (first(p), slot)).collect();
         slots.sort_unstable();
         slots.into_iter().try_for_each(|(_, slot)| self.release(slot, Some(0), registry, sink))
     }

@@ -6,6 +6,7 @@ use kymo_files::tracedat;
 use super::event_batch::{EventBatch, NONE, StackPart};
 use super::ftrace::{KernelContext, class_of, task};
 use super::registry::Registry;
+use super::stack_join::{FtraceContext, StackJoin};
 use crate::schema::LayoutId;
 use crate::trace_dat::KnownEvent;
 
@@ -24,18 +25,10 @@ struct EventPlan<'s> {
     is_graph: bool,
 }
 
-/// What an event and its stacks have in common: task, flags and preemption count.
-type StackContext = (i32, (u8, u8));
-
-/// Task, soft interrupt, interrupt, NMI; the rest is for events that are nested otherwise, as
-/// those of probes.
-const DEEPEST: usize = 8;
-
-/// The events of a ring that may get a stack, with their places in the batch; those that were
-/// interrupted first.
+/// The events of a ring that may get a stack, by their places in the batch.
 struct RingTails {
     ring: (usize, u32),
-    waiting: Vec<(StackContext, u32)>,
+    join: StackJoin<u32>,
 }
 
 /// A task whose place in the batch is known.
@@ -85,7 +78,7 @@ impl<'s> KernelFeed<'s> {
             Some(Some(plan)) => *plan,
             _ => self.plan(id, registry),
         };
-        let context = (tid, formats.flags(e.payload));
+        let context = FtraceContext { tid, flags: formats.flags(e.payload) };
         if let Some(known) = plan.special.filter(|k| k.group.is_some()) {
             self.learn_group(known, (tid, e.payload));
         }
@@ -108,10 +101,10 @@ impl<'s> KernelFeed<'s> {
             && !plan.special.is_some_and(is_stack)
             && let Some(tails) = self.tails.get_mut(slot)
         {
-            if tails.waiting.len() >= DEEPEST {
-                tails.waiting.remove(0);
+            if tails.join.is_full() {
+                tails.join.take(0);
             }
-            tails.waiting.push((context, item));
+            tails.join.push(context, item);
         }
     }
 
@@ -121,23 +114,28 @@ impl<'s> KernelFeed<'s> {
     fn take_stack(
         &mut self,
         slot: usize,
-        context: StackContext,
+        context: FtraceContext,
         (e, special): (&tracedat::TraceDatEvent<'_>, Option<&KnownEvent>),
         batch: &mut EventBatch<'_>,
     ) -> bool {
         let Some(tails) = self.tails.get_mut(slot) else { return false };
         if e.missed.is_some() {
             // A stack behind lost events is not that of the one before them.
-            tails.waiting.clear();
+            tails.join.truncate(0);
         }
         if let Some(known) = special
-            && let Some((_, item)) = tails.waiting.iter().rev().find(|(of, _)| *of == context)
-            && add_stack(known, e.payload, self.context, *item, batch)
+            && let Some(item) = tails.join.owner(context).copied()
+            && add_stack(known, e.payload, self.context, item, batch)
         {
+            // It says whose thread that is, which the event itself does not.
+            if known.user_stack.is_some() {
+                let task = self.task(context.tid, batch);
+                batch.set_task(item, task);
+            }
             return true;
         }
-        if let Some(from) = tails.waiting.iter().position(|(of, _)| *of == context) {
-            tails.waiting.truncate(from);
+        if let Some(from) = tails.join.complete_from(context) {
+            tails.join.truncate(from);
         }
         false
     }
@@ -147,7 +145,7 @@ impl<'s> KernelFeed<'s> {
     fn slot(&mut self, ring: (usize, u32)) -> usize {
         let known = self.tails.iter().position(|t| t.ring == ring);
         known.unwrap_or_else(|| {
-            self.tails.push(RingTails { ring, waiting: Vec::with_capacity(DEEPEST) });
+            self.tails.push(RingTails { ring, join: StackJoin::default() });
             self.tails.len() - 1
         })
     }
@@ -179,11 +177,7 @@ impl<'s> KernelFeed<'s> {
     fn learn_group(&mut self, known: &KnownEvent, event: (i32, &[u8])) {
         let mut groups = self.context.groups().borrow_mut();
         let tasks = &mut self.tasks;
-        groups.learn(known, event, self.context.formats.endian, |tid, _| {
-            if let Some(known) = tasks.get_mut(tid as u32 as usize % TASKS) {
-                *known = NO_TASK;
-            }
-        });
+        groups.learn(known, event, self.context.formats.endian, |tid, _| forget(tasks, tid));
     }
 
     /// Takes note of names of tasks.
@@ -193,11 +187,7 @@ impl<'s> KernelFeed<'s> {
         }
         let mut names = self.context.names().borrow_mut();
         let tasks = &mut self.tasks;
-        names.learn(known, payload, self.context.formats.endian, |tid, _| {
-            if let Some(known) = tasks.get_mut(tid as u32 as usize % TASKS) {
-                *known = NO_TASK;
-            }
-        });
+        names.learn(known, payload, self.context.formats.endian, |tid, _| forget(tasks, tid));
     }
 
     /// Place of a task in the batch, with the name it has now.
@@ -215,9 +205,16 @@ impl<'s> KernelFeed<'s> {
     /// Takes what may still get a stack over into the next batch.
     pub(super) fn carry<'f>(&mut self, batch: &mut EventBatch<'f>, next: &mut EventBatch<'f>) {
         self.tasks = [NO_TASK; TASKS];
-        for (_, item) in self.tails.iter_mut().flat_map(|tails| &mut tails.waiting) {
+        for item in self.tails.iter_mut().flat_map(|tails| tails.join.iter_mut()) {
             *item = batch.move_to(*item, next).unwrap_or(NONE);
         }
+    }
+}
+
+/// Something became known of a task.
+fn forget(tasks: &mut [KnownTask; TASKS], tid: i32) {
+    if let Some(known) = tasks.get_mut(tid as u32 as usize % TASKS) {
+        *known = NO_TASK;
     }
 }
 

@@ -216,11 +216,6 @@ impl EventSource {
         Ok(first.zip(spans.iter().map(|s| s.1).max()))
     }
 
-    /// Whether it can be read more than once: what comes through a pipe cannot.
-    pub fn can_read_again(&self) -> bool {
-        (0..self.perf.len()).all(|n| self.perf(n).is_some_and(|data| !data.is_pipe()))
-    }
-
     /// Name of the clock that times are of.
     pub fn clock(&self) -> String {
         clocks::name(&self.perf, self.timeline.as_ref())
@@ -273,7 +268,7 @@ impl EventSource {
         Ok(all.into_iter().try_for_each(|data| selection.check_cgroups(&data))?)
     }
 
-    /// Whether a recording is a pipe, whose events are not known before it is read.
+    /// Whether a recording is a pipe, which is read once and whose events are not known before.
     pub fn is_piped(&self) -> bool {
         (0..self.perf.len()).any(|n| self.perf(n).is_some_and(|p| p.is_pipe()))
     }

@@ -14,7 +14,6 @@ pub(super) struct FtraceContext {
 /// An event whose stacks may follow.
 #[derive(Default)]
 pub(super) struct PendingEvent {
-    pub(super) context: FtraceContext,
     pub(super) id: u16,
     pub(super) time: u64,
     pub(super) task: TaskInfo,
@@ -31,10 +30,66 @@ pub(super) struct PendingEvent {
 /// those of probes.
 const DEEPEST: usize = 8;
 
-/// The events of one ring that wait, those interrupted first.
+/// Events of one ring that wait for their stacks, those interrupted first.
+pub(super) struct StackJoin<E> {
+    waiting: Vec<(FtraceContext, E)>,
+}
+
+impl<E> Default for StackJoin<E> {
+    fn default() -> Self {
+        StackJoin { waiting: Vec::with_capacity(DEEPEST) }
+    }
+}
+
+impl<E> StackJoin<E> {
+    /// The event that a stack belongs to.
+    #[inline]
+    pub(super) fn owner(&mut self, context: FtraceContext) -> Option<&mut E> {
+        let own = self.waiting.iter_mut().rev().find(|(of, _)| *of == context);
+        own.map(|(_, event)| event)
+    }
+
+    /// Place of the event that is complete since one of this context came; those behind it,
+    /// which interrupted it, are complete, too.
+    #[inline]
+    pub(super) fn complete_from(&self, context: FtraceContext) -> Option<usize> {
+        self.waiting.iter().position(|(of, _)| *of == context)
+    }
+
+    /// Whether no more events may wait.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= DEEPEST
+    }
+
+    /// Adds an event, which was interrupted by none.
+    #[inline]
+    pub(super) fn push(&mut self, context: FtraceContext, event: E) {
+        self.waiting.push((context, event));
+    }
+
+    /// Takes out the event at a place.
+    #[inline]
+    pub(super) fn take(&mut self, at: usize) -> Option<E> {
+        (at < self.waiting.len()).then(|| self.waiting.remove(at).1)
+    }
+
+    /// Forgets the events from a place on: they are complete.
+    #[inline]
+    pub(super) fn truncate(&mut self, at: usize) {
+        self.waiting.truncate(at);
+    }
+
+    /// The events that wait.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut E> {
+        self.waiting.iter_mut().map(|(_, event)| event)
+    }
+}
+
+/// Events of one ring that wait, with all that they are.
 #[derive(Default)]
 pub(super) struct PendingRing {
-    waiting: Vec<PendingEvent>,
+    pub(super) join: StackJoin<PendingEvent>,
     /// Events that were handed out, whose memory is used again.
     free: Vec<PendingEvent>,
 }
@@ -46,32 +101,16 @@ impl PendingRing {
         context: FtraceContext,
         is_user: bool,
     ) -> Option<&mut PendingEvent> {
-        let own = self.waiting.iter_mut().rev().find(|e| e.context == context)?;
+        let own = self.join.owner(context)?;
         match is_user {
             true => own.user.is_empty().then_some(own),
             false => own.kernel.is_empty().then_some(own),
         }
     }
 
-    /// Place of the event that is complete since one of this context came; those behind it,
-    /// which interrupted it, are complete, too.
-    pub(super) fn complete_from(&self, context: FtraceContext) -> Option<usize> {
-        self.waiting.iter().position(|e| e.context == context)
-    }
-
-    /// Whether no more events may wait.
-    pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= DEEPEST
-    }
-
-    /// Takes out the event at a place.
-    pub(super) fn take(&mut self, at: usize) -> Option<PendingEvent> {
-        (at < self.waiting.len()).then(|| self.waiting.remove(at))
-    }
-
     /// Time of the event that waits longest.
-    pub(super) fn first_time(&self) -> Option<u64> {
-        self.waiting.first().map(|e| e.time)
+    pub(super) fn first_time(&mut self) -> Option<u64> {
+        self.join.iter_mut().next().map(|e| e.time)
     }
 
     /// Keeps the memory of an event that was handed out.
@@ -81,16 +120,15 @@ impl PendingRing {
         }
     }
 
-    /// Puts an event to those that wait, without a stack.
-    pub(super) fn push(&mut self, payload: &[u8]) -> Option<&mut PendingEvent> {
+    /// An event without a stack and with this payload.
+    pub(super) fn event(&mut self, payload: &[u8]) -> PendingEvent {
         let mut event = self.free.pop().unwrap_or_default();
         event.payload.clear();
         event.payload.extend_from_slice(payload);
         event.kernel.clear();
         event.user.clear();
         event.user_process = None;
-        self.waiting.push(event);
-        self.waiting.last_mut()
+        event
     }
 }
 
@@ -102,8 +140,8 @@ mod tests {
     const IRQ: FtraceContext = FtraceContext { tid: 7, flags: (8, 1) };
 
     fn push(ring: &mut PendingRing, context: FtraceContext, id: u16) {
-        let event = ring.push(&[]).unwrap();
-        (event.context, event.id) = (context, id);
+        let event = PendingEvent { id, ..ring.event(&[]) };
+        ring.join.push(context, event);
     }
 
     #[test]
@@ -116,12 +154,12 @@ mod tests {
         ring.owner(TASK, true).unwrap().user.push(3);
         // The event whose stack it would be has one.
         assert!(ring.owner(TASK, false).is_none());
-        let from = ring.complete_from(TASK).unwrap();
-        let first = ring.take(from).unwrap();
+        let from = ring.join.complete_from(TASK).unwrap();
+        let first = ring.join.take(from).unwrap();
         assert_eq!((first.id, &*first.kernel, &*first.user), (1, &[2][..], &[3][..]));
-        let second = ring.take(from).unwrap();
+        let second = ring.join.take(from).unwrap();
         assert_eq!((second.id, &*second.kernel), (2, &[1][..]));
-        assert!(ring.take(from).is_none() && ring.complete_from(TASK).is_none());
+        assert!(ring.join.take(from).is_none() && ring.join.complete_from(TASK).is_none());
         ring.recycle(second);
         push(&mut ring, TASK, 3);
         assert!(ring.owner(TASK, false).unwrap().kernel.is_empty());
@@ -132,10 +170,10 @@ mod tests {
         let mut ring = PendingRing::default();
         let mut complete = 0;
         for tid in 0..100 {
-            complete += usize::from(ring.is_full() && ring.take(0).is_some());
+            complete += usize::from(ring.join.is_full() && ring.join.take(0).is_some());
             push(&mut ring, FtraceContext { tid, flags: (0, 0) }, 0);
         }
-        let left = std::iter::from_fn(|| ring.take(0)).count();
+        let left = std::iter::from_fn(|| ring.join.take(0)).count();
         assert_eq!((complete, left), (100 - DEEPEST, DEEPEST));
     }
 }

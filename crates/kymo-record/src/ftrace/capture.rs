@@ -1,7 +1,6 @@
 //! A recording from start to end: an instance of its own, events switched on in
 //! it, pages moved until it is time to stop, and what was lost.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kymo_files::tracedat::write::Format;
 use kymo_kernel::descriptors;
-use kymo_kernel::ftrace::{EventName, Instance, Selection, TraceDir};
+use kymo_kernel::ftrace::{EventName, Instance, TraceDir};
 use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::system;
 use kymo_kernel::target;
@@ -24,6 +23,7 @@ use super::growing::Growing;
 use super::movers::{self, Current, Movers, ToFile};
 use super::pack;
 use super::pump::{self, CpuRing, PumpError};
+use super::setup::{TraceSetup, enable};
 use super::stream::{Remote, Secret, SendError};
 use crate::options::SwitchOn;
 use crate::output;
@@ -38,15 +38,6 @@ const MEMORY_SHARE: u64 = 32;
 const WAKE_PERCENT: u8 = 25;
 /// The kernel's own default.
 const LEAST_KB: u64 = 1408;
-
-/// An event to record.
-#[derive(Clone, Debug)]
-pub struct TraceEvent {
-    /// Which.
-    pub selection: Selection,
-    /// Only those for which this holds.
-    pub filter: Option<String>,
-}
 
 /// Where a trace goes.
 #[derive(Clone, Debug)]
@@ -72,24 +63,8 @@ pub enum TraceOutput {
 /// A whole recording.
 #[derive(Clone, Debug)]
 pub struct TraceOptions {
-    /// What.
-    pub events: Vec<TraceEvent>,
-    /// The command, if any.
-    pub command: Vec<OsString>,
-    /// Only these processes, if any; the command's own if there is one.
-    pub pids: Vec<u32>,
-    /// System-wide events although there is a command.
-    pub system_wide: bool,
-    /// Children too.
-    pub follow: bool,
-    /// Only these CPUs' events.
-    pub cpus: Vec<u32>,
-    /// The clock.
-    pub clock: String,
-    /// Room for each CPU in KiB.
-    pub buffer_kb: Option<u64>,
-    /// The kernel's stack with each event.
-    pub stacks: bool,
+    /// Events, and whose.
+    pub setup: TraceSetup,
     /// Where to.
     pub output: TraceOutput,
     /// Which form of file.
@@ -100,8 +75,6 @@ pub struct TraceOptions {
     pub keep_files: Option<usize>,
     /// Stop at this many bytes of events.
     pub max_size: Option<u64>,
-    /// Stop after this time.
-    pub timeout: Option<Duration>,
 }
 
 /// What a recording came to.
@@ -153,13 +126,13 @@ pub fn record_trace_beside(
         wanted.push(Signal::Usr2);
     }
     let signals = Signals::listen(&wanted).map_err(system("cannot listen for signals"))?;
-    let child = match options.command.is_empty() {
+    let child = match options.setup.command.is_empty() {
         true => None,
-        false => Some(GatedChild::spawn(&options.command)?),
+        false => Some(GatedChild::spawn(&options.setup.command)?),
     };
     let instance = Instance::create(tracefs, "trace")?;
     let mut summary = TraceSummary::default();
-    let events = set_up(&instance, options, child.as_ref(), &mut summary)?;
+    let events = set_up(&instance, &options.setup, child.as_ref(), &mut summary)?;
     let cpus = instance.cpus()?;
     let gathered = Gathered::new(&instance, &events, &cpus, options.format)?;
     begin(child.as_ref().map(GatedChild::pid))?;
@@ -170,7 +143,7 @@ pub fn record_trace_beside(
         gathered,
         signals,
         child,
-        watched: watch(&options.pids),
+        watched: watch(&options.setup.pids),
         full: false,
         summary,
     };
@@ -185,7 +158,7 @@ pub fn record_trace_beside(
 /// Everything but the start. Gives the events that will be recorded.
 fn set_up(
     dir: &TraceDir,
-    options: &TraceOptions,
+    options: &TraceSetup,
     child: Option<&GatedChild>,
     summary: &mut TraceSummary,
 ) -> Result<Vec<EventName>, TraceError> {
@@ -218,14 +191,7 @@ fn set_up(
     if options.stacks {
         dir.set_option("stacktrace", true)?;
     }
-    for e in &options.events {
-        if let Some(filter) = &e.filter {
-            for event in dir.select(&e.selection)? {
-                dir.set_filter(&event, filter)?;
-            }
-        }
-        dir.enable(&e.selection)?;
-    }
+    enable(dir, &options.events)?;
     Ok(dir.enabled()?)
 }
 
@@ -471,7 +437,7 @@ impl Capture<'_> {
             {
                 return Ok(());
             }
-            if self.options.timeout.is_some_and(|t| began.elapsed() >= t) {
+            if self.options.setup.timeout.is_some_and(|t| began.elapsed() >= t) {
                 return Ok(());
             }
             let switched: u64 = self.summary.bytes;
@@ -497,7 +463,7 @@ impl Capture<'_> {
         {
             most = Duration::from_millis(50);
         }
-        if let Some(t) = self.options.timeout {
+        if let Some(t) = self.options.setup.timeout {
             most = most.min(t.saturating_sub(began.elapsed()));
         }
         if let Some(SwitchOn::Time(t)) = self.options.switch {

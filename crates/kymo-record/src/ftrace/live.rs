@@ -2,19 +2,19 @@
 //! one that is there, whose rings are read until the end. Whatever was switched on is off
 //! again when this is dropped.
 
-use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use kymo_kernel::ftrace::{FtraceError, Instance, Item, Stream, TraceDir, wait_readable};
-use kymo_kernel::process::{GatedChild, Signal, Signals, SpawnError};
+use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::target;
 use kymo_kernel::tracefs::Tracefs;
 use kymo_model::{Note, NoteKind};
 
-use super::capture::{TraceEvent, system};
+use super::capture::system;
 use super::error::TraceError;
+use super::setup::{TraceSetup, enable};
 
 /// Between two looks at the rings.
 const TICK: Duration = Duration::from_millis(20);
@@ -24,33 +24,15 @@ const SOON: Duration = Duration::from_millis(1);
 const WAKE_PERCENT: u8 = 20;
 
 /// Room in each CPU's ring if nothing else is asked for.
-const BUFFER: u64 = 8 << 20;
+const BUFFER_KB: u64 = 8 << 10;
 
 /// What is to be read while it happens.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
-    /// Events that are switched on.
-    pub events: Vec<TraceEvent>,
-    /// Command to be traced, if any.
-    pub command: Vec<OsString>,
-    /// Processes to be traced, if any.
-    pub pids: Vec<u32>,
-    /// System-wide although there is a command.
-    pub system_wide: bool,
-    /// Children too.
-    pub follow: bool,
-    /// Only these CPUs' events.
-    pub cpus: Vec<u32>,
-    /// The clock.
-    pub clock: String,
-    /// Room for each CPU in bytes.
-    pub buffer_size: Option<u64>,
-    /// The kernel's stack with each event.
-    pub stacks: bool,
+    /// Events, and whose.
+    pub setup: TraceSetup,
     /// Instance that is read instead of one of its own.
     pub instance: Option<String>,
-    /// Stop after this time.
-    pub timeout: Option<Duration>,
     /// When events are looked at.
     pub pace: LivePace,
 }
@@ -119,6 +101,7 @@ impl LiveCapture {
     /// # Errors
     /// If there are no such events, or the kernel refuses what is asked for.
     pub fn open(tracefs: &Tracefs, options: &LiveOptions) -> Result<LiveCapture, TraceError> {
+        let setup = &options.setup;
         let signals = Signals::listen(&[Signal::Int, Signal::Term, Signal::Hup])
             .map_err(system("cannot listen for signals"))?;
         let mut notes = Vec::new();
@@ -126,34 +109,34 @@ impl LiveCapture {
             Some(name) => (LiveDirectory::Named(TraceDir::open(tracefs, name)?), None),
             None => {
                 // Before anything is made: are there such events?
-                for event in &options.events {
+                for event in &setup.events {
                     TraceDir::top(tracefs).select(&event.selection)?;
                 }
                 let instance = Instance::create(tracefs, "trace")?;
-                let child = set_tasks(&instance, options, &mut notes)?;
-                configure(&instance, options, &mut notes)?;
+                let child = set_tasks(&instance, setup, &mut notes)?;
+                configure(&instance, setup, &mut notes)?;
                 // Kernels before 4.20 have no threshold and wake at each event.
                 let _ = instance.set_wake_percent(options.pace.percent());
-                enable(&instance, &options.events)?;
+                enable(&instance, &setup.events)?;
                 (LiveDirectory::Own(instance), child)
             }
         };
         let mut cpus = directory.dir().cpus()?;
-        cpus.retain(|c| options.cpus.is_empty() || options.cpus.contains(c));
+        cpus.retain(|c| setup.cpus.is_empty() || setup.cpus.contains(c));
         let stream = Stream::open(directory.dir(), &cpus)?;
         let pids = match options.instance {
             Some(_) => Vec::new(),
-            None => options.pids.clone(),
+            None => setup.pids.clone(),
         };
         Ok(LiveCapture {
             stream,
             directory,
-            limited: !pids.is_empty() || child.is_some() && !options.system_wide,
+            limited: !pids.is_empty() || child.is_some() && !setup.system_wide,
             child,
             pids,
             cpus,
             pace: options.pace,
-            timeout: options.timeout,
+            timeout: setup.timeout,
             until: None,
             signals,
             notes,
@@ -206,16 +189,16 @@ impl LiveCapture {
         self.child.as_ref().map(|(child, _)| child.pid())
     }
 
-    /// Lets the events and the command go; inside is how that fares.
+    /// Lets the events and the command go.
     ///
     /// # Errors
-    /// If tracing cannot be switched on.
-    pub fn start(&mut self) -> Result<Result<(), SpawnError>, TraceError> {
+    /// If tracing cannot be switched on, or the command cannot be run.
+    pub fn start(&mut self) -> Result<(), TraceError> {
         self.until = self.timeout.and_then(|t| Instant::now().checked_add(t));
         if let LiveDirectory::Own(instance) = &self.directory {
             instance.set_tracing(true)?;
         }
-        Ok(self.child.as_mut().map_or(Ok(()), |(child, _)| child.release()))
+        Ok(self.child.as_mut().map_or(Ok(()), |(child, _)| child.release())?)
     }
 
     /// Waits for the next look at the rings, unless there is `more` to read already; tells
@@ -335,7 +318,7 @@ type Child = Option<(GatedChild, OwnedFd)>;
 /// Whose events are taken: the command's, some processes', or system-wide.
 fn set_tasks(
     instance: &Instance,
-    options: &LiveOptions,
+    options: &TraceSetup,
     notes: &mut Vec<Note>,
 ) -> Result<Child, TraceError> {
     let child = match options.command.is_empty() {
@@ -369,7 +352,7 @@ fn flag(flag: &'static str) -> impl Fn(FtraceError) -> TraceError {
 
 fn configure(
     instance: &Instance,
-    options: &LiveOptions,
+    options: &TraceSetup,
     notes: &mut Vec<Note>,
 ) -> Result<(), TraceError> {
     // A new instance takes over how the top one records.
@@ -379,8 +362,8 @@ fn configure(
             instance.set_option(option, on)?;
         }
     }
-    let size = options.buffer_size.unwrap_or(BUFFER);
-    instance.set_buffer_size_kb(size.div_ceil(1024)).map_err(flag("--buffer-size"))?;
+    let size = options.buffer_kb.unwrap_or(BUFFER_KB);
+    instance.set_buffer_size_kb(size).map_err(flag("--buffer-size"))?;
     if let Err(e) = instance.set_clock(&options.clock) {
         if options.clock != "mono" {
             return Err(flag("--clock")(e));
@@ -390,19 +373,6 @@ fn configure(
     }
     if !options.cpus.is_empty() {
         instance.set_cpus(&options.cpus).map_err(flag("-C"))?;
-    }
-    Ok(())
-}
-
-/// Filters first: nothing that they exclude is recorded.
-fn enable(instance: &Instance, events: &[TraceEvent]) -> Result<(), TraceError> {
-    for TraceEvent { selection, filter } in events {
-        if let Some(filter) = filter {
-            for event in instance.select(selection)? {
-                instance.set_filter(&event, filter)?;
-            }
-        }
-        instance.enable(selection)?;
     }
     Ok(())
 }

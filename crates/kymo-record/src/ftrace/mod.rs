@@ -11,18 +11,18 @@ mod movers;
 mod pack;
 mod pump;
 mod session;
+mod setup;
 pub mod stream;
 mod trace_header;
 mod watch;
 
-pub use capture::{
-    TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_trace, record_trace_beside,
-};
+pub use capture::{TraceOptions, TraceOutput, TraceSummary, record_trace, record_trace_beside};
 pub use condition::{ConditionError, On, OnLatency, TooLong};
 pub use error::TraceError;
 pub use live::{LiveCapture, LiveEnd, LiveOptions, LivePace, LostByCpu};
 pub use session::{
     BufferMode, KernelSession, KernelSnapshot, SessionOptions, SessionState, TakenBy,
 };
+pub use setup::{TraceEvent, TraceSetup};
 pub use trace_header::{GrowingHeader, HeaderLayoutError, Layout, MAX_STREAMS};
 pub use watch::{Condition, ConditionWatch, Met};

@@ -11,13 +11,14 @@ use kymo_kernel::ftrace::{CpuStats, EventName, FtraceError, Instance, Selection,
 use kymo_kernel::target;
 use kymo_kernel::tracefs::Tracefs;
 
-use super::capture::{TraceEvent, sources};
+use super::capture::sources;
 use super::error::TraceError;
 use super::facts::Gathered;
 use super::growing::Growing;
 use super::movers::{Current, ToFile};
 use super::pack;
 use super::pump::{Pump, PumpError};
+use super::setup::{TraceEvent, enable};
 use crate::output;
 use crate::sessions::note::{self, Part};
 
@@ -195,16 +196,7 @@ impl KernelSession {
 
     /// Switches events on.
     pub fn enable(&self, events: &[TraceEvent]) -> Result<Vec<EventName>, TraceError> {
-        let mut on = Vec::new();
-        for e in events {
-            if let Some(filter) = &e.filter {
-                for event in self.dir.select(&e.selection)? {
-                    self.dir.set_filter(&event, filter)?;
-                }
-            }
-            on.extend(self.dir.enable(&e.selection)?);
-        }
-        Ok(on)
+        enable(&self.dir, events)
     }
 
     /// Switches events off.

@@ -149,7 +149,7 @@ impl RecordingStacks {
                 if functions == FUNCTIONS && events == EVENTS =>
             {
                 let fact = format!(
-                    "time in functions alone is in the result; {left_out} events count otherwise"
+                    "the result has the time in functions only; {left_out} events have another unit"
                 );
                 let advice = Some("-e names them, pprof and speedscope hold both".into());
                 self.ledger.tell(NoteKind::Events, fact, advice);
@@ -160,7 +160,7 @@ impl RecordingStacks {
             }
             ([first, others @ ..], _) => {
                 let others = others.join(", ");
-                let fact = format!("{first} alone is in the result; recorded, too: {others}");
+                let fact = format!("the result has {first} only; also recorded: {others}");
                 self.ledger.tell(NoteKind::Events, fact, Some("-e names another one".into()));
             }
             ([], _) => {}

@@ -13,12 +13,13 @@ use kymo_files::tracedat::write::Format;
 use kymo_kernel::cpus;
 use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::ftrace::Selection;
-use kymo_record::ftrace::{TraceError, TraceEvent, TraceOptions, TraceOutput, record_trace};
+use kymo_record::ftrace::{TraceEvent, TraceOptions, TraceOutput, TraceSetup, record_trace};
 use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, Target};
 use kymo_view::Ledger;
 
 use super::tracing;
 use crate::args::values::{Ring, bytes, call_graph, millis, ring};
+use crate::exit;
 
 /// Flags of a `record` sub-command.
 #[derive(clap::Args)]
@@ -38,7 +39,7 @@ pub(crate) struct EventRecordingArgs {
     /// Only on these CPUs
     #[arg(short = 'C', long, value_name = "CPUS")]
     pub(crate) cpu: Option<String>,
-    /// The whole machine (accepted for compatibility: that is recorded anyway)
+    /// System-wide, which is the default (accepted for compatibility)
     #[arg(short = 'a', long)]
     pub(crate) all_cpus: bool,
     /// Size of each ring, in pages or with a suffix B, K, M, G (perf.data)
@@ -50,7 +51,7 @@ pub(crate) struct EventRecordingArgs {
     /// Stop after this time in milliseconds, and the command with it
     #[arg(long, value_name = "MS", value_parser = millis)]
     pub(crate) timeout: Option<Duration>,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
     /// Exit with status 3 if anything was lost
@@ -91,7 +92,7 @@ pub(crate) fn has_event(name: &str) -> bool {
     Catalog::open().parse(name).is_ok()
 }
 
-/// Records events of everybody on all CPUs, until the command ends that is named, or the user
+/// Records system-wide events, until the command ends that is named, or the user
 /// stops it.
 pub(crate) fn record_events(
     args: &EventRecordingArgs,
@@ -138,7 +139,7 @@ fn record_perf_data(
     if let Some(running) = summary.running.take() {
         summary.exit = Some(running.wait().context("cannot wait for the command")?);
     }
-    Ok(status(args, &ledger, summary.exit))
+    Ok(exit::of_command(summary.exit, &ledger, args.strict))
 }
 
 fn record_trace_dat(
@@ -153,7 +154,7 @@ fn record_trace_dat(
     let event = |spec: &EventSpec| {
         Ok(TraceEvent { selection: Selection::parse(&spec.name)?, filter: None })
     };
-    let options = TraceOptions {
+    let setup = TraceSetup {
         events: events.iter().map(event).collect::<anyhow::Result<_>>()?,
         command: args.command.clone(),
         pids: Vec::new(),
@@ -163,28 +164,24 @@ fn record_trace_dat(
         clock: "mono".to_owned(),
         buffer_kb: args.buffer_size.map(|b| b.div_ceil(1024)),
         stacks: args.graph,
+        timeout: args.timeout,
+    };
+    let options = TraceOptions {
+        setup,
         output: TraceOutput::File { path: args.output.clone(), force: args.force },
         format: Format { version: 7, compression: Compression::None },
         switch: None,
         keep_files: None,
         max_size: None,
-        timeout: args.timeout,
     };
     let tracefs = tracing::open()?;
-    let mut summary = match record_trace(&tracefs, &options) {
-        Ok(summary) => summary,
-        Err(TraceError::Spawn(e)) => {
-            sayln!("kymo: {e}");
-            return Ok(ExitCode::from(e.shell_status()));
-        }
-        Err(e) => return Err(e.into()),
-    };
+    let mut summary = record_trace(&tracefs, &options)?;
     let ledger = Ledger::from_notes(summary.ledger_notes());
     tell(args, name, summary.bytes, summary.events, &ledger);
     if let Some(running) = summary.running.take() {
         summary.exit = Some(running.wait()?);
     }
-    Ok(status(args, &ledger, summary.exit))
+    Ok(exit::of_command(summary.exit, &ledger, args.strict))
 }
 
 fn tell(args: &EventRecordingArgs, command: &str, bytes: u64, events: u64, ledger: &Ledger) {
@@ -196,12 +193,4 @@ fn tell(args: &EventRecordingArgs, command: &str, bytes: u64, events: u64, ledge
     let text = format!("[ {command}: wrote {megabytes:.3} MB {name} ({events} events) ]\n");
     // Nobody may be there to read it; the recording is done all the same.
     let _ = anstream::stderr().write_all((text + &ledger.to_text("")).as_bytes());
-}
-
-/// The command's exit status, unless doubts weigh more.
-fn status(args: &EventRecordingArgs, ledger: &Ledger, command: Option<u8>) -> ExitCode {
-    match args.strict && ledger.has_doubts() {
-        true => ExitCode::from(Ledger::STRICT_STATUS),
-        false => ExitCode::from(command.unwrap_or(0)),
-    }
 }

@@ -20,6 +20,7 @@ use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
 use crate::args::symbols::SymbolArgs;
 use crate::args::values::{Rate, Ring, bytes, call_graph, millis, ring, sample_rate, switch_on};
+use crate::exit;
 
 /// Flags of `kymo record`.
 #[derive(clap::Args)]
@@ -190,10 +191,7 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
     if args.bundle {
         make_bundle(args, &summary)?;
     }
-    if args.strict && ledger.has_doubts() {
-        return Ok(ExitCode::from(Ledger::STRICT_STATUS));
-    }
-    Ok(ExitCode::from(summary.exit.unwrap_or(0)))
+    Ok(exit::of_command(summary.exit, &ledger, args.strict))
 }
 
 /// Makes a bundle for each file that was written.

@@ -7,6 +7,7 @@ use kymo_symbols::debug_files::SourceDirectories;
 use kymo_view::Ledger;
 
 use super::Args;
+use crate::exit;
 
 pub(super) fn target(args: &Args) -> ProbedTarget {
     ProbedTarget {
@@ -30,9 +31,5 @@ pub(super) fn close(args: &Args, ledger: &Ledger) -> ExitCode {
     if !args.quiet {
         say!("{}", ledger.to_text(""));
     }
-    if args.strict && ledger.has_doubts() {
-        ExitCode::from(Ledger::STRICT_STATUS)
-    } else {
-        ExitCode::SUCCESS
-    }
+    exit::of_command(None, ledger, args.strict)
 }

@@ -15,8 +15,8 @@ use crate::args::symbols::SymbolArgs;
 /// Flags of `kymo sched map`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A column for each CPU with two letters for the task that it runs, a line for each switch; the CPU
-that switches has a *. A name is told when its task comes first. A dot is an idle CPU.
+One column for each CPU with two letters for its running task, one line for each switch; the CPU
+that switches has a *. The name of a task is printed when it first runs. A dot is an idle CPU.
 
 EXAMPLES
   kymo sched map -i perf.data

@@ -16,7 +16,7 @@ const SCHEDSTATS: [&str; 3] =
 #[command(after_help = "\
 Records sched_switch, sched_waking (sched_wakeup where the kernel has no other), sched_wakeup_new,
 sched_migrate_task, sched_process_fork, sched_stat_runtime and, where the kernel has them,
-sched_stat_{wait,sleep,iowait}, of everybody on all CPUs.
+sched_stat_{wait,sleep,iowait}, system-wide.
 
 EXAMPLES
   kymo sched record -- make -j4

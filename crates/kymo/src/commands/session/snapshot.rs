@@ -16,6 +16,7 @@ use kymo_view::Ledger;
 
 use super::show::many;
 use crate::args::values::millis;
+use crate::exit;
 
 #[derive(clap::Args)]
 pub(super) struct Snapshot {
@@ -138,10 +139,7 @@ pub(super) fn tell(
         say(&format!("{}{}, {}", why(met), taken.path.display(), parts.join("; ")));
         let _ = write!(anstream::stderr(), "{}", ledger.to_text(""));
     }
-    match strict && ledger.has_doubts() {
-        true => ExitCode::from(Ledger::STRICT_STATUS),
-        false => ExitCode::SUCCESS,
-    }
+    exit::of_command(None, &ledger, strict)
 }
 
 fn why(met: Option<Met>) -> String {

@@ -13,7 +13,7 @@ use kymo_events::live::LiveEvents;
 use kymo_kernel::ftrace::Item;
 use kymo_model::NoteKind;
 use kymo_record::ftrace::{
-    LiveCapture, LiveEnd, LivePace, TraceError, TraceEvent, TraceOutput, record_trace_beside,
+    LiveCapture, LiveEnd, LivePace, TraceEvent, TraceOutput, record_trace_beside,
 };
 use kymo_record::ust::{ChannelWatch, Draining, LivePrograms, check_new_directory};
 use kymo_ust::EventRule;
@@ -75,14 +75,7 @@ fn record_into(
         Ok(())
     });
     let drained = draining.map(Draining::finish).transpose();
-    let summary = match recorded {
-        Ok(summary) => summary,
-        Err(TraceError::Spawn(e)) => {
-            sayln!("kymo: {e}");
-            return Ok(ExitCode::from(e.shell_status()));
-        }
-        Err(e) => return Err(e.into()),
-    };
+    let summary = recorded?;
     let (notes, programs) = drained?.unwrap_or_default();
     let mut ledger = out::ledger(&summary);
     programs.notes(&notes).into_iter().for_each(|note| ledger.push(note));
@@ -116,10 +109,7 @@ fn show(args: &Args, events: &[TraceEvent], rules: Vec<EventRule>) -> anyhow::Re
     let mut live = LiveEvents::new(&selection, Some(capture.dir()));
     let mut programs = LivePrograms::default();
     let mut watch = ust::watch(args, rules, args.pids()?, alone(args, capture.child_id()))?;
-    if let Err(e) = capture.start()? {
-        sayln!("kymo: {e}");
-        return Ok(ExitCode::from(e.shell_status()));
-    }
+    capture.start()?;
     let result = rounds(&mut capture, &mut watch, &mut programs, &mut live, &mut output);
     let (lost, code) = capture.end(result)?;
     output.note(&lost, &mut ledger);

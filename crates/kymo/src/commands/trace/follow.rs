@@ -16,20 +16,8 @@ pub(super) fn open(
     events: &[TraceEvent],
     pace: LivePace,
 ) -> anyhow::Result<LiveCapture> {
-    let options = LiveOptions {
-        events: events.to_vec(),
-        command: args.command.clone(),
-        pids: args.pids()?,
-        system_wide: args.all_cpus,
-        follow: !args.no_inherit,
-        cpus: args.cpus()?,
-        clock: args.clock.clone(),
-        buffer_size: args.buffer_size,
-        stacks: args.stacks,
-        instance: args.instance.clone(),
-        timeout: args.timeout,
-        pace,
-    };
+    let options =
+        LiveOptions { setup: args.setup(events.to_vec())?, instance: args.instance.clone(), pace };
     Ok(LiveCapture::open(&tracing::open()?, &options)?)
 }
 
@@ -41,10 +29,7 @@ pub(super) fn run(args: &Args, events: &[TraceEvent]) -> anyhow::Result<ExitCode
     live.check_filter()?;
     let clock = capture.dir().clocks()?.current;
     let mut output = LiveOutput::new(args, LiveKinds::Kernel(&clock))?;
-    if let Err(e) = capture.start()? {
-        sayln!("kymo: {e}");
-        return Ok(ExitCode::from(e.shell_status()));
-    }
+    capture.start()?;
     let result = until_the_end(&mut capture, &mut live, &mut output);
     let (lost, code) = capture.end(result)?;
     output.note(&lost, &mut ledger);

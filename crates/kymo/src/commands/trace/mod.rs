@@ -24,12 +24,13 @@ use anyhow::{Context as _, bail};
 use kymo_events::{EventSelection, FilterExpr};
 use kymo_kernel::ftrace::Selection;
 use kymo_kernel::{cpus, target};
-use kymo_record::ftrace::TraceEvent;
+use kymo_record::ftrace::{TraceEvent, TraceSetup};
 use kymo_view::Ledger;
 
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
 use crate::args::values::{bytes, millis};
+use crate::exit;
 
 /// Flags of `kymo trace`.
 #[derive(clap::Args)]
@@ -174,15 +175,7 @@ fn close(args: &Args, ledger: &Ledger, command: Option<u8>) -> ExitCode {
     if !args.quiet {
         say!("{}", ledger.to_text(""));
     }
-    status(args, ledger, command.unwrap_or(0))
-}
-
-/// The command's exit status, unless doubts weigh more.
-fn status(args: &Args, ledger: &Ledger, command: u8) -> ExitCode {
-    match args.strict && ledger.has_doubts() {
-        true => ExitCode::from(Ledger::STRICT_STATUS),
-        false => ExitCode::from(command),
-    }
+    exit::of_command(command, ledger, args.strict)
 }
 
 fn trace(args: &Args, wanted: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
@@ -198,6 +191,22 @@ fn trace(args: &Args, wanted: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
+    /// What the flags say of the events that are switched on, and whose.
+    fn setup(&self, events: Vec<TraceEvent>) -> anyhow::Result<TraceSetup> {
+        Ok(TraceSetup {
+            events,
+            command: self.command.clone(),
+            pids: self.pids()?,
+            system_wide: self.all_cpus,
+            follow: !self.no_inherit,
+            cpus: self.cpus()?,
+            clock: self.clock.clone(),
+            buffer_kb: self.buffer_size.map(|b| b.div_ceil(1024)),
+            stacks: self.stacks,
+            timeout: self.timeout,
+        })
+    }
+
     /// The events with their filters, in the order they were typed.
     fn wanted(&self) -> anyhow::Result<Vec<TraceEvent>> {
         let mut wanted = Vec::new();

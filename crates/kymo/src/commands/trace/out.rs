@@ -11,14 +11,13 @@ use kymo_files::tracedat::write::Format;
 use kymo_kernel::system::SystemRoot;
 use kymo_record::SwitchOn;
 use kymo_record::ftrace::stream::Secret;
-use kymo_record::ftrace::{
-    TraceError, TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_trace,
-};
+use kymo_record::ftrace::{TraceEvent, TraceOptions, TraceOutput, TraceSummary, record_trace};
 use kymo_view::Ledger;
 
 use super::super::tracing;
 use super::Args;
 use crate::args::values::{bytes, switch_on};
+use crate::exit;
 
 /// Flags for where a trace goes.
 #[derive(clap::Args)]
@@ -111,44 +110,28 @@ pub(super) fn options(
     output: TraceOutput,
 ) -> anyhow::Result<TraceOptions> {
     Ok(TraceOptions {
-        events,
-        command: args.command.clone(),
-        pids: args.pids()?,
-        system_wide: args.all_cpus,
-        follow: !args.no_inherit,
-        cpus: args.cpus()?,
-        clock: args.clock.clone(),
-        buffer_kb: args.buffer_size.map(|b| b.div_ceil(1024)),
-        stacks: args.stacks,
+        setup: args.setup(events)?,
         output,
         format: args.out.format()?,
         switch: args.out.switch_output,
         keep_files: args.out.switch_max_files,
         max_size: args.out.max_size,
-        timeout: args.timeout,
     })
 }
 
 pub(super) fn record(args: &Args, events: Vec<TraceEvent>) -> anyhow::Result<ExitCode> {
     let options = options(args, events, args.out.output()?)?;
     let tracefs = tracing::open()?;
-    let summary = match record_trace(&tracefs, &options) {
-        Ok(summary) => summary,
-        Err(TraceError::Spawn(e)) => {
-            sayln!("kymo: {e}");
-            return Ok(ExitCode::from(e.shell_status()));
-        }
-        Err(e) => return Err(e.into()),
-    };
+    let summary = record_trace(&tracefs, &options)?;
     let ledger = ledger(&summary);
     if !args.quiet {
         tell(&summary, &ledger);
     }
     let exit = match summary.running {
-        Some(running) => running.wait()?,
-        None => summary.exit.unwrap_or(0),
+        Some(running) => Some(running.wait()?),
+        None => summary.exit,
     };
-    Ok(super::status(args, &ledger, exit))
+    Ok(exit::of_command(exit, &ledger, args.strict))
 }
 
 pub(super) fn ledger(s: &TraceSummary) -> Ledger {

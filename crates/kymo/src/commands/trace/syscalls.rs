@@ -54,10 +54,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Refused to who is not root: then more texts are read too late.
         let _ = process::hurry();
     }
-    if let Err(e) = capture.start()? {
-        sayln!("kymo: {e}");
-        return Ok(ExitCode::from(e.shell_status()));
-    }
+    capture.start()?;
     let result = until_the_end(&mut capture, &mut lines);
     let (lost, code) = capture.end(result)?;
     lines.finish();

@@ -72,11 +72,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut pipe =
         descriptors::open_nonblocking(&path).with_context(|| path.display().to_string())?;
     place.dir().set_tracing(true)?;
-    if let Some(child) = &mut child
-        && let Err(e) = child.release()
-    {
-        sayln!("kymo: {e}");
-        return Ok(ExitCode::from(e.shell_status()));
+    if let Some(child) = &mut child {
+        child.release()?;
     }
     let result = copy(args, &signals, &place, &mut pipe, child.as_mut());
     drop(pipe);

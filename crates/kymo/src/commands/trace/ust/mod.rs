@@ -100,13 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .context("cannot listen for signals")?;
     let mut child = match args.command.is_empty() {
         true => None,
-        false => match GatedChild::spawn(&args.command) {
-            Ok(child) => Some(child),
-            Err(e) => {
-                sayln!("kymo: {e}");
-                return Ok(ExitCode::from(e.shell_status()));
-            }
-        },
+        false => Some(GatedChild::spawn(&args.command)?),
     };
     let command = child.as_ref().filter(|_| !args.all_cpus).map(GatedChild::pid);
     let output = args.out.directory()?;
@@ -114,11 +108,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         check_new_directory(directory)?;
     }
     let mut watch = watch(args, rules, args.pids()?, command)?;
-    if let Some(child) = &mut child
-        && let Err(e) = child.release()
-    {
-        sayln!("kymo: {e}");
-        return Ok(ExitCode::from(e.shell_status()));
+    if let Some(child) = &mut child {
+        child.release()?;
     }
     let mut run = Run { args, signals, child, started: Instant::now(), exit: None };
     match output {
