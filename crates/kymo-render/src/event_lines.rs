@@ -21,7 +21,8 @@ use crate::perf_script::chain_lines::ChainLines;
 use crate::perf_script::sample_json::write_head;
 use crate::program_event::CodeNames;
 use crate::trace_cmd::{
-    KernelLine, TraceCmdOptions, TraceCmdStarts, Unrendered, write_lost_json, write_lost_text,
+    KernelLine, OpenFunction, TraceCmdOptions, TraceCmdStarts, Unrendered, write_lost_json,
+    write_lost_text,
 };
 
 const TASK: Style = AnsiColor::Cyan.on_default();
@@ -39,6 +40,8 @@ pub struct EventLines {
     programs: Option<ProgramLines>,
     /// Call chains of each perf.data, if they are shown.
     chains: Option<(ChainOptions, Vec<ChainLines>)>,
+    /// A function that began with the last event.
+    open: Option<OpenFunction>,
     unrendered: Unrendered,
 }
 
@@ -67,6 +70,7 @@ impl EventLines {
             tasks: ShownTasks::default(),
             programs: None,
             chains: None,
+            open: None,
             unrendered: Unrendered::default(),
         }
     }
@@ -152,6 +156,7 @@ impl EventLines {
     }
 
     fn write_lost(&mut self, cpu: u32, count: Option<u64>, out: &mut Vec<u8>) {
+        self.finish(out);
         let missed = count.map_or(Missed::Unknown, Missed::Count);
         if self.options.json {
             return write_lost_json(cpu, missed, "", out);
@@ -166,8 +171,47 @@ impl EventLines {
         }
     }
 
-    /// Appends an event.
+    /// Appends what waits for an event that does not come.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if let Some(function) = self.open.take() {
+            self.write_function(&function, None, out);
+        }
+    }
+
+    /// The same, if it has waited long.
+    pub fn finish_overdue(&mut self, out: &mut Vec<u8>) {
+        if self.open.as_ref().is_some_and(OpenFunction::is_overdue) {
+            self.finish(out);
+        }
+    }
+
+    fn write_function(&self, function: &OpenFunction, leaf: Option<u64>, out: &mut Vec<u8>) {
+        let start = out.len();
+        function.write(leaf, out);
+        if self.colour {
+            paint(out, start);
+        }
+    }
+
+    /// Appends the function that began with the event before. `true`: this event is its exit,
+    /// and is shown with it.
+    fn close_function(&mut self, event: &RecordedEvent<'_>, out: &mut Vec<u8>) -> bool {
+        let Some(function) = self.open.take() else { return false };
+        let leaf = event.kernel_payload().and_then(|payload| {
+            let graph = payload.known.ok()?.graph.as_ref()?;
+            let tid = event.task().tid?.cast_signed();
+            function.duration(graph, (tid, payload.bytes), payload.endian)
+        });
+        self.write_function(&function, leaf, out);
+        leaf.is_some()
+    }
+
+    /// Appends an event. A line of text that begins a function comes with the event after it:
+    /// if that is its exit, both are one line.
     pub fn write(&mut self, event: &RecordedEvent<'_>, out: &mut Vec<u8>) {
+        if self.open.is_some() && self.close_function(event, out) {
+            return;
+        }
         let start = out.len();
         if let Some(payload) = event.kernel_payload() {
             self.kernel(event, &payload, out);
@@ -178,6 +222,9 @@ impl EventLines {
                 true => self.perf_json(event, out),
                 false => self.perf_text(event, out),
             }
+        }
+        if self.open.is_some() {
+            return;
         }
         if out.last() != Some(&b'\n') {
             out.push(b'\n');
@@ -219,7 +266,13 @@ impl EventLines {
             if !self.tasks.same(task) {
                 self.starts.forget(tid);
             }
-            line.write_text(self.options, &mut self.starts, || TaskName::new(task.comm()), out);
+            let comm = || TaskName::new(task.comm());
+            if payload.known.is_ok_and(|k| k.graph.is_some()) {
+                self.open = line.open_function(self.options, &mut self.starts, comm);
+            }
+            if self.open.is_none() {
+                line.write_text(self.options, &mut self.starts, comm, out);
+            }
         }
         if let Err(why) = payload.known {
             self.unrendered.add(id, why);

@@ -69,6 +69,36 @@ impl GraphEvent {
     }
 }
 
+/// A function that begins. If its exit is the next event, it is a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphEntry {
+    func: u64,
+    tid: i32,
+}
+
+impl GraphEntry {
+    /// The entry that an event is, if it is one; `tid` is its thread.
+    pub fn of(
+        graph: &GraphEvent,
+        (tid, payload): (i32, &[u8]),
+        endian: Endian,
+    ) -> Option<GraphEntry> {
+        let begins = matches!(graph, GraphEvent::Entry { .. });
+        begins.then(|| GraphEntry { func: graph.func(payload, endian), tid })
+    }
+
+    /// How long the function took, if the event after the entry is its exit.
+    pub fn duration(
+        self,
+        graph: &GraphEvent,
+        (tid, payload): (i32, &[u8]),
+        endian: Endian,
+    ) -> Option<u64> {
+        let duration = graph.duration(payload, endian)?;
+        (self == GraphEntry { func: graph.func(payload, endian), tid }).then_some(duration)
+    }
+}
+
 /// The columns before the function: a mark for what took long, microseconds.
 pub fn write_duration(duration: Option<u64>, out: &mut Vec<u8>) {
     let Some(ns) = duration else {

@@ -8,7 +8,7 @@ mod task_groups;
 mod task_names;
 
 pub use event_formats::{FormatTable, KnownEvent, StackFormat};
-pub use function_graph::{GraphEvent, write_duration};
+pub use function_graph::{GraphEntry, GraphEvent, write_duration};
 pub(crate) use process_maps::ProcessMaps;
 pub use task_groups::{TaskGroupEvent, TaskGroups};
 pub use task_names::{TaskName, TaskNames, saved_lines};

@@ -5,7 +5,9 @@ use kymo_files::tracedat::{TraceDat, TraceDatEvent};
 use kymo_format::ring::Missed;
 use rustc_hash::FxHashMap;
 
-use kymo_events::trace_dat::{FormatTable, KnownEvent, TaskGroups, TaskName, TaskNames};
+use kymo_events::trace_dat::{
+    FormatTable, GraphEntry, KnownEvent, TaskGroups, TaskName, TaskNames,
+};
 
 /// An event of a batch.
 #[derive(Clone, Copy)]
@@ -88,7 +90,7 @@ pub(crate) struct TraceCmdFeed<'a> {
     /// Where the last event of an instance is in the batch, if a function began with
     /// it. As in trace-cmd, an event of any CPU between an entry and its exit keeps
     /// them apart: both lines stay in the order of time.
-    entered: FxHashMap<usize, (usize, u64, i32)>,
+    entered: FxHashMap<usize, (usize, GraphEntry)>,
     special: SpecialEvents,
 }
 
@@ -149,22 +151,18 @@ impl TraceCmdFeed<'_> {
         let before = self.entered.remove(&e.buffer);
         let Some(graph) = graph else { return false };
         let endian = self.formats.endian;
-        let who = (graph.func(e.payload, endian), self.formats.pid(e.payload));
-        match graph.duration(e.payload, endian) {
+        let of = (self.formats.pid(e.payload), e.payload);
+        if let Some(entry) = GraphEntry::of(graph, of, endian) {
+            self.entered.insert(e.buffer, (batch.items.len(), entry));
+            return false;
+        }
+        let Some((at, entry)) = before.filter(|_| e.missed.is_none()) else { return false };
+        match entry.duration(graph, of, endian) {
             Some(duration) => {
-                let Some((at, func, pid)) = before.filter(|_| e.missed.is_none()) else {
-                    return false;
-                };
-                if (func, pid) != who {
-                    return false;
-                }
                 batch.leaves.insert(at, duration);
                 true
             }
-            None => {
-                self.entered.insert(e.buffer, (batch.items.len(), who.0, who.1));
-                false
-            }
+            None => false,
         }
     }
 }

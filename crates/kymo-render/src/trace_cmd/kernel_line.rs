@@ -9,12 +9,15 @@ use std::io::Write as _;
 
 use kymo_events::EventHead;
 use kymo_events::payload::{self, KernelNames};
-use kymo_events::trace_dat::{GraphEvent, KnownEvent, StackFormat, TaskName, write_duration};
+use kymo_events::trace_dat::{
+    GraphEntry, GraphEvent, KnownEvent, StackFormat, TaskName, write_duration,
+};
 use kymo_format::ring::Missed;
 use kymo_format::{Symbols as _, flag_letters, json_string};
 use kymo_model::Endian;
 
 use super::TraceCmdOptions;
+use super::open_function::{OpenFunction, write_function};
 use crate::number::{self, SecondText};
 use crate::perf_script::sample_json::write_thread_head;
 use crate::start_cache::StartCache;
@@ -52,15 +55,7 @@ impl KernelLine<'_> {
         comm: impl FnOnce() -> TaskName,
         out: &mut Vec<u8>,
     ) {
-        if options.latency {
-            latency_start(comm(), self.tid, self.cpu, self.flags, out);
-        } else {
-            starts.write(self.tid, self.cpu, comm, out);
-        }
-        match self.counts {
-            true => write_count(self.time, out),
-            false => starts.write_time(self.time, options.ns, out),
-        }
+        self.write_start(options, starts, comm, out);
         match self.known {
             Ok(known) => {
                 out.extend_from_slice(&known.column);
@@ -71,6 +66,54 @@ impl KernelLine<'_> {
         // Some texts end the line themselves.
         if out.last() != Some(&b'\n') {
             out.push(b'\n');
+        }
+    }
+
+    /// Appends task, CPU and time.
+    #[inline(always)]
+    fn write_start(
+        &self,
+        options: TraceCmdOptions,
+        starts: &mut TraceCmdStarts,
+        comm: impl FnOnce() -> TaskName,
+        out: &mut Vec<u8>,
+    ) {
+        if options.latency {
+            latency_start(comm(), self.tid, self.cpu, self.flags, out);
+        } else {
+            starts.write(self.tid, self.cpu, comm, out);
+        }
+        match self.counts {
+            true => write_count(self.time, out),
+            false => starts.write_time(self.time, options.ns, out),
+        }
+    }
+
+    /// The function that begins with the event, if one does, with its line as far as it is
+    /// known before the next event.
+    pub(crate) fn open_function(
+        &self,
+        options: TraceCmdOptions,
+        starts: &mut TraceCmdStarts,
+        comm: impl FnOnce() -> TaskName,
+    ) -> Option<OpenFunction> {
+        let known = self.known.ok()?;
+        let graph = known.graph.as_ref()?;
+        let entry = GraphEntry::of(graph, (self.tid, self.payload), self.endian)?;
+        let mut start = Vec::new();
+        self.write_start(options, starts, comm, &mut start);
+        start.extend_from_slice(&known.column);
+        let depth = graph.depth(self.payload, self.endian);
+        let mut name = Vec::new();
+        self.write_function_name(graph, &mut name);
+        Some(OpenFunction::new(entry, start, (depth, name)))
+    }
+
+    fn write_function_name(&self, graph: &GraphEvent, out: &mut Vec<u8>) {
+        let address = graph.func(self.payload, self.endian);
+        match self.names.kernel(address) {
+            Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
+            None => number::hex(out, address, 0),
         }
     }
 
@@ -100,19 +143,18 @@ impl KernelLine<'_> {
 
     /// A function that begins, ends, or is a leaf.
     fn write_graph(&self, graph: &GraphEvent, out: &mut Vec<u8>) {
-        let duration = graph.duration(self.payload, self.endian).or(self.leaf);
-        write_duration(duration, out);
-        number::pad(out, 2 * graph.depth(self.payload, self.endian));
-        if matches!(graph, GraphEvent::Exit { .. }) {
-            out.push(b'}');
-            return;
+        let depth = graph.depth(self.payload, self.endian);
+        if let GraphEvent::Entry { .. } = graph {
+            return write_function(
+                self.leaf,
+                depth,
+                |out| self.write_function_name(graph, out),
+                out,
+            );
         }
-        let address = graph.func(self.payload, self.endian);
-        match self.names.kernel(address) {
-            Some(symbol) => out.extend_from_slice(symbol.name.as_bytes()),
-            None => _ = write!(out, "{address:x}"),
-        }
-        out.extend_from_slice(if self.leaf.is_some() { b"();" } else { b"() {" });
+        write_duration(graph.duration(self.payload, self.endian), out);
+        number::pad(out, 2 * depth);
+        out.push(b'}');
     }
 
     /// Appends a JSON object and a newline.

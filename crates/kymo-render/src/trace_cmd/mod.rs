@@ -4,12 +4,14 @@ mod batch;
 mod header;
 mod kernel_line;
 mod line;
+mod open_function;
 mod unrendered;
 
 pub(crate) use batch::{TraceCmdBatch, TraceCmdFeed};
 pub use header::{trace_cmd_cpus, trace_cmd_header};
 pub(crate) use kernel_line::{KernelLine, TraceCmdStarts, write_lost_json, write_lost_text};
 pub(crate) use line::{TraceCmdRenderer, trace_cmd_notes};
+pub(crate) use open_function::OpenFunction;
 pub(crate) use unrendered::Unrendered;
 
 /// Form of the lines of a trace.dat.

@@ -164,7 +164,7 @@ fn rounds(
             let _ = live.hand_out(until, &mut |item| output.item(item));
             output.flush()?;
             if output.is_full() {
-                return Ok(None);
+                return output.finish().map(|()| None);
             }
         }
         if end.is_none() {
@@ -175,7 +175,7 @@ fn rounds(
                 std::thread::sleep(ust::FORGET);
             }
         } else if !more {
-            return Ok(end);
+            return output.finish().map(|()| end);
         }
     }
 }

@@ -48,7 +48,7 @@ fn until_the_end(
         let more = capture.round(end.is_some(), &mut |item| output.ring_item(live, item))?;
         output.flush()?;
         if output.is_full() {
-            return Ok(None);
+            return output.finish().map(|()| None);
         }
         if end.is_none() {
             end = capture.wait(more)?;
@@ -56,7 +56,7 @@ fn until_the_end(
                 capture.stop()?;
             }
         } else if !more {
-            return Ok(end);
+            return output.finish().map(|()| end);
         }
     }
 }

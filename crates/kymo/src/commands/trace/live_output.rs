@@ -133,6 +133,17 @@ impl LiveOutput {
 
     /// Writes what there is.
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+        self.lines.finish_overdue(&mut self.out);
+        self.write_out()
+    }
+
+    /// Writes what there is at the end.
+    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+        self.lines.finish(&mut self.out);
+        self.write_out()
+    }
+
+    fn write_out(&mut self) -> anyhow::Result<()> {
         if !self.out.is_empty() {
             self.write();
         }
