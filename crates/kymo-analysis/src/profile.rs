@@ -40,7 +40,7 @@ pub struct Stack {
     pub tid: u32,
     /// CPU, if it is recorded and was asked for.
     pub cpu: Option<u32>,
-    /// Its label, where [`LoadOptions::label`] or [`LoadOptions::labels`] ask for it.
+    /// Its label, where [`LoadOptions::labels`] asks for it.
     pub label: u32,
     /// `k`, `.`, `g`, `u` or `H`: where the processor was.
     pub level: char,
@@ -207,10 +207,20 @@ pub struct LoadOptions<'a> {
     pub moments: bool,
     /// Only samples that are selected.
     pub selection: Option<&'a EventSelection>,
-    /// Keep samples apart by more than that; the thread that reads asks for each.
-    pub label: Option<&'a mut SampleLabeler<'a>>,
-    /// Keep samples apart by their payloads instead, which are rendered where they are counted.
-    pub labels: Option<&'a mut PayloadLabels>,
+    /// What samples are kept apart by besides.
+    pub labels: SampleLabels<'a>,
+}
+
+/// What samples are kept apart by besides task, CPU and place.
+#[derive(Default)]
+pub enum SampleLabels<'a> {
+    /// Nothing.
+    #[default]
+    None,
+    /// A number that the thread that reads asks for.
+    Numbers(&'a mut SampleLabeler<'a>),
+    /// Their payloads, which are rendered where they are counted.
+    Payloads(&'a mut PayloadLabels),
 }
 
 /// A profile cannot be made.
@@ -272,7 +282,12 @@ impl Profile {
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ProfileError> {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
-        let LoadOptions { moments, label, mut labels, selection, .. } = options;
+        let LoadOptions { moments, labels, selection, .. } = options;
+        let (label, mut labels) = match labels {
+            SampleLabels::None => (None, None),
+            SampleLabels::Numbers(label) => (Some(label), None),
+            SampleLabels::Payloads(labels) => (None, Some(labels)),
+        };
         kymo_events::map(file);
         let selector = match selection.filter(|s| s.is_restricted()) {
             Some(selection) => Some(SampleSelector::new(selection, file, &symbols)?),

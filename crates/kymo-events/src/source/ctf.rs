@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kymo_files::ctf::read::{Ctf, CtfEvent, FieldInfo, Group, Part, Reader, Run, TaskField, Visit};
+use kymo_files::ctf::read::{Ctf, CtfEvent, FieldInfo, Group, Reader, Run, TaskField, Visit};
 
 use kymo_model::{Note, NoteKind};
 use kymo_symbols::ResolverOptions;
@@ -176,13 +176,18 @@ impl<'s> BodyReader<'s> {
 
     fn task_of(&self, event: &CtfEvent<'_>) -> EventTask {
         let mut visitor = TaskVisitor { task: self.owners.get(event.trace) };
-        self.visit(event, &mut visitor);
+        self.visit_contexts(event, &mut visitor);
         visitor.task
     }
 
     fn visit(&self, event: &CtfEvent<'_>, visitor: &mut impl Visit) {
         // What is whole of an event counts: its class, its contexts.
         let _ = self.reader.borrow_mut().see(event.class, &event.body, visitor);
+    }
+
+    /// The same without its fields.
+    fn visit_contexts(&self, event: &CtfEvent<'_>, visitor: &mut impl Visit) {
+        let _ = self.reader.borrow_mut().see_contexts(event.class, &event.body, visitor);
     }
 }
 
@@ -274,7 +279,7 @@ impl CtfFields for BodyReader<'_> {
 
     fn stack(&self, event: &CtfEvent<'_>) -> EventStack<'static> {
         let mut visitor = StackVisitor::default();
-        self.visit(event, &mut visitor);
+        self.visit_contexts(event, &mut visitor);
         if !visitor.user.is_empty() {
             self.addresses.user_asked.store(true, Ordering::Relaxed);
         }
@@ -409,7 +414,7 @@ impl Visit for StackVisitor {
     }
 
     fn open(&mut self, field: &FieldInfo, group: Group, _count: u64) {
-        if group == Group::Row && field.part != Part::Fields {
+        if group == Group::Row {
             self.open = match field.name.as_str() {
                 KERNEL_STACK => Some(true),
                 USER_STACK => Some(false),

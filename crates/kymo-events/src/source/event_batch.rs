@@ -9,8 +9,8 @@ use crate::event::TaskInfo;
 use crate::schema::LayoutId;
 
 /// Events of a batch at most, and bytes of them or so.
-const MOST: usize = 4096;
-const MOST_BYTES: usize = 512 << 10;
+const MOST: usize = 1024;
+const MOST_BYTES: usize = 128 << 10;
 
 /// Number of nothing: of no stack, no task.
 pub(super) const NONE: u32 = u32::MAX;

@@ -12,7 +12,7 @@ mod plan;
 mod profile;
 
 use kymo_analysis::payload_weights::PayloadWeights;
-use kymo_analysis::profile::{LoadOptions, Profile, ProfileError, has_chains};
+use kymo_analysis::profile::{LoadOptions, Profile, ProfileError, SampleLabels, has_chains};
 use kymo_events::{EventSource, SourceError};
 use kymo_files::perfdata::{Entry, PerfData};
 use kymo_model::{Note, NoteKind, Sample};
@@ -108,7 +108,10 @@ impl RecordingStacks {
             lines: plan.inlines && plan.addresses,
             moments: plan.moments,
             selection: Some(plan.selection),
-            label: field.is_some().then_some(&mut label),
+            labels: match field.is_some() {
+                true => SampleLabels::Numbers(&mut label),
+                false => SampleLabels::None,
+            },
             ..LoadOptions::default()
         };
         let profile = Profile::read(data, options)?;

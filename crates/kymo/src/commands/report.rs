@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use kymo_analysis::histogram::Key;
 use kymo_analysis::payload_labels::PayloadLabels;
-use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, has_chains};
+use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, SampleLabels, has_chains};
 use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
 use kymo_files::RecordingFormat;
 use kymo_files::perfdata::PerfData;
@@ -138,7 +138,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = LoadOptions {
         symbols,
         merge_threads: !config.has(Key::Pid) && !config.has(Key::Tid),
-        labels: (!config.payload_keys.is_empty()).then_some(&mut labels),
+        labels: match config.payload_keys.is_empty() {
+            true => SampleLabels::None,
+            false => SampleLabels::Payloads(&mut labels),
+        },
         by_cpu: config.has(Key::Cpu),
         no_chains: config.needs_no_chains(),
         inlines: config.inlines

@@ -48,6 +48,8 @@ pub(crate) struct StreamPrograms {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventProgram {
     pub(crate) body: Program,
+    /// Steps of the contexts, which come before those of the fields.
+    pub(crate) contexts: usize,
     /// All slots it needs.
     pub(crate) slots: usize,
     /// Whether it depends on values from outside of it.
@@ -248,7 +250,10 @@ fn event_program(
     *steps += c.out.steps.len() + c.out.choices.iter().map(|c| c.of.len()).sum::<usize>() + 1;
     compiled?;
     let (slots, outer) = (c.slots, c.uses_outer);
-    Ok(EventProgram { body: c.program(), slots, outer })
+    let body = c.program();
+    let fields = body.steps.iter().position(|step| *step == Step::Part(Part::Fields));
+    let contexts = fields.unwrap_or(body.steps.len());
+    Ok(EventProgram { body, contexts, slots, outer })
 }
 
 pub(super) struct Compiler<'c> {

@@ -138,11 +138,32 @@ impl<'c> Reader<'c> {
         visit: &mut V,
     ) -> Result<(), DecodeError> {
         let Some(program) = self.ctf.class(class).and_then(|c| c.program) else { return Ok(()) };
+        let mut bits = self.enter(body);
+        program.body.walk(&mut bits, &mut self.slots, visit)
+    }
+
+    /// Shows the values of the contexts of an event, and not those of its fields.
+    ///
+    /// # Errors
+    /// If a context ends early.
+    #[inline]
+    pub fn see_contexts<V: Visit>(
+        &mut self,
+        class: u32,
+        body: &Body<'_>,
+        visit: &mut V,
+    ) -> Result<(), DecodeError> {
+        let Some(program) = self.ctf.class(class).and_then(|c| c.program) else { return Ok(()) };
+        let mut bits = self.enter(body);
+        program.body.walk_first(program.contexts, &mut bits, &mut self.slots, visit)
+    }
+
+    #[inline]
+    fn enter<'b>(&mut self, body: &Body<'b>) -> Bits<'b> {
         for (place, value) in self.slots.0.iter_mut().zip(body.outer) {
             *place = *value;
         }
-        let mut bits = Bits::new(body.bytes, body.base, body.from, body.to);
-        program.body.walk(&mut bits, &mut self.slots, visit)
+        Bits::new(body.bytes, body.base, body.from, body.to)
     }
 
     /// The same for a body that was copied to `bytes`.

@@ -305,8 +305,20 @@ impl Program {
         slots: &mut Slots,
         visit: &mut V,
     ) -> Result<(), DecodeError> {
+        self.walk_first(self.steps.len(), bits, slots, visit)
+    }
+
+    /// The same with the first steps alone.
+    #[inline]
+    pub(crate) fn walk_first<V: Visit>(
+        &self,
+        steps: usize,
+        bits: &mut Bits<'_>,
+        slots: &mut Slots,
+        visit: &mut V,
+    ) -> Result<(), DecodeError> {
         let mut walk = Walk { program: self, slots, visit, empty: 0 };
-        walk.span(0, self.steps.len(), bits)
+        walk.span(0, steps, bits)
     }
 
     /// Moves behind what lies there.
