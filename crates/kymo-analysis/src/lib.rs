@@ -1,5 +1,5 @@
 //! Counting samples: profiles, call trees, histograms; and the state of tasks and CPUs over
-//! time (`tasks`).
+//! time (`tasks`), memory of the kernel (`kmem`).
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -13,6 +13,7 @@ mod event_table;
 mod frames;
 pub mod function_cost;
 pub mod histogram;
+pub mod kmem;
 pub mod losses;
 pub mod oncpu;
 pub mod payload_labels;

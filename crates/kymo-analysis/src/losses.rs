@@ -4,6 +4,7 @@
 
 use std::ops::ControlFlow;
 
+use kymo_events::name_map::recorded_names;
 use kymo_events::{EventSelection, EventSource, ReadOptions, SourceError};
 
 /// Spans kept apart; where there are more, neighbors are joined.
@@ -65,8 +66,8 @@ pub const MOST_CPUS: u32 = 1 << 13;
 /// those that perf and LTTng have for them.
 pub fn select_events(names: &[&str]) -> EventSelection {
     let mut selection = EventSelection::default();
-    let bare = names.iter().filter_map(|n| n.rsplit_once(':')).map(|(_, bare)| bare);
-    let names: Vec<String> = names.iter().copied().chain(bare).map(str::to_owned).collect();
+    let names = names.iter().flat_map(|name| recorded_names(name));
+    let names: Vec<String> = names.map(str::to_owned).collect();
     // Names without globs are always a selection.
     let _ = selection.set_events(&names);
     selection

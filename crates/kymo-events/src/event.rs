@@ -14,7 +14,7 @@ use kymo_symbols::Resolver;
 use crate::chain_frames::ChainFrame;
 use crate::ctf::EventTask;
 use crate::payload::KernelNames;
-use crate::schema::{ClassOrigin, FieldId, FieldPlace, RecordedClass, SampleField};
+use crate::schema::{ClassOrigin, FieldDesc, FieldId, FieldPlace, RecordedClass, SampleField};
 use crate::trace_dat::{KnownEvent, TaskNames};
 use crate::value::FieldValue;
 
@@ -52,6 +52,10 @@ pub(crate) trait PerfState {
     fn chain(&self, entry: &Entry<'_>, sample: &Sample<'_>) -> Vec<ChainFrame>;
     /// Hands over the symbols that frames are resolved with.
     fn with_symbols(&self, see: &mut dyn FnMut(&Resolver));
+    /// Function of the kernel at an address, and how far it is from its begin.
+    fn kernel_symbol(&self, _addr: u64) -> Option<(String, u64)> {
+        None
+    }
     /// Appends the text of a tracepoint's payload.
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>);
 }
@@ -63,12 +67,20 @@ pub(crate) trait CtfFields {
     fn stack(&self, event: &ctf::read::CtfEvent<'_>) -> EventStack<'static>;
     /// Name of a function of the kernel that was recorded.
     fn kernel_function(&self, addr: u64) -> Option<String>;
+    /// The same with the distance from its begin.
+    fn kernel_symbol(&self, _addr: u64) -> Option<(String, u64)> {
+        None
+    }
 }
 
 /// Names addresses in stacks of a trace.dat.
 pub(crate) trait StackNames {
     /// Name of a function of the kernel that was recorded.
     fn kernel_function(&self, addr: u64) -> Option<String>;
+    /// The same with the distance from its begin.
+    fn kernel_symbol(&self, _addr: u64) -> Option<(String, u64)> {
+        None
+    }
     /// Path of the binary that a process had mapped at an address.
     fn binary(&self, process: Option<i32>, addr: u64) -> Option<String>;
 }
@@ -387,6 +399,26 @@ impl<'e> RecordedEvent<'e> {
         }
     }
 
+    /// Addresses of a stack of the kernel that is an event of its own (`ftrace:kernel_stack`),
+    /// innermost first; none of other events.
+    pub fn stack_entries(&self) -> Vec<u64> {
+        let declared = |name: &str| self.class.field(name).and_then(|f| self.class.field_desc(f));
+        let Some((payload, endian)) = self.payload().filter(|_| self.class.is_stack) else {
+            return Vec::new();
+        };
+        // It is declared with eight addresses, and has as many as its size says.
+        let Some((offset, bytes)) = declared("caller").and_then(FieldDesc::offset_and_size) else {
+            return Vec::new();
+        };
+        let size = self.class.field("size").and_then(|f| self.field(f).number());
+        let most = size.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(0));
+        let words = payload.get(offset as usize..).unwrap_or(&[]);
+        match bytes {
+            32 => words.as_chunks().0.iter().take(most).map(|w| endian.u32(*w).into()).collect(),
+            _ => words.as_chunks().0.iter().take(most).map(|w| endian.u64(*w)).collect(),
+        }
+    }
+
     /// The functions of its stack, innermost first; an address stands for a function that
     /// has no name.
     pub fn stack_names(&self) -> Vec<String> {
@@ -427,6 +459,16 @@ impl<'e> RecordedEvent<'e> {
             EventBody::Ftrace(body) if in_kernel => body.names.kernel_function(addr),
             EventBody::Ctf { fields, .. } if in_kernel => fields.kernel_function(addr),
             _ => None,
+        }
+    }
+
+    /// Function of the kernel at an address of its fields, and how far the address is from its
+    /// begin.
+    pub fn kernel_symbol(&self, addr: u64) -> Option<(String, u64)> {
+        match &self.body {
+            EventBody::Perf { state, .. } => state.kernel_symbol(addr),
+            EventBody::Ftrace(body) => body.names.kernel_symbol(addr),
+            EventBody::Ctf { fields, .. } => fields.kernel_symbol(addr),
         }
     }
 

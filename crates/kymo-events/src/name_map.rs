@@ -32,7 +32,12 @@ const LTTNG_EVENTS: &[(&str, &str)] = &[
     ("timer_hrtimer_expire_exit", "timer:hrtimer_expire_exit"),
     ("kmem_mm_page_alloc", "kmem:mm_page_alloc"),
     ("kmem_mm_page_free", "kmem:mm_page_free"),
+    ("kmem_mm_page_free_batched", "kmem:mm_page_free_batched"),
+    ("kmem_mm_page_alloc_zone_locked", "kmem:mm_page_alloc_zone_locked"),
+    ("kmem_mm_page_alloc_extfrag", "kmem:mm_page_alloc_extfrag"),
+    ("kmem_mm_page_pcpu_drain", "kmem:mm_page_pcpu_drain"),
     ("kmem_kmalloc", "kmem:kmalloc"),
+    ("kmem_kmalloc_node", "kmem:kmalloc_node"),
     ("kmem_kfree", "kmem:kfree"),
     ("kmem_cache_alloc", "kmem:kmem_cache_alloc"),
     ("kmem_cache_free", "kmem:kmem_cache_free"),
@@ -92,6 +97,14 @@ pub fn kernel_event(name: &str) -> Option<String> {
     Some(format!("{system}:{name}"))
 }
 
+/// Names that a tracepoint of the kernel may have in recordings: with its system, without, and
+/// LTTng's.
+pub fn recorded_names(kernel: &str) -> Vec<&str> {
+    let bare = kernel.rsplit_once(':').map_or(kernel, |(_, bare)| bare);
+    let lttng = LTTNG_EVENTS.iter().filter(|(_, k)| *k == kernel).map(|(lttng, _)| *lttng);
+    [kernel, bare].into_iter().chain(lttng).collect()
+}
+
 /// Other names that a field of an event may have in a recording.
 pub(crate) fn field_names(event: &str, field: &str) -> Vec<&'static str> {
     let bare = event.rsplit_once(':').map_or(event, |(_, bare)| bare);
@@ -136,6 +149,8 @@ mod tests {
         assert_eq!(event("irq_softirq_entry"), "irq:softirq_entry");
         assert_eq!(event("irq_handler_entry"), "irq:irq_handler_entry");
         assert_eq!((event("shop:sale"), event("my_event")), (String::new(), String::new()));
+        assert_eq!(recorded_names("irq:softirq_entry").last(), Some(&"irq_softirq_entry"));
+        assert_eq!(recorded_names("sched:sched_switch"), ["sched:sched_switch", "sched_switch"]);
         assert_eq!(field_names("sched_switch", "prev_pid"), ["prev_tid"]);
         assert_eq!(field_names("sched:sched_switch", "next_tid"), ["next_pid"]);
         assert_eq!(field_names("sched:sched_stat_wait", "pid"), ["tid"]);

@@ -10,6 +10,7 @@ pub mod class_list;
 pub mod counts;
 mod event_table;
 pub mod export;
+pub mod kmem;
 pub mod ledger;
 pub mod profile_page;
 pub mod recording_header;

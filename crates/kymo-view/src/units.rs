@@ -35,6 +35,55 @@ impl fmt::Display for Millis {
     }
 }
 
+/// A duration in the unit that reads best.
+pub struct Span(pub u64);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0 as f64;
+        let text = match self.0 {
+            0..1_000 => format!("{} ns", self.0),
+            1_000..1_000_000 => format!("{:.1} us", nanos / 1e3),
+            1_000_000..1_000_000_000 => format!("{:.1} ms", nanos / 1e6),
+            _ => format!("{:.1} s", nanos / 1e9),
+        };
+        f.pad(&text)
+    }
+}
+
+/// A size in the unit that reads best; units are powers of 1024, as in the kernel's own texts.
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        let text = match self.0 {
+            0..1024 => format!("{} bytes", self.0),
+            1024..0x10_0000 => format!("{:.1} KB", bytes / 1024.0),
+            0x10_0000..0x4000_0000 => format!("{:.1} MB", bytes / 1048576.0),
+            _ => format!("{:.1} GB", bytes / 1073741824.0),
+        };
+        f.pad(&text)
+    }
+}
+
+/// A number with commas between thousands.
+pub struct Grouped(pub u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let mut text = String::new();
+        for (n, digit) in digits.chars().enumerate() {
+            if n > 0 && (digits.len() - n).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        f.pad(&text)
+    }
+}
+
 /// Names may hold anything; what would break a line is shown as `?`.
 pub fn shown(comm: &[u8]) -> String {
     let text = String::from_utf8_lossy(comm);
@@ -53,5 +102,13 @@ mod tests {
         assert_eq!(format!("{:>9}", Millis(1_999_999, micro)), "    1.999");
         assert_eq!(Millis(1_999_999, nano).to_string(), "1.999999");
         assert_eq!(shown(b"a\nb\xff"), "a?b\u{fffd}");
+    }
+
+    #[test]
+    fn numbers_have_units_that_read_well() {
+        let text = |n| format!("{} {} {}", Span(n), Size(n), Grouped(n));
+        assert_eq!(text(999), "999 ns 999 bytes 999");
+        assert_eq!(text(1_536_000), "1.5 ms 1.5 MB 1,536,000");
+        assert_eq!(text(12_884_901_888), "12.9 s 12.0 GB 12,884,901,888");
     }
 }

@@ -59,6 +59,8 @@ enum Command {
     Script(commands::script::Args),
     /// Show who runs, who waits for a CPU, and why
     Sched(commands::sched::Args),
+    /// Show who allocates memory of the kernel, and what stays
+    Kmem(commands::kmem::Args),
     /// Keep traces running, and take their last seconds
     Session(commands::session::Args),
     /// Switch, filter and look at the kernel's tracepoints
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Bundle(args) => commands::bundle::run(args),
         Command::Script(args) => commands::script::run(args),
         Command::Sched(args) => commands::sched::run(args),
+        Command::Kmem(args) => commands::kmem::run(args),
         Command::Session(args) => commands::session::run(args),
         Command::Event(args) => commands::event::run(args),
         Command::Trace(args) => commands::trace::run(*args),

@@ -37,11 +37,16 @@ impl<'s> KernelFunctions<'s> {
 
     /// Name of the function at an address.
     pub(crate) fn name(&self, addr: u64) -> Option<String> {
+        self.symbol(addr).map(|(name, _)| name)
+    }
+
+    /// The same with the distance from its begin.
+    pub(crate) fn symbol(&self, addr: u64) -> Option<(String, u64)> {
         let span = self.resolver().and_then(|r| r.kernel_span(addr));
         if span.is_none() {
             self.nameless.borrow_mut().insert(addr);
         }
-        span.map(|(_, _, name, _)| name.to_owned())
+        span.map(|(start, _, name, _)| (name.to_owned(), addr.saturating_sub(start)))
     }
 
     /// Notes on names that were asked for.

@@ -253,6 +253,10 @@ impl CtfFields for Walker<'_> {
     fn kernel_function(&self, addr: u64) -> Option<String> {
         self.bodies.kernel_function(addr)
     }
+
+    fn kernel_symbol(&self, addr: u64) -> Option<(String, u64)> {
+        self.bodies.kernel_symbol(addr)
+    }
 }
 
 impl CtfFields for BodyReader<'_> {
@@ -288,6 +292,10 @@ impl CtfFields for BodyReader<'_> {
 
     fn kernel_function(&self, addr: u64) -> Option<String> {
         self.addresses.functions().name(addr)
+    }
+
+    fn kernel_symbol(&self, addr: u64) -> Option<(String, u64)> {
+        self.addresses.functions().symbol(addr)
     }
 }
 

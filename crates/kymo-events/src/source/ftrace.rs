@@ -116,13 +116,17 @@ impl AddressNames<'_> {
 
 impl StackNames for AddressNames<'_> {
     fn kernel_function(&self, addr: u64) -> Option<String> {
+        self.kernel_symbol(addr).map(|(name, _)| name)
+    }
+
+    fn kernel_symbol(&self, addr: u64) -> Option<(String, u64)> {
         let text = || self.named_kallsyms.unwrap_or(&self.data.machine().kallsyms);
         let parse = || Kallsyms::parse_as_kernel(text().as_bytes().to_vec());
-        let name = self.kallsyms.get_or_init(parse).lookup(addr);
-        if name.is_none() {
+        let found = self.kallsyms.get_or_init(parse).lookup(addr);
+        if found.is_none() {
             self.nameless().insert(addr);
         }
-        name.map(|(_, _, name, _)| name.to_owned())
+        found.map(|(start, _, name, _)| (name.to_owned(), addr.saturating_sub(start)))
     }
 
     fn binary(&self, process: Option<i32>, addr: u64) -> Option<String> {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kymo_files::perfdata::{Batch, Entry, PerfData};
-use kymo_model::{Note, RecordKind, Sample, TrailingFields};
+use kymo_model::{Misc, Note, RecordKind, Sample, TrailingFields};
 use kymo_symbols::{Resolver, ResolverOptions};
 use rustc_hash::FxHashMap;
 
@@ -72,6 +72,12 @@ impl PerfState for PerfContext {
 
     fn with_symbols(&self, see: &mut dyn FnMut(&Resolver)) {
         see(&self.machine.borrow().symbols);
+    }
+
+    fn kernel_symbol(&self, addr: u64) -> Option<(String, u64)> {
+        let mut machine = self.machine.borrow_mut();
+        let at = machine.locate(u32::MAX, addr, Misc::KERNEL);
+        at.symbol.map(|s| (machine.symbols.name(s).to_owned(), at.offset))
     }
 
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>) {

@@ -4,15 +4,15 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, record};
 use kymo_view::Ledger;
 use kymo_view::profile_page::{CommandRun, build_page, page_ledger};
 
+use super::scratch::ScratchDirectory;
 use crate::args::symbols::DebuginfodArgs;
 
 /// Flags of `kymo profile`.
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let scratch = Scratch::new(args.output.is_none())?;
+    let scratch = ScratchDirectory::new(args.output.is_none())?;
     let path = args.output.clone().unwrap_or_else(|| scratch.file());
     let options = RecordOptions {
         command: args.command.clone(),
@@ -104,38 +104,5 @@ fn status(args: &Args, summary: &RecordSummary, ledger: &Ledger) -> ExitCode {
         Some(code) if code != 0 => ExitCode::from(code),
         _ if args.strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
         _ => ExitCode::SUCCESS,
-    }
-}
-
-/// A directory for the recording that goes when the profile is printed.
-struct Scratch(Option<PathBuf>);
-
-impl Scratch {
-    fn new(wanted: bool) -> anyhow::Result<Scratch> {
-        use std::os::unix::fs::DirBuilderExt as _;
-        if !wanted {
-            return Ok(Scratch(None));
-        }
-        let base = std::env::temp_dir();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let nanos = now.map_or(0, |d| d.subsec_nanos());
-        let dir = base.join(format!("kymo-profile-{}-{nanos}", std::process::id()));
-        // Fails if somebody else made it first: nothing of theirs is used.
-        std::fs::DirBuilder::new().mode(0o700).create(&dir).with_context(|| {
-            format!("cannot make {} for the recording (TMPDIR names another place)", dir.display())
-        })?;
-        Ok(Scratch(Some(dir)))
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.as_deref().unwrap_or(Path::new(".")).join("perf.data")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Some(dir) = &self.0 {
-            let _ = std::fs::remove_dir_all(dir);
-        }
     }
 }

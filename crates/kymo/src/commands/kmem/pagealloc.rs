@@ -1,0 +1,153 @@
+//! `kymo kmem pagealloc`: events of the page allocator by process, what stays, and what the
+//! kernel's own counters say of the same time.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Parser as _;
+use kymo_analysis::kmem::{KmemConfig, page_notes, process_notes, read_kmem};
+use kymo_kernel::vmstat::Snapshot;
+use kymo_view::kmem::{PageProcessView, VmstatDelta};
+
+use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::event_recording::EventRecordingArgs;
+use super::super::scratch::ScratchDirectory;
+use crate::args::symbols::SymbolArgs;
+
+/// Flags of `kymo kmem pagealloc`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The columns are those of Mel Gorman's trace-pagealloc-postprocess.pl: pages allocated, of these
+under the lock of their zone; pages freed one by one and in batches; pages that lists of CPUs gave
+back, in how many drains, and how often they were refilled; fallbacks to blocks of another
+mobility, those that fragment a pageblock, that changed its mobility, and how severe they are.
+Behind them bytes allocated, and bytes of these that are alive at the end.
+
+A batch ends with the next event of the page allocator in the same process. Names of parents come
+from sched_process_fork and are ? for processes that are older than the recording.
+
+EXAMPLES
+  kymo kmem pagealloc -i perf.data --ignore-pid
+  kymo kmem pagealloc --prepend-parent -l 20
+  kymo kmem pagealloc -- make -j4            records, shows, and compares with /proc/vmstat")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: AnalysisArgs,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+    /// Processes of one name in one row
+    #[arg(long)]
+    ignore_pid: bool,
+    /// Show the parent of each process
+    #[arg(long)]
+    prepend_parent: bool,
+    /// Rows of each table at most
+    #[arg(short = 'l', long = "line", value_name = "N")]
+    lines: Option<usize>,
+    /// Functions of a call chain at most; 0: no call chains
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    max_stack: usize,
+    /// Copies of /proc/vmstat from before and after the recording, to compare with
+    #[arg(long, value_name = "BEFORE,AFTER", value_delimiter = ',', num_args = 2)]
+    vmstat: Vec<PathBuf>,
+    /// Only events of these processes
+    #[arg(long, value_name = "PIDS", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Only events of these threads
+    #[arg(long, value_name = "TIDS", value_delimiter = ',')]
+    tid: Vec<u32>,
+    /// Record this command, in a file that is removed
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Flags of a recording, where they stand alone.
+#[derive(clap::Parser)]
+struct RecordingFlags {
+    #[command(flatten)]
+    flags: EventRecordingArgs,
+}
+
+/// Counters of /proc/vmstat that changed and are of what the events tell, the largest first.
+fn differences(before: &Snapshot, after: &Snapshot) -> Vec<VmstatDelta> {
+    const PREFIXES: [&str; 9] = [
+        "pgalloc_",
+        "pgfree",
+        "nr_free_pages",
+        "nr_anon_pages",
+        "nr_file_pages",
+        "nr_slab_",
+        "nr_kernel_stack",
+        "nr_page_table_pages",
+        "allocstall_",
+    ];
+    let mut all: Vec<VmstatDelta> = after
+        .since(before)
+        .filter(|(name, delta)| *delta != 0 && PREFIXES.iter().any(|p| name.starts_with(p)))
+        .map(|(name, delta)| VmstatDelta { name: name.to_owned(), delta })
+        .collect();
+    all.sort_by_key(|v| std::cmp::Reverse(v.delta.unsigned_abs()));
+    all
+}
+
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    let mut vmstat = match args.vmstat.as_slice() {
+        [before, after] => {
+            let read = |path: &PathBuf| {
+                Snapshot::read_from(path).with_context(|| path.display().to_string())
+            };
+            Some(differences(&read(before)?, &read(after)?))
+        }
+        _ => None,
+    };
+    let directory;
+    if !args.command.is_empty() {
+        if args.read.input.is_some() || !args.read.files.is_empty() || vmstat.is_some() {
+            bail!(
+                "a command is recorded into a file of its own: -i and --vmstat are for recordings"
+            );
+        }
+        directory = ScratchDirectory::new(true)?;
+        let path = directory.file();
+        let flags = ["record".into(), "-q".into(), "-o".into(), path.clone().into_os_string()];
+        let end = [OsString::from("--")];
+        let all = flags.into_iter().chain(end).chain(args.command.clone());
+        let recording = RecordingFlags::try_parse_from(all)?.flags;
+        let before = Snapshot::read().context("cannot read the counters of memory")?;
+        super::record::record(recording, false, true)?;
+        vmstat = Some(differences(
+            &before,
+            &Snapshot::read().context("cannot read the counters of memory")?,
+        ));
+        args.read.input = Some(path);
+    }
+    show(&args, vmstat)
+}
+
+fn show(args: &Args, vmstat: Option<Vec<VmstatDelta>>) -> anyhow::Result<ExitCode> {
+    let source = args.read.open(&args.symbols)?;
+    let config = KmemConfig {
+        selection: args.read.selection(&source, &args.pid, &args.tid)?,
+        pages: true,
+        processes: true,
+        ..KmemConfig::default()
+    };
+    let read = read_kmem(&source, &config)?;
+    let ledger = super::ledger(&source, &read, vec![page_notes(&read), process_notes(&read)]);
+    let view = PageProcessView {
+        read: &read,
+        ignore_pid: args.ignore_pid,
+        prepend_parent: args.prepend_parent,
+        lines: args.lines,
+        max_stack: args.max_stack,
+        vmstat,
+    };
+    let mut out = stdout();
+    match args.read.json {
+        true => view.write_json(&mut out, &ledger)?,
+        false => view.write_text(&mut out, &ledger)?,
+    }
+    args.read.close(out, &source, &read.summary, &ledger)
+}
