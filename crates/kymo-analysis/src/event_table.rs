@@ -332,9 +332,8 @@ impl<'k> Counter<'k> {
             match k {
                 EventKey::Event | EventKey::Field { .. } => {}
                 EventKey::Comm => {
-                    let from = key.len();
-                    key.extend_from_slice(event.task().comm());
-                    key.iter_mut().skip(from).filter(|b| **b < 0x20).for_each(|b| *b = b'?');
+                    let comm = event.task().comm().iter();
+                    key.extend(comm.map(|b| if *b < 0x20 { b'?' } else { *b }));
                 }
                 EventKey::Pid => {
                     let task = event.task();

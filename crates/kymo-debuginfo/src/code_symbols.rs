@@ -7,10 +7,11 @@
 
 use std::cell::{Cell, OnceCell};
 
-use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, RelocationTarget};
+use object::read::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use object::{ObjectKind, RelocationFlags, SymbolFlags};
 
 use crate::dwarf::{DwarfError, LoadedSection, layout_of};
+use crate::elf::{self, Load};
 use crate::symtab::{Binding, LOOK_BACK, RawSymbol, SymbolTable, SymbolType};
 
 /// A name in the file.
@@ -38,8 +39,7 @@ pub struct CodeSymbols<'a> {
     tables: OnceCell<[SymbolTable; 2]>,
     /// How often addresses were looked up without the tables.
     passes: Cell<usize>,
-    /// `(address, bytes, file offset, executable)` of what is loaded.
-    segments: Vec<(u64, u64, u64, bool)>,
+    segments: Vec<Load>,
     architecture: object::Architecture,
 }
 
@@ -81,13 +81,8 @@ impl<'a> CodeSymbols<'a> {
         let file = object::File::parse(binary)?;
         let relocatable = file.kind() == ObjectKind::Relocatable;
         let sections = layout_of(&file, relocatable);
-        let segments = file.segments().map(|s| {
-            let (offset, _) = s.file_range();
-            let executable = matches!(s.flags(), object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & 1 != 0);
-            (s.address(), s.size(), offset, executable)
-        });
         let mut symbols = CodeSymbols {
-            segments: segments.collect(),
+            segments: elf::loads(&file),
             architecture: file.architecture(),
             sections,
             files: Vec::new(),
@@ -218,16 +213,12 @@ impl<'a> CodeSymbols<'a> {
 
     /// Where an address of the binary is in its file.
     pub fn file_offset(&self, addr: u64) -> Option<u64> {
-        let covers = |s: &&(u64, u64, u64, bool)| addr >= s.0 && addr - s.0 < s.1;
-        let (start, _, offset, _) = self.segments.iter().filter(covers).max_by_key(|s| s.3)?;
-        offset.checked_add(addr - start)
+        elf::file_offset(&self.segments, addr)
     }
 
     /// The address of a place in the file.
     pub fn address(&self, offset: u64) -> Option<u64> {
-        let covers = |s: &&(u64, u64, u64, bool)| offset >= s.2 && offset - s.2 < s.1;
-        let (start, _, from, _) = self.segments.iter().filter(covers).max_by_key(|s| s.3)?;
-        start.checked_add(offset - from)
+        elf::vaddr(&self.segments, offset)
     }
 
     /// Stated address minus file offset of the code.

@@ -117,6 +117,13 @@ pub fn vaddr(loads: &[Load], file_offset: u64) -> Option<u64> {
     load.vaddr.checked_add(file_offset - load.offset)
 }
 
+/// The place in the file of a stated virtual address.
+pub(crate) fn file_offset(loads: &[Load], vaddr: u64) -> Option<u64> {
+    let covers = |l: &&Load| vaddr >= l.vaddr && vaddr - l.vaddr < l.size;
+    let load = loads.iter().filter(covers).max_by_key(|l| l.executable)?;
+    load.offset.checked_add(vaddr - load.vaddr)
+}
+
 /// What matters of a section for the symbols in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Home {
@@ -202,6 +209,9 @@ mod tests {
         let code = elf.loads.iter().find(|l| l.executable).unwrap();
         assert_eq!(elf.vaddr(code.offset), Some(code.vaddr));
         assert_eq!(elf.vaddr(u64::MAX), None);
+        assert_eq!(file_offset(&elf.loads, code.vaddr + 1), Some(code.offset + 1));
+        // Memory behind what the file has of a segment is in no file.
+        assert_eq!(file_offset(&elf.loads, code.vaddr + code.size), None);
         let hits = (0..code.size).step_by(64).filter_map(|o| elf.symbols.lookup(code.vaddr + o));
         let mine = hits.map(|(_, _, n)| crate::demangle(&String::from_utf8_lossy(n)).into_owned());
         assert!(mine.into_iter().any(|n| n.contains("kymo_debuginfo::elf")));

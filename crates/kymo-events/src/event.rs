@@ -364,6 +364,16 @@ impl<'e> RecordedEvent<'e> {
         self.sample().and_then(|s| s.period).unwrap_or_else(fixed)
     }
 
+    /// Whether it may have a stack.
+    #[inline]
+    fn has_stack(&self) -> bool {
+        match &self.body {
+            EventBody::Perf { .. } => true,
+            EventBody::Ftrace(body) => !(body.kernel.is_empty() && body.user.is_empty()),
+            EventBody::Ctf { .. } => self.class.ctf.as_ref().is_none_or(|c| c.has_stack),
+        }
+    }
+
     /// The stack that was recorded with it.
     pub fn stack(&self) -> EventStack<'_> {
         match &self.body {
@@ -421,14 +431,19 @@ impl<'e> RecordedEvent<'e> {
 
     /// The functions of its stack, innermost first; an address stands for a function that
     /// has no name.
+    #[inline]
     pub fn stack_names(&self) -> Vec<String> {
+        match self.has_stack() {
+            true => self.name_stack(),
+            false => Vec::new(),
+        }
+    }
+
+    fn name_stack(&self) -> Vec<String> {
         if let EventBody::Perf { .. } = &self.body {
             return self.chain_names();
         }
         let stack = self.stack();
-        if stack.is_empty() {
-            return Vec::new();
-        }
         let hex = |addr: u64| format!("{addr:#x}");
         let name = |addr: &u64, kernel| self.function(*addr, kernel).unwrap_or_else(|| hex(*addr));
         let kernel = stack.kernel.iter().map(|a| name(a, true));

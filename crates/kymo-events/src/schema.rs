@@ -122,7 +122,14 @@ pub struct CtfClass {
     pub level: Option<i64>,
     /// What it means.
     pub doc: Option<String>,
+    /// Whether its contexts have a call stack.
+    pub(crate) has_stack: bool,
 }
+
+/// Context of LTTng with the call stack of the kernel.
+pub(crate) const KERNEL_STACK: &str = "callstack_kernel";
+/// The same with that of the program.
+pub(crate) const USER_STACK: &str = "callstack_user";
 
 /// Where the value of a field is.
 #[derive(Clone, Debug)]
@@ -320,6 +327,9 @@ impl RecordedClass {
                 });
             }
         }
+        let is_stack = |f: &ctf::read::FieldInfo| {
+            f.part != Part::Fields && [KERNEL_STACK, USER_STACK].contains(&f.name.as_str())
+        };
         RecordedClass {
             layout: at.0,
             recording: at.1,
@@ -335,6 +345,7 @@ impl RecordedClass {
                 stream: class.stream,
                 level: class.event.loglevel,
                 doc: class.event.doc.clone(),
+                has_stack: class.fields().iter().any(is_stack),
             })),
             attr: None,
         }

@@ -16,13 +16,10 @@ use super::loss_marks::LossMarks;
 use super::registry::Registry;
 use crate::ctf::{EventTask, KernelFunctions, TraceOwners, ValueText};
 use crate::event::{CtfFields, EventBody, EventStack, LiveReader, RecordedEvent, TaskInfo};
-use crate::schema::{LayoutId, RecordedClass};
+use crate::schema::{KERNEL_STACK, LayoutId, RecordedClass, USER_STACK};
 use crate::trace_dat::TaskNames;
 use crate::value::FieldValue;
 
-/// LTTng's contexts that are stacks.
-const KERNEL_STACK: &str = "callstack_kernel";
-const USER_STACK: &str = "callstack_user";
 /// More than any tracer records; what a damaged trace states beyond is not read.
 const DEEPEST: usize = 1024;
 
