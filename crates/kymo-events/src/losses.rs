@@ -7,6 +7,15 @@ use kymo_model::{Note, NoteKind};
 
 /// The note on what was lost, if anything was.
 pub fn note(stats: &PerfDataReadStats, command_line: &[String]) -> Option<Note> {
+    note_with(stats, || advice(command_line))
+}
+
+/// The same of rings that were read while they were written.
+pub fn note_live(stats: &PerfDataReadStats) -> Option<Note> {
+    note_with(stats, || "give a larger -m".to_owned())
+}
+
+fn note_with(stats: &PerfDataReadStats, advice: impl FnOnce() -> String) -> Option<Note> {
     let lost = stats.lost_events();
     if lost == 0 {
         return None;
@@ -20,7 +29,7 @@ pub fn note(stats: &PerfDataReadStats, command_line: &[String]) -> Option<Note> 
         fact.push_str(&format!(", {} of them in hardware", stats.lost_in_hardware));
     }
     fact.push_str(&format!(", {} samples kept", stats.samples));
-    Some(Note::doubt(NoteKind::Lost, fact, Some(advice(command_line))))
+    Some(Note::doubt(NoteKind::Lost, fact, Some(advice())))
 }
 
 /// Advice for a recording whose rings were full.

@@ -293,6 +293,16 @@ fn child(
     }
 }
 
+/// What this process has used by now, all its threads together.
+pub fn own_usage() -> Usage {
+    // SAFETY: `rusage` is plain numbers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live local of the type the call fills in. The call cannot fail
+    // for this process.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    usage_of(&usage)
+}
+
 fn usage_of(r: &libc::rusage) -> Usage {
     let time = |t: libc::timeval| {
         Duration::from_secs(t.tv_sec as u64) + Duration::from_micros(t.tv_usec as u64)

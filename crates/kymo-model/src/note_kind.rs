@@ -204,6 +204,9 @@ note_kinds! {
     Order "order" [Doubt]
         "Records are out of time order by more than the reader waits for."
         "Report it if the recorder was kymo.";
+    Overhead "overhead" [Choice]
+        "States how much processor time kymo itself used while it watched."
+        "Choose fewer events, or record and look later.";
     Overwritten "overwritten" [Choice]
         "Older events gave way to newer ones, as a flight recorder is asked to do."
         "To keep more: a larger `--buffer-size`.";

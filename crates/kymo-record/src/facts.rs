@@ -18,17 +18,23 @@ use crate::hardware;
 use crate::options::{RecordClock, RecordOptions};
 use crate::scan::Scan;
 
+/// Sections on the kernel that runs.
+pub(crate) fn of_kernel() -> FeatureSections {
+    let mut f = FeatureSections::new();
+    let name = KernelName::running();
+    f.insert(Feature::HOSTNAME, features::string(&name.node));
+    f.insert(Feature::OSRELEASE, features::string(&name.release));
+    f.insert(Feature::ARCH, features::string(&name.machine));
+    f
+}
+
 /// What is known when the recording begins.
 pub(crate) fn at_start(
     options: &RecordOptions,
     events: &[EventMeta],
     specs: &[EventSpec],
 ) -> FeatureSections {
-    let mut f = FeatureSections::new();
-    let (system, name) = (SystemRoot::machine(), KernelName::running());
-    f.insert(Feature::HOSTNAME, features::string(&name.node));
-    f.insert(Feature::OSRELEASE, features::string(&name.release));
-    f.insert(Feature::ARCH, features::string(&name.machine));
+    let (mut f, system) = (of_kernel(), SystemRoot::machine());
     f.insert(Feature::VERSION, features::string(&options.version));
     let online = cpus::online();
     let available = system.possible_cpus().len().max(online.len()) as u32;

@@ -1,5 +1,6 @@
 //! Recording sessions: opens events, drains their rings into a perf.data, and
-//! says what was lost. [`record`] does a whole recording by its [`RecordOptions`].
+//! says what was lost. [`record`] does a whole recording by its [`RecordOptions`];
+//! [`PerfCapture`] hands what the rings hold to who watches.
 //!
 //! Nothing here looks into records while recording: spans of the rings go to
 //! the file as they lie. What the recording holds (samples, losses, which
@@ -13,7 +14,9 @@ mod error;
 mod facts;
 pub mod ftrace;
 mod hardware;
+mod live;
 mod open;
+mod opened_events;
 mod options;
 mod output;
 mod scan;
@@ -25,5 +28,6 @@ mod trust;
 pub mod ust;
 
 pub use error::RecordError;
+pub use live::{CaptureEnd, CaptureSummary, PerfCapture};
 pub use options::{CallGraph, Output, RecordClock, RecordOptions, SwitchOn, Target};
 pub use session::{RecordSummary, Running, record};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use kymo_files::perfdata::Feature;
 use kymo_files::perfdata::write::{
-    Compressor, FeatureSections, PerfDataWriter, TracingBlob, features, synth, update,
+    Compressor, EventMeta, FeatureSections, PerfDataWriter, TracingBlob, features, synth, update,
 };
 use kymo_kernel::descriptors::process_end;
 use kymo_kernel::events::EventSpec;
@@ -19,17 +19,14 @@ use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
 use kymo_kernel::target;
 use kymo_model::{AttrFlags, Note, RecordKind};
 
-use crate::attrs::{self, Kernel};
 use crate::error::RecordError;
 use crate::facts;
-use crate::open::{EventSet, OpenPolicy, OpenedEvent, RingOptions, RingSet, UserOnly};
+use crate::open::{OpenedEvent, RingSet};
+use crate::opened_events::{OpenedEvents, system};
 use crate::options::{Output, RecordOptions, SwitchOn, Target};
 use crate::output;
 use crate::scan::Scan;
-use crate::selection::{
-    chosen_cpus, chosen_events, chosen_tids, explain_clock, note_frequency, put_into_cgroups, scope,
-};
-use crate::synthesize::{ExistingTasks, Synthesizer};
+use crate::synthesize::{ExistingTasks, Synthesizer, ToldMappings};
 
 /// What a recording came to.
 #[derive(Debug, Default)]
@@ -122,51 +119,10 @@ struct Session<'a> {
     summary: RecordSummary,
 }
 
-fn system(what: &'static str) -> impl Fn(io::Error) -> RecordError {
-    move |source| RecordError::System { what, source }
-}
-
 impl<'a> Session<'a> {
     fn new(options: &'a RecordOptions) -> Result<Session<'a>, RecordError> {
-        let mut notes = Vec::new();
-        if options.command.is_empty() && options.target == Target::Command {
-            return Err(RecordError::Nothing);
-        }
-        let specs = chosen_events(options, &mut notes)?;
-        // SIGUSR2 without a meaning here, and a file that may not grow, are no reason to
-        // die in the middle of a file: a write then fails, and says so.
-        let signals = [
-            Signal::Int,
-            Signal::Term,
-            Signal::Hup,
-            Signal::Quit,
-            Signal::Child,
-            Signal::Usr2,
-            Signal::FileSize,
-        ];
-        let signals = Signals::listen(&signals).map_err(system("cannot listen for signals"))?;
-        let child = match options.command.is_empty() {
-            true => None,
-            false => Some(GatedChild::spawn(&options.command)?),
-        };
-        let tids = chosen_tids(options, child.as_ref())?;
-        let cpus = chosen_cpus(options)?;
-        let mut plan = attrs::plan(options, &specs, Kernel::probe())?;
-        put_into_cgroups(options, &mut plan)?;
-        note_frequency(options, &plan, &mut notes);
-        let policy = OpenPolicy {
-            start: attrs::start_flags(options),
-            user_only: UserOnly::AllEvents,
-            keep_unsupported: false,
-        };
-        let set = EventSet::open(plan.clone(), &scope(&tids, &cpus), policy, &mut notes)
-            .map_err(|e| explain_clock(e, options, &plan))?;
-        let rings = RingOptions { pages: options.pages, cpus: &cpus };
-        let rings = RingSet::map(set, &rings, &mut notes)?;
-        // As they were opened, which may be without the kernel's side.
-        let recorded = rings.set.events.iter().filter(|e| !e.planned.sideband_only);
-        let specs: Vec<EventSpec> = recorded.map(|e| e.planned.spec.clone()).collect();
-        let tracing = facts::tracing(&specs)?;
+        let OpenedEvents { specs, rings, tracing, child, tids, cpus, signals, notes } =
+            OpenedEvents::open(options)?;
         // Only now, so that a refused recording leaves no file; the command still
         // waits at its gate.
         let (file, path, stream) = match &options.output {
@@ -243,35 +199,29 @@ impl<'a> Session<'a> {
         .map_err(|e| self.write_error(e, 0))?;
         let tracker = self.rings.events.iter().find(|e| e.attr.flags.contains(AttrFlags::TASK));
         let tracker = tracker.unwrap_or(&first);
+        // Without samples of the kernel nobody misses its symbols.
+        let excludes = |e: &EventMeta| e.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
+        let user_only = writer.events().iter().all(excludes);
+        let mut about = about(&writer, &self.tids, &self.cpus);
+        about.extend(update::id_index(&self.rings.index));
         let mut synthesizer = Synthesizer {
             synth: synth::Synth::new(&tracker.attr, tracker.ids.first().copied().unwrap_or(0)),
-            writer: &mut writer,
+            record: &mut |bytes| writer.record(bytes),
             build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
-            data: self.options.data_mappings(),
+            mappings: match self.options.data_mappings() {
+                true => ToldMappings::All,
+                false => ToldMappings::Code,
+            },
             timeout: self.options.map_timeout,
         };
-        let existing = match &self.options.target {
-            Target::Command => ExistingTasks::None,
-            Target::System | Target::Cgroups(_) => ExistingTasks::All,
-            Target::Processes(_) | Target::Threads(_) => ExistingTasks::Tids(self.tids.clone()),
-        };
+        let existing = ExistingTasks::of(&self.options.target, &self.tids);
         let mut notes = std::mem::take(&mut self.summary.notes);
-        // Without samples of the kernel nobody misses its symbols.
-        let user_only = synthesizer
-            .writer
-            .events()
-            .iter()
-            .all(|e| e.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
         let mut unasked = Vec::new();
-        let mut about = about(synthesizer.writer, &self.tids, &self.cpus);
-        about.extend(update::id_index(&self.rings.index));
-        let told = synthesizer
-            .writer
-            .record(&about)
+        let told = (synthesizer.record)(&about)
             .and_then(|()| synthesizer.kernel(if user_only { &mut unasked } else { &mut notes }))
             .and_then(|()| synthesizer.tasks(&existing, &mut notes))
-            .and_then(|()| synthesizer.writer.record(&synth::finished_init()))
-            .and_then(|()| synthesizer.writer.mark());
+            .and_then(|()| (synthesizer.record)(&synth::finished_init()))
+            .and_then(|()| writer.mark());
         self.summary.notes = notes;
         told.map_err(|e| self.write_error(e, writer.data_size()))?;
         if let Some(level) = level {

@@ -6,12 +6,12 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use kymo_files::perfdata::write::PerfDataWriter;
 use kymo_files::perfdata::write::synth::{MapFacts, Synth};
 use kymo_kernel::proc_maps::{self, ProcMapping};
 use kymo_model::{BuildId, Note, NoteKind};
 
 use crate::build_id;
+use crate::options::Target;
 
 /// Processes that existed before.
 pub(crate) enum ExistingTasks {
@@ -23,14 +23,37 @@ pub(crate) enum ExistingTasks {
     Tids(Vec<u32>),
 }
 
+impl ExistingTasks {
+    /// Those that events of `target` are of; `tids` are the threads they are opened for.
+    pub(crate) fn of(target: &Target, tids: &[u32]) -> ExistingTasks {
+        match target {
+            Target::Command => ExistingTasks::None,
+            Target::System | Target::Cgroups(_) => ExistingTasks::All,
+            Target::Processes(_) | Target::Threads(_) => ExistingTasks::Tids(tids.to_vec()),
+        }
+    }
+}
+
+/// Mappings of processes that are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToldMappings {
+    /// None: nobody asks what an address is.
+    None,
+    /// Those with code.
+    Code,
+    /// Those with data, too.
+    All,
+}
+
 /// Writer of synthesized records.
 pub(crate) struct Synthesizer<'a> {
     pub(crate) synth: Synth,
-    pub(crate) writer: &'a mut PerfDataWriter,
+    /// Takes the records.
+    pub(crate) record: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
     /// State build-ids in place of inodes, as the kernel was asked to.
     pub(crate) build_ids: bool,
-    /// Data mappings too.
-    pub(crate) data: bool,
+    /// Which mappings.
+    pub(crate) mappings: ToldMappings,
     pub(crate) timeout: Duration,
 }
 
@@ -42,7 +65,7 @@ impl Synthesizer<'_> {
                 let name = format!("[kernel.kallsyms]{}", text.reference);
                 let len = text.end - text.start;
                 let record = self.synth.kernel_mmap(text.start, len, text.start, name.as_bytes());
-                self.writer.record(record)?;
+                (self.record)(record)?;
             }
             _ => notes.push(Note::doubt(
                 NoteKind::KernelSymbols,
@@ -53,7 +76,7 @@ impl Synthesizer<'_> {
         for m in proc_maps::modules() {
             let name = format!("[{}]", m.name);
             let record = self.synth.kernel_mmap(m.start, m.size, 0, name.as_bytes());
-            self.writer.record(record)?;
+            (self.record)(record)?;
         }
         Ok(())
     }
@@ -96,15 +119,15 @@ impl Synthesizer<'_> {
         for tid in proc_maps::threads(pid).unwrap_or_default() {
             let Ok(s) = proc_maps::status(tid) else { continue };
             let parent = if tid == pid { (main.ppid, main.ppid) } else { (pid, pid) };
-            self.writer.record(self.synth.fork(pid, tid, parent.0, parent.1))?;
-            self.writer.record(self.synth.comm(pid, tid, &s.comm))?;
+            (self.record)(self.synth.fork(pid, tid, parent.0, parent.1))?;
+            (self.record)(self.synth.comm(pid, tid, &s.comm))?;
         }
-        if !main.has_memory {
+        if !main.has_memory || self.mappings == ToldMappings::None {
             return Ok(false);
         }
         let Ok(maps) = proc_maps::maps(pid, self.timeout) else { return Ok(false) };
         for m in &maps.mappings {
-            if m.executable() || (self.data && m.prot & 1 != 0) {
+            if m.executable() || (self.mappings == ToldMappings::All && m.prot & 1 != 0) {
                 self.mapping(pid, m, ids)?;
             }
         }
@@ -137,6 +160,6 @@ impl Synthesizer<'_> {
             flags: m.flags,
             name,
         };
-        self.writer.record(self.synth.mmap2(&facts))
+        (self.record)(self.synth.mmap2(&facts))
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use kymo_events::{EventSource, ReadOptions, SourceError};
+use kymo_events::live::SampleSink;
+use kymo_events::{EventSource, ReadOptions, ReadSummary, SourceError};
 
 use super::machine::{TaskMachine, Transition};
-use super::read::{SchedRead, SchedSelection, SchedStep, read_sched};
+use super::read::{SchedRead, SchedReader, SchedSelection, SchedStep, read_sched};
 use super::task::{SchedTask, TaskId};
 use super::wait::{Wait, WaitCause};
 use crate::durations::DurationHistogram;
@@ -196,12 +197,45 @@ impl LatencyTable {
         if twice { Self::pass(source, config, losses) } else { Ok(table) }
     }
 
+    /// Counts the delays of events as they come: `feed` gives them all, and in the end what was
+    /// read. What was lost is known when it is over, so that waits which had ended by then are
+    /// not marked.
+    ///
+    /// # Errors
+    /// Those of `feed`.
+    pub fn count_live<E>(
+        config: &LatencyConfig<'_>,
+        feed: impl FnOnce(SampleSink<'_>) -> Result<ReadSummary, E>,
+    ) -> Result<LatencyTable, E> {
+        let mut counting = LatencyCounting::new(config);
+        let mut reader = SchedReader::new(LossWindows::default());
+        let summary = feed(&mut |event| {
+            reader.event(event, &mut |step, machine| {
+                counting.step(step, machine);
+                ControlFlow::Continue(())
+            })
+        })?;
+        Ok(counting.finish(reader.finish(summary)))
+    }
+
     fn pass(
         source: &EventSource,
         config: &LatencyConfig<'_>,
         losses: LossWindows,
     ) -> Result<LatencyTable, SourceError> {
-        let mut counting = LatencyCounting {
+        let mut counting = LatencyCounting::new(config);
+        let options = ReadOptions::default();
+        let read = read_sched(source, options, losses, &mut |step, machine| {
+            counting.step(step, machine);
+            ControlFlow::Continue(())
+        })?;
+        Ok(counting.finish(read))
+    }
+}
+
+impl<'a> LatencyCounting<'a> {
+    fn new(config: &'a LatencyConfig<'a>) -> LatencyCounting<'a> {
+        LatencyCounting {
             config,
             live: Vec::new(),
             ended: Vec::new(),
@@ -209,13 +243,7 @@ impl LatencyTable {
             longest: None,
             has_accounted: false,
             crowded: 0,
-        };
-        let options = ReadOptions::default();
-        let read = read_sched(source, options, losses, &mut |step, machine| {
-            counting.step(step, machine);
-            ControlFlow::Continue(())
-        })?;
-        Ok(counting.finish(read))
+        }
     }
 }
 

@@ -89,26 +89,55 @@ pub fn read_sched(
     source: &EventSource,
     options: ReadOptions,
     losses: LossWindows,
-    sink: &mut dyn FnMut(&SchedStep<'_, '_>, &TaskMachine) -> ControlFlow<()>,
+    sink: SchedSink<'_>,
 ) -> Result<SchedRead, SourceError> {
-    let mut machine = TaskMachine::new(losses);
-    let mut decoder = SchedDecoder::default();
-    let mut span: Option<(u64, u64)> = None;
-    let summary = source.for_each(&select_events(&SCHED_EVENTS), options, &mut |event| {
+    let mut reader = SchedReader::new(losses);
+    let select = select_events(&SCHED_EVENTS);
+    let summary = source.for_each(&select, options, &mut |event| reader.event(event, sink))?;
+    Ok(reader.finish(summary))
+}
+
+/// Takes each transition with the machine as it is after it.
+pub type SchedSink<'k> = &'k mut dyn FnMut(&SchedStep<'_, '_>, &TaskMachine) -> ControlFlow<()>;
+
+/// Puts events into the state machine as they come.
+#[derive(Debug)]
+pub struct SchedReader {
+    machine: TaskMachine,
+    decoder: SchedDecoder,
+    span: Option<(u64, u64)>,
+}
+
+impl SchedReader {
+    /// A reader that has seen nothing; `losses` are those that an earlier pass met.
+    pub fn new(losses: LossWindows) -> SchedReader {
+        let decoder = SchedDecoder::default();
+        SchedReader { machine: TaskMachine::new(losses), decoder, span: None }
+    }
+
+    /// Takes an event, and hands on the transition that it makes.
+    #[inline]
+    pub fn event(&mut self, event: &RecordedEvent<'_>, sink: SchedSink<'_>) -> ControlFlow<()> {
+        let SchedReader { machine, decoder, span } = self;
         let Some(sched) = decoder.decode(event) else { return ControlFlow::Continue(()) };
         if let Some(time) = event.time {
             let (first, last) = span.unwrap_or((time, time));
-            span = Some((first.min(time), last.max(time)));
+            *span = Some((first.min(time), last.max(time)));
         }
         match (machine.apply(&sched, event), event.time, event.cpu()) {
             (Some(transition), Some(time), Some(cpu)) => {
-                sink(&SchedStep { transition, event, time, cpu }, &machine)
+                sink(&SchedStep { transition, event, time, cpu }, machine)
             }
             _ => ControlFlow::Continue(()),
         }
-    })?;
-    machine.finish();
-    Ok(SchedRead { machine, summary, span, malformed: decoder.malformed })
+    }
+
+    /// Nothing more comes; `summary` is what the readers say.
+    pub fn finish(self, summary: ReadSummary) -> SchedRead {
+        let SchedReader { mut machine, decoder, span } = self;
+        machine.finish();
+        SchedRead { machine, summary, span, malformed: decoder.malformed }
+    }
 }
 
 /// Looks through recordings before the first line is written.

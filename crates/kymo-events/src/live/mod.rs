@@ -9,11 +9,13 @@
 //!
 //! Whoever reads the rings says up to which time everything has been seen; what is younger
 //! waits in the window. Events of the kernel alone need no window, since its stream is in
-//! order already.
+//! order already. Perf rings have a window of records ([`LiveSamples`]), which is that of the
+//! reader of perf.data.
 
 mod formats;
 mod kernel;
 mod program;
+mod samples;
 mod task_names;
 
 use std::cell::OnceCell;
@@ -32,6 +34,7 @@ use crate::source::registry::Registry;
 
 use kernel::LiveKernel;
 use program::LiveProgram;
+pub use samples::{LiveSamples, SampleSink};
 pub use task_names::LiveTaskNames;
 
 /// What comes out of a live stream.

@@ -18,12 +18,12 @@ pub(crate) mod ftrace;
 mod ftrace_feed;
 mod hand_off;
 mod loss_marks;
-mod perf;
+pub(crate) mod perf;
 mod perf_merge;
 pub(crate) mod registry;
 mod sample_selector;
 mod stack_join;
-mod summary;
+pub(crate) mod summary;
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -302,7 +302,7 @@ impl EventSource {
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
         let Some(mut data) = self.perf(0) else { return Ok(ReadSummary::default()) };
-        let context = PerfContext::new(&data, &self.symbols);
+        let context = PerfContext::new(data.features(), &self.symbols);
         let mut lane = PerfLane::new(&context, 0);
         let stats = data.for_each_batch(perfdata::RecordOrder::Time, &mut |batch| {
             batch.entries().try_for_each(|entry| lane.record(&entry, &mut registry, sink))
@@ -442,7 +442,9 @@ impl EventSource {
         on_event: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
         let contexts: Vec<PerfContext> = (0..self.perf.len())
-            .filter_map(|n| self.perf(n).map(|data| PerfContext::new(&data, &self.symbols)))
+            .filter_map(|n| {
+                self.perf(n).map(|data| PerfContext::new(data.features(), &self.symbols))
+            })
             .collect();
         let mut walk = match &self.timeline {
             Some(timeline) => Some(timeline.walk(select)?),

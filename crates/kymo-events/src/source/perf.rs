@@ -1,10 +1,11 @@
 //! Events of perf.data: samples and tracepoints, with the state that the sideband gives.
 
+use std::borrow::Borrow;
 use std::cell::{OnceCell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use kymo_files::perfdata::{Batch, Entry, PerfData};
+use kymo_files::perfdata::{Batch, Entry, Features, PerfData};
 use kymo_model::{Misc, Note, RecordKind, Sample, TrailingFields};
 use kymo_symbols::{Resolver, ResolverOptions};
 use rustc_hash::FxHashMap;
@@ -20,23 +21,23 @@ use crate::state::MachineState;
 use crate::state_history::{StateMark, StateReader, StateTracker};
 
 /// What is known of a recording at the present place.
-pub(super) struct PerfContext {
+pub(crate) struct PerfContext {
     machine: RefCell<MachineState>,
     chains: RefCell<ChainResolver>,
     payloads: RefCell<TracepointPayloads>,
 }
 
 impl PerfContext {
-    pub(super) fn new(data: &PerfData, symbols: &ResolverOptions) -> PerfContext {
+    pub(crate) fn new(features: &Features, symbols: &ResolverOptions) -> PerfContext {
         let mut machine = MachineState::new(Resolver::new(symbols.clone()));
-        machine.adopt(data.features());
+        machine.adopt(features);
         let payloads = RefCell::new(TracepointPayloads::new(symbols.bundle.clone()));
         let chains = RefCell::new(ChainResolver::new(&machine.symbols));
         PerfContext { machine: RefCell::new(machine), chains, payloads }
     }
 
     /// Notes on payloads, and what is known of call chains.
-    pub(super) fn finish(self) -> (Vec<Note>, ChainFacts) {
+    pub(crate) fn finish(self) -> (Vec<Note>, ChainFacts) {
         let tally = self.chains.into_inner().tally().clone();
         let symbols = self.machine.into_inner().symbols;
         (note(std::iter::once(&*self.payloads.borrow())), ChainFacts { tally, symbols })
@@ -159,33 +160,35 @@ impl PerfClasses {
     }
 }
 
-/// A recording under way.
-pub(super) struct PerfLane<'c> {
-    context: &'c PerfContext,
+/// A recording under way, with what is known of it.
+pub(crate) struct PerfLane<C> {
+    pub(crate) context: C,
     number: usize,
     classes: PerfClasses,
     losses: LossMarks,
 }
 
-impl<'c> PerfLane<'c> {
-    pub(super) fn new(context: &'c PerfContext, number: usize) -> PerfLane<'c> {
-        let classes = PerfClasses::new(context.payloads.borrow().fork_for_thread());
+impl<C: Borrow<PerfContext>> PerfLane<C> {
+    pub(crate) fn new(context: C, number: usize) -> PerfLane<C> {
+        let of: &PerfContext = context.borrow();
+        let classes = PerfClasses::new(of.payloads.borrow().fork_for_thread());
         PerfLane { context, number, classes, losses: LossMarks::default() }
     }
 
     /// Takes a record: applies what is sideband, hands a sample on.
-    pub(super) fn record(
+    pub(crate) fn record(
         &mut self,
         entry: &Entry<'_>,
         registry: &mut Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        let context: &PerfContext = self.context.borrow();
         if entry.raw.kind != RecordKind::SAMPLE {
             if entry.raw.kind == RecordKind::LOST {
                 let (cpu, lost) = loss_of(entry);
                 self.losses.note(cpu, lost);
             }
-            let mut machine = self.context.machine.borrow_mut();
+            let mut machine = context.machine.borrow_mut();
             if matches!(entry.raw.kind, RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE) {
                 machine.adopt(entry.features);
             }
@@ -198,7 +201,7 @@ impl<'c> PerfLane<'c> {
         if !registry.wants_layout(class.layout) {
             return ControlFlow::Continue(());
         }
-        let body = EventBody::Perf { entry, sample: OnceCell::new(), state: self.context };
+        let body = EventBody::Perf { entry, sample: OnceCell::new(), state: context };
         let event = RecordedEvent::new(class, entry.time, body);
         let lost = self.losses.take(|| event.cpu());
         registry.give(&event.after_loss(lost), sink)

@@ -40,7 +40,7 @@ impl BatchLane<'_> {
 /// Several recordings by time.
 pub(super) struct BatchMerge<'s, 'c> {
     readers: Vec<BatchLane<'s>>,
-    lanes: Vec<PerfLane<'c>>,
+    lanes: Vec<PerfLane<&'c PerfContext>>,
 }
 
 impl<'s, 'c> BatchMerge<'s, 'c> {
@@ -65,7 +65,7 @@ impl<'s, 'c> BatchMerge<'s, 'c> {
     }
 
     /// The earliest record that was not yet handed out, and its recording.
-    pub(super) fn next(&mut self) -> Option<(&mut PerfLane<'c>, Entry<'_>)> {
+    pub(super) fn next(&mut self) -> Option<(&mut PerfLane<&'c PerfContext>, Entry<'_>)> {
         let times = self.readers.iter_mut().enumerate().filter_map(|(n, r)| Some((r.time()?, n)));
         let (_, n) = times.min()?;
         let (reader, lane) = (self.readers.get_mut(n)?, self.lanes.get_mut(n)?);

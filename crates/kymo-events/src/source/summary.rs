@@ -27,6 +27,13 @@ impl PerfSummary {
         let notes = notes_on_perf_data(data, &stats);
         PerfSummary { name: data.name().to_owned(), stats, notes }
     }
+
+    /// Of rings that were read while they were written.
+    pub(crate) fn of_rings(stats: PerfDataReadStats) -> PerfSummary {
+        let mut notes: Vec<Note> = losses::note_live(&stats).into_iter().collect();
+        notes.extend(notes_on_records(&stats));
+        PerfSummary { name: "perf rings".to_owned(), stats, notes }
+    }
 }
 
 /// What was read of all recordings.
@@ -42,7 +49,7 @@ pub struct ReadSummary {
 }
 
 impl ReadSummary {
-    pub(super) fn add_samples(&mut self, (notes, chains): (Vec<Note>, ChainFacts)) {
+    pub(crate) fn add_samples(&mut self, (notes, chains): (Vec<Note>, ChainFacts)) {
         self.notes.extend(notes);
         self.chains.push(Arc::new(chains));
     }
@@ -63,7 +70,18 @@ impl ReadSummary {
     /// The notes on what was read; where there are several recordings, each with the name
     /// of its own.
     pub fn notes(&self, source: &EventSource) -> Vec<Note> {
-        let several = source.perf_count() + usize::from(source.timeline().is_some()) > 1;
+        self.notes_of(Some(source))
+    }
+
+    /// The notes on what was read of rings while they were written.
+    pub fn live_notes(&self) -> Vec<Note> {
+        self.notes_of(None)
+    }
+
+    fn notes_of(&self, source: Option<&EventSource>) -> Vec<Note> {
+        let perf_count = source.map_or(0, EventSource::perf_count);
+        let timeline = source.and_then(EventSource::timeline);
+        let several = perf_count + usize::from(timeline.is_some()) > 1;
         let mut notes: Vec<Note> = Vec::new();
         let mut add = |note: Note| {
             if !notes.contains(&note) {
@@ -79,11 +97,11 @@ impl ReadSummary {
                 add(named(note, &p.name, several));
             }
         }
-        if let Some((timeline, stats)) = source.timeline().zip(self.timeline.as_ref()) {
+        if let Some((timeline, stats)) = timeline.zip(self.timeline.as_ref()) {
             notes_on_timeline(timeline, stats).into_iter().for_each(&mut add);
         }
         self.notes.iter().cloned().for_each(&mut add);
-        if several && source.perf_count() > 0 {
+        if several && perf_count > 0 {
             let fact = "the recordings are taken to be of one start of the machine";
             add(Note::choice(NoteKind::Clock, fact, None));
         }
@@ -103,6 +121,15 @@ fn named(note: Note, name: &str, several: bool) -> Note {
 pub fn notes_on_perf_data(data: &PerfData, s: &PerfDataReadStats) -> Vec<Note> {
     let mut notes = Vec::new();
     notes.extend(losses::note(s, &data.features().cmdline));
+    notes.extend(notes_on_records(s));
+    let damaged = |note: &String| Note::doubt(NoteKind::Damaged, note.clone(), None);
+    notes.extend(data.notes().iter().map(damaged));
+    notes
+}
+
+/// The same of records, wherever they were, but for those that were lost.
+fn notes_on_records(s: &PerfDataReadStats) -> Vec<Note> {
+    let mut notes = Vec::new();
     let mut doubt = |kind: NoteKind, fact: String, advice: Option<&str>| {
         notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
     };
@@ -146,9 +173,6 @@ pub fn notes_on_perf_data(data: &PerfData, s: &PerfDataReadStats) -> Vec<Note> {
     if s.unfinished {
         let fact = "the recorder did not finish the file: its size is 0".to_owned();
         doubt(NoteKind::Unfinished, fact, None);
-    }
-    for note in data.notes() {
-        doubt(NoteKind::Damaged, note.clone(), None);
     }
     notes
 }

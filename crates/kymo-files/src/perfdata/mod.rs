@@ -9,7 +9,7 @@ pub mod write;
 pub use feature::Feature;
 pub use read::{
     Batch, BuildIdEntry, Damage, Entry, EventDesc, Features, FileMapping, GroupDesc, PerfData,
-    PerfDataReadError, PerfDataReadStats, RecordOrder, TracingData,
+    PerfDataReadError, PerfDataReadStats, RecordOrder, RingRecords, TracingData,
 };
 
 /// First eight bytes of a version 1 file, in either byte order.

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use kymo_files::perfdata::write::EventMeta;
 use kymo_files::perfdata::write::update::IdPlace;
+use kymo_kernel::descriptors::{self, PollFlags, readable_fd};
 use kymo_kernel::perf_event::PerfEvent;
 use kymo_kernel::perf_ring::{MapError, PerfRing, RingMode};
 use kymo_model::{AttrFlags, Note, NoteKind, ReadFormat};
@@ -100,6 +102,36 @@ impl RingSet {
     /// The descriptor of a ring's owner, to wait on.
     pub(crate) fn fd(&self, ring: &EventRing) -> Option<BorrowedFd<'_>> {
         instance(&self.set, ring.owner)?.event().map(AsFd::as_fd)
+    }
+
+    /// Waits at most so long until a ring is to be read or one of `others` is ready; tells which
+    /// of these are. `hung` are rings whose owner has ended, which are not waited for.
+    pub(crate) fn wait(
+        &self,
+        others: &[BorrowedFd<'_>],
+        most: Duration,
+        hung: &mut [bool],
+    ) -> io::Result<Vec<bool>> {
+        let mut fds: Vec<_> = others.iter().map(|fd| readable_fd(*fd)).collect();
+        let mut of_ring = Vec::new();
+        for (i, ring) in self.rings.iter().enumerate() {
+            // An overwritten ring has nothing to be woken for.
+            if ring.ring.mode() == RingMode::Keep
+                && hung.get(i) == Some(&false)
+                && let Some(fd) = self.fd(ring)
+            {
+                of_ring.push(i);
+                fds.push(readable_fd(fd));
+            }
+        }
+        descriptors::wait(&mut fds, most)?;
+        let (others, rings) = fds.split_at(others.len());
+        for (fd, i) in rings.iter().zip(of_ring) {
+            if let Some(hung) = hung.get_mut(i) {
+                *hung |= fd.revents().intersects(PollFlags::HUP | PollFlags::ERR);
+            }
+        }
+        Ok(others.iter().map(|fd| fd.revents().contains(PollFlags::IN)).collect())
     }
 
     /// Holds (or resumes) the rings that overwrite.

@@ -2,11 +2,10 @@
 //! in a new file when that is asked for.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use kymo_files::perfdata::write::{PerfDataWriter, synth};
-use kymo_kernel::descriptors::{self, PollFlags, readable, readable_fd};
 use kymo_kernel::perf_ring::RingMode;
 use kymo_kernel::process::Signal;
 use kymo_kernel::target;
@@ -141,28 +140,12 @@ impl Session<'_> {
     }
 
     fn wait(&mut self, wait: Option<Duration>, hung: &mut [bool]) -> io::Result<()> {
-        let mut fds = vec![readable_fd(self.signals.as_fd())];
-        fds.extend(self.watched.iter().map(readable));
-        let first = fds.len();
-        let mut of_ring = Vec::new();
-        for (i, b) in self.rings.rings.iter().enumerate() {
-            // An overwritten ring has nothing to be woken for.
-            if b.ring.mode() == RingMode::Keep
-                && !hung[i]
-                && let Some(fd) = self.rings.fd(b)
-            {
-                of_ring.push(i);
-                fds.push(readable_fd(fd));
-            }
-        }
-        descriptors::wait(&mut fds, wait.unwrap_or(Duration::MAX))?;
+        let signals = [self.signals.as_fd()];
+        let others: Vec<BorrowedFd<'_>> =
+            signals.into_iter().chain(self.watched.iter().map(|fd| fd.as_fd())).collect();
+        let ready = self.rings.wait(&others, wait.unwrap_or(Duration::MAX), hung)?;
         self.summary.wakeups += 1;
-        for (fd, i) in fds[first..].iter().zip(of_ring) {
-            hung[i] |= fd.revents().intersects(PollFlags::HUP | PollFlags::ERR);
-        }
-        let ended: Vec<bool> =
-            fds[1..first].iter().map(|f| f.revents().contains(PollFlags::IN)).collect();
-        let mut ended = ended.into_iter();
+        let mut ended = ready.into_iter().skip(1);
         self.watched.retain(|_| !ended.next().unwrap_or(false));
         Ok(())
     }

@@ -59,8 +59,8 @@ pub struct LatencyView<'a> {
     pub causes: bool,
     /// Units of times.
     pub units: TimeUnits,
-    /// The recording as a word of a command line.
-    pub recording: String,
+    /// The recording as a word of a command line, if there is one.
+    pub recording: Option<String>,
 }
 
 const RULE: &str = "--------------------------------------------------------------------------\
@@ -139,9 +139,10 @@ impl LatencyView<'_> {
             shown(&longest.ran_before),
             longest.ran_before_tid,
         )?;
+        let Some(recording) = &self.recording else { return Ok(()) };
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(from, nano), Seconds(to, nano));
-        writeln!(out, " Its events: kymo script -i {} --time {from},{to}", self.recording)
+        writeln!(out, " Its events: kymo script -i {recording} --time {from},{to}")
     }
 
     fn write_delays(&self, out: &mut dyn Write) -> io::Result<()> {

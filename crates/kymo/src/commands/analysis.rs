@@ -62,11 +62,21 @@ impl AnalysisArgs {
         pids: &[u32],
         tids: &[u32],
     ) -> anyhow::Result<EventSelection> {
-        let mut events = EventSelection::of_tasks(self.comm.clone(), pids.to_vec(), tids.to_vec());
+        let mut events = self.live_selection(pids, tids)?;
         if let Some(text) = &self.time {
             let span = if text.contains('%') { source.span()? } else { None };
             events.times = parse_times(text, span)?;
         }
+        Ok(events)
+    }
+
+    /// The same without conditions on time, for events that happen now.
+    pub(crate) fn live_selection(
+        &self,
+        pids: &[u32],
+        tids: &[u32],
+    ) -> anyhow::Result<EventSelection> {
+        let mut events = EventSelection::of_tasks(self.comm.clone(), pids.to_vec(), tids.to_vec());
         if let Some(cpus) = &self.cpu {
             events.set_cpus(cpus)?;
         }

@@ -74,7 +74,7 @@ pub(crate) struct RecordedEvents<'a> {
 
 impl RecordedEvents<'_> {
     /// The events that the kernel has, each once.
-    fn specs(&self) -> anyhow::Result<Vec<EventSpec>> {
+    pub(crate) fn specs(&self) -> anyhow::Result<Vec<EventSpec>> {
         let catalog = Catalog::open();
         let mut specs = Vec::new();
         for name in self.required {

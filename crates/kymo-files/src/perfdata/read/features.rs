@@ -78,6 +78,15 @@ pub struct Features {
 }
 
 impl Features {
+    /// What sections of a recording made here tell.
+    pub fn from_sections(sections: BTreeMap<Feature, Vec<u8>>) -> Features {
+        let mut features = Features::default();
+        for (feature, bytes) in sections {
+            features.accept(feature, bytes, Endian::NATIVE);
+        }
+        features
+    }
+
     /// Takes a section's bytes; what cannot be decoded is noted in `damaged`.
     pub(super) fn accept(&mut self, feature: Feature, bytes: Vec<u8>, endian: Endian) {
         if let Err(e) = self.decode(feature, &bytes, endian) {

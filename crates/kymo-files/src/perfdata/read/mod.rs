@@ -7,12 +7,14 @@
 
 mod block;
 mod deferred_chains;
+mod event_ids;
 mod feature_section;
 mod features;
 mod header;
 mod input;
 mod names;
 mod order;
+mod ring_records;
 mod stream;
 mod tracing;
 
@@ -32,6 +34,7 @@ pub use feature_section::{
 };
 pub use features::{BuildIdEntry, DescribedEvent, Features, GroupDesc};
 pub use order::Batch;
+pub use ring_records::RingRecords;
 pub use tracing::TracingData;
 
 /// An event of a recording.

@@ -5,12 +5,12 @@ use std::io::{Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use kymo_model::{Attr, Cursor, Endian, Misc, RecordHeader, RecordKind, SampleLayout};
-use rustc_hash::FxHashMap;
+use kymo_model::{Attr, Cursor, Endian, RecordHeader, RecordKind};
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 use super::block::{BLOCK, Block, Origin, Pool, hand_over};
 use super::deferred_chains::{self, DeferredChains};
+use super::event_ids::EventIds;
 use super::header::name_events;
 use super::input::Input;
 use super::order::{Batch, Queue};
@@ -25,7 +25,6 @@ const BATCH: usize = 512 << 10;
 /// for what it decodes without being told otherwise.
 const WINDOW_LOG_MAX: u32 = 27;
 const MAX_EVENTS: usize = 1 << 16;
-const MAX_IDS: usize = 1 << 24;
 const MAX_BUILD_IDS: usize = 1 << 20;
 const MAX_TRACING_DATA: u64 = 256 << 20;
 
@@ -55,9 +54,7 @@ pub(super) fn run(
         pipe: data.pipe,
         events: Arc::clone(&data.events),
         features: Arc::clone(&data.features),
-        layouts: Vec::new(),
-        ids: FxHashMap::default(),
-        last_id: (0, 0),
+        ids: EventIds::new(&data.events),
         queue: Queue::new(order, data.endian, min_batch),
         deferred: DeferredChains::default(),
         pool: Arc::default(),
@@ -68,7 +65,6 @@ pub(super) fn run(
         sink,
     };
     reading.stats.unfinished = !data.pipe && data.data.size == 0;
-    reading.index_events();
     let result = reading.records(&mut data.input, limit);
     let mut stats = std::mem::take(&mut reading.stats);
     if let Ok(ControlFlow::Continue(())) = result {
@@ -99,9 +95,7 @@ struct Reading<'s, 'f> {
     pipe: bool,
     events: Arc<Vec<EventDesc>>,
     features: Arc<Features>,
-    layouts: Vec<SampleLayout>,
-    ids: FxHashMap<u64, u32>,
-    last_id: (u64, u32),
+    ids: EventIds,
     queue: Queue,
     deferred: DeferredChains,
     pool: Arc<Pool>,
@@ -276,89 +270,24 @@ impl Reading<'_, '_> {
 
     #[inline]
     fn sample(&mut self, body: &[u8], at: usize) {
-        let Some(layout) = self.layouts.first() else {
-            self.stats.unknown_ids += 1;
-            return;
-        };
-        let event = match layout.leading.id {
-            Some(at) if self.layouts.len() > 1 => match self.endian.u64_at(body, at) {
-                Some(id) => match self.event_of(id) {
-                    Some(event) => event,
-                    None => {
-                        self.stats.unknown_ids += 1;
-                        return;
-                    }
-                },
-                None => {
-                    self.stats.malformed += 1;
-                    return;
-                }
-            },
-            _ => 0,
-        };
-        let layout = &self.layouts[event as usize];
-        let time = match layout.leading.time {
-            Some(at) => match self.endian.u64_at(body, at) {
-                Some(time) => usable(time),
-                None => {
-                    self.stats.malformed += 1;
-                    return;
-                }
-            },
-            None => None,
-        };
-        self.stats.samples += 1;
-        self.queue.push(at, time, event);
-    }
-
-    /// The event with this id. Id 0 is the first event's, as perf has it.
-    #[inline]
-    fn event_of(&mut self, id: u64) -> Option<u32> {
-        if self.last_id.0 == id {
-            return Some(self.last_id.1);
+        match self.ids.sample(body, self.endian) {
+            Ok((event, time)) => {
+                self.stats.samples += 1;
+                self.queue.push(at, time, event);
+            }
+            Err(why) => self.stats.count_unusable(why),
         }
-        let event = if id == 0 { 0 } else { *self.ids.get(&id)? };
-        self.last_id = (id, event);
-        Some(event)
     }
 
     fn sideband(&mut self, header: RecordHeader, body: &[u8], at: usize) {
-        let kind = header.kind;
-        if !known(kind) {
-            *self.stats.unknown_kinds.entry(kind.0).or_default() += 1;
-            return;
-        }
-        let Some(layout) = self.layouts.first() else {
-            self.stats.unknown_ids += 1;
-            return;
-        };
-        let id = layout.trailing.id.and_then(|back| self.endian.u64_from_end(body, back));
-        let event = id.and_then(|id| self.event_of(id)).unwrap_or(0);
-        let back = self.layouts[event as usize].trailing.time;
-        let time = back.and_then(|back| self.endian.u64_from_end(body, back)).and_then(usable);
-        if back.is_some_and(|back| back > body.len()) {
-            self.stats.malformed += 1;
-        }
-        match kind {
-            RecordKind::LOST => {
-                let lost = self.endian.u64_at(body, 8).unwrap_or(0);
-                self.stats.lost_chunks += 1;
-                self.stats.lost = self.stats.lost.saturating_add(lost);
+        match self.ids.sideband(header.kind, body, self.endian) {
+            Ok((event, time)) => {
+                self.stats.count_sideband(header, body, (time, self.endian));
+                self.stats.malformed += u64::from(self.ids.is_cut(event, body));
+                self.queue.push_other(at, time, event);
             }
-            // What a BPF filter of the user's left out was not lost.
-            RecordKind::LOST_SAMPLES if header.misc.0 & Misc::LOST_SAMPLES_BPF != 0 => {}
-            RecordKind::LOST_SAMPLES => {
-                let lost = self.endian.u64_at(body, 0).unwrap_or(0);
-                let sum = match time {
-                    Some(_) => &mut self.stats.lost_in_hardware,
-                    None => &mut self.stats.lost_samples,
-                };
-                *sum = sum.saturating_add(lost);
-            }
-            RecordKind::THROTTLE => self.stats.throttled += 1,
-            _ => {}
+            Err(why) => self.stats.count_unusable(why),
         }
-        self.queue.push_other(at, time, event);
     }
 
     fn user_record(&mut self, header: RecordHeader, body: &[u8]) {
@@ -421,7 +350,7 @@ impl Reading<'_, '_> {
         events.push(EventDesc { attr, ids, ..EventDesc::default() });
         let last = events.len() - 1;
         name_events(&mut events[last..], &self.features);
-        self.index_event(last);
+        self.ids.add(last, &events[last]);
         Some(())
     }
 
@@ -431,7 +360,7 @@ impl Reading<'_, '_> {
         const NAME: u64 = 2;
         let mut c = Cursor::new(body, self.endian);
         let (what, id) = (c.u64().ok()?, c.u64().ok()?);
-        let event = *self.ids.get(&id)? as usize;
+        let event = self.ids.named(id)? as usize;
         let event = Arc::make_mut(&mut self.events).get_mut(event)?;
         match what {
             UNIT => event.unit = String::from_utf8_lossy(c.cstr()).into_owned(),
@@ -440,23 +369,6 @@ impl Reading<'_, '_> {
             _ => {}
         }
         Some(())
-    }
-
-    fn index_events(&mut self) {
-        for i in 0..self.events.len() {
-            self.index_event(i);
-        }
-    }
-
-    fn index_event(&mut self, i: usize) {
-        let event = &self.events[i];
-        self.layouts.push(SampleLayout::new(&event.attr));
-        for id in &event.ids {
-            if self.ids.len() < MAX_IDS {
-                self.ids.insert(*id, i as u32);
-            }
-        }
-        self.last_id = (0, 0);
     }
 
     fn flush_if_due(&mut self) {
@@ -560,10 +472,4 @@ impl Reading<'_, '_> {
         }
         at
     }
-}
-
-/// Times perf takes for "no time".
-#[inline]
-fn usable(time: u64) -> Option<u64> {
-    (time != 0 && time != u64::MAX).then_some(time)
 }

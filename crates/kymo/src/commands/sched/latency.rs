@@ -1,13 +1,17 @@
 //! `kymo sched latency`: how long tasks waited for a CPU.
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use kymo_analysis::tasks::{LatencyConfig, LatencyTable, SchedSelection};
+use kymo_analysis::tasks::{LatencyConfig, LatencyTable, SchedSelection, sched_notes};
 use kymo_model::NoteKind;
+use kymo_view::Ledger;
 use kymo_view::sched::{LatencyColumn, LatencyView};
 
 use super::AnalysisArgs;
+use super::live::{LiveArgs, LiveOutcome, watch};
 use crate::args::symbols::SymbolArgs;
+use crate::exit;
 
 /// Flags of `kymo sched latency`.
 #[derive(clap::Args)]
@@ -17,13 +21,21 @@ wake-up, after it was preempted, or when it was new. Waits whose begin is not in
 in no average. -C and --time choose waits by where and when they end. Quantiles are at most a
 sixteenth above the truth.
 
+With --live events of everybody on all CPUs are counted while they happen: nothing is written, and
+the ledger says how much of a CPU that took. What happened between lost events is known when they
+are over: waits that had ended by then are not marked.
+
 EXAMPLES
   kymo sched latency -i perf.data
   kymo sched latency -p --causes --sort p99
+  kymo sched latency --live --timeout 10000
+  kymo sched latency --live -p -- make -j4
   kymo sched latency --json | jq '.tasks[] | {comm, p99: .woken.p99_ns}'")]
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// By task instead of by name
     #[arg(short = 'p', long)]
     pids: bool,
@@ -48,11 +60,36 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.live.live {
+        return run_live(args);
+    }
     let source = args.read.open(&SymbolArgs::default())?;
     let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
     let table = LatencyTable::count(&source, &config)?;
     let mut ledger = super::ledger(&source, &table.read);
+    note(&table, &mut ledger);
+    let mut out = super::stdout();
+    write(args, &table, Some(source.name().to_owned()), &ledger, &mut out)?;
+    args.read.close(out, &source, &table.read.summary, &ledger)
+}
+
+/// Counts what happens until the end.
+fn run_live(args: &Args) -> anyhow::Result<ExitCode> {
+    let selection = SchedSelection { events: args.read.live_selection(&args.pid, &args.tid)? };
+    let config = LatencyConfig { selection: &selection, by_task: args.pids };
+    let mut outcome = LiveOutcome::default();
+    let table = LatencyTable::count_live(&config, |sink| watch(&args.live, &mut outcome, sink))?;
+    let notes = table.read.summary.live_notes().into_iter().chain(sched_notes(&table.read));
+    let mut ledger = Ledger::from_notes(notes.chain(outcome.notes));
+    note(&table, &mut ledger);
+    let mut out = super::stdout();
+    write(args, &table, None, &ledger, &mut out)?;
+    out.flush()?;
+    Ok(exit::of_command(outcome.exit, &ledger, args.read.strict))
+}
+
+fn note(table: &LatencyTable, ledger: &mut Ledger) {
     if !table.has_accounted && table.read.machine.counts.switches > 0 {
         let fact = "run times are those between switches: there is no sched_stat_runtime";
         ledger.tell(NoteKind::Events, fact, None);
@@ -61,17 +98,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let fact = format!("{} ended tasks are in one row together", table.crowded);
         ledger.note(NoteKind::Entries, fact, Some("leave out -p".into()));
     }
-    let mut out = super::stdout();
+}
+
+fn write(
+    args: &Args,
+    table: &LatencyTable,
+    recording: Option<String>,
+    ledger: &Ledger,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let view = LatencyView {
-        table: &table,
+        table,
         sort: args.sort.clone(),
         causes: args.causes,
         units: args.read.units(),
-        recording: source.name().to_owned(),
+        recording,
     };
     match args.read.json {
-        true => view.write_json(&mut out, &ledger)?,
-        false => view.write_text(&mut out, &ledger)?,
+        true => view.write_json(out, ledger)?,
+        false => view.write_text(out, ledger)?,
     }
-    args.read.close(out, &source, &table.read.summary, &ledger)
+    Ok(())
 }

@@ -2,6 +2,7 @@
 //! others read them out of recordings of any format.
 
 mod latency;
+mod live;
 mod map;
 mod record;
 mod timehist;
@@ -34,6 +35,7 @@ EXAMPLES
   kymo sched record -o x.dat -- make -j4   the same into a trace.dat, at a fraction of the cost
   kymo sched latency                       who waits longest for a CPU
   kymo sched latency -p --causes           by task; after wake-ups and preemptions apart
+  kymo sched latency --live -- sleep 10    the same while it happens, without a recording
   kymo sched timehist --state -w           each run and the wait before it, and wake-ups
   kymo sched map                           what each CPU runs")]
 pub(crate) struct Args {

@@ -28,6 +28,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    with_events(|events| record_events(&args.recording, events))
+}
+
+/// Hands over what is recorded.
+pub(super) fn with_events<T>(use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
     let has_waking = has_event("sched:sched_waking");
     let all = SCHED_EVENTS.into_iter().chain(SCHEDSTATS);
     // The same wake-up once more.
@@ -35,10 +40,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .filter(|name| *name != "sched:sched_switch")
         .filter(|name| *name != "sched:sched_wakeup" || !has_waking)
         .collect();
-    let events = RecordedEvents {
+    use_them(&RecordedEvents {
         command: "kymo sched record",
         required: &["sched:sched_switch"],
         optional: &optional,
-    };
-    record_events(&args.recording, &events)
+    })
 }

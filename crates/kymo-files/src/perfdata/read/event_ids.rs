@@ -1,0 +1,160 @@
+//! Which event a record is of, and when it happened: by the ids and the layouts of the events
+//! that were opened, whether the record lies in a file or in a ring.
+
+use kymo_model::{Endian, Misc, RecordHeader, RecordKind, SampleLayout};
+use rustc_hash::FxHashMap;
+
+use super::{EventDesc, PerfDataReadStats, known};
+
+const MAX_IDS: usize = 1 << 24;
+
+/// Why a record is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnusableRecord {
+    /// Its id belongs to no event.
+    UnknownId,
+    /// Of a kind that nobody knows.
+    UnknownKind(RecordKind),
+    /// Shorter than its event says.
+    Malformed,
+}
+
+/// Event of a record by its number, and its time where it has one.
+type EventAndTime = (u32, Option<u64>);
+
+/// Ids of the events of a recording.
+#[derive(Debug, Default)]
+pub(super) struct EventIds {
+    layouts: Vec<SampleLayout>,
+    ids: FxHashMap<u64, u32>,
+    last_id: (u64, u32),
+}
+
+impl EventIds {
+    pub(super) fn new(events: &[EventDesc]) -> EventIds {
+        let mut ids = EventIds::default();
+        events.iter().enumerate().for_each(|(number, event)| ids.add(number, event));
+        ids
+    }
+
+    /// Adds the event of the next number.
+    pub(super) fn add(&mut self, number: usize, event: &EventDesc) {
+        self.layouts.push(SampleLayout::new(&event.attr));
+        for id in &event.ids {
+            if self.ids.len() < MAX_IDS {
+                self.ids.insert(*id, number as u32);
+            }
+        }
+        self.last_id = (0, 0);
+    }
+
+    /// The event that states this id.
+    pub(super) fn named(&self, id: u64) -> Option<u32> {
+        self.ids.get(&id).copied()
+    }
+
+    /// The event with this id. Id 0 is the first event's, as perf has it.
+    #[inline]
+    fn event_of(&mut self, id: u64) -> Option<u32> {
+        if self.last_id.0 == id {
+            return Some(self.last_id.1);
+        }
+        let event = if id == 0 { 0 } else { *self.ids.get(&id)? };
+        self.last_id = (id, event);
+        Some(event)
+    }
+
+    #[inline]
+    pub(super) fn sample(
+        &mut self,
+        body: &[u8],
+        endian: Endian,
+    ) -> Result<EventAndTime, UnusableRecord> {
+        let Some(layout) = self.layouts.first() else { return Err(UnusableRecord::UnknownId) };
+        let event = match layout.leading.id {
+            Some(at) if self.layouts.len() > 1 => {
+                let id = endian.u64_at(body, at).ok_or(UnusableRecord::Malformed)?;
+                self.event_of(id).ok_or(UnusableRecord::UnknownId)?
+            }
+            _ => 0,
+        };
+        let Some(layout) = self.layouts.get(event as usize) else {
+            return Err(UnusableRecord::UnknownId);
+        };
+        let time = match layout.leading.time {
+            Some(at) => usable(endian.u64_at(body, at).ok_or(UnusableRecord::Malformed)?),
+            None => None,
+        };
+        Ok((event, time))
+    }
+
+    /// The same of a record of the kernel that is no sample.
+    pub(super) fn sideband(
+        &mut self,
+        kind: RecordKind,
+        body: &[u8],
+        endian: Endian,
+    ) -> Result<EventAndTime, UnusableRecord> {
+        if !known(kind) {
+            return Err(UnusableRecord::UnknownKind(kind));
+        }
+        let Some(layout) = self.layouts.first() else { return Err(UnusableRecord::UnknownId) };
+        let id = layout.trailing.id.and_then(|back| endian.u64_from_end(body, back));
+        let event = id.and_then(|id| self.event_of(id)).unwrap_or(0);
+        let back = self.layouts.get(event as usize).and_then(|l| l.trailing.time);
+        let time = back.and_then(|back| endian.u64_from_end(body, back)).and_then(usable);
+        Ok((event, time))
+    }
+
+    /// Whether a record that is no sample is too short for the time of its event.
+    pub(super) fn is_cut(&self, event: u32, body: &[u8]) -> bool {
+        let back = self.layouts.get(event as usize).and_then(|l| l.trailing.time);
+        back.is_some_and(|back| back > body.len())
+    }
+}
+
+impl PerfDataReadStats {
+    pub(super) fn count_unusable(&mut self, why: UnusableRecord) {
+        match why {
+            UnusableRecord::UnknownId => self.unknown_ids += 1,
+            UnusableRecord::UnknownKind(kind) => {
+                *self.unknown_kinds.entry(kind.0).or_default() += 1;
+            }
+            UnusableRecord::Malformed => self.malformed += 1,
+        }
+    }
+
+    /// Counts what a record of the kernel that is no sample tells of losses.
+    pub(super) fn count_sideband(
+        &mut self,
+        header: RecordHeader,
+        body: &[u8],
+        (time, endian): (Option<u64>, Endian),
+    ) {
+        match header.kind {
+            RecordKind::LOST => {
+                let lost = endian.u64_at(body, 8).unwrap_or(0);
+                self.lost_chunks += 1;
+                self.lost = self.lost.saturating_add(lost);
+            }
+            // What a BPF filter of the user's left out was not lost.
+            RecordKind::LOST_SAMPLES if header.misc.0 & Misc::LOST_SAMPLES_BPF != 0 => {}
+            RecordKind::LOST_SAMPLES => {
+                let lost = endian.u64_at(body, 0).unwrap_or(0);
+                let sum = match time {
+                    Some(_) => &mut self.lost_in_hardware,
+                    None => &mut self.lost_samples,
+                };
+                *sum = sum.saturating_add(lost);
+            }
+            RecordKind::THROTTLE => self.throttled += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Times perf takes for "no time".
+#[inline]
+fn usable(time: u64) -> Option<u64> {
+    (time != 0 && time != u64::MAX).then_some(time)
+}

@@ -1,0 +1,238 @@
+//! Perf events while they happen: opened as for a recording, their rings read until the end
+//! and handed to who watches. They die with their descriptors: nothing stays enabled when this
+//! is dropped.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use kymo_files::perfdata::write::synth;
+use kymo_files::perfdata::{EventDesc, Feature, Features};
+use kymo_kernel::descriptors::process_end;
+use kymo_kernel::process::Usage;
+use kymo_kernel::{process, target};
+use kymo_model::{AttrFlags, Note};
+
+use crate::error::RecordError;
+use crate::facts;
+use crate::opened_events::{OpenedEvents, system};
+use crate::options::{RecordOptions, Target};
+use crate::session::end_child;
+use crate::synthesize::{ExistingTasks, Synthesizer, ToldMappings};
+
+/// Perf events that are watched.
+pub struct PerfCapture {
+    opened: OpenedEvents,
+    options: RecordOptions,
+    /// Processes that are attached to, until they end.
+    watched: Vec<OwnedFd>,
+    /// Rings whose owner has ended.
+    hung: Vec<bool>,
+    began: Instant,
+    used_before: Usage,
+}
+
+/// Why watching ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureEnd {
+    /// The command or the processes ended.
+    Task,
+    /// Ctrl-C or its like.
+    Signal,
+    /// The time is over.
+    Time,
+}
+
+/// What watching came to.
+#[derive(Clone, Copy, Debug)]
+pub struct CaptureSummary {
+    /// The command's exit status.
+    pub exit: Option<u8>,
+    /// From the start to the end.
+    pub elapsed: Duration,
+    /// Time of the processor that this program used meanwhile.
+    pub used: Duration,
+}
+
+impl PerfCapture {
+    /// Opens the events; nothing is traced before [`start`](PerfCapture::start). Of the options
+    /// those on the output mean nothing.
+    ///
+    /// # Errors
+    /// If there are no such events, or the kernel refuses what is asked for.
+    pub fn open(options: &RecordOptions) -> Result<PerfCapture, RecordError> {
+        let opened = OpenedEvents::open(options)?;
+        let watched = match &options.target {
+            Target::Processes(pids) => pids.iter().filter_map(|&p| process_end(p).ok()).collect(),
+            _ => Vec::new(),
+        };
+        Ok(PerfCapture {
+            hung: vec![false; opened.rings.rings.len()],
+            opened,
+            options: options.clone(),
+            watched,
+            began: Instant::now(),
+            used_before: Usage::default(),
+        })
+    }
+
+    /// What is to be known of the events that come.
+    pub fn notes(&self) -> &[Note] {
+        &self.opened.notes
+    }
+
+    /// The events as they were opened, and what a reader must know of the machine.
+    pub fn described(&self) -> (Vec<EventDesc>, Features) {
+        let described = self.opened.rings.events.iter().map(|e| EventDesc {
+            name: e.name.clone(),
+            attr: e.attr.clone(),
+            ids: e.ids.clone(),
+            unit: e.unit.clone(),
+            scale: (e.scale != 1.0).then_some(e.scale),
+        });
+        let mut sections = facts::of_kernel();
+        if let Some(tracing) = &self.opened.tracing {
+            sections.insert(Feature::TRACING_DATA, tracing.to_bytes());
+        }
+        (described.collect(), Features::from_sections(sections))
+    }
+
+    /// Hands over records of what exists by now: the names of tasks, with `mappings` also what
+    /// they and the kernel have mapped.
+    ///
+    /// # Errors
+    /// If the processes cannot be listed.
+    pub fn tell_existing(
+        &mut self,
+        mappings: bool,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), RecordError> {
+        let events = &self.opened.rings.events;
+        let tracker = events.iter().find(|e| e.attr.flags.contains(AttrFlags::TASK));
+        let Some(tracker) = tracker.or(events.first()) else { return Ok(()) };
+        let mut synthesizer = Synthesizer {
+            synth: synth::Synth::new(&tracker.attr, tracker.ids.first().copied().unwrap_or(0)),
+            record: &mut |bytes| {
+                sink(bytes);
+                Ok(())
+            },
+            build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
+            mappings: match (mappings, self.options.data_mappings()) {
+                (false, _) => ToldMappings::None,
+                (true, false) => ToldMappings::Code,
+                (true, true) => ToldMappings::All,
+            },
+            timeout: self.options.map_timeout,
+        };
+        let mut notes = Vec::new();
+        let existing = ExistingTasks::of(&self.options.target, &self.opened.tids);
+        let told = match mappings {
+            true => synthesizer.kernel(&mut notes),
+            false => Ok(()),
+        };
+        let told = told.and_then(|()| synthesizer.tasks(&existing, &mut notes));
+        self.opened.notes.append(&mut notes);
+        told.map_err(system("cannot list the processes"))
+    }
+
+    /// Lets the events and the command go.
+    ///
+    /// # Errors
+    /// If the events cannot be started, or the command cannot be executed.
+    pub fn start(&mut self) -> Result<(), RecordError> {
+        self.began = Instant::now();
+        self.used_before = process::own_usage();
+        if self.options.target != Target::Command {
+            self.switch(true).map_err(system("cannot start the events"))?;
+        }
+        if let Some(child) = &mut self.opened.child {
+            child.release()?;
+        }
+        Ok(())
+    }
+
+    fn switch(&self, on: bool) -> io::Result<()> {
+        self.opened.rings.set.switch(on, |_| true)
+    }
+
+    /// Reads all rings once: hands over what each holds, whole records in two pieces.
+    pub fn round(&mut self, sink: &mut dyn FnMut(&[u8], &[u8])) {
+        for ring in &mut self.opened.rings.rings {
+            let read = ring.ring.read(|first, second| {
+                sink(first, second);
+                Ok::<(), std::convert::Infallible>(())
+            });
+            match read {
+                Ok(_) => {}
+                Err(never) => match never {},
+            }
+        }
+    }
+
+    /// Waits at most so long until a ring is half full; tells if it is time to end.
+    ///
+    /// # Errors
+    /// If it cannot be waited for something.
+    pub fn wait(&mut self, most: Duration) -> Result<Option<CaptureEnd>, RecordError> {
+        let left = self.options.timeout.map(|t| t.saturating_sub(self.began.elapsed()));
+        let most = left.map_or(most, |left| left.min(most));
+        let signals = [self.opened.signals.as_fd()];
+        let others: Vec<BorrowedFd<'_>> =
+            signals.into_iter().chain(self.watched.iter().map(|fd| fd.as_fd())).collect();
+        let ready = self.opened.rings.wait(&others, most, &mut self.hung);
+        let ready = ready.map_err(system("cannot wait for events"))?;
+        let mut ended = ready.into_iter().skip(1);
+        self.watched.retain(|_| !ended.next().unwrap_or(false));
+        self.over()
+    }
+
+    fn over(&mut self) -> Result<Option<CaptureEnd>, RecordError> {
+        while let Some(signal) = self.opened.signals.next().map_err(system("signals"))? {
+            if signal.is_end() {
+                return Ok(Some(CaptureEnd::Signal));
+            }
+        }
+        if self.options.timeout.is_some_and(|t| self.began.elapsed() >= t) {
+            return Ok(Some(CaptureEnd::Time));
+        }
+        if let Some(child) = &mut self.opened.child {
+            let exit = child.try_wait().map_err(system("the command's end"))?;
+            return Ok(exit.map(|_| CaptureEnd::Task));
+        }
+        let gone = match &self.options.target {
+            Target::Processes(_) => self.watched.is_empty(),
+            Target::Threads(tids) => tids.iter().all(|&t| target::check_thread(t).is_err()),
+            _ => false,
+        };
+        Ok(gone.then_some(CaptureEnd::Task))
+    }
+
+    /// Stops the events; what is in the rings can still be read.
+    ///
+    /// # Errors
+    /// If they cannot be stopped.
+    pub fn stop(&self) -> Result<(), RecordError> {
+        self.switch(false).map_err(system("cannot stop the events"))
+    }
+
+    /// A record of what the kernel counted as lost beyond the `told` records that rings have
+    /// told of, if there are such: the last losses are in no ring.
+    pub fn untold_losses(&self, told: u64) -> Option<Vec<u8>> {
+        let rest = self.opened.rings.lost()?.checked_sub(told).filter(|rest| *rest > 0)?;
+        let first = self.opened.rings.events.first()?;
+        let id = first.ids.first().copied().unwrap_or(0);
+        Some(synth::Synth::new(&first.attr, id).lost(rest).to_vec())
+    }
+
+    /// Ends it, and the command that still runs: its time is over.
+    pub fn finish(mut self) -> CaptureSummary {
+        let (elapsed, used) = (self.began.elapsed(), process::own_usage());
+        let exit = self.opened.child.as_mut().and_then(end_child);
+        let time = |u: &Usage| u.user + u.system;
+        CaptureSummary {
+            exit: exit.map(|e| if e.by_us { 0 } else { e.exit.code() }),
+            elapsed,
+            used: time(&used).saturating_sub(time(&self.used_before)),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The scheduler's events while they happen, out of perf rings.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use kymo_analysis::losses::select_events;
+use kymo_analysis::tasks::SCHED_EVENTS;
+use kymo_events::ReadSummary;
+use kymo_events::live::{LiveSamples, SampleSink};
+use kymo_model::{Note, NoteKind};
+use kymo_record::{CaptureSummary, PerfCapture, RecordError, RecordOptions, Target};
+use kymo_symbols::ResolverOptions;
+
+use super::record::with_events;
+use crate::args::values::{Ring, millis, ring};
+
+/// Rings are read so often, or when one is half full.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Flags of watching.
+#[derive(clap::Args)]
+pub(super) struct LiveArgs {
+    /// Count events while they happen, system-wide, until COMMAND ends, the time is over or Ctrl-C;
+    /// nothing is recorded
+    #[arg(long, conflicts_with_all = ["input", "files", "time"])]
+    pub(super) live: bool,
+    /// System-wide, which is the default with --live
+    #[arg(short = 'a', long, requires = "live")]
+    all_cpus: bool,
+    /// Size of each ring, in pages or with a suffix B, K, M, G (--live)
+    #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring, requires = "live")]
+    mmap_pages: Option<Ring>,
+    /// Stop after this time in milliseconds, and the command with it (--live)
+    #[arg(long, value_name = "MS", value_parser = millis, requires = "live")]
+    timeout: Option<Duration>,
+    /// The command that is waited for (--live)
+    #[arg(last = true, value_name = "COMMAND", requires = "live")]
+    command: Vec<OsString>,
+}
+
+/// Pages of a ring if nothing else is asked for.
+const PAGES: usize = 1024;
+
+/// What came of watching.
+#[derive(Default)]
+pub(super) struct LiveOutcome {
+    /// The command's exit status.
+    pub(super) exit: Option<u8>,
+    /// What is to be known of it.
+    pub(super) notes: Vec<Note>,
+}
+
+/// Hands all events to `sink`, by time, until it is over.
+pub(super) fn watch(
+    args: &LiveArgs,
+    outcome: &mut LiveOutcome,
+    sink: SampleSink<'_>,
+) -> anyhow::Result<ReadSummary> {
+    let options = RecordOptions {
+        events: with_events(|events| events.specs())?,
+        target: Target::System,
+        command: args.command.clone(),
+        period: Some(1),
+        pages: Some(args.mmap_pages.as_ref().map_or(PAGES, |ring| ring.0)),
+        timeout: args.timeout,
+        ..RecordOptions::default()
+    };
+    let mut capture = PerfCapture::open(&options)?;
+    let selection = select_events(&SCHED_EVENTS);
+    let symbols = ResolverOptions::default();
+    let mut samples = LiveSamples::new(&selection, capture.described(), &symbols);
+    let mut existing = Vec::new();
+    capture.tell_existing(false, &mut |record| existing.extend_from_slice(record))?;
+    samples.push(&existing, &[]);
+    drop(existing);
+    capture.start()?;
+    let flow = until_the_end(&mut capture, &mut samples, sink);
+    // What was switched on is switched off, also after an error.
+    capture.stop()?;
+    flow?;
+    outcome.notes.extend_from_slice(capture.notes());
+    let finished = capture.finish();
+    outcome.exit = finished.exit;
+    outcome.notes.push(overhead(&finished));
+    Ok(samples.into_summary())
+}
+
+fn until_the_end(
+    capture: &mut PerfCapture,
+    samples: &mut LiveSamples<'_>,
+    sink: SampleSink<'_>,
+) -> Result<(), RecordError> {
+    loop {
+        let end = capture.wait(TICK)?;
+        if end.is_some() {
+            capture.stop()?;
+        }
+        capture.round(&mut |first, second| samples.push(first, second));
+        let flow = samples.end_round(sink);
+        if end.is_some() || flow.is_break() {
+            break;
+        }
+    }
+    let _ = samples.finish(sink);
+    if let Some(record) = capture.untold_losses(samples.lost()) {
+        samples.push(&record, &[]);
+        let _ = samples.finish(sink);
+    }
+    Ok(())
+}
+
+/// How much of the processors' time went into watching.
+fn overhead(finished: &CaptureSummary) -> Note {
+    let (used, elapsed) = (finished.used.as_secs_f64(), finished.elapsed.as_secs_f64());
+    let share = if elapsed > 0.0 { used * 100.0 / elapsed } else { 0.0 };
+    let fact = format!("kymo itself used {share:.1}% of one CPU: {used:.3} s in {elapsed:.3} s");
+    Note::choice(NoteKind::Overhead, fact, None)
+}
