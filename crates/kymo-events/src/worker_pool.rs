@@ -63,13 +63,25 @@ impl<'s, J: Send + 's, W: PoolWorker<J> + 's> WorkerPool<'s, J, W> {
 
     /// Has a job done.
     pub fn give(&mut self, job: J) {
-        match (self.others.get(self.next), self.own.first_mut()) {
+        self.give_to(self.next, job);
+        self.next = (self.next + 1) % self.others.len().max(1);
+    }
+
+    /// Has every worker do a job; `job` is told whether the next job is that worker's.
+    pub fn give_each(&mut self, mut job: impl FnMut(bool) -> J) {
+        for number in 0..self.others.len().max(1) {
+            self.give_to(number, job(number == self.next));
+        }
+        self.next = (self.next + 1) % self.others.len().max(1);
+    }
+
+    fn give_to(&mut self, number: usize, job: J) {
+        match (self.others.get(number), self.own.first_mut()) {
             // It cannot fail but after a panic, which `finish` passes on.
             (Some((sender, _)), _) => drop(sender.send(job)),
             (None, Some(worker)) => worker.work(job),
             (None, None) => debug_assert!(false, "a pool without workers"),
         }
-        self.next = (self.next + 1) % self.others.len().max(1);
     }
 
     /// Waits for the jobs that were given; all workers.

@@ -7,6 +7,7 @@ mod core;
 use std::sync::OnceLock;
 
 use kymo_format::{KernelSymbol, Symbols};
+use memchr::{memchr, memchr2, memrchr};
 
 use self::core::Core;
 
@@ -107,8 +108,9 @@ impl Kallsyms {
         let mut entries: Vec<Entry> = Vec::with_capacity(text.len() / 45);
         let mut zeros = 0usize;
         let mut start = 0;
-        for line in text.split(|b| *b == b'\n') {
+        while let Some(left) = text.get(start..) {
             let at = start;
+            let line = left.get(..memchr(b'\n', left).unwrap_or(left.len())).unwrap_or(left);
             start += line.len() + 1;
             let Some(e) = parse_line(line, at, choice) else { continue };
             if e.addr == 0 {
@@ -246,14 +248,29 @@ impl Symbols for Kallsyms {
     }
 }
 
+/// Values of hexadecimal digits; 0xff of other bytes.
+const HEX_VALUES: [u8; 256] = {
+    let mut values = [0xff; 256];
+    let mut n = 0;
+    while n < 16 {
+        values[b"0123456789abcdef"[n] as usize] = n as u8;
+        values[b"0123456789ABCDEF"[n] as usize] = n as u8;
+        n += 1;
+    }
+    values
+};
+
 fn parse_line(line: &[u8], at: usize, choice: NameChoice) -> Option<Entry> {
-    let mut addr = 0u64;
-    let mut pos = 0;
-    while let Some(digit) = line.get(pos).and_then(|b| (*b as char).to_digit(16)) {
-        addr = addr.checked_mul(16)? | u64::from(digit);
+    let (mut addr, mut pos) = (0u64, 0);
+    for byte in line {
+        let digit = HEX_VALUES[usize::from(*byte)];
+        if digit > 0xf {
+            break;
+        }
+        addr = addr << 4 | u64::from(digit);
         pos += 1;
     }
-    if pos == 0 || line.get(pos) != Some(&b' ') {
+    if !(1..=16).contains(&pos) || line.get(pos) != Some(&b' ') {
         return None;
     }
     let kind = line.get(pos + 1)?.to_ascii_uppercase();
@@ -267,14 +284,15 @@ fn parse_line(line: &[u8], at: usize, choice: NameChoice) -> Option<Entry> {
     }
     let name = pos + 3;
     let rest = line.get(name..)?;
-    let len = rest.iter().position(|b| *b == b'\t' || *b == b' ').unwrap_or(rest.len());
+    let len = memchr2(b'\t', b' ', rest).unwrap_or(rest.len());
     if len == 0 {
         return None;
     }
-    let open = rest.iter().position(|b| *b == b'[');
-    let close = rest.iter().rposition(|b| *b == b']');
-    let (module, module_len) = match (open, close) {
-        (Some(open), Some(close)) if open >= len && open < close => (open + 1, close - open - 1),
+    // The kernel's own symbols, most of all, have nothing behind their names.
+    let behind = rest.get(len..).filter(|behind| !behind.is_empty());
+    let brackets = behind.and_then(|b| Some((memchr(b'[', b)?, memrchr(b']', b)?)));
+    let (module, module_len) = match brackets {
+        Some((open, close)) if open < close => (len + open + 1, close - open - 1),
         _ => (0, 0),
     };
     Some(Entry {

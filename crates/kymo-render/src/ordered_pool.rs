@@ -1,19 +1,26 @@
-//! Rendering on several threads with the output in order.
+//! Rendering on several threads with the output in order: each job leaves with a receipt, and
+//! the texts are collected in the order of the receipts.
 //!
-//! Jobs are dealt in next, and texts are collected in the same next, so that
-//! no numbers need be carried and nobody can run far ahead. A worker does not
-//! render the jobs of others, but sees those that change the meaning of later
+//! ```text
+//!   feeding thread ─┬─ job ──► worker 0 ── text ─┐
+//!                   ├─ job ──► worker 1 ── text ─┤
+//!                   └─ receipts ─────────────────┴─► writing thread
+//! ```
+//!
+//! A worker does not render the jobs of others, but sees those that change the meaning of later
 //! ones.
 
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kymo_events::worker_pool::{PoolWorker, WorkerPool};
 
 use crate::error::RenderError;
 
-/// Jobs waiting for each worker.
-const WAITING: usize = 2;
+/// Jobs for each worker whose texts are not written yet.
+const UNWRITTEN: usize = 3;
 
 /// Renders jobs; has a state that jobs may change.
 pub trait OrderedWorker<J>: Send {
@@ -32,21 +39,36 @@ pub struct OrderedJob<J> {
     pub for_all: bool,
 }
 
-enum PoolTask<J> {
-    Render(Arc<J>),
-    Pass(Arc<J>),
-}
-
 type RenderedText = Result<Vec<u8>, RenderError>;
 
-/// One worker's ends of the channels.
-struct Lane {
-    texts: Receiver<RenderedText>,
-    used: SyncSender<Vec<u8>>,
+/// A job, and where its text goes from the worker that renders it.
+struct RenderTask<J> {
+    job: Arc<J>,
+    text: Option<SyncSender<RenderedText>>,
 }
 
-/// Runs `feed` on a thread, which gives jobs to the function it is handed;
-/// renders them on one thread a worker and hands their texts to `write`. The jobs' giver is told to stop when the output cannot be written.
+/// Texts that were written, whose memory is used again.
+type SpareTexts = Mutex<Vec<Vec<u8>>>;
+
+struct RenderWorker<'s, W> {
+    worker: W,
+    spare: &'s SpareTexts,
+}
+
+impl<J: Send + Sync, W: OrderedWorker<J>> PoolWorker<RenderTask<J>> for RenderWorker<'_, W> {
+    fn work(&mut self, task: RenderTask<J>) {
+        let Some(text) = task.text else { return self.worker.pass(&task.job) };
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut out = spare.unwrap_or_default();
+        let rendered = self.worker.render(&task.job, &mut out).map(|()| out);
+        // Nobody takes it if the output cannot be written: the feeding thread stops then.
+        let _ = text.send(rendered);
+    }
+}
+
+/// Runs `feed` on a thread, which gives jobs to the function it is handed; renders them on one
+/// thread a worker and hands their texts to `write`. The jobs' giver is told to stop when the
+/// output cannot be written.
 pub fn render_in_order<J, W, R>(
     workers: Vec<W>,
     feed: impl FnOnce(&mut dyn FnMut(OrderedJob<J>) -> ControlFlow<()>) -> R + Send,
@@ -57,86 +79,51 @@ where
     W: OrderedWorker<J>,
     R: Send,
 {
+    let spare = SpareTexts::default();
     std::thread::scope(|scope| {
-        let (mut inputs, mut lanes, mut threads) = (Vec::new(), Vec::new(), Vec::new());
-        for worker in workers {
-            let (input, tasks) = sync_channel::<PoolTask<J>>(WAITING);
-            let (text, texts) = sync_channel::<RenderedText>(1);
-            let (used, spare) = sync_channel::<Vec<u8>>(2);
-            inputs.push(input);
-            lanes.push(Lane { texts, used });
-            threads.push(scope.spawn(move || work(worker, &tasks, &text, &spare)));
-        }
+        let (promise, receipts) = sync_channel(UNWRITTEN * workers.len().max(1));
+        let workers = workers.into_iter().map(|worker| RenderWorker { worker, spare: &spare });
+        let workers: Vec<RenderWorker<'_, W>> = workers.collect();
         let feeder = scope.spawn(move || {
-            let mut next = 0;
-            feed(&mut |job| deal(&inputs, &mut next, job))
+            let mut pool = WorkerPool::start(scope, "render", workers);
+            let fed = feed(&mut |OrderedJob { job, for_all }| {
+                let (text, receipt) = sync_channel(1);
+                if promise.send(receipt).is_err() {
+                    return ControlFlow::Break(());
+                }
+                let (job, mut text) = (Arc::new(job), Some(text));
+                match for_all {
+                    true => pool.give_each(|is_next| RenderTask {
+                        job: Arc::clone(&job),
+                        text: text.take_if(|_| is_next),
+                    }),
+                    false => pool.give(RenderTask { job, text }),
+                }
+                ControlFlow::Continue(())
+            });
+            // The writing thread ends with the last receipt.
+            drop(promise);
+            (fed, pool.finish())
         });
-        let written = collect(&lanes, write);
-        // Whoever still works finds nobody who takes the text, and stops.
-        drop(lanes);
-        let failed = |_| RenderError::ThreadFailed;
-        let fed = feeder.join().map_err(failed)?;
-        let workers = threads.into_iter().map(|t| t.join().map_err(failed));
-        let workers = workers.collect::<Result<Vec<W>, RenderError>>()?;
+        let written = collect(receipts, &spare, write);
+        let (fed, workers) = feeder.join().map_err(|_| RenderError::ThreadFailed)?;
+        let workers = workers.into_iter().map(|w| w.worker).collect();
         written.map(|()| (fed, workers))
     })
 }
 
-fn deal<J>(
-    inputs: &[SyncSender<PoolTask<J>>],
-    next: &mut usize,
-    job: OrderedJob<J>,
-) -> ControlFlow<()> {
-    let shared = Arc::new(job.job);
-    for (n, input) in inputs.iter().enumerate() {
-        let task = match n == *next {
-            true => PoolTask::Render(Arc::clone(&shared)),
-            false if job.for_all => PoolTask::Pass(Arc::clone(&shared)),
-            false => continue,
-        };
-        if input.send(task).is_err() {
-            return ControlFlow::Break(());
-        }
-    }
-    *next = (*next + 1) % inputs.len();
-    ControlFlow::Continue(())
-}
-
-fn work<J, W: OrderedWorker<J>>(
-    mut worker: W,
-    tasks: &Receiver<PoolTask<J>>,
-    text: &SyncSender<RenderedText>,
-    spare: &Receiver<Vec<u8>>,
-) -> W {
-    for task in tasks {
-        let job = match task {
-            PoolTask::Render(job) => job,
-            PoolTask::Pass(job) => {
-                worker.pass(&job);
-                continue;
-            }
-        };
-        let mut out = spare.try_recv().unwrap_or_default();
-        let rendered = worker.render(&job, &mut out).map(|()| out);
-        drop(job);
-        if text.send(rendered).is_err() {
-            break;
-        }
-    }
-    worker
-}
-
 fn collect(
-    lanes: &[Lane],
+    receipts: Receiver<Receiver<RenderedText>>,
+    spare: &SpareTexts,
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<(), RenderError> {
-    for lane in lanes.iter().cycle() {
-        // No more from the one whose turn it is: no more from anybody.
-        let Ok(text) = lane.texts.recv() else { break };
+    for receipt in receipts {
+        // A worker that panicked sends none; its thread's end tells of it.
+        let Ok(text) = receipt.recv() else { break };
         let mut text = text?;
         write(&text).map_err(RenderError::Output)?;
         text.clear();
-        let _ = lane.used.try_send(text);
+        spare.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
     Ok(())
 }
