@@ -15,6 +15,7 @@ pub mod function_cost;
 pub mod histogram;
 pub mod kmem;
 pub mod losses;
+pub mod offcpu;
 pub mod oncpu;
 pub mod payload_labels;
 pub mod payload_weights;

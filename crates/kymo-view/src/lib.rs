@@ -12,6 +12,7 @@ mod event_table;
 pub mod export;
 pub mod kmem;
 pub mod ledger;
+pub mod offcpu;
 pub mod profile_page;
 pub mod recording_header;
 pub mod recording_stacks;

@@ -61,6 +61,8 @@ enum Command {
     Sched(commands::sched::Args),
     /// Show who allocates memory of the kernel, and what stays
     Kmem(commands::kmem::Args),
+    /// Show where tasks were off CPU, and why
+    Offcpu(commands::offcpu::Args),
     /// Keep traces running, and take their last seconds
     Session(commands::session::Args),
     /// Switch, filter and look at the kernel's tracepoints
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Command::Script(args) => commands::script::run(args),
         Command::Sched(args) => commands::sched::run(args),
         Command::Kmem(args) => commands::kmem::run(args),
+        Command::Offcpu(args) => commands::offcpu::run(args),
         Command::Session(args) => commands::session::run(args),
         Command::Event(args) => commands::event::run(args),
         Command::Trace(args) => commands::trace::run(*args),

@@ -29,7 +29,7 @@ pub struct TaskRef<'e> {
 }
 
 /// What a task is woken from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WakeupContext {
     /// Code of the waking task itself.
     Task,

@@ -40,7 +40,7 @@ pub struct DelayStats {
 
 impl DelayStats {
     #[inline]
-    fn add(&mut self, delay: u64, from: u64) {
+    pub(crate) fn add(&mut self, delay: u64, from: u64) {
         self.count += 1;
         self.total = self.total.saturating_add(delay);
         if self.max.is_none_or(|(max, _)| delay > max) {

@@ -9,16 +9,16 @@ fn counted(n: u64, one: &str, more: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { more })
 }
 
-/// Notes on what was read.
-pub fn sched_notes(read: &SchedRead) -> Vec<Note> {
+/// Notes on what was read; `record` is the command that records what is missing.
+pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
     let c: &SchedCounts = &read.machine.counts;
     let mut notes = Vec::new();
     let mut doubt = |kind, fact: String, advice: Option<&str>| {
         notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
     };
     if c.switches == 0 {
-        let advice = "record them: kymo sched record";
-        doubt(NoteKind::Empty, "there are no sched_switch events".to_owned(), Some(advice));
+        let advice = format!("record them: {record}");
+        doubt(NoteKind::Empty, "there are no sched_switch events".to_owned(), Some(&advice));
     }
     if c.touching_loss > 0 {
         let what = counted(c.touching_loss, "interval", "intervals");
@@ -31,14 +31,14 @@ pub fn sched_notes(read: &SchedRead) -> Vec<Note> {
             "{what} away from tasks that their CPUs had not switched to: switches are missing, as in \
              a recording of some tasks only; times of other tasks may be wrong"
         );
-        let advice = "record all tasks on all CPUs: kymo sched record";
-        doubt(NoteKind::Unmatched, fact, Some(advice));
+        let advice = format!("record all tasks on all CPUs: {record}");
+        doubt(NoteKind::Unmatched, fact, Some(&advice));
     }
     if c.no_wakeup > 0 {
         let what = counted(c.no_wakeup, "run", "runs");
         let fact = format!("{what} of tasks that slept begin without a wake-up in the recording");
-        let advice = "record sched_waking or sched_wakeup of all CPUs: kymo sched record";
-        doubt(NoteKind::Unmatched, fact, Some(advice));
+        let advice = format!("record sched_waking or sched_wakeup of all CPUs: {record}");
+        doubt(NoteKind::Unmatched, fact, Some(&advice));
     }
     if c.backwards > 0 {
         let fact =

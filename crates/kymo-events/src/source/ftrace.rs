@@ -250,7 +250,14 @@ impl<'s> KernelLane<'s> {
             return ControlFlow::Continue(());
         }
         let Some(class) = self.known_class(id) else { return ControlFlow::Continue(()) };
-        let body = context.facts().body((e.buffer, e.cpu), e.payload, &task);
+        let stack = known.and_then(|k| k.stack.as_ref());
+        let kernel: Vec<u64> = stack
+            .map(|s| s.entries(e.payload, context.formats.endian).collect())
+            .unwrap_or_default();
+        let body = FtraceBody {
+            kernel: &kernel,
+            ..context.facts().body((e.buffer, e.cpu), e.payload, &task)
+        };
         let event = RecordedEvent::new(class, Some(e.time), EventBody::Ftrace(body));
         registry.give(&event.after_loss(lost), sink)
     }

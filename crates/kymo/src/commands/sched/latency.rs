@@ -80,7 +80,12 @@ fn run_live(args: &Args) -> anyhow::Result<ExitCode> {
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
     let mut outcome = LiveOutcome::default();
     let table = LatencyTable::count_live(&config, |sink| watch(&args.live, &mut outcome, sink))?;
-    let notes = table.read.summary.live_notes().into_iter().chain(sched_notes(&table.read));
+    let notes = table
+        .read
+        .summary
+        .live_notes()
+        .into_iter()
+        .chain(sched_notes(&table.read, "kymo sched record"));
     let mut ledger = Ledger::from_notes(notes.chain(outcome.notes));
     note(&table, &mut ledger);
     let mut out = super::stdout();

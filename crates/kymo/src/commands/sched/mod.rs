@@ -68,7 +68,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// What the readers and the state machine have to say.
 fn ledger(source: &EventSource, read: &SchedRead) -> Ledger {
-    let notes = read.summary.notes(source).into_iter().chain(sched_notes(read));
+    let notes =
+        read.summary.notes(source).into_iter().chain(sched_notes(read, "kymo sched record"));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&read.summary, &mut ledger);
     ledger

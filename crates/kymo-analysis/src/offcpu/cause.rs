@@ -1,0 +1,328 @@
+//! Causes of waits, told by the functions of the kernel that a task waits in.
+
+use crate::tasks::SwitchOutState;
+
+/// Cause of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OffCpuCause {
+    /// It could run, and another task was given its CPU.
+    Preempted,
+    /// It was woken, and had no CPU yet.
+    Woken,
+    /// It was new, and had no CPU yet.
+    New,
+    /// Input or output of a disk.
+    Disk,
+    /// A page fault that reads from disk or waits for the program.
+    PageFault,
+    /// A futex: locks and conditions of programs.
+    Futex,
+    /// A mutex of the kernel.
+    Mutex,
+    /// A reader-writer semaphore of the kernel.
+    Rwsem,
+    /// Other locks of the kernel.
+    KernelLock,
+    /// A pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// Several files: poll, select, epoll.
+    Poll,
+    /// An eventfd, timerfd, signalfd or inotify.
+    EventFile,
+    /// Completions of io_uring or of asynchronous I/O.
+    AsyncIo,
+    /// A terminal.
+    Terminal,
+    /// Time.
+    Sleep,
+    /// A child process.
+    Child,
+    /// A signal.
+    Signal,
+    /// It was stopped, or is traced.
+    Stopped,
+    /// A thread of the kernel without work.
+    IdleWorker,
+    /// Something else, or nothing tells.
+    Blocked,
+}
+
+use OffCpuCause as C;
+
+/// Functions that wait for a cause, and those that begin so where a `*` ends the name.
+const FUNCTIONS: [(OffCpuCause, &[&str]); 16] = [
+    (C::Futex, &["futex_*", "__futex_*", "do_futex"]),
+    (C::Mutex, &["__mutex_lock*", "mutex_lock*", "__ww_mutex_lock*", "ww_mutex_lock*"]),
+    (C::Rwsem, &["rwsem_down_*", "down_read*", "down_write*", "__down_read*", "__down_write*"]),
+    (
+        C::KernelLock,
+        &[
+            "rt_mutex_*",
+            "__rt_mutex_*",
+            "rt_spin_*",
+            "rtlock_*",
+            "__down",
+            "__down_common",
+            "___down_common",
+            "__down_interruptible",
+            "__down_killable",
+            "__down_timeout",
+            "percpu_rwsem_wait",
+            "__percpu_down_read",
+            "percpu_down_write",
+        ],
+    ),
+    (
+        C::Pipe,
+        &[
+            "pipe_read",
+            "pipe_write",
+            "anon_pipe_read",
+            "anon_pipe_write",
+            "fifo_pipe_read",
+            "fifo_pipe_write",
+            "pipe_wait_*",
+            "wait_for_partner",
+            "fifo_open",
+        ],
+    ),
+    (
+        C::Socket,
+        &[
+            "sk_wait_data",
+            "sk_stream_wait_*",
+            "unix_stream_read_generic",
+            "unix_stream_data_wait",
+            "unix_stream_connect",
+            "unix_wait_for_peer",
+            "__skb_wait_for_more_packets",
+            "__unix_dgram_recvmsg",
+            "unix_dgram_recvmsg",
+            "sock_alloc_send_pskb",
+            "inet_csk_accept",
+            "unix_accept",
+            "__inet_stream_connect",
+            "inet_wait_for_connect",
+            "vsock_*",
+            "tcp_recvmsg*",
+            "udp_recvmsg",
+            "netlink_recvmsg",
+        ],
+    ),
+    (
+        C::Poll,
+        &[
+            "ep_poll",
+            "do_epoll_wait",
+            "do_poll",
+            "do_sys_poll",
+            "do_select",
+            "core_sys_select",
+            "poll_schedule_timeout*",
+        ],
+    ),
+    (
+        C::EventFile,
+        &[
+            "eventfd_read",
+            "eventfd_write",
+            "timerfd_read*",
+            "signalfd_read*",
+            "signalfd_dequeue",
+            "inotify_read",
+        ],
+    ),
+    (C::AsyncIo, &["io_cqring_wait*", "read_events", "do_io_getevents"]),
+    (C::Terminal, &["n_tty_read", "n_tty_write", "tty_wait_until_sent", "tty_read"]),
+    (
+        C::Sleep,
+        &["do_nanosleep", "hrtimer_nanosleep", "common_nsleep*", "msleep*", "usleep_range*"],
+    ),
+    (C::Child, &["do_wait", "__do_wait", "kernel_wait4", "kernel_waitid", "wait_for_vfork_done"]),
+    (C::Signal, &["sigsuspend", "do_sigtimedwait", "__x64_sys_pause", "__do_sys_pause"]),
+    (C::PageFault, &["handle_userfault", "migration_entry_wait*", "pmd_migration_entry_wait"]),
+    (C::Disk, &["io_schedule", "io_schedule_timeout", "blk_io_schedule", "wait_on_page_bit*"]),
+    (
+        C::IdleWorker,
+        &[
+            "worker_thread",
+            "smpboot_thread_fn",
+            "kthreadd",
+            "kswapd",
+            "kcompactd",
+            "khugepaged",
+            "rcu_gp_kthread",
+            "rcu_nocb_*",
+            "rcu_tasks_*",
+            "kjournald2",
+            "oom_reaper",
+            "ksmd",
+            "io_wq_worker",
+            "irq_thread",
+            "kthread_worker_fn",
+            "kauditd_thread",
+            "psi_rtpoll_worker",
+        ],
+    ),
+];
+
+impl OffCpuCause {
+    /// All, in the order in which they are declared.
+    pub const ALL: [OffCpuCause; 21] = [
+        C::Preempted,
+        C::Woken,
+        C::New,
+        C::Disk,
+        C::PageFault,
+        C::Futex,
+        C::Mutex,
+        C::Rwsem,
+        C::KernelLock,
+        C::Pipe,
+        C::Socket,
+        C::Poll,
+        C::EventFile,
+        C::AsyncIo,
+        C::Terminal,
+        C::Sleep,
+        C::Child,
+        C::Signal,
+        C::Stopped,
+        C::IdleWorker,
+        C::Blocked,
+    ];
+
+    /// Whether the task could run, and waits for a CPU.
+    pub fn is_runnable(self) -> bool {
+        matches!(self, C::Preempted | C::Woken | C::New)
+    }
+
+    /// A sentence's words.
+    pub fn text(self) -> &'static str {
+        match self {
+            C::Preempted => "waiting for a CPU: preempted",
+            C::Woken => "waiting for a CPU: after wake-up",
+            C::New => "waiting for a CPU: new task",
+            C::Disk => "blocked: disk",
+            C::PageFault => "blocked: page fault",
+            C::Futex => "blocked: futex",
+            C::Mutex => "blocked: kernel mutex",
+            C::Rwsem => "blocked: kernel rwsem",
+            C::KernelLock => "blocked: kernel lock",
+            C::Pipe => "blocked: pipe",
+            C::Socket => "blocked: socket",
+            C::Poll => "blocked: poll, select or epoll",
+            C::EventFile => "blocked: event file",
+            C::AsyncIo => "blocked: asynchronous I/O",
+            C::Terminal => "blocked: terminal",
+            C::Sleep => "sleeping",
+            C::Child => "blocked: child process",
+            C::Signal => "blocked: signal",
+            C::Stopped => "stopped",
+            C::IdleWorker => "idle kernel thread",
+            C::Blocked => "blocked",
+        }
+    }
+
+    /// Stable word for scripts.
+    pub fn code(self) -> &'static str {
+        match self {
+            C::Preempted => "preempted",
+            C::Woken => "woken",
+            C::New => "new",
+            C::Disk => "disk",
+            C::PageFault => "page-fault",
+            C::Futex => "futex",
+            C::Mutex => "mutex",
+            C::Rwsem => "rwsem",
+            C::KernelLock => "kernel-lock",
+            C::Pipe => "pipe",
+            C::Socket => "socket",
+            C::Poll => "poll",
+            C::EventFile => "event-file",
+            C::AsyncIo => "async-io",
+            C::Terminal => "terminal",
+            C::Sleep => "sleep",
+            C::Child => "child",
+            C::Signal => "signal",
+            C::Stopped => "stopped",
+            C::IdleWorker => "idle-worker",
+            C::Blocked => "blocked",
+        }
+    }
+
+    /// The cause that a function of the kernel waits for.
+    pub(super) fn of_function(name: &str) -> Option<OffCpuCause> {
+        // Parts that the compiler split off are the function.
+        let name = name.split('.').next().unwrap_or(name);
+        let fits = |pattern: &&str| match pattern.strip_suffix('*') {
+            Some(begin) => name.starts_with(begin),
+            None => name == *pattern,
+        };
+        FUNCTIONS.iter().find(|(_, names)| names.iter().any(fits)).map(|f| f.0)
+    }
+
+    /// The cause of a block, by the causes of the functions of the kernel's stack, innermost
+    /// first; `faults`: it is below the handler of a page fault.
+    pub(super) fn of_block(
+        state: SwitchOutState,
+        functions: impl Iterator<Item = Option<OffCpuCause>>,
+        faults: bool,
+    ) -> OffCpuCause {
+        match (state, functions.flatten().next()) {
+            (SwitchOutState::Runnable | SwitchOutState::Preempted, _) => C::Preempted,
+            (SwitchOutState::Blocked(b'T' | b't'), _) => C::Stopped,
+            (SwitchOutState::Blocked(b'P'), _) => C::IdleWorker,
+            (_, Some(C::Disk)) if faults => C::PageFault,
+            (_, Some(cause)) => cause,
+            (SwitchOutState::Blocked(b'I'), None) => C::IdleWorker,
+            (_, None) => C::Blocked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause(state: i64, stack: &[&str]) -> &'static str {
+        let faults = stack.contains(&"handle_mm_fault");
+        let causes = stack.iter().map(|f| OffCpuCause::of_function(f));
+        OffCpuCause::of_block(SwitchOutState::from_kernel(state), causes, faults).code()
+    }
+
+    #[test]
+    fn the_innermost_function_that_waits_tells_the_cause() {
+        let futex = ["futex_do_wait", "__futex_wait", "futex_wait", "do_futex", "__x64_sys_futex"];
+        assert_eq!(cause(1, &futex), "futex");
+        assert_eq!(cause(1, &["anon_pipe_read", "vfs_read", "ksys_read"]), "pipe");
+        assert_eq!(cause(1, &["pipe_read.part.0", "vfs_read"]), "pipe");
+        assert_eq!(cause(2, &["io_schedule", "folio_wait_bit_common", "filemap_read"]), "disk");
+        let fault = ["io_schedule", "folio_wait_bit_common", "filemap_fault", "handle_mm_fault"];
+        assert_eq!(cause(2, &fault), "page-fault");
+        assert_eq!(cause(1, &["schedule_hrtimeout_range", "ep_poll", "do_epoll_wait"]), "poll");
+        assert_eq!(cause(1, &["do_nanosleep", "hrtimer_nanosleep"]), "sleep");
+        assert_eq!(cause(2, &["__mutex_lock.constprop.0", "pipe_write"]), "mutex");
+        assert_eq!(cause(2, &["rwsem_down_write_slowpath", "down_write", "do_futex"]), "rwsem");
+        assert_eq!(
+            cause(2, &["schedule_timeout", "__wait_for_common", "synchronize_rcu"]),
+            "blocked"
+        );
+        assert_eq!(cause(0x80, &["kthread", "ret_from_fork"]), "idle-worker");
+        assert_eq!((cause(0, &futex), cause(0x100, &[])), ("preempted", "preempted"));
+        assert_eq!((cause(4, &futex), cause(1, &[])), ("stopped", "blocked"));
+        // What begins alike is not the same.
+        assert_eq!(cause(1, &["do_wait_intr_irq"]), "blocked");
+    }
+
+    #[test]
+    fn codes_and_order_are_those_of_the_list() {
+        let mut codes: Vec<&str> = OffCpuCause::ALL.iter().map(|c| c.code()).collect();
+        assert!(OffCpuCause::ALL.is_sorted());
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), OffCpuCause::ALL.len());
+    }
+}

@@ -1,0 +1,402 @@
+//! Counting waits as events come.
+
+use std::ops::ControlFlow;
+
+use kymo_events::{EventSource, ReadOptions, RecordedEvent, SourceError};
+use rustc_hash::FxHashMap;
+
+use super::OFF_CPU_EVENTS;
+use super::cause::OffCpuCause;
+use super::intervals::parts;
+use super::stack_store::{StackNode, StackRole, StackStore};
+use super::table::{
+    CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, WakerId, WakerInfo,
+};
+use super::task_slot::{PendingWait, TaskSlot};
+use crate::losses::{LossWindows, MOST_CPUS, scan_events, select_events};
+use crate::tasks::{
+    SchedDecoder, SchedEvent, SchedRead, SchedSelection, SchedTask, SwitchIn, SwitchOut,
+    SwitchOutState, TaskId, TaskMachine, TaskState, Transition, WaitCause, WakeupContext,
+    WakeupKind,
+};
+
+/// Tasks that ended and have rows of their own; more are counted in one.
+const MAX_ENDED: usize = 100_000;
+/// Wakers with their stacks.
+const MAX_WAKERS: usize = 1 << 16;
+
+/// What is counted.
+#[derive(Debug)]
+pub struct OffCpuConfig<'a> {
+    /// Which tasks and times; waits are those of the CPU that the task goes on on.
+    pub selection: &'a SchedSelection,
+}
+
+/// Event whose stack comes as an event of its own, by CPU.
+#[derive(Clone, Copy, Debug)]
+enum StackOwner {
+    Sleeper(TaskId, u64),
+    /// With the name of who wakes.
+    Waker(TaskId, WakeupContext),
+}
+
+pub(super) struct OffCpuCounting<'a> {
+    pub(super) config: &'a OffCpuConfig<'a>,
+    pub(super) losses: &'a LossWindows,
+    /// By slot of the task.
+    live: Vec<TaskSlot>,
+    ended: Vec<OffCpuRow>,
+    crowded: OffCpuRow,
+    pub(super) causes: Vec<CauseStats>,
+    pub(super) cells: FxHashMap<CellKey, OffCpuCell>,
+    longest: Option<LongestWait>,
+    stacks: StackStore,
+    wakers: Vec<WakerInfo>,
+    waker_ids: FxHashMap<WakerInfo, WakerId>,
+    owners: Vec<Option<(StackOwner, Vec<u8>)>>,
+    switches: (u64, u64),
+    no_begin: u64,
+    unbalanced: u64,
+    pub(super) merged: u64,
+}
+
+/// Counts the waits of recordings.
+///
+/// # Errors
+/// If reading fails.
+pub fn count_off_cpu(
+    source: &EventSource,
+    config: &OffCpuConfig<'_>,
+) -> Result<OffCpuTable, SourceError> {
+    let mut names = OFF_CPU_EVENTS.to_vec();
+    let losses = scan_events(source, &select_events(&names))?.losses;
+    // The ring of ftrace has stacks as events of their own, behind those they belong to. They
+    // are not joined here: the order of time of all tasks counts.
+    names.push("ftrace:kernel_stack");
+    let mut counting = OffCpuCounting::new(config, &losses);
+    let mut machine = TaskMachine::new(losses.clone());
+    let mut decoder = SchedDecoder::default();
+    let mut span: Option<(u64, u64)> = None;
+    let options = ReadOptions::default();
+    let summary = source.for_each(&select_events(&names), options, &mut |event| {
+        if event.class.is_stack {
+            counting.take_stack(event);
+            return ControlFlow::Continue(());
+        }
+        let Some(sched) = decoder.decode(event) else { return ControlFlow::Continue(()) };
+        let (Some(time), Some(cpu)) = (event.time, event.cpu()) else {
+            // The machine counts it.
+            let _ = machine.apply(&sched, event);
+            return ControlFlow::Continue(());
+        };
+        let (first, last) = span.unwrap_or((time, time));
+        span = Some((first.min(time), last.max(time)));
+        counting.set_owner(cpu, None);
+        if let Some(transition) = machine.apply(&sched, event) {
+            counting.step(&transition, (&sched, event), (time, cpu), &machine);
+        }
+        ControlFlow::Continue(())
+    })?;
+    machine.finish();
+    Ok(counting.finish(SchedRead { machine, summary, span, malformed: decoder.malformed }))
+}
+
+impl<'a> OffCpuCounting<'a> {
+    fn new(config: &'a OffCpuConfig<'a>, losses: &'a LossWindows) -> OffCpuCounting<'a> {
+        OffCpuCounting {
+            config,
+            losses,
+            live: Vec::new(),
+            ended: Vec::new(),
+            crowded: OffCpuRow::default(),
+            causes: vec![CauseStats::default(); OffCpuCause::ALL.len()],
+            cells: FxHashMap::default(),
+            longest: None,
+            stacks: StackStore::default(),
+            wakers: Vec::new(),
+            waker_ids: FxHashMap::default(),
+            owners: Vec::new(),
+            switches: (0, 0),
+            no_begin: 0,
+            unbalanced: 0,
+            merged: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn slot(&mut self, id: TaskId) -> Option<&mut TaskSlot> {
+        if self.live.len() <= id.index() {
+            self.live.resize_with(id.index() + 1, TaskSlot::default);
+        }
+        self.live.get_mut(id.index())
+    }
+
+    fn wanted<'m>(&self, id: TaskId, machine: &'m TaskMachine) -> Option<&'m SchedTask> {
+        let wants = |t: &&SchedTask| !t.is_idle() && self.config.selection.wants_task(t);
+        machine.tasks.get(id).filter(wants)
+    }
+
+    fn step(
+        &mut self,
+        transition: &Transition,
+        (sched, event): (&SchedEvent<'_>, &RecordedEvent<'_>),
+        (time, cpu): (u64, u32),
+        machine: &TaskMachine,
+    ) {
+        match transition {
+            Transition::Switch { out, next } => {
+                if self.wanted(out.task, machine).is_some() {
+                    self.switch_out(out, event, (time, cpu));
+                }
+                if let Some(task) = self.wanted(next.task, machine) {
+                    self.switch_in(next, task, (time, cpu));
+                }
+            }
+            Transition::Wakeup { task, by, kind } => {
+                if let Some(woken) = self.wanted(*task, machine) {
+                    if woken.state == TaskState::Runnable
+                        && let Some(slot) = self.slot(*task)
+                        && slot.pending.is_none()
+                    {
+                        let is_new = *kind == WakeupKind::New;
+                        let cause = if is_new { OffCpuCause::New } else { OffCpuCause::Woken };
+                        slot.runnable_since.get_or_insert((cause, time));
+                    }
+                    let comm = by.and_then(|by| machine.tasks.get(by)).map(|t| t.comm().to_vec());
+                    let context = match sched {
+                        SchedEvent::Wakeup { context, .. } => *context,
+                        _ => WakeupContext::Unknown,
+                    };
+                    // An interrupt comes upon anybody.
+                    let comm = comm.filter(|_| !is_interrupt(context)).unwrap_or_default();
+                    self.wakeup(*task, (comm, context), event, (time, cpu));
+                }
+            }
+            Transition::Migrate { .. } | Transition::Runtime { .. } => {}
+        }
+        for id in machine.ended() {
+            if let (Some(slot), Some(task)) =
+                (self.live.get_mut(id.index()).map(std::mem::take), machine.tasks.get(*id))
+            {
+                self.keep(slot, task);
+            }
+        }
+    }
+
+    fn switch_out(&mut self, out: &SwitchOut, event: &RecordedEvent<'_>, at: (u64, u32)) {
+        let (time, cpu) = at;
+        self.switches.0 += 1;
+        if out.since.is_none() {
+            self.run_unseen(out.task, time);
+        }
+        if let Some((from, to)) = out.since.and_then(|since| self.part(since, time, cpu))
+            && let Some(slot) = self.slot(out.task)
+        {
+            let counted =
+                if out.touches_loss { &mut slot.row.uncertain } else { &mut slot.row.running };
+            *counted = counted.saturating_add(to - from);
+            slot.see(from);
+            slot.see(to);
+        }
+        let stack = self.stacks.add(event, StackRole::Sleeper);
+        self.see(out.task, time);
+        let cause = self.cause(out.state, stack);
+        self.switches.1 += u64::from(stack.is_some());
+        let Some(slot) = self.slot(out.task) else { return };
+        let waker = slot.early_waker.take();
+        slot.pending = match out.state {
+            SwitchOutState::Dead(_) => None,
+            state => Some(PendingWait { left: time, state, cause, stack, woken: None, waker }),
+        };
+        if stack.is_none() {
+            self.set_owner(cpu, Some((StackOwner::Sleeper(out.task, time), Vec::new())));
+        }
+    }
+
+    fn cause(&self, state: SwitchOutState, stack: Option<StackNode>) -> OffCpuCause {
+        match stack {
+            Some(stack) => {
+                let (causes, faults) = self.stacks.causes(stack);
+                OffCpuCause::of_block(state, causes, faults)
+            }
+            None => OffCpuCause::of_block(state, std::iter::empty(), false),
+        }
+    }
+
+    fn wakeup(
+        &mut self,
+        task: TaskId,
+        (comm, context): (Vec<u8>, WakeupContext),
+        event: &RecordedEvent<'_>,
+        (time, cpu): (u64, u32),
+    ) {
+        self.see(task, time);
+        let Some(slot) = self.slot(task) else { return };
+        if let Some(pending) = &mut slot.pending {
+            // The first is the one that ended the block.
+            if pending.woken.is_some() {
+                return;
+            }
+            pending.woken = Some(time);
+        }
+        let stack = self.stacks.add(event, waker_role(context));
+        if stack.is_none() {
+            self.set_owner(cpu, Some((StackOwner::Waker(task, context), comm.clone())));
+        }
+        let waker = self.waker(WakerInfo { comm, context, stack });
+        self.set_waker(task, waker);
+    }
+
+    fn set_waker(&mut self, task: TaskId, waker: Option<WakerId>) {
+        if let Some(slot) = self.slot(task) {
+            match &mut slot.pending {
+                Some(pending) => pending.waker = waker,
+                None => slot.early_waker = waker,
+            }
+        }
+    }
+
+    fn waker(&mut self, info: WakerInfo) -> Option<WakerId> {
+        if let Some(known) = self.waker_ids.get(&info) {
+            return Some(*known);
+        }
+        if self.wakers.len() >= MAX_WAKERS {
+            return None;
+        }
+        let id = WakerId(self.wakers.len() as u32);
+        self.wakers.push(info.clone());
+        self.waker_ids.insert(info, id);
+        Some(id)
+    }
+
+    fn set_owner(&mut self, cpu: u32, owner: Option<(StackOwner, Vec<u8>)>) {
+        let at = cpu as usize;
+        if cpu < MOST_CPUS && self.owners.len() <= at {
+            self.owners.resize(at + 1, None);
+        }
+        if let Some(slot) = self.owners.get_mut(at) {
+            *slot = owner;
+        }
+    }
+
+    /// Takes a stack that is an event of its own: it belongs to the event before it.
+    fn take_stack(&mut self, event: &RecordedEvent<'_>) {
+        let Some(cpu) = event.cpu() else { return };
+        let Some(owner) = self.owners.get_mut(cpu as usize).and_then(Option::take) else { return };
+        match owner {
+            (StackOwner::Sleeper(task, left), _) => {
+                let stack = self.stacks.add(event, StackRole::Sleeper);
+                self.switches.1 += u64::from(stack.is_some());
+                let state = self.live.get(task.index()).and_then(|s| s.pending).map(|p| p.state);
+                let Some(state) = state else { return };
+                let cause = self.cause(state, stack);
+                if let Some(pending) = self.slot(task).and_then(|s| s.pending.as_mut())
+                    && pending.left == left
+                {
+                    (pending.stack, pending.cause) = (stack, cause);
+                }
+            }
+            (StackOwner::Waker(task, context), comm) => {
+                let stack = self.stacks.add(event, waker_role(context));
+                let waker = self.waker(WakerInfo { comm, context, stack });
+                self.set_waker(task, waker);
+            }
+        }
+    }
+
+    fn switch_in(&mut self, next: &SwitchIn, task: &SchedTask, (time, cpu): (u64, u32)) {
+        let pending = self.slot(next.task).and_then(|slot| {
+            (slot.early_waker, slot.runnable_since) = (None, None);
+            slot.pending.take()
+        });
+        self.see(next.task, time);
+        let wait = &next.wait;
+        let pending = pending.filter(|p| wait.left.is_some_and(|l| l.0 == p.left));
+        let mut whole: Option<(OffCpuCause, u64, u64)> = None;
+        for (cause, from, to) in parts(wait, pending.as_ref().map(|p| p.cause)) {
+            let Some((from, to)) = self.part(from, to, cpu) else { continue };
+            if to == from {
+                continue;
+            }
+            self.count(next.task, cause, (from, to), pending.as_ref(), wait.touches_loss);
+            whole = match whole {
+                Some((first, begin, _)) => Some((first, begin, to)),
+                None => Some((cause, from, to)),
+            };
+        }
+        let begins = wait.left.is_some() || wait.cause == WaitCause::New;
+        self.no_begin += u64::from(!begins);
+        if let Some((cause, from, to)) = whole.filter(|_| !wait.touches_loss)
+            && self.longest.as_ref().is_none_or(|l| to - from > l.to - l.from)
+        {
+            let comm = task.comm().to_vec();
+            self.longest = Some(LongestWait { cause, comm, tid: task.tid, from, to });
+        }
+    }
+
+    /// Gives a row its name and its place among those that change no more.
+    fn keep(&mut self, slot: TaskSlot, task: &SchedTask) {
+        if slot.seen.is_none() || task.is_idle() {
+            return;
+        }
+        let row = slot.finish();
+        let balanced = row.missing <= row.wall / 100;
+        // Of some CPUs' times there is no sum.
+        let all_cpus = self.config.selection.events.cpus().is_none();
+        self.unbalanced += u64::from(!balanced && all_cpus);
+        let row =
+            OffCpuRow { comm: task.comm().to_vec(), tid: task.tid, pid: task.info.pid, ..row };
+        match self.ended.len() < MAX_ENDED {
+            true => self.ended.push(row),
+            false => self.crowded.merge(&row),
+        }
+    }
+
+    fn finish(mut self, read: SchedRead) -> OffCpuTable {
+        let end = read.span.map_or(0, |s| s.1);
+        let alive: Vec<TaskId> = read.machine.tasks.iter().map(|(id, _)| id).collect();
+        for id in alive {
+            self.leave_open(id, end);
+            if let (Some(slot), Some(task)) =
+                (self.live.get_mut(id.index()).map(std::mem::take), read.machine.tasks.get(id))
+            {
+                self.keep(slot, task);
+            }
+        }
+        let mut rows = self.ended;
+        let crowded = self.crowded.tasks;
+        if crowded > 0 {
+            rows.push(OffCpuRow { comm: b"[ended tasks]".to_vec(), ..self.crowded });
+        }
+        rows.sort_by_key(|r| (std::cmp::Reverse(r.waiting.saturating_add(r.blocked)), r.tid));
+        let mut total = OffCpuRow::default();
+        rows.iter().for_each(|row| total.merge(row));
+        let mut cells: Vec<_> = self.cells.into_iter().collect();
+        cells.sort_by_key(|(key, cell)| {
+            (std::cmp::Reverse(cell.total), key.0, key.1, key.2.map(|w| w.0))
+        });
+        OffCpuTable {
+            causes: OffCpuCause::ALL.into_iter().zip(self.causes).collect(),
+            cells,
+            rows,
+            total,
+            longest: self.longest,
+            stacks: self.stacks,
+            wakers: self.wakers,
+            switches: self.switches,
+            no_begin: self.no_begin,
+            unbalanced: self.unbalanced,
+            crowded,
+            merged: self.merged,
+            read,
+        }
+    }
+}
+
+fn is_interrupt(context: WakeupContext) -> bool {
+    matches!(context, WakeupContext::HardIrq | WakeupContext::SoftIrq)
+}
+
+fn waker_role(context: WakeupContext) -> StackRole {
+    if is_interrupt(context) { StackRole::Interrupt } else { StackRole::Waker }
+}

@@ -1,0 +1,123 @@
+//! Intervals of tasks as they end: by cause, by stack and waker, in the row of the task.
+
+use super::cause::OffCpuCause;
+use super::count::OffCpuCounting;
+use super::task_slot::PendingWait;
+use crate::tasks::{TaskId, Wait, WaitCause};
+
+/// Combinations of cause, stack and waker; more lose waker and stack.
+const MAX_CELLS: usize = 1 << 17;
+
+impl OffCpuCounting<'_> {
+    /// The part of an interval that is selected.
+    pub(super) fn part(&self, from: u64, to: u64, cpu: u32) -> Option<(u64, u64)> {
+        let selection = self.config.selection;
+        selection.cut(from, to).filter(|(from, to)| from <= to && selection.wants_cpu(cpu))
+    }
+
+    pub(super) fn see(&mut self, task: TaskId, time: u64) {
+        if self.config.selection.wants_time(time)
+            && let Some(slot) = self.slot(task)
+        {
+            slot.see(time);
+        }
+    }
+
+    pub(super) fn count(
+        &mut self,
+        task: TaskId,
+        cause: OffCpuCause,
+        (from, to): (u64, u64),
+        pending: Option<&PendingWait>,
+        is_uncertain: bool,
+    ) {
+        let nanos = to - from;
+        let Some(slot) = self.slot(task) else { return };
+        let row = &mut slot.row;
+        let sum = match (is_uncertain, cause.is_runnable()) {
+            (true, _) => &mut row.uncertain,
+            (false, true) => &mut row.waiting,
+            (false, false) => &mut row.blocked,
+        };
+        *sum = sum.saturating_add(nanos);
+        slot.see(from);
+        slot.see(to);
+        let Some(stats) = self.causes.get_mut(cause as usize) else { return };
+        if is_uncertain {
+            stats.uncertain.0 += 1;
+            stats.uncertain.1 = stats.uncertain.1.saturating_add(nanos);
+            return;
+        }
+        stats.waits.add(nanos, from);
+        // Nobody ends a preemption.
+        let waker = pending.and_then(|p| p.waker).filter(|_| cause != OffCpuCause::Preempted);
+        let mut key = (cause, pending.and_then(|p| p.stack), waker);
+        if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&key) {
+            self.merged += 1;
+            key = (cause, None, None);
+        }
+        let cell = self.cells.entry(key).or_default();
+        cell.count += 1;
+        cell.total = cell.total.saturating_add(nanos);
+        cell.max = cell.max.max(nanos);
+    }
+
+    /// Counts what is known of a wait whose end is not in the recording: the block until the
+    /// wake-up. Answers the rest of it.
+    fn end_unseen(&mut self, id: TaskId) -> Option<(OffCpuCause, u64)> {
+        let slot = self.slot(id)?;
+        let runnable_since = slot.runnable_since.take();
+        let Some(pending) = slot.pending.take() else { return runnable_since };
+        let Some(runnable) = pending.runnable() else { return Some((pending.cause, pending.left)) };
+        if let Some((from, to)) = self.config.selection.cut(pending.left, runnable)
+            && to > from
+        {
+            let touches = self.losses.touches(from, to);
+            self.count(id, pending.cause, (from, to), Some(&pending), touches);
+        }
+        let is_preempted = pending.state.is_runnable();
+        let cause = if is_preempted { OffCpuCause::Preempted } else { OffCpuCause::Woken };
+        Some((cause, runnable))
+    }
+
+    /// The task leaves a CPU that it was not seen to get: it waited and ran meanwhile.
+    pub(super) fn run_unseen(&mut self, id: TaskId, time: u64) {
+        let Some((cause, from)) = self.end_unseen(id) else { return };
+        if let Some((from, to)) = self.config.selection.cut(from, time).filter(|(f, t)| t > f) {
+            self.count(id, cause, (from, to), None, true);
+        }
+    }
+
+    /// Counts a wait that had not ended when the recording did.
+    pub(super) fn leave_open(&mut self, id: TaskId, end: u64) {
+        let Some((cause, from)) = self.end_unseen(id) else { return };
+        let part = self.config.selection.cut(from, end);
+        if let (Some((from, to)), Some(stats)) = (part, self.causes.get_mut(cause as usize))
+            && to >= from
+        {
+            stats.open.0 += 1;
+            stats.open.1 = stats.open.1.saturating_add(to - from);
+        }
+    }
+}
+
+/// The parts of a wait: blocked, and waiting for a CPU.
+pub(super) fn parts(
+    wait: &Wait,
+    cause: Option<OffCpuCause>,
+) -> impl Iterator<Item = (OffCpuCause, u64, u64)> {
+    let (left, end) = (wait.left, wait.ended);
+    let runnable = wait.runnable.or(end);
+    let blocked = left.zip(runnable).filter(|(l, runnable)| l.0 < *runnable);
+    let blocked = blocked.map(|(l, to)| (cause.unwrap_or(OffCpuCause::Blocked), l.0, to));
+    let why = match wait.cause {
+        WaitCause::Preempted => Some(OffCpuCause::Preempted),
+        WaitCause::Woken => Some(OffCpuCause::Woken),
+        WaitCause::New => Some(OffCpuCause::New),
+        WaitCause::Unknown => None,
+    };
+    // A wake-up that came before the recording told of the task begins where it is known.
+    let waiting = why.zip(wait.runnable).zip(end).filter(|((_, from), to)| from <= to);
+    let waiting = waiting.map(|((why, from), to)| (why, from, to));
+    blocked.into_iter().chain(waiting)
+}

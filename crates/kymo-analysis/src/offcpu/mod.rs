@@ -1,0 +1,35 @@
+//! Where tasks were off CPU, and why: waits between two runs by cause and stack, with the stack
+//! of who ended them.
+//!
+//! ```text
+//! sched_switch + stack ─► stack, cause ─┐
+//! sched_waking + stack ─► waker ────────┴► wait (begin, runnable, end) ─► cells, tasks, causes
+//! ```
+//!
+//! A wait of a task that blocked has two parts: until it could run it is blocked, from there on
+//! it waits for a CPU.
+
+mod cause;
+mod count;
+mod intervals;
+mod notes;
+mod stack_store;
+mod table;
+mod task_slot;
+
+pub use cause::OffCpuCause;
+pub use count::{OffCpuConfig, count_off_cpu};
+pub use notes::off_cpu_notes;
+pub use stack_store::{StackNode, StackRole, StackStore};
+pub use table::{
+    CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, WakerId, WakerInfo,
+};
+
+/// Events that are recorded for it, the first ones of which it cannot do without.
+pub const OFF_CPU_EVENTS: [&str; 5] = [
+    "sched:sched_switch",
+    "sched:sched_waking",
+    "sched:sched_wakeup",
+    "sched:sched_wakeup_new",
+    "sched:sched_process_fork",
+];

@@ -1,0 +1,53 @@
+//! What makes waits less certain, as notes for the ledger.
+
+use kymo_model::{Note, NoteKind};
+
+use super::table::OffCpuTable;
+use crate::tasks::sched_notes;
+
+const RECORD: &str = "kymo offcpu record";
+
+/// Notes on waits that were counted.
+pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
+    let mut notes = sched_notes(&table.read, RECORD);
+    let mut doubt = |kind, fact: String, advice: Option<&str>| {
+        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
+    };
+    let (switches, stacks) = table.switches;
+    if switches > 0 && stacks == 0 {
+        let fact = "no sched_switch has a stack: what tasks were blocked on is not known";
+        doubt(NoteKind::Stacks, fact.to_owned(), Some(RECORD));
+    } else if stacks < switches {
+        let fact = format!("{} of {switches} switches have no stack", switches - stacks);
+        doubt(NoteKind::Stacks, fact, None);
+    }
+    if table.unbalanced > 0 {
+        let fact = format!(
+            "of {} of {} tasks the times running, waiting and blocked differ by more than 1 % from \
+             the time between their first and last event",
+            table.unbalanced, table.total.tasks
+        );
+        doubt(NoteKind::Unmatched, fact, Some("record all tasks on all CPUs: kymo offcpu record"));
+    }
+    let left_out = table.stacks.left_out;
+    if left_out + table.merged > 0 {
+        let fact = format!(
+            "there are more stacks than are told apart: {left_out} events have none, {} waits are \
+             counted without their wakers or stacks",
+            table.merged
+        );
+        doubt(NoteKind::Entries, fact, Some("--time, --pid or --comm choose fewer"));
+    }
+    if table.crowded > 0 {
+        let fact = format!("{} ended tasks are in one row together", table.crowded);
+        doubt(NoteKind::Entries, fact, None);
+    }
+    if table.no_begin > 0 {
+        let fact = format!(
+            "{} waits began before the recording, or unseen, and are in no number",
+            table.no_begin
+        );
+        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+    }
+    notes
+}

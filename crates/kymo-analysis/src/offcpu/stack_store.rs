@@ -1,0 +1,220 @@
+//! Stacks of events, each once: functions by name, chains as paths of one tree.
+
+use kymo_events::RecordedEvent;
+use kymo_model::Misc;
+use kymo_symbols::{DsoId, SymId};
+use rustc_hash::FxHashMap;
+
+use super::cause::OffCpuCause;
+use crate::chain_tree::{ChainTree, NodeId};
+use crate::profile::FrameId;
+
+/// Number of a stack: its innermost frame's node.
+pub type StackNode = NodeId;
+
+/// Frames of all stacks together; events whose stacks need more have none.
+const MAX_NODES: usize = 1 << 20;
+/// Names of functions, likewise.
+const MAX_FRAMES: usize = 1 << 18;
+/// Frames of a stack.
+const MAX_DEPTH: usize = 512;
+
+/// Which functions of a stack are the same in all of its kind, and are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackRole {
+    /// A task leaves its CPU: the scheduler.
+    Sleeper,
+    /// A task wakes another one: the wake-up.
+    Waker,
+    /// An interrupt wakes a task: the wake-up, and what the interrupt came upon.
+    Interrupt,
+    /// Any other event: none.
+    Event,
+}
+
+impl StackRole {
+    /// Functions up to which frames are left out, if one of the first has such a name.
+    fn cuts(self) -> &'static [&'static str] {
+        match self {
+            StackRole::Sleeper => &["__schedule"],
+            StackRole::Waker | StackRole::Interrupt => &["try_to_wake_up", "wake_up_new_task"],
+            StackRole::Event => &[],
+        }
+    }
+}
+
+/// Functions that call the scheduler and say nothing.
+const SCHEDULE: [&str; 4] =
+    ["schedule", "preempt_schedule", "preempt_schedule_irq", "preempt_schedule_common"];
+
+#[derive(Clone, Debug)]
+struct StackFrame {
+    name: String,
+    kernel: bool,
+    cause: Option<OffCpuCause>,
+}
+
+/// What tells functions apart before they have names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum FrameKey {
+    Symbol(SymId),
+    Binary(Option<DsoId>),
+    Address(u64),
+}
+
+/// The stacks.
+#[derive(Debug, Default)]
+pub struct StackStore {
+    tree: ChainTree,
+    frames: Vec<StackFrame>,
+    /// By recording, side and function.
+    by_key: FxHashMap<(usize, bool, FrameKey), u32>,
+    by_name: FxHashMap<(String, bool), u32>,
+    /// Frames of the event at hand, innermost first.
+    path: Vec<u32>,
+    /// Events that have no stack because there is no room for it.
+    pub left_out: u64,
+}
+
+impl StackStore {
+    /// The stack of an event; none where it has none.
+    pub fn add(&mut self, event: &RecordedEvent<'_>, role: StackRole) -> Option<StackNode> {
+        self.path.clear();
+        if self.tree.len() >= MAX_NODES || self.frames.len() >= MAX_FRAMES {
+            self.left_out += 1;
+            return None;
+        }
+        let chain = event.call_chain();
+        if chain.is_empty() {
+            let stack = event.stack();
+            for (addresses, kernel) in [(&stack.kernel, true), (&stack.user, false)] {
+                for addr in addresses.iter().take(MAX_DEPTH) {
+                    let frame = self.named_by_event(event, *addr, kernel);
+                    self.path.push(frame);
+                }
+            }
+        }
+        let known = [Misc::KERNEL, Misc::USER];
+        for frame in chain.iter().filter(|f| known.contains(&f.address.mode)).take(MAX_DEPTH) {
+            let kernel = frame.address.mode == Misc::KERNEL;
+            let key = match frame.shown.symbol {
+                Some(symbol) => FrameKey::Symbol(symbol),
+                None => FrameKey::Binary(frame.shown.dso),
+            };
+            let number = self.frame((event.class.recording, kernel, key), || {
+                let mut name = String::new();
+                event.with_symbols(&mut |symbols| {
+                    name = match frame.shown.symbol {
+                        Some(symbol) => symbols.name(symbol).to_owned(),
+                        None => bracketed(symbols.dso_name(frame.shown.dso)),
+                    };
+                });
+                name
+            });
+            self.path.push(number);
+        }
+        self.cut(role);
+        if self.path.is_empty() {
+            return None;
+        }
+        let trunk = self.tree.trunk(0);
+        let chain = self.path.iter().rev().map(|f| FrameId(*f));
+        Some(self.tree.add(trunk, chain, 0))
+    }
+
+    /// Leaves out the frames that say nothing.
+    fn cut(&mut self, role: StackRole) {
+        let name = |f: &u32| self.frames.get(*f as usize).map_or("", |f| &f.name);
+        if role == StackRole::Interrupt {
+            let is_kernel = |f: &u32| self.frames.get(*f as usize).is_some_and(|f| f.kernel);
+            let enters = |f: &u32| name(f).starts_with("asm_");
+            let entry = self.path.iter().position(enters).map(|at| at + 1);
+            let end = entry.or_else(|| self.path.iter().position(|f| !is_kernel(f)));
+            self.path.truncate(end.unwrap_or(usize::MAX));
+        }
+        let name = |f: &u32| self.frames.get(*f as usize).map_or("", |f| &f.name);
+        let cut = |f: &u32| role.cuts().contains(&name(f));
+        let Some(at) = self.path.iter().take(8).position(cut) else { return };
+        let calls = |f: &&u32| role == StackRole::Sleeper && SCHEDULE.contains(&name(f));
+        let more = self.path.iter().skip(at + 1).take_while(calls).count();
+        self.path.drain(..at + 1 + more);
+    }
+
+    fn named_by_event(&mut self, event: &RecordedEvent<'_>, addr: u64, kernel: bool) -> u32 {
+        self.frame((event.class.recording, kernel, FrameKey::Address(addr)), || {
+            match event.function(addr, kernel) {
+                Some(name) => name,
+                None if kernel => format!("{addr:#x}"),
+                None => event.binary(addr).as_deref().map_or("[unknown]".to_owned(), |path| {
+                    bracketed(path.rsplit('/').next().unwrap_or(path))
+                }),
+            }
+        })
+    }
+
+    fn frame(&mut self, key: (usize, bool, FrameKey), name: impl FnOnce() -> String) -> u32 {
+        if let Some(known) = self.by_key.get(&key) {
+            return *known;
+        }
+        let number = self.name(&name(), key.1);
+        if self.by_key.len() < MAX_FRAMES {
+            self.by_key.insert(key, number);
+        }
+        number
+    }
+
+    /// Number of a frame with a name.
+    fn name(&mut self, name: &str, kernel: bool) -> u32 {
+        let next = self.frames.len() as u32;
+        let number = *self.by_name.entry((name.to_owned(), kernel)).or_insert(next);
+        if number == next {
+            let cause = kernel.then(|| OffCpuCause::of_function(name)).flatten();
+            self.frames.push(StackFrame { name: name.to_owned(), kernel, cause });
+        }
+        number
+    }
+
+    /// Number of a frame that stands for something that is no function.
+    pub fn label(&mut self, text: &str) -> FrameId {
+        FrameId(self.name(text, false))
+    }
+
+    /// Name of a frame.
+    pub fn frame_name(&self, frame: FrameId) -> &str {
+        self.frames.get(frame.0 as usize).map_or("", |f| &f.name)
+    }
+
+    /// Whether a frame is of the kernel.
+    pub fn is_kernel(&self, frame: FrameId) -> bool {
+        self.frames.get(frame.0 as usize).is_some_and(|f| f.kernel)
+    }
+
+    /// Frames of a stack, innermost first.
+    pub fn frames(&self, stack: StackNode) -> impl Iterator<Item = FrameId> + '_ {
+        let frame = |node| self.tree.facts(node).map(|(_, frame, _)| frame);
+        self.tree.ancestors(stack).filter_map(frame)
+    }
+
+    /// Names of a stack's frames, innermost first.
+    pub fn names(&self, stack: StackNode) -> Vec<&str> {
+        self.frames(stack).map(|f| self.frame_name(f)).collect()
+    }
+
+    /// Causes that the kernel's functions of a stack tell of, innermost first, and whether it
+    /// is below a page fault.
+    pub(super) fn causes(
+        &self,
+        stack: StackNode,
+    ) -> (impl Iterator<Item = Option<OffCpuCause>> + '_, bool) {
+        let kernel = || {
+            let frame = |f: FrameId| self.frames.get(f.0 as usize);
+            self.frames(stack).filter_map(frame).take_while(|f| f.kernel)
+        };
+        let faults = kernel().any(|f| f.name.split('.').next() == Some("handle_mm_fault"));
+        (kernel().map(|f| f.cause), faults)
+    }
+}
+
+fn bracketed(name: &str) -> String {
+    if name.starts_with('[') { name.to_owned() } else { format!("[{name}]") }
+}

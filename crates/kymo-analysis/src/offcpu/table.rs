@@ -1,0 +1,153 @@
+//! What was counted: causes, stacks with their wakers, tasks.
+
+use crate::tasks::{DelayStats, SchedRead, WakeupContext};
+
+use super::cause::OffCpuCause;
+use super::stack_store::{StackNode, StackStore};
+
+/// Number of a waker with its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WakerId(pub u32);
+
+/// Cause, stack and waker.
+pub type CellKey = (OffCpuCause, Option<StackNode>, Option<WakerId>);
+
+/// Who ends waits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WakerInfo {
+    /// Name of the task that ran there; empty for an interrupt.
+    pub comm: Vec<u8>,
+    /// What it woke from.
+    pub context: WakeupContext,
+    /// Its stack.
+    pub stack: Option<StackNode>,
+}
+
+/// Waits of one cause.
+#[derive(Clone, Debug, Default)]
+pub struct CauseStats {
+    /// Those that are complete, and in which nothing was lost.
+    pub waits: DelayStats,
+    /// Number of those in which events were lost, or whose end was not seen, and their
+    /// nanoseconds.
+    pub uncertain: (u64, u64),
+    /// Number of those that had not ended when the recording did, and their nanoseconds to
+    /// its end.
+    pub open: (u64, u64),
+}
+
+impl CauseStats {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.waits.count + self.uncertain.0 + self.open.0 == 0
+    }
+}
+
+/// Waits of one cause in one stack that one waker's stack ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffCpuCell {
+    /// Number of them.
+    pub count: u64,
+    /// Nanoseconds together.
+    pub total: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// A task.
+#[derive(Clone, Debug, Default)]
+pub struct OffCpuRow {
+    /// Name.
+    pub comm: Vec<u8>,
+    /// Thread.
+    pub tid: u32,
+    /// Its process, where known.
+    pub pid: Option<u32>,
+    /// Number of tasks: one, but in the row of those there was no room for.
+    pub tasks: u64,
+    /// Nanoseconds from its first to its last moment in the recording.
+    pub wall: u64,
+    /// Nanoseconds on a CPU.
+    pub running: u64,
+    /// Nanoseconds that it waited for a CPU.
+    pub waiting: u64,
+    /// Nanoseconds that it was blocked.
+    pub blocked: u64,
+    /// Nanoseconds of runs and waits in which events were lost, or that are not told apart
+    /// because a switch is missing.
+    pub uncertain: u64,
+    /// Nanoseconds that nothing accounts for.
+    pub missing: u64,
+}
+
+impl OffCpuRow {
+    /// Takes in the numbers of another row.
+    pub(super) fn merge(&mut self, other: &OffCpuRow) {
+        self.tasks += other.tasks;
+        self.wall = self.wall.saturating_add(other.wall);
+        self.running = self.running.saturating_add(other.running);
+        self.waiting = self.waiting.saturating_add(other.waiting);
+        self.blocked = self.blocked.saturating_add(other.blocked);
+        self.uncertain = self.uncertain.saturating_add(other.uncertain);
+        self.missing = self.missing.saturating_add(other.missing);
+    }
+
+    /// Nanoseconds that are accounted for.
+    pub fn sum(&self) -> u64 {
+        let all = [self.running, self.waiting, self.blocked, self.uncertain];
+        all.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+}
+
+/// The longest wait.
+#[derive(Clone, Debug)]
+pub struct LongestWait {
+    /// Why.
+    pub cause: OffCpuCause,
+    /// Name of the task.
+    pub comm: Vec<u8>,
+    /// The task.
+    pub tid: u32,
+    /// When it began.
+    pub from: u64,
+    /// When it ended.
+    pub to: u64,
+}
+
+/// Waits by cause, stack and task.
+#[derive(Debug)]
+pub struct OffCpuTable {
+    /// By cause, in the order of [`OffCpuCause::ALL`].
+    pub causes: Vec<(OffCpuCause, CauseStats)>,
+    /// Waits by cause, stack and waker, the largest total first.
+    pub cells: Vec<(CellKey, OffCpuCell)>,
+    /// Tasks, the longest off CPU first.
+    pub rows: Vec<OffCpuRow>,
+    /// All tasks together.
+    pub total: OffCpuRow,
+    /// The longest wait.
+    pub longest: Option<LongestWait>,
+    /// The stacks.
+    pub stacks: StackStore,
+    /// The wakers.
+    pub wakers: Vec<WakerInfo>,
+    /// Switches away from selected tasks, and how many of them have a stack.
+    pub switches: (u64, u64),
+    /// Waits that began before the recording, or unseen.
+    pub no_begin: u64,
+    /// Tasks whose times do not add up to those from their first to their last moment.
+    pub unbalanced: u64,
+    /// Ended tasks that are in one row together.
+    pub crowded: u64,
+    /// Waits that are told apart no more by stack and waker.
+    pub merged: u64,
+    /// What was read.
+    pub read: SchedRead,
+}
+
+impl OffCpuTable {
+    /// A waker.
+    pub fn waker(&self, id: WakerId) -> Option<&WakerInfo> {
+        self.wakers.get(id.0 as usize)
+    }
+}

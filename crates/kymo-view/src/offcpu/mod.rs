@@ -1,0 +1,28 @@
+//! Output of `kymo offcpu report`: where tasks were off CPU, as text and JSON (docs/json.md).
+
+mod json;
+mod pairs;
+mod text;
+mod tree;
+
+use kymo_analysis::offcpu::OffCpuTable;
+
+use crate::units::TimeUnits;
+
+/// Waits as they are shown.
+pub struct OffCpuView<'a> {
+    /// What was counted.
+    pub table: &'a mut OffCpuTable,
+    /// Stacks begin with the function that waits.
+    pub inverted: bool,
+    /// Branches of less than this share of all waits, in percent, are left out.
+    pub percent_limit: f64,
+    /// Stacks that are shown beside those of their wakers.
+    pub pairs: usize,
+    /// Tasks in a table of their own.
+    pub tasks: bool,
+    /// Units of times.
+    pub units: TimeUnits,
+    /// The recording as a word of a command line.
+    pub recording: String,
+}

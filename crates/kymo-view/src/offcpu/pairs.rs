@@ -1,0 +1,70 @@
+//! Stacks of those who waited, beside the stacks of those who woke them.
+
+use std::io::{self, Write};
+
+use kymo_analysis::offcpu::{OffCpuCause, WakerId};
+use kymo_analysis::tasks::WakeupContext;
+
+use super::OffCpuView;
+use crate::units::{Millis, shown};
+
+/// Columns of a stack.
+const WIDTH: usize = 44;
+
+impl OffCpuView<'_> {
+    /// Writes the waits of the largest totals that somebody ended.
+    pub(super) fn write_pairs(&self, out: &mut dyn Write) -> io::Result<()> {
+        let ended = |cause: OffCpuCause| cause != OffCpuCause::Woken && !cause.is_runnable();
+        let cells = self.table.cells.iter();
+        let cells = cells.filter(|((cause, stack, _), _)| ended(*cause) && stack.is_some());
+        for (n, ((cause, stack, waker), cell)) in cells.take(self.pairs).enumerate() {
+            if n == 0 {
+                writeln!(out, " Who waited, and who ended it (innermost function first)\n")?;
+            }
+            writeln!(
+                out,
+                "  {}: {} ms in {}, at most {} ms",
+                cause.text(),
+                Millis(cell.total, self.units),
+                waits(cell.count),
+                Millis(cell.max, self.units),
+            )?;
+            let sleeper = stack.map_or_else(Vec::new, |s| self.table.stacks.names(s));
+            let (by, frames) = self.waker(*waker);
+            writeln!(out, "    {:<WIDTH$}  {by}", "waits in")?;
+            for at in 0..sleeper.len().max(frames.len()) {
+                let left = sleeper.get(at).copied().unwrap_or("");
+                let right = frames.get(at).copied().unwrap_or("");
+                let left = shown(left.as_bytes());
+                let left: String = left.chars().take(WIDTH).collect();
+                writeln!(
+                    out,
+                    "{}",
+                    format!("      {left:<WIDTH$}  {}", shown(right.as_bytes())).trim_end()
+                )?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    /// Who wakes, in words, and its stack.
+    fn waker(&self, id: Option<WakerId>) -> (String, Vec<&str>) {
+        let Some(waker) = id.and_then(|id| self.table.waker(id)) else {
+            return ("(woken, by whom is not known)".to_owned(), Vec::new());
+        };
+        let comm = shown(&waker.comm);
+        let by = match waker.context {
+            WakeupContext::HardIrq | WakeupContext::SoftIrq => {
+                "woken by an interrupt, in".to_owned()
+            }
+            _ => format!("woken by {comm}, in"),
+        };
+        (by, waker.stack.map_or_else(Vec::new, |s| self.table.stacks.names(s)))
+    }
+}
+
+/// A number of waits, in words.
+pub(super) fn waits(count: u64) -> String {
+    if count == 1 { "1 wait".to_owned() } else { format!("{count} waits") }
+}

@@ -1,0 +1,171 @@
+//! Waits as text: the answer, causes, the tree of stacks, tasks, where to look next.
+
+use std::io::{self, Write};
+
+use kymo_analysis::offcpu::{OffCpuCause, OffCpuRow};
+
+use super::OffCpuView;
+use super::pairs::waits;
+use crate::units::{Millis, Seconds, TimeUnits, shown};
+use crate::{Ledger, percent};
+
+impl OffCpuView<'_> {
+    /// Writes the answer, the tables, the tree and the ledger.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_text(&mut self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+        let total = self.table.total.clone();
+        self.write_answer(out, &total)?;
+        self.write_causes(out, &total)?;
+        if self.tasks {
+            self.write_tasks(out)?;
+        }
+        let whole = self.table.causes.iter().map(|(_, c)| c.waits.total).sum();
+        if whole > 0 {
+            let begin =
+                if self.inverted { "the function that waits" } else { "the outermost caller" };
+            writeln!(out, " Stacks, from {begin} on, in percent of the time off CPU\n")?;
+            self.write_tree(out, whole)?;
+        }
+        self.write_pairs(out)?;
+        self.write_next(out)?;
+        if !ledger.is_empty() {
+            write!(out, "\n{}", ledger.to_text(""))?;
+        }
+        Ok(())
+    }
+
+    fn write_answer(&self, out: &mut dyn Write, total: &OffCpuRow) -> io::Result<()> {
+        let largest = self.table.causes.iter().max_by_key(|(_, c)| c.waits.total);
+        let Some((cause, stats)) = largest.filter(|(_, c)| c.waits.count > 0) else {
+            return writeln!(out, "\n No task was off CPU and came back.\n");
+        };
+        let off = total.waiting.saturating_add(total.blocked);
+        let tasks = match total.tasks {
+            1 => "1 task was".to_owned(),
+            n => format!("{n} tasks were"),
+        };
+        let micro = TimeUnits::default();
+        writeln!(
+            out,
+            "\n {tasks} off CPU for {} ms of {} ms ({:.1}%); most of it {}: {} ms in {}.\n",
+            Millis(off, micro),
+            Millis(total.wall, micro),
+            percent(off, total.wall),
+            cause.text().replace(": ", " on ").replace("CPU on ", "CPU, "),
+            Millis(stats.waits.total, micro),
+            waits(stats.waits.count),
+        )
+    }
+
+    fn write_causes(&self, out: &mut dyn Write, total: &OffCpuRow) -> io::Result<()> {
+        let open = self.table.causes.iter().any(|(_, c)| c.open.0 > 0);
+        let extra = if open { "      Not ended" } else { "" };
+        writeln!(
+            out,
+            "  {:<33} {:>12} {:>7} {:>9} {:>10} {:>10} {:>10}{extra}",
+            "Time", "Total ms", "Wall", "Count", "p50 ms", "p99 ms", "Max ms"
+        )?;
+        let rule = "-".repeat(97 + extra.len());
+        writeln!(out, "  {rule}")?;
+        let share = |nanos| format!("{:.1}%", percent(nanos, total.wall));
+        let running = Millis(total.running, self.units);
+        writeln!(out, "  {:<33} {running:>12} {:>7}", "running", share(total.running))?;
+        let mut lost = false;
+        for (cause, stats) in self.table.causes.iter().filter(|(_, c)| !c.is_empty()) {
+            let max = stats.waits.max.map_or(0, |m| m.0);
+            let quantile = |share| stats.waits.histogram.quantile(share).unwrap_or(0).min(max);
+            lost |= stats.uncertain.0 > 0;
+            let mark = if stats.uncertain.0 > 0 { "*" } else { "" };
+            write!(
+                out,
+                "  {:<33} {:>12} {:>7} {:>9} {:>10} {:>10} {:>10}",
+                format!("{}{mark}", cause.text()),
+                Millis(stats.waits.total, self.units),
+                share(stats.waits.total),
+                stats.waits.count,
+                Millis(quantile(0.5), self.units),
+                Millis(quantile(0.99), self.units),
+                Millis(max, self.units),
+            )?;
+            match stats.open.0 {
+                0 => writeln!(out)?,
+                n => {
+                    writeln!(out, " {:>14}", format!("{}:{}", n, Millis(stats.open.1, self.units)))?
+                }
+            }
+        }
+        writeln!(out, "  {rule}")?;
+        let sum = total.sum();
+        writeln!(out, "  {:<33} {:>12} {:>7}\n", "together", Millis(sum, self.units), share(sum))?;
+        if lost {
+            let (mut count, mut nanos) = (0, 0);
+            for (_, c) in &self.table.causes {
+                count += c.uncertain.0;
+                nanos += c.uncertain.1;
+            }
+            let nanos = Millis(nanos, self.units);
+            writeln!(
+                out,
+                "  * left out, for events are missing in them: {} ({nanos} ms)\n",
+                waits(count)
+            )?;
+        }
+        if open {
+            let what = "waits that had not ended when the recording did: number:time until then";
+            writeln!(out, "  Not ended: {what}\n")?;
+        }
+        Ok(())
+    }
+
+    fn write_tasks(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "  {:<26} {:>12} {:>12} {:>12} {:>12} {:>9}",
+            "Task", "Wall ms", "Running ms", "Waiting ms", "Blocked ms", "Unsure ms"
+        )?;
+        writeln!(out, "  {}", "-".repeat(88))?;
+        for row in &self.table.rows {
+            let name = match row.tasks {
+                1 => format!("{}:{}", shown(&row.comm), row.tid),
+                n => format!("{}:({n})", shown(&row.comm)),
+            };
+            writeln!(
+                out,
+                "  {name:<26} {:>12} {:>12} {:>12} {:>12} {:>9}",
+                Millis(row.wall, self.units),
+                Millis(row.running, self.units),
+                Millis(row.waiting, self.units),
+                Millis(row.blocked, self.units),
+                Millis(row.uncertain, self.units),
+            )?;
+        }
+        writeln!(out)
+    }
+
+    fn write_next(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Some(longest) = &self.table.longest else { return Ok(()) };
+        let nano = TimeUnits { nanos: true };
+        writeln!(out, " Where to look next")?;
+        writeln!(
+            out,
+            "  Longest wait: {} ms, {}:{}, {}",
+            Millis(longest.to - longest.from, self.units),
+            shown(&longest.comm),
+            longest.tid,
+            longest.cause.text(),
+        )?;
+        let (from, to) = (Seconds(longest.from, nano), Seconds(longest.to, nano));
+        let file = &self.recording;
+        writeln!(out, "  its events:   kymo script -i {file} --time {from},{to}")?;
+        writeln!(out, "  its task:     kymo offcpu report -i {file} --tid {}", longest.tid)?;
+        let largest = self.table.causes.iter().max_by_key(|(_, c)| c.waits.total);
+        match largest.map(|(cause, _)| cause) {
+            Some(OffCpuCause::Preempted | OffCpuCause::Woken) => {
+                writeln!(out, "  who ran:      kymo sched latency -i {file} --causes")
+            }
+            _ => Ok(()),
+        }
+    }
+}

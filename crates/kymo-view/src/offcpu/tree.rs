@@ -1,0 +1,49 @@
+//! Waits as a tree of calls below their causes.
+
+use std::io::{self, Write};
+
+use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
+use kymo_analysis::offcpu::StackStore;
+use kymo_analysis::profile::FrameId;
+use rustc_hash::FxHashMap;
+
+use super::OffCpuView;
+use crate::{GraphStyle, TreeNode, write_graph};
+
+impl OffCpuView<'_> {
+    /// Writes the tree; `whole` is what 100 % is.
+    pub(super) fn write_tree(&mut self, out: &mut dyn Write, whole: u64) -> io::Result<()> {
+        let mut tree = ChainTree::default();
+        let mut roots = FxHashMap::default();
+        let table = &mut *self.table;
+        for ((cause, stack, _), cell) in &table.cells {
+            let stacks = &mut table.stacks;
+            let root =
+                *roots.entry(*cause).or_insert_with(|| tree.trunk(stacks.label(cause.text()).0));
+            let mut chain: Vec<FrameId> =
+                stack.map_or_else(Vec::new, |s| table.stacks.frames(s).collect());
+            if !self.inverted {
+                chain.reverse();
+            }
+            tree.add(root, chain.into_iter(), cell.total);
+        }
+        let rank = |frame: FrameId| (0, u64::from(frame.0));
+        let same = |frame: FrameId| (u64::from(frame.0), 0);
+        let mut viewer = Viewer::new(&tree, &rank, &same);
+        let least = (whole as f64 * self.percent_limit / 100.0) as u64;
+        let chains = Chains { whole: Vec::new(), below: roots.into_values().collect() };
+        let branches = viewer.branches(&chains, Limit::Period(least.max(1)));
+        let roots: Vec<TreeNode> = branches.iter().map(|b| node(b, &table.stacks)).collect();
+        let style = GraphStyle { whole, entry: u64::MAX, relative: false, skip_first: false };
+        write_graph(out, &roots, style)
+    }
+}
+
+fn node(branch: &Branch, stacks: &StackStore) -> TreeNode {
+    TreeNode {
+        labels: branch.frames.iter().map(|f| stacks.frame_name(*f).to_owned()).collect(),
+        total: branch.total,
+        below: branch.total - branch.own.min(branch.total),
+        children: branch.children.iter().map(|b| node(b, stacks)).collect(),
+    }
+}

@@ -1,0 +1,39 @@
+//! `kymo offcpu record`: switches and wake-ups with their stacks.
+
+use std::process::ExitCode;
+
+use kymo_analysis::offcpu::OFF_CPU_EVENTS;
+
+use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_event, record_events};
+
+/// Flags of `kymo offcpu record`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Records sched_switch, sched_waking (sched_wakeup where the kernel has no other), sched_wakeup_new
+and sched_process_fork of everybody on all CPUs, with their stacks: by frame pointers, unless
+--call-graph says otherwise.
+
+EXAMPLES
+  kymo offcpu record -- make -j4
+  kymo offcpu record --call-graph dwarf,16384 -- ./program
+  kymo offcpu record -o x.dat -- ./program     a trace.dat: the cheaper way")]
+pub(super) struct Args {
+    #[command(flatten)]
+    recording: EventRecordingArgs,
+}
+
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.recording.graph |= args.recording.call_graph.is_none();
+    let has_waking = has_event("sched:sched_waking");
+    let optional: Vec<&str> = OFF_CPU_EVENTS
+        .into_iter()
+        .filter(|name| *name != "sched:sched_switch")
+        .filter(|name| *name != "sched:sched_wakeup" || !has_waking)
+        .collect();
+    let events = RecordedEvents {
+        command: "kymo offcpu record",
+        required: &["sched:sched_switch"],
+        optional: &optional,
+    };
+    record_events(&args.recording, &events)
+}

@@ -1,0 +1,274 @@
+//! `kymo offcpu` of a program that measures its own waits: what kymo counts for each function
+//! that waits is what the program measured, by frame pointers, by unwinding and of a trace.dat;
+//! and times of a task add up.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+#[allow(dead_code, reason = "the model of delays is for the tests of sched")]
+mod sched_model;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use kymo_testkit::{Need, Outcome, TracingState, perf, require, run};
+use sched_model::{CtfTrace, SchedRecord};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wait_programs/waits.c");
+const FIXTURE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/perf-data/x86_64/sched.data");
+const NEEDS: [Need; 5] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf, Need::Gcc];
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+fn compile(directory: &Path, name: &str, flags: &[&str]) -> String {
+    let program = directory.join(name).to_str().unwrap().to_owned();
+    let all = [flags, &["-O1", "-g", "-o", &program, PROGRAM]].concat();
+    assert!(Command::new("gcc").args(all).status().unwrap().success());
+    program
+}
+
+/// What the program says it waited, by kind.
+fn measured(said: &str) -> BTreeMap<String, u64> {
+    let line = |l: &str| l.split_once(' ').map(|(k, n)| (k.to_owned(), n.parse().unwrap()));
+    let all: BTreeMap<String, u64> = said.lines().filter_map(line).collect();
+    assert_eq!(all.len(), 6, "{said}");
+    all
+}
+
+fn report(path: &str, comm: &str) -> Value {
+    let args = ["offcpu", "report", "--json", "--comm", comm, "-i", path];
+    serde_json::from_str(&kymo(&args).success().stdout).unwrap()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+/// Running, waiting and blocked is the time from the first to the last moment, of each task.
+#[track_caller]
+fn times_add_up(page: &Value) {
+    assert!(!array(&page["tasks"]).is_empty());
+    for task in array(&page["tasks"]) {
+        let of = |name: &str| number(&task[name]);
+        let sum = of("running_ns") + of("waiting_ns") + of("blocked_ns") + of("uncertain_ns");
+        assert!(sum.abs_diff(of("wall_ns")) * 100 <= of("wall_ns"), "{task}");
+        assert_eq!(sum.abs_diff(of("wall_ns")), of("missing_ns"));
+    }
+    let waits = |state: &str| -> u64 {
+        let causes = array(&page["causes"]).iter().filter(|c| c["state"] == state);
+        causes.map(|c| number(&c["total_ns"])).sum()
+    };
+    assert_eq!(waits("blocked"), number(&page["total"]["blocked_ns"]));
+    assert_eq!(waits("waiting"), number(&page["total"]["waiting_ns"]));
+    let cells: u64 = array(&page["stacks"]).iter().map(|s| number(&s["total_ns"])).sum();
+    assert_eq!(cells, waits("blocked") + waits("waiting"));
+}
+
+/// The time off CPU in each function that waits is what the program measured around its call,
+/// but for what it ran there: that is less than all the time it ran (and a thousandth for the
+/// rates of the two clocks). Where the kernel left out a switch from its idle task, as this
+/// machine's does at times, the end of a wait and the run behind it are told as uncertain.
+#[track_caller]
+fn functions_waited(page: &Value, measured: &BTreeMap<String, u64>) {
+    let total = &page["total"];
+    let running = number(&total["running_ns"]) + number(&total["uncertain_ns"]);
+    for (kind, wall) in measured {
+        let function = format!("wait_{kind}");
+        let in_it = |s: &&Value| array(&s["stack"]).iter().any(|f| *f == *function);
+        let cells: Vec<&Value> = array(&page["stacks"]).iter().filter(in_it).collect();
+        let off: u64 = cells.iter().map(|s| number(&s["total_ns"])).sum();
+        assert!(off <= wall + wall / 1000, "{kind}: {off} of {wall}");
+        assert!(off + running + wall / 1000 >= *wall, "{kind}: {off} of {wall}, ran {running}");
+        // A child that ends before it is waited for is no wait.
+        let least = wall / 2;
+        let of_kind = |s: &&&Value| s["cause"] == **kind;
+        let blocked: u64 = cells.iter().filter(of_kind).map(|s| number(&s["total_ns"])).sum();
+        assert!(blocked > 0 && (blocked >= least || running + off > least), "{kind}: {blocked}");
+        let causes: Vec<&Value> = cells.iter().map(|s| &s["cause"]).collect();
+        let known =
+            |c: &&Value| [kind.as_str(), "woken", "preempted"].contains(&c.as_str().unwrap());
+        assert!(causes.iter().all(known), "{kind}: {causes:?}");
+    }
+}
+
+/// Who ended a wait: by the function that wrote.
+#[track_caller]
+fn wakers_are_who_wrote(page: &Value) {
+    let cells = array(&page["stacks"]);
+    let waker = |cause: &str, function: &str| {
+        let has = |s: &&Value| {
+            let stack = s["waker"]["stack"].as_array();
+            s["cause"] == cause && stack.is_some_and(|s| s.iter().any(|f| *f == *function))
+        };
+        cells.iter().filter(has).map(|s| number(&s["count"])).sum::<u64>()
+    };
+    assert!(waker("pipe", "vfs_write") >= 6, "{cells:#?}");
+    assert!(waker("socket", "vfs_write") >= 6);
+    assert!(waker("child", "do_exit") >= 6);
+    let timers = |s: &&Value| s["cause"] == "sleep" && s["waker"]["context"] != "task";
+    assert!(cells.iter().any(|s| timers(&s)));
+}
+
+#[test]
+fn waits_are_those_that_the_program_measured() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let framed = compile(directory.path(), "waitframe", &["-fno-omit-frame-pointer"]);
+    let bare = compile(directory.path(), "waitbare", &["-fomit-frame-pointer"]);
+    // By frame pointers.
+    let data = path("fp.data");
+    let said = kymo(&["offcpu", "record", "-q", "-o", &data, "--", &framed]).success().stdout;
+    let page = report(&data, "waitframe");
+    times_add_up(&page);
+    functions_waited(&page, &measured(&said));
+    wakers_are_who_wrote(&page);
+    // Unwound: the stacks reach the begin of the program.
+    let data = path("dwarf.data");
+    let how = ["--call-graph", "dwarf,4096"];
+    let record = [&["offcpu", "record", "-q", "-o", &data], &how[..], &["--", &bare]].concat();
+    let said = kymo(&record).success().stdout;
+    let page = report(&data, "waitbare");
+    times_add_up(&page);
+    functions_waited(&page, &measured(&said));
+    let in_pipe = |s: &&Value| array(&s["stack"]).iter().any(|f| f == "wait_pipe");
+    let from_main = |s: &Value| array(&s["stack"]).iter().any(|f| f == "main");
+    assert!(array(&page["stacks"]).iter().filter(in_pipe).all(from_main));
+    // Through the ftrace ring, with the kernel's stacks: causes are told by them.
+    let dat = path("ring.dat");
+    let said = kymo(&["offcpu", "record", "-q", "-o", &dat, "--", &framed]).success().stdout;
+    let page = report(&dat, "waitframe");
+    times_add_up(&page);
+    let causes: BTreeMap<&str, u64> = array(&page["causes"])
+        .iter()
+        .map(|c| (c["cause"].as_str().unwrap(), number(&c["total_ns"])))
+        .collect();
+    let of = |name: &str| number(&page["total"][name]);
+    let other = of("running_ns") + of("waiting_ns") + of("uncertain_ns");
+    for (kind, wall) in measured(&said) {
+        // Children sleep, and are waited for beside what is measured.
+        if ["futex", "pipe", "socket", "poll"].contains(&kind.as_str()) {
+            let blocked = causes[kind.as_str()];
+            assert!(blocked <= wall + wall / 1000, "{kind}: {blocked} of {wall}");
+            assert!(blocked + other + wall / 1000 >= wall, "{kind}: {blocked} of {wall}");
+        }
+    }
+    wakers_are_who_wrote(&page);
+    // What perf records is read as well.
+    let data = path("perf.data");
+    let events = "sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new";
+    // Its pass for build-ids (without -B) crashes at times when processes end meanwhile.
+    let record =
+        ["record", "-q", "-a", "-g", "-B", "-c", "1", "-e", events, "-o", &data, "--", &framed];
+    let said = perf(record).success().stdout;
+    let page = report(&data, "waitframe");
+    times_add_up(&page);
+    functions_waited(&page, &measured(&said));
+    assert_eq!(state.left_behind(), None);
+}
+
+#[test]
+fn text_has_the_answer_the_causes_and_the_stacks() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "waittext", &["-fno-omit-frame-pointer"]);
+    let data = directory.path().join("a.data").to_str().unwrap().to_owned();
+    let _ = kymo(&["offcpu", "record", "-q", "-o", &data, "--", &program]).success();
+    let args = ["offcpu", "report", "--comm", "waittext", "-i", &data, "--tasks"];
+    let text = kymo(&args).success().stdout;
+    let first = text.lines().find(|l| !l.is_empty()).unwrap();
+    assert!(first.contains(" tasks were off CPU for ") && first.contains("most of it "), "{first}");
+    for line in
+        ["  running ", "  blocked: futex ", "  blocked: pipe ", "  sleeping ", "  together "]
+    {
+        assert!(text.lines().any(|l| l.starts_with(line)), "{line}:\n{text}");
+    }
+    assert!(text.contains("--blocked: futex") && text.contains("  waittext:"), "{text}");
+    // From the caller on, and from the function that waits on.
+    let order = |text: &str| {
+        let tree = text.split_once("--blocked: futex").unwrap().1.to_owned();
+        (tree.find("wait_futex").unwrap(), tree.find("futex_wait").unwrap())
+    };
+    let (user, kernel) = order(&text);
+    assert!(user < kernel, "{text}");
+    let inverted = kymo(&[&args[..], &["-G"]].concat()).success().stdout;
+    let tree = inverted.split_once("--blocked: futex").unwrap().1;
+    assert!(tree.find("__futex_wait").unwrap() < tree.find("wait_futex\n").unwrap());
+    assert!(text.contains("Who waited, and who ended it") && text.contains("woken by "), "{text}");
+    let next = text.lines().find(|l| l.contains("kymo script -i")).unwrap();
+    let shown: Vec<&str> = next.split_once("kymo ").unwrap().1.split(' ').collect();
+    assert!(kymo(&shown).success().stdout.contains("sched_switch"), "{next}");
+    // A part of the time has a part of the waits, and adds up as well.
+    let whole = report(&data, "waittext");
+    let args = ["offcpu", "report", "--json", "--comm", "waittext", "-i", &data];
+    let halves = ["0%-50%", "50%-100%"].map(|half| -> Value {
+        let text = kymo(&[&args[..], &["--time", half]].concat()).success().stdout;
+        serde_json::from_str(&text).unwrap()
+    });
+    let off = |page: &Value, name: &str| number(&page["total"][name]);
+    for name in ["running_ns", "blocked_ns", "waiting_ns"] {
+        let sum = off(&halves[0], name) + off(&halves[1], name);
+        assert!(sum.abs_diff(off(&whole, name)) < 1000, "{name}: {sum} {}", whole["total"]);
+    }
+    assert!(off(&halves[0], "blocked_ns") > 0 && off(&halves[1], "blocked_ns") > 0);
+}
+
+/// Events of the recording that is kept.
+fn records() -> Vec<SchedRecord> {
+    let text = kymo(&["script", "-i", FIXTURE, "--json"]).success().stdout;
+    text.lines().filter_map(|l| SchedRecord::parse(&serde_json::from_str(l).unwrap())).collect()
+}
+
+#[test]
+fn without_stacks_and_with_losses_it_is_said() {
+    let page = |path: &str| -> Value {
+        let text = kymo(&["offcpu", "report", "--json", "-i", path]).stdout;
+        serde_json::from_str(&text).unwrap()
+    };
+    let kept = page(FIXTURE);
+    let fact = |page: &Value, kind: &str| {
+        array(&page["ledger"]).iter().any(|n| n["kind"] == kind && n["doubt"] == true)
+    };
+    assert!(fact(&kept, "stacks"), "{}", kept["ledger"]);
+    times_add_up(&kept);
+    let causes: Vec<&Value> = array(&kept["causes"]).iter().map(|c| &c["cause"]).collect();
+    // The states tell of stopped tasks and idle workers; nothing tells of the others.
+    let told = ["preempted", "woken", "new", "idle-worker", "stopped", "blocked"];
+    assert!(causes.iter().all(|c| told.contains(&c.as_str().unwrap())), "{causes:?}");
+    // The same events of LTTng, complete and with a packet lost.
+    let directory = tempfile::tempdir().unwrap();
+    let records = records();
+    let complete = |_: u32, _: usize| false;
+    let lost = |cpu: u32, packet: usize| cpu == 1 && packet == 6;
+    let trace = |name: &str, without: &dyn Fn(u32, usize) -> bool| {
+        let path = directory.path().join(name).join("kernel");
+        CtfTrace { records: &records, packet: 12, without }.write(&path);
+        page(path.to_str().unwrap())
+    };
+    let whole = trace("whole", &complete);
+    assert_eq!(whole["causes"], kept["causes"]);
+    assert_eq!(whole["total"], kept["total"]);
+    let holed = trace("holed", &lost);
+    let uncertain: u64 = array(&holed["causes"]).iter().map(|c| number(&c["uncertain"])).sum();
+    assert!(uncertain > 0 && number(&holed["total"]["uncertain_ns"]) > 0 && fact(&holed, "lost"));
+    let total = |page: &Value| number(&page["total"]["blocked_ns"]);
+    assert!(total(&holed) < total(&whole));
+    let args = ["offcpu", "report", "-i", FIXTURE, "--strict"];
+    assert!(kymo(&args).expect_status(3).stdout.contains("no sched_switch has a stack"));
+    let none = FIXTURE.replace("sched.data", "fp.data");
+    let none = kymo(&["offcpu", "report", "-i", &none, "--strict"]).expect_status(3);
+    assert!(none.stdout.contains("kymo offcpu record"), "{}", none.stdout);
+}
