@@ -1,5 +1,5 @@
 //! Any bytes as what a traced program and the tool tell each other: the control
-//! file, the event table, orders, filters and ring headers.
+//! file, the event table, channel configurations, filters and ring headers.
 #![no_main]
 
 use kymo_ring::{AreaState, Context, Header};

@@ -1,4 +1,4 @@
-//! Any bytes as a perf.data file, read in both orders; the reader takes paths,
+//! Any bytes as a perf.data file, read in both channel configurations; the reader takes paths,
 //! so each input goes through a file in memory.
 #![no_main]
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kymo_tracepoint::{emit, tracepoint};
-use kymo_ust::{EventRule, Order};
+use kymo_ust::{ChannelConfig, EventRule};
 
 tracepoint! {
     pace: two(a: u64, b: u64) {
@@ -187,7 +187,7 @@ fn traced(kind: &str, mode: &str, events: &str) -> i32 {
     let count: u64 = events.parse().unwrap();
     let filter = if kind == "rejected" { kymo_ust::compile("b == 0").unwrap() } else { Vec::new() };
     let room = (count * 32).next_power_of_two().clamp(1 << 20, 1 << 29) as u32;
-    let order = Order {
+    let config = ChannelConfig {
         overwrite: mode == "overwrite",
         sub_buffer: if mode == "overwrite" { 256 << 10 } else { room / 4 },
         sub_buffers: if mode == "overwrite" { 4 } else { 8 },
@@ -198,7 +198,7 @@ fn traced(kind: &str, mode: &str, events: &str) -> i32 {
         rules: vec![EventRule { pattern: "pace:*".into(), max_level: 14, exclude: false, filter }],
     };
     if kind != "disabled" {
-        std::fs::write(user.join("wanted/pace"), order.encode().unwrap()).unwrap();
+        std::fs::write(user.join("wanted/pace"), config.encode().unwrap()).unwrap();
     }
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(std::env::args().skip(1)).env("KYMO_UST_DIR", &directory);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Or
 use kymo_ring::{
     Clock, ClockFacts, Config, Generations, Header, Memory, Mode, OfGeneration, Ring, Rseq,
 };
-use kymo_ust::{Filter, InRange, MAX_ORDER, OrderView, RuleView, SLOTS};
+use kymo_ust::{ChannelConfigView, Filter, InRange, MAX_CHANNEL_CONFIG, RuleView, SLOTS};
 
 use crate::process::{self, ProgramDirectory};
 use crate::site::Site;
@@ -251,7 +251,7 @@ fn make_alone(slot: usize, generation: u8) -> Option<*mut Channel> {
     Some(channel)
 }
 
-/// Reads the order, links the filters and makes the ring.
+/// Reads the configuration, links the filters and makes the ring.
 fn fill(channel: &mut Channel, slot: usize, generation: u8) -> Result<(), i32> {
     const MALFORMED: i32 = 0;
     let ProgramDirectory { user, directory, uuid, .. } = process::place().ok_or(libc::ENOENT)?;
@@ -263,22 +263,22 @@ fn fill(channel: &mut Channel, slot: usize, generation: u8) -> Result<(), i32> {
         return Err(MALFORMED);
     }
     let whole = Path::new().add(user.bytes()).add(b"/").add(path);
-    let buffer = sys::anonymous(MAX_ORDER)?;
+    let buffer = sys::anonymous(MAX_CHANNEL_CONFIG)?;
     // SAFETY: fresh memory of that length, used until it is unmapped below.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer, MAX_ORDER) };
+    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer, MAX_CHANNEL_CONFIG) };
     let read = sys::read_file(whole.c(), bytes).and_then(|bytes| {
-        let order = OrderView::parse(bytes).map_err(|_| MALFORMED)?;
+        let config = ChannelConfigView::parse(bytes).map_err(|_| MALFORMED)?;
         for (id, site) in process::sites() {
             let event = site.event();
             let name = Path::new().add(event.provider.bytes()).add(b":").add(event.name.bytes());
-            if let Some(rule) = order.rule_for(name.bytes(), event.level as u8) {
+            if let Some(rule) = config.rule_for(name.bytes(), event.level as u8) {
                 channel.link(id, site, rule.filter);
             }
         }
-        Ok((order.overwrite, order.sub_buffer, order.sub_buffers))
+        Ok((config.overwrite, config.sub_buffer, config.sub_buffers))
     });
     // SAFETY: nothing points there any more.
-    unsafe { sys::unmap(buffer, MAX_ORDER) };
+    unsafe { sys::unmap(buffer, MAX_CHANNEL_CONFIG) };
     let (overwrite, sub_buffer, sub_buffers) = read?;
     let rseq = Rseq::find();
     let cpus = cpu_count();

@@ -7,7 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Marker, Program, Shared, order, static_library};
+use common::{Marker, Program, Shared, config, static_library};
 use kymo_testkit::{Need, require};
 
 const COMPILERS: &[Need] = &[Need::Gcc, Need::Tool("g++"), Need::Babeltrace, Need::Tool("readelf")];
@@ -79,8 +79,8 @@ fn a_program_in_c_and_a_library_it_loads_twice() {
     build(&["-rdynamic"], &["examples/shop.c"], &program, &[&static_library()]);
     build(&["-shared", "-fPIC", "-DLIBRARY"], &["examples/shop.c"], &library, &[]);
     let shared = Shared::new();
-    shared.want("s", &order("shop:*", "number != 7"));
-    shared.want("t", &order("shop:*", ""));
+    shared.want("s", &config("shop:*", "number != 7"));
+    shared.want("t", &config("shop:*", ""));
     let output = run_in(&shared, &program, &["3", library.to_str().unwrap()]);
     // The callback was called where the condition holds: 1001 + 2002.
     assert_eq!(output, "3003 cents\n");
@@ -135,7 +135,7 @@ fn every_type_and_two_source_files() {
     let dir = tempfile::tempdir().unwrap();
     let program = every(dir.path());
     let shared = Shared::new();
-    shared.want("s", &order("every:*", ""));
+    shared.want("s", &config("every:*", ""));
     assert_eq!(run_in(&shared, &program, &[]), "3\n");
     let programs = shared.programs();
     let every = |i: i64, payment: &str, day: &str, text: &str, arrays: &str| {
@@ -240,7 +240,7 @@ fn filters_on_each_type() {
     for filters in filters.chunks(8) {
         let shared = Shared::new();
         for (i, (filter, _)) in filters.iter().enumerate() {
-            shared.want(&format!("{i}"), &order("every:type", filter));
+            shared.want(&format!("{i}"), &config("every:type", filter));
         }
         run_in(&shared, &program, &[]);
         let programs = shared.programs();
@@ -289,9 +289,9 @@ fn callbacks_of_programs_and_libraries() {
     let library = library.to_str().unwrap();
     // While a session listens as well, and without one.
     let shared = Shared::new();
-    let mut wanted = order("calls:own", "");
+    let mut wanted = config("calls:own", "");
     // An order is for programs that have one of its events when they start.
-    wanted.rules.extend(order("calls:started", "").rules);
+    wanted.rules.extend(config("calls:started", "").rules);
     shared.want("s", &wanted);
     assert_eq!(run_in(&shared, &program, &[library]), "fine\n");
     let programs = shared.programs();
@@ -319,7 +319,7 @@ fn wrong_descriptions_stay_off() {
     let library = static_library();
     build(&[], &["tests/programs/wrong.c"], &program, &[&other, &library]);
     let shared = Shared::new();
-    shared.want("s", &order("wrong*", ""));
+    shared.want("s", &config("wrong*", ""));
     run_in(&shared, &program, &[]);
     let programs = shared.programs();
     let lines = payloads(&programs[0].babeltrace(0, 1));

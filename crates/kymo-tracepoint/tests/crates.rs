@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Shared, is_role, order};
+use common::{Shared, config, is_role};
 use kymo_testkit::{Need, require};
 use kymo_tracepoint::log_records::Logger;
 use kymo_tracepoint::spans::SpanLayer;
@@ -27,9 +27,9 @@ fn records_events_and_spans_are_in_the_trace() {
         return;
     }
     let shared = Shared::new();
-    let mut order = order("*", "");
-    order.rules[0].max_level = 6;
-    shared.want("s", &order);
+    let mut config = config("*", "");
+    config.rules[0].max_level = 6;
+    shared.want("s", &config);
     let mut command = shared.program("records_events_and_spans_are_in_the_trace");
     assert!(command.status().unwrap().success());
     let lines = shared.programs()[0].babeltrace(0, 1);

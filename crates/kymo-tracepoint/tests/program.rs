@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Program, Shared, is_role, order};
+use common::{Program, Shared, config, is_role};
 use kymo_testkit::{Need, require};
 use kymo_tracepoint::{Level, Symbol, emit, mark, tracepoint, tracepoint_class, tracepoint_enum};
-use kymo_ust::Order;
+use kymo_ust::ChannelConfig;
 
 tracepoint_enum! {
     /// How something is paid for.
@@ -105,7 +105,7 @@ fn every_type_reaches_babeltrace() {
         return;
     }
     let shared = Shared::new();
-    shared.want("s", &order("test:*", ""));
+    shared.want("s", &config("test:*", ""));
     let status = shared.program("every_type_reaches_babeltrace").status().unwrap();
     assert!(status.success());
     let programs = shared.programs();
@@ -193,9 +193,15 @@ fn numbers(lines: &[String]) -> Vec<u64> {
 }
 
 /// Switches `counted` on in a slot, as the tool does.
-fn switch_on(shared: &Shared, program: &Program, slot: usize, generation: u8, order: &Order) {
+fn switch_on(
+    shared: &Shared,
+    program: &Program,
+    slot: usize,
+    generation: u8,
+    config: &ChannelConfig,
+) {
     let name = format!("s{slot}-{generation}");
-    shared.want(&name, order);
+    shared.want(&name, config);
     let file = program.file();
     let at = kymo_ust::slot_at(slot) as u64;
     let path = format!("wanted/{name}\0");
@@ -218,9 +224,9 @@ fn a_running_program_serves_several_sessions() {
     let program = soon("the program's directory", || shared.programs().pop());
     let counts = |slot, generation| program.ring(slot, generation).counts();
 
-    switch_on(&shared, &program, 0, 1, &order("test:*", ""));
+    switch_on(&shared, &program, 0, 1, &config("test:*", ""));
     soon("the first session's ring", || (program.slot(0).answered == 1).then_some(()));
-    let odd = Order { overwrite: true, ..order("test:counted", "number & 1") };
+    let odd = ChannelConfig { overwrite: true, ..config("test:counted", "number & 1") };
     switch_on(&shared, &program, 1, 1, &odd);
     soon("the second session's ring", || (program.slot(1).answered == 1).then_some(()));
     soon("events in both", || (counts(0, 1).0 > 500 && counts(1, 1).0 > 500).then_some(()));
@@ -233,14 +239,14 @@ fn a_running_program_serves_several_sessions() {
     let before = counts(1, 1).0;
     soon("more in the second", || (counts(1, 1).0 > before + 100).then_some(()));
     assert_eq!(counts(0, 1), ended);
-    // The slot is used again, by an order that is no good, then by one that is.
-    switch_on(&shared, &program, 0, 2, &Order { sub_buffer: 5000, ..order("*", "") });
+    // The slot is used again, by a channel configuration that is no good, then by one that is.
+    switch_on(&shared, &program, 0, 2, &ChannelConfig { sub_buffer: 5000, ..config("*", "") });
     soon("a refusal", || (program.slot(0).answered == 2).then_some(()));
     assert_eq!((program.slot(0).answer, program.slot(0).errno), (2, 0));
     soon("lost events", || (program.slot(0).lost > 10).then_some(()));
-    switch_on(&shared, &program, 0, 3, &order("*", "nonsense == 1"));
+    switch_on(&shared, &program, 0, 3, &config("*", "nonsense == 1"));
     soon("an unfit filter", || (program.slot(0).unfit > 10).then_some(()));
-    switch_on(&shared, &program, 0, 4, &order("*", ""));
+    switch_on(&shared, &program, 0, 4, &config("*", ""));
     soon("the third ring", || (program.slot(0).answered == 4).then_some(()));
     soon("events", || (counts(0, 4).0 > 100).then_some(()));
     drop(child.stdin.take());
@@ -275,7 +281,7 @@ fn a_forked_child_is_a_program_of_its_own() {
         return;
     }
     let shared = Shared::new();
-    shared.want("s", &order("test:counted", ""));
+    shared.want("s", &config("test:counted", ""));
     let mut command = shared.program("a_forked_child_is_a_program_of_its_own");
     assert!(command.status().unwrap().success());
     let mut seen: Vec<_> = shared.programs().iter().map(|p| numbers(&p.babeltrace(0, 1))).collect();
@@ -293,7 +299,7 @@ fn large_events_go_into_the_ring_in_place() {
         return;
     }
     let shared = Shared::new();
-    shared.want("s", &order("test:large", ""));
+    shared.want("s", &config("test:large", ""));
     let mut command = shared.program("large_events_go_into_the_ring_in_place");
     assert!(command.status().unwrap().success());
     let program = &shared.programs()[0];
@@ -369,7 +375,8 @@ fn a_killed_program_leaves_everything_it_had_committed() {
     for round in 0..200 {
         let shared = Shared::new();
         // Threads that wait for a CPU must not be overwritten by those that run.
-        let small = Order { overwrite: true, sub_buffer: 1 << 20, ..order("test:counted", "") };
+        let small =
+            ChannelConfig { overwrite: true, sub_buffer: 1 << 20, ..config("test:counted", "") };
         shared.want("s", &small);
         let file = shared.user().join("wanted/.progress");
         std::fs::write(&file, [0; 32]).unwrap();

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Program, Shared, order};
+use common::{Program, Shared, config};
 use kymo_testkit::{Need, require};
-use kymo_ust::Order;
+use kymo_ust::ChannelConfig;
 
 fn compile(source: &str, out: &Path, args: &[&str], link: &[PathBuf]) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -66,19 +66,19 @@ fn check(program: &Program, produced: u64) -> (u64, u64) {
 }
 
 /// For as long as it takes on this machine until enough has happened.
-fn scenario(order: &Order, tunables: &str) {
+fn scenario(config: &ChannelConfig, tunables: &str) {
     if !require(&[Need::Gcc, Need::Babeltrace]) {
         return;
     }
     let enough = |milliseconds: &str| {
-        let (seen, all) = run_for(milliseconds, order, tunables);
+        let (seen, all) = run_for(milliseconds, config, tunables);
         seen > 3 && all > 20_000
     };
     assert!(["700", "5000", "40000"].into_iter().any(enough), "too little has happened");
 }
 
 /// How many processes there were, and how many events they have produced.
-fn run_for(milliseconds: &str, order: &Order, tunables: &str) -> (usize, u64) {
+fn run_for(milliseconds: &str, config: &ChannelConfig, tunables: &str) -> (usize, u64) {
     let dir = tempfile::tempdir().unwrap();
     let (program, library) = (dir.path().join("stress"), dir.path().join("libshop.so"));
     let reports = dir.path().join("reports");
@@ -87,7 +87,7 @@ fn run_for(milliseconds: &str, order: &Order, tunables: &str) -> (usize, u64) {
     compile("tests/programs/stress.c", &program, &["-rdynamic"], &static_library);
     compile("examples/shop.c", &library, &["-shared", "-fPIC", "-DLIBRARY"], &[]);
     let shared = Shared::new();
-    shared.want("s", order);
+    shared.want("s", config);
     let mut command = Command::new(&program);
     command.arg(milliseconds).arg(&library).arg(&reports);
     command.env("KYMO_UST_DIR", shared.user().parent().unwrap());
@@ -112,8 +112,8 @@ fn run_for(milliseconds: &str, order: &Order, tunables: &str) -> (usize, u64) {
 }
 
 /// Sub-buffers so small that each holds some fifty events.
-fn tiny(overwrite: bool) -> Order {
-    Order { overwrite, sub_buffer: 4096, sub_buffers: 4, ..order("stress:*", "") }
+fn tiny(overwrite: bool) -> ChannelConfig {
+    ChannelConfig { overwrite, sub_buffer: 4096, sub_buffers: 4, ..config("stress:*", "") }
 }
 
 const WITHOUT: &str = "glibc.pthread.rseq=0";
@@ -135,11 +135,11 @@ fn discarding_in_tiny_sub_buffers() {
 
 #[test]
 fn room_for_all() {
-    scenario(&Order { sub_buffer: 4 << 20, sub_buffers: 16, ..order("stress:*", "") }, "");
+    scenario(&ChannelConfig { sub_buffer: 4 << 20, sub_buffers: 16, ..config("stress:*", "") }, "");
 }
 
 #[test]
 fn room_for_all_without_restartable_sequences() {
-    let order = Order { sub_buffer: 4 << 20, sub_buffers: 16, ..order("stress:*", "") };
-    scenario(&order, WITHOUT);
+    let config = ChannelConfig { sub_buffer: 4 << 20, sub_buffers: 16, ..config("stress:*", "") };
+    scenario(&config, WITHOUT);
 }

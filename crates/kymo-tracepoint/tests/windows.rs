@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Shared, is_role, order};
+use common::{Shared, config, is_role};
 use kymo_testkit::{Need, require};
 use kymo_tracepoint::{emit, tracepoint};
 
@@ -122,7 +122,7 @@ fn stop_everywhere(role: &str, tunables: &str, least: usize) {
     }
     hurry();
     let shared = Shared::new();
-    shared.want("s", &order("windows:*", "sum != 1000000"));
+    shared.want("s", &config("windows:*", "sum != 1000000"));
     let mut command = shared.program(role);
     command.env("GLIBC_TUNABLES", tunables).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();

@@ -177,7 +177,7 @@ pub struct Slot {
     pub rejected: u64,
     /// Matching events whose filter does not fit them.
     pub unfit: u64,
-    /// The order's path below the user's directory.
+    /// The configuration's path below the user's directory.
     pub path: Vec<u8>,
 }
 

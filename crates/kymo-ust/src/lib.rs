@@ -1,5 +1,5 @@
 //! The words between traced programs and the tool (`docs/formats/ust.md`): the control
-//! file of a program, its event records, orders for channels, and filters. Bytes in,
+//! file of a program, its event records, channel configurations, and filters. Bytes in,
 //! values out; nothing is opened or mapped here. Rings are in `kymo-ring`.
 //!
 //! What a program needs while it runs (matching, linking and running a filter) allocates
@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod channel_config;
 mod control;
 mod decompile;
 mod error;
@@ -15,8 +16,10 @@ mod field;
 mod filter;
 mod filter_compile;
 mod glob;
-mod order;
 
+pub use channel_config::{
+    ChannelConfig, ChannelConfigView, EventRule, MAX_CHANNEL_CONFIG, Pids, RuleView, is_for,
+};
 pub use control::{
     CONTROL_HEADER, CONTROL_MAGIC, Control, MAX_EVENTS, SLOT, SLOT_PATH, SLOTS, SLOTS_AT, Slot,
     SlotState, enable_at, slot_at,
@@ -28,4 +31,3 @@ pub use field::{FieldTag, Shape};
 pub use filter::{Fields, Filter, InRange};
 pub use filter_compile::compile;
 pub use glob::matches;
-pub use order::{EventRule, MAX_ORDER, Order, OrderView, Pids, RuleView, is_for};

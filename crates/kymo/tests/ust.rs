@@ -172,7 +172,7 @@ impl UstDirectory {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// What is left in the shared directory: programs, orders.
+    /// What is left in the shared directory: programs, channel configurations.
     fn left(&self) -> Vec<String> {
         let uid = std::fs::read_dir(self.0.path()).unwrap();
         let user = uid

@@ -301,7 +301,7 @@ fn other_things_in_the_place_of_directories() {
     let place = template.place();
     fs::create_dir(place.directory.join("x")).unwrap();
     symlink(&place.roots, place.directory.join("orders")).unwrap();
-    place.run("orders is a link to root's directory", true);
+    place.run("channel configurations is a link to root's directory", true);
 
     let place = template.place();
     fs::rename(&place.directory, place.base.path().join("moved")).unwrap();

@@ -1,5 +1,5 @@
 //! Named sessions that outlive the command that made them. A session is a part in the
-//! kernel (a trace instance: [`crate::ftrace::KernelSession`]), a part in programs (orders in
+//! kernel (a trace instance: [`crate::ftrace::KernelSession`]), a part in programs (channel configurations in
 //! shared memory: [`crate::ust::ProgramSession`]), or both under one name; what is asked of it
 //! is asked of each. The kernel's part needs root and tracefs, the other needs neither.
 
@@ -327,7 +327,7 @@ impl Session {
     /// part gets one.
     ///
     /// # Errors
-    /// If the orders cannot be written.
+    /// If the channel configurations cannot be written.
     pub fn enable_programs(
         &mut self,
         channel: &str,
@@ -370,7 +370,7 @@ impl Session {
     /// Switches events of programs off, in one channel or in all.
     ///
     /// # Errors
-    /// If the orders cannot be written.
+    /// If the channel configurations cannot be written.
     pub fn disable_programs(
         &mut self,
         patterns: &[String],
@@ -556,8 +556,12 @@ fn is_here(note: &note::SessionNote) -> bool {
 }
 
 fn lost_part(kernel: bool, programs: bool) -> Option<String> {
-    let removed =
-        || format!("its orders in {} were removed", MountNamespace::here().base().display());
+    let removed = || {
+        format!(
+            "its channel configurations in {} were removed",
+            MountNamespace::here().base().display()
+        )
+    };
     match (kernel, programs) {
         (false, false) => None,
         (true, false) => Some("its trace instance was removed".into()),

@@ -1,4 +1,4 @@
-//! Small files that tell what neither the kernel nor the orders of programs know of a
+//! Small files that tell what neither the kernel nor the channel configurations of programs know of a
 //! session: in which boot it was made, when, and of what it consisted, so that one that
 //! was lost is not just gone. They live in `/run/kymo/sessions`, or the user's own
 //! directory of that kind; where there is none, nothing is noted.
@@ -17,7 +17,7 @@ pub(crate) struct SessionNote {
     made: u64,
     /// It had a part in the kernel.
     pub(crate) kernel: bool,
-    /// It had orders for programs below this directory.
+    /// It had channel configurations for programs below this directory.
     pub(crate) programs: Option<PathBuf>,
 }
 

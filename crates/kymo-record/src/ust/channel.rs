@@ -1,10 +1,10 @@
-//! Channels: an order says what is wanted of which events. Programs that start find it
+//! Channels: a channel configuration says what is wanted of which events. Programs that start find it
 //! in `wanted/`; those that run get it into a slot (`slots`).
 
 use std::ffi::{OsStr, OsString};
 
 use kymo_kernel::shared::{Access, SharedDir};
-use kymo_ust::{EventRule, Order, OrderView, Pids, SLOT_PATH, is_for};
+use kymo_ust::{ChannelConfig, ChannelConfigView, EventRule, Pids, SLOT_PATH, is_for};
 
 use super::error::UstError;
 use super::mount_namespace::{UserDirectory, me};
@@ -13,7 +13,7 @@ use super::program::Program;
 /// What a channel is to be.
 #[derive(Clone, Debug)]
 pub struct ChannelOptions {
-    /// Name of the session, also of the order.
+    /// Name of the session, also of the configuration.
     pub session: String,
     /// Name of the channel.
     pub channel: String,
@@ -36,7 +36,7 @@ pub const DEFAULT_CHANNEL: &str = "channel0";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Channel {
     name: OsString,
-    order: Vec<u8>,
+    config: Vec<u8>,
 }
 
 const WANTED: &str = "wanted";
@@ -49,7 +49,7 @@ impl Channel {
     pub fn new(options: &ChannelOptions) -> Result<Channel, UstError> {
         let mut uuid = [0; 16];
         let _ = kymo_kernel::system::random(&mut uuid);
-        Channel::of(&Order {
+        Channel::of(&ChannelConfig {
             overwrite: options.overwrite,
             sub_buffer: options.sub_buffer,
             sub_buffers: options.sub_buffers,
@@ -61,15 +61,15 @@ impl Channel {
         })
     }
 
-    /// The channel of an order.
-    pub(super) fn of(order: &Order) -> Result<Channel, UstError> {
-        check_name(&order.session)?;
-        // The last dot of an order's name stands before the channel.
-        if check_name(&order.channel).is_err() || order.channel.contains('.') {
-            return Err(UstError::Channel(order.channel.clone()));
+    /// The channel of a channel configuration.
+    pub(super) fn of(config: &ChannelConfig) -> Result<Channel, UstError> {
+        check_name(&config.session)?;
+        // The last dot of a channel configuration's name stands before the channel.
+        if check_name(&config.channel).is_err() || config.channel.contains('.') {
+            return Err(UstError::Channel(config.channel.clone()));
         }
-        let name = format!("{}.{}", order.session, order.channel).into();
-        Ok(Channel { name, order: order.encode().map_err(UstError::Order)? })
+        let name = format!("{}.{}", config.session, config.channel).into();
+        Ok(Channel { name, config: config.encode().map_err(UstError::ChannelConfig)? })
     }
 
     /// The channels of a user that programs will find when they start.
@@ -84,7 +84,7 @@ impl Channel {
         }
     }
 
-    /// The orders in a directory; what is none is passed over.
+    /// The channel configurations in a directory; what is none is passed over.
     pub(super) fn all(dir: &SharedDir) -> Result<Vec<Channel>, UstError> {
         let mut channels = Vec::new();
         for name in dir.names(1024)?.0 {
@@ -102,31 +102,31 @@ impl Channel {
             Err(e) if e.is_missing() => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let mut order = vec![0; kymo_ust::MAX_ORDER];
-        let len = file.read_some(0, &mut order)?;
-        order.truncate(len);
-        Ok(OrderView::parse(&order).is_ok().then_some(Channel { name, order }))
+        let mut config = vec![0; kymo_ust::MAX_CHANNEL_CONFIG];
+        let len = file.read_some(0, &mut config)?;
+        config.truncate(len);
+        Ok(ChannelConfigView::parse(&config).is_ok().then_some(Channel { name, config }))
     }
 
-    /// What the order says.
+    /// What the configuration says.
     ///
     /// # Errors
-    /// Never for an order that was made or read here.
-    pub fn view(&self) -> Result<OrderView<'_>, UstError> {
-        OrderView::parse(&self.order).map_err(UstError::Order)
+    /// Never for a channel configuration that was made or read here.
+    pub fn view(&self) -> Result<ChannelConfigView<'_>, UstError> {
+        ChannelConfigView::parse(&self.config).map_err(UstError::ChannelConfig)
     }
 
-    /// The name of the order.
+    /// The name of the configuration.
     pub fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// The order as it is called in the directory of somebody else than the session's
+    /// The configuration as it is called in the directory of somebody else than the session's
     /// maker: so it cannot be taken for one of his own.
     pub(super) fn for_others(&self) -> Channel {
         let mut name = self.name.clone();
         name.push(format!("@{}", me()));
-        Channel { name, order: self.order.clone() }
+        Channel { name, config: self.config.clone() }
     }
 
     /// Whether it is an order of the same session, perhaps changed since.
@@ -135,12 +135,12 @@ impl Channel {
         uuid(self) == uuid(other)
     }
 
-    /// Writes the order into a directory.
+    /// Writes the configuration into a directory.
     pub(super) fn put(&self, dir: &SharedDir) -> Result<(), UstError> {
-        Ok(dir.put(&self.name, &self.order)?)
+        Ok(dir.put(&self.name, &self.config)?)
     }
 
-    /// Puts the order where programs find it that start from now on.
+    /// Puts the configuration where programs find it that start from now on.
     ///
     /// # Errors
     /// If it is there already, or cannot be written.
@@ -157,7 +157,7 @@ impl Channel {
     pub(super) fn renew(&self, user: &UserDirectory) -> Result<(), UstError> {
         let dir = user.dir.make_dir(OsStr::new(WANTED))?;
         match Channel::read(&dir, self.name.clone())? {
-            Some(there) if there.order == self.order => Ok(()),
+            Some(there) if there.config == self.config => Ok(()),
             Some(there) if there.view()?.uuid != self.view()?.uuid => {
                 Err(UstError::Exists { path: dir.path().join(&self.name) })
             }
@@ -165,7 +165,7 @@ impl Channel {
         }
     }
 
-    /// Takes the order away; programs that have it keep it.
+    /// Takes the configuration away; programs that have it keep it.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -177,7 +177,7 @@ impl Channel {
         }
     }
 
-    /// The order's path as slots name it.
+    /// The configuration's path as slots name it.
     pub(super) fn path(&self) -> Vec<u8> {
         let mut path = WANTED.as_bytes().to_vec();
         path.push(b'/');
@@ -186,12 +186,12 @@ impl Channel {
         path
     }
 
-    /// Whether the order wants anything of this program.
+    /// Whether the configuration wants anything of this program.
     pub fn wants(&self, program: &Program) -> bool {
         self.is_for(program) && self.events(program).next().is_some()
     }
 
-    /// The numbers of the events that the order wants.
+    /// The numbers of the events that the configuration wants.
     pub(super) fn events<'a>(
         &'a self,
         program: &'a Program,

@@ -163,8 +163,8 @@ impl Drain {
                 self.gone.without_ring = self.gone.without_ring.max(slot.lost);
                 return Ok(());
             };
-            let order = channel.name().to_string_lossy();
-            let new = Trace::new(&self.directory, program, attached, ring, &order, &self.session);
+            let config = channel.name().to_string_lossy();
+            let new = Trace::new(&self.directory, program, attached, ring, &config, &self.session);
             let trace = new.with(self.counter.as_ref(), false);
             self.traces.insert(key.clone(), trace);
         }
@@ -199,10 +199,10 @@ impl Drain {
         rings.sort_by_key(|r| {
             std::cmp::Reverse(attached.generation.wrapping_sub(r.attached.generation))
         });
-        let (session, order) = (self.session.clone(), channel.name().to_string_lossy());
+        let (session, config) = (self.session.clone(), channel.name().to_string_lossy());
         let mut taken = 0;
         for ring in rings {
-            taken += u64::from(self.whole(program, &ring, &order, &session, Peek::No)?);
+            taken += u64::from(self.whole(program, &ring, &config, &session, Peek::No)?);
         }
         self.gone.without_ring += slot.lost;
         Ok(taken)
@@ -221,11 +221,12 @@ impl Drain {
     ) -> Result<u64, UstError> {
         let mut recovered = 0;
         for ring in program.rings()? {
-            if skip(&ring.order) {
+            if skip(&ring.config) {
                 continue;
             }
-            let session = ring.order.rsplit_once('.').map_or(&*ring.order, |(session, _)| session);
-            recovered += u64::from(self.whole(program, &ring, &ring.order, session, peek)?);
+            let session =
+                ring.config.rsplit_once('.').map_or(&*ring.config, |(session, _)| session);
+            recovered += u64::from(self.whole(program, &ring, &ring.config, session, peek)?);
         }
         Ok(recovered)
     }
@@ -235,7 +236,7 @@ impl Drain {
         &mut self,
         program: &Program,
         ring: &RingFile,
-        order: &str,
+        config: &str,
         session: &str,
         peek: Peek,
     ) -> Result<bool, UstError> {
@@ -253,7 +254,7 @@ impl Drain {
             reader.set_peeking();
         }
         self.look();
-        let trace = Trace::new(&self.directory, program, ring.attached, reader, order, session);
+        let trace = Trace::new(&self.directory, program, ring.attached, reader, config, session);
         let mut trace = trace.with(self.counter.as_ref(), !program.is_alive()?);
         let taken = trace.pass(program, true);
         let described = trace.describe(program);
@@ -299,14 +300,14 @@ impl Trace {
         program: &Program,
         attached: Attached,
         mut ring: RingReader,
-        order: &str,
+        config: &str,
         session: &str,
     ) -> Trace {
         let clock = ring.config().clock;
         // Another user's copy of an order is that order.
-        let order = order.split_once('@').map_or(order, |(order, _)| order);
-        ring.set_channel(order);
-        let channel = order.rsplit_once('.').map_or("", |(_, channel)| channel);
+        let config = config.split_once('@').map_or(config, |(config, _)| config);
+        ring.set_channel(config);
+        let channel = config.rsplit_once('.').map_or("", |(_, channel)| channel);
         let mut name = format!("{}-{}", plain(&program.comm()), program.id());
         if !channel.is_empty() && channel != DEFAULT_CHANNEL {
             name = format!("{name}.{}", plain(channel));

@@ -27,9 +27,9 @@ pub enum UstError {
         /// What is wrong with it.
         error: kymo_ring::LayoutError,
     },
-    /// The order cannot be said.
+    /// The configuration cannot be said.
     #[error("{0}")]
-    Order(kymo_ust::UstFormatError),
+    ChannelConfig(kymo_ust::UstFormatError),
     /// A name that cannot be a session's.
     #[error("{0:?} cannot be a session's name: letters, digits, `-`, `_` and `.`, at most 40")]
     Name(String),
@@ -42,7 +42,7 @@ pub enum UstError {
     /// A channel of that name is there.
     #[error("{path} is there already")]
     Exists {
-        /// The order.
+        /// The configuration.
         path: PathBuf,
     },
     /// All slots of a program are taken.

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `mount_namespace` | where programs leave their directories: this mount namespace and others |
 //! | `program` | one program: its control file, its events, its slots |
-//! | `channel` | orders: what is wanted of which events |
+//! | `channel` | channel configurations: what is wanted of which events |
 //! | `slots` | switching events of a running program on and off |
 //! | `session`, `state` | the program part of a named session, and what it is now |
 //! | `ring` | reading a ring: whole packets, and what is written of the last |

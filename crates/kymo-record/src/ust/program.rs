@@ -55,8 +55,8 @@ pub struct RingFile {
     pub attached: Attached,
     /// The file.
     pub name: OsString,
-    /// The name of the order it was made for, as far as that is known.
-    pub order: String,
+    /// The name of the configuration it was made for, as far as that is known.
+    pub config: String,
 }
 
 /// A program that is traced or could be.
@@ -225,8 +225,8 @@ impl Program {
             // Whoever frees a slot removes its rings: those that are there are of this use.
             let used = slots.get(slot).filter(|s| s.state != SlotState::Free);
             let path = String::from_utf8_lossy(used.map_or(&b""[..], |s| &s.path));
-            let order = path.rsplit_once('/').map_or(&*path, |(_, name)| name).to_owned();
-            Some(RingFile { attached, name, order })
+            let config = path.rsplit_once('/').map_or(&*path, |(_, name)| name).to_owned();
+            Some(RingFile { attached, name, config })
         };
         Ok(names.into_iter().filter_map(parse).collect())
     }
@@ -237,7 +237,7 @@ impl Program {
     /// If they cannot be removed.
     pub fn remove_rings(&self, which: impl Fn(&str) -> bool) -> Result<(), UstError> {
         for ring in self.rings()? {
-            if which(&ring.order) {
+            if which(&ring.config) {
                 self.remove_ring(&ring)?;
             }
         }

@@ -228,13 +228,14 @@ impl RingReader {
         self.peeking = true;
     }
 
-    /// Mixes an order's name into the number of the program's traces: those of two
+    /// Mixes a channel configuration's name into the number of the program's traces: those of two
     /// channels are told apart by it, and one channel's are the same in every file.
-    pub(super) fn set_channel(&mut self, order: &str) {
+    pub(super) fn set_channel(&mut self, config: &str) {
         // FNV-1a of 128 bits: any mixture would do.
-        let hash = order.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |h, byte| {
-            (h ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-        });
+        let hash =
+            config.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |h, byte| {
+                (h ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+            });
         for (to, byte) in self.uuid.iter_mut().zip(hash.to_le_bytes()) {
             *to ^= byte;
         }

@@ -1,7 +1,7 @@
-//! The program part of a session: orders in the user's directory, which outlive every
+//! The program part of a session: channel configurations in the user's directory, which outlive every
 //! command. `sessions/` holds the order of each channel from the session's making to its
 //! end; while it is started `wanted/` has copies, where programs look that start. Nothing
-//! else remembers anything: a command that dies leaves orders that the next one finds.
+//! else remembers anything: a command that dies leaves channel configurations that the next one finds.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kymo_kernel::ftrace::is_owned;
 use kymo_kernel::shared::{DirLock, SharedDir};
-use kymo_ust::{EventRule, Order, Pids};
+use kymo_ust::{ChannelConfig, EventRule, Pids};
 
 use super::channel::{Channel, ChannelOptions, DEFAULT_CHANNEL, check_name};
 use super::drain::{Drain, DrainStats};
@@ -18,7 +18,7 @@ use super::mount_namespace::{MountNamespace, UserDirectory, me};
 use super::program::Program;
 use super::slots::{free_all, stop_all};
 
-/// Where orders are kept.
+/// Where channel configurations are kept.
 const STORE: &str = "sessions";
 /// How long another command at work with sessions is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -59,7 +59,7 @@ impl SessionDirectory {
         if self.home { channel.clone() } else { channel.for_others() }
     }
 
-    /// Whether an order's path is of a session, as it is called there.
+    /// Whether a channel configuration's path is of a session, as it is called there.
     fn is_of(&self, session: &str, path: &[u8]) -> bool {
         let of = || {
             let name = std::str::from_utf8(path.strip_prefix(b"wanted/")?).ok()?;
@@ -78,7 +78,7 @@ impl ProgramSession {
     /// Makes a session with one channel; nothing is on yet.
     ///
     /// # Errors
-    /// If there is one of that name, or its orders cannot be written.
+    /// If there is one of that name, or its channel configurations cannot be written.
     pub fn create(
         name: &str,
         channel: &str,
@@ -95,7 +95,7 @@ impl ProgramSession {
         if !channels_of(&store, name)?.is_empty() {
             return Err(UstError::Session(format!("there is a session {name} already")));
         }
-        // Whatever an earlier one left whose orders were lost.
+        // Whatever an earlier one left whose channel configurations were lost.
         clear(name, &[])?;
         let channel = made(name, channel, ring, rules)?;
         channel.put(&store)?;
@@ -105,7 +105,7 @@ impl ProgramSession {
     /// A session that was made before.
     ///
     /// # Errors
-    /// If its orders cannot be read.
+    /// If its channel configurations cannot be read.
     pub fn open(name: &str) -> Result<Option<ProgramSession>, UstError> {
         check_name(name)?;
         let Some(home) = MountNamespace::here().mine()? else { return Ok(None) };
@@ -135,11 +135,11 @@ impl ProgramSession {
         Ok(names)
     }
 
-    /// Removes a session, also what is left of one whose orders are gone: all that it
+    /// Removes a session, also what is left of one whose channel configurations are gone: all that it
     /// switched on is off afterwards, its rings are gone. Says whether there was anything.
     ///
     /// # Errors
-    /// If its orders cannot be removed.
+    /// If its channel configurations cannot be removed.
     pub fn destroy(name: &str) -> Result<bool, UstError> {
         check_name(name)?;
         let Some(home) = MountNamespace::here().mine()? else { return Ok(false) };
@@ -213,11 +213,11 @@ impl ProgramSession {
                         self.name
                     )));
                 }
-                let mut order = old.view()?.to_order();
+                let mut config = old.view()?.to_config();
                 let same = |r: &EventRule| rules.iter().any(|new| new.pattern == r.pattern);
-                order.rules.retain(|r| !same(r));
-                order.rules.splice(0..0, rules);
-                order_with(order)?
+                config.rules.retain(|r| !same(r));
+                config.rules.splice(0..0, rules);
+                channel_with(config)?
             }
         };
         self.change(&store, old, new)
@@ -240,24 +240,24 @@ impl ProgramSession {
         }
         let mut notes = Notes::default();
         for old in self.channels.clone() {
-            let mut order = old.view()?.to_order();
-            if channel.is_some_and(|name| name != order.channel) {
+            let mut config = old.view()?.to_config();
+            if channel.is_some_and(|name| name != config.channel) {
                 continue;
             }
-            order.rules.retain(|r| !patterns.contains(&r.pattern));
+            config.rules.retain(|r| !patterns.contains(&r.pattern));
             let exclude = |pattern: &String| EventRule {
                 pattern: pattern.clone(),
                 max_level: u8::MAX,
                 exclude: true,
                 filter: Vec::new(),
             };
-            order.rules.splice(0..0, patterns.iter().map(exclude));
-            notes.extend(self.change(&store, Some(old), order_with(order)?)?);
+            config.rules.splice(0..0, patterns.iter().map(exclude));
+            notes.extend(self.change(&store, Some(old), channel_with(config)?)?);
         }
         Ok(notes)
     }
 
-    /// Puts an order in the place of another, everywhere.
+    /// Puts a channel configuration in the place of another, everywhere.
     fn change(
         &mut self,
         store: &SharedDir,
@@ -291,7 +291,7 @@ impl ProgramSession {
     /// Switches its events on, in programs that run and in those that start.
     ///
     /// # Errors
-    /// If it has none, or its orders cannot be put where programs find them.
+    /// If it has none, or its channel configurations cannot be put where programs find them.
     pub fn start(&mut self) -> Result<Notes, UstError> {
         let (_, _lock) = self.locked()?;
         if !self.has_events() {
@@ -306,7 +306,7 @@ impl ProgramSession {
         Ok(self.reach(|channel, program| channel.attach(program).map(|_| ())))
     }
 
-    /// Puts its orders into directories that have come since, and lets `act` see each program
+    /// Puts its channel configurations into directories that have come since, and lets `act` see each program
     /// that lives with each channel.
     fn reach(&self, act: impl Fn(&Channel, &Program) -> Result<(), UstError>) -> Notes {
         let (places, mut notes) = places();
@@ -330,7 +330,7 @@ impl ProgramSession {
     /// Switches its events off. What is in the rings stays.
     ///
     /// # Errors
-    /// If its orders cannot be taken back.
+    /// If its channel configurations cannot be taken back.
     pub fn stop(&mut self) -> Result<Notes, UstError> {
         let (_, _lock) = self.locked()?;
         for channel in &self.channels {
@@ -343,7 +343,7 @@ impl ProgramSession {
             }
         }
         stop_everywhere(&self.name, &places, &mut notes);
-        // A program that was starting may have found the orders just before.
+        // A program that was starting may have found the channel configurations just before.
         std::thread::sleep(FORGET);
         stop_everywhere(&self.name, &places, &mut notes);
         Ok(notes)
@@ -387,7 +387,7 @@ impl ProgramSession {
         self.channels.iter().find(is)
     }
 
-    /// Waits for other commands at work with sessions, and reads the orders again.
+    /// Waits for other commands at work with sessions, and reads the channel configurations again.
     fn locked(&mut self) -> Result<(SharedDir, DirLock), UstError> {
         let store = self.home.dir.make_dir(OsStr::new(STORE))?;
         let lock = lock(&store)?;
@@ -436,7 +436,7 @@ fn clear(name: &str, channels: &[Channel]) -> Result<bool, UstError> {
             left |= notes.of(channel.withdraw(&place.user)).is_some();
         }
     }
-    // The second look finds a program that was starting and found the orders before.
+    // The second look finds a program that was starting and found the channel configurations before.
     left |= stop_everywhere(name, &places, &mut notes);
     if left {
         std::thread::sleep(FORGET);
@@ -499,7 +499,7 @@ fn lock(store: &SharedDir) -> Result<DirLock, UstError> {
 fn session_of(channel: &Channel) -> Option<String> {
     let view = channel.view().ok()?;
     let (session, name) = (view.session(), view.channel());
-    // An order under another name is none of ours.
+    // A channel configuration under another name is none of ours.
     let named = [session, b".", name].concat();
     let same = channel.name().as_encoded_bytes() == named;
     String::from_utf8(session.to_vec()).ok().filter(|s| same && check_name(s).is_ok())
@@ -529,11 +529,11 @@ fn made(
 }
 
 /// The channel of a changed order: rules that decide nothing are left out.
-fn order_with(mut order: Order) -> Result<Channel, UstError> {
-    while order.rules.last().is_some_and(|r| r.exclude) {
-        order.rules.pop();
+fn channel_with(mut config: ChannelConfig) -> Result<Channel, UstError> {
+    while config.rules.last().is_some_and(|r| r.exclude) {
+        config.rules.pop();
     }
-    Channel::of(&order)
+    Channel::of(&config)
 }
 
 fn ring_of(channel: &Channel) -> Result<RingOptions, UstError> {

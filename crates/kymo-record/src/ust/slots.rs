@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 
 use kymo_ust::{
-    Control, Filter, OrderView, SLOT_PATH, SLOTS, SLOTS_AT, Slot, SlotState, enable_at, slot_at,
+    ChannelConfigView, Control, Filter, SLOT_PATH, SLOTS, SLOTS_AT, Slot, SlotState, enable_at,
+    slot_at,
 };
 
 use super::channel::Channel;
@@ -139,7 +140,7 @@ impl Channel {
         all_off(program, attached.slot, |id| !wanted.contains(&id))?;
         let other = |e: &kymo_ust::EventRecord| {
             let name = format!("{}:{}", e.provider, e.name);
-            let filter = |view: OrderView<'_>| {
+            let filter = |view: ChannelConfigView<'_>| {
                 let rule = view.rule_for(name.as_bytes(), e.level);
                 rule.map_or(Vec::new(), |rule| rule.filter.to_vec())
             };
@@ -162,7 +163,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The events that the order wants of a program but whose filter names a field that
+    /// The events that the configuration wants of a program but whose filter names a field that
     /// they do not have: event, field.
     pub(super) fn unfit(&self, program: &Program) -> Vec<(String, String)> {
         let Ok(view) = self.view() else { return Vec::new() };

@@ -1,7 +1,7 @@
 //! What the program part of a session is now: its channels, the programs that record
 //! for it, and what they have written.
 
-use kymo_ust::{OrderView, Pids, SLOTS, Slot, SlotState};
+use kymo_ust::{ChannelConfigView, Pids, SLOTS, Slot, SlotState};
 
 use super::channel::Channel;
 use super::error::{Notes, UstError};
@@ -101,7 +101,7 @@ impl ProgramSession {
     /// What it is now. Nothing is taken or changed.
     ///
     /// # Errors
-    /// If its orders cannot be read.
+    /// If its channel configurations cannot be read.
     pub fn state(&self) -> Result<ProgramsState, UstError> {
         let started = self.is_started()?;
         let (places, mut notes) = places();
@@ -142,9 +142,9 @@ impl ProgramSession {
     }
 }
 
-fn of_channel(view: OrderView<'_>) -> ChannelState {
-    let order = view.to_order();
-    let rules = order.rules.into_iter().map(|rule| RuleState {
+fn of_channel(view: ChannelConfigView<'_>) -> ChannelState {
+    let config = view.to_config();
+    let rules = config.rules.into_iter().map(|rule| RuleState {
         filter: match rule.filter.is_empty() {
             true => None,
             false => Some(kymo_ust::decompile(&rule.filter).unwrap_or_else(|| "?".into())),
@@ -154,10 +154,10 @@ fn of_channel(view: OrderView<'_>) -> ChannelState {
         exclude: rule.exclude,
     });
     ChannelState {
-        name: order.channel,
-        overwrite: order.overwrite,
-        room: u64::from(order.sub_buffer) * u64::from(order.sub_buffers),
-        pids: order.pids,
+        name: config.channel,
+        overwrite: config.overwrite,
+        room: u64::from(config.sub_buffer) * u64::from(config.sub_buffers),
+        pids: config.pids,
         rules: rules.collect(),
     }
 }

@@ -19,7 +19,7 @@ pub struct WatchOptions {
     /// What the channel is to be.
     pub channel: ChannelOptions,
     /// Only these processes of those that run already; empty for all. Processes that
-    /// start later come by the order's own pid.
+    /// start later come by the configuration's own pid.
     pub pids: Vec<u32>,
     /// Whether processes that run already are taken at all.
     pub running: bool,
@@ -64,7 +64,7 @@ impl ChannelWatch {
         let mut watch =
             ChannelWatch { channel, directories: Vec::new(), notes: Vec::new(), listens: false };
         for namespace in namespaces {
-            // Programs find orders only where a directory is, and ours may be the first.
+            // Programs find channel configurations only where a directory is, and ours may be the first.
             if namespace.is_here() {
                 namespace.own()?;
             }
@@ -263,7 +263,7 @@ fn release<'a>(
     }
 }
 
-/// What a tool that was killed has left: its orders, its slots, its rings.
+/// What a tool that was killed has left: its channel configurations, its slots, its rings.
 fn remove_left_behind(user: &UserDirectory) {
     for channel in Channel::wanted(user).unwrap_or_default() {
         if !is_left_behind(&channel.name().to_string_lossy()) {

@@ -1,9 +1,11 @@
-//! What orders ask for among this program's events: of those that wait for programs that start
+//! What channel configurations ask for among this program's events: of those that wait for programs that start
 //! later, and of those at work when a library is loaded.
 
 use std::sync::atomic::Ordering;
 
-use kymo_ust::{MAX_ORDER, OrderView, Pids, SLOT_PATH, SLOTS, Slot, SlotState, is_for, slot_at};
+use kymo_ust::{
+    ChannelConfigView, MAX_CHANNEL_CONFIG, Pids, SLOT_PATH, SLOTS, Slot, SlotState, is_for, slot_at,
+};
 
 use super::{ProgramDirectory, enable, events, page, place, sites};
 use crate::channel;
@@ -15,29 +17,29 @@ fn full_name(site: &Site) -> Path {
     Path::new().add(event.provider.bytes()).add(b":").add(event.name.bytes())
 }
 
-/// Switches on what orders for programs that start later ask for.
+/// Switches on what channel configurations for programs that start later ask for.
 pub(super) fn apply_pending() {
     let Some(ProgramDirectory { user, .. }) = place() else { return };
     let Ok(wanted) = std::str::from_utf8(user.bytes()) else { return };
     let Ok(entries) = std::fs::read_dir(format!("{wanted}/wanted")) else { return };
-    // A name that begins with a dot is an order that is still being written.
+    // A name that begins with a dot is a channel configuration that is still being written.
     let whole = |name: &std::ffi::OsString| !name.as_encoded_bytes().starts_with(b".");
     let names = entries.flatten().map(|entry| entry.file_name()).filter(whole);
     let mut names: Vec<_> = names.take(64).collect();
     names.sort();
-    let mut buffer = vec![0; MAX_ORDER];
+    let mut buffer = vec![0; MAX_CHANNEL_CONFIG];
     let mut slot = 0;
     for name in names {
         let path = Path::new().add(b"wanted/").add(name.as_encoded_bytes());
         let whole = Path::new().add(user.bytes()).add(b"/").add(path.bytes());
         let Ok(bytes) = sys::read_file(whole.c(), &mut buffer) else { continue };
-        let Ok(order) = OrderView::parse(bytes) else { continue };
-        if slot == SLOTS || path.bytes().len() >= SLOT_PATH || !is_for_us(&order.pids) {
+        let Ok(config) = ChannelConfigView::parse(bytes) else { continue };
+        if slot == SLOTS || path.bytes().len() >= SLOT_PATH || !is_for_us(&config.pids) {
             continue;
         }
         let mut any = false;
         for (id, site) in sites() {
-            if order.rule_for(full_name(site).bytes(), site.event().level as u8).is_some() {
+            if config.rule_for(full_name(site).bytes(), site.event().level as u8).is_some() {
                 enable(id, slot);
                 any = true;
             }
@@ -70,18 +72,18 @@ fn is_for_us(wanted: &Pids) -> bool {
     false
 }
 
-/// Switches on what the orders of active slots ask for among the events of a library.
+/// Switches on what the channel configurations of active slots ask for among the events of a library.
 pub(super) fn apply_active(fresh: &[&Site]) {
     let Some(ProgramDirectory { user, .. }) = place() else { return };
-    let mut buffer = vec![0; MAX_ORDER];
+    let mut buffer = vec![0; MAX_CHANNEL_CONFIG];
     for slot in (0..SLOTS).filter(|slot| page().slot(*slot).is_active()) {
         let path = page().slot(slot).path();
         let whole = Path::new().add(user.bytes()).add(b"/").add(channel::until_nul(&path));
         let Ok(bytes) = sys::read_file(whole.c(), &mut buffer) else { continue };
-        let Ok(order) = OrderView::parse(bytes) else { continue };
+        let Ok(config) = ChannelConfigView::parse(bytes) else { continue };
         for site in fresh {
             let name = full_name(site);
-            if let Some(rule) = order.rule_for(name.bytes(), site.event().level as u8) {
+            if let Some(rule) = config.rule_for(name.bytes(), site.event().level as u8) {
                 let id = site.id.load(Ordering::Relaxed);
                 if id < events() {
                     channel::link_late(slot, id, site, rule);

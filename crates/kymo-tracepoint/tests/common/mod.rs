@@ -1,4 +1,4 @@
-//! What tests of traced programs need: a shared directory of their own, orders, and a plain
+//! What tests of traced programs need: a shared directory of their own, channel configurations, and a plain
 //! reader that turns the rings of a program into a CTF directory for babeltrace2.
 #![allow(dead_code, unreachable_pub, reason = "not every test uses all of it")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kymo_ring::{AREA_HEADER, AreaState, Config, Context, Header, Mode};
-use kymo_ust::{Control, EventRecord, EventRule, FieldTag, Order, Shape, Slot, slot_at};
+use kymo_ust::{ChannelConfig, Control, EventRecord, EventRule, FieldTag, Shape, Slot, slot_at};
 
 /// A shared directory for one test.
 pub struct Shared {
@@ -32,8 +32,8 @@ impl Shared {
     }
 
     /// Programs that start from now on follow this order.
-    pub fn want(&self, name: &str, order: &Order) {
-        fs::write(self.user().join("wanted").join(name), order.encode().unwrap()).unwrap();
+    pub fn want(&self, name: &str, config: &ChannelConfig) {
+        fs::write(self.user().join("wanted").join(name), config.encode().unwrap()).unwrap();
     }
 
     /// This test binary again, as a program: only the test called `role` runs in it, which
@@ -117,9 +117,9 @@ pub fn is_role() -> bool {
     std::env::var_os("KYMO_TEST_ROLE").is_some()
 }
 
-pub fn order(pattern: &str, filter: &str) -> Order {
+pub fn config(pattern: &str, filter: &str) -> ChannelConfig {
     let filter = if filter.is_empty() { Vec::new() } else { kymo_ust::compile(filter).unwrap() };
-    Order {
+    ChannelConfig {
         overwrite: false,
         sub_buffer: 64 << 10,
         sub_buffers: 8,

@@ -148,7 +148,11 @@ fn programs_that_were_killed_are_in_the_snapshot_and_then_gone() {
     assert!(list.contains("3 programs (3 ended), 33 events written"), "{list}");
     stage.ok(&["snapshot", "dead", "-o", "all"]);
     assert_eq!(stage.steps("all").len(), 33);
-    assert_eq!(stage.left(), ["dead.channel0", "dead.channel0"], "the orders alone");
+    assert_eq!(
+        stage.left(),
+        ["dead.channel0", "dead.channel0"],
+        "the channel configurations alone"
+    );
     assert!(stage.ok(&["snapshot", "dead", "-o", "none"]).contains("no events of programs"));
     // Recovering takes what the session would have taken.
     let mut program = stage.program();

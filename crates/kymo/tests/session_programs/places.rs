@@ -298,8 +298,8 @@ fn names_that_cannot_be_and_sessions_that_are_not() {
     let said = stage.refused(&["snapshot", "x"]);
     assert!(said.contains("there is no session x"), "{said}");
     if is_root() {
-        assert!(said.contains("it was lost: its orders in"), "{said}");
-        assert!(stage.ok(&["list"]).contains("x: lost: its orders in"));
+        assert!(said.contains("it was lost: its channel configurations in"), "{said}");
+        assert!(stage.ok(&["list"]).contains("x: lost: its channel configurations in"));
         stage.ok(&["destroy", "x"]);
     }
     assert!(!stage.ok(&["list"]).contains("x: lost"));
@@ -399,7 +399,7 @@ fn a_hostile_directory_is_passed_over_and_said() {
     let stage = Stage::new();
     let mut program = stage.program();
     stage.ok(&["create", "h", "-u", "work:step"]);
-    // Another user's: its orders are a link to where root could write.
+    // Another user's: its channel configurations are a link to where root could write.
     let evil = stage.shared.join("kymo-12345");
     let target = stage.path("target");
     std::fs::create_dir(&evil).unwrap();

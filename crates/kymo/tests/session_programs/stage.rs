@@ -133,7 +133,7 @@ impl Stage {
         lines.iter().filter_map(of).collect()
     }
 
-    /// Files and directories in the user's directory but for the two that hold orders.
+    /// Files and directories in the user's directory but for the two that hold channel configurations.
     pub(crate) fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         for user in names(&self.shared) {

@@ -1,11 +1,11 @@
-//! Orders: what a channel is to be, and which events go into it.
+//! Channel configurations: what a channel is to be, and which events go into it.
 
 use crate::bytes::{Take, u32_at, until_nul};
 use crate::error::UstFormatError;
 use crate::glob::matches;
 
-/// Most bytes of an order.
-pub const MAX_ORDER: usize = 64 << 10;
+/// Most bytes of a channel configuration.
+pub const MAX_CHANNEL_CONFIG: usize = 64 << 10;
 const MAGIC: &[u8; 8] = b"KYMOORD\0";
 const VERSION: u32 = 1;
 const RULES_AT: usize = 192;
@@ -27,14 +27,14 @@ pub struct EventRule {
 /// Processes that an order is for; a 0 stands for none.
 pub type Pids = [u32; 4];
 
-/// Whether an order for `pids` is for all, or for this process.
+/// Whether a channel configuration for `pids` is for all, or for this process.
 pub fn is_for(pids: &Pids, pid: u32) -> bool {
     *pids == [0; 4] || (pid != 0 && pids.contains(&pid))
 }
 
-/// An order, as the tool makes it.
+/// A channel configuration, as the tool makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct ChannelConfig {
     /// Overwrite the oldest packet instead of discarding new events.
     pub overwrite: bool,
     /// Bytes of a sub-buffer: a power of two.
@@ -53,7 +53,7 @@ pub struct Order {
     pub rules: Vec<EventRule>,
 }
 
-impl Order {
+impl ChannelConfig {
     /// The bytes of the file.
     ///
     /// # Errors
@@ -92,16 +92,16 @@ impl Order {
             out.extend_from_slice(&rule.filter);
             out.resize(start + size, 0);
         }
-        long("order", out.len(), MAX_ORDER)?;
+        long("order", out.len(), MAX_CHANNEL_CONFIG)?;
         let size = out.len() as u32;
         out[12..16].copy_from_slice(&size.to_le_bytes());
         Ok(out)
     }
 }
 
-/// An order as a program reads it, without copying.
+/// A channel configuration as a program reads it, without copying.
 #[derive(Clone, Copy, Debug)]
-pub struct OrderView<'a> {
+pub struct ChannelConfigView<'a> {
     bytes: &'a [u8],
     /// Overwrite the oldest packet instead of discarding new events.
     pub overwrite: bool,
@@ -128,8 +128,8 @@ pub struct RuleView<'a> {
     pub filter: &'a [u8],
 }
 
-impl<'a> OrderView<'a> {
-    /// Looks at the bytes of an order.
+impl<'a> ChannelConfigView<'a> {
+    /// Looks at the bytes of a channel configuration.
     ///
     /// # Errors
     /// What is wrong; sizes of the ring are for whoever makes it.
@@ -146,7 +146,7 @@ impl<'a> OrderView<'a> {
             return Err(UstFormatError::Version { found: half(8) });
         }
         let size = half(12) as usize;
-        if !(RULES_AT..=MAX_ORDER.min(bytes.len())).contains(&size) {
+        if !(RULES_AT..=MAX_CHANNEL_CONFIG.min(bytes.len())).contains(&size) {
             return Err(UstFormatError::Field { name: "order size", value: size as u64 });
         }
         let mode = half(16);
@@ -155,7 +155,7 @@ impl<'a> OrderView<'a> {
         }
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&bytes[32..48]);
-        let order = Self {
+        let config = Self {
             bytes: &bytes[..size],
             overwrite: mode == 1,
             sub_buffer: half(20),
@@ -164,10 +164,10 @@ impl<'a> OrderView<'a> {
             uuid,
         };
         let told = half(28) as usize;
-        if order.rules().count() != told {
+        if config.rules().count() != told {
             return Err(UstFormatError::Field { name: "number of rules", value: told as u64 });
         }
-        Ok(order)
+        Ok(config)
     }
 
     /// Name of the session.
@@ -180,8 +180,8 @@ impl<'a> OrderView<'a> {
         until_nul(&self.bytes[128..192])
     }
 
-    /// The order as the tool makes it, to make another of it.
-    pub fn to_order(&self) -> Order {
+    /// The configuration as the tool makes it, to make another of it.
+    pub fn to_config(&self) -> ChannelConfig {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let rule = |rule: RuleView<'_>| EventRule {
             pattern: text(rule.pattern),
@@ -189,7 +189,7 @@ impl<'a> OrderView<'a> {
             exclude: rule.exclude,
             filter: rule.filter.to_vec(),
         };
-        Order {
+        ChannelConfig {
             overwrite: self.overwrite,
             sub_buffer: self.sub_buffer,
             sub_buffers: self.sub_buffers,
@@ -230,14 +230,14 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn order() -> Order {
+    fn config() -> ChannelConfig {
         let rule = |pattern: &str, max_level, exclude, filter: &[u8]| EventRule {
             pattern: pattern.into(),
             max_level,
             exclude,
             filter: filter.to_vec(),
         };
-        Order {
+        ChannelConfig {
             overwrite: true,
             sub_buffer: 65536,
             sub_buffers: 4,
@@ -251,9 +251,9 @@ mod tests {
 
     #[test]
     fn an_order_survives_its_bytes() {
-        let bytes = order().encode().unwrap();
-        let view = OrderView::parse(&bytes).unwrap();
-        assert_eq!(view.to_order(), order());
+        let bytes = config().encode().unwrap();
+        let view = ChannelConfigView::parse(&bytes).unwrap();
+        assert_eq!(view.to_config(), config());
         assert_eq!((view.session(), view.channel()), (&b"s"[..], &b"c"[..]));
         assert_eq!(view.rule_for(b"shop:sale", 6).unwrap().filter, b"code");
         assert_eq!(view.rule_for(b"shop:sale", 7), None);
@@ -263,16 +263,16 @@ mod tests {
 
     #[test]
     fn no_bytes_lead_out_of_the_order() {
-        let bytes = order().encode().unwrap();
+        let bytes = config().encode().unwrap();
         for at in 0..bytes.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut lie = bytes.clone();
                 lie[at] = value;
-                if let Ok(view) = OrderView::parse(&lie) {
+                if let Ok(view) = ChannelConfigView::parse(&lie) {
                     assert!(view.rules().count() <= 2);
                 }
             }
-            assert!(OrderView::parse(&bytes[..at]).is_err());
+            assert!(ChannelConfigView::parse(&bytes[..at]).is_err());
         }
     }
 }
