@@ -10,14 +10,14 @@ use kymo_files::ctf::read::{CtfReadStats, CtfSelect, FieldInfo, Group, Part, Vis
 
 /// Writes the parts of an event.
 #[derive(Default)]
-pub(crate) struct Text {
+pub(crate) struct ShownText {
     pub(crate) out: String,
     /// For each group that is open how many of it were written.
     open: Vec<(Group, u64)>,
     part: bool,
 }
 
-impl Text {
+impl ShownText {
     fn item(&mut self, field: &FieldInfo) {
         let Some((group, n)) = self.open.last_mut() else { return };
         if *n > 0 {
@@ -91,7 +91,7 @@ pub(crate) fn shortest(value: f64) -> String {
     format!("{}e{sign}{:02}", trim(mantissa), exponent.abs())
 }
 
-impl Visit for Text {
+impl Visit for ShownText {
     fn part(&mut self, _: Part) {
         self.end();
         if !self.out.is_empty() {
@@ -184,7 +184,7 @@ pub(crate) fn ours(path: &Path) -> (Vec<Line>, CtfReadStats) {
     let mut lines = Vec::new();
     let stats = ctf
         .for_each(&CtfSelect::default(), &mut |e| {
-            let mut text = Text::default();
+            let mut text = ShownText::default();
             reader.see(e.class, &e.body, &mut text).unwrap();
             let cpu = e.cpu.map_or(String::new(), |c| format!("{{ cpu_id = {c} }}"));
             let rest = text.finish();

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 /// A text in quotes.
 pub(super) fn text(text: &str) -> impl Display + '_ {
-    struct Text<'a>(&'a str);
-    impl Display for Text<'_> {
+    struct JsonText<'a>(&'a str);
+    impl Display for JsonText<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_char('"')?;
             for c in self.0.chars() {
@@ -20,7 +20,7 @@ pub(super) fn text(text: &str) -> impl Display + '_ {
             f.write_char('"')
         }
     }
-    Text(text)
+    JsonText(text)
 }
 
 /// `"name":[…]`, with a comma behind.

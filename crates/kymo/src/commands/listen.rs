@@ -68,7 +68,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         dir: args.dir,
         bind: args.bind,
         secret,
-        allow_strangers: args.no_secret,
+        allow_unauthenticated: args.no_secret,
         max_size: args.max_size,
         max_senders: args.max_senders,
         count: args.count,

@@ -1,7 +1,6 @@
-//! Who may send, and to whom: both sides prove that they know the same secret
-//! without sending it (HMAC-SHA256 over both sides' random numbers). It keeps
-//! strangers out; it does not hide or protect what is sent afterwards, for which
-//! there are tunnels.
+//! Authentication of sender and listener: both sides prove that they know the same secret
+//! without sending it (HMAC-SHA256 over both sides' random numbers). What is sent
+//! afterwards is neither hidden nor protected; there are tunnels for that.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

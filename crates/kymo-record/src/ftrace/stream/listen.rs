@@ -23,7 +23,7 @@ pub struct ListenOptions {
     /// What senders must know.
     pub secret: Option<Secret>,
     /// Listen beyond this machine although anyone may send.
-    pub allow_strangers: bool,
+    pub allow_unauthenticated: bool,
     /// The most bytes of pages taken for one recording.
     pub max_size: Option<u64>,
     /// The most recordings at the same time.
@@ -109,7 +109,10 @@ pub fn listen(
     signals: &Signals,
     tell: &(dyn Fn(ListenEvent) + Sync),
 ) -> Result<Listened, ListenError> {
-    if options.secret.is_none() && !options.bind.ip().is_loopback() && !options.allow_strangers {
+    if options.secret.is_none()
+        && !options.bind.ip().is_loopback()
+        && !options.allow_unauthenticated
+    {
         return Err(ListenError::Open(options.bind));
     }
     std::fs::create_dir_all(&options.dir)

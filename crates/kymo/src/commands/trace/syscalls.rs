@@ -43,13 +43,13 @@ pub(super) struct CallArgs {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // Looking at a call takes calls: without this everybody's would never end.
-    let everybody = args.all_cpus || args.command.is_empty() && args.pids()?.is_empty();
-    let events = events(&args.call.calls, everybody.then(std::process::id))?;
+    // Reading a call's arguments takes calls: a system-wide trace would trace itself without end.
+    let system_wide = args.all_cpus || args.command.is_empty() && args.pids()?.is_empty();
+    let events = events(&args.call.calls, system_wide.then(std::process::id))?;
     let mut capture = follow::open(args, &events, LivePace::AtOnce)?;
     let mut ledger = Ledger::from_notes(capture.notes().to_vec());
     let mut lines = lines(&capture, args, is_coloured())?;
-    // Of everybody's calls there may be no end, and others want the processor too.
+    // System-wide calls may have no end, and others want the processor too.
     if lines.inspects() && capture.has_tasks() {
         // Refused to who is not root: then more texts are read too late.
         let _ = process::hurry();
