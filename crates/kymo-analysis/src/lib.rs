@@ -1,10 +1,12 @@
 //! Counting samples: profiles, call trees, histograms; and the state of tasks and CPUs over
-//! time (`tasks`), memory of the kernel (`kmem`).
+//! time (`tasks`), memory of the kernel (`kmem`), its
+//! interrupts and work items (`kwork`).
 #![forbid(unsafe_code)]
 
 mod addresses;
 pub mod binary_filter;
 pub mod bundle;
+pub mod call_sites;
 pub mod chain_tree;
 pub mod code_listing;
 mod counting;
@@ -14,11 +16,13 @@ mod frames;
 pub mod function_cost;
 pub mod histogram;
 pub mod kmem;
+pub mod kwork;
 pub mod losses;
 pub mod offcpu;
 pub mod oncpu;
 pub mod payload_labels;
 pub mod payload_weights;
+pub mod print_argument;
 pub mod profile;
 pub mod referenced_addresses;
 pub mod report_config;

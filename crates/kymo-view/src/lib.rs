@@ -11,6 +11,7 @@ pub mod counts;
 mod event_table;
 pub mod export;
 pub mod kmem;
+pub mod kwork;
 pub mod ledger;
 pub mod offcpu;
 pub mod profile_page;

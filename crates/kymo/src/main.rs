@@ -63,6 +63,8 @@ enum Command {
     Kmem(commands::kmem::Args),
     /// Show where tasks were off CPU, and why
     Offcpu(commands::offcpu::Args),
+    /// Show what interrupts, softirqs and work items do, and whom they hold up
+    Kwork(commands::kwork::Args),
     /// Keep traces running, and take their last seconds
     Session(commands::session::Args),
     /// Switch, filter and look at the kernel's tracepoints
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Sched(args) => commands::sched::run(args),
         Command::Kmem(args) => commands::kmem::run(args),
         Command::Offcpu(args) => commands::offcpu::run(args),
+        Command::Kwork(args) => commands::kwork::run(args),
         Command::Session(args) => commands::session::run(args),
         Command::Event(args) => commands::event::run(args),
         Command::Trace(args) => commands::trace::run(*args),

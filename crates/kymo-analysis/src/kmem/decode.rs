@@ -3,7 +3,7 @@
 
 use kymo_events::{EventFields, FieldId, RecordedClass, RecordedEvent};
 
-use super::print_argument::constant_argument;
+use crate::print_argument::constant_argument;
 
 /// Events of the slab allocator; those with `_node` are of kernels before 6.2.
 pub const SLAB_EVENTS: [&str; 6] = [

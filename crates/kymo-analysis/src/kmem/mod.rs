@@ -10,24 +10,20 @@
 //! Which allocations count is chosen by their time, CPU and task; frees count with the
 //! allocation they end.
 
-mod call_sites;
 mod decode;
 mod notes;
 mod page_blocks;
 mod page_chains;
 mod page_processes;
 mod pages;
-mod print_argument;
 mod read;
 mod slab;
 mod stack_wait;
 
-pub use call_sites::{CallSite, CallSites, SiteId};
 pub use decode::{KmemDecoder, KmemEvent, PAGE_EVENTS, PAGE_STEP_EVENTS, SLAB_EVENTS};
 pub use notes::{page_notes, process_notes, slab_notes};
 pub use page_chains::{ChainRow, PageChains};
 pub use page_processes::{PageProcesses, ProcessRow};
 pub use pages::{MIGRATE_TYPES, PageAllocRow, PageCallerRow, PageSum, PageTable};
-pub use print_argument::{FlagNames, constant_argument};
 pub use read::{KmemConfig, KmemRead, read_kmem};
 pub use slab::{SlabAllocRow, SlabCallerRow, SlabTable};

@@ -3,8 +3,8 @@
 use kymo_events::RecordedEvent;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::call_sites::{CallSites, SiteId};
 use super::pages::PageSum;
+use crate::call_sites::{CallSites, SiteId};
 
 /// Chains that are told apart.
 const MOST_CHAINS: usize = 1 << 16;

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::call_sites::SiteId;
 use super::page_blocks::{NOT_CHOSEN, PageBlock, PageBlocks};
+use crate::call_sites::SiteId;
 
 /// Rows of callers, and of pages.
 const MOST_ROWS: usize = 450_000;

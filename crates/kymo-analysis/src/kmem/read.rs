@@ -8,15 +8,15 @@ use kymo_events::{
 use kymo_files::perfdata::feature::Feature;
 use kymo_files::perfdata::read::FeatureSection;
 
-use super::call_sites::{CallSites, SiteId};
 use super::decode::{KmemDecoder, KmemEvent, PAGE_EVENTS, PAGE_STEP_EVENTS, SLAB_EVENTS};
 use super::page_chains::PageChains;
 use super::page_processes::PageProcesses;
 use super::pages::{FreedBlock, PageAllocation, PageTable};
-use super::print_argument::FlagNames;
 use super::slab::{SlabAllocation, SlabTable};
 use super::stack_wait::StackWait;
+use crate::call_sites::{CallSites, SiteId};
 use crate::losses::{MOST_CPUS, select_events};
+use crate::print_argument::FlagNames;
 
 /// Event that tells who the parent of a new task is.
 const FORK: &str = "sched:sched_process_fork";
@@ -233,7 +233,7 @@ impl KmemReader<'_> {
         if self.names.is_none() {
             self.names = Some(layout);
             let format = event.class.print_format.as_deref().unwrap_or("");
-            self.read.gfp_names = FlagNames::from_print_format(format, "gfp_flags");
+            self.read.gfp_names = FlagNames::from_print_format(format, "gfp_flags=", "gfp_flags");
         }
     }
 

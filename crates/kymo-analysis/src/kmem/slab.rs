@@ -3,7 +3,7 @@
 use kymo_events::RecordedEvent;
 use rustc_hash::FxHashMap;
 
-use super::call_sites::{CallSites, SiteId};
+use crate::call_sites::{CallSites, SiteId};
 
 /// Objects that are alive at a time and known.
 const MOST_LIVE: usize = 900_000;

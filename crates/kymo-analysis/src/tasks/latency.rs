@@ -49,7 +49,7 @@ impl DelayStats {
         self.histogram.add(delay);
     }
 
-    fn merge(&mut self, other: &DelayStats) {
+    pub(crate) fn merge(&mut self, other: &DelayStats) {
         self.count += other.count;
         self.total = self.total.saturating_add(other.total);
         if other.max.map(|m| m.0) > self.max.map(|m| m.0) {

@@ -10,7 +10,7 @@ pub use pages::PageView;
 pub use slab::SlabView;
 pub use sort_keys::KmemKey;
 
-use kymo_analysis::kmem::{CallSites, SiteId};
+use kymo_analysis::call_sites::{CallSites, SiteId};
 
 /// An address of code as perf shows it: `function+1f`, or the address.
 fn site_text(sites: &CallSites, id: SiteId, raw: bool) -> String {

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::io::{self, Write};
 
-use kymo_analysis::kmem::{KmemRead, SiteId, SlabAllocRow, SlabCallerRow, SlabTable};
+use kymo_analysis::call_sites::SiteId;
+use kymo_analysis::kmem::{KmemRead, SlabAllocRow, SlabCallerRow, SlabTable};
 use serde_json::{Value, json};
 
 use super::{KmemKey, rule, site_text};

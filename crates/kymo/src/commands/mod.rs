@@ -8,6 +8,7 @@ pub(crate) mod convert;
 pub(crate) mod event;
 pub(crate) mod event_recording;
 pub(crate) mod kmem;
+pub(crate) mod kwork;
 pub(crate) mod list;
 pub(crate) mod listen;
 pub(crate) mod manual;

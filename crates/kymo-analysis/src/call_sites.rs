@@ -1,4 +1,5 @@
-//! Addresses of code that allocates, by number, with the function each is in.
+//! Addresses of code, by number, with the function each is in: of code that allocates, of
+//! functions of work items.
 
 use kymo_events::RecordedEvent;
 use rustc_hash::FxHashMap;
@@ -51,6 +52,11 @@ impl CallSites {
         self.sites.push(CallSite { address, symbol: event.kernel_symbol(address) });
         self.ids.insert(address, id);
         id
+    }
+
+    /// The number of an address that was met.
+    pub fn known(&self, address: u64) -> Option<SiteId> {
+        self.ids.get(&address).copied()
     }
 
     /// An address by its number.

@@ -60,15 +60,20 @@ pub fn constant_argument(print_format: &str, word: &str) -> Option<i64> {
     render(&format_of(expression, "unused", "%d")?, 0).trim().parse().ok()
 }
 
-/// Names of the bits of a field, as the print format of its kernel has them.
+/// Names of the bits of a field, or of its values, as the print format of its kernel has them.
 #[derive(Debug, Default)]
 pub struct FlagNames(Option<EventFormat>);
 
 impl FlagNames {
-    /// Names of the field that is shown behind `field=`.
-    pub fn from_print_format(print_format: &str, field: &str) -> FlagNames {
-        let expression = argument(print_format, &format!("{field}="));
+    /// Names of a field's values, by what is shown behind a word.
+    pub fn from_print_format(print_format: &str, word: &str, field: &str) -> FlagNames {
+        let expression = argument(print_format, word);
         FlagNames(expression.and_then(|e| format_of(e, field, "%s")))
+    }
+
+    /// Whether there are names.
+    pub fn is_known(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Names of the bits that are set, as the kernel writes them; hexadecimal where they are
@@ -96,7 +101,7 @@ mod tests {
         assert_eq!(constant_argument(FORMAT, "last="), None);
         assert_eq!(constant_argument(FORMAT, "absent="), None);
         assert_eq!(constant_argument("no format", "last="), None);
-        let names = FlagNames::from_print_format(FORMAT, "gfp_flags");
+        let names = FlagNames::from_print_format(FORMAT, "gfp_flags=", "gfp_flags");
         assert_eq!([0, 0x30, 0x70].map(|v| names.text(v)), ["none", "GFP_A,B", "GFP_A,B|__GFP_C"]);
         assert_eq!(FlagNames::default().text(0x30), "0x30");
     }

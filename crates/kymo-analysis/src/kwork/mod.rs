@@ -1,0 +1,20 @@
+//! What the kernel does beside tasks: interrupts, softirqs and work items; how long they take,
+//! how long they waited, and whom they held up; out of events of any recording.
+//!
+//! ```text
+//! RecordedEvent ─ KworkDecoder ─► KworkEvent ─ KworkMachine ─► KworkStep ─► tables, lines
+//! ```
+
+mod cpu_usage;
+mod decode;
+mod machine;
+mod notes;
+mod read;
+mod table;
+
+pub use cpu_usage::{CpuShare, CpuUsage, TaskShare};
+pub use decode::{KworkDecoder, KworkEvent, KworkKind, KworkPhase};
+pub use machine::{KworkCounts, KworkInterval, KworkMachine, KworkStart, KworkStep};
+pub use notes::kwork_notes;
+pub use read::{KworkConfig, KworkLine, KworkRead, read_kwork, scan_kwork};
+pub use table::{DelayedTask, KworkRow, KworkTable};

@@ -1,0 +1,59 @@
+//! What did not fit together, as notes for the ledger.
+
+use kymo_model::{Note, NoteKind};
+
+use super::read::KworkRead;
+
+/// Notes on what was read.
+pub fn kwork_notes(read: &KworkRead) -> Vec<Note> {
+    let c = &read.machine.counts;
+    let mut notes = Vec::new();
+    let mut doubt = |kind, fact: String, advice: Option<&str>| {
+        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
+    };
+    if read.events == 0 {
+        let fact = "there are no events of interrupts, softirqs or work items".to_owned();
+        doubt(NoteKind::Empty, fact, Some("record them: kymo kwork record"));
+    }
+    if c.touching_loss > 0 {
+        let fact = format!("events were lost within {} intervals", c.touching_loss);
+        doubt(NoteKind::Lost, fact, None);
+    }
+    let missing = c.entries.saturating_sub(read.open_at_end) + c.exits;
+    if read.machine.has_losses() && missing > 0 {
+        let fact = format!("{missing} begins and ends have no partner: events were lost");
+        doubt(NoteKind::Unmatched, fact, None);
+    }
+    if c.unplaced + read.malformed > 0 {
+        let n = c.unplaced + read.malformed;
+        let fact = format!("{n} events without time, CPU or a field that is needed are left out");
+        doubt(NoteKind::Malformed, fact, None);
+    }
+    if c.crowded + read.sites.crowded > 0 {
+        let n = c.crowded + read.sites.crowded;
+        let fact = format!("{n} pieces of work of more than are told apart at a time are left out");
+        doubt(NoteKind::Entries, fact, None);
+    }
+    let halves = [
+        (c.raises, "were asked for and did not begin"),
+        (c.entries, "began and did not end"),
+        (c.exits, "ended without a begin"),
+    ];
+    let halves: Vec<String> = halves
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{n} {what} in the recording"))
+        .collect();
+    if !halves.is_empty() {
+        notes.push(Note::choice(NoteKind::Unmatched, halves.join("; "), None));
+    }
+    if c.unraised > 0 && read.machine.has_raises.contains(&true) {
+        let fact = format!(
+            "{} softirqs and work items began without having been asked for in the recording; they \
+             have no delay",
+            c.unraised
+        );
+        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+    }
+    notes
+}

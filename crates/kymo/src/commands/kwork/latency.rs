@@ -1,0 +1,69 @@
+//! `kymo kwork latency`: delays by kind, name and CPU.
+
+use std::process::ExitCode;
+
+use kymo_analysis::kwork::KworkTable;
+use kymo_model::NoteKind;
+use kymo_view::kwork::{KworkColumn, KworkReport, KworkReportKind};
+
+use super::super::analysis::stdout;
+use super::ReadArgs;
+
+/// Flags of `kymo kwork latency`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A softirq is asked for by softirq_raise, a work item by workqueue_activate_work; handlers of
+interrupts have no such event. Delays count from the first time since it last began; a work item
+may be asked for on another CPU than the one that it begins on.
+
+EXAMPLES
+  kymo kwork latency -i perf.data
+  kymo kwork -k workqueue latency -s max
+  kymo kwork latency --json | jq '.rows[] | {name, cpu, p99: .delay.p99_ns}'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Sort by these: avg, max, count
+    #[arg(
+        short = 's',
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        default_value = "avg,max,count"
+    )]
+    sort: Vec<KworkColumn>,
+    /// Show a row for each work item instead of one for each function, as perf does
+    #[arg(long)]
+    per_work: bool,
+}
+
+pub(super) fn run(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+    let source = args.read.analysis.open(&args.read.symbols)?;
+    let config = args.read.config(&source, kinds)?;
+    let table = KworkTable::count(&source, &config, args.per_work)?;
+    let mut ledger = super::ledger(&source, &table.read);
+    if table.read.events > 0 && !table.read.machine.has_raises.contains(&true) {
+        let fact = "there are neither softirq_raise nor workqueue_activate_work";
+        ledger.note(NoteKind::Empty, fact, Some("record them: kymo kwork record".to_owned()));
+    }
+    if table.crowded > 0 {
+        let fact = format!("{} pieces of work and tasks have no row", table.crowded);
+        ledger.note(NoteKind::Entries, fact, None);
+    }
+    let mut out = stdout();
+    let view = KworkReport {
+        table: &table,
+        kind: KworkReportKind::Delay,
+        sort: args.sort.clone(),
+        name: args.read.name.clone(),
+        summary: false,
+        delayed: 0,
+        units: args.read.analysis.units(),
+        recording: source.name().to_owned(),
+    };
+    match args.read.analysis.json {
+        true => view.write_json(&mut out, &ledger)?,
+        false => view.write_text(&mut out, &ledger)?,
+    }
+    args.read.analysis.close(out, &source, &table.read.summary, &ledger)
+}

@@ -1,0 +1,71 @@
+//! `kymo kwork report`: run times by kind, name and CPU.
+
+use std::process::ExitCode;
+
+use kymo_analysis::kwork::KworkTable;
+use kymo_model::NoteKind;
+use kymo_view::kwork::{KworkColumn, KworkReport, KworkReportKind};
+
+use super::super::analysis::stdout;
+use super::ReadArgs;
+
+/// Flags of `kymo kwork report`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Names are those of perf: interrupts by name and number, (s) softirqs, (w) functions of work items.
+Run times of softirqs contain the interrupts within them. A work item belongs to the CPU where it
+began, wherever it ended.
+
+EXAMPLES
+  kymo kwork report -i perf.data
+  kymo kwork -k irq,softirq report -s max -S
+  kymo kwork report --json | jq '.held_up[0]'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Sort by these: runtime, max, count
+    #[arg(
+        short = 's',
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        default_value = "runtime,max,count"
+    )]
+    sort: Vec<KworkColumn>,
+    /// Show a row for each work item instead of one for each function, as perf does
+    #[arg(long)]
+    per_work: bool,
+    /// Show a summary, too
+    #[arg(short = 'S', long)]
+    with_summary: bool,
+    /// Tasks that were held up to show at most
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    held_up: usize,
+}
+
+pub(super) fn run(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+    let source = args.read.analysis.open(&args.read.symbols)?;
+    let config = args.read.config(&source, kinds)?;
+    let table = KworkTable::count(&source, &config, args.per_work)?;
+    let mut ledger = super::ledger(&source, &table.read);
+    if table.crowded > 0 {
+        let fact = format!("{} pieces of work and tasks have no row", table.crowded);
+        ledger.note(NoteKind::Entries, fact, None);
+    }
+    let mut out = stdout();
+    let view = KworkReport {
+        table: &table,
+        kind: KworkReportKind::Runtime,
+        sort: args.sort.clone(),
+        name: args.read.name.clone(),
+        summary: args.with_summary,
+        delayed: args.held_up,
+        units: args.read.analysis.units(),
+        recording: source.name().to_owned(),
+    };
+    match args.read.analysis.json {
+        true => view.write_json(&mut out, &ledger)?,
+        false => view.write_text(&mut out, &ledger)?,
+    }
+    args.read.analysis.close(out, &source, &table.read.summary, &ledger)
+}

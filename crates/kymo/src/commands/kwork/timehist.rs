@@ -1,0 +1,74 @@
+//! `kymo kwork timehist`: each interrupt, softirq and work item.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use kymo_analysis::kwork::{KworkConfig, read_kwork, scan_kwork};
+use kymo_view::kwork::{KworkLineWriter, write_kwork_head};
+use serde_json::json;
+
+use super::super::analysis::stdout;
+use super::ReadArgs;
+
+/// Flags of `kymo kwork timehist`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A line for each that ends: begin and end, CPU where it began, name, run time, and the delay before
+it since it was first asked for; nothing where that is not in the recording. !lost: events were lost
+meanwhile.
+
+EXAMPLES
+  kymo kwork timehist -i perf.data --kwork softirq
+  kymo kwork timehist -n virtio1-req.0
+  kymo kwork timehist --json | jq 'select(.delay_ns > 1e6)'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Show call chains of begins, where samples of perf.data have them
+    #[arg(short = 'g', long)]
+    call_graph: bool,
+    /// Functions of a call chain at most
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    max_stack: usize,
+}
+
+pub(super) fn run(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+    let read_args = &args.read.analysis;
+    let source = read_args.open(&args.read.symbols)?;
+    if args.call_graph && source.timeline().is_some() {
+        bail!("-g: call chains are those of perf.data (kymo kwork record -g)");
+    }
+    let config = KworkConfig { stacks: args.call_graph, ..args.read.config(&source, kinds)? };
+    let scan = scan_kwork(&source, &config)?;
+    let mut out = stdout();
+    if !read_args.json {
+        write_kwork_head(&mut out)?;
+    }
+    let mut writer = KworkLineWriter {
+        out: &mut out,
+        json: read_args.json,
+        units: read_args.units(),
+        max_stack: args.max_stack,
+    };
+    let mut failed = Ok(());
+    let named = |name: &str| {
+        let bare = name.rsplit_once(':').map_or(name, |(bare, _)| bare);
+        let bare = bare.trim_start_matches("(s)").trim_start_matches("(w)");
+        args.read.name.as_deref().is_none_or(|wanted| wanted == name || wanted == bare)
+    };
+    let read = read_kwork(&source, &config, scan.losses, &mut |line| {
+        if named(line.name) {
+            failed = writer.write(line);
+        }
+        failed.is_ok()
+    })?;
+    failed?;
+    let ledger = super::ledger(&source, &read);
+    if read_args.json {
+        writeln!(out, "{}", json!({"type": "ledger", "ledger": ledger.to_json()}))?;
+    } else if !ledger.is_empty() {
+        write!(out, "\n{}", ledger.to_text(""))?;
+    }
+    read_args.close(out, &source, &read.summary, &ledger)
+}
