@@ -1,8 +1,9 @@
-//! `kymo sched latency --live`: the scheduler's events out of perf rings give the numbers that
-//! a recording of the same run gives, and what the rings lost is counted.
+//! `kymo sched latency` and `timehist` with `--live`: the scheduler's events out of perf rings
+//! give the numbers that a recording of the same run gives, and what the rings lost is counted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -13,20 +14,24 @@ const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc];
 
 /// Three children, each of which passes a byte to and fro with its parent, `argv[1]` times.
+/// Their names begin with `argv[2]`: other tests run meanwhile.
 const PROGRAM: &str = r#"
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 int main(int argc, char **argv) {
-  int rounds = argc > 1 ? atoi(argv[1]) : 100;
+  if (argc != 3) return 1;
+  int rounds = atoi(argv[1]);
   for (int n = 0; n < 3; n++) {
     int to[2], from[2];
     char byte = 0;
     if (pipe(to) || pipe(from)) return 1;
     pid_t child = fork();
     if (child == 0) {
-      char name[] = {'p', 'i', 'n', 'g', (char)('0' + n), 0};
+      char name[16];
+      snprintf(name, sizeof name, "%s%d", argv[2], n);
       prctl(PR_SET_NAME, name);
       for (int i = 0; i < rounds; i++)
         if (read(to[0], &byte, 1) != 1 || write(from[1], &byte, 1) != 1) return 1;
@@ -69,19 +74,14 @@ fn page(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-/// What is counted of each child, by its thread.
-fn children(page: &Value) -> BTreeMap<u64, [u64; 6]> {
+/// What is counted of each child, by its thread: switches, delays, migrations. Whether a delay
+/// begins with a wake-up or with the switch before may differ by nanoseconds.
+fn children(page: &Value, name: &str) -> BTreeMap<u64, [u64; 3]> {
     let rows = page["tasks"].as_array().unwrap().iter();
-    let own = rows.filter(|r| r["comm"].as_str().unwrap().starts_with("ping"));
-    let own = own.filter(|r| r["comm"] != "ping");
-    let counts = |r: &Value| {
-        ["delay", "woken", "preempted", "new"].map(|kind| r[kind]["count"].as_u64().unwrap())
-    };
+    let own = rows.filter(|r| r["comm"].as_str().unwrap().starts_with(name));
     own.map(|r| {
-        let [delays, woken, preempted, new] = counts(r);
-        let switches = r["switches"].as_u64().unwrap();
-        let migrations = r["migrations"].as_u64().unwrap();
-        (r["tid"].as_u64().unwrap(), [switches, delays, woken, preempted, new, migrations])
+        let counts = [&r["switches"], &r["delay"]["count"], &r["migrations"]];
+        (r["tid"].as_u64().unwrap(), counts.map(|n| n.as_u64().unwrap()))
     })
     .collect()
 }
@@ -99,7 +99,9 @@ fn the_live_table_is_that_of_a_recording_of_the_same_run() {
     }
     let programs = PingPrograms::make();
     let (data, ping) = (programs.path("perf.data"), programs.path("ping"));
-    let record = [KYMO, "sched", "record", "-q", "-m", "16M", "-o", &data, "--", &ping, "500"];
+    let name = format!("t{}-", std::process::id());
+    let record =
+        [KYMO, "sched", "record", "-q", "-m", "16M", "-o", &data, "--", &ping, "500", &name];
     let o = live(&[&["-p", "--json", "-a", "-m", "16M", "--"], &record[..]].concat());
     // The command's status is that of the command that it waits for.
     assert_eq!(o.status, 7, "{}", o.stderr);
@@ -107,8 +109,8 @@ fn the_live_table_is_that_of_a_recording_of_the_same_run() {
     let recorded =
         page(&run(KYMO, ["sched", "latency", "-p", "--json", "-i", &data]).success().stdout);
     assert_eq!((facts(&watched, "lost"), facts(&recorded, "lost")), (vec![], vec![]));
-    let of_run = children(&watched);
-    assert_eq!(of_run, children(&recorded));
+    let of_run = children(&watched, &name);
+    assert_eq!(of_run, children(&recorded, &name));
     assert_eq!(of_run.len(), 3, "{of_run:?}");
     assert!(of_run.values().all(|c| c[0] >= 100 && c[1] >= 100), "{of_run:?}");
     // Names of tasks that were there before, and what it took.
@@ -125,7 +127,7 @@ fn what_rings_lose_is_counted() {
     }
     let programs = PingPrograms::make();
     let (data, ping) = (programs.path("perf.data"), programs.path("ping"));
-    let record = [KYMO, "sched", "record", "-m", "64M", "-o", &data, "--", &ping, "20000"];
+    let record = [KYMO, "sched", "record", "-m", "64M", "-o", &data, "--", &ping, "20000", "lose"];
     // A ring of one page has room for some forty events, and for a while nobody reads it.
     let watching = Command::new(KYMO)
         .args(["sched", "latency", "--live", "--json", "--strict", "-m", "1", "--"])
@@ -174,4 +176,68 @@ fn it_ends_when_the_time_is_over_and_refuses_what_is_no_live_run() {
     }
     let o = run(KYMO, ["sched", "latency", "--timeout", "200"]).failure();
     assert!(o.stderr.contains("--live"), "{}", o.stderr);
+}
+
+/// Of each child its runs in their order, by the state at their end.
+fn runs(lines: &str, name: &str) -> BTreeMap<u64, String> {
+    let mut runs: BTreeMap<u64, String> = BTreeMap::new();
+    for line in lines.lines().map(page) {
+        let comm = line["comm"].as_str().unwrap_or_default();
+        if line["type"] == "switch" && comm.starts_with(name) {
+            let of_task = runs.entry(line["tid"].as_u64().unwrap()).or_default();
+            of_task.push_str(line["state"].as_str().unwrap());
+        }
+    }
+    runs
+}
+
+#[test]
+fn live_lines_are_those_of_a_recording_of_the_same_run() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let programs = PingPrograms::make();
+    let (data, ping) = (programs.path("perf.data"), programs.path("ping"));
+    let name = format!("l{}-", std::process::id());
+    let record =
+        [KYMO, "sched", "record", "-q", "-m", "16M", "-o", &data, "--", &ping, "300", &name];
+    let watch = ["sched", "timehist", "--live", "-g", "--json", "-m", "16M", "--"];
+    let watched = run(KYMO, [&watch[..], &record].concat()).expect_status(7).stdout;
+    let recorded = run(KYMO, ["sched", "timehist", "--json", "-i", &data]).success().stdout;
+    let of_run = runs(&watched, &name);
+    assert_eq!(of_run, runs(&recorded, &name));
+    assert!(of_run.len() == 3 && of_run.values().all(|r| r.len() >= 100), "{of_run:#?}");
+    // Call chains come with the events, and their functions have names.
+    let pipe_read = |l: &str| {
+        let line = page(l);
+        let own = line["comm"].as_str().unwrap_or_default().starts_with(&name);
+        let stack = line["stack"].as_array().cloned().unwrap_or_default();
+        own && stack.iter().any(|f| f.as_str().unwrap().contains("pipe_read"))
+    };
+    assert!(watched.lines().filter(|l| pipe_read(l)).count() >= 100, "{watched}");
+    assert!(!recorded.contains("pipe_read"));
+}
+
+#[test]
+fn lines_come_while_events_happen() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let mut watching = Command::new(KYMO)
+        .args(["sched", "timehist", "--live", "--json", "--", "sleep", "60"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap());
+    lines.read_line(&mut first).unwrap();
+    assert_eq!(page(&first)["type"], "switch");
+    assert_eq!(watching.try_wait().unwrap(), None);
+    // A signal ends it, and the command with it.
+    let id = watching.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(page(rest.lines().last().unwrap())["type"], "ledger");
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
 }

@@ -93,6 +93,14 @@ impl<'a> TimehistWriter<'a> {
         row(self.out, [&short, "------"], visual(&|_| "-".into()), cells, state("-----"))
     }
 
+    /// Hands on what was written.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Writes the lines of a transition, if any.
     ///
     /// # Errors

@@ -1,15 +1,16 @@
 //! `kymo sched latency`: how long tasks waited for a CPU.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use kymo_analysis::tasks::{LatencyConfig, LatencyTable, SchedSelection, sched_notes};
+use kymo_analysis::tasks::{LatencyConfig, LatencyTable, SchedSelection};
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::sched::{LatencyColumn, LatencyView};
 
 use super::AnalysisArgs;
-use super::live::{LiveArgs, LiveOutcome, watch};
+use super::live::{LiveArgs, LiveOutcome, LiveStep, watch};
 use crate::args::symbols::SymbolArgs;
 use crate::exit;
 
@@ -79,19 +80,19 @@ fn run_live(args: &Args) -> anyhow::Result<ExitCode> {
     let selection = SchedSelection { events: args.read.live_selection(&args.pid, &args.tid)? };
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
     let mut outcome = LiveOutcome::default();
-    let table = LatencyTable::count_live(&config, |sink| watch(&args.live, &mut outcome, sink))?;
-    let notes = table
-        .read
-        .summary
-        .live_notes()
-        .into_iter()
-        .chain(sched_notes(&table.read, "kymo sched record"));
-    let mut ledger = Ledger::from_notes(notes.chain(outcome.notes));
+    let table = LatencyTable::count_live(&config, |sink| {
+        watch(&args.live, None, &mut outcome, &mut |step| match step {
+            LiveStep::Event(event) => sink(event),
+            LiveStep::RoundEnd => ControlFlow::Continue(()),
+        })
+    })?;
+    let exit = outcome.exit;
+    let mut ledger = super::live_ledger(&table.read, outcome);
     note(&table, &mut ledger);
     let mut out = super::stdout();
     write(args, &table, None, &ledger, &mut out)?;
     out.flush()?;
-    Ok(exit::of_command(outcome.exit, &ledger, args.read.strict))
+    Ok(exit::of_command(exit, &ledger, args.read.strict))
 }
 
 fn note(table: &LatencyTable, ledger: &mut Ledger) {

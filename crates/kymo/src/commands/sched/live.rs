@@ -1,14 +1,15 @@
 //! The scheduler's events while they happen, out of perf rings.
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use kymo_analysis::losses::select_events;
 use kymo_analysis::tasks::SCHED_EVENTS;
-use kymo_events::ReadSummary;
-use kymo_events::live::{LiveSamples, SampleSink};
+use kymo_events::live::LiveSamples;
+use kymo_events::{ReadSummary, RecordedEvent};
 use kymo_model::{Note, NoteKind};
-use kymo_record::{CaptureSummary, PerfCapture, RecordError, RecordOptions, Target};
+use kymo_record::{CallGraph, CaptureSummary, PerfCapture, RecordError, RecordOptions, Target};
 use kymo_symbols::ResolverOptions;
 
 use super::record::with_events;
@@ -20,7 +21,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Flags of watching.
 #[derive(clap::Args)]
 pub(super) struct LiveArgs {
-    /// Count events while they happen, system-wide, until COMMAND ends, the time is over or Ctrl-C;
+    /// Take events while they happen, system-wide, until COMMAND ends, the time is over or Ctrl-C;
     /// nothing is recorded
     #[arg(long, conflicts_with_all = ["input", "files", "time"])]
     pub(super) live: bool,
@@ -50,27 +51,38 @@ pub(super) struct LiveOutcome {
     pub(super) notes: Vec<Note>,
 }
 
-/// Hands all events to `sink`, by time, until it is over.
+/// What comes while it happens.
+pub(super) enum LiveStep<'s, 'e> {
+    /// An event.
+    Event(&'s RecordedEvent<'e>),
+    /// Nothing more for now.
+    RoundEnd,
+}
+
+/// Hands all events to `sink`, by time, until it is over or that breaks off; `symbols` names the
+/// functions of call chains, if these are wanted.
 pub(super) fn watch(
     args: &LiveArgs,
+    symbols: Option<&ResolverOptions>,
     outcome: &mut LiveOutcome,
-    sink: SampleSink<'_>,
+    sink: &mut dyn FnMut(LiveStep<'_, '_>) -> ControlFlow<()>,
 ) -> anyhow::Result<ReadSummary> {
     let options = RecordOptions {
         events: with_events(|events| events.specs())?,
         target: Target::System,
         command: args.command.clone(),
         period: Some(1),
+        call_graph: symbols.map(|_| CallGraph::FramePointers),
         pages: Some(args.mmap_pages.as_ref().map_or(PAGES, |ring| ring.0)),
         timeout: args.timeout,
         ..RecordOptions::default()
     };
     let mut capture = PerfCapture::open(&options)?;
     let selection = select_events(&SCHED_EVENTS);
-    let symbols = ResolverOptions::default();
-    let mut samples = LiveSamples::new(&selection, capture.described(), &symbols);
+    let options = symbols.cloned().unwrap_or_default();
+    let mut samples = LiveSamples::new(&selection, capture.described(), &options);
     let mut existing = Vec::new();
-    capture.tell_existing(false, &mut |record| existing.extend_from_slice(record))?;
+    capture.tell_existing(symbols.is_some(), &mut |record| existing.extend_from_slice(record))?;
     samples.push(&existing, &[]);
     drop(existing);
     capture.start()?;
@@ -88,7 +100,7 @@ pub(super) fn watch(
 fn until_the_end(
     capture: &mut PerfCapture,
     samples: &mut LiveSamples<'_>,
-    sink: SampleSink<'_>,
+    sink: &mut dyn FnMut(LiveStep<'_, '_>) -> ControlFlow<()>,
 ) -> Result<(), RecordError> {
     loop {
         let end = capture.wait(TICK)?;
@@ -96,15 +108,20 @@ fn until_the_end(
             capture.stop()?;
         }
         capture.round(&mut |first, second| samples.push(first, second));
-        let flow = samples.end_round(sink);
-        if end.is_some() || flow.is_break() {
+        let events = samples.end_round(&mut |event| sink(LiveStep::Event(event)));
+        if events.is_break() || sink(LiveStep::RoundEnd).is_break() {
+            return Ok(());
+        }
+        if end.is_some() {
             break;
         }
     }
-    let _ = samples.finish(sink);
+    if samples.finish(&mut |event| sink(LiveStep::Event(event))).is_break() {
+        return Ok(());
+    }
     if let Some(record) = capture.untold_losses(samples.lost()) {
         samples.push(&record, &[]);
-        let _ = samples.finish(sink);
+        let _ = samples.finish(&mut |event| sink(LiveStep::Event(event)));
     }
     Ok(())
 }

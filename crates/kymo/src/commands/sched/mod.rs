@@ -15,6 +15,7 @@ use kymo_events::EventSource;
 use kymo_view::Ledger;
 use kymo_view::trust::note_chains;
 
+use self::live::LiveOutcome;
 use super::analysis::{AnalysisArgs, stdout};
 
 /// Flags of `kymo sched`.
@@ -37,6 +38,7 @@ EXAMPLES
   kymo sched latency -p --causes           by task; after wake-ups and preemptions apart
   kymo sched latency --live -- sleep 10    the same while it happens, without a recording
   kymo sched timehist --state -w           each run and the wait before it, and wake-ups
+  kymo sched timehist --live -- sleep 1    each run while it happens
   kymo sched map                           what each CPU runs")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -71,6 +73,14 @@ fn ledger(source: &EventSource, read: &SchedRead) -> Ledger {
     let notes =
         read.summary.notes(source).into_iter().chain(sched_notes(read, "kymo sched record"));
     let mut ledger = Ledger::from_notes(notes);
+    note_chains(&read.summary, &mut ledger);
+    ledger
+}
+
+/// The same of events that were taken while they happened.
+fn live_ledger(read: &SchedRead, outcome: LiveOutcome) -> Ledger {
+    let notes = read.summary.live_notes().into_iter().chain(sched_notes(read, "kymo sched record"));
+    let mut ledger = Ledger::from_notes(notes.chain(outcome.notes));
     note_chains(&read.summary, &mut ledger);
     ledger
 }

@@ -1,23 +1,27 @@
 //! `kymo sched timehist`: each run of a task and the wait before it.
 
-use std::io::Write as _;
+use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_analysis::losses::EventScan;
+use kymo_analysis::losses::{EventScan, LossWindows};
 use kymo_analysis::tasks::{
-    RuntimeTable, SchedRead, SchedSelection, SchedStep, TaskMachine, Transition, read_sched,
-    scan_sched,
+    RuntimeTable, SchedRead, SchedReader, SchedSelection, SchedStep, TaskMachine, Transition,
+    read_sched, scan_sched,
 };
 use kymo_events::{EventSource, ReadOptions};
+use kymo_kernel::cpus;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::sched::{TimehistColumns, TimehistSummary, TimehistWriter};
 use serde_json::json;
 
 use super::AnalysisArgs;
+use super::live::{LiveArgs, LiveOutcome, LiveStep, watch};
 use crate::args::symbols::SymbolArgs;
+use crate::exit;
 
 /// Flags of `kymo sched timehist`.
 #[derive(clap::Args)]
@@ -31,10 +35,13 @@ EXAMPLES
   kymo sched timehist -i perf.data --state -n
   kymo sched timehist -p 4711 -w -M        a process, who wakes it, where it goes
   kymo sched timehist -s                   the summary only
+  kymo sched timehist --live -g -- ./program
   kymo sched timehist --json | jq 'select(.cause == \"preempted\" and .delay_ns > 5e6)'")]
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     #[command(flatten)]
     finding: SymbolArgs,
     /// Only these processes
@@ -43,7 +50,8 @@ pub(super) struct Args {
     /// Only these threads
     #[arg(short = 't', long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
-    /// Show call chains, where samples of perf.data have them (this is the default)
+    /// Show call chains, where samples of perf.data have them (this is the default); with --live
+    /// take them, by frame pointers
     #[arg(short = 'g', long, overrides_with = "no_call_graph")]
     call_graph: bool,
     /// Show no call chains
@@ -139,6 +147,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.summary && (args.wakeups || args.next || args.migrations) {
         bail!("-s shows no lines: -w, -n and -M are for lines (-S shows both)");
     }
+    if args.live.live {
+        return run_live(args);
+    }
     let source = args.read.open(&args.finding)?;
     let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
     // Lines are written before the next is read: losses have to be known before.
@@ -161,22 +172,73 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     failed?;
     let mut ledger = super::ledger(&source, &read);
-    let summary = summing.finish(args, &read, &selection, &mut ledger);
+    write_end(args, (summing, &read, &selection), &mut ledger, &mut out)?;
+    args.read.close(out, &source, &read.summary, &ledger)
+}
+
+/// Shows what happens until the end.
+fn run_live(args: &Args) -> anyhow::Result<ExitCode> {
+    let selection = SchedSelection { events: args.read.live_selection(&args.pid, &args.tid)? };
+    let mut out = super::stdout();
+    let mut summing = Summing::default();
+    let mut failed = Ok(());
+    let cpus = cpus::online().last().map_or(0, |last| *last as usize + 1);
+    let mut writer =
+        TimehistWriter::new(&mut out, columns_of(args, args.call_graph, cpus), &selection);
+    let lines = !args.summary;
+    if lines && !args.read.json {
+        writer.write_head()?;
+    }
+    let mut reader = SchedReader::new(LossWindows::default());
+    let mut outcome = LiveOutcome::default();
+    let symbols = args.call_graph.then(|| args.finding.options(Path::new("")));
+    let summary = watch(&args.live, symbols.as_ref(), &mut outcome, &mut |step| {
+        match step {
+            LiveStep::RoundEnd => failed = writer.flush(),
+            LiveStep::Event(event) => {
+                let _ = reader.event(event, &mut |step, machine| {
+                    summing.step(step, machine, &selection);
+                    if lines {
+                        failed = writer.step(step, machine);
+                    }
+                    ControlFlow::Continue(())
+                });
+            }
+        }
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    failed?;
+    let read = reader.finish(summary);
+    let exit = outcome.exit;
+    let mut ledger = super::live_ledger(&read, outcome);
+    write_end(args, (summing, &read, &selection), &mut ledger, &mut out)?;
+    out.flush()?;
+    Ok(exit::of_command(exit, &ledger, args.read.strict))
+}
+
+/// Writes what comes after the lines.
+fn write_end(
+    args: &Args,
+    (summing, read, selection): (Summing, &SchedRead, &SchedSelection),
+    ledger: &mut Ledger,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let summary = summing.finish(args, read, selection, ledger);
     let summary = (args.summary || args.with_summary).then_some(summary);
     if args.read.json {
         if let Some(summary) = summary {
             writeln!(out, "{}", summary.to_json())?;
         }
         writeln!(out, "{}", json!({"type": "ledger", "ledger": ledger.to_json()}))?;
-    } else {
-        if let Some(summary) = summary {
-            summary.write_text(&mut out)?;
-        }
-        if !ledger.is_empty() {
-            write!(out, "\n{}", ledger.to_text(""))?;
-        }
+        return Ok(());
     }
-    args.read.close(out, &source, &read.summary, &ledger)
+    if let Some(summary) = summary {
+        summary.write_text(out)?;
+    }
+    if !ledger.is_empty() {
+        write!(out, "\n{}", ledger.to_text(""))?;
+    }
+    Ok(())
 }
 
 fn columns(args: &Args, source: &EventSource, scan: &EventScan) -> anyhow::Result<TimehistColumns> {
@@ -184,15 +246,19 @@ fn columns(args: &Args, source: &EventSource, scan: &EventScan) -> anyhow::Resul
     if args.call_graph && source.timeline().is_some() {
         bail!("-g: call chains are those of perf.data (kymo sched record -g)");
     }
-    Ok(TimehistColumns {
+    Ok(columns_of(args, stacks, scan.cpus))
+}
+
+fn columns_of(args: &Args, stacks: bool, cpus: usize) -> TimehistColumns {
+    TimehistColumns {
         wakeups: args.wakeups,
         migrations: args.migrations,
         next: args.next,
         state: args.state,
-        cpu_visual: args.cpu_visual.then_some(scan.cpus),
+        cpu_visual: args.cpu_visual.then_some(cpus),
         stack: if stacks { args.max_stack } else { 0 },
         idle_only: args.idle_hist,
         json: args.read.json,
         units: args.read.units(),
-    })
+    }
 }
