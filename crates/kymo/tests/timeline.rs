@@ -4,6 +4,7 @@
 //! kernel saw of the call must lie between the two.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -29,6 +30,10 @@ const GETPPID: &str = if cfg!(target_arch = "x86_64") { "id == 110" } else { "id
 #[test]
 fn role() {
     let Some(rounds) = std::env::var(ROLE).ok().and_then(|t| t.parse::<u64>().ok()) else { return };
+    // What the test harness says at the end would stand within kymo's lines.
+    let null = std::fs::File::create("/dev/null").unwrap();
+    // SAFETY: both descriptors are open.
+    assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), 1) }, 1);
     let calls = |from: u64| {
         for round in from..from + rounds {
             emit!(before(round));

@@ -188,6 +188,9 @@ impl PageProcessView<'_> {
             "",
             "",
         ])?;
+        // Whether they fragment is not known of all fallbacks: no number is better than 0.
+        let known = self.read.processes.unknown_fragmenting == 0;
+        let cell = |n: u64| if known { n.to_string() } else { "-".to_owned() };
         for (name, r) in rows.iter().take(most) {
             writeln!(
                 out,
@@ -201,10 +204,10 @@ impl PageProcessView<'_> {
                 r.drains,
                 r.refills,
                 r.fallbacks,
-                r.fragmenting,
+                cell(r.fragmenting),
                 r.changed,
-                r.severe,
-                r.moderate,
+                cell(r.severe),
+                cell(r.moderate),
                 r.allocated_bytes / 1024,
                 r.live_bytes / 1024,
             )?;
@@ -254,6 +257,7 @@ impl PageProcessView<'_> {
         let most = self.lines.unwrap_or(usize::MAX);
         let pages = &self.read.pages;
         let rows = self.rows();
+        let known = self.read.processes.unknown_fragmenting == 0;
         let process = |(_, r): &(String, ProcessRow)| {
             json!({
                 "comm": String::from_utf8_lossy(&r.comm),
@@ -268,10 +272,10 @@ impl PageProcessView<'_> {
                 "pcpu_drains": r.drains,
                 "pcpu_refills": r.refills,
                 "fallbacks": r.fallbacks,
-                "fragmenting": r.fragmenting,
+                "fragmenting": known.then_some(r.fragmenting),
                 "migrate_type_changed": r.changed,
-                "fragmenting_severe": r.severe,
-                "fragmenting_moderate": r.moderate,
+                "fragmenting_severe": known.then_some(r.severe),
+                "fragmenting_moderate": known.then_some(r.moderate),
                 "allocated_bytes": r.allocated_bytes,
                 "live_bytes": r.live_bytes,
             })

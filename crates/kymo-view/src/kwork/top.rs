@@ -85,11 +85,7 @@ impl TopView<'_> {
         rows
     }
 
-    /// Writes the answer, the table and the ledger.
-    ///
-    /// # Errors
-    /// If writing fails.
-    pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+    fn write_tables(&self, out: &mut dyn Write) -> io::Result<()> {
         let total = self.total();
         let millis = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);
         let cpus = self.usage.cpus.iter().filter(|cpu| cpu.total > 0).count();
@@ -133,6 +129,18 @@ impl TopView<'_> {
         }
         if rows.len() > most {
             writeln!(out, "  ... and {} more", rows.len() - most)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the answer, the table and the ledger.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+        // Without switches there is nothing to show; the ledger tells which events are needed.
+        if !self.usage.cpus.is_empty() {
+            self.write_tables(out)?;
         }
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
