@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use kymo_format::FieldKind;
 use kymo_model::Endian;
 
 use crate::event::RecordedEvent;
-use crate::schema::{FieldId, FieldPlace};
+use crate::schema::{FieldId, FieldPlace, RecordedClass};
 use crate::value::FieldValue;
 
 /// Fields of one event.
@@ -22,7 +23,81 @@ impl<'e> RecordedEvent<'e> {
     }
 }
 
+/// A field of a class, with its place in payloads found once for all events.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldReader {
+    id: FieldId,
+    place: ReaderPlace,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ReaderPlace {
+    Integer {
+        at: usize,
+        size: u32,
+        signed: bool,
+    },
+    Text {
+        at: usize,
+        size: usize,
+    },
+    /// By the description of the field.
+    Described,
+}
+
+impl RecordedClass {
+    /// A reader of a field.
+    pub fn reader(&self, id: FieldId) -> FieldReader {
+        let place = match self.field_desc(id).map(|desc| &desc.place) {
+            Some(FieldPlace::Payload(field)) => {
+                let at = field.offset as usize;
+                match field.kind {
+                    FieldKind::Int => {
+                        ReaderPlace::Integer { at, size: field.size, signed: field.signed }
+                    }
+                    FieldKind::String if field.size > 0 => {
+                        ReaderPlace::Text { at, size: field.size as usize }
+                    }
+                    _ => ReaderPlace::Described,
+                }
+            }
+            _ => ReaderPlace::Described,
+        };
+        FieldReader { id, place }
+    }
+}
+
 impl<'a> EventFields<'a, '_> {
+    /// Value of an integer, sign-extended, by its reader.
+    #[inline]
+    pub fn read_integer(&self, reader: &FieldReader) -> Option<i64> {
+        if let (ReaderPlace::Integer { at, size, signed }, Some((payload, endian))) =
+            (reader.place, self.payload)
+        {
+            match (size, signed) {
+                (4, true) => return endian.u32_at(payload, at).map(|n| i64::from(n as i32)),
+                (4, false) => return endian.u32_at(payload, at).map(i64::from),
+                (8, _) => return endian.u64_at(payload, at).map(|n| n as i64),
+                (1, false) => return payload.get(at).map(|n| i64::from(*n)),
+                // Seldom.
+                _ => {}
+            }
+        }
+        self.integer(reader.id)
+    }
+
+    /// Text, up to its terminating zero, by its reader; empty where it is none.
+    #[inline]
+    pub fn read_text(&self, reader: &FieldReader) -> Cow<'a, [u8]> {
+        if let (ReaderPlace::Text { at, size }, Some((payload, _))) = (reader.place, self.payload)
+            && let Some(bytes) = at.checked_add(size).and_then(|end| payload.get(at..end))
+        {
+            let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
+            return Cow::Borrowed(bytes.get(..end).unwrap_or(bytes));
+        }
+        self.text(reader.id)
+    }
+
     /// Value of an integer, sign-extended.
     #[inline]
     pub fn integer(&self, id: FieldId) -> Option<i64> {

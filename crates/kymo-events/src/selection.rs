@@ -62,11 +62,15 @@ impl EventSelection {
 
     /// Whether every event is wanted.
     pub fn is_everything(&self) -> bool {
+        self.is_of_classes() && self.events.is_none()
+    }
+
+    /// Whether it is decided by the class of an event alone.
+    pub(crate) fn is_of_classes(&self) -> bool {
         self.times.is_empty()
             && self.cpus.is_empty()
             && !self.has_task_conditions()
             && self.cgroups.is_empty()
-            && self.events.is_none()
             && self.filter.is_none()
     }
 

@@ -5,7 +5,7 @@ use crate::attr::Attr;
 use crate::cursor::{Cursor, Endian, Truncated};
 use crate::flags::{BranchType, ReadFormat, SampleType};
 use crate::record::RawRecord;
-use crate::sample_layout::{LeadingFields, LeadingWalk};
+use crate::sample_layout::{LeadingWalk, SampleLayout};
 
 /// Entries of a call chain at or above this are context markers, not addresses.
 pub const CALLCHAIN_CONTEXT_MIN: u64 = (-4095i64) as u64;
@@ -189,14 +189,14 @@ impl<'a> Sample<'a> {
     /// beginning, while the end of a sample with a stack is pages away.
     #[inline]
     pub fn task(record: &RawRecord<'_>, attr: &Attr) -> Option<(u32, u32)> {
-        let at = LeadingFields::new(attr.sample_type).tid?;
+        let at = SampleLayout::leading_offset(attr.sample_type, SampleType::TID)?;
         Some((record.endian.u32_at(record.body, at)?, record.endian.u32_at(record.body, at + 4)?))
     }
 
     /// CPU alone, where the event records it.
     #[inline]
     pub fn cpu(record: &RawRecord<'_>, attr: &Attr) -> Option<u32> {
-        let at = LeadingFields::new(attr.sample_type).cpu?;
+        let at = SampleLayout::leading_offset(attr.sample_type, SampleType::CPU)?;
         record.endian.u32_at(record.body, at)
     }
 
@@ -208,7 +208,7 @@ impl<'a> Sample<'a> {
         if !has.contains(SampleType::RAW) || has.contains(SampleType::READ) {
             return None;
         }
-        let mut at = LeadingFields::new(has).end;
+        let mut at = SampleLayout::leading_size(has);
         if has.contains(SampleType::CALLCHAIN) {
             let count = usize::try_from(record.endian.u64_at(record.body, at)?).ok()?;
             at = count.checked_mul(8)?.checked_add(at + 8)?;

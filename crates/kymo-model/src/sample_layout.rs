@@ -83,6 +83,22 @@ impl SampleLayout {
         Self::LEADING[0],
     ];
 
+    /// Offset of one of the leading fields in samples with these fields, if they have it.
+    #[inline]
+    pub fn leading_offset(has: SampleType, field: SampleType) -> Option<usize> {
+        // Of a constant field this is a constant.
+        let before = Self::LEADING.iter().take_while(|f| **f != field);
+        let before = before.fold(0, |all, f| all | f.bits());
+        has.contains(field).then(|| FIELD_SIZE * (has.bits() & before).count_ones() as usize)
+    }
+
+    /// Bytes of all leading fields of samples with these fields.
+    #[inline]
+    pub fn leading_size(has: SampleType) -> usize {
+        let all = Self::LEADING.iter().fold(0, |all, f| all | f.bits());
+        FIELD_SIZE * (has.bits() & all).count_ones() as usize
+    }
+
     /// Offsets in the records of an event with this attribute.
     pub fn new(attr: &Attr) -> SampleLayout {
         SampleLayout {
@@ -191,6 +207,23 @@ mod tests {
         assert_eq!((l.trailing.id, l.trailing.time), (Some(8), Some(32)));
         let attr = Attr { flags: AttrFlags::empty(), ..attr };
         assert_eq!(SampleLayout::new(&attr).trailing, TrailingFields::default());
+    }
+
+    #[test]
+    fn one_offset_is_that_of_all() {
+        for combination in 0..1u32 << SampleLayout::LEADING.len() {
+            let chosen = SampleLayout::LEADING.iter().enumerate();
+            let chosen = chosen.filter(|(n, _)| combination & 1 << n != 0);
+            // Variable fields change nothing.
+            let has = chosen.fold(SampleType::RAW | SampleType::READ, |all, (_, f)| all | *f);
+            let all = LeadingFields::new(has);
+            let at = |field| SampleLayout::leading_offset(has, field);
+            let [ip, tid, time] = [SampleType::IP, SampleType::TID, SampleType::TIME].map(at);
+            assert_eq!((ip, tid, time), (all.ip, all.tid, all.time));
+            let rest = [SampleType::STREAM_ID, SampleType::CPU, SampleType::PERIOD].map(at);
+            assert_eq!(rest, [all.stream_id, all.cpu, all.period]);
+            assert_eq!(SampleLayout::leading_size(has), all.end);
+        }
     }
 
     /// The order of perf_event_open(2), section "Overflow events", stated once more.

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use kymo_events::{EventFields, FieldId, RecordedClass, RecordedEvent};
+use kymo_events::{EventFields, FieldReader, RecordedClass, RecordedEvent};
 
 use super::switch_state::SwitchOutState;
 
@@ -98,21 +98,26 @@ pub enum SchedEvent<'e> {
     },
 }
 
+/// A reader of a field by its name.
+fn reader(class: &RecordedClass, name: &str) -> Option<FieldReader> {
+    class.field(name).map(|id| class.reader(id))
+}
+
 #[derive(Clone, Copy, Debug)]
 struct TaskFields {
-    tid: FieldId,
-    comm: Option<FieldId>,
+    tid: FieldReader,
+    comm: Option<FieldReader>,
 }
 
 impl TaskFields {
     fn of(class: &RecordedClass, tid: &str, comm: &str) -> Option<TaskFields> {
-        Some(TaskFields { tid: class.field(tid)?, comm: class.field(comm) })
+        Some(TaskFields { tid: reader(class, tid)?, comm: reader(class, comm) })
     }
 
     #[inline]
     fn read<'a>(&self, fields: &EventFields<'a, '_>) -> Option<TaskRef<'a>> {
-        let tid = u32::try_from(fields.integer(self.tid)?).ok()?;
-        let comm = self.comm.map_or(Cow::Borrowed(&[][..]), |c| fields.text(c));
+        let tid = u32::try_from(fields.read_integer(&self.tid)?).ok()?;
+        let comm = self.comm.as_ref().map_or(Cow::Borrowed(&[][..]), |c| fields.read_text(c));
         Some(TaskRef { tid, comm })
     }
 }
@@ -120,10 +125,10 @@ impl TaskFields {
 /// Fields of a class that is decoded.
 #[derive(Clone, Copy, Debug)]
 enum EventPlan {
-    Switch { prev: TaskFields, state: FieldId, next: TaskFields },
-    Wakeup { kind: WakeupKind, task: TaskFields, flags: Option<FieldId> },
-    Migrate { task: TaskFields, from: Option<FieldId>, to: Option<FieldId> },
-    Runtime { task: TaskFields, runtime: FieldId },
+    Switch { prev: TaskFields, state: FieldReader, next: TaskFields },
+    Wakeup { kind: WakeupKind, task: TaskFields, flags: Option<FieldReader> },
+    Migrate { task: TaskFields, from: Option<FieldReader>, to: Option<FieldReader> },
+    Runtime { task: TaskFields, runtime: FieldReader },
     Fork { parent: TaskFields, child: TaskFields },
 }
 
@@ -132,13 +137,13 @@ impl EventPlan {
         let name = SCHED_EVENTS.into_iter().find(|name| class.is_named(name))?;
         let task = || TaskFields::of(class, "tid", "comm");
         let wakeup = |kind| {
-            let flags = class.field("common_flags");
+            let flags = reader(class, "common_flags");
             Some(EventPlan::Wakeup { kind, task: task()?, flags })
         };
         match name {
             "sched:sched_switch" => Some(EventPlan::Switch {
                 prev: TaskFields::of(class, "prev_tid", "prev_comm")?,
-                state: class.field("prev_state")?,
+                state: reader(class, "prev_state")?,
                 next: TaskFields::of(class, "next_tid", "next_comm")?,
             }),
             "sched:sched_waking" => wakeup(WakeupKind::Waking),
@@ -146,11 +151,11 @@ impl EventPlan {
             "sched:sched_wakeup_new" => wakeup(WakeupKind::New),
             "sched:sched_migrate_task" => Some(EventPlan::Migrate {
                 task: task()?,
-                from: class.field("orig_cpu"),
-                to: class.field("dest_cpu"),
+                from: reader(class, "orig_cpu"),
+                to: reader(class, "dest_cpu"),
             }),
             "sched:sched_stat_runtime" => {
-                Some(EventPlan::Runtime { task: task()?, runtime: class.field("runtime")? })
+                Some(EventPlan::Runtime { task: task()?, runtime: reader(class, "runtime")? })
             }
             _ => Some(EventPlan::Fork {
                 parent: TaskFields::of(class, "parent_tid", "parent_comm")?,
@@ -162,24 +167,27 @@ impl EventPlan {
     #[inline]
     fn decode<'a>(&self, event: &'a RecordedEvent<'_>) -> Option<SchedEvent<'a>> {
         let fields = event.fields();
-        let cpu = |id: Option<FieldId>| u32::try_from(fields.integer(id?)?).ok();
+        let cpu =
+            |field: &Option<FieldReader>| u32::try_from(fields.read_integer(field.as_ref()?)?).ok();
         Some(match self {
             EventPlan::Switch { prev, state, next } => SchedEvent::Switch {
                 prev: prev.read(&fields)?,
-                state: SwitchOutState::from_kernel(fields.integer(*state)?),
+                state: SwitchOutState::from_kernel(fields.read_integer(state)?),
                 next: next.read(&fields)?,
             },
             EventPlan::Wakeup { kind, task, flags } => SchedEvent::Wakeup {
                 kind: *kind,
                 task: task.read(&fields)?,
-                context: flags.map_or(WakeupContext::Unknown, |f| context(fields.integer(f))),
+                context: flags
+                    .as_ref()
+                    .map_or(WakeupContext::Unknown, |f| context(fields.read_integer(f))),
             },
             EventPlan::Migrate { task, from, to } => {
-                SchedEvent::Migrate { task: task.read(&fields)?, from: cpu(*from), to: cpu(*to) }
+                SchedEvent::Migrate { task: task.read(&fields)?, from: cpu(from), to: cpu(to) }
             }
             EventPlan::Runtime { task, runtime } => SchedEvent::Runtime {
                 task: task.read(&fields)?,
-                runtime: u64::try_from(fields.integer(*runtime)?).ok()?,
+                runtime: u64::try_from(fields.read_integer(runtime)?).ok()?,
             },
             EventPlan::Fork { parent, child } => {
                 SchedEvent::Fork { parent: parent.read(&fields)?, child: child.read(&fields)? }
@@ -214,24 +222,22 @@ impl SchedDecoder {
     #[inline]
     pub fn decode<'a>(&mut self, event: &'a RecordedEvent<'_>) -> Option<SchedEvent<'a>> {
         let index = event.class.layout.index();
-        let plan = match self.plans.get(index) {
-            Some(Some(plan)) => *plan,
-            _ => self.learn(event.class, index),
-        }?;
+        if self.plans.get(index).is_none_or(Option::is_none) {
+            self.learn(event.class, index);
+        }
+        let plan = self.plans.get(index)?.as_ref()?.as_ref()?;
         let decoded = plan.decode(event);
         self.malformed += u64::from(decoded.is_none());
         decoded
     }
 
     #[cold]
-    fn learn(&mut self, class: &RecordedClass, index: usize) -> Option<EventPlan> {
-        let plan = EventPlan::of(class);
+    fn learn(&mut self, class: &RecordedClass, index: usize) {
         if self.plans.len() <= index {
             self.plans.resize(index + 1, None);
         }
         if let Some(slot) = self.plans.get_mut(index) {
-            *slot = Some(plan);
+            *slot = Some(EventPlan::of(class));
         }
-        plan
     }
 }

@@ -23,11 +23,14 @@ pub(crate) struct Registry<'f> {
     /// Shared with those who work on events that were handed to other threads.
     layouts: Arc<Vec<Arc<SelectedClass<'f>>>>,
     everything: bool,
+    /// Nothing but the class of an event decides.
+    of_classes: bool,
 }
 
 impl<'f> Registry<'f> {
     pub(crate) fn new(selection: &'f EventSelection) -> Registry<'f> {
-        Registry { selection, layouts: Arc::default(), everything: selection.is_everything() }
+        let (everything, of_classes) = (selection.is_everything(), selection.is_of_classes());
+        Registry { selection, layouts: Arc::default(), everything, of_classes }
     }
 
     pub(crate) fn selection(&self) -> &'f EventSelection {
@@ -72,7 +75,11 @@ impl<'f> Registry<'f> {
         event: &RecordedEvent<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        match self.everything || self.wants(event) {
+        let is_wanted = match self.of_classes {
+            true => self.wants_layout(event.class.layout),
+            false => self.wants(event),
+        };
+        match is_wanted {
             true => sink(event),
             false => ControlFlow::Continue(()),
         }
