@@ -17,6 +17,7 @@ pub mod function_cost;
 pub mod histogram;
 pub mod kmem;
 pub mod kwork;
+pub mod locks;
 pub mod losses;
 pub mod offcpu;
 pub mod oncpu;

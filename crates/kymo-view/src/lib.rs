@@ -13,6 +13,7 @@ pub mod export;
 pub mod kmem;
 pub mod kwork;
 pub mod ledger;
+pub mod locks;
 pub mod offcpu;
 pub mod profile_page;
 pub mod recording_header;

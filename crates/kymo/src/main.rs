@@ -61,6 +61,8 @@ enum Command {
     Sched(commands::sched::Args),
     /// Show who allocates memory of the kernel, and what stays
     Kmem(commands::kmem::Args),
+    /// Show who waits for locks
+    Lock(commands::lock::Args),
     /// Show where tasks were off CPU, and why
     Offcpu(commands::offcpu::Args),
     /// Show what interrupts, softirqs and work items do, and whom they hold up
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Script(args) => commands::script::run(args),
         Command::Sched(args) => commands::sched::run(args),
         Command::Kmem(args) => commands::kmem::run(args),
+        Command::Lock(args) => commands::lock::run(args),
         Command::Offcpu(args) => commands::offcpu::run(args),
         Command::Kwork(args) => commands::kwork::run(args),
         Command::Session(args) => commands::session::run(args),

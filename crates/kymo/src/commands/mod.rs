@@ -11,6 +11,7 @@ pub(crate) mod kmem;
 pub(crate) mod kwork;
 pub(crate) mod list;
 pub(crate) mod listen;
+pub(crate) mod lock;
 pub(crate) mod manual;
 pub(crate) mod offcpu;
 pub(crate) mod probe;

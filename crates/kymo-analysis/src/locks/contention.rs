@@ -1,0 +1,395 @@
+//! Waits for locks of the kernel, from `contention_begin` to `contention_end` of one task and
+//! lock. Of a mutex that spins first and sleeps then, the kernel tells two begins and one end: the
+//! wait is from the first one on.
+
+use std::ops::ControlFlow;
+
+use kymo_events::{
+    EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
+    SourceError,
+};
+use rustc_hash::FxHashMap;
+
+use super::CONTENTION_EVENTS;
+use super::caller::find_caller;
+use super::lock_row::{LockCaller, LockFrame, LockRow, lock_type};
+use crate::losses::{LossWindows, MOST_CPUS, scan_events, select_events};
+
+/// Rows that are told apart; what is more is counted in one.
+const MAX_ROWS: usize = 1 << 16;
+/// Waits under way at a time; tasks wait for one lock, and interrupts upon them.
+const MAX_OPEN: usize = 1 << 18;
+
+/// What makes waits count together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockGroup {
+    /// Their caller, with its stack.
+    #[default]
+    Caller,
+    /// The task that waits.
+    Task,
+    /// The lock.
+    Address,
+}
+
+/// What is counted.
+#[derive(Clone, Debug, Default)]
+pub struct ContentionConfig {
+    /// Which waits: by time, CPU and task of their begin.
+    pub selection: EventSelection,
+    /// What makes them count together.
+    pub group: LockGroup,
+    /// Frames of stacks that are left out before locks are.
+    pub stack_skip: usize,
+    /// Frames of stacks that are looked at.
+    pub max_stack: usize,
+    /// Types of locks; all where there are none.
+    pub types: Vec<String>,
+    /// Locks by address or symbol; all where there are none.
+    pub locks: Vec<String>,
+    /// Names of functions, parts of one of which the stack has; all where there are none.
+    pub functions: Vec<String>,
+}
+
+/// Rows, and what did not fit together.
+#[derive(Debug)]
+pub struct ContentionTable {
+    /// In no order.
+    pub rows: Vec<LockRow>,
+    /// Events.
+    pub events: u64,
+    /// Begins, and how many of them have a stack.
+    pub begins: (u64, u64),
+    /// Ends whose begin is not in the recording.
+    pub no_begin: u64,
+    /// Begins whose end is not in the recording.
+    pub no_end: u64,
+    /// Waits in which events were lost.
+    pub touching_loss: u64,
+    /// Events without a time or a field.
+    pub malformed: u64,
+    /// Waits that are in one row together, or were not followed: there are too many.
+    pub crowded: u64,
+    /// Times of the first and the last event.
+    pub span: Option<(u64, u64)>,
+    /// What the readers say.
+    pub summary: ReadSummary,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum RowKey {
+    Caller(Vec<u64>),
+    Task(u32),
+    Address(u64),
+    Others,
+}
+
+/// Thread, its CPU for idle tasks, and lock.
+type WaitKey = (u32, u32, u64);
+
+/// A wait under way.
+struct OpenWait {
+    time: u64,
+    flags: u64,
+    row: OpenRow,
+}
+
+/// Row of a wait under way.
+#[derive(Clone, Copy)]
+enum OpenRow {
+    /// Its number.
+    Known(usize),
+    /// The wait is not selected.
+    LeftOut,
+    /// Its stack has not come.
+    Unknown,
+}
+
+/// Stacks of a CPU that may still come: interrupts bring stacks of their own in between.
+const MAX_STACKS: usize = 8;
+
+#[derive(Clone, Copy)]
+struct ContentionFields {
+    address: FieldId,
+    /// Of a begin.
+    flags: Option<FieldId>,
+    is_begin: bool,
+}
+
+impl ContentionFields {
+    fn of(class: &RecordedClass) -> Option<ContentionFields> {
+        let is_begin = class.is_named("lock:contention_begin");
+        if !is_begin && !class.is_named("lock:contention_end") {
+            return None;
+        }
+        let address = class.field("lock_addr")?;
+        Some(ContentionFields { address, flags: class.field("flags"), is_begin })
+    }
+}
+
+struct ContentionCounting<'a> {
+    config: &'a ContentionConfig,
+    losses: LossWindows,
+    fields: FxHashMap<usize, Option<ContentionFields>>,
+    open: FxHashMap<WaitKey, OpenWait>,
+    /// Of each CPU the events whose stacks may come: waits that begin, others.
+    stacks: Vec<Vec<Option<WaitKey>>>,
+    rows: Vec<LockRow>,
+    by_key: FxHashMap<RowKey, usize>,
+    events: u64,
+    begins: (u64, u64),
+    no_begin: u64,
+    touching_loss: u64,
+    malformed: u64,
+    crowded: u64,
+    span: Option<(u64, u64)>,
+}
+
+/// Counts the waits of recordings.
+///
+/// # Errors
+/// If reading fails.
+pub fn count_contention(
+    source: &EventSource,
+    config: &ContentionConfig,
+) -> Result<ContentionTable, SourceError> {
+    let mut names = CONTENTION_EVENTS.to_vec();
+    let losses = scan_events(source, &select_events(&names))?.losses;
+    // The ring of ftrace has stacks as events of their own, behind those they belong to. They
+    // are not joined here: a task goes from CPU to CPU, and its order of time counts.
+    names.push("ftrace:kernel_stack");
+    let selection = select_events(&names);
+    let mut counting = ContentionCounting {
+        config,
+        losses,
+        fields: FxHashMap::default(),
+        open: FxHashMap::default(),
+        stacks: Vec::new(),
+        rows: Vec::new(),
+        by_key: FxHashMap::default(),
+        events: 0,
+        begins: (0, 0),
+        no_begin: 0,
+        touching_loss: 0,
+        malformed: 0,
+        crowded: 0,
+        span: None,
+    };
+    let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
+        counting.event(event);
+        ControlFlow::Continue(())
+    })?;
+    Ok(counting.finish(summary))
+}
+
+impl ContentionCounting<'_> {
+    fn event(&mut self, event: &RecordedEvent<'_>) {
+        let class = event.class;
+        if class.is_stack {
+            return self.take_stack(event);
+        }
+        let fields =
+            *self.fields.entry(class.layout.index()).or_insert_with(|| ContentionFields::of(class));
+        let Some(fields) = fields else { return };
+        self.events += 1;
+        let address = event.fields().integer(fields.address);
+        let (Some(time), Some(address), Some(tid)) = (event.time, address, event.task().tid) else {
+            self.malformed += 1;
+            return;
+        };
+        let (first, last) = self.span.unwrap_or((time, time));
+        self.span = Some((first.min(time), last.max(time)));
+        let address = address as u64;
+        let cpu = if tid == 0 { event.cpu().unwrap_or(0) } else { 0 };
+        let key = (tid, cpu, address);
+        match fields.is_begin {
+            true => {
+                let flags = fields.flags.and_then(|f| event.fields().integer(f)).unwrap_or(0);
+                self.begin(key, (time, flags as u64), event);
+            }
+            false => {
+                self.expect_stack(event, None);
+                self.end(key, time, Some(event));
+            }
+        }
+    }
+
+    /// A stack of the event may come as the next event of its CPU.
+    fn expect_stack(&mut self, event: &RecordedEvent<'_>, wait: Option<WaitKey>) {
+        // Samples have theirs.
+        let Some(cpu) = event.cpu().filter(|c| event.class.attr.is_none() && *c < MOST_CPUS) else {
+            return;
+        };
+        let at = cpu as usize;
+        if self.stacks.len() <= at {
+            self.stacks.resize_with(at + 1, Vec::new);
+        }
+        let Some(waiting) = self.stacks.get_mut(at) else { return };
+        if event.lost.is_some() {
+            waiting.clear();
+        }
+        if waiting.len() >= MAX_STACKS {
+            waiting.remove(0);
+        }
+        waiting.push(wait);
+    }
+
+    /// Takes a stack that is an event of its own: it belongs to the event before it.
+    fn take_stack(&mut self, event: &RecordedEvent<'_>) {
+        let waiting = event.cpu().and_then(|cpu| self.stacks.get_mut(cpu as usize));
+        let Some(key) = waiting.and_then(Vec::pop).flatten() else { return };
+        if let Some(OpenWait { flags, row: OpenRow::Unknown, .. }) = self.open.get(&key) {
+            self.choose_row(key, *flags, event);
+        }
+    }
+
+    fn begin(&mut self, key: WaitKey, (time, flags): (u64, u64), event: &RecordedEvent<'_>) {
+        if let Some(open) = self.open.get(&key) {
+            // An end was lost, or there was none: the wait goes on.
+            if !self.losses.touches(open.time, time) {
+                return self.expect_stack(event, None);
+            }
+            self.end(key, time, None);
+        }
+        if self.open.len() >= MAX_OPEN {
+            self.crowded += 1;
+            return;
+        }
+        self.open.insert(key, OpenWait { time, flags, row: OpenRow::Unknown });
+        match event.class.attr.is_some() || !event.stack().is_empty() {
+            true => self.choose_row(key, flags, event),
+            false => self.expect_stack(event, Some(key)),
+        }
+    }
+
+    /// Finds the row of a wait by an event that has its task and, if any has, its stack.
+    fn choose_row(&mut self, key: WaitKey, flags: u64, event: &RecordedEvent<'_>) {
+        let row = self.row(key, flags, event);
+        if let Some(row) = row.and_then(|row| self.rows.get_mut(row)) {
+            row.contended += 1;
+        }
+        if let Some(open) = self.open.get_mut(&key) {
+            open.row = row.map_or(OpenRow::LeftOut, OpenRow::Known);
+        }
+    }
+
+    /// The row of a wait; none where it is not selected.
+    fn row(&mut self, key: WaitKey, flags: u64, event: &RecordedEvent<'_>) -> Option<usize> {
+        let (tid, _, address) = key;
+        let config = self.config;
+        let selection = &config.selection;
+        let task = event.task();
+        if !selection.wants_time(event.time) || !selection.wants_cpu(event.cpu()) {
+            return None;
+        }
+        if selection.has_task_conditions() && !selection.wants_task(task.pid, task.tid, task.comm())
+        {
+            return None;
+        }
+        if !config.types.is_empty() && !config.types.iter().any(|t| is_type(t, flags)) {
+            return None;
+        }
+        let caller = find_caller(event, config.stack_skip, config.max_stack);
+        // Locks that are variables of the kernel lie beside its code; others have no name.
+        let near = |f: &LockFrame| f.kernel && f.ip >> 31 == address >> 31;
+        let is_named = caller.frames.iter().any(near);
+        let symbol =
+            || is_named.then(|| event.kernel_symbol(address)).flatten().map(|(name, _)| name);
+        if !config.locks.is_empty() {
+            let hex = format!("{address:x}");
+            let (hex, symbol) = (hex.as_str(), symbol());
+            let fits = |l: &String| {
+                l.trim_start_matches("0x") == hex || symbol.as_deref() == Some(l.as_str())
+            };
+            if !config.locks.iter().any(fits) {
+                return None;
+            }
+        }
+        let has = |name: &String| {
+            let part = |f: &LockFrame| f.symbol.as_ref().is_some_and(|s| s.0.contains(name));
+            caller.frames.iter().any(part)
+        };
+        if !config.functions.is_empty() && !config.functions.iter().any(has) {
+            return None;
+        }
+        self.begins.0 += 1;
+        self.begins.1 += u64::from(!caller.frames.is_empty());
+        let mut row_key = match config.group {
+            LockGroup::Caller => RowKey::Caller(caller.key.clone()),
+            LockGroup::Task => RowKey::Task(tid),
+            LockGroup::Address => RowKey::Address(address),
+        };
+        if self.rows.len() >= MAX_ROWS && !self.by_key.contains_key(&row_key) {
+            self.crowded += 1;
+            row_key = RowKey::Others;
+        }
+        let others = row_key == RowKey::Others;
+        let next = self.rows.len();
+        let number = *self.by_key.entry(row_key).or_insert(next);
+        if number == next {
+            let name = "[others]".to_owned();
+            self.rows.push(LockRow {
+                address,
+                symbol: symbol(),
+                flags,
+                caller: if others { LockCaller { name, ..LockCaller::default() } } else { caller },
+                tid,
+                comm: task.comm().to_vec(),
+                ..LockRow::default()
+            });
+        }
+        Some(number)
+    }
+
+    fn end(&mut self, key: WaitKey, time: u64, event: Option<&RecordedEvent<'_>>) {
+        if let Some(OpenWait { flags, row: OpenRow::Unknown, .. }) = self.open.get(&key)
+            && let Some(event) = event
+        {
+            // It has no stack.
+            self.choose_row(key, *flags, event);
+        }
+        let Some(open) = self.open.remove(&key) else {
+            self.no_begin += 1;
+            return;
+        };
+        let OpenRow::Known(row) = open.row else { return };
+        let Some(row) = self.rows.get_mut(row) else { return };
+        let Some(nanos) = time.checked_sub(open.time) else { return };
+        if self.losses.touches(open.time, time) {
+            row.uncertain += 1;
+            self.touching_loss += 1;
+            return;
+        }
+        row.add(nanos, open.time);
+    }
+
+    fn finish(mut self, summary: ReadSummary) -> ContentionTable {
+        let mut no_end = 0;
+        for open in self.open.values() {
+            no_end += u64::from(!matches!(open.row, OpenRow::LeftOut));
+            if let OpenRow::Known(row) = open.row
+                && let Some(row) = self.rows.get_mut(row)
+            {
+                row.open += 1;
+            }
+        }
+        ContentionTable {
+            rows: self.rows,
+            events: self.events,
+            begins: self.begins,
+            no_begin: self.no_begin,
+            no_end,
+            touching_loss: self.touching_loss,
+            malformed: self.malformed,
+            crowded: self.crowded,
+            span: self.span,
+            summary,
+        }
+    }
+}
+
+/// Whether a lock is of a type that is named: `spinlock`, `rwsem:R`, `rwsem` for both.
+fn is_type(name: &str, flags: u64) -> bool {
+    let of = lock_type(flags);
+    of == name || of.split_once(':').is_some_and(|(of, _)| of == name)
+}

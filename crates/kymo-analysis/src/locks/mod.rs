@@ -1,0 +1,18 @@
+//! Locks that tasks wait for: those of the kernel by `lock:contention_begin` and
+//! `lock:contention_end`, those of programs by system calls of futexes.
+
+mod caller;
+mod contention;
+mod lock_row;
+mod notes;
+
+pub use contention::{ContentionConfig, ContentionTable, LockGroup, count_contention};
+pub use lock_row::{LockCaller, LockFrame, LockRow, lock_type};
+pub use notes::contention_notes;
+
+/// Events of waits for locks of the kernel.
+pub const CONTENTION_EVENTS: [&str; 2] = ["lock:contention_begin", "lock:contention_end"];
+
+/// Events that kernels with lock debugging (lockdep) have beside.
+pub const LOCKDEP_EVENTS: [&str; 4] =
+    ["lock:lock_acquire", "lock:lock_acquired", "lock:lock_contended", "lock:lock_release"];

@@ -1,0 +1,206 @@
+//! `kymo lock contention`: waits for locks of the kernel by caller, lock or task.
+
+use std::io::{self, Write};
+
+use kymo_analysis::locks::{ContentionTable, LockGroup, LockRow, lock_type};
+use serde_json::{Value, json};
+
+use super::ScaledTime;
+use super::columns::{LockColumn, sorted};
+use crate::Ledger;
+use crate::units::shown;
+
+/// The table as it is shown.
+pub struct ContentionView<'a> {
+    /// What was counted.
+    pub table: &'a ContentionTable,
+    /// What rows are.
+    pub group: LockGroup,
+    /// Columns of numbers.
+    pub columns: Vec<LockColumn>,
+    /// What rows are sorted by.
+    pub key: LockColumn,
+    /// Rows at most.
+    pub entries: usize,
+    /// Stacks below their rows.
+    pub stacks: bool,
+    /// Separator of CSV.
+    pub separator: Option<String>,
+}
+
+impl ContentionView<'_> {
+    fn rows(&self) -> Vec<&LockRow> {
+        let mut rows = sorted(&self.table.rows, self.key);
+        rows.truncate(self.entries);
+        rows
+    }
+
+    /// Writes the answer, the table and the ledger.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+        if let Some(separator) = &self.separator {
+            return self.write_csv(out, separator, ledger);
+        }
+        self.write_answer(out)?;
+        for column in &self.columns {
+            write!(out, "{:>width$} ", column.title(), width = column.width())?;
+        }
+        match self.group {
+            LockGroup::Caller => writeln!(out, "  {:>10}   caller\n", "type")?,
+            LockGroup::Task => writeln!(out, "  {:>10}   comm\n", "pid")?,
+            LockGroup::Address => writeln!(out, "  {:>16}   symbol\n", "address")?,
+        }
+        for row in self.rows() {
+            for column in &self.columns {
+                write!(out, "{} ", column.cell(row))?;
+            }
+            let mark = if row.uncertain > 0 { " *" } else { "" };
+            match self.group {
+                LockGroup::Caller => {
+                    writeln!(out, "  {:>10}   {}{mark}", lock_type(row.flags), row.caller.name)?;
+                }
+                LockGroup::Task => writeln!(out, "  {:>10}   {}{mark}", row.tid, shown(&row.comm))?,
+                LockGroup::Address => {
+                    let symbol = row.symbol.as_deref().unwrap_or("");
+                    let of = lock_type(row.flags);
+                    writeln!(out, "  {:016x}   {symbol} ({of}){mark}", row.address)?;
+                }
+            }
+            if self.stacks && self.group == LockGroup::Caller {
+                for frame in &row.caller.frames {
+                    let name = frame.symbol.as_ref().map_or(String::new(), |_| frame.text());
+                    writeln!(out, "\t\t\t{:#x}  {name}", frame.ip)?;
+                }
+            }
+        }
+        if self.table.rows.iter().any(|r| r.uncertain > 0) {
+            writeln!(out, "\n * events were lost in some of its waits, which are in no time")?;
+        }
+        if !ledger.is_empty() {
+            write!(out, "\n{}", ledger.to_text(""))?;
+        }
+        Ok(())
+    }
+
+    fn write_answer(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (mut count, mut total) = (0, 0u64);
+        for row in &self.table.rows {
+            count += row.waits.count;
+            total = total.saturating_add(row.waits.total);
+        }
+        let most = self.table.rows.iter().max_by_key(|r| r.waits.total);
+        let Some(most) = most.filter(|r| r.waits.count > 0) else {
+            return writeln!(out, "\n No wait for a lock of the kernel was recorded.\n");
+        };
+        let who = match self.group {
+            LockGroup::Caller => format!("{} ({})", most.caller.name, lock_type(most.flags)),
+            LockGroup::Task => format!("{}:{}", shown(&most.comm), most.tid),
+            LockGroup::Address => {
+                let symbol = most.symbol.as_deref().map_or(String::new(), |s| format!("{s}, "));
+                format!("the lock {:x} ({symbol}{})", most.address, lock_type(most.flags))
+            }
+        };
+        let waits = if count == 1 { "wait" } else { "waits" };
+        writeln!(
+            out,
+            "\n {count} {waits} for locks of the kernel took {}; most of it {} by {who}.\n",
+            ScaledTime(total).to_string().trim_end(),
+            ScaledTime(most.waits.total).to_string().trim_end(),
+        )
+    }
+
+    /// Writes rows as perf's `-x` does; the ledger stands in comments.
+    fn write_csv(&self, out: &mut dyn Write, separator: &str, ledger: &Ledger) -> io::Result<()> {
+        let last: &[&str] = match self.group {
+            LockGroup::Caller => &["type", "caller"],
+            LockGroup::Task => &["pid", "comm"],
+            LockGroup::Address => &["address", "symbol", "type"],
+        };
+        let titles: Vec<&str> =
+            self.columns.iter().map(|c| c.title()).chain(last.iter().copied()).collect();
+        let between = format!("{separator} ");
+        writeln!(out, "# output: {}", titles.join(&between))?;
+        for row in self.rows() {
+            let mut cells: Vec<String> =
+                self.columns.iter().map(|c| c.value(row).to_string()).collect();
+            match self.group {
+                LockGroup::Caller => {
+                    cells.extend([lock_type(row.flags).to_owned(), row.caller.name.clone()]);
+                }
+                LockGroup::Task => cells.extend([row.tid.to_string(), shown(&row.comm)]),
+                LockGroup::Address => cells.extend([
+                    format!("{:x}", row.address),
+                    row.symbol.clone().unwrap_or_default(),
+                    lock_type(row.flags).to_owned(),
+                ]),
+            }
+            writeln!(out, "{}", cells.join(&between))?;
+        }
+        if !ledger.is_empty() {
+            write!(out, "{}", ledger.to_text("# "))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows as one object.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+        let rows: Vec<Value> = self.rows().into_iter().map(|r| row_json(r, self.group)).collect();
+        let table = self.table;
+        let page = json!({
+            "group": match self.group {
+                LockGroup::Caller => "caller",
+                LockGroup::Task => "task",
+                LockGroup::Address => "address",
+            },
+            "locks": rows,
+            "events": table.events,
+            "no_begin": table.no_begin,
+            "no_end": table.no_end,
+            "first_ns": table.span.map(|s| s.0),
+            "last_ns": table.span.map(|s| s.1),
+            "ledger": ledger.to_json(),
+        });
+        writeln!(out, "{page:#}")
+    }
+}
+
+fn row_json(row: &LockRow, group: LockGroup) -> Value {
+    let max = row.waits.max.map(|m| m.0);
+    let quantile = |share| row.waits.histogram.quantile(share).map(|q| q.min(max.unwrap_or(q)));
+    let frames = row.caller.frames.iter();
+    let stack: Vec<Value> = frames
+        .map(|f| {
+            json!({
+                "ip": format!("{:#x}", f.ip),
+                "sym": f.symbol.as_ref().map(|s| &s.0),
+                "symoff": f.symbol.as_ref().map(|s| s.1),
+            })
+        })
+        .collect();
+    let (by_task, by_address) = (group == LockGroup::Task, group == LockGroup::Address);
+    json!({
+        "caller": (group == LockGroup::Caller).then_some(&row.caller.name),
+        "stack": (group == LockGroup::Caller).then_some(stack),
+        "tid": by_task.then_some(row.tid),
+        "comm": by_task.then(|| String::from_utf8_lossy(&row.comm).into_owned()),
+        "address": by_address.then(|| format!("{:#x}", row.address)),
+        "symbol": row.symbol.as_ref().filter(|_| by_address),
+        "type": (!by_task).then(|| lock_type(row.flags)),
+        "contended": row.contended,
+        "acquired": row.waits.count,
+        "total_ns": row.waits.total,
+        "average_ns": row.waits.average(),
+        "min_ns": row.min,
+        "p50_ns": quantile(0.5),
+        "p99_ns": quantile(0.99),
+        "max_ns": max,
+        "max_start_ns": row.waits.max.map(|m| m.1),
+        "uncertain": row.uncertain,
+        "not_ended": row.open,
+    })
+}

@@ -1,0 +1,120 @@
+//! `kymo lock contention`: who waits for locks of the kernel.
+
+use std::process::ExitCode;
+
+use kymo_analysis::locks::{ContentionConfig, LockGroup, count_contention};
+use kymo_view::locks::{ContentionView, LockColumn};
+
+use super::super::analysis::{AnalysisArgs, stdout};
+use crate::args::symbols::SymbolArgs;
+
+/// Flags of `kymo lock contention`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A row for each stack that waits, named by its first function that is no lock. perf leaves out the
+first three or four functions of a stack, too, whatever they are: --stack-skip 3 and --stack-skip 4
+give the rows of perf 6.1 and of perf 6.3 and later. Waits count by the time, CPU and task of their
+begin.
+
+EXAMPLES
+  kymo lock contention -i perf.data -E 10
+  kymo lock contention -l -Y spinlock -k contended
+  kymo lock contention --json | jq '.locks[] | select(.p99_ns > 1e5) | {caller, p99_ns}'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: AnalysisArgs,
+    /// Kernel symbols from this file, of the form of /proc/kallsyms
+    #[arg(long, value_name = "FILE")]
+    kallsyms: Option<std::path::PathBuf>,
+    /// Kernel symbols from this uncompressed kernel image
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<std::path::PathBuf>,
+    /// Only these processes
+    #[arg(short = 'p', long, value_name = "PIDS", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Only these threads
+    #[arg(long, value_name = "TIDS", value_delimiter = ',')]
+    tid: Vec<u32>,
+    /// A row for each task
+    #[arg(short = 't', long, conflicts_with = "lock_addr")]
+    threads: bool,
+    /// A row for each lock
+    #[arg(short = 'l', long)]
+    lock_addr: bool,
+    /// Sort by this: contended, wait_total, wait_max, wait_min, avg_wait
+    #[arg(short = 'k', long, value_name = "KEY", default_value = "wait_total")]
+    key: LockColumn,
+    /// Columns: contended, acquired, wait_total, wait_max, wait_min, avg_wait
+    #[arg(
+        short = 'F',
+        long,
+        value_name = "FIELDS",
+        value_delimiter = ',',
+        default_value = "contended,wait_total,wait_max,avg_wait"
+    )]
+    field: Vec<LockColumn>,
+    /// Rows at most
+    #[arg(short = 'E', long, value_name = "N")]
+    entries: Option<usize>,
+    /// Show the stacks of rows
+    #[arg(short = 'v', long)]
+    verbose: bool,
+    /// Write CSV with this separator
+    #[arg(short = 'x', long, value_name = "SEP", conflicts_with = "json")]
+    field_separator: Option<String>,
+    /// Only locks of these types: spinlock, mutex, rwsem, rwsem:R, …
+    #[arg(short = 'Y', long, value_name = "TYPES", value_delimiter = ',')]
+    type_filter: Vec<String>,
+    /// Only these locks, by address or symbol
+    #[arg(short = 'L', long, value_name = "LOCKS", value_delimiter = ',')]
+    lock_filter: Vec<String>,
+    /// Only waits with one of these in the name of a function of their stacks
+    #[arg(short = 'S', long, value_name = "NAMES", value_delimiter = ',')]
+    callstack_filter: Vec<String>,
+    /// Functions that are looked at of each stack
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    max_stack: usize,
+    /// Functions that are left out of each stack, before those of locks are
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    stack_skip: usize,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let symbols = SymbolArgs {
+        kallsyms: args.kallsyms.clone(),
+        vmlinux: args.vmlinux.clone(),
+        ..SymbolArgs::default()
+    };
+    let source = args.read.open(&symbols)?;
+    let group = match (args.threads, args.lock_addr) {
+        (true, _) => LockGroup::Task,
+        (_, true) => LockGroup::Address,
+        _ => LockGroup::Caller,
+    };
+    let config = ContentionConfig {
+        selection: args.read.selection(&source, &args.pid, &args.tid)?,
+        group,
+        stack_skip: args.stack_skip,
+        max_stack: args.max_stack,
+        types: args.type_filter.clone(),
+        locks: args.lock_filter.clone(),
+        functions: args.callstack_filter.clone(),
+    };
+    let table = count_contention(&source, &config)?;
+    let ledger = super::ledger(&source, &table);
+    let mut out = stdout();
+    let view = ContentionView {
+        table: &table,
+        group,
+        columns: args.field.clone(),
+        key: args.key,
+        entries: args.entries.unwrap_or(usize::MAX),
+        stacks: args.verbose,
+        separator: args.field_separator.clone(),
+    };
+    match args.read.json {
+        true => view.write_json(&mut out, &ledger)?,
+        false => view.write_text(&mut out, &ledger)?,
+    }
+    args.read.close(out, &source, &table.summary, &ledger)
+}

@@ -1,0 +1,76 @@
+//! `kymo lock`: who waits for locks; `record` chooses the events, the others read them out of
+//! recordings of any format.
+
+mod contention;
+mod record;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use kymo_analysis::locks::{ContentionTable, LOCKDEP_EVENTS, contention_notes};
+use kymo_events::EventSource;
+use kymo_model::NoteKind;
+use kymo_view::Ledger;
+use kymo_view::trust::note_chains;
+
+/// Flags of `kymo lock`.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Waits for locks of the kernel are told by lock:contention_begin and lock:contention_end (Linux 5.19
+and later): spinlocks, mutexes, semaphores. Locks that are taken without a wait are told by
+lock:lock_acquire and others, which only kernels with lock debugging have (CONFIG_LOCK_STAT).
+
+EXAMPLES
+  kymo lock record -- make -j4        waits for locks of the kernel while make runs
+  kymo lock contention                by who waits
+  kymo lock contention -l -E 10       by lock: the ten that were waited for longest
+  kymo lock contention -t             by task")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Record waits for locks of the machine
+    Record(Box<record::Args>),
+    /// Show who waits for locks of the kernel
+    #[command(visible_alias = "con")]
+    Contention(Box<contention::Args>),
+    /// Show how often locks were taken and waited for
+    Report(Box<report::ReportArgs>),
+    /// Show the threads and the locks of a recording
+    Info(report::InfoArgs),
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::Record(args) => record::run(*args),
+        Action::Contention(args) => contention::run(&args),
+        Action::Report(args) => report::run_report(&args),
+        Action::Info(args) => report::run_info(&args),
+    }
+}
+
+/// What the readers and the table have to say.
+fn ledger(source: &EventSource, table: &ContentionTable) -> Ledger {
+    let notes = table.summary.notes(source).into_iter().chain(contention_notes(table));
+    let mut ledger = Ledger::from_notes(notes);
+    note_chains(&table.summary, &mut ledger);
+    ledger
+}
+
+/// States what locks are counted, as nothing tells of those that were taken without a wait.
+fn note_lockdep(source: &EventSource, ledger: &mut Ledger) {
+    let has = !source.is_piped()
+        && source.classes().iter().any(|c| LOCKDEP_EVENTS.iter().any(|e| c.is_named(e)));
+    let fact = match has {
+        true => "waits alone are counted, not lock:lock_acquire and the like",
+        false => {
+            "there is no lock:lock_acquire, which kernels without lock debugging do not have: \
+             locks that were taken without a wait are not counted"
+        }
+    };
+    ledger.tell(NoteKind::Events, fact, Some("kymo lock contention shows the waits".to_owned()));
+}

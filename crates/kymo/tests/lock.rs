@@ -1,0 +1,227 @@
+//! `kymo lock contention` beside `perf lock contention` of the same recording, number by number,
+//! and beside a model of both that is made of the events as `kymo script` shows them.
+//!
+//! perf differs in these points, which the tests take into account:
+//! - it leaves out the first three (6.1) or four functions of a stack, whatever they are: kymo
+//!   does so with `--stack-skip`;
+//! - it has the names of few of the tasks of a recording (`:4711`);
+//! - rows of equal time are in no certain order.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::collections::{BTreeMap, HashMap};
+
+use kymo_testkit::{Need, Outcome, TracingState, peer, perf, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf];
+/// Processes that wake each other, and wait for the locks of their CPUs.
+const LOAD: [&str; 8] = ["perf", "bench", "sched", "messaging", "-g", "4", "-l", "200"];
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+/// Rows of CSV, sorted; the comments are left out.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let lines = text.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
+    let cells = |l: &str| l.split(',').map(|c| c.trim().to_owned()).collect();
+    let mut rows: Vec<Vec<String>> = lines.map(cells).collect();
+    rows.sort();
+    rows
+}
+
+/// Lines of a table, sorted; title and notes are left out.
+fn lines(text: &str) -> Vec<String> {
+    let from = text.lines().position(|l| l.starts_with(" contended ")).unwrap();
+    let is_note = |l: &&str| ["Trust:", "Note:"].contains(l);
+    let table = text.lines().skip(from).take_while(|l| !is_note(l)).filter(|l| !l.is_empty());
+    let mut lines: Vec<String> = table.map(|l| l.trim_end().to_owned()).collect();
+    lines.sort();
+    lines
+}
+
+/// Rows are the same; else those that are not are shown.
+#[track_caller]
+fn same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T]) {
+    let without = |a: &[T], b: &[T]| {
+        format!("{:#?}", a.iter().filter(|r| !b.contains(r)).collect::<Vec<_>>())
+    };
+    assert!(ours == theirs, "ours: {}\nperf's: {}", without(ours, theirs), without(theirs, ours));
+}
+
+/// What events say of waits by lock: number, nanoseconds, the longest.
+fn model(path: &str) -> BTreeMap<String, (u64, u64, u64)> {
+    let text = kymo(&["script", "-i", path, "--json"]).success().stdout;
+    let mut begun: HashMap<(u64, u64, String), f64> = HashMap::new();
+    let mut waits: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
+    for line in text.lines() {
+        let e: Value = serde_json::from_str(line).unwrap();
+        let name = e["event"].as_str().unwrap_or("").rsplit(':').next().unwrap().to_owned();
+        if !name.starts_with("contention_") {
+            continue;
+        }
+        let lock = e["fields"]["lock_addr"].to_string();
+        let (tid, time) = (e["tid"].as_u64().unwrap(), e["time"].as_f64().unwrap());
+        let cpu = if tid == 0 { e["cpu"].as_u64().unwrap() } else { 0 };
+        let key = (tid, cpu, lock.clone());
+        if name == "contention_begin" {
+            begun.entry(key).or_insert(time);
+        } else if let Some(from) = begun.remove(&key) {
+            let nanos = ((time - from) * 1e9).round() as u64;
+            let wait = waits.entry(lock).or_default();
+            *wait = (wait.0 + 1, wait.1 + nanos, wait.2.max(nanos));
+        }
+    }
+    waits
+}
+
+/// Rows by lock are those of the model; times in `script` are of microseconds' fractions that a
+/// number of 64 bits holds to some 4 ns.
+#[track_caller]
+fn locks_are_the_models(path: &str) {
+    let args = ["lock", "contention", "-l", "--json", "-i", path];
+    let page: Value = serde_json::from_str(&kymo(&args).success().stdout).unwrap();
+    let number = |v: &Value| v.as_u64().unwrap_or(0);
+    let mut ours: Vec<(u64, u64, u64)> = page["locks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|l| (number(&l["acquired"]), number(&l["total_ns"]), number(&l["max_ns"])))
+        .filter(|l| l.0 > 0)
+        .collect();
+    let mut theirs: Vec<(u64, u64, u64)> = model(path).into_values().collect();
+    ours.sort_unstable();
+    theirs.sort_unstable();
+    let all = |rows: &[(u64, u64, u64)]| rows.iter().map(|r| r.0).sum::<u64>();
+    assert!(ours.len() > 3 && all(&ours) > 50, "{ours:?}");
+    assert_eq!((ours.len(), all(&ours)), (theirs.len(), all(&theirs)));
+    let total = |rows: &[(u64, u64, u64)]| rows.iter().map(|r| r.1).sum::<u64>();
+    assert!(total(&ours).abs_diff(total(&theirs)) <= 10 * all(&ours), "{ours:?} {theirs:?}");
+}
+
+#[test]
+fn numbers_are_those_of_perf() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("a.data").to_str().unwrap().to_owned();
+    // Its pass for build-ids (without -B) crashes at times when processes end meanwhile.
+    let record = ["lock", "record", "-B", "-o", &data, "--"];
+    let _ = perf([&record[..], &LOAD].concat()).success();
+    let contention = |more: &[&str]| -> String {
+        kymo(&[&["lock", "contention", "-i", &data], more].concat()).success().stdout
+    };
+    // The text of perf 6.1.
+    let said = |more: &[&str]| {
+        let outcome = perf([&["lock", "contention", "-i", &data], more].concat()).success();
+        // It writes the table to standard error.
+        outcome.stdout + &outcome.stderr
+    };
+    same(&lines(&contention(&["--stack-skip", "3"])), &lines(&said(&[])));
+    let columns = ["-F", "contended,wait_min,avg_wait", "-k", "contended"];
+    let ours = contention(&[&columns[..], &["--stack-skip", "3"]].concat());
+    same(&lines(&ours), &lines(&said(&columns)));
+    assert!(lines(&ours).len() > 10, "{ours}");
+    let tasks = |text: &str| -> Vec<String> {
+        let numbers = |l: String| l.rsplit_once("   ").map(|(n, _)| n.to_owned()).unwrap();
+        lines(text).into_iter().map(numbers).collect()
+    };
+    same(&tasks(&contention(&["-t"])), &tasks(&said(&["-t"])));
+    locks_are_the_models(&data);
+    // The numbers of the newest perf, in nanoseconds, by caller, lock and task.
+    let newest = peer("perf");
+    if newest.is_newest() {
+        let said = |more: &[&str]| {
+            let args = [&["lock", "contention", "-i", &data, "-x,"], more].concat();
+            let outcome = newest.run(args).success();
+            rows(&(outcome.stdout + &outcome.stderr))
+        };
+        same(&rows(&contention(&["-x,", "--stack-skip", "4"])), &said(&[]));
+        same(&rows(&contention(&["-x,", "-l"])), &said(&["-l"]));
+        let numbers = |rows: Vec<Vec<String>>| -> Vec<Vec<String>> {
+            rows.into_iter().map(|r| r[..5].to_vec()).collect()
+        };
+        same(&numbers(rows(&contention(&["-x,", "-t"]))), &numbers(said(&["-t"])));
+    }
+    // Without a number of functions left out, the caller is the first that is no lock.
+    let page: Value = serde_json::from_str(&contention(&["--json"])).unwrap();
+    for lock in page["locks"].as_array().unwrap() {
+        let caller = lock["caller"].as_str().unwrap();
+        let is_lock = ["_raw_", "__pv_queued", "schedule+", "__schedule+", "mutex_lock+"];
+        assert!(!is_lock.iter().any(|l| caller.starts_with(l)), "{lock}");
+    }
+}
+
+#[test]
+fn own_recordings_of_both_formats_and_what_is_chosen() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    for path in [path("a.data"), path("b.dat")] {
+        let record = ["lock", "record", "-q", "-o", &path, "--"];
+        let _ = kymo(&[&record[..], &LOAD].concat()).success();
+        locks_are_the_models(&path);
+        let page = |more: &[&str]| -> Value {
+            let args = [&["lock", "contention", "--json", "-i", &path], more].concat();
+            serde_json::from_str(&kymo(&args).success().stdout).unwrap()
+        };
+        let sum = |page: &Value| -> (u64, u64) {
+            let locks = page["locks"].as_array().unwrap();
+            let of = |n: &str| locks.iter().map(|l| l[n].as_u64().unwrap()).sum();
+            (of("contended"), of("total_ns"))
+        };
+        let all = page(&[]);
+        assert_eq!(sum(&all), sum(&page(&["-l"])));
+        assert_eq!(sum(&all), sum(&page(&["-t"])));
+        assert_eq!(sum(&all).0 * 2, all["events"].as_u64().unwrap() + unmatched(&all));
+        let named = |page: &Value, name: &str| {
+            let locks = page["locks"].as_array().unwrap();
+            locks.iter().any(|l| l["caller"].as_str().unwrap().starts_with(name))
+        };
+        assert!(named(&all, "try_to_wake_up+"), "{all:#}");
+        // Parts: by type, function, lock and task.
+        assert_eq!(
+            sum(&page(&["-Y", "spinlock,mutex,rwsem,rwlock,pcpu-sem,semaphore,rt-mutex"])),
+            sum(&all)
+        );
+        let wakers = page(&["-S", "try_to_wake_up"]);
+        assert!(sum(&wakers).0 > 0 && sum(&wakers).0 < sum(&all).0);
+        let first = page(&["-l", "-E", "1"]);
+        let first = &first["locks"][0];
+        let one = page(&["-L", first["address"].as_str().unwrap()]);
+        assert_eq!(sum(&one).0, first["contended"].as_u64().unwrap());
+        let load = page(&["--comm", "sched-messaging"]);
+        assert!(sum(&load).0 > 0 && sum(&load).0 <= sum(&all).0);
+    }
+    // Reports say that locks without a wait are not in them.
+    let report = kymo(&["lock", "report", "-i", &path("a.data"), "-E", "2"]).success().stdout;
+    assert!(report.contains("acquired") && report.contains("lock:lock_acquire"), "{report}");
+    let threads = kymo(&["lock", "info", "-t", "-i", &path("a.data")]).success().stdout;
+    assert!(
+        threads.contains("Thread ID: comm") && threads.contains(": sched-messaging"),
+        "{threads}"
+    );
+    let locks = kymo(&["lock", "info", "-m", "-i", &path("a.data")]).success().stdout;
+    assert!(locks.contains("Address of instance") && locks.contains(" (spinlock)"), "{locks}");
+    assert_eq!(state.left_behind(), None);
+}
+
+/// Begins without ends, less ends without begins and begins that are told twice.
+fn unmatched(page: &Value) -> u64 {
+    page["no_end"].as_u64().unwrap() - page["no_begin"].as_u64().unwrap()
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let fixture =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/perf-data/x86_64/sched.data");
+    let none = kymo(&["lock", "contention", "-i", fixture, "--strict"]).expect_status(3).stdout;
+    assert!(none.contains("no events lock:contention_begin") && none.contains("kymo lock record"));
+    let bad = kymo(&["lock", "contention", "-k", "color", "-i", fixture]).failure();
+    assert!(bad.stderr.contains("there is no field \"color\""), "{}", bad.stderr);
+}
