@@ -4,7 +4,8 @@
 
 use kymo_ring::{AreaState, Context, Header};
 use kymo_ust::{
-    Control, EventRecord, FieldTag, Fields, Filter, OrderView, Shape, Slot, SlotState, compile,
+    ChannelConfigView, Control, EventRecord, FieldTag, Fields, Filter, Shape, Slot, SlotState,
+    compile,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -57,9 +58,9 @@ fuzz_target!(|data: &[u8]| {
     }
     let (events, _) = EventRecord::parse_table(data);
     assert!(events.len() <= data.len() / 24);
-    if let Ok(order) = OrderView::parse(data) {
-        std::hint::black_box((order.session(), order.channel(), order.rule_for(b"a:b", 7)));
-        for rule in order.rules() {
+    if let Ok(config) = ChannelConfigView::parse(data) {
+        std::hint::black_box((config.session(), config.channel(), config.rule_for(b"a:b", 7)));
+        for rule in config.rules() {
             filter(rule.filter, data);
         }
     }
