@@ -149,7 +149,7 @@ fn numbers_are_those_of_perf() {
     let page: Value = serde_json::from_str(&contention(&["--json"])).unwrap();
     for lock in page["locks"].as_array().unwrap() {
         let caller = lock["caller"].as_str().unwrap();
-        let is_lock = ["_raw_", "__pv_queued", "schedule+", "__schedule+", "mutex_lock+"];
+        let is_lock = ["_raw_spin_lock", "__pv_queued", "schedule+", "__schedule+", "mutex_lock+"];
         assert!(!is_lock.iter().any(|l| caller.starts_with(l)), "{lock}");
     }
 }
@@ -224,4 +224,115 @@ fn what_is_missing_is_said() {
     assert!(none.contains("no events lock:contention_begin") && none.contains("kymo lock record"));
     let bad = kymo(&["lock", "contention", "-k", "color", "-i", fixture]).failure();
     assert!(bad.stderr.contains("there is no field \"color\""), "{}", bad.stderr);
+}
+
+/// Waits for two futexes: one whose time is over each round, and one that a thread wakes. What
+/// the rounds took is printed. System calls are made without the C library, so that a chain of
+/// frame pointers has the function that made them.
+const FUTEXES: &str = r#"
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static int alone, shared;
+static long call(int *word, int op, int value, struct timespec *t) {
+    register struct timespec *r10 __asm__("r10") = t;
+    long ret;
+    __asm__ volatile("syscall" : "=a"(ret) : "a"(SYS_futex), "D"(word), "S"(op), "d"(value), "r"(r10)
+                     : "rcx", "r11", "memory");
+    return ret;
+}
+__attribute__((noinline)) long time_out(long n) {
+    struct timespec t = {0, 4000000};
+    return call(&alone, FUTEX_WAIT_PRIVATE, 0, &t) + n;
+}
+__attribute__((noinline)) long wait_shared(long n) {
+    return call(&shared, FUTEX_WAIT_PRIVATE, n, 0) + n;
+}
+__attribute__((noinline)) long wake_shared(long n) {
+    __atomic_add_fetch(&shared, 1, __ATOMIC_SEQ_CST);
+    return call(&shared, FUTEX_WAKE_PRIVATE, 1, 0) + n;
+}
+static long now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+static void *waker(void *v) {
+    for (int i = 0; i < 5; i++) { usleep(5000); wake_shared(i); }
+    return v;
+}
+int main(void) {
+    long all = 0;
+    for (int i = 0; i < 8; i++) { long from = now(); time_out(i); all += now() - from; }
+    printf("%p %ld\n", (void *)&alone, all);
+    pthread_t t;
+    pthread_create(&t, 0, waker, 0);
+    all = 0;
+    for (long i = 0; i < 5; i++) {
+        long from = now();
+        while (__atomic_load_n(&shared, __ATOMIC_SEQ_CST) == i) wait_shared(i);
+        all += now() - from;
+    }
+    printf("%p %ld\n", (void *)&shared, all);
+    pthread_join(t, 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn futexes_are_waited_for_as_the_program_measured() {
+    if !require(&[&NEEDS[..], &[Need::Gcc]].concat()) {
+        return;
+    }
+    let state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (source, program) = (path("futexes.c"), path("futexes"));
+    std::fs::write(&source, FUTEXES).unwrap();
+    let flags = ["-O1", "-fno-omit-frame-pointer", "-pthread", "-o", &program, &source];
+    assert!(std::process::Command::new("gcc").args(flags).status().unwrap().success());
+    for recording in [path("a.data"), path("b.dat")] {
+        let record = ["lock", "record", "--futex", "-q", "-o", &recording, "--", &program];
+        let said = kymo(&record).success().stdout;
+        let args = ["lock", "contention", "--futex", "--comm", "futexes", "-i", &recording];
+        let page = kymo(&[&args[..], &["--json"]].concat()).success().stdout;
+        let page: Value = serde_json::from_str(&page).unwrap();
+        for (line, [count, timeouts]) in said.lines().zip([[8, 8], [5, 0]]) {
+            let (address, measured) = line.split_once(' ').unwrap();
+            let measured: u64 = measured.parse().unwrap();
+            let futexes = page["futexes"].as_array().unwrap();
+            let futex = futexes.iter().find(|f| f["address"] == *address).unwrap();
+            let number = |name: &str| futex[name].as_u64().unwrap();
+            // A wake-up that comes before the wait is none.
+            assert!(number("count") <= count && number("count") + 1 >= count, "{futex:#}");
+            assert_eq!((number("timeouts"), number("interrupted")), (timeouts, 0), "{futex:#}");
+            // Around the system call are two readings of the clock, and at times another task.
+            let total = number("total_ns");
+            assert!(total <= measured && total * 10 >= measured * 7, "{total} of {measured}");
+            if recording.ends_with(".dat") {
+                continue;
+            }
+            let cells = futex["stacks"].as_array().unwrap();
+            let has = |stack: &Value, f: &str| {
+                stack["stack"].as_array().is_some_and(|s| s.iter().any(|n| *n == *f))
+            };
+            let (waits, wakes) = match timeouts {
+                0 => ("wait_shared", true),
+                _ => ("time_out", false),
+            };
+            assert!(!cells.is_empty() && cells.iter().all(|c| has(c, waits)), "{futex:#}");
+            assert!(cells.iter().all(|c| has(&c["waker"], "wake_shared") == wakes), "{futex:#}");
+            // A call that wakes before anybody waited is nobody's.
+            assert!(if wakes { number("wakes") >= 4 } else { number("wakes") == 0 }, "{futex:#}");
+        }
+        let text = kymo(&args).success().stdout;
+        assert!(text.contains("waits for futexes took") && text.contains("timeouts"), "{text}");
+        let beside = text.contains("woken by futexes, in");
+        assert_eq!(beside, recording.ends_with(".data"), "{text}");
+    }
+    assert_eq!(state.left_behind(), None);
 }

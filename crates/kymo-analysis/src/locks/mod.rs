@@ -3,12 +3,14 @@
 
 mod caller;
 mod contention;
+mod futex;
 mod lock_row;
 mod notes;
 
 pub use contention::{ContentionConfig, ContentionTable, LockGroup, count_contention};
+pub use futex::{FUTEX_EVENTS, FutexCell, FutexRow, FutexTable, FutexWaker, count_futexes};
 pub use lock_row::{LockCaller, LockFrame, LockRow, lock_type};
-pub use notes::contention_notes;
+pub use notes::{contention_notes, futex_notes};
 
 /// Events of waits for locks of the kernel.
 pub const CONTENTION_EVENTS: [&str; 2] = ["lock:contention_begin", "lock:contention_end"];

@@ -2,10 +2,12 @@
 
 mod columns;
 mod contention;
+mod futex;
 mod report;
 
 pub use columns::LockColumn;
 pub use contention::ContentionView;
+pub use futex::FutexView;
 pub use report::LockReportView;
 
 use std::fmt;

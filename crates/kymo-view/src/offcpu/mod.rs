@@ -5,6 +5,8 @@ mod pairs;
 mod text;
 mod tree;
 
+pub(crate) use pairs::{waits, write_beside};
+
 use kymo_analysis::offcpu::OffCpuTable;
 
 use crate::units::TimeUnits;

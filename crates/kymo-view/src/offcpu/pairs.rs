@@ -31,18 +31,7 @@ impl OffCpuView<'_> {
             )?;
             let sleeper = stack.map_or_else(Vec::new, |s| self.table.stacks.names(s));
             let (by, frames) = self.waker(*waker);
-            writeln!(out, "    {:<WIDTH$}  {by}", "waits in")?;
-            for at in 0..sleeper.len().max(frames.len()) {
-                let left = sleeper.get(at).copied().unwrap_or("");
-                let right = frames.get(at).copied().unwrap_or("");
-                let left = shown(left.as_bytes());
-                let left: String = left.chars().take(WIDTH).collect();
-                writeln!(
-                    out,
-                    "{}",
-                    format!("      {left:<WIDTH$}  {}", shown(right.as_bytes())).trim_end()
-                )?;
-            }
+            write_beside(out, &sleeper, (&by, &frames))?;
             writeln!(out)?;
         }
         Ok(())
@@ -65,6 +54,22 @@ impl OffCpuView<'_> {
 }
 
 /// A number of waits, in words.
-pub(super) fn waits(count: u64) -> String {
+pub(crate) fn waits(count: u64) -> String {
     if count == 1 { "1 wait".to_owned() } else { format!("{count} waits") }
+}
+
+/// Writes the stack of who waits, and beside it that of who ended the wait.
+pub(crate) fn write_beside(
+    out: &mut dyn Write,
+    waiter: &[&str],
+    (by, waker): (&str, &[&str]),
+) -> io::Result<()> {
+    writeln!(out, "    {:<WIDTH$}  {by}", "waits in")?;
+    for at in 0..waiter.len().max(waker.len()) {
+        let left = shown(waiter.get(at).copied().unwrap_or("").as_bytes());
+        let right = shown(waker.get(at).copied().unwrap_or("").as_bytes());
+        let left: String = left.chars().take(WIDTH).collect();
+        writeln!(out, "{}", format!("      {left:<WIDTH$}  {right}").trim_end())?;
+    }
+    Ok(())
 }

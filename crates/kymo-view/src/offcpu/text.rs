@@ -165,6 +165,13 @@ impl OffCpuView<'_> {
             Some(OffCpuCause::Preempted | OffCpuCause::Woken) => {
                 writeln!(out, "  who ran:      kymo sched latency -i {file} --causes")
             }
+            Some(OffCpuCause::Futex) => writeln!(
+                out,
+                "  which futex:  kymo lock record --futex, then kymo lock contention --futex"
+            ),
+            Some(OffCpuCause::Mutex | OffCpuCause::Rwsem | OffCpuCause::KernelLock) => {
+                writeln!(out, "  which lock:   kymo lock record, then kymo lock contention -l")
+            }
             _ => Ok(()),
         }
     }

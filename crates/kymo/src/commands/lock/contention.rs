@@ -2,8 +2,13 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::locks::{ContentionConfig, LockGroup, count_contention};
-use kymo_view::locks::{ContentionView, LockColumn};
+use kymo_analysis::locks::{
+    ContentionConfig, LockGroup, count_contention, count_futexes, futex_notes,
+};
+use kymo_events::EventSource;
+use kymo_view::Ledger;
+use kymo_view::locks::{ContentionView, FutexView, LockColumn};
+use kymo_view::trust::note_chains;
 
 use super::super::analysis::{AnalysisArgs, stdout};
 use crate::args::symbols::SymbolArgs;
@@ -35,6 +40,15 @@ pub(super) struct Args {
     /// Only these threads
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
+    /// Show waits of programs for futexes (kymo lock record --futex), by address, with the stacks
+    /// of who waits and of who wakes
+    #[arg(long, conflicts_with_all = [
+        "threads", "lock_addr", "field_separator", "type_filter", "lock_filter", "callstack_filter"
+    ])]
+    futex: bool,
+    /// Number of stacks that are shown beside those of who woke the task (--futex)
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pairs: usize,
     /// A row for each task
     #[arg(short = 't', long, conflicts_with = "lock_addr")]
     threads: bool,
@@ -86,6 +100,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ..SymbolArgs::default()
     };
     let source = args.read.open(&symbols)?;
+    if args.futex {
+        return run_futex(args, &source);
+    }
     let group = match (args.threads, args.lock_addr) {
         (true, _) => LockGroup::Task,
         (_, true) => LockGroup::Address,
@@ -117,4 +134,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         false => view.write_text(&mut out, &ledger)?,
     }
     args.read.close(out, &source, &table.summary, &ledger)
+}
+
+fn run_futex(args: &Args, source: &EventSource) -> anyhow::Result<ExitCode> {
+    let selection = args.read.selection(source, &args.pid, &args.tid)?;
+    let table = count_futexes(source, &selection)?;
+    let notes = table.summary.notes(source).into_iter().chain(futex_notes(&table));
+    let mut ledger = Ledger::from_notes(notes);
+    note_chains(&table.summary, &mut ledger);
+    let entries = args.entries.unwrap_or(usize::MAX);
+    let view = FutexView { table: &table, entries, pairs: args.pairs };
+    let mut out = stdout();
+    match args.read.json {
+        true => view.write_json(&mut out, &ledger)?,
+        false => view.write_text(&mut out, &ledger)?,
+    }
+    args.read.close(out, source, &table.summary, &ledger)
 }

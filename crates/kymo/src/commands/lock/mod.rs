@@ -25,7 +25,9 @@ EXAMPLES
   kymo lock record -- make -j4        waits for locks of the kernel while make runs
   kymo lock contention                by who waits
   kymo lock contention -l -E 10       by lock: the ten that were waited for longest
-  kymo lock contention -t             by task")]
+  kymo lock contention -t             by task
+  kymo lock record --futex -- ./server; kymo lock contention --futex
+                                      locks and conditions of programs")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,

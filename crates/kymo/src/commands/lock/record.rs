@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::locks::{CONTENTION_EVENTS, LOCKDEP_EVENTS};
+use kymo_analysis::locks::{CONTENTION_EVENTS, FUTEX_EVENTS, LOCKDEP_EVENTS};
 
 use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_event, record_events};
 
@@ -10,18 +10,26 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_even
 #[derive(clap::Args)]
 #[command(after_help = "\
 Records lock:contention_begin and lock:contention_end of everybody on all CPUs, with their stacks:
-by frame pointers, unless --call-graph says otherwise.
+by frame pointers, unless --call-graph says otherwise; with --futex entries and exits of futex(2)
+instead, whose stacks are in a perf.data.
 
 EXAMPLES
   kymo lock record -- make -j4
-  kymo lock record -o x.dat --timeout 5000     a trace.dat: the cheaper way")]
+  kymo lock record -o x.dat --timeout 5000     a trace.dat: the cheaper way
+  kymo lock record --futex --call-graph dwarf -- ./server")]
 pub(super) struct Args {
+    /// Record waits of programs for futexes: locks and conditions in user space
+    #[arg(long)]
+    futex: bool,
     #[command(flatten)]
     recording: EventRecordingArgs,
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.recording.graph |= args.recording.call_graph.is_none();
+    if args.futex {
+        return record_futexes(args.recording);
+    }
     if !CONTENTION_EVENTS.iter().all(|e| has_event(e)) {
         let lockdep = LOCKDEP_EVENTS.iter().any(|e| has_event(e));
         let more =
@@ -33,4 +41,13 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let events =
         RecordedEvents { command: "kymo lock record", required: &CONTENTION_EVENTS, optional: &[] };
     record_events(&args.recording, &events)
+}
+
+fn record_futexes(mut recording: EventRecordingArgs) -> anyhow::Result<ExitCode> {
+    // The kernel's stack of a system call says nothing, and a trace.dat has no other.
+    let is_trace_dat = recording.output.extension().is_some_and(|e| e == "dat");
+    recording.graph &= !is_trace_dat;
+    let events =
+        RecordedEvents { command: "kymo lock record", required: &FUTEX_EVENTS, optional: &[] };
+    record_events(&recording, &events)
 }

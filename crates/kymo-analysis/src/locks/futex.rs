@@ -1,0 +1,360 @@
+//! Waits of programs for futexes: system calls from their entry to their exit, with the stacks of
+//! who waits and of who wakes.
+
+use std::ops::ControlFlow;
+
+use kymo_events::{
+    EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
+    SourceError,
+};
+use rustc_hash::FxHashMap;
+
+use crate::losses::{LossWindows, scan_events, select_events};
+use crate::offcpu::{StackNode, StackRole, StackStore};
+use crate::tasks::DelayStats;
+
+/// Entry and exit of the system call.
+pub const FUTEX_EVENTS: [&str; 2] = ["syscalls:sys_enter_futex", "syscalls:sys_exit_futex"];
+
+/// Futexes that are told apart; more are counted in one row.
+const MAX_ROWS: usize = 1 << 16;
+/// Combinations of futex and stacks; more lose their stacks.
+const MAX_CELLS: usize = 1 << 17;
+/// System calls under way at a time.
+const MAX_OPEN: usize = 1 << 18;
+
+/// A futex: process, where known, and address.
+type FutexKey = (Option<u32>, u64);
+
+/// Who wakes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FutexWaker {
+    /// Name of the task.
+    pub comm: Vec<u8>,
+    /// Its stack.
+    pub stack: Option<StackNode>,
+}
+
+/// Waits of one stack that one waker's stack ended.
+#[derive(Clone, Debug)]
+pub struct FutexCell {
+    /// Stack of who waits.
+    pub stack: Option<StackNode>,
+    /// Who woke it, where that was seen.
+    pub waker: Option<FutexWaker>,
+    /// Number of waits.
+    pub count: u64,
+    /// Nanoseconds together.
+    pub total: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// A futex.
+#[derive(Clone, Debug, Default)]
+pub struct FutexRow {
+    /// Process, where known.
+    pub pid: Option<u32>,
+    /// Name of who waited first.
+    pub comm: Vec<u8>,
+    /// Address of the futex in the process.
+    pub address: u64,
+    /// Whether it stands for all that there was no room for.
+    pub is_others: bool,
+    /// Waits that ended.
+    pub waits: DelayStats,
+    /// Of these, those that ended because their time was over.
+    pub timeouts: u64,
+    /// Of these, those that a signal ended.
+    pub interrupted: u64,
+    /// Calls that did not wait: the futex had another value.
+    pub not_waited: u64,
+    /// Calls that wake.
+    pub wakes: u64,
+    /// Waits in which events were lost.
+    pub uncertain: u64,
+    /// Waits that had not ended when the recording did.
+    pub open: u64,
+    /// Waits by stack and waker, the largest total first.
+    pub cells: Vec<FutexCell>,
+}
+
+/// Futexes, and what did not fit together.
+#[derive(Debug)]
+pub struct FutexTable {
+    /// The futexes, the largest total first.
+    pub rows: Vec<FutexRow>,
+    /// The stacks.
+    pub stacks: StackStore,
+    /// Events.
+    pub events: u64,
+    /// Waits, and how many of them have a stack.
+    pub stacked: (u64, u64),
+    /// Events without time, task or a field.
+    pub malformed: u64,
+    /// Calls beyond those that are told apart.
+    pub crowded: u64,
+    /// Times of the first and the last event.
+    pub span: Option<(u64, u64)>,
+    /// What the readers say.
+    pub summary: ReadSummary,
+}
+
+#[derive(Clone, Copy)]
+enum FutexFields {
+    Enter { address: FieldId, op: FieldId },
+    Exit { ret: FieldId },
+}
+
+impl FutexFields {
+    fn of(class: &RecordedClass) -> Option<FutexFields> {
+        if class.is_named(FUTEX_EVENTS[0]) {
+            return Some(FutexFields::Enter {
+                address: class.field("uaddr")?,
+                op: class.field("op")?,
+            });
+        }
+        let is_exit = class.is_named(FUTEX_EVENTS[1]);
+        is_exit.then(|| class.field("ret")).flatten().map(|ret| FutexFields::Exit { ret })
+    }
+}
+
+/// What a call does, by its `op`: the command without FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FutexCall {
+    Wait,
+    Wake,
+}
+
+impl FutexCall {
+    fn of(op: i64) -> Option<FutexCall> {
+        match op & 0x7f {
+            // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2.
+            0 | 6 | 9 | 11 | 13 => Some(FutexCall::Wait),
+            // WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI, WAKE_BITSET, CMP_REQUEUE_PI.
+            1 | 3 | 4 | 5 | 7 | 10 | 12 => Some(FutexCall::Wake),
+            _ => None,
+        }
+    }
+}
+
+struct OpenCall {
+    time: u64,
+    row: usize,
+    stack: Option<StackNode>,
+}
+
+type CellKey = (usize, Option<StackNode>, Option<FutexWaker>);
+
+struct FutexCounting<'a> {
+    selection: &'a EventSelection,
+    losses: LossWindows,
+    fields: FxHashMap<usize, Option<FutexFields>>,
+    /// Waits by thread.
+    open: FxHashMap<u32, OpenCall>,
+    by_key: FxHashMap<FutexKey, usize>,
+    rows: Vec<FutexRow>,
+    others: Option<usize>,
+    /// By row: the last call that wakes, and when.
+    wakers: Vec<Option<(u64, FutexWaker)>>,
+    cells: FxHashMap<CellKey, (u64, u64, u64)>,
+    stacks: StackStore,
+    events: u64,
+    stacked: (u64, u64),
+    malformed: u64,
+    crowded: u64,
+    span: Option<(u64, u64)>,
+}
+
+/// Counts the waits of recordings for futexes: those whose entry is selected.
+///
+/// # Errors
+/// If reading fails.
+pub fn count_futexes(
+    source: &EventSource,
+    selection: &EventSelection,
+) -> Result<FutexTable, SourceError> {
+    let events = select_events(&FUTEX_EVENTS);
+    let losses = scan_events(source, &events)?.losses;
+    let mut counting = FutexCounting {
+        selection,
+        losses,
+        fields: FxHashMap::default(),
+        open: FxHashMap::default(),
+        by_key: FxHashMap::default(),
+        rows: Vec::new(),
+        others: None,
+        wakers: Vec::new(),
+        cells: FxHashMap::default(),
+        stacks: StackStore::default(),
+        events: 0,
+        stacked: (0, 0),
+        malformed: 0,
+        crowded: 0,
+        span: None,
+    };
+    let summary = source.for_each(&events, ReadOptions::default(), &mut |event| {
+        counting.event(event);
+        ControlFlow::Continue(())
+    })?;
+    Ok(counting.finish(summary))
+}
+
+impl FutexCounting<'_> {
+    fn event(&mut self, event: &RecordedEvent<'_>) {
+        let class = event.class;
+        let of = || FutexFields::of(class);
+        let fields = *self.fields.entry(class.layout.index()).or_insert_with(of);
+        let Some(fields) = fields else { return };
+        self.events += 1;
+        let (Some(time), Some(tid)) = (event.time, event.task().tid) else {
+            self.malformed += 1;
+            return;
+        };
+        let (first, last) = self.span.unwrap_or((time, time));
+        self.span = Some((first.min(time), last.max(time)));
+        let number = |id| event.fields().integer(id);
+        match fields {
+            FutexFields::Enter { address, op } => {
+                let (Some(address), Some(op)) = (number(address), number(op)) else {
+                    self.malformed += 1;
+                    return;
+                };
+                self.enter((tid, address as u64), FutexCall::of(op), time, event);
+            }
+            FutexFields::Exit { ret } => match number(ret) {
+                Some(ret) => self.exit(tid, ret, time),
+                None => self.malformed += 1,
+            },
+        }
+    }
+
+    fn enter(
+        &mut self,
+        (tid, address): (u32, u64),
+        call: Option<FutexCall>,
+        time: u64,
+        event: &RecordedEvent<'_>,
+    ) {
+        // A thread is in one call at a time.
+        self.open.remove(&tid);
+        let Some(call) = call else { return };
+        let task = event.task();
+        match call {
+            FutexCall::Wake => {
+                // Wakers of futexes that nobody waits for are many.
+                let Some(row) = self.by_key.get(&(task.pid, address)).copied() else { return };
+                let stack = self.stacks.add(event, StackRole::Event);
+                let waker = FutexWaker { comm: task.comm().to_vec(), stack };
+                if let Some(slot) = self.wakers.get_mut(row) {
+                    *slot = Some((time, waker));
+                }
+                if let Some(row) = self.rows.get_mut(row) {
+                    row.wakes += 1;
+                }
+            }
+            FutexCall::Wait => {
+                let selection = self.selection;
+                if !selection.wants_time(event.time)
+                    || !selection.wants_cpu(event.cpu())
+                    || selection.has_task_conditions()
+                        && !selection.wants_task(task.pid, task.tid, task.comm())
+                {
+                    return;
+                }
+                if self.open.len() >= MAX_OPEN {
+                    self.crowded += 1;
+                    return;
+                }
+                let row = self.row((task.pid, address), task.comm());
+                let stack = self.stacks.add(event, StackRole::Event);
+                self.stacked.0 += 1;
+                self.stacked.1 += u64::from(stack.is_some());
+                self.open.insert(tid, OpenCall { time, row, stack });
+            }
+        }
+    }
+
+    fn row(&mut self, key: FutexKey, comm: &[u8]) -> usize {
+        if let Some(row) = self.by_key.get(&key) {
+            return *row;
+        }
+        let next = self.rows.len();
+        let is_others = next >= MAX_ROWS;
+        if is_others {
+            self.crowded += 1;
+            if let Some(others) = self.others {
+                return others;
+            }
+            self.others = Some(next);
+        } else {
+            self.by_key.insert(key, next);
+        }
+        let (pid, address) = if is_others { (None, 0) } else { key };
+        let comm = if is_others { b"[others]".to_vec() } else { comm.to_vec() };
+        self.rows.push(FutexRow { pid, comm, address, is_others, ..FutexRow::default() });
+        self.wakers.push(None);
+        next
+    }
+
+    fn exit(&mut self, tid: u32, ret: i64, time: u64) {
+        const EINTR: i64 = -4;
+        const EAGAIN: i64 = -11;
+        const ETIMEDOUT: i64 = -110;
+        // Errors that a signal makes, which programs do not see: ERESTARTSYS and its kin.
+        const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
+        let Some(call) = self.open.remove(&tid) else { return };
+        let Some(row) = self.rows.get_mut(call.row) else { return };
+        if ret == EAGAIN {
+            row.not_waited += 1;
+            return;
+        }
+        let Some(nanos) = time.checked_sub(call.time) else { return };
+        if self.losses.touches(call.time, time) {
+            row.uncertain += 1;
+            return;
+        }
+        row.timeouts += u64::from(ret == ETIMEDOUT);
+        row.interrupted += u64::from(ret == EINTR || RESTARTS.contains(&ret));
+        row.waits.add(nanos, call.time);
+        // The last call that wakes since the wait began.
+        let waker = self.wakers.get(call.row).and_then(Option::as_ref);
+        let woke = |(at, _): &&(u64, FutexWaker)| ret >= 0 && *at >= call.time && *at <= time;
+        let waker = waker.filter(woke).map(|(_, waker)| waker.clone());
+        let mut key = (call.row, call.stack, waker);
+        if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&key) {
+            self.crowded += 1;
+            key = (call.row, None, None);
+        }
+        let cell = self.cells.entry(key).or_default();
+        *cell = (cell.0 + 1, cell.1.saturating_add(nanos), cell.2.max(nanos));
+    }
+
+    fn finish(mut self, summary: ReadSummary) -> FutexTable {
+        for call in self.open.values() {
+            if let Some(row) = self.rows.get_mut(call.row) {
+                row.open += 1;
+            }
+        }
+        for ((row, stack, waker), (count, total, max)) in self.cells {
+            if let Some(row) = self.rows.get_mut(row) {
+                row.cells.push(FutexCell { stack, waker, count, total, max });
+            }
+        }
+        for row in &mut self.rows {
+            row.cells.sort_by_key(|c| (std::cmp::Reverse(c.total), c.stack));
+        }
+        let key = |r: &FutexRow| (std::cmp::Reverse(r.waits.total), r.pid, r.address);
+        self.rows.sort_by_cached_key(key);
+        FutexTable {
+            rows: self.rows,
+            stacks: self.stacks,
+            events: self.events,
+            stacked: self.stacked,
+            malformed: self.malformed,
+            crowded: self.crowded,
+            span: self.span,
+            summary,
+        }
+    }
+}
