@@ -74,8 +74,8 @@ fn times_add_up(page: &Value) {
 
 /// The time off CPU in each function that waits is what the program measured around its call,
 /// but for what it ran there: that is less than all the time it ran (and a thousandth for the
-/// rates of the two clocks). Where the kernel left out a switch from its idle task, as this
-/// machine's does at times, the end of a wait and the run behind it are told as uncertain.
+/// rates of the two clocks). Where the kernel left out a switch from its idle task, as some
+/// do at times, the end of a wait and the run behind it are told as uncertain.
 #[track_caller]
 fn functions_waited(page: &Value, measured: &BTreeMap<String, u64>) {
     let total = &page["total"];
@@ -191,9 +191,7 @@ fn text_has_the_answer_the_causes_and_the_stacks() {
     let text = kymo(&args).success().stdout;
     let first = text.lines().find(|l| !l.is_empty()).unwrap();
     assert!(first.contains(" tasks were off CPU for ") && first.contains("most of it "), "{first}");
-    for line in
-        ["  running ", "  blocked: futex ", "  blocked: pipe ", "  sleeping ", "  together "]
-    {
+    for line in ["  running", "  blocked: futex", "  blocked: pipe", "  sleeping", "  together"] {
         assert!(text.lines().any(|l| l.starts_with(line)), "{line}:\n{text}");
     }
     assert!(text.contains("--blocked: futex") && text.contains("  waittext:"), "{text}");

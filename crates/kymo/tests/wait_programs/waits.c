@@ -1,11 +1,15 @@
 /* Waits in ways that are told apart, measures each by the clock, and prints for each function
- * that waits its nanoseconds. System calls are made without the C library, so that a chain of
+ * that waits its nanoseconds. Meanwhile another process keeps each CPU from being idle, at the
+ * least priority: some kernels leave out events that happen in the idle task. System calls are made without the C library, so that a chain of
  * frame pointers has the function that made them. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -79,7 +83,27 @@ static void measure(const char *name, long (*wait)(long)) {
     printf("%s %ld\n", name, all);
 }
 
+#define MOST_CPUS 256
+static pid_t spinners[MOST_CPUS];
+
+static int spin(void) {
+    int cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (cpus > MOST_CPUS) cpus = MOST_CPUS;
+    for (int n = 0; n < cpus; n++) {
+        spinners[n] = fork();
+        if (spinners[n] == 0) {
+            struct sched_param p = {0};
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            prctl(PR_SET_NAME, "spinner");
+            sched_setscheduler(0, SCHED_IDLE, &p);
+            for (volatile long i = 0;; i++) {}
+        }
+    }
+    return cpus;
+}
+
 int main(void) {
+    int cpus = spin();
     if (pipe(pipes) || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets)) return 1;
     measure("futex", wait_futex);
     measure("sleep", wait_sleep);
@@ -87,5 +111,9 @@ int main(void) {
     measure("socket", wait_socket);
     measure("poll", wait_poll);
     measure("child", wait_child);
+    for (int n = 0; n < cpus; n++) {
+        kill(spinners[n], SIGKILL);
+        waitpid(spinners[n], 0, 0);
+    }
     return 0;
 }
