@@ -27,7 +27,7 @@ pub fn off_cpu_notes(table: &OffCpuTable) -> Vec<Note> {
              the time between their first and last event",
             table.unbalanced, table.total.tasks
         );
-        doubt(NoteKind::Unmatched, fact, Some("record all tasks on all CPUs: kymo offcpu record"));
+        doubt(NoteKind::Unmatched, fact, None);
     }
     let left_out = table.stacks.left_out;
     if left_out + table.merged > 0 {

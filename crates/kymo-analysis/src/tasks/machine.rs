@@ -30,6 +30,8 @@ pub struct SchedCounts {
     pub switches: u64,
     /// Switches away from a task that the CPU had not switched to.
     pub mismatched: u64,
+    /// Of these, those whose CPU was idle, as far as was seen.
+    pub mismatched_idle: u64,
     /// Runs that begin before the recording, or out of nothing.
     pub no_begin: u64,
     /// Runs of tasks that slept, and that no wake-up in the recording made runnable.
@@ -225,6 +227,8 @@ impl TaskMachine {
         let matches = before == Some(out);
         if let Some(before) = before.filter(|_| !matches) {
             self.counts.mismatched += 1;
+            let was_idle = self.tasks.get(before).is_some_and(SchedTask::is_idle);
+            self.counts.mismatched_idle += u64::from(was_idle);
             // It left unseen: what is known of it is over.
             if let Some(task) = self.tasks.get_mut(before) {
                 (task.state, task.left, task.woken) = (TaskState::Unknown, None, None);

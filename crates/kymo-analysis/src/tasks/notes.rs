@@ -25,8 +25,20 @@ pub fn sched_notes(read: &SchedRead, record: &str) -> Vec<Note> {
         let fact = format!("events were lost within {what}, which may have been others");
         doubt(NoteKind::Lost, fact, None);
     }
-    if c.mismatched > 0 {
-        let what = counted(c.mismatched, "switch", "switches");
+    if c.mismatched_idle > 0 {
+        let what = counted(
+            c.mismatched_idle,
+            "switch from an idle task is",
+            "switches from idle tasks are",
+        );
+        let fact = format!(
+            "{what} missing, as some kernels leave them out: since when the next task ran is not known"
+        );
+        doubt(NoteKind::Unmatched, fact, None);
+    }
+    let others = c.mismatched - c.mismatched_idle.min(c.mismatched);
+    if others > 0 {
+        let what = counted(others, "switch", "switches");
         let fact = format!(
             "{what} away from tasks that their CPUs had not switched to: switches are missing, as in \
              a recording of some tasks only; times of other tasks may be wrong"
