@@ -88,6 +88,15 @@ fn first_ring(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     Ok(sort_out(units.plus(corpus), &log))
 }
 
+/// Configuration of perf for tests: it keeps no copies of the binaries it meets. Those would stay
+/// in the user's `~/.debug`, and perf 6.1 aborts at times (`util/build-id.c`) when several of it
+/// put them there at once.
+fn perf_config() -> anyhow::Result<PathBuf> {
+    let path = crate::root().join("target/perfconfig");
+    std::fs::write(&path, "[record]\n\tbuild-id = no-cache\n").context("target/perfconfig")?;
+    Ok(path)
+}
+
 /// The file that skipped tests enter themselves in, empty.
 fn skip_log() -> anyhow::Result<PathBuf> {
     let directory = crate::root().join("target");
@@ -117,7 +126,7 @@ fn all(steps: &mut Steps) -> anyhow::Result<(Counts, Vec<String>)> {
     } else {
         &["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"]
     });
-    tests.env("KYMO_SKIP_LOG", &skip_log);
+    tests.env("KYMO_SKIP_LOG", &skip_log).env("PERF_CONFIG", perf_config()?);
     steps.step("kernel with debugging information", || {
         vm::fetch_for_tests();
         Ok(())
