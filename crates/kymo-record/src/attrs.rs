@@ -116,7 +116,14 @@ fn tracking(options: &RecordOptions, kernel: Kernel) -> AttrFlags {
         | AttrFlags::COMM
         | AttrFlags::COMM_EXEC
         | AttrFlags::TASK
-        | kernel.optional(AttrFlags::KSYMBOL | AttrFlags::BUILD_ID);
+        | kernel.optional(AttrFlags::KSYMBOL);
+    // Kernels since 5.12 mark a mapping's record as having a build-id in the recordings of others,
+    // too, once one of its watchers asked for it (perf_event_mmap_output(): `misc` stays as it is
+    // for the next event); there it has none, and perf 6.1 aborts. Who watches the whole machine
+    // meets the mappings of everybody: its build-ids are read at the end.
+    if options.target != Target::System {
+        flags |= kernel.optional(AttrFlags::BUILD_ID);
+    }
     if options.data_mappings() {
         flags |= AttrFlags::MMAP_DATA;
     }

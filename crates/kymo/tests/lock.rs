@@ -139,7 +139,13 @@ fn numbers_are_those_of_perf() {
             rows(&(outcome.stdout + &outcome.stderr))
         };
         same(&rows(&contention(&["-x,", "--stack-skip", "4"])), &said(&[]));
-        same(&rows(&contention(&["-x,", "-l"])), &said(&["-l"]));
+        // perf gives the name of the last symbol that kallsyms has of the kernel's data to all that
+        // lies behind it, megabytes away; kymo gives none.
+        let without_names = |mut rows: Vec<Vec<String>>| {
+            rows.iter_mut().filter(|r| r[5] == "__start_init_stack").for_each(|r| r[5].clear());
+            rows
+        };
+        same(&rows(&contention(&["-x,", "-l"])), &without_names(said(&["-l"])));
         let numbers = |rows: Vec<Vec<String>>| -> Vec<Vec<String>> {
             rows.into_iter().map(|r| r[..5].to_vec()).collect()
         };
