@@ -109,7 +109,6 @@ fn numbers_are_those_of_perf() {
     let data = directory.path().join("a.data").to_str().unwrap().to_owned();
     // Its pass for build-ids (without -B) crashes at times when processes end meanwhile.
     let record = ["lock", "record", "-B", "-o", &data, "--"];
-    let _ = perf([&record[..], &LOAD].concat()).success();
     let contention = |more: &[&str]| -> String {
         kymo(&[&["lock", "contention", "-i", &data], more].concat()).success().stdout
     };
@@ -119,6 +118,13 @@ fn numbers_are_those_of_perf() {
         // It writes the table to standard error.
         outcome.stdout + &outcome.stderr
     };
+    // On a busy machine perf sometimes records events out of their order, and then takes an end
+    // for that of another wait: waits of 0 ns. Such a recording judges nothing.
+    let is_ordered = (0..5).any(|_| {
+        let _ = perf([&record[..], &LOAD].concat()).success();
+        !said(&[]).contains("  0 ns         0 ns")
+    });
+    assert!(is_ordered, "{}", said(&[]));
     same(&lines(&contention(&["--stack-skip", "3"])), &lines(&said(&[])));
     let columns = ["-F", "contended,wait_min,avg_wait", "-k", "contended"];
     let ours = contention(&[&columns[..], &["--stack-skip", "3"]].concat());
@@ -143,9 +149,12 @@ fn numbers_are_those_of_perf() {
         // lies behind it, megabytes away; kymo gives none.
         let without_names = |mut rows: Vec<Vec<String>>| {
             rows.iter_mut().filter(|r| r[5] == "__start_init_stack").for_each(|r| r[5].clear());
+            // Of a lock that was waited for to read and to write perf does not say which.
+            rows.iter_mut().for_each(|r| r[6] = r[6].split(':').next().unwrap().to_owned());
             rows
         };
-        same(&rows(&contention(&["-x,", "-l"])), &without_names(said(&["-l"])));
+        let ours = rows(&contention(&["-x,", "-l"]));
+        same(&without_names(ours), &without_names(said(&["-l"])));
         let numbers = |rows: Vec<Vec<String>>| -> Vec<Vec<String>> {
             rows.into_iter().map(|r| r[..5].to_vec()).collect()
         };
