@@ -26,97 +26,103 @@ mod exit;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{ArgMatches, Command, FromArgMatches as _};
 
-/// Count, profile and trace a running Linux system.
-#[derive(Parser)]
-#[command(name = "kymo", version, about, propagate_version = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
+/// A command of kymo. Its flags are declared when it is the one that was typed: those of all
+/// commands cost more than what many of them do.
+struct CommandEntry {
+    name: &'static str,
+    about: &'static str,
+    declare: fn(Command) -> Command,
+    run: fn(&mut ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Error>,
 }
 
-/// Each variant is `Name(commands::name::Args)`.
-#[derive(Subcommand)]
-enum Command {
-    /// List the events this machine offers
-    List(commands::list::Args),
-    /// Receive traces from other machines
-    Listen(commands::listen::Args),
-    /// Count events for a command, a process, a cgroup, the machine
-    Stat(commands::stat::Args),
-    /// Record samples and tracepoints into perf.data
-    Record(commands::record::Args),
-    /// Show where the samples of a recording come from
-    Report(commands::report::Args),
-    /// Show what each instruction and line of a function cost
-    Annotate(Box<commands::annotate::Args>),
-    /// Turn the stacks of a recording into other programs' formats
-    Convert(Box<commands::convert::Args>),
-    /// Write a bundle: symbols and unwinding information of a recording, for other machines
-    Bundle(commands::bundle::Args),
-    /// Show the events of a recording as text or JSON lines
-    Script(commands::script::Args),
-    /// Show who runs, who waits for a CPU, and why
-    Sched(commands::sched::Args),
-    /// Show who allocates memory of the kernel, and what stays
-    Kmem(commands::kmem::Args),
-    /// Show who waits for locks
-    Lock(commands::lock::Args),
-    /// Show where tasks were off CPU, and why
-    Offcpu(commands::offcpu::Args),
-    /// Show what interrupts, softirqs and work items do, and whom they hold up
-    Kwork(commands::kwork::Args),
-    /// Keep traces running, and take their last seconds
-    Session(commands::session::Args),
-    /// Switch, filter and look at the kernel's tracepoints
-    Event(commands::event::Args),
-    /// Watch events of the kernel as they happen, or record them into a trace.dat
-    Trace(Box<commands::trace::Args>),
-    /// Add new events to functions and lines of the kernel and of programs
-    #[command(disable_version_flag = true)]
-    Probe(commands::probe::Args),
-    /// Find out what a command spends its time on
-    Profile(commands::profile::Args),
-    /// Show or remove what earlier runs found out about binaries
-    Cache(commands::cache::Args),
-    /// Print a manual page, or completions for a shell
-    Manual(commands::manual::Args),
+/// The entries of commands, each a module with `Args` and `run`, and what it does.
+macro_rules! command_entries {
+    ($($module:ident, $about:literal;)*) => {
+        &[$(CommandEntry {
+            name: stringify!($module),
+            about: $about,
+            declare: |command| {
+                // The comment of `Args` describes the type, not the command.
+                <commands::$module::Args as clap::Args>::augment_args(command)
+                    .about($about)
+                    .long_about(None)
+            },
+            run: |matches| {
+                commands::$module::Args::from_arg_matches_mut(matches).map(commands::$module::run)
+            },
+        }),*]
+    };
+}
+
+const COMMANDS: &[CommandEntry] = command_entries! {
+    list, "List the events this machine offers";
+    listen, "Receive traces from other machines";
+    stat, "Count events for a command, a process, a cgroup, the machine";
+    record, "Record samples and tracepoints into perf.data";
+    report, "Show where the samples of a recording come from";
+    annotate, "Show what each instruction and line of a function cost";
+    convert, "Turn the stacks of a recording into other programs' formats";
+    bundle, "Write a bundle: symbols and unwinding information of a recording, for other machines";
+    script, "Show the events of a recording as text or JSON lines";
+    sched, "Show who runs, who waits for a CPU, and why";
+    kmem, "Show who allocates memory of the kernel, and what stays";
+    lock, "Show who waits for locks";
+    offcpu, "Show where tasks were off CPU, and why";
+    kwork, "Show what interrupts, softirqs and work items do, and whom they hold up";
+    session, "Keep traces running, and take their last seconds";
+    event, "Switch, filter and look at the kernel's tracepoints";
+    trace, "Watch events of the kernel as they happen, or record them into a trace.dat";
+    probe, "Add new events to functions and lines of the kernel and of programs";
+    profile, "Find out what a command spends its time on";
+    cache, "Show or remove what earlier runs found out about binaries";
+    manual, "Print a manual page, or completions for a shell";
+};
+
+/// kymo's command line, where commands declare their flags when they are typed.
+fn command_line() -> Command {
+    with_commands(Command::defer)
+}
+
+/// The same with all flags of all commands: for manual pages and completions.
+fn full_command_line() -> Command {
+    with_commands(|command, declare| declare(command))
+}
+
+fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Command {
+    let commands = COMMANDS.iter();
+    Command::new("kymo")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Count, profile and trace a running Linux system")
+        .propagate_version(true)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(commands.map(|e| declared(Command::new(e.name).about(e.about), e.declare)))
 }
 
 fn main() -> ExitCode {
-    let cli = parse(std::env::args_os().collect());
-    let result: anyhow::Result<ExitCode> = match cli.command {
-        Command::List(args) => commands::list::run(args),
-        Command::Listen(args) => commands::listen::run(args),
-        Command::Stat(args) => commands::stat::run(args),
-        Command::Record(args) => commands::record::run(args),
-        Command::Report(args) => commands::report::run(args),
-        Command::Annotate(args) => commands::annotate::run(*args),
-        Command::Convert(args) => commands::convert::run(*args),
-        Command::Bundle(args) => commands::bundle::run(args),
-        Command::Script(args) => commands::script::run(args),
-        Command::Sched(args) => commands::sched::run(args),
-        Command::Kmem(args) => commands::kmem::run(args),
-        Command::Lock(args) => commands::lock::run(args),
-        Command::Offcpu(args) => commands::offcpu::run(args),
-        Command::Kwork(args) => commands::kwork::run(args),
-        Command::Session(args) => commands::session::run(args),
-        Command::Event(args) => commands::event::run(args),
-        Command::Trace(args) => commands::trace::run(*args),
-        Command::Probe(args) => commands::probe::run(args),
-        Command::Profile(args) => commands::profile::run(args),
-        Command::Cache(args) => commands::cache::run(args),
-        Command::Manual(args) => commands::manual::run(args, Cli::command()),
+    let (command_line, mut matches) = parse(std::env::args_os().collect());
+    let Some((name, mut matches)) = matches.remove_subcommand() else {
+        unreachable!("clap requires a command");
     };
+    let Some(entry) = COMMANDS.iter().find(|entry| entry.name == name) else {
+        unreachable!("clap knows the commands of the table only");
+    };
+    let refused = |e: clap::Error| e.format(&mut { command_line }).exit();
+    let result = (entry.run)(&mut matches).unwrap_or_else(refused);
     result.unwrap_or_else(|e| commands::fail(&e))
 }
 
-fn parse(args: Vec<OsString>) -> Cli {
-    Cli::try_parse_from(&args).unwrap_or_else(|e| {
-        match commands::record::level_with_equals(&args) {
-            Some(args) => Cli::parse_from(args),
-            None => e.exit(),
-        }
+/// What was typed, and the command line that took it, for errors found later.
+fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
+    let try_parse = |args: &[OsString]| {
+        let mut command_line = command_line();
+        let matches = command_line.try_get_matches_from_mut(args)?;
+        Ok::<_, clap::Error>((command_line, matches))
+    };
+    try_parse(&args).unwrap_or_else(|e| match commands::record::level_with_equals(&args) {
+        Some(args) => try_parse(&args).unwrap_or_else(|e| e.exit()),
+        None => e.exit(),
     })
 }

@@ -27,7 +27,8 @@ pub(crate) struct Args {
     completions: Option<Shell>,
 }
 
-pub(crate) fn run(args: Args, mut cli: Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut cli = crate::full_command_line();
     let mut text = Vec::new();
     if let Some(shell) = args.completions {
         clap_complete::generate(shell, &mut cli, "kymo", &mut text);
@@ -80,15 +81,14 @@ fn write(dir: &Path, pages: &[(String, Vec<u8>)]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
 
     use super::pages;
 
     #[test]
     fn each_page_has_all_flags_of_its_command() {
-        let mut cli = crate::Cli::command();
+        let mut cli = crate::full_command_line();
         cli.build();
-        let pages = pages(crate::Cli::command()).unwrap();
+        let pages = pages(crate::full_command_line()).unwrap();
         let commands: Vec<_> = cli.get_subcommands().filter(|c| c.get_name() != "help").collect();
         assert_eq!(pages.len(), commands.len() + 1);
         for command in commands {

@@ -54,7 +54,7 @@ RANGE
 FILTER
   Globs with !, &, | and parentheses: '!_* & *lock*'."
 )]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, disable_version_flag = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     task: Option<Task>,
