@@ -11,6 +11,7 @@ const ORDER: &[&str] = &[
     "kymo-files",
     "kymo-debuginfo",
     "kymo-unwind",
+    "kymo-bpf",
     "kymo-kernel",
     "kymo-debuginfod",
     "kymo-symbols",

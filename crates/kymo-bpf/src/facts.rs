@@ -1,0 +1,210 @@
+//! What the compiler asks of the machine: formats, types, functions, symbols. It does no
+//! I/O itself; the runtime answers, tests answer from memory.
+
+use std::rc::Rc;
+
+use kymo_format::EventFormat;
+
+use crate::object::AttachPoint;
+
+/// Settings of a compilation.
+#[derive(Clone, Debug)]
+pub struct CompileOptions {
+    /// Positional parameters `$1` … and options (`--name=value`) of `getopt`.
+    pub parameters: Vec<String>,
+    /// Process of `-p`, which uprobes and `usdt` are limited to by the runtime.
+    pub pid: Option<u32>,
+    /// Process of `-c` (`cpid`).
+    pub child_pid: Option<u32>,
+    /// CLOCK_BOOTTIME at start (for `elapsed`), in nanoseconds.
+    pub start_ns: u64,
+    /// Possible CPUs.
+    pub cpus: u32,
+    /// Whether tracepoints without arguments may come as raw tracepoints. The runtime
+    /// compiles again without, where the kernel knows no raw tracepoint of that name.
+    pub raw_tracepoints: bool,
+    /// Kernel's version as (major, minor): helpers and instructions it has.
+    pub kernel: (u32, u32),
+    /// `std::env::consts::ARCH` of the machine: `x86_64` or `aarch64`.
+    pub arch: String,
+    /// Settings that stand above the program's `config` block (`BPFTRACE_…`), lower case.
+    pub config: Vec<(String, String)>,
+}
+
+impl Default for CompileOptions {
+    fn default() -> Self {
+        CompileOptions {
+            parameters: Vec::new(),
+            pid: None,
+            child_pid: None,
+            start_ns: 0,
+            cpus: 1,
+            raw_tracepoints: true,
+            kernel: (6, 18),
+            arch: String::from("x86_64"),
+            config: Vec::new(),
+        }
+    }
+}
+
+/// A type of C.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CType {
+    /// `void`, functions, and what cannot be said.
+    Void,
+    /// An integer, `char` and enumerations without name included.
+    Integer {
+        /// Bytes.
+        size: u8,
+        /// Whether it is signed.
+        signed: bool,
+        /// Whether it is a `char`: arrays of it are text.
+        is_char: bool,
+    },
+    /// `_Bool`.
+    Boolean,
+    /// An enumeration, by [`TypeFacts::enumerators`]'s id.
+    Enumeration {
+        /// Bytes.
+        size: u8,
+        /// Whether it is signed.
+        signed: bool,
+        /// The answerer's number of the type.
+        id: u32,
+    },
+    /// A pointer.
+    Pointer {
+        /// What it points to.
+        target: Box<CType>,
+        /// `__user`: a user-space address by its type tag.
+        user: bool,
+    },
+    /// An array.
+    Array {
+        /// Type of an element.
+        element: Box<CType>,
+        /// Elements; 0 for a flexible one.
+        count: u32,
+    },
+    /// A structure or union, by [`TypeFacts::record_layout`]'s id.
+    Record {
+        /// The answerer's number, below 2^31.
+        id: u32,
+    },
+}
+
+/// Members of a structure or union.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordLayout {
+    /// Tag, without `struct`; empty if it has none.
+    pub name: String,
+    /// Whether it is a union.
+    pub is_union: bool,
+    /// Bytes.
+    pub size: u32,
+    /// Members in order; a member without name is an anonymous structure or union,
+    /// whose members are looked up as members of this one.
+    pub members: Vec<RecordMember>,
+}
+
+/// A member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordMember {
+    /// Name or empty.
+    pub name: String,
+    /// Type.
+    pub ctype: CType,
+    /// Bits from the begin of the record (of the least significant bit, little-endian).
+    pub bit_offset: u32,
+    /// Bits, of a bit field.
+    pub bit_size: Option<u8>,
+}
+
+/// Where an argument of a function, a `usdt` probe or a variable is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArgumentPlace {
+    /// The n-th integer argument by the machine's convention; in Tracing programs the n-th
+    /// word of the context.
+    Index(u8),
+    /// A register by name.
+    Register(String),
+    /// In user memory at a register plus an offset.
+    Memory {
+        /// Register by name.
+        register: String,
+        /// Bytes.
+        offset: i64,
+    },
+    /// A constant.
+    Constant(i64),
+}
+
+/// An argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionArgument {
+    /// Name (of `usdt` probes `arg0` …).
+    pub name: String,
+    /// Type.
+    pub ctype: CType,
+    /// Where it is.
+    pub place: ArgumentPlace,
+}
+
+/// Arguments at an attach point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionFacts {
+    /// Arguments in order.
+    pub arguments: Vec<FunctionArgument>,
+    /// Type of the return value.
+    pub returns: CType,
+}
+
+/// Answers about the machine. Every answer may be "not known"; the text of an `Err` goes
+/// into the message to the user.
+pub trait TypeFacts {
+    /// Attach points that one with wildcards (in any of its names) or with a name that
+    /// matches several (`uprobe:libc:…`) stands for; the point itself, if it exists, when
+    /// it has none. Empty if there is none.
+    fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String>;
+
+    /// Format of a tracepoint.
+    fn tracepoint_format(&self, category: &str, event: &str) -> Result<Rc<EventFormat>, String>;
+
+    /// Type by its C name: `struct task_struct`, `union x`, `enum y`, or a typedef or base
+    /// type (`u64`, `size_t`), typedefs resolved.
+    fn find_type(&self, name: &str) -> Option<CType>;
+
+    /// Members of a record that `find_type` or another answer named.
+    fn record_layout(&self, id: u32) -> Option<Rc<RecordLayout>>;
+
+    /// Name, then values and names of an enumeration.
+    fn enumerators(&self, id: u32) -> Option<Rc<EnumerationFacts>>;
+
+    /// Value of an enumerator or other constant of the kernel (`TCP_SYN_SENT`).
+    fn constant(&self, name: &str) -> Option<i64>;
+
+    /// Arguments and return value at a point: fentry, fexit, rawtracepoint by BTF; uprobes
+    /// by DWARF; usdt by its note.
+    fn function(&self, point: &AttachPoint) -> Result<Rc<FunctionFacts>, String>;
+
+    /// Address of a kernel symbol (`kaddr`).
+    fn kernel_symbol(&self, name: &str) -> Option<u64>;
+
+    /// Address and size of a symbol in a binary (`uaddr`).
+    fn user_symbol(&self, path: &str, name: &str) -> Option<(u64, u64)>;
+
+    /// Id of a cgroup by its path (`cgroupid`).
+    fn cgroup_id(&self, path: &str) -> Option<u64>;
+
+    /// Text of a file that `#include` or `import` names; `None` if it is not there.
+    fn included_text(&self, name: &str) -> Option<String>;
+}
+
+/// An enumeration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnumerationFacts {
+    /// Name, without `enum`.
+    pub name: String,
+    /// Values and names.
+    pub variants: Vec<(i64, String)>,
+}
