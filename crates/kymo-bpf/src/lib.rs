@@ -14,11 +14,11 @@ pub use facts::{
     RecordLayout, RecordMember, TypeFacts,
 };
 pub use object::{
-    ActionKind, AttachPoint, AttachTarget, BpfInstruction, BpfMapType, BpfProgramType, ClockKind,
+    ActionKind, AttachPoint, AttachTarget, BpfInstruction, BpfMapType, BpfProgramType,
     CompiledProbe, CompiledProgram, ErrorKind, ErrorSite, FormatConversion, FormatPiece,
-    FormatText, MapDefinition, MapPurpose, ObjectRelocation, ProgramOption, RingAction,
-    SeriesAggregate, SourceMessage, SourcePosition, StackMode, StackSettings, TypedField,
-    ValueType, histogram_bucket_range, histogram_buckets,
+    FormatText, KernelClock, MapDefinition, MapPurpose, ObjectRelocation, ProgramOption,
+    ProgramPosition, RingAction, SeriesAggregate, SourceMessage, StackMode, StackSettings,
+    TypedField, ValueType, histogram_bucket_range, histogram_buckets,
 };
 
 /// Compiles a program.
@@ -31,5 +31,5 @@ pub fn compile(
     _facts: &dyn TypeFacts,
 ) -> Result<CompiledProgram, Vec<SourceMessage>> {
     let text = String::from("the compiler is not built in yet");
-    Err(vec![SourceMessage { position: SourcePosition::default(), text, hint: None }])
+    Err(vec![SourceMessage { position: ProgramPosition::default(), text, hint: None }])
 }

@@ -3,7 +3,7 @@
 
 /// Position in the program's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SourcePosition {
+pub struct ProgramPosition {
     /// Line, from 1; 0 where there is none.
     pub line: u32,
     /// Column in characters, from 1.
@@ -34,14 +34,14 @@ pub struct CompiledProgram {
     /// BTF (the bytes for `BPF_BTF_LOAD`) that function and line information refer to.
     pub btf: Vec<u8>,
     /// Whether it needs `--unsafe` (`system`, `signal`, `override`).
-    pub unsafe_call: Option<(String, SourcePosition)>,
+    pub unsafe_call: Option<(String, ProgramPosition)>,
 }
 
 /// A message at a place of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceMessage {
     /// Where.
-    pub position: SourcePosition,
+    pub position: ProgramPosition,
     /// Text: lower case, no full stop.
     pub text: String,
     /// What to do about it.
@@ -197,7 +197,7 @@ pub enum ValueType {
         /// Format of strftime(3), with `%f` for microseconds.
         format: String,
         /// Clock of the number.
-        clock: ClockKind,
+        clock: KernelClock,
     },
     /// `strerror(errno)`: 8 bytes.
     ErrorText,
@@ -283,7 +283,7 @@ pub enum SeriesAggregate {
 /// A clock of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the kernel's names say it")]
-pub enum ClockKind {
+pub enum KernelClock {
     Monotonic,
     BootTime,
     /// International atomic time.
@@ -336,7 +336,7 @@ pub struct RingAction {
     /// Values that the record carries.
     pub fields: Vec<TypedField>,
     /// Where the call stands.
-    pub position: SourcePosition,
+    pub position: ProgramPosition,
 }
 
 /// Actions.
@@ -359,7 +359,7 @@ pub enum ActionKind {
     PrintMap {
         /// Index of the map.
         map: usize,
-        /// Only so many of the largest; 0 is all.
+        /// The number of entries, largest first; 0 is all.
         top: u32,
         /// Values are divided by it; 0 or 1 is not.
         div: u32,
@@ -447,7 +447,7 @@ pub struct ErrorSite {
     /// What is lost there.
     pub kind: ErrorKind,
     /// Where.
-    pub position: SourcePosition,
+    pub position: ProgramPosition,
 }
 
 /// What went wrong at a site.
@@ -512,12 +512,12 @@ pub struct CompiledProbe {
     /// Functions: first instruction and type id in the BTF (`bpf_func_info`).
     pub functions: Vec<(u32, u32)>,
     /// Position of instructions, ascending; each holds up to the next.
-    pub lines: Vec<(u32, SourcePosition)>,
+    pub lines: Vec<(u32, ProgramPosition)>,
     /// Offset of the line's text and of the file's name in the BTF's strings, for each of
     /// `lines`: (`file_name_off`, `line_off`) of `bpf_line_info`.
     pub line_texts: Vec<(u32, u32)>,
     /// Position of the probe in the program.
-    pub position: SourcePosition,
+    pub position: ProgramPosition,
     /// Bytes of stack used.
     pub stack: u32,
 }
