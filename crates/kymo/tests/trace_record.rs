@@ -2,10 +2,14 @@
 //! nothing lost, readable after every kind of end, the machine as it was.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use kymo_events::{EventSelection, EventSource, ReadOptions, RecordedEvent};
+use kymo_symbols::ResolverOptions;
 use kymo_testkit::{Need, Outcome, TracingState, Workload, lines_with, perf, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -510,4 +514,38 @@ fn a_listener_that_is_killed_keeps_what_it_acknowledged() {
     let stored = report(&dat).len() as u64;
     // An event takes 20 bytes and its share of the page's head.
     assert!(stored * 20 >= acknowledged * 9 / 10 && acknowledged > 0, "{stored} {acknowledged}");
+}
+
+/// Readers of one task's events would otherwise meet its frees before its allocations.
+#[test]
+fn events_with_stacks_of_a_task_that_changes_its_cpu_stay_in_the_order_of_time() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let _state = TracingState::take();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("moves.dat");
+    let moves = "for i in $(seq 100); do taskset -p -c $((i % 2)) $$ >/dev/null; done";
+    let args = ["trace", "-q", "-T", "-e", "raw_syscalls:sys_enter", "-o", path.to_str().unwrap()];
+    let out = trace(&[&args[1..], &["--", "sh", "-c", moves]].concat()).success();
+    assert_eq!(out.stderr, "");
+    let source = EventSource::open(&[path], ResolverOptions::default()).unwrap();
+    let options = ReadOptions { join_stacks: true, ..ReadOptions::default() };
+    // By task: time and CPU of its last event, and how often it changed the CPU.
+    let mut tasks: BTreeMap<u32, (u64, Option<u32>, usize)> = BTreeMap::new();
+    let (mut events, mut stacks) = (0, 0);
+    let mut see = |event: &RecordedEvent<'_>| {
+        let (tid, time) = (event.task().tid.unwrap(), event.time.unwrap());
+        let last = tasks.entry(tid).or_insert((0, event.cpu(), 0));
+        assert!(last.0 <= time, "task {tid}: {time} comes behind {}", last.0);
+        let moved = usize::from(last.1 != event.cpu());
+        *last = (time, event.cpu(), last.2 + moved);
+        events += 1;
+        stacks += usize::from(!event.stack().kernel.is_empty());
+        ControlFlow::Continue(())
+    };
+    source.for_each(&EventSelection::default(), options, &mut see).unwrap();
+    let most = tasks.values().map(|t| t.2).max().unwrap();
+    assert!(most >= 50, "no task changed its CPU often enough: {most} times");
+    assert!(events > 1000 && stacks * 10 > events * 9, "{stacks} of {events} have a stack");
 }

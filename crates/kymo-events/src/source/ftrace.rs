@@ -221,6 +221,7 @@ impl<'s> KernelLane<'s> {
                 // A stack behind lost events is not that of the one before them.
                 self.release(slot, Some(0), registry, sink)?;
             }
+            self.release_elsewhere(slot, tid, registry, sink)?;
             if self.take_stack(slot, joint, known, e.payload) {
                 return ControlFlow::Continue(());
             }
@@ -301,6 +302,27 @@ impl<'s> KernelLane<'s> {
     ) -> ControlFlow<()> {
         let Some(from) = from else { return ControlFlow::Continue(()) };
         while self.release_one(slot, from, registry, sink)? {}
+        ControlFlow::Continue(())
+    }
+
+    /// Hands on the events of a task that wait in rings of other CPUs: it left them, and no stack
+    /// of it comes there any more. So events of one task stay in the order of time.
+    fn release_elsewhere(
+        &mut self,
+        slot: usize,
+        tid: i32,
+        registry: &Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        // Each CPU has an idle task with this number.
+        if tid == 0 {
+            return ControlFlow::Continue(());
+        }
+        for other in (0..self.pending.len()).filter(|s| *s != slot) {
+            while let Some(at) = self.pending.get(other).and_then(|p| p.1.join.first_of_task(tid)) {
+                self.release_one(other, at, registry, sink)?;
+            }
+        }
         ControlFlow::Continue(())
     }
 

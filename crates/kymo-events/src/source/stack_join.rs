@@ -56,6 +56,12 @@ impl<E> StackJoin<E> {
         self.waiting.iter().position(|(of, _)| *of == context)
     }
 
+    /// Place of the first event of a task that waits.
+    #[inline]
+    pub(super) fn first_of_task(&self, tid: i32) -> Option<usize> {
+        self.waiting.iter().position(|(of, _)| of.tid == tid)
+    }
+
     /// Whether no more events may wait.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
