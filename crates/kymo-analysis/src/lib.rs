@@ -1,6 +1,6 @@
 //! Counting samples: profiles, call trees, histograms; and the state of tasks and CPUs over
 //! time (`tasks`), memory of the kernel (`kmem`), its
-//! interrupts and work items (`kwork`).
+//! interrupts and work items (`kwork`), system calls (`syscalls`).
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -28,6 +28,7 @@ pub mod profile;
 pub mod referenced_addresses;
 pub mod report_config;
 mod samples;
+pub mod syscalls;
 pub mod tasks;
 
 /// A share in percent; nothing of nothing is nothing.

@@ -109,6 +109,20 @@ impl<'a> EventFields<'a, '_> {
         self.event.field(id).number().map(|n| n as i64)
     }
 
+    /// Copies the numbers of an array of 32 or 64 bits each, as many as there are of `count`.
+    #[inline]
+    pub fn read_array(&self, id: FieldId, count: usize, out: &mut [u64]) {
+        let Some((payload, endian)) = self.payload else { return };
+        let Some(desc) = self.event.class.field_desc(id) else { return };
+        let FieldPlace::Payload(field) = &desc.place else { return };
+        let bytes = field.bytes(payload, endian);
+        if bytes.len() >= count * 8 {
+            out.iter_mut().zip(bytes.as_chunks().0).for_each(|(o, b)| *o = endian.u64(*b));
+        } else {
+            out.iter_mut().zip(bytes.as_chunks().0).for_each(|(o, b)| *o = endian.u32(*b).into());
+        }
+    }
+
     /// Text, up to its terminating zero; empty where it is none.
     #[inline]
     pub fn text(&self, id: FieldId) -> Cow<'a, [u8]> {

@@ -21,6 +21,7 @@ pub mod recording_stacks;
 pub mod report;
 pub mod sched;
 pub mod stacks;
+pub mod syscalls;
 mod table;
 pub mod trust;
 pub mod units;

@@ -71,6 +71,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     lock, "Show who waits for locks";
     offcpu, "Show where tasks were off CPU, and why";
     kwork, "Show what interrupts, softirqs and work items do, and whom they hold up";
+    syscalls, "Show system calls by call and task, and what the slowest waited for";
     session, "Keep traces running, and take their last seconds";
     event, "Switch, filter and look at the kernel's tracepoints";
     trace, "Watch events of the kernel as they happen, or record them into a trace.dat";

@@ -214,13 +214,7 @@ impl<'a> OffCpuCounting<'a> {
     }
 
     fn cause(&self, state: SwitchOutState, stack: Option<StackNode>) -> OffCpuCause {
-        match stack {
-            Some(stack) => {
-                let (causes, faults) = self.stacks.causes(stack);
-                OffCpuCause::of_block(state, causes, faults)
-            }
-            None => OffCpuCause::of_block(state, std::iter::empty(), false),
-        }
+        self.stacks.cause(stack, state)
     }
 
     fn wakeup(

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::cause::OffCpuCause;
 use crate::chain_tree::{ChainTree, NodeId};
 use crate::profile::FrameId;
+use crate::tasks::SwitchOutState;
 
 /// Number of a stack: its innermost frame's node.
 pub type StackNode = NodeId;
@@ -198,6 +199,17 @@ impl StackStore {
     /// Names of a stack's frames, innermost first.
     pub fn names(&self, stack: StackNode) -> Vec<&str> {
         self.frames(stack).map(|f| self.frame_name(f)).collect()
+    }
+
+    /// Cause of a wait of a task that left its CPU with this stack and state.
+    pub fn cause(&self, stack: Option<StackNode>, state: SwitchOutState) -> OffCpuCause {
+        match stack {
+            Some(stack) => {
+                let (causes, faults) = self.causes(stack);
+                OffCpuCause::of_block(state, causes, faults)
+            }
+            None => OffCpuCause::of_block(state, std::iter::empty(), false),
+        }
     }
 
     /// Causes that the kernel's functions of a stack tell of, innermost first, and whether it

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use kymo_format::EventFormat;
+use rustc_hash::FxHashMap;
 
 use super::errno::SIGNALS;
 use super::flags::{self, CLONE, NamedNumber, OPEN, OPEN_MODE, ValueNames};
@@ -115,6 +116,37 @@ impl SyscallDescription {
     /// Whether some of its arguments must be looked up in the task's memory.
     pub(super) fn reads_memory(&self) -> bool {
         self.args.iter().any(|a| matches!(a.kind, ArgumentKind::Text | ArgumentKind::Bytes(_)))
+    }
+}
+
+/// Descriptions of calls that are known by their numbers, for who has their arguments alone.
+pub struct CallDescriptions<F> {
+    format: F,
+    known: FxHashMap<i64, SyscallDescription>,
+}
+
+impl<F: Fn(&str) -> Option<EventFormat>> CallDescriptions<F> {
+    /// `format` gives the format of an event of the system `syscalls`.
+    pub fn new(format: F) -> CallDescriptions<F> {
+        CallDescriptions { format, known: FxHashMap::default() }
+    }
+
+    /// The arguments of a call as text; `None` where it has no description.
+    pub fn arguments(&mut self, number: i64, values: &[u64; 6]) -> Option<String> {
+        let format = &self.format;
+        let load = || SyscallDescription::load(number, format);
+        let call = self.known.entry(number).or_insert_with(load);
+        if call.args.first().is_some_and(|a| a.name == "arg1") {
+            return None;
+        }
+        let mut out = Vec::new();
+        for (n, (arg, value)) in call.args.iter().zip(values).enumerate() {
+            out.extend_from_slice(if n > 0 { b", " } else { b"" });
+            out.extend_from_slice(arg.name.as_bytes());
+            out.push(b'=');
+            write_argument(&mut out, arg.kind, *value, &ArgumentDetail::None);
+        }
+        Some(String::from_utf8_lossy(&out).into_owned())
     }
 }
 

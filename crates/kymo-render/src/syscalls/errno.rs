@@ -15,7 +15,7 @@ pub(super) const SIGNALS: ValueNames = value_names![
 ];
 
 /// Name of an error, such as `ENOENT`.
-pub(super) fn errno_name(errno: i32) -> Option<&'static str> {
+pub fn errno_name(errno: i32) -> Option<&'static str> {
     Errno::new(errno).name()
 }
 

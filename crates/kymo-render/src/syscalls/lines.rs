@@ -56,6 +56,8 @@ pub struct SyscallStyle {
     pub lines: bool,
     /// A table of all calls at the end.
     pub summary: bool,
+    /// The table says how often which error came.
+    pub errno_summary: bool,
     /// Lines are JSON objects.
     pub json: bool,
     /// Lines begin with the time of the call.
@@ -124,7 +126,7 @@ impl<I: TaskInspector> SyscallLines<I> {
             late: 0,
             seen: FxHashSet::default(),
             gated: child,
-            summary: style.summary.then(SyscallSummary::default),
+            summary: style.summary.then(|| SyscallSummary::new(style.errno_summary)),
             style,
             left,
             fresh: false,
@@ -299,10 +301,10 @@ impl<I: TaskInspector> SyscallLines<I> {
             CallEnd::Returned { value, .. } => Some(value),
             CallEnd::Task | CallEnd::Trace => None,
         };
-        let failed = value.is_some_and(|v| (FIRST_ERROR..0).contains(&v));
-        if let (Some(summary), CallEnd::Returned { at, .. }) = (&mut self.summary, end) {
-            let took = Duration::from_nanos(at.saturating_sub(pending.time));
-            summary.count(pending.number, &pending.call.name, failed, took);
+        if let (Some(summary), CallEnd::Returned { at, value }) = (&mut self.summary, end) {
+            let error = (FIRST_ERROR..0).contains(&value).then_some(-value as i32);
+            let took = at.saturating_sub(pending.time);
+            summary.count(pending.number, &pending.call.name, error, took);
         }
         if self.style.lines && !self.is_full() {
             self.settle_details(tid, &mut pending, end);

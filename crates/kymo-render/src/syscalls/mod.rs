@@ -12,6 +12,8 @@ mod lines;
 mod numbers;
 mod summary;
 
+pub use arguments::CallDescriptions;
 pub use details::TaskInspector;
+pub use errno::errno_name;
 pub use lines::{SyscallFormats, SyscallLines, SyscallStyle};
-pub use numbers::syscall_number;
+pub use numbers::{syscall_name, syscall_number};

@@ -14,7 +14,7 @@ const DESCRIBED_AS: &[(&str, &str)] = &[
 ];
 
 /// Name of the system call `number`.
-pub(super) fn syscall_name(number: i64) -> Option<&'static str> {
+pub fn syscall_name(number: i64) -> Option<&'static str> {
     Sysno::new(usize::try_from(number).ok()?).map(|call| call.name())
 }
 

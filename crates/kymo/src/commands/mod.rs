@@ -23,6 +23,7 @@ pub(crate) mod scratch;
 pub(crate) mod script;
 pub(crate) mod session;
 pub(crate) mod stat;
+pub(crate) mod syscalls;
 pub(crate) mod trace;
 pub(crate) mod tracing;
 

@@ -33,6 +33,9 @@ pub(super) struct CallArgs {
     /// Show the calls, and the table at the end
     #[arg(short = 'S', long, conflicts_with_all = ["event", "output"])]
     with_summary: bool,
+    /// The table says how often which error came
+    #[arg(long, conflicts_with_all = ["event", "output"])]
+    errno_summary: bool,
     /// Show when each call began, in seconds of the trace's clock
     #[arg(short = 't', long, conflicts_with_all = ["event", "output"])]
     times: bool,
@@ -81,7 +84,8 @@ fn lines(capture: &LiveCapture, args: &Args, colour: bool) -> anyhow::Result<Lin
     };
     let style = SyscallStyle {
         lines: !args.call.summary,
-        summary: args.call.summary || args.call.with_summary,
+        summary: args.call.summary || args.call.with_summary || args.call.errno_summary,
+        errno_summary: args.call.errno_summary,
         json: args.json,
         times: args.call.times,
         colour,

@@ -1,0 +1,226 @@
+//! Entries and exits of system calls: by numbers (`raw_syscalls`), by names (`syscalls`), or as
+//! LTTng has them (`syscall_entry_*`).
+
+use kymo_events::{FieldId, FieldReader, FieldType, RecordedClass, RecordedEvent};
+use rustc_hash::FxHashMap;
+
+/// Number of a call among those met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub u32);
+
+/// A call.
+#[derive(Clone, Debug, Default)]
+pub struct CallInfo {
+    /// Its name; `syscall_N` where only a number is known.
+    pub name: String,
+    /// Its number, where the recording tells.
+    pub number: Option<i64>,
+    /// Names of its arguments, and whether they are addresses, where the recording tells.
+    pub arguments: Vec<(String, bool)>,
+}
+
+/// Arguments of a call.
+#[derive(Clone, Debug, Default)]
+pub struct CallArguments {
+    /// The first six, as numbers.
+    pub words: [u64; 6],
+    /// How many there are, where that is known.
+    pub count: Option<usize>,
+    /// Those that are texts, by place.
+    pub texts: Vec<(usize, String)>,
+}
+
+/// An event of a system call.
+#[derive(Clone, Debug)]
+pub enum SyscallEvent {
+    /// It begins.
+    Enter(CallId, CallArguments),
+    /// It ends with a result.
+    Exit(CallId, i64),
+}
+
+#[derive(Clone, Debug)]
+enum EventPlan {
+    RawEnter { id: FieldReader, args: FieldId },
+    RawExit { id: FieldReader, ret: FieldReader },
+    Enter { call: CallId, args: Vec<(FieldId, bool)> },
+    Exit { call: CallId, ret: FieldReader },
+}
+
+/// Longest text of an argument that is kept.
+const LONGEST: usize = 64;
+/// Calls that are told apart; numbers in damaged recordings may be any.
+const MOST_CALLS: usize = 4096;
+
+/// Decodes events, class by class.
+#[derive(Debug)]
+pub struct SyscallDecoder {
+    plans: Vec<Option<Option<EventPlan>>>,
+    /// The calls that were met.
+    pub calls: Vec<CallInfo>,
+    by_name: FxHashMap<String, CallId>,
+    by_number: FxHashMap<i64, CallId>,
+    name_of: fn(i64) -> Option<&'static str>,
+    /// Whether calls come by numbers; those by names beside are the same ones.
+    has_raw: bool,
+    /// Events that lack a field, or end before it.
+    pub malformed: u64,
+}
+
+impl SyscallDecoder {
+    /// `name_of` names a call by its number.
+    pub fn new(name_of: fn(i64) -> Option<&'static str>) -> SyscallDecoder {
+        SyscallDecoder {
+            plans: Vec::new(),
+            calls: Vec::new(),
+            by_name: FxHashMap::default(),
+            by_number: FxHashMap::default(),
+            name_of,
+            has_raw: false,
+            malformed: 0,
+        }
+    }
+
+    /// The event, if it is of a system call.
+    #[inline]
+    pub fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<SyscallEvent> {
+        let index = event.class.layout.index();
+        if self.plans.get(index).is_none_or(Option::is_none) {
+            self.learn(event.class, index);
+        }
+        let plan = self.plans.get(index)?.as_ref()?.as_ref()?;
+        let fields = event.fields();
+        let decoded = match plan {
+            EventPlan::RawEnter { id, args } => {
+                self.has_raw = true;
+                let mut arguments = CallArguments::default();
+                fields.read_array(*args, arguments.words.len(), &mut arguments.words);
+                let number = fields.read_integer(id);
+                number.map(|n| SyscallEvent::Enter(self.numbered(n), arguments))
+            }
+            EventPlan::RawExit { id, ret } => {
+                self.has_raw = true;
+                let ends = fields.read_integer(id).zip(fields.read_integer(ret));
+                ends.map(|(n, ret)| SyscallEvent::Exit(self.numbered(n), ret))
+            }
+            EventPlan::Enter { .. } | EventPlan::Exit { .. } if self.has_raw => return None,
+            EventPlan::Enter { call, args } => {
+                Some(SyscallEvent::Enter(*call, named_arguments(event, args)))
+            }
+            EventPlan::Exit { call, ret } => {
+                fields.read_integer(ret).map(|ret| SyscallEvent::Exit(*call, ret))
+            }
+        };
+        self.malformed += u64::from(decoded.is_none());
+        decoded
+    }
+
+    fn numbered(&mut self, number: i64) -> CallId {
+        if let Some(id) = self.by_number.get(&number) {
+            return *id;
+        }
+        let name =
+            (self.name_of)(number).map_or_else(|| format!("syscall_{number}"), str::to_owned);
+        let id = self.named(&name, Some(number));
+        if self.by_number.len() < MOST_CALLS {
+            self.by_number.insert(number, id);
+        }
+        id
+    }
+
+    fn named(&mut self, name: &str, number: Option<i64>) -> CallId {
+        if let Some(id) = self.by_name.get(name) {
+            return *id;
+        }
+        let others = self.calls.len() >= MOST_CALLS;
+        if others && let Some(id) = self.by_name.get("[others]") {
+            return *id;
+        }
+        let (name, number) = if others { ("[others]", None) } else { (name, number) };
+        let id = CallId(self.calls.len() as u32);
+        self.calls.push(CallInfo { name: name.to_owned(), number, arguments: Vec::new() });
+        self.by_name.insert(name.to_owned(), id);
+        id
+    }
+
+    #[cold]
+    fn learn(&mut self, class: &RecordedClass, index: usize) {
+        let plan = self.plan(class);
+        if self.plans.len() <= index {
+            self.plans.resize(index + 1, None);
+        }
+        if let Some(slot) = self.plans.get_mut(index) {
+            *slot = Some(plan);
+        }
+    }
+
+    fn plan(&mut self, class: &RecordedClass) -> Option<EventPlan> {
+        let reader = |name: &str| class.field(name).map(|id| class.reader(id));
+        match (class.system.as_str(), class.name.as_str()) {
+            ("raw_syscalls", "sys_enter") => {
+                return Some(EventPlan::RawEnter { id: reader("id")?, args: class.field("args")? });
+            }
+            ("raw_syscalls", "sys_exit") => {
+                return Some(EventPlan::RawExit { id: reader("id")?, ret: reader("ret")? });
+            }
+            _ => {}
+        }
+        let of_lttng = class.system.is_empty();
+        let prefixes = match of_lttng {
+            true => ["syscall_entry_", "syscall_exit_"],
+            false if class.system == "syscalls" => ["sys_enter_", "sys_exit_"],
+            false => return None,
+        };
+        let name = |prefix: &str| class.name.strip_prefix(prefix);
+        if let Some(call) = name(prefixes[1]) {
+            return Some(EventPlan::Exit {
+                call: self.named(bare_name(call), None),
+                ret: reader("ret")?,
+            });
+        }
+        let call = self.named(bare_name(name(prefixes[0])?), None);
+        let own: Vec<(FieldId, String, bool, bool)> = (0u32..)
+            .zip(&class.fields)
+            .filter(|(_, f)| !f.common && f.part == kymo_events::FieldPart::Own)
+            .filter(|(_, f)| f.name != "__syscall_nr" && f.name != "nr")
+            .map(|(n, f)| {
+                let is_text = f.field_type == FieldType::Text;
+                let is_address = f.field_type == FieldType::Address || f.type_name.contains('*');
+                (FieldId(n), f.name.clone(), is_text, is_address)
+            })
+            .take(6)
+            .collect();
+        if let Some(info) = self.calls.get_mut(call.0 as usize) {
+            info.arguments = own.iter().map(|(_, n, _, address)| (n.clone(), *address)).collect();
+        }
+        let args = own.into_iter().map(|(id, _, is_text, _)| (id, is_text)).collect();
+        Some(EventPlan::Enter { call, args })
+    }
+}
+
+/// The kernel's functions of some calls begin with `new`, and are named so in tracefs and LTTng.
+fn bare_name(name: &str) -> &str {
+    match name {
+        "newfstat" | "newlstat" | "newstat" | "newuname" => {
+            name.strip_prefix("new").unwrap_or(name)
+        }
+        "sendfile64" => "sendfile",
+        "umount" => "umount2",
+        _ => name,
+    }
+}
+
+fn named_arguments(event: &RecordedEvent<'_>, args: &[(FieldId, bool)]) -> CallArguments {
+    let mut arguments = CallArguments { count: Some(args.len()), ..CallArguments::default() };
+    let fields = event.fields();
+    for (n, (slot, (id, is_text))) in arguments.words.iter_mut().zip(args).enumerate() {
+        if *is_text {
+            let text = fields.text(*id);
+            let text = String::from_utf8_lossy(text.get(..LONGEST).unwrap_or(&text)).into_owned();
+            arguments.texts.push((n, text));
+        } else {
+            *slot = fields.integer(*id).unwrap_or(0) as u64;
+        }
+    }
+    arguments
+}

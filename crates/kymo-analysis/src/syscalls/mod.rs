@@ -1,0 +1,26 @@
+//! System calls by call and task: how often, how long, how often in vain, and what the slowest
+//! waited for; out of events of any recording.
+//!
+//! ```text
+//! RecordedEvent ─ SyscallDecoder ─► SyscallEvent ─┐
+//!               ─ SchedDecoder ─► TaskMachine ────┴► SyscallCounting ─► SyscallTable
+//! ```
+
+mod count;
+mod decode;
+mod notes;
+mod stats;
+
+pub use count::{
+    CallBlock, CallWaits, SlowCall, SyscallConfig, SyscallTable, SyscallTask, count_syscalls,
+};
+pub use decode::{CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
+pub use notes::syscall_notes;
+pub use stats::SyscallStats;
+
+/// Events that are recorded for it.
+pub const SYSCALL_EVENTS: [&str; 2] = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"];
+
+/// Events that tell what calls waited for.
+pub const SYSCALL_WAIT_EVENTS: [&str; 3] =
+    ["sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"];
