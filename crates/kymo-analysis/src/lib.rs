@@ -10,6 +10,7 @@ pub mod call_sites;
 pub mod chain_tree;
 pub mod code_listing;
 mod counting;
+pub mod critical_path;
 pub mod durations;
 mod event_table;
 mod frames;

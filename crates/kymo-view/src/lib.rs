@@ -8,6 +8,7 @@ pub mod bundle;
 mod call_tree;
 pub mod class_list;
 pub mod counts;
+pub mod critical_path;
 mod event_table;
 pub mod export;
 pub mod kmem;

@@ -70,6 +70,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     kmem, "Show who allocates memory of the kernel, and what stays";
     lock, "Show who waits for locks";
     offcpu, "Show where tasks were off CPU, and why";
+    why, "Show what a task or a request really waited for: its critical path";
     kwork, "Show what interrupts, softirqs and work items do, and whom they hold up";
     syscalls, "Show system calls by call and task, and what the slowest waited for";
     session, "Keep traces running, and take their last seconds";

@@ -214,7 +214,7 @@ impl StackStore {
 
     /// Causes that the kernel's functions of a stack tell of, innermost first, and whether it
     /// is below a page fault.
-    pub(super) fn causes(
+    pub(crate) fn causes(
         &self,
         stack: StackNode,
     ) -> (impl Iterator<Item = Option<OffCpuCause>> + '_, bool) {

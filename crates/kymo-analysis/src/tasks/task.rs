@@ -234,8 +234,8 @@ impl TaskTable {
         self.get(self.by_tid(tid)?)
     }
 
-    /// A thread id that is alive.
-    pub(super) fn by_tid(&self, tid: u32) -> Option<TaskId> {
+    /// Slot of a thread that is alive.
+    pub(crate) fn by_tid(&self, tid: u32) -> Option<TaskId> {
         self.by_tid.get(&tid).copied()
     }
 

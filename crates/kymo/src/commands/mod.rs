@@ -26,6 +26,7 @@ pub(crate) mod stat;
 pub(crate) mod syscalls;
 pub(crate) mod trace;
 pub(crate) mod tracing;
+pub(crate) mod why;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,170 @@
+//! Runs of tasks with the waits before them: what paths are found in. Its memory is bounded;
+//! where it is full, the older half is forgotten.
+
+use super::path::{PathTask, PathTaskId};
+use super::work_items::WorkItems;
+use crate::tasks::{SwitchOutState, WaitCause, WakeupContext};
+
+/// Runs kept at a time; about 80 bytes each.
+const MAX_RUNS: usize = 1 << 20;
+/// Tasks that are told apart.
+const MAX_TASKS: usize = 1 << 18;
+
+/// Who woke a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WokenBy {
+    pub(super) task: Option<PathTaskId>,
+    pub(super) context: WakeupContext,
+    /// Whether the task that ran there is who wakes.
+    pub(super) is_followed: bool,
+    pub(super) time: u64,
+    pub(super) cpu: u32,
+}
+
+/// A run of a task, and the wait before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TaskRun {
+    pub(super) task: PathTaskId,
+    /// When the task left its CPU before, on which, and in which state.
+    pub(super) left: Option<(u64, u32, SwitchOutState)>,
+    /// Since when it could run.
+    pub(super) runnable: Option<u64>,
+    pub(super) cause: WaitCause,
+    pub(super) woken: Option<WokenBy>,
+    /// `None`: it had not run yet.
+    pub(super) begin: Option<u64>,
+    /// `None`: it still ran.
+    pub(super) end: Option<u64>,
+    pub(super) cpu: u32,
+    /// A switch is missing: when it began or ended is not known.
+    pub(super) is_unseen: bool,
+}
+
+impl TaskRun {
+    /// Time by which runs of a task are in order.
+    fn order(&self) -> u64 {
+        self.begin.unwrap_or(u64::MAX)
+    }
+}
+
+/// Runs of all tasks.
+#[derive(Debug, Default)]
+pub(super) struct RunHistory {
+    runs: Vec<TaskRun>,
+    /// Number of the first run that is kept.
+    base: u32,
+    by_task: Vec<Vec<u32>>,
+    by_cpu: Vec<Vec<u32>>,
+    pub(super) tasks: Vec<PathTask>,
+    pub(super) items: WorkItems,
+    /// Before this time runs were forgotten.
+    pub(super) forgotten: Option<u64>,
+    /// Tasks there was no room for.
+    pub(super) crowded: u64,
+}
+
+impl RunHistory {
+    /// A new task.
+    pub(super) fn add_task(&mut self, task: PathTask) -> Option<PathTaskId> {
+        if self.tasks.len() >= MAX_TASKS {
+            self.crowded += 1;
+            return None;
+        }
+        self.tasks.push(task);
+        self.by_task.push(Vec::new());
+        Some(PathTaskId(self.tasks.len() as u32 - 1))
+    }
+
+    pub(super) fn task_mut(&mut self, id: PathTaskId) -> Option<&mut PathTask> {
+        self.tasks.get_mut(id.0 as usize)
+    }
+
+    /// Keeps a run.
+    pub(super) fn push(&mut self, run: TaskRun) {
+        if self.runs.len() >= MAX_RUNS {
+            self.forget(MAX_RUNS / 2);
+        }
+        let number = self.base.wrapping_add(self.runs.len() as u32);
+        let cpu = run.cpu as usize;
+        if let Some(list) = self.by_task.get_mut(run.task.0 as usize) {
+            list.push(number);
+        }
+        if run.begin.is_some() {
+            if self.by_cpu.len() <= cpu {
+                self.by_cpu.resize_with(cpu + 1, Vec::new);
+            }
+            if let Some(list) = self.by_cpu.get_mut(cpu) {
+                list.push(number);
+            }
+        }
+        self.runs.push(run);
+    }
+
+    /// Forgets the oldest runs.
+    fn forget(&mut self, count: usize) {
+        let count = count.min(self.runs.len());
+        let last = self.runs.drain(..count).filter_map(|r| r.begin).max();
+        self.forgotten = self.forgotten.max(last);
+        self.base = self.base.wrapping_add(count as u32);
+        let (base, kept) = (self.base, self.runs.len() as u32);
+        let lists = self.by_task.iter_mut().chain(&mut self.by_cpu);
+        lists.for_each(|list| list.retain(|n| n.wrapping_sub(base) < kept));
+    }
+
+    fn run(&self, number: u32) -> Option<&TaskRun> {
+        self.runs.get(number.wrapping_sub(self.base) as usize)
+    }
+
+    /// Whether the next run makes it forget others.
+    pub(super) fn is_full(&self) -> bool {
+        self.runs.len() >= MAX_RUNS
+    }
+
+    /// The last run of a task.
+    pub(super) fn last_run(&mut self, task: PathTaskId) -> Option<&mut TaskRun> {
+        let number = *self.by_task.get(task.0 as usize)?.last()?;
+        self.runs.get_mut(number.wrapping_sub(self.base) as usize)
+    }
+
+    /// A task's run by its place among those of the task.
+    pub(super) fn run_of(&self, task: PathTaskId, at: usize) -> Option<&TaskRun> {
+        self.run(*self.by_task.get(task.0 as usize)?.get(at)?)
+    }
+
+    /// Number of runs of a task that begin before a time.
+    pub(super) fn runs_before(&self, task: PathTaskId, time: u64) -> usize {
+        let list = self.by_task.get(task.0 as usize).map_or(&[][..], Vec::as_slice);
+        list.partition_point(|n| self.run(*n).is_some_and(|r| r.order() < time))
+    }
+
+    /// Who ran longest on a CPU between two times, other than a task.
+    pub(super) fn ran_on(
+        &self,
+        cpu: u32,
+        (from, to): (u64, u64),
+        without: PathTaskId,
+    ) -> Option<PathTaskId> {
+        let list = self.by_cpu.get(cpu as usize)?;
+        let end = list.partition_point(|n| self.run(*n).is_some_and(|r| r.order() < to));
+        let mut sums: Vec<(PathTaskId, u64)> = Vec::new();
+        // More than this nobody reads; and a path may have many waits.
+        for number in list.iter().take(end).rev().take(4096) {
+            let Some(run) = self.run(*number) else { break };
+            let (begin, until) = (run.order(), run.end.unwrap_or(to).min(to));
+            if until <= from {
+                break;
+            }
+            let ran = until.saturating_sub(begin.max(from));
+            let known = sums.iter().position(|(task, _)| *task == run.task);
+            let at = known.unwrap_or(sums.len());
+            if at == sums.len() && at < 64 {
+                sums.push((run.task, 0));
+            }
+            if let Some((_, sum)) = sums.get_mut(at) {
+                *sum += ran;
+            }
+        }
+        let others = sums.into_iter().filter(|(task, ran)| *task != without && *ran > 0);
+        others.max_by_key(|(_, ran)| *ran).map(|(task, _)| task)
+    }
+}

@@ -1,0 +1,29 @@
+//! What a task, or a span of a program's events, really waited for: its critical path, backwards
+//! through wake-ups to the work that was done meanwhile.
+//!
+//! ```text
+//! SchedEvent ─ TaskMachine ─► RunHistory (runs with their waits and wakers)
+//! task, from..to ─ walk backwards ─► PathSegment … ─ stacks of their ends ─► kinds, culprits
+//! ```
+//!
+//! Where the task runs or waits for a CPU, that is the path. Where it is blocked, the path of
+//! the blocked time is what its waker did in that time, and so on; what an interrupt ends is
+//! the path itself: time, a disk, the network. So the segments of a path cover its time
+//! without gaps, and none counts twice.
+
+mod collect;
+mod history;
+mod notes;
+mod path;
+mod span;
+mod stacks;
+mod wake_source;
+mod walk;
+mod work_items;
+
+pub use collect::{PathConfig, PathTarget, SpanStats, find_paths};
+pub use notes::path_notes;
+pub use path::{CriticalPath, PathCulprit, PathKind, PathSegment, PathTable, PathTask, PathTaskId};
+pub use span::{SpanError, SpanExpr};
+pub use wake_source::WakeSource;
+pub use work_items::WORK_EVENTS;

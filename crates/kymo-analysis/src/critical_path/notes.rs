@@ -1,0 +1,102 @@
+//! What makes paths less certain, as notes for the ledger.
+
+use kymo_model::{Note, NoteKind};
+
+use super::path::{CriticalPath, PathKind, PathSegment, PathTable};
+use super::wake_source::WakeSource;
+use crate::percent;
+use crate::tasks::sched_notes;
+
+const RECORD: &str = "kymo why record";
+
+/// Notes on paths that were found.
+pub fn path_notes(table: &PathTable) -> Vec<Note> {
+    let mut notes = sched_notes(&table.read, RECORD);
+    let mut doubt = |kind, fact: String, advice: Option<&str>| {
+        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
+    };
+    let total = table.total();
+    let segments = || table.paths.iter().flat_map(|p| &p.segments);
+    let sum = |wanted: &dyn Fn(PathKind) -> bool| -> u64 {
+        segments().filter(|s| wanted(s.kind)).map(|s| s.nanos()).sum()
+    };
+    let unknown = sum(&|kind| kind == PathKind::Unknown);
+    if unknown > 0 {
+        let fact = format!(
+            "{:.1} % of the path are not known: switches or wake-ups are missing",
+            percent(unknown, total)
+        );
+        doubt(NoteKind::Unmatched, fact, Some(RECORD));
+    }
+    let is_seen = |s: &&PathSegment| s.is_unsplit || s.kind.ended_by() != Some(WakeSource::Unseen);
+    let unseen: u64 = segments().filter(|s| !is_seen(s)).map(|s| s.nanos()).sum();
+    if unseen > 0 {
+        let fact = format!(
+            "{:.1} % of the path are waits whose wake-up is not in the recording: the path ends \
+             there",
+            percent(unseen, total)
+        );
+        doubt(NoteKind::Unmatched, fact, None);
+    }
+    let unsplit: u64 = segments().filter(|s| s.is_unsplit).map(|s| s.nanos()).sum();
+    if unsplit > 0 {
+        let fact = format!(
+            "in {:.1} % of the path a switch from an idle task is missing: running and waiting are \
+             not told apart there",
+            percent(unsplit, total)
+        );
+        doubt(NoteKind::Unmatched, fact, None);
+    }
+    let lossy: u64 = segments().filter(|s| s.touches_loss).map(|s| s.nanos()).sum();
+    if lossy > 0 {
+        let fact = format!(
+            "events were lost within {:.1} % of the path, which may have been otherwise",
+            percent(lossy, total)
+        );
+        doubt(NoteKind::Lost, fact, None);
+    }
+    let (wanted, found) = table.stacked;
+    if wanted > 0 && found == 0 {
+        let fact = "no event of the path has a stack: what tasks were blocked on is not known";
+        doubt(NoteKind::Stacks, fact.to_owned(), Some(RECORD));
+    } else if found < wanted {
+        let fact = format!("{} of {wanted} events of the path have no stack", wanted - found);
+        doubt(NoteKind::Stacks, fact, None);
+    }
+    let left_out: u64 = table.paths.iter().map(|p: &CriticalPath| p.left_out).sum();
+    if left_out > 0 {
+        let fact = format!(
+            "paths have more segments than are kept: {:.1} % of their time, at the begin, is left \
+             out",
+            percent(left_out, total)
+        );
+        doubt(NoteKind::Entries, fact, Some("--time chooses less"));
+    }
+    if let Some(time) = table.forgotten
+        && table.paths.iter().any(|p| p.from <= time)
+    {
+        let fact = format!(
+            "there are more switches than are kept: before {}.{:09} s nothing is known",
+            time / 1_000_000_000,
+            time % 1_000_000_000
+        );
+        doubt(NoteKind::Entries, fact, Some("--time chooses less"));
+    }
+    if table.crowded > 0 {
+        let fact = format!("{} tasks beyond those that are told apart are left out", table.crowded);
+        doubt(NoteKind::Entries, fact, None);
+    }
+    let Some(spans) = &table.spans else { return notes };
+    if spans.no_key + spans.no_task > 0 {
+        let fact = format!(
+            "{} events lack the field that spans are matched by; of {} spans the task is not known",
+            spans.no_key, spans.no_task
+        );
+        doubt(NoteKind::Malformed, fact, None);
+    }
+    if spans.no_end + spans.no_begin > 0 {
+        let fact = format!("{} begins have no end, {} ends no begin", spans.no_end, spans.no_begin);
+        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+    }
+    notes
+}

@@ -1,0 +1,257 @@
+//! A critical path: its segments, and what they add up to by kind and by culprit.
+
+use rustc_hash::FxHashMap;
+
+use super::collect::SpanStats;
+use super::wake_source::WakeSource;
+use crate::offcpu::{OffCpuCause, StackNode, StackStore};
+use crate::tasks::SchedRead;
+
+/// Number of a task of a path; two tasks with one thread id have two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PathTaskId(pub u32);
+
+/// A task of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathTask {
+    /// Name, the last that it had.
+    pub comm: Vec<u8>,
+    /// Thread.
+    pub tid: u32,
+    /// Its process, where known.
+    pub pid: Option<u32>,
+    /// Its first and last moment in the recording.
+    pub seen: (u64, u64),
+}
+
+/// What time of a path went to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PathKind {
+    /// The task of the segment ran.
+    Running,
+    /// It could run, and had no CPU.
+    Waiting(OffCpuCause),
+    /// It was blocked, and no task did anything for its wake-up.
+    Blocked(OffCpuCause, WakeSource),
+    /// The recording does not tell.
+    Unknown,
+}
+
+impl PathKind {
+    /// A sentence's words.
+    pub fn text(self) -> String {
+        match self {
+            PathKind::Running => "running".to_owned(),
+            PathKind::Waiting(cause) => cause.text().to_owned(),
+            PathKind::Blocked(cause, source) => match (cause, source) {
+                (OffCpuCause::Sleep, WakeSource::Timer | WakeSource::Unseen)
+                | (OffCpuCause::Disk | OffCpuCause::PageFault, WakeSource::Disk) => {
+                    cause.text().to_owned()
+                }
+                _ => format!("{}{}", cause.text(), source.text()),
+            },
+            PathKind::Unknown => "unknown: switches are missing".to_owned(),
+        }
+    }
+
+    /// Stable word for scripts.
+    pub fn code(self) -> &'static str {
+        match self {
+            PathKind::Running => "running",
+            PathKind::Waiting(cause) | PathKind::Blocked(cause, _) => cause.code(),
+            PathKind::Unknown => "unknown",
+        }
+    }
+
+    /// What ended it, of a blocked task.
+    pub fn ended_by(self) -> Option<WakeSource> {
+        match self {
+            PathKind::Blocked(_, source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// An event whose stack tells of a segment: time, CPU, and whether it is a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct StackPlace {
+    pub(super) time: u64,
+    pub(super) cpu: u32,
+    pub(super) is_switch: bool,
+}
+
+/// A part of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct PathSegment {
+    /// Begin.
+    pub from: u64,
+    /// End.
+    pub to: u64,
+    /// Whose time it is.
+    pub task: PathTaskId,
+    /// What it went to.
+    pub kind: PathKind,
+    /// CPU that it ran on, or waited for.
+    pub cpu: Option<u32>,
+    /// Wake-ups between it and the task of the path; 0: it is that task itself.
+    pub depth: u32,
+    /// Who ran on the CPU instead, if it waited for one.
+    pub instead: Option<PathTaskId>,
+    /// Stack at its end: where it was switched out or woke the one that waited.
+    pub stack: Option<StackNode>,
+    /// Whether events were lost within it.
+    pub touches_loss: bool,
+    /// Whether a switch is missing, so that running and waiting are not told apart in it.
+    pub is_unsplit: bool,
+    pub(super) place: Option<StackPlace>,
+    /// Where it was woken, of a blocked task.
+    pub(super) wake_place: Option<StackPlace>,
+}
+
+impl PathSegment {
+    /// Nanoseconds.
+    pub fn nanos(&self) -> u64 {
+        self.to - self.from
+    }
+
+    /// Whether it may have been otherwise.
+    pub fn is_uncertain(&self) -> bool {
+        self.touches_loss || self.is_unsplit || self.kind == PathKind::Unknown
+    }
+
+    /// Who is to blame: who ran, or ran instead, or waited for what is no task.
+    pub fn culprit(&self) -> PathTaskId {
+        self.instead.unwrap_or(self.task)
+    }
+}
+
+/// The critical path of a task between two times.
+#[derive(Clone, Debug)]
+pub struct CriticalPath {
+    /// The task.
+    pub task: PathTaskId,
+    /// Begin.
+    pub from: u64,
+    /// End.
+    pub to: u64,
+    /// Its segments by time; they cover it.
+    pub segments: Vec<PathSegment>,
+    /// Nanoseconds at its begin that were not looked at, for it has too many segments.
+    pub left_out: u64,
+}
+
+impl CriticalPath {
+    /// Nanoseconds.
+    pub fn nanos(&self) -> u64 {
+        self.to - self.from
+    }
+}
+
+/// Time of paths by kind and culprit.
+#[derive(Clone, Copy, Debug)]
+pub struct PathCulprit {
+    /// What it went to; all causes for which a task waits for a CPU are one.
+    pub kind: PathKind,
+    /// Who is to blame: the first task of its name.
+    pub task: PathTaskId,
+    /// Whether several tasks of that name are.
+    pub is_several: bool,
+    /// Whether they ran while the task of the path waited for the CPU.
+    pub ran_instead: bool,
+    /// Nanoseconds together.
+    pub total: u64,
+    /// Number of segments.
+    pub count: u64,
+    /// The longest of them: number of its path and of its place there.
+    pub longest: (usize, usize),
+}
+
+/// Critical paths, and what they are made of.
+#[derive(Debug)]
+pub struct PathTable {
+    /// The paths, the longest first.
+    pub paths: Vec<CriticalPath>,
+    /// All tasks that paths name.
+    pub tasks: Vec<PathTask>,
+    /// Spans of a program's events, if those were asked for.
+    pub spans: Option<SpanStats>,
+    /// Tasks that would have fitted the choice as well.
+    pub alternatives: Vec<PathTask>,
+    /// The stacks.
+    pub stacks: StackStore,
+    /// Events whose stacks were looked for, and found.
+    pub stacked: (u64, u64),
+    /// Before this time the history was forgotten.
+    pub forgotten: Option<u64>,
+    /// Tasks there was no room for.
+    pub crowded: u64,
+    /// What was read.
+    pub read: SchedRead,
+}
+
+impl PathTable {
+    /// A task.
+    pub fn task(&self, id: PathTaskId) -> Option<&PathTask> {
+        self.tasks.get(id.0 as usize)
+    }
+
+    /// Nanoseconds of all paths.
+    pub fn total(&self) -> u64 {
+        self.paths.iter().map(CriticalPath::nanos).sum()
+    }
+
+    /// Time by kind and culprit, the most first. Culprits of one name are one.
+    pub fn culprits(&self) -> Vec<PathCulprit> {
+        let mut names: FxHashMap<&[u8], PathTaskId> = FxHashMap::default();
+        let mut rows: FxHashMap<(PathKind, PathTaskId, bool), PathCulprit> = FxHashMap::default();
+        for (number, path) in self.paths.iter().enumerate() {
+            for (at, segment) in path.segments.iter().enumerate() {
+                let culprit = segment.culprit();
+                let name = self.task(culprit).map_or(&[][..], |t| &t.comm);
+                let task = *names.entry(name).or_insert(culprit);
+                let kind = match segment.kind {
+                    PathKind::Waiting(_) => PathKind::Waiting(OffCpuCause::Woken),
+                    kind => kind,
+                };
+                let ran_instead = segment.instead.is_some();
+                let longest = (number, at);
+                let row = rows.entry((kind, task, ran_instead)).or_insert(PathCulprit {
+                    kind,
+                    task,
+                    is_several: false,
+                    ran_instead,
+                    total: 0,
+                    count: 0,
+                    longest,
+                });
+                row.is_several |= culprit != task;
+                row.total += segment.nanos();
+                row.count += 1;
+                if self.segment(row.longest).is_none_or(|l| l.nanos() < segment.nanos()) {
+                    row.longest = longest;
+                }
+            }
+        }
+        let mut rows: Vec<PathCulprit> = rows.into_values().collect();
+        rows.sort_by_key(|r| (std::cmp::Reverse(r.total), r.kind, r.task, r.ran_instead));
+        rows
+    }
+
+    /// A segment by the number of its path and of its place there.
+    pub fn segment(&self, (path, at): (usize, usize)) -> Option<&PathSegment> {
+        self.paths.get(path)?.segments.get(at)
+    }
+
+    /// Places of the longest segments.
+    pub fn worst(&self, count: usize) -> Vec<(usize, usize)> {
+        let places = |(number, path): (usize, &CriticalPath)| {
+            (0..path.segments.len()).map(move |at| (number, at))
+        };
+        let mut all: Vec<_> = self.paths.iter().enumerate().flat_map(places).collect();
+        all.sort_by_key(|p| {
+            (std::cmp::Reverse(self.segment(*p).map_or(0, PathSegment::nanos)), *p)
+        });
+        all.truncate(count);
+        all
+    }
+}

@@ -1,0 +1,108 @@
+//! Stacks of the events at which segments end: looked for when the path is known, so that only
+//! those that are shown are unwound and named.
+
+use std::ops::ControlFlow;
+
+use kymo_events::{EventSource, ReadOptions, RecordedEvent, SourceError};
+use rustc_hash::FxHashMap;
+
+use super::path::{PathKind, PathSegment, PathTable, StackPlace};
+use super::wake_source::WakeSource;
+use crate::losses::select_events;
+use crate::offcpu::{OFF_CPU_EVENTS, OffCpuCause, StackNode, StackRole, StackStore};
+use crate::tasks::{SwitchOutState, WakeupContext};
+
+/// Events whose stacks are looked for.
+const MAX_PLACES: usize = 1 << 20;
+
+type FoundStacks = FxHashMap<StackPlace, Option<StackNode>>;
+
+/// Gives segments their stacks, and blocked ones their causes.
+pub(super) fn add_stacks(source: &EventSource, table: &mut PathTable) -> Result<(), SourceError> {
+    let mut found = FoundStacks::default();
+    let segments = || table.paths.iter().flat_map(|p| &p.segments);
+    for place in segments().flat_map(|s| [s.place, s.wake_place]).flatten() {
+        if found.len() < MAX_PLACES {
+            found.insert(place, None);
+        }
+    }
+    if found.is_empty() || source.is_piped() {
+        return Ok(());
+    }
+    // Numbers of symbols are those of one reading.
+    table.stacks = StackStore::default();
+    read(source, &mut found, &mut table.stacks)?;
+    table.stacked = (found.len() as u64, found.values().flatten().count() as u64);
+    let stacks = &table.stacks;
+    for segment in table.paths.iter_mut().flat_map(|p| &mut p.segments) {
+        let stack = |place: Option<StackPlace>| found.get(&place?).copied().flatten();
+        segment.stack = stack(segment.place);
+        tell_cause(segment, stack(segment.wake_place), stacks);
+    }
+    Ok(())
+}
+
+fn read(
+    source: &EventSource,
+    found: &mut FoundStacks,
+    stacks: &mut StackStore,
+) -> Result<(), SourceError> {
+    let mut names = OFF_CPU_EVENTS.to_vec();
+    names.push("ftrace:kernel_stack");
+    let mut select = select_events(&names);
+    let times = || found.keys().map(|p| p.time);
+    let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(u64::MAX));
+    // Stacks that are events of their own come a little later.
+    select.times = vec![(first, last.saturating_add(1_000_000))];
+    let mut owners: FxHashMap<u32, StackPlace> = FxHashMap::default();
+    source.for_each(&select, ReadOptions::default(), &mut |event| {
+        let Some(cpu) = event.cpu() else { return ControlFlow::Continue(()) };
+        let place = match event.class.is_stack {
+            true => owners.remove(&cpu),
+            false => {
+                owners.remove(&cpu);
+                place_of(event, cpu)
+            }
+        };
+        let Some((place, slot)) = place.and_then(|p| Some((p, found.get_mut(&p)?))) else {
+            return ControlFlow::Continue(());
+        };
+        if slot.is_none() {
+            let role = if place.is_switch { StackRole::Sleeper } else { StackRole::Waker };
+            *slot = stacks.add(event, role);
+            if slot.is_none() && !event.class.is_stack {
+                owners.insert(cpu, place);
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(())
+}
+
+fn place_of(event: &RecordedEvent<'_>, cpu: u32) -> Option<StackPlace> {
+    let is_switch = event.class.is_named(OFF_CPU_EVENTS[0]);
+    Some(StackPlace { time: event.time?, cpu, is_switch })
+}
+
+/// Tells what a blocked segment waited for.
+fn tell_cause(segment: &mut PathSegment, wake: Option<StackNode>, stacks: &StackStore) {
+    let PathKind::Blocked(cause, source) = segment.kind else { return };
+    let cause = match (cause, segment.stack) {
+        // The state alone says more.
+        (OffCpuCause::Blocked, Some(stack)) => {
+            let (causes, faults) = stacks.causes(stack);
+            OffCpuCause::of_block(SwitchOutState::Blocked(b'S'), causes, faults)
+        }
+        (cause, _) => cause,
+    };
+    let context = match source {
+        WakeSource::SoftIrq => Some(WakeupContext::SoftIrq),
+        WakeSource::HardIrq => Some(WakeupContext::HardIrq),
+        _ => None,
+    };
+    let source = match (context, wake) {
+        (Some(context), Some(wake)) => WakeSource::of(context, &stacks.names(wake), true),
+        _ => source,
+    };
+    segment.kind = PathKind::Blocked(cause, source);
+}

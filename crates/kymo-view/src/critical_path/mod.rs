@@ -1,0 +1,48 @@
+//! Output of `kymo why`: critical paths as text and JSON (docs/json.md).
+
+mod json;
+mod text;
+
+use kymo_analysis::critical_path::{PathCulprit, PathSegment, PathTable, PathTask, PathTaskId};
+use kymo_analysis::offcpu::StackNode;
+
+use crate::units::{Seconds, TimeUnits, shown};
+
+/// Critical paths as they are shown.
+pub struct PathView<'a> {
+    /// The paths.
+    pub table: &'a PathTable,
+    /// Number of segments that are shown.
+    pub worst: usize,
+    /// Units of times.
+    pub units: TimeUnits,
+    /// The recording as a word of a command line.
+    pub recording: String,
+}
+
+impl PathView<'_> {
+    /// A task as a word.
+    fn who(&self, id: PathTaskId) -> String {
+        let name = |t: &PathTask| format!("{}:{}", shown(&t.comm), t.tid);
+        self.table.task(id).map_or_else(|| "[unknown]".to_owned(), name)
+    }
+
+    /// A task, or all of its name.
+    fn culprit(&self, row: &PathCulprit) -> String {
+        match self.table.task(row.task).filter(|_| row.is_several) {
+            Some(task) => shown(&task.comm),
+            None => self.who(row.task),
+        }
+    }
+
+    fn names(&self, stack: Option<StackNode>) -> Vec<&str> {
+        stack.map_or_else(Vec::new, |s| self.table.stacks.names(s))
+    }
+
+    /// The command that shows the events of a segment.
+    fn script(&self, segment: &PathSegment) -> String {
+        let nano = TimeUnits { nanos: true };
+        let (from, to) = (Seconds(segment.from, nano), Seconds(segment.to, nano));
+        format!("kymo script -i {} --time {from},{to}", self.recording)
+    }
+}

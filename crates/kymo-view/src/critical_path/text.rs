@@ -1,0 +1,233 @@
+//! Critical paths as text: the answer, what the time went to and by whom, the longest parts,
+//! where to look next.
+
+use std::io::{self, Write};
+
+use kymo_analysis::critical_path::{PathCulprit, PathKind, PathSegment};
+
+use super::PathView;
+use crate::units::{Millis, Seconds, TimeUnits, shown};
+use crate::{Ledger, percent};
+
+/// Rows of the table.
+const ROWS: usize = 12;
+/// Frames of a stack that are shown in a line.
+const FRAMES: usize = 5;
+
+/// Functions through which every system call goes.
+const SYSCALL_ENTRY: [&str; 4] =
+    ["do_syscall_64", "x64_sys_call", "entry_SYSCALL_64_after_hwframe", "syscall"];
+
+impl PathView<'_> {
+    /// Writes the answer, the tables and the ledger.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
+        let culprits = self.table.culprits();
+        match culprits.first() {
+            Some(first) => {
+                self.write_answer(out, first)?;
+                self.write_table(out, &culprits)?;
+                self.write_worst(out)?;
+                self.write_next(out, first)?;
+            }
+            None => writeln!(out, "\n {}\n", self.nothing())?,
+        }
+        if !ledger.is_empty() {
+            write!(out, "\n{}", ledger.to_text(""))?;
+        }
+        Ok(())
+    }
+
+    fn nothing(&self) -> &'static str {
+        match &self.table.spans {
+            Some(spans) if spans.spans.count == 0 => "No span ended in the recording.",
+            Some(_) => "No task of a span is known to the events of the scheduler.",
+            None => "The recording has no such task, or not at that time.",
+        }
+    }
+
+    fn write_answer(&self, out: &mut dyn Write, first: &PathCulprit) -> io::Result<()> {
+        let total = self.table.total();
+        let micro = TimeUnits::default();
+        let subject = match (&self.table.spans, self.table.paths.as_slice()) {
+            (Some(spans), paths) => format!(
+                "The slowest {} of {} spans took {} ms (slowest {} ms, p50 {} ms)",
+                paths.len(),
+                spans.spans.count,
+                Millis(total, micro),
+                Millis(spans.spans.max.map_or(0, |m| m.0), micro),
+                Millis(spans.spans.histogram.quantile(0.5).unwrap_or(0), micro),
+            ),
+            (None, paths) => {
+                let who = paths.first().map_or_else(String::new, |p| self.who(p.task));
+                format!("{who} took {} ms", Millis(total, micro))
+            }
+        };
+        writeln!(
+            out,
+            "\n {subject}; most of it, {} ms ({:.1}%), {}.\n",
+            Millis(first.total, micro),
+            percent(first.total, total),
+            self.blame(first),
+        )?;
+        if let [_, ..] = self.table.alternatives.as_slice() {
+            let other =
+                self.table.alternatives.iter().map(|t| format!("{}:{}", shown(&t.comm), t.tid));
+            let other: Vec<String> = other.collect();
+            writeln!(out, " Other tasks fit as well (--tid): {}\n", other.join(", "))?;
+        }
+        Ok(())
+    }
+
+    /// Words for the largest part.
+    fn blame(&self, first: &PathCulprit) -> String {
+        let is_own = self.table.paths.iter().all(|p| p.task == first.task) && !first.is_several;
+        let who = if is_own { "the task itself".to_owned() } else { self.culprit(first) };
+        match first.kind {
+            PathKind::Running => {
+                let function = self.table.segment(first.longest).and_then(|s| self.function(s));
+                let function = function.map(|f| format!(", in {}", shown(f.as_bytes())));
+                format!("{who} was running{}", function.unwrap_or_default())
+            }
+            PathKind::Waiting(_) if first.ran_instead => {
+                format!("went to waiting for a CPU while {who} ran")
+            }
+            PathKind::Waiting(_) => "went to waiting for a CPU".to_owned(),
+            PathKind::Blocked(..) => {
+                format!("{who} was {}", first.kind.text().replace(": ", " on "))
+            }
+            PathKind::Unknown => "is not known: switches are missing".to_owned(),
+        }
+    }
+
+    /// The innermost function of the program in which a segment ended.
+    fn function(&self, segment: &PathSegment) -> Option<&str> {
+        let stacks = &self.table.stacks;
+        let frames = stacks.frames(segment.stack?).filter(|f| !stacks.is_kernel(*f));
+        let names = frames.map(|f| stacks.frame_name(f));
+        names.into_iter().find(|n| !n.starts_with('[') && !n.contains("futex"))
+    }
+
+    fn write_table(&self, out: &mut dyn Write, rows: &[PathCulprit]) -> io::Result<()> {
+        let total = self.table.total();
+        writeln!(
+            out,
+            "  {:<26.26} {:<42} {:>12} {:>7} {:>7} {:>11}",
+            "Who", "Time on the path", "Total ms", "Share", "Count", "Max ms"
+        )?;
+        writeln!(out, "  {}", "-".repeat(110))?;
+        for row in rows.iter().take(ROWS) {
+            self.write_row(out, row, total)?;
+        }
+        let rest: u64 = rows.iter().skip(ROWS).map(|r| r.total).sum();
+        if rest > 0 {
+            let count: u64 = rows.iter().skip(ROWS).map(|r| r.count).sum();
+            writeln!(
+                out,
+                "  {:<26.26} {:<42} {:>12} {:>6.1}% {count:>7}",
+                format!("({} more)", rows.len() - ROWS),
+                "",
+                Millis(rest, self.units),
+                percent(rest, total),
+            )?;
+        }
+        writeln!(out)
+    }
+
+    fn write_row(&self, out: &mut dyn Write, row: &PathCulprit, total: u64) -> io::Result<()> {
+        let max = self.table.segment(row.longest).map_or(0, PathSegment::nanos);
+        let kind = match row.kind {
+            PathKind::Waiting(_) if row.ran_instead => "ran while it waited for a CPU".to_owned(),
+            PathKind::Waiting(_) => "waiting for a CPU".to_owned(),
+            kind => kind.text(),
+        };
+        writeln!(
+            out,
+            "  {:<26.26} {kind:<42} {:>12} {:>6.1}% {:>7} {:>11}",
+            self.culprit(row),
+            Millis(row.total, self.units),
+            percent(row.total, total),
+            row.count,
+            Millis(max, self.units),
+        )
+    }
+
+    fn write_worst(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, " The longest parts")?;
+        for place in self.table.worst(self.worst) {
+            let Some(segment) = self.table.segment(place) else { continue };
+            let at = Seconds(segment.from, self.units);
+            let cpu = segment.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));
+            let away = match segment.depth {
+                0 => String::new(),
+                1 => ", 1 wake-up away".to_owned(),
+                n => format!(", {n} wake-ups away"),
+            };
+            let instead = segment.instead.map(|i| format!(", {} ran there", self.who(i)));
+            writeln!(
+                out,
+                "  {:>12} ms  at {at}  {}: {}{cpu}{}{away}{}",
+                Millis(segment.nanos(), self.units),
+                self.who(segment.task),
+                segment.kind.text(),
+                instead.unwrap_or_default(),
+                if segment.is_uncertain() { " (uncertain)" } else { "" },
+            )?;
+            let stack = self.stack_line(segment);
+            if !stack.is_empty() {
+                writeln!(out, "                   {stack}")?;
+            }
+            writeln!(out, "                   {}", self.script(segment))?;
+        }
+        writeln!(out)
+    }
+
+    /// The end of a segment in a line: the innermost function, and those of the program.
+    fn stack_line(&self, segment: &PathSegment) -> String {
+        let Some(stack) = segment.stack else { return String::new() };
+        let stacks = &self.table.stacks;
+        let says = |name: &&str| !SYSCALL_ENTRY.contains(name);
+        let part = |kernel: bool, most: usize| {
+            let frames = stacks.frames(stack).filter(move |f| stacks.is_kernel(*f) == kernel);
+            frames.map(|f| stacks.frame_name(f)).filter(says).take(most).collect::<Vec<_>>()
+        };
+        let user = part(false, FRAMES - 1);
+        let kernel = part(true, FRAMES - user.len().min(FRAMES - 2));
+        let all = kernel.into_iter().chain(user).map(|name| shown(name.as_bytes()));
+        let how = if segment.kind == PathKind::Running { "until " } else { "in " };
+        format!("{how}{}", all.collect::<Vec<_>>().join(" < "))
+    }
+
+    fn write_next(&self, out: &mut dyn Write, first: &PathCulprit) -> io::Result<()> {
+        let Some(path) = self.table.paths.first() else { return Ok(()) };
+        let (file, nano) = (&self.recording, TimeUnits { nanos: true });
+        let span = |from, to| format!("{},{}", Seconds(from, nano), Seconds(to, nano));
+        writeln!(out, " Where to look next")?;
+        if self.table.spans.is_some() {
+            let times = span(path.from, path.to);
+            let tid = self.table.task(path.task).map_or(0, |t| t.tid);
+            writeln!(out, "  the slowest span:  kymo why -i {file} --tid {tid} --time {times}")?;
+        }
+        if let (Some(task), Some(longest)) =
+            (self.table.task(first.task), self.table.segment(first.longest))
+        {
+            let (times, tid) = (span(longest.from, longest.to), task.tid);
+            let tool = match first.kind {
+                PathKind::Running => "what it ran:",
+                PathKind::Waiting(_) => "who ran:",
+                _ => "its waits:",
+            };
+            let command = match first.kind {
+                PathKind::Waiting(_) => {
+                    format!("kymo sched timehist -i {file} --time {times}")
+                }
+                PathKind::Running => format!("kymo profile -- COMMAND, or kymo record -g -t {tid}"),
+                _ => format!("kymo offcpu report -i {file} --tid {tid}"),
+            };
+            writeln!(out, "  {tool:<18} {command}")?;
+        }
+        writeln!(out, "  all parts:         the same command with --json")
+    }
+}

@@ -1,0 +1,159 @@
+//! `kymo why`: the critical path of a task, of a time, or of spans of a program's events; `record`
+//! chooses the events.
+
+mod record;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Subcommand;
+use kymo_analysis::critical_path::{PathConfig, PathTarget, SpanExpr, find_paths, path_notes};
+use kymo_events::{EventSelection, EventSource};
+use kymo_view::Ledger;
+use kymo_view::critical_path::PathView;
+use kymo_view::trust::note_chains;
+
+use super::analysis::{AnalysisArgs, stdout};
+use crate::args::symbols::SymbolArgs;
+
+/// Flags of `kymo why`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_long_help = "\
+The path goes backwards from the end: where the task ran or waited for a CPU, that is the path;
+where it was blocked, the path is what its waker did in that time, and so on. What an interrupt
+ended (time, a disk, the network) is the path itself. So the parts of a path add up to its time.
+
+Recordings are perf.data, trace.dat or directories of LTTng's kernel traces, with sched_switch and
+sched_waking of all CPUs, and their stacks for what tasks were blocked on; `kymo offcpu record` makes
+the same. Events of spans come from the same recording, or from another one of the same machine.
+
+Without a choice it is the command that was recorded.
+
+EXAMPLES
+  kymo why record -- ./server --once         record, then
+  kymo why                                   what did the command's time go to?
+  kymo why --tid 4711 --time 12.5,12.9       what held thread 4711 up between these seconds?
+  kymo why --span 'shop:order -> shop:paid by id' --slowest 3 perf.data shop-trace/
+                                             the slowest requests of a program
+  kymo why record -e syscalls:sys_enter_fsync,syscalls:sys_exit_fsync -- ./db
+  kymo why --span 'syscalls:sys_enter_fsync -> syscalls:sys_exit_fsync'"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    path: PathArgs,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Record switches and wake-ups of the machine with their stacks
+    Record(Box<record::Args>),
+}
+
+/// Flags of the path.
+#[derive(clap::Args)]
+struct PathArgs {
+    #[command(flatten)]
+    read: AnalysisArgs,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+    /// The thread whose path is wanted
+    #[arg(short = 't', long, value_name = "TID", conflicts_with_all = ["pid", "comm", "span"])]
+    tid: Option<u32>,
+    /// The process whose first thread's path is wanted
+    #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["comm", "span"])]
+    pid: Option<u32>,
+    /// Spans of a program's events: `A -> B by FIELD`
+    #[arg(long, value_name = "SPAN", conflicts_with = "comm")]
+    span: Option<String>,
+    /// Number of spans, the slowest
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "span")]
+    slowest: usize,
+    /// Number of parts that are shown with their stacks
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
+    parts: usize,
+}
+
+/// Most spans whose paths are kept.
+const MOST_SPANS: usize = 1000;
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Some(Action::Record(args)) => record::run(*args),
+        None => show(&args.path),
+    }
+}
+
+fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
+    if args.read.cpu.is_some() {
+        bail!("--cpu is not for a path: it goes over all CPUs");
+    }
+    let source = args.read.open(&args.symbols)?;
+    if source.is_piped() {
+        bail!("a path is read several times, which a pipe cannot be: write it to a file");
+    }
+    let config = PathConfig { target: target(args, &source)?, times: times(args, &source)? };
+    let table = find_paths(&source, &config)?;
+    let notes = table.read.summary.notes(&source).into_iter().chain(path_notes(&table));
+    let mut ledger = Ledger::from_notes(notes);
+    note_chains(&table.read.summary, &mut ledger);
+    let mut out = stdout();
+    let view = PathView {
+        table: &table,
+        worst: args.parts,
+        units: args.read.units(),
+        recording: source.name().to_owned(),
+    };
+    match args.read.json {
+        true => view.write_json(&mut out, &ledger)?,
+        false => view.write_text(&mut out, &ledger)?,
+    }
+    let status = args.read.close(out, &source, &table.read.summary, &ledger)?;
+    Ok(if table.paths.is_empty() { ExitCode::FAILURE } else { status })
+}
+
+/// The one span of time.
+fn times(args: &PathArgs, source: &EventSource) -> anyhow::Result<Option<(u64, u64)>> {
+    let selection = args.read.selection(source, &[], &[])?;
+    match selection.times.as_slice() {
+        [] => Ok(None),
+        [times] => Ok(Some(*times)),
+        _ => bail!("a path has one --time START,STOP"),
+    }
+}
+
+fn target(args: &PathArgs, source: &EventSource) -> anyhow::Result<PathTarget> {
+    if let Some(span) = &args.span {
+        let expr = SpanExpr::parse(span)?;
+        let mut events = EventSelection::default();
+        events.set_events(&expr.events().map(str::to_owned))?;
+        source.check_events(&events)?;
+        return Ok(PathTarget::Spans(Box::new(expr), args.slowest.clamp(1, MOST_SPANS)));
+    }
+    match (args.tid, args.pid, args.read.comm.as_slice()) {
+        (Some(tid), ..) => Ok(PathTarget::Thread(tid)),
+        (_, Some(pid), _) => Ok(PathTarget::Process(pid)),
+        (_, _, [comm]) => Ok(PathTarget::Comm(comm.clone())),
+        (_, _, []) => recorded_command(source),
+        _ => bail!("a path is of one task: name one --comm"),
+    }
+}
+
+/// The command that was recorded, by its name.
+fn recorded_command(source: &EventSource) -> anyhow::Result<PathTarget> {
+    let words = source.perf(0).map(|data| data.features().cmdline.clone()).unwrap_or_default();
+    let command = words.iter().skip_while(|w| *w != "--").nth(1);
+    let name = command.and_then(|c| Path::new(c).file_name()?.to_str().map(str::to_owned));
+    match name {
+        // The kernel keeps this much of a name.
+        Some(name) => Ok(PathTarget::Comm(name.chars().take(15).collect())),
+        None => bail!(
+            "which task? name --tid, --pid or --comm (kymo offcpu report --tasks lists them), or a \
+             --span of events"
+        ),
+    }
+}

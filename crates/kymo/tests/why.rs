@@ -1,0 +1,261 @@
+//! `kymo why` of programs that measure their own chains of waits: the path goes through all links
+//! to the work at the end, changes hands between the times that the program read before and after
+//! each wake-up, and blames nobody else.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::Path;
+use std::process::Command;
+
+use kymo_testkit::{Need, Outcome, TracingState, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wait_programs/chains.c");
+const FIXTURE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/perf-data/x86_64/sched.data");
+const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc];
+/// Chains that the program makes.
+const CHAINS: usize = 108;
+/// The clock of the kernel's events and the program's may differ by this much.
+const TOLERANCE: u64 = 1000;
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+fn compile(directory: &Path) -> String {
+    let program = directory.join("chains").to_str().unwrap().to_owned();
+    let flags = ["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o", &program, PROGRAM];
+    assert!(Command::new("gcc").args(flags).status().unwrap().success());
+    program
+}
+
+/// A thread of a chain with the times that it read.
+struct Link {
+    tid: u64,
+    wait: (u64, u64),
+    wake: (u64, u64),
+}
+
+/// A chain as the program tells of it.
+struct Chain {
+    kind: String,
+    leaf: String,
+    busy: u64,
+    links: Vec<Link>,
+}
+
+fn chains(said: &str) -> Vec<Chain> {
+    let mut chains: Vec<Chain> = Vec::new();
+    for line in said.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["chain", kind, leaf, _, busy] = words[..] {
+            let (kind, leaf) = (kind.to_owned(), leaf.to_owned());
+            chains.push(Chain { kind, leaf, busy: busy.parse().unwrap(), links: Vec::new() });
+        } else {
+            let n: Vec<u64> = words.iter().map(|w| w.parse().unwrap()).collect();
+            let link = Link { tid: n[0], wait: (n[1], n[2]), wake: (n[3], n[4]) };
+            chains.last_mut().unwrap().links.push(link);
+        }
+    }
+    assert_eq!(chains.len(), CHAINS, "{said}");
+    chains
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+/// Nanoseconds as --time takes them.
+fn seconds(nanos: u64) -> String {
+    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+}
+
+fn why(path: &str, tid: u64, (from, to): (u64, u64)) -> Value {
+    let (tid, time) = (tid.to_string(), format!("{},{}", seconds(from), seconds(to)));
+    let args = ["why", "--json", "-i", path, "--tid", &tid, "--time", &time];
+    serde_json::from_str(&kymo(&args).success().stdout).unwrap()
+}
+
+/// Segments cover the path without gaps, and none counts twice.
+#[track_caller]
+fn covers(path: &Value, (from, to): (u64, u64)) {
+    let mut at = from;
+    for segment in array(&path["segments"]) {
+        assert_eq!(number(&segment["start_ns"]), at, "{segment}");
+        at = number(&segment["end_ns"]);
+        assert_eq!(at - number(&segment["start_ns"]), number(&segment["duration_ns"]));
+    }
+    assert_eq!(at, to);
+}
+
+fn within(time: u64, (from, to): (u64, u64)) -> bool {
+    (from - TOLERANCE..=to + TOLERANCE).contains(&time)
+}
+
+/// The path of the first thread's wait is the chain.
+#[track_caller]
+fn is_found(page: &Value, chain: &Chain) {
+    let [path] = array(&page["paths"]) else { panic!("{page}") };
+    let span = chain.links[0].wait;
+    covers(path, span);
+    let name = format!("{} {} {}", chain.kind, chain.leaf, chain.links.len() - 1);
+    let segments = array(&path["segments"]);
+    let of = |tid: u64| segments.iter().filter(move |s| s["task"]["tid"] == tid);
+    // Nobody else: neither who is busy beside them, nor who keeps CPUs from being idle.
+    assert_eq!(of(chain.busy).count(), 0, "{name}: {path:#}");
+    for segment in segments {
+        let tid = number(&segment["task"]["tid"]);
+        let comm = segment["task"]["comm"].as_str().unwrap();
+        let helps = comm.starts_with("kworker") && (chain.kind == "tty" || chain.leaf == "disk")
+            || comm.starts_with("ksoftirqd") && chain.kind == "tcp"
+            || chain.leaf == "disk" && !["chains", "innocent", "spinner"].contains(&comm);
+        assert!(helps || chain.links.iter().any(|l| l.tid == tid), "{name}: {segment:#}");
+    }
+    // Each link works until it wakes the one before, and is to blame for that time alone.
+    for (number_of, link) in chain.links.iter().enumerate().skip(1) {
+        let last = of(link.tid).next_back().unwrap_or_else(|| panic!("{name}: {path:#}"));
+        let end = number(&last["end_ns"]);
+        assert!(
+            within(end, link.wake),
+            "{name}: link {number_of}, {end}, {:?}: {path:#}",
+            link.wake
+        );
+        let depth = number(&last["depth"]);
+        assert!(depth as usize >= number_of, "{name}: {last:#}");
+        if number_of + 1 < chain.links.len() {
+            // All are asleep when the last one works, and it is until the next one wakes it.
+            let (asleep, woken) =
+                (chain.links.last().unwrap().wait.0, chain.links[number_of + 1].wake.0);
+            let starts = of(link.tid).map(|s| number(&s["start_ns"]));
+            let after = starts.filter(|at| *at >= asleep).min().unwrap();
+            assert!(after + TOLERANCE >= woken, "{name}: {path:#}");
+        }
+    }
+    let leaf = chain.links.last().unwrap();
+    let own: u64 = of(leaf.tid)
+        .filter(|s| number(&s["start_ns"]) >= leaf.wait.0)
+        .map(|s| number(&s["duration_ns"]))
+        .sum();
+    let (least, most) = (leaf.wake.0 - leaf.wait.1, leaf.wake.1 - leaf.wait.0);
+    assert!(own + TOLERANCE >= least && own <= most + TOLERANCE, "{name}: {own} {least} {most}");
+    let has = |kind: &str| of(leaf.tid).any(|s| s["kind"] == kind);
+    match chain.leaf.as_str() {
+        "timer" => assert!(has("sleep"), "{name}: {path:#}"),
+        "disk" => {
+            assert!(segments.iter().any(|s| s["ended_by"] != Value::Null), "{name}: {path:#}")
+        }
+        _ => assert!(has("running"), "{name}: {path:#}"),
+    }
+}
+
+#[test]
+fn chains_of_waits_are_found_to_their_ends() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let program = compile(directory.path());
+    let file = path("written");
+    for recording in ["chains.data", "chains.dat"] {
+        let recording = path(recording);
+        let record = ["why", "record", "-q", "-o", &recording, "--", &program, &file];
+        let said = kymo(&record).success().stdout;
+        for chain in chains(&said) {
+            let first = &chain.links[0];
+            is_found(&why(&recording, first.tid, first.wait), &chain);
+        }
+    }
+    assert_eq!(state.left_behind(), None);
+}
+
+#[test]
+fn spans_of_events_are_explained() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (program, data) = (compile(directory.path()), path("spans.data"));
+    let events = "syscalls:sys_enter_fsync,syscalls:sys_exit_fsync";
+    let record = ["why", "record", "-q", "-e", events, "-o", &data, "--", &program];
+    let said = kymo(&[&record[..], &[&path("written")]].concat()).success().stdout;
+    let chains = chains(&said);
+    let leaves: Vec<&Link> =
+        chains.iter().filter(|c| c.leaf == "disk").map(|c| c.links.last().unwrap()).collect();
+    let span = "syscalls:sys_enter_fsync -> syscalls:sys_exit_fsync";
+    let args = ["why", "-i", &data, "--span", span, "--slowest", "3"];
+    let page: Value =
+        serde_json::from_str(&kymo(&[&args[..], &["--json"]].concat()).success().stdout).unwrap();
+    // All that were synchronized on the machine meanwhile, those of the program among them.
+    assert!(number(&page["spans"]["count"]) >= leaves.len() as u64, "{}", page["spans"]);
+    let paths = array(&page["paths"]);
+    assert_eq!(paths.len(), 3);
+    let long = |p: &Value| number(&p["end_ns"]) - number(&p["start_ns"]);
+    assert!(paths.is_sorted_by_key(|p| std::cmp::Reverse(long(p))));
+    assert_eq!(long(&paths[0]), number(&page["spans"]["max_ns"]));
+    for path in paths {
+        let (from, to) = (number(&path["start_ns"]), number(&path["end_ns"]));
+        covers(path, (from, to));
+        let own = leaves.iter().find(|l| path["task"]["tid"] == l.tid);
+        assert!(own.is_none_or(|l| l.wait.0 <= from && to <= l.wait.1), "{path:#}");
+    }
+    let total: u64 = paths.iter().map(long).sum();
+    assert_eq!(number(&page["total_ns"]), total);
+    let blamed = array(&page["culprits"]).iter().map(|c| number(&c["total_ns"])).sum::<u64>();
+    assert_eq!(blamed, total);
+    // By the thread that it is in, which is the key without `by`.
+    let by_field = format!("{span} by common_pid");
+    let keyed = [&args[..4], &[&by_field, "--json"]].concat();
+    let keyed: Value = serde_json::from_str(&kymo(&keyed).success().stdout).unwrap();
+    assert_eq!(keyed["spans"]["max_ns"], page["spans"]["max_ns"]);
+    let text = kymo(&args).success().stdout;
+    let first = text.lines().find(|l| !l.is_empty()).unwrap();
+    assert!(first.starts_with(" The slowest 3 of ") && first.contains("; most of it, "), "{text}");
+    // Its commands are as they can be typed.
+    for line in text.lines().filter(|l| l.trim_start().starts_with("kymo script ")) {
+        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        assert!(kymo(&words).success().stdout.contains("sched"), "{line}");
+    }
+    let next = text.lines().find(|l| l.contains("the slowest span:")).unwrap();
+    let words: Vec<&str> = next.split_once("kymo ").unwrap().1.split(' ').collect();
+    assert!(kymo(&words).success().stdout.contains("; most of it, "), "{next}");
+    // The command that was recorded is chosen without a flag.
+    let text = kymo(&["why", "-i", &data]).success().stdout;
+    assert!(text.starts_with("\n chains:") && text.contains(" The longest parts\n"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_told_is_said() {
+    let refused = |args: &[&str], why: &str| {
+        let out = kymo(&[&["why", "-i", FIXTURE], args].concat()).failure();
+        assert!(out.stderr.contains(why), "{}", out.stderr);
+    };
+    refused(&["--span", "sched:sched_switch"], "no `->`");
+    refused(&["--span", "sched:sched_switch -> no:such"], "no:such");
+    refused(&["--tid", "1", "--cpu", "0"], "--cpu is not for a path");
+    refused(&["--comm", "a,b"], "a path is of one task");
+    let none = kymo(&["why", "-i", FIXTURE, "--tid", "4000000"]).failure();
+    assert!(none.stdout.contains("no such task"), "{}", none.stdout);
+    // Without stacks nothing tells what tasks were blocked on.
+    let text = kymo(&["sched", "latency", "-p", "--json", "-i", FIXTURE]).success().stdout;
+    let tasks: Value = serde_json::from_str(&text).unwrap();
+    let tids = array(&tasks["tasks"]).iter().filter_map(|t| t["tid"].as_u64()).take(12);
+    let (mut found, mut doubted) = (0, 0);
+    for tid in tids {
+        let out = kymo(&["why", "--json", "-i", FIXTURE, "--tid", &tid.to_string()]);
+        let page: Value = serde_json::from_str(&out.stdout).unwrap();
+        for path in array(&page["paths"]) {
+            covers(path, (number(&path["start_ns"]), number(&path["end_ns"])));
+            doubted += array(&page["ledger"]).iter().filter(|n| n["kind"] == "stacks").count();
+            found += 1;
+        }
+    }
+    assert!(found > 0 && doubted > 0, "{found} {doubted}: {text}");
+}
