@@ -163,13 +163,14 @@ fn chains_of_waits_are_found_to_their_ends() {
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let program = compile(directory.path());
     let file = path("written");
-    for recording in ["chains.data", "chains.dat"] {
+    // Of a trace.dat a third: each path takes a look at the whole recording.
+    for (recording, step) in [("chains.data", 1), ("chains.dat", 3)] {
         let recording = path(recording);
         let record = ["why", "record", "-q", "-o", &recording, "--", &program, &file];
         let said = kymo(&record).success().stdout;
-        for chain in chains(&said) {
+        for chain in chains(&said).iter().step_by(step) {
             let first = &chain.links[0];
-            is_found(&why(&recording, first.tid, first.wait), &chain);
+            is_found(&why(&recording, first.tid, first.wait), chain);
         }
     }
     assert_eq!(state.left_behind(), None);
