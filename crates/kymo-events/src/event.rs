@@ -195,8 +195,10 @@ impl<'e> RecordedEvent<'e> {
     }
 
     /// States what was lost before it.
-    pub(crate) fn after_loss(self, lost: Option<u64>) -> RecordedEvent<'e> {
-        RecordedEvent { lost, ..self }
+    #[inline]
+    pub(crate) fn after_loss(mut self, lost: Option<u64>) -> RecordedEvent<'e> {
+        self.lost = lost;
+        self
     }
 
     /// States its task, where that is known without looking at the event.

@@ -4,6 +4,7 @@
 
 mod addresses;
 pub(crate) mod against;
+mod analyses;
 mod ctf;
 mod dwarf;
 mod inlines;
@@ -43,12 +44,13 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let bench = rows::Bench::new(&kymo, &inputs, effort)?;
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    let parts: [(&'static str, rows::Part<'_>); 10] = [
+    let parts: [(&'static str, rows::Part<'_>); 11] = [
         ("script", rows::Bench::script),
         ("report", rows::Bench::report),
         ("dwarf", rows::Bench::dwarf),
         ("inlines", rows::Bench::inlines),
         ("addresses", rows::Bench::addresses),
+        ("analyses", rows::Bench::analyses),
         ("record", rows::Bench::record),
         ("trace", rows::Bench::trace),
         ("probe", rows::Bench::probe),

@@ -9,6 +9,7 @@
 //! Everything happens on the thread that asks; only where several perf.data are merged each
 //! is read and ordered by a thread of its own.
 
+mod batch_reader;
 mod clocks;
 mod count;
 pub(crate) mod ctf;
@@ -40,6 +41,7 @@ use crate::filter::FilterExprError;
 use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::{EventSelection, SelectionError};
 
+use batch_reader::BatchReader;
 pub use count::ClassCounts;
 use ctf::CtfContext;
 use ftrace::{KernelContext, KernelLane};
@@ -301,13 +303,24 @@ impl EventSource {
         mut registry: Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
-        let Some(mut data) = self.perf(0) else { return Ok(ReadSummary::default()) };
-        let context = PerfContext::new(data.features(), &self.symbols);
+        let Some(recording) = self.perf.first() else { return Ok(ReadSummary::default()) };
+        let context = match self.perf(0) {
+            Some(data) => PerfContext::new(data.features(), &self.symbols),
+            None => return Ok(ReadSummary::default()),
+        };
         let mut lane = PerfLane::new(&context, 0);
-        let stats = data.for_each_batch(perfdata::RecordOrder::Time, &mut |batch| {
-            batch.entries().try_for_each(|entry| lane.record(&entry, &mut registry, sink))
+        let stats = std::thread::scope(|scope| {
+            let reader = BatchReader::start(scope, recording);
+            while let Some(batch) = reader.next_batch() {
+                let mut entries = batch.entries();
+                if entries.try_for_each(|e| lane.record(&e, &mut registry, sink)).is_break() {
+                    break;
+                }
+            }
+            reader.finish()
         })?;
-        let perf = vec![summary::PerfSummary::new(&data, stats)];
+        let perf: Vec<_> =
+            self.perf(0).map(|data| summary::PerfSummary::new(&data, stats)).into_iter().collect();
         let mut summary = ReadSummary { perf, ..ReadSummary::default() };
         summary.add_samples(context.finish());
         Ok(summary)

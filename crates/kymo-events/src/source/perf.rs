@@ -202,9 +202,9 @@ impl<C: Borrow<PerfContext>> PerfLane<C> {
             return ControlFlow::Continue(());
         }
         let body = EventBody::Perf { entry, sample: OnceCell::new(), state: context };
-        let event = RecordedEvent::new(class, entry.time, body);
-        let lost = self.losses.take(|| event.cpu());
-        registry.give(&event.after_loss(lost), sink)
+        let mut event = RecordedEvent::new(class, entry.time, body);
+        event.lost = self.losses.take(|| event.cpu());
+        registry.give(&event, sink)
     }
 }
 

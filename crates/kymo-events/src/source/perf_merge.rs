@@ -1,25 +1,18 @@
 //! Several perf.data by time, each read and ordered by a thread of its own.
 
-use std::ops::ControlFlow;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Mutex, PoisonError};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::sync::Mutex;
+use std::thread::Scope;
 
-use kymo_files::perfdata::{
-    Batch, Entry, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder,
-};
+use kymo_files::perfdata::{Batch, Entry, PerfData, PerfDataReadError, PerfDataReadStats};
 
+use super::batch_reader::BatchReader;
 use super::perf::{PerfContext, PerfLane};
 
-/// Batches that wait at most for each recording that is merged.
-const WAITING: usize = 2;
-
-/// A recording that is read by a thread of its own.
+/// A recording among others.
 struct BatchLane<'s> {
-    batches: Receiver<Batch>,
+    reader: BatchReader<'s>,
     batch: Option<Batch>,
     at: usize,
-    reader: ScopedJoinHandle<'s, Result<PerfDataReadStats, PerfDataReadError>>,
 }
 
 impl BatchLane<'_> {
@@ -31,7 +24,7 @@ impl BatchLane<'_> {
             {
                 return Some(entry.time.unwrap_or(0));
             }
-            self.batch = Some(self.batches.recv().ok()?);
+            self.batch = Some(self.reader.next_batch()?);
             self.at = 0;
         }
     }
@@ -49,16 +42,10 @@ impl<'s, 'c> BatchMerge<'s, 'c> {
         perf: &'s [Mutex<PerfData>],
         contexts: &'c [PerfContext],
     ) -> BatchMerge<'s, 'c> {
-        let reader = |data: &'s Mutex<PerfData>| {
-            let (sender, batches) = sync_channel(WAITING);
-            let reader = scope.spawn(move || {
-                let mut data = data.lock().unwrap_or_else(PoisonError::into_inner);
-                data.for_each_batch(RecordOrder::Time, &mut |batch| match sender.send(batch) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
-                })
-            });
-            BatchLane { batches, batch: None, at: 0, reader }
+        let reader = |data: &'s Mutex<PerfData>| BatchLane {
+            reader: BatchReader::start(scope, data),
+            batch: None,
+            at: 0,
         };
         let lanes = contexts.iter().enumerate().map(|(n, c)| PerfLane::new(c, n)).collect();
         BatchMerge { readers: perf.iter().map(reader).collect(), lanes }
@@ -76,11 +63,6 @@ impl<'s, 'c> BatchMerge<'s, 'c> {
 
     /// What was read of each.
     pub(super) fn finish(self) -> Vec<Result<PerfDataReadStats, PerfDataReadError>> {
-        let join = |reader: BatchLane<'_>| {
-            // A reader that still has something to say ends at its next word.
-            drop(reader.batches);
-            reader.reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        self.readers.into_iter().map(join).collect()
+        self.readers.into_iter().map(|lane| lane.reader.finish()).collect()
     }
 }
