@@ -6,19 +6,25 @@
 //! machine is asked through [`TypeFacts`]. Nothing here does I/O; any text may come in.
 #![forbid(unsafe_code)]
 
+mod ast;
+mod code;
 mod facts;
+mod lexer;
+mod lower;
 mod object;
+mod parser;
 
+pub use code::disassemble;
 pub use facts::{
     ArgumentPlace, CType, CompileOptions, EnumerationFacts, FunctionArgument, FunctionFacts,
     RecordLayout, RecordMember, TypeFacts,
 };
 pub use object::{
-    ActionKind, AttachPoint, AttachTarget, BpfInstruction, BpfMapType, BpfProgramType,
+    ActionKind, AttachPoint, AttachTarget, BpfClock, BpfInstruction, BpfMapType, BpfProgramType,
     CompiledProbe, CompiledProgram, ErrorKind, ErrorSite, FormatConversion, FormatPiece,
-    FormatText, KernelClock, MapDefinition, MapPurpose, ObjectRelocation, ProgramOption,
-    ProgramPosition, RingAction, SeriesAggregate, SourceMessage, StackMode, StackSettings,
-    TypedField, ValueType, histogram_bucket_range, histogram_buckets,
+    FormatText, MapDefinition, MapPurpose, ObjectRelocation, ProgramOption, ProgramPosition,
+    RingAction, SeriesAggregate, SourceMessage, StackMode, StackSettings, TypedField, ValueType,
+    histogram_bucket_range, histogram_buckets,
 };
 
 /// Compiles a program.
@@ -26,10 +32,11 @@ pub use object::{
 /// # Errors
 /// All that is wrong with it, in order, each with its position.
 pub fn compile(
-    _text: &str,
-    _options: &CompileOptions,
-    _facts: &dyn TypeFacts,
+    text: &str,
+    options: &CompileOptions,
+    facts: &dyn TypeFacts,
 ) -> Result<CompiledProgram, Vec<SourceMessage>> {
-    let text = String::from("the compiler is not built in yet");
-    Err(vec![SourceMessage { position: ProgramPosition::default(), text, hint: None }])
+    let compiled = parser::parse_program(text, &options.parameters)
+        .and_then(|tree| lower::Lowering::new(text, &tree, options, facts)?.run());
+    compiled.map_err(|message| vec![message])
 }

@@ -197,7 +197,7 @@ pub enum ValueType {
         /// Format of strftime(3), with `%f` for microseconds.
         format: String,
         /// Clock of the number.
-        clock: KernelClock,
+        clock: BpfClock,
     },
     /// `strerror(errno)`: 8 bytes.
     ErrorText,
@@ -283,7 +283,7 @@ pub enum SeriesAggregate {
 /// A clock of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the kernel's names say it")]
-pub enum KernelClock {
+pub enum BpfClock {
     Monotonic,
     BootTime,
     /// International atomic time.

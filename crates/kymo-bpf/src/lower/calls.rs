@@ -1,0 +1,627 @@
+//! Calls by name, but for those of texts and of output.
+
+use super::builder::{MemoryPlace, helper};
+use super::records::value_of_ctype;
+use super::types::{AddressSpace, I64, Type, U64};
+use super::{Lowered, Lowering, ServiceMap, Value, ValueHome};
+use crate::ast::{Expression, ExpressionKind};
+use crate::code::{AddressBase, CompareOperation, ComputeOperation, Instruction, Operand};
+use crate::facts::CType;
+use crate::object::{BpfClock, ErrorKind, ProgramOption, StackMode};
+
+/// `AF_INET` and `AF_INET6`.
+const FAMILY_4: i64 = 2;
+const FAMILY_6: i64 = 10;
+
+impl Lowering<'_> {
+    /// Lowers a call.
+    pub(crate) fn call_named(&mut self, name: &str, arguments: &[Expression]) -> Lowered<Value> {
+        if self.tree.macros.contains_key(name) {
+            return self.call_macro(name, arguments);
+        }
+        if let Some(value) = self.call_output(name, arguments)? {
+            return Ok(value);
+        }
+        if let Some(value) = self.call_text(name, arguments)? {
+            return Ok(value);
+        }
+        if let Some(value) = self.call_map(name, arguments)? {
+            return Ok(value);
+        }
+        if let Some(value) = self.call_time_or_name(name, arguments)? {
+            return Ok(value);
+        }
+        if let Some(value) = self.call_other(name, arguments)? {
+            return Ok(value);
+        }
+        if arguments.is_empty()
+            && let Some(value) = self.builtin(name)?
+        {
+            return Ok(value);
+        }
+        if ["count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries"]
+            .contains(&name)
+        {
+            let what = format!("{name}() must be assigned to a map: `@ = {name}(…)`");
+            return self.error(what);
+        }
+        self.error(format!("unknown function {name}()"))
+    }
+
+    pub(crate) fn takes(
+        &self,
+        name: &str,
+        arguments: &[Expression],
+        from: usize,
+        to: usize,
+    ) -> Lowered<()> {
+        if (from..=to).contains(&arguments.len()) {
+            return Ok(());
+        }
+        let has = arguments.len();
+        let wanted = if from == to { from.to_string() } else { format!("{from} to {to}") };
+        self.error(format!("{name}() takes {wanted} arguments, {has} are given"))
+    }
+
+    fn call_map(&mut self, name: &str, arguments: &[Expression]) -> Lowered<Option<Value>> {
+        let map = |e: &Expression| match &*e.kind {
+            ExpressionKind::Map(name, key) => Some((name.clone(), key.clone())),
+            _ => None,
+        };
+        Ok(Some(match name {
+            "delete" | "has_key" => {
+                self.takes(name, arguments, 1, 2)?;
+                let Some((map_name, key)) = arguments.first().and_then(map) else {
+                    return self.error(format!("first argument of {name}() must be a map"));
+                };
+                // `delete(@x, (a, b))`, and `delete(@x[a, b])` as it was written before.
+                let key = match arguments.get(1) {
+                    Some(key) => match &*key.kind {
+                        ExpressionKind::Tuple(parts) => parts.clone(),
+                        _ => vec![key.clone()],
+                    },
+                    None => key,
+                };
+                if name == "has_key" {
+                    if key.is_empty() {
+                        return self.error("has_key() takes a map with a key, and a key");
+                    }
+                    self.has_key(&map_name, &key)?
+                } else if arguments.len() > 2 {
+                    return self.error("delete() takes a map and a key");
+                } else {
+                    self.delete(&map_name, &key)?
+                }
+            }
+            "find" => {
+                self.takes(name, arguments, 3, 3)?;
+                let Some((map_name, _)) = map(&arguments[0]) else {
+                    return self.error("first argument of find() must be a map");
+                };
+                let ExpressionKind::Variable(variable) = &*arguments[2].kind else {
+                    return self.error("third argument of find() must be a variable");
+                };
+                let key = match &*arguments[1].kind {
+                    ExpressionKind::Tuple(parts) => parts.clone(),
+                    _ => vec![arguments[1].clone()],
+                };
+                let has = self.has_key(&map_name, &key)?;
+                let operand = self.operand(&has)?;
+                let (register, end) = (self.in_register(operand), self.label());
+                self.branch(CompareOperation::Equal, register, Operand::Immediate(0), end);
+                let value = self.read_map(&map_name, &key)?;
+                self.assign_variable(variable, value)?;
+                self.place_label(end);
+                has
+            }
+            "len" => {
+                self.takes(name, arguments, 1, 1)?;
+                match map(&arguments[0]) {
+                    Some((map_name, key)) if key.is_empty() => self.map_length(&map_name)?,
+                    _ => self.stack_or_text_length(&arguments[0])?,
+                }
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Entries of a map, counted by a callback.
+    fn map_length(&mut self, name: &str) -> Lowered<Value> {
+        let name = self.map_name(name);
+        let number = self.map_number(&name);
+        if self.user_map(number).has_key == Some(false) {
+            return Ok(Value::constant(1));
+        }
+        let function = self.begin_callback();
+        self.emit(Instruction::Exit(Operand::Immediate(0)));
+        self.end_callback();
+        let map = self.map_reference(number);
+        let callback = self.register();
+        self.emit(Instruction::LoadFunction(callback, function as u32));
+        let (callback, zero) = (Operand::Register(callback), Operand::Immediate(0));
+        let context = self.main_frame_address();
+        let count = self.call(helper::FOR_EACH, vec![map, callback, context, zero]);
+        Ok(Value::register(I64, count))
+    }
+
+    fn stack_or_text_length(&mut self, argument: &Expression) -> Lowered<Value> {
+        let value = self.value(argument)?;
+        let value = self.settle(value)?;
+        match &value.ty {
+            Type::KernelStack(settings) | Type::UserStack(settings) => {
+                let depth = settings.depth;
+                let id = match value.home {
+                    ValueHome::Memory(place) => self.load(place, 4),
+                    _ => {
+                        let operand = self.operand(&value)?;
+                        let id = self.copy_of(operand);
+                        self.extend(id, 32, false);
+                        id
+                    }
+                };
+                let number = self.service_map(ServiceMap::Stacks(depth));
+                let frames = self.lookup_index(number, Operand::Register(id));
+                let (count, end) = (self.copy_of(Operand::Immediate(0)), self.label());
+                self.branch(CompareOperation::Equal, frames, Operand::Immediate(0), end);
+                for n in 0..depth {
+                    let place =
+                        MemoryPlace { base: AddressBase::Register(frames), offset: n as i32 * 8 };
+                    let frame = self.load(place, 8);
+                    self.branch(CompareOperation::Equal, frame, Operand::Immediate(0), end);
+                    self.compute(ComputeOperation::Add, count, Operand::Immediate(1));
+                }
+                self.place_label(end);
+                Ok(Value::register(I64, count))
+            }
+            Type::Text(_) => self.text_length(value),
+            other => self.error(format!("{} has no length", other.name())),
+        }
+    }
+
+    fn word(expression: &Expression) -> Option<&str> {
+        match &*expression.kind {
+            ExpressionKind::Name(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    fn call_time_or_name(
+        &mut self,
+        name: &str,
+        arguments: &[Expression],
+    ) -> Lowered<Option<Value>> {
+        Ok(Some(match name {
+            "nsecs" if arguments.len() == 1 => {
+                let helper = match Self::word(&arguments[0]) {
+                    Some("monotonic") => helper::KTIME,
+                    Some("boot") => helper::KTIME_BOOT,
+                    Some("tai") | Some("sw_tai") => helper::KTIME_TAI,
+                    _ => return self.error("nsecs() takes monotonic, boot, tai or sw_tai"),
+                };
+                Value::register(U64, self.call(helper, Vec::new()))
+            }
+            "strftime" => {
+                self.takes(name, arguments, 2, 2)?;
+                let format = self.literal_of(&arguments[0], "format of strftime()")?;
+                let value = self.number(&arguments[1])?;
+                let clock = match &*arguments[1].kind {
+                    ExpressionKind::Call(n, list) if n == "nsecs" => {
+                        match list.first().and_then(Self::word) {
+                            Some("monotonic") => BpfClock::Monotonic,
+                            Some("tai") | Some("sw_tai") => BpfClock::Tai,
+                            _ => BpfClock::BootTime,
+                        }
+                    }
+                    _ => BpfClock::BootTime,
+                };
+                let register = self.in_register(value);
+                Value::register(Type::Timestamp { format, clock }, register)
+            }
+            "ksym" => {
+                self.takes(name, arguments, 1, 1)?;
+                let address = self.number(&arguments[0])?;
+                let register = self.in_register(address);
+                Value::register(Type::KernelSymbol, register)
+            }
+            "usym" => {
+                self.takes(name, arguments, 1, 1)?;
+                let address = self.number(&arguments[0])?;
+                self.user_symbol(address)?
+            }
+            "strerror" | "syscall_name" | "signal_name" => {
+                self.takes(name, arguments, 1, 1)?;
+                let number = self.number(&arguments[0])?;
+                let ty = match name {
+                    "strerror" => Type::ErrorText,
+                    "syscall_name" => Type::SyscallName,
+                    _ => Type::SignalName,
+                };
+                let register = self.in_register(number);
+                Value::register(ty, register)
+            }
+            "cgroup_path" => {
+                self.takes(name, arguments, 1, 2)?;
+                let hierarchy = match arguments.get(1) {
+                    Some(h) => self.literal_of(h, "second argument of cgroup_path()")?,
+                    None => String::new(),
+                };
+                let id = self.number(&arguments[0])?;
+                let register = self.in_register(id);
+                Value::register(Type::CgroupPath(hierarchy), register)
+            }
+            "pid" | "tid" if arguments.len() == 1 => match self.builtin(name)? {
+                Some(value) => value,
+                None => return Ok(None),
+            },
+            "ppid" | "pcomm" if arguments.len() == 1 => {
+                let task = self.value(&arguments[0])?;
+                let path: &[&str] = if name == "ppid" {
+                    &["real_parent", "tgid"]
+                } else {
+                    &["group_leader", "comm"]
+                };
+                let value = self.path_of(task, path)?;
+                self.settle(value)?
+            }
+            "kstack" | "ustack" => {
+                self.takes(name, arguments, 0, 2)?;
+                let (mut depth, mut mode) = (127, None);
+                for argument in arguments {
+                    mode = match Self::word(argument) {
+                        Some("perf") => Some(StackMode::Perf),
+                        Some("bpftrace") => Some(StackMode::Bpftrace),
+                        Some("raw") => Some(StackMode::Raw),
+                        Some("build_id") => Some(StackMode::BuildId),
+                        _ => {
+                            depth = self.constant_of(argument, "number of frames")?;
+                            if !(1..=127).contains(&depth) {
+                                return self.error("a stack has 1 to 127 frames");
+                            }
+                            mode
+                        }
+                    };
+                }
+                self.stack(name == "ustack", depth as u32, mode)?
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn call_other(&mut self, name: &str, arguments: &[Expression]) -> Lowered<Option<Value>> {
+        Ok(Some(match name {
+            "ntop" => {
+                self.takes(name, arguments, 1, 2)?;
+                self.internet_address(arguments)?
+            }
+            "macaddr" => {
+                self.takes(name, arguments, 1, 1)?;
+                let value = self.value(&arguments[0])?;
+                self.hardware_address(value)?
+            }
+            "pton" => {
+                self.takes(name, arguments, 1, 1)?;
+                let text = self.literal_of(&arguments[0], "argument of pton()")?;
+                self.parsed_address(&text)?
+            }
+            "bswap" => {
+                self.takes(name, arguments, 1, 1)?;
+                let value = self.scalar(&arguments[0])?;
+                let size = match value.ty {
+                    Type::Integer { size, .. } => size,
+                    _ => 8,
+                };
+                let operand = self.operand(&value)?;
+                let register = self.copy_of(operand);
+                if size > 1 {
+                    self.emit(Instruction::SwapBytes(register, i32::from(size) * 8));
+                }
+                Value::register(Type::Integer { size, signed: false }, register)
+            }
+            "kaddr" => {
+                self.takes(name, arguments, 1, 1)?;
+                let symbol = self.literal_of(&arguments[0], "argument of kaddr()")?;
+                match self.facts.kernel_symbol(&symbol) {
+                    Some(address) => Value { ty: U64, home: ValueHome::Constant(address as i64) },
+                    None => return self.error(format!("kernel has no symbol {symbol:?}")),
+                }
+            }
+            "uaddr" => {
+                self.takes(name, arguments, 1, 1)?;
+                let symbol = self.literal_of(&arguments[0], "argument of uaddr()")?;
+                self.user_address(&symbol)?
+            }
+            "reg" => {
+                self.takes(name, arguments, 1, 1)?;
+                let register = self.literal_of(&arguments[0], "argument of reg()")?;
+                Value::register(U64, self.register_named(&register)?)
+            }
+            "cgroupid" => {
+                self.takes(name, arguments, 1, 1)?;
+                let path = self.literal_of(&arguments[0], "argument of cgroupid()")?;
+                match self.facts.cgroup_id(&path) {
+                    Some(id) => Value { ty: U64, home: ValueHome::Constant(id as i64) },
+                    None => return self.error(format!("no such cgroup: {path}")),
+                }
+            }
+            "kptr" | "uptr" => {
+                self.takes(name, arguments, 1, 1)?;
+                let value = self.value(&arguments[0])?;
+                let space = if name == "kptr" { AddressSpace::Kernel } else { AddressSpace::User };
+                let target = match value.ty {
+                    Type::Pointer { ref target, .. } => target.clone(),
+                    _ => CType::Void,
+                };
+                Value { ty: Type::Pointer { target, space }, home: value.home }
+            }
+            "socket_cookie" => {
+                self.takes(name, arguments, 1, 1)?;
+                let socket = self.number(&arguments[0])?;
+                Value::register(U64, self.call(helper::SOCKET_COOKIE, vec![socket]))
+            }
+            "signal" | "signal_thread" => {
+                self.takes(name, arguments, 1, 1)?;
+                self.need_unsafe(name);
+                self.send_signal(name, &arguments[0])?
+            }
+            "override" => {
+                self.takes(name, arguments, 1, 1)?;
+                self.need_unsafe(name);
+                let value = self.number(&arguments[0])?;
+                let context = Operand::Register(self.context());
+                self.emit(Instruction::Call(helper::OVERRIDE, vec![context, value], None));
+                Value::none()
+            }
+            "getopt" => self.option(arguments)?,
+            "is_literal"
+            | "is_str"
+            | "is_integer"
+            | "is_ptr"
+            | "is_array"
+            | "is_unsigned_integer" => {
+                self.takes(name, arguments, 1, 1)?;
+                let value = self.value(&arguments[0])?;
+                Value::boolean(match name {
+                    "is_literal" => {
+                        matches!(value.home, ValueHome::Literal(_) | ValueHome::Constant(_))
+                    }
+                    "is_str" => matches!(value.ty, Type::Text(_)),
+                    "is_integer" => matches!(value.ty, Type::Integer { .. }),
+                    "is_ptr" => matches!(value.ty, Type::Pointer { .. }),
+                    "is_array" => matches!(value.ty, Type::Array { .. }),
+                    _ => matches!(value.ty, Type::Integer { signed: false, .. }),
+                })
+            }
+            "static_assert" => {
+                self.takes(name, arguments, 1, 2)?;
+                if self.constant_of(&arguments[0], "condition of static_assert()")? == 0 {
+                    let text = match arguments.get(1) {
+                        Some(text) => self.literal_of(text, "message")?,
+                        None => "assertion failed".into(),
+                    };
+                    return self.error(text);
+                }
+                Value::none()
+            }
+            "percpu_kaddr" => {
+                self.takes(name, arguments, 1, 2)?;
+                return self.error("percpu_kaddr() is not supported");
+            }
+            "skboutput" | "unwatch" | "kfunc_exist" | "kfunc_allowed" | "globmatch" | "comm" => {
+                return self.error(format!("{name}() is not supported"));
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Notes that the program may harm others.
+    pub(crate) fn need_unsafe(&mut self, name: &str) {
+        self.unsafe_call.get_or_insert((name.to_owned(), self.position));
+    }
+
+    fn send_signal(&mut self, name: &str, argument: &Expression) -> Lowered<Value> {
+        let value = self.value(argument)?;
+        let number = match &value.home {
+            ValueHome::Literal(text) => {
+                const NAMES: [&str; 31] = [
+                    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1",
+                    "SEGV", "USR2", "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP",
+                    "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
+                    "PWR", "SYS",
+                ];
+                let short = text.strip_prefix("SIG").unwrap_or(text);
+                match NAMES.iter().position(|n| *n == short) {
+                    Some(n) => Operand::Immediate(n as i32 + 1),
+                    None => return self.error(format!("no such signal: {text:?}")),
+                }
+            }
+            _ => {
+                let value = self.as_scalar(value)?;
+                self.operand(&value)?
+            }
+        };
+        let helper = match name {
+            "signal" => helper::SEND_SIGNAL,
+            _ => helper::SEND_SIGNAL_THREAD,
+        };
+        let result = self.call(helper, vec![number]);
+        self.count_if_negative(result, ErrorKind::HelperFailed("send_signal"));
+        Ok(Value::none())
+    }
+
+    fn user_address(&mut self, symbol: &str) -> Lowered<Value> {
+        use crate::object::AttachTarget as T;
+        self.program.specific = true;
+        let path = match &self.point.target {
+            T::Uprobe { path, .. } | T::Usdt { path, .. } => path.clone(),
+            _ => return self.error("uaddr() works in uprobe and usdt probes"),
+        };
+        let Some((address, size)) = self.facts.user_symbol(&path, symbol) else {
+            return self.error(format!("{path} has no symbol {symbol:?}"));
+        };
+        let size = if [1, 2, 4].contains(&size) { size as u8 } else { 8 };
+        let target = CType::Integer { size, signed: false, is_char: false };
+        let ty = Type::Pointer { target, space: AddressSpace::User };
+        Ok(Value { ty, home: ValueHome::Constant(address as i64) })
+    }
+
+    /// `getopt("name", default, "description")`: known before the program runs.
+    fn option(&mut self, arguments: &[Expression]) -> Lowered<Value> {
+        self.takes("getopt", arguments, 1, 3)?;
+        let name = self.literal_of(&arguments[0], "name of getopt()")?;
+        let default = match arguments.get(1) {
+            Some(default) => self.value(default)?,
+            None => Value::boolean(false),
+        };
+        let description = match arguments.get(2) {
+            Some(text) => self.literal_of(text, "description of getopt()")?,
+            None => String::new(),
+        };
+        let default_text = match (&default.home, &default.ty) {
+            (ValueHome::Constant(c), Type::Boolean) => (*c != 0).to_string(),
+            (ValueHome::Constant(c), _) => c.to_string(),
+            (ValueHome::Literal(text), _) => text.clone(),
+            _ => return self.error("default of getopt() must be a literal"),
+        };
+        if !self.program_options.iter().any(|o| o.name == name) {
+            let option = ProgramOption { name: name.clone(), default: default_text, description };
+            self.program_options.push(option);
+        }
+        let given = self.options.parameters.iter().find_map(|p| {
+            let rest = p.strip_prefix("--")?.strip_prefix(name.as_str())?;
+            if rest.is_empty() { Some("") } else { rest.strip_prefix('=') }
+        });
+        let Some(given) = given.map(str::to_owned) else { return Ok(default) };
+        match default.ty {
+            Type::Boolean => match given.as_str() {
+                "" | "true" | "1" => Ok(Value::boolean(true)),
+                "false" | "0" => Ok(Value::boolean(false)),
+                _ => self.error(format!("--{name} takes true or false, not {given:?}")),
+            },
+            Type::Text(_) => Ok(Value::literal(&given)),
+            _ => {
+                let negative = given.starts_with('-');
+                match crate::lexer::integer_value(given.trim_start_matches('-')) {
+                    Some(n) if negative => Ok(Value::constant((n as i64).wrapping_neg())),
+                    Some(n) => Ok(Value::constant(n as i64)),
+                    None => self.error(format!("--{name} takes a number, not {given:?}")),
+                }
+            }
+        }
+    }
+
+    fn internet_address(&mut self, arguments: &[Expression]) -> Lowered<Value> {
+        let family = match arguments {
+            [family, _] => Some(self.scalar(family)?),
+            _ => None,
+        };
+        let Some(address) = arguments.last() else { return Ok(Value::none()) };
+        let address = self.value(address)?;
+        let place = self.room(24);
+        let (guessed, size) = match &address.ty {
+            Type::Array { element, count } => {
+                let size = self.types.size(element).saturating_mul(*count);
+                (if size >= 16 { FAMILY_6 } else { FAMILY_4 }, size)
+            }
+            Type::Record(id) => {
+                let size = self.types.size(&CType::Record { id: *id });
+                (if size >= 16 { FAMILY_6 } else { FAMILY_4 }, size)
+            }
+            Type::Text(size) | Type::Buffer(size) => {
+                (if *size >= 16 { FAMILY_6 } else { FAMILY_4 }, *size)
+            }
+            _ => (FAMILY_4, 0),
+        };
+        let family = match family {
+            Some(value) => self.operand(&value)?,
+            None => Operand::Immediate(guessed as i32),
+        };
+        self.store(place, 8, family);
+        self.zero_memory(place.at(8), 16);
+        if size == 0 {
+            let address = self.as_scalar(address)?;
+            let operand = self.operand(&address)?;
+            self.store(place.at(8), 4, operand);
+        } else {
+            let size = size.min(16);
+            self.read_into(address, place.at(8), size)?;
+        }
+        Ok(Value::memory(Type::Internet, place))
+    }
+
+    /// Reads or copies bytes that a value stands for.
+    pub(crate) fn read_into(&mut self, value: Value, to: MemoryPlace, size: u32) -> Lowered<()> {
+        match value.home {
+            ValueHome::Remote(address, offset, space) => {
+                let from =
+                    MemoryPlace { base: AddressBase::Register(address), offset: offset as i32 };
+                let from = self.address(from);
+                self.probe_read(to, size, from, space);
+            }
+            ValueHome::Memory(from) => self.copy_memory(from, to, size),
+            _ => return self.error(format!("{} has no bytes", value.ty.name())),
+        }
+        Ok(())
+    }
+
+    fn hardware_address(&mut self, value: Value) -> Lowered<Value> {
+        let place = self.room(8);
+        self.store(place, 8, Operand::Immediate(0));
+        match value.ty {
+            Type::Pointer { space, .. } => {
+                let address = self.operand(&value)?;
+                self.probe_read(place, 6, address, space);
+            }
+            Type::Array { .. } | Type::Text(_) => self.read_into(value, place, 6)?,
+            _ => {
+                let value = self.as_scalar(value)?;
+                let address = self.operand(&value)?;
+                let space = self.default_space();
+                self.probe_read(place, 6, address, space);
+            }
+        }
+        Ok(Value::memory(Type::Mac, place))
+    }
+
+    fn parsed_address(&mut self, text: &str) -> Lowered<Value> {
+        let bytes = match text.parse::<std::net::IpAddr>() {
+            Ok(std::net::IpAddr::V4(v4)) => v4.octets().to_vec(),
+            Ok(std::net::IpAddr::V6(v6)) => v6.octets().to_vec(),
+            Err(_) => return self.error(format!("not an address: {text:?}")),
+        };
+        let place = self.room(16);
+        for (n, chunk) in bytes.chunks_exact(4).enumerate() {
+            let word = chunk.first_chunk().map_or(0, |w| i32::from_le_bytes(*w));
+            self.store(place.at(n as u32 * 4), 4, Operand::Immediate(word));
+        }
+        if bytes.len() == 4 {
+            self.store(place.at(4), 4, Operand::Immediate(0));
+        }
+        let element = CType::Integer { size: 1, signed: false, is_char: false };
+        Ok(Value::memory(Type::Array { element, count: bytes.len() as u32 }, place))
+    }
+
+    /// A member by name, for paths of our own.
+    pub(crate) fn named_member(&mut self, value: Value, name: &str) -> Lowered<Value> {
+        let Type::Pointer { target: CType::Record { id }, space } = value.ty else {
+            return self.error("the kernel's types are not known (no BTF)");
+        };
+        let Some(member) = self.types.member(id, name) else { return self.no_member(id, name) };
+        let operand = self.operand(&value)?;
+        let ty = value_of_ctype(&member.ctype, space);
+        let address = self.in_register(operand);
+        if !ty.is_scalar() {
+            return Ok(Value { ty, home: ValueHome::Remote(address, member.offset, space) });
+        }
+        let size = self.types.size(&member.ctype).clamp(1, 8);
+        let place = self.room(8);
+        let from =
+            MemoryPlace { base: AddressBase::Register(address), offset: member.offset as i32 };
+        let from = self.address(from);
+        self.probe_read(place, size, from, space);
+        let register = self.load(place, size as u8);
+        if ty.is_signed() {
+            self.extend(register, size * 8, true);
+        }
+        Ok(Value::register(ty, register))
+    }
+}

@@ -1,0 +1,217 @@
+//! What the last pass gives: map definitions, programs with BTF.
+
+use super::types::Type;
+use super::{Lowered, LoweredProgram, Lowering, MapSlot, ServiceMap, UserMap};
+use crate::code::BtfWriter;
+use crate::object::{
+    BpfMapType, CompiledProbe, CompiledProgram, MapDefinition, MapPurpose, ValueType,
+};
+
+/// Entries of a map with keys, if the program does not say otherwise.
+const MAX_KEYS: u64 = 4096;
+/// Buckets of stack maps. Preallocated: 127 frames make some 17 MiB.
+const STACK_BUCKETS: u32 = 16384;
+/// Bytes of the ring, if the program does not say otherwise.
+const RING_BYTES: u64 = 16 << 20;
+const PAGE: u64 = 4096;
+
+/// Whether a setting of the `config` block is known.
+pub(super) fn is_setting(key: &str) -> bool {
+    const KEYS: [&str; 22] = [
+        "cache_user_symbols",
+        "cpp_demangle",
+        "lazy_symbolication",
+        "license",
+        "log_size",
+        "max_bpf_progs",
+        "max_cat_bytes",
+        "max_map_keys",
+        "max_probes",
+        "max_strlen",
+        "missing_probes",
+        "on_stack_limit",
+        "perf_rb_pages",
+        "show_debug_info",
+        "stack_mode",
+        "str_trunc_trailer",
+        "print_maps_on_exit",
+        "unstable_map_decl",
+        "unstable_tseries",
+        "unstable_addr",
+        "unstable_import",
+        "unstable_macro",
+    ];
+    KEYS.contains(&key)
+}
+
+impl Lowering<'_> {
+    pub(super) fn finish(mut self, programs: Vec<LoweredProgram>) -> Lowered<CompiledProgram> {
+        let used: Vec<bool> = (0..self.maps.len() as u32)
+            .map(|n| {
+                let mut programs = programs.iter();
+                let referred = programs.any(|p| p.encoded.relocations.iter().any(|r| r.map == n));
+                referred || matches!(self.maps[n as usize], MapSlot::User(_))
+            })
+            .collect();
+        // Unused maps of ours leave; numbers of the others move down.
+        let mut moved = Vec::new();
+        let mut next = 0u32;
+        for used in &used {
+            moved.push(next);
+            next += u32::from(*used);
+        }
+        let mut maps = Vec::new();
+        for (slot, _) in self.maps.iter().zip(&used).filter(|(_, used)| **used) {
+            maps.push(match slot {
+                MapSlot::User(map) => self.user_definition(map),
+                MapSlot::Service(service) => self.service_definition(*service),
+            });
+        }
+        self.move_actions(&moved);
+        let mut btf = BtfWriter::new();
+        let source: Vec<&str> = self.text.lines().collect();
+        let file = btf.text("program.bt");
+        let mut probes = Vec::new();
+        for program in programs {
+            let names = program.encoded.functions.iter().enumerate();
+            let functions: Vec<(u32, u32)> = names
+                .map(|(n, first)| {
+                    let (name, parameters) =
+                        if n == 0 { ("main".into(), 1) } else { (format!("callback_{n}"), 4) };
+                    (*first, btf.function(&name, parameters))
+                })
+                .collect();
+            let mut relocations = program.encoded.relocations;
+            for relocation in &mut relocations {
+                relocation.map = moved[relocation.map as usize];
+            }
+            let line_texts = program
+                .encoded
+                .lines
+                .iter()
+                .map(|(_, position)| {
+                    let line = source.get(position.line.wrapping_sub(1) as usize);
+                    (file, btf.text(line.map_or("", |l| l.trim())))
+                })
+                .collect();
+            probes.push(CompiledProbe {
+                points: program.points,
+                program_type: program.program_type,
+                instructions: program.encoded.instructions,
+                relocations,
+                functions,
+                lines: program.encoded.lines,
+                line_texts,
+                position: program.position,
+                stack: program.encoded.stack,
+            });
+        }
+        let mut config: Vec<(String, String)> = self.config.into_iter().collect();
+        config.sort();
+        Ok(CompiledProgram {
+            maps,
+            probes,
+            actions: self.actions,
+            error_sites: self.error_sites,
+            probe_names: self.probe_names,
+            config,
+            options: self.program_options,
+            warnings: self.warnings,
+            btf: btf.finish(),
+            unsafe_call: self.unsafe_call,
+        })
+    }
+
+    fn move_actions(&mut self, moved: &[u32]) {
+        use crate::object::{ActionKind as A, ErrorKind as E};
+        for action in &mut self.actions {
+            match &mut action.kind {
+                A::PrintMap { map, .. }
+                | A::PrintMapEntry { map, .. }
+                | A::ClearMap { map }
+                | A::ZeroMap { map } => {
+                    *map = moved[*map] as usize;
+                }
+                _ => {}
+            }
+        }
+        for site in &mut self.error_sites {
+            if let E::MapFull { map } | E::NoSuchKey { map } = &mut site.kind {
+                *map = moved[*map] as usize;
+            }
+        }
+    }
+
+    fn user_definition(&self, map: &UserMap) -> MapDefinition {
+        let keyed = map.has_key == Some(true);
+        let value = self.types.storage(&map.value);
+        let aggregate = matches!(map.value, Type::Aggregate(_));
+        let declared = map.declared.as_ref();
+        // Counters are per CPU: nobody waits for another CPU's line, and no update is lost.
+        // What is assigned is shared: it may be written on one CPU and read on another.
+        let map_type = match (keyed, aggregate, declared.map(|(kind, _)| kind.as_str())) {
+            (false, true, _) => BpfMapType::PerCpuArray,
+            (false, false, _) => BpfMapType::Array,
+            (true, true, Some("lruhash" | "percpulruhash")) => BpfMapType::LruPerCpuHash,
+            (true, true, _) => BpfMapType::PerCpuHash,
+            (true, false, Some("lruhash" | "percpulruhash")) => BpfMapType::LruHash,
+            (true, false, _) => BpfMapType::Hash,
+        };
+        let entries = declared.map_or(self.setting("max_map_keys", MAX_KEYS), |(_, n)| *n);
+        let mark = if keyed { 0 } else { self.mark_bytes(&map.value) };
+        MapDefinition {
+            name: map.name.clone(),
+            purpose: MapPurpose::User,
+            map_type,
+            key_size: if keyed { self.types.storage(&map.key) } else { 4 },
+            value_size: value + mark,
+            max_entries: if keyed { entries.clamp(1, 1 << 26) as u32 } else { 1 },
+            flags: 0,
+            key_type: keyed.then(|| self.types.value_type(&map.key)),
+            value_type: self.types.value_type(&map.value),
+            has_written_mark: mark > 0,
+        }
+    }
+
+    fn service_definition(&self, service: ServiceMap) -> MapDefinition {
+        let definition = |name: &str, purpose, map_type, value_size, max_entries| MapDefinition {
+            name: name.into(),
+            purpose,
+            map_type,
+            key_size: 4,
+            value_size,
+            max_entries,
+            flags: 0,
+            key_type: None,
+            value_type: ValueType::None,
+            has_written_mark: false,
+        };
+        match service {
+            ServiceMap::Scratch => {
+                let entries = self.slots.max(1) as u32;
+                let size = self.scratch_bytes.max(8);
+                definition("scratch", MapPurpose::Scratch, BpfMapType::PerCpuArray, size, entries)
+            }
+            ServiceMap::Zeros => {
+                let size = self.zero_bytes.max(8).next_multiple_of(8);
+                definition("zeros", MapPurpose::Scratch, BpfMapType::Array, size, 1)
+            }
+            ServiceMap::Errors => {
+                let sites = self.error_sites.len().max(1) as u32;
+                definition("errors", MapPurpose::ErrorCounters, BpfMapType::PerCpuArray, 8, sites)
+            }
+            ServiceMap::Ring => {
+                let pages = self.setting("perf_rb_pages", RING_BYTES / PAGE).clamp(1, 1 << 16);
+                let bytes = (pages * PAGE).next_power_of_two() as u32;
+                let mut ring =
+                    definition("ring", MapPurpose::Ring, BpfMapType::RingBuffer, 0, bytes);
+                ring.key_size = 0;
+                ring
+            }
+            ServiceMap::Stacks(depth) => {
+                let (kind, size) = (BpfMapType::StackTrace, depth * 8);
+                definition("stacks", MapPurpose::StackTraces, kind, size, STACK_BUCKETS)
+            }
+        }
+    }
+}

@@ -1,0 +1,733 @@
+//! From the tree to instructions: types are found while instructions are emitted, again and
+//! again until those of maps and variables no longer change; the last pass counts.
+
+mod access;
+mod aggregates;
+mod builder;
+mod calls;
+mod expressions;
+mod finish;
+mod maps;
+mod memory;
+mod names;
+mod output;
+mod records;
+mod statements;
+mod strings;
+mod types;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::ast::{Expression, MacroParameter, ProbeTree, ProgramTree};
+use crate::code::{
+    AddressBase, CodeFunction, CodeLabel, CompareOperation, EncodedProgram, Instruction, Operand,
+    Register, encode_program,
+};
+use crate::facts::{CompileOptions, TypeFacts};
+use crate::lexer::error_at;
+use crate::object::{
+    AttachPoint, AttachTarget, BpfProgramType, ErrorKind, ErrorSite, ProgramOption,
+    ProgramPosition, RingAction, SourceMessage,
+};
+use builder::{MAX_SCRATCH, MemoryPlace};
+use records::TypeTable;
+use types::Type;
+
+/// The most passes until types are settled.
+const MAX_PASSES: u32 = 12;
+/// The most programs, if the program does not say otherwise.
+const MAX_PROBES: usize = 1024;
+/// Stands for the first scratch entry of a program until that is known.
+const SLOT_MARK: i32 = 0x5107_5107;
+/// Scratch entries of a program that may run on a CPU while it is interrupted there.
+const NESTED_SLOTS: i32 = 4;
+
+pub(crate) type Lowered<T> = Result<T, SourceMessage>;
+
+/// A value of an expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) ty: Type,
+    pub(crate) home: ValueHome,
+}
+
+/// Where a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum ValueHome {
+    None,
+    Constant(i64),
+    Register(Register),
+    Memory(MemoryPlace),
+    Literal(String),
+    /// Not read yet: address of kernel or user memory, and bytes from there.
+    Remote(Register, u32, types::AddressSpace),
+}
+
+/// A map of the program.
+#[derive(Clone, Debug)]
+pub(crate) struct UserMap {
+    pub(crate) name: String,
+    /// `None` until its first use.
+    pub(crate) has_key: Option<bool>,
+    pub(crate) key: Type,
+    pub(crate) value: Type,
+    pub(crate) declared: Option<(String, u64)>,
+}
+
+/// Maps of our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServiceMap {
+    Scratch,
+    Ring,
+    Errors,
+    Zeros,
+    Stacks(u32),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum MapSlot {
+    User(UserMap),
+    Service(ServiceMap),
+}
+
+/// What is known of a variable from passes before.
+#[derive(Clone, Debug, PartialEq)]
+struct VariableFacts {
+    ty: Type,
+    /// Used in a callback too: lives in the main function's frame.
+    captured: bool,
+    function: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum VariableHome {
+    Register(Register),
+    /// Memory of the main function: offset in its frame or in the scratch area.
+    Frame(i32),
+    Scratch(i32),
+}
+
+/// What is known of a program from passes before.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct ProgramNotes {
+    scratch: bool,
+    callbacks: bool,
+}
+
+/// Labels of a loop.
+#[derive(Clone, Copy, Debug)]
+struct LoopLabels {
+    next: CodeLabel,
+    end: CodeLabel,
+}
+
+/// Bindings of a macro's parameters.
+#[derive(Clone, Debug)]
+struct MacroScope {
+    /// Prefix of its variables.
+    prefix: String,
+    bindings: HashMap<String, MacroBinding>,
+}
+
+#[derive(Clone, Debug)]
+enum MacroBinding {
+    /// Resolved name.
+    Variable(String),
+    Map(String),
+    /// Expression and the scope it is meant in.
+    Expression(Expression, usize),
+}
+
+/// A program while it is emitted.
+#[derive(Default)]
+pub(crate) struct ProgramState {
+    pub(crate) functions: Vec<CodeFunction>,
+    pub(crate) frame_used: Vec<u32>,
+    pub(crate) scratch_base: Vec<Register>,
+    pub(crate) scratch_used: u32,
+    pub(crate) scratch_most: u32,
+    pub(crate) current: usize,
+    pub(crate) labels: CodeLabel,
+    context: Vec<Register>,
+    /// Register of each function that holds the main function's frame.
+    main_frame: Vec<Option<Register>>,
+    key: (usize, usize),
+    end: CodeLabel,
+    loops: Vec<LoopLabels>,
+    homes: HashMap<String, VariableHome>,
+    /// Whether what was asked depends on the attach point.
+    specific: bool,
+    uses_context: bool,
+    needs_raw: Option<bool>,
+}
+
+/// A program that was lowered.
+struct LoweredProgram {
+    points: Vec<AttachPoint>,
+    program_type: BpfProgramType,
+    encoded: EncodedProgram,
+    position: ProgramPosition,
+    nested: bool,
+}
+
+/// The compiler.
+pub(crate) struct Lowering<'c> {
+    tree: &'c ProgramTree,
+    options: &'c CompileOptions,
+    facts: &'c dyn TypeFacts,
+    types: TypeTable<'c>,
+    maps: Vec<MapSlot>,
+    map_index: HashMap<String, u32>,
+    variables: HashMap<(usize, usize, String), VariableFacts>,
+    /// Types that several branches of an expression agree on.
+    joined: HashMap<(usize, usize, usize, ProgramPosition), Type>,
+    notes: HashMap<(usize, usize), ProgramNotes>,
+    changed: bool,
+    last_pass: bool,
+    zero_bytes: u32,
+    scratch_bytes: u32,
+    slots: i32,
+    actions: Vec<RingAction>,
+    error_sites: Vec<ErrorSite>,
+    probe_names: Vec<String>,
+    program_options: Vec<ProgramOption>,
+    warnings: Vec<SourceMessage>,
+    unsafe_call: Option<(String, ProgramPosition)>,
+    config: HashMap<String, String>,
+    position: ProgramPosition,
+    scopes: Vec<MacroScope>,
+    scope: usize,
+    scope_count: usize,
+    depth: u32,
+    program: ProgramState,
+    point: AttachPoint,
+    /// Functions that callbacks being emitted return to.
+    callers: Vec<usize>,
+    text: &'c str,
+}
+
+/// Attach points of each probe, wildcards expanded.
+type ExpandedProbes = Vec<Vec<AttachPoint>>;
+
+impl<'c> Lowering<'c> {
+    pub(crate) fn new(
+        text: &'c str,
+        tree: &'c ProgramTree,
+        options: &'c CompileOptions,
+        facts: &'c dyn TypeFacts,
+    ) -> Lowered<Lowering<'c>> {
+        let start = ProgramPosition { line: 1, column: 1 };
+        let types = TypeTable::new(tree, facts).map_err(|what| error_at(start, what))?;
+        let mut config = HashMap::new();
+        for (key, value, position) in &tree.config {
+            if !finish::is_setting(key) {
+                let what = format!("no such setting {key:?}");
+                return Err(error_at(*position, what));
+            }
+            config.insert(key.clone(), value.clone());
+        }
+        config.extend(options.config.iter().cloned());
+        let mut lowering = Lowering {
+            tree,
+            options,
+            facts,
+            types,
+            maps: Vec::new(),
+            map_index: HashMap::new(),
+            variables: HashMap::new(),
+            joined: HashMap::new(),
+            notes: HashMap::new(),
+            changed: false,
+            last_pass: false,
+            zero_bytes: 0,
+            scratch_bytes: 0,
+            slots: 0,
+            actions: Vec::new(),
+            error_sites: Vec::new(),
+            probe_names: Vec::new(),
+            program_options: Vec::new(),
+            warnings: Vec::new(),
+            unsafe_call: None,
+            config,
+            position: start,
+            scopes: Vec::new(),
+            scope: 0,
+            scope_count: 0,
+            depth: 0,
+            program: ProgramState::default(),
+            point: AttachPoint { name: String::new(), target: AttachTarget::Begin },
+            callers: Vec::new(),
+            text,
+        };
+        for declared in &tree.map_declarations {
+            let at = lowering.map_number(&declared.name);
+            if let MapSlot::User(map) = &mut lowering.maps[at as usize] {
+                const KINDS: [&str; 5] =
+                    ["hash", "lruhash", "percpuhash", "percpulruhash", "percpuarray"];
+                if !KINDS.contains(&declared.kind.as_str()) {
+                    let what = format!(
+                        "no such map type {:?}; types are {}",
+                        declared.kind,
+                        KINDS.join(", ")
+                    );
+                    return Err(error_at(declared.position, what));
+                }
+                if declared.entries == 0 || declared.entries > 1 << 26 {
+                    return Err(error_at(declared.position, "a map has 1 to 67108864 entries"));
+                }
+                map.declared = Some((declared.kind.clone(), declared.entries));
+            }
+        }
+        Ok(lowering)
+    }
+
+    /// A number of the `config` block.
+    fn setting(&self, key: &str, default: u64) -> u64 {
+        self.config.get(key).and_then(|v| v.parse().ok()).unwrap_or(default)
+    }
+
+    fn error<T>(&self, text: impl Into<String>) -> Lowered<T> {
+        Err(error_at(self.position, text))
+    }
+
+    fn expand(&mut self) -> Lowered<ExpandedProbes> {
+        let most = self.setting("max_probes", MAX_PROBES as u64) as usize;
+        let missing = self.config.get("missing_probes").map_or("error", String::as_str).to_owned();
+        let mut expanded = Vec::new();
+        let mut total = 0;
+        for probe in &self.tree.probes {
+            let mut points = Vec::new();
+            for (point, position) in &probe.points {
+                let found = self
+                    .facts
+                    .expand(point)
+                    .map_err(|what| error_at(*position, format!("{}: {what}", point.name)))?;
+                if found.is_empty() {
+                    let wild = point.name.contains(['*', '?', '[']);
+                    let what = format!("no such probe: {}", point.name);
+                    let mut message = error_at(*position, what);
+                    let hint = "`config = { missing_probes = \"warn\" }` goes on without it";
+                    message.hint = Some(hint.into());
+                    match missing.as_str() {
+                        "error" if !wild => return Err(message),
+                        "ignore" => {}
+                        _ => self.warnings.push(message),
+                    }
+                }
+                total += found.len();
+                if total > most {
+                    let what = format!("{total} probes match, at most {most} are attached");
+                    let mut message = error_at(*position, what);
+                    message.hint = Some("`config = { max_probes = … }` raises the limit".into());
+                    return Err(message);
+                }
+                points.extend(found);
+            }
+            expanded.push(points);
+        }
+        Ok(expanded)
+    }
+
+    /// Lowers everything.
+    pub(crate) fn run(mut self) -> Lowered<crate::object::CompiledProgram> {
+        if self.tree.probes.is_empty() {
+            return self.error("program has no probe");
+        }
+        let expanded = self.expand()?;
+        let warned = self.warnings.len();
+        for pass in 0.. {
+            self.changed = false;
+            self.last_pass = pass > 0;
+            self.actions.clear();
+            self.error_sites.clear();
+            self.probe_names.clear();
+            self.program_options.clear();
+            self.warnings.truncate(warned);
+            self.slots = 0;
+            let programs = self.pass(&expanded)?;
+            if !self.changed && self.last_pass {
+                return self.finish(programs);
+            }
+            if pass >= MAX_PASSES {
+                return self.error("types of maps do not settle");
+            }
+        }
+        self.error("types of maps do not settle")
+    }
+
+    fn pass(&mut self, expanded: &ExpandedProbes) -> Lowered<Vec<LoweredProgram>> {
+        let mut programs: Vec<LoweredProgram> = Vec::new();
+        for (n, (probe, points)) in self.tree.probes.iter().zip(expanded).enumerate() {
+            let first = programs.len();
+            // Class of a point: all of one class may share instructions.
+            let mut shared: Vec<(PointClass, usize)> = Vec::new();
+            for (p, point) in points.iter().enumerate() {
+                let class = class_of(point);
+                let same = shared.iter().find(|(c, _)| *c == class);
+                if let Some((_, at)) = same {
+                    programs[*at].points.push(point.clone());
+                    continue;
+                }
+                let (lowered, specific) = self.lower_probe(probe, point, (n, p))?;
+                let equal = programs[first..].iter_mut().find(|other| {
+                    other.program_type == lowered.program_type
+                        && other.encoded.instructions == lowered.encoded.instructions
+                        && other.encoded.relocations == lowered.encoded.relocations
+                        && class_of(&other.points[0]) == class
+                });
+                if let Some(other) = equal {
+                    other.points.push(point.clone());
+                    continue;
+                }
+                if !specific {
+                    shared.push((class, programs.len()));
+                }
+                programs.push(lowered);
+            }
+        }
+        for program in &mut programs {
+            let first = self.slots;
+            let mut uses = false;
+            for instruction in &mut program.encoded.instructions {
+                // Stores of the key, as `SLOT_MARK + n`.
+                let n = instruction.imm.wrapping_sub(SLOT_MARK);
+                if instruction.code == 0x62 && (0..NESTED_SLOTS).contains(&n) {
+                    instruction.imm = first + n;
+                    uses = true;
+                }
+            }
+            if uses {
+                self.slots += if program.nested { NESTED_SLOTS } else { 1 };
+            }
+        }
+        Ok(programs)
+    }
+
+    fn lower_probe(
+        &mut self,
+        probe: &ProbeTree,
+        point: &AttachPoint,
+        key: (usize, usize),
+    ) -> Lowered<(LoweredProgram, bool)> {
+        let raw_wanted = self.options.raw_tracepoints;
+        // First as a raw tracepoint, where that is possible; what it asks for tells.
+        let mut raw = raw_wanted;
+        loop {
+            self.point = point.clone();
+            self.program = ProgramState { key, needs_raw: Some(raw), ..ProgramState::default() };
+            self.lower_body(probe)?;
+            let uses_context = self.program.uses_context;
+            if raw && uses_context && matches!(point.target, AttachTarget::Tracepoint { .. }) {
+                raw = false;
+                continue;
+            }
+            break;
+        }
+        let note = self.notes.entry(key).or_default();
+        let needs_scratch = self.program.scratch_most > 8;
+        let callbacks = self.program.functions.len() > 1;
+        let seen = ProgramNotes {
+            scratch: note.scratch || needs_scratch,
+            callbacks: note.callbacks || callbacks,
+        };
+        if *note != seen {
+            *note = seen;
+            self.changed = true;
+        }
+        if self.program.scratch_most > MAX_SCRATCH {
+            self.position = probe.position;
+            return self.error(format!("needs more than {MAX_SCRATCH} bytes of working memory"));
+        }
+        self.scratch_bytes = self.scratch_bytes.max(self.program.scratch_most);
+        let encoded = if self.last_pass {
+            let mut functions = std::mem::take(&mut self.program.functions);
+            encode_program(&mut functions).map_err(|what| {
+                error_at(probe.position, format!("program of {}: {what}", point.name))
+            })?
+        } else {
+            EncodedProgram::default()
+        };
+        let program = LoweredProgram {
+            points: vec![point.clone()],
+            program_type: self.program_type(raw),
+            encoded,
+            position: probe.position,
+            nested: self.may_nest(),
+        };
+        Ok((program, self.program.specific))
+    }
+
+    fn program_type(&self, raw: bool) -> BpfProgramType {
+        use AttachTarget as T;
+        match &self.point.target {
+            T::Tracepoint { category, .. } if raw && category != "syscalls" => {
+                BpfProgramType::RawTracepoint
+            }
+            T::Tracepoint { .. } => BpfProgramType::Tracepoint,
+            T::Begin | T::End | T::SelfSignal(_) | T::Test(_) => BpfProgramType::RawTracepoint,
+            T::RawTracepoint { .. } => BpfProgramType::RawTracepoint,
+            T::Kprobe { .. } | T::Uprobe { .. } | T::Usdt { .. } => BpfProgramType::Kprobe,
+            T::Fentry { .. } | T::Iter { .. } => BpfProgramType::Tracing,
+            _ => BpfProgramType::PerfEvent,
+        }
+    }
+
+    /// Whether the program may be interrupted by itself on one CPU. The kernel keeps a
+    /// program of its own events from that (`prog->active`, `bpf_prog_active`), but those of
+    /// user-space probes run preemptible and without that guard.
+    fn may_nest(&self) -> bool {
+        matches!(self.point.target, AttachTarget::Uprobe { .. } | AttachTarget::Usdt { .. })
+    }
+
+    fn lower_body(&mut self, probe: &ProbeTree) -> Lowered<()> {
+        let key = self.program.key;
+        let notes = self.notes.get(&key).copied().unwrap_or_default();
+        self.scopes = vec![MacroScope { prefix: String::new(), bindings: HashMap::new() }];
+        (self.scope, self.scope_count, self.depth) = (0, 0, 0);
+        self.position = probe.position;
+        self.begin_function();
+        let context = self.register();
+        self.emit(Instruction::Parameter(context, 0));
+        self.program.context.push(context);
+        self.program.main_frame.push(None);
+        self.emit(Instruction::Position(probe.position));
+        self.program.end = self.label();
+        let exit = self.label();
+        // The first words of the scratch area: its owner's flag.
+        self.program.scratch_used = 8;
+        let base = self.register();
+        self.program.scratch_base.push(base);
+        if notes.callbacks {
+            // Found by callbacks at fixed places of the frame.
+            let room = self.room(16);
+            let context = Operand::Register(context);
+            self.store(room.at(8), 8, context);
+            debug_assert_eq!(room.offset, -16);
+        }
+        if notes.scratch {
+            self.claim_scratch(base, exit);
+            if notes.callbacks {
+                let saved = MemoryPlace { base: AddressBase::Frame, offset: -16 };
+                self.store(saved, 8, Operand::Register(base));
+            }
+        } else if notes.callbacks {
+            let saved = MemoryPlace { base: AddressBase::Frame, offset: -16 };
+            self.store(saved, 8, Operand::Immediate(0));
+        }
+        self.place_variables();
+        let end = self.program.end;
+        if let Some(filter) = &probe.filter {
+            self.position = filter.position;
+            let mark = self.mark();
+            self.jump_if(filter, false, end)?;
+            self.release(mark);
+        }
+        self.block(&probe.body)?;
+        self.place_label(end);
+        if notes.scratch && self.may_nest() {
+            let flag = MemoryPlace { base: AddressBase::Register(base), offset: 0 };
+            self.store(flag, 8, Operand::Immediate(0));
+        }
+        self.place_label(exit);
+        self.emit(Instruction::Exit(Operand::Immediate(0)));
+        Ok(())
+    }
+
+    /// Takes the scratch area, one entry per CPU. It is this run's alone: a program that the
+    /// kernel guards against itself has an entry of its own; one that may be preempted by
+    /// itself takes the first of its entries whose flag it can set (an atomic exchange, so
+    /// any order of preemption and interrupts is fine) and clears the flag at its end.
+    fn claim_scratch(&mut self, base: Register, exit: CodeLabel) {
+        let map = self.service_map(ServiceMap::Scratch);
+        if !self.may_nest() {
+            let found = self.lookup_index(map, Operand::Immediate(SLOT_MARK));
+            self.emit(Instruction::Move(base, Operand::Register(found)));
+            self.branch(CompareOperation::Equal, base, Operand::Immediate(0), exit);
+            return;
+        }
+        let claimed = self.label();
+        for n in 0..NESTED_SLOTS {
+            let found = self.lookup_index(map, Operand::Immediate(SLOT_MARK + n));
+            self.emit(Instruction::Move(base, Operand::Register(found)));
+            self.branch(CompareOperation::Equal, base, Operand::Immediate(0), exit);
+            let flag = self.copy_of(Operand::Immediate(1));
+            self.emit(Instruction::Exchange(AddressBase::Register(base), 0, flag));
+            self.branch(CompareOperation::Equal, flag, Operand::Immediate(0), claimed);
+        }
+        self.count_error(ErrorKind::ScratchBusy);
+        self.jump(exit);
+        self.place_label(claimed);
+    }
+
+    fn begin_function(&mut self) {
+        self.program.current = self.program.functions.len();
+        self.program.functions.push(CodeFunction::default());
+        self.program.frame_used.push(0);
+    }
+
+    /// Gives variables that live in memory their places, for the whole program.
+    fn place_variables(&mut self) {
+        let key = self.program.key;
+        let mut names: Vec<(String, VariableFacts)> = self
+            .variables
+            .iter()
+            .filter(|((probe, point, _), _)| (*probe, *point) == key)
+            .map(|((.., name), facts)| (name.clone(), facts.clone()))
+            .collect();
+        names.sort_by(|a, b| a.0.cmp(&b.0));
+        for (name, facts) in names {
+            let home = if facts.ty.is_scalar() && !facts.captured {
+                VariableHome::Register(self.register())
+            } else {
+                let size = self.types.storage(&facts.ty).max(8);
+                let place = self.room(size);
+                self.zero_memory(place, size);
+                match place.base {
+                    AddressBase::Frame => VariableHome::Frame(place.offset),
+                    AddressBase::Register(_) => VariableHome::Scratch(place.offset),
+                }
+            };
+            self.program.homes.insert(name, home);
+        }
+    }
+
+    fn context(&self) -> Register {
+        self.program.context[self.program.current]
+    }
+
+    /// Number of a map of our own.
+    fn service_map(&mut self, wanted: ServiceMap) -> u32 {
+        let known = self.maps.iter().position(|m| matches!(m, MapSlot::Service(s) if *s == wanted));
+        match known {
+            Some(at) => at as u32,
+            None => {
+                self.maps.push(MapSlot::Service(wanted));
+                self.maps.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Number of a map of the program.
+    fn map_number(&mut self, name: &str) -> u32 {
+        if let Some(at) = self.map_index.get(name) {
+            return *at;
+        }
+        let at = self.maps.len() as u32;
+        self.maps.push(MapSlot::User(UserMap {
+            name: name.to_owned(),
+            has_key: None,
+            key: Type::Unknown,
+            value: Type::Unknown,
+            declared: None,
+        }));
+        self.map_index.insert(name.to_owned(), at);
+        at
+    }
+
+    fn user_map(&mut self, number: u32) -> &mut UserMap {
+        match &mut self.maps[number as usize] {
+            MapSlot::User(map) => map,
+            MapSlot::Service(_) => unreachable!("numbers of user maps come from map_number"),
+        }
+    }
+
+    /// Type that the branches of an expression at a place agree on.
+    fn join(&mut self, place: ProgramPosition, ty: &Type) -> Lowered<Type> {
+        let key = (self.program.key.0, self.program.key.1, self.scope, place);
+        let old = self.joined.get(&key).cloned().unwrap_or(Type::Unknown);
+        let Some(both) = types::unify(&old, ty) else {
+            return self.error(format!("{} and {} do not fit", old.name(), ty.name()));
+        };
+        if both != old {
+            self.changed = true;
+            self.joined.insert(key, both.clone());
+        }
+        Ok(both)
+    }
+
+    /// Expands a macro: runs `lower` in its scope.
+    fn in_macro<T>(
+        &mut self,
+        name: &str,
+        arguments: &[Expression],
+        lower: impl FnOnce(&mut Self, &Rc<crate::ast::MacroTree>) -> Lowered<T>,
+    ) -> Lowered<T> {
+        let Some(tree) = self.tree.macros.get(name).cloned() else {
+            return self.error(format!("no such macro: {name}"));
+        };
+        if arguments.len() != tree.parameters.len() {
+            let (wants, has) = (tree.parameters.len(), arguments.len());
+            return self.error(format!("macro {name} takes {wants} arguments, {has} are given"));
+        }
+        if self.depth >= 40 {
+            return self.error("macros call each other too deeply");
+        }
+        let mut bindings = HashMap::new();
+        for (parameter, argument) in tree.parameters.iter().zip(arguments) {
+            use crate::ast::ExpressionKind as Kind;
+            let (name, binding) = match (parameter, &*argument.kind) {
+                (MacroParameter::Variable(p), Kind::Variable(v)) => {
+                    (p, MacroBinding::Variable(self.variable_name(v)))
+                }
+                (MacroParameter::Variable(p), _) => {
+                    return self.error(format!("macro {name} wants a variable for ${p}"));
+                }
+                (MacroParameter::Map(p), Kind::Map(m, key)) if key.is_empty() => {
+                    (p, MacroBinding::Map(self.map_name(m)))
+                }
+                (MacroParameter::Map(p), _) => {
+                    return self.error(format!("macro {name} wants a map for {p}"));
+                }
+                (MacroParameter::Expression(p), _) => {
+                    (p, MacroBinding::Expression(argument.clone(), self.scope))
+                }
+            };
+            bindings.insert(name.clone(), binding);
+        }
+        let outer = self.scope;
+        self.scope_count += 1;
+        let prefix = format!("{name}#{}:", self.scope_count);
+        self.scopes.push(MacroScope { prefix, bindings });
+        self.scope = self.scopes.len() - 1;
+        self.depth += 1;
+        let lowered = lower(self, &tree);
+        self.depth -= 1;
+        self.scope = outer;
+        lowered
+    }
+
+    /// A variable's name, macros resolved.
+    fn variable_name(&self, name: &str) -> String {
+        let scope = &self.scopes[self.scope];
+        match scope.bindings.get(name) {
+            Some(MacroBinding::Variable(outer)) => outer.clone(),
+            _ => format!("{}{name}", scope.prefix),
+        }
+    }
+
+    /// A map's name, macros resolved.
+    fn map_name(&self, name: &str) -> String {
+        match self.scopes[self.scope].bindings.get(name) {
+            Some(MacroBinding::Map(outer)) => outer.clone(),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+#[derive(PartialEq)]
+struct PointClass {
+    discriminant: std::mem::Discriminant<AttachTarget>,
+    at_return: bool,
+}
+
+fn class_of(point: &AttachPoint) -> PointClass {
+    use AttachTarget as T;
+    let at_return = match &point.target {
+        T::Kprobe { at_return, .. } | T::Uprobe { at_return, .. } => *at_return,
+        T::Fentry { at_exit, .. } => *at_exit,
+        T::Tracepoint { category, .. } => category == "syscalls",
+        _ => false,
+    };
+    PointClass { discriminant: std::mem::discriminant(&point.target), at_return }
+}

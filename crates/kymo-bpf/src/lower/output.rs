@@ -1,0 +1,385 @@
+//! Output: `printf`, `print` and other actions of user space, as records of the ring.
+
+use super::builder::{MemoryPlace, helper};
+use super::types::{Type, words};
+use super::{Lowered, Lowering, ServiceMap, Value};
+use crate::ast::{Expression, ExpressionKind};
+use crate::code::{CompareOperation, ComputeOperation, Operand};
+use crate::facts::CType;
+use crate::object::{
+    ActionKind, ErrorKind, FormatConversion, FormatPiece, FormatText, RingAction, TypedField,
+    ValueType,
+};
+
+/// `BPF_RB_NO_WAKEUP`: the reader polls.
+const NO_WAKEUP: i32 = 1;
+/// The largest record.
+const MAX_RECORD: u32 = 24 << 10;
+/// Arguments and bytes of each that `join` takes.
+const JOIN_COUNT: u32 = 16;
+const JOIN_SIZE: u32 = 1024;
+
+impl Lowering<'_> {
+    pub(crate) fn call_output(
+        &mut self,
+        name: &str,
+        arguments: &[Expression],
+    ) -> Lowered<Option<Value>> {
+        match name {
+            "printf" | "system" | "cat" | "errorf" | "warnf" | "debugf" => {
+                let Some(format) = arguments.first() else {
+                    return self.error(format!("{name}() takes a format"));
+                };
+                let text = self.literal_of(format, &format!("format of {name}()"))?;
+                let format = self.parse_format(&text, arguments.len() - 1)?;
+                if name == "system" {
+                    self.need_unsafe(name);
+                }
+                let mut values = Vec::new();
+                for argument in &arguments[1..] {
+                    let value = self.value(argument)?;
+                    values.push(self.settle(value)?);
+                }
+                self.check_format(&format, &values)?;
+                let kind = match name {
+                    "printf" | "debugf" => ActionKind::Printf(format),
+                    "system" => ActionKind::System(format),
+                    "cat" => ActionKind::Cat(format),
+                    "errorf" => ActionKind::PrintDiagnostic { severity: "ERROR", format },
+                    _ => ActionKind::PrintDiagnostic { severity: "WARNING", format },
+                };
+                self.send(kind, &values)?;
+            }
+            "print" => self.print(arguments)?,
+            "clear" | "zero" => {
+                self.takes(name, arguments, 1, 1)?;
+                let ExpressionKind::Map(map, key) = &*arguments[0].kind else {
+                    return self.error(format!("{name}() takes a map"));
+                };
+                if !key.is_empty() {
+                    return self.error(format!("{name}() takes a map without key"));
+                }
+                let map = self.map_of(map, None)? as usize;
+                let kind = match name {
+                    "clear" => ActionKind::ClearMap { map },
+                    _ => ActionKind::ZeroMap { map },
+                };
+                self.send(kind, &[])?;
+            }
+            "time" => {
+                self.takes(name, arguments, 0, 1)?;
+                let format = match arguments.first() {
+                    Some(format) => self.literal_of(format, "format of time()")?,
+                    None => "%H:%M:%S\n".into(),
+                };
+                self.send(ActionKind::Time { format }, &[])?;
+            }
+            "exit" => {
+                self.takes(name, arguments, 0, 1)?;
+                let mut values = Vec::new();
+                if let Some(code) = arguments.first() {
+                    values.push(self.scalar(code)?);
+                }
+                self.send(ActionKind::Exit, &values)?;
+                // What follows is not run.
+                if self.program.current == 0 {
+                    let end = self.program.end;
+                    self.jump(end);
+                }
+            }
+            "assert" => {
+                self.takes(name, arguments, 1, 2)?;
+                let end = self.label();
+                self.jump_if(&arguments[0], true, end)?;
+                let text = match arguments.get(1) {
+                    Some(text) => self.literal_of(text, "message of assert()")?,
+                    None => "assertion failed".into(),
+                };
+                let pieces = vec![FormatPiece::Literal(text)];
+                let format = FormatText { pieces };
+                self.send(ActionKind::PrintDiagnostic { severity: "ERROR", format }, &[])?;
+                self.send(ActionKind::Exit, &[Value::constant(1)])?;
+                self.place_label(end);
+            }
+            "fail" => {
+                let text = match arguments.first() {
+                    Some(text) => self.literal_of(text, "format of fail()")?,
+                    None => "fail()".into(),
+                };
+                return self.error(text);
+            }
+            "join" => {
+                self.takes(name, arguments, 1, 2)?;
+                self.join_call(arguments)?;
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(Value::none()))
+    }
+
+    fn print(&mut self, arguments: &[Expression]) -> Lowered<()> {
+        self.takes("print", arguments, 1, 3)?;
+        let mut limits = [0u32; 2];
+        for (limit, argument) in limits.iter_mut().zip(&arguments[1..]) {
+            let value = self.constant_of(argument, "argument of print()")?;
+            *limit = match u32::try_from(value) {
+                Ok(value) => value,
+                Err(_) => return self.error("arguments of print() are numbers from 0 on"),
+            };
+        }
+        let [top, div] = limits;
+        if let ExpressionKind::Map(map, key) = &*arguments[0].kind {
+            if key.is_empty() {
+                let map = self.map_of(map, None)? as usize;
+                return self.send(ActionKind::PrintMap { map, top, div }, &[]);
+            }
+            let number = self.map_of(map, Some(true))?;
+            if let Type::Aggregate(_) = self.user_map(number).value {
+                let place = self.key_place(number, key)?;
+                let ty = self.user_map(number).key.clone();
+                let value = if ty.is_scalar() {
+                    let register = self.load(place, 8);
+                    Value::register(ty, register)
+                } else {
+                    Value::memory(ty, place)
+                };
+                let kind = ActionKind::PrintMapEntry { map: number as usize, div };
+                return self.send(kind, &[value]);
+            }
+        }
+        if arguments.len() > 1 {
+            return self.error("only maps are printed with limits");
+        }
+        let value = self.value(&arguments[0])?;
+        let value = self.settle(value)?;
+        match value.ty {
+            Type::Nothing => self.error("this has no value to print"),
+            Type::Arguments => self.error("print the members of args one by one"),
+            _ => self.send(ActionKind::PrintValue, &[value]),
+        }
+    }
+
+    /// Sends a record: the action's number, then the values.
+    fn send(&mut self, kind: ActionKind, values: &[Value]) -> Lowered<()> {
+        let mut fields = Vec::new();
+        let mut size = 8;
+        for value in values {
+            let bytes = self.types.storage(&value.ty);
+            let value_type = self.types.value_type(&value.ty);
+            let (name, offset) = (String::new(), size);
+            fields.push(TypedField { name, offset, size: bytes, bits: None, value_type });
+            size += bytes;
+        }
+        if size > MAX_RECORD {
+            return self.error(format!("record of {size} bytes; at most {MAX_RECORD} are sent"));
+        }
+        let offsets: Vec<u32> = fields.iter().map(|f| f.offset).collect();
+        let action = RingAction { kind, size, fields, position: self.position };
+        let number = self.action_number(action);
+        let place = self.room(size);
+        self.store(place, 8, Operand::Immediate(number as i32));
+        for (value, offset) in values.iter().zip(offsets) {
+            self.store_value(value, place.at(offset), &value.ty.clone())?;
+        }
+        self.output(place, size);
+        Ok(())
+    }
+
+    fn action_number(&mut self, action: RingAction) -> usize {
+        match self.actions.iter().position(|a| *a == action) {
+            Some(at) => at,
+            None => {
+                self.actions.push(action);
+                self.actions.len() - 1
+            }
+        }
+    }
+
+    fn output(&mut self, place: MemoryPlace, size: u32) {
+        let ring = self.service_map(ServiceMap::Ring);
+        let map = self.map_reference(ring);
+        let data = self.address(place);
+        let (size, flags) = (Operand::Immediate(size as i32), Operand::Immediate(NO_WAKEUP));
+        let result = self.call(helper::RING_OUTPUT, vec![map, data, size, flags]);
+        self.count_if_negative(result, ErrorKind::RingFull);
+    }
+
+    /// `join(argv)`: the texts that an array of pointers names.
+    fn join_call(&mut self, arguments: &[Expression]) -> Lowered<()> {
+        let separator = match arguments.get(1) {
+            Some(text) => self.literal_of(text, "separator of join()")?,
+            None => " ".into(),
+        };
+        let value = self.value(&arguments[0])?;
+        let space = match &value.ty {
+            Type::Pointer { space, .. } => *space,
+            _ => self.default_space(),
+        };
+        let value = self.as_scalar(value)?;
+        let operand = self.operand(&value)?;
+        let list = self.copy_of(operand);
+        let size = JOIN_COUNT * JOIN_SIZE;
+        let value_type = ValueType::Array {
+            element: Box::new(ValueType::Text { size: JOIN_SIZE }),
+            element_size: JOIN_SIZE,
+            count: JOIN_COUNT,
+        };
+        let field = TypedField { name: String::new(), offset: 8, size, bits: None, value_type };
+        let action = RingAction {
+            kind: ActionKind::Join { separator },
+            size: size + 8,
+            fields: vec![field],
+            position: self.position,
+        };
+        let number = self.action_number(action);
+        let place = self.room(size + 8);
+        let pointer = self.room(8);
+        self.store(place, 8, Operand::Immediate(number as i32));
+        let (end, sent) = (self.label(), self.label());
+        for n in 0..JOIN_COUNT {
+            let text = place.at(8 + n * JOIN_SIZE);
+            // An empty text ends the list.
+            self.store(text, 1, Operand::Immediate(0));
+            let from = self.computed(
+                ComputeOperation::Add,
+                Operand::Register(list),
+                Operand::Immediate(n as i32 * 8),
+            );
+            self.probe_read(pointer, 8, Operand::Register(from), space);
+            let address = self.load(pointer, 8);
+            self.branch(CompareOperation::Equal, address, Operand::Immediate(0), end);
+            let size = Operand::Immediate(JOIN_SIZE as i32);
+            self.probe_read_text(text, size, Operand::Register(address), space);
+        }
+        self.place_label(end);
+        self.output(place, size + 8);
+        self.place_label(sent);
+        Ok(())
+    }
+
+    /// Reads a format and checks the number of its conversions.
+    fn parse_format(&mut self, text: &str, arguments: usize) -> Lowered<FormatText> {
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut wanted = 0;
+        let mut rest = text.chars().peekable();
+        while let Some(c) = rest.next() {
+            if c != '%' {
+                literal.push(c);
+                continue;
+            }
+            if rest.next_if_eq(&'%').is_some() {
+                literal.push('%');
+                continue;
+            }
+            let mut conversion = FormatConversion {
+                left: false,
+                zero: false,
+                alternate: false,
+                plus: false,
+                space: false,
+                width: None,
+                width_from_field: false,
+                precision: None,
+                precision_from_field: false,
+                length: String::new(),
+                letter: ' ',
+            };
+            while let Some(flag) = rest.next_if(|c| "-0#+ ".contains(*c)) {
+                match flag {
+                    '-' => conversion.left = true,
+                    '0' => conversion.zero = true,
+                    '#' => conversion.alternate = true,
+                    '+' => conversion.plus = true,
+                    _ => conversion.space = true,
+                }
+            }
+            conversion.width = format_number(&mut rest, &mut conversion.width_from_field, None);
+            wanted += usize::from(conversion.width_from_field);
+            if rest.next_if_eq(&'.').is_some() {
+                let from_field = &mut conversion.precision_from_field;
+                conversion.precision = format_number(&mut rest, from_field, Some(0));
+                wanted += usize::from(conversion.precision_from_field);
+            }
+            while let Some(length) = rest.next_if(|c| "hlLqjzt".contains(*c)) {
+                conversion.length.push(length);
+            }
+            let Some(letter) = rest.next() else {
+                return self.error("format ends with an incomplete conversion");
+            };
+            match letter {
+                'd' | 'i' | 'u' | 'x' | 'X' | 'o' | 'c' | 'p' | 's' | 'b' => {
+                    conversion.letter = letter;
+                }
+                'r' => {
+                    conversion.letter = 'r';
+                    if let Some(form) = rest.next_if(|c| "xh".contains(*c)) {
+                        conversion.length = form.to_string();
+                    }
+                }
+                other => return self.error(format!("unknown conversion %{other}")),
+            }
+            wanted += 1;
+            if !literal.is_empty() {
+                pieces.push(FormatPiece::Literal(std::mem::take(&mut literal)));
+            }
+            pieces.push(FormatPiece::Conversion(conversion));
+        }
+        if !literal.is_empty() {
+            pieces.push(FormatPiece::Literal(literal));
+        }
+        if wanted != arguments {
+            return self.error(format!("format takes {wanted} arguments, {arguments} are given"));
+        }
+        Ok(FormatText { pieces })
+    }
+
+    /// Refuses arguments that their conversion cannot show.
+    fn check_format(&mut self, format: &FormatText, values: &[Value]) -> Lowered<()> {
+        let mut values = values.iter();
+        for piece in &format.pieces {
+            let FormatPiece::Conversion(conversion) = piece else { continue };
+            let stars = usize::from(conversion.width_from_field)
+                + usize::from(conversion.precision_from_field);
+            let Some(value) = values.by_ref().nth(stars) else { return Ok(()) };
+            let number = value.ty.is_scalar() && !matches!(value.ty, Type::Nothing);
+            let fits = match conversion.letter {
+                _ if value.ty == Type::Unknown => true,
+                's' => !matches!(value.ty, Type::Nothing | Type::Arguments | Type::Record(_)),
+                'r' => {
+                    matches!(
+                        value.ty,
+                        Type::Buffer(_)
+                            | Type::Text(_)
+                            | Type::Array { element: CType::Integer { .. }, .. }
+                    ) || number
+                }
+                _ => number,
+            };
+            if !fits {
+                let (letter, has) = (conversion.letter, value.ty.name());
+                return self.error(format!("%{letter} cannot show {has}"));
+            }
+        }
+        debug_assert!(words(8) == 8);
+        Ok(())
+    }
+}
+
+/// A width or precision; `*` takes it from a field.
+fn format_number(
+    rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
+    from_field: &mut bool,
+    absent: Option<u32>,
+) -> Option<u32> {
+    if rest.next_if_eq(&'*').is_some() {
+        *from_field = true;
+        return None;
+    }
+    let mut value = absent;
+    while let Some(digit) = rest.next_if(char::is_ascii_digit) {
+        let digit = digit.to_digit(10).unwrap_or(0);
+        value = Some((value.unwrap_or(0) * 10 + digit).min(4096));
+    }
+    value
+}

@@ -1,0 +1,287 @@
+//! Statements: assignment, conditions, loops.
+
+use super::builder::{MemoryPlace, helper};
+use super::records::value_of_ctype;
+use super::types::{I64, Type, U64};
+use super::{LoopLabels, Lowered, Lowering, Value, ValueHome};
+use crate::ast::{BlockTree, Expression, ExpressionKind, Statement, StatementKind, TypeName};
+use crate::code::{AddressBase, CompareOperation, ComputeOperation, Instruction, Operand};
+use crate::object::ErrorKind;
+
+/// The most rounds of `unroll`.
+const MAX_UNROLL: i64 = 100;
+
+impl Lowering<'_> {
+    pub(crate) fn block(&mut self, block: &BlockTree) -> Lowered<()> {
+        for statement in &block.statements {
+            self.statement(statement)?;
+        }
+        if let Some(value) = &block.value {
+            let mark = self.mark();
+            self.emit(Instruction::Position(value.position));
+            self.value(value)?;
+            self.release(mark);
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Lowered<()> {
+        let mark = self.mark();
+        self.statement_in_place(statement)?;
+        self.release(mark);
+        Ok(())
+    }
+
+    /// Lowers a statement; the memory it used stays in use, as what follows in the same
+    /// expression may refer to it.
+    pub(crate) fn statement_in_place(&mut self, statement: &Statement) -> Lowered<()> {
+        use StatementKind as Kind;
+        let outer = std::mem::replace(&mut self.position, statement.position);
+        self.emit(Instruction::Position(statement.position));
+        match &statement.kind {
+            Kind::Expression(value) => {
+                self.value(value)?;
+            }
+            Kind::Assign(target, value) => self.assign(target, value)?,
+            Kind::Let(name, type_name, value) => {
+                self.let_statement(name, type_name.as_ref(), value.as_ref())?;
+            }
+            Kind::If(condition, then, other) => {
+                let (no, end) = (self.label(), self.label());
+                let mark = self.mark();
+                self.jump_if(condition, false, no)?;
+                self.release(mark);
+                self.block(then)?;
+                self.jump(end);
+                self.place_label(no);
+                self.block(other)?;
+                self.place_label(end);
+            }
+            Kind::While(condition, body) => self.while_loop(condition, body)?,
+            Kind::ForRange(name, from, to, body) => self.range_loop(name, from, to, body)?,
+            Kind::ForMap(name, map, body) => self.map_loop(name, map, body)?,
+            Kind::Unroll(count, body) => {
+                let count = self.constant_of(count, "count of unroll")?;
+                if !(1..=MAX_UNROLL).contains(&count) {
+                    return self.error(format!("unroll takes 1 to {MAX_UNROLL}"));
+                }
+                for _ in 0..count {
+                    self.block(body)?;
+                }
+            }
+            Kind::Return(value) => {
+                if let Some(value) = value {
+                    self.value(value)?;
+                }
+                match self.program.current {
+                    0 => {
+                        let end = self.program.end;
+                        self.jump(end);
+                    }
+                    _ => self.emit(Instruction::Exit(Operand::Immediate(1))),
+                }
+            }
+            Kind::Break => match self.program.loops.last() {
+                Some(labels) => self.jump(labels.end),
+                None => return self.error("break outside of a loop"),
+            },
+            Kind::Continue => match self.program.loops.last() {
+                Some(labels) => self.jump(labels.next),
+                None => return self.error("continue outside of a loop"),
+            },
+            Kind::Block(block) => self.block(block)?,
+        }
+        self.position = outer;
+        Ok(())
+    }
+
+    fn assign(&mut self, target: &Expression, value: &Expression) -> Lowered<()> {
+        match &*target.kind {
+            ExpressionKind::Map(name, key) => self.assign_map(name, key, value),
+            ExpressionKind::Variable(name) => {
+                let value = self.value(value)?;
+                self.assign_variable(name, value)
+            }
+            _ => self.error("only maps and variables can be assigned to"),
+        }
+    }
+
+    fn let_statement(
+        &mut self,
+        name: &str,
+        type_name: Option<&TypeName>,
+        value: Option<&Expression>,
+    ) -> Lowered<()> {
+        if let Some(TypeName::Named(word)) = type_name
+            && word == "string"
+        {
+            let empty = Value { ty: Type::Text(self.max_text()), home: ValueHome::None };
+            self.declare_variable(name, &empty)?;
+        } else if let Some(type_name) = type_name {
+            let ctype = self.c_type(type_name)?;
+            let space = self.default_space();
+            let declared = Value { ty: value_of_ctype(&ctype, space), home: ValueHome::None };
+            self.declare_variable(name, &declared)?;
+        }
+        match value {
+            Some(value) => {
+                let value = self.value(value)?;
+                self.assign_variable(name, value)
+            }
+            None => {
+                let unset = Value { ty: Type::Unknown, home: ValueHome::None };
+                self.declare_variable(name, &unset)
+            }
+        }
+    }
+
+    /// Ends a loop that the verifier could not see the end of, where the kernel can.
+    fn bound_loop(&mut self, end: u32) {
+        if self.options.kernel >= (6, 9) {
+            self.emit(Instruction::MayGoto(end));
+        }
+    }
+
+    fn while_loop(&mut self, condition: &Expression, body: &BlockTree) -> Lowered<()> {
+        let labels = LoopLabels { next: self.label(), end: self.label() };
+        self.place_label(labels.next);
+        self.bound_loop(labels.end);
+        let mark = self.mark();
+        self.jump_if(condition, false, labels.end)?;
+        self.release(mark);
+        self.program.loops.push(labels);
+        self.block(body)?;
+        self.program.loops.pop();
+        self.jump(labels.next);
+        self.place_label(labels.end);
+        Ok(())
+    }
+
+    fn range_loop(
+        &mut self,
+        name: &str,
+        from: &Expression,
+        to: &Expression,
+        body: &BlockTree,
+    ) -> Lowered<()> {
+        let first = self.scalar(from)?;
+        let last = self.scalar(to)?;
+        let signed = first.ty.is_signed() && last.ty.is_signed();
+        let ty = if signed { I64 } else { U64 };
+        let first = self.operand(&first)?;
+        let counter = self.copy_of(first);
+        let limit = match self.operand(&last)? {
+            immediate @ Operand::Immediate(_) => immediate,
+            register @ Operand::Register(_) => Operand::Register(self.copy_of(register)),
+        };
+        let labels = LoopLabels { next: self.label(), end: self.label() };
+        let again = self.label();
+        self.place_label(again);
+        self.bound_loop(labels.end);
+        let done = if signed {
+            CompareOperation::SignedGreaterEqual
+        } else {
+            CompareOperation::GreaterEqual
+        };
+        self.branch(done, counter, limit, labels.end);
+        self.assign_variable(name, Value::register(ty, counter))?;
+        self.program.loops.push(labels);
+        self.block(body)?;
+        self.program.loops.pop();
+        self.place_label(labels.next);
+        self.compute(ComputeOperation::Add, counter, Operand::Immediate(1));
+        self.jump(again);
+        self.place_label(labels.end);
+        Ok(())
+    }
+
+    /// `for ($kv : @map)`: the body becomes a function that the kernel calls for each entry.
+    fn map_loop(&mut self, name: &str, map: &str, body: &BlockTree) -> Lowered<()> {
+        let number = self.map_of(map, Some(true))?;
+        let (key, value) = {
+            let map = self.user_map(number);
+            (map.key.clone(), map.value.clone())
+        };
+        let function = self.begin_callback();
+        let (entry_key, entry_value) = (self.register(), self.register());
+        // After the parameters that every callback takes.
+        let code = &mut self.program.functions[self.program.current].code;
+        code.insert(0, Instruction::Parameter(entry_key, 1));
+        code.insert(1, Instruction::Parameter(entry_value, 2));
+        let number_value = match &value {
+            Type::Aggregate(_) => {
+                let place = MemoryPlace { base: AddressBase::Register(entry_key), offset: 0 };
+                let size = self.types.storage(&key);
+                let copy = self.room(size);
+                self.copy_memory(place, copy, size);
+                Some(self.read_aggregate(number, copy)?)
+            }
+            _ => None,
+        };
+        let value = match &number_value {
+            Some(number) => number.ty.clone(),
+            None => value,
+        };
+        let pair = Type::Tuple(vec![key.clone(), value.clone()]);
+        let (key_size, value_size) = (self.types.storage(&key), self.types.storage(&value));
+        let place = self.room(key_size + value_size);
+        let from = |register| MemoryPlace { base: AddressBase::Register(register), offset: 0 };
+        self.copy_memory(from(entry_key), place, key_size);
+        match number_value {
+            Some(number) => self.store_value(&number, place.at(key_size), &value)?,
+            None => self.copy_memory(from(entry_value), place.at(key_size), value_size),
+        }
+        self.assign_variable(name, Value::memory(pair, place))?;
+        let labels = LoopLabels { next: self.label(), end: self.label() };
+        let outer = std::mem::replace(&mut self.program.loops, vec![labels]);
+        let body = self.block(body);
+        self.program.loops = outer;
+        body?;
+        self.place_label(labels.next);
+        self.emit(Instruction::Exit(Operand::Immediate(0)));
+        self.place_label(labels.end);
+        self.emit(Instruction::Exit(Operand::Immediate(1)));
+        self.end_callback();
+        let map = self.map_reference(number);
+        let callback = self.register();
+        self.emit(Instruction::LoadFunction(callback, function as u32));
+        let context = self.main_frame_address();
+        let (callback, zero) = (Operand::Register(callback), Operand::Immediate(0));
+        let result = self.call(helper::FOR_EACH, vec![map, callback, context, zero]);
+        self.count_if_negative(result, ErrorKind::HelperFailed("for_each_map_elem"));
+        Ok(())
+    }
+
+    /// Begins a callback; its number among the functions.
+    pub(crate) fn begin_callback(&mut self) -> usize {
+        let outer = self.program.current;
+        self.callers.push(outer);
+        self.begin_function();
+        let frame = self.register();
+        self.emit(Instruction::Parameter(frame, 3));
+        self.emit(Instruction::Position(self.position));
+        let at = |offset| MemoryPlace { base: AddressBase::Register(frame), offset };
+        let context = self.load(at(-8), 8);
+        let scratch = self.load(at(-16), 8);
+        self.program.main_frame.push(Some(frame));
+        self.program.context.push(context);
+        self.program.scratch_base.push(scratch);
+        self.program.current
+    }
+
+    pub(crate) fn end_callback(&mut self) {
+        self.program.current = self.callers.pop().unwrap_or(0);
+    }
+
+    /// The main function's frame pointer, for callbacks.
+    pub(crate) fn main_frame_address(&mut self) -> Operand {
+        match self.program.main_frame[self.program.current] {
+            Some(register) => Operand::Register(register),
+            None => {
+                let register = self.register();
+                self.emit(Instruction::FrameAddress(register, 0));
+                Operand::Register(register)
+            }
+        }
+    }
+}

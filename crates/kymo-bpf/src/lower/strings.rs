@@ -1,0 +1,357 @@
+//! Texts: reading, comparing, searching.
+
+use super::builder::{MemoryPlace, helper};
+use super::types::{AddressSpace, I64, Type, U64, words};
+use super::{Lowered, Lowering, Value, ValueHome};
+use crate::ast::Expression;
+use crate::code::{
+    AddressBase, CompareOperation, ComputeOperation, Instruction, Operand, Register,
+};
+use crate::object::ErrorKind;
+
+/// The longest text that is searched for.
+const MAX_NEEDLE: usize = 64;
+
+impl Lowering<'_> {
+    pub(crate) fn call_text(
+        &mut self,
+        name: &str,
+        arguments: &[Expression],
+    ) -> Lowered<Option<Value>> {
+        Ok(Some(match name {
+            "str" | "kstr" | "ustr" => {
+                self.takes(name, arguments, 1, 2)?;
+                let space = match name {
+                    "kstr" => Some(AddressSpace::Kernel),
+                    "ustr" => Some(AddressSpace::User),
+                    _ => None,
+                };
+                self.read_text(arguments, space)?
+            }
+            "buf" => {
+                self.takes(name, arguments, 1, 2)?;
+                self.read_buffer(arguments)?
+            }
+            "path" => {
+                self.takes(name, arguments, 1, 2)?;
+                self.read_path(arguments)?
+            }
+            "strncmp" | "memcmp" => {
+                self.takes(name, arguments, 3, 3)?;
+                let count = self.constant_of(&arguments[2], "third argument")?;
+                if !(0..=1024).contains(&count) {
+                    return self.error("at most 1024 bytes are compared");
+                }
+                let (a, b) = (self.value(&arguments[0])?, self.value(&arguments[1])?);
+                let (a, b) = (self.text_memory(a)?, self.text_memory(b)?);
+                self.compare_bytes(a, b, count as u32, name == "strncmp")?
+            }
+            "strcontains" | "strstr" => {
+                self.takes(name, arguments, 2, 2)?;
+                let hay = self.value(&arguments[0])?;
+                let needle = self.literal_of(&arguments[1], "what is searched for")?;
+                let at = self.find_text(hay, &needle)?;
+                if name == "strstr" {
+                    return Ok(Some(Value::register(I64, at)));
+                }
+                let (result, end) = (self.copy_of(Operand::Immediate(1)), self.label());
+                self.branch(CompareOperation::SignedGreaterEqual, at, Operand::Immediate(0), end);
+                self.emit(Instruction::Move(result, Operand::Immediate(0)));
+                self.place_label(end);
+                Value::register(Type::Boolean, result)
+            }
+            "strlen" => {
+                self.takes(name, arguments, 1, 1)?;
+                let value = self.value(&arguments[0])?;
+                self.text_length(value)?
+            }
+            "strcap" => {
+                self.takes(name, arguments, 1, 1)?;
+                let value = self.value(&arguments[0])?;
+                match value.ty {
+                    Type::Text(n) | Type::Array { count: n, .. } => Value::constant(i64::from(n)),
+                    other => return self.error(format!("{} is no string", other.name())),
+                }
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// `str(address[, length])`
+    fn read_text(
+        &mut self,
+        arguments: &[Expression],
+        space: Option<AddressSpace>,
+    ) -> Lowered<Value> {
+        let value = self.value(&arguments[0])?;
+        let most = self.max_text();
+        let (length, size) = match arguments.get(1) {
+            None => (Operand::Immediate(most as i32), most),
+            Some(length) => {
+                let value = self.scalar(length)?;
+                match value.home {
+                    ValueHome::Constant(n) => {
+                        if n < 0 {
+                            return self.error("length of str() is negative");
+                        }
+                        // With room for the NUL, which the helper counts in.
+                        let size = (n as u64).min(u64::from(most) - 1) as u32 + 1;
+                        (Operand::Immediate(size as i32), size)
+                    }
+                    _ => {
+                        let operand = self.operand(&value)?;
+                        let length = self.copy_of(operand);
+                        self.compute(ComputeOperation::Add, length, Operand::Immediate(1));
+                        let fits = self.label();
+                        let limit = Operand::Immediate(most as i32);
+                        self.branch(CompareOperation::LessEqual, length, limit, fits);
+                        self.emit(Instruction::Move(length, limit));
+                        self.place_label(fits);
+                        (Operand::Register(length), most)
+                    }
+                }
+            }
+        };
+        let (address, own) = match (&value.home, &value.ty) {
+            (ValueHome::Literal(text), _) => {
+                let end = text.char_indices().map(|(i, _)| i).take_while(|i| *i < size as usize);
+                let cut =
+                    if text.len() >= size as usize { end.last().unwrap_or(0) } else { text.len() };
+                return Ok(Value::literal(&text[..cut]));
+            }
+            (_, Type::Text(_)) | (ValueHome::Memory(_), Type::Array { .. }) => {
+                return self.settle(value);
+            }
+            (ValueHome::Remote(address, offset, remote), _) => {
+                let from =
+                    MemoryPlace { base: AddressBase::Register(*address), offset: *offset as i32 };
+                (self.address(from), *remote)
+            }
+            (_, Type::Pointer { space, .. }) => {
+                let space = *space;
+                (self.operand(&value)?, space)
+            }
+            _ => {
+                let value = self.as_scalar(value)?;
+                (self.operand(&value)?, self.default_space())
+            }
+        };
+        let space = space.unwrap_or(own);
+        let place = self.room(size);
+        // The helper leaves what follows the NUL as it was; keys are compared as a whole.
+        self.zero_memory(place, words(size));
+        self.probe_read_text(place, length, address, space);
+        Ok(Value::memory(Type::Text(size), place))
+    }
+
+    /// `buf(data[, length])`
+    fn read_buffer(&mut self, arguments: &[Expression]) -> Lowered<Value> {
+        let value = self.value(&arguments[0])?;
+        let most = self.max_text() - 8;
+        let fixed = match &value.ty {
+            Type::Array { element, count } => Some(self.types.size(element).saturating_mul(*count)),
+            Type::Text(n) => Some(*n),
+            Type::Record(id) => Some(self.types.size(&crate::facts::CType::Record { id: *id })),
+            _ => None,
+        };
+        let length = match arguments.get(1) {
+            Some(length) => self.scalar(length)?,
+            None => match fixed {
+                Some(n) => Value::constant(i64::from(n)),
+                None => return self.error("buf() needs a length here"),
+            },
+        };
+        let size = match length.home {
+            ValueHome::Constant(n) => u32::try_from(n.max(0)).unwrap_or(most).min(most),
+            _ => fixed.unwrap_or(most).min(most),
+        };
+        let operand = match length.home {
+            ValueHome::Constant(_) => Operand::Immediate(size as i32),
+            _ => {
+                let operand = self.operand(&length)?;
+                let length = self.copy_of(operand);
+                let fits = self.label();
+                let limit = Operand::Immediate(size as i32);
+                self.branch(CompareOperation::LessEqual, length, limit, fits);
+                self.emit(Instruction::Move(length, limit));
+                self.place_label(fits);
+                Operand::Register(length)
+            }
+        };
+        let place = self.room(size + 4);
+        self.zero_memory(place, words(size + 4));
+        self.store(place, 4, operand);
+        if let (ValueHome::Memory(from), Operand::Immediate(_)) = (&value.home, operand)
+            && !value.ty.is_scalar()
+        {
+            self.copy_memory(*from, place.at(4), size);
+            return Ok(Value::memory(Type::Buffer(size), place));
+        }
+        let (from, space) = match value.home {
+            ValueHome::Remote(address, offset, space) => {
+                let at =
+                    MemoryPlace { base: AddressBase::Register(address), offset: offset as i32 };
+                (self.address(at), space)
+            }
+            ValueHome::Memory(at) if !value.ty.is_scalar() => {
+                (self.address(at), AddressSpace::Kernel)
+            }
+            _ => {
+                let space = match value.ty {
+                    Type::Pointer { space, .. } => space,
+                    _ => self.default_space(),
+                };
+                let value = self.as_scalar(value)?;
+                (self.operand(&value)?, space)
+            }
+        };
+        let helper = match space {
+            AddressSpace::Kernel => helper::PROBE_READ_KERNEL,
+            AddressSpace::User => helper::PROBE_READ_USER,
+            AddressSpace::Either => helper::PROBE_READ,
+        };
+        let to = self.address(place.at(4));
+        let result = self.call(helper, vec![to, operand, from]);
+        self.count_if_negative(result, ErrorKind::ReadFailed);
+        Ok(Value::memory(Type::Buffer(size), place))
+    }
+
+    /// `path(&file.f_path)`
+    fn read_path(&mut self, arguments: &[Expression]) -> Lowered<Value> {
+        let value = self.value(&arguments[0])?;
+        let size = match arguments.get(1) {
+            Some(size) => self.constant_of(size, "size of path()")?.clamp(8, 4096) as u32,
+            None => self.max_text(),
+        };
+        let address = match value.home {
+            ValueHome::Remote(address, offset, _) => {
+                let at =
+                    MemoryPlace { base: AddressBase::Register(address), offset: offset as i32 };
+                self.address(at)
+            }
+            _ => self.operand(&value)?,
+        };
+        let place = self.room(size);
+        self.zero_memory(place, words(size));
+        let to = self.address(place);
+        let result = self.call(helper::PATH, vec![address, to, Operand::Immediate(size as i32)]);
+        self.count_if_negative(result, ErrorKind::HelperFailed("d_path"));
+        Ok(Value::memory(Type::Text(size), place))
+    }
+
+    /// Memory and bytes of a text.
+    fn text_memory(&mut self, value: Value) -> Lowered<(MemoryPlace, u32)> {
+        let value = match value.ty {
+            Type::Pointer { space, .. } => {
+                let size = self.max_text();
+                let place = self.room(size);
+                self.zero_memory(place, size);
+                let address = self.operand(&value)?;
+                self.probe_read_text(place, Operand::Immediate(size as i32), address, space);
+                return Ok((place, size));
+            }
+            _ => self.settle(value)?,
+        };
+        let size = match &value.ty {
+            Type::Text(n) => *n,
+            Type::Unknown => 8,
+            other => self.types.storage(other),
+        };
+        match value.home {
+            ValueHome::Memory(place) => Ok((place, size)),
+            ValueHome::Literal(_) => {
+                let place = self.room(size);
+                self.store_value(&value, place, &value.ty)?;
+                Ok((place, size))
+            }
+            _ if value.ty == Type::Unknown => {
+                let place = self.room(8);
+                self.zero_memory(place, 8);
+                Ok((place, 8))
+            }
+            _ => self.error(format!("{} is no string", value.ty.name())),
+        }
+    }
+
+    /// Difference of the first bytes that differ, 0 where none does.
+    fn compare_bytes(
+        &mut self,
+        (a, a_size): (MemoryPlace, u32),
+        (b, b_size): (MemoryPlace, u32),
+        count: u32,
+        until_nul: bool,
+    ) -> Lowered<Value> {
+        let most = count.min(a_size).min(b_size);
+        let result = self.copy_of(Operand::Immediate(0));
+        let end = self.label();
+        for n in 0..most {
+            let (x, y) = (self.load(a.at(n), 1), self.load(b.at(n), 1));
+            let difference = self.computed(
+                ComputeOperation::Subtract,
+                Operand::Register(x),
+                Operand::Register(y),
+            );
+            self.emit(Instruction::Move(result, Operand::Register(difference)));
+            self.branch(CompareOperation::NotEqual, difference, Operand::Immediate(0), end);
+            if until_nul {
+                self.branch(CompareOperation::Equal, x, Operand::Immediate(0), end);
+            }
+        }
+        self.place_label(end);
+        Ok(Value::register(I64, result))
+    }
+
+    /// Index of a text in another one, or -1: a loop over places, unrolled over the needle.
+    fn find_text(&mut self, hay: Value, needle: &str) -> Lowered<Register> {
+        if needle.is_empty() {
+            return Ok(self.copy_of(Operand::Immediate(0)));
+        }
+        if needle.len() > MAX_NEEDLE {
+            return self.error(format!("at most {MAX_NEEDLE} bytes are searched for"));
+        }
+        let (place, size) = self.text_memory(hay)?;
+        let result = self.copy_of(Operand::Immediate(-1));
+        let Some(last) = size.checked_sub(needle.len() as u32 + 1) else { return Ok(result) };
+        let (again, next, end) = (self.label(), self.label(), self.label());
+        let at = self.copy_of(Operand::Immediate(0));
+        self.place_label(again);
+        self.branch(CompareOperation::Greater, at, Operand::Immediate(last as i32), end);
+        let base = self.address(place);
+        let here = self.computed(ComputeOperation::Add, base, Operand::Register(at));
+        let here = MemoryPlace { base: AddressBase::Register(here), offset: 0 };
+        for (n, byte) in needle.bytes().enumerate() {
+            let loaded = self.load(here.at(n as u32), 1);
+            let byte = Operand::Immediate(i32::from(byte));
+            self.branch(CompareOperation::NotEqual, loaded, byte, next);
+        }
+        self.emit(Instruction::Move(result, Operand::Register(at)));
+        self.jump(end);
+        self.place_label(next);
+        self.compute(ComputeOperation::Add, at, Operand::Immediate(1));
+        self.jump(again);
+        self.place_label(end);
+        Ok(result)
+    }
+
+    /// Bytes before the NUL.
+    pub(crate) fn text_length(&mut self, value: Value) -> Lowered<Value> {
+        if let ValueHome::Literal(text) = &value.home {
+            return Ok(Value::constant(text.len() as i64));
+        }
+        let (place, size) = self.text_memory(value)?;
+        let (again, end) = (self.label(), self.label());
+        let at = self.copy_of(Operand::Immediate(0));
+        self.place_label(again);
+        let limit = Operand::Immediate(size as i32);
+        self.branch(CompareOperation::GreaterEqual, at, limit, end);
+        let base = self.address(place);
+        let here = self.computed(ComputeOperation::Add, base, Operand::Register(at));
+        let here = MemoryPlace { base: AddressBase::Register(here), offset: 0 };
+        let byte = self.load(here, 1);
+        self.branch(CompareOperation::Equal, byte, Operand::Immediate(0), end);
+        self.compute(ComputeOperation::Add, at, Operand::Immediate(1));
+        self.jump(again);
+        self.place_label(end);
+        Ok(Value::register(U64, at))
+    }
+}
