@@ -62,6 +62,23 @@ impl DurationHistogram {
         }
     }
 
+    /// How many durations there are of each doubling that occurs: its begin and number, from the
+    /// shortest to the longest; those below 16 ns are one.
+    pub fn doublings(&self) -> Vec<(u64, u64)> {
+        let mut doublings: Vec<(u64, u64)> = Vec::new();
+        for (bucket, count) in (self.first..).zip(&self.counts) {
+            let begin = match bucket {
+                0..STEPS => 0,
+                _ => 1 << (bucket / STEPS - 1 + STEPS.ilog2()).min(63),
+            };
+            match doublings.last_mut() {
+                Some(last) if last.0 == begin => last.1 += u64::from(*count),
+                _ => doublings.push((begin, u64::from(*count))),
+            }
+        }
+        doublings
+    }
+
     /// The duration that this share of all does not exceed; at most 1/16 too large.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let all: u64 = self.counts.iter().map(|n| u64::from(*n)).sum();
@@ -99,6 +116,11 @@ mod tests {
             (a.quantile(0.5), a.quantile(0.99), a.quantile(0.0)),
             (Some(5), Some(10), Some(1))
         );
+        assert_eq!(a.doublings(), [(0, 10)]);
+        let mut wide = DurationHistogram::default();
+        [3, 16, 31, 100, 1023].into_iter().for_each(|n| wide.add(n));
+        let expected = [(0, 1), (16, 2), (32, 0), (64, 1), (128, 0), (256, 0), (512, 1)];
+        assert_eq!(wide.doublings(), expected);
         let mut b = DurationHistogram::default();
         b.add(1_000_000);
         b.merge(&a);

@@ -67,6 +67,12 @@ pub struct MemoryBlocks {
 }
 
 impl SystemRoot {
+    /// Name of a block device, such as `vda`, by its numbers.
+    pub fn block_device_name(&self, major: u32, minor: u32) -> Option<String> {
+        let text = self.text(format!("sys/dev/block/{major}:{minor}/uevent"))?;
+        text.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
+    }
+
     /// The CPUs that there may be.
     pub fn possible_cpus(&self) -> Vec<u32> {
         self.list(&format!("{CPUS}/possible"))

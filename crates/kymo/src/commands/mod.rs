@@ -7,6 +7,7 @@ pub(crate) mod cache;
 pub(crate) mod convert;
 pub(crate) mod event;
 pub(crate) mod event_recording;
+pub(crate) mod io;
 pub(crate) mod kmem;
 pub(crate) mod kwork;
 pub(crate) mod list;

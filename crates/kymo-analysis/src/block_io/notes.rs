@@ -1,0 +1,55 @@
+//! What did not fit together, as notes for the ledger.
+
+use kymo_model::{Note, NoteKind};
+
+use super::read::BlockRead;
+
+/// Notes on what was read.
+pub fn block_notes(read: &BlockRead) -> Vec<Note> {
+    const RECORD: &str = "record them: kymo io record";
+    let c = &read.machine.counts;
+    let mut notes = Vec::new();
+    let mut doubt = |kind, fact: String, advice: Option<&str>| {
+        notes.push(Note::doubt(kind, fact, advice.map(str::to_owned)));
+    };
+    if c.events == 0 {
+        doubt(NoteKind::Empty, "there are no events of block requests".to_owned(), Some(RECORD));
+    }
+    if c.touching_loss > 0 {
+        let fact =
+            format!("events were lost within {} requests, which have no times", c.touching_loss);
+        doubt(NoteKind::Lost, fact, None);
+    }
+    if read.machine.has_losses() && c.completions_only + c.open_at_end > 0 {
+        let n = c.completions_only + c.open_at_end;
+        doubt(
+            NoteKind::Unmatched,
+            format!("{n} requests have no begin or end: events were lost"),
+            None,
+        );
+    }
+    if c.unplaced + read.malformed > 0 {
+        let n = c.unplaced + read.malformed;
+        let fact = format!("{n} events without time or a field that is needed are left out");
+        doubt(NoteKind::Malformed, fact, None);
+    }
+    if c.crowded > 0 {
+        let fact = format!("{} requests of more than are told apart at a time", c.crowded);
+        doubt(NoteKind::Entries, fact, None);
+    }
+    let halves = [
+        (c.open_at_end, "were not done when the recording ended"),
+        (c.completions_only, "had begun before it did, or unseen"),
+    ];
+    let halves = halves.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+    let halves: Vec<String> = halves.collect();
+    if !halves.is_empty() {
+        let fact = format!("requests that are not counted: {}", halves.join("; "));
+        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+    }
+    if c.events > 0 && read.sched.switches == 0 {
+        let fact = "there are no sched_switch events: who waited is not known".to_owned();
+        notes.push(Note::choice(NoteKind::Events, fact, Some(RECORD.to_owned())));
+    }
+    notes
+}

@@ -1,0 +1,164 @@
+//! Reading block requests of recordings, and the waits that their completions end.
+
+use std::ops::ControlFlow;
+
+use kymo_events::{EventSelection, EventSource, ReadOptions, ReadSummary, SourceError, TaskInfo};
+use rustc_hash::FxHashMap;
+
+use super::decode::{BlockDecoder, BlockDevice, BlockOp};
+use super::machine::{BlockMachine, BlockRequest};
+use super::{BLOCK_EVENTS, BLOCK_MORE_EVENTS};
+use crate::losses::{MOST_CPUS, scan_events, select_events};
+use crate::tasks::{
+    SchedCounts, SchedDecoder, SwitchOutState, TaskMachine, Transition, WakeupContext,
+};
+
+/// What is read.
+#[derive(Clone, Debug, Default)]
+pub struct BlockConfig {
+    /// Which requests count: by time and CPU of their completion, and the task that made them;
+    /// waits by the task that waited.
+    pub selection: EventSelection,
+    /// Only requests of these devices; all where it is empty.
+    pub devices: Vec<BlockDevice>,
+}
+
+/// A task's wait that the completion of a request ended.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockWait {
+    /// Who waited.
+    pub task: TaskInfo,
+    /// Device of the request.
+    pub device: BlockDevice,
+    /// What the request asked for.
+    pub op: BlockOp,
+    /// When the task left its CPU.
+    pub from: u64,
+    /// When it was woken.
+    pub to: u64,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct BlockRead {
+    /// The machine as it was at the end.
+    pub machine: BlockMachine,
+    /// What did not fit together in events of the scheduler.
+    pub sched: SchedCounts,
+    /// Times of the first and the last event.
+    pub span: Option<(u64, u64)>,
+    /// Events that lack a field.
+    pub malformed: u64,
+    /// What the readers say.
+    pub summary: ReadSummary,
+}
+
+/// Waits of tasks, as completions end them.
+#[derive(Default)]
+struct WaitWatch {
+    /// By CPU: the request that was completed since its last switch.
+    completed: Vec<Option<(BlockDevice, BlockOp)>>,
+    /// By thread: what woke it.
+    woken: FxHashMap<u32, (BlockDevice, BlockOp)>,
+}
+
+impl WaitWatch {
+    fn complete(&mut self, cpu: Option<u32>, request: &BlockRequest) {
+        let Some(cpu) = cpu.filter(|c| *c < MOST_CPUS) else { return };
+        let at = cpu as usize;
+        if self.completed.len() <= at {
+            self.completed.resize(at + 1, None);
+        }
+        if let Some(slot) = self.completed.get_mut(at) {
+            *slot = Some((request.device, request.op));
+        }
+    }
+
+    fn step(&mut self, step: &Transition, cpu: u32, machine: &TaskMachine) -> Option<BlockWait> {
+        match step {
+            Transition::Wakeup { task, .. } => {
+                let task = machine.tasks.get(*task)?;
+                let completed = self.completed.get(cpu as usize).copied().flatten()?;
+                if self.woken.len() < 1 << 18 {
+                    self.woken.entry(task.tid).or_insert(completed);
+                }
+                None
+            }
+            Transition::Switch { next, .. } => {
+                if let Some(slot) = self.completed.get_mut(cpu as usize) {
+                    *slot = None;
+                }
+                let task = machine.tasks.get(next.task)?;
+                let (device, op) = self.woken.remove(&task.tid)?;
+                let wait = &next.wait;
+                let (from, state) = wait.left?;
+                // What waits for a device cannot be interrupted; completions are told in
+                // interrupts, where timers end sleeps of others, too.
+                let is_wait = state == SwitchOutState::Blocked(b'D')
+                    && wait.woken.is_some_and(|w| w.context != WakeupContext::Task);
+                let to = wait.runnable.filter(|to| is_wait && *to > from && !wait.touches_loss)?;
+                let task = TaskInfo::new(task.info.pid, Some(task.tid), task.comm());
+                Some(BlockWait { task, device, op, from, to })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads requests, and hands each to `sink` when it is done; waits go to `waits`.
+///
+/// # Errors
+/// If reading fails.
+pub fn read_block_io(
+    source: &EventSource,
+    config: &BlockConfig,
+    sink: &mut dyn FnMut(&BlockRequest, u32) -> bool,
+    waits: &mut dyn FnMut(&BlockWait),
+) -> Result<BlockRead, SourceError> {
+    let mut names = BLOCK_EVENTS.to_vec();
+    names.extend(BLOCK_MORE_EVENTS);
+    names.push("sched:sched_wakeup");
+    let events = select_events(&names);
+    let losses = scan_events(source, &events)?.losses;
+    let mut machine = BlockMachine::new(losses.clone());
+    let mut tasks = TaskMachine::new(losses);
+    let (mut decoder, mut sched) = (BlockDecoder::default(), SchedDecoder::default());
+    let mut watch = WaitWatch::default();
+    let mut span: Option<(u64, u64)> = None;
+    let s = &config.selection;
+    let wants_task =
+        |task: &TaskInfo| !s.has_task_conditions() || s.wants_task(task.pid, task.tid, task.comm());
+    let wants_device = |d: BlockDevice| config.devices.is_empty() || config.devices.contains(&d);
+    let summary = source.for_each(&events, ReadOptions::default(), &mut |event| {
+        if let Some(block) = decoder.decode(event) {
+            if let Some(time) = event.time {
+                let (first, last) = span.unwrap_or((time, time));
+                span = Some((first.min(time), last.max(time)));
+            }
+            let Some(request) = machine.apply(&block, event) else {
+                return ControlFlow::Continue(());
+            };
+            watch.complete(event.cpu(), &request);
+            let is_wanted = s.wants_time(event.time)
+                && s.wants_cpu(event.cpu())
+                && wants_device(request.device)
+                && wants_task(&request.task);
+            if is_wanted && !sink(&request, event.cpu().unwrap_or(0)) {
+                return ControlFlow::Break(());
+            }
+        } else if let Some(event_of_sched) = sched.decode(event) {
+            let step = tasks.apply(&event_of_sched, event);
+            let wait = step.zip(event.cpu()).and_then(|(step, cpu)| watch.step(&step, cpu, &tasks));
+            if let Some(wait) = wait.filter(|w| {
+                s.wants_time(Some(w.to)) && wants_device(w.device) && wants_task(&w.task)
+            }) {
+                waits(&wait);
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    machine.finish();
+    tasks.finish();
+    let malformed = decoder.malformed + sched.malformed;
+    Ok(BlockRead { machine, sched: tasks.counts, span, malformed, summary })
+}

@@ -1,0 +1,91 @@
+//! `kymo io timehist`: a line for each request that is done.
+
+use std::io::{self, Write};
+
+use kymo_analysis::block_io::BlockRequest;
+use serde_json::json;
+
+use super::{DeviceNames, device_json, device_text};
+use crate::units::{Millis, Seconds, TimeUnits, shown};
+
+/// Writes lines.
+pub struct BlockLineWriter<'o> {
+    /// Where to.
+    pub out: &'o mut dyn Write,
+    /// JSON instead of text.
+    pub json: bool,
+    /// Units of times.
+    pub units: TimeUnits,
+    /// Names devices.
+    pub names: DeviceNames<'o>,
+}
+
+/// Writes the heading.
+///
+/// # Errors
+/// If writing fails.
+pub fn write_block_head(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:>17}  {:<10}  {:<7}  {:>12}  {:>8}  {:>10}  {:>10}  task",
+        "start", "device", "op", "sector", "bytes", "queue (ms)", "device (ms)"
+    )
+}
+
+impl BlockLineWriter<'_> {
+    /// Writes a request; `cpu`: where it was completed.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write(&mut self, request: &BlockRequest, cpu: u32) -> io::Result<()> {
+        let task = &request.task;
+        if self.json {
+            let (device, name) = device_json(Some(request.device), self.names);
+            let value = json!({
+                "type": "request",
+                "device": device,
+                "name": name,
+                "op": request.op.name(),
+                "sector": request.sector,
+                "bytes": request.bytes,
+                "start_ns": request.start,
+                "inserted_ns": request.inserted,
+                "issued_ns": request.issued,
+                "completed_ns": request.completed,
+                "queue_ns": request.queue_time(),
+                "device_ns": request.device_time(),
+                "cpu": cpu,
+                "comm": String::from_utf8_lossy(task.comm()),
+                "tid": task.tid,
+                "pid": task.pid,
+                "requeues": request.requeues,
+                "error": request.error,
+                "uncertain": request.touches_loss,
+            });
+            return writeln!(self.out, "{value}");
+        }
+        let mut more = String::new();
+        if request.requeues > 0 {
+            more += &format!(" requeued {}", request.requeues);
+        }
+        if request.error != 0 {
+            more += &format!(" error {}", request.error);
+        }
+        if request.touches_loss {
+            more += " !lost";
+        }
+        writeln!(
+            self.out,
+            "{:>17}  {:<10}  {:<7}  {:>12}  {:>8}  {:>10}  {:>11}  {}:{}{more}",
+            Seconds(request.start, self.units),
+            device_text(request.device, self.names),
+            request.op.name(),
+            request.sector,
+            request.bytes,
+            Millis(request.queue_time(), self.units),
+            Millis(request.device_time(), self.units),
+            shown(task.comm()),
+            task.tid.unwrap_or(0),
+        )
+    }
+}

@@ -1,0 +1,51 @@
+//! `kymo io latency`: queue and device times by device and operation.
+
+use std::process::ExitCode;
+
+use kymo_analysis::block_io::BlockTable;
+use kymo_view::block_io::LatencyHistograms;
+
+use super::super::analysis::stdout;
+use super::ReadArgs;
+
+/// Flags of `kymo io latency`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Quantiles are at most a sixteenth above the truth. Requests count by the time and CPU of their
+completion and the task that made them, which for written-back pages is a worker of the kernel. Names
+of devices are this machine's, if it made the recording.
+
+EXAMPLES
+  kymo io latency -i perf.data
+  kymo io latency -d 254,0 --comm postgres
+  kymo io latency --json | jq '.rows[] | {name, op, p99: .device_time.p99_ns}'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Devices and operations to show at most
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 4)]
+    entries: usize,
+    /// Tasks that waited to show at most
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    waiters: usize,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let source = args.read.open()?;
+    let table = BlockTable::count(&source, &args.read.config(&source)?)?;
+    let ledger = super::ledger(&source, &table.read);
+    let names = super::device_names(&source);
+    let view = LatencyHistograms {
+        table: &table,
+        names: &names,
+        entries: args.entries,
+        waiters: args.waiters,
+        recording: source.name().to_owned(),
+    };
+    let mut out = stdout();
+    match args.read.analysis.json {
+        true => view.write_json(&mut out, &ledger)?,
+        false => view.write_text(&mut out, &ledger)?,
+    }
+    args.read.analysis.close(out, &source, &table.read.summary, &ledger)
+}

@@ -1,0 +1,53 @@
+//! `kymo io timehist`: each request.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use kymo_analysis::block_io::read_block_io;
+use kymo_view::block_io::{BlockLineWriter, write_block_head};
+use serde_json::json;
+
+use super::super::analysis::stdout;
+use super::ReadArgs;
+
+/// Flags of `kymo io timehist`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A line for each request when it is done: its first event, device, operation, first sector, bytes, time
+before the driver had it, time until it was done, and the task that made it. !lost: events were lost
+meanwhile.
+
+EXAMPLES
+  kymo io timehist -i perf.data
+  kymo io timehist --json | jq 'select(.device_ns > 1e7)'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let read_args = &args.read.analysis;
+    let source = args.read.open()?;
+    let config = args.read.config(&source)?;
+    let names = super::device_names(&source);
+    let mut out = stdout();
+    if !read_args.json {
+        write_block_head(&mut out)?;
+    }
+    let (json, units) = (read_args.json, read_args.units());
+    let mut writer = BlockLineWriter { out: &mut out, json, units, names: &names };
+    let mut failed = Ok(());
+    let mut line = |request: &_, cpu| {
+        failed = writer.write(request, cpu);
+        failed.is_ok()
+    };
+    let read = read_block_io(&source, &config, &mut line, &mut |_| {})?;
+    failed?;
+    let ledger = super::ledger(&source, &read);
+    if json {
+        writeln!(out, "{}", json!({"type": "ledger", "ledger": ledger.to_json()}))?;
+    } else if !ledger.is_empty() {
+        write!(out, "\n{}", ledger.to_text(""))?;
+    }
+    read_args.close(out, &source, &read.summary, &ledger)
+}

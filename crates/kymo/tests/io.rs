@@ -1,0 +1,254 @@
+//! `kymo io` of recordings of this machine: requests of a program that makes a known number of
+//! them, against the events that `kymo script` shows; of LTTng's traces with all that can happen
+//! to a request; losses.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+mod kernel_ctf;
+
+use std::collections::{BTreeMap, HashMap};
+
+use kernel_ctf::{CtfClass, CtfEvent, CtfWriter};
+use kymo_testkit::{Need, Outcome, TracingState, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn kymo(args: &[&str]) -> Outcome {
+    run(KYMO, args)
+}
+
+fn page(command: &str, path: &str, more: &[&str]) -> Value {
+    let args = [&["io", command, "--json", "-i", path], more].concat();
+    serde_json::from_str(&kymo(&args).stdout).unwrap()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value}"))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_else(|| panic!("{value}"))
+}
+
+fn lines(path: &str, more: &[&str]) -> Vec<Value> {
+    let text = kymo(&[&["io", "timehist", "--json", "-i", path], more].concat()).stdout;
+    let all = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    all.filter(|l| l["type"] == "request").collect()
+}
+
+/// Issue and completion of each request, by the events themselves: device, sector, times.
+fn model(path: &str) -> Vec<(u64, u64, u64, u64)> {
+    let text = kymo(&["script", "-i", path, "--json", "--ns"]).success().stdout;
+    let mut issued: HashMap<(u64, u64, bool), u64> = HashMap::new();
+    let mut done = Vec::new();
+    for line in text.lines() {
+        let e: Value = serde_json::from_str(line).unwrap();
+        let f = &e["fields"];
+        let (seconds, nanos) = match e["time"].to_string().split_once('.') {
+            Some((a, b)) => (a.parse::<u64>().unwrap(), format!("{b:0<9}").parse::<u64>().unwrap()),
+            None => continue,
+        };
+        let time: u64 = seconds * 1_000_000_000 + nanos;
+        let key = || (number(&f["dev"]), number(&f["sector"]), number(&f["nr_sector"]) == 0);
+        match e["event"].as_str().unwrap() {
+            "block:block_rq_issue" => _ = issued.insert(key(), time),
+            "block:block_rq_complete" => {
+                if let Some(from) = issued.remove(&key()) {
+                    done.push((key().0, key().1, from, time));
+                }
+            }
+            _ => {}
+        }
+    }
+    done.sort_unstable();
+    done
+}
+
+#[test]
+fn requests_are_those_that_a_program_makes() {
+    if !require(&[Need::Root, Need::Tracefs, Need::PerfEvents]) {
+        return;
+    }
+    let state = TracingState::take();
+    // On a disk: a tmpfs has no requests.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let file = path("file");
+    // No read-ahead has three sectors.
+    let program = format!(
+        "dd if=/dev/zero of={file} bs=4k count=41 oflag=direct && \
+         dd if={file} of=/dev/null bs=1536 count=20 iflag=direct && sync {file}"
+    );
+    let workload = ["--", "sh", "-c", &program];
+    for recording in [path("a.data"), path("b.dat")] {
+        let record = ["io", "record", "-q", "-o", &recording];
+        let _ = kymo(&[&record, &workload[..]].concat()).success();
+        let requests = lines(&recording, &["--comm", "dd"]);
+        let of = |op: &str, bytes: u64| {
+            let is = |r: &&Value| r["op"] == op && r["bytes"] == bytes;
+            requests.iter().filter(is).count()
+        };
+        assert_eq!((of("write", 4096), of("read", 1536)), (41, 20), "{requests:#?}");
+        // Parts are in their order, and those of the events.
+        let all = lines(&recording, &[]);
+        let mut ours: Vec<(u64, u64, u64, u64)> = Vec::new();
+        for r in &all {
+            let times = ["start_ns", "issued_ns", "completed_ns"].map(|n| number(&r[n]));
+            assert!(times.is_sorted(), "{r}");
+            let (queue, device) = (number(&r["queue_ns"]), number(&r["device_ns"]));
+            assert_eq!(queue + device, times[2] - times[0], "{r}");
+            let (major, minor) = r["device"].as_str().unwrap().split_once(',').unwrap();
+            let dev = major.parse::<u64>().unwrap() << 20 | minor.parse::<u64>().unwrap();
+            ours.push((dev, number(&r["sector"]), times[1], times[2]));
+        }
+        ours.sort_unstable();
+        assert_eq!(ours, model(&recording));
+        // Tables are sums of the lines.
+        let table = page("latency", &recording, &[]);
+        let sum = |name: &str| -> u64 {
+            list(&table["rows"]).iter().map(|r| number(&r[name]["total_ns"])).sum()
+        };
+        let of_lines = |name: &str| -> u64 { all.iter().map(|r| number(&r[name])).sum() };
+        assert_eq!(sum("queue"), of_lines("queue_ns"));
+        assert_eq!(sum("device_time"), of_lines("device_ns"));
+        let row = &list(&table["rows"])[0];
+        let in_rows = list(&row["device_time"]["histogram"]).iter().map(|h| number(&h[1]));
+        assert_eq!(in_rows.sum::<u64>(), number(&row["count"]));
+        // Each request is waited for by who makes it, as it is made directly.
+        let waiter = list(&table["waiters"]).iter().filter(|w| w["comm"] == "dd");
+        let waits: u64 = waiter.map(|w| number(&w["waits"]["count"])).sum();
+        assert!((40..=70).contains(&waits), "{table:#}");
+        let top = page("top", &recording, &["--comm", "dd"]);
+        let of_dd = list(&top["processes"]).iter();
+        let bytes = of_dd.map(|p| (number(&p["read_bytes"]), number(&p["written_bytes"])));
+        let bytes = bytes.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        assert!(bytes.0 >= 20 * 1536 && bytes.1 >= 41 * 4096, "{top:#}");
+        let text = kymo(&["io", "latency", "-i", &recording]).stdout;
+        assert!(text.contains(" write: ") && text.contains("█"), "{text}");
+    }
+    assert_eq!(state.left_behind(), None);
+}
+
+const REQUEST: &[(&str, &str)] = &[
+    ("uint32_t", "dev"),
+    ("uint64_t", "sector"),
+    ("uint32_t", "nr_sector"),
+    ("uint32_t", "bytes"),
+    ("uint32_t", "rwbs"),
+];
+const DONE: &[(&str, &str)] = &[
+    ("uint32_t", "dev"),
+    ("uint64_t", "sector"),
+    ("uint32_t", "nr_sector"),
+    ("int32_t", "error"),
+    ("uint32_t", "rwbs"),
+];
+const CLASSES: [CtfClass; 6] = [
+    CtfClass { name: "block_rq_insert", fields: REQUEST },
+    CtfClass { name: "block_rq_issue", fields: REQUEST },
+    CtfClass { name: "block_rq_requeue", fields: DONE },
+    CtfClass { name: "block_rq_merge", fields: REQUEST },
+    CtfClass { name: "block_rq_complete", fields: DONE },
+    CtfClass {
+        name: "sched_switch",
+        fields: &[
+            ("text", "prev_comm"),
+            ("int32_t", "prev_tid"),
+            ("uint64_t", "prev_state"),
+            ("text", "next_comm"),
+            ("int32_t", "next_tid"),
+        ],
+    },
+];
+const INSERT: usize = 0;
+const ISSUE: usize = 1;
+const REQUEUE: usize = 2;
+const MERGE: usize = 3;
+const COMPLETE: usize = 4;
+const SWITCH: usize = 5;
+
+const DISK: u64 = 254 << 20;
+const WRITE: u64 = 1;
+const READ: u64 = 4;
+const FLUSH: u64 = 1 << 10;
+
+fn event(time: u64, cpu: u32, class: usize, values: &[u64]) -> CtfEvent {
+    CtfEvent { time, cpu, class, values: values.to_vec() }
+}
+
+fn events() -> Vec<CtfEvent> {
+    vec![
+        event(90, 0, SWITCH, &[0, 0, 0, 7, 7]),
+        // Done, and never seen before.
+        event(95, 0, COMPLETE, &[DISK, 5, 8, 0, READ]),
+        // Queued, given back once, done in two parts.
+        event(100, 0, INSERT, &[DISK, 64, 16, 8192, WRITE]),
+        event(120, 0, ISSUE, &[DISK, 64, 16, 8192, WRITE]),
+        event(125, 0, REQUEUE, &[DISK, 64, 16, 0, WRITE]),
+        event(130, 0, ISSUE, &[DISK, 64, 16, 8192, WRITE]),
+        event(180, 1, COMPLETE, &[DISK, 64, 8, 0, WRITE]),
+        event(200, 1, COMPLETE, &[DISK, 72, 8, 0, WRITE]),
+        // Merged into another one.
+        event(210, 0, INSERT, &[DISK, 200, 8, 4096, WRITE]),
+        event(215, 0, MERGE, &[DISK, 200, 8, 4096, WRITE]),
+        // Straight to the driver, and it fails; a flush meanwhile.
+        event(300, 0, ISSUE, &[DISK + 1, 0, 8, 4096, READ]),
+        event(310, 0, ISSUE, &[DISK + 1, 0, 0, 0, FLUSH]),
+        event(350, 0, COMPLETE, &[DISK + 1, 0, 8, 0xffff_fffb, READ]),
+        event(360, 0, COMPLETE, &[DISK + 1, 0, 0, 0, FLUSH]),
+        // Not done.
+        event(400, 0, ISSUE, &[DISK, 900, 8, 4096, READ]),
+    ]
+}
+
+#[test]
+fn requests_of_lttng_are_followed_through_all_that_happens_to_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kernel");
+    let events = events();
+    CtfWriter { classes: &CLASSES, events: &events, packet: 4, without: &|_, _| false }
+        .write(&path);
+    let path = path.to_str().unwrap();
+    let all = lines(path, &[]);
+    let row = |r: &Value| {
+        let names = ["queue_ns", "device_ns", "bytes", "requeues"];
+        (r["op"].as_str().unwrap().to_owned(), names.map(|n| number(&r[n])), r["error"].clone())
+    };
+    let rows: Vec<_> = all.iter().map(row).collect();
+    let expected = [
+        ("write".to_owned(), [30, 70, 8192, 1], 0.into()),
+        ("read".to_owned(), [0, 50, 4096, 0], (-5).into()),
+        ("flush".to_owned(), [0, 50, 0, 0], 0.into()),
+    ];
+    assert_eq!(rows, expected);
+    assert_eq!((&all[0]["device"], &all[1]["device"]), (&"254,0".into(), &"254,1".into()));
+    let table = page("latency", path, &[]);
+    let names = ["open_at_end", "completions_only", "merged", "uncertain"];
+    assert_eq!(names.map(|n| number(&table["halves"][n])), [1, 1, 1, 0]);
+    // Devices, and what is no device.
+    assert_eq!(lines(path, &["-d", "254,1"]).len(), 2);
+    let wrong = kymo(&["io", "top", "-d", "vda", "-i", path]).expect_status(2);
+    assert!(wrong.stderr.contains("no MAJOR,MINOR"), "{}", wrong.stderr);
+    // Packets of CPU 0 taken out in turn: times are those of all events, or marked.
+    let key = |r: &Value| (r["device"].to_string(), number(&r["completed_ns"]));
+    let truth: BTreeMap<_, Value> = all.iter().map(|r| (key(r), r.clone())).collect();
+    for lost in 0..4 {
+        let there = directory.path().join(format!("lossy-{lost}"));
+        let without = |cpu: u32, packet: usize| cpu == 0 && packet == lost;
+        CtfWriter { classes: &CLASSES, events: &events, packet: 3, without: &without }
+            .write(&there);
+        for r in lines(there.to_str().unwrap(), &[]) {
+            // What is missing at the begin is not known to be lost: nothing was before.
+            let names = if lost == 0 { &["device_ns"][..] } else { &["device_ns", "queue_ns"] };
+            let same = truth.get(&key(&r)).is_some_and(|t| names.iter().all(|n| t[*n] == r[*n]));
+            assert!(same || r["uncertain"] == true, "{lost} {r}");
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let there = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/perf-data/x86_64/fp.data");
+    let none = kymo(&["io", "latency", "-i", there, "--strict"]).expect_status(3);
+    assert!(none.stdout.contains("there are no events of block requests"), "{}", none.stdout);
+}
