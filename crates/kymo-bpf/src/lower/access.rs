@@ -156,7 +156,8 @@ impl Lowering<'_> {
                 let address = self.in_register(operand);
                 self.load_c(ValueHome::Remote(address, 0, space), &target, None)
             }
-            Type::Integer { .. } | Type::Unknown => {
+            Type::Unknown => Ok(value),
+            Type::Integer { .. } => {
                 let operand = self.operand(&value)?;
                 let address = self.in_register(operand);
                 let word = CType::Integer { size: 8, signed: false, is_char: false };

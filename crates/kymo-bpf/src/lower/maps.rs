@@ -163,6 +163,7 @@ impl Lowering<'_> {
     ) -> Lowered<()> {
         let number = self.map_of(name, Some(!key.is_empty()))?;
         if let Some((function, arguments)) = self.aggregation(value) {
+            self.position = value.position;
             return self.aggregate(number, key, &function, &arguments);
         }
         // `@ = @ + n`: one look-up and an atomic addition, so that no update is lost.
@@ -368,9 +369,6 @@ impl Lowering<'_> {
     }
 
     pub(crate) fn read_variable(&mut self, name: &str) -> Lowered<Value> {
-        if let Some(value) = self.bound(name)? {
-            return Ok(value);
-        }
         let key = self.variable_key(name);
         let Some(facts) = self.variables.get_mut(&key) else {
             return self.error(format!("${name} has no value yet"));
@@ -381,6 +379,11 @@ impl Lowering<'_> {
         }
         let ty = facts.ty.clone();
         Ok(match self.program.homes.get(&key.2).copied() {
+            // It turned out larger in this pass; the next one has room for it.
+            Some(VariableHome::Register(_)) if !ty.is_scalar() => {
+                self.changed = true;
+                Value { ty: Type::Unknown, home: ValueHome::Constant(0) }
+            }
             Some(VariableHome::Register(register)) => Value::register(ty, register),
             Some(home) => {
                 let place = self.main_memory(home);
@@ -405,6 +408,7 @@ impl Lowering<'_> {
         let key = self.variable_key(name);
         let ty = self.variables[&key].ty.clone();
         match self.program.homes.get(&key.2).copied() {
+            Some(VariableHome::Register(_)) if !ty.is_scalar() => self.changed = true,
             Some(VariableHome::Register(register)) => {
                 let operand = self.operand(&value)?;
                 self.emit(Instruction::Move(register, operand));

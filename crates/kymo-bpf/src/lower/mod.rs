@@ -668,7 +668,7 @@ impl<'c> Lowering<'c> {
             use crate::ast::ExpressionKind as Kind;
             let (name, binding) = match (parameter, &*argument.kind) {
                 (MacroParameter::Variable(p), Kind::Variable(v)) => {
-                    (p, MacroBinding::Variable(self.variable_name(v)))
+                    (&format!("${p}"), MacroBinding::Variable(self.variable_name(v)))
                 }
                 (MacroParameter::Variable(p), _) => {
                     return self.error(format!("macro {name} wants a variable for ${p}"));
@@ -700,10 +700,20 @@ impl<'c> Lowering<'c> {
     /// A variable's name, macros resolved.
     fn variable_name(&self, name: &str) -> String {
         let scope = &self.scopes[self.scope];
-        match scope.bindings.get(name) {
-            Some(MacroBinding::Variable(outer)) => outer.clone(),
+        match scope.bindings.get(&format!("${name}")) {
+            Some(MacroBinding::Variable(inner)) => inner.clone(),
             _ => format!("{}{name}", scope.prefix),
         }
+    }
+
+    /// Gives a loop's variable a name of its own within the loop; returns the outer scope.
+    fn enter_loop(&mut self, name: &str) -> usize {
+        let mut scope = self.scopes[self.scope].clone();
+        let ProgramPosition { line, column } = self.position;
+        let own = format!("{}{name}@{line}:{column}", scope.prefix);
+        scope.bindings.insert(format!("${name}"), MacroBinding::Variable(own));
+        self.scopes.push(scope);
+        std::mem::replace(&mut self.scope, self.scopes.len() - 1)
     }
 
     /// A map's name, macros resolved.

@@ -184,10 +184,12 @@ impl Lowering<'_> {
             CompareOperation::GreaterEqual
         };
         self.branch(done, counter, limit, labels.end);
+        let outer = self.enter_loop(name);
         self.assign_variable(name, Value::register(ty, counter))?;
         self.program.loops.push(labels);
         self.block(body)?;
         self.program.loops.pop();
+        self.scope = outer;
         self.place_label(labels.next);
         self.compute(ComputeOperation::Add, counter, Operand::Immediate(1));
         self.jump(again);
@@ -231,11 +233,13 @@ impl Lowering<'_> {
             Some(number) => self.store_value(&number, place.at(key_size), &value)?,
             None => self.copy_memory(from(entry_value), place.at(key_size), value_size),
         }
+        let outer_scope = self.enter_loop(name);
         self.assign_variable(name, Value::memory(pair, place))?;
         let labels = LoopLabels { next: self.label(), end: self.label() };
         let outer = std::mem::replace(&mut self.program.loops, vec![labels]);
         let body = self.block(body);
         self.program.loops = outer;
+        self.scope = outer_scope;
         body?;
         self.place_label(labels.next);
         self.emit(Instruction::Exit(Operand::Immediate(0)));

@@ -182,25 +182,30 @@ pub(crate) fn unify(a: &Type, b: &Type) -> Option<Type> {
         (T::Tuple(a), T::Tuple(b)) if a.len() == b.len() => {
             T::Tuple(a.iter().zip(b).map(|(a, b)| unify(a, b)).collect::<Option<Vec<_>>>()?)
         }
-        (T::Aggregate(ValueType::Sum { .. }), T::Aggregate(ValueType::Sum { .. })) => {
-            T::Aggregate(ValueType::Sum { signed: true })
-        }
-        (T::Aggregate(ValueType::Minimum { .. }), T::Aggregate(ValueType::Minimum { .. })) => {
-            T::Aggregate(ValueType::Minimum { signed: true })
-        }
-        (T::Aggregate(ValueType::Maximum { .. }), T::Aggregate(ValueType::Maximum { .. })) => {
-            T::Aggregate(ValueType::Maximum { signed: true })
-        }
-        (T::Aggregate(ValueType::Average { .. }), T::Aggregate(ValueType::Average { .. })) => {
-            T::Aggregate(ValueType::Average { signed: true })
-        }
-        (
-            T::Aggregate(ValueType::Statistics { .. }),
-            T::Aggregate(ValueType::Statistics { .. }),
-        ) => T::Aggregate(ValueType::Statistics { signed: true }),
+        (T::Aggregate(a), T::Aggregate(b)) => T::Aggregate(unify_aggregates(a, b)?),
         (T::Array { element: CType::Integer { size: 1, .. }, count }, T::Text(n)) => {
             T::Text(*n.max(count))
         }
         _ => return None,
     })
+}
+
+/// Aggregations that differ in the sign of their values only fit as signed ones.
+fn unify_aggregates(a: &ValueType, b: &ValueType) -> Option<ValueType> {
+    use ValueType as V;
+    let as_signed = |value: &ValueType| {
+        let mut value = value.clone();
+        match &mut value {
+            V::Sum { signed }
+            | V::Minimum { signed }
+            | V::Maximum { signed }
+            | V::Average { signed }
+            | V::Statistics { signed }
+            | V::TimeSeries { signed, .. } => *signed = true,
+            _ => {}
+        }
+        value
+    };
+    let (a, b) = (as_signed(a), as_signed(b));
+    (a == b).then_some(a)
 }

@@ -1,0 +1,325 @@
+//! What programs compute: compiled, then run by a machine of the tests.
+
+mod common;
+mod machine;
+
+use common::TestFacts;
+use kymo_bpf::{
+    ActionKind, CompileOptions, CompiledProgram, ErrorKind, MapPurpose, compile,
+    histogram_bucket_range,
+};
+use machine::{PID, TID, TestMachine};
+
+fn compiled(text: &str) -> CompiledProgram {
+    let options = CompileOptions { cpus: 2, ..CompileOptions::default() };
+    compiled_with(text, &options)
+}
+
+fn compiled_with(text: &str, options: &CompileOptions) -> CompiledProgram {
+    compile(text, options, &TestFacts::default()).unwrap_or_else(|e| panic!("{text}: {e:?}"))
+}
+
+/// Runs the body of a BEGIN probe; `@` must then hold `expected`.
+fn check(body: &str, expected: i64) {
+    let text = format!("BEGIN {{ {body} }}");
+    let program = compiled(&text);
+    let mut machine = TestMachine::new(&program);
+    machine.run(&program.probes[0], 0);
+    assert_eq!(machine.scalar("@"), expected, "{body}");
+}
+
+/// Compiles a program that is wrong; its message must contain `expected`.
+fn refused(text: &str, line_column: (u32, u32), expected: &str) {
+    let messages = compile(text, &CompileOptions::default(), &TestFacts::default())
+        .err()
+        .unwrap_or_else(|| panic!("{text}: compiles"));
+    let message = &messages[0];
+    assert!(message.text.contains(expected), "{text}: {message:?}");
+    assert_eq!(
+        (message.position.line, message.position.column),
+        line_column,
+        "{text}: {message:?}"
+    );
+}
+
+#[test]
+fn arithmetic() {
+    check("@ = 1 + 2 * 3;", 7);
+    check("$a = 7; $b = 2; @ = $a / $b + $a % $b;", 4);
+    check("$a = -7; @ = $a / 2;", -3);
+    check("$a = -7; @ = $a % 4;", -3);
+    check("$a = 7; $b = -2; @ = $a / $b;", -3);
+    check("$a = 1; @ = $a << 40;", 1 << 40);
+    check("$a = -8; @ = $a >> 1;", -4);
+    check("$a = 5; @ = ~$a;", -6);
+    check("$a = 5; @ = -$a;", -5);
+    check("$a = 0x1_0000_0000; @ = $a + 1;", 0x1_0000_0001);
+    check("@ = 1e3 + 10ms;", 10_001_000);
+    check("$a = 0; @ = 5 / $a;", 0);
+    check("@ = 0xff & 0x3c ^ 1 | 0x100;", (0xff & 0x3c) ^ 1 | 0x100);
+    check("@ = 10; @ += 5; @ -= 3; @ *= 2;", 24);
+    check("@++; @++; @--;", 1);
+    check("$i = 5; $j = $i++; $k = ++$i; @ = $j * 100 + $k;", 507);
+    check("$x = 10; $y = $x; $x = 3; @ = $y;", 10);
+}
+
+#[test]
+fn casts() {
+    check("$a = 300; @ = (uint8)$a;", 44);
+    check("$a = 200; @ = (int8)$a;", -56);
+    check("$a = -1; @ = (uint32)$a;", 0xffff_ffff);
+    check("$a = 0x12345; @ = (uint16)$a;", 0x2345);
+    check("@ = (int32)0xffffffff;", -1);
+    check("$a = 0x1234; @ = bswap((uint16)$a);", 0x3412);
+    check("@ = sizeof(uint32) + sizeof(struct task_struct);", 4 + 56);
+}
+
+#[test]
+fn conditions() {
+    check("$a = 5; @ = $a > 3 && $a < 10;", 1);
+    check("$a = 5; @ = $a > 3 && $a < 4;", 0);
+    check("$a = 5; @ = $a == 1 || $a == 5 || $a == 7;", 1);
+    check("$a = 5; @ = !($a == 5);", 0);
+    check("$a = -1; if ($a < 0) { @ = 1 } else { @ = 2 }", 1);
+    check("$a = 4; if ($a == 1) { @ = 1 } else if ($a == 4) { @ = 4 } else { @ = 9 }", 4);
+    check("$a = 4; @ = $a == 4 ? 10 : 20;", 10);
+    check("$a = 4; $b = $a == 4 ? ($a == 3 ? 1 : 2) : 3; @ = $b;", 2);
+    check("$s = pid == 42 ? \"yes\" : \"no\"; if ($s == \"yes\") { @ = 7 }", 7);
+    check("if (pid) { @ = pid * 1000 + tid; }", (PID * 1000 + TID) as i64);
+    check("if (false) { @ = 1 } else { @ = 2 }", 2);
+}
+
+#[test]
+fn loops() {
+    check(
+        "$i = 0; while ($i < 10) { $i++; if ($i == 3) { continue; } if ($i == 6) { break; } @ += $i; }",
+        12,
+    );
+    check("for ($i : 1..5) { @ += $i; }", 10);
+    check("for $i : 0..3 { for $j : 0..3 { @ += $i * $j; } }", 9);
+    check("unroll(4) { @ += 2; }", 8);
+    check("@m[1] = 10; @m[2] = 20; for ($kv : @m) { @ += $kv.0 * $kv.1; }", 50);
+    check("$n = 3; @m[1] = 1; @m[2] = 2; for ($kv : @m) { $n += $kv.1; } @ = $n;", 6);
+    check("@m[1, 5] = 1; for ($kv : @m) { @ = $kv.0.1; }", 5);
+    check("@m[1] = 1; @m[2] = 2; for ($kv : @m) { @ += 1; break; }", 1);
+    check("@m[1] = count(); @m[1] = count(); for ($kv : @m) { @ = $kv.1; }", 2);
+    check("@m[1] = 1; @m[7] = 1; @ = len(@m);", 2);
+    check("@ = 1; return; @ = 2;", 1);
+}
+
+#[test]
+fn texts() {
+    check("if (comm == \"machine\") { @ = 1 }", 1);
+    check("if (comm == \"mach\") { @ = 1 } else { @ = 2 }", 2);
+    check("if (comm != \"machines\") { @ = 1 }", 1);
+    check("$a = \"abc\"; $a = \"abcdefghij\"; @ = strlen($a);", 10);
+    check("$c = comm; @ = strcontains($c, \"chin\") * 10 + strcontains($c, \"chim\");", 10);
+    check("$c = comm; @ = strstr($c, \"hine\");", 3);
+    check("@ = strncmp(comm, \"mac\", 3) == 0 ? 1 : 2;", 1);
+    check("@ = strncmp(comm, \"max\", 3) == 0 ? 1 : 2;", 2);
+    check("@m[comm] = 5; @ = @m[\"machine\"];", 5);
+    check("@m[\"a\", 1] = 5; @ = @m[\"a\", 1] + @m[\"b\", 1];", 5);
+    check(
+        "@m[1] = \"longer text than one word\"; if (@m[1] == \"longer text than one word\") { @ = 1 }",
+        1,
+    );
+    check("$a = \"x\"; @ = $a[0];", 120);
+    check("$t = (1, \"abc\", 3); if ($t.1 == \"abc\") { @ = $t.0 + $t.2; }", 4);
+    check("@t[1] = (5, 6); $t = @t[1]; @ = $t.1;", 6);
+    check("$k = (3, \"x\"); @m[$k] = 9; @ = @m[3, \"x\"] + has_key(@m, $k);", 10);
+}
+
+#[test]
+fn maps() {
+    check("@m[5] = 6; delete(@m, 5); @ = has_key(@m, 5) + @m[5];", 0);
+    check("@m[5] = 6; $d = delete(@m, 5); $e = delete(@m, 5); @ = $d * 10 + $e;", 10);
+    check("@m[5]++; @m[5]++; @ = @m[5];", 2);
+    check("@m[5] += 3; @m[5] -= 1; @ = @m[5];", 2);
+    check("@c = count(); @c = count(); @ = @c > 1 ? 5 : 6;", 5);
+    check("@s = sum(5); @s = sum(-2); @ = (int64)@s;", 3);
+    check("@a[1] = avg(10); @a[1] = avg(20); @ = (int64)@a[1];", 15);
+    check(
+        "@a = min(10); @a = min(20); @b = max(10); @b = max(20); @ = (int64)@a * 100 + (int64)@b;",
+        1020,
+    );
+    check("@a = max(-5); @a = max(-9); @ = (int64)@a;", -5);
+}
+
+#[test]
+fn macros_and_options() {
+    let text = "macro twice(x) { x + x } macro grow($v, by) { $v += by; } macro put(@m) { @m = 3; }
+        BEGIN { $a = 4; grow($a, 2); put(@b); @ = twice($a) + @b; }";
+    let program = compiled(text);
+    let mut machine = TestMachine::new(&program);
+    machine.run(&program.probes[0], 0);
+    assert_eq!(machine.scalar("@"), 15);
+    let text = "macro deep() { getopt(\"deep\", false, \"how\") }
+        BEGIN { @ = getopt(\"size\", 3) + $1 * 10; if deep { @d = 1; } @n = $#; }";
+    let parameters = ["7", "--size=5", "--deep"].map(String::from).to_vec();
+    let options = CompileOptions { parameters, ..CompileOptions::default() };
+    let program = compiled_with(text, &options);
+    let mut machine = TestMachine::new(&program);
+    machine.run(&program.probes[0], 0);
+    assert_eq!([machine.scalar("@"), machine.scalar("@d"), machine.scalar("@n")], [75, 1, 1]);
+    assert_eq!(program.options.len(), 2);
+    assert_eq!(program.options[1].default, "false");
+}
+
+#[test]
+fn histograms() {
+    let program = compiled(
+        "BEGIN { for ($i : 0..1000) { @h = hist($i * $i); @k[1] = hist($i * 3, 2); @l = lhist($i, 10, 100, 7); } @n = hist(-3); }",
+    );
+    let mut machine = TestMachine::new(&program);
+    machine.run(&program.probes[0], 0);
+    let counts = |name: &str| {
+        let value = machine.entries(name)[0].1.clone();
+        let words = value.chunks_exact(8).map(|w| u64::from_le_bytes(*w.first_chunk().expect("8")));
+        words.collect::<Vec<u64>>()
+    };
+    let expected = |bits: u8, values: &mut dyn Iterator<Item = u64>, buckets: usize| {
+        let mut counts = vec![0; buckets];
+        for value in values {
+            let inside = |b: &usize| {
+                let (from, to) = histogram_bucket_range(bits, *b as u32);
+                from.is_some_and(|f| f <= value) && to.is_none_or(|t| value < t)
+            };
+            counts[(0..buckets).find(inside).expect("a bucket")] += 1;
+        }
+        counts
+    };
+    let found = counts("@h");
+    assert_eq!(found, expected(0, &mut (0..1000).map(|i| i * i), found.len()));
+    let found = counts("@k");
+    assert_eq!(found, expected(2, &mut (0..1000).map(|i| i * 3), found.len()));
+    assert_eq!(counts("@n")[0], 1);
+    let mut linear = vec![0; 14];
+    for i in 0..1000i64 {
+        let bucket = if i < 10 {
+            0
+        } else if i >= 100 {
+            13
+        } else {
+            1 + (i - 10) / 7
+        };
+        linear[bucket as usize] += 1;
+    }
+    assert_eq!(counts("@l"), linear);
+}
+
+#[test]
+fn records_of_the_ring() {
+    let program = compiled(
+        "BEGIN { $x = -2; printf(\"%d %s %s\\n\", $x, comm, \"lit\"); print((1, \"a\")); clear(@m); @m[1] = 1; exit(3); @after = 1; }",
+    );
+    let mut machine = TestMachine::new(&program);
+    machine.run(&program.probes[0], 0);
+    assert_eq!(machine.records.len(), 4);
+    for (n, record) in machine.records.iter().enumerate() {
+        let action = u64::from_le_bytes(*record.first_chunk().expect("8")) as usize;
+        assert_eq!(action, n);
+        assert_eq!(record.len() as u32, program.actions[n].size);
+    }
+    let record = &machine.records[0];
+    let fields = &program.actions[0].fields;
+    let bytes = |n: usize| {
+        let (at, size) = (fields[n].offset as usize, fields[n].size as usize);
+        record[at..at + size].to_vec()
+    };
+    assert_eq!(bytes(0), (-2i64).to_le_bytes());
+    assert_eq!(bytes(1), b"machine\0\0\0\0\0\0\0\0\0");
+    assert_eq!(bytes(2), b"lit\0\0\0\0\0");
+    assert!(matches!(program.actions[3].kind, ActionKind::Exit));
+    assert_eq!(machine.scalar("@after"), 0);
+}
+
+#[test]
+fn losses_are_counted_by_site() {
+    let text = "config = { max_map_keys = 2 }\nBEGIN {\n @c[1] = count();\n for ($i : 0..5) {\n  @m[$i] = 1;\n  @c[$i] = count();\n }\n print(1);\n @t = str(5);\n}";
+    let program = compiled(text);
+    let mut machine = TestMachine::new(&program);
+    machine.ring_full = true;
+    machine.run(&program.probes[0], 0);
+    let errors = program.maps.iter().find(|m| m.purpose == MapPurpose::ErrorCounters);
+    let counters = machine.entries(&errors.expect("counters").name);
+    let counted = |kind: &dyn Fn(&ErrorKind) -> bool, line: u32| {
+        let site = |s: &kymo_bpf::ErrorSite| kind(&s.kind) && s.position.line == line;
+        let at = program.error_sites.iter().position(site).expect("a site");
+        u64::from_le_bytes(*counters[at].1.first_chunk().expect("8"))
+    };
+    assert_eq!(counted(&|k| matches!(k, ErrorKind::MapFull { .. }), 5), 3);
+    assert_eq!(counted(&|k| matches!(k, ErrorKind::MapFull { .. }), 6), 3);
+    assert_eq!(counted(&|k| matches!(k, ErrorKind::RingFull), 8), 1);
+    assert_eq!(counted(&|k| matches!(k, ErrorKind::ReadFailed), 9), 1);
+}
+
+#[test]
+fn members_of_structures() {
+    let text = "struct inner { short a; unsigned b:3; unsigned c:5; };
+        struct outer { int x; struct inner i; struct outer *next; char name[8]; int list[4]; };
+        uprobe:/bin/x:f {
+          $o = (struct outer *)arg0;
+          @ = $o->x * 1000 + $o->i.a * 100 + $o->i.b * 10 + $o->i.c;
+          @next = $o->next->list[2];
+          if ($o->name == \"ab\") { @name = 1; }
+          @n[$o->name] = 1;
+          $i = 1; @dyn = $o->list[$i + 1];
+          @copy = $o->i;
+        }";
+    let program = compiled(text);
+    let mut machine = TestMachine::new(&program);
+    let record = |next: u64, list2: i32| {
+        let mut bytes = Vec::new();
+        bytes.extend(5i32.to_le_bytes());
+        bytes.extend((-2i16).to_le_bytes());
+        // The bit fields share the unit of 4 bytes that the short begins.
+        bytes.extend([3 | 9 << 3, 0]);
+        bytes.extend(next.to_le_bytes());
+        bytes.extend(b"ab\0\0\0\0\0\0");
+        for n in [1, 2, list2, 4] {
+            bytes.extend(n.to_le_bytes());
+        }
+        bytes
+    };
+    let second = machine.place(&record(0, 77));
+    let first = machine.place(&record(second, 33));
+    let mut registers = vec![0u8; 168];
+    registers[112..120].copy_from_slice(&first.to_le_bytes());
+    let context = machine.place(&registers);
+    machine.run(&program.probes[0], context);
+    assert_eq!(machine.scalar("@"), 5000 - 200 + 30 + 9);
+    assert_eq!(machine.scalar("@next"), 77);
+    assert_eq!(machine.scalar("@name"), 1);
+    assert_eq!(machine.scalar("@dyn"), 33);
+    assert_eq!(machine.entries("@n")[0].0, b"ab\0\0\0\0\0\0");
+    assert_eq!(machine.entries("@copy")[0].1[..2], (-2i16).to_le_bytes());
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    refused("BEGIN { @ = 1 + ; }", (1, 17), "expected an expression, found `;`");
+    refused("BEGIN { @ = \"a\" }\nEND { @ = 1; }", (2, 7), "@ holds string[2]");
+    refused("BEGIN { printf(\"%d %d\", 1); }", (1, 9), "format takes 2 arguments, 1 are given");
+    refused("BEGIN { printf(\"%d\", \"a\"); }", (1, 9), "%d cannot show string");
+    refused("BEGIN { foo(); }", (1, 9), "unknown function foo()");
+    refused("BEGIN { @ = foo; }", (1, 13), "unknown name \"foo\"");
+    refused(
+        "kprobe:f { $s = (struct sock *)arg0; @ = $s->skc; }",
+        (1, 42),
+        "has no member \"skc\"",
+    );
+    refused("BEGIN { @ = arg0; }", (1, 13), "arg0 is not available in BEGIN");
+    refused("kprob:f { }", (1, 1), "no such probe type \"kprob\"");
+    refused("BEGIN { @ = lhist(1, 0, 100000, 1); }", (1, 13), "buckets");
+    refused("BEGIN { break; }", (1, 9), "break outside of a loop");
+    refused("BEGIN { $x = $y; }", (1, 14), "$y has no value yet");
+    refused("BEGIN { @a[1] = 1; @a = 2; }", (1, 20), "@a has keys elsewhere");
+    refused("", (1, 1), "program has no probe");
+    refused("BEGIN {", (1, 8), "found the end of the program");
+    let deep = format!("BEGIN {{ @ = {}1{}; }}", "(".repeat(5000), ")".repeat(5000));
+    let messages = compile(&deep, &CompileOptions::default(), &TestFacts::default());
+    assert!(messages.expect_err("too deep")[0].text.contains("nested deeper"));
+    let long = format!("BEGIN {{ @ = 1{}; }}", " + 1".repeat(5000));
+    let messages = compile(&long, &CompileOptions::default(), &TestFacts::default());
+    assert!(messages.expect_err("too deep")[0].text.contains("deeper"));
+}

@@ -1,0 +1,95 @@
+//! Any text as a program of bpftrace's language: lexer, parser, lowering, registers. Whatever
+//! compiles has instructions whose jumps stay inside.
+#![no_main]
+
+use std::rc::Rc;
+
+use kymo_bpf::{
+    AttachPoint, CType, CompileOptions, EnumerationFacts, FunctionFacts, RecordLayout,
+    RecordMember, TypeFacts, compile, disassemble,
+};
+use kymo_format::EventFormat;
+use libfuzzer_sys::fuzz_target;
+
+/// Knows one tracepoint and one structure, which points to itself.
+struct FewFacts;
+
+const FORMAT: &str = "name: e\nID: 1\nformat:\n\
+    \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+    \tfield:const char * name;\toffset:24;\tsize:8;\tsigned:0;\n\
+    \tfield:__data_loc char[] text;\toffset:32;\tsize:4;\tsigned:0;\n\
+    \tfield:int n;\toffset:36;\tsize:4;\tsigned:1;\n";
+
+impl TypeFacts for FewFacts {
+    fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
+        Ok(vec![point.clone()])
+    }
+
+    fn tracepoint_format(&self, _: &str, _: &str) -> Result<Rc<EventFormat>, String> {
+        EventFormat::parse(FORMAT).map(Rc::new).map_err(|e| e.to_string())
+    }
+
+    fn find_type(&self, name: &str) -> Option<CType> {
+        (name == "struct s" || name == "struct task_struct").then_some(CType::Record { id: 0 })
+    }
+
+    fn record_layout(&self, id: u32) -> Option<Rc<RecordLayout>> {
+        let int = CType::Integer { size: 4, signed: true, is_char: false };
+        let this = CType::Pointer { target: Box::new(CType::Record { id }), user: false };
+        let member = |name: &str, ctype, bit_offset, bit_size| RecordMember {
+            name: name.into(),
+            ctype,
+            bit_offset,
+            bit_size,
+        };
+        let members = vec![
+            member("a", int.clone(), 0, None),
+            member("b", int, 37, Some(5)),
+            member("p", this, 64, None),
+        ];
+        Some(Rc::new(RecordLayout { name: "s".into(), is_union: false, size: 16, members }))
+    }
+
+    fn enumerators(&self, _: u32) -> Option<Rc<EnumerationFacts>> {
+        None
+    }
+
+    fn constant(&self, _: &str) -> Option<i64> {
+        None
+    }
+
+    fn function(&self, _: &AttachPoint) -> Result<Rc<FunctionFacts>, String> {
+        Err("not known".into())
+    }
+
+    fn kernel_symbol(&self, _: &str) -> Option<u64> {
+        Some(1 << 63)
+    }
+
+    fn user_symbol(&self, _: &str, _: &str) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn cgroup_id(&self, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn included_text(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(program) = compile(text, &CompileOptions::default(), &FewFacts) else { return };
+    for probe in &program.probes {
+        let count = probe.instructions.len() as i64;
+        for (at, instruction) in probe.instructions.iter().enumerate() {
+            let jumps = matches!(instruction.code & 7, 5) && !matches!(instruction.code, 0x85 | 0x95);
+            let target = at as i64 + 1 + i64::from(instruction.off);
+            assert!(!jumps || (0..count).contains(&target), "jump out of the program");
+        }
+        std::hint::black_box(disassemble(&program, probe, text));
+    }
+});
