@@ -14,6 +14,7 @@ mod error;
 mod event;
 mod field;
 mod filter;
+mod filter_check;
 mod filter_compile;
 mod glob;
 
@@ -29,5 +30,6 @@ pub use error::{FilterError, UstFormatError};
 pub use event::{EventFlags, EventRecord, EventWords, FieldRecord, FieldWords};
 pub use field::{FieldTag, Shape};
 pub use filter::{Fields, Filter, InRange};
+pub use filter_check::{FilterMismatch, MismatchReason};
 pub use filter_compile::compile;
 pub use glob::matches;

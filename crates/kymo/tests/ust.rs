@@ -399,6 +399,53 @@ fn a_program_that_runs_is_listed_and_traced_and_runs_on() {
 }
 
 #[test]
+fn a_filter_that_fits_no_event_is_refused_or_said_when_the_program_comes() {
+    if !require(&[]) {
+        return;
+    }
+    let place = UstDirectory::new();
+    let filters = [
+        ("number > 1 && colour == 7", "stays off: it has no field colour (fields: number,"),
+        ("name == 3", "its field name is a text, not a number"),
+        ("number != \"odd\"", "its field number is a number, not a text"),
+    ];
+    // The program comes later than the filter: it runs as it would, and the ledger says it.
+    for (filter, says) in filters {
+        let traced = place.trace(&["-u", "work:step", "--filter", filter], "10");
+        let said = text(&traced.stderr);
+        let (live, ledger) = said.split_once("Trust:").unwrap_or_else(|| panic!("{said}"));
+        assert!(ledger.contains("work:step") && ledger.contains(says), "{filter}: {said}");
+        assert!(live.is_empty() || live.contains(says), "{filter}: {said}");
+    }
+    // The program is there: nothing is begun.
+    let mut program = place.start("1000+");
+    let listed = || text(&place.kymo(&["list", "-v", "ust"], "").output().unwrap().stdout);
+    until("the program is listed", || listed().contains("work:step"));
+    let pid = program.id().to_string();
+    for (filter, says) in filters {
+        let args = ["trace", "-u", "work:step", "--filter", filter, "-p", &pid];
+        let refused = place.kymo(&args, "").output().unwrap();
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{filter}: {said}");
+        assert!(said.contains(says), "{filter}: {said}");
+        // The caret stands below the field.
+        let lines: Vec<&str> = said.lines().collect();
+        let caret = lines.iter().position(|l| l.trim() == "^").unwrap_or_else(|| panic!("{said}"));
+        let column = lines[caret].find('^').unwrap();
+        let field = says.split_whitespace().skip_while(|w| *w != "field").nth(1).unwrap();
+        assert!(lines[caret - 1][column..].starts_with(field), "{filter}: {said}");
+    }
+    assert!(program.try_wait().unwrap().is_none(), "it runs on");
+    // One of the events has the field: it is shown, and the other one is named.
+    let args = ["trace", "-u", "work:*", "--filter", "name == \"od?\"", "-n", "5", "-p", &pid];
+    let some = place.kymo(&args, "").output().unwrap();
+    assert_eq!(text(&some.stdout).lines().count(), 5, "{}", text(&some.stderr));
+    assert!(text(&some.stderr).contains("work:idle stays off: it has no field name"));
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+#[test]
 fn what_a_killed_program_wrote_is_recovered() {
     if !require(&[Need::Babeltrace]) {
         return;

@@ -350,9 +350,8 @@ impl Session {
         }
     }
 
-    /// The events of programs that run whose filter names a field they do not have:
-    /// event, field.
-    pub fn unfit(&self) -> Vec<(String, String)> {
+    /// The events of programs that run whose filter does not fit them.
+    pub fn unfit(&self) -> Vec<ust::UnfitEvent> {
         self.programs.as_ref().map(ust::ProgramSession::unfit).unwrap_or_default()
     }
 

@@ -59,7 +59,7 @@ impl Draining {
         let gone = || UstError::Thread(std::io::ErrorKind::BrokenPipe.into());
         let thread = self.thread.take().ok_or_else(gone)?;
         let (watch, drain) = thread.join().map_err(|_| gone())??;
-        Ok((watch.notes().to_vec(), drain.stats()))
+        Ok((watch.notes(), drain.stats()))
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use kymo_kernel::shared::SharedError;
 
+use super::rules::ProgramRuleError;
+
 /// What can go wrong with traced programs.
 #[derive(Debug, thiserror::Error)]
 pub enum UstError {
@@ -30,6 +32,9 @@ pub enum UstError {
     /// The configuration cannot be said.
     #[error("{0}")]
     ChannelConfig(kymo_ust::UstFormatError),
+    /// Events are asked for that cannot be.
+    #[error(transparent)]
+    Rule(#[from] ProgramRuleError),
     /// A name that cannot be a session's.
     #[error("{0:?} cannot be a session's name: letters, digits, `-`, `_` and `.`, at most 40")]
     Name(String),

@@ -56,6 +56,6 @@ pub use rules::{
     MAX_LEVEL, ProgramRuleError, RING_ROOM, level_name, parse_level, parse_rules, sub_buffers,
 };
 pub use session::{ProgramSession, RingOptions};
-pub use slots::Attached;
+pub use slots::{Attached, UnfitEvent};
 pub use state::{ChannelState, Doing, ProgramState, ProgramsState, RuleState};
 pub use watch::{ChannelWatch, WatchOptions};

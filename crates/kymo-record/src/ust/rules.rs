@@ -6,6 +6,8 @@ use std::fmt;
 use kymo_model::format_width;
 use kymo_ust::{EventRule, FilterError};
 
+use super::slots::UnfitEvent;
+
 /// Room for each CPU of a program, in bytes, if nothing else is asked for.
 pub const RING_ROOM: u64 = 4 << 20;
 /// Sub-buffers of that.
@@ -61,22 +63,56 @@ pub enum ProgramRuleError {
         /// Its fault.
         error: FilterError,
     },
+    /// A filter that fits none of the events that there are.
+    Unfit {
+        /// The filter.
+        text: String,
+        /// The first event that it does not fit.
+        unfit: UnfitEvent,
+    },
+}
+
+/// The text with a caret below one of its places.
+fn write_caret(f: &mut fmt::Formatter<'_>, text: &str, at: usize) -> fmt::Result {
+    let blanks = format_width(text.get(..at).map_or(0, |t| t.chars().count()));
+    write!(f, "\n  {text}\n  {:blanks$}^", "")
 }
 
 impl fmt::Display for ProgramRuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (text, error) = match self {
-            ProgramRuleError::EmptyPattern => return f.write_str("an empty pattern of events"),
-            ProgramRuleError::Filter { text, error } => (text, error),
-        };
-        write!(f, "--filter: {error}")?;
-        let FilterError::Syntax { at, .. } = error else { return Ok(()) };
-        let blanks = format_width(text.get(..*at).map_or(0, |t| t.chars().count()));
-        write!(f, "\n  {text}\n  {:blanks$}^", "")
+        match self {
+            ProgramRuleError::EmptyPattern => f.write_str("an empty pattern of events"),
+            ProgramRuleError::Filter { text, error } => {
+                write!(f, "--filter: {error}")?;
+                match error {
+                    FilterError::Syntax { at, .. } => write_caret(f, text, *at),
+                    _ => Ok(()),
+                }
+            }
+            ProgramRuleError::Unfit { text, unfit } => {
+                write!(f, "--filter: {unfit}")?;
+                match word_position(text, &unfit.mismatch.field) {
+                    Some(at) => write_caret(f, text, at),
+                    None => Ok(()),
+                }
+            }
+        }
     }
 }
 
 impl std::error::Error for ProgramRuleError {}
+
+/// Where a name stands in a filter, as a word of its own.
+fn word_position(text: &str, name: &str) -> Option<usize> {
+    let is_word = |c: char| c == '_' || c.is_alphanumeric();
+    let mut all = text.match_indices(name).filter(|(_, found)| !found.is_empty());
+    let alone = |at: usize| {
+        let (before, behind) = (text.get(..at), text.get(at + name.len()..));
+        !before.is_some_and(|t| t.ends_with(is_word))
+            && !behind.is_some_and(|t| t.starts_with(is_word))
+    };
+    all.find(|(at, _)| alone(*at)).map(|(at, _)| at)
+}
 
 /// Reads patterns with one filter for all of them.
 ///

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use kymo_ust::{
-    ChannelConfigView, Control, Filter, SLOT_PATH, SLOTS, SLOTS_AT, Slot, SlotState, enable_at,
-    slot_at,
+    ChannelConfigView, Control, FieldRecord, Fields, Filter, FilterMismatch, MismatchReason,
+    SLOT_PATH, SLOTS, SLOTS_AT, Shape, Slot, SlotState, enable_at, slot_at,
 };
 
 use super::channel::Channel;
@@ -163,9 +163,8 @@ impl Channel {
         Ok(())
     }
 
-    /// The events that the configuration wants of a program but whose filter names a field that
-    /// they do not have: event, field.
-    pub(super) fn unfit(&self, program: &Program) -> Vec<(String, String)> {
+    /// The events that the configuration wants of a program but whose filter does not fit them.
+    pub(super) fn unfit(&self, program: &Program) -> Vec<UnfitEvent> {
         let Ok(view) = self.view() else { return Vec::new() };
         let mut unfit = Vec::new();
         for event in program.present() {
@@ -173,15 +172,56 @@ impl Channel {
             let rule = view.rule_for(name.as_bytes(), event.level);
             let Some(rule) = rule.filter(|r| !r.filter.is_empty()) else { continue };
             let Ok(filter) = Filter::parse(rule.filter) else { continue };
-            let missing = filter.names().find(|field| {
-                let same = |f: &&kymo_ust::FieldRecord| f.name.as_bytes() == *field;
-                !event.fields.iter().find(same).is_some_and(|f| f.shape.is_comparable())
-            });
-            if let Some(field) = missing {
-                unfit.push((name, String::from_utf8_lossy(field).into_owned()));
+            if let Some(mismatch) = filter.mismatch(&RecordedFields(&event.fields)) {
+                let fields = event.fields.iter().map(|f| f.name.clone()).collect();
+                unfit.push(UnfitEvent { event: name, mismatch, fields });
             }
         }
         unfit
+    }
+}
+
+/// An event that is wanted, but whose filter does not fit it: it stays off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfitEvent {
+    /// Provider and name.
+    pub event: String,
+    /// Why not.
+    pub mismatch: FilterMismatch,
+    /// The fields that it has.
+    pub fields: Vec<String>,
+}
+
+impl std::fmt::Display for UnfitEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let plain = |text: &str| text.chars().flat_map(char::escape_default).collect::<String>();
+        let UnfitEvent { event, mismatch, fields } = self;
+        // Values of other kinds are unequal: that is an answer, though none that was meant.
+        let consequence = match mismatch.reason {
+            MismatchReason::Missing | MismatchReason::NotComparable => "stays off",
+            _ => "has another type than its filter says",
+        };
+        write!(f, "{} {consequence}: {mismatch}", plain(event))?;
+        match fields.is_empty() {
+            true => f.write_str(" (it has no fields)"),
+            false => write!(f, " (fields: {})", plain(&fields.join(", "))),
+        }
+    }
+}
+
+struct RecordedFields<'a>(&'a [FieldRecord]);
+
+impl Fields for RecordedFields<'_> {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn shape(&self, index: usize) -> Shape {
+        self.0[index].shape
+    }
+
+    fn name(&self, index: usize) -> &[u8] {
+        self.0[index].name.as_bytes()
     }
 }
 

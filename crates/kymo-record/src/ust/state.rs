@@ -8,6 +8,7 @@ use super::error::{Notes, UstError};
 use super::program::Program;
 use super::ring::{RingCounts, RingReader};
 use super::session::{ProgramSession, SessionDirectory, all, places};
+use super::slots::UnfitEvent;
 
 /// What the program part of a session is now.
 #[derive(Clone, Debug)]
@@ -93,8 +94,8 @@ pub struct ProgramState {
     pub rejected: u64,
     /// Events lost because there is no ring.
     pub lost: u64,
-    /// Events whose filter names a field that they do not have: event, field.
-    pub unfit: Vec<(String, String)>,
+    /// Events whose filter does not fit them.
+    pub unfit: Vec<UnfitEvent>,
 }
 
 impl ProgramSession {
@@ -126,9 +127,9 @@ impl ProgramSession {
 }
 
 impl ProgramSession {
-    /// The events of programs that run whose filter names a field they do not have:
-    /// event, field. Whether the session is started does not matter.
-    pub fn unfit(&self) -> Vec<(String, String)> {
+    /// The events of programs that run whose filter does not fit them. Whether the session is
+    /// started does not matter.
+    pub fn unfit(&self) -> Vec<UnfitEvent> {
         let (places, mut notes) = places();
         let mut unfit = Vec::new();
         for place in &places {

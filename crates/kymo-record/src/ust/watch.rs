@@ -12,6 +12,7 @@ use super::error::UstError;
 use super::futex_waiters::ProgramWaiter;
 use super::mount_namespace::{MountNamespace, UserDirectory};
 use super::program::{Program, ProgramId};
+use super::slots::UnfitEvent;
 
 /// What is watched.
 #[derive(Clone, Debug)]
@@ -33,8 +34,32 @@ pub struct ChannelWatch {
     directories: Vec<Directory>,
     /// What was passed over, once each.
     notes: Vec<String>,
+    fit: FilterFit,
     /// Whether programs are asked to say when there is something to take.
     listens: bool,
+}
+
+/// How filters fit the events of the programs that came.
+#[derive(Debug, Default)]
+struct FilterFit {
+    /// Once each.
+    unfit: Vec<UnfitEvent>,
+    /// Events that are wanted, and those of them that a filter does not fit.
+    wanted: usize,
+    misfits: usize,
+}
+
+impl FilterFit {
+    fn add(&mut self, channel: &Channel, program: &Program) {
+        const MOST: usize = 64;
+        self.wanted += channel.events(program).count();
+        for unfit in channel.unfit(program) {
+            self.misfits += 1;
+            if self.unfit.len() < MOST && !self.unfit.contains(&unfit) {
+                self.unfit.push(unfit);
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -61,8 +86,13 @@ impl ChannelWatch {
         options: &WatchOptions,
     ) -> Result<ChannelWatch, UstError> {
         let channel = Channel::new(&options.channel)?;
-        let mut watch =
-            ChannelWatch { channel, directories: Vec::new(), notes: Vec::new(), listens: false };
+        let mut watch = ChannelWatch {
+            channel,
+            directories: Vec::new(),
+            notes: Vec::new(),
+            fit: FilterFit::default(),
+            listens: false,
+        };
         for namespace in namespaces {
             // Programs find channel configurations only where a directory is, and ours may be the first.
             if namespace.is_here() {
@@ -96,6 +126,7 @@ impl ChannelWatch {
                 }
                 match self.channel.attach(&program) {
                     Ok(Some(_)) => {
+                        self.fit.add(&self.channel, &program);
                         directory.programs.insert(program.id().clone(), program);
                     }
                     Ok(None) => {}
@@ -104,6 +135,16 @@ impl ChannelWatch {
             }
         }
         self.note_all(failed);
+    }
+
+    /// The events of programs that came whose filter does not fit them, each once.
+    pub fn unfit(&self) -> &[UnfitEvent] {
+        &self.fit.unfit
+    }
+
+    /// Whether programs with such events came, and the filter fits none of the events.
+    pub fn fits_none(&self) -> bool {
+        self.fit.wanted > 0 && self.fit.misfits == self.fit.wanted
     }
 
     /// The channel.
@@ -130,6 +171,7 @@ impl ChannelWatch {
                 match Program::open(&directory.user, id) {
                     Ok(Some(program)) => match self.channel.slot_of(&program) {
                         Ok(Some(_)) => {
+                            self.fit.add(&self.channel, &program);
                             directory.programs.insert(program.id().clone(), program);
                         }
                         Ok(None) => {}
@@ -201,9 +243,10 @@ impl ChannelWatch {
         }
     }
 
-    /// What was passed over, and why.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// What was passed over, and which filters do not fit, and why.
+    pub fn notes(&self) -> Vec<String> {
+        let unfit = self.fit.unfit.iter().map(UnfitEvent::to_string);
+        self.notes.iter().cloned().chain(unfit).collect()
     }
 
     fn note_all(&mut self, errors: Vec<UstError>) {

@@ -85,7 +85,9 @@ fn programs_json(state: &ProgramsState) -> Value {
                 "rules": c.rules.iter().map(rule).collect::<Vec<_>>() })
     };
     let program = |p: &ProgramState| {
-        let unfit = p.unfit.iter().map(|(event, field)| json!({ "event": event, "field": field }));
+        let unfit = p.unfit.iter().map(|u| {
+            json!({ "event": u.event, "field": u.mismatch.field, "reason": u.mismatch.to_string() })
+        });
         json!({ "channel": p.channel, "pid": p.pid, "uid": p.uid, "comm": p.comm,
                 "state": doing(p.doing), "events_on": p.events,
                 "written": p.counts.written, "discarded": p.counts.discarded,
@@ -233,8 +235,8 @@ fn program_text(out: &mut impl std::io::Write, p: &ProgramState) -> std::io::Res
         write!(out, "; no memory on {cpus}: make room and start the session again")?;
     }
     writeln!(out)?;
-    for (event, field) in &p.unfit {
-        writeln!(out, "      {}", no_field(event, field))?;
+    for unfit in &p.unfit {
+        writeln!(out, "      {unfit}")?;
     }
     Ok(())
 }
@@ -244,16 +246,11 @@ pub(super) fn many(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-fn no_field(event: &str, field: &str) -> String {
-    let plain = |text: &str| text.chars().flat_map(char::escape_default).collect::<String>();
-    format!("{} stays off: it has no field {} for the filter", plain(event), plain(field))
-}
-
 /// Says of which programs that run a filter does not fit an event.
 pub(super) fn unfit(session: &Session) {
     let mut said = std::collections::BTreeSet::new();
-    for (event, field) in session.unfit() {
-        let text = no_field(&event, &field);
+    for unfit in session.unfit() {
+        let text = unfit.to_string();
         if said.insert(text.clone()) {
             sayln!("kymo: {text}");
         }

@@ -12,8 +12,8 @@ use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_model::NoteKind;
 use kymo_record::ust::{
     ChannelOptions, ChannelWatch, Drain, DrainStats, Draining, LivePrograms, MountNamespace,
-    ProgramNews, RING_ROOM, UstError, WatchOptions, check_new_directory, parse_level, parse_rules,
-    sub_buffers,
+    ProgramNews, ProgramRuleError, RING_ROOM, UstError, WatchOptions, check_new_directory,
+    parse_level, parse_rules, sub_buffers,
 };
 use kymo_ust::EventRule;
 use kymo_view::Ledger;
@@ -78,6 +78,11 @@ pub(super) fn watch(
     let namespaces =
         if command.is_some() { vec![MountNamespace::here()] } else { MountNamespace::all() };
     let watch = ChannelWatch::start(&namespaces, &options)?;
+    if watch.fits_none()
+        && let (Some(unfit), Some(text)) = (watch.unfit().first(), args.events.for_programs())
+    {
+        return Err(ProgramRuleError::Unfit { text, unfit: unfit.clone() }.into());
+    }
     if options.running && command.is_none() && watch.programs() == 0 && !args.quiet {
         sayln!("kymo: no program that runs has such events; waiting for one that starts");
     }
@@ -123,7 +128,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => {
             let mut programs = LivePrograms::default();
             run.follow(&mut watch, &mut programs)?;
-            let notes = watch.notes().to_vec();
+            let notes = watch.notes();
             drop(watch);
             run.end(&notes, &programs.stats(), None)
         }
@@ -168,6 +173,8 @@ impl Run<'_> {
         let selection = self.args.selection()?;
         let mut live = LiveEvents::new(&selection, None);
         let mut output = LiveOutput::new(self.args, LiveKinds::Programs)?;
+        let quiet = self.args.quiet;
+        let mut told = 0;
         let mut round = |watch: &mut ChannelWatch, is_last: bool| -> anyhow::Result<bool> {
             programs.begin_round();
             watch.round(|channel, program| {
@@ -175,6 +182,11 @@ impl Run<'_> {
                     &mut |number, news: ProgramNews<'_>| output.news(&mut live, number, news);
                 programs.take(channel, program, news)
             })?;
+            // Of programs that have come; whoever waits for their events wants to know now.
+            for unfit in watch.unfit().iter().skip(told).filter(|_| !quiet && !is_last) {
+                sayln!("kymo: --filter: {unfit}");
+            }
+            told = watch.unfit().len();
             let until = if is_last { u64::MAX } else { programs.horizon() };
             let _ = live.hand_out(until, &mut |item| output.item(item));
             output.flush()?;
