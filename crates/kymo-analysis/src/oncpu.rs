@@ -37,11 +37,40 @@ impl ThreadTime {
     }
 }
 
+/// Intervals that are kept; more are in the accounts alone.
+const MAX_INTERVALS: usize = 1 << 20;
+
+/// How a thread was off the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffKind {
+    /// It had not run yet.
+    New,
+    /// It was preempted.
+    Preempted,
+    /// By its own doing.
+    Blocked,
+}
+
+/// A time between two runs of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffInterval {
+    /// When it left the CPU.
+    pub from: u64,
+    /// When it was back.
+    pub to: u64,
+    /// How it left.
+    pub kind: OffKind,
+    /// It had not come back when the recording ended.
+    pub is_open: bool,
+}
+
+/// Intervals by thread, in the order of time.
+pub type OffIntervals = FxHashMap<u32, Vec<OffInterval>>;
+
 #[derive(Clone, Copy, Debug)]
 enum Since {
     Running(u64),
-    Ready(u64),
-    Blocked(u64),
+    Off(OffKind, u64),
     Dead,
 }
 
@@ -49,31 +78,47 @@ enum Since {
 #[derive(Debug, Default)]
 pub struct OnCpu {
     threads: FxHashMap<u32, (ThreadTime, Since)>,
+    /// Where they are wanted.
+    intervals: Option<OffIntervals>,
+    kept: usize,
+    first: Option<u32>,
 }
 
 impl OnCpu {
+    /// Accounts that keep the intervals, too.
+    pub fn with_intervals() -> OnCpu {
+        OnCpu { intervals: Some(OffIntervals::default()), ..OnCpu::default() }
+    }
+
+    /// The first thread that executed a program.
+    pub fn first_thread(&self) -> Option<u32> {
+        self.first
+    }
+
     /// Takes note of a record of thread `tid` (from the sample-id trailer) at `time`.
     pub fn apply(&mut self, tid: u32, time: u64, record: &Sideband<'_>) {
         match record {
             Sideband::Switch(s) => self.switch(tid, time, *s),
             Sideband::Fork(f) => {
-                self.threads.insert(f.tid, (ThreadTime::default(), Since::Ready(time)));
+                self.threads.insert(f.tid, (ThreadTime::default(), Since::Off(OffKind::New, time)));
             }
             // The program counted from its exec is running as it does it.
             Sideband::Comm(c) if c.exec => {
+                self.first.get_or_insert(tid);
                 self.threads.entry(tid).or_insert((ThreadTime::default(), Since::Running(time)));
             }
-            Sideband::Exit(e) => self.settle(e.tid, time, Since::Dead),
+            Sideband::Exit(e) => self.settle(e.tid, time, Since::Dead, false),
             _ => {}
         }
     }
 
     fn switch(&mut self, tid: u32, time: u64, s: Switch) {
         if !s.out {
-            return self.settle(tid, time, Since::Running(time));
+            return self.settle(tid, time, Since::Running(time), false);
         }
-        let next = if s.preempt { Since::Ready(time) } else { Since::Blocked(time) };
-        self.settle(tid, time, next);
+        let kind = if s.preempt { OffKind::Preempted } else { OffKind::Blocked };
+        let next = Since::Off(kind, time);
+        self.settle(tid, time, next, false);
         if let Some((t, _)) = self.threads.get_mut(&tid) {
             t.switches += 1;
             t.preemptions += u64::from(s.preempt);
@@ -81,27 +126,36 @@ impl OnCpu {
     }
 
     /// Books the time since the last change to the state the thread was in.
-    fn settle(&mut self, tid: u32, time: u64, next: Since) {
+    fn settle(&mut self, tid: u32, time: u64, next: Since, is_open: bool) {
         let Some((t, since)) = self.threads.get_mut(&tid) else {
             self.threads.insert(tid, (ThreadTime::default(), next));
             return;
         };
         match *since {
             Since::Running(t0) => t.on_cpu += time.saturating_sub(t0),
-            Since::Ready(t0) => t.ready += time.saturating_sub(t0),
-            Since::Blocked(t0) => t.blocked += time.saturating_sub(t0),
+            Since::Off(kind, t0) => {
+                let account = if kind == OffKind::Blocked { &mut t.blocked } else { &mut t.ready };
+                *account += time.saturating_sub(t0);
+                if let Some(kept) = self.intervals.as_mut().filter(|_| self.kept < MAX_INTERVALS) {
+                    let to = time.max(t0);
+                    self.kept += 1;
+                    kept.entry(tid).or_default().push(OffInterval { from: t0, to, kind, is_open });
+                }
+            }
             Since::Dead => return,
         }
         *since = next;
     }
 
-    /// The accounts, open intervals closed at `end`, in no particular order.
-    pub fn finish(mut self, end: u64) -> Vec<(u32, ThreadTime)> {
+    /// The accounts, open intervals closed at `end`, in no particular order; and the intervals,
+    /// where they were kept.
+    pub fn finish(mut self, end: u64) -> (Vec<(u32, ThreadTime)>, Option<OffIntervals>) {
         let tids: Vec<u32> = self.threads.keys().copied().collect();
         for tid in tids {
-            self.settle(tid, end, Since::Dead);
+            self.settle(tid, end, Since::Dead, true);
         }
-        self.threads.into_iter().map(|(tid, (t, _))| (tid, t)).collect()
+        let times = self.threads.into_iter().map(|(tid, (t, _))| (tid, t)).collect();
+        (times, self.intervals)
     }
 }
 
@@ -126,7 +180,7 @@ mod tests {
         on.apply(5, 203, &Sideband::Exit(Task { pid: 5, ppid: 1, tid: 5, ptid: 1, time: 203 }));
         // The last switch-out of a dead thread counts as a switch, not as time.
         on.apply(5, 204, &switch(true, false));
-        let t = on.finish(900);
+        let (t, _) = on.finish(900);
         let want = ThreadTime { on_cpu: 43, ready: 20, blocked: 40, switches: 3, preemptions: 1 };
         assert_eq!(t, [(5, want)]);
     }
@@ -137,7 +191,7 @@ mod tests {
         let fork = Task { pid: 5, ppid: 5, tid: 6, ptid: 5, time: 10 };
         on.apply(5, 10, &Sideband::Fork(fork));
         on.apply(6, 14, &switch(false, false));
-        let t = on.finish(20);
+        let (t, _) = on.finish(20);
         assert_eq!(t, [(6, ThreadTime { on_cpu: 6, ready: 4, ..ThreadTime::default() })]);
     }
 }

@@ -205,6 +205,8 @@ pub struct LoadOptions<'a> {
     pub lines: bool,
     /// Keep the samples in time, too: 24 bytes for each.
     pub moments: bool,
+    /// Keep the times at which threads were off their CPUs ([`OnCpu::with_intervals`]).
+    pub off_intervals: bool,
     /// Only samples that are selected.
     pub selection: Option<&'a EventSelection>,
     /// What samples are kept apart by besides.
@@ -282,7 +284,7 @@ impl Profile {
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ProfileError> {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
-        let LoadOptions { moments, labels, selection, .. } = options;
+        let LoadOptions { moments, labels, selection, off_intervals, .. } = options;
         let (label, mut labels) = match labels {
             SampleLabels::None => (None, None),
             SampleLabels::Numbers(label) => (Some(label), None),
@@ -307,7 +309,7 @@ impl Profile {
                 shares: WorkerPool::start(scope, "count", shares),
                 piped: file.is_pipe(),
                 samples: 0,
-                on_cpu: OnCpu::default(),
+                on_cpu: if off_intervals { OnCpu::with_intervals() } else { OnCpu::default() },
                 span: None,
             };
             let stats = file.for_each_batch(RecordOrder::Time, &mut |batch| {

@@ -129,6 +129,8 @@ pub enum SwitchOn {
 pub struct RecordOptions {
     /// What; empty means `cycles`, or `cpu-clock` where there are none.
     pub events: Vec<EventSpec>,
+    /// What else, beside the chosen or the default.
+    pub more_events: Vec<EventSpec>,
     /// Whose.
     pub target: Target,
     /// The command to run, if any.
@@ -205,6 +207,7 @@ impl Default for RecordOptions {
     fn default() -> Self {
         RecordOptions {
             events: Vec::new(),
+            more_events: Vec::new(),
             target: Target::Command,
             command: Vec::new(),
             cpus: Vec::new(),

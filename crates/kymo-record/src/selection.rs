@@ -69,6 +69,7 @@ pub(crate) fn chosen_events(
             ));
         }
     }
+    specs.extend(options.more_events.iter().cloned());
     if options.exclude_self {
         if !specs.iter().any(EventSpec::is_tracepoint) {
             let why = "--exclude-perf is a filter for tracepoints, and none is recorded";

@@ -387,10 +387,10 @@ impl<'a> OffCpuCounting<'a> {
     }
 }
 
-fn is_interrupt(context: WakeupContext) -> bool {
+pub(super) fn is_interrupt(context: WakeupContext) -> bool {
     matches!(context, WakeupContext::HardIrq | WakeupContext::SoftIrq)
 }
 
-fn waker_role(context: WakeupContext) -> StackRole {
+pub(super) fn waker_role(context: WakeupContext) -> StackRole {
     if is_interrupt(context) { StackRole::Interrupt } else { StackRole::Waker }
 }

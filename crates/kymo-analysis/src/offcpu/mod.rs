@@ -13,6 +13,7 @@ mod cause;
 mod count;
 mod intervals;
 mod notes;
+mod recorded_waits;
 mod stack_store;
 mod table;
 mod task_slot;
@@ -20,6 +21,7 @@ mod task_slot;
 pub use cause::OffCpuCause;
 pub use count::{OffCpuConfig, count_off_cpu};
 pub use notes::off_cpu_notes;
+pub use recorded_waits::{WaitTable, count_recorded_waits};
 pub use stack_store::{StackNode, StackRole, StackStore};
 pub use table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, WakerId, WakerInfo,

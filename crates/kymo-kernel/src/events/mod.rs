@@ -100,6 +100,8 @@ pub enum Tool {
 /// means the command's option counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
+    /// It is opened for whatever runs on the CPUs, also where the others follow tasks.
+    pub system_wide: bool,
     /// `period=N`: a sample every N events.
     pub period: Option<u64>,
     /// `freq=N`: about N samples a second.

@@ -43,6 +43,11 @@ impl CounterScope {
     pub(crate) fn places(&self, spec: &EventSpec) -> Vec<CounterPlace> {
         let has_event = |cpu: &&u32| spec.cpus.as_ref().is_none_or(|mask| mask.contains(cpu));
         match self {
+            CounterScope::TasksOn { cpus, .. } if spec.terms.system_wide => cpus
+                .iter()
+                .filter(has_event)
+                .map(|&cpu| CounterPlace { cpu: Some(cpu), tid: None })
+                .collect(),
             CounterScope::Tasks(tids) => {
                 tids.iter().map(|&tid| CounterPlace { cpu: None, tid: Some(tid) }).collect()
             }

@@ -64,7 +64,7 @@ pub(crate) fn write_beside(
     waiter: &[&str],
     (by, waker): (&str, &[&str]),
 ) -> io::Result<()> {
-    writeln!(out, "    {:<WIDTH$}  {by}", "waits in")?;
+    writeln!(out, "{}", format!("    {:<WIDTH$}  {by}", "waits in").trim_end())?;
     for at in 0..waiter.len().max(waker.len()) {
         let left = shown(waiter.get(at).copied().unwrap_or("").as_bytes());
         let right = shown(waker.get(at).copied().unwrap_or("").as_bytes());

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
+use kymo_analysis::offcpu::WaitTable;
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
 use kymo_model::{IndexVec, Note, NoteKind};
 use kymo_symbols::DsoId;
 use rustc_hash::FxHashMap;
 
-use super::{FunctionShare, PathStep, ProfilePage, ThreadShare};
+use super::{FunctionShare, PathStep, ProfilePage, ThreadShare, WaitSection};
 use crate::Ledger;
 use crate::trust::{HARMLESS_PERCENT, NamelessCode, note_symbols};
 
@@ -39,18 +40,48 @@ pub struct CommandRun {
     pub rate: u64,
     /// Notes of the recording.
     pub notes: Vec<Note>,
+    /// The command's first thread, where it is known.
+    pub first_thread: Option<u32>,
+    /// Why stacks may lack callers, in parentheses, and what to do about it.
+    pub stack_reason: &'static str,
+    #[allow(missing_docs, reason = "said above")]
+    pub stack_advice: &'static str,
+}
+
+/// Times of a command's threads.
+#[derive(Debug, Default)]
+pub struct ProfileTimes {
+    /// By thread.
+    pub threads: FxHashMap<u32, ThreadTime>,
+    /// What they waited for, where that was recorded.
+    pub waits: Option<WaitTable>,
+}
+
+impl ProfileTimes {
+    /// Times of these threads.
+    pub fn new(threads: Vec<(u32, ThreadTime)>, waits: Option<WaitTable>) -> ProfileTimes {
+        let threads = threads.into_iter().filter(|(_, t)| *t != ThreadTime::default());
+        ProfileTimes { threads: threads.collect(), waits }
+    }
+
+    fn all(&self) -> ThreadTime {
+        self.threads.values().fold(ThreadTime::default(), |a, t| a.plus(*t))
+    }
 }
 
 /// Page of a profile that shows the first `top` functions.
-pub fn build_page(run: &CommandRun, profile: &mut Profile, top: usize) -> ProfilePage {
-    let end = profile.span.map_or(0, |s| s.1);
-    let mut times: FxHashMap<u32, ThreadTime> =
-        std::mem::take(&mut profile.on_cpu).finish(end).into_iter().collect();
-    times.retain(|_, t| *t != ThreadTime::default());
+pub fn build_page(
+    run: &CommandRun,
+    profile: &Profile,
+    times: &ProfileTimes,
+    top: usize,
+) -> ProfilePage {
     let empty = EventProfile::default();
     let merged = MergedFrames::new(profile);
     let event = profile.events.first().unwrap_or(&empty);
-    let all = times.values().fold(ThreadTime::default(), |a, t| a.plus(*t));
+    let all = times.all();
+    let waits = times.waits.as_ref().map(|w| WaitSection::new(w, all.on_cpu));
+    let times = &times.threads;
     let nanos = |n: u64| (!times.is_empty()).then(|| Duration::from_nanos(n));
     ProfilePage {
         command: run.command.clone(),
@@ -67,9 +98,10 @@ pub fn build_page(run: &CommandRun, profile: &mut Profile, top: usize) -> Profil
         samples: event.samples,
         event: event.desc.name.clone(),
         rate: Some(run.rate),
+        waits,
         functions: functions(top, profile, event, &merged),
         path: path(profile, event, &merged),
-        threads: threads(profile, event, &times, &merged),
+        threads: threads(profile, event, times, &merged),
     }
 }
 
@@ -225,7 +257,7 @@ fn threads(
 }
 
 /// Ledger of the page.
-pub fn page_ledger(run: &CommandRun, profile: &Profile) -> Ledger {
+pub fn page_ledger(run: &CommandRun, profile: &Profile, times: &ProfileTimes) -> Ledger {
     let empty = EventProfile::default();
     let event = profile.events.first().unwrap_or(&empty);
     let mut ledger = Ledger::default();
@@ -251,12 +283,42 @@ pub fn page_ledger(run: &CommandRun, profile: &Profile) -> Ledger {
     if lone >= HARMLESS_PERCENT {
         ledger.note(
             NoteKind::Stacks,
-            format!("{lone:.1}% of the time has no caller (code built without frame pointers)"),
-            Some("build with -fno-omit-frame-pointer or -C force-frame-pointers=yes".into()),
+            format!("{lone:.1}% of the time has no caller{}", run.stack_reason),
+            Some(run.stack_advice.into()),
         );
     }
     note_symbols(&profile.machine.symbols, &mut ledger);
+    note_times(&mut ledger, run, times);
     ledger
+}
+
+/// Notes what makes the times off the CPU doubtful.
+fn note_times(ledger: &mut Ledger, run: &CommandRun, times: &ProfileTimes) {
+    // The first thread is there from the start to the end.
+    let first = run.first_thread.and_then(|tid| times.threads.get(&tid));
+    if let Some(t) = first.filter(|_| run.ended) {
+        let sum = Duration::from_nanos(t.on_cpu + t.ready + t.blocked);
+        let apart = sum.abs_diff(run.elapsed);
+        if apart > run.elapsed.mul_f64(0.01).max(Duration::from_millis(5)) {
+            let fact = format!(
+                "time on and off the CPU of the first thread is {:.1} ms, from start to end it is \
+                 {:.1} ms",
+                sum.as_secs_f64() * 1e3,
+                run.elapsed.as_secs_f64() * 1e3
+            );
+            ledger.note(NoteKind::Unmatched, fact, None);
+        }
+    }
+    let Some(waits) = &times.waits else { return };
+    let (all, stacked) = waits.stacked;
+    if share(all - stacked.min(all), all) >= HARMLESS_PERCENT {
+        let fact = format!("{} of {all} waits have no stack", all - stacked);
+        ledger.note(NoteKind::Stacks, fact, None);
+    }
+    if waits.stacks.left_out + waits.merged > 0 {
+        let fact = "there are more stacks of waits than are told apart";
+        ledger.note(NoteKind::Entries, fact, None);
+    }
 }
 
 /// Notes the share of time in code without symbols, and where most of it is.

@@ -2,11 +2,13 @@
 //! hot path and threads. `build` makes it of a profile; here it becomes text.
 
 mod build;
+mod waits;
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-pub use build::{CommandRun, build_page, page_ledger};
+pub use build::{CommandRun, ProfileTimes, build_page, page_ledger};
+pub use waits::WaitSection;
 
 /// Times below this say little.
 const UNSURE: Duration = Duration::from_millis(10);
@@ -36,6 +38,8 @@ pub struct ProfilePage {
     pub samples: u64,
     pub event: String,
     pub rate: Option<u64>,
+    /// What threads waited for, where that was recorded.
+    pub waits: Option<WaitSection>,
     /// Most expensive first.
     pub functions: Vec<FunctionShare>,
     /// The path of the largest share, outermost first.
@@ -83,6 +87,9 @@ impl ProfilePage {
     pub fn to_text(&self) -> String {
         let mut o = String::new();
         self.summary(&mut o);
+        if let Some(waits) = &self.waits {
+            waits.write(&mut o);
+        }
         self.function_table(&mut o);
         self.hot_path(&mut o);
         self.thread_table(&mut o);
@@ -163,10 +170,15 @@ impl ProfilePage {
             (_, Some(blocked)) if ready > blocked.max(cpu) => {
                 "it waits for a CPU: others keep the machine busy".to_owned()
             }
-            (b, _) => format!(
-                "it waits for {:.0}% of the time (the functions below are of the rest)",
-                100.0 * (1.0 - b)
-            ),
+            (b, _) => {
+                let largest = self.waits.as_ref().and_then(|w| w.largest.as_ref());
+                let largest = largest.map(|what| format!(", mostly {what}"));
+                format!(
+                    "it waits for {:.0}% of the time{} (the functions below are of the rest)",
+                    100.0 * (1.0 - b),
+                    largest.unwrap_or_default()
+                )
+            }
         };
         let accounted = self.user + self.system;
         let kernel = ratio(self.system.as_secs_f64(), accounted.as_secs_f64());

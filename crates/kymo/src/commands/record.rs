@@ -230,6 +230,7 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
     };
     Ok(RecordOptions {
         events: args.events.specs(&catalog)?,
+        more_events: Vec::new(),
         target: target(args)?,
         command: args.command.clone(),
         cpus: cpus.unwrap_or_default(),

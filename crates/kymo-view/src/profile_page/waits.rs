@@ -1,0 +1,165 @@
+//! What the time of a command went to, on and off the CPU, and who ended its longest waits.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use kymo_analysis::offcpu::{OffCpuCause, OffCpuCell, StackNode, WaitTable, WakerId};
+use kymo_analysis::tasks::WakeupContext;
+
+use super::{number, ratio, time};
+use crate::offcpu::{waits, write_beside};
+use crate::units::shown;
+
+/// Waits that are shown with their stacks.
+const PAIRS: usize = 2;
+/// Waits below this share of all the time are not.
+const LEAST_SHARE: f64 = 0.05;
+
+/// Time of one cause.
+#[derive(Clone, Debug)]
+pub(super) struct TimeRow {
+    what: &'static str,
+    total: Duration,
+    count: Option<u64>,
+    max: Option<Duration>,
+}
+
+/// Wait with the stack of who waited, and that of who ended it.
+#[derive(Clone, Debug)]
+pub(super) struct WaitPair {
+    title: String,
+    stack: Vec<String>,
+    by: String,
+    waker: Vec<String>,
+}
+
+/// Section of the page.
+#[derive(Clone, Debug, Default)]
+pub struct WaitSection {
+    rows: Vec<TimeRow>,
+    pairs: Vec<WaitPair>,
+    /// What most of the time off the CPU went to, and where in the program.
+    pub(super) largest: Option<String>,
+}
+
+impl WaitSection {
+    /// Section of these waits; `running` is the time on the CPU.
+    pub fn new(table: &WaitTable, running: u64) -> WaitSection {
+        let mut rows = vec![TimeRow {
+            what: "running on a CPU",
+            total: Duration::from_nanos(running),
+            count: None,
+            max: None,
+        }];
+        for (cause, stats) in table.causes.iter().filter(|(_, stats)| !stats.is_empty()) {
+            rows.push(TimeRow {
+                what: cause.text(),
+                total: Duration::from_nanos(stats.waits.total.saturating_add(stats.open.1)),
+                count: Some(stats.waits.count + stats.open.0),
+                max: stats.waits.max.map(|m| Duration::from_nanos(m.0)),
+            });
+        }
+        rows[1..].sort_by_key(|r| std::cmp::Reverse(r.total));
+        let all = table.cells.iter().fold(running, |sum, (_, c)| sum.saturating_add(c.total));
+        let is_large = |cell: &OffCpuCell| cell.total as f64 >= all as f64 * LEAST_SHARE;
+        let pairs = table
+            .cells
+            .iter()
+            .filter(|((cause, stack, _), cell)| {
+                !cause.is_runnable() && stack.is_some() && is_large(cell)
+            })
+            .take(PAIRS)
+            .map(|((cause, stack, waker), cell)| pair(table, (*cause, *stack, *waker), cell))
+            .collect();
+        WaitSection { rows, pairs, largest: largest(table) }
+    }
+
+    /// Appends the text.
+    pub(super) fn write(&self, o: &mut String) {
+        let all: Duration = self.rows.iter().map(|r| r.total).sum();
+        let _ = writeln!(o, "\nWhere the time went (all threads, on and off the CPU)");
+        let _ = writeln!(
+            o,
+            "  {:<34} {:>10} {:>7} {:>9} {:>10}",
+            "time", "total", "share", "count", "longest"
+        );
+        for row in &self.rows {
+            let share = 100.0 * ratio(row.total.as_secs_f64(), all.as_secs_f64());
+            let count = row.count.map_or(String::new(), number);
+            let line = format!(
+                "  {:<34} {:>10} {share:>6.1}% {count:>9} {:>10}",
+                row.what,
+                time(row.total),
+                row.max.map_or(String::new(), time)
+            );
+            let _ = writeln!(o, "{}", line.trim_end());
+        }
+        if self.pairs.is_empty() {
+            return;
+        }
+        let _ = writeln!(o, "\nThe longest waits, and who ended them");
+        for pair in &self.pairs {
+            let _ = writeln!(o, "  {}", pair.title);
+            let stack: Vec<&str> = pair.stack.iter().map(String::as_str).collect();
+            let waker: Vec<&str> = pair.waker.iter().map(String::as_str).collect();
+            let mut text = Vec::new();
+            // Memory takes everything.
+            let _ = write_beside(&mut text, &stack, (&pair.by, &waker));
+            o.push_str(&String::from_utf8_lossy(&text));
+        }
+    }
+}
+
+fn names(table: &WaitTable, stack: Option<StackNode>) -> Vec<String> {
+    let names = stack.map_or_else(Vec::new, |s| table.stacks.names(s));
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// The innermost function of the program that has a name of its own.
+fn function(table: &WaitTable, stack: StackNode) -> Option<&str> {
+    let frames = table.stacks.frames(stack).filter(|f| !table.stacks.is_kernel(*f));
+    let names: Vec<&str> = frames.map(|f| table.stacks.frame_name(f)).collect();
+    let is_library = |n: &str| {
+        n.starts_with(['[', '_']) || n.contains('@') || n.starts_with("pthread_") || n == "syscall"
+    };
+    names.iter().find(|n| !is_library(n)).or(names.first()).copied()
+}
+
+fn largest(table: &WaitTable) -> Option<String> {
+    let (cause, _) = table.largest()?;
+    if cause.is_runnable() {
+        return Some("for a CPU".to_owned());
+    }
+    let cell = table.cells.iter().find(|((c, ..), _)| *c == cause);
+    let place = cell.and_then(|((_, stack, _), _)| function(table, (*stack)?));
+    let place = place.map_or_else(String::new, |f| format!(", in {}", shown(f.as_bytes())));
+    Some(format!("{}{place}", cause.text().replace("blocked: ", "blocked on ")))
+}
+
+fn pair(
+    table: &WaitTable,
+    (cause, stack, waker): (OffCpuCause, Option<StackNode>, Option<WakerId>),
+    cell: &OffCpuCell,
+) -> WaitPair {
+    let waker = waker.and_then(|w| table.waker(w));
+    let by = match waker {
+        Some(w) => match w.context {
+            WakeupContext::SoftIrq => "ended by a softirq, in".to_owned(),
+            WakeupContext::HardIrq => "ended by an interrupt, in".to_owned(),
+            _ => format!("ended by {}, in", shown(&w.comm)),
+        },
+        None => String::new(),
+    };
+    WaitPair {
+        title: format!(
+            "{}: {} in {}, at most {}",
+            cause.text(),
+            time(Duration::from_nanos(cell.total)),
+            waits(cell.count),
+            time(Duration::from_nanos(cell.max)),
+        ),
+        stack: names(table, stack),
+        by,
+        waker: names(table, waker.and_then(|w| w.stack)),
+    }
+}

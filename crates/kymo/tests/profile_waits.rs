@@ -1,0 +1,152 @@
+//! `kymo profile` of commands that wait: the first screen names the cause, where in the program,
+//! and who ended it, also where that is another process.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kymo_testkit::{Need, lines_with, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wait_programs/causes.c");
+const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc];
+
+fn compile(directory: &Path, flags: &[&str]) -> String {
+    let program = directory.join("causes").to_str().unwrap().to_owned();
+    let all = [flags, &["-O1", "-g", "-pthread", "-o", &program, PROGRAM]].concat();
+    assert!(Command::new("gcc").args(all).status().unwrap().success());
+    program
+}
+
+/// Milliseconds of a duration as the page shows it.
+fn millis(text: &str) -> f64 {
+    let mut words = text.split_whitespace();
+    let number: f64 = words.next().unwrap().parse().unwrap();
+    match words.next().unwrap() {
+        "us" => number / 1e3,
+        "ms" => number,
+        "s" => number * 1e3,
+        unit => panic!("{unit}"),
+    }
+}
+
+/// Total of a cause in the table, in milliseconds.
+#[track_caller]
+fn total(page: &str, cause: &str) -> f64 {
+    let start = format!("  {cause} ");
+    let line = page.lines().find(|l| l.starts_with(&start)).unwrap_or_else(|| panic!("{page}"));
+    millis(&line[start.len()..])
+}
+
+/// The cause has the time that the program measured, but for what it ran, and waited for a CPU.
+#[track_caller]
+fn is_cause(page: &str, said: &str, cause: &str) {
+    let measured = said.trim().parse::<f64>().unwrap() / 1e6;
+    let found = total(page, cause);
+    let rest: f64 = ["running on a CPU", "waiting for a CPU: after wake-up"]
+        .into_iter()
+        .filter(|c| page.lines().any(|l| l.starts_with(&format!("  {c} "))))
+        .map(|c| total(page, c))
+        .sum();
+    assert!(found <= measured * 1.01 + 1.0, "{found} of {measured}: {page}");
+    assert!(found + rest + 1.0 >= measured * 0.99, "{found} of {measured}: {page}");
+}
+
+#[test]
+fn the_first_screen_names_the_cause() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = compile(directory.path(), &["-fno-omit-frame-pointer"]);
+    let file = directory.path().join("saved").to_str().unwrap().to_owned();
+    let profile =
+        |args: &[&str]| run(KYMO, [&["profile", "--", &program], args].concat()).success();
+    // A mutex that another thread holds, and the stack in which it gave it back.
+    let out = profile(&["mutex"]);
+    is_cause(&out.stderr, &out.stdout, "blocked: futex");
+    let (_, pairs) = out.stderr.split_once("The longest waits, and who ended them").unwrap();
+    assert!(
+        pairs.contains("  blocked: futex: ") && pairs.contains("ended by causes, in"),
+        "{pairs}"
+    );
+    // The C library is without frame pointers, where callers are lost.
+    assert!(pairs.contains("futex_wait") && pairs.contains("futex_wake"), "{pairs}");
+    // A disk.
+    let out = profile(&["fsync", &file]);
+    is_cause(&out.stderr, &out.stdout, "blocked: disk");
+    let short = lines_with(&out.stderr, "  In short  it waits for ");
+    let names = |l: &&str| l.contains("mostly blocked on disk, in ");
+    assert!(short.iter().all(names), "{}", out.stderr);
+    // A child, which is profiled, too.
+    let out = profile(&["child"]);
+    is_cause(&out.stderr, &out.stdout, "blocked: child process");
+    assert!(out.stderr.contains("do_wait") && out.stderr.contains("do_exit"), "{}", out.stderr);
+    // Unwound: code without frame pointers.
+    let program = compile(directory.path(), &["-fomit-frame-pointer"]);
+    let args = ["profile", "--call-graph", "dwarf,4096", "--", &program, "mutex"];
+    let out = run(KYMO, args).success();
+    is_cause(&out.stderr, &out.stdout, "blocked: futex");
+    let (_, pairs) = out.stderr.split_once("The longest waits, and who ended them").unwrap();
+    assert!(pairs.contains("need_the_lock") && pairs.contains("hold_the_lock"), "{pairs}");
+    // Without.
+    let out = run(KYMO, ["profile", "--cpu-only", "--", &program, "child"]).success();
+    assert!(!out.stderr.contains("Where the time went"), "{}", out.stderr);
+}
+
+#[test]
+fn wakers_of_other_processes_are_seen() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe").to_str().unwrap().to_owned();
+    let _ = run("mkfifo", [&pipe]).success();
+    let writer = format!("exec 3<>{pipe}; sleep 0.4; echo line >&3; sleep 0.4; true");
+    let mut writer = Command::new("bash").args(["-c", &writer]).spawn().unwrap();
+    let page = run(KYMO, ["profile", "--", "head", "-n", "1", &pipe]).success().stderr;
+    assert!(writer.wait().unwrap().success());
+    assert!(total(&page, "blocked: pipe") > 0.0, "{page}");
+    let by = format!("ended by task {} (now bash), in", writer.id());
+    assert!(page.contains(&by), "{by}: {page}");
+}
+
+/// What it still waits for when it is stopped counts.
+#[test]
+fn an_interrupt_does_not_lose_the_last_wait() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("page.txt");
+    let began = Instant::now();
+    let mut child = Command::new(KYMO)
+        .args(["profile", "--", "sleep", "100"])
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&page).unwrap())
+        .spawn()
+        .unwrap();
+    // When it sleeps.
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let sleeps = || -> Option<bool> {
+        let of = std::fs::read_to_string(&children).ok()?;
+        let comm = std::fs::read_to_string(format!("/proc/{}/comm", of.trim())).ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", of.trim())).ok()?;
+        Some(comm.trim() == "sleep" && stat.rsplit_once(") ")?.1.starts_with('S'))
+    };
+    while sleeps() != Some(true) {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let asleep = Instant::now();
+    std::thread::sleep(Duration::from_millis(300));
+    let least = asleep.elapsed();
+    let _ = run("kill", ["-INT", &child.id().to_string()]).success();
+    assert!(!child.wait().unwrap().success());
+    let text = std::fs::read_to_string(&page).unwrap();
+    let found = total(&text, "sleeping");
+    // Its own clock tells seconds with two digits.
+    assert!(found + 10.0 >= least.as_secs_f64() * 1e3, "{found}: {text}");
+    assert!(found <= began.elapsed().as_secs_f64() * 1e3 + 10.0, "{found}: {text}");
+}
