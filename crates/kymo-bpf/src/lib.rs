@@ -8,6 +8,7 @@
 
 mod ast;
 mod code;
+mod count_program;
 mod facts;
 mod lexer;
 mod lower;
@@ -15,6 +16,7 @@ mod object;
 mod parser;
 
 pub use code::disassemble;
+pub use count_program::{CountMeasure, CountRequest, write_count_program};
 pub use facts::{
     ArgumentPlace, CType, CompileOptions, EnumerationFacts, FunctionArgument, FunctionFacts,
     RecordLayout, RecordMember, TypeFacts,

@@ -7,7 +7,7 @@ use super::records::{MemberPlace, value_of_ctype};
 use super::types::{AddressSpace, I64, Type, U64};
 use super::{Lowered, Lowering, Value, ValueHome};
 use crate::ast::Expression;
-use crate::code::{AddressBase, ComputeOperation, Operand, Register};
+use crate::code::{AddressBase, CompareOperation, ComputeOperation, Operand, Register};
 use crate::facts::{ArgumentPlace, CType, FunctionArgument};
 use crate::object::AttachTarget;
 
@@ -238,7 +238,7 @@ impl Lowering<'_> {
         limit: u32,
         element: &CType,
     ) -> Lowered<Value> {
-        use crate::code::{CompareOperation, Instruction};
+        use crate::code::Instruction;
         let size = self.types.size(element).clamp(1, 8);
         let result = self.copy_of(Operand::Immediate(0));
         let end = self.label();
@@ -591,6 +591,11 @@ impl Lowering<'_> {
             MemoryPlace { base: AddressBase::Register(context), offset: member.offset as i32 };
         let register = self.load(place, 8);
         let ty = value_of_ctype(&member.ctype, AddressSpace::Kernel);
+        if matches!(ty, Type::Pointer { .. }) && self.program.current == 0 {
+            // The last call of an iterator has no object; the verifier wants that to be seen.
+            let end = self.program.end;
+            self.branch(CompareOperation::Equal, register, Operand::Immediate(0), end);
+        }
         Ok(Value::register(if ty.is_scalar() { ty } else { U64 }, register))
     }
 }

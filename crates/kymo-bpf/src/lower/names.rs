@@ -4,12 +4,14 @@ use super::builder::helper;
 use super::types::{AddressSpace, I64, Type, U32, U64};
 use super::{Lowered, Lowering, ServiceMap, Value, ValueHome};
 use crate::ast::Expression;
-use crate::code::{ComputeOperation, Instruction, Operand};
+use crate::code::{CompareOperation, ComputeOperation, Instruction, Operand};
 use crate::facts::CType;
 use crate::object::{AttachTarget, ErrorKind, StackMode, StackSettings};
 
 /// `BPF_F_USER_STACK`
 const USER_STACK: i32 = 256;
+const EEXIST: i32 = 17;
+const ENOMEM: i32 = 12;
 /// The deepest stack, as the kernel's limit is by default.
 const MAX_STACK: u32 = 127;
 /// Constants that programs take from the kernel's headers by `#include`, where they are
@@ -299,8 +301,15 @@ impl Lowering<'_> {
         let map = self.map_reference(number);
         let flags = Operand::Immediate(if user { USER_STACK } else { 0 });
         let id = self.call(helper::STACK_ID, vec![context, map, flags]);
-        // A task without user memory has no user stack: no loss.
-        self.count_if_negative(id, ErrorKind::StackLost);
+        // Another stack has the id, or there is no room. Other errors mean that there is no
+        // such stack here: a kernel thread has no user stack, a program in user mode no kernel
+        // stack.
+        let (lost, kept) = (self.label(), self.label());
+        self.branch(CompareOperation::Equal, id, Operand::Immediate(-EEXIST), lost);
+        self.branch(CompareOperation::NotEqual, id, Operand::Immediate(-ENOMEM), kept);
+        self.place_label(lost);
+        self.count_error(ErrorKind::StackLost);
+        self.place_label(kept);
         self.extend(id, 32, false);
         if index > 0 {
             let high = self.register();

@@ -146,7 +146,13 @@ impl Lowering<'_> {
 
     /// `buf(data[, length])`
     fn read_buffer(&mut self, arguments: &[Expression]) -> Lowered<Value> {
-        let value = self.value(&arguments[0])?;
+        let mut value = self.value(&arguments[0])?;
+        if let ValueHome::Literal(_) = value.home {
+            let ty = value.ty.clone();
+            let place = self.room(self.types.storage(&ty));
+            self.store_value(&value, place, &ty)?;
+            value = Value::memory(ty, place);
+        }
         let most = self.max_text() - 8;
         let fixed = match &value.ty {
             Type::Array { element, count } => Some(self.types.size(element).saturating_mul(*count)),

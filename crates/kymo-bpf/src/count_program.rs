@@ -1,0 +1,371 @@
+//! What `kymo count` asks for, as a program of the language: events, a filter, keys, what is
+//! measured. Text only; the compiler takes it like any other program.
+
+use std::fmt::Write;
+
+use crate::lexer::{TokenKind, split_tokens};
+
+/// What is measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CountMeasure {
+    /// The number of events.
+    #[default]
+    Events,
+    /// Histogram by powers of two of a field.
+    Histogram(String),
+    /// Histogram of a field from, to, in steps.
+    LinearHistogram(String, i64, i64, i64),
+    /// Sum of a field.
+    Sum(String),
+    /// Average of a field.
+    Average(String),
+    /// Smallest value of a field.
+    Minimum(String),
+    /// Largest value of a field.
+    Maximum(String),
+    /// Count, average and sum of a field.
+    Statistics(String),
+    /// Time from one event to another: `A -> B by KEY` or `A -> B by KEY = KEY`.
+    Latency(String),
+}
+
+/// Flags of `kymo count`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountRequest {
+    /// Events: `sched:sched_switch`, or a probe of the language (`kprobe:vfs_read`).
+    pub events: Vec<String>,
+    /// Condition on fields, as in a kernel's filter.
+    pub filter: Option<String>,
+    /// Keys: fields or `comm`, `pid`, `tid`, `cpu`, `uid`, `stack`, `ustack`, `cgroup`, `event`.
+    pub by: Vec<String>,
+    /// What is measured.
+    pub measure: CountMeasure,
+    /// Only events of this process.
+    pub pid: Option<u32>,
+    /// Milliseconds between two outputs; without, there is one at the end.
+    pub interval_ms: Option<u64>,
+    /// The number of entries shown, largest first; 0 is all.
+    pub top: u32,
+}
+
+/// Names that are builtins of the language rather than fields.
+const BUILTINS: [&str; 13] = [
+    "comm", "pid", "tid", "cpu", "uid", "gid", "cgroup", "nsecs", "kstack", "ustack", "probe",
+    "retval", "func",
+];
+/// Probe types of the language; other names are tracepoints.
+const PROBE_TYPES: [&str; 17] = [
+    "tracepoint",
+    "rawtracepoint",
+    "kprobe",
+    "kretprobe",
+    "fentry",
+    "fexit",
+    "uprobe",
+    "uretprobe",
+    "usdt",
+    "profile",
+    "software",
+    "hardware",
+    "t",
+    "k",
+    "kr",
+    "u",
+    "ur",
+];
+/// Software events that are named without `software:`.
+const SOFTWARE: [&str; 8] = [
+    "cpu-clock",
+    "task-clock",
+    "page-faults",
+    "faults",
+    "context-switches",
+    "cs",
+    "cpu-migrations",
+    "minor-faults",
+];
+
+/// Writes the program.
+///
+/// # Errors
+/// A flag that cannot be understood, by its text.
+pub fn write_count_program(request: &CountRequest) -> Result<String, String> {
+    let condition = request.filter.as_deref().map(filter_text).transpose()?;
+    let process = request.pid.map(|pid| format!("pid == {pid}"));
+    let conditions: Vec<String> = process.into_iter().chain(condition).collect();
+    let mut out = String::new();
+    if let CountMeasure::Latency(text) = &request.measure {
+        write_latency(&mut out, text, &conditions, &request.by)?;
+    } else {
+        if request.events.is_empty() {
+            return Err("no event is named".into());
+        }
+        let probes: Vec<String> =
+            request.events.iter().map(|e| probe_text(e)).collect::<Result<_, _>>()?;
+        let mut by = request.by.clone();
+        if by.is_empty() && (probes.len() > 1 || probes[0].contains('*')) {
+            by.push("event".into());
+        }
+        let key = key_text(&by)?;
+        let value = measure_text(&request.measure)?;
+        let filter = filter_line(&conditions);
+        let _ = writeln!(out, "{}\n{filter}{{\n  @{key} = {value};\n}}", probes.join(",\n"));
+    }
+    let maps: &[&str] = match request.measure {
+        CountMeasure::Latency(_) => &["@ns", "@"],
+        _ => &["@"],
+    };
+    let top = if request.top > 0 { format!(", {}", request.top) } else { String::new() };
+    let show = |out: &mut String| {
+        for map in maps {
+            let _ = writeln!(out, "  print({map}{top});\n  clear({map});");
+        }
+    };
+    if let Some(ms) = request.interval_ms {
+        let _ = writeln!(out, "\ninterval:ms:{ms}\n{{\n  time();");
+        show(&mut out);
+        out.push_str("}\n");
+    }
+    if request.top > 0 || matches!(request.measure, CountMeasure::Latency(_)) {
+        out.push_str("\nEND\n{\n");
+        show(&mut out);
+        if matches!(request.measure, CountMeasure::Latency(_)) {
+            out.push_str("  clear(@begin);\n");
+        }
+        out.push_str("}\n");
+    }
+    Ok(out)
+}
+
+fn filter_line(conditions: &[String]) -> String {
+    match conditions {
+        [] => String::new(),
+        [one] => format!("/{one}/\n"),
+        many => format!("/({})/\n", many.join(") && (")),
+    }
+}
+
+/// An event as a probe.
+fn probe_text(event: &str) -> Result<String, String> {
+    let event = event.trim();
+    if event.is_empty() || event.chars().any(|c| c.is_whitespace() || "{};,\"".contains(c)) {
+        return Err(format!("not an event: {event:?}"));
+    }
+    let kind = event.split(':').next().unwrap_or("");
+    if PROBE_TYPES.contains(&kind) && event.contains(':') {
+        return Ok(event.to_owned());
+    }
+    if SOFTWARE.contains(&event) {
+        return Ok(format!("software:{event}:1"));
+    }
+    match event.split(':').collect::<Vec<_>>().as_slice() {
+        [category, name] if !category.is_empty() && !name.is_empty() => {
+            Ok(format!("tracepoint:{category}:{name}"))
+        }
+        _ => Err(format!(
+            "not an event: {event:?}; write SYSTEM:NAME or a probe (`kprobe:vfs_read`)"
+        )),
+    }
+}
+
+/// A field or builtin.
+fn field_text(name: &str) -> Result<String, String> {
+    let name = name.trim();
+    if let Some(inner) = name.strip_prefix("str(").and_then(|n| n.strip_suffix(')')) {
+        return Ok(format!("str({})", field_text(inner)?));
+    }
+    let bare = name.strip_prefix("args.").unwrap_or(name);
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let fine = !bare.is_empty()
+        && bare.chars().all(plain)
+        && !bare.starts_with(|c: char| c.is_ascii_digit());
+    if !fine {
+        return Err(format!("not a field: {name:?}"));
+    }
+    let argument = name.strip_prefix("arg").is_some_and(|n| n.parse::<u8>().is_ok());
+    Ok(match name {
+        "stack" => "kstack".into(),
+        "event" => "probe".into(),
+        _ if BUILTINS.contains(&name) || argument || bare != name => name.to_owned(),
+        _ => format!("args.{name}"),
+    })
+}
+
+fn key_text(by: &[String]) -> Result<String, String> {
+    if by.is_empty() {
+        return Ok(String::new());
+    }
+    let keys: Vec<String> = by.iter().map(|k| field_text(k)).collect::<Result<_, _>>()?;
+    Ok(format!("[{}]", keys.join(", ")))
+}
+
+fn measure_text(measure: &CountMeasure) -> Result<String, String> {
+    use CountMeasure as M;
+    let call = |function: &str, field: &str| Ok(format!("{function}({})", field_text(field)?));
+    match measure {
+        M::Events | M::Latency(_) => Ok("count()".into()),
+        M::Histogram(field) => call("hist", field),
+        M::Sum(field) => call("sum", field),
+        M::Average(field) => call("avg", field),
+        M::Minimum(field) => call("min", field),
+        M::Maximum(field) => call("max", field),
+        M::Statistics(field) => call("stats", field),
+        M::LinearHistogram(field, from, to, step) => {
+            Ok(format!("lhist({}, {from}, {to}, {step})", field_text(field)?))
+        }
+    }
+}
+
+fn write_latency(
+    out: &mut String,
+    text: &str,
+    conditions: &[String],
+    by: &[String],
+) -> Result<(), String> {
+    let wrong =
+        || format!("not a latency: {text:?}; write 'A -> B by KEY' or 'A -> B by KEY = KEY'");
+    let (events, keys) = text.split_once(" by ").ok_or_else(wrong)?;
+    let (first, second) = events.split_once("->").ok_or_else(wrong)?;
+    let (first_key, second_key) = keys.split_once('=').unwrap_or((keys, keys));
+    let (first, second) = (probe_text(first)?, probe_text(second)?);
+    let (first_key, second_key) = (field_text(first_key)?, field_text(second_key)?);
+    let key = key_text(by)?;
+    let filter = filter_line(conditions);
+    let _ = writeln!(out, "{first}\n{filter}{{\n  @begin[{first_key}] = nsecs;\n}}\n");
+    let _ = writeln!(
+        out,
+        "{second}\n/@begin[{second_key}]/\n{{\n  $ns = nsecs - @begin[{second_key}];\n  \
+         @ns{key} = hist($ns);\n  @{key} = stats($ns);\n  delete(@begin, {second_key});\n}}"
+    );
+    Ok(())
+}
+
+/// A filter of fields as a condition of the language: names that are no builtins are fields.
+fn filter_text(filter: &str) -> Result<String, String> {
+    let lexed = split_tokens(filter).map_err(|e| format!("filter {filter:?}: {}", e.text))?;
+    let mut out = String::new();
+    let mut tokens = lexed.tokens.iter().peekable();
+    let mut after_dot = false;
+    while let Some(token) = tokens.next() {
+        let word = filter.get(token.begin..token.end).unwrap_or("");
+        let called = tokens.peek().is_some_and(|t| t.kind == TokenKind::Mark("("));
+        let begun = tokens.peek().is_some_and(|t| t.kind == TokenKind::Mark("."));
+        let text = match &token.kind {
+            TokenKind::End => break,
+            TokenKind::Name(name) if !(after_dot || called || name == "args" && begun) => {
+                if name.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit()) {
+                    name.clone()
+                } else {
+                    field_text(name)?
+                }
+            }
+            TokenKind::Mark("{" | "}" | ";") => return Err(format!("not a filter: {filter:?}")),
+            TokenKind::Mark("~") => {
+                return Err("patterns (`~`) are not possible here; use strcontains()".into());
+            }
+            _ => word.to_owned(),
+        };
+        after_dot = matches!(token.kind, TokenKind::Mark("." | "->"));
+        let tight = after_dot || matches!(token.kind, TokenKind::Mark(")" | "]"));
+        if tight && out.ends_with(' ') {
+            out.pop();
+        }
+        out.push_str(&text);
+        let opens = matches!(token.kind, TokenKind::Mark("(" | "[" | "!"));
+        let calls = called && matches!(token.kind, TokenKind::Name(_));
+        if !(after_dot || opens || calls) {
+            out.push(' ');
+        }
+    }
+    let out = out.trim().to_owned();
+    if out.is_empty() { Err("filter is empty".into()) } else { Ok(out) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CountMeasure, CountRequest, write_count_program};
+
+    fn check(request: CountRequest, expected: &str) {
+        let written = write_count_program(&request).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(written.trim_end(), expected);
+        // What is written is a program.
+        crate::parser::parse_program(&written, &[]).unwrap_or_else(|e| panic!("{e:?}"));
+    }
+
+    fn request(event: &str) -> CountRequest {
+        CountRequest { events: vec![event.to_owned()], ..CountRequest::default() }
+    }
+
+    #[test]
+    fn events_are_counted_by_keys() {
+        check(request("sched:sched_switch"), "tracepoint:sched:sched_switch\n{\n  @ = count();\n}");
+        let mut by = request("syscalls:sys_enter_openat");
+        by.by = ["comm", "str(filename)", "stack"].map(String::from).to_vec();
+        by.filter = Some("flags & 2 && comm != \"x\" && args.dfd == AT_FDCWD".into());
+        by.pid = Some(7);
+        check(
+            by,
+            "tracepoint:syscalls:sys_enter_openat\n\
+             /(pid == 7) && (args.flags & 2 && comm != \"x\" && args.dfd == AT_FDCWD)/\n{\n  \
+             @[comm, str(args.filename), kstack] = count();\n}",
+        );
+        let two = CountRequest {
+            events: vec!["irq:*".into(), "kprobe:vfs_read".into()],
+            top: 5,
+            interval_ms: Some(100),
+            ..CountRequest::default()
+        };
+        check(
+            two,
+            "tracepoint:irq:*,\nkprobe:vfs_read\n{\n  @[probe] = count();\n}\n\n\
+             interval:ms:100\n{\n  time();\n  print(@, 5);\n  clear(@);\n}\n\n\
+             END\n{\n  print(@, 5);\n  clear(@);\n}",
+        );
+    }
+
+    #[test]
+    fn fields_are_measured() {
+        let with = |measure| CountRequest { measure, ..request("block:block_rq_issue") };
+        let field = || "bytes".to_owned();
+        let cases = [
+            (CountMeasure::Histogram(field()), "hist(args.bytes)"),
+            (CountMeasure::LinearHistogram(field(), 0, 100, 10), "lhist(args.bytes, 0, 100, 10)"),
+            (CountMeasure::Sum(field()), "sum(args.bytes)"),
+            (CountMeasure::Average(field()), "avg(args.bytes)"),
+            (CountMeasure::Minimum(field()), "min(args.bytes)"),
+            (CountMeasure::Maximum(field()), "max(args.bytes)"),
+            (CountMeasure::Statistics(field()), "stats(args.bytes)"),
+        ];
+        for (measure, value) in cases {
+            let expected = format!("tracepoint:block:block_rq_issue\n{{\n  @ = {value};\n}}");
+            check(with(measure), &expected);
+        }
+    }
+
+    #[test]
+    fn latency_has_two_events() {
+        let text = "sched:sched_wakeup -> sched:sched_switch by args.pid = next_pid";
+        let measure = CountMeasure::Latency(text.into());
+        check(
+            CountRequest { measure, ..CountRequest::default() },
+            "tracepoint:sched:sched_wakeup\n{\n  @begin[args.pid] = nsecs;\n}\n\n\
+             tracepoint:sched:sched_switch\n/@begin[args.next_pid]/\n{\n  \
+             $ns = nsecs - @begin[args.next_pid];\n  @ns = hist($ns);\n  @ = stats($ns);\n  \
+             delete(@begin, args.next_pid);\n}\n\nEND\n{\n  print(@ns);\n  clear(@ns);\n  \
+             print(@);\n  clear(@);\n  clear(@begin);\n}",
+        );
+    }
+
+    #[test]
+    fn flags_that_are_no_events_or_fields_are_refused() {
+        let refused = |request: CountRequest| write_count_program(&request).expect_err("refused");
+        assert!(refused(request("sched")).contains("not an event"));
+        assert!(refused(request("a:b { @ = 1 }")).contains("not an event"));
+        let by = |key: &str| CountRequest { by: vec![key.into()], ..request("a:b") };
+        assert!(refused(by("x] = 1; @[y")).contains("not a field"));
+        let filter = |text: &str| CountRequest { filter: Some(text.into()), ..request("a:b") };
+        assert!(refused(filter("x == 1 } BEGIN {")).contains("not a filter"));
+        assert!(refused(filter("comm ~ \"a*\"")).contains("patterns"));
+        assert!(refused(filter("\"")).contains("string has no end"));
+    }
+}
