@@ -235,6 +235,26 @@ fn records_of_the_ring() {
 }
 
 #[test]
+fn a_text_ends_the_record_where_its_nul_is() {
+    let program = compiled("uprobe:/bin/x:f { printf(\"%s %d %s\\n\", str(arg0), 7, comm); }");
+    let mut machine = TestMachine::new(&program);
+    let text = machine.place(b"some/path\0garbage");
+    let mut registers = vec![0u8; 168];
+    registers[112..120].copy_from_slice(&text.to_le_bytes());
+    let context = machine.place(&registers);
+    machine.run(&program.probes[0], context);
+    let (record, action) = (&machine.records[0], &program.actions[0]);
+    assert_eq!(action.fields[0].offset, 8 + 8 + 16);
+    assert_eq!(record[32..], *b"some/path\0");
+    assert_eq!(record[8..16], 7u64.to_le_bytes());
+    assert_eq!(&record[16..23], b"machine");
+    // Memory that cannot be read: an empty text, counted.
+    let nothing = machine.place(&[0; 168]);
+    machine.run(&program.probes[0], nothing);
+    assert_eq!(machine.records[1][32..], [0]);
+}
+
+#[test]
 fn losses_are_counted_by_site() {
     let text = "config = { max_map_keys = 2 }\nBEGIN {\n @c[1] = count();\n for ($i : 0..5) {\n  @m[$i] = 1;\n  @c[$i] = count();\n }\n print(1);\n @t = str(5);\n}";
     let program = compiled(text);

@@ -202,6 +202,9 @@ pub(crate) struct Lowering<'c> {
     depth: u32,
     program: ProgramState,
     point: AttachPoint,
+    /// Whether the next text that is read needs no zeros after its NUL, and what was read so.
+    text_unpadded: bool,
+    text_read: Option<output::TextRead>,
     /// Functions that callbacks being emitted return to.
     callers: Vec<usize>,
     text: &'c str,
@@ -257,6 +260,8 @@ impl<'c> Lowering<'c> {
             depth: 0,
             program: ProgramState::default(),
             point: AttachPoint { name: String::new(), target: AttachTarget::Begin },
+            text_unpadded: false,
+            text_read: None,
             callers: Vec::new(),
             text,
         };

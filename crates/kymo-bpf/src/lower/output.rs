@@ -2,9 +2,9 @@
 
 use super::builder::{MemoryPlace, helper};
 use super::types::{Type, words};
-use super::{Lowered, Lowering, ServiceMap, Value};
+use super::{Lowered, Lowering, ServiceMap, Value, ValueHome};
 use crate::ast::{Expression, ExpressionKind};
-use crate::code::{CompareOperation, ComputeOperation, Operand};
+use crate::code::{CompareOperation, ComputeOperation, Instruction, Operand, Register};
 use crate::facts::CType;
 use crate::object::{
     ActionKind, ErrorKind, FormatConversion, FormatPiece, FormatText, RingAction, TypedField,
@@ -15,6 +15,19 @@ use crate::object::{
 const NO_WAKEUP: i32 = 1;
 /// The largest record.
 const MAX_RECORD: u32 = 24 << 10;
+/// Room before a text that ends a record.
+const TAIL_GAP: u32 = 256;
+
+/// Place of a text that was read, and its length or an error.
+pub(super) type TextRead = (MemoryPlace, Register);
+
+/// A text that is the end of a record where it lies.
+struct RecordTail {
+    field: usize,
+    place: MemoryPlace,
+    length: Register,
+}
+
 /// Arguments and bytes of each that `join` takes.
 const JOIN_COUNT: u32 = 16;
 const JOIN_SIZE: u32 = 1024;
@@ -36,8 +49,16 @@ impl Lowering<'_> {
                     self.need_unsafe(name);
                 }
                 let mut values = Vec::new();
-                for argument in &arguments[1..] {
-                    let value = self.value(argument)?;
+                let mut tail = None;
+                let text_at = self.only_text(&arguments[1..]);
+                for (n, argument) in arguments[1..].iter().enumerate() {
+                    let value = if text_at == Some(n) {
+                        let (value, read) = self.tail_text(argument)?;
+                        tail = read.map(|(place, length)| RecordTail { field: n, place, length });
+                        value
+                    } else {
+                        self.value(argument)?
+                    };
                     values.push(self.settle(value)?);
                 }
                 self.check_format(&format, &values)?;
@@ -48,7 +69,7 @@ impl Lowering<'_> {
                     "errorf" => ActionKind::PrintDiagnostic { severity: "ERROR", format },
                     _ => ActionKind::PrintDiagnostic { severity: "WARNING", format },
                 };
-                self.send(kind, &values)?;
+                self.send_with(kind, &values, tail)?;
             }
             "print" => self.print(arguments)?,
             "clear" | "zero" => {
@@ -159,30 +180,100 @@ impl Lowering<'_> {
         }
     }
 
-    /// Sends a record: the action's number, then the values.
+    /// The only argument that is `str(…)`: it can be the end of the record.
+    fn only_text(&self, arguments: &[Expression]) -> Option<usize> {
+        let is_text = |e: &Expression| matches!(&*e.kind, ExpressionKind::Call(n, _) if n == "str");
+        let mut texts = arguments.iter().enumerate().filter(|(_, e)| is_text(e)).map(|(n, _)| n);
+        let first = texts.next()?;
+        (texts.next().is_none() && !self.tree.macros.contains_key("str")).then_some(first)
+    }
+
+    /// Reads a text to where a record can end with it: with room before it for the rest of
+    /// the record, not padded. Gives its place and length, if it came out like that.
+    fn tail_text(&mut self, argument: &Expression) -> Lowered<(Value, Option<TextRead>)> {
+        let gap = self.room(TAIL_GAP);
+        self.text_read = None;
+        self.text_unpadded = true;
+        let value = self.value(argument);
+        self.text_unpadded = false;
+        let value = value?;
+        let read = self.text_read.take().filter(|(place, _)| {
+            matches!(value.home, ValueHome::Memory(at) if at == *place)
+                && *place == gap.at(TAIL_GAP)
+        });
+        Ok((value, read))
+    }
+
     fn send(&mut self, kind: ActionKind, values: &[Value]) -> Lowered<()> {
+        self.send_with(kind, values, None)
+    }
+
+    /// Sends a record: the action's number, then the values; a text that is its end last.
+    fn send_with(
+        &mut self,
+        kind: ActionKind,
+        values: &[Value],
+        tail: Option<RecordTail>,
+    ) -> Lowered<()> {
+        let sizes: Vec<u32> = values.iter().map(|v| self.types.storage(&v.ty)).collect();
+        let last = tail.as_ref().map(|t| t.field);
+        let head: u32 = 8 + sizes
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| Some(*n) != last)
+            .map(|(_, s)| s)
+            .sum::<u32>();
+        let tail = tail.filter(|_| head <= TAIL_GAP);
+        let last = tail.as_ref().map(|t| t.field);
         let mut fields = Vec::new();
         let mut size = 8;
-        for value in values {
-            let bytes = self.types.storage(&value.ty);
+        for (n, (value, bytes)) in values.iter().zip(&sizes).enumerate() {
             let value_type = self.types.value_type(&value.ty);
-            let (name, offset) = (String::new(), size);
-            fields.push(TypedField { name, offset, size: bytes, bits: None, value_type });
-            size += bytes;
+            let offset = if Some(n) == last { head } else { size };
+            size += if Some(n) == last { 0 } else { *bytes };
+            let name = String::new();
+            fields.push(TypedField { name, offset, size: *bytes, bits: None, value_type });
         }
+        size += last.map_or(0, |n| sizes[n]);
         if size > MAX_RECORD {
             return self.error(format!("record of {size} bytes; at most {MAX_RECORD} are sent"));
         }
         let offsets: Vec<u32> = fields.iter().map(|f| f.offset).collect();
         let action = RingAction { kind, size, fields, position: self.position };
         let number = self.action_number(action);
-        let place = self.room(size);
+        let place = match &tail {
+            Some(tail) => MemoryPlace { offset: tail.place.offset - head as i32, ..tail.place },
+            None => self.room(size),
+        };
         self.store(place, 8, Operand::Immediate(number as i32));
-        for (value, offset) in values.iter().zip(offsets) {
-            self.store_value(value, place.at(offset), &value.ty.clone())?;
+        for (n, (value, offset)) in values.iter().zip(offsets).enumerate() {
+            if Some(n) != last {
+                self.store_value(value, place.at(offset), &value.ty.clone())?;
+            }
         }
-        self.output(place, size);
+        match tail {
+            Some(tail) => {
+                let bytes = self.tail_size(&tail, head, size - head);
+                self.output(place, Operand::Register(bytes));
+            }
+            None => self.output(place, Operand::Immediate(size as i32)),
+        }
         Ok(())
+    }
+
+    /// Bytes of a record that ends with a text. Of a failed read the memory is zero.
+    fn tail_size(&mut self, tail: &RecordTail, head: u32, most: u32) -> Register {
+        let bytes = self.copy_of(Operand::Register(tail.length));
+        let (read, fits) = (self.label(), self.label());
+        self.branch(CompareOperation::SignedGreaterEqual, bytes, Operand::Immediate(0), read);
+        self.emit(Instruction::Move(bytes, Operand::Immediate(1)));
+        self.place_label(read);
+        let most = Operand::Immediate(most as i32);
+        self.branch(CompareOperation::LessEqual, bytes, most, fits);
+        self.emit(Instruction::Move(bytes, most));
+        self.place_label(fits);
+        self.compute(ComputeOperation::Add, bytes, Operand::Immediate(head as i32));
+        bytes
     }
 
     fn action_number(&mut self, action: RingAction) -> usize {
@@ -195,11 +286,11 @@ impl Lowering<'_> {
         }
     }
 
-    fn output(&mut self, place: MemoryPlace, size: u32) {
+    fn output(&mut self, place: MemoryPlace, size: Operand) {
         let ring = self.service_map(ServiceMap::Ring);
         let map = self.map_reference(ring);
         let data = self.address(place);
-        let (size, flags) = (Operand::Immediate(size as i32), Operand::Immediate(NO_WAKEUP));
+        let flags = Operand::Immediate(NO_WAKEUP);
         let result = self.call(helper::RING_OUTPUT, vec![map, data, size, flags]);
         self.count_if_negative(result, ErrorKind::RingFull);
     }
@@ -252,7 +343,7 @@ impl Lowering<'_> {
             self.probe_read_text(text, size, Operand::Register(address), space);
         }
         self.place_label(end);
-        self.output(place, size + 8);
+        self.output(place, Operand::Immediate(size as i32 + 8));
         self.place_label(sent);
         Ok(())
     }

@@ -83,6 +83,8 @@ impl Lowering<'_> {
         arguments: &[Expression],
         space: Option<AddressSpace>,
     ) -> Lowered<Value> {
+        // Of this text only, not of those that its address is made of.
+        let unpadded = std::mem::take(&mut self.text_unpadded);
         let value = self.value(&arguments[0])?;
         let most = self.max_text();
         let (length, size) = match arguments.get(1) {
@@ -138,9 +140,14 @@ impl Lowering<'_> {
         };
         let space = space.unwrap_or(own);
         let place = self.room(size);
-        // The helper leaves what follows the NUL as it was; keys are compared as a whole.
-        self.zero_memory(place, words(size));
-        self.probe_read_text(place, length, address, space);
+        if !unpadded {
+            // The helper leaves what follows the NUL as it was; keys are compared as a whole.
+            self.zero_memory(place, words(size));
+        }
+        let read = self.probe_read_text(place, length, address, space);
+        if unpadded {
+            self.text_read = Some((place, read));
+        }
         Ok(Value::memory(Type::Text(size), place))
     }
 

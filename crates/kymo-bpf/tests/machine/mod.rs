@@ -220,7 +220,10 @@ impl<'p> TestMachine<'p> {
                     match self.bytes(a[2].wrapping_add(text.len() as u64), 1) {
                         Some([0]) => break,
                         Some([byte]) => text.push(*byte),
-                        _ => return FAULT,
+                        _ => {
+                            self.write(a[0], &vec![0; a[1] as usize]);
+                            return FAULT;
+                        }
                     }
                 }
                 text.push(0);
