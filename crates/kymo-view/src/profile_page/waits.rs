@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use kymo_analysis::offcpu::{OffCpuCause, OffCpuCell, StackNode, WaitTable, WakerId};
 use kymo_analysis::tasks::WakeupContext;
+use rustc_hash::FxHashMap;
 
 use super::{number, ratio, time};
 use crate::offcpu::{waits, write_beside};
 use crate::units::shown;
 
 /// Waits that are shown with their stacks.
-const PAIRS: usize = 2;
+const PAIRS: usize = 3;
 /// Waits below this share of all the time are not.
 const LEAST_SHARE: f64 = 0.05;
 
@@ -61,16 +62,9 @@ impl WaitSection {
         }
         rows[1..].sort_by_key(|r| std::cmp::Reverse(r.total));
         let all = table.cells.iter().fold(running, |sum, (_, c)| sum.saturating_add(c.total));
-        let is_large = |cell: &OffCpuCell| cell.total as f64 >= all as f64 * LEAST_SHARE;
-        let pairs = table
-            .cells
-            .iter()
-            .filter(|((cause, stack, _), cell)| {
-                !cause.is_runnable() && stack.is_some() && is_large(cell)
-            })
-            .take(PAIRS)
-            .map(|((cause, stack, waker), cell)| pair(table, (*cause, *stack, *waker), cell))
-            .collect();
+        let least = (all as f64 * LEAST_SHARE) as u64;
+        let pairs = stacks_of_waits(table).into_iter().filter(|w| w.cell.total >= least);
+        let pairs = pairs.take(PAIRS).map(|wait| pair(table, &wait)).collect();
         WaitSection { rows, pairs, largest: largest(table) }
     }
 
@@ -110,6 +104,36 @@ impl WaitSection {
     }
 }
 
+/// Waits of one cause in one stack, with who ended most of their time.
+struct StackWaits {
+    cause: OffCpuCause,
+    stack: StackNode,
+    waker: Option<WakerId>,
+    cell: OffCpuCell,
+}
+
+/// Waits of blocked tasks by stack, the largest total first.
+fn stacks_of_waits(table: &WaitTable) -> Vec<StackWaits> {
+    let mut places: FxHashMap<(OffCpuCause, StackNode), usize> = FxHashMap::default();
+    let mut all: Vec<StackWaits> = Vec::new();
+    for ((cause, stack, waker), cell) in &table.cells {
+        let Some(stack) = stack.filter(|_| !cause.is_runnable()) else { continue };
+        let at = *places.entry((*cause, stack)).or_insert(all.len());
+        match all.get_mut(at) {
+            // Cells come with the largest first.
+            Some(known) => {
+                known.waker = known.waker.or(*waker);
+                known.cell.count += cell.count;
+                known.cell.total = known.cell.total.saturating_add(cell.total);
+                known.cell.max = known.cell.max.max(cell.max);
+            }
+            None => all.push(StackWaits { cause: *cause, stack, waker: *waker, cell: *cell }),
+        }
+    }
+    all.sort_by_key(|w| std::cmp::Reverse(w.cell.total));
+    all
+}
+
 fn names(table: &WaitTable, stack: Option<StackNode>) -> Vec<String> {
     let names = stack.map_or_else(Vec::new, |s| table.stacks.names(s));
     names.into_iter().map(str::to_owned).collect()
@@ -130,17 +154,14 @@ fn largest(table: &WaitTable) -> Option<String> {
     if cause.is_runnable() {
         return Some("for a CPU".to_owned());
     }
-    let cell = table.cells.iter().find(|((c, ..), _)| *c == cause);
-    let place = cell.and_then(|((_, stack, _), _)| function(table, (*stack)?));
+    let place = stacks_of_waits(table).into_iter().find(|w| w.cause == cause);
+    let place = place.and_then(|w| function(table, w.stack));
     let place = place.map_or_else(String::new, |f| format!(", in {}", shown(f.as_bytes())));
     Some(format!("{}{place}", cause.text().replace("blocked: ", "blocked on ")))
 }
 
-fn pair(
-    table: &WaitTable,
-    (cause, stack, waker): (OffCpuCause, Option<StackNode>, Option<WakerId>),
-    cell: &OffCpuCell,
-) -> WaitPair {
+fn pair(table: &WaitTable, wait: &StackWaits) -> WaitPair {
+    let StackWaits { cause, stack, waker, cell } = wait;
     let waker = waker.and_then(|w| table.waker(w));
     let by = match waker {
         Some(w) => match w.context {
@@ -158,7 +179,7 @@ fn pair(
             waits(cell.count),
             time(Duration::from_nanos(cell.max)),
         ),
-        stack: names(table, stack),
+        stack: names(table, Some(*stack)),
         by,
         waker: names(table, waker.and_then(|w| w.stack)),
     }
