@@ -18,6 +18,23 @@ pub(crate) struct ProgramTree {
     pub(crate) imports: Vec<(String, ProgramPosition)>,
 }
 
+impl ProgramTree {
+    /// Adds another program; its probes come first, as those who import it rely on them.
+    pub(crate) fn merge(&mut self, other: ProgramTree) {
+        self.config.extend(other.config);
+        self.map_declarations.extend(other.map_declarations);
+        self.records.extend(other.records);
+        self.enumerations.extend(other.enumerations);
+        self.typedefs.extend(other.typedefs);
+        self.imports.extend(other.imports);
+        for (name, tree) in other.macros {
+            self.macros.entry(name).or_insert(tree);
+        }
+        let own = std::mem::replace(&mut self.probes, other.probes);
+        self.probes.extend(own);
+    }
+}
+
 /// `let @name = lruhash(100);`
 #[derive(Debug)]
 pub(crate) struct MapDeclaration {

@@ -56,8 +56,6 @@ const MARKS: &[&str] = &[
 #[derive(Debug, Default)]
 pub(crate) struct LexedText {
     pub(crate) tokens: Vec<LexToken>,
-    /// Files that `#include` names.
-    pub(crate) includes: Vec<(String, ProgramPosition)>,
 }
 
 /// An error at a position.
@@ -224,10 +222,8 @@ impl TextLexer<'_> {
                 self.defines.insert(name.to_owned(), tokens);
             }
             "undef" => drop(self.defines.remove(name)),
-            "include" => {
-                let name = rest.trim_matches(['<', '>', '"']).to_owned();
-                self.out.includes.push((name, position));
-            }
+            // Types of the kernel come from its BTF, not from headers.
+            "include" => {}
             "pragma" | "error" | "warning" => {}
             _ => {
                 let at = begin;

@@ -38,7 +38,40 @@ pub fn compile(
     options: &CompileOptions,
     facts: &dyn TypeFacts,
 ) -> Result<CompiledProgram, Vec<SourceMessage>> {
-    let compiled = parser::parse_program(text, &options.parameters)
-        .and_then(|tree| lower::Lowering::new(text, &tree, options, facts)?.run());
+    let parsed = parser::parse_program(text, &options.parameters)
+        .and_then(|tree| with_imports(tree, options, facts));
+    let compiled = parsed.and_then(|tree| lower::Lowering::new(text, &tree, options, facts)?.run());
     compiled.map_err(|message| vec![message])
+}
+
+/// The most files that a program imports.
+const MAX_IMPORTS: usize = 64;
+
+/// Adds what a program imports, each file once.
+fn with_imports(
+    mut tree: ast::ProgramTree,
+    options: &CompileOptions,
+    facts: &dyn TypeFacts,
+) -> Result<ast::ProgramTree, SourceMessage> {
+    let mut seen: Vec<String> = Vec::new();
+    while let Some((name, position)) = tree.imports.pop() {
+        // bpftrace's own library is part of the language here.
+        if name.starts_with("stdlib") || seen.contains(&name) {
+            continue;
+        }
+        let failed = |what: String| SourceMessage {
+            position,
+            text: format!("cannot import {name:?}: {what}"),
+            hint: None,
+        };
+        if seen.len() >= MAX_IMPORTS {
+            return Err(failed(format!("more than {MAX_IMPORTS} files")));
+        }
+        let text = facts.included_text(&name).ok_or_else(|| failed("no such file".into()))?;
+        let more = parser::parse_program(&text, &options.parameters)
+            .map_err(|e| failed(format!("line {}: {}", e.position.line, e.text)))?;
+        tree.merge(more);
+        seen.push(name);
+    }
+    Ok(tree)
 }

@@ -496,7 +496,8 @@ pub enum BpfProgramType {
     Syscall = 31,
 }
 
-/// A program and where it hangs.
+/// A program and where it hangs. It is to be loaded once for all of its points: the kernel's
+/// guard against a program that interrupts itself is what its scratch memory relies on.
 #[derive(Clone, Debug)]
 pub struct CompiledProbe {
     /// Attach points (at least one).

@@ -154,6 +154,10 @@ fn macros_and_options() {
     let mut machine = TestMachine::new(&program);
     machine.run(&program.probes[0], 0);
     assert_eq!(machine.scalar("@"), 15);
+    let program = compiled("import \"lib.bt\"; import stdlib; BEGIN { @ = seven; }");
+    let mut machine = TestMachine::new(&program);
+    machine.run(&program.probes[0], 0);
+    assert_eq!(machine.scalar("@"), 7);
     let text = "macro deep() { getopt(\"deep\", false, \"how\") }
         BEGIN { @ = getopt(\"size\", 3) + $1 * 10; if deep { @d = 1; } @n = $#; }";
     let parameters = ["7", "--size=5", "--deep"].map(String::from).to_vec();
@@ -335,6 +339,7 @@ fn mistakes_are_told_with_their_place() {
     refused("BEGIN { break; }", (1, 9), "break outside of a loop");
     refused("BEGIN { $x = $y; }", (1, 14), "$y has no value yet");
     refused("BEGIN { @a[1] = 1; @a = 2; }", (1, 20), "@a has keys elsewhere");
+    refused("BEGIN { } import \"x.bt\"", (1, 11), "cannot import \"x.bt\": no such file");
     refused("", (1, 1), "program has no probe");
     refused("BEGIN {", (1, 8), "found the end of the program");
     let deep = format!("BEGIN {{ @ = {}1{}; }}", "(".repeat(5000), ")".repeat(5000));
