@@ -3,10 +3,14 @@
 //! each wake-up, and blames nobody else.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+#[allow(dead_code, reason = "the model of delays is for the tests of sched")]
+mod sched_model;
+
 use std::path::Path;
 use std::process::Command;
 
 use kymo_testkit::{Need, Outcome, TracingState, require, run};
+use sched_model::{CtfTrace, SchedRecord};
 use serde_json::Value;
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
@@ -259,4 +263,48 @@ fn what_cannot_be_told_is_said() {
         }
     }
     assert!(found > 0 && doubted > 0, "{found} {doubted}: {text}");
+}
+
+/// The same events in the format of LTTng, complete and with a packet lost.
+#[test]
+fn other_formats_have_the_same_paths_and_losses_are_marked() {
+    let text = kymo(&["script", "-i", FIXTURE, "--json"]).success().stdout;
+    let parse = |l: &str| SchedRecord::parse(&serde_json::from_str(l).unwrap());
+    let records: Vec<SchedRecord> = text.lines().filter_map(parse).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let trace = |name: &str, without: &dyn Fn(u32, usize) -> bool| {
+        let path = directory.path().join(name).join("kernel");
+        CtfTrace { records: &records, packet: 12, without }.write(&path);
+        path.to_str().unwrap().to_owned()
+    };
+    let whole = trace("whole", &|_, _| false);
+    let holed = trace("holed", &|cpu, packet| cpu == 1 && packet == 6);
+    let text = kymo(&["sched", "latency", "-p", "--json", "-i", FIXTURE]).success().stdout;
+    let tasks: Value = serde_json::from_str(&text).unwrap();
+    let tids: Vec<u64> = array(&tasks["tasks"]).iter().filter_map(|t| t["tid"].as_u64()).collect();
+    let page = |path: &str, tid: u64| -> Value {
+        let out = kymo(&["why", "--json", "-i", path, "--tid", &tid.to_string()]);
+        serde_json::from_str(&out.stdout).unwrap()
+    };
+    let segments = |page: &Value| -> Vec<(u64, u64, String, u64)> {
+        let all = array(&page["paths"]).iter().flat_map(|p| array(&p["segments"]));
+        let key = |s: &Value| {
+            let kind = s["kind"].as_str().unwrap().to_owned();
+            (number(&s["start_ns"]), number(&s["end_ns"]), kind, number(&s["task"]["tid"]))
+        };
+        all.map(key).collect()
+    };
+    let (mut compared, mut marked) = (0, 0);
+    for tid in tids.into_iter().filter(|tid| *tid > 0).take(10) {
+        let kept = segments(&page(FIXTURE, tid));
+        assert_eq!(segments(&page(&whole, tid)), kept, "{tid}");
+        compared += kept.len();
+        let lossy = page(&holed, tid);
+        let uncertain = |s: &&Value| s["uncertain"] == true;
+        let all = array(&lossy["paths"]).iter().flat_map(|p| array(&p["segments"]));
+        marked += all.filter(uncertain).count();
+        let lost = array(&lossy["ledger"]).iter().any(|n| n["kind"] == "lost");
+        assert!(lost, "{lossy:#}");
+    }
+    assert!(compared > 0 && marked > 0, "{compared} {marked}");
 }
