@@ -13,6 +13,7 @@ use kymo_events::EventSource;
 use kymo_kernel::clock::monotonic_ns;
 use kymo_kernel::events::{Catalog, EventSpec, paranoid};
 use kymo_kernel::target;
+use kymo_model::{Note, NoteKind};
 use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, record};
 use kymo_view::Ledger;
 use kymo_view::profile_page::{CommandRun, ProfileTimes, build_page, page_ledger};
@@ -103,7 +104,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let times = ProfileTimes::new(threads, waits);
-    let run = CommandRun { first_thread, ..command_run(&args, &summary) };
+    let notes = notes(&summary, &options);
+    let run = CommandRun { first_thread, notes, ..command_run(&args, &summary) };
     let page = build_page(&run, &profile, &times, args.top);
     let ledger = page_ledger(&run, &profile, &times);
     // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
@@ -119,6 +121,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     Ok(status(&args, &summary, &ledger))
+}
+
+/// What the recording has to say, with advice that this command has flags for.
+fn notes(summary: &RecordSummary, options: &RecordOptions) -> Vec<Note> {
+    let mut notes = summary.ledger_notes(options);
+    // The page says how many samples there are.
+    notes.retain(|note| note.kind != NoteKind::Empty);
+    for note in notes.iter_mut().filter(|note| note.kind == NoteKind::Lost) {
+        note.advice = Some("record less: --cpu-only, a lower -F, --call-graph fp".to_owned());
+    }
+    notes
 }
 
 /// Adds to a task of another process, which the recording has no name for, the one it has now.
@@ -160,7 +173,7 @@ fn command_run(args: &Args, summary: &RecordSummary) -> CommandRun {
         voluntary_switches: usage.voluntary_switches,
         involuntary_switches: usage.involuntary_switches,
         rate: args.freq,
-        notes: summary.notes.clone(),
+        notes: Vec::new(),
         first_thread: None,
         stack_reason: match args.call_graph {
             CallGraph::FramePointers => " (code built without frame pointers)",
