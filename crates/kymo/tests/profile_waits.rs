@@ -145,12 +145,12 @@ fn wakers_of_other_processes_are_seen() {
     let writer = format!("exec 3<>{pipe}; read go; echo line >&3; read go");
     let mut writer =
         Command::new("bash").args(["-c", &writer]).stdin(Stdio::piped()).spawn().unwrap();
-    let mut orders = writer.stdin.take().unwrap();
+    let mut input = writer.stdin.take().unwrap();
     let (page, mut child) = start_profile(directory.path(), &["head", "-n", "1", &pipe]);
     wait_until_asleep(&child, "head");
-    orders.write_all(b"go\n").unwrap();
+    input.write_all(b"go\n").unwrap();
     assert!(child.wait().unwrap().success());
-    drop(orders);
+    drop(input);
     let _ = writer.wait().unwrap();
     let page = std::fs::read_to_string(&page).unwrap();
     assert!(total(&page, "blocked: pipe") > 0.0, "{page}");
