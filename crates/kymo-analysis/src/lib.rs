@@ -1,12 +1,13 @@
 //! Counting samples: profiles, call trees, histograms; and the state of tasks and CPUs over
 //! time (`tasks`), memory of the kernel (`kmem`), its
 //! interrupts and work items (`kwork`), system calls
-//! (`syscalls`), block requests (`block_io`).
+//! (`syscalls`), block requests (`block_io`), boots (`boot`).
 #![forbid(unsafe_code)]
 
 mod addresses;
 pub mod binary_filter;
 pub mod block_io;
+pub mod boot;
 pub mod bundle;
 pub mod call_sites;
 pub mod chain_tree;

@@ -1,11 +1,13 @@
 //! The guest's first process: mounts, loads modules, runs the commands of its job
 //! with their output on the port, brings back files, powers off. Called by another
-//! name in the running guest (`/init load NAME [PARAMETERS]`) it loads a module.
+//! name in the running guest (`/init load NAME [PARAMETERS]`, `/init unload NAME`) it loads or
+//! unloads a module.
 #![forbid(unsafe_code)]
 
 mod commands;
 mod prepare;
 
+use std::ffi::CString;
 use std::io;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -20,6 +22,11 @@ fn main() -> ExitCode {
         && verb == "load"
     {
         return load(name, &parameters.join(" "));
+    }
+    if let [verb, name] = arguments.as_slice()
+        && verb == "unload"
+    {
+        return unload(name);
     }
     if std::process::id() != 1 {
         eprintln!("this is the init of the test guest; `cargo xtask vm` starts it");
@@ -37,6 +44,19 @@ fn load(name: &str, parameters: &str) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("cannot load {name}: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn unload(name: &str) -> ExitCode {
+    let gone = CString::new(name)
+        .map_err(io::Error::other)
+        .and_then(|name| rustix::system::delete_module(&name, 0).map_err(io::Error::from));
+    match gone {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("cannot unload {name}: {e}");
             ExitCode::FAILURE
         }
     }

@@ -5,7 +5,7 @@
 //! tested against directories that only look like a machine; `cargo xtask tidy` holds
 //! the exceptions.
 //!
-//! - what the system is: [`system`], [`cpus`], [`clock`], [`pmu`], [`vmstat`]
+//! - what the system is: [`system`], [`kernel_log`], [`cpus`], [`clock`], [`pmu`], [`vmstat`]
 //! - processes: [`process`], [`target`], [`proc_maps`], [`memory`]
 //! - the kernel's code: [`kallsyms`], [`kcore`], [`vdso`]
 //! - files: [`regular_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
@@ -22,6 +22,7 @@ pub mod file_space;
 pub mod ftrace;
 pub mod kallsyms;
 pub mod kcore;
+pub mod kernel_log;
 pub mod kprobes;
 pub mod mapped;
 pub mod memory;

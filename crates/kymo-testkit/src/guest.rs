@@ -21,6 +21,22 @@ pub fn load_module(name: &str, parameters: &str) {
     let _ = crate::run("/init", ["load", name, parameters]).success();
 }
 
+/// Unloads a module of the guest's kernel, which others may still use for a moment.
+///
+/// # Panics
+/// With the kernel's reason if that fails for some seconds, and outside the guest.
+#[track_caller]
+pub fn unload_module(name: &str) {
+    assert!(guest(), "modules are unloaded in the guest only");
+    for _ in 0..50 {
+        if crate::run("/init", ["unload", name]).status == 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let _ = crate::run("/init", ["unload", name]).success();
+}
+
 /// The name of this test program, if it is for the guest and this is not the guest.
 pub(crate) fn left_for_it() -> Option<String> {
     let program = std::env::current_exe().ok()?;

@@ -22,7 +22,7 @@ mod tracepoints;
 mod tracing_state;
 mod workload;
 
-pub use guest::{LEFT_FOR_THE_GUEST, guest, load_module};
+pub use guest::{LEFT_FOR_THE_GUEST, guest, load_module, unload_module};
 pub use kernel_debug::{KernelDebug, kernel_debug};
 pub use lttng::{Lttng, LttngSession};
 pub use need::{Need, require};

@@ -5,6 +5,7 @@
 pub mod annotate;
 pub mod arrows;
 pub mod block_io;
+pub mod boot;
 pub mod bundle;
 mod call_tree;
 pub mod class_list;

@@ -73,6 +73,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     why, "Show what a task or a request really waited for: its critical path";
     kwork, "Show what interrupts, softirqs and work items do, and whom they hold up";
     io, "Show how long requests to block devices take, for whom, and who waits";
+    boot, "Trace a boot of the kernel, and show what made it slow";
     syscalls, "Show system calls by call and task, and what the slowest waited for";
     session, "Keep traces running, and take their last seconds";
     event, "Switch, filter and look at the kernel's tracepoints";

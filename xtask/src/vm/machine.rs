@@ -37,6 +37,8 @@ pub(crate) struct Machine {
     pub(crate) initrd: PathBuf,
     /// A disk, read-only.
     pub(crate) disk: Option<PathBuf>,
+    /// More parameters for the kernel.
+    pub(crate) append: String,
     pub(crate) memory_mb: u32,
     /// It is ended after this time.
     pub(crate) limit: Duration,
@@ -117,7 +119,7 @@ impl Machine {
             .arg(absolute(&self.image)?)
             .arg("-initrd")
             .arg(absolute(&self.initrd)?)
-            .args(["-append", KERNEL_LINE, "-serial", "stdio"])
+            .args(["-append", &format!("{KERNEL_LINE} {}", self.append), "-serial", "stdio"])
             .args(["-chardev", "socket,id=port,path=port"])
             .args(["-device", "virtio-serial-pci"])
             .args(["-device", "virtserialport,chardev=port,name=kymo"])

@@ -31,6 +31,7 @@ pub(crate) const USAGE: &str = "\
     --get GUEST[:HOST]  bring a file back, to this directory unless said
     --debug             a disk with the kernel's DWARF and some sources
     --dev               kymo's development build instead of the release build
+    --append 'PARAMETERS'          more parameters for the kernel
     --memory MB, --limit SECONDS, --console (shows it)
   vm test [-v] [-p PACKAGE] [--release] [FILTER…]
                       run the tests of crates/*/tests/guest_*.rs in the guest

@@ -24,6 +24,7 @@ struct Options {
     debug: bool,
     dev: bool,
     console: bool,
+    append: String,
     memory_mb: u32,
     limit_seconds: u32,
     command: Vec<String>,
@@ -39,6 +40,7 @@ impl Options {
             debug: false,
             dev: false,
             console: false,
+            append: String::new(),
             memory_mb: 1024,
             limit_seconds: 300,
             command: Vec::new(),
@@ -59,6 +61,7 @@ impl Options {
                 "--debug" => options.debug = true,
                 "--dev" => options.dev = true,
                 "--console" => options.console = true,
+                "--append" => options.append = value()?,
                 "--" => {
                     options.command.extend(args.by_ref().map(|a| (*a).to_owned()));
                 }
@@ -90,6 +93,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
         files: vec![(kymo, "/vm/bin/kymo".into())],
         programs: options.programs,
         load: options.modules,
+        ready: super::suite::READY.map(String::from).into(),
         ..Contents::default()
     };
     // A command that is not of the host is one of the guest's (kymo) or a mistake
@@ -121,6 +125,7 @@ pub(crate) fn main(args: &[&str]) -> anyhow::Result<ExitCode> {
         image: kernel.image(),
         initrd,
         disk,
+        append: options.append,
         memory_mb: options.memory_mb,
         limit: Duration::from_secs(u64::from(options.limit_seconds) + 60),
         silence: Duration::from_secs(u64::from(options.limit_seconds) + 30),

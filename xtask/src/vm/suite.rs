@@ -22,7 +22,8 @@ use crate::test::{Counts, parse_counts};
 const PEERS: [&str; 2] = ["perf", "trace-cmd"];
 
 /// Modules that a test can load with `kymo_testkit::load_module`.
-const READY: [&str; 6] = ["scsi_debug", "sd_mod", "nbd", "null_blk", "loop", "virtio_blk"];
+pub(super) const READY: [&str; 7] =
+    ["scsi_mod", "scsi_debug", "sd_mod", "nbd", "null_blk", "loop", "virtio_blk"];
 
 /// Files of tests that want the kernel's DWARF and sources begin so.
 const WITH_DISK: &str = "guest_debug_";
@@ -217,6 +218,7 @@ fn boot(
         image: kernel.image(),
         initrd,
         disk,
+        append: String::new(),
         memory_mb: MEMORY_MB,
         limit: Duration::from_secs(u64::from(LIMIT_OF_ALL)),
         // The guest ends a test program that takes too long, and says so.

@@ -43,6 +43,16 @@ impl SystemRoot {
         self.kernel_setting("osrelease")
     }
 
+    /// Parameters that the kernel was started with.
+    pub fn kernel_command_line(&self) -> Option<String> {
+        self.word("proc/cmdline")
+    }
+
+    /// Whether systemd is the first process.
+    pub fn has_systemd(&self) -> bool {
+        self.path("run/systemd/system").is_dir()
+    }
+
     /// The host's name.
     pub fn hostname(&self) -> Option<String> {
         self.kernel_setting("hostname")

@@ -160,6 +160,11 @@ impl KernelSession {
         }))
     }
 
+    /// The kernel's top instance, which traces a boot if the kernel's command line says so.
+    pub fn of_boot(tracefs: &Tracefs) -> KernelSession {
+        KernelSession { name: "boot".to_owned(), dir: TraceDir::top(tracefs) }
+    }
+
     /// The names of all sessions.
     pub fn names(tracefs: &Tracefs) -> Result<Vec<String>, TraceError> {
         let instances = TraceDir::instances(tracefs)?;

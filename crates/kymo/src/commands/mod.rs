@@ -2,6 +2,7 @@
 
 pub(crate) mod analysis;
 pub(crate) mod annotate;
+pub(crate) mod boot;
 pub(crate) mod bundle;
 pub(crate) mod cache;
 pub(crate) mod convert;

@@ -1,0 +1,143 @@
+//! `kymo boot report`: the critical path of a boot.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use kymo_analysis::boot::{BootConfig, BootReport, boot_notes, compare_boots, report_boot};
+use kymo_analysis::critical_path::PathTarget;
+use kymo_events::EventSource;
+use kymo_symbols::ResolverOptions;
+use kymo_view::Ledger;
+use kymo_view::boot::{BootComparison, BootView, UnitTime};
+use kymo_view::units::TimeUnits;
+
+use super::super::analysis::stdout;
+use crate::exit;
+
+/// Flags of `kymo boot report`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A recording is a directory of `kymo boot record`, or a file with the same events of any format, such as
+of `kymo trace -o x.dat -e initcall,module,sched,workqueue,scsi`.
+
+EXAMPLES
+  kymo boot report boot
+  kymo boot report x.dat --comm modprobe
+  kymo boot report --compare serial async
+  kymo boot report boot --json | jq '.rows[0]'")]
+pub(super) struct Args {
+    /// The boot
+    #[arg(value_name = "DIR|FILE", default_value = "boot", conflicts_with = "compare")]
+    boot: PathBuf,
+    /// Compare two boots: what became faster or slower
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    compare: Vec<PathBuf>,
+    /// The path ends when this program starts (without it: the first process)
+    #[arg(long, value_name = "NAME")]
+    until: Option<String>,
+    /// The thread whose path is wanted
+    #[arg(long, value_name = "TID", conflicts_with = "comm")]
+    tid: Option<u32>,
+    /// The task with this name that is there longest
+    #[arg(long, value_name = "NAME")]
+    comm: Option<String>,
+    /// Rows of tables at most
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 15)]
+    entries: usize,
+    /// Machine-readable output (docs/json.md)
+    #[arg(long)]
+    json: bool,
+    /// Exit with status 3 if anything could make the result wrong
+    #[arg(long)]
+    strict: bool,
+}
+
+/// A boot that was read.
+struct ReadBoot {
+    source: EventSource,
+    report: BootReport,
+    ledger: Ledger,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let [a, b] = args.compare.as_slice() {
+        return compare(args, a, b);
+    }
+    let boot = read(args, &args.boot)?;
+    let units = units(&args.boot);
+    let view = BootView {
+        report: &boot.report,
+        units: &units,
+        entries: args.entries,
+        times: TimeUnits::default(),
+        recording: boot.source.name().to_owned(),
+    };
+    let mut out = stdout();
+    match args.json {
+        true => view.write_json(&mut out, &boot.ledger)?,
+        false => view.write_text(&mut out, &boot.ledger)?,
+    }
+    out.flush()?;
+    let status = status(args, &boot, &boot.ledger);
+    Ok(if boot.report.table.paths.is_empty() { ExitCode::FAILURE } else { status })
+}
+
+fn compare(args: &Args, a: &Path, b: &Path) -> anyhow::Result<ExitCode> {
+    let boots = [read(args, a)?, read(args, b)?];
+    let reports = [&boots[0].report, &boots[1].report];
+    if reports.iter().any(|r| r.table.paths.is_empty()) {
+        bail!("one of them has no critical path: `kymo boot report` of each says why");
+    }
+    let rows = compare_boots(reports);
+    let mut ledger = Ledger::default();
+    boots.iter().for_each(|boot| ledger.extend(boot.ledger.clone()));
+    let names = [a, b].map(|path| path.display().to_string());
+    let view = BootComparison { reports, names, rows: &rows, entries: args.entries };
+    let mut out = stdout();
+    match args.json {
+        true => view.write_json(&mut out, &ledger)?,
+        false => view.write_text(&mut out, &ledger)?,
+    }
+    out.flush()?;
+    Ok(status(args, &boots[1], &ledger))
+}
+
+fn status(args: &Args, boot: &ReadBoot, ledger: &Ledger) -> ExitCode {
+    let summary = &boot.report.table.read.summary;
+    let damage = summary.is_damaged(&boot.source).then_some("damaged; what can be read is counted");
+    exit::status(boot.source.name(), damage, ledger, args.strict)
+}
+
+fn read(args: &Args, path: &Path) -> anyhow::Result<ReadBoot> {
+    let file = path.join("trace.dat");
+    let file = if file.is_file() { file } else { path.to_owned() };
+    let source = EventSource::open(&[file], ResolverOptions::default())?;
+    if source.is_piped() {
+        bail!("a path is read several times, which a pipe cannot be: write it to a file");
+    }
+    let task = args.tid.map(PathTarget::Thread);
+    let task = task.or_else(|| args.comm.clone().map(PathTarget::Comm));
+    let config = BootConfig { task, until: args.until.clone(), times: None };
+    let report = report_boot(&source, &config)?;
+    let notes = report.table.read.summary.notes(&source).into_iter().chain(boot_notes(&report));
+    let ledger = Ledger::from_notes(notes);
+    Ok(ReadBoot { source, report, ledger })
+}
+
+/// Units that systemd had started, those that took longest first.
+fn units(directory: &Path) -> Vec<UnitTime> {
+    let text = std::fs::read_to_string(directory.join("units")).unwrap_or_default();
+    let unit = |block: &str| {
+        let value =
+            |name: &str| block.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='));
+        let time = |name| value(name)?.parse::<u64>().ok().filter(|t| *t > 0);
+        let from_us = time("InactiveExitTimestampMonotonic")?;
+        let to_us = time("ActiveEnterTimestampMonotonic").filter(|to| *to >= from_us)?;
+        Some(UnitTime { name: value("Id")?.to_owned(), from_us, to_us })
+    };
+    let mut units: Vec<UnitTime> = text.split("\n\n").filter_map(unit).collect();
+    units.sort_by_key(|u| (std::cmp::Reverse(u.to_us - u.from_us), u.from_us));
+    units
+}
