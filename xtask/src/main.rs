@@ -29,6 +29,8 @@ usage: cargo xtask <task>
                       compare with where they are there
   tidy                the project's own rules (file heads, crate arrows, …)
   tidy --lower        lower the limits of names that are on their way out
+  perf-options [PROGRAM]
+                      which of perf's options the program knows; renews docs/perf.md
   release             build the release program and check what is promised of it
   bloat [PROGRAM]     what each crate costs in it
   c-library [DIR]     header, libraries and pkg-config files for tracepoints of programs in C,
@@ -59,6 +61,8 @@ fn main() -> ExitCode {
         ["c-library"] => c_library::run(None).map(done),
         ["c-library", to] => c_library::run(Some(to)).map(done),
         ["man"] => man::run().map(done),
+        ["perf-options"] => tidy::perf_options::renew(None).map(done),
+        ["perf-options", program] => tidy::perf_options::renew(Some(program)).map(done),
         ["release"] => release::run().map(done),
         ["bloat"] => bloat::run(None).map(done),
         ["bloat", program] => bloat::run(Some(program)).map(done),

@@ -10,6 +10,7 @@ mod dependencies;
 mod door;
 mod headers;
 mod names;
+pub(crate) mod perf_options;
 mod provenance;
 
 use std::path::{Path, PathBuf};
@@ -93,6 +94,7 @@ const RULES: &[Rule] = &[
     commands::findings,
     names::findings,
     door::findings,
+    perf_options::findings,
 ];
 
 /// Lowers the limits of names that are on their way out to what is left of them.
