@@ -16,7 +16,7 @@ mod plt;
 pub mod sdt;
 mod symtab;
 
-pub use btf::{BtfError, Enumerators};
+pub use btf::{BtfError, BtfKind, BtfMember, BtfType, BtfTypes, Enumerators};
 pub use code_symbols::{CodeSymbols, NamedSymbol};
 pub use demangle::demangle;
 pub use elf::{DebugLink, Elf, ElfError, Load, loads, vaddr};

@@ -11,8 +11,10 @@
 //! - files: [`regular_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
 //!   [`descriptors`]
 //! - events: [`events`], [`perf_event`], [`ring`], [`tracefs`], [`ftrace`]
+//! - programs in the kernel: [`bpf`]
 //! - probes: [`kprobes`], [`probe_events`], [`probe_guard`], [`probe_notes`]
 
+pub mod bpf;
 pub mod clock;
 pub mod cpus;
 pub mod descriptors;

@@ -1,6 +1,10 @@
-//! The enumerators of a kernel, from its BTF (`/sys/kernel/btf/vmlinux`, laid out
-//! as `Documentation/bpf/btf.rst` of the kernel says). Print formats name some of
-//! them without giving their value. Nothing else of BTF is read here.
+//! BTF, the types of a kernel (`/sys/kernel/btf/vmlinux`, laid out as
+//! `Documentation/bpf/btf.rst` of the kernel says). Here are its enumerators: print
+//! formats name some of them without giving their value. Types by name are in `types`.
+
+mod types;
+
+pub use types::{BtfKind, BtfMember, BtfType, BtfTypes};
 
 use kymo_model::{Cursor, Endian, Truncated};
 use rustc_hash::FxHashMap;
@@ -74,14 +78,6 @@ impl Enumerators {
         c.skip(4)?;
         let (members, kind, signed) = (info as usize & 0xffff, info >> 24 & 31, info >> 31 == 1);
         let skip = match kind {
-            // Integer, variable, declaration tag; array.
-            1 | 14 | 17 => 4,
-            3 => 12,
-            // Structure, union, section; function prototype.
-            4 | 5 | 15 => members * 12,
-            13 => members * 8,
-            // Pointer, forward, typedef, qualifiers, function, float, type tag.
-            2 | 7..=12 | 16 | 18 => 0,
             6 => {
                 for _ in 0..members {
                     let (name, value) = (c.u32()?, c.u32()?);
@@ -97,7 +93,7 @@ impl Enumerators {
                 }
                 0
             }
-            kind => return Err(BtfError::Kind { number, kind }),
+            kind => types::data_len(info).ok_or(BtfError::Kind { number, kind })?,
         };
         Ok(c.skip(skip)?)
     }

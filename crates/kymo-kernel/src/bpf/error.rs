@@ -1,0 +1,81 @@
+//! Refusals of bpf(2), explained by the facts that cause them.
+
+use std::io;
+
+use crate::system_root::system_path;
+
+/// The kernel refused something about BPF.
+#[derive(Debug)]
+pub struct BpfError {
+    /// What was to be done: `create map @`, `load program`.
+    pub action: String,
+    /// The error.
+    pub error: io::Error,
+    /// The verifier's log, if it wrote one.
+    pub log: String,
+}
+
+impl BpfError {
+    pub(super) fn new(action: impl Into<String>, error: io::Error) -> BpfError {
+        BpfError { action: action.into(), error, log: String::new() }
+    }
+
+    /// The cause as far as the machine's facts tell it, and the way out.
+    pub fn advice(&self) -> Option<String> {
+        Some(match self.error.raw_os_error()? {
+            libc::EPERM | libc::EACCES if self.log.is_empty() => permission(),
+            libc::ENOSYS => "this kernel is built without bpf(2)".into(),
+            libc::E2BIG => "the program has more instructions than this kernel takes".into(),
+            libc::ENOMEM => "make the maps smaller, or raise the memory limit of this cgroup".into(),
+            libc::EMFILE => "raise the open file limit (ulimit -n)".into(),
+            _ => return None,
+        })
+    }
+}
+
+fn permission() -> String {
+    let missing: Vec<&str> = [("CAP_BPF", 39), ("CAP_PERFMON", 38)]
+        .into_iter()
+        .filter(|(_, bit)| !has_capability(*bit) && !has_capability(21))
+        .map(|(name, _)| name)
+        .collect();
+    let path = system_path("/proc/sys/kernel/unprivileged_bpf_disabled");
+    let setting = std::fs::read_to_string(path).unwrap_or_default();
+    if missing.is_empty() {
+        // The capabilities are there: the kernel was built or locked down to refuse it.
+        let lockdown = std::fs::read_to_string(system_path("/sys/kernel/security/lockdown"));
+        return match lockdown {
+            Ok(text) if text.contains("[confidentiality]") => {
+                "kernel lockdown is in confidentiality mode".into()
+            }
+            _ => "this kernel refuses it to everybody".into(),
+        };
+    }
+    let missing = missing.join(" and ");
+    match setting.trim() {
+        "" => format!("run as root, or with {missing}"),
+        value => format!(
+            "run as root, or with {missing} (kernel.unprivileged_bpf_disabled is {value})"
+        ),
+    }
+}
+
+/// Whether a capability is effective.
+fn has_capability(bit: u32) -> bool {
+    let status = std::fs::read_to_string(system_path("/proc/self/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> bit & 1 == 1)
+}
+
+impl std::fmt::Display for BpfError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot {}: {}", self.action, self.error)?;
+        match self.advice() {
+            Some(advice) => write!(f, ": {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for BpfError {}
