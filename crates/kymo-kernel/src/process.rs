@@ -523,6 +523,18 @@ pub fn local_stamp() -> String {
     )
 }
 
+/// A time in seconds since 1970, where the machine is, by a format of strftime(3).
+pub fn format_local_time(format: &str, seconds: i64) -> String {
+    let Ok(text) = CString::new(format) else { return String::new() };
+    let tm = local(seconds);
+    let mut out = vec![0u8; 256 + 8 * format.len()];
+    // SAFETY: the call writes at most `out.len()` bytes, and reads the format, which is
+    // NUL-terminated, and the time; all of them are live locals.
+    let len = unsafe { libc::strftime(out.as_mut_ptr().cast(), out.len(), text.as_ptr(), &tm) };
+    out.truncate(len);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Seconds and nanoseconds since 1970.
 fn now() -> (libc::time_t, u32) {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -214,6 +214,48 @@ pub fn cgroup_dir(name: &str) -> Result<PathBuf, TargetError> {
     if dir.is_dir() { Ok(dir) } else { Err(TargetError::NoCgroup { name: name.to_owned(), mount }) }
 }
 
+/// Name of a user, by `/etc/passwd`.
+pub fn user_name(uid: u32) -> Option<String> {
+    let passwd = fs::read_to_string(system_path("/etc/passwd")).ok()?;
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
+}
+
+/// Path of the cgroup with an id (the inode of its directory), below the unified mount.
+pub fn cgroup_path(id: u64) -> Option<String> {
+    let mounts = fs::read_to_string(system_path("/proc/self/mounts")).ok()?;
+    let root = unified_mount(&mounts)?;
+    let mut waiting = vec![root.clone()];
+    while let Some(dir) = waiting.pop() {
+        if fs::metadata(&dir).is_ok_and(|meta| meta.ino() == id) {
+            let below = dir.strip_prefix(&root).ok()?;
+            return Some(format!("/{}", below.display()));
+        }
+        let children = fs::read_dir(&dir).into_iter().flatten().flatten();
+        let is_dir = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
+        waiting.extend(children.filter(is_dir).map(|e| e.path()));
+    }
+    None
+}
+
+/// Id of a cgroup by its path: a directory, or one below the unified mount.
+pub fn cgroup_id(path: &str) -> Option<u64> {
+    let mounts = fs::read_to_string(system_path("/proc/self/mounts")).ok()?;
+    let below = unified_mount(&mounts).map(|root| root.join(path.trim_start_matches('/')));
+    let own = PathBuf::from(path);
+    let dirs = [Some(own).filter(|own| own.is_absolute()), below];
+    dirs.into_iter().flatten().find_map(|dir| Some(fs::metadata(dir).ok()?.ino()))
+}
+
+fn unified_mount(mounts: &str) -> Option<PathBuf> {
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut unified = fields.filter(|fields| fields.get(2) == Some(&"cgroup2"));
+    unified.find_map(|fields| Some(PathBuf::from(fields.get(1)?)))
+}
+
 /// Where the cgroups are that perf events can be bound to.
 fn cgroup_mount(mounts: &str) -> Option<PathBuf> {
     let mut unified = None;

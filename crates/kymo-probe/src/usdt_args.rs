@@ -4,7 +4,7 @@
 use kymo_model::probe::{Dereference, FetchArg, FetchBase, FetchExpr, FetchType};
 
 /// The fetch argument for argument `number` (from 1), or why there is none.
-pub(crate) fn usdt_fetch_arg(
+pub fn usdt_fetch_arg(
     number: usize,
     text: &str,
     given_name: Option<&str>,

@@ -78,6 +78,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     session, "Keep traces running, and take their last seconds";
     event, "Switch, filter and look at the kernel's tracepoints";
     trace, "Watch events of the kernel as they happen, or record them into a trace.dat";
+    run, "Run programs of bpftrace's language in the kernel";
     probe, "Add new events to functions and lines of the kernel and of programs";
     profile, "Find out what a command spends its time on";
     cache, "Show or remove what earlier runs found out about binaries";
@@ -106,7 +107,7 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
 }
 
 fn main() -> ExitCode {
-    let (command_line, mut matches) = parse(std::env::args_os().collect());
+    let (command_line, mut matches) = parse(typed_args());
     let Some((name, mut matches)) = matches.remove_subcommand() else {
         unreachable!("clap requires a command");
     };
@@ -116,6 +117,16 @@ fn main() -> ExitCode {
     let refused = |e: clap::Error| e.format(&mut { command_line }).exit();
     let result = (entry.run)(&mut matches).unwrap_or_else(refused);
     result.unwrap_or_else(|e| commands::fail(&e))
+}
+
+/// What was typed. Under the name `bpftrace` this is `kymo run`.
+fn typed_args() -> Vec<OsString> {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let name = args.first().map(std::path::Path::new).and_then(std::path::Path::file_name);
+    if name.is_some_and(|name| name == "bpftrace") {
+        args.insert(1, "run".into());
+    }
+    args
 }
 
 /// What was typed, and the command line that took it, for errors found later.

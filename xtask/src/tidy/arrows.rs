@@ -16,6 +16,7 @@ const ORDER: &[&str] = &[
     "kymo-debuginfod",
     "kymo-symbols",
     "kymo-probe",
+    "kymo-programs",
     "kymo-ring",
     "kymo-ust",
     "kymo-tracepoint-macros",

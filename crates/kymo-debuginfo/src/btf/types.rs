@@ -88,7 +88,8 @@ impl<B: AsRef<[u8]>> BtfTypes<B> {
             let end = begin.checked_add(len?)?;
             data.get(begin..end).map(|_| (begin, end))
         };
-        let cut = || BtfError::Short(kymo_model::Truncated { offset: data.len(), needed: 24, left: 0 });
+        let cut =
+            || BtfError::Short(kymo_model::Truncated { offset: data.len(), needed: 24, left: 0 });
         let (mut at, end) = part(header(2), header(3)).ok_or_else(cut)?;
         let strings = part(header(4), header(5)).ok_or_else(cut)?;
         let first = base.as_ref().map_or(1, |base| base.count());
@@ -113,9 +114,8 @@ impl<B: AsRef<[u8]>> BtfTypes<B> {
 
     /// Number of the type of one of these kinds that has the name.
     pub fn find(&self, name: &str, kinds: &[BtfKind]) -> Option<u32> {
-        let own = || {
-            self.name_offsets(name).into_iter().find_map(|offset| self.find_at(offset, kinds))
-        };
+        let own =
+            || self.name_offsets(name).into_iter().find_map(|offset| self.find_at(offset, kinds));
         match &self.base {
             Some(base) => base.find(name, kinds).or_else(own),
             None => own(),

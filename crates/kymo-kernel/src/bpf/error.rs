@@ -26,7 +26,9 @@ impl BpfError {
             libc::EPERM | libc::EACCES if self.log.is_empty() => permission(),
             libc::ENOSYS => "this kernel is built without bpf(2)".into(),
             libc::E2BIG => "the program has more instructions than this kernel takes".into(),
-            libc::ENOMEM => "make the maps smaller, or raise the memory limit of this cgroup".into(),
+            libc::ENOMEM => {
+                "make the maps smaller, or raise the memory limit of this cgroup".into()
+            }
             libc::EMFILE => "raise the open file limit (ulimit -n)".into(),
             _ => return None,
         })
@@ -54,9 +56,9 @@ fn permission() -> String {
     let missing = missing.join(" and ");
     match setting.trim() {
         "" => format!("run as root, or with {missing}"),
-        value => format!(
-            "run as root, or with {missing} (kernel.unprivileged_bpf_disabled is {value})"
-        ),
+        value => {
+            format!("run as root, or with {missing} (kernel.unprivileged_bpf_disabled is {value})")
+        }
     }
 }
 

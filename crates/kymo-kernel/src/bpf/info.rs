@@ -79,11 +79,8 @@ fn word(info: &[u8], at: usize) -> u32 {
 
 fn read_info<const N: usize>(fd: BorrowedFd<'_>) -> io::Result<[u8; N]> {
     let mut info = [0u8; N];
-    let mut attribute = InfoAttribute {
-        fd: fd.as_raw_fd() as u32,
-        size: N as u32,
-        info: info.as_mut_ptr() as u64,
-    };
+    let mut attribute =
+        InfoAttribute { fd: fd.as_raw_fd() as u32, size: N as u32, info: info.as_mut_ptr() as u64 };
     // SAFETY: the kernel writes at most `size` bytes at `info`, which outlives the call; the
     // addresses in it are zero, so that it writes nowhere else.
     unsafe { bpf(BpfCommand::ObjectInfo, &mut attribute) }?;

@@ -113,7 +113,10 @@ impl BpfLink {
 
     /// Attaches to a raw tracepoint, by name; `None` for a tracing program, which was loaded
     /// for its function or tracepoint.
-    pub fn to_raw_tracepoint(program: &BpfProgram, name: Option<&str>) -> Result<BpfLink, BpfError> {
+    pub fn to_raw_tracepoint(
+        program: &BpfProgram,
+        name: Option<&str>,
+    ) -> Result<BpfLink, BpfError> {
         let action = || format!("attach to {}", name.unwrap_or("function"));
         let text = CString::new(name.unwrap_or_default())
             .map_err(|e| BpfError::new(action(), e.into()))?;
@@ -171,8 +174,7 @@ impl BpfLink {
         };
         // SAFETY: the attribute is of `BPF_LINK_CREATE`; the path is NUL-terminated, the kernel
         // reads `count` offsets; both outlive the call.
-        let link =
-            unsafe { bpf_fd(BpfCommand::LinkCreate, &mut attribute) }.map_err(failed)?;
+        let link = unsafe { bpf_fd(BpfCommand::LinkCreate, &mut attribute) }.map_err(failed)?;
         Ok(BpfLink { _link: Some(link), _event: None })
     }
 }

@@ -96,7 +96,12 @@ impl BpfMap {
             0 | 1 => spec.value_size as usize,
             cpus => (spec.value_size as usize).next_multiple_of(8) * cpus as usize,
         };
-        Ok(BpfMap { fd, key_size: spec.key_size as usize, value_size, max_entries: spec.max_entries })
+        Ok(BpfMap {
+            fd,
+            key_size: spec.key_size as usize,
+            value_size,
+            max_entries: spec.max_entries,
+        })
     }
 
     /// Bytes of an entry's value: of all CPUs, one after the other at multiples of 8 bytes.

@@ -13,6 +13,17 @@ impl SystemRoot {
         self.path(format!("proc/{pid}/root"))
     }
 
+    /// Path of a process's program, as this process can open it.
+    ///
+    /// # Errors
+    /// If there is no such process, or it is hidden.
+    pub fn executable_of(&self, pid: u32) -> std::io::Result<PathBuf> {
+        let path = std::fs::read_link(self.path(format!("proc/{pid}/exe")))?;
+        // Of another mount namespace the path means nothing here.
+        let below = self.root_of(pid).join(path.strip_prefix("/").unwrap_or(&path));
+        Ok(if path.exists() { path } else { below })
+    }
+
     /// The mount namespace of a process: device and inode tell it from others.
     pub fn mount_namespace(&self, pid: u32) -> Option<(u64, u64)> {
         let meta = std::fs::metadata(self.path(format!("proc/{pid}/ns/mnt"))).ok()?;

@@ -20,6 +20,7 @@ pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod run;
 pub(crate) mod sched;
 pub(crate) mod scratch;
 pub(crate) mod script;

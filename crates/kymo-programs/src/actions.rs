@@ -1,0 +1,329 @@
+//! What user space does with records of the ring: prints, reads and clears maps, ends.
+
+use std::io::{self, Write};
+use std::process::Command;
+
+use kymo_bpf::{ActionKind, CompiledProgram, MapDefinition, MapPurpose, RingAction, ValueType};
+use kymo_kernel::bpf::BpfMap;
+
+use crate::address_names::{AddressNames, local_time_now};
+use crate::output::{OutputForm, PrintedMap, ProgramOutput, format_values};
+use crate::value::{ProgramValue, ValueDecoder, merge_cpus, u64_at, was_written};
+
+/// A program's maps and actions, with what is needed to show them.
+pub(crate) struct ActionRunner {
+    pub program: CompiledProgram,
+    pub maps: Vec<BpfMap>,
+    pub names: AddressNames,
+    pub form: OutputForm,
+    /// Status that `exit()` gave; records behind it are left out.
+    pub exit: Option<i32>,
+    /// Records of actions that are not known, and of maps that could not be read.
+    pub failures: Vec<String>,
+    buffer: Vec<u8>,
+}
+
+/// Where a program's output goes.
+pub struct ProgramSinks<'w> {
+    /// Its output.
+    pub output: &'w mut dyn Write,
+    /// `errorf()` and its like.
+    pub diagnostics: &'w mut dyn Write,
+}
+
+impl ActionRunner {
+    pub(crate) fn new(
+        program: CompiledProgram,
+        maps: Vec<BpfMap>,
+        form: OutputForm,
+    ) -> ActionRunner {
+        ActionRunner {
+            program,
+            maps,
+            names: AddressNames::new(),
+            form,
+            exit: None,
+            failures: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Does what a record asks for.
+    pub(crate) fn run(&mut self, record: &[u8], sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
+        // The program, the names and the buffer are used at once.
+        let program = std::mem::take(&mut self.program);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let done = match program.actions.get(u64_at(record, 0) as usize) {
+            Some(action) => self.act(&program, action, record, &mut buffer, sinks),
+            None => Ok(self.fail("a record of the ring names no action".into())),
+        };
+        self.program = program;
+        self.buffer = buffer;
+        done
+    }
+
+    fn act(
+        &mut self,
+        program: &CompiledProgram,
+        action: &RingAction,
+        record: &[u8],
+        text: &mut Vec<u8>,
+        sinks: &mut ProgramSinks<'_>,
+    ) -> io::Result<()> {
+        text.clear();
+        let form = self.form;
+        match &action.kind {
+            ActionKind::Printf(format)
+            | ActionKind::PrintDiagnostic { format, .. }
+            | ActionKind::System(format)
+            | ActionKind::Cat(format) => {
+                let (names, maps) = (&mut self.names, &self.maps);
+                let stack = |map, id| stack_frames(program, maps, map, id);
+                let probe_names = &program.probe_names;
+                let mut decoder = ValueDecoder { names, stack: &stack, probe_names };
+                format_values(text, format, &action.fields, record, &mut decoder);
+            }
+            _ => {}
+        }
+        let mut output = ProgramOutput { form, sink: sinks.output };
+        match &action.kind {
+            ActionKind::Printf(_) => output.message("printf", text),
+            ActionKind::PrintDiagnostic { severity, .. } => {
+                write!(sinks.diagnostics, "{severity}: ")?;
+                sinks.diagnostics.write_all(text)
+            }
+            ActionKind::System(_) => {
+                output.flush()?;
+                let command = String::from_utf8_lossy(text).into_owned();
+                match Command::new("/bin/sh").arg("-c").arg(&command).output() {
+                    Ok(done) => {
+                        sinks.diagnostics.write_all(&done.stderr)?;
+                        output.message("syscall", &done.stdout)
+                    }
+                    Err(e) => Ok(self.fail(format!("system({command}): {e}"))),
+                }
+            }
+            ActionKind::Cat(_) => {
+                let path = String::from_utf8_lossy(text).into_owned();
+                match std::fs::read(&path) {
+                    Ok(bytes) => output.message("cat", &bytes),
+                    Err(e) => Ok(self.fail(format!("cat({path}): {e}"))),
+                }
+            }
+            ActionKind::PrintMap { map, top, div } => {
+                self.print_map(program, *map, *top, *div, sinks.output)
+            }
+            ActionKind::PrintValue => {
+                let value = self.first_field(program, action, record);
+                output.value(&value)
+            }
+            ActionKind::PrintMapEntry { map, div } => {
+                let key = self.first_field(program, action, record);
+                match self.read_entry(program, *map, action, record) {
+                    Some(value) => {
+                        let _ = key;
+                        output.value(&value.divide(*div))
+                    }
+                    None => output.value(&ProgramValue::Unsigned(0)),
+                }
+            }
+            ActionKind::ClearMap { map } => self.empty_map(program, *map, true),
+            ActionKind::ZeroMap { map } => self.empty_map(program, *map, false),
+            ActionKind::Time { format } => {
+                output.message("time", local_time_now(format).as_bytes())
+            }
+            ActionKind::Join { separator } => {
+                let parts = match self.first_field(program, action, record) {
+                    ProgramValue::Array(parts) => parts,
+                    other => vec![other],
+                };
+                for part in parts {
+                    let ProgramValue::Text(part) = part else { continue };
+                    if part.is_empty() {
+                        break;
+                    }
+                    if !text.is_empty() {
+                        text.extend(separator.as_bytes());
+                    }
+                    text.extend(part);
+                }
+                text.push(b'\n');
+                output.message("join", text)
+            }
+            ActionKind::Exit => {
+                let status = self.first_field(program, action, record);
+                self.exit = Some(status.bits() as i32);
+                Ok(())
+            }
+        }
+    }
+
+    fn fail(&mut self, failure: String) {
+        if self.failures.len() < 100 && !self.failures.contains(&failure) {
+            self.failures.push(failure);
+        }
+    }
+
+    fn first_field(
+        &mut self,
+        program: &CompiledProgram,
+        action: &RingAction,
+        record: &[u8],
+    ) -> ProgramValue {
+        let Some(field) = action.fields.first() else { return ProgramValue::Empty };
+        let maps = &self.maps;
+        let stack = |map, id| stack_frames(program, maps, map, id);
+        let probe_names = &program.probe_names;
+        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
+        decoder.field(field, record)
+    }
+
+    /// Value of the entry whose key is the record's first field.
+    fn read_entry(
+        &mut self,
+        program: &CompiledProgram,
+        map: usize,
+        action: &RingAction,
+        record: &[u8],
+    ) -> Option<ProgramValue> {
+        let definition = program.maps.get(map)?;
+        let field = action.fields.first()?;
+        let begin = field.offset as usize;
+        let mut key = vec![0u8; definition.key_size as usize];
+        let stated = record.get(begin..).unwrap_or_default();
+        key.iter_mut().zip(stated).for_each(|(to, from)| *to = *from);
+        let bytes = self.maps.get(map)?.lookup(&key).ok()??;
+        let maps = &self.maps;
+        let stack = |map, id| stack_frames(program, maps, map, id);
+        let probe_names = &program.probe_names;
+        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
+        Some(decoder.decode(&definition.value_type, &one_value(definition, &bytes)))
+    }
+
+    /// Prints a map, read at one moment: the `top` largest entries, or all.
+    fn print_map(
+        &mut self,
+        program: &CompiledProgram,
+        map: usize,
+        top: u32,
+        div: u32,
+        sink: &mut dyn Write,
+    ) -> io::Result<()> {
+        let Some(definition) = program.maps.get(map) else { return Ok(()) };
+        let read = match self.maps.get(map) {
+            Some(map) => map.entries(),
+            None => Ok(Vec::new()),
+        };
+        let read = match read {
+            Ok(read) => read,
+            Err(e) => return Ok(self.fail(format!("cannot read map {}: {e}", definition.name))),
+        };
+        let maps = &self.maps;
+        let stack = |map, id| stack_frames(program, maps, map, id);
+        let probe_names = &program.probe_names;
+        let mut decoder = ValueDecoder { names: &mut self.names, stack: &stack, probe_names };
+        let mut entries = Vec::with_capacity(read.len());
+        for (key_bytes, bytes) in read {
+            let bytes = one_value(definition, &bytes);
+            if was_written(definition, &bytes) {
+                let value = decoder.decode(&definition.value_type, &bytes);
+                entries.push((value.rank(), key_bytes, value));
+            }
+        }
+        // By value, then by key: numbers by their size, which is not that of their bytes.
+        entries.sort_by(|a, b| (a.0, number_first(&a.1)).cmp(&(b.0, number_first(&b.1))));
+        let left_out = match top {
+            0 => 0,
+            top => entries.len().saturating_sub(top as usize),
+        };
+        let entries = entries.into_iter().skip(left_out).map(|(_, key, value)| {
+            let key = definition.key_type.as_ref().map(|of| decoder.decode(of, &key));
+            (key, value.divide(div))
+        });
+        let printed = PrintedMap {
+            name: &definition.name,
+            value_type: &definition.value_type,
+            entries: entries.collect(),
+        };
+        ProgramOutput { form: self.form, sink }.map(&printed)
+    }
+
+    /// Prints all maps of the program, by name.
+    pub(crate) fn print_maps(&mut self, sink: &mut dyn Write) -> io::Result<()> {
+        let program = std::mem::take(&mut self.program);
+        let own = |(_, map): &(usize, &MapDefinition)| map.purpose == MapPurpose::User;
+        let mut maps: Vec<(usize, &MapDefinition)> =
+            program.maps.iter().enumerate().filter(own).collect();
+        maps.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+        let done = maps.iter().try_for_each(|(map, _)| self.print_map(&program, *map, 0, 0, sink));
+        self.program = program;
+        done
+    }
+
+    /// `clear()` deletes entries, `zero()` their values.
+    fn empty_map(
+        &mut self,
+        program: &CompiledProgram,
+        map: usize,
+        is_clear: bool,
+    ) -> io::Result<()> {
+        let (Some(definition), Some(map)) = (program.maps.get(map), self.maps.get(map)) else {
+            return Ok(());
+        };
+        let zero = vec![0u8; map.value_size()];
+        let emptied = map.entries().and_then(|entries| {
+            entries.iter().try_for_each(|(key, _)| {
+                match is_clear && definition.key_type.is_some() {
+                    true => map.delete(key),
+                    false => map.update(key, &zero),
+                }
+            })
+        });
+        if let Err(e) = emptied {
+            self.fail(format!("cannot clear map {}: {e}", definition.name));
+        }
+        Ok(())
+    }
+
+    /// Whether addresses of processes may be printed.
+    pub(crate) fn shows_user_code(&self) -> bool {
+        let maps = self.program.maps.iter();
+        let mut types = maps.flat_map(|map| map.key_type.iter().chain([&map.value_type]));
+        let actions = self.program.actions.iter().flat_map(|action| &action.fields);
+        types.any(has_user_code) || actions.into_iter().any(|f| has_user_code(&f.value_type))
+    }
+}
+
+fn has_user_code(of: &ValueType) -> bool {
+    match of {
+        ValueType::UserStack(_) | ValueType::UserSymbol => true,
+        ValueType::Tuple(fields) => fields.iter().any(|field| has_user_code(&field.value_type)),
+        _ => false,
+    }
+}
+
+/// Bytes of an entry's value, put together over CPUs.
+fn one_value(definition: &MapDefinition, bytes: &[u8]) -> Vec<u8> {
+    match definition.is_per_cpu() {
+        true => merge_cpus(definition, bytes),
+        false => bytes.to_vec(),
+    }
+}
+
+/// Keys in an order that has numbers by size and texts by letter.
+fn number_first(key: &[u8]) -> (i64, &[u8]) {
+    match key.len() {
+        8 => (u64_at(key, 0) as i64, &[]),
+        _ => (0, key),
+    }
+}
+
+/// Frames of a stack from the n-th map of stacks.
+fn stack_frames(program: &CompiledProgram, maps: &[BpfMap], nth: u32, id: i32) -> Vec<u64> {
+    let stacks = program.maps.iter().zip(maps);
+    let mut stacks = stacks.filter(|(map, _)| map.purpose == MapPurpose::StackTraces);
+    let Some((_, map)) = stacks.nth(nth as usize) else { return Vec::new() };
+    let bytes = map.lookup(&id.to_ne_bytes()).ok().flatten().unwrap_or_default();
+    let frames = bytes.chunks_exact(8).map(|frame| u64_at(frame, 0));
+    frames.take_while(|frame| *frame != 0).collect()
+}

@@ -1,0 +1,290 @@
+//! Probes to their events. What is attached hangs on descriptors of this process.
+
+use std::cell::OnceCell;
+use std::io::Read as _;
+
+use kymo_bpf::{AttachPoint, AttachTarget, BpfProgramType};
+use kymo_kernel::bpf::{BpfLink, BpfProgram, ProbeEvent, ProbeEventPlace, open_iterator};
+use kymo_kernel::cpus;
+use kymo_kernel::perf_event::{OpenFlags, PerfEvent};
+use kymo_model::{Attr, AttrFlags, EventType, hw, hw_cache, sw};
+
+use crate::facts::{BinaryPlace, MachineFacts, place_of};
+
+/// Attaches programs.
+pub(crate) struct ProbeAttacher<'f> {
+    facts: &'f MachineFacts,
+    cpus: Vec<u32>,
+    kprobe: OnceCell<Option<ProbeEvent>>,
+    uprobe: OnceCell<Option<ProbeEvent>>,
+}
+
+type AttachResult = Result<Vec<BpfLink>, String>;
+
+impl<'f> ProbeAttacher<'f> {
+    pub(crate) fn new(facts: &'f MachineFacts) -> ProbeAttacher<'f> {
+        let cpus = cpus::online();
+        ProbeAttacher { facts, cpus, kprobe: OnceCell::new(), uprobe: OnceCell::new() }
+    }
+
+    /// Attaches a program to a point, which may be several places.
+    pub(crate) fn attach(
+        &self,
+        program: &BpfProgram,
+        program_type: BpfProgramType,
+        point: &AttachPoint,
+    ) -> AttachResult {
+        match &point.target {
+            AttachTarget::Begin
+            | AttachTarget::End
+            | AttachTarget::SelfSignal(_)
+            | AttachTarget::Test(_) => Ok(Vec::new()),
+            AttachTarget::Tracepoint { event, .. } | AttachTarget::RawTracepoint { event, .. }
+                if program_type == BpfProgramType::RawTracepoint =>
+            {
+                raw(program, Some(event))
+            }
+            AttachTarget::Tracepoint { category, event } => {
+                let tracefs = self.facts.tracefs()?;
+                let id = tracefs.event_id(category, event).map_err(|e| e.to_string())?;
+                let attr = Attr { kind: EventType::TRACEPOINT, config: id, ..sampling(1, 0) };
+                self.on_event(program, &attr, -1, 0)
+            }
+            AttachTarget::RawTracepoint { .. } | AttachTarget::Fentry { .. } => raw(program, None),
+            AttachTarget::Iter { .. } => iterate(program),
+            AttachTarget::Kprobe { function, offset, address, at_return, .. } => {
+                let place = match address {
+                    Some(address) => ProbeEventPlace::Address(*address),
+                    None => ProbeEventPlace::Function(function, *offset),
+                };
+                self.kprobe(program, place, *at_return)
+            }
+            AttachTarget::Uprobe { at_return, .. } => {
+                self.uprobes(program, &place_of(&point.target, self.facts.pid)?, *at_return)
+            }
+            AttachTarget::Usdt { .. } => {
+                self.uprobes(program, &place_of(&point.target, self.facts.pid)?, false)
+            }
+            AttachTarget::Watchpoint { address, length, mode, .. } => {
+                self.watchpoint(program, *address, *length, mode)
+            }
+            _ => self.sampled(program, &point.target),
+        }
+    }
+
+    /// Attaches a program to all of its points at once, where the kernel can: `None` if it
+    /// cannot or there is only one.
+    pub(crate) fn addresses_of_kprobes(&self, points: &[AttachPoint]) -> Option<(Vec<u64>, bool)> {
+        let mut names = rustc_hash::FxHashMap::default();
+        let mut returns = None;
+        for point in points {
+            match &point.target {
+                AttachTarget::Kprobe { function, offset: 0, address: None, at_return, .. }
+                    if returns.is_none_or(|known| known == *at_return) =>
+                {
+                    returns = Some(*at_return);
+                    names.insert(function.as_str(), ());
+                }
+                _ => return None,
+            }
+        }
+        let symbols = self.facts.symbols().iter();
+        let found = symbols.filter(|(_, _, name, _)| names.remove(name).is_some());
+        let addresses: Vec<u64> = found.map(|(address, ..)| address).collect();
+        let is_whole = addresses.len() == points.len() && addresses.len() > 1;
+        returns.filter(|_| is_whole).map(|returns| (addresses, returns))
+    }
+
+    /// The same for functions of one binary: path and offsets.
+    pub(crate) fn offsets_of_uprobes(
+        &self,
+        points: &[AttachPoint],
+    ) -> Option<(String, Vec<u64>, bool)> {
+        let mut found: Option<(String, Vec<u64>, bool)> = None;
+        for point in points {
+            let AttachTarget::Uprobe { at_return, .. } = &point.target else { return None };
+            for place in place_of(&point.target, self.facts.pid).ok()? {
+                let path = place.path.to_string_lossy().into_owned();
+                let (known, offsets, returns) =
+                    found.get_or_insert_with(|| (path.clone(), Vec::new(), *at_return));
+                if *known != path || returns != at_return {
+                    return None;
+                }
+                offsets.push(place.offset);
+            }
+        }
+        found.filter(|(_, offsets, _)| offsets.len() > 1)
+    }
+
+    fn on_event(&self, program: &BpfProgram, attr: &Attr, pid: i32, cpu: i32) -> AttachResult {
+        let event = PerfEvent::open(attr, pid, cpu, None, OpenFlags::NONE);
+        let event = event.map_err(|e| e.to_string())?;
+        Ok(vec![BpfLink::to_perf_event(program, event).map_err(|e| e.to_string())?])
+    }
+
+    fn on_cpus(&self, program: &BpfProgram, attr: &Attr, cpus: &[u32]) -> AttachResult {
+        let mut links = Vec::new();
+        for cpu in cpus {
+            links.extend(self.on_event(program, attr, -1, *cpu as i32)?);
+        }
+        Ok(links)
+    }
+
+    fn kprobe(
+        &self,
+        program: &BpfProgram,
+        place: ProbeEventPlace<'_>,
+        at_return: bool,
+    ) -> AttachResult {
+        let pmu = self.kprobe.get_or_init(|| ProbeEvent::of_pmu("kprobe"));
+        let pmu = pmu.as_ref().ok_or("this kernel has no kprobes")?;
+        let event = pmu.open(place, at_return, None).map_err(|e| match (e.errno, place) {
+            (ENOENT, ProbeEventPlace::Function(name, _)) => {
+                format!("the kernel has no function {name}, or its symbol is hidden")
+            }
+            (EINVAL, _) => "the kernel takes no probe there".to_owned(),
+            _ => e.to_string(),
+        })?;
+        Ok(vec![BpfLink::to_perf_event(program, event).map_err(|e| e.to_string())?])
+    }
+
+    fn uprobes(
+        &self,
+        program: &BpfProgram,
+        places: &[BinaryPlace],
+        at_return: bool,
+    ) -> AttachResult {
+        let pmu = self.uprobe.get_or_init(|| ProbeEvent::of_pmu("uprobe"));
+        let pmu = pmu.as_ref().ok_or("this kernel has no uprobes")?;
+        let mut links = Vec::new();
+        for place in places {
+            let path = place.path.to_string_lossy();
+            let semaphore = u32::try_from(place.semaphore).unwrap_or(0);
+            let at = ProbeEventPlace::File(&path, place.offset, semaphore);
+            let event = pmu.open(at, at_return, self.facts.pid).map_err(|e| e.to_string())?;
+            links.push(BpfLink::to_perf_event(program, event).map_err(|e| e.to_string())?);
+        }
+        match links.is_empty() {
+            true => Err("there is no such probe".into()),
+            false => Ok(links),
+        }
+    }
+
+    fn watchpoint(
+        &self,
+        program: &BpfProgram,
+        address: u64,
+        length: u8,
+        mode: &str,
+    ) -> AttachResult {
+        let bit = |letter, value| if mode.contains(letter) { value } else { 0 };
+        let attr = Attr {
+            kind: EventType::BREAKPOINT,
+            bp_type: bit('r', 1) | bit('w', 2) | bit('x', 4),
+            config1: address,
+            config2: length.into(),
+            ..sampling(1, 0)
+        };
+        match self.facts.pid {
+            Some(pid) => self.on_event(program, &attr, pid as i32, -1),
+            None => self.on_cpus(program, &attr, &self.cpus),
+        }
+    }
+
+    /// Events that are sampled: clocks and counters.
+    fn sampled(&self, program: &BpfProgram, target: &AttachTarget) -> AttachResult {
+        let clock = |period: u64, hertz: u64| Attr {
+            kind: EventType::SOFTWARE,
+            config: sw::CPU_CLOCK,
+            ..sampling(period, hertz)
+        };
+        match target {
+            AttachTarget::Profile { period_ns, hertz } => {
+                self.on_cpus(program, &clock(*period_ns, *hertz), &self.cpus)
+            }
+            AttachTarget::Interval { period_ns, hertz } => {
+                let first = self.cpus.get(..1).unwrap_or_default();
+                self.on_cpus(program, &clock(*period_ns, *hertz), first)
+            }
+            AttachTarget::Software { event, period } => {
+                let (config, usual) = software_event(event)
+                    .ok_or_else(|| format!("there is no software event {event}"))?;
+                let period = if *period == 0 { usual } else { *period };
+                let attr = Attr { kind: EventType::SOFTWARE, config, ..sampling(period, 0) };
+                self.on_cpus(program, &attr, &self.cpus)
+            }
+            AttachTarget::Hardware { event, period } => {
+                let (kind, config, usual) = hardware_event(event)
+                    .ok_or_else(|| format!("there is no hardware event {event}"))?;
+                let period = if *period == 0 { usual } else { *period };
+                let attr = Attr { kind, config, ..sampling(period, 0) };
+                self.on_cpus(program, &attr, &self.cpus)
+            }
+            _ => Err("such probes are not attached here".into()),
+        }
+    }
+}
+
+const ENOENT: i32 = 2;
+const EINVAL: i32 = 22;
+
+fn raw(program: &BpfProgram, name: Option<&str>) -> AttachResult {
+    let link = BpfLink::to_raw_tracepoint(program, name).map_err(|e| e.to_string())?;
+    Ok(vec![link])
+}
+
+/// Runs an iterator over all its objects.
+fn iterate(program: &BpfProgram) -> AttachResult {
+    let (link, mut output) = open_iterator(program).map_err(|e| e.to_string())?;
+    let mut unused = [0u8; 4096];
+    while output.read(&mut unused).map_err(|e| e.to_string())? > 0 {}
+    Ok(vec![link])
+}
+
+fn sampling(period: u64, hertz: u64) -> Attr {
+    let frequency = if hertz > 0 { AttrFlags::FREQ } else { AttrFlags::empty() };
+    Attr {
+        sample_period: if hertz > 0 { hertz } else { period },
+        wakeup: 1,
+        flags: AttrFlags::DISABLED | frequency,
+        ..Attr::default()
+    }
+}
+
+/// `config` and usual period.
+fn software_event(name: &str) -> Option<(u64, u64)> {
+    Some(match name {
+        "alignment-faults" => (sw::ALIGNMENT_FAULTS, 1),
+        "bpf-output" => (sw::BPF_OUTPUT, 1),
+        "context-switches" | "cs" => (sw::CONTEXT_SWITCHES, 1000),
+        "cpu-clock" | "cpu" => (sw::CPU_CLOCK, 1_000_000),
+        "cpu-migrations" => (sw::CPU_MIGRATIONS, 1),
+        "dummy" => (sw::DUMMY, 1),
+        "emulation-faults" => (sw::EMULATION_FAULTS, 1),
+        "major-faults" => (sw::PAGE_FAULTS_MAJ, 1),
+        "minor-faults" => (sw::PAGE_FAULTS_MIN, 100),
+        "page-faults" | "faults" => (sw::PAGE_FAULTS, 100),
+        "task-clock" => (sw::TASK_CLOCK, 1),
+        _ => return None,
+    })
+}
+
+/// Type, `config` and usual period.
+fn hardware_event(name: &str) -> Option<(EventType, u64, u64)> {
+    let plain = |config, period| Some((EventType::HARDWARE, config, period));
+    match name {
+        "backend-stalls" => plain(hw::STALLED_CYCLES_BACKEND, 1_000_000),
+        "branch-instructions" | "branches" => plain(hw::BRANCH_INSTRUCTIONS, 100_000),
+        "branch-misses" => plain(hw::BRANCH_MISSES, 100_000),
+        "bus-cycles" => plain(hw::BUS_CYCLES, 100_000),
+        "cache-misses" => plain(hw::CACHE_MISSES, 1_000_000),
+        "cache-references" => plain(hw::CACHE_REFERENCES, 1_000_000),
+        "cpu-cycles" | "cycles" => plain(hw::CPU_CYCLES, 1_000_000),
+        "frontend-stalls" => plain(hw::STALLED_CYCLES_FRONTEND, 1_000_000),
+        "instructions" => plain(hw::INSTRUCTIONS, 1_000_000),
+        "ref-cycles" => plain(hw::REF_CPU_CYCLES, 1_000_000),
+        // Misses of reads of the last level's cache.
+        "llc-misses" => Some((EventType::HW_CACHE, hw_cache::config(2, 0, 1), 1_000_000)),
+        _ => None,
+    }
+}

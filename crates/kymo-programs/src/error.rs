@@ -1,0 +1,40 @@
+//! Why a program does not run.
+
+use kymo_bpf::{ProgramPosition, SourceMessage};
+use kymo_kernel::bpf::BpfError;
+
+/// Why a program does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It is wrong, in these places.
+    #[error("the program has {} errors", .0.len())]
+    Compile(Vec<SourceMessage>),
+    /// The kernel refused a map, BTF or the ring.
+    #[error(transparent)]
+    Kernel(#[from] BpfError),
+    /// The kernel refused to load the instructions of a probe.
+    #[error("{point}: {text}")]
+    Refused {
+        /// Attach point.
+        point: String,
+        /// Place that the verifier stopped at, as far as it is known.
+        position: ProgramPosition,
+        /// Its words.
+        text: String,
+        /// Its log.
+        log: String,
+    },
+    /// A probe cannot be attached.
+    #[error("{point}: {reason}")]
+    Attach {
+        /// Attach point.
+        point: String,
+        /// Where the probe stands in the program.
+        position: ProgramPosition,
+        /// Reason.
+        reason: String,
+    },
+    /// Output cannot be written.
+    #[error("cannot write the output")]
+    Output(#[from] std::io::Error),
+}

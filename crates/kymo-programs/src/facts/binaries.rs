@@ -1,0 +1,225 @@
+//! Programs and libraries: where they are, their functions and USDT probes.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use kymo_bpf::{ArgumentPlace, AttachTarget, CType, FunctionArgument, FunctionFacts};
+use kymo_debuginfo::sdt::{UsdtNote, usdt_notes};
+use kymo_debuginfo::{CodeSymbols, demangle};
+use kymo_kernel::system::SystemRoot;
+use kymo_model::probe::{FetchBase, FetchType, IntegerFormat};
+use kymo_symbols::debug_files::BinaryFiles;
+
+/// Where libraries are looked for.
+const LIBRARY_DIRECTORIES: &[&str] = &[
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+
+/// A place in a binary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BinaryPlace {
+    /// Path that the kernel opens.
+    pub path: PathBuf,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Offset of a semaphore, or 0.
+    pub semaphore: u64,
+}
+
+/// Finds a binary: a path, a program on the search path, a library by its name (`libc`), or
+/// the program of a process if the name is empty.
+fn find_binary(name: &str, pid: Option<u32>) -> Result<PathBuf, String> {
+    if name.is_empty() {
+        let pid = pid.ok_or("name a binary, or a process with -p")?;
+        return SystemRoot::machine().executable_of(pid).map_err(|e| format!("process {pid}: {e}"));
+    }
+    if name.contains('/') {
+        let path = PathBuf::from(name);
+        return std::fs::canonicalize(&path).map_err(|e| format!("{name}: {e}"));
+    }
+    let search = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let on_path = std::env::split_paths(&search).map(|dir| dir.join(name)).find(|p| p.is_file());
+    let found = on_path.or_else(|| library(name));
+    let path =
+        found.ok_or_else(|| format!("no program or library {name} is on the search path"))?;
+    std::fs::canonicalize(&path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// A library by its name with or without `lib` and version: `libc`, `libssl.so.3`, `c`.
+fn library(name: &str) -> Option<PathBuf> {
+    let stem = if name.starts_with("lib") { name.to_owned() } else { format!("lib{name}") };
+    let mut found = Vec::new();
+    for dir in LIBRARY_DIRECTORIES {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let file = entry.file_name().to_string_lossy().into_owned();
+            let is_it = file == stem
+                || file.strip_prefix(&stem).is_some_and(|rest| rest.starts_with(".so"));
+            // `libc.so` may be a linker's script.
+            if is_it && is_elf(&entry.path()) {
+                found.push(entry.path());
+            }
+        }
+        if !found.is_empty() {
+            break;
+        }
+    }
+    found.sort();
+    found.into_iter().min_by_key(|path| path.as_os_str().len())
+}
+
+fn is_elf(path: &Path) -> bool {
+    let mut begin = [0u8; 4];
+    let read =
+        std::fs::File::open(path).and_then(|mut f| std::io::Read::read_exact(&mut f, &mut begin));
+    read.is_ok() && begin == *b"\x7fELF"
+}
+
+fn open(name: &str, pid: Option<u32>) -> Result<BinaryFiles, String> {
+    let path = find_binary(name, pid)?;
+    BinaryFiles::user(&path).map_err(|e| e.to_string())
+}
+
+/// Address and size of a symbol.
+pub(super) fn symbol(path: &str, name: &str, pid: Option<u32>) -> Option<(u64, u64)> {
+    let files = open(path, pid).ok()?;
+    let symbols = CodeSymbols::load(files.binary(), files.debug()).ok()?;
+    let found = symbols.named(name, false)?;
+    Some((found.addr, found.size))
+}
+
+/// Path of a binary and the names of its functions that match, mangled.
+pub(super) fn functions(
+    path: &str,
+    pid: Option<u32>,
+    is_wanted: &dyn Fn(&str) -> bool,
+    by_readable_name: bool,
+) -> Result<(PathBuf, Vec<String>), String> {
+    let files = open(path, pid)?;
+    let symbols =
+        CodeSymbols::load(files.binary(), files.debug()).map_err(|e| format!("{path}: {e}"))?;
+    let matches = |name: &str| match by_readable_name {
+        true => {
+            let readable = demangle(name);
+            is_wanted(&readable) || is_wanted(without_parameters(&readable))
+        }
+        false => is_wanted(name),
+    };
+    let named = symbols.all().filter(|s| s.code && matches(s.name));
+    let mut names: Vec<(u64, String)> = named.map(|s| (s.addr, s.name.to_owned())).collect();
+    // One name for each address: a function shall be probed once.
+    names.sort();
+    names.dedup_by_key(|(address, _)| *address);
+    Ok((files.path.clone(), names.into_iter().map(|(_, name)| name).collect()))
+}
+
+/// `ns::f(int)` → `ns::f`.
+fn without_parameters(name: &str) -> &str {
+    name.split('(').next().unwrap_or(name)
+}
+
+/// USDT probes of a binary that match.
+pub(super) fn usdt_probes(
+    path: &str,
+    pid: Option<u32>,
+    is_wanted: &dyn Fn(&UsdtNote) -> bool,
+) -> Result<(PathBuf, Vec<UsdtNote>), String> {
+    let files = open(path, pid)?;
+    let notes = usdt_notes(files.binary()).map_err(|e| format!("{path}: {e}"))?;
+    Ok((files.path.clone(), notes.into_iter().filter(is_wanted).collect()))
+}
+
+/// Arguments of a USDT probe: those of its first place.
+pub(super) fn usdt_arguments(
+    path: &str,
+    provider: &str,
+    name: &str,
+    pid: Option<u32>,
+) -> Result<Rc<FunctionFacts>, String> {
+    let is_it =
+        |note: &UsdtNote| note.name == name && (provider.is_empty() || note.provider == provider);
+    let (_, notes) = usdt_probes(path, pid, &is_it)?;
+    let note = notes.first().ok_or_else(|| format!("{path} has no USDT probe {name}"))?;
+    let differ = notes.iter().any(|other| other.args != note.args);
+    let arguments = note.args.iter().enumerate().map(|(i, text)| usdt_argument(i, text));
+    let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
+    if differ && !arguments.is_empty() {
+        return Err(format!("arguments of {name} are elsewhere at each of its places"));
+    }
+    Ok(Rc::new(FunctionFacts { arguments, returns: CType::Void }))
+}
+
+fn usdt_argument(i: usize, text: &str) -> Result<FunctionArgument, String> {
+    let fetch = kymo_probe::usdt_fetch_arg(i + 1, text, None)?;
+    let ctype = match fetch.fetch_type {
+        Some(FetchType::Integer { format, bits }) => CType::Integer {
+            size: (bits / 8) as u8,
+            signed: format == IntegerFormat::Signed,
+            is_char: false,
+        },
+        _ => CType::Integer { size: 8, signed: false, is_char: false },
+    };
+    let offset = fetch.expr.dereferences.first().map(|d| d.offset);
+    let place = match (fetch.expr.base, offset) {
+        (FetchBase::Immediate(value), _) => ArgumentPlace::Constant(value),
+        (FetchBase::Register(name), None) => ArgumentPlace::Register(bare(&name)),
+        (FetchBase::Register(name), Some(offset)) => {
+            ArgumentPlace::Memory { register: bare(&name), offset }
+        }
+        _ => return Err(format!("argument {} is {text}, which has no place", i + 1)),
+    };
+    Ok(FunctionArgument { name: format!("arg{i}"), ctype, place })
+}
+
+fn bare(register: &str) -> String {
+    register.trim_start_matches('%').to_owned()
+}
+
+/// Places of a uprobe or USDT probe.
+pub(crate) fn place_of(
+    target: &AttachTarget,
+    pid: Option<u32>,
+) -> Result<Vec<BinaryPlace>, String> {
+    match target {
+        AttachTarget::Uprobe { path, function, offset, address, .. } => {
+            let files = open(path, pid)?;
+            let symbols = CodeSymbols::load(files.binary(), files.debug())
+                .map_err(|e| format!("{path}: {e}"))?;
+            let at = match address {
+                Some(address) => *address,
+                None => {
+                    let found = symbols.named(function, true);
+                    found.ok_or_else(|| format!("{path} has no function {function}"))?.addr
+                }
+            };
+            let at = at.wrapping_add(*offset);
+            let offset = symbols
+                .file_offset(at)
+                .ok_or_else(|| format!("{path} has no code at address {at:#x}"))?;
+            Ok(vec![BinaryPlace { path: files.path.clone(), offset, semaphore: 0 }])
+        }
+        AttachTarget::Usdt { path, provider, name } => {
+            let files = open(path, pid)?;
+            let symbols = CodeSymbols::load(files.binary(), files.debug())
+                .map_err(|e| format!("{path}: {e}"))?;
+            let notes = usdt_notes(files.binary()).map_err(|e| format!("{path}: {e}"))?;
+            let wanted = notes.iter().filter(|note| {
+                note.name == *name && (provider.is_empty() || note.provider == *provider)
+            });
+            let place = |note: &UsdtNote| {
+                let offset = symbols.file_offset(note.addr)?;
+                let semaphore = note.semaphore.and_then(|at| symbols.file_offset(at)).unwrap_or(0);
+                Some(BinaryPlace { path: files.path.clone(), offset, semaphore })
+            };
+            Ok(wanted.filter_map(place).collect())
+        }
+        _ => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,242 @@
+//! Attach points that exist: what one with wildcards stands for, and lists for `-l`.
+
+use globset::{GlobBuilder, GlobMatcher};
+use kymo_bpf::{AttachPoint, AttachTarget};
+
+use super::{MachineFacts, binaries};
+
+/// Points that one may stand for: more is a mistake.
+const MOST: usize = 100_000;
+
+/// The attach points of this machine.
+pub(crate) struct PointCatalog<'f> {
+    pub facts: &'f MachineFacts,
+}
+
+/// A name that may have wildcards.
+enum NamePattern {
+    Plain(String),
+    Glob(Box<GlobMatcher>),
+}
+
+impl NamePattern {
+    fn new(text: &str) -> Result<NamePattern, String> {
+        if !has_wildcard(text) {
+            return Ok(NamePattern::Plain(text.to_owned()));
+        }
+        let glob = GlobBuilder::new(text).build().map_err(|e| format!("{text}: {e}"))?;
+        Ok(NamePattern::Glob(Box::new(glob.compile_matcher())))
+    }
+
+    fn is_match(&self, name: &str) -> bool {
+        match self {
+            NamePattern::Plain(text) => text == name,
+            NamePattern::Glob(glob) => glob.is_match(name),
+        }
+    }
+}
+
+fn has_wildcard(text: &str) -> bool {
+    text.contains(['*', '?', '['])
+}
+
+impl PointCatalog<'_> {
+    /// Points that one stands for; none if there is none.
+    pub(crate) fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
+        let points = match &point.target {
+            AttachTarget::Tracepoint { category, event } => self.tracepoints(category, event)?,
+            AttachTarget::RawTracepoint { module, event } => self.raw_tracepoints(module, event)?,
+            AttachTarget::Kprobe { function, address: None, .. } if has_wildcard(function) => {
+                self.kprobes(&point.target, function)?
+            }
+            AttachTarget::Fentry { function, .. } => self.fentries(&point.target, function)?,
+            AttachTarget::Uprobe { function, address, language, .. } => {
+                let is_exact = !has_wildcard(function) && language.is_empty();
+                match address.is_some() && is_exact {
+                    true => vec![point.clone()],
+                    false => self.uprobes(&point.target, function, language)?,
+                }
+            }
+            AttachTarget::Usdt { path, provider, name } => self.usdt(path, provider, name)?,
+            _ => vec![point.clone()],
+        };
+        match points.len() > MOST {
+            true => {
+                Err(format!("{} stands for {} points, more than {MOST}", point.name, points.len()))
+            }
+            false => Ok(points),
+        }
+    }
+
+    fn tracepoints(&self, category: &str, event: &str) -> Result<Vec<AttachPoint>, String> {
+        let tracefs = self.facts.tracefs()?;
+        let error = |e: kymo_kernel::tracefs::TracefsError| e.to_string();
+        let made = |system: &str, event: &str| {
+            named(AttachTarget::Tracepoint { category: system.into(), event: event.into() })
+        };
+        if !has_wildcard(category) && !has_wildcard(event) {
+            let is_there = tracefs.event_id(category, event).is_ok();
+            return Ok(is_there.then(|| made(category, event)).into_iter().collect());
+        }
+        let (systems, events) = (NamePattern::new(category)?, NamePattern::new(event)?);
+        let mut found = Vec::new();
+        for system in tracefs.systems().map_err(error)? {
+            // Events of ftrace itself cannot be attached to.
+            if systems.is_match(&system) && system != "ftrace" {
+                let names = tracefs.events(&system).map_err(error)?;
+                let names = names.iter().filter(|name| events.is_match(name));
+                found.extend(names.map(|name| made(&system, name)));
+            }
+        }
+        Ok(found)
+    }
+
+    fn raw_tracepoints(&self, module: &str, event: &str) -> Result<Vec<AttachPoint>, String> {
+        let made = |event: &str| {
+            named(AttachTarget::RawTracepoint { module: module.into(), event: event.into() })
+        };
+        if !has_wildcard(event) {
+            return Ok(vec![made(event)]);
+        }
+        let types = self
+            .facts
+            .types()
+            .ok_or("a list of raw tracepoints needs BTF, which this kernel lacks")?;
+        let pattern = NamePattern::new(event)?;
+        let mut names: Vec<&str> =
+            types.tracepoint_names().filter(|n| pattern.is_match(n)).collect();
+        names.sort_unstable();
+        Ok(names.into_iter().map(made).collect())
+    }
+
+    fn kprobes(&self, target: &AttachTarget, pattern: &str) -> Result<Vec<AttachPoint>, String> {
+        let pattern = NamePattern::new(pattern)?;
+        let mut names = self.traceable_functions(&pattern);
+        names.sort_unstable();
+        names.dedup();
+        let made = |name: String| {
+            let mut target = target.clone();
+            if let AttachTarget::Kprobe { function, .. } = &mut target {
+                *function = name;
+            }
+            named(target)
+        };
+        Ok(names.into_iter().map(made).collect())
+    }
+
+    /// Functions that the function tracer knows; without it, those of the symbol table.
+    fn traceable_functions(&self, pattern: &NamePattern) -> Vec<String> {
+        let list =
+            self.facts.tracefs().ok().and_then(|t| t.read("available_filter_functions").ok());
+        match list {
+            Some(text) => {
+                let names = text.lines().filter_map(|line| line.split_ascii_whitespace().next());
+                names.filter(|name| pattern.is_match(name)).map(str::to_owned).collect()
+            }
+            None => {
+                let names = self.facts.symbols().iter().map(|(_, _, name, _)| name);
+                names.filter(|name| pattern.is_match(name)).map(str::to_owned).collect()
+            }
+        }
+    }
+
+    fn fentries(&self, target: &AttachTarget, function: &str) -> Result<Vec<AttachPoint>, String> {
+        let types =
+            self.facts.types().ok_or("fentry and fexit need BTF, which this kernel lacks")?;
+        if !has_wildcard(function) {
+            let is_there = types.function_id(function).is_some();
+            return Ok(is_there.then(|| named(target.clone())).into_iter().collect());
+        }
+        let pattern = NamePattern::new(function)?;
+        let mut names: Vec<&str> = types.function_names().filter(|n| pattern.is_match(n)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let made = |name: &str| {
+            let mut target = target.clone();
+            if let AttachTarget::Fentry { function, .. } = &mut target {
+                *function = name.to_owned();
+            }
+            named(target)
+        };
+        Ok(names.into_iter().map(made).collect())
+    }
+
+    fn uprobes(
+        &self,
+        target: &AttachTarget,
+        function: &str,
+        language: &str,
+    ) -> Result<Vec<AttachPoint>, String> {
+        let AttachTarget::Uprobe { path, .. } = target else { return Ok(Vec::new()) };
+        let pattern = NamePattern::new(function)?;
+        let is_wanted = |name: &str| pattern.is_match(name);
+        let by_readable_name = !language.is_empty() || function.contains("::");
+        let (found, names) =
+            binaries::functions(path, self.facts.pid, &is_wanted, by_readable_name)?;
+        let made = |name: String| {
+            let mut target = target.clone();
+            if let AttachTarget::Uprobe { path, function, language, .. } = &mut target {
+                *path = found.to_string_lossy().into_owned();
+                *function = name;
+                language.clear();
+            }
+            named(target)
+        };
+        Ok(names.into_iter().map(made).collect())
+    }
+
+    fn usdt(&self, path: &str, provider: &str, name: &str) -> Result<Vec<AttachPoint>, String> {
+        let (providers, names) = (NamePattern::new(provider)?, NamePattern::new(name)?);
+        let is_wanted = |note: &kymo_debuginfo::sdt::UsdtNote| {
+            (provider.is_empty() || providers.is_match(&note.provider))
+                && names.is_match(&note.name)
+        };
+        let (found, notes) = binaries::usdt_probes(path, self.facts.pid, &is_wanted)?;
+        let mut pairs: Vec<(String, String)> =
+            notes.into_iter().map(|note| (note.provider, note.name)).collect();
+        pairs.sort();
+        pairs.dedup();
+        let path = found.to_string_lossy().into_owned();
+        let made =
+            |(provider, name)| named(AttachTarget::Usdt { path: path.clone(), provider, name });
+        Ok(pairs.into_iter().map(made).collect())
+    }
+}
+
+fn named(target: AttachTarget) -> AttachPoint {
+    AttachPoint { name: display_name(&target), target }
+}
+
+/// A point as it stands in programs.
+fn display_name(target: &AttachTarget) -> String {
+    let with = |kind: &str, parts: &[&str]| {
+        let parts = parts.iter().filter(|part| !part.is_empty());
+        parts.fold(kind.to_owned(), |name, part| format!("{name}:{part}"))
+    };
+    let plus = |offset: u64| if offset == 0 { String::new() } else { format!("+{offset}") };
+    match target {
+        AttachTarget::Tracepoint { category, event } => with("tracepoint", &[category, event]),
+        AttachTarget::RawTracepoint { module, event } => with("rawtracepoint", &[module, event]),
+        AttachTarget::Kprobe { module, function, offset, address, at_return } => {
+            let kind = if *at_return { "kretprobe" } else { "kprobe" };
+            let place = match address {
+                Some(address) => format!("{address:#x}"),
+                None => format!("{function}{}", plus(*offset)),
+            };
+            with(kind, &[module, &place])
+        }
+        AttachTarget::Fentry { module, function, at_exit } => {
+            with(if *at_exit { "fexit" } else { "fentry" }, &[module, function])
+        }
+        AttachTarget::Uprobe { path, function, offset, address, at_return, .. } => {
+            let kind = if *at_return { "uretprobe" } else { "uprobe" };
+            let place = match address {
+                Some(address) => format!("{address:#x}"),
+                None => format!("{function}{}", plus(*offset)),
+            };
+            with(kind, &[path, &place])
+        }
+        AttachTarget::Usdt { path, provider, name } => with("usdt", &[path, provider, name]),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,149 @@
+//! Answers about this machine for the compiler: formats of tracepoints, types of the kernel,
+//! functions and USDT probes of binaries. Each is read when it is asked for: a program of
+//! tracepoints alone touches neither BTF nor symbols.
+
+mod binaries;
+mod expand;
+mod kernel_types;
+
+pub(crate) use binaries::{BinaryPlace, place_of};
+pub(crate) use expand::PointCatalog;
+pub(crate) use kernel_types::KernelTypes;
+
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+
+use kymo_bpf::{
+    AttachPoint, AttachTarget, CType, EnumerationFacts, FunctionFacts, RecordLayout, TypeFacts,
+};
+use kymo_format::EventFormat;
+use kymo_kernel::bpf::{BpfMap, MapSpec, ProbeEvent};
+use kymo_kernel::target;
+use kymo_kernel::tracefs::{Tracefs, TracefsError};
+use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
+use rustc_hash::FxHashMap;
+
+/// This machine, as the compiler asks about it.
+#[derive(Default)]
+pub struct MachineFacts {
+    tracefs: OnceCell<Result<Tracefs, TracefsError>>,
+    types: OnceCell<Option<KernelTypes>>,
+    symbols: OnceCell<Kallsyms>,
+    formats: RefCell<FxHashMap<(String, String), Rc<EventFormat>>>,
+    /// Process of `-p`.
+    pub pid: Option<u32>,
+}
+
+impl MachineFacts {
+    /// The machine, and the process that probes without a path are of.
+    pub fn new(pid: Option<u32>) -> MachineFacts {
+        MachineFacts { pid, ..MachineFacts::default() }
+    }
+
+    /// What this kernel has for programs.
+    pub fn features(&self) -> Vec<(&'static str, bool)> {
+        let pmu = |name| ProbeEvent::of_pmu(name).is_some();
+        let map = |map_type, key_size, value_size| {
+            let spec = MapSpec {
+                name: "probe",
+                map_type,
+                key_size,
+                value_size,
+                max_entries: 4096,
+                flags: 0,
+                values: 1,
+            };
+            BpfMap::create(&spec).is_ok()
+        };
+        vec![
+            ("tracefs", self.tracefs().is_ok()),
+            ("btf", self.types().is_some()),
+            ("kprobe", pmu("kprobe")),
+            ("uprobe", pmu("uprobe")),
+            ("map hash", map(1, 8, 8)),
+            ("map per-CPU array", map(6, 4, 8)),
+            ("map stack trace", map(7, 4, 1016)),
+            ("map ring buffer", map(27, 0, 0)),
+        ]
+    }
+
+    pub(crate) fn tracefs(&self) -> Result<&Tracefs, String> {
+        self.tracefs.get_or_init(Tracefs::open).as_ref().map_err(ToString::to_string)
+    }
+
+    /// Types of the kernel; none if it has no BTF.
+    pub(crate) fn types(&self) -> Option<&KernelTypes> {
+        self.types.get_or_init(KernelTypes::running).as_ref()
+    }
+
+    pub(crate) fn symbols(&self) -> &Kallsyms {
+        self.symbols.get_or_init(|| running_symbols(NameChoice::First))
+    }
+}
+
+impl TypeFacts for MachineFacts {
+    fn expand(&self, point: &AttachPoint) -> Result<Vec<AttachPoint>, String> {
+        PointCatalog { facts: self }.expand(point)
+    }
+
+    fn tracepoint_format(&self, category: &str, event: &str) -> Result<Rc<EventFormat>, String> {
+        let key = (category.to_owned(), event.to_owned());
+        if let Some(known) = self.formats.borrow().get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        let text = self.tracefs()?.event_format(category, event).map_err(|e| e.to_string())?;
+        let format = EventFormat::parse(&text).map_err(|e| e.to_string())?;
+        let format = Rc::new(format.with_system(category));
+        self.formats.borrow_mut().insert(key, Rc::clone(&format));
+        Ok(format)
+    }
+
+    fn find_type(&self, name: &str) -> Option<CType> {
+        self.types()?.find(name)
+    }
+
+    fn record_layout(&self, id: u32) -> Option<Rc<RecordLayout>> {
+        self.types()?.record(id)
+    }
+
+    fn enumerators(&self, id: u32) -> Option<Rc<EnumerationFacts>> {
+        self.types()?.enumeration(id)
+    }
+
+    fn constant(&self, name: &str) -> Option<i64> {
+        self.types()?.constant(name)
+    }
+
+    fn function(&self, point: &AttachPoint) -> Result<Rc<FunctionFacts>, String> {
+        let types =
+            || self.types().ok_or("this kernel has no BTF (/sys/kernel/btf/vmlinux)".to_owned());
+        match &point.target {
+            AttachTarget::Fentry { function, .. } | AttachTarget::Kprobe { function, .. } => {
+                types()?.function(function)
+            }
+            AttachTarget::RawTracepoint { event, .. } => types()?.tracepoint(event),
+            AttachTarget::Usdt { path, provider, name } => {
+                binaries::usdt_arguments(path, provider, name, self.pid)
+            }
+            _ => Err("arguments by name need debugging information, which is not read here; \
+                      use arg0, arg1, …"
+                .into()),
+        }
+    }
+
+    fn kernel_symbol(&self, name: &str) -> Option<u64> {
+        self.symbols().iter().find(|(_, _, symbol, _)| *symbol == name).map(|(addr, ..)| addr)
+    }
+
+    fn user_symbol(&self, path: &str, name: &str) -> Option<(u64, u64)> {
+        binaries::symbol(path, name, self.pid)
+    }
+
+    fn cgroup_id(&self, path: &str) -> Option<u64> {
+        target::cgroup_id(path)
+    }
+
+    fn included_text(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(name).ok()
+    }
+}

@@ -1,0 +1,35 @@
+//! Programs in the kernel: a text of bpftrace's language is compiled, its maps created, its
+//! instructions loaded and attached, its records acted on, its maps printed as bpftrace
+//! prints them.
+//!
+//! | step | file |
+//! |---|---|
+//! | answers for the compiler | `facts/` |
+//! | maps and programs into the kernel | `load.rs` |
+//! | probes to events | `attach.rs` |
+//! | the run, from BEGIN to END | `running.rs`; records `actions.rs` |
+//! | bytes → values | `value.rs`, `series.rs`, `address_names.rs` |
+//! | values → text, JSON | `output/` |
+//! | what was lost | `losses.rs` |
+//! | `-l` | `list.rs` |
+#![forbid(unsafe_code)]
+
+mod actions;
+mod address_names;
+mod attach;
+mod error;
+mod facts;
+mod list;
+mod load;
+mod losses;
+mod output;
+mod running;
+mod series;
+mod value;
+
+pub use actions::ProgramSinks;
+pub use error::ProgramError;
+pub use facts::MachineFacts;
+pub use list::list_points;
+pub use output::OutputForm;
+pub use running::{ProgramOptions, ProgramSummary, RunState, RunningProgram, compile_program};

@@ -1,0 +1,250 @@
+//! Maps and programs into the kernel: maps first, whose descriptors the instructions name.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use kymo_bpf::{
+    AttachPoint, AttachTarget, BpfProgramType, CompiledProbe, CompiledProgram, MapDefinition,
+    MapPurpose, ProgramPosition,
+};
+use kymo_kernel::bpf::{BpfError, BpfMap, BpfProgram, BpfRing, MapSpec, ProgramSpec, load_btf};
+use kymo_kernel::system::KernelName;
+
+use crate::error::ProgramError;
+use crate::facts::MachineFacts;
+
+/// Bytes of the ring unless the program says otherwise: a hundredth of a second of a million
+/// short records.
+const RING_SIZE: u32 = 2 << 20;
+
+/// Attach types that programs are loaded for.
+const TRACE_RAW_TRACEPOINT: u32 = 23;
+const TRACE_FENTRY: u32 = 24;
+const TRACE_FEXIT: u32 = 25;
+const TRACE_ITERATOR: u32 = 28;
+
+/// The maps of a program, and its ring.
+pub(crate) struct LoadedMaps {
+    pub maps: Vec<BpfMap>,
+    pub ring: Option<BpfRing>,
+}
+
+/// Creates the maps.
+pub(crate) fn create_maps(program: &CompiledProgram, cpus: u32) -> Result<LoadedMaps, BpfError> {
+    let mut loaded = LoadedMaps { maps: Vec::with_capacity(program.maps.len()), ring: None };
+    for definition in &program.maps {
+        let is_ring = definition.purpose == MapPurpose::Ring;
+        let max_entries = match is_ring {
+            true => ring_size(program, definition),
+            false => definition.max_entries,
+        };
+        let map = BpfMap::create(&MapSpec {
+            name: &definition.name,
+            map_type: definition.map_type as u32,
+            key_size: definition.key_size,
+            value_size: definition.value_size,
+            max_entries,
+            flags: definition.flags,
+            values: if definition.is_per_cpu() { cpus } else { 1 },
+        })?;
+        if is_ring {
+            loaded.ring = Some(BpfRing::map(&map, max_entries as usize)?);
+        }
+        loaded.maps.push(map);
+    }
+    Ok(loaded)
+}
+
+/// Bytes of the ring: what the program's settings say, or enough for most.
+fn ring_size(program: &CompiledProgram, definition: &MapDefinition) -> u32 {
+    let stated = program.config.iter().find(|(key, _)| key == "perf_rb_pages");
+    match stated.and_then(|(_, pages)| pages.parse::<u32>().ok()) {
+        Some(pages) => pages.clamp(1, 1 << 16).next_power_of_two() * 4096,
+        None if program.actions.is_empty() => definition.max_entries,
+        None => definition.max_entries.max(RING_SIZE),
+    }
+}
+
+/// Loads programs.
+pub(crate) struct ProgramLoader<'p> {
+    maps: &'p [BpfMap],
+    pub facts: &'p MachineFacts,
+    btf: Option<OwnedFd>,
+    /// Whether the verifier's log is wanted.
+    pub wants_log: bool,
+}
+
+impl<'p> ProgramLoader<'p> {
+    /// Loads the program's BTF; kernels that do not take it load the rest without.
+    pub(crate) fn new(
+        program: &'p CompiledProgram,
+        maps: &'p [BpfMap],
+        facts: &'p MachineFacts,
+        wants_log: bool,
+    ) -> ProgramLoader<'p> {
+        let btf = match program.btf.is_empty() {
+            true => None,
+            false => load_btf(&program.btf).ok(),
+        };
+        ProgramLoader { maps, facts, btf, wants_log }
+    }
+
+    /// Loads the instructions of a probe for one of its points. `attach_type` is of links to
+    /// many places; 0 for others.
+    pub(crate) fn load(
+        &self,
+        probe: &CompiledProbe,
+        point: &AttachPoint,
+        attach_type: u32,
+    ) -> Result<BpfProgram, ProgramError> {
+        let (own_type, btf_id) = self.attach_type(probe, point)?;
+        let instructions = self.relocate(probe);
+        let lines = line_info(probe);
+        let spec = ProgramSpec {
+            name: function_name(&point.name),
+            program_type: probe.program_type as u32,
+            attach_type: if attach_type == 0 { own_type } else { attach_type },
+            attach_btf_id: btf_id,
+            attach_btf: None,
+            instructions: &instructions,
+            btf: self.btf.as_ref().map(AsFd::as_fd),
+            functions: &probe.functions,
+            lines: &lines,
+            wants_log: self.wants_log,
+            kernel_version: kernel_version(),
+        };
+        BpfProgram::load(&spec).map_err(|error| refused(probe, point, error))
+    }
+
+    /// Attach type and BTF id of tracing programs.
+    fn attach_type(
+        &self,
+        probe: &CompiledProbe,
+        point: &AttachPoint,
+    ) -> Result<(u32, u32), ProgramError> {
+        if probe.program_type != BpfProgramType::Tracing {
+            return Ok((0, 0));
+        }
+        let types = self.facts.types();
+        let (attach_type, id, what) = match &point.target {
+            AttachTarget::RawTracepoint { event, .. } | AttachTarget::Tracepoint { event, .. } => {
+                let id = types.and_then(|t| t.tracepoint_id(event));
+                (TRACE_RAW_TRACEPOINT, id, event.clone())
+            }
+            AttachTarget::Fentry { function, at_exit, .. } => {
+                let attach_type = if *at_exit { TRACE_FEXIT } else { TRACE_FENTRY };
+                (attach_type, types.and_then(|t| t.function_id(function)), function.clone())
+            }
+            AttachTarget::Iter { object, .. } => {
+                let function = format!("bpf_iter_{object}");
+                (TRACE_ITERATOR, types.and_then(|t| t.function_id(&function)), function)
+            }
+            _ => (0, Some(0), String::new()),
+        };
+        let id = id.ok_or_else(|| ProgramError::Attach {
+            point: point.name.clone(),
+            position: probe.position,
+            reason: format!("the kernel's BTF has no {what}"),
+        })?;
+        Ok((attach_type, id))
+    }
+
+    fn relocate(&self, probe: &CompiledProbe) -> Vec<u8> {
+        let mut instructions = probe.instructions.clone();
+        for relocation in &probe.relocations {
+            let map = self.maps.get(relocation.map as usize);
+            let place = instructions.get_mut(relocation.instruction as usize);
+            if let (Some(map), Some(instruction)) = (map, place) {
+                instruction.imm = map.as_fd().as_raw_fd();
+            }
+        }
+        instructions.into_iter().flat_map(|i| i.to_bytes()).collect()
+    }
+}
+
+/// `struct bpf_line_info`: instruction, file name, text, and line << 10 | column.
+fn line_info(probe: &CompiledProbe) -> Vec<[u32; 4]> {
+    let texts = probe.line_texts.iter();
+    let lines = probe.lines.iter().zip(texts).map(|((at, position), (file, text))| {
+        [*at, *file, *text, position.line << 10 | position.column.min(1023)]
+    });
+    lines.collect()
+}
+
+/// The last part of a point's name.
+fn function_name(point: &str) -> &str {
+    point.rsplit([':', '/']).next().unwrap_or(point)
+}
+
+/// `KERNEL_VERSION` of the running kernel.
+fn kernel_version() -> u32 {
+    let (major, minor) = running_version();
+    let release = KernelName::running().release;
+    let patch = release.split(['.', '-', '+']).nth(2).and_then(|p| p.parse().ok());
+    major << 16 | minor << 8 | patch.unwrap_or(0u32).min(255)
+}
+
+/// Version of the running kernel.
+pub(crate) fn running_version() -> (u32, u32) {
+    let release = KernelName::running().release;
+    let mut parts = release.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+fn refused(probe: &CompiledProbe, point: &AttachPoint, error: BpfError) -> ProgramError {
+    if error.log.is_empty() {
+        return ProgramError::Kernel(error);
+    }
+    let (position, text) = explain_log(probe, &error.log);
+    ProgramError::Refused { point: point.name.clone(), position, text, log: error.log }
+}
+
+/// Where the verifier stopped, and its last words: it prints each instruction as
+/// `NUMBER: (CODE) …` before it judges it.
+fn explain_log(probe: &CompiledProbe, log: &str) -> (ProgramPosition, String) {
+    let number = |line: &str| {
+        let (number, rest) = line.split_once(": (")?;
+        rest.get(2..3).filter(|end| *end == ")")?;
+        number.trim().parse::<u32>().ok()
+    };
+    let at = log.lines().rev().find_map(number);
+    let is_judgment = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty()
+            && !line.starts_with("processed ")
+            && !line.starts_with(';')
+            && !line.starts_with("verification time")
+            && !line.starts_with("stack depth")
+            && number(line).is_none()
+    };
+    let text = log.lines().rev().find(is_judgment).unwrap_or("refused by the verifier").trim();
+    let lines = probe.lines.iter().take_while(|(first, _)| at.is_some_and(|at| *first <= at));
+    let position = lines.last().map_or(probe.position, |(_, position)| *position);
+    (position, text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifiers_words_are_put_to_their_line() {
+        let at = |line| ProgramPosition { line, column: 3 };
+        let probe = CompiledProbe {
+            points: Vec::new(),
+            program_type: BpfProgramType::RawTracepoint,
+            instructions: Vec::new(),
+            relocations: Vec::new(),
+            functions: Vec::new(),
+            lines: vec![(0, at(1)), (2, at(4)), (9, at(7))],
+            line_texts: Vec::new(),
+            position: at(1),
+            stack: 0,
+        };
+        let log = "0: R1=ctx() R10=fp0\n; @a = 1\n1: (b7) r2 = 1\n3: (79) r1 = *(u64 *)(r2 +0)\n\
+                   R2 invalid mem access 'scalar'\nprocessed 4 insns (limit 1000000)\n";
+        let (position, text) = explain_log(&probe, log);
+        assert_eq!((position.line, text.as_str()), (4, "R2 invalid mem access 'scalar'"));
+        let (position, text) = explain_log(&probe, "");
+        assert_eq!((position.line, text.as_str()), (1, "refused by the verifier"));
+    }
+}

@@ -1,0 +1,107 @@
+//! What a run lost: entries, records, reads, texts, each with the line that lost it.
+
+use kymo_bpf::{CompiledProgram, ErrorKind, MapPurpose};
+use kymo_kernel::bpf::{BpfMap, BpfProgram, ProgramInfo};
+use kymo_model::{Note, NoteKind};
+
+use crate::value::u64_at;
+
+/// Records that did not fit the ring.
+pub(crate) fn ring_drops(program: &CompiledProgram, maps: &[BpfMap]) -> u64 {
+    let counts = site_counts(program, maps);
+    let sites = program.error_sites.iter().zip(counts);
+    sites.filter(|(site, _)| site.kind == ErrorKind::RingFull).map(|(_, count)| count).sum()
+}
+
+/// Notes for the ledger.
+pub(crate) fn loss_notes(
+    program: &CompiledProgram,
+    maps: &[BpfMap],
+    loaded: &[(String, BpfProgram)],
+) -> Vec<Note> {
+    let counts = site_counts(program, maps);
+    let mut notes: Vec<Note> = program
+        .error_sites
+        .iter()
+        .zip(counts)
+        .filter(|(_, count)| *count > 0)
+        .map(|(site, count)| {
+            let (kind, fact, advice) = describe(program, &site.kind, count);
+            let at = site.position;
+            let place = if at.line > 0 { format!("line {}: ", at.line) } else { String::new() };
+            Note::doubt(kind, format!("{place}{fact}"), advice)
+        })
+        .collect();
+    for (name, program) in loaded {
+        let missed = ProgramInfo::of(program).map_or(0, |info| info.recursion_misses);
+        if missed > 0 {
+            let fact = format!("{name}: {missed} events while the program ran on the same CPU");
+            notes.push(Note::doubt(NoteKind::Lost, fact, None));
+        }
+    }
+    notes
+}
+
+fn site_counts(program: &CompiledProgram, maps: &[BpfMap]) -> Vec<u64> {
+    let definitions = program.maps.iter().zip(maps);
+    let mut counters = definitions.filter(|(map, _)| map.purpose == MapPurpose::ErrorCounters);
+    let mut counts = vec![0u64; program.error_sites.len()];
+    let Some((_, map)) = counters.next() else { return counts };
+    for (key, value) in map.entries().unwrap_or_default() {
+        let sum = value.chunks_exact(8).map(|cpu| u64_at(cpu, 0)).sum();
+        if let Some(count) = counts.get_mut(u64_at(&key, 0) as usize) {
+            *count = sum;
+        }
+    }
+    counts
+}
+
+fn describe(
+    program: &CompiledProgram,
+    kind: &ErrorKind,
+    count: u64,
+) -> (NoteKind, String, Option<String>) {
+    let map_of = |map: &usize| program.maps.get(*map);
+    let name = |map: &usize| map_of(map).map_or("?", |map| map.name.as_str());
+    match kind {
+        ErrorKind::MapFull { map } => {
+            let most = map_of(map).map_or(0, |map| map.max_entries);
+            let fact =
+                format!("{count} updates of {} did not fit: it holds {most} entries", name(map));
+            (NoteKind::Lost, fact, Some("raise max_map_keys in the config block".into()))
+        }
+        ErrorKind::RingFull => (
+            NoteKind::Lost,
+            format!("{count} records did not fit the ring"),
+            Some("raise perf_rb_pages in the config block, or print less".into()),
+        ),
+        ErrorKind::ReadFailed => {
+            (NoteKind::Unread, format!("{count} reads of memory failed: 0 or empty"), None)
+        }
+        ErrorKind::StackLost => (NoteKind::Chains, format!("{count} stacks were not stored"), None),
+        ErrorKind::TextCut => (
+            NoteKind::Cut,
+            format!("{count} texts were longer than their room"),
+            Some("raise max_strlen in the config block".into()),
+        ),
+        ErrorKind::NoSuchKey { map } => (
+            NoteKind::Unmatched,
+            format!("{count} deletes of keys that {} has not", name(map)),
+            None,
+        ),
+        ErrorKind::ScratchBusy => (
+            NoteKind::Lost,
+            format!("{count} events came while the working memory of their CPU was in use"),
+            None,
+        ),
+        ErrorKind::DivisionByZero => {
+            (NoteKind::Malformed, format!("{count} divisions by zero gave 0"), None)
+        }
+        ErrorKind::HelperFailed(helper) => {
+            (NoteKind::Refused, format!("{helper} failed {count} times"), None)
+        }
+        ErrorKind::LoopCut => {
+            (NoteKind::Cut, format!("{count} loops reached the kernel's limit"), None)
+        }
+    }
+}

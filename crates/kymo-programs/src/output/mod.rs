@@ -1,0 +1,109 @@
+//! Output as bpftrace has it: text, or a JSON object a line.
+
+mod format;
+mod histogram;
+mod json;
+mod text;
+
+pub(crate) use format::format_values;
+
+use std::io::{self, Write};
+
+use kymo_bpf::ValueType;
+
+use crate::value::ProgramValue;
+
+/// Form of the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputForm {
+    /// Text.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// Where output goes, and how.
+pub(crate) struct ProgramOutput<'w> {
+    pub form: OutputForm,
+    pub sink: &'w mut dyn Write,
+}
+
+/// A map to print: entries in the order they are printed.
+pub(crate) struct PrintedMap<'m> {
+    pub name: &'m str,
+    pub value_type: &'m ValueType,
+    /// Key, where the map has one, and value.
+    pub entries: Vec<(Option<ProgramValue>, ProgramValue)>,
+}
+
+impl ProgramOutput<'_> {
+    /// A map.
+    pub(crate) fn map(&mut self, map: &PrintedMap<'_>) -> io::Result<()> {
+        let mut out = Vec::new();
+        match self.form {
+            OutputForm::Text => text::write_map(&mut out, map),
+            OutputForm::Json => json::write_map(&mut out, map),
+        }
+        self.sink.write_all(&out)
+    }
+
+    /// Text of `printf` and its like; `kind` names the call in JSON.
+    pub(crate) fn message(&mut self, kind: &str, text: &[u8]) -> io::Result<()> {
+        match self.form {
+            OutputForm::Text => self.sink.write_all(text),
+            OutputForm::Json => {
+                let mut out = Vec::with_capacity(text.len() + 40);
+                json::write_message(&mut out, kind, text);
+                self.sink.write_all(&out)
+            }
+        }
+    }
+
+    /// `print(value)`.
+    pub(crate) fn value(&mut self, value: &ProgramValue) -> io::Result<()> {
+        let mut out = Vec::new();
+        match self.form {
+            OutputForm::Text => {
+                text::write_value(&mut out, value);
+                out.push(b'\n');
+            }
+            OutputForm::Json => json::write_printed_value(&mut out, value),
+        }
+        self.sink.write_all(&out)
+    }
+
+    /// What stands between the events and the maps that are printed at the end.
+    pub(crate) fn before_last_maps(&mut self) -> io::Result<()> {
+        match self.form {
+            OutputForm::Text => self.sink.write_all(b"\n\n"),
+            OutputForm::Json => Ok(()),
+        }
+    }
+
+    /// The number of probes, when they are attached. Text of it is for standard error.
+    pub(crate) fn attached(&mut self, probes: usize) -> io::Result<()> {
+        match self.form {
+            OutputForm::Text => Ok(()),
+            OutputForm::Json => writeln!(
+                self.sink,
+                "{{\"type\": \"attached_probes\", \"count\": {probes}, \"data\": {{\"probes\": {probes}}}}}"
+            ),
+        }
+    }
+
+    /// Records that did not fit the ring.
+    pub(crate) fn lost(&mut self, events: u64) -> io::Result<()> {
+        match self.form {
+            OutputForm::Text => Ok(()),
+            OutputForm::Json => writeln!(
+                self.sink,
+                "{{\"type\": \"lost_events\", \"data\": {{\"events\": {events}}}}}"
+            ),
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
+}

@@ -1,0 +1,372 @@
+//! A run: BEGIN, attaching, records until the end, END, the maps.
+
+use std::io;
+
+use kymo_bpf::{AttachTarget, CompileOptions, CompiledProbe, CompiledProgram, compile};
+use kymo_kernel::bpf::{BpfError, BpfLink, BpfProgram, BpfRing};
+use kymo_kernel::clock::KernelClock;
+use kymo_kernel::system::SystemRoot;
+use kymo_model::{Note, NoteKind};
+
+use crate::actions::{ActionRunner, ProgramSinks};
+use crate::attach::ProbeAttacher;
+use crate::error::ProgramError;
+use crate::facts::MachineFacts;
+use crate::load::{LoadedMaps, ProgramLoader, create_maps, running_version};
+use crate::losses::{loss_notes, ring_drops};
+use crate::output::{OutputForm, ProgramOutput};
+
+/// Options of a run.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramOptions {
+    /// Positional parameters.
+    pub parameters: Vec<String>,
+    /// Process that user probes are limited to.
+    pub pid: Option<u32>,
+    /// Process of `-c`.
+    pub child_pid: Option<u32>,
+    /// Form of the output.
+    pub form: OutputForm,
+    /// Whether the verifier's log is wanted.
+    pub wants_log: bool,
+}
+
+/// Whether a run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// It does; there may be more records at once.
+    Busy,
+    /// It does; nothing waits.
+    Idle,
+    /// The program called `exit()`.
+    Ended,
+}
+
+/// What a run gave.
+#[derive(Debug, Default)]
+pub struct ProgramSummary {
+    /// Status of `exit()`.
+    pub status: u8,
+    /// What was lost.
+    pub notes: Vec<Note>,
+}
+
+/// Bytes of records that are handled before signals are looked at again.
+const CHUNK: u64 = 8 << 20;
+
+/// Compiles a program for this machine.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn compile_program(
+    text: &str,
+    options: &ProgramOptions,
+    facts: &MachineFacts,
+) -> Result<CompiledProgram, ProgramError> {
+    let compiled = compile_with(text, options, facts, true)?;
+    // System calls' tracepoints are made by the kernel of one raw tracepoint.
+    let is_syscall = |probe: &CompiledProbe| {
+        let mut targets = probe.points.iter().map(|point| &point.target);
+        probe.program_type == kymo_bpf::BpfProgramType::RawTracepoint
+            && targets.any(|target| match target {
+                AttachTarget::Tracepoint { category, .. } => category == "syscalls",
+                _ => false,
+            })
+    };
+    match compiled.probes.iter().any(is_syscall) {
+        true => compile_with(text, options, facts, false),
+        false => Ok(compiled),
+    }
+}
+
+fn compile_with(
+    text: &str,
+    options: &ProgramOptions,
+    facts: &MachineFacts,
+    raw_tracepoints: bool,
+) -> Result<CompiledProgram, ProgramError> {
+    let options = CompileOptions {
+        parameters: options.parameters.clone(),
+        pid: options.pid,
+        child_pid: options.child_pid,
+        start_ns: KernelClock::Boottime.now().unwrap_or(0),
+        cpus: possible_cpus(),
+        raw_tracepoints,
+        kernel: running_version(),
+        arch: std::env::consts::ARCH.to_owned(),
+        config: Vec::new(),
+    };
+    compile(text, &options, facts).map_err(ProgramError::Compile)
+}
+
+fn possible_cpus() -> u32 {
+    SystemRoot::machine().possible_cpus().len().max(1) as u32
+}
+
+/// A program that is attached.
+pub struct RunningProgram {
+    actions: ActionRunner,
+    ring: Option<BpfRing>,
+    links: Vec<BpfLink>,
+    loaded: Vec<(String, BpfProgram)>,
+    end: Vec<usize>,
+    /// Verifier's logs, by point.
+    pub logs: Vec<(String, String)>,
+    /// Attach points.
+    pub attached: usize,
+    notes: Vec<Note>,
+    reported_drops: u64,
+    shows_user_code: bool,
+}
+
+impl RunningProgram {
+    /// Creates the maps, loads, runs BEGIN and attaches.
+    ///
+    /// # Errors
+    /// The first that the kernel refuses; nothing is attached then.
+    pub fn start(
+        program: CompiledProgram,
+        options: &ProgramOptions,
+        facts: &MachineFacts,
+    ) -> Result<RunningProgram, ProgramError> {
+        let LoadedMaps { maps, ring } = create_maps(&program, possible_cpus())?;
+        let mut run = RunningProgram {
+            actions: ActionRunner::new(program, maps, options.form),
+            ring,
+            links: Vec::new(),
+            loaded: Vec::new(),
+            end: Vec::new(),
+            logs: Vec::new(),
+            attached: 0,
+            notes: Vec::new(),
+            reported_drops: 0,
+            shows_user_code: false,
+        };
+        run.shows_user_code = run.actions.shows_user_code();
+        run.load_and_attach(facts, options.wants_log)?;
+        Ok(run)
+    }
+
+    fn load_and_attach(
+        &mut self,
+        facts: &MachineFacts,
+        wants_log: bool,
+    ) -> Result<(), ProgramError> {
+        let program = std::mem::take(&mut self.actions.program);
+        let maps = std::mem::take(&mut self.actions.maps);
+        let done = {
+            let loader = ProgramLoader::new(&program, &maps, facts, wants_log);
+            let attacher = ProbeAttacher::new(facts);
+            let is_begin = |probe: &&CompiledProbe| {
+                probe.points.iter().any(|p| p.target == AttachTarget::Begin)
+            };
+            let begins = program.probes.iter().filter(is_begin);
+            let others = program.probes.iter().filter(|probe| !is_begin(probe));
+            begins.chain(others).try_for_each(|probe| self.start_probe(&loader, &attacher, probe))
+        };
+        self.actions.program = program;
+        self.actions.maps = maps;
+        done
+    }
+
+    fn start_probe(
+        &mut self,
+        loader: &ProgramLoader<'_>,
+        attacher: &ProbeAttacher<'_>,
+        probe: &CompiledProbe,
+    ) -> Result<(), ProgramError> {
+        if self.attach_together(loader, attacher, probe) {
+            return Ok(());
+        }
+        // Tracing programs are loaded for one function each; others once for all points.
+        let is_tracing = probe.program_type == kymo_bpf::BpfProgramType::Tracing;
+        let mut current: Option<usize> = None;
+        let mut failures = Vec::new();
+        for point in &probe.points {
+            let index = match current.filter(|_| !is_tracing) {
+                Some(index) => index,
+                None => self.keep(point.name.clone(), loader.load(probe, point, 0)?),
+            };
+            current = Some(index);
+            let Some((_, program)) = self.loaded.get(index) else { continue };
+            match &point.target {
+                AttachTarget::Begin => program.run_once()?,
+                AttachTarget::End => self.end.push(index),
+                _ => match attacher.attach(program, probe.program_type, point) {
+                    Ok(links) => self.links.extend(links),
+                    Err(reason) => {
+                        failures.push((point.name.clone(), reason));
+                        continue;
+                    }
+                },
+            }
+            self.attached += 1;
+        }
+        self.judge_failures(probe, failures)
+    }
+
+    /// One that was named must be there; of those that a pattern stands for, some may refuse.
+    fn judge_failures(
+        &mut self,
+        probe: &CompiledProbe,
+        failures: Vec<(String, String)>,
+    ) -> Result<(), ProgramError> {
+        let all = failures.len() == probe.points.len();
+        let count = failures.len();
+        let Some((point, reason)) = failures.into_iter().next() else { return Ok(()) };
+        if all {
+            return Err(ProgramError::Attach { point, position: probe.position, reason });
+        }
+        let fact =
+            format!("{count} of {} probes are not attached: {point}: {reason}", probe.points.len());
+        self.notes.push(Note::doubt(NoteKind::Scope, fact, None));
+        Ok(())
+    }
+
+    /// Attaches to all points by one link, where points are many and the kernel can.
+    fn attach_together(
+        &mut self,
+        loader: &ProgramLoader<'_>,
+        attacher: &ProbeAttacher<'_>,
+        probe: &CompiledProbe,
+    ) -> bool {
+        const KPROBE_MULTI: u32 = 42;
+        const UPROBE_MULTI: u32 = 48;
+        let Some(first) = probe.points.first().filter(|_| probe.points.len() > 1) else {
+            return false;
+        };
+        let pid = loader.facts.pid;
+        let attached = match &first.target {
+            AttachTarget::Kprobe { .. } => {
+                attacher.addresses_of_kprobes(&probe.points).and_then(|(addresses, returns)| {
+                    let program = loader.load(probe, first, KPROBE_MULTI).ok()?;
+                    let link = BpfLink::to_kprobes(&program, &addresses, returns).ok()?;
+                    Some((program, link))
+                })
+            }
+            AttachTarget::Uprobe { .. } => {
+                attacher.offsets_of_uprobes(&probe.points).and_then(|(path, offsets, returns)| {
+                    let program = loader.load(probe, first, UPROBE_MULTI).ok()?;
+                    let link = BpfLink::to_uprobes(&program, &path, &offsets, returns, pid).ok()?;
+                    Some((program, link))
+                })
+            }
+            _ => None,
+        };
+        let Some((program, link)) = attached else { return false };
+        self.keep(first.name.clone(), program);
+        self.links.push(link);
+        self.attached += probe.points.len();
+        true
+    }
+
+    fn keep(&mut self, name: String, mut program: BpfProgram) -> usize {
+        let log = std::mem::take(&mut program.log);
+        if !log.is_empty() {
+            self.logs.push((name.clone(), log));
+        }
+        self.loaded.push((name, program));
+        self.loaded.len() - 1
+    }
+
+    /// Says how many probes are attached, in JSON.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn announce(&self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
+        self.output(sinks).attached(self.attached)
+    }
+
+    fn output<'s>(&self, sinks: &'s mut ProgramSinks<'_>) -> ProgramOutput<'s> {
+        ProgramOutput { form: self.actions.form, sink: sinks.output }
+    }
+
+    /// Handles the records that are there, a bounded number of them.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn poll(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<RunState> {
+        let bytes = self.read_ring(sinks)?;
+        if bytes > 0 {
+            sinks.output.flush()?;
+        }
+        Ok(match (self.actions.exit, bytes) {
+            (Some(_), _) => RunState::Ended,
+            (None, 0) => RunState::Idle,
+            _ => RunState::Busy,
+        })
+    }
+
+    fn read_ring(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<u64> {
+        let (Some(ring), actions) = (&mut self.ring, &mut self.actions) else { return Ok(0) };
+        let mut result = Ok(());
+        let bytes = ring.read(CHUNK, |record| {
+            result = actions.run(record, sinks);
+            result.is_ok() && actions.exit.is_none()
+        });
+        result.map(|()| bytes)
+    }
+
+    /// Reads the mappings of a process whose addresses may be printed: it may be gone when
+    /// they are.
+    pub fn remember_process(&mut self, pid: u32) {
+        if self.shows_user_code {
+            self.actions.names.renew_process(pid);
+        }
+    }
+
+    /// Detaches, handles what is left, runs END and prints the maps.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub fn finish(mut self, sinks: &mut ProgramSinks<'_>) -> Result<ProgramSummary, ProgramError> {
+        self.links.clear();
+        let status = self.actions.exit;
+        match status {
+            // Records behind `exit()` are not wanted.
+            Some(_) => {
+                if let Some(ring) = &mut self.ring {
+                    while ring.read(CHUNK, |_| true) > 0 {}
+                }
+            }
+            None => while self.read_ring(sinks)? > 0 && self.actions.exit.is_none() {},
+        }
+        self.actions.exit = None;
+        self.run_end()?;
+        while self.read_ring(sinks)? > 0 && self.actions.exit.is_none() {}
+        let status = status.or(self.actions.exit);
+        self.report_drops(sinks)?;
+        let is_quiet = self.actions.program.config.iter().any(|(key, value)| {
+            key == "print_maps_on_exit" && matches!(value.as_str(), "0" | "false")
+        });
+        if !is_quiet {
+            self.output(sinks).before_last_maps()?;
+            self.actions.print_maps(sinks.output)?;
+        }
+        sinks.output.flush()?;
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(loss_notes(&self.actions.program, &self.actions.maps, &self.loaded));
+        let failures = self.actions.failures.iter();
+        notes.extend(failures.map(|f| Note::doubt(NoteKind::Missing, f.clone(), None)));
+        if self.actions.names.unresolved > 0 {
+            let fact = format!("{} addresses have no symbol", self.actions.names.unresolved);
+            notes.push(Note::doubt(NoteKind::Unresolved, fact, None));
+        }
+        Ok(ProgramSummary { status: status.unwrap_or(0) as u8, notes })
+    }
+
+    fn run_end(&self) -> Result<(), BpfError> {
+        let programs = self.end.iter().filter_map(|index| self.loaded.get(*index));
+        programs.into_iter().try_for_each(|(_, program)| program.run_once())
+    }
+
+    fn report_drops(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
+        let drops = ring_drops(&self.actions.program, &self.actions.maps);
+        let new = drops - self.reported_drops;
+        self.reported_drops = drops;
+        match new {
+            0 => Ok(()),
+            new => self.output(sinks).lost(new),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Programs as text: where they come from, messages at their lines, instructions shown.
+
+use std::io::{self, Read as _, Write};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use kymo_bpf::{CompiledProgram, ProgramPosition, SourceMessage};
+use kymo_kernel::system::KernelName;
+use kymo_programs::{MachineFacts, ProgramError};
+
+/// A program's text and its name in messages.
+pub(super) struct ProgramText {
+    name: String,
+    pub(super) text: String,
+}
+
+/// Longest program.
+const LONGEST: u64 = 16 << 20;
+
+impl ProgramText {
+    /// The program of `-e`, or of the file that the first word names, and the parameters.
+    pub(super) fn read(
+        program: Option<&str>,
+        words: &[String],
+    ) -> anyhow::Result<(ProgramText, Vec<String>)> {
+        if let Some(text) = program {
+            let own = ProgramText { name: "stdin".into(), text: text.to_owned() };
+            return Ok((own, words.to_vec()));
+        }
+        let (file, parameters) =
+            words.split_first().context("name a file with a program, or use -e PROGRAM")?;
+        let mut text = String::new();
+        let (name, read) = match file.as_str() {
+            "-" => ("stdin", io::stdin().take(LONGEST).read_to_string(&mut text)),
+            path => {
+                let file = std::fs::File::open(path);
+                (path, file.and_then(|file| file.take(LONGEST).read_to_string(&mut text)))
+            }
+        };
+        read.with_context(|| format!("cannot read {name}"))?;
+        Ok((ProgramText { name: name.to_owned(), text }, parameters.to_vec()))
+    }
+
+    /// Prints a message with the line it is about.
+    pub(super) fn say(&self, severity: &str, message: &SourceMessage) {
+        self.say_at(severity, message.position, &message.text);
+        if let Some(hint) = &message.hint {
+            sayln!("HINT: {hint}");
+        }
+    }
+
+    fn say_at(&self, severity: &str, at: ProgramPosition, text: &str) {
+        let name = &self.name;
+        if at.line == 0 {
+            sayln!("{severity}: {text}");
+            return;
+        }
+        sayln!("{name}:{}:{}: {severity}: {text}", at.line, at.column);
+        if let Some(line) = self.text.lines().nth(at.line as usize - 1) {
+            // A line may be megabytes long.
+            let line: String = line.chars().take(400).collect();
+            let before = line.chars().take((at.column as usize).saturating_sub(1));
+            let blanks: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+            sayln!("{line}\n{blanks}^");
+        }
+    }
+
+    /// Prints why the program does not run, and gives the status.
+    pub(super) fn fail(&self, error: &ProgramError) -> anyhow::Result<ExitCode> {
+        self.fail_verbosely(error, false)
+    }
+
+    /// The same, with the verifier's log if it is wanted.
+    pub(super) fn fail_verbosely(
+        &self,
+        error: &ProgramError,
+        wants_log: bool,
+    ) -> anyhow::Result<ExitCode> {
+        match error {
+            ProgramError::Compile(messages) => {
+                messages.iter().take(20).for_each(|message| self.say("ERROR", message));
+            }
+            ProgramError::Refused { position, log, .. } => {
+                self.say_at(
+                    "ERROR",
+                    *position,
+                    &format!("the kernel refuses the program: {error}"),
+                );
+                match wants_log {
+                    true => sayln!("{log}"),
+                    false => sayln!("HINT: -v shows the verifier's log"),
+                }
+            }
+            ProgramError::Attach { position, .. } => {
+                self.say_at("ERROR", *position, &format!("cannot attach {error}"));
+            }
+            error => sayln!("ERROR: {error}"),
+        }
+        Ok(ExitCode::FAILURE)
+    }
+
+    /// The program changes the system and was not allowed to.
+    pub(super) fn refuse_unsafe(
+        &self,
+        call: &str,
+        position: ProgramPosition,
+    ) -> anyhow::Result<ExitCode> {
+        let text = format!("{call}() is an unsafe function being used in safe mode");
+        self.say_at("ERROR", position, &text);
+        sayln!("HINT: --unsafe allows it");
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// Instructions of all probes.
+pub(super) fn write_program(
+    out: &mut dyn Write,
+    program: &CompiledProgram,
+    source: &str,
+) -> io::Result<()> {
+    for map in &program.maps {
+        writeln!(
+            out,
+            "map {} {:?} key {} value {} entries {}",
+            map.name, map.map_type, map.key_size, map.value_size, map.max_entries
+        )?;
+    }
+    for probe in &program.probes {
+        for point in &probe.points {
+            writeln!(out, "{}", point.name)?;
+        }
+        let _ = source;
+    }
+    Ok(())
+}
+
+/// What this kernel can do for programs.
+pub(super) fn write_info(out: &mut dyn Write) -> io::Result<()> {
+    let kernel = KernelName::running();
+    writeln!(
+        out,
+        "System\n  OS: {} {} {}\n  Arch: {}",
+        kernel.system, kernel.release, kernel.version, kernel.machine
+    )?;
+    let facts = MachineFacts::new(None);
+    writeln!(out, "\nKernel features")?;
+    let yes = |there| if there { "yes" } else { "no" };
+    for (name, there) in facts.features() {
+        writeln!(out, "  {name}: {}", yes(there))?;
+    }
+    Ok(())
+}

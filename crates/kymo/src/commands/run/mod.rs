@@ -1,0 +1,213 @@
+//! `kymo run`: programs of bpftrace's language in the kernel. Called as `bpftrace` the
+//! program is this command.
+
+mod messages;
+mod target;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kymo_kernel::descriptors::{self, readable};
+use kymo_kernel::process::{Signal, Signals};
+use kymo_programs::{
+    MachineFacts, OutputForm, ProgramOptions, ProgramSinks, RunState, RunningProgram,
+    compile_program, list_points,
+};
+use kymo_view::Ledger;
+
+use messages::ProgramText;
+use target::RunTarget;
+
+/// Flags of `kymo run`.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+The language is bpftrace's: its manual (man bpftrace) describes it. Nothing is compiled by others: kymo
+makes the instructions itself and needs neither clang nor kernel headers.
+
+EXAMPLES
+  kymo run -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }'
+  kymo run -e 'profile:hz:99 { @[kstack] = count(); }' -c 'make -j2'
+  kymo run opensnoop.bt
+  kymo run -l 'tracepoint:sched:*' -v")]
+pub(crate) struct Args {
+    /// Program
+    #[arg(short = 'e', value_name = "PROGRAM", allow_hyphen_values = true)]
+    program: Option<String>,
+    /// File with the program (- is standard input), then its parameters ($1, …)
+    #[arg(value_name = "FILE", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+    /// List attach points that match; with -v their arguments
+    #[arg(short = 'l', long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*")]
+    list: Option<String>,
+    /// Probe only this process with user probes
+    #[arg(short = 'p', long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Run a command, and end when it does
+    #[arg(short = 'c', long = "cmd", value_name = "CMD")]
+    command: Option<String>,
+    /// Form of the output
+    #[arg(short = 'f', value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    form: String,
+    /// Write the output to a file
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print nothing but the output and losses
+    #[arg(short = 'q', long)]
+    quiet: bool,
+    /// Show what the kernel's verifier says
+    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Buffering of the output
+    #[arg(short = 'B', value_name = "MODE", default_value = "line", value_parser = ["line", "full", "none"])]
+    buffering: String,
+    /// End after all is attached
+    #[arg(long)]
+    dry_run: bool,
+    /// Allow what changes the system: system(), signal(), override()
+    #[arg(long = "unsafe")]
+    is_unsafe: bool,
+    /// Show what this kernel can do
+    #[arg(long)]
+    info: bool,
+    /// Show the instructions instead of running them
+    #[arg(long)]
+    show_program: bool,
+    /// Leave out warnings about the program
+    #[arg(long)]
+    no_warnings: bool,
+    /// Accepted for compatibility: failed reads are always counted
+    #[arg(short = 'k', hide = true, action = clap::ArgAction::Count)]
+    _warnings: u8,
+    /// Exit with status 3 if anything was lost
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Waits between looks at the ring: as long as records come, and at most.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(16);
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.info {
+        messages::write_info(&mut io::stdout())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let facts = MachineFacts::new(args.pid);
+    if let Some(pattern) = &args.list {
+        // `-lv PATTERN` is how bpftrace's users type it.
+        let (pattern, is_verbose) = match (pattern.as_str(), args.words.first()) {
+            ("v", word) => (word.map_or("*", String::as_str), true),
+            (pattern, _) => (pattern, args.verbose > 0),
+        };
+        return list(pattern, is_verbose, &facts);
+    }
+    let (text, parameters) = ProgramText::read(args.program.as_deref(), &args.words)?;
+    let mut target = RunTarget::new(args.pid, args.command.as_deref())?;
+    let options = ProgramOptions {
+        parameters,
+        pid: args.pid,
+        child_pid: target.child_pid(),
+        form: if args.form == "json" { OutputForm::Json } else { OutputForm::Text },
+        wants_log: args.verbose > 0,
+    };
+    let program = match compile_program(&text.text, &options, &facts) {
+        Ok(program) => program,
+        Err(e) => return text.fail(&e),
+    };
+    if !args.no_warnings {
+        program.warnings.iter().for_each(|warning| text.say("WARNING", warning));
+    }
+    if args.show_program {
+        messages::write_program(&mut io::stdout().lock(), &program, &text.text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let (Some((call, position)), false) = (&program.unsafe_call, args.is_unsafe) {
+        return text.refuse_unsafe(call, *position);
+    }
+    let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
+    let signals = Signals::listen(&ends).context("cannot listen for signals")?;
+    let running = match RunningProgram::start(program, &options, &facts) {
+        Ok(running) => running,
+        Err(e) => return text.fail_verbosely(&e, args.verbose > 0),
+    };
+    for (point, log) in &running.logs {
+        sayln!("{point}: verifier:\n{log}");
+    }
+    if !args.quiet && options.form == OutputForm::Text {
+        let (n, s) = (running.attached, if running.attached == 1 { "" } else { "s" });
+        sayln!("Attached {n} probe{s}");
+    }
+    let mut output = open_output(&args)?;
+    let mut diagnostics = anstream::stderr();
+    let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics };
+    if !args.quiet {
+        running.announce(&mut sinks)?;
+    }
+    let running = follow(running, &mut target, &signals, &mut sinks, &args)?;
+    // From here on a second Ctrl-C ends at once.
+    drop(signals);
+    let summary = running.finish(&mut sinks)?;
+    target.end();
+    let ledger = Ledger::from_notes(summary.notes);
+    say!("{}", ledger.to_text(""));
+    Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
+}
+
+/// Handles records until the program, its target or the user ends it.
+fn follow(
+    mut running: RunningProgram,
+    target: &mut RunTarget,
+    signals: &Signals,
+    sinks: &mut ProgramSinks<'_>,
+    args: &Args,
+) -> anyhow::Result<RunningProgram> {
+    if args.dry_run {
+        return Ok(running);
+    }
+    target.release()?;
+    let mut wait = SHORTEST;
+    let mut ticks = 0u32;
+    loop {
+        let state = running.poll(sinks)?;
+        if state == RunState::Ended || signals.next()?.is_some_and(Signal::is_end) {
+            return Ok(running);
+        }
+        if target.has_ended()? {
+            return Ok(running);
+        }
+        if let (Some(pid), true) = (target.pid(), ticks % 4 == 0) {
+            running.remember_process(pid);
+        }
+        ticks = ticks.wrapping_add(1);
+        wait = if state == RunState::Busy { SHORTEST } else { (wait * 2).min(LONGEST) };
+        descriptors::wait(&mut [readable(signals)], wait)?;
+    }
+}
+
+fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let listed = list_points(pattern, with_arguments, facts, &mut out)?;
+    out.flush()?;
+    match listed {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(e) => anyhow::bail!("{pattern}: {e}"),
+    }
+}
+
+fn open_output(args: &Args) -> anyhow::Result<Box<dyn Write>> {
+    let sink: Box<dyn Write> = match &args.output {
+        Some(path) => Box::new(
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+        ),
+        None => Box::new(io::stdout()),
+    };
+    // Without buffering each message is a write; else they are collected until the ring is empty.
+    Ok(match args.buffering.as_str() {
+        "none" => sink,
+        _ => Box::new(BufWriter::with_capacity(1 << 16, sink)),
+    })
+}

@@ -1,0 +1,42 @@
+//! `kymo run` in the guest, whose kernel has kprobes and lets functions be traced.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use kymo_testkit::{Need, Outcome, Workload, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn program(text: &str, work: &Workload) -> Outcome {
+    run(KYMO, ["run", "-e", text, "-c", &format!("{} 50", work.arg())]).success()
+}
+
+#[test]
+fn probes_of_kernel_functions_see_each_call() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let work = Workload::syscalls();
+    let check = |probe: &str, body: &str, expected: &str| {
+        let o = program(&format!("{probe} /pid == cpid/ {{ {body} }}"), &work);
+        assert!(o.stdout.contains(expected), "{probe}: {}\n{}", o.stdout, o.stderr);
+    };
+    check("kprobe:__do_sys_getppid", "@ = count();", "@: 50\n");
+    check("kprobe:__do_sys_getpp*", "@[func] = count();", "@[__do_sys_getppid]: 50\n");
+    check("kretprobe:__do_sys_getppid", "@[retval > 0] = count();", "]: 50\n");
+    check("fentry:__x64_sys_getppid", "@ = count();", "@: 50\n");
+    check("fexit:__x64_sys_getppid", "@[retval > 0] = count();", "]: 50\n");
+    check("kprobe:__x64_sys_getppid,kprobe:__do_sys_getppid", "@ = count();", "@: ");
+}
+
+#[test]
+fn arguments_of_kernel_functions_have_types() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let work = Workload::syscalls();
+    let text = "fentry:security_file_open /pid == cpid/ \
+                { printf(\"%s\\n\", str(args.file->f_path.dentry->d_name.name)); }";
+    let o = program(text, &work);
+    assert!(o.stdout.lines().any(|line| line.starts_with("libc")), "{}\n{}", o.stdout, o.stderr);
+    let o = run(KYMO, ["run", "-lv", "fentry:security_file_open"]).success();
+    assert!(o.stdout.contains("struct file * file"), "{}", o.stdout);
+}

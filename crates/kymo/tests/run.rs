@@ -1,0 +1,241 @@
+//! `kymo run` on this machine: what programs print beside bpftrace's newest release, counts of
+//! a known load, losses that are told exactly, and nothing that stays attached.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kymo_kernel::bpf::{BpfObject, object_ids};
+use kymo_testkit::{Need, Outcome, Workload, newest_peers, peer, require, run, run_command};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn begin() -> bool {
+    require(&[Need::Root, Need::Tracefs])
+}
+
+fn program(text: &str, args: &[&str]) -> Outcome {
+    run(KYMO, [&["run", "-e", text], args].concat())
+}
+
+/// All kinds of values that a program makes of nothing but itself.
+const VALUES: &str = r#"
+BEGIN {
+    @a = 5; @k["x", 1] = -3; @k["y", 2] = 7; @c = count(); @cc[1] = count();
+    @s[2] = sum(10); @s[3] = sum(4); @m = min(3); @x[1] = max(9); @av[1] = avg(5); @av[1] = avg(6);
+    @st["q"] = stats(4); @st["q"] = stats(8); @l = lhist(5, 0, 100, 10); @l = lhist(-5, 0, 100, 10);
+    @h = hist(0); @h = hist(1); @h = hist(5); @h = hist(5000); @h = hist(-4); @h = hist(1500000);
+    @hk[1] = hist(10); @hk[2] = hist(20); @hk[2] = hist(20);
+    @l = lhist(205, 0, 100, 10); @l = lhist(95, 0, 100, 10); @lk["a"] = lhist(15, 0, 100, 10);
+    @str = "hello"; @t[1] = (1, "two", 3); print(@a); print(@k); print(@h); print(@k["x", 1]);
+    print((1, "a")); print(3); print("s"); print(@k, 1);
+    printf("%d %s %5d|%-5d|%05d %x %p %c %u|%8s|%-8s|\n", 3, "abc", 4, 5, 6, 255, 4096, 65, 7, "r", "l");
+    printf("%d %u %lx\n", -1, 3, -1);
+    exit();
+}
+END { printf("end\n"); }
+"#;
+
+#[test]
+fn values_are_printed_as_bpftrace_prints_them() {
+    if !begin() || !require(&[Need::NewestPeers]) || newest_peers().is_none() {
+        return;
+    }
+    for form in ["text", "json"] {
+        let ours = program(VALUES, &["-f", form]).success().stdout;
+        let theirs = peer("bpftrace").run(["-f", form, "-e", VALUES]).success().stdout;
+        assert_eq!(ours, theirs, "{form}");
+    }
+}
+
+#[test]
+fn calls_of_a_command_are_counted_one_by_one() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let command = format!("{} 700", work.arg());
+    let by_number = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @[args.id] = count(); }";
+    let o = program(by_number, &["-c", &command]).success();
+    assert!(o.stdout.contains("@[110]: 700\n"), "{}", o.stdout);
+    let by_name = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @ = count(); }";
+    let o = program(by_name, &["-c", &command]).success();
+    assert_eq!(o.stdout, "\n\n@: 700\n");
+    let by_line = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ \
+                   { @n++; printf(\"%d %s\\n\", @n, comm); }";
+    let o = program(by_line, &["-c", &command]).success();
+    let lines: Vec<&str> = o.stdout.lines().take(700).collect();
+    let expected: Vec<String> = (1..=700).map(|n| format!("{n} syscalls")).collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn paths_are_those_that_the_program_opened() {
+    if !begin() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a file with a name of its own");
+    std::fs::write(&path, "x").unwrap();
+    let text = "tracepoint:syscalls:sys_enter_openat /pid == cpid/ \
+                { printf(\"%s\\n\", str(args.filename)); }";
+    let o = program(text, &["-c", &format!("cat '{}'", path.display())]).success();
+    assert!(o.stdout.lines().any(|line| line == path.to_str().unwrap()), "{}", o.stdout);
+}
+
+#[test]
+fn user_stacks_have_names() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ \
+                { @[ustack] = count(); }";
+    let o = program(text, &["-c", &format!("{} 50000", work.arg())]).success();
+    assert!(o.stdout.contains("        main+"), "{}\n{}", o.stdout, o.stderr);
+    assert!(o.stdout.ends_with("]: 50000\n"), "{}", o.stdout);
+}
+
+#[test]
+fn what_a_small_map_loses_is_told_exactly() {
+    if !begin() {
+        return;
+    }
+    let text = "config = { max_map_keys = 8 }\n\
+                BEGIN { $i = 0; while ($i < 20) { @[$i] = 1; $i++; } exit(); }";
+    let o = program(text, &[]).success();
+    assert_eq!(o.stdout.lines().filter(|line| line.starts_with("@[")).count(), 8, "{}", o.stdout);
+    assert!(o.stderr.contains("line 2: 12 updates of @ did not fit: it holds 8 entries"), "{}", o.stderr);
+    program(text, &["--strict"]).expect_status(3);
+}
+
+#[test]
+fn what_a_small_ring_loses_is_told_exactly() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let text = "config = { perf_rb_pages = 1 }\n\
+                tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ \
+                { @ = count(); printf(\"call\\n\"); }";
+    let o = program(text, &["-c", &format!("{} 20000", work.arg())]).success();
+    assert!(o.stdout.contains("@: 20000\n"), "{}", o.stdout);
+    let printed = o.stdout.lines().filter(|line| *line == "call").count();
+    let lost = o.stderr.lines().find_map(|line| line.split_once(" records did not fit the ring"));
+    let lost: usize = lost.map_or(0, |(before, _)| {
+        before.rsplit([' ', ':']).next().unwrap().parse().unwrap()
+    });
+    assert_eq!(printed + lost, 20000, "{}", o.stderr);
+    assert!(lost > 0, "a ring of a page holds 20000 records");
+}
+
+#[test]
+fn nothing_stays_after_sigkill() {
+    if !begin() {
+        return;
+    }
+    let before = |object| object_ids(object).unwrap();
+    let (programs, links) = (before(BpfObject::Program), before(BpfObject::Link));
+    let text = "BEGIN { printf(\"on\\n\"); } tracepoint:sched:sched_switch { @[comm] = count(); } \
+                profile:hz:9 { @p = count(); }";
+    let mut child = Command::new(KYMO)
+        .args(["run", "-B", "none", "-e", text])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = [0u8; 3];
+    child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    let new = |object, before: &[u32]| -> Vec<u32> {
+        object_ids(object).unwrap().into_iter().filter(|id| !before.contains(id)).collect()
+    };
+    let (own_programs, own_links) =
+        (new(BpfObject::Program, &programs), new(BpfObject::Link, &links));
+    assert!(!own_programs.is_empty() && !own_links.is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let is_gone = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        let (programs, links) =
+            (object_ids(BpfObject::Program).unwrap(), object_ids(BpfObject::Link).unwrap());
+        !own_programs.iter().any(|id| programs.contains(id))
+            && !own_links.iter().any(|id| links.contains(id))
+    });
+    assert!(is_gone, "programs {own_programs:?} or links {own_links:?} are still there");
+}
+
+#[test]
+fn mistakes_are_shown_where_they_are() {
+    let o = run(KYMO, ["run", "-e", "BEGIN {\n    @a = $b + 1;\n}"]).failure();
+    assert!(o.stderr.contains("stdin:2:10: ERROR: "), "{}", o.stderr);
+    assert!(o.stderr.contains("\n    @a = $b + 1;\n         ^\n"), "{}", o.stderr);
+    let o = run(KYMO, ["run", "-e", "tracepoint:no:such_event { }"]).failure();
+    assert!(o.stderr.contains("no:such_event"), "{}", o.stderr);
+    let o = run(KYMO, ["run", "/nowhere.bt"]).failure();
+    assert!(o.stderr.contains("cannot read /nowhere.bt"), "{}", o.stderr);
+    let o = run(KYMO, ["run"]).failure();
+    assert!(o.stderr.contains("-e PROGRAM"), "{}", o.stderr);
+}
+
+#[test]
+fn what_changes_the_system_is_asked_for() {
+    if !begin() {
+        return;
+    }
+    let text = "BEGIN { system(\"echo %d\", 42); exit(); }";
+    let o = program(text, &[]).failure();
+    assert!(o.stderr.contains("--unsafe"), "{}", o.stderr);
+    let o = program(text, &["--unsafe"]).success();
+    assert!(o.stdout.starts_with("42\n"), "{}", o.stdout);
+}
+
+#[test]
+fn parameters_statuses_and_names_are_bpftraces() {
+    if !begin() {
+        return;
+    }
+    let text = "BEGIN { printf(\"%d %s\\n\", $1, str($2)); exit(3); }";
+    let o = program(text, &["7", "seven"]).expect_status(3);
+    assert!(o.stdout.starts_with("7 seven\n"), "{}", o.stdout);
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("bpftrace");
+    std::os::unix::fs::symlink(KYMO, &link).unwrap();
+    let file = dir.path().join("program.bt");
+    std::fs::write(&file, "BEGIN { printf(\"%d\\n\", $1 * 2); exit(); }").unwrap();
+    let mut command = Command::new(&link);
+    command.arg(&file).arg("21");
+    let o = run_command(command).success();
+    assert!(o.stdout.starts_with("42\n"), "{}", o.stdout);
+}
+
+#[test]
+fn attach_points_are_listed() {
+    if !begin() {
+        return;
+    }
+    let o = run(KYMO, ["run", "-l", "tracepoint:sched:sched_sw*"]).success();
+    assert!(o.stdout.lines().any(|line| line == "tracepoint:sched:sched_switch"), "{}", o.stdout);
+    let o = run(KYMO, ["run", "-lv", "tracepoint:sched:sched_switch"]).success();
+    assert!(o.stdout.contains("\n    char prev_comm[16]\n"), "{}", o.stdout);
+    let work = Workload::spin();
+    let o = run(KYMO, ["run", "-l", &format!("uprobe:{}:*ot", work.arg())]).success();
+    assert!(o.stdout.lines().any(|line| line.ends_with(":hot")), "{}", o.stdout);
+}
+
+#[test]
+fn functions_of_programs_are_probed() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::spin();
+    let text = format!(
+        "uprobe:{0}:hot {{ @hot = count(); }} uretprobe:{0}:warm {{ @warm = count(); }} \
+         uprobe:{0}:*o* {{ @[func] = count(); }}",
+        work.arg()
+    );
+    let o = program(&text, &["-c", &format!("{} 5", work.arg())]).success();
+    for expected in ["@hot: 5\n", "@warm: 5\n", "@[hot]: 5\n", "@[outer]: 5\n"] {
+        assert!(o.stdout.contains(expected), "{expected}: {}\n{}", o.stdout, o.stderr);
+    }
+}
