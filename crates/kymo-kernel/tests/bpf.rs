@@ -1,5 +1,6 @@
 //! bpf(2) by programs written by hand: what they put into maps and the ring is read, and
 //! nothing is left of them.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use kymo_kernel::bpf::{
     BpfLink, BpfMap, BpfObject, BpfProgram, BpfRing, MapInfo, MapSpec, ProgramInfo, ProgramSpec,

@@ -7,8 +7,9 @@ use kymo_bpf::{ActionKind, CompiledProgram, MapDefinition, MapPurpose, RingActio
 use kymo_kernel::bpf::BpfMap;
 
 use crate::address_names::{AddressNames, local_time_now};
+use crate::bytes::u64_at;
 use crate::output::{OutputForm, PrintedMap, ProgramOutput, format_values};
-use crate::value::{ProgramValue, ValueDecoder, merge_cpus, u64_at, was_written};
+use crate::value::{ProgramValue, ValueDecoder, merge_cpus, was_written};
 
 /// A program's maps and actions, with what is needed to show them.
 pub(crate) struct ActionRunner {
@@ -55,7 +56,7 @@ impl ActionRunner {
         let mut buffer = std::mem::take(&mut self.buffer);
         let done = match program.actions.get(u64_at(record, 0) as usize) {
             Some(action) => self.act(&program, action, record, &mut buffer, sinks),
-            None => Ok(self.fail("a record of the ring names no action".into())),
+            None => self.fail("a record of the ring names no action".into()),
         };
         self.program = program;
         self.buffer = buffer;
@@ -100,14 +101,14 @@ impl ActionRunner {
                         sinks.diagnostics.write_all(&done.stderr)?;
                         output.message("syscall", &done.stdout)
                     }
-                    Err(e) => Ok(self.fail(format!("system({command}): {e}"))),
+                    Err(e) => self.fail(format!("system({command}): {e}")),
                 }
             }
             ActionKind::Cat(_) => {
                 let path = String::from_utf8_lossy(text).into_owned();
                 match std::fs::read(&path) {
                     Ok(bytes) => output.message("cat", &bytes),
-                    Err(e) => Ok(self.fail(format!("cat({path}): {e}"))),
+                    Err(e) => self.fail(format!("cat({path}): {e}")),
                 }
             }
             ActionKind::PrintMap { map, top, div } => {
@@ -118,12 +119,8 @@ impl ActionRunner {
                 output.value(&value)
             }
             ActionKind::PrintMapEntry { map, div } => {
-                let key = self.first_field(program, action, record);
                 match self.read_entry(program, *map, action, record) {
-                    Some(value) => {
-                        let _ = key;
-                        output.value(&value.divide(*div))
-                    }
+                    Some(value) => output.value(&value.divide(*div)),
                     None => output.value(&ProgramValue::Unsigned(0)),
                 }
             }
@@ -158,10 +155,12 @@ impl ActionRunner {
         }
     }
 
-    fn fail(&mut self, failure: String) {
+    /// Keeps a failure for the ledger; the run goes on.
+    fn fail(&mut self, failure: String) -> io::Result<()> {
         if self.failures.len() < 100 && !self.failures.contains(&failure) {
             self.failures.push(failure);
         }
+        Ok(())
     }
 
     fn first_field(
@@ -216,7 +215,7 @@ impl ActionRunner {
         };
         let read = match read {
             Ok(read) => read,
-            Err(e) => return Ok(self.fail(format!("cannot read map {}: {e}", definition.name))),
+            Err(e) => return self.fail(format!("cannot read map {}: {e}", definition.name)),
         };
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
@@ -279,10 +278,10 @@ impl ActionRunner {
                 }
             })
         });
-        if let Err(e) = emptied {
-            self.fail(format!("cannot clear map {}: {e}", definition.name));
+        match emptied {
+            Ok(()) => Ok(()),
+            Err(e) => self.fail(format!("cannot clear map {}: {e}", definition.name)),
         }
-        Ok(())
     }
 
     /// Whether addresses of processes may be printed.

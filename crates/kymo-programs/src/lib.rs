@@ -17,6 +17,7 @@
 mod actions;
 mod address_names;
 mod attach;
+mod bytes;
 mod error;
 mod facts;
 mod list;

@@ -161,13 +161,22 @@ impl<'p> ProgramLoader<'p> {
     }
 }
 
-/// `struct bpf_line_info`: instruction, file name, text, and line << 10 | column.
+/// `struct bpf_line_info`: instruction, file name, text, and line << 10 | column. Each
+/// function has one at its first instruction, without which the kernel takes none.
 fn line_info(probe: &CompiledProbe) -> Vec<[u32; 4]> {
     let texts = probe.line_texts.iter();
     let lines = probe.lines.iter().zip(texts).map(|((at, position), (file, text))| {
         [*at, *file, *text, position.line << 10 | position.column.min(1023)]
     });
-    lines.collect()
+    let mut lines: Vec<[u32; 4]> = lines.collect();
+    for (begin, _) in &probe.functions {
+        let place = lines.partition_point(|line| line[0] < *begin);
+        let next = lines.get(place).copied();
+        if let Some(line) = next.or(lines.last().copied()).filter(|line| line[0] != *begin) {
+            lines.insert(place, [*begin, line[1], line[2], line[3]]);
+        }
+    }
+    lines
 }
 
 /// The last part of a point's name.

@@ -4,7 +4,7 @@ use kymo_bpf::{CompiledProgram, ErrorKind, MapPurpose};
 use kymo_kernel::bpf::{BpfMap, BpfProgram, ProgramInfo};
 use kymo_model::{Note, NoteKind};
 
-use crate::value::u64_at;
+use crate::bytes::u64_at;
 
 /// Records that did not fit the ring.
 pub(crate) fn ring_drops(program: &CompiledProgram, maps: &[BpfMap]) -> u64 {

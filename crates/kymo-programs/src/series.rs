@@ -2,7 +2,7 @@
 
 use kymo_bpf::SeriesAggregate;
 
-use crate::value::u64_at;
+use crate::bytes::u64_at;
 
 /// Bytes of a slot: epoch, value, count or mark.
 const SLOT: usize = 24;

@@ -8,6 +8,7 @@ use kymo_bpf::{
 };
 
 use crate::address_names::AddressNames;
+use crate::bytes::u64_at;
 use crate::series::decode_series;
 
 /// A value to print.
@@ -353,13 +354,6 @@ pub(crate) fn was_written(map: &MapDefinition, value: &[u8]) -> bool {
         | ValueType::TimeSeries { .. } => value.iter().any(|b| *b != 0),
         _ => true,
     }
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let part = bytes.get(at..).unwrap_or_default();
-    let mut word = [0u8; 8];
-    word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
-    u64::from_ne_bytes(word)
 }
 
 fn unsigned(bytes: &[u8]) -> u64 {

@@ -22,7 +22,7 @@ fn program(text: &str, args: &[&str]) -> Outcome {
 /// All kinds of values that a program makes of nothing but itself.
 const VALUES: &str = r#"
 BEGIN {
-    @a = 5; @k["x", 1] = -3; @k["y", 2] = 7; @c = count(); @cc[1] = count();
+    @a = 5; @k["x", 1] = -3; @c = count(); @cc[1] = count();
     @s[2] = sum(10); @s[3] = sum(4); @m = min(3); @x[1] = max(9); @av[1] = avg(5); @av[1] = avg(6);
     @st["q"] = stats(4); @st["q"] = stats(8); @l = lhist(5, 0, 100, 10); @l = lhist(-5, 0, 100, 10);
     @h = hist(0); @h = hist(1); @h = hist(5); @h = hist(5000); @h = hist(-4); @h = hist(1500000);
@@ -92,9 +92,10 @@ fn user_stacks_have_names() {
     let work = Workload::syscalls();
     let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ \
                 { @[ustack] = count(); }";
-    let o = program(text, &["-c", &format!("{} 50000", work.arg())]).success();
-    assert!(o.stdout.contains("        main+"), "{}\n{}", o.stdout, o.stderr);
-    assert!(o.stdout.ends_with("]: 50000\n"), "{}", o.stdout);
+    let o = program(text, &["-c", &format!("{} 1000000", work.arg())]).success();
+    // The C library's function has no frame pointer, so that its caller is not seen.
+    assert!(o.stdout.contains("@[\n        syscall+"), "{}\n{}", o.stdout, o.stderr);
+    assert!(o.stdout.ends_with("]: 1000000\n"), "{}", o.stdout);
 }
 
 #[test]
@@ -106,8 +107,12 @@ fn what_a_small_map_loses_is_told_exactly() {
                 BEGIN { $i = 0; while ($i < 20) { @[$i] = 1; $i++; } exit(); }";
     let o = program(text, &[]).success();
     assert_eq!(o.stdout.lines().filter(|line| line.starts_with("@[")).count(), 8, "{}", o.stdout);
-    assert!(o.stderr.contains("line 2: 12 updates of @ did not fit: it holds 8 entries"), "{}", o.stderr);
-    program(text, &["--strict"]).expect_status(3);
+    assert!(
+        o.stderr.contains("line 2: 12 updates of @ did not fit: it holds 8 entries"),
+        "{}",
+        o.stderr
+    );
+    let _ = program(text, &["--strict"]).expect_status(3);
 }
 
 #[test]
@@ -123,9 +128,8 @@ fn what_a_small_ring_loses_is_told_exactly() {
     assert!(o.stdout.contains("@: 20000\n"), "{}", o.stdout);
     let printed = o.stdout.lines().filter(|line| *line == "call").count();
     let lost = o.stderr.lines().find_map(|line| line.split_once(" records did not fit the ring"));
-    let lost: usize = lost.map_or(0, |(before, _)| {
-        before.rsplit([' ', ':']).next().unwrap().parse().unwrap()
-    });
+    let lost: usize =
+        lost.map_or(0, |(before, _)| before.rsplit([' ', ':']).next().unwrap().parse().unwrap());
     assert_eq!(printed + lost, 20000, "{}", o.stderr);
     assert!(lost > 0, "a ring of a page holds 20000 records");
 }

@@ -13,6 +13,7 @@ mod measure;
 mod page;
 mod probe;
 pub(crate) mod probes;
+mod programs;
 mod rows;
 mod trace;
 pub(crate) mod ust;
@@ -36,15 +37,15 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let kymo = steps.step("release program", crate::cargo::build_release)?;
     let inputs = steps.step("inputs", || match only {
         // The other parts' recordings take long to make.
-        Some("trace" | "probe" | "dwarf" | "inlines" | "addresses" | "ctf" | "start-up") => {
-            inputs::Inputs::directory(effort)
-        }
+        Some(
+            "programs" | "trace" | "probe" | "dwarf" | "inlines" | "addresses" | "ctf" | "start-up",
+        ) => inputs::Inputs::directory(effort),
         _ => inputs::Inputs::prepare(effort),
     })?;
     let bench = rows::Bench::new(&kymo, &inputs, effort)?;
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    let parts: [(&'static str, rows::Part<'_>); 11] = [
+    let parts: [(&'static str, rows::Part<'_>); 12] = [
         ("script", rows::Bench::script),
         ("report", rows::Bench::report),
         ("dwarf", rows::Bench::dwarf),
@@ -54,6 +55,7 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
         ("record", rows::Bench::record),
         ("trace", rows::Bench::trace),
         ("probe", rows::Bench::probe),
+        ("programs", rows::Bench::programs),
         ("ctf", rows::Bench::ctf),
         ("start-up", rows::Bench::start_up),
     ];

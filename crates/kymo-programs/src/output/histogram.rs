@@ -21,7 +21,7 @@ pub(super) fn write_bars(out: &mut Vec<u8>, buckets: &[HistogramBucket]) {
     for bucket in used {
         let len = (u128::from(bucket.count) * u128::from(WIDTH) / u128::from(largest)) as usize;
         let (label, bar, width) = (label(bucket), "@".repeat(len), WIDTH as usize);
-        let _ = writeln!(out, "{label:<16} {:>8} |{bar:<width$}|", bucket.count);
+        let _ = writeln!(out, "{label:<16}{:>8} |{bar:<width$}|", bucket.count);
     }
 }
 

@@ -129,7 +129,7 @@ pub(super) fn write_program(
         for point in &probe.points {
             writeln!(out, "{}", point.name)?;
         }
-        let _ = source;
+        out.write_all(kymo_bpf::disassemble(program, probe, source).as_bytes())?;
     }
     Ok(())
 }

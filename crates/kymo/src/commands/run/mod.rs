@@ -179,7 +179,8 @@ fn follow(
         if target.has_ended()? {
             return Ok(running);
         }
-        if let (Some(pid), true) = (target.pid(), ticks % 4 == 0) {
+        // Libraries come one by one in the first milliseconds.
+        if let (Some(pid), true) = (target.pid(), ticks < 8 || ticks.is_multiple_of(4)) {
             running.remember_process(pid);
         }
         ticks = ticks.wrapping_add(1);

@@ -1,0 +1,192 @@
+//! What programs in the kernel cost, beside bpftrace's newest release: added time of a system
+//! call, start until attached, memory, records a second.
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use super::Effort;
+use super::measure::{cost, median};
+use super::rows::{Bench, Row};
+
+/// Programs whose added cost is measured, with the share of bpftrace's that is the goal.
+const ADDED: [(&str, &str, f64); 4] = [
+    ("@ = count()", "@ = count();", 0.6),
+    ("@[tid] = count()", "@[tid] = count();", 0.8),
+    ("@ = hist(args.id)", "@ = hist(args.id);", 0.8),
+    ("@[kstack] = count()", "@[kstack] = count();", 0.8),
+];
+
+/// Which of the two runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Runner {
+    Kymo,
+    Bpftrace,
+}
+
+impl Bench<'_> {
+    /// `kymo run` beside bpftrace.
+    pub(crate) fn programs(&self) -> anyhow::Result<Vec<Row>> {
+        let mut rows = self.added_cost()?;
+        rows.push(self.attached()?);
+        rows.push(self.memory()?);
+        rows.push(self.listing()?);
+        rows.push(self.records()?);
+        Ok(rows)
+    }
+
+    fn runner(&self, runner: Runner) -> Command {
+        match runner {
+            Runner::Kymo => self.kymo_with(&["run"]),
+            Runner::Bpftrace => kymo_testkit::peer("bpftrace").command(),
+        }
+    }
+
+    /// Nanoseconds of a getppid(2), bare or while a program counts system calls.
+    fn call(&self, calls: u64, traced: Option<(Runner, &str)>) -> anyhow::Result<f64> {
+        let load = format!("perf bench -f simple syscall basic -l {calls}");
+        let mut command = match traced {
+            None => {
+                let mut command = Command::new("perf");
+                command.args(load.split(' ').skip(1));
+                command
+            }
+            Some((runner, body)) => {
+                let mut command = self.runner(runner);
+                let text = format!("tracepoint:raw_syscalls:sys_enter {{ {body} }}");
+                command.args(["-q", "-e", &text, "-c", &load]);
+                command
+            }
+        };
+        let out = command.stdin(Stdio::null()).output().context("cannot run it")?;
+        let text = String::from_utf8_lossy(&out.stdout);
+        let seconds = text.lines().find_map(|line| line.trim().parse::<f64>().ok());
+        let said = || String::from_utf8_lossy(&out.stderr).into_owned();
+        let seconds = seconds.with_context(|| format!("perf bench says no seconds: {}", said()))?;
+        Ok(seconds * 1e9 / calls as f64)
+    }
+
+    fn added_cost(&self) -> anyhow::Result<Vec<Row>> {
+        let calls = if self.effort() == Effort::Full { 3_000_000 } else { 300_000 };
+        let mut rows = Vec::new();
+        for (what, body, goal) in ADDED {
+            let mut times: [Vec<f64>; 3] = Default::default();
+            for _ in 0..self.rounds(5) {
+                times[0].push(self.call(calls, None)?);
+                times[1].push(self.call(calls, Some((Runner::Bpftrace, body)))?);
+                times[2].push(self.call(calls, Some((Runner::Kymo, body)))?);
+            }
+            let [bare, theirs, ours] = times.map(|times| median(&times).unwrap_or(f64::NAN));
+            let (theirs, ours) = (theirs - bare, ours - bare);
+            rows.push(Row {
+                what: format!(
+                    "`{what}` on raw_syscalls:sys_enter, added to a call of {bare:.0} ns"
+                ),
+                perf: format!("{theirs:.0} ns (bpftrace)"),
+                kymo: format!("{ours:.0} ns"),
+                verdict: format!("{:.2} of bpftrace's (goal {goal})", ours / theirs),
+            });
+        }
+        Ok(rows)
+    }
+
+    /// Time from exec until a program has run its first probe with all attached.
+    fn first_event(&self, runner: Runner) -> anyhow::Result<Duration> {
+        let text = "tracepoint:raw_syscalls:sys_enter { printf(\"x\\n\"); exit(); }";
+        let mut command = self.runner(runner);
+        command.args(["-q", "-B", "none", "-e", text]);
+        let start = Instant::now();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot run it")?;
+        let mut first = [0u8; 1];
+        let read = child.stdout.as_mut().map(|out| out.read(&mut first));
+        let time = start.elapsed();
+        child.wait()?;
+        match read {
+            Some(Ok(1)) => Ok(time),
+            _ => bail!("the program printed nothing"),
+        }
+    }
+
+    fn attached(&self) -> anyhow::Result<Row> {
+        let mut times: [Vec<f64>; 2] = Default::default();
+        for _ in 0..self.rounds(7) {
+            times[0].push(self.first_event(Runner::Bpftrace)?.as_secs_f64() * 1e3);
+            times[1].push(self.first_event(Runner::Kymo)?.as_secs_f64() * 1e3);
+        }
+        let [theirs, ours] = times.map(|times| median(&times).unwrap_or(f64::NAN));
+        Ok(Row {
+            what: "exec until the first event of a program is printed".into(),
+            perf: format!("{theirs:.0} ms (bpftrace)"),
+            kymo: format!("{ours:.1} ms"),
+            verdict: format!("{:.0}× (goal: 20 ms)", theirs / ours),
+        })
+    }
+
+    fn memory(&self) -> anyhow::Result<Row> {
+        let text =
+            "tracepoint:raw_syscalls:sys_enter { @[tid] = count(); } interval:ms:300 { exit(); }";
+        let peak = |runner| -> anyhow::Result<f64> {
+            let mut command = self.runner(runner);
+            command.args(["-q", "-e", text]);
+            Ok(cost(command)?.peak as f64 / 1e6)
+        };
+        let (theirs, ours) = (peak(Runner::Bpftrace)?, peak(Runner::Kymo)?);
+        Ok(Row {
+            what: "memory of a program that counts by thread".into(),
+            perf: format!("{theirs:.0} MB (bpftrace)"),
+            kymo: format!("{ours:.1} MB"),
+            verdict: format!("{:.0}× (goal: 15 MB)", theirs / ours),
+        })
+    }
+
+    fn listing(&self) -> anyhow::Result<Row> {
+        let time = |runner| -> anyhow::Result<f64> {
+            let mut costs = Vec::new();
+            for _ in 0..self.rounds(5) {
+                let mut command = self.runner(runner);
+                command.args(["-l", "tracepoint:*"]);
+                costs.push(cost(command)?.time.as_secs_f64() * 1e3);
+            }
+            median(&costs).context("no rounds")
+        };
+        let (theirs, ours) = (time(Runner::Bpftrace)?, time(Runner::Kymo)?);
+        Ok(Row {
+            what: "`-l 'tracepoint:*'`".into(),
+            perf: format!("{theirs:.0} ms (bpftrace)"),
+            kymo: format!("{ours:.1} ms"),
+            verdict: format!("{:.0}× (goal: 30 ms)", theirs / ours),
+        })
+    }
+
+    /// Lines that `printf` of each system call gives, and how many are missing.
+    fn records(&self) -> anyhow::Result<Row> {
+        let calls: u64 = if self.effort() == Effort::Full { 3_000_000 } else { 300_000 };
+        let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ \
+                    { printf(\"%d %d\\n\", tid, args.id); }";
+        let run = |runner| -> anyhow::Result<(f64, u64)> {
+            let load = format!("perf bench syscall basic -l {calls}");
+            let mut command = self.runner(runner);
+            command.args(["-q", "-e", text, "-c", &load]).current_dir(self.dir());
+            let start = Instant::now();
+            let out = command.stdin(Stdio::null()).output().context("cannot run it")?;
+            let rate = calls as f64 / start.elapsed().as_secs_f64() / 1e6;
+            let lines = out.stdout.split(|b| *b == b'\n');
+            let printed = lines.filter(|line| line.ends_with(b" 110")).count() as u64;
+            Ok((rate, calls.saturating_sub(printed)))
+        };
+        let (theirs, ours) = (run(Runner::Bpftrace)?, run(Runner::Kymo)?);
+        Ok(Row {
+            what: format!("{calls} system calls printed with `printf`"),
+            perf: format!("{:.2} M/s, {} lost (bpftrace)", theirs.0, theirs.1),
+            kymo: format!("{:.2} M/s, {} lost", ours.0, ours.1),
+            verdict: "goal: 1 M/s, none lost".into(),
+        })
+    }
+}
