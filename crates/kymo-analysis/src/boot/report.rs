@@ -98,13 +98,19 @@ impl BootReport {
     /// Whether SCSI hosts that have commands worked one after the other.
     pub fn hosts_are_serial(&self) -> bool {
         let scsi = self.hosts.iter().filter(|(host, _)| matches!(host, BootHost::Scsi(_)));
-        let mut spans: Vec<(u64, u64)> = scsi.filter_map(|(_, load)| load.span).collect();
-        spans.sort_unstable();
-        let overlap: u64 =
-            spans.windows(2).map(|w| w[0].1.saturating_sub(w[1].0).min(w[1].1 - w[1].0)).sum();
-        let sum: u64 = spans.iter().map(|(from, to)| to - from).sum();
-        spans.len() > 1 && overlap * 10 < sum
+        are_serial(scsi.filter_map(|(_, load)| load.span).collect())
     }
+}
+
+/// Whether spans overlap by less than a tenth of the shorter of each two neighbors.
+fn are_serial(mut spans: Vec<(u64, u64)>) -> bool {
+    spans.sort_unstable();
+    let apart = |pair: &[(u64, u64)]| {
+        let overlap = pair[0].1.min(pair[1].1).saturating_sub(pair[1].0);
+        let shorter = (pair[0].1 - pair[0].0).min(pair[1].1 - pair[1].0);
+        overlap == 0 || overlap * 10 < shorter
+    };
+    spans.len() > 1 && spans.windows(2).all(apart)
 }
 
 /// Reads a boot.
@@ -245,4 +251,18 @@ fn rows(parts: &[BootPart]) -> Vec<BootRow> {
     let mut rows: Vec<BootRow> = rows.into_values().collect();
     rows.sort_by_key(|r| (Reverse(r.total), r.first, r.activity));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_within_the_span_of_another_are_not_serial() {
+        assert!(are_serial(vec![(1000, 2000), (0, 1000), (1950, 4000)]));
+        // A short one while a long one works.
+        assert!(!are_serial(vec![(0, 76), (27, 566)]));
+        assert!(!are_serial(vec![(0, 1000), (10, 30)]));
+        assert!(!are_serial(vec![(0, 1000)]));
+    }
 }
