@@ -59,6 +59,11 @@ const PACKAGES: &[Package] = &[
         present: || Path::new("/usr/bin/tbench").exists(),
     },
     Package {
+        name: "chromium",
+        why: "the browser that the pages of kymo view are tested in",
+        present: || Path::new("/usr/bin/chromium").exists(),
+    },
+    Package {
         name: "gcc",
         why: "compiles the small programs that tests watch",
         present: || cargo::has("gcc", &["--version"]),

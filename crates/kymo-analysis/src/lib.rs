@@ -1,7 +1,8 @@
 //! Counting samples: profiles, call trees, histograms; and the state of tasks and CPUs over
 //! time (`tasks`), memory of the kernel (`kmem`), its
 //! interrupts and work items (`kwork`), system calls
-//! (`syscalls`), block requests (`block_io`), boots (`boot`).
+//! (`syscalls`), block requests (`block_io`), boots (`boot`); all of it as tracks for who
+//! draws them (`tracks`).
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -34,6 +35,7 @@ pub mod report_config;
 mod samples;
 pub mod syscalls;
 pub mod tasks;
+pub mod tracks;
 
 /// A share in percent; nothing of nothing is nothing.
 pub fn percent(part: u64, whole: u64) -> f64 {

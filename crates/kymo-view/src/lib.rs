@@ -26,6 +26,7 @@ pub mod sched;
 pub mod stacks;
 pub mod syscalls;
 mod table;
+pub mod trace_page;
 pub mod trust;
 pub mod units;
 

@@ -16,6 +16,7 @@ pub(crate) mod listen;
 pub(crate) mod lock;
 pub(crate) mod manual;
 pub(crate) mod offcpu;
+mod output;
 pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod record;
@@ -29,6 +30,7 @@ pub(crate) mod stat;
 pub(crate) mod syscalls;
 pub(crate) mod trace;
 pub(crate) mod tracing;
+pub(crate) mod view;
 pub(crate) mod why;
 
 use std::os::unix::fs::MetadataExt as _;

@@ -1,7 +1,5 @@
 //! `kymo convert`: the stacks of recordings in the formats of other programs.
 
-mod output;
-
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +14,7 @@ use kymo_view::export::{firefox, flame, folded, pprof, speedscope};
 use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit};
 use kymo_view::stacks::Stacks;
 
+use super::output;
 use crate::args::samples::{RecordingArgs, SampleArgs};
 use crate::exit;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 /// Writes the result of `fill`.
-pub(super) fn write(
+pub(crate) fn write(
     path: Option<&Path>,
     force: bool,
     fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,

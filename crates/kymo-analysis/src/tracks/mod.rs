@@ -1,0 +1,42 @@
+//! Recordings as tracks over time for who draws them: CPUs with who runs on them, tasks with
+//! their states and system calls, wake-ups, events, and spans in which events were lost.
+//!
+//! ```text
+//! RecordedEvent ─ SchedReader ───► Transition ───┐
+//!               ─ SyscallDecoder ► entry, exit ──┴► SpanTrack ─ pyramid ► levels of bins
+//! ```
+//!
+//! Everything is kept packed, as it is drawn later: memory is some bytes for each event.
+
+mod event_list;
+mod overview;
+mod packed;
+mod pyramid;
+mod read;
+mod span_track;
+mod task_list;
+
+pub use event_list::{EVENTS_PER_CHUNK, EventChunk, EventList};
+pub use overview::OverviewBin;
+pub use packed::push_number;
+pub use pyramid::{PyramidLevel, build_pyramid};
+pub use read::{TraceTracks, TrackConfig, TrackCounts, WakeupList, read_tracks};
+pub use span_track::{SpanTrack, TrackSpan};
+pub use task_list::TrackTask;
+
+/// A task runs; the CPU is in the number above the state's bits.
+pub const RUNNING: u32 = 0;
+/// A task waits for a CPU.
+pub const RUNNABLE: u32 = 1;
+/// A task sleeps (`S`).
+pub const SLEEPING: u32 = 2;
+/// A task waits, and cannot be interrupted (`D`).
+pub const UNINTERRUPTIBLE: u32 = 3;
+/// A task waits in another state (`T`, `t`, `I`, `P`).
+pub const OTHER_WAIT: u32 = 4;
+/// A task runs, and goes on when the recording ends; the CPU as of `RUNNING`.
+pub const RUNNING_ON: u32 = 5;
+/// Set beside the state of a wait whose end is not in the recording.
+pub const OPEN: u32 = 1 << STATE_BITS;
+/// Bits of a span's number that are the state.
+pub const STATE_BITS: u32 = 3;

@@ -1,0 +1,225 @@
+"use strict";
+// Data of the page: the description in JSON, columns in compressed pieces, times.
+const $ = id => document.getElementById(id);
+const HEAD = JSON.parse($("head").textContent);
+const BASE = BigInt(HEAD.base), LENGTH = Math.max(HEAD.length, 1);
+const STATES = ["running", "waiting for a CPU", "sleeping", "blocked (D)", "waiting otherwise"];
+// 5: runs, and goes on when the recording ends.
+const stateOf = code => (code & 7) === 5 ? 0 : Math.min(code & 7, 4);
+const isOpen = code => (code & 7) === 5 || ((code & 7) !== 0 && code >>> 3 !== 0);
+
+// Pieces are unpacked when they are looked at, and the least lately used are forgotten.
+const pieces = new Map(), MOST_PIECES = 48;
+async function unpack(number) {
+  const text = $("p" + number).textContent;
+  // Each 64 KiB of text are 48 KiB of bytes.
+  const bytes = new Uint8Array(Math.floor(text.length * 3 / 4));
+  let at = 0;
+  for (let i = 0; i < text.length; i += 65536) {
+    const part = atob(text.slice(i, i + 65536));
+    for (let k = 0; k < part.length; k++) bytes[at++] = part.charCodeAt(k);
+  }
+  const packed = bytes.subarray(0, at);
+  const stream = new Response(packed).body.pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+function piece(number) {
+  let known = pieces.get(number);
+  if (known) pieces.delete(number); else known = unpack(number);
+  pieces.set(number, known);
+  if (pieces.size > MOST_PIECES) pieces.delete(pieces.keys().next().value);
+  return known;
+}
+async function blob(parts) {
+  if (!parts || !parts.length) return new Uint8Array(0);
+  if (parts.length === 3) return (await piece(parts[0])).subarray(parts[1], parts[1] + parts[2]);
+  let size = 0;
+  for (let i = 2; i < parts.length; i += 3) size += parts[i];
+  const out = new Uint8Array(size);
+  for (let i = 0, at = 0; i < parts.length; i += 3) {
+    out.set((await piece(parts[i])).subarray(parts[i + 1], parts[i + 1] + parts[i + 2]), at);
+    at += parts[i + 2];
+  }
+  return out;
+}
+
+// Numbers of seven bits a byte.
+class Reader {
+  constructor(bytes) { this.bytes = bytes; this.at = 0; }
+  get done() { return this.at >= this.bytes.length; }
+  next() {
+    const bytes = this.bytes;
+    let byte = bytes[this.at++], number = byte & 127, factor = 128;
+    while (byte & 128) { byte = bytes[this.at++]; number += (byte & 127) * factor; factor *= 128; }
+    return number;
+  }
+  signed() { const n = this.next(); return n % 2 ? -(n + 1) / 2 : n / 2; }
+}
+function decodeSpans(bytes, count) {
+  const from = new Float64Array(count), to = new Float64Array(count), code = new Uint32Array(count);
+  const r = new Reader(bytes);
+  let end = 0;
+  for (let i = 0; i < count; i++) {
+    from[i] = end + r.next(); to[i] = end = from[i] + r.next(); code[i] = r.next();
+  }
+  return { from, to, code, count };
+}
+// Calls `see` for each span of packed spans that touches a time, without keeping any.
+function eachSpan(bytes, a, b, see) {
+  const r = new Reader(bytes);
+  let end = 0;
+  while (!r.done) {
+    const from = end + r.next();
+    end = from + r.next();
+    const code = r.next();
+    if (from >= b) break;
+    if (end > a) see(from, end, code);
+  }
+}
+function decodeLevel(bytes, count, shift) {
+  const width = 2 ** shift, from = new Float64Array(count), code = new Uint32Array(count);
+  const share = new Uint8Array(count), spans = new Float64Array(count), longest = new Float64Array(count);
+  const r = new Reader(bytes);
+  let index = 0;
+  for (let i = 0; i < count; i++) {
+    index += r.next();
+    from[i] = index * width; code[i] = r.next(); share[i] = r.next();
+    spans[i] = r.next(); longest[i] = r.next();
+  }
+  return { from, code, share, spans, longest, count, width };
+}
+
+// Spans with their pyramid; what is not there yet is asked for, and drawn when it came.
+const decoded = new Set(), MOST_SPANS = 6e6;
+let decodedSpans = 0;
+class Track {
+  constructor(desc) {
+    this.desc = desc;
+    this.levels = desc.levels.map(([shift, count, at]) => ({ shift, count, at, data: null, asked: false }));
+    this.leaf = null; this.asked = false;
+  }
+  level(perPixel) {
+    let best = null;
+    for (const l of this.levels) if (2 ** l.shift <= perPixel) best = l;
+    if (!best) { this.want(); if (this.leaf) return { leaf: this.leaf }; }
+    else if (!best.data) this.wantLevel(best);
+    else return { bins: best.data };
+    if (best && this.leaf) return { leaf: this.leaf };
+    // Meanwhile something coarser.
+    for (const l of this.levels) if (l.data) return { bins: l.data };
+    if (this.levels.length && !best) this.wantLevel(this.levels[0]);
+    return null;
+  }
+  async want() {
+    if (this.leaf || this.asked) return this.waiting;
+    this.asked = true;
+    return this.waiting = blob(this.desc.leaf).then(bytes => {
+      this.leaf = decodeSpans(bytes, this.desc.count);
+      this.asked = false;
+      decoded.add(this);
+      decodedSpans += this.desc.count;
+      for (const other of decoded) {
+        if (decodedSpans <= MOST_SPANS || other === this) break;
+        decoded.delete(other); other.leaf = null; decodedSpans -= other.desc.count;
+      }
+      redraw();
+    });
+  }
+  wantLevel(l) {
+    if (l.asked) return;
+    l.asked = true;
+    blob(l.at).then(bytes => { l.data = decodeLevel(bytes, l.count, l.shift); redraw(); });
+  }
+  // First span that ends after a time.
+  static find(leaf, time) {
+    let lo = 0, hi = leaf.count;
+    while (lo < hi) { const mid = (lo + hi) >> 1; if (leaf.to[mid] <= time) lo = mid + 1; else hi = mid; }
+    return lo;
+  }
+}
+const TASKS = HEAD.tasks.map((t, number) => ({ ...t, number, states: new Track(t.states), calls: new Track(t.calls), samples: null }));
+const CPUS = HEAD.cpus.map((c, number) => ({ number, known: c.known, runs: new Track(c.runs) }));
+const taskName = t => t ? `${t.comm || "?"} ${t.tid}` : "";
+
+// Samples, once for all; the tasks' own are found by their numbers.
+let samplesAsked = null, SAMPLES = null;
+function wantSamples() {
+  return samplesAsked ||= (async () => {
+    const s = HEAD.samples, stacks = [], nodes = [];
+    const [sb, nb, mb] = [await blob(s.stacks), await blob(s.nodes), await blob(s.leaf)];
+    for (let r = new Reader(sb), i = 0; i < s.stackCount; i++)
+      stacks.push({ task: r.next() - 1, event: r.next(), node: r.next() - 1 });
+    for (let r = new Reader(nb), i = 0; i < s.nodeCount; i++)
+      nodes.push({ parent: r.next() - 1, fn: r.next() });
+    const time = new Float64Array(s.count), stack = new Uint32Array(s.count), weight = new Float64Array(s.count);
+    let now = 0;
+    for (let r = new Reader(mb), i = 0; i < s.count; i++) {
+      time[i] = now += r.next(); stack[i] = r.next(); weight[i] = r.next();
+    }
+    SAMPLES = { time, stack, weight, stacks, nodes, count: s.count };
+    // Where tasks left their CPUs is no sample of code.
+    for (const st of stacks) {
+      const leaf = st.node >= 0 ? s.functions[nodes[st.node].fn][0] : "";
+      // An event that counts one by one is the innermost frame itself.
+      st.isEvent = s.events[st.event][0] === "events";
+      st.isSwitch = /(^|:)sched_switch$/.test(st.isEvent ? leaf : s.events[st.event][0]);
+    }
+    const counts = new Map();
+    for (let i = 0; i < s.count; i++) {
+      const st = stacks[stack[i]];
+      if (!st.isSwitch) counts.set(st.task, (counts.get(st.task) || 0) + 1);
+    }
+    for (const [task, n] of counts) if (TASKS[task]) TASKS[task].samples = { at: new Float64Array(n), n: 0 };
+    for (let i = 0; i < s.count; i++) {
+      const st = stacks[stack[i]], own = TASKS[st.task]?.samples;
+      if (own && !st.isSwitch) own.at[own.n++] = time[i];
+    }
+    redraw();
+  })();
+}
+const lowerBound = (list, value, n = list.length) => {
+  let lo = 0, hi = n;
+  while (lo < hi) { const mid = (lo + hi) >> 1; if (list[mid] < value) lo = mid + 1; else hi = mid; }
+  return lo;
+};
+
+// Wake-ups.
+let wakeupsAsked = null, WAKEUPS = null;
+function wantWakeups() {
+  return wakeupsAsked ||= blob(HEAD.wakeups.leaf).then(bytes => {
+    const n = HEAD.wakeups.count, at = new Float64Array(n), by = new Int32Array(n), task = new Uint32Array(n);
+    const r = new Reader(bytes);
+    let now = 0;
+    for (let i = 0; i < n; i++) { at[i] = now += r.signed(); by[i] = r.next() - 1; task[i] = r.next(); }
+    WAKEUPS = { at, by, task, count: n };
+    redraw();
+  });
+}
+
+// Times: exact beyond 2^53 by the base.
+function absolute(time) {
+  const text = (BASE + BigInt(Math.round(time))).toString().padStart(10, "0");
+  return text.slice(0, -9) + "." + text.slice(-9);
+}
+function duration(ns) {
+  const abs = Math.abs(ns);
+  if (abs < 1e3) return ns.toFixed(0) + " ns";
+  if (abs < 1e6) return (ns / 1e3).toFixed(3) + " \u00b5s";
+  if (abs < 1e9) return (ns / 1e6).toFixed(3) + " ms";
+  return (ns / 1e9).toFixed(3) + " s";
+}
+const millis = ns => (ns / 1e6).toFixed(3);
+const grouped = n => Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+const percent = (part, whole) => (whole ? part / whole * 100 : 0).toFixed(1) + "%";
+
+// Elements: texts are always texts.
+function element(tag, attributes, ...children) {
+  const e = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (key === "class") e.className = value;
+    else if (key.startsWith("on")) e.addEventListener(key.slice(2), value);
+    else if (value !== null) e.setAttribute(key, value);
+  }
+  e.append(...children);
+  return e;
+}

@@ -1,0 +1,103 @@
+// The lower part: tables of the selection, the ledger, the command that gives the same numbers.
+const TABS = ["tasks", "flame", "functions", "events", "ledger"];
+let taskTurn = 0;
+const taskColumns = [
+  ["Running", "run"], ["Waiting for a CPU", "ready"], ["Blocked", "blocked"], ["Longest wait", "longest"], ["Runs", "runs"],
+];
+async function taskTimes(a, b) {
+  const out = [];
+  for (const task of TASKS) {
+    if (!task.tid || !task.states.desc.count) continue;
+    const row = { task, run: 0, ready: 0, blocked: 0, longest: 0, runs: 0 };
+    eachSpan(await blob(task.states.desc.leaf), a, b, (from, to, code) => {
+      const part = Math.min(to, b) - Math.max(from, a), state = code & 7;
+      // What has no end in the recording is not counted, as in the command's table.
+      if (isOpen(code)) return;
+      if (state === 0) { row.run += part; row.runs++; }
+      else if (state === 1) row.ready += part; else row.blocked += part;
+      if (state) row.longest = Math.max(row.longest, part);
+    });
+    if (row.run || row.ready || row.blocked) out.push(row);
+  }
+  return out;
+}
+async function showTasks() {
+  const turn = ++taskTurn, pane = $("pane-tasks"), [a, b] = selected();
+  const list = await taskTimes(a, b);
+  if (turn !== taskTurn) return;
+  if (!list.length) {
+    pane.replaceChildren(element("p", { class: "empty" }, "No states of tasks in the selection. They come from sched_switch and sched_waking: kymo record -a -e sched:sched_switch -e sched:sched_waking"));
+    return;
+  }
+  const key = STATE.sort === "busy" ? "run" : STATE.sort;
+  list.sort((x, y) => key === "name" ? taskName(x.task).localeCompare(taskName(y.task)) : y[key] - x[key]);
+  const body = element("tbody");
+  for (const row of list.slice(0, 400)) {
+    const id = "task" + row.task.number, name = taskName(row.task);
+    const tr = element("tr", { "data-tid": row.task.tid, class: id === STATE.row ? "chosen" : "", onclick: () => { STATE.row = id; showRow(); save(); redraw(); showPanel(); } },
+      element("td", { class: "name" }, name + (row.task.pid !== null && row.task.pid !== row.task.tid ? ` (process ${row.task.pid})` : "")));
+    const bar = element("span", { class: "share" });
+    bar.style.width = Math.round(row.run / (b - a) * 100) + "px";
+    tr.append(element("td", {}, bar), element("td", {}, percent(row.run, b - a)));
+    for (const [, k] of taskColumns) tr.append(element("td", { "data-key": k, "data-ns": k === "runs" ? null : String(row[k]) }, k === "runs" ? grouped(row.runs) : millis(row[k])));
+    body.append(tr);
+  }
+  const head = element("tr", {}, element("th", { class: "name", scope: "col", onclick: () => sortBy("name") }, "Task"),
+    element("th", { scope: "col" }, ""), element("th", { scope: "col", onclick: () => sortBy("run") }, "of the time"));
+  for (const [title, k] of taskColumns) head.append(element("th", { scope: "col", onclick: () => sortBy(k), "aria-sort": k === key ? "descending" : null }, title + (k === "runs" ? "" : ", ms") + (k === key ? " \u25be" : "")));
+  pane.replaceChildren(element("table", {}, element("thead", {}, head), body));
+  if (list.length > 400) pane.append(element("p", { class: "empty" }, `${list.length - 400} more tasks; the command above shows all.`));
+}
+function sortBy(key) { STATE.sort = key; save(); showTasks(); }
+function showLedger() {
+  const pane = $("pane-ledger");
+  pane.replaceChildren();
+  const notes = [...HEAD.notes].sort((a, b) => b.doubt - a.doubt);
+  if (!notes.length) pane.append(element("p", { class: "empty" }, "Nothing makes this result doubtful."));
+  for (const n of notes) pane.append(element("div", { class: "note" + (n.doubt ? " doubt" : "") }, element("b", {}, (n.doubt ? "Trust: " : "Note: ") + n.kind), " " + n.fact, n.advice ? element("i", {}, "\u2192 " + n.advice) : ""));
+  pane.append(element("p", { class: "empty" }, `${grouped(HEAD.events)} events, ${grouped(HEAD.samples.count)} stacks of samples and switches; written by kymo ${HEAD.version}. The recording stays the truth: this page is a print of it.`));
+}
+// The command that gives the same numbers in a terminal.
+function commandText() {
+  const time = STATE.range ? ` --time ${absolute(STATE.range[0])},${absolute(STATE.range[1])}` : "";
+  const chosen = chosenTask();
+  const who = STATE.scope === "all" || !chosen ? "" : STATE.scope === "process" && chosen.pid !== null ? ` --pid ${chosen.pid}` : ` --tid ${chosen.tid}`;
+  const files = HEAD.recordings.includes(" ") ? ` ${HEAD.recordings}` : ` -i ${HEAD.recordings}`;
+  switch (STATE.tab) {
+    case "tasks": return `kymo offcpu report --tasks${files}${time}`;
+    case "flame": case "functions": {
+      const name = HEAD.samples.events[STATE.sampled]?.[0];
+      return name ? `kymo report${STATE.tab === "flame" ? (STATE.inverse ? " -g caller" : " -g") + " --children" : " --no-children -g none"}${files}${time}${who}` : `kymo offcpu report${files}${time}${who}`;
+    }
+    case "events": return `kymo script${files}${time}${who}`;
+  }
+  return `kymo view${files}${time} --strict -o page.html`;
+}
+function showCommand() {
+  $("command").textContent = commandText();
+  const [a, b] = selected();
+  $("range").textContent = STATE.range ? `${absolute(a)} \u2013 ${absolute(b)} (${duration(b - a)})` : `whole recording (${duration(LENGTH)})`;
+  $("scope").value = STATE.scope;
+}
+function showPanel() {
+  for (const tab of TABS) {
+    $("tab-" + tab).setAttribute("aria-selected", tab === STATE.tab);
+    $("tab-" + tab).tabIndex = tab === STATE.tab ? 0 : -1;
+    $("pane-" + tab).classList.toggle("on", tab === STATE.tab);
+  }
+  showCommand();
+  return (panelDone = ({ tasks: showTasks, flame: showFlame, functions: showFunctions, events: showEvents, ledger: showLedger })[STATE.tab]())?.then(showCommand);
+}
+let panelDone = null;
+const KEYS = [
+  ["w s", "zoom in and out"], ["a d", "move left and right"], ["\u2191 \u2193", "choose a track"], ["\u2190 \u2192", "span before, next span of the track"],
+  ["f", "show the selection, or the span"], ["m", "select the span"], ["Escape", "select the whole recording"], ["0", "show the whole recording"],
+  ["/", "find"], ["n p", "next, previous match; in the table next, previous event"], ["1 \u2026 5", "tables and graphs"], ["drag", "select a time"], ["Shift+drag", "move"], ["Ctrl+wheel", "zoom"], ["?", "these keys"],
+];
+function showHelp() {
+  const dialog = $("help");
+  dialog.replaceChildren(element("table", {}, element("tbody", {}, ...KEYS.map(([k, what]) => element("tr", {}, element("td", {}, ...k.split(" ").flatMap(one => [element("kbd", {}, one), " "])), element("td", {}, what))))),
+    element("p", {}, "Task rows: above the state (tall: running; middle: waiting for a CPU; thin: sleeping; hatched: blocked, not interruptible), below system calls, at the bottom samples. Red on the time axis: events were lost."),
+    element("button", { type: "button", onclick: () => dialog.close() }, "Close"));
+  dialog.showModal();
+}

@@ -1,0 +1,181 @@
+//! `kymo view`: a recording as one page to look at.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use kymo_analysis::tasks::sched_notes;
+use kymo_analysis::tracks::{TraceTracks, TrackConfig, read_tracks};
+use kymo_events::{ClassOrigin, EventSelection, EventSource, parse_times};
+use kymo_model::NoteKind;
+use kymo_render::syscalls::syscall_name;
+use kymo_view::Ledger;
+use kymo_view::recording_stacks::{RecordingStacks, SampleWeight, StackPlan, TaskSplit};
+use kymo_view::trace_page::TracePage;
+
+use super::{default_recording, output};
+use crate::args::symbols::SymbolArgs;
+use crate::exit;
+
+/// Flags of `kymo view`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The page is one file that makes no request: CPUs and tasks over time, what they ran, waited for and
+called, flame graphs of the samples and of the time off CPU, the events, and the ledger. It shows what
+was recorded: tracks need sched_switch (and sched_waking), system calls raw_syscalls or syscalls,
+flame graphs samples with call chains. `?` in the page lists its keys.
+
+EXAMPLES
+  kymo view -i perf.data -o page.html
+  kymo view perf.data traces/ -o page.html
+  kymo record -a -g -e cpu-clock -e 'sched:sched_switch' -e 'sched:sched_waking' -e 'raw_syscalls:*' -- make
+  kymo view -o make.html")]
+pub(crate) struct Args {
+    /// Recording to read: perf.data, trace.dat, the directory of CTF traces or of a session
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Recordings to read, without -i; several of one machine are merged by time
+    #[arg(value_name = "FILE", conflicts_with = "input")]
+    files: Vec<PathBuf>,
+    /// Write the page here
+    #[arg(short, long, value_name = "PAGE")]
+    output: PathBuf,
+    /// Replace a page that is there
+    #[arg(long)]
+    force: bool,
+    /// Only what is between START,STOP (seconds; either may be missing), or in a share of the
+    /// whole: 10%/2, 0%-10%; the state before is known
+    #[arg(long, value_name = "START,STOP", allow_hyphen_values = true)]
+    time: Option<String>,
+    /// Title of the page; the recorded command, or the recording
+    #[arg(long)]
+    title: Option<String>,
+    /// Keep at most this many megabytes of fields' texts
+    #[arg(long, value_name = "MB", default_value_t = 64)]
+    max_text: usize,
+    /// Exit with status 3 if anything could make the result wrong
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut paths = args.files.clone();
+    paths.extend(args.input.clone());
+    if paths.is_empty() {
+        paths.push(default_recording());
+    }
+    let first = paths.first().cloned().unwrap_or_default();
+    let source = EventSource::open(&paths, args.symbols.options(&first))?;
+    anyhow::ensure!(!source.is_piped(), "a page needs a recording that can be read twice: a file");
+    let mut selection = EventSelection::default();
+    if let Some(text) = &args.time {
+        let span = if text.contains('%') { source.span()? } else { None };
+        selection.times = parse_times(text, span)?;
+    }
+    let config = TrackConfig {
+        selection: selection.clone(),
+        name_of: syscall_name,
+        text_limit: args.max_text.saturating_mul(1 << 20),
+    };
+    let tracks = read_tracks(&source, &config)?;
+    let RecordingStacks { stacks, ledger: told, damage } = read_stacks(&source, selection)?;
+    let mut ledger = Ledger::from_notes(tracks.summary().notes(&source));
+    note(&tracks, &mut ledger);
+    ledger.extend(told);
+    let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+    let title = args.title.clone().filter(|t| !t.is_empty());
+    let title = title.or_else(|| (!stacks.title.is_empty()).then(|| stacks.title.clone()));
+    let page = TracePage {
+        tracks: &tracks,
+        stacks: &stacks,
+        ledger: &ledger,
+        title: &title.unwrap_or_else(|| names.join(", ")),
+        recordings: &recording_words(&names),
+        clock: &source.clock(),
+    };
+    output::write(Some(&args.output), args.force, &mut |out: &mut dyn Write| page.write(out))?;
+    let size = std::fs::metadata(&args.output).map_or(0, |m| m.len());
+    sayln!(
+        "[ kymo view: wrote {:.3} MB {} ({} events, {} samples) ]",
+        size as f64 / 1e6,
+        args.output.display(),
+        tracks.events.count,
+        stacks.moments.len(),
+    );
+    say!("{}", ledger.to_text(""));
+    let damaged = tracks.summary().is_damaged(&source);
+    let damage = damage.or_else(|| damaged.then(|| "damaged; what can be read is shown".into()));
+    Ok(exit::status(source.name(), damage.as_deref(), &ledger, args.strict))
+}
+
+/// Samples of code, and the stacks in which tasks left their CPUs.
+fn read_stacks(
+    source: &EventSource,
+    mut selection: EventSelection,
+) -> anyhow::Result<RecordingStacks> {
+    let classes = source.classes();
+    let is_wanted = |name: &str| name == "sched_switch" || name.ends_with(":sched_switch");
+    let chosen = classes.iter().filter(|c| c.origin == ClassOrigin::Sample || is_wanted(&c.name));
+    let names: Vec<String> = chosen.map(|c| c.full_name.clone()).collect();
+    if names.is_empty() {
+        let (stacks, ledger) = Default::default();
+        return Ok(RecordingStacks { stacks, ledger, damage: None });
+    }
+    selection.set_events(&names)?;
+    let plan = StackPlan {
+        selection: &selection,
+        binaries: &[],
+        split: TaskSplit::Tid,
+        weight: SampleWeight::Period,
+        moments: true,
+        addresses: false,
+        inlines: true,
+        one_event: false,
+    };
+    RecordingStacks::read(source, &plan).context("stacks")
+}
+
+fn note(tracks: &TraceTracks, ledger: &mut Ledger) {
+    if tracks.sched.machine.counts.switches > 0 {
+        let record = "kymo record -a -e sched:sched_switch -e sched:sched_waking";
+        sched_notes(&tracks.sched, record).into_iter().for_each(|n| ledger.push(n));
+    } else {
+        let advice = "record them: -e sched:sched_switch -e sched:sched_waking";
+        let fact = "tracks have no states of tasks: there are no sched_switch events";
+        ledger.tell(NoteKind::Events, fact, Some(advice.into()));
+    }
+    if tracks.events.textless > 0 {
+        let fact = format!("fields of {} events are left out", tracks.events.textless);
+        ledger.tell(NoteKind::Events, fact, Some("--max-text keeps more, --time chooses".into()));
+    }
+    let c = &tracks.counts;
+    if c.crowded > 0 {
+        let fact = format!("{} events are of tasks beyond those that have tracks", c.crowded);
+        ledger.note(NoteKind::Entries, fact, None);
+    }
+    if c.timeless > 0 {
+        let fact = format!("{} events without a time are left out", c.timeless);
+        ledger.note(NoteKind::Malformed, fact, None);
+    }
+    if c.exits > 0 {
+        let fact = format!("{} system calls begin before the recording does, or unseen", c.exits);
+        ledger.tell(NoteKind::Unmatched, fact, None);
+    }
+    if c.overlaps > 0 {
+        let fact = format!("states of tasks that overlap, and are cut: {}", c.overlaps);
+        ledger.note(NoteKind::Order, fact, None);
+    }
+}
+
+/// The recordings as they are typed in a shell.
+fn recording_words(names: &[String]) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    let word = |name: &String| match !name.is_empty() && name.chars().all(is_plain) {
+        true => name.clone(),
+        false => format!("'{}'", name.replace('\'', "'\\''")),
+    };
+    names.iter().map(word).collect::<Vec<String>>().join(" ")
+}
