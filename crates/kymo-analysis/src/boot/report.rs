@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_within_the_span_of_another_are_not_serial() {
+    fn hosts_within_the_span_of_one_host_are_not_serial() {
         assert!(are_serial(vec![(1000, 2000), (0, 1000), (1950, 4000)]));
         // A short one while a long one works.
         assert!(!are_serial(vec![(0, 76), (27, 566)]));
