@@ -22,9 +22,8 @@ fn probes_of_kernel_functions_see_each_call() {
     check("kprobe:__do_sys_getppid", "@ = count();", "@: 50\n");
     check("kprobe:__do_sys_getpp*", "@[func] = count();", "@[__do_sys_getppid]: 50\n");
     check("kretprobe:__do_sys_getppid", "@[retval > 0] = count();", "]: 50\n");
-    check("fentry:__x64_sys_getppid", "@ = count();", "@: 50\n");
-    check("fexit:__x64_sys_getppid", "@[retval > 0] = count();", "]: 50\n");
-    check("kprobe:__x64_sys_getppid,kprobe:__do_sys_getppid", "@ = count();", "@: ");
+    check("fentry:__do_sys_getppid", "@ = count();", "@: 50\n");
+    check("fexit:__do_sys_getppid", "@[retval > 0] = count();", "]: 50\n");
 }
 
 #[test]
@@ -36,7 +35,9 @@ fn arguments_of_kernel_functions_have_types() {
     let text = "fentry:security_file_open /pid == cpid/ \
                 { printf(\"%s\\n\", str(args.file->f_path.dentry->d_name.name)); }";
     let o = program(text, &work);
-    assert!(o.stdout.lines().any(|line| line.starts_with("libc")), "{}\n{}", o.stdout, o.stderr);
+    // The program itself, when it is executed: in the guest it is linked statically.
+    let name = work.program().file_name().unwrap().to_str().unwrap();
+    assert!(o.stdout.lines().any(|line| line == name), "{}\n{}", o.stdout, o.stderr);
     let o = run(KYMO, ["run", "-lv", "fentry:security_file_open"]).success();
     assert!(o.stdout.contains("struct file * file"), "{}", o.stdout);
 }
