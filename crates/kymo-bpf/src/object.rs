@@ -496,8 +496,9 @@ pub enum BpfProgramType {
     Syscall = 31,
 }
 
-/// A program and where it hangs. It is to be loaded once for all of its points: the kernel's
-/// guard against a program that interrupts itself is what its scratch memory relies on.
+/// A program and where it hangs. It is to be loaded once for all of its points, as the kernel's
+/// guard against a program that interrupts itself is what its scratch memory relies on; those of
+/// type `Tracing`, which the kernel takes for one function each, guard it themselves.
 #[derive(Clone, Debug)]
 pub struct CompiledProbe {
     /// Attach points (at least one).

@@ -480,9 +480,11 @@ impl<'c> Lowering<'c> {
 
     /// Whether the program may be interrupted by itself on one CPU. The kernel keeps a
     /// program of its own events from that (`prog->active`, `bpf_prog_active`), but those of
-    /// user-space probes run preemptible and without that guard.
+    /// user-space probes run preemptible and without that guard, and those at the begin and end
+    /// of functions are loaded once for each function: an interrupt may hit one of the others.
     fn may_nest(&self) -> bool {
-        matches!(self.point.target, AttachTarget::Uprobe { .. } | AttachTarget::Usdt { .. })
+        use AttachTarget::{Fentry, Uprobe, Usdt};
+        matches!(self.point.target, Uprobe { .. } | Usdt { .. } | Fentry { .. })
     }
 
     fn lower_body(&mut self, probe: &ProbeTree) -> Lowered<()> {
@@ -540,7 +542,7 @@ impl<'c> Lowering<'c> {
     }
 
     /// Takes the scratch area, one entry per CPU. It is this run's alone: a program that the
-    /// kernel guards against itself has an entry of its own; one that may be preempted by
+    /// kernel guards against itself has an entry of its own; one that may be interrupted by
     /// itself takes the first of its entries whose flag it can set (an atomic exchange, so
     /// any order of preemption and interrupts is fine) and clears the flag at its end.
     fn claim_scratch(&mut self, base: Register, exit: CodeLabel) {
