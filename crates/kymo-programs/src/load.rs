@@ -3,18 +3,14 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use kymo_bpf::{
-    AttachPoint, AttachTarget, BpfProgramType, CompiledProbe, CompiledProgram, MapDefinition,
-    MapPurpose, ProgramPosition,
+    AttachPoint, AttachTarget, BpfProgramType, CompiledProbe, CompiledProgram, MapPurpose,
+    ProgramPosition,
 };
 use kymo_kernel::bpf::{BpfError, BpfMap, BpfProgram, BpfRing, MapSpec, ProgramSpec, load_btf};
 use kymo_kernel::system::KernelName;
 
 use crate::error::ProgramError;
 use crate::facts::MachineFacts;
-
-/// Bytes of the ring unless the program says otherwise: a hundredth of a second of a million
-/// short records.
-const RING_SIZE: u32 = 2 << 20;
 
 /// Attach types that programs are loaded for.
 const TRACE_RAW_TRACEPOINT: u32 = 23;
@@ -33,35 +29,21 @@ pub(crate) fn create_maps(program: &CompiledProgram, cpus: u32) -> Result<Loaded
     let mut loaded = LoadedMaps { maps: Vec::with_capacity(program.maps.len()), ring: None };
     for definition in &program.maps {
         let is_ring = definition.purpose == MapPurpose::Ring;
-        let max_entries = match is_ring {
-            true => ring_size(program, definition),
-            false => definition.max_entries,
-        };
         let map = BpfMap::create(&MapSpec {
             name: &definition.name,
             map_type: definition.map_type as u32,
             key_size: definition.key_size,
             value_size: definition.value_size,
-            max_entries,
+            max_entries: definition.max_entries,
             flags: definition.flags,
             values: if definition.is_per_cpu() { cpus } else { 1 },
         })?;
         if is_ring {
-            loaded.ring = Some(BpfRing::map(&map, max_entries as usize)?);
+            loaded.ring = Some(BpfRing::map(&map, definition.max_entries as usize)?);
         }
         loaded.maps.push(map);
     }
     Ok(loaded)
-}
-
-/// Bytes of the ring: what the program's settings say, or enough for most.
-fn ring_size(program: &CompiledProgram, definition: &MapDefinition) -> u32 {
-    let stated = program.config.iter().find(|(key, _)| key == "perf_rb_pages");
-    match stated.and_then(|(_, pages)| pages.parse::<u32>().ok()) {
-        Some(pages) => pages.clamp(1, 1 << 16).next_power_of_two() * 4096,
-        None if program.actions.is_empty() => definition.max_entries,
-        None => definition.max_entries.max(RING_SIZE),
-    }
 }
 
 /// Loads programs.

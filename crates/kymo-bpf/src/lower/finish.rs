@@ -11,8 +11,9 @@ use crate::object::{
 const MAX_KEYS: u64 = 4096;
 /// Buckets of stack maps. Preallocated: 127 frames make some 17 MiB.
 const STACK_BUCKETS: u32 = 16384;
-/// Bytes of the ring, if the program does not say otherwise.
-const RING_BYTES: u64 = 16 << 20;
+/// Bytes of the ring, if the program does not say otherwise: some 50 ms of a million short
+/// records a second. The reader has it mapped twice.
+const RING_BYTES: u64 = 4 << 20;
 const PAGE: u64 = 4096;
 
 /// Whether a setting of the `config` block is known.
