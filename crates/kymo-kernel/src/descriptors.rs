@@ -48,6 +48,52 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
 }
 
+/// A descriptor that this program was started with, as a copy that programs it starts do not
+/// get.
+///
+/// # Errors
+/// If there is none of this number.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    if number < 0 {
+        return Err(Errno::BADF.into());
+    }
+    // SAFETY: the borrow ends with the call, and the kernel refuses a number that is not open.
+    let fd = unsafe { BorrowedFd::borrow_raw(number) };
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, 3)?)
+}
+
+/// Makes a named pipe for this user.
+///
+/// # Errors
+/// If something is there, or the directory is not writable.
+pub fn make_named_pipe(path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    Ok(mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?)
+}
+
+/// Opens a named pipe to read and to write, without waiting for another side.
+///
+/// # Errors
+/// If there is none, or it is something else.
+pub fn open_named_pipe(path: &Path) -> io::Result<OwnedFd> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    if !file.metadata()?.file_type().is_fifo() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no named pipe"));
+    }
+    Ok(file.into())
+}
+
+/// Whether a descriptor can be read now, be it that it is at its end.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn is_readable(fd: &impl AsFd) -> io::Result<bool> {
+    wait(&mut [readable(fd)], Duration::ZERO)
+}
+
 /// Asks for room in a pipe; gives the bytes that it has room for.
 ///
 /// # Errors

@@ -553,9 +553,9 @@ fn local(seconds: libc::time_t) -> libc::tm {
 }
 
 /// Lets this thread run before all ordinary ones as soon as it has something to
-/// do (`SCHED_FIFO`, the lowest priority of it). Processes it starts are ordinary.
-pub fn hurry() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 1 };
+/// do (`SCHED_FIFO` with this priority, 1 to 99). Processes it starts are ordinary.
+pub fn hurry(priority: u8) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority.into() };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: 0 is this thread, and the pointer is to a live local that the call reads.
     if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } < 0 {

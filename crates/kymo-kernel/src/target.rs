@@ -226,19 +226,28 @@ pub fn user_name(uid: u32) -> Option<String> {
 
 /// Path of the cgroup with an id (the inode of its directory), below the unified mount.
 pub fn cgroup_path(id: u64) -> Option<String> {
-    let mounts = fs::read_to_string(system_path("/proc/self/mounts")).ok()?;
-    let root = unified_mount(&mounts)?;
-    let mut waiting = vec![root.clone()];
-    while let Some(dir) = waiting.pop() {
-        if fs::metadata(&dir).is_ok_and(|meta| meta.ino() == id) {
-            let below = dir.strip_prefix(&root).ok()?;
-            return Some(format!("/{}", below.display()));
+    cgroups().find_map(|(own, path)| (own == id).then_some(path))
+}
+
+/// All cgroups below the unified mount: their ids and paths.
+pub fn cgroups() -> impl Iterator<Item = (u64, String)> {
+    let mounts = fs::read_to_string(system_path("/proc/self/mounts")).unwrap_or_default();
+    let root = unified_mount(&mounts);
+    let mut waiting: Vec<PathBuf> = root.iter().cloned().collect();
+    let root = root.unwrap_or_default();
+    std::iter::from_fn(move || {
+        loop {
+            let dir = waiting.pop()?;
+            let children = fs::read_dir(&dir).into_iter().flatten().flatten();
+            let is_dir = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
+            waiting.extend(children.filter(is_dir).map(|e| e.path()));
+            // One that was removed meanwhile is nobody's.
+            let (Ok(meta), Ok(below)) = (fs::metadata(&dir), dir.strip_prefix(&root)) else {
+                continue;
+            };
+            return Some((meta.ino(), format!("/{}", below.display())));
         }
-        let children = fs::read_dir(&dir).into_iter().flatten().flatten();
-        let is_dir = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
-        waiting.extend(children.filter(is_dir).map(|e| e.path()));
-    }
-    None
+    })
 }
 
 /// Id of a cgroup by its path: a directory, or one below the unified mount.

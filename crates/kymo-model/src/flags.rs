@@ -91,12 +91,73 @@ bitflags::bitflags! {
         const _ = !0;
     }
 
-    /// `PERF_SAMPLE_BRANCH_*`; only what changes the layout has a name.
+    /// `PERF_SAMPLE_BRANCH_*`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct BranchType: u64 {
+        const USER = 1 << 0;
+        const KERNEL = 1 << 1;
+        const HV = 1 << 2;
+        const ANY = 1 << 3;
+        const ANY_CALL = 1 << 4;
+        const ANY_RETURN = 1 << 5;
+        const IND_CALL = 1 << 6;
+        const ABORT_TX = 1 << 7;
+        const IN_TX = 1 << 8;
+        const NO_TX = 1 << 9;
+        const COND = 1 << 10;
+        const CALL_STACK = 1 << 11;
+        const IND_JUMP = 1 << 12;
+        const CALL = 1 << 13;
+        const NO_FLAGS = 1 << 14;
+        const NO_CYCLES = 1 << 15;
+        const TYPE_SAVE = 1 << 16;
         const HW_INDEX = 1 << 17;
+        const PRIV_SAVE = 1 << 18;
         const COUNTERS = 1 << 19;
         const _ = !0;
+    }
+}
+
+impl BranchType {
+    /// Names of `perf record -j` (manual page perf-record(1)).
+    pub const NAMES: [(&str, BranchType); 20] = [
+        ("u", BranchType::USER),
+        ("k", BranchType::KERNEL),
+        ("hv", BranchType::HV),
+        ("any", BranchType::ANY),
+        ("any_call", BranchType::ANY_CALL),
+        ("any_ret", BranchType::ANY_RETURN),
+        ("ind_call", BranchType::IND_CALL),
+        ("ind_jmp", BranchType::IND_JUMP),
+        ("call", BranchType::CALL),
+        ("abort_tx", BranchType::ABORT_TX),
+        ("in_tx", BranchType::IN_TX),
+        ("no_tx", BranchType::NO_TX),
+        ("cond", BranchType::COND),
+        ("stack", BranchType::CALL_STACK),
+        ("no_flags", BranchType::NO_FLAGS),
+        ("no_cycles", BranchType::NO_CYCLES),
+        ("save_type", BranchType::TYPE_SAVE),
+        ("hw_index", BranchType::HW_INDEX),
+        ("priv", BranchType::PRIV_SAVE),
+        ("counter", BranchType::COUNTERS),
+    ];
+
+    /// The branches of a list of names; sides alone are of any branch.
+    ///
+    /// # Errors
+    /// Gives the first name that is none.
+    pub fn parse(list: &str) -> Result<BranchType, String> {
+        let mut branches = BranchType::empty();
+        for name in list.split(',').map(str::trim) {
+            let (_, one) = (Self::NAMES.iter().find(|(known, _)| *known == name))
+                .ok_or_else(|| name.to_owned())?;
+            branches |= *one;
+        }
+        if (branches - (BranchType::USER | BranchType::KERNEL | BranchType::HV)).is_empty() {
+            branches |= BranchType::ANY;
+        }
+        Ok(branches)
     }
 }
 

@@ -18,6 +18,7 @@ mod note_kind;
 mod open_table;
 pub mod probe;
 mod record;
+mod registers;
 mod sample;
 mod sample_layout;
 mod sideband;
@@ -33,6 +34,7 @@ pub use note::Note;
 pub use note_kind::{NoteKind, Weight};
 pub use open_table::{OpenTable, TableSlot, hash_address};
 pub use record::{Misc, RawRecord, RecordHeader, RecordKind, SampleId};
+pub use registers::RegisterNames;
 pub use sample::{
     CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Sample, SampledRegisters, UserStack,
 };

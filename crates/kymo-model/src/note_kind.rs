@@ -87,6 +87,9 @@ note_kinds! {
     Compression "compression" [Doubt]
         "The recording could not be compressed and is whole, but larger."
         "Make room on the disk and record again, or keep it as it is.";
+    Control "control" [Doubt]
+        "A line that came over `--control` is no command, and nothing was done."
+        "There are `enable`, `disable`, `snapshot`, `stop` and `ping`.";
     Cost "cost" [Choice]
         "A probe needs single-stepping, which costs some 15 times as much per hit."
         "Choose a neighboring instruction; `kymo probe bench` measures the cost here.";

@@ -3,11 +3,16 @@
 
 use kymo_kernel::events::{CounterSource, EventSpec};
 use kymo_kernel::perf_event::{OpenFlags, PerfEvent, max_sample_rate};
-use kymo_model::{Attr, AttrFlags, EventType, ReadFormat, SampleType, sw};
+use kymo_model::{
+    Attr, AttrFlags, BranchType, EventType, ReadFormat, RegisterNames, SampleType, sw,
+};
 
 use crate::error::RecordError;
 use crate::open::PlannedEvent;
 use crate::options::{CallGraph, RecordOptions, Target};
+
+/// How long an event was enabled, and how long it counted.
+const BOTH_TIMES: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
 /// perf's default sampling frequency.
 const DEFAULT_FREQ: u64 = 4000;
@@ -80,6 +85,9 @@ pub(crate) fn plan(
         if spec.sample_read || read_group {
             attr.sample_type |= SampleType::READ;
             attr.flags -= AttrFlags::INHERIT;
+            if options.running_time {
+                attr.read_format |= BOTH_TIMES;
+            }
         }
         if read_group {
             attr.read_format |= ReadFormat::GROUP;
@@ -137,6 +145,9 @@ fn tracking(options: &RecordOptions, kernel: Kernel) -> AttrFlags {
     if options.namespaces {
         flags |= AttrFlags::NAMESPACES;
     }
+    if options.cgroup_records {
+        flags |= AttrFlags::CGROUP;
+    }
     flags
 }
 
@@ -152,8 +163,13 @@ fn tracker(options: &RecordOptions, kernel: Kernel, several: bool) -> PlannedEve
     if options.delay.is_some() && options.target == Target::Command {
         attr.flags |= AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC;
     }
-    attr.sample_type -= SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER;
-    (attr.sample_regs_user, attr.sample_stack_user) = (0, 0);
+    attr.sample_type -= SampleType::CALLCHAIN
+        | SampleType::REGS_USER
+        | SampleType::STACK_USER
+        | SampleType::REGS_INTR
+        | SampleType::BRANCH_STACK;
+    (attr.sample_regs_user, attr.sample_stack_user, attr.sample_regs_intr) = (0, 0, 0);
+    attr.branch_sample_type = BranchType::empty();
     PlannedEvent { spec, attr, leader: None, sideband_only: true, cgroup: None }
 }
 
@@ -170,26 +186,19 @@ fn sampled(options: &RecordOptions, spec: &EventSpec, kernel: Kernel, several: b
     attr.read_format = ReadFormat::ID | (kernel.read & ReadFormat::LOST);
     attr.sample_type |= SampleType::IP | SampleType::TID | SampleType::TIME;
     attr.flags |= AttrFlags::SAMPLE_ID_ALL | start_flags(options);
+    attr.flags |= options.exclude;
     rate(options, spec, &mut attr);
     if several {
         attr.sample_type |= SampleType::IDENTIFIER;
     }
     let everywhere = matches!(options.target, Target::System | Target::Cgroups(_));
-    if everywhere || options.sample_cpu || spec.is_tracepoint() || !options.cpus.is_empty() {
+    if everywhere || spec.is_tracepoint() || !options.cpus.is_empty() {
         attr.sample_type |= SampleType::CPU;
     }
     if spec.is_tracepoint() {
         attr.sample_type |= SampleType::RAW | SampleType::PERIOD;
     }
-    if options.raw {
-        attr.sample_type |= SampleType::RAW | SampleType::CPU;
-    }
-    if options.sample_period {
-        attr.sample_type |= SampleType::PERIOD;
-    }
-    if options.addresses {
-        attr.sample_type |= SampleType::ADDR | SampleType::DATA_SRC;
-    }
+    contents(options, &mut attr);
     // As with perf, -t is about these threads alone.
     let inherit = options.inherit && !matches!(options.target, Target::Threads(_));
     if spec.terms.inherit.unwrap_or(inherit) && !everywhere {
@@ -197,7 +206,10 @@ fn sampled(options: &RecordOptions, spec: &EventSpec, kernel: Kernel, several: b
     }
     if options.inherit_stat {
         attr.flags |= AttrFlags::INHERIT_STAT;
-        attr.read_format |= ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+        attr.read_format |= BOTH_TIMES;
+    }
+    if options.no_buffering {
+        attr.wakeup = 1;
     }
     if options.overwrite {
         attr.flags |= AttrFlags::WRITE_BACKWARD;
@@ -208,6 +220,51 @@ fn sampled(options: &RecordOptions, spec: &EventSpec, kernel: Kernel, several: b
     }
     call_graph(options, spec, &mut attr);
     attr
+}
+
+/// The fields that were asked for, with the plain weight before Linux 5.12.
+fn known_fields(asked: SampleType) -> SampleType {
+    if !asked.contains(SampleType::WEIGHT_STRUCT) {
+        return asked;
+    }
+    let attr = Attr {
+        kind: EventType::SOFTWARE,
+        config: sw::DUMMY,
+        sample_type: SampleType::WEIGHT_STRUCT,
+        flags: AttrFlags::DISABLED | AttrFlags::EXCLUDE_KERNEL,
+        ..Attr::default()
+    };
+    match PerfEvent::open(&attr, 0, -1, None, OpenFlags::NONE) {
+        Ok(_) => asked,
+        Err(_) => (asked - SampleType::WEIGHT_STRUCT) | SampleType::WEIGHT,
+    }
+}
+
+/// What the samples of all events carry because it was asked for.
+fn contents(options: &RecordOptions, attr: &mut Attr) {
+    let contents = options.contents;
+    attr.sample_type |= known_fields(contents.fields);
+    if contents.fields.contains(SampleType::RAW) {
+        attr.sample_type |= SampleType::CPU;
+    }
+    if contents.fields.contains(SampleType::ADDR) {
+        attr.sample_type |= SampleType::DATA_SRC;
+    }
+    if !contents.branches.is_empty() {
+        attr.sample_type |= SampleType::BRANCH_STACK;
+        attr.branch_sample_type = contents.branches;
+    }
+    if contents.user_registers != 0 {
+        attr.sample_type |= SampleType::REGS_USER;
+        attr.sample_regs_user = contents.user_registers;
+    }
+    if contents.interrupt_registers != 0 {
+        attr.sample_type |= SampleType::REGS_INTR;
+        attr.sample_regs_intr = contents.interrupt_registers;
+    }
+    if options.cgroup_records {
+        attr.sample_type |= SampleType::CGROUP;
+    }
 }
 
 fn rate(options: &RecordOptions, spec: &EventSpec, attr: &mut Attr) {
@@ -228,6 +285,9 @@ fn rate(options: &RecordOptions, spec: &EventSpec, attr: &mut Attr) {
         attr.flags |= AttrFlags::FREQ;
         attr.sample_type |= SampleType::PERIOD;
     }
+    if options.no_samples {
+        attr.sample_period = 0;
+    }
 }
 
 fn call_graph(options: &RecordOptions, spec: &EventSpec, attr: &mut Attr) {
@@ -245,16 +305,15 @@ fn call_graph(options: &RecordOptions, spec: &EventSpec, attr: &mut Attr) {
     attr.sample_max_stack = spec.terms.max_stack.unwrap_or(0);
     if let CallGraph::Dwarf(size) = graph {
         attr.sample_type |= SampleType::REGS_USER | SampleType::STACK_USER;
-        attr.sample_regs_user = USER_REGS;
+        attr.sample_regs_user |= USER_REGS;
         attr.sample_stack_user = size;
         // The user part is unwound from the stack's copy.
         attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_USER;
     }
 }
 
-/// The registers perf records: all general ones; on x86-64 without the
-/// segments DS, ES, FS and GS, which cannot be sampled.
-const USER_REGS: u64 = if cfg!(target_arch = "x86_64") { 0x00ff_0fff } else { (1 << 33) - 1 };
+/// The registers perf records: all general ones.
+const USER_REGS: u64 = RegisterNames::NATIVE.general();
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@
 
 mod attrs;
 mod build_id;
+mod control;
 pub mod count;
 mod error;
 mod facts;
@@ -27,7 +28,10 @@ mod synthesize;
 mod trust;
 pub mod ust;
 
+pub use control::ControlSource;
 pub use error::RecordError;
 pub use live::{CaptureEnd, CaptureSummary, PerfCapture};
-pub use options::{CallGraph, Output, RecordClock, RecordOptions, SwitchOn, Target};
+pub use options::{
+    CallGraph, Output, RecordClock, RecordOptions, SampleContents, SwitchOn, Synthesis, Target,
+};
 pub use session::{RecordSummary, Running, record};

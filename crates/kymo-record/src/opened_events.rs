@@ -62,7 +62,7 @@ impl OpenedEvents {
         let cpus = chosen_cpus(options)?;
         let mut plan = attrs::plan(options, &specs, Kernel::probe())?;
         put_into_cgroups(options, &mut plan)?;
-        note_frequency(options, &plan, &mut notes);
+        note_frequency(options, &plan, &mut notes)?;
         let policy = OpenPolicy {
             start: attrs::start_flags(options),
             user_only: UserOnly::AllEvents,

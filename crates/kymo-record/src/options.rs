@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kymo_kernel::events::EventSpec;
+use kymo_model::{AttrFlags, BranchType, SampleType};
+
+use crate::control::ControlSource;
 
 /// Whose events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,6 +127,31 @@ pub enum SwitchOn {
     Time(Duration),
 }
 
+/// What samples carry beyond what they need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleContents {
+    /// Fields of their own.
+    pub fields: SampleType,
+    /// Which branches (`-b`, `-j`), as `PERF_SAMPLE_BRANCH_*`; none for no branch stack.
+    pub branches: BranchType,
+    /// Mask of registers of user space (`--user-regs`).
+    pub user_registers: u64,
+    /// Mask of registers at the interrupt (`-I`).
+    pub interrupt_registers: u64,
+}
+
+/// Which records of what existed before the recording are made up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synthesis {
+    /// Tasks and their mappings.
+    #[default]
+    All,
+    /// Tasks alone.
+    Tasks,
+    /// None.
+    None,
+}
+
 /// A whole recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -143,16 +171,24 @@ pub struct RecordOptions {
     pub period: Option<u64>,
     /// Call chains.
     pub call_graph: Option<CallGraph>,
-    /// Data addresses in samples (`-d`).
-    pub addresses: bool,
+    /// What else samples carry.
+    pub contents: SampleContents,
+    /// Sides that are left out of all events: the kernel's, the user's, or those of call chains.
+    pub exclude: AttrFlags,
+    /// Count only, without samples (`-n`).
+    pub no_samples: bool,
+    /// How long groups of `:S` were enabled and running (`--running-time`).
+    pub running_time: bool,
+    /// Wake the recorder for each record (`--no-buffering`).
+    pub no_buffering: bool,
+    /// A frequency that the kernel does not allow is an error (`--strict-freq`).
+    pub strict_frequency: bool,
+    /// Records of cgroups (`--all-cgroups`).
+    pub cgroup_records: bool,
+    /// What is told of before the recording (`--synth`).
+    pub synthesis: Synthesis,
     /// Counts per thread at its end (`-s`).
     pub inherit_stat: bool,
-    /// The CPU in every sample (`--sample-cpu`; always on with `System`).
-    pub sample_cpu: bool,
-    /// The period in every sample (`-P`).
-    pub sample_period: bool,
-    /// What else an event gives, as bytes, in every sample (`-R`; tracepoints' always).
-    pub raw: bool,
     /// Records of context switches (`--switch-events`).
     pub switch_events: bool,
     /// Records of namespaces (`--namespaces`).
@@ -162,8 +198,10 @@ pub struct RecordOptions {
     /// Processes of the target that end before they are opened are left out: nobody
     /// named them.
     pub skip_gone: bool,
-    /// Wait so long before counting.
+    /// Wait so long before counting; `Duration::MAX` until [`Self::control`] says so.
     pub delay: Option<Duration>,
+    /// Where commands come from while it records (`--control`).
+    pub control: Option<ControlSource>,
     /// Stop after.
     pub timeout: Option<Duration>,
     /// Stop when so much was written.
@@ -180,6 +218,10 @@ pub struct RecordOptions {
     pub exclude_self: bool,
     /// Several files.
     pub switch: Option<SwitchOn>,
+    /// How many of them are kept; the oldest go.
+    pub most_files: Option<u32>,
+    /// The time in the name of the file (`--timestamp-filename`).
+    pub stamped_name: bool,
     /// Keep only the newest events, and write them when asked or at the end.
     pub overwrite: bool,
     /// Put build-ids into the file.
@@ -197,7 +239,7 @@ impl RecordOptions {
     /// unwinding, whose tables (`.eh_frame_hdr`) lie in such a mapping.
     pub(crate) fn data_mappings(&self) -> bool {
         let unwound = |e: &EventSpec| e.terms.call_graph.as_deref() == Some("dwarf");
-        self.addresses
+        self.contents.fields.contains(SampleType::ADDR)
             || matches!(self.call_graph, Some(CallGraph::Dwarf(_)))
             || self.events.iter().any(unwound)
     }
@@ -214,16 +256,21 @@ impl Default for RecordOptions {
             freq: None,
             period: None,
             call_graph: None,
-            addresses: false,
+            contents: SampleContents::default(),
+            exclude: AttrFlags::empty(),
+            no_samples: false,
+            running_time: false,
+            no_buffering: false,
+            strict_frequency: false,
+            cgroup_records: false,
+            synthesis: Synthesis::All,
             inherit_stat: false,
-            sample_cpu: false,
-            sample_period: false,
-            raw: false,
             switch_events: false,
             namespaces: false,
             inherit: true,
             skip_gone: false,
             delay: None,
+            control: None,
             timeout: None,
             max_size: None,
             pages: None,
@@ -232,6 +279,8 @@ impl Default for RecordOptions {
             compress: None,
             exclude_self: false,
             switch: None,
+            most_files: None,
+            stamped_name: false,
             overwrite: false,
             build_ids: true,
             map_timeout: Duration::from_millis(500),

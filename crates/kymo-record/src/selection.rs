@@ -154,14 +154,21 @@ pub(crate) fn note_frequency(
     options: &RecordOptions,
     plan: &[PlannedEvent],
     notes: &mut Vec<Note>,
-) {
-    let Some(wanted) = options.freq.filter(|f| *f != u64::MAX) else { return };
+) -> Result<(), RecordError> {
+    let Some(wanted) = options.freq.filter(|f| *f != u64::MAX) else { return Ok(()) };
     let sampled = plan.iter().find(|p| p.attr.flags.contains(AttrFlags::FREQ));
     if let Some(got) = sampled.map(|p| p.attr.sample_period).filter(|g| *g < wanted) {
+        if options.strict_frequency {
+            return Err(RecordError::Usage(format!(
+                "the kernel samples at {got} Hz at most, and {wanted} were asked for: raise \
+                 /proc/sys/kernel/perf_event_max_sample_rate, or leave out --strict-freq"
+            )));
+        }
         notes.push(Note::doubt(
             NoteKind::Frequency,
             format!("sampling at {got} Hz, not {wanted}: the kernel allows no more"),
             Some("raise /proc/sys/kernel/perf_event_max_sample_rate".into()),
         ));
     }
+    Ok(())
 }

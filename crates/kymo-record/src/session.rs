@@ -19,11 +19,12 @@ use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
 use kymo_kernel::target;
 use kymo_model::{AttrFlags, Note, RecordKind};
 
+use crate::control::ControlChannel;
 use crate::error::RecordError;
 use crate::facts;
 use crate::open::{OpenedEvent, RingSet};
 use crate::opened_events::{OpenedEvents, system};
-use crate::options::{Output, RecordOptions, SwitchOn, Target};
+use crate::options::{Output, RecordOptions, Synthesis, Target};
 use crate::output;
 use crate::scan::Scan;
 use crate::synthesize::{ExistingTasks, Synthesizer, ToldMappings};
@@ -107,6 +108,7 @@ struct Session<'a> {
     tids: Vec<u32>,
     cpus: Vec<u32>,
     signals: Signals,
+    control: Option<ControlChannel>,
     writer: Option<PerfDataWriter>,
     file: Option<File>,
     path: Option<PathBuf>,
@@ -123,6 +125,8 @@ impl<'a> Session<'a> {
     fn new(options: &'a RecordOptions) -> Result<Session<'a>, RecordError> {
         let OpenedEvents { specs, rings, tracing, child, tids, cpus, signals, notes } =
             OpenedEvents::open(options)?;
+        let control = options.control.as_ref().map(ControlChannel::open).transpose();
+        let control = control.map_err(system("cannot open what --control names"))?;
         // Only now, so that a refused recording leaves no file; the command still
         // waits at its gate.
         let (file, path, stream) = match &options.output {
@@ -144,6 +148,7 @@ impl<'a> Session<'a> {
             tids,
             cpus,
             signals,
+            control,
             writer: None,
             file,
             path,
@@ -208,17 +213,23 @@ impl<'a> Session<'a> {
             synth: synth::Synth::new(&tracker.attr, tracker.ids.first().copied().unwrap_or(0)),
             record: &mut |bytes| writer.record(bytes),
             build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
-            mappings: match self.options.data_mappings() {
-                true => ToldMappings::All,
-                false => ToldMappings::Code,
+            mappings: match (self.options.synthesis, self.options.data_mappings()) {
+                (Synthesis::Tasks | Synthesis::None, _) => ToldMappings::None,
+                (Synthesis::All, true) => ToldMappings::All,
+                (Synthesis::All, false) => ToldMappings::Code,
             },
             timeout: self.options.map_timeout,
         };
-        let existing = ExistingTasks::of(&self.options.target, &self.tids);
+        let existing = match self.options.synthesis {
+            Synthesis::None => ExistingTasks::None,
+            _ => ExistingTasks::of(&self.options.target, &self.tids),
+        };
+        let cgroups = self.options.cgroup_records && self.options.synthesis == Synthesis::All;
         let mut notes = std::mem::take(&mut self.summary.notes);
         let mut unasked = Vec::new();
         let told = (synthesizer.record)(&about)
             .and_then(|()| synthesizer.kernel(if user_only { &mut unasked } else { &mut notes }))
+            .and_then(|()| if cgroups { synthesizer.cgroups() } else { Ok(()) })
             .and_then(|()| synthesizer.tasks(&existing, &mut notes))
             .and_then(|()| (synthesizer.record)(&synth::finished_init()))
             .and_then(|()| writer.mark());
@@ -281,15 +292,27 @@ impl<'a> Session<'a> {
         });
         self.summary.usage = exit.map(|e| e.exit.usage);
         self.finish()?;
-        if let (Some(SwitchOn::Size(_) | SwitchOn::Time(_) | SwitchOn::Signal), Some(path)) =
-            (self.options.switch, &self.path)
-        {
+        let stamped = self.options.switch.is_some() || self.options.stamped_name;
+        if let Some(path) = self.path.as_ref().filter(|_| stamped) {
             self.summary.path = Some(output::set_aside(path)?);
+            self.remove_oldest(1)?;
         }
         if let (true, Some(child)) = (self.full, self.child) {
             self.summary.running = Some(Running { child, signals: self.signals });
         }
         Ok(self.summary)
+    }
+
+    /// Removes the oldest of the completed files where there are more than were asked for, with
+    /// `more` beside those completed before.
+    fn remove_oldest(&mut self, more: usize) -> Result<(), RecordError> {
+        let Some(most) = self.options.most_files else { return Ok(()) };
+        let switched = &mut self.summary.switched;
+        let surplus = (switched.len() + more).saturating_sub(most as usize).min(switched.len());
+        for path in switched.drain(..surplus) {
+            std::fs::remove_file(&path).map_err(|source| RecordError::Create { path, source })?;
+        }
+        Ok(())
     }
 
     /// The error of a failed write, after making what is there readable.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kymo_files::perfdata::write::synth::{MapFacts, Synth};
 use kymo_kernel::proc_maps::{self, ProcMapping};
+use kymo_kernel::target;
 use kymo_model::{BuildId, Note, NoteKind};
 
 use crate::build_id;
@@ -79,6 +80,12 @@ impl Synthesizer<'_> {
             (self.record)(record)?;
         }
         Ok(())
+    }
+
+    /// All cgroups.
+    pub(crate) fn cgroups(&mut self) -> io::Result<()> {
+        target::cgroups()
+            .try_for_each(|(id, path)| (self.record)(self.synth.cgroup(id, path.as_bytes())))
     }
 
     /// The processes; those that end meanwhile are left out.

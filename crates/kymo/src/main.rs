@@ -137,8 +137,15 @@ fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
         let matches = command_line.try_get_matches_from_mut(args)?;
         Ok::<_, clap::Error>((command_line, matches))
     };
-    try_parse(&args).unwrap_or_else(|e| match commands::record::level_with_equals(&args) {
-        Some(args) => try_parse(&args).unwrap_or_else(|e| e.exit()),
-        None => e.exit(),
-    })
+    let mut args = args;
+    loop {
+        let error = match try_parse(&args) {
+            Ok(parsed) => return parsed,
+            Err(error) => error,
+        };
+        match commands::record::value_with_equals_instead(&args) {
+            Some(changed) => args = changed,
+            None => error.exit(),
+        }
+    }
 }

@@ -2,8 +2,10 @@
 //! what is wrong and the way out.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use kymo_testkit::{Need, Outcome, Workload, lines_with, perf, require, run};
 
@@ -54,13 +56,21 @@ fn events_are_opened_as_perf_opens_them() {
     let w = Workload::spin();
     let (clock, faults) = ("cpu-clock", "page-faults");
     // perf takes a second for each: flags that do not meddle share one.
-    let cases: [&[&str]; 10] = [
+    let cases: [&[&str]; 18] = [
         &["-e", clock, "-F", "max"],
         &["-e", clock, "-c", "100000"],
         &["-e", clock, "-R"],
         &["-e", clock, "-F", "99", "-g", "-s", "-T", "-P", "-m", "64"],
         &["-e", clock, "-d", "--namespaces", "--switch-events", "--sample-cpu", "--no-buildid"],
         &["-e", clock, "--no-inherit"],
+        &["-e", clock, "--all-user", "--weight", "--phys-data"],
+        &["-e", "raw_syscalls:sys_enter", "--all-kernel"],
+        &["-e", clock, "-g", "--user-callchains", "--transaction"],
+        &["-e", clock, "-g", "--kernel-callchains", "--code-page-size"],
+        &["-e", clock, "--data-page-size", "--sample-identifier", "--synth", "task"],
+        &["-e", clock, "--user-regs=ip,sp", "-Iax"],
+        &["-e", clock, "--user-regs", "--intr-regs", "--all-cgroups"],
+        &["-e", "cpu-clock,page-faults", "--group", "-n"],
         &["-e", clock, "-k", "tai"],
         &["-e", "raw_syscalls:sys_enter,cpu-clock"],
         &["-e", "cpu-clock:u,page-faults:k"],
@@ -185,6 +195,87 @@ fn a_cgroup_is_recorded_and_no_other_task() {
     let counted: f64 = fields[0].parse().unwrap();
     // One task, on one CPU.
     assert!(counted > 0.0 && counted < elapsed, "{stat} in {elapsed} ms");
+}
+
+/// The commands of `--control`, each answered, and events only between `enable` and `disable`.
+#[test]
+fn control_starts_and_stops_the_events() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let (data, ctl, ack) = (w.file("x.data"), w.file("ctl"), w.file("ack"));
+    let control = format!("fifo:{ctl},{ack}");
+    let mut spin = spinning(&w);
+    let pid = spin.id().to_string();
+    let flags = ["-q", "-o", &data, "-e", "cpu-clock", "-p", &pid, "-D", "-1", "--control"];
+    let mut recorder = Command::new(KYMO).arg("record").args(flags).arg(&control).spawn().unwrap();
+    let open = |path: &str| loop {
+        if Path::new(path).exists() {
+            break std::fs::File::options().read(true).write(true).open(path).unwrap();
+        }
+        assert!(recorder.try_wait().unwrap().is_none(), "the recorder ended");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut open = open;
+    let (mut commands, mut answers) = (open(&ctl), open(&ack));
+    let mut say = |command: &str| {
+        writeln!(commands, "{command}").unwrap();
+        let mut answer = [0; 4];
+        answers.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"ack\n");
+    };
+    say("ping");
+    std::thread::sleep(Duration::from_millis(200));
+    let enabled = kymo_kernel::process::monotonic().as_secs_f64();
+    say("enable");
+    std::thread::sleep(Duration::from_millis(200));
+    say("disable");
+    let disabled = kymo_kernel::process::monotonic().as_secs_f64();
+    std::thread::sleep(Duration::from_millis(200));
+    writeln!(commands, "no-such-command").unwrap();
+    writeln!(commands, "stop").unwrap();
+    assert!(recorder.wait().unwrap().success());
+    end(&mut spin);
+    assert!(!Path::new(&ctl).exists() && !Path::new(&ack).exists(), "the pipes are left");
+    let times = perf(["script", "--ns", "-F", "time", "-i", &data]).success().stdout;
+    let times = times.lines().map(|l| l.trim().trim_end_matches(':').parse::<f64>().unwrap());
+    let times: Vec<f64> = times.collect();
+    assert!(!times.is_empty());
+    assert!(
+        times.iter().all(|t| (enabled..disabled).contains(t)),
+        "{enabled} {disabled} {times:?}"
+    );
+}
+
+#[test]
+fn files_of_a_rotation_are_limited_and_named_by_time() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let data = w.file("x.data");
+    let files = || {
+        let dir = std::fs::read_dir(Path::new(&data).parent().unwrap()).unwrap();
+        let names = dir.map(|e| e.unwrap().file_name().into_string().unwrap());
+        names.filter(|n| n.starts_with("x.data")).collect::<Vec<_>>()
+    };
+    let checked = ["-o", &data, "-e", "cpu-clock", "--dry-run", "--", "no-such-program"];
+    let _ = record(&checked).success();
+    assert!(files().is_empty());
+    let stamped = ["-q", "-o", &data, "-e", "cpu-clock", "--timestamp-filename", "--", "true"];
+    let _ = record(&stamped).success();
+    let names = files();
+    assert!(names.len() == 1 && names[0].starts_with("x.data.20"), "{names:?}");
+    std::fs::remove_file(w.file(&names[0])).unwrap();
+    let rotated = ["-q", "-o", &data, "-e", "raw_syscalls:sys_enter", "--switch-output=64K"];
+    let busy = ["--switch-max-files", "2", "--", "dd", "if=/dev/zero", "of=/dev/null", "bs=1"];
+    let _ = record(&[&rotated[..], &busy, &["count=40000", "status=none"]].concat()).success();
+    let names = files();
+    assert_eq!(names.len(), 2, "{names:?}");
+    // The newest: one of them has the end of the command.
+    let tasks = |name| perf(["script", "--show-task-events", "-i", &w.file(name)]).success().stdout;
+    assert!(names.iter().any(|name| tasks(name).contains("PERF_RECORD_EXIT")), "{names:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use kymo_kernel::target;
 use kymo_model::{Note, NoteKind};
 
 use super::{Session, scan_of};
+use crate::control::ControlCommand;
 use crate::error::RecordError;
 use crate::options::{SwitchOn, Target};
 use crate::output;
@@ -57,7 +58,10 @@ impl Session<'_> {
             self.wait(wait, &mut clock.hung)?;
             clock.unmarked |= self.drain()? > 0;
             self.mark_if_due(&mut clock)?;
-            let request = self.take_signals()?;
+            let mut request = self.take_signals()?;
+            if request == SignalRequest::None {
+                request = self.take_commands(&mut clock)?;
+            }
             if request == SignalRequest::End {
                 return Ok(());
             }
@@ -100,6 +104,41 @@ impl Session<'_> {
         Ok(request)
     }
 
+    /// Does what another program asks for by `--control`.
+    fn take_commands(&mut self, clock: &mut DrainClock) -> io::Result<SignalRequest> {
+        let Some(mut control) = self.control.take() else { return Ok(SignalRequest::None) };
+        let mut request = SignalRequest::None;
+        for command in control.take()? {
+            match command {
+                ControlCommand::Enable => {
+                    clock.delay = None;
+                    self.switch(true, false)?;
+                }
+                ControlCommand::Disable => {
+                    clock.delay = None;
+                    self.switch(false, false)?;
+                }
+                ControlCommand::SwitchFile => request = SignalRequest::SwitchFile,
+                ControlCommand::Stop => request = SignalRequest::End,
+                ControlCommand::Ping => {}
+                ControlCommand::Unknown(line) => {
+                    let line: String = line.chars().take(80).collect();
+                    self.summary.notes.push(Note::doubt(
+                        NoteKind::Control,
+                        format!("--control: there is no command {line:?}"),
+                        Some("there are enable, disable, snapshot, stop and ping".into()),
+                    ));
+                    continue;
+                }
+            }
+            control.acknowledge();
+        }
+        if !control.closed {
+            self.control = Some(control);
+        }
+        Ok(request)
+    }
+
     /// Starts the events when their delay is over.
     fn start_if_due(&self, clock: &mut DrainClock) -> io::Result<()> {
         if clock.delay.is_some_and(|delay| clock.began.elapsed() >= delay) {
@@ -124,7 +163,7 @@ impl Session<'_> {
         let mut wait = clock.delay.map(|d| left(clock.began, d));
         let mut least = |d: Duration| wait = Some(wait.map_or(d, |w: Duration| w.min(d)));
         if let Some(t) = self.options.timeout {
-            least(left(clock.began, t + self.options.delay.unwrap_or_default()));
+            least(left(clock.began, t.saturating_add(self.options.delay.unwrap_or_default())));
         }
         if let Some(SwitchOn::Time(t)) = self.options.switch {
             least(left(clock.file_began, t));
@@ -141,8 +180,10 @@ impl Session<'_> {
 
     fn wait(&mut self, wait: Option<Duration>, hung: &mut [bool]) -> io::Result<()> {
         let signals = [self.signals.as_fd()];
+        let watched = self.watched.iter().map(|fd| fd.as_fd());
+        let control = self.control.as_ref().map(|control| control.as_fd());
         let others: Vec<BorrowedFd<'_>> =
-            signals.into_iter().chain(self.watched.iter().map(|fd| fd.as_fd())).collect();
+            signals.into_iter().chain(watched).chain(control).collect();
         let ready = self.rings.wait(&others, wait.unwrap_or(Duration::MAX), hung)?;
         self.summary.wakeups += 1;
         let mut ended = ready.into_iter().skip(1);
@@ -152,7 +193,8 @@ impl Session<'_> {
 
     fn ended(&mut self, began: Instant, size: u64) -> io::Result<bool> {
         let o = self.options;
-        let full_time = |t: Duration| began.elapsed() >= t + o.delay.unwrap_or_default();
+        let full_time =
+            |t: Duration| began.elapsed() >= t.saturating_add(o.delay.unwrap_or_default());
         if o.timeout.is_some_and(full_time) {
             return Ok(true);
         }
@@ -222,6 +264,7 @@ impl Session<'_> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         self.finish()?;
         self.summary.switched.push(output::set_aside(&path)?);
+        self.remove_oldest(0)?;
         let (file, stream) = output::create(&path, true)?;
         self.file = Some(file);
         self.scan = scan_of(&self.rings);

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use kymo_files::perfdata::{Entry, Features};
-use kymo_model::{Endian, Misc, RecordKind, Sample, SampleType, SampledRegisters};
+use kymo_model::{Endian, Misc, RecordKind, RegisterNames, Sample, SampleType, SampledRegisters};
 
 use super::fields::FieldSet;
 use super::recorded_names::RecordedNames;
@@ -122,27 +122,12 @@ pub(super) fn misc(kind: RecordKind, misc: Misc, out: &mut Vec<u8>) {
     number::pad(out, 6usize.saturating_sub(written).max(1));
 }
 
-const X86: [&str; 24] = [
-    "AX", "BX", "CX", "DX", "SI", "DI", "BP", "SP", "IP", "FLAGS", "CS", "SS", "DS", "ES", "FS",
-    "GS", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15",
-];
-
 fn registers(out: &mut Vec<u8>, regs: &SampledRegisters<'_>, features: &Features) {
-    let arm = features.arch.as_deref() == Some("aarch64");
+    let names = RegisterNames::of_machine(features.arch.as_deref());
     let _ = write!(out, " ABI:{} ", regs.abi);
     for n in 0..64 {
         let Some(value) = regs.get(n) else { continue };
-        let name = match (arm, n) {
-            (true, 0..=28) => format!("x{n}"),
-            (true, 29) => "x29".to_owned(),
-            (true, 30) => "lr".to_owned(),
-            (true, 31) => "sp".to_owned(),
-            (true, 32) => "pc".to_owned(),
-            (false, 32..) => format!("XMM{}", (n - 32) / 2),
-            (false, n) => X86.get(n as usize).map_or("unknown", |n| n).to_owned(),
-            (true, _) => "unknown".to_owned(),
-        };
-        let _ = write!(out, "{name:>5}:{value:#x} ");
+        let _ = write!(out, "{:>5}:{value:#x} ", names.name(n));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Flags that several commands share.
 
+pub(crate) mod contents;
 pub(crate) mod event_filters;
 pub(crate) mod events;
 pub(crate) mod probes;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kymo_record::{CallGraph, SwitchOn};
+use kymo_record::{CallGraph, ControlSource, SwitchOn, Synthesis};
 
 /// A sampling frequency; `u64::MAX` for the most that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,26 @@ pub(crate) fn ring(text: &str) -> Result<Ring, String> {
 
 pub(crate) fn millis(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_millis).map_err(|_| "not a number of milliseconds".into())
+}
+
+/// Milliseconds, or `-1` forever.
+pub(crate) fn delay(text: &str) -> Result<Duration, String> {
+    if text == "-1" { Ok(Duration::MAX) } else { millis(text) }
+}
+
+/// Where commands come from while something is recorded.
+pub(crate) fn control(text: &str) -> Result<ControlSource, String> {
+    ControlSource::parse(text).ok_or_else(|| "it is fd:CTL[,ACK] or fifo:CTL[,ACK]".into())
+}
+
+/// Kinds of records that are made of what exists, by the names of perf-record(1).
+pub(crate) fn synthesis(text: &str) -> Result<Synthesis, String> {
+    match text {
+        "all" | "mmap" => Ok(Synthesis::All),
+        "task" | "cgroup" => Ok(Synthesis::Tasks),
+        "no" => Ok(Synthesis::None),
+        _ => Err("there are all, task, mmap, cgroup and no".into()),
+    }
 }
 
 /// `fp`, `dwarf` or `dwarf,BYTES`.

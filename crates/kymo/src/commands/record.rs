@@ -8,18 +8,24 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use kymo_analysis::bundle::write_bundle;
 use kymo_kernel::events::Catalog;
-use kymo_kernel::{cpus, target};
+use kymo_kernel::{cpus, process, target};
 use kymo_model::NoteKind;
-use kymo_record::{CallGraph, Output, RecordClock, RecordOptions, RecordSummary, SwitchOn, Target};
+use kymo_record::{
+    CallGraph, ControlSource, Output, RecordClock, RecordOptions, RecordSummary, SwitchOn,
+    Synthesis, Target,
+};
 use kymo_symbols::ResolverOptions as SymbolOptions;
 use kymo_symbols::bundle_writer::Contents;
 use kymo_view::Ledger;
 use kymo_view::bundle::{bundle_ledger, bundle_text};
 
+use crate::args::contents::ContentArgs;
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
 use crate::args::symbols::SymbolArgs;
-use crate::args::values::{Rate, Ring, bytes, call_graph, millis, ring, sample_rate, switch_on};
+use crate::args::values::{
+    Rate, Ring, bytes, call_graph, control, delay, millis, ring, sample_rate, switch_on, synthesis,
+};
 use crate::exit;
 
 /// Flags of `kymo record`.
@@ -60,9 +66,20 @@ pub(crate) struct Args {
     /// Only in this cgroup, or one for each event (on all CPUs)
     #[arg(short = 'G', long, value_name = "NAME,…", value_delimiter = ',')]
     cgroup: Vec<String>,
-    /// Milliseconds to wait before counting
-    #[arg(short = 'D', long, value_name = "MS", value_parser = millis)]
+    /// Milliseconds to wait before counting; -1: until `--control` says `enable`
+    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true,
+          value_parser = delay)]
     delay: Option<std::time::Duration>,
+    /// Take commands (enable, disable, snapshot, stop, ping) from fd:CTL[,ACK] or fifo:CTL[,ACK]
+    #[arg(long, value_name = "WHERE", value_parser = control)]
+    control: Option<ControlSource>,
+    /// Read the rings as a real-time task (SCHED_FIFO) of this priority
+    #[arg(short = 'r', long, value_name = "PRIORITY",
+          value_parser = clap::value_parser!(u8).range(1..=99))]
+    realtime: Option<u8>,
+    /// Check the flags and events, and end
+    #[arg(long)]
+    dry_run: bool,
     /// Stop after MS milliseconds, and the command with it
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<std::time::Duration>,
@@ -89,21 +106,29 @@ pub(crate) struct Args {
     /// Record counts per thread
     #[arg(short = 's', long)]
     stat: bool,
-    /// Addresses of data in samples
-    #[arg(short = 'd', long)]
-    data: bool,
-    /// Timestamps in samples (always on; accepted for compatibility)
-    #[arg(short = 'T', long)]
-    timestamp: bool,
-    /// The period in samples
-    #[arg(short = 'P', long)]
-    period: bool,
-    /// Raw bytes in samples (tracepoints' are always there)
-    #[arg(short = 'R', long)]
-    raw_samples: bool,
-    /// The CPU in samples
+    #[command(flatten)]
+    contents: ContentArgs,
+    /// Count without taking samples
+    #[arg(short = 'n', long)]
+    no_samples: bool,
+    /// One group of all events
     #[arg(long)]
-    sample_cpu: bool,
+    group: bool,
+    /// Times enabled and running in samples of groups that are read (`{…}:S`)
+    #[arg(long)]
+    running_time: bool,
+    /// An error if the kernel does not allow the frequency
+    #[arg(long)]
+    strict_freq: bool,
+    /// Write each record as it comes
+    #[arg(long)]
+    no_buffering: bool,
+    /// Record cgroups, and the cgroup in samples
+    #[arg(long)]
+    all_cgroups: bool,
+    /// What to tell of before the recording: all, task, mmap, cgroup, no
+    #[arg(long, value_name = "KIND", default_value = "all", value_parser = synthesis)]
+    synth: Synthesis,
     /// Record context switches
     #[arg(long)]
     switch_events: bool,
@@ -114,6 +139,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_on)]
     switch_output: Option<SwitchOn>,
+    /// Number of files of --switch-output that are kept: the newest
+    #[arg(long, value_name = "N", requires = "switch_output",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    switch_max_files: Option<u32>,
+    /// Append the time to the name of the file
+    #[arg(long)]
+    timestamp_filename: bool,
+    /// The times of the first and last sample (always on; accepted for compatibility)
+    #[arg(long)]
+    timestamp_boundary: bool,
     /// Keep only the newest events; write them on SIGUSR2 and at the end
     #[arg(long)]
     overwrite: bool,
@@ -123,6 +158,19 @@ pub(crate) struct Args {
     /// Do not follow children
     #[arg(short = 'i', long)]
     no_inherit: bool,
+    /// Do not follow children, as -i; rings are of CPUs in any case
+    #[arg(long)]
+    per_thread: bool,
+    /// Build-ids of all binaries (always on; accepted for compatibility)
+    #[arg(long)]
+    buildid_all: bool,
+    /// Build-ids in records of mappings (always on where the kernel reports them right; accepted
+    /// for compatibility)
+    #[arg(long)]
+    buildid_mmap: bool,
+    /// No records of BPF programs (never recorded; accepted for compatibility)
+    #[arg(long)]
+    no_bpf_event: bool,
     /// No build-ids in the file
     #[arg(short = 'B', long)]
     no_buildid: bool,
@@ -162,6 +210,12 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 
 fn record(args: &Args) -> anyhow::Result<ExitCode> {
     let options = options(args)?;
+    if args.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(priority) = args.realtime {
+        process::hurry(priority).context("-r: the kernel refuses SCHED_FIFO")?;
+    }
     if args.bundle && options.output == Output::Stdout {
         bail!("--bundle needs a recording in a file, not on standard output");
     }
@@ -228,8 +282,12 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
     } else {
         Output::File { path: args.output.clone().into(), force: args.force }
     };
+    let mut events = args.events.specs(&catalog)?;
+    if args.group {
+        events.iter_mut().for_each(|event| event.group = Some(0));
+    }
     Ok(RecordOptions {
-        events: args.events.specs(&catalog)?,
+        events,
         more_events: Vec::new(),
         target: target(args)?,
         command: args.command.clone(),
@@ -237,16 +295,21 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
         freq: args.freq.map(|r| r.0),
         period: args.count,
         call_graph: args.call_graph.or(args.graph.then_some(CallGraph::FramePointers)),
-        addresses: args.data,
+        contents: args.contents.contents(),
+        exclude: args.contents.exclude(),
+        no_samples: args.no_samples,
+        running_time: args.running_time,
+        no_buffering: args.no_buffering,
+        strict_frequency: args.strict_freq,
+        cgroup_records: args.all_cgroups,
+        synthesis: args.synth,
         inherit_stat: args.stat,
-        sample_cpu: args.sample_cpu,
-        sample_period: args.period,
-        raw: args.raw_samples,
         switch_events: args.switch_events,
         namespaces: args.namespaces,
-        inherit: !args.no_inherit,
+        inherit: !args.no_inherit && !args.per_thread,
         skip_gone: args.uid.is_some(),
         delay: args.delay,
+        control: args.control.clone(),
         timeout: args.timeout,
         max_size: args.max_size,
         pages: args.mmap_pages.map(|r| r.0),
@@ -255,6 +318,8 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
         compress: args.compression_level,
         exclude_self: args.exclude_perf,
         switch: args.switch_output,
+        most_files: args.switch_max_files,
+        stamped_name: args.timestamp_filename,
         overwrite: args.overwrite,
         build_ids: !args.no_buildid,
         map_timeout: args.proc_map_timeout,
@@ -289,18 +354,26 @@ fn target(args: &Args) -> anyhow::Result<Target> {
     })
 }
 
-/// `-z9` as perf takes it, in the one form that clap knows for a value that may
-/// be left out: `-z=9`. Gives the arguments with the first such argument changed.
-pub(crate) fn level_with_equals(args: &[OsString]) -> Option<Vec<OsString>> {
-    let (at, changed) = args.iter().take_while(|a| *a != "--").enumerate().find_map(|(i, a)| {
-        let (flags, level) = a.to_str()?.strip_prefix('-')?.rsplit_once('z')?;
-        let flags_only = flags.chars().all(|c| c.is_ascii_alphabetic());
-        let number = !level.is_empty() && level.chars().all(|c| c.is_ascii_digit());
-        (flags_only && number).then(|| (i, format!("-{flags}z={level}")))
-    })?;
+/// `-z9` and `-Iax,bx` as perf takes them, in the one form that clap knows for a value that
+/// may be left out: `-z=9`. Gives the arguments with the first such argument changed.
+pub(crate) fn value_with_equals_instead(args: &[OsString]) -> Option<Vec<OsString>> {
+    let ours = args.iter().take_while(|a| *a != "--").enumerate();
+    let (at, changed) = ours.filter_map(|(i, a)| Some((i, value_with_equals(a)?))).next()?;
     let mut args = args.to_vec();
-    args[at] = changed.into();
+    *args.get_mut(at)? = changed.into();
     Some(args)
+}
+
+fn value_with_equals(arg: &OsString) -> Option<String> {
+    let text = arg.to_str()?.strip_prefix('-')?;
+    if let Some(registers) = text.strip_prefix('I') {
+        let is_first = registers.starts_with(|c: char| c.is_ascii_alphabetic() || c == '?');
+        return is_first.then(|| format!("-I={registers}"));
+    }
+    let (flags, level) = text.rsplit_once('z')?;
+    let flags_only = flags.chars().all(|c| c.is_ascii_alphabetic());
+    let number = !level.is_empty() && level.chars().all(|c| c.is_ascii_digit());
+    (flags_only && number).then(|| format!("-{flags}z={level}"))
 }
 
 fn tell(s: &RecordSummary, ledger: &Ledger, verbose: bool) {
@@ -330,10 +403,13 @@ mod tests {
     fn a_level_may_be_attached() {
         let args = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(
-            level_with_equals(&args(&["kymo", "record", "-qz9", "x"])),
-            Some(args(&["kymo", "record", "-qz=9", "x"]))
+            value_with_equals_instead(&args(&["kymo", "record", "-qz9", "-Iax", "x"])),
+            Some(args(&["kymo", "record", "-qz=9", "-Iax", "x"]))
         );
-        assert_eq!(level_with_equals(&args(&["kymo", "record", "--", "gzip", "-z9"])), None);
-        assert_eq!(level_with_equals(&args(&["kymo", "record", "-z", "true"])), None);
+        assert_eq!(
+            value_with_equals_instead(&args(&["kymo", "record", "--", "gzip", "-z9"])),
+            None
+        );
+        assert_eq!(value_with_equals_instead(&args(&["kymo", "record", "-z", "true"])), None);
     }
 }

@@ -123,6 +123,14 @@ impl Synth {
         self.end(RecordKind::LOST, 0, 0, 0)
     }
 
+    /// CGROUP: a cgroup's id and path.
+    pub fn cgroup(&mut self, id: u64, path: &[u8]) -> &[u8] {
+        let b = self.start();
+        b.extend(id.to_ne_bytes());
+        self.name(path);
+        self.end(RecordKind::CGROUP, 0, 0, 0)
+    }
+
     /// MMAP2: a mapping of a process.
     pub fn mmap2(&mut self, m: &MapFacts<'_>) -> &[u8] {
         let mut misc = Misc::USER;

@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // System-wide calls may have no end, and others want the processor too.
     if lines.inspects() && capture.has_tasks() {
         // Refused to who is not root: then more texts are read too late.
-        let _ = process::hurry();
+        let _ = process::hurry(1);
     }
     capture.start()?;
     let result = until_the_end(&mut capture, &mut lines);
