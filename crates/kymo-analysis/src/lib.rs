@@ -30,6 +30,7 @@ pub mod payload_labels;
 pub mod payload_weights;
 pub mod print_argument;
 pub mod profile;
+pub mod record_overview;
 pub mod referenced_addresses;
 pub mod report_config;
 mod samples;

@@ -28,6 +28,7 @@ use kymo_events::worker_pool::{WorkerPool, worker_count};
 use kymo_events::{EventSelection, SampleSelector, SourceError};
 
 pub use crate::frames::{Frame, FrameId, Lacking, SourceLine};
+pub use crate::samples::StackLimit;
 
 /// A stack and what it weighs.
 #[derive(Clone, Copy, Debug)]
@@ -197,6 +198,8 @@ pub struct LoadOptions<'a> {
     pub merge_threads: bool,
     /// Leave call chains aside.
     pub no_chains: bool,
+    /// Longest part of a call chain that is looked at.
+    pub max_stack: Option<StackLimit>,
     /// Each address of a symbol is a frame of its own.
     pub by_address: bool,
     /// Functions inlined into others are frames of their own in call chains.
@@ -284,7 +287,7 @@ impl Profile {
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ProfileError> {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
-        let LoadOptions { moments, labels, selection, off_intervals, .. } = options;
+        let LoadOptions { moments, labels, selection, off_intervals, max_stack, .. } = options;
         let (label, mut labels) = match labels {
             SampleLabels::None => (None, None),
             SampleLabels::Numbers(label) => (Some(label), None),
@@ -297,7 +300,7 @@ impl Profile {
         };
         let mut machine = MachineState::new(Resolver::new(symbols));
         machine.adopt(file.features());
-        let settings = Settings { by_cpu, merge_threads, no_chains, moments };
+        let settings = Settings { by_cpu, merge_threads, no_chains, moments, max_stack };
         let (stats, mut machine, shares, on_cpu, span) = std::thread::scope(|scope| {
             let binaries = machine.symbols.binaries();
             let share = || Share::new(&settings, &binaries, labels.as_deref());

@@ -5,7 +5,9 @@ use kymo_files::perfdata::EventDesc;
 use kymo_model::EventType;
 use regex_automata::meta::{BuildError, Regex};
 
-use crate::histogram::{ChainOrder, Choice, Histogram, HistogramOptions, Key, histogram};
+use crate::histogram::{
+    ChainOrder, Choice, HistEntry, Histogram, HistogramOptions, Key, histogram,
+};
 use crate::payload_labels::{PayloadKey, PayloadLabels};
 use crate::profile::{EventProfile, FrameId, Profile, Stack};
 
@@ -28,6 +30,12 @@ pub struct ReportRequest<'a> {
     pub field_separator: Option<&'a str>,
     pub no_inline: bool,
     pub full_source_path: bool,
+    /// `--percentage relative`.
+    pub relative: bool,
+    pub hide_unresolved: bool,
+    pub symbol_filter: Option<&'a str>,
+    pub exclude_other: bool,
+    pub inverted: bool,
 }
 
 /// A request that cannot be met.
@@ -117,6 +125,11 @@ pub struct ReportConfig {
     pub chain_lines: bool,
     /// Whole paths of source files are shown.
     pub full_paths: bool,
+    /// Shares are of what is shown, not of all samples.
+    relative: bool,
+    hide_unresolved: bool,
+    symbol_filter: Option<String>,
+    exclude_other: bool,
     /// Only the symbol is sorted by, so that trees need not repeat it.
     pub symbol_first: bool,
 }
@@ -238,7 +251,12 @@ impl ReportConfig {
             chain_lines: false,
             full_paths: args.full_source_path,
             drawing: None,
-            order: None,
+            order: args.inverted.then_some(ChainOrder::Caller),
+            relative: args.relative,
+            hide_unresolved: args.hide_unresolved,
+            symbol_filter: args.symbol_filter.map(str::to_owned),
+            // As in perf, only where callers are asked for.
+            exclude_other: args.exclude_other && args.parent.is_some(),
             // As in perf, until the graph's own limit is stated.
             least: args.percent_limit.unwrap_or(0.5),
             children: args.children,
@@ -334,9 +352,24 @@ impl ReportConfig {
             && !self.has(Key::Parent)
     }
 
+    /// Whether call graphs begin with the outermost caller, unless the event decides: without call
+    /// chains there are none.
+    pub fn begins_outermost(&self) -> bool {
+        let asked =
+            |f: &Vec<ColumnRequest>| !f.contains(&ColumnRequest::Column(ReportColumn::Children));
+        let children = self.children.unwrap_or(!self.fields.as_ref().is_some_and(asked));
+        let default = if children { ChainOrder::Caller } else { ChainOrder::Callee };
+        self.order.unwrap_or(default) == ChainOrder::Caller
+    }
+
     /// Whether no flag leaves stacks out.
     pub fn wants_all(&self) -> bool {
-        self.comms.is_none() && self.dsos.is_none() && self.symbols.is_none()
+        self.comms.is_none()
+            && self.dsos.is_none()
+            && self.symbols.is_none()
+            && self.symbol_filter.is_none()
+            && !self.hide_unresolved
+            && !self.exclude_other
     }
 
     /// Whether a stack is to be shown. As in perf, filters are about the place
@@ -427,6 +460,8 @@ impl ReportConfig {
                     ChainStyle::None => None,
                     // Every tree has its own 100 %.
                     ChainStyle::Fractal => Some(0),
+                    // What all of it is, is not known yet.
+                    _ if self.relative => Some(0),
                     _ => Some((period as f64 * (self.least / 100.0)) as u64),
                 },
                 order,
@@ -446,7 +481,30 @@ impl ReportConfig {
         let is_parent = |f| profile.function(f).is_some_and(|name| self.parent.is_match(name));
         let wanted = |s: &Stack| self.wants(profile, s);
         let choice = Choice { wanted: &wanted, is_parent: &is_parent };
-        histogram(profile, event, &layout.histogram, &choice)
+        let mut found = histogram(profile, event, &layout.histogram, &choice);
+        found.entries.retain(|entry| self.wants_entry(profile, entry));
+        found
+    }
+
+    /// Whether an entry is to be shown, be it of a caller.
+    fn wants_entry(&self, profile: &Profile, entry: &HistEntry) -> bool {
+        let resolved = || profile.frame(entry.frame).symbol.is_some();
+        let holds = |part: &String| {
+            profile.function(entry.frame).is_some_and(|name| name.contains(part.as_str()))
+        };
+        (!self.hide_unresolved || resolved())
+            && self.symbol_filter.as_ref().is_none_or(holds)
+            && (!self.exclude_other || entry.parent.is_some())
+    }
+
+    /// Number of samples and period that are all of an event, or of what is shown of it.
+    pub fn whole(&self, event: &EventProfile, shown: &Histogram) -> (u64, u64) {
+        match self.relative {
+            true => shown.entries.iter().fold((0, 0), |(samples, period), e| {
+                (samples + e.samples, period.saturating_add(e.own))
+            }),
+            false => (event.samples, event.period),
+        }
     }
 }
 

@@ -33,6 +33,27 @@ pub(crate) struct Settings {
     pub(crate) merge_threads: bool,
     pub(crate) no_chains: bool,
     pub(crate) moments: bool,
+    pub(crate) max_stack: Option<StackLimit>,
+}
+
+/// Longest part of a call chain that is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct StackLimit {
+    /// Number of frames.
+    pub frames: usize,
+    /// Which end stays: the outermost callers, or the innermost frames.
+    pub outermost: bool,
+}
+
+impl StackLimit {
+    /// Cuts the chain that begins at `start`, innermost frame first.
+    fn cut<T>(self, frames: &mut Vec<T>, start: usize) {
+        let surplus = frames.len().saturating_sub(start).saturating_sub(self.frames);
+        match self.outermost {
+            true => _ = frames.drain(start..start + surplus),
+            false => frames.truncate(frames.len() - surplus),
+        }
+    }
 }
 
 /// The state of the machine as far as addresses of a sample depend on it.
@@ -177,6 +198,9 @@ impl Share {
                     let empty = length == 0 && unwound.is_empty() && !settings.no_chains;
                     counter.empty_chains += u64::from(empty);
                     counter.cut_chains += u64::from(length >= max);
+                    if let Some(limit) = settings.max_stack {
+                        limit.cut(&mut counter.arena, start);
+                    }
                 }
                 None => {
                     counter.arena.truncate(start);

@@ -19,6 +19,7 @@ pub mod ledger;
 pub mod locks;
 pub mod offcpu;
 pub mod profile_page;
+pub mod record_overview;
 pub mod recording_header;
 pub mod recording_stacks;
 pub mod report;

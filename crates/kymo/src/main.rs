@@ -22,6 +22,7 @@ macro_rules! sayln {
 mod args;
 mod commands;
 mod exit;
+mod refused_options;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -120,6 +121,16 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|e| commands::fail(&e))
 }
 
+/// Ends with what is wrong with the command line.
+fn refuse(args: &[OsString], error: &clap::Error) -> ! {
+    let command = args.get(1).and_then(|name| name.to_str()).unwrap_or_default();
+    if let Some(text) = refused_options::explain(command, error) {
+        say!("{text}");
+        std::process::exit(2);
+    }
+    error.exit()
+}
+
 /// What was typed. Under the name `bpftrace` this is `kymo run`.
 fn typed_args() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
@@ -145,7 +156,7 @@ fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
         };
         match commands::record::value_with_equals_instead(&args) {
             Some(changed) => args = changed,
-            None => error.exit(),
+            None => refuse(&args, &error),
         }
     }
 }

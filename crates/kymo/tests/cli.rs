@@ -86,3 +86,19 @@ fn a_full_standard_error_is_no_crash() {
         Some(0)
     );
 }
+
+/// Options of perf's that cannot be are refused by name, with what to use.
+#[test]
+fn options_that_cannot_be_say_why() {
+    for (args, reason) in [
+        (&["report", "--itrace=i"][..], "kymo report has no --itrace: hardware traces"),
+        (&["script", "--gen-script", "python"], "use `kymo script --json`"),
+        (&["record", "--threads", "--", "true"], "a recording is one file"),
+    ] {
+        let refused = kymo(args);
+        assert_eq!(refused.status, 2, "{refused:?}");
+        assert!(refused.stderr.contains(reason), "{refused:?}");
+    }
+    let unknown = kymo(&["report", "--no-such-option"]);
+    assert!(unknown.stderr.contains("unexpected argument '--no-such-option'"), "{unknown:?}");
+}

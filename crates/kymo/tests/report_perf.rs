@@ -67,10 +67,54 @@ fn rows_chains_and_percentages_are_perfs() {
         &["-g", "folded"],
         &["--children", "-g", "none", "--percent-limit", "1"],
         &["--no-children", "-g", "none", "--dsos", "report_shape"],
+        &["--no-children", "-g", "none", "--dsos", "report_shape", "--percentage", "relative"],
+        // With chains perf 6.1's rows are relative and its chains are not; ours are alike.
+        &["--no-children", "-g", "none", "-U"],
+        &["--no-children", "-g", "folded", "--max-stack", "3"],
+        &["--children", "-g", "none", "--max-stack", "2", "-f"],
+        &["--no-children", "-g", "folded", "-G"],
+        &["--no-children", "-g", "none", "-p", "main", "-x"],
     ];
     for options in cases {
         same(&file, options);
     }
+    // perf 6.1 filters the first event's symbols alone.
+    let one = ["record", "-q", "-F", "2000", "-g", "-e", "cpu-clock", "-o", &file, &program];
+    let _ = perf(one).success();
+    same(&file, &["--no-children", "-g", "none", "--symbol-filter", "ma"]);
+    same(&file, &["--children", "-g", "none", "--symbol-filter", "top"]);
+}
+
+#[test]
+fn records_and_tasks_are_those_that_perf_counts() {
+    if !require(&[Need::Perf, Need::PerfEvents]) {
+        return;
+    }
+    let w = Workload::spin();
+    let file = w.file("perf.data");
+    let script = "(true; /bin/true) & wait; exec /bin/true";
+    let record = ["record", "-q", "-e", "cpu-clock,page-faults", "-o", &file, "sh", "-c", script];
+    let _ = perf(record).success();
+    let both = |flag: &str| {
+        let args = ["report", flag, "--stdio", "-i", &file];
+        let words = |text: &str| -> Vec<Vec<String>> {
+            let lines = text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with("# "));
+            lines.map(|l| l.split_whitespace().map(str::to_owned).collect()).collect()
+        };
+        let ours = run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout;
+        (words(&ours), words(&perf(args).success().stdout))
+    };
+    let (ours, theirs) = both("--stats");
+    assert!(theirs.len() > 8, "{theirs:?}");
+    assert_eq!(ours, theirs);
+    // perf adds the idle task, which no record tells of.
+    let (ours, mut theirs) = both("--tasks");
+    theirs.retain(|row| row.last().is_none_or(|name| name != "|swapper"));
+    assert!(theirs.len() >= 2, "{theirs:?}");
+    assert_eq!(ours, theirs);
+    let args = ["report", "--mmaps", "-i", &file];
+    let text = run(env!("CARGO_BIN_EXE_kymo"), args).success().stdout;
+    assert!(text.lines().any(|l| l.contains(" r-xp ") && l.contains("libc")), "{text}");
 }
 
 #[test]

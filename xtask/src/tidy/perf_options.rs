@@ -1,6 +1,6 @@
 //! The table of perf's long options: `perf_options.txt` holds what kymo has of them, and
 //! docs/perf.md is the page made of it. With perf there, a test looks whether its help lists
-//! an option that has no row; `cargo xtask perf-options` asks the program which it knows.
+//! an option that has no row; `cargo xtask perf-options` asks the program which it knows, and which it refuses by name.
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
@@ -81,13 +81,12 @@ pub(crate) fn renew(program: Option<&str>) -> anyhow::Result<()> {
     if let Some(line) = bad.first() {
         bail!("{DATA}: no row of the table: `{line}`");
     }
-    for row in &mut rows {
-        let known = knows(&program, row)?;
-        row.state = match (known, row.state) {
-            (true, _) => "known",
-            (false, "known") => "not yet",
-            (false, state) => state,
-        };
+    let mut states = Vec::new();
+    for row in &rows {
+        states.push(state_in(&program, row)?);
+    }
+    for (row, state) in rows.iter_mut().zip(&states) {
+        row.state = state;
     }
     let mut text: String =
         data.lines().filter(|l| l.starts_with('#')).map(|l| format!("{l}\n")).collect();
@@ -100,9 +99,9 @@ pub(crate) fn renew(program: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the program takes the option. The help asked for behind it keeps the command from
+/// What the program says of the option. The help asked for behind it keeps the command from
 /// doing anything, or is refused as the option's value.
-fn knows(program: &std::path::Path, row: &OptionRow<'_>) -> anyhow::Result<bool> {
+fn state_in(program: &std::path::Path, row: &OptionRow<'_>) -> anyhow::Result<String> {
     let option = format!("--{}", row.option);
     let output = Command::new(program)
         .args(row.command.split(' '))
@@ -113,7 +112,12 @@ fn knows(program: &std::path::Path, row: &OptionRow<'_>) -> anyhow::Result<bool>
         .with_context(|| program.display().to_string())?;
     let error = String::from_utf8_lossy(&output.stderr);
     let refused = format!("unexpected argument '{option}' found");
-    Ok(!error.contains("unrecognized subcommand") && !error.contains(&refused))
+    let by_name = format!("error: kymo {} has no {option}: ", row.command);
+    if let Some(reason) = error.lines().find_map(|line| line.strip_prefix(&by_name)) {
+        return Ok(format!("cannot: {reason}"));
+    }
+    let known = !error.contains("unrecognized subcommand") && !error.contains(&refused);
+    Ok(if known { "known" } else { "not yet" }.to_owned())
 }
 
 fn summary(rows: &[OptionRow<'_>]) -> String {
@@ -145,7 +149,7 @@ the command of the same name.
 - **known**: kymo takes an option of this name. This does not say that it does the same: `kymo \
 COMMAND --help` states what it does, and tests compare some of the options with perf, not all.
 - **not yet**: kymo refuses it with `unexpected argument`, or lacks the command.
-- **cannot**: refused in the same way; the reason, and what to use.
+- **cannot**: refused by name, with the reason and what to use.
 
 Left out: `perf archive` and `perf kmem stat`, which have no help of their own, subcommands that \
 only record, and commands that are not in the table. This page is made of \

@@ -27,13 +27,14 @@ pub fn write_json(
         let rank = |f| profile.rank(f);
         let same = |f| config.merge_key(profile, f);
         let mut viewer = Viewer::new(&found.tree, &rank, &same);
-        let least = (event.period as f64 * (layout.least / 100.0)) as u64;
+        let (_, whole) = config.whole(event, &found);
+        let least = (whole as f64 * (layout.least / 100.0)) as u64;
         let rows: Vec<Value> = found
             .entries
             .iter()
             .filter(|e| {
                 let weight = if layout.histogram.children { e.total } else { e.own };
-                percent(weight, event.period) >= config.percent_limit
+                percent(weight, whole) >= config.percent_limit
             })
             .map(|e| {
                 let mut row = json!({
@@ -45,11 +46,11 @@ pub fn write_json(
                     "level": e.level.to_string(),
                     "samples": e.samples,
                     "period": e.own,
-                    "percent": percent(e.own, event.period),
+                    "percent": percent(e.own, whole),
                 });
                 if layout.histogram.children {
                     row["children_period"] = e.total.into();
-                    row["children_percent"] = percent(e.total, event.period).into();
+                    row["children_percent"] = percent(e.total, whole).into();
                 }
                 for key in &layout.histogram.keys {
                     match key {

@@ -24,6 +24,8 @@ pub struct ReportWriter<'a> {
     pub labels: &'a PayloadLabels,
     /// Colors, for a terminal.
     pub color: bool,
+    /// Rows alone.
+    pub quiet: bool,
 }
 
 impl ReportWriter<'_> {
@@ -63,10 +65,13 @@ impl ReportWriter<'_> {
         layout: &EventLayout,
         histogram: &Histogram,
     ) -> io::Result<()> {
-        let (count, unit) = scaled(event.samples);
-        let name = &event.desc.name;
-        writeln!(self.out, "# Samples: {count}{unit} of event '{name}'")?;
-        writeln!(self.out, "# Event count (approx.): {}\n#", event.period)?;
+        let (samples, whole) = self.config.whole(event, histogram);
+        if !self.quiet {
+            let (count, unit) = scaled(samples);
+            let name = &event.desc.name;
+            writeln!(self.out, "# Samples: {count}{unit} of event '{name}'")?;
+            writeln!(self.out, "# Event count (approx.): {whole}\n#")?;
+        }
         let separator = self.config.separator.as_deref();
         let source = CellSource {
             profile: self.profile,
@@ -83,17 +88,19 @@ impl ReportWriter<'_> {
             table.fit(widths);
             self.widen(&mut table, layout, entry);
         }
-        table.write_head(self.out, separator)?;
+        if !self.quiet {
+            table.write_head(self.out, separator)?;
+        }
         let mut cells: Vec<String> = vec![String::new(); layout.columns.len()];
         for entry in &histogram.entries {
             let weight = if layout.histogram.children { entry.total } else { entry.own };
-            if percent(weight, event.period) < self.config.percent_limit {
+            if percent(weight, whole) < self.config.percent_limit {
                 // Heaviest first.
                 break;
             }
             for (cell, field) in cells.iter_mut().zip(&layout.columns) {
                 cell.clear();
-                write_cell(*field, cell, source, entry, event.period);
+                write_cell(*field, cell, source, entry, whole);
                 if let Some(sep) = separator {
                     *cell = cell.replace(sep, ".");
                     if field.is_share() {
@@ -105,7 +112,7 @@ impl ReportWriter<'_> {
             let paint = |i: usize, cell: &str| heat(color, layout.columns.get(i).copied(), cell);
             table.write_row(self.out, &cells, separator, &paint)?;
             if weight > 0 {
-                self.chains(event, layout, entry, weight, &mut viewer)?;
+                self.chains(whole, layout, entry, weight, &mut viewer)?;
             }
         }
         writeln!(self.out, "\n")
@@ -130,13 +137,13 @@ impl ReportWriter<'_> {
 
     fn chains(
         &mut self,
-        event: &EventProfile,
+        whole: u64,
         layout: &EventLayout,
         entry: &HistEntry,
         weight: u64,
         viewer: &mut Viewer<'_>,
     ) -> io::Result<()> {
-        let least = (event.period as f64 * (layout.least / 100.0)) as u64;
+        let least = (whole as f64 * (layout.least / 100.0)) as u64;
         if weight < least && layout.drawing != ChainStyle::Fractal {
             return Ok(());
         }
@@ -154,7 +161,7 @@ impl ReportWriter<'_> {
                 let branches = viewer.branches(&entry.chains, limit);
                 let roots: Vec<TreeNode> = branches.iter().map(|b| node(b, &names)).collect();
                 let style = GraphStyle {
-                    whole: event.period,
+                    whole,
                     entry: weight,
                     relative,
                     skip_first: self.config.symbol_first,
@@ -169,8 +176,8 @@ impl ReportWriter<'_> {
                     |c: &WholeChain| (names(&c.frames), if flat { c.total } else { c.own });
                 let chains: Vec<(Vec<String>, u64)> = chains.iter().map(weighed).collect();
                 match flat {
-                    true => write_flat(self.out, &chains, event.period),
-                    false => write_folded(self.out, &chains, event.period),
+                    true => write_flat(self.out, &chains, whole),
+                    false => write_folded(self.out, &chains, whole),
                 }
             }
         }

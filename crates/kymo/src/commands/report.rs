@@ -9,11 +9,17 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use kymo_analysis::histogram::Key;
 use kymo_analysis::payload_labels::PayloadLabels;
-use kymo_analysis::profile::{EventProfile, LoadOptions, Profile, SampleLabels, has_chains};
+use kymo_analysis::profile::{
+    EventProfile, LoadOptions, Profile, SampleLabels, StackLimit, has_chains,
+};
+use kymo_analysis::record_overview::RecordOverview;
 use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
+use kymo_events::notes_on_perf_data;
 use kymo_files::RecordingFormat;
 use kymo_files::perfdata::PerfData;
 use kymo_model::NoteKind;
+use kymo_view::Ledger;
+use kymo_view::record_overview::{write_statistics, write_tasks};
 use kymo_view::recording_header::write_header;
 use kymo_view::report::{ReportWriter, write_json};
 use kymo_view::trust::profile_ledger;
@@ -100,6 +106,45 @@ pub(crate) struct Args {
     /// Group by the first caller whose name matches; the key `parent` alone looks for ^sys_|^do_page_fault
     #[arg(short, long, value_name = "REGEX")]
     parent: Option<String>,
+    /// Only entries whose caller matches -p
+    #[arg(short = 'x', long)]
+    exclude_other: bool,
+    /// Only entries whose symbol holds this
+    #[arg(long, value_name = "TEXT")]
+    symbol_filter: Option<String>,
+    /// Leave out entries without a symbol
+    #[arg(short = 'U', long)]
+    hide_unresolved: bool,
+    /// Call graphs from the outermost caller inwards
+    #[arg(short = 'G', long)]
+    inverted: bool,
+    /// Frames of a call chain that are looked at: the first ones in the order of the graphs
+    #[arg(long, value_name = "N")]
+    max_stack: Option<usize>,
+    /// Percentages of all samples (absolute), or of those that are shown (relative)
+    #[arg(long, value_name = "OF", default_value = "absolute",
+          value_parser = ["absolute", "relative"])]
+    percentage: String,
+    /// Colors: auto, always, never
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+          default_value = "auto", default_missing_value = "always",
+          value_parser = ["auto", "always", "never"])]
+    stdio_color: String,
+    /// Numbers of records by kind, and of samples by event
+    #[arg(long)]
+    stats: bool,
+    /// The tasks of the recording as a tree
+    #[arg(long)]
+    tasks: bool,
+    /// The same with their mappings
+    #[arg(long)]
+    mmaps: bool,
+    /// Rows alone: no headings, no ledger
+    #[arg(short, long)]
+    quiet: bool,
+    /// Whoever owns the file (this is the default; accepted for compatibility)
+    #[arg(short, long)]
+    force: bool,
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     strict: bool,
@@ -123,12 +168,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut config = config(&args)?;
     let mut file = PerfData::open(&path)?;
-    let color = std::io::stdout().is_terminal() && !args.json;
+    let color = match args.stdio_color.as_str() {
+        "always" => !args.json,
+        "never" => false,
+        _ => std::io::stdout().is_terminal() && !args.json,
+    };
     let mut out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
     if args.header_only {
         write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.stats || args.tasks || args.mmaps {
+        let code = write_records(&mut out, &args, file)?;
+        out.flush()?;
+        return Ok(code);
     }
     config.settle(file.events());
     let symbols = args.finding.options(&path);
@@ -143,6 +197,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             false => SampleLabels::Payloads(&mut labels),
         },
         by_cpu: config.has(Key::Cpu),
+        // As in perf, the end that the graphs begin with stays.
+        max_stack: args
+            .max_stack
+            .map(|frames| StackLimit { frames, outermost: config.begins_outermost() }),
         no_chains: config.needs_no_chains(),
         inlines: config.inlines
             && !config.needs_no_chains()
@@ -177,8 +235,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             config: &config,
             labels: &labels,
             color,
+            quiet: args.quiet,
         };
-        report.write_prologue()?;
+        if !args.quiet {
+            report.write_prologue()?;
+        }
         if args.header || args.show_info {
             write_header(report.out, &file, captured_on(&path).as_deref(), args.show_info)?;
         }
@@ -191,7 +252,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             report.write_event(event, &layout, &entries)?;
         }
         let ledger = ledger();
-        report.write_epilogue(&ledger)?;
+        if !args.quiet {
+            report.write_epilogue(&ledger)?;
+        }
         Ok(ledger)
     })?;
     out.flush()?;
@@ -200,6 +263,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The process ends here; giving each piece back takes longer than the rest.
     std::mem::forget(profile);
     Ok(code)
+}
+
+/// What the recording is made of, in place of where its samples come from.
+fn write_records(out: &mut dyn Write, args: &Args, mut file: PerfData) -> anyhow::Result<ExitCode> {
+    let overview = RecordOverview::read(&mut file).context("report")?;
+    if args.stats {
+        write_statistics(out, &overview)?;
+    }
+    if args.tasks || args.mmaps {
+        write_tasks(out, &overview, args.mmaps)?;
+    }
+    let ledger = Ledger::from_notes(notes_on_perf_data(&file, &overview.read));
+    if !args.quiet && !ledger.is_empty() {
+        write!(out, "{}", ledger.to_text("# "))?;
+    }
+    let damage = overview.read.damaged.as_ref();
+    let damage = damage.map(|d| format!("{d}; what came before is shown"));
+    Ok(exit::status(file.name(), damage.as_deref(), &ledger, args.strict))
 }
 
 /// The flags, checked.
@@ -223,6 +304,11 @@ fn config(args: &Args) -> anyhow::Result<ReportConfig> {
         field_separator: args.field_separator.as_deref(),
         no_inline: args.no_inline,
         full_source_path: args.full_source_path,
+        relative: args.percentage == "relative",
+        hide_unresolved: args.hide_unresolved,
+        symbol_filter: args.symbol_filter.as_deref(),
+        exclude_other: args.exclude_other,
+        inverted: args.inverted,
     };
     match ReportConfig::new(&request) {
         // `-g FILE`: the value of -g is optional.
