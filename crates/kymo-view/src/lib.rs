@@ -4,6 +4,7 @@
 
 pub mod annotate;
 pub mod arrows;
+pub mod attribute_text;
 pub mod block_io;
 pub mod boot;
 pub mod bundle;

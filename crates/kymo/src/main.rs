@@ -38,11 +38,21 @@ struct CommandEntry {
     run: fn(&mut ArgMatches) -> Result<anyhow::Result<ExitCode>, clap::Error>,
 }
 
+/// Name of a command: its module's, unless it is no word of Rust.
+macro_rules! command_name {
+    ($module:ident $name:literal) => {
+        $name
+    };
+    ($module:ident) => {
+        stringify!($module)
+    };
+}
+
 /// The entries of commands, each a module with `Args` and `run`, and what it does.
 macro_rules! command_entries {
-    ($($module:ident, $about:literal;)*) => {
+    ($($module:ident $(as $name:literal)?, $about:literal;)*) => {
         &[$(CommandEntry {
-            name: stringify!($module),
+            name: command_name!($module $($name)?),
             about: $about,
             declare: |command| {
                 // The comment of `Args` describes the type, not the command.
@@ -84,6 +94,10 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     probe, "Add new events to functions and lines of the kernel and of programs";
     profile, "Find out what a command spends its time on";
     cache, "Show or remove what earlier runs found out about binaries";
+    evlist, "Show the events of a perf.data, and how they were opened";
+    buildid_list as "buildid-list", "Show build-ids of the binaries of a perf.data, or of the kernel";
+    kallsyms, "Show where symbols of the running kernel are";
+    version, "Show the version of this program";
     manual, "Print a manual page, or completions for a shell";
 };
 

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 
 use kymo_files::perfdata::{Feature, PerfData};
 
+use crate::attribute_text::attribute_text;
+
 /// Writes the header; `captured_on` is when, in words, and `all` adds what is long.
 pub fn write_header(
     out: &mut dyn Write,
@@ -54,14 +56,11 @@ pub fn write_header(
         writeln!(out, "# cmdline : {} ", f.cmdline.join(" "))?;
     }
     for e in file.events() {
-        let a = &e.attr;
         write!(out, "# event : name = {}, , id = {{", e.name)?;
         for (i, id) in e.ids.iter().enumerate() {
             write!(out, "{}{id}", if i == 0 { " " } else { ", " })?;
         }
-        let (kind, period) = (a.kind.0, a.sample_period);
-        write!(out, " }}, type = {kind}, config = {:#x}", a.config)?;
-        writeln!(out, ", {{ sample_period, sample_freq }} = {period}")?;
+        writeln!(out, " }}, {}", attribute_text(&e.attr, " = "))?;
     }
     more(out, &[Feature::CPU_TOPOLOGY, Feature::NUMA_TOPOLOGY, Feature::BRANCH_STACK])?;
     if !f.pmu_mappings.is_empty() {

@@ -3,12 +3,15 @@
 pub(crate) mod analysis;
 pub(crate) mod annotate;
 pub(crate) mod boot;
+pub(crate) mod buildid_list;
 pub(crate) mod bundle;
 pub(crate) mod cache;
 pub(crate) mod convert;
 pub(crate) mod event;
 pub(crate) mod event_recording;
+pub(crate) mod evlist;
 pub(crate) mod io;
+pub(crate) mod kallsyms;
 pub(crate) mod kmem;
 pub(crate) mod kwork;
 pub(crate) mod list;
@@ -30,6 +33,7 @@ pub(crate) mod stat;
 pub(crate) mod syscalls;
 pub(crate) mod trace;
 pub(crate) mod tracing;
+pub(crate) mod version;
 pub(crate) mod view;
 pub(crate) mod why;
 

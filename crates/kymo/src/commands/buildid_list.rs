@@ -1,0 +1,90 @@
+//! `kymo buildid-list`: build-ids of the binaries of a perf.data, or of the running kernel.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use kymo_analysis::profile::{LoadOptions, Profile};
+use kymo_files::perfdata::PerfData;
+use kymo_kernel::proc_maps;
+use kymo_kernel::system::SystemRoot;
+use kymo_model::BuildId;
+
+use crate::args::symbols::SymbolArgs;
+
+/// Flags of `kymo buildid-list`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The perf.data; `-` is the standard input
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Whoever owns the file (this is the default; accepted for compatibility)
+    #[arg(short, long)]
+    force: bool,
+    /// Only binaries in which samples were taken
+    #[arg(short = 'H', long)]
+    with_hits: bool,
+    /// The build-id of the running kernel
+    #[arg(short, long)]
+    kernel: bool,
+    /// Build-ids, addresses and names of the running kernel and its modules
+    #[arg(short = 'm', long)]
+    kernel_maps: bool,
+    /// Print more details (there are none; accepted for compatibility)
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let system = SystemRoot::machine();
+    if args.kernel {
+        let id = system.kernel_build_id().context("the running kernel states no build-id")?;
+        writeln!(out, "{id}")?;
+    } else if args.kernel_maps {
+        if let Some(text) = proc_maps::kernel_text()? {
+            let id = text_of(system.kernel_build_id());
+            writeln!(out, "{id} {:16x} {:16x} [kernel.kallsyms]", text.start, text.end)?;
+        }
+        for module in proc_maps::modules() {
+            let (id, end) = (system.module_build_id(&module.name), module.start + module.size);
+            writeln!(out, "{} {:16x} {end:16x} [{}]", text_of(id), module.start, module.name)?;
+        }
+    } else {
+        let path = args.input.clone().unwrap_or_else(super::default_recording);
+        let mut file = PerfData::open(&path)?;
+        let hit = match args.with_hits {
+            true => Some(binaries_with_samples(&mut file, &path)?),
+            false => None,
+        };
+        for entry in &file.features().build_ids {
+            if hit.as_ref().is_none_or(|hit| hit.contains(&entry.filename)) {
+                writeln!(out, "{} {}", entry.build_id, entry.filename)?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text_of(id: Option<BuildId>) -> String {
+    id.map_or_else(|| "0".repeat(40), |id| id.to_string())
+}
+
+/// Binaries in which samples were taken, or which call chains lead through.
+fn binaries_with_samples(file: &mut PerfData, path: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let symbols = SymbolArgs::default().options(path);
+    let options = LoadOptions { symbols, merge_threads: true, ..LoadOptions::default() };
+    let profile = Profile::read(file, options).context("buildid-list")?;
+    let frames = profile.events.iter().flat_map(|event| event.stacks());
+    let mut binaries = BTreeSet::new();
+    for (stack, chain) in frames {
+        for frame in chain.iter().chain([stack.leaf]) {
+            let dso = profile.frame(frame).dso.and_then(|id| profile.machine.symbols.get(id));
+            binaries.extend(dso.map(|dso| dso.long_name.clone()));
+        }
+    }
+    Ok(binaries)
+}
