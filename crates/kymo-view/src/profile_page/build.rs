@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use kymo_analysis::chain_tree::{Branch, ChainTree, Chains, Limit, Viewer};
-use kymo_analysis::offcpu::WaitTable;
+use kymo_analysis::offcpu::{OffCpuCause, WaitTable};
 use kymo_analysis::oncpu::ThreadTime;
 use kymo_analysis::profile::{EventProfile, Frame, FrameId, Frames, Profile};
 use kymo_model::{IndexVec, Note, NoteKind};
@@ -61,7 +61,17 @@ impl ProfileTimes {
     /// Times of these threads.
     pub fn new(threads: Vec<(u32, ThreadTime)>, waits: Option<WaitTable>) -> ProfileTimes {
         let threads = threads.into_iter().filter(|(_, t)| *t != ThreadTime::default());
-        ProfileTimes { threads: threads.collect(), waits }
+        let mut threads: FxHashMap<u32, ThreadTime> = threads.collect();
+        // Who was woken waits for a CPU, which switches alone do not tell.
+        for (tid, causes) in waits.iter().flat_map(|waits| &waits.threads) {
+            let woken = causes.iter().find(|(cause, _)| *cause == OffCpuCause::Woken);
+            if let (Some(time), Some((_, woken))) = (threads.get_mut(tid), woken) {
+                let woken = (*woken).min(time.blocked);
+                time.blocked -= woken;
+                time.ready += woken;
+            }
+        }
+        ProfileTimes { threads, waits }
     }
 
     fn all(&self) -> ThreadTime {

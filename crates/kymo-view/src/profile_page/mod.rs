@@ -166,10 +166,13 @@ impl ProfilePage {
         let ready = self.ready.unwrap_or_default();
         let mut said = match (busy, self.blocked) {
             (b, _) if b >= 1.5 => format!("it keeps {b:.1} CPUs busy"),
+            (_, Some(blocked)) if ready > blocked.max(cpu) => match self.threads.len() {
+                0 | 1 => "it waits for a CPU: others keep the machine busy".to_owned(),
+                _ => "its threads wait for CPUs longer than they run: there are too few for \
+                      them and what else runs"
+                    .to_owned(),
+            },
             (b, _) if b >= 0.75 => "it is busy: a faster CPU or less work would help".to_owned(),
-            (_, Some(blocked)) if ready > blocked.max(cpu) => {
-                "it waits for a CPU: others keep the machine busy".to_owned()
-            }
             (b, _) => {
                 let largest = self.waits.as_ref().and_then(|w| w.largest.as_ref());
                 let largest = largest.map(|what| format!(", mostly {what}"));
