@@ -118,6 +118,25 @@ impl Addresses {
         id
     }
 
+    /// Takes over an address of another collection. It is not found by where it is: the same
+    /// place gets another number when it is met again.
+    pub(crate) fn adopt(&mut self, from: &Addresses, id: AddressId) -> AddressId {
+        match from.all.get(id) {
+            Some(address) => self.all.push(*address),
+            None => id,
+        }
+    }
+
+    /// An address by its number.
+    pub(crate) fn get(&self, id: AddressId) -> Option<&Address> {
+        self.all.get(id)
+    }
+
+    /// The binary of an address.
+    pub(crate) fn dso(&self, id: u32) -> Option<DsoId> {
+        self.all.get(AddressId(id)).and_then(Address::dso)
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.all.len()

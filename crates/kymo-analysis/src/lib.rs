@@ -2,7 +2,7 @@
 //! time (`tasks`), memory of the kernel (`kmem`), its
 //! interrupts and work items (`kwork`), system calls
 //! (`syscalls`), block requests (`block_io`), boots (`boot`); all of it as tracks for who
-//! draws them (`tracks`).
+//! draws them (`tracks`); and of samples while they come (`live_profile`).
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -22,6 +22,7 @@ pub mod function_cost;
 pub mod histogram;
 pub mod kmem;
 pub mod kwork;
+pub mod live_profile;
 pub mod locks;
 pub mod losses;
 pub mod offcpu;

@@ -262,8 +262,20 @@ impl MachineState {
         if space.insert(new) || shared || space.line == 0 {
             space.line = generation;
         }
-        let comm = self.comm_id(&format!(":{}", m.pid));
-        self.threads.entry(m.tid).or_insert(Thread { pid: m.pid, comm, named: false });
+        if !self.threads.contains_key(&m.tid) {
+            let comm = self.comm_id(&format!(":{}", m.pid));
+            self.threads.insert(m.tid, Thread { pid: m.pid, comm, named: false });
+        }
+    }
+
+    /// Forgets a thread that has ended, and the address space of a process with its last one:
+    /// nothing more is asked of them.
+    pub fn forget_task(&mut self, pid: u32, tid: u32) {
+        self.threads.remove(&tid);
+        // While the first thread lives there is no need to look for others.
+        if !self.threads.contains_key(&pid) && !self.threads.values().any(|t| t.pid == pid) {
+            self.spaces.remove(&pid);
+        }
     }
 
     fn change_kernel(&mut self, change: impl FnOnce(&mut Maps) -> bool) {

@@ -8,6 +8,7 @@
 //! - what the system is: [`system`], [`kernel_log`], [`cpus`], [`clock`], [`pmu`], [`vmstat`]
 //! - processes: [`process`], [`target`], [`proc_maps`], [`memory`]
 //! - the kernel's code: [`kallsyms`], [`kcore`], [`vdso`]
+//! - the terminal: [`terminal`]
 //! - files: [`regular_file`], [`mapped`], [`shared`], [`untouched`], [`file_space`],
 //!   [`descriptors`]
 //! - events: [`events`], [`perf_event`], [`ring`], [`tracefs`], [`ftrace`]
@@ -42,6 +43,7 @@ pub mod shared;
 pub mod system;
 mod system_root;
 pub mod target;
+pub mod terminal;
 pub mod tracefs;
 pub mod vdso;
 pub mod vmstat;

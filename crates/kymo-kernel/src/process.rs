@@ -332,11 +332,13 @@ pub enum Signal {
     Winch,
     Alarm,
     FileSize,
+    Stop,
+    Continue,
 }
 
 impl Signal {
     /// All of them.
-    pub const ALL: [Signal; 10] = [
+    pub const ALL: [Signal; 12] = [
         Signal::Int,
         Signal::Term,
         Signal::Hup,
@@ -347,6 +349,8 @@ impl Signal {
         Signal::Winch,
         Signal::Alarm,
         Signal::FileSize,
+        Signal::Stop,
+        Signal::Continue,
     ];
 
     /// Its number.
@@ -362,6 +366,8 @@ impl Signal {
             Signal::Winch => libc::SIGWINCH,
             Signal::Alarm => libc::SIGALRM,
             Signal::FileSize => libc::SIGXFSZ,
+            Signal::Stop => libc::SIGTSTP,
+            Signal::Continue => libc::SIGCONT,
         }
     }
 

@@ -15,6 +15,7 @@ mod error;
 mod facts;
 pub mod ftrace;
 mod hardware;
+mod history;
 mod live;
 mod open;
 mod opened_events;
@@ -30,7 +31,7 @@ pub mod ust;
 
 pub use control::ControlSource;
 pub use error::RecordError;
-pub use live::{CaptureEnd, CaptureSummary, PerfCapture};
+pub use live::{CaptureEnd, CaptureSummary, PerfCapture, SavedRecording};
 pub use options::{
     CallGraph, Output, RecordClock, RecordOptions, SampleContents, SwitchOn, Synthesis, Target,
 };

@@ -4,9 +4,10 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kymo_files::perfdata::write::synth;
+use kymo_files::perfdata::write::{PerfDataWriter, synth, update};
 use kymo_files::perfdata::{EventDesc, Feature, Features};
 use kymo_kernel::descriptors::process_end;
 use kymo_kernel::process::Usage;
@@ -15,9 +16,12 @@ use kymo_model::{AttrFlags, Note};
 
 use crate::error::RecordError;
 use crate::facts;
+use crate::history::RecordHistory;
 use crate::opened_events::{OpenedEvents, system};
 use crate::options::{RecordOptions, Target};
-use crate::session::end_child;
+use crate::output;
+use crate::scan::Scan;
+use crate::session::{about, end_child};
 use crate::synthesize::{ExistingTasks, Synthesizer, ToldMappings};
 
 /// Perf events that are watched.
@@ -30,6 +34,17 @@ pub struct PerfCapture {
     hung: Vec<bool>,
     began: Instant,
     used_before: Usage,
+    /// What can be saved, where that was asked for.
+    history: Option<RecordHistory>,
+}
+
+/// A recording that was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedRecording {
+    /// Samples in it.
+    pub samples: u64,
+    /// Its size.
+    pub bytes: u64,
 }
 
 /// Why watching ends.
@@ -73,7 +88,61 @@ impl PerfCapture {
             watched,
             began: Instant::now(),
             used_before: Usage::default(),
+            history: None,
         })
+    }
+
+    /// Keeps what is read from now on, about `most` bytes of it, compressed.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn keep_history(&mut self, most: usize) -> Result<(), RecordError> {
+        let first = self.opened.rings.events.first().map(|e| e.attr.clone()).unwrap_or_default();
+        let history = RecordHistory::new(&first, most).map_err(system("cannot compress"))?;
+        self.history = Some(history);
+        Ok(())
+    }
+
+    /// Drops what is kept and older than `time`.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn forget_before(&mut self, time: u64) -> Result<(), RecordError> {
+        let history = self.history.as_mut();
+        history.map_or(Ok(()), |h| h.forget_before(time)).map_err(system("cannot decompress"))
+    }
+
+    /// Saves the kept samples of `[from, to)` as a perf.data; a recording that lies there is
+    /// kept as `FILE.old`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self, path: &Path, times: (u64, u64)) -> Result<SavedRecording, RecordError> {
+        let Some(history) = &self.history else { return Err(RecordError::Nothing) };
+        let (file, _) = output::create(path, false)?;
+        let write_error = |source| RecordError::Write { path: path.to_owned(), source, kept: 0 };
+        let events = self.opened.rings.events.clone();
+        let mut scan = Scan::new(&events.first().map(|e| e.attr.clone()).unwrap_or_default());
+        let mut sections = facts::at_start(&self.options, &events, &self.opened.specs);
+        if let Some(tracing) = &self.opened.tracing {
+            sections.insert(Feature::TRACING_DATA, tracing.to_bytes());
+        }
+        let write = || {
+            let mut writer = PerfDataWriter::file(file, events, &sections)?;
+            writer.record(&about(&writer, &self.opened.tids, &self.opened.cpus))?;
+            writer.record(&update::id_index(&self.opened.rings.index))?;
+            history.replay(times, &mut |record| match record {
+                [] => writer.record(&synth::finished_round()),
+                _ => {
+                    scan.piece(record);
+                    writer.record(record)
+                }
+            })?;
+            facts::at_end(&scan, self.options.build_ids, &mut sections);
+            writer.finish(&sections)
+        };
+        let bytes = write().map_err(write_error)?;
+        Ok(SavedRecording { samples: scan.samples, bytes })
     }
 
     /// What is to be known of the events that come.
@@ -110,10 +179,12 @@ impl PerfCapture {
         let events = &self.opened.rings.events;
         let tracker = events.iter().find(|e| e.attr.flags.contains(AttrFlags::TASK));
         let Some(tracker) = tracker.or(events.first()) else { return Ok(()) };
+        let history = &mut self.history;
         let mut synthesizer = Synthesizer {
             synth: synth::Synth::new(&tracker.attr, tracker.ids.first().copied().unwrap_or(0)),
             record: &mut |bytes| {
                 sink(bytes);
+                history.iter_mut().for_each(|h| h.tell(bytes));
                 Ok(())
             },
             build_ids: tracker.attr.flags.contains(AttrFlags::BUILD_ID),
@@ -157,15 +228,21 @@ impl PerfCapture {
 
     /// Reads all rings once: hands over what each holds, whole records in two pieces.
     pub fn round(&mut self, sink: &mut dyn FnMut(&[u8], &[u8])) {
+        let history = &mut self.history;
         for ring in &mut self.opened.rings.rings {
             let read = ring.ring.read(|first, second| {
                 sink(first, second);
+                history.iter_mut().for_each(|h| h.push(first, second));
                 Ok::<(), std::convert::Infallible>(())
             });
             match read {
                 Ok(_) => {}
                 Err(never) => match never {},
             }
+        }
+        // Without memory for it there is nothing to save; what is shown stays right.
+        if history.as_mut().is_some_and(|h| h.end_round().is_err()) {
+            self.history = None;
         }
     }
 
@@ -174,11 +251,24 @@ impl PerfCapture {
     /// # Errors
     /// If it cannot be waited for something.
     pub fn wait(&mut self, most: Duration) -> Result<Option<CaptureEnd>, RecordError> {
+        self.wait_with(most, &[])
+    }
+
+    /// As [`wait`](PerfCapture::wait), also until one of `more` can be read.
+    ///
+    /// # Errors
+    /// If it cannot be waited for something.
+    pub fn wait_with(
+        &mut self,
+        most: Duration,
+        more: &[BorrowedFd<'_>],
+    ) -> Result<Option<CaptureEnd>, RecordError> {
         let left = self.options.timeout.map(|t| t.saturating_sub(self.began.elapsed()));
         let most = left.map_or(most, |left| left.min(most));
         let signals = [self.opened.signals.as_fd()];
+        let watched = self.watched.iter().map(|fd| fd.as_fd());
         let others: Vec<BorrowedFd<'_>> =
-            signals.into_iter().chain(self.watched.iter().map(|fd| fd.as_fd())).collect();
+            signals.into_iter().chain(watched).chain(more.iter().copied()).collect();
         let ready = self.opened.rings.wait(&others, most, &mut self.hung);
         let ready = ready.map_err(system("cannot wait for events"))?;
         let mut ended = ready.into_iter().skip(1);

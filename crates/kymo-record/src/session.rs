@@ -380,7 +380,7 @@ fn scan_of(rings: &RingSet) -> Scan {
 }
 
 /// What the events are, and on whom and where they were opened.
-fn about(writer: &PerfDataWriter, tids: &[u32], cpus: &[u32]) -> Vec<u8> {
+pub(crate) fn about(writer: &PerfDataWriter, tids: &[u32], cpus: &[u32]) -> Vec<u8> {
     let pipe = writer.is_pipe();
     let mut records: Vec<u8> =
         writer.events().iter().flat_map(|e| update::event_updates(e, pipe)).collect();

@@ -1,0 +1,245 @@
+//! Rows of a live profile: samples of a time, grouped by what somebody asks for.
+
+use kymo_events::state::CommId;
+use kymo_model::Misc;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::names::FunctionId;
+use super::{LiveProfile, LiveSample};
+use crate::counting::{Counter, Slot};
+
+/// What rows are grouped by, in perf's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LiveKey {
+    /// Name of the task.
+    Comm,
+    /// Thread.
+    Pid,
+    /// Process.
+    Tgid,
+    /// CPU.
+    Cpu,
+    /// Binary.
+    Dso,
+    /// Function.
+    Symbol,
+    /// Line of source.
+    Srcline,
+}
+
+impl LiveKey {
+    /// By perf's name of it.
+    pub fn parse(name: &str) -> Option<LiveKey> {
+        Some(match name {
+            "comm" => LiveKey::Comm,
+            "pid" | "tid" => LiveKey::Pid,
+            "tgid" => LiveKey::Tgid,
+            "cpu" => LiveKey::Cpu,
+            "dso" => LiveKey::Dso,
+            "sym" | "symbol" => LiveKey::Symbol,
+            "srcline" => LiveKey::Srcline,
+            _ => return None,
+        })
+    }
+
+    /// Names that there are.
+    pub const NAMES: &str = "comm, pid, tgid, cpu, dso, symbol and srcline";
+}
+
+/// Whose samples count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskZoom {
+    /// A process's.
+    Process(u32),
+    /// A thread's.
+    Thread(u32),
+}
+
+/// Which samples count, and how they are grouped.
+#[derive(Clone, Debug, Default)]
+pub struct LiveQuery {
+    /// From, and up to before.
+    pub times: (u64, u64),
+    /// The event, by number.
+    pub event: usize,
+    /// Keys of rows.
+    pub keys: Vec<LiveKey>,
+    /// Whose.
+    pub zoom: Option<TaskZoom>,
+    /// Only these names of tasks.
+    pub comms: Option<Vec<String>>,
+    /// Only these binaries.
+    pub dsos: Option<Vec<String>>,
+    /// Only these functions.
+    pub symbols: Option<Vec<String>>,
+    /// Leave samples in the kernel out.
+    pub hide_kernel: bool,
+    /// Leave samples in programs out.
+    pub hide_user: bool,
+}
+
+/// What tells rows apart; what is no key of theirs is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowKey {
+    /// Name of the task.
+    pub comm: Option<CommId>,
+    /// Thread.
+    pub tid: Option<u32>,
+    /// Process.
+    pub pid: Option<u32>,
+    /// CPU.
+    pub cpu: Option<u32>,
+    /// Binary, plus one; 0: none.
+    pub dso: Option<u32>,
+    /// Function.
+    pub function: Option<FunctionId>,
+    /// Line.
+    pub line: Option<u32>,
+    /// Of what has no line: its function.
+    pub lineless: Option<FunctionId>,
+}
+
+/// A row.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveRow {
+    /// What it is of.
+    pub key: RowKey,
+    /// Samples with the processor there.
+    pub samples: u64,
+    /// Sum of their periods.
+    pub own: u64,
+    /// Sum of periods of samples there or in what was called from there.
+    pub total: u64,
+}
+
+/// Rows, and sums over the samples that count.
+#[derive(Clone, Debug, Default)]
+pub struct LiveRows {
+    /// In no order.
+    pub rows: Vec<LiveRow>,
+    /// Samples.
+    pub samples: u64,
+    /// Sum of their periods.
+    pub period: u64,
+    /// Samples in the kernel.
+    pub kernel: u64,
+    /// Samples where no symbol is.
+    pub unnamed: u64,
+    /// Samples whose address has no name yet.
+    pub pending: u64,
+}
+
+impl LiveProfile {
+    /// Samples of a time grouped by keys.
+    pub fn rows(&self, query: &LiveQuery) -> LiveRows {
+        let mut out = LiveRows::default();
+        let mut rows: FxHashMap<RowKey, LiveRow> = FxHashMap::default();
+        let mut seen: FxHashSet<RowKey> = FxHashSet::default();
+        self.each_stack(query, &mut |counter, slot, weight| {
+            out.samples += weight.samples;
+            out.period = out.period.saturating_add(weight.period);
+            out.kernel += u64::from(slot.key.mode == Misc::KERNEL) * weight.samples;
+            let function = self.names.of(slot.key.leaf);
+            match self.names.function(function) {
+                None => out.pending += weight.samples,
+                Some(f) => out.unnamed += u64::from(f.name.is_none()) * weight.samples,
+            }
+            let key = self.row_key(&query.keys, slot, slot.key.leaf);
+            let new = |key: RowKey| LiveRow { key, samples: 0, own: 0, total: 0 };
+            let row = rows.entry(key).or_insert_with(|| new(key));
+            row.samples += weight.samples;
+            row.own = row.own.saturating_add(weight.period);
+            row.total = row.total.saturating_add(weight.period);
+            seen.clear();
+            seen.insert(key);
+            for address in self.stack(counter, slot) {
+                let key = self.row_key(&query.keys, slot, *address);
+                if seen.insert(key) {
+                    let row = rows.entry(key).or_insert_with(|| new(key));
+                    row.total = row.total.saturating_add(weight.period);
+                }
+            }
+        });
+        out.rows = rows.into_values().collect();
+        out
+    }
+
+    fn row_key(&self, keys: &[LiveKey], slot: &Slot, address: u32) -> RowKey {
+        let mut row = RowKey::default();
+        let function = self.names.of(address);
+        for key in keys {
+            match key {
+                LiveKey::Comm => row.comm = Some(slot.key.comm),
+                LiveKey::Pid => (row.tid, row.comm) = (Some(slot.task.1), Some(slot.key.comm)),
+                LiveKey::Tgid => row.pid = Some(slot.task.0),
+                LiveKey::Cpu => row.cpu = slot.key.cpu,
+                LiveKey::Dso => {
+                    let dso = self.share.addresses.dso(address);
+                    row.dso = Some(dso.map_or(0, |d| d.0 + 1));
+                }
+                LiveKey::Symbol => row.function = Some(function),
+                LiveKey::Srcline => match self.names.line_of(address) {
+                    Some(line) => row.line = Some(line),
+                    None => row.lineless = Some(function),
+                },
+            }
+        }
+        row
+    }
+
+    /// Hands over each stack that counts with its weight.
+    pub(super) fn each_stack(
+        &self,
+        query: &LiveQuery,
+        sink: &mut dyn FnMut(&Counter, &Slot, StackWeight),
+    ) {
+        let Some(counter) = self.share.counters.get(query.event) else { return };
+        let mut weights = vec![StackWeight::default(); counter.slots.len()];
+        let of_event = |s: &&LiveSample| s.event as usize == query.event;
+        for sample in self.samples_of(query.times).filter(of_event) {
+            if let Some(weight) = weights.get_mut(sample.slot.0 as usize) {
+                weight.samples += 1;
+                weight.period = weight.period.saturating_add(sample.period);
+            }
+        }
+        for (slot, weight) in counter.slots.iter().zip(weights) {
+            if weight.samples > 0 && self.wants(query, slot) {
+                sink(counter, slot, weight);
+            }
+        }
+    }
+
+    /// Whether a stack counts. As in perf, filters are about where the processor was.
+    fn wants(&self, query: &LiveQuery, slot: &Slot) -> bool {
+        let of_zoom = match query.zoom {
+            None => true,
+            Some(TaskZoom::Process(pid)) => slot.task.0 == pid,
+            Some(TaskZoom::Thread(tid)) => slot.task.1 == tid,
+        };
+        let hidden = match slot.key.mode {
+            Misc::KERNEL => query.hide_kernel,
+            Misc::USER => query.hide_user,
+            _ => false,
+        };
+        let among = |list: &Option<Vec<String>>, name: &str| {
+            list.as_ref().is_none_or(|list| list.iter().any(|l| l == name))
+        };
+        let function = || self.names.function(self.names.of(slot.key.leaf));
+        of_zoom
+            && !hidden
+            && among(&query.comms, self.machine.comm(slot.key.comm))
+            && (query.dsos.is_none() || {
+                let dso = self.share.addresses.dso(slot.key.leaf);
+                among(&query.dsos, self.machine.symbols.dso_name(dso))
+            })
+            && (query.symbols.is_none()
+                || among(&query.symbols, function().and_then(|f| f.name.as_deref()).unwrap_or("")))
+    }
+}
+
+/// What the samples of a stack weigh.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StackWeight {
+    pub(super) samples: u64,
+    pub(super) period: u64,
+}
