@@ -28,6 +28,7 @@ pub mod sched;
 pub mod stacks;
 pub mod syscalls;
 mod table;
+pub mod top;
 pub mod trace_page;
 pub mod trust;
 pub mod units;

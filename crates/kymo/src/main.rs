@@ -92,6 +92,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     trace, "Watch events of the kernel as they happen, or record them into a trace.dat";
     run, "Run programs of bpftrace's language in the kernel";
     probe, "Add new events to functions and lines of the kernel and of programs";
+    top, "Show what the machine spends its time on, while it happens";
     profile, "Find out what a command spends its time on";
     cache, "Show or remove what earlier runs found out about binaries";
     evlist, "Show the events of a perf.data, and how they were opened";

@@ -6,4 +6,5 @@ pub(crate) mod events;
 pub(crate) mod probes;
 pub(crate) mod samples;
 pub(crate) mod symbols;
+pub(crate) mod targets;
 pub(crate) mod values;

@@ -55,6 +55,12 @@ impl DebuginfodArgs {
         });
         Some(Arc::new(Client::new(config, bar)))
     }
+
+    /// The same without a word on the terminal, which is drawn on by others.
+    pub(crate) fn quiet_client(&self) -> Option<Arc<Client>> {
+        let config = ClientConfig::from_env().filter(|_| !self.no_debuginfod)?;
+        Some(Arc::new(Client::new(config, None)))
+    }
 }
 
 /// A directory that exists: without it everything would merely have no names.

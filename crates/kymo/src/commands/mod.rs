@@ -31,6 +31,7 @@ pub(crate) mod script;
 pub(crate) mod session;
 pub(crate) mod stat;
 pub(crate) mod syscalls;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod tracing;
 pub(crate) mod version;

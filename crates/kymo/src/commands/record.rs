@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use kymo_analysis::bundle::write_bundle;
 use kymo_kernel::events::Catalog;
-use kymo_kernel::{cpus, process, target};
+use kymo_kernel::{cpus, process};
 use kymo_model::NoteKind;
 use kymo_record::{
     CallGraph, ControlSource, Output, RecordClock, RecordOptions, RecordSummary, SwitchOn,
@@ -23,6 +23,7 @@ use crate::args::contents::ContentArgs;
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
 use crate::args::symbols::SymbolArgs;
+use crate::args::targets::named_target;
 use crate::args::values::{
     Rate, Ring, bytes, call_graph, control, delay, millis, ring, sample_rate, switch_on, synthesis,
 };
@@ -329,28 +330,12 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
 }
 
 fn target(args: &Args) -> anyhow::Result<Target> {
-    let given =
-        [args.pid.is_some(), args.tid.is_some(), args.uid.is_some(), !args.cgroup.is_empty()];
-    if given.iter().filter(|g| **g).count() > 1 {
-        bail!("give one of -p, -t, -u and -G");
-    }
-    Ok(if let Some(pids) = &args.pid {
-        Target::Processes(target::parse_ids(pids)?)
-    } else if let Some(tids) = &args.tid {
-        Target::Threads(target::parse_ids(tids)?)
-    } else if let Some(user) = &args.uid {
-        let pids = target::processes_of_user(target::user_id(user)?)?;
-        if pids.is_empty() {
-            bail!("user {user} has no processes");
-        }
-        Target::Processes(pids)
-    } else if !args.cgroup.is_empty() {
-        Target::Cgroups(args.cgroup.clone())
-    } else if args.all_cpus || args.cpu.is_some() || args.command.is_empty() {
+    let (pid, tid, uid) = (args.pid.as_deref(), args.tid.as_deref(), args.uid.as_deref());
+    Ok(match named_target(pid, tid, uid, &args.cgroup)? {
+        Some(target) => target,
         // As with perf: without a command and a task, the whole machine.
-        Target::System
-    } else {
-        Target::Command
+        None if args.all_cpus || args.cpu.is_some() || args.command.is_empty() => Target::System,
+        None => Target::Command,
     })
 }
 

@@ -1,0 +1,82 @@
+//! What could make a live profile wrong: as the last line of a screen, and as a ledger.
+
+use kymo_analysis::live_profile::{LiveProfile, LiveRows};
+use kymo_model::{Note, NoteKind};
+
+use crate::trust::{HARMLESS_PERCENT, note_symbols, note_unwinding};
+use crate::{Ledger, percent};
+
+/// Losses so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TopLosses {
+    /// Records that found a ring full.
+    pub lost: u64,
+    /// Times that the kernel paused sampling.
+    pub throttled: u64,
+}
+
+impl TopLosses {
+    /// Losses that the rings have told of.
+    pub fn of(profile: &LiveProfile) -> TopLosses {
+        let stats = profile.stats();
+        TopLosses { lost: stats.lost + stats.lost_in_hardware, throttled: stats.throttled }
+    }
+}
+
+/// The ledger in one line.
+pub fn top_status(profile: &LiveProfile, sums: &LiveRows) -> String {
+    let losses = TopLosses::of(profile);
+    let mut parts = vec![format!("{} samples", sums.samples)];
+    let mut tell = |n: u64, what: &str| {
+        if n > 0 {
+            parts.push(format!("{n} {what}"));
+        }
+    };
+    tell(losses.lost, "lost");
+    tell(losses.throttled, "times throttled");
+    tell(profile.dropped_early(), "dropped for want of memory");
+    if sums.unnamed > 0 {
+        parts.push(format!("{:.1}% without a symbol", percent(sums.unnamed, sums.samples)));
+    }
+    let pending = profile.pending_names();
+    match (pending.functions, pending.lines) {
+        (0, 0) => {}
+        (0, lines) => parts.push(format!("{lines} lines to be found")),
+        (functions, _) => parts.push(format!("{functions} names to be found")),
+    }
+    parts.join(", ")
+}
+
+/// The ledger of what was shown last; `notes` are those of the capture.
+pub fn top_ledger(
+    profile: &LiveProfile,
+    sums: &LiveRows,
+    notes: impl IntoIterator<Item = Note>,
+) -> Ledger {
+    let mut ledger = Ledger::from_notes(notes);
+    let losses = TopLosses::of(profile);
+    if losses.lost > 0 {
+        let fact = format!("{} events lost: the ring was full", losses.lost);
+        ledger.note(NoteKind::Lost, fact, Some("a larger ring: -m, or a lower -F".into()));
+    }
+    if losses.throttled > 0 {
+        let fact = format!("the kernel paused sampling {} times", losses.throttled);
+        ledger.note(NoteKind::Throttled, fact, Some("a lower -F".into()));
+    }
+    if profile.dropped_early() > 0 {
+        let fact = format!("{} samples dropped before their time", profile.dropped_early());
+        ledger.note(NoteKind::Scope, fact, Some("a lower -F, or a shorter --history".into()));
+    }
+    let share = percent(sums.unnamed, sums.samples);
+    if share >= HARMLESS_PERCENT {
+        let fact = format!("{share:.1}% of {} samples have no symbol", sums.samples);
+        ledger.note(NoteKind::Unresolved, fact, None);
+    }
+    if sums.pending > 0 {
+        let fact = format!("{} samples have no name yet", sums.pending);
+        ledger.note(NoteKind::Unresolved, fact, None);
+    }
+    note_unwinding(profile.unwinding(), &profile.machine().symbols, &mut ledger);
+    note_symbols(&profile.machine().symbols, &mut ledger);
+    ledger
+}

@@ -1,0 +1,33 @@
+//! Whose events: `-p`, `-t`, `-u`, `-G`, of which one may be given.
+
+use anyhow::bail;
+use kymo_kernel::target;
+use kymo_record::Target;
+
+/// The processes, threads or cgroups that were named; none if none were.
+pub(crate) fn named_target(
+    pids: Option<&str>,
+    tids: Option<&str>,
+    user: Option<&str>,
+    cgroups: &[String],
+) -> anyhow::Result<Option<Target>> {
+    let given = [pids.is_some(), tids.is_some(), user.is_some(), !cgroups.is_empty()];
+    if given.iter().filter(|g| **g).count() > 1 {
+        bail!("give one of -p, -t, -u and -G");
+    }
+    Ok(if let Some(pids) = pids {
+        Some(Target::Processes(target::parse_ids(pids)?))
+    } else if let Some(tids) = tids {
+        Some(Target::Threads(target::parse_ids(tids)?))
+    } else if let Some(user) = user {
+        let pids = target::processes_of_user(target::user_id(user)?)?;
+        if pids.is_empty() {
+            bail!("user {user} has no processes");
+        }
+        Some(Target::Processes(pids))
+    } else if !cgroups.is_empty() {
+        Some(Target::Cgroups(cgroups.to_vec()))
+    } else {
+        None
+    })
+}

@@ -1,0 +1,150 @@
+//! `kymo top --stdio`: its pages have the numbers that `kymo report` and perf find in what it
+//! saves of the same samples.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+
+use kymo_testkit::{Need, Workload, perf, require, run};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: [Need; 3] = [Need::Root, Need::PerfEvents, Need::Gcc];
+
+/// A child that burns CPU until this is dropped.
+struct Burner {
+    child: Child,
+}
+
+impl Burner {
+    fn start(workload: &Workload) -> Burner {
+        let mut command = Command::new(workload.program());
+        let child = command.arg("1000000").stdout(Stdio::null()).spawn().unwrap();
+        Burner { child }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Samples by binary and symbol of the last page.
+fn last_page(text: &str) -> BTreeMap<String, u64> {
+    let page = text.rsplit("   PerfTop:").next().unwrap();
+    rows(page)
+}
+
+/// Rows `12.34%  5  dso  [.] symbol` of a text.
+fn rows(text: &str) -> BTreeMap<String, u64> {
+    let mut rows = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [share, samples, name @ ..] = &words[..]
+            && share.ends_with('%')
+            && let Ok(samples) = samples.parse()
+        {
+            // perf has columns without a value behind the name.
+            let name = name.iter().filter(|word| **word != "-").copied().collect::<Vec<_>>();
+            rows.insert(name.join(" "), samples);
+        }
+    }
+    rows
+}
+
+#[test]
+fn pages_have_the_numbers_of_what_is_saved() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let workload = Workload::spin();
+    let burner = Burner::start(&workload);
+    let saved = workload.file("saved.data");
+    let args = ["-d", "0.5", "--timeout", "1500", "-n", "-E", "100000", "--window", "1000"];
+    let top =
+        run(KYMO, [&["top", "--stdio", "-p", &burner.pid(), "-o", &saved], &args[..]].concat())
+            .success();
+    drop(burner);
+    assert!(top.stdout.matches("PerfTop:").count() >= 3, "{}", top.stdout);
+    assert!(!top.stdout.contains('\x1b'), "escape sequences in a pipe");
+    let page = last_page(&top.stdout);
+    let of = |name: &str| page.iter().find(|(k, _)| k.ends_with(name)).map_or(0, |(_, n)| *n);
+    assert!(of("[.] hot") > of("[.] warm") && of("[.] warm") > 0, "{page:?}");
+    let all: u64 = page.values().sum();
+    assert!(top.stderr.contains(&format!("Saved {all} samples")), "{}", top.stderr);
+    let shape = ["--stdio", "--no-children", "-n", "--sort", "dso,symbol", "-i"];
+    let report = run(KYMO, [&["report"], &shape[..], &[&saved]].concat()).success();
+    assert_eq!(rows(&report.stdout), page);
+    let theirs = perf([&["report"], &shape[..], &[&saved]].concat()).success();
+    let known = |all: &BTreeMap<String, u64>| -> BTreeMap<String, u64> {
+        let is = |k: &String| k.ends_with("[.] hot") || k.ends_with("[.] warm");
+        all.iter().filter(|(k, _)| is(k)).map(|(k, n)| (k.clone(), *n)).collect()
+    };
+    assert_eq!(known(&rows(&theirs.stdout)), known(&page));
+    assert_eq!(rows(&theirs.stdout).values().sum::<u64>(), all);
+}
+
+#[test]
+fn call_chains_weigh_callers() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let workload = Workload::spin();
+    let burner = Burner::start(&workload);
+    let saved = workload.file("saved.data");
+    let pid = burner.pid();
+    let args = ["top", "--stdio", "-g", "-p", &pid, "-o", &saved, "--timeout", "800", "-s", "sym"];
+    let top = run(KYMO, args).success();
+    drop(burner);
+    let page = top.stdout.rsplit("   PerfTop:").next().unwrap();
+    // Both shares and the name, of this program alone.
+    let shares = |text: &str| -> BTreeMap<String, (String, String)> {
+        let mut all = BTreeMap::new();
+        for line in text.lines() {
+            if let [total, own, "[.]", name] = line.split_whitespace().collect::<Vec<_>>()[..]
+                && ["main", "outer", "hot", "warm"].contains(&name)
+            {
+                all.insert(name.to_owned(), (total.to_owned(), own.to_owned()));
+            }
+        }
+        all
+    };
+    let ours = shares(page);
+    assert!(ours.len() >= 3, "{page}");
+    let report = ["report", "--stdio", "-g", "none", "--sort", "sym", "-i", &saved];
+    let mut theirs = shares(&run(KYMO, report).success().stdout);
+    theirs.retain(|name, _| ours.contains_key(name));
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn rows_are_about_what_is_asked_for() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let workload = Workload::spin();
+    let burner = Burner::start(&workload);
+    let pid = burner.pid();
+    let top = |more: &[&str]| {
+        let args = ["top", "--stdio", "-p", &pid, "--timeout", "300", "-F", "999"];
+        run(KYMO, [&args[..], more].concat())
+    };
+    let text = |more: &[&str]| top(more).success().stdout;
+    let by_task = text(&["-s", "pid,comm"]);
+    assert!(by_task.contains(&format!("{pid}:spin")), "{by_task}");
+    assert!(by_task.contains("[999Hz "), "{by_task}");
+    assert!(by_task.contains(&format!("(target_pid: {pid}")), "{by_task}");
+    let lines = text(&["-s", "srcline"]);
+    assert!(lines.contains("spin.c:"), "{lines}");
+    let kernel_only = text(&["-U"]);
+    assert!(!kernel_only.contains("hot"), "{kernel_only}");
+    let warm = text(&["--symbols", "warm", "-s", "symbol"]);
+    assert!(warm.contains("100.00%  [.] warm"), "{warm}");
+    let wrong = top(&["-s", "weight"]).failure();
+    assert!(wrong.stderr.contains("-s weight: there are comm"), "{}", wrong.stderr);
+}

@@ -1,0 +1,429 @@
+//! `kymo top` on a terminal: driven through a pty whose other end is a terminal emulator, what
+//! it shows is what is asserted.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use kymo_testkit::{Need, Workload, require, run};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: [Need; 3] = [Need::Root, Need::PerfEvents, Need::Gcc];
+/// What is waited for comes long before, on any machine.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A terminal with `kymo top` on it.
+struct TerminalTest {
+    pty: File,
+    /// The program's side, kept open so that its state can be asked for at the end.
+    tty: File,
+    emulator: vt100::Parser,
+    child: Child,
+    all: Vec<u8>,
+}
+
+impl TerminalTest {
+    fn start((rows, columns): (u16, u16), environment: &[(&str, &str)], args: &[&str]) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let pty: OwnedFd = openpt(flags | OpenptFlags::from_bits_retain(0o4000)).unwrap();
+        grantpt(&pty).unwrap();
+        unlockpt(&pty).unwrap();
+        let name = ptsname(&pty, Vec::new()).unwrap();
+        let tty = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        tcsetwinsize(&tty, size(rows, columns)).unwrap();
+        let side = || Stdio::from(tty.try_clone().unwrap());
+        let child = Command::new("setsid")
+            .args(["-c", KYMO, "top"])
+            .args(args)
+            .env("TERM", "xterm-256color")
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("NO_COLOR")
+            .envs(environment.iter().copied())
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .spawn()
+            .unwrap();
+        let emulator = vt100::Parser::new(rows, columns, 0);
+        TerminalTest { pty: File::from(pty), tty, emulator, child, all: Vec::new() }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.pty.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn resize(&mut self, (rows, columns): (u16, u16)) {
+        self.emulator.screen_mut().set_size(rows, columns);
+        tcsetwinsize(&self.tty, size(rows, columns)).unwrap();
+    }
+
+    fn text(&self) -> String {
+        self.emulator.screen().contents()
+    }
+
+    fn line(&self, row: u16) -> String {
+        let columns = self.emulator.screen().size().1;
+        self.emulator
+            .screen()
+            .rows(0, columns)
+            .nth(usize::from(row))
+            .unwrap_or_default()
+            .trim_end()
+            .to_owned()
+    }
+
+    /// Reads what the program wrote by now.
+    fn read(&mut self) {
+        let mut bytes = [0; 1 << 16];
+        loop {
+            match self.pty.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(n) => {
+                    self.all.extend_from_slice(&bytes[..n]);
+                    self.emulator.process(&bytes[..n]);
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                // Nobody has the other side open any more.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits until the screen is as it should be.
+    #[track_caller]
+    fn wait(&mut self, what: &str, is: impl Fn(&TerminalTest) -> bool) {
+        let began = Instant::now();
+        loop {
+            self.read();
+            if is(self) {
+                return;
+            }
+            assert!(began.elapsed() < LONGEST, "no {what}:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[track_caller]
+    fn wait_text(&mut self, text: &str) {
+        self.wait(text, |t| t.text().contains(text));
+    }
+
+    /// Waits for its end; the terminal is as it was before.
+    #[track_caller]
+    fn end(mut self) -> (ExitStatus, String) {
+        let began = Instant::now();
+        let status = loop {
+            self.read();
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < LONGEST, "it does not end:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        self.read();
+        let modes = tcgetattr(&self.tty).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
+        assert!(!self.emulator.screen().alternate_screen(), "still on the other screen");
+        assert!(!self.emulator.screen().hide_cursor(), "no cursor");
+        (status, self.text())
+    }
+}
+
+fn size(rows: u16, columns: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+/// A child that burns CPU until this is dropped.
+struct Burner {
+    child: Child,
+    workload: Workload,
+}
+
+impl Burner {
+    fn start() -> Burner {
+        let workload = Workload::spin();
+        let child = Command::new(workload.program()).arg("1000000").spawn().unwrap();
+        Burner { child, workload }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn every_view_shows_what_runs() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let burner = Burner::start();
+    let pid = burner.pid();
+    let mut top = TerminalTest::start((24, 80), &[], &["-g", "-p", &pid, "-d", "0.2"]);
+    top.wait("functions", |t| t.line(3).contains('%') && t.text().contains("[.] hot"));
+    assert!(top.line(0).contains(&format!("target_pid: {pid}")), "{}", top.line(0));
+    assert!(top.line(1).starts_with("functions"), "{}", top.line(1));
+    assert!(top.line(2).contains("Total    Self  Shared Object"), "{}", top.line(2));
+    assert!(top.line(23).contains(" samples"), "{}", top.line(23));
+    // Without callees, what burns stands first.
+    top.press("s");
+    top.wait("own weight first", |t| t.line(3).contains("[.] hot") && !t.line(2).contains("Total"));
+    top.press("t");
+    top.wait_text("call tree");
+    top.wait("a tree", |t| t.text().contains("- spin") && t.text().contains("- main"));
+    top.press("f");
+    top.wait("flames", |t| t.line(2).starts_with("|all") && t.text().contains("|hot"));
+    // To the program, and into it.
+    top.press("j\r");
+    top.wait("the program's flames", |t| t.line(2).starts_with("|spin"));
+    top.wait("what is chosen", |t| t.line(22).contains("%") && t.line(22).ends_with("spin"));
+    top.press("2");
+    top.wait("threads", |t| t.line(3).contains(&format!("{pid}:spin")));
+    top.press("3");
+    top.wait("processes", |t| {
+        t.line(1).starts_with("processes") && t.line(3).contains(&format!("{pid}:spin"))
+    });
+    top.press("\r");
+    top.wait("zoom", |t| t.line(1).contains(&format!("functions of {pid}:spin")));
+    top.press("4");
+    top.wait("lines", |t| t.text().contains("spin.c:"));
+    top.press("5");
+    top.wait("binaries", |t| t.line(3).ends_with(" spin"));
+    top.press("?");
+    top.wait_text("save what is shown as perf.data");
+    top.press("x1");
+    top.wait("functions again", |t| t.line(1).starts_with("functions"));
+    top.press("q");
+    let (status, text) = top.end();
+    assert!(status.success(), "{text}");
+    assert!(text.contains("overhead: kymo itself used"), "{text}");
+}
+
+#[test]
+fn rows_are_filtered_as_one_types() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let burner = Burner::start();
+    let mut top = TerminalTest::start((10, 60), &[], &["-p", &burner.pid(), "-d", "0.2"]);
+    top.wait("both", |t| t.text().contains("[.] hot") && t.text().contains("[.] warm"));
+    top.press("/WAR");
+    top.wait("one row", |t| t.line(3).contains("[.] warm") && !t.text().contains("[.] hot"));
+    assert!(top.line(9).starts_with("/WAR_"), "{}", top.line(9));
+    top.press("X");
+    top.wait_text("no row has this");
+    top.press("\x7f\r");
+    top.wait("the filter stays", |t| {
+        t.line(1).contains("with \"WAR\"") && !t.line(9).contains('_')
+    });
+    top.press("\x1b");
+    top.wait("all rows", |t| t.text().contains("[.] hot"));
+    // Without its program's side nothing is left.
+    top.press("U");
+    top.wait("no programs", |t| {
+        t.line(1).contains("the kernel alone") && !t.text().contains("[.] hot")
+    });
+    top.press("Uq");
+    assert!(top.end().0.success());
+}
+
+#[test]
+fn code_is_shown_in_place() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let burner = Burner::start();
+    let mut top = TerminalTest::start((40, 100), &[], &["-p", &burner.pid(), "-d", "0.2"]);
+    top.wait("functions", |t| t.line(3).contains("[.] hot"));
+    top.press("\r");
+    top.wait_text("code of hot");
+    top.wait("instructions", |t| t.text().contains("ret") && t.text().contains("spin.c:"));
+    // All of a function's weight is in its instructions.
+    let shares = |t: &TerminalTest| -> f64 {
+        let lines = t.text();
+        let share =
+            |l: &str| l.trim_start().split_once('%').and_then(|(n, _)| n.parse::<f64>().ok());
+        lines.lines().skip(2).filter_map(share).sum::<f64>()
+    };
+    top.wait("shares", |t| (99.5..100.5).contains(&shares(t)));
+    top.press("\x1b");
+    top.wait("the table", |t| t.line(1).starts_with("functions"));
+    top.press("q");
+    assert!(top.end().0.success());
+}
+
+#[test]
+fn what_is_frozen_stays_and_is_saved() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let burner = Burner::start();
+    let saved = burner.workload.file("seen.data");
+    let args = ["-p", &burner.pid(), "-d", "0.1", "--window", "0.5", "-o", &saved];
+    let mut top = TerminalTest::start((24, 100), &[], &args);
+    let seconds = |t: &TerminalTest| -> Option<u64> {
+        t.line(23).split(' ').next().and_then(|n| n.parse().ok())
+    };
+    // More than one window has passed.
+    top.wait("a window", |t| t.line(0).contains("last 0.5 s"));
+    std::thread::sleep(Duration::from_millis(800));
+    top.press(" ");
+    top.wait("FROZEN", |t| t.line(0).starts_with("FROZEN 0.5 s"));
+    let (before, samples) = (top.line(3), seconds(&top));
+    std::thread::sleep(Duration::from_millis(500));
+    top.read();
+    assert_eq!((top.line(3), seconds(&top)), (before.clone(), samples));
+    top.press("[");
+    top.wait("another time", |t| t.line(3) != before || seconds(t) != samples);
+    let count = seconds(&top).unwrap();
+    assert!(count > 0);
+    top.press("w");
+    top.wait_text(&format!("saved {count} samples to "));
+    top.press("]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]");
+    top.wait("the present", |t| t.line(0).starts_with("last "));
+    top.press("q");
+    assert!(top.end().0.success());
+    let shape = ["report", "--stdio", "--no-children", "-n", "--sort", "symbol", "-i", &saved];
+    let report = run(KYMO, shape).success().stdout;
+    let sum = report.lines().filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok());
+    assert_eq!(sum.sum::<u64>(), count, "{report}");
+    let theirs = kymo_testkit::perf(shape).success().stdout;
+    let sum = theirs.lines().filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok());
+    assert_eq!(sum.sum::<u64>(), count, "{theirs}");
+}
+
+#[test]
+fn any_size_is_drawn() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let burner = Burner::start();
+    let mut top = TerminalTest::start((5, 20), &[], &["-g", "-p", &burner.pid(), "-d", "0.2"]);
+    top.wait("something small", |t| t.line(1).contains('%') || t.line(2).contains('%'));
+    for (rows, columns) in [(1, 1), (2, 20), (120, 400), (24, 80), (5, 20), (60, 300)] {
+        top.resize((rows, columns));
+        for view in ["1", "t", "f", "?", "x2"] {
+            top.press(view);
+            std::thread::sleep(Duration::from_millis(60));
+            top.read();
+        }
+        top.press("1s");
+        if rows > 20 {
+            top.wait("rows", |t| t.text().contains("[.] hot"));
+            // The last line is the ledger, wherever that is now.
+            top.wait("the ledger", |t| t.line(rows - 1).contains("samples"));
+        }
+    }
+    top.press("q");
+    assert!(top.end().0.success());
+}
+
+#[test]
+fn the_terminal_is_given_back() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let burner = Burner::start();
+    let args = ["-p", &burner.pid(), "-d", "0.2"];
+    let signal = |top: &TerminalTest, name: &str| {
+        let pid = top.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    for name in ["-TERM", "-HUP", "-INT"] {
+        let mut top = TerminalTest::start((24, 80), &[], &args);
+        top.wait_text("[.] hot");
+        signal(&top, name);
+        let (status, text) = top.end();
+        assert!(status.success(), "{name}: {text}");
+    }
+    // Ctrl-C and the end of who is watched.
+    let mut top = TerminalTest::start((24, 80), &[], &args);
+    top.wait_text("[.] hot");
+    top.press("\x03");
+    assert!(top.end().0.success());
+    // Ctrl-Z gives it back, and going on takes it again.
+    let mut top = TerminalTest::start((24, 80), &[], &args);
+    top.wait_text("[.] hot");
+    top.press("\x1a");
+    top.wait("the old screen", |t| !t.emulator.screen().alternate_screen());
+    let modes = tcgetattr(&top.tty).unwrap().local_modes;
+    assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
+    signal(&top, "-CONT");
+    top.wait("the new screen", |t| {
+        t.emulator.screen().alternate_screen() && t.text().contains("[.] hot")
+    });
+    drop(burner);
+    assert!(top.end().0.success());
+}
+
+#[test]
+fn terminals_that_can_do_less_get_less() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let burner = Burner::start();
+    let pid = burner.pid();
+    // No colors: attributes alone.
+    let mut top = TerminalTest::start((24, 80), &[("NO_COLOR", "1")], &["-p", &pid, "-d", "0.2"]);
+    top.wait_text("[.] hot");
+    top.press("q");
+    top.read();
+    let text = String::from_utf8_lossy(&top.all).into_owned();
+    let is_color = |n: &u8| text.contains(&format!(";{n}m"));
+    assert!(!(30..48).any(|n| is_color(&n)), "{text:?}");
+    top.end();
+    // No cursor to move: pages.
+    let args = ["-p", &pid, "--timeout", "300"];
+    let top = TerminalTest::start((24, 80), &[("TERM", "dumb")], &args);
+    let (status, text) = top.end();
+    assert!(status.success() && text.contains("[.] hot"), "{text}");
+}
+
+#[test]
+fn hostile_names_do_not_reach_the_terminal() {
+    if !require(&NEEDS) {
+        return;
+    }
+    // A program whose file and task have escape sequences in their names.
+    let source = r#"
+#include <sys/prctl.h>
+volatile unsigned long sink;
+int main(void) {
+  prctl(PR_SET_NAME, "\033[31mred\007\033]0;t");
+  for (;;) sink++;
+}
+"#;
+    let workload = Workload::compile("hostile", source);
+    let name = workload.dir().join("a\x1b[2Jb\nc");
+    std::fs::copy(workload.program(), &name).unwrap();
+    let mut child = Command::new(&name).spawn().unwrap();
+    let pid = child.id().to_string();
+    for locale in ["C", "C.UTF-8"] {
+        let mut top = TerminalTest::start(
+            (24, 80),
+            &[("LC_ALL", locale)],
+            &["-p", &pid, "-d", "0.2", "-s", "comm,dso,symbol"],
+        );
+        top.wait_text("a?[2Jb");
+        top.press("2");
+        top.wait_text(":?[31mred??]0;t");
+        top.press("q");
+        top.read();
+        let bytes = String::from_utf8_lossy(&top.all).into_owned();
+        assert!(!bytes.contains("\x1b]") && !bytes.contains("\x1b[31mred"), "{bytes:?}");
+        assert!(top.end().0.success());
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
