@@ -96,6 +96,7 @@ impl LiveProfile {
             merge_threads: false,
             no_chains: false,
             moments: true,
+            max_stack: None,
         };
         let share = Share::new(&settings, &machine.symbols.binaries(), None);
         LiveProfile {
