@@ -79,6 +79,15 @@ fn numbers_are_those_of_perf_of_the_same_recording() {
     let record = ["syscalls", "record", "-q", "-m", "8M", "-o", &data];
     let _ = kymo(&[&record, &dd[..]].concat()).success();
     table_is_perfs(&data, "dd", &|args| perf(args));
+    // The recorder waits for what it records, and leaves itself out.
+    let own = path("own.data");
+    let mut recorder = std::process::Command::new(env!("CARGO_BIN_EXE_kymo"));
+    recorder.args(["syscalls", "record", "-q", "-o", &own, "--", "sleep", "0.2"]);
+    let mut recorder = recorder.spawn().unwrap();
+    assert!(recorder.wait().unwrap().success());
+    let page = report(&own, &["--tid", &recorder.id().to_string()]);
+    assert_eq!(list(&page["calls"]).len(), 0, "{page}");
+    assert_ne!(list(&report(&own, &["--comm", "sleep"])["calls"]).len(), 0);
     if newest_peers().is_some() {
         let newest = peer("perf");
         table_is_perfs(&data, "dd", &|args| newest.run(args));

@@ -73,7 +73,8 @@ pub(crate) struct RecordedEvents<'a> {
 }
 
 impl RecordedEvents<'_> {
-    /// The events that the kernel has, each once.
+    /// The events that the kernel has, each once. System calls of the recorder's own are left
+    /// out: it waits for what it records.
     pub(crate) fn specs(&self) -> anyhow::Result<Vec<EventSpec>> {
         let catalog = Catalog::open();
         let mut specs = Vec::new();
@@ -83,6 +84,11 @@ impl RecordedEvents<'_> {
         for name in self.optional {
             specs.extend(catalog.parse(name).into_iter().flatten());
         }
+        let own = format!("common_pid != {}", std::process::id());
+        let is_call = |spec: &&mut EventSpec| {
+            spec.tracepoint.as_ref().is_some_and(|(system, _)| system == "raw_syscalls")
+        };
+        specs.iter_mut().filter(is_call).for_each(|spec| spec.filter = Some(own.clone()));
         Ok(specs)
     }
 }
@@ -152,7 +158,8 @@ fn record_trace_dat(
         bail!("--call-graph is for a perf.data: name one with -o; -g records stacks of the kernel");
     }
     let event = |spec: &EventSpec| {
-        Ok(TraceEvent { selection: Selection::parse(&spec.name)?, filter: None })
+        let filter = spec.filter.clone();
+        Ok(TraceEvent { selection: Selection::parse(&spec.name)?, filter })
     };
     let setup = TraceSetup {
         events: events.iter().map(event).collect::<anyhow::Result<_>>()?,
