@@ -36,6 +36,7 @@ pub mod referenced_addresses;
 pub mod report_config;
 mod samples;
 pub mod syscalls;
+pub mod task_activity;
 pub mod tasks;
 pub mod tracks;
 

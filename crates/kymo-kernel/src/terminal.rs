@@ -142,3 +142,9 @@ fn restore_on_panic() {
         told(info);
     }));
 }
+
+/// Columns and rows of the terminal that standard output is.
+pub fn terminal_size() -> Option<(u16, u16)> {
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+}

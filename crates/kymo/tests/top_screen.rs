@@ -407,8 +407,9 @@ int main(void) {
     let workload = Workload::compile("hostile", source);
     let name = workload.dir().join("a\x1b[2Jb\nc");
     std::fs::copy(workload.program(), &name).unwrap();
-    let mut child = Command::new(&name).spawn().unwrap();
-    let pid = child.id().to_string();
+    let child = Command::new(&name).spawn().unwrap();
+    let burner = Burner { child, workload };
+    let pid = burner.pid();
     for locale in ["C", "C.UTF-8"] {
         let mut top = TerminalTest::start(
             (24, 80),
@@ -424,6 +425,4 @@ int main(void) {
         assert!(!bytes.contains("\x1b]") && !bytes.contains("\x1b[31mred"), "{bytes:?}");
         assert!(top.end().0.success());
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
 }

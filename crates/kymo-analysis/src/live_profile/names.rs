@@ -388,17 +388,29 @@ impl NameFinder {
         answer: &mut NameAnswer,
     ) {
         // One pass over a file finds a few symbols soonest; who is asked again and again has
-        // its whole table read once.
+        // its whole table kept.
+        let mut known = Vec::with_capacity(wanted.len());
+        let mut rare = Vec::new();
         for (dso, addresses) in wanted {
             let asked = self.asked.entry(*dso).or_default();
             *asked += 1;
-            if *asked == OFTEN
-                && let Some(address) = addresses.first()
-            {
-                self.symbols.symbol(*dso, *address);
+            let is_kept = *asked >= OFTEN;
+            known.push(is_kept);
+            if !is_kept {
+                rare.push((*dso, addresses.clone()));
             }
         }
-        let found = self.symbols.symbols_of(wanted);
+        let mut found_rare = self.symbols.symbols_of(&rare).into_iter();
+        let mut found = Vec::with_capacity(wanted.len());
+        for ((dso, addresses), is_kept) in wanted.iter().zip(known) {
+            found.push(match is_kept {
+                true => {
+                    let of = |a: &u64| self.symbols.symbol(*dso, *a).map(|s| s.0);
+                    addresses.iter().map(of).collect()
+                }
+                false => found_rare.next().unwrap_or_default(),
+            });
+        }
         for (((_, places), (_, addresses)), found) in asked.iter().zip(wanted).zip(&found) {
             for (addr, id, address) in places {
                 let at = addresses.binary_search(&addr.get()).ok();

@@ -132,6 +132,11 @@ impl SchedReader {
         }
     }
 
+    /// The machine as it is after the last event.
+    pub fn machine(&self) -> &TaskMachine {
+        &self.machine
+    }
+
     /// Nothing more comes; `summary` is what the readers say.
     pub fn finish(self, summary: ReadSummary) -> SchedRead {
         let SchedReader { mut machine, decoder, span } = self;

@@ -7,6 +7,7 @@ mod options;
 mod screen;
 mod session;
 mod stdio;
+mod tasks;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -69,10 +70,9 @@ pub(crate) struct Args {
     /// Timeout for reading the maps of one process, in milliseconds
     #[arg(long, value_name = "MS", default_value = "500", value_parser = millis)]
     proc_map_timeout: Duration,
-    /// Seconds between two pages
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2",
-          value_parser = options::seconds)]
-    delay: Duration,
+    /// Seconds between two pages: 2, or 1 with --tasks
+    #[arg(short = 'd', long, value_name = "SECONDS", value_parser = options::seconds)]
+    delay: Option<Duration>,
     /// Seconds that a page is about
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = options::seconds)]
     window: Duration,
@@ -124,6 +124,10 @@ pub(crate) struct Args {
     /// Show sums of periods
     #[arg(long)]
     show_total_period: bool,
+    /// Show tasks instead of functions: who runs, who waits for a CPU, who is blocked on what; one
+    /// page a second (-d) out of scheduler events, as text
+    #[arg(long, conflicts_with_all = ["event", "graph", "call_graph", "sort", "output", "freq"])]
+    tasks: bool,
     /// Pages of text, which is the default where standard output is no terminal
     #[arg(long)]
     stdio: bool,
@@ -139,6 +143,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.tasks {
+        return tasks::run(&args);
+    }
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     // Where a cursor cannot be moved, pages follow each other.
     let can_draw = std::env::var_os("TERM").is_some_and(|term| term != "dumb" && !term.is_empty());

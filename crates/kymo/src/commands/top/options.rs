@@ -54,6 +54,11 @@ impl Args {
         })
     }
 
+    /// Time between two pages.
+    pub(super) fn delay(&self) -> Duration {
+        self.delay.unwrap_or(Duration::from_secs(if self.tasks { 1 } else { 2 }))
+    }
+
     pub(super) fn chains(&self) -> Option<CallGraph> {
         self.call_graph.or(self.graph.then_some(CallGraph::FramePointers))
     }

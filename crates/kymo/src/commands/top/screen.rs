@@ -65,7 +65,7 @@ impl TopTerminal<'_> {
         loop {
             if Instant::now() >= next {
                 self.show()?;
-                next = Instant::now() + first.next().copied().unwrap_or(self.args.delay);
+                next = Instant::now() + first.next().copied().unwrap_or(self.args.delay());
             }
             let left = next.saturating_duration_since(Instant::now());
             let terminal = self.terminal.backend().terminal.as_fd().try_clone_to_owned()?;

@@ -13,12 +13,12 @@ use super::session::TopSession;
 use crate::exit;
 
 /// Clears a terminal before a page, as perf does; nothing of the kind goes into a pipe.
-const CLEAR: &str = "\x1b[H\x1b[2J";
+pub(super) const CLEAR: &str = "\x1b[H\x1b[2J";
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut query = args.query()?;
     let mut session = TopSession::start(args, &query)?;
-    let mut next = Instant::now() + args.delay;
+    let mut next = Instant::now() + args.delay();
     let mut shown = 0;
     loop {
         let left = next.saturating_duration_since(Instant::now());
@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             break;
         }
         if Instant::now() >= next {
-            next += args.delay;
+            next += args.delay();
             show(args, &mut session, &mut query, &mut shown)?;
         }
     }

@@ -1,0 +1,84 @@
+//! Text of `kymo top --tasks`: who runs, who waits for a CPU, who is blocked on what.
+
+use std::io::{self, Write};
+
+use kymo_analysis::task_activity::{ActivityInterval, ActivityRow, ActivityState};
+
+use crate::percent;
+use crate::units::shown;
+
+/// What is shown of an interval.
+#[derive(Clone, Copy, Debug)]
+pub struct ActivityColumns {
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Most rows.
+    pub most: usize,
+    /// Characters of a line; what is longer is cut.
+    pub width: usize,
+}
+
+/// Writes an interval: one line about all, then the tasks.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_tasks(
+    out: &mut dyn Write,
+    interval: &ActivityInterval,
+    columns: ActivityColumns,
+) -> io::Result<()> {
+    let length = interval.to.saturating_sub(interval.from);
+    let seconds = length as f64 / 1e9;
+    let whole = length.saturating_mul(columns.cpus as u64);
+    let busy = percent(interval.sum(|r| r.run), whole);
+    let waiting = percent(interval.sum(|r| r.wait), length) / 100.0;
+    let rate = if seconds > 0.0 { interval.switches as f64 / seconds } else { 0.0 };
+    let tasks = interval.rows.len();
+    let head = format!(
+        "{seconds:.3} s of {} CPUs: {busy:.1}% busy, {waiting:.2} tasks wait for a CPU, \
+         {rate:.0} switches/s, {tasks} tasks seen",
+        columns.cpus
+    );
+    write_line(out, &head, columns.width)?;
+    let titles =
+        "   Run%   Wait%  Block%  Switches  Longest ms     Tid  Command           Now (mostly)";
+    write_line(out, titles, columns.width)?;
+    for row in interval.rows.iter().take(columns.most) {
+        let share = |time: u64| percent(time, length);
+        let line = format!(
+            "{:6.2}% {:6.2}% {:6.2}%  {:>8}  {:>10.3} {:>7}  {:<16}  {}",
+            share(row.run),
+            share(row.wait),
+            share(row.blocked),
+            row.switches,
+            row.longest_wait as f64 / 1e6,
+            row.task.tid,
+            shown(row.task.comm()),
+            state(row)
+        );
+        write_line(out, &line, columns.width)?;
+    }
+    out.flush()
+}
+
+fn write_line(out: &mut dyn Write, line: &str, width: usize) -> io::Result<()> {
+    let cut: String = line.chars().take(width).collect();
+    writeln!(out, "{cut}")
+}
+
+/// What a task does, and what it was blocked on longest if that is something else.
+fn state(row: &ActivityRow) -> String {
+    let now = match row.now {
+        ActivityState::Unknown => "?".to_owned(),
+        ActivityState::Runs(cpu) => format!("runs on CPU {cpu}"),
+        ActivityState::Waits(cause) => cause.text().to_owned(),
+        ActivityState::Blocked(cause) => cause.text().to_owned(),
+        ActivityState::Ended => "has ended".to_owned(),
+    };
+    match row.cause {
+        Some(cause) if row.now != ActivityState::Blocked(cause) => {
+            format!("{now} ({})", cause.text())
+        }
+        _ => now,
+    }
+}
