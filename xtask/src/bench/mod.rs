@@ -15,6 +15,7 @@ mod probe;
 pub(crate) mod probes;
 mod programs;
 mod rows;
+mod top;
 mod trace;
 pub(crate) mod ust;
 
@@ -38,14 +39,15 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
     let inputs = steps.step("inputs", || match only {
         // The other parts' recordings take long to make.
         Some(
-            "programs" | "trace" | "probe" | "dwarf" | "inlines" | "addresses" | "ctf" | "start-up",
+            "programs" | "trace" | "probe" | "dwarf" | "inlines" | "addresses" | "ctf" | "start-up"
+            | "top",
         ) => inputs::Inputs::directory(effort),
         _ => inputs::Inputs::prepare(effort),
     })?;
     let bench = rows::Bench::new(&kymo, &inputs, effort)?;
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    let parts: [(&'static str, rows::Part<'_>); 12] = [
+    let parts: [(&'static str, rows::Part<'_>); 13] = [
         ("script", rows::Bench::script),
         ("report", rows::Bench::report),
         ("dwarf", rows::Bench::dwarf),
@@ -56,6 +58,7 @@ pub(crate) fn run(effort: Effort, only: Option<&str>) -> anyhow::Result<()> {
         ("trace", rows::Bench::trace),
         ("probe", rows::Bench::probe),
         ("programs", rows::Bench::programs),
+        ("top", rows::Bench::top),
         ("ctf", rows::Bench::ctf),
         ("start-up", rows::Bench::start_up),
     ];
