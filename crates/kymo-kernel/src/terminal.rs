@@ -82,7 +82,11 @@ impl RawTerminal {
     /// If it is gone.
     pub fn size(&self) -> io::Result<(u16, u16)> {
         let size = tcgetwinsize(&self.out)?;
-        Ok((size.ws_col, size.ws_row))
+        // Lines that nobody has told a size have none; terminals mostly began with this one.
+        Ok(match (size.ws_col, size.ws_row) {
+            (0, _) | (_, 0) => (80, 24),
+            size => size,
+        })
     }
 
     /// Bytes of the keys that were pressed, as far as they came; none at its end, too.

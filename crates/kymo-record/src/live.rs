@@ -11,7 +11,7 @@ use kymo_files::perfdata::write::{PerfDataWriter, synth, update};
 use kymo_files::perfdata::{EventDesc, Feature, Features};
 use kymo_kernel::descriptors::process_end;
 use kymo_kernel::process::Usage;
-use kymo_kernel::{process, target};
+use kymo_kernel::{proc_maps, process, target};
 use kymo_model::{AttrFlags, Note};
 
 use crate::error::RecordError;
@@ -197,11 +197,18 @@ impl PerfCapture {
         };
         let mut notes = Vec::new();
         let existing = ExistingTasks::of(&self.options.target, &self.opened.tids);
-        let told = match mappings {
-            true => synthesizer.kernel(&mut notes),
-            false => Ok(()),
-        };
-        let told = told.and_then(|()| synthesizer.tasks(&existing, &mut notes));
+        // The kernel's text is found by reading a long list, which others need not wait for.
+        let told = std::thread::scope(|scope| {
+            let text = mappings.then(|| scope.spawn(proc_maps::kernel_text));
+            synthesizer.tasks(&existing, &mut notes)?;
+            let gone = || Err(io::ErrorKind::Other.into());
+            match text {
+                Some(text) => {
+                    synthesizer.kernel_at(text.join().unwrap_or_else(|_| gone()), &mut notes)
+                }
+                None => Ok(()),
+            }
+        });
         self.opened.notes.append(&mut notes);
         told.map_err(system("cannot list the processes"))
     }

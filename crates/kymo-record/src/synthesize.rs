@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kymo_files::perfdata::write::synth::{MapFacts, Synth};
-use kymo_kernel::proc_maps::{self, ProcMapping};
+use kymo_kernel::proc_maps::{self, KernelText, ProcMapping};
 use kymo_kernel::target;
 use kymo_model::{BuildId, Note, NoteKind};
 
@@ -61,7 +61,16 @@ pub(crate) struct Synthesizer<'a> {
 impl Synthesizer<'_> {
     /// The kernel and its modules.
     pub(crate) fn kernel(&mut self, notes: &mut Vec<Note>) -> io::Result<()> {
-        match proc_maps::kernel_text() {
+        self.kernel_at(proc_maps::kernel_text(), notes)
+    }
+
+    /// The same, where the kernel's text has been looked for already.
+    pub(crate) fn kernel_at(
+        &mut self,
+        text: io::Result<Option<KernelText>>,
+        notes: &mut Vec<Note>,
+    ) -> io::Result<()> {
+        match text {
             Ok(Some(text)) => {
                 let name = format!("[kernel.kallsyms]{}", text.reference);
                 let len = text.end - text.start;

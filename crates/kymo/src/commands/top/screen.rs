@@ -70,9 +70,13 @@ impl TopTerminal<'_> {
             let left = next.saturating_duration_since(Instant::now());
             let terminal = self.terminal.backend().terminal.as_fd().try_clone_to_owned()?;
             let signals = self.signals.as_fd().try_clone_to_owned()?;
+            let was_empty = self.session.profile.span().is_none();
             let ended = self.session.step(left, &[terminal.as_fd(), signals.as_fd()])?;
             if ended.is_some() {
                 return Ok(());
+            }
+            if was_empty && self.session.profile.span().is_some() {
+                next = Instant::now();
             }
             // Names that came are shown at once.
             let is_pending = self.session.profile.pending_names().functions > 0;

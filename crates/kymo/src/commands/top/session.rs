@@ -14,7 +14,7 @@ use super::options::HISTORY_BYTES;
 
 /// Rings are read so often: what is shown is no older.
 const TICK: Duration = Duration::from_millis(200);
-/// While names are being found.
+/// While the first samples or names are waited for.
 const SHORT_TICK: Duration = Duration::from_millis(20);
 
 /// Samples while they come.
@@ -44,13 +44,14 @@ impl TopSession {
         };
         let event = event_text(&events);
         let mut profile = LiveProfile::new((events, features), live);
+        // What happens meanwhile waits in the rings.
+        capture.start()?;
         let mut existing = Vec::new();
         capture.tell_existing(true, &mut |record| existing.extend_from_slice(record))?;
         profile.push(&existing, &[]);
         if query.keys.contains(&LiveKey::Srcline) {
             profile.want_lines();
         }
-        capture.start()?;
         Ok(TopSession {
             capture,
             profile,
@@ -69,8 +70,10 @@ impl TopSession {
         more: &[BorrowedFd<'_>],
     ) -> anyhow::Result<Option<CaptureEnd>> {
         let pending = self.profile.pending_names();
-        let idle = pending.functions == 0 && pending.lines == 0;
-        let tick = if idle { TICK } else { SHORT_TICK };
+        let has_names = pending.functions == 0 && pending.lines == 0;
+        // The first samples are shown as soon as they are in order.
+        let is_settled = has_names && self.profile.span().is_some();
+        let tick = if is_settled { TICK } else { SHORT_TICK };
         let end = self.capture.wait_with(most.min(tick), more)?;
         if end.is_some() {
             // What was switched on is switched off.
