@@ -69,6 +69,8 @@ pub type OffIntervals = FxHashMap<u32, Vec<OffInterval>>;
 
 #[derive(Clone, Copy, Debug)]
 enum Since {
+    /// It was there before the recording, running or not.
+    Existing,
     Running(u64),
     Off(OffKind, u64),
     Dead,
@@ -82,6 +84,11 @@ pub struct OnCpu {
     intervals: Option<OffIntervals>,
     kept: usize,
     first: Option<u32>,
+    /// Threads that were there before, and whether they ran then. Their first account begins at
+    /// 0 until it is known when the recording began.
+    existing: Vec<(u32, bool)>,
+    /// Times of the first and the last record.
+    seen: Option<(u64, u64)>,
 }
 
 impl OnCpu {
@@ -95,10 +102,23 @@ impl OnCpu {
         self.first
     }
 
+    /// Times of the first and the last record.
+    pub fn seen(&self) -> Option<(u64, u64)> {
+        self.seen
+    }
+
     /// Takes note of a record of thread `tid` (from the sample-id trailer) at `time`.
     pub fn apply(&mut self, tid: u32, time: u64, record: &Sideband<'_>) {
+        if time > 0 {
+            let (first, last) = self.seen.unwrap_or((time, time));
+            self.seen = Some((first.min(time), last.max(time)));
+        }
         match record {
             Sideband::Switch(s) => self.switch(tid, time, *s),
+            // Made of what was there before the recording.
+            Sideband::Fork(f) if time == 0 => {
+                self.threads.entry(f.tid).or_insert((ThreadTime::default(), Since::Existing));
+            }
             Sideband::Fork(f) => {
                 self.threads.insert(f.tid, (ThreadTime::default(), Since::Off(OffKind::New, time)));
             }
@@ -131,7 +151,14 @@ impl OnCpu {
             self.threads.insert(tid, (ThreadTime::default(), next));
             return;
         };
+        let before = *since;
+        if matches!(before, Since::Existing) {
+            let ran = !is_open && !matches!(next, Since::Running(_));
+            self.existing.push((tid, ran));
+            *since = if ran { Since::Running(0) } else { Since::Off(OffKind::Blocked, 0) };
+        }
         match *since {
+            Since::Existing => {}
             Since::Running(t0) => t.on_cpu += time.saturating_sub(t0),
             Since::Off(kind, t0) => {
                 let account = if kind == OffKind::Blocked { &mut t.blocked } else { &mut t.ready };
@@ -147,12 +174,26 @@ impl OnCpu {
         *since = next;
     }
 
-    /// The accounts, open intervals closed at `end`, in no particular order; and the intervals,
-    /// where they were kept.
-    pub fn finish(mut self, end: u64) -> (Vec<(u32, ThreadTime)>, Option<OffIntervals>) {
+    /// The accounts from `begin`, open intervals closed at `end`, in no particular order; and the
+    /// intervals, where they were kept.
+    pub fn finish(
+        mut self,
+        begin: u64,
+        end: u64,
+    ) -> (Vec<(u32, ThreadTime)>, Option<OffIntervals>) {
         let tids: Vec<u32> = self.threads.keys().copied().collect();
         for tid in tids {
             self.settle(tid, end, Since::Dead, true);
+        }
+        for (tid, ran) in std::mem::take(&mut self.existing) {
+            if let Some((time, _)) = self.threads.get_mut(&tid) {
+                let account = if ran { &mut time.on_cpu } else { &mut time.blocked };
+                *account = account.saturating_sub(begin);
+            }
+            let list = self.intervals.as_mut().and_then(|all| all.get_mut(&tid));
+            if let Some(first) = list.and_then(|list| list.first_mut()).filter(|i| i.from == 0) {
+                first.from = begin.min(first.to);
+            }
         }
         let times = self.threads.into_iter().map(|(tid, (t, _))| (tid, t)).collect();
         (times, self.intervals)
@@ -180,7 +221,7 @@ mod tests {
         on.apply(5, 203, &Sideband::Exit(Task { pid: 5, ppid: 1, tid: 5, ptid: 1, time: 203 }));
         // The last switch-out of a dead thread counts as a switch, not as time.
         on.apply(5, 204, &switch(true, false));
-        let (t, _) = on.finish(900);
+        let (t, _) = on.finish(100, 900);
         let want = ThreadTime { on_cpu: 43, ready: 20, blocked: 40, switches: 3, preemptions: 1 };
         assert_eq!(t, [(5, want)]);
     }
@@ -191,7 +232,28 @@ mod tests {
         let fork = Task { pid: 5, ppid: 5, tid: 6, ptid: 5, time: 10 };
         on.apply(5, 10, &Sideband::Fork(fork));
         on.apply(6, 14, &switch(false, false));
-        let (t, _) = on.finish(20);
+        let (t, _) = on.finish(10, 20);
         assert_eq!(t, [(6, ThreadTime { on_cpu: 6, ready: 4, ..ThreadTime::default() })]);
+    }
+
+    #[test]
+    fn threads_that_were_there_before_are_counted_from_the_begin() {
+        let mut on = OnCpu::with_intervals();
+        for tid in [5, 6, 7] {
+            let fork = Task { pid: tid, ppid: 1, tid, ptid: 1, time: 0 };
+            on.apply(tid, 0, &Sideband::Fork(fork));
+        }
+        // One slept and comes back, one runs and leaves, of one nothing is heard.
+        on.apply(5, 130, &switch(false, false));
+        on.apply(6, 140, &switch(true, false));
+        assert_eq!(on.seen(), Some((130, 140)));
+        let (mut times, intervals) = on.finish(100, 200);
+        times.sort_by_key(|(tid, _)| *tid);
+        let times: Vec<_> = times.iter().map(|(_, t)| (t.on_cpu, t.blocked)).collect();
+        assert_eq!(times, [(70, 30), (40, 60), (0, 100)]);
+        let spans = |tid| intervals.as_ref().unwrap()[&tid].iter().map(|i| (i.from, i.to));
+        assert_eq!(spans(5).collect::<Vec<_>>(), [(100, 130)]);
+        assert_eq!(spans(6).collect::<Vec<_>>(), [(140, 200)]);
+        assert_eq!(spans(7).collect::<Vec<_>>(), [(100, 200)]);
     }
 }

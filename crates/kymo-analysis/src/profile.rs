@@ -444,7 +444,13 @@ impl Profile {
 }
 
 fn account(entry: &Entry<'_>, on_cpu: &mut OnCpu) {
-    let (Some(time), Some(desc)) = (entry.time, entry.desc()) else { return };
+    let Some(desc) = entry.desc() else { return };
+    // Births without a time are made of what was there before.
+    let time = match (entry.time, entry.raw.kind) {
+        (Some(time), _) => time,
+        (None, RecordKind::FORK) => 0,
+        (None, _) => return,
+    };
     let wanted = [
         RecordKind::SWITCH,
         RecordKind::SWITCH_CPU_WIDE,

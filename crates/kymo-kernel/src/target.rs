@@ -200,6 +200,38 @@ pub fn parent(pid: u32) -> Option<u32> {
     stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// State of a thread, as the letter of /proc/PID/stat, and the functions of the kernel that it is
+/// in, innermost first; none where that may not be read.
+pub fn kernel_stack(tid: u32) -> Option<(u8, Vec<String>)> {
+    let stat = fs::read_to_string(system_path(format!("/proc/{tid}/stat"))).ok()?;
+    let state = stat.get(stat.rfind(')')? + 1..)?.trim_start().bytes().next()?;
+    let text = fs::read_to_string(system_path(format!("/proc/{tid}/stack"))).ok()?;
+    // `[<0>] do_nanosleep+0x5e/0x160`, a module behind it.
+    let name = |line: &str| Some(line.split("] ").nth(1)?.split('+').next()?.to_owned());
+    Some((state, text.lines().filter_map(name).collect()))
+}
+
+/// Processes and all that descend from them now, each once.
+///
+/// # Errors
+/// If /proc cannot be read.
+pub fn with_descendants(pids: &[u32]) -> Result<Vec<u32>, TargetError> {
+    let all: Vec<(u32, Option<u32>)> =
+        processes()?.into_iter().map(|pid| (pid, parent(pid))).collect();
+    let mut found = pids.to_vec();
+    let mut at = 0;
+    while let Some(&above) = found.get(at) {
+        at += 1;
+        let below = all.iter().filter(|(_, parent)| *parent == Some(above)).map(|(pid, _)| *pid);
+        for pid in below {
+            if !found.contains(&pid) {
+                found.push(pid);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// The directory of the cgroup called `name`: an absolute path below a cgroup
 /// mount, or a path relative to the root of the perf_event hierarchy (v1) or
 /// of the unified one (v2).

@@ -100,9 +100,12 @@ pub(crate) fn plan(
         if leader.is_some() {
             attr.flags -= AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC;
         }
-        if spec.terms.system_wide && options.target == Target::Command {
-            // What is of no task no exec starts.
-            attr.flags -= AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC | AttrFlags::INHERIT;
+        if spec.terms.system_wide {
+            attr.flags -= AttrFlags::INHERIT;
+            if options.target == Target::Command {
+                // What is of no task no exec starts.
+                attr.flags -= AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC;
+            }
         }
         if planned.is_empty() && !apart {
             attr.flags |= tracking(options, kernel);

@@ -13,6 +13,7 @@ use kymo_files::perfdata::Feature;
 use kymo_files::perfdata::write::{
     Compressor, EventMeta, FeatureSections, PerfDataWriter, TracingBlob, features, synth, update,
 };
+use kymo_kernel::clock::monotonic_ns;
 use kymo_kernel::descriptors::process_end;
 use kymo_kernel::events::EventSpec;
 use kymo_kernel::process::{Exit, GatedChild, Signal, Signals, Usage};
@@ -52,6 +53,8 @@ pub struct RecordSummary {
     pub exit: Option<u8>,
     /// What the command used, once it has ended.
     pub usage: Option<Usage>,
+    /// When the command (or the recording) was started, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub began: u64,
     /// From the start of the command (or of the recording) to its end.
     pub elapsed: Duration,
     /// The signal that ended the recording.
@@ -266,6 +269,7 @@ impl<'a> Session<'a> {
             }
         }
         let began = Instant::now();
+        self.summary.began = monotonic_ns();
         if let Some(child) = &mut self.child {
             child.release()?;
         }

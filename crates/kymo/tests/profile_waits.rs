@@ -179,3 +179,45 @@ fn an_interrupt_does_not_lose_the_last_wait() {
     assert!(found + 10.0 >= least.as_secs_f64() * 1e3, "{found}: {text}");
     assert!(found <= began.elapsed().as_secs_f64() * 1e3 + 10.0, "{found}: {text}");
 }
+
+/// A process that was there before, and sleeps all the time: what it sleeps in told the kernel
+/// before the recording began.
+#[test]
+fn a_process_that_only_sleeps_is_said_to_sleep() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let mut parent = Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap();
+    wait_until_asleep(&parent, "sleep");
+    let pid = parent.id().to_string();
+    let page = run(KYMO, ["profile", "-p", &pid, "--timeout", "400"]).success().stdout;
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(children).unwrap();
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let _ = run("kill", [children.trim()]).success();
+    assert!(page.contains(&format!("sh ({pid}) and 1 child\n")), "{page}");
+    // Both from begin to end.
+    for cause in ["sleeping", "blocked: child process"] {
+        let found = total(&page, cause);
+        assert!((395.0..1000.0).contains(&found), "{found}: {page}");
+    }
+}
+
+/// A recording that was kept is shown as it was when it was made.
+#[test]
+fn a_kept_recording_gives_the_same_table() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("kept.data");
+    let data = data.to_str().unwrap();
+    let script = "for i in 1 2 3; do sleep 0.05; done";
+    let made = run(KYMO, ["profile", "-o", data, "--", "sh", "-c", script]).success().stderr;
+    let shown = run(KYMO, ["profile", "-i", data]).success().stdout;
+    for cause in ["sleeping", "blocked: child process"] {
+        let (made, shown) = (total(&made, cause), total(&shown, cause));
+        assert!(made > 140.0 && (made - shown).abs() < 5.0, "{cause}: {made} {shown}");
+    }
+}

@@ -264,6 +264,18 @@ impl OffCpuCause {
         FUNCTIONS.iter().find(|(_, names)| names.iter().any(fits)).map(|f| f.0)
     }
 
+    /// The cause of a block in these functions of the kernel, innermost first, of a task in this
+    /// state of /proc/PID/stat; none for a task that runs or may run.
+    pub fn of_kernel_stack(state: u8, functions: &[String]) -> Option<OffCpuCause> {
+        let state = match state {
+            b'R' => return None,
+            letter => SwitchOutState::Blocked(letter),
+        };
+        let faults = functions.iter().any(|f| f == "handle_mm_fault");
+        let causes = functions.iter().map(|name| OffCpuCause::of_function(name));
+        Some(OffCpuCause::of_block(state, causes, faults))
+    }
+
     /// The cause of a block, by the causes of the functions of the kernel's stack, innermost
     /// first; `faults`: it is below the handler of a page fault.
     pub(crate) fn of_block(

@@ -66,26 +66,30 @@ struct IntervalFacts {
     woken: Option<(u64, Option<WakerId>)>,
 }
 
-struct WaitReader {
+struct WaitReader<'a> {
     intervals: OffIntervals,
+    before: &'a FxHashMap<u32, OffCpuCause>,
     facts: FxHashMap<u32, Vec<IntervalFacts>>,
     stacks: StackStore,
     wakers: Vec<WakerInfo>,
     waker_ids: FxHashMap<WakerInfo, WakerId>,
 }
 
-/// Counts the intervals that tasks were off their CPUs, by what their events tell.
+/// Counts the intervals that tasks were off their CPUs, by what their events tell. `before`:
+/// what blocked each thread when the recording began, as far as that is known.
 ///
 /// # Errors
 /// If reading fails.
 pub fn count_recorded_waits(
     source: &EventSource,
     intervals: OffIntervals,
+    before: &FxHashMap<u32, OffCpuCause>,
 ) -> Result<WaitTable, SourceError> {
     let facts = |list: &Vec<OffInterval>| vec![IntervalFacts::default(); list.len()];
     let facts = intervals.iter().map(|(tid, list)| (*tid, facts(list))).collect();
     let mut reader = WaitReader {
         intervals,
+        before,
         facts,
         stacks: StackStore::default(),
         wakers: Vec::new(),
@@ -102,7 +106,7 @@ pub fn count_recorded_waits(
     Ok(reader.count(summary))
 }
 
-impl WaitReader {
+impl WaitReader<'_> {
     fn event(&mut self, sched: &SchedEvent<'_>, event: &RecordedEvent<'_>, time: u64) {
         match sched {
             SchedEvent::Switch { prev, state, .. } => {
@@ -153,14 +157,25 @@ impl WaitReader {
         Some(id)
     }
 
-    fn cause(&self, interval: &OffInterval, facts: &IntervalFacts) -> OffCpuCause {
+    /// The cause of an interval of a thread; `is_first`: none of its intervals was before.
+    fn cause(
+        &self,
+        tid: u32,
+        is_first: bool,
+        interval: &OffInterval,
+        facts: &IntervalFacts,
+    ) -> OffCpuCause {
         match (interval.kind, facts.stack) {
             (OffKind::New, _) => OffCpuCause::New,
             (OffKind::Preempted, _) => OffCpuCause::Preempted,
             (OffKind::Blocked, stack) => {
                 let state = facts.state.filter(|s| !s.is_runnable());
                 let state = state.unwrap_or(SwitchOutState::Blocked(b'S'));
+                let known = self.before.get(&tid).filter(|_| is_first && facts.state.is_none());
                 let Some(stack) = stack else {
+                    if let Some(cause) = known {
+                        return *cause;
+                    }
                     return OffCpuCause::of_block(state, std::iter::empty(), false);
                 };
                 let (causes, faults) = self.stacks.causes(stack);
@@ -177,8 +192,8 @@ impl WaitReader {
         let (mut waits, mut stacked, mut merged) = (0, 0, 0);
         for (tid, list) in &self.intervals {
             let facts = self.facts.get(tid).map_or(&[][..], Vec::as_slice);
-            for (interval, facts) in list.iter().zip(facts) {
-                let cause = self.cause(interval, facts);
+            for (n, (interval, facts)) in list.iter().zip(facts).enumerate() {
+                let cause = self.cause(*tid, n == 0, interval, facts);
                 waits += 1;
                 stacked += u64::from(facts.stack.is_some() || interval.kind == OffKind::New);
                 for (cause, from, to) in parts(interval, cause, facts) {

@@ -30,6 +30,8 @@ pub struct CommandRun {
     pub elapsed: Duration,
     /// The command has ended: without that the rest is not known.
     pub ended: bool,
+    /// It was there before: the rest is not known.
+    pub attached: bool,
     pub user: Duration,
     pub system: Duration,
     pub minor_faults: u64,
@@ -96,6 +98,7 @@ pub fn build_page(
     ProfilePage {
         command: run.command.clone(),
         elapsed: run.elapsed,
+        attached: run.attached,
         on_cpu: nanos(all.on_cpu),
         user: run.user,
         system: run.system,
@@ -275,7 +278,7 @@ pub fn page_ledger(run: &CommandRun, profile: &Profile, times: &ProfileTimes) ->
     for n in run.notes.iter().filter(|n| n.kind != NoteKind::DefaultEvent) {
         ledger.push(n.clone());
     }
-    if !run.ended {
+    if !run.ended && !run.attached {
         let fact = "the command had not ended: its times, faults and switches are not known";
         ledger.note(NoteKind::Unfinished, fact, None);
     }

@@ -19,8 +19,10 @@ const UNSURE: Duration = Duration::from_millis(10);
 pub struct ProfilePage {
     /// The command as typed.
     pub command: String,
-    /// From its start to its end.
+    /// From its start to its end, or as long as it was looked at.
     pub elapsed: Duration,
+    /// It was there before and may be there still: the kernel accounts nothing of this time.
+    pub attached: bool,
     /// User and system time, as the kernel accounts them to the command.
     pub user: Duration,
     pub system: Duration,
@@ -100,6 +102,7 @@ impl ProfilePage {
         let accounted = self.user + self.system;
         // The kernel accounts a child to its parent when the parent waits for it.
         let left_out = self.on_cpu.filter(|c| *c > accounted.mul_f64(1.5) + UNSURE);
+        let left_out = left_out.or(self.on_cpu.filter(|_| self.attached));
         // What the kernel accounts begins before the command is executed, and comes in
         // ticks: the switches know better how long, the account only for whom.
         let cpu = match self.on_cpu.filter(|c| *c < accounted && !c.is_zero()) {
@@ -115,11 +118,14 @@ impl ProfilePage {
         let _ = writeln!(o, "{}", self.command);
         let _ = writeln!(
             o,
-            "\n  Time      {} from start to end; {} on CPU ({busy:.2} CPUs busy on average)",
+            "\n  Time      {} {}; {} on CPU ({busy:.2} CPUs busy on average)",
             time(self.elapsed),
+            if self.attached { "looked at" } else { "from start to end" },
             time(cpu)
         );
-        if left_out.is_some() {
+        if self.attached {
+            // Nothing is accounted.
+        } else if left_out.is_some() {
             let _ =
                 writeln!(o, "            (by context switches: it did not wait for its children)");
         } else {
@@ -138,6 +144,18 @@ impl ProfilePage {
                 time(ready)
             );
         }
+        if !self.attached {
+            self.account(o);
+        }
+        if let Some(verdict) = self.verdict(busy, cpu, left_out.is_some()) {
+            let _ = writeln!(o, "  In short  {verdict}");
+        }
+        let rate = self.rate.map_or(String::new(), |r| format!(", {} a second", number(r)));
+        let _ = writeln!(o, "  Samples   {} of {}{rate}", number(self.samples), self.event);
+    }
+
+    /// What the kernel accounts of a command.
+    fn account(&self, o: &mut String) {
         let _ = writeln!(
             o,
             "  Faults    {} page faults, {} of them read from disk",
@@ -151,11 +169,6 @@ impl ProfilePage {
             number(self.voluntary_switches),
             number(self.involuntary_switches)
         );
-        if let Some(verdict) = self.verdict(busy, cpu, left_out.is_some()) {
-            let _ = writeln!(o, "  In short  {verdict}");
-        }
-        let rate = self.rate.map_or(String::new(), |r| format!(", {} a second", number(r)));
-        let _ = writeln!(o, "  Samples   {} of {}{rate}", number(self.samples), self.event);
     }
 
     /// What a person would say first; nothing of a run too short to say.

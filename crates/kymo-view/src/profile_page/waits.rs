@@ -139,14 +139,24 @@ fn names(table: &WaitTable, stack: Option<StackNode>) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// The innermost function of the program that has a name of its own.
-fn function(table: &WaitTable, stack: StackNode) -> Option<&str> {
+/// Functions that the sentence names.
+const NAMED: usize = 3;
+
+/// The innermost functions of the program that have names of their own: those that wait for
+/// everybody say nothing.
+fn functions(table: &WaitTable, stack: StackNode) -> String {
     let frames = table.stacks.frames(stack).filter(|f| !table.stacks.is_kernel(*f));
     let names: Vec<&str> = frames.map(|f| table.stacks.frame_name(f)).collect();
     let is_library = |n: &str| {
-        n.starts_with(['[', '_']) || n.contains('@') || n.starts_with("pthread_") || n == "syscall"
+        n.starts_with(['[', '_'])
+            || n.contains('@')
+            || n.starts_with("pthread_")
+            || ["syscall", "epoll_wait", "poll", "select", "main"].contains(&n)
     };
-    names.iter().find(|n| !is_library(n)).or(names.first()).copied()
+    let own: Vec<&str> = names.iter().copied().filter(|n| !is_library(n)).take(NAMED).collect();
+    let named = if own.is_empty() { names.first().into_iter().copied().collect() } else { own };
+    let named: Vec<String> = named.iter().map(|n| shown(n.as_bytes())).collect();
+    named.join(" < ")
 }
 
 fn largest(table: &WaitTable) -> Option<String> {
@@ -154,9 +164,9 @@ fn largest(table: &WaitTable) -> Option<String> {
     if cause.is_runnable() {
         return Some("for a CPU".to_owned());
     }
-    let place = stacks_of_waits(table).into_iter().find(|w| w.cause == cause);
-    let place = place.and_then(|w| function(table, w.stack));
-    let place = place.map_or_else(String::new, |f| format!(", in {}", shown(f.as_bytes())));
+    let waits = stacks_of_waits(table).into_iter().find(|w| w.cause == cause);
+    let place = waits.as_ref().map_or_else(String::new, |w| functions(table, w.stack));
+    let place = if place.is_empty() { place } else { format!(", in {place}") };
     Some(format!("{}{place}", cause.text().replace("blocked: ", "blocked on ")))
 }
 

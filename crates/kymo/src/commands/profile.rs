@@ -1,34 +1,60 @@
-//! `kymo profile`: record a command and say what it spent its time on, for
-//! someone who has never profiled. A recording into a temporary file (or `-o`),
-//! then one pass over it.
+//! `kymo profile`: record a command, processes or the machine and say what the time went to,
+//! for someone who has never profiled. A recording into a temporary file (or `-o`, or one that
+//! was made before), then one pass over it.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use kymo_analysis::offcpu::{WakerInfo, count_recorded_waits};
-use kymo_analysis::profile::{LoadOptions, Profile};
+use kymo_analysis::offcpu::{OffCpuCause, WakerInfo, count_recorded_waits};
+use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_events::EventSource;
 use kymo_kernel::clock::monotonic_ns;
 use kymo_kernel::events::{Catalog, EventSpec, paranoid};
 use kymo_kernel::target;
 use kymo_model::{Note, NoteKind};
-use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, record};
-use kymo_view::Ledger;
+use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target, record};
 use kymo_view::profile_page::{CommandRun, ProfileTimes, build_page, page_ledger};
+use rustc_hash::FxHashMap;
 
 use super::scratch::ScratchDirectory;
 use crate::args::symbols::DebuginfodArgs;
-use crate::args::values::call_graph;
+use crate::args::values::{call_graph, millis};
+use crate::exit;
 
 /// Flags of `kymo profile`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  kymo profile -- gzip -9 -c /usr/bin/perl > /dev/null")]
+#[command(after_help = "\
+EXAMPLES
+  kymo profile -- gzip -9 -c /usr/bin/perl > /dev/null
+  kymo profile -p 1234 --timeout 5000    a process and its children, for five seconds
+  kymo profile -a                        the machine, until Ctrl-C
+  kymo profile -i perf.data              what `kymo profile -o perf.data` recorded")]
 pub(crate) struct Args {
     /// Keep the recording in FILE (perf.data format) for `kymo report` and `kymo script`
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// Show a recording that `kymo profile -o` made, and record nothing
+    #[arg(short, long, value_name = "FILE",
+          conflicts_with_all = ["output", "pid", "all_cpus", "timeout", "command"])]
+    input: Option<PathBuf>,
+
+    /// These processes with their threads and all that descend from them, until they end or
+    /// Ctrl-C
+    #[arg(short, long, value_name = "PID,…", conflicts_with_all = ["all_cpus", "command"])]
+    pid: Option<String>,
+
+    /// All processes that run, until Ctrl-C or the end of the command
+    #[arg(short, long)]
+    all_cpus: bool,
+
+    /// Stop after MS milliseconds
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    timeout: Option<Duration>,
 
     /// Samples per second and CPU
     #[arg(short = 'F', long = "freq", value_name = "N", default_value_t = 4000)]
@@ -55,7 +81,7 @@ pub(crate) struct Args {
     strict: bool,
 
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true)]
+    #[arg(required_unless_present_any = ["pid", "all_cpus", "input"], trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
@@ -64,53 +90,169 @@ const WAIT_EVENTS: [&str; 3] = ["sched:sched_switch", WAKE_UP, "sched:sched_wake
 const WAKE_UP: &str = "sched:sched_waking";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.input {
+        let run =
+            CommandRun { attached: true, command: path.display().to_string(), ..run_facts(&args) };
+        return show(&args, path, run, None);
+    }
     let scratch = ScratchDirectory::new(args.output.is_none())?;
     let path = args.output.clone().unwrap_or_else(|| scratch.file());
-    let more_events = if args.cpu_only { Vec::new() } else { wait_events() };
-    let has_waits = !more_events.is_empty();
-    let options = RecordOptions {
-        more_events,
+    let options = options(&args, &path)?;
+    let before = blocked_before(&options)?;
+    let summary = record(&options)?;
+    // The clock of the recording.
+    let end = monotonic_ns();
+    let usage = summary.usage.unwrap_or_default();
+    let run = CommandRun {
+        command: title(&args, &options),
+        elapsed: summary.elapsed,
+        ended: summary.usage.is_some(),
+        attached: options.target != Target::Command,
+        user: usage.user,
+        system: usage.system,
+        minor_faults: usage.minor_faults,
+        major_faults: usage.major_faults,
+        voluntary_switches: usage.voluntary_switches,
+        involuntary_switches: usage.involuntary_switches,
+        notes: notes(&summary, &options),
+        ..run_facts(&args)
+    };
+    let end = match run.attached {
+        true => summary.began.saturating_add(summary.elapsed.as_nanos() as u64),
+        false => end,
+    };
+    let live = LiveFacts { span: (summary.began, end), before };
+    let code = show(&args, &path, run, Some(&live))?;
+    Ok(match summary.exit {
+        // The command's own status, unless `--strict` finds something to object to.
+        Some(status) if status != 0 && options.target == Target::Command => ExitCode::from(status),
+        _ => code,
+    })
+}
+
+/// What to record.
+fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
+    let target = match &args.pid {
+        Some(pids) => Target::Processes(target::with_descendants(&target::parse_ids(pids)?)?),
+        None if args.all_cpus => Target::System,
+        None => Target::Command,
+    };
+    Ok(RecordOptions {
+        more_events: if args.cpu_only { Vec::new() } else { wait_events() },
+        // Descendants that nobody named may end before they are opened.
+        skip_gone: args.pid.is_some(),
+        target,
+        timeout: args.timeout,
         command: args.command.clone(),
         freq: Some(args.freq),
         call_graph: Some(args.call_graph),
         switch_events: true,
-        output: Output::File { path: path.clone(), force: false },
+        output: Output::File { path: path.to_owned(), force: false },
         command_line: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..RecordOptions::default()
+    })
+}
+
+/// What the page is headed with.
+fn title(args: &Args, options: &RecordOptions) -> String {
+    match &options.target {
+        Target::Processes(pids) => {
+            let named = args.pid.as_deref().unwrap_or_default();
+            let names = named.split(',').map(|pid| {
+                let comm = pid.trim().parse().ok().and_then(target::comm);
+                comm.map_or_else(|| pid.to_owned(), |comm| format!("{comm} ({pid})"))
+            });
+            let names = names.collect::<Vec<_>>().join(", ");
+            match pids.len() - named.split(',').count().min(pids.len()) {
+                0 => names,
+                more => format!("{names} and {}", super::counted(more as u64, "child", "children")),
+            }
+        }
+        Target::System => "all processes of the machine".to_owned(),
+        _ => {
+            let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
+            words.join(" ")
+        }
+    }
+}
+
+/// What blocks the threads that are there.
+fn blocked_before(options: &RecordOptions) -> anyhow::Result<FxHashMap<u32, OffCpuCause>> {
+    let tids = match &options.target {
+        Target::Processes(pids) => target::threads_of_living(pids)?,
+        _ => Vec::new(),
     };
-    let summary = record(&options)?;
-    // The clock of the recording.
-    let end = monotonic_ns();
+    let cause = |tid: u32| {
+        let (state, functions) = target::kernel_stack(tid)?;
+        Some((tid, OffCpuCause::of_kernel_stack(state, &functions)?))
+    };
+    Ok(tids.into_iter().filter_map(cause).collect())
+}
+
+/// Facts of a recording that was made now.
+struct LiveFacts {
+    /// When it began and ended.
+    span: (u64, u64),
+    /// What blocked threads when it began.
+    before: FxHashMap<u32, OffCpuCause>,
+}
+
+/// Prints the page of a recording.
+fn show(
+    args: &Args,
+    path: &PathBuf,
+    mut run: CommandRun,
+    live: Option<&LiveFacts>,
+) -> anyhow::Result<ExitCode> {
     let symbols = kymo_symbols::ResolverOptions {
         debuginfod: args.servers.client(),
         ..kymo_symbols::ResolverOptions::default()
     };
     let load = LoadOptions {
         symbols: symbols.clone(),
-        off_intervals: has_waits,
+        off_intervals: !args.cpu_only,
         ..LoadOptions::default()
     };
-    let mut profile = Profile::load(&path, load)?;
-    let first_thread = profile.on_cpu.first_thread();
-    let (threads, intervals) = std::mem::take(&mut profile.on_cpu).finish(end);
-    let waits = match intervals {
+    let mut profile = Profile::load(path, load)?;
+    run.first_thread = profile.on_cpu.first_thread();
+    let on_cpu = std::mem::take(&mut profile.on_cpu);
+    let span = live.map(|live| live.span);
+    let (begin, end) = span.or(on_cpu.seen()).unwrap_or_default();
+    if span.is_none() {
+        run.elapsed = Duration::from_nanos(end.saturating_sub(begin));
+    }
+    let (mut threads, mut intervals) = on_cpu.finish(begin, end);
+    if args.all_cpus {
+        // Who slept all the time is of no interest, and the idle task is nobody.
+        threads.retain(|(tid, time)| *tid != 0 && time.on_cpu > 0);
+        let ran: HashSet<u32> = threads.iter().map(|(tid, _)| *tid).collect();
+        intervals.iter_mut().for_each(|all| all.retain(|tid, _| ran.contains(tid)));
+    }
+    let is_switch = |e: &EventProfile| e.desc.name == WAIT_EVENTS[0];
+    let has_waits = profile.events.iter().any(is_switch);
+    let waits = match intervals.filter(|_| has_waits) {
         Some(intervals) => {
-            let source = EventSource::open(std::slice::from_ref(&path), symbols)?;
-            let mut waits = count_recorded_waits(&source, intervals)?;
-            waits.wakers.iter_mut().for_each(name_waker);
+            let source = EventSource::open(std::slice::from_ref(path), symbols)?;
+            let nothing = FxHashMap::default();
+            let before = live.map_or(&nothing, |live| &live.before);
+            let mut waits = count_recorded_waits(&source, intervals, before)?;
+            if args.input.is_none() {
+                waits.wakers.iter_mut().for_each(name_waker);
+            }
             Some(waits)
         }
         None => None,
     };
     let times = ProfileTimes::new(threads, waits);
-    let notes = notes(&summary, &options);
-    let run = CommandRun { first_thread, notes, ..command_run(&args, &summary) };
     let page = build_page(&run, &profile, &times, args.top);
     let ledger = page_ledger(&run, &profile, &times);
     // Standard output is the command's: `kymo profile -- gzip -c FILE > FILE.gz`
     // must give the same file as without.
-    let mut out = std::io::stderr().lock();
+    let mut out: Box<dyn std::io::Write> = match args.command.is_empty() {
+        true => Box::new(std::io::stdout().lock()),
+        false => Box::new(std::io::stderr().lock()),
+    };
     out.write_all(b"\n")?;
     out.write_all(page.to_text().as_bytes())?;
     if args.output.is_some() {
@@ -120,7 +262,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         write!(out, "\n{}", ledger.to_text(""))?;
     }
     out.flush()?;
-    Ok(status(&args, &summary, &ledger))
+    Ok(exit::of_command(None, &ledger, args.strict))
 }
 
 /// What the recording has to say, with advice that this command has flags for.
@@ -159,22 +301,10 @@ fn wait_events() -> Vec<EventSpec> {
     if events.len() == WAIT_EVENTS.len() { events } else { Vec::new() }
 }
 
-fn command_run(args: &Args, summary: &RecordSummary) -> CommandRun {
-    let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
-    let usage = summary.usage.unwrap_or_default();
+/// What is said of every run.
+fn run_facts(args: &Args) -> CommandRun {
     CommandRun {
-        command: words.join(" "),
-        elapsed: summary.elapsed,
-        ended: summary.usage.is_some(),
-        user: usage.user,
-        system: usage.system,
-        minor_faults: usage.minor_faults,
-        major_faults: usage.major_faults,
-        voluntary_switches: usage.voluntary_switches,
-        involuntary_switches: usage.involuntary_switches,
         rate: args.freq,
-        notes: Vec::new(),
-        first_thread: None,
         stack_reason: match args.call_graph {
             CallGraph::FramePointers => " (code built without frame pointers)",
             CallGraph::Dwarf(_) => " (code without unwinding information, or deeper than the copy)",
@@ -183,14 +313,6 @@ fn command_run(args: &Args, summary: &RecordSummary) -> CommandRun {
             CallGraph::FramePointers => "kymo profile --call-graph dwarf -- COMMAND",
             CallGraph::Dwarf(_) => "a larger copy: --call-graph dwarf,32768",
         },
-    }
-}
-
-/// The command's own status, unless `--strict` finds something to object to.
-fn status(args: &Args, summary: &RecordSummary, ledger: &Ledger) -> ExitCode {
-    match summary.exit {
-        Some(code) if code != 0 => ExitCode::from(code),
-        _ if args.strict && ledger.has_doubts() => ExitCode::from(Ledger::STRICT_STATUS),
-        _ => ExitCode::SUCCESS,
+        ..CommandRun::default()
     }
 }
