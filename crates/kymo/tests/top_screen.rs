@@ -27,9 +27,17 @@ struct TerminalTest {
     all: Vec<u8>,
 }
 
+impl Drop for TerminalTest {
+    /// A test that fails leaves nothing that waits for keys.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl TerminalTest {
     fn start((rows, columns): (u16, u16), environment: &[(&str, &str)], args: &[&str]) -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let pty: OwnedFd = openpt(flags | OpenptFlags::from_bits_retain(0o4000)).unwrap();
         grantpt(&pty).unwrap();
         unlockpt(&pty).unwrap();
