@@ -90,6 +90,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     session, "Keep traces running, and take their last seconds";
     event, "Switch, filter and look at the kernel's tracepoints";
     trace, "Watch events of the kernel as they happen, or record them into a trace.dat";
+    count, "Count and measure events in the kernel, by their fields";
     run, "Run programs of bpftrace's language in the kernel";
     probe, "Add new events to functions and lines of the kernel and of programs";
     top, "Show what the machine spends its time on, while it happens";

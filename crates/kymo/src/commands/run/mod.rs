@@ -2,25 +2,22 @@
 //! program is this command.
 
 mod messages;
-mod target;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use kymo_kernel::descriptors::{self, readable};
 use kymo_kernel::process::{Signal, Signals};
 use kymo_programs::{
-    MachineFacts, OutputForm, ProgramOptions, ProgramSinks, RunState, RunningProgram,
-    compile_program, list_points,
+    MachineFacts, OutputForm, ProgramOptions, ProgramSinks, RunningProgram, compile_program,
+    list_points,
 };
 use kymo_view::Ledger;
 
+use super::program_run::{RunTarget, follow_program};
 use messages::ProgramText;
-use target::RunTarget;
 
 /// Flags of `kymo run`.
 #[derive(clap::Args)]
@@ -87,10 +84,6 @@ pub(crate) struct Args {
     strict: bool,
 }
 
-/// Waits between looks at the ring: as long as records come, and at most.
-const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_millis(16);
-
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.info {
         messages::write_info(&mut io::stdout())?;
@@ -147,7 +140,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.quiet {
         running.announce(&mut sinks)?;
     }
-    let running = follow(running, &mut target, &signals, &mut sinks, &args)?;
+    let running = match args.dry_run {
+        true => running,
+        false => follow_program(running, &mut target, &signals, &mut sinks)?,
+    };
     // From here on a second Ctrl-C ends at once.
     drop(signals);
     let summary = running.finish(&mut sinks)?;
@@ -155,38 +151,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ledger = Ledger::from_notes(summary.notes);
     say!("{}", ledger.to_text(""));
     Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
-}
-
-/// Handles records until the program, its target or the user ends it.
-fn follow(
-    mut running: RunningProgram,
-    target: &mut RunTarget,
-    signals: &Signals,
-    sinks: &mut ProgramSinks<'_>,
-    args: &Args,
-) -> anyhow::Result<RunningProgram> {
-    if args.dry_run {
-        return Ok(running);
-    }
-    target.release()?;
-    let mut wait = SHORTEST;
-    let mut ticks = 0u32;
-    loop {
-        let state = running.poll(sinks)?;
-        if state == RunState::Ended || signals.next()?.is_some_and(Signal::is_end) {
-            return Ok(running);
-        }
-        if target.has_ended()? {
-            return Ok(running);
-        }
-        // Libraries come one by one in the first milliseconds.
-        if let (Some(pid), true) = (target.pid(), ticks < 8 || ticks.is_multiple_of(4)) {
-            running.remember_process(pid);
-        }
-        ticks = ticks.wrapping_add(1);
-        wait = if state == RunState::Busy { SHORTEST } else { (wait * 2).min(LONGEST) };
-        descriptors::wait(&mut [readable(signals)], wait)?;
-    }
 }
 
 fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Result<ExitCode> {

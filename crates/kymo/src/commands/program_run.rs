@@ -1,12 +1,16 @@
-//! What a program is for: a process that runs, or a command that it starts.
+//! A run of a program in the kernel until its target, the user or itself ends it: what `kymo run`
+//! and `kymo count` share.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
-use kymo_kernel::process::GatedChild;
+use kymo_kernel::descriptors::{self, readable};
+use kymo_kernel::process::{GatedChild, Signal, Signals};
 use kymo_kernel::target::check_thread;
+use kymo_programs::{ProgramSinks, RunState, RunningProgram};
 
 /// Process of `-p`, command of `-c`.
-pub(super) struct RunTarget {
+pub(crate) struct RunTarget {
     pid: Option<u32>,
     child: Option<GatedChild>,
 }
@@ -15,29 +19,38 @@ const SIGTERM: i32 = 15;
 
 impl RunTarget {
     /// Checks that the process is there; forks the command, which waits.
-    pub(super) fn new(pid: Option<u32>, command: Option<&str>) -> anyhow::Result<RunTarget> {
+    pub(crate) fn new(pid: Option<u32>, command: Option<&str>) -> anyhow::Result<RunTarget> {
+        let words = command.map(split_words).unwrap_or_default();
+        if command.is_some() && words.is_empty() {
+            anyhow::bail!("the command is empty");
+        }
+        RunTarget::of_words(pid, &words)
+    }
+
+    /// The same of a command that is words already; none is no command.
+    pub(crate) fn of_words(pid: Option<u32>, command: &[OsString]) -> anyhow::Result<RunTarget> {
         if let Some(pid) = pid {
             check_thread(pid)?;
         }
         let child = match command {
-            Some(command) => Some(GatedChild::spawn(&split_words(command))?),
-            None => None,
+            [] => None,
+            words => Some(GatedChild::spawn(words)?),
         };
         Ok(RunTarget { pid, child })
     }
 
     /// Process of the command.
-    pub(super) fn child_pid(&self) -> Option<u32> {
+    pub(crate) fn child_pid(&self) -> Option<u32> {
         self.child.as_ref().map(GatedChild::pid)
     }
 
     /// Either process.
-    pub(super) fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.pid.or(self.child_pid())
     }
 
     /// Lets the command run.
-    pub(super) fn release(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn release(&mut self) -> anyhow::Result<()> {
         if let Some(child) = &mut self.child {
             child.release()?;
         }
@@ -45,7 +58,7 @@ impl RunTarget {
     }
 
     /// Whether the process or the command has ended.
-    pub(super) fn has_ended(&mut self) -> anyhow::Result<bool> {
+    pub(crate) fn has_ended(&mut self) -> anyhow::Result<bool> {
         if let Some(child) = &mut self.child {
             return Ok(child.try_wait()?.is_some());
         }
@@ -53,13 +66,45 @@ impl RunTarget {
     }
 
     /// Ends the command if it still runs.
-    pub(super) fn end(mut self) {
+    pub(crate) fn end(mut self) {
         if let Some(child) = &mut self.child
             && child.try_wait().is_ok_and(|exit| exit.is_none())
             && child.kill(SIGTERM).is_ok()
         {
             let _ = child.wait();
         }
+    }
+}
+
+/// Waits between looks at the ring: as long as records come, and at most.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(16);
+
+/// Handles records until the program, its target or the user ends it.
+pub(crate) fn follow_program(
+    mut running: RunningProgram,
+    target: &mut RunTarget,
+    signals: &Signals,
+    sinks: &mut ProgramSinks<'_>,
+) -> anyhow::Result<RunningProgram> {
+    target.release()?;
+    let mut wait = SHORTEST;
+    let mut ticks = 0u32;
+    loop {
+        let state = running.poll(sinks)?;
+        if state == RunState::Ended || signals.next()?.is_some_and(Signal::is_end) {
+            return Ok(running);
+        }
+        if target.has_ended()? {
+            return Ok(running);
+        }
+        // Libraries come one by one in the first milliseconds.
+        if let (Some(pid), true) = (target.pid(), ticks < 8 || ticks.is_multiple_of(4)) {
+            running.remember_process(pid);
+        }
+        ticks = ticks.wrapping_add(1);
+        wait = if state == RunState::Busy { SHORTEST } else { (wait * 2).min(LONGEST) };
+        descriptors::wait(&mut [readable(signals)], wait)?;
     }
 }
 
