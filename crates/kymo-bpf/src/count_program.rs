@@ -29,6 +29,18 @@ pub enum CountMeasure {
     Latency(String),
 }
 
+impl CountMeasure {
+    /// Whether its values only grow: an interval is then the difference of two moments, and
+    /// no event is lost between reading a map and emptying it.
+    pub fn only_grows(&self) -> bool {
+        use CountMeasure as M;
+        matches!(
+            self,
+            M::Events | M::Histogram(_) | M::LinearHistogram(..) | M::Sum(_) | M::Statistics(_)
+        )
+    }
+}
+
 /// Flags of `kymo count`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountRequest {
@@ -40,12 +52,33 @@ pub struct CountRequest {
     pub by: Vec<String>,
     /// What is measured.
     pub measure: CountMeasure,
-    /// Only events of this process.
-    pub pid: Option<u32>,
+    /// Only events of these tasks.
+    pub tasks: CountedTasks,
     /// Milliseconds between two outputs; without, there is one at the end.
     pub interval_ms: Option<u64>,
     /// The number of entries shown, largest first; 0 is all.
     pub top: u32,
+}
+
+/// Whose events are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CountedTasks {
+    /// Those of all tasks.
+    #[default]
+    All,
+    /// Those of a process.
+    Process(u32),
+    /// Those of the command that is run (`cpid`), from its execution on, and of its children.
+    Command,
+}
+
+/// A program, and what is in the maps that it prints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountProgram {
+    /// Text of the program.
+    pub text: String,
+    /// Names of the keys of its result, as the user gave them.
+    pub keys: Vec<String>,
 }
 
 /// Names that are builtins of the language rather than fields.
@@ -85,57 +118,103 @@ const SOFTWARE: [&str; 8] = [
     "minor-faults",
 ];
 
+/// Slowest latencies that are kept for each CPU.
+const WORST: u32 = 5;
+
 /// Writes the program.
 ///
 /// # Errors
 /// A flag that cannot be understood, by its text.
-pub fn write_count_program(request: &CountRequest) -> Result<String, String> {
+pub fn write_count_program(request: &CountRequest) -> Result<CountProgram, String> {
     let condition = request.filter.as_deref().map(filter_text).transpose()?;
-    let process = request.pid.map(|pid| format!("pid == {pid}"));
-    let conditions: Vec<String> = process.into_iter().chain(condition).collect();
-    let mut out = String::new();
-    if let CountMeasure::Latency(text) = &request.measure {
-        write_latency(&mut out, text, &conditions, &request.by)?;
+    let tasks = match request.tasks {
+        CountedTasks::All => None,
+        CountedTasks::Process(pid) => Some(format!("pid == {pid}")),
+        CountedTasks::Command => Some("@task[tid]".to_owned()),
+    };
+    let conditions: Vec<String> = tasks.into_iter().chain(condition).collect();
+    let mut out = String::from("config = { print_maps_on_exit = 0 }\n\n");
+    if request.tasks == CountedTasks::Command {
+        out.push_str(FOLLOW_COMMAND);
+    }
+    let mut keys = request.by.clone();
+    let maps: &[&str] = if let CountMeasure::Latency(text) = &request.measure {
+        if !request.events.is_empty() {
+            return Err("--latency names its events itself: leave out -e".into());
+        }
+        write_latency(&mut out, text, &conditions, &keys)?;
+        &LATENCY_MAPS
     } else {
         if request.events.is_empty() {
-            return Err("no event is named".into());
+            return Err("no event is named: -e SYSTEM:NAME".into());
         }
         let probes: Vec<String> =
             request.events.iter().map(|e| probe_text(e)).collect::<Result<_, _>>()?;
-        let mut by = request.by.clone();
-        if by.is_empty() && (probes.len() > 1 || probes[0].contains('*')) {
-            by.push("event".into());
+        if keys.is_empty() && (probes.len() > 1 || probes.iter().any(|p| p.contains('*'))) {
+            keys.push("event".into());
         }
-        let key = key_text(&by)?;
+        let key = key_text(&keys)?;
         let value = measure_text(&request.measure)?;
         let filter = filter_line(&conditions);
         let _ = writeln!(out, "{}\n{filter}{{\n  @{key} = {value};\n}}", probes.join(",\n"));
-    }
-    let maps: &[&str] = match request.measure {
-        CountMeasure::Latency(_) => &["@ns", "@"],
-        _ => &["@"],
+        &["@"]
     };
-    let top = if request.top > 0 { format!(", {}", request.top) } else { String::new() };
-    let show = |out: &mut String| {
-        for map in maps {
-            let _ = writeln!(out, "  print({map}{top});\n  clear({map});");
+    // Percentiles and averages of a latency are read of several maps: all of their entries.
+    let is_latency = maps.len() > 1;
+    let top = match request.top {
+        0 => String::new(),
+        _ if is_latency => String::new(),
+        _ if request.interval_ms.is_some() && request.measure.only_grows() => String::new(),
+        top => format!(", {top}"),
+    };
+    let show = |out: &mut String, is_last: bool| {
+        for map in maps.iter().filter(|map| is_last || **map != "@begin") {
+            let _ = writeln!(out, "  print({map}{top});");
+        }
+        let is_emptied = !is_last && !request.measure.only_grows();
+        for map in maps.iter().filter(|map| is_emptied && **map != "@begin") {
+            let _ = writeln!(out, "  clear({map});");
+        }
+        if is_latency && !is_last {
+            out.push_str("  clear(@slow);\n");
         }
     };
     if let Some(ms) = request.interval_ms {
-        let _ = writeln!(out, "\ninterval:ms:{ms}\n{{\n  time();");
-        show(&mut out);
+        let _ = writeln!(out, "\ninterval:ms:{ms}\n{{");
+        show(&mut out, false);
         out.push_str("}\n");
     }
-    if request.top > 0 || matches!(request.measure, CountMeasure::Latency(_)) {
-        out.push_str("\nEND\n{\n");
-        show(&mut out);
-        if matches!(request.measure, CountMeasure::Latency(_)) {
-            out.push_str("  clear(@begin);\n");
-        }
-        out.push_str("}\n");
-    }
-    Ok(out)
+    out.push_str("\nEND\n{\n");
+    show(&mut out, true);
+    out.push_str("}\n");
+    Ok(CountProgram { text: out, keys })
 }
+
+/// Tasks of the command, as perf's inherited events have them: from its execution on, each
+/// with those that it makes.
+const FOLLOW_COMMAND: &str = "\
+tracepoint:sched:sched_process_exec
+/pid == cpid/
+{
+  @task[tid] = 1;
+}
+
+tracepoint:sched:sched_process_fork
+/@task[tid]/
+{
+  @task[args.child_pid] = 1;
+}
+
+tracepoint:sched:sched_process_exit
+/@task[tid]/
+{
+  delete(@task, tid);
+}
+
+";
+
+/// Maps of a latency that are printed; the result is the last.
+const LATENCY_MAPS: [&str; 7] = ["@begin", "@again", "@alone", "@worst", "@stats", "@max", "@"];
 
 fn filter_line(conditions: &[String]) -> String {
     match conditions {
@@ -191,12 +270,20 @@ fn field_text(name: &str) -> Result<String, String> {
     })
 }
 
+/// Keys: fields; of a cgroup its path.
+fn key_texts(by: &[String]) -> Result<Vec<String>, String> {
+    let text = |key: &String| match key.trim() {
+        "cgroup" => Ok("cgroup_path(cgroup)".to_owned()),
+        key => field_text(key),
+    };
+    by.iter().map(text).collect()
+}
+
 fn key_text(by: &[String]) -> Result<String, String> {
     if by.is_empty() {
         return Ok(String::new());
     }
-    let keys: Vec<String> = by.iter().map(|k| field_text(k)).collect::<Result<_, _>>()?;
-    Ok(format!("[{}]", keys.join(", ")))
+    Ok(format!("[{}]", key_texts(by)?.join(", ")))
 }
 
 fn measure_text(measure: &CountMeasure) -> Result<String, String> {
@@ -230,12 +317,29 @@ fn write_latency(
     let (first, second) = (probe_text(first)?, probe_text(second)?);
     let (first_key, second_key) = (field_text(first_key)?, field_text(second_key)?);
     let key = key_text(by)?;
-    let filter = filter_line(conditions);
-    let _ = writeln!(out, "{first}\n{filter}{{\n  @begin[{first_key}] = nsecs;\n}}\n");
+    // Eighths of a doubling; without keys, where there is one histogram, 32nds.
+    let bits = if by.is_empty() { 5 } else { 3 };
+    let mut shown = key_texts(by)?;
+    shown.retain(|key| !matches!(key.as_str(), "kstack" | "ustack"));
+    shown.insert(0, second_key.clone());
     let _ = writeln!(
         out,
-        "{second}\n/@begin[{second_key}]/\n{{\n  $ns = nsecs - @begin[{second_key}];\n  \
-         @ns{key} = hist($ns);\n  @{key} = stats($ns);\n  delete(@begin, {second_key});\n}}"
+        "{first}\n{}{{\n  if (@begin[{first_key}]) {{\n    @again = count();\n  }}\n  \
+         @begin[{first_key}] = nsecs;\n}}\n",
+        filter_line(conditions)
+    );
+    let _ = writeln!(
+        out,
+        "{second}\n{{\n  if (@begin[{second_key}]) {{\n    \
+         $ns = nsecs - @begin[{second_key}];\n    delete(@begin, {second_key});\n    \
+         @{key} = hist($ns, {bits});\n    @stats{key} = stats($ns);\n    \
+         @max{key} = max($ns);\n    $slot = @slot[cpu];\n    \
+         if ($ns > @slow[cpu, $slot]) {{\n      @slow[cpu, $slot] = $ns;\n      \
+         @worst[cpu, $slot] = ($ns, nsecs, {});\n      $i = (uint64)0;\n      \
+         while ($i < {WORST}) {{\n        if (@slow[cpu, $i] < @slow[cpu, $slot]) {{\n          \
+         $slot = $i;\n        }}\n        $i++;\n      }}\n      @slot[cpu] = $slot;\n    \
+         }}\n  }} else {{\n    @alone = count();\n  }}\n}}",
+        shown.join(", ")
     );
     Ok(())
 }
@@ -246,6 +350,8 @@ fn filter_text(filter: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut tokens = lexed.tokens.iter().peekable();
     let mut after_dot = false;
+    // `comm == ls`, as the kernel's filters are written, is a text without quotes.
+    let (mut of_comm, mut wants_text) = (false, false);
     while let Some(token) = tokens.next() {
         let word = filter.get(token.begin..token.end).unwrap_or("");
         let called = tokens.peek().is_some_and(|t| t.kind == TokenKind::Mark("("));
@@ -253,7 +359,12 @@ fn filter_text(filter: &str) -> Result<String, String> {
         let text = match &token.kind {
             TokenKind::End => break,
             TokenKind::Name(name) if !(after_dot || called || name == "args" && begun) => {
-                if name.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit()) {
+                if wants_text {
+                    format!("\"{name}\"")
+                } else if name
+                    .chars()
+                    .all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit())
+                {
                     name.clone()
                 } else {
                     field_text(name)?
@@ -266,6 +377,8 @@ fn filter_text(filter: &str) -> Result<String, String> {
             _ => word.to_owned(),
         };
         after_dot = matches!(token.kind, TokenKind::Mark("." | "->"));
+        wants_text = of_comm && matches!(token.kind, TokenKind::Mark("==" | "!="));
+        of_comm = word == "comm";
         let tight = after_dot || matches!(token.kind, TokenKind::Mark(")" | "]"));
         if tight && out.ends_with(' ') {
             out.pop();
@@ -283,32 +396,40 @@ fn filter_text(filter: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CountMeasure, CountRequest, write_count_program};
+    use super::{CountMeasure, CountRequest, CountedTasks, write_count_program};
 
-    fn check(request: CountRequest, expected: &str) {
-        let written = write_count_program(&request).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(written.trim_end(), expected);
+    fn written(request: &CountRequest) -> String {
+        let program = write_count_program(request).unwrap_or_else(|e| panic!("{e}"));
         // What is written is a program.
-        crate::parser::parse_program(&written, &[]).unwrap_or_else(|e| panic!("{e:?}"));
+        crate::parser::parse_program(&program.text, &[]).unwrap_or_else(|e| panic!("{e:?}"));
+        program.text
+    }
+
+    /// The text without what is around it each time.
+    fn check(request: CountRequest, expected: &str) {
+        let text = written(&request);
+        let text = text.trim_end().strip_prefix("config = { print_maps_on_exit = 0 }\n\n");
+        assert_eq!(text, Some(expected));
     }
 
     fn request(event: &str) -> CountRequest {
         CountRequest { events: vec![event.to_owned()], ..CountRequest::default() }
     }
 
+    const END: &str = "\n\nEND\n{\n  print(@);\n}";
+
     #[test]
     fn events_are_counted_by_keys() {
-        check(request("sched:sched_switch"), "tracepoint:sched:sched_switch\n{\n  @ = count();\n}");
+        let one = "tracepoint:sched:sched_switch\n{\n  @ = count();\n}";
+        check(request("sched:sched_switch"), &format!("{one}{END}"));
         let mut by = request("syscalls:sys_enter_openat");
         by.by = ["comm", "str(filename)", "stack"].map(String::from).to_vec();
-        by.filter = Some("flags & 2 && comm != \"x\" && args.dfd == AT_FDCWD".into());
-        by.pid = Some(7);
-        check(
-            by,
-            "tracepoint:syscalls:sys_enter_openat\n\
+        by.filter = Some("flags & 2 && comm != x && args.dfd == AT_FDCWD".into());
+        by.tasks = CountedTasks::Process(7);
+        let expected = "tracepoint:syscalls:sys_enter_openat\n\
              /(pid == 7) && (args.flags & 2 && comm != \"x\" && args.dfd == AT_FDCWD)/\n{\n  \
-             @[comm, str(args.filename), kstack] = count();\n}",
-        );
+             @[comm, str(args.filename), kstack] = count();\n}";
+        check(by, &format!("{expected}{END}"));
         let two = CountRequest {
             events: vec!["irq:*".into(), "kprobe:vfs_read".into()],
             top: 5,
@@ -318,8 +439,8 @@ mod tests {
         check(
             two,
             "tracepoint:irq:*,\nkprobe:vfs_read\n{\n  @[probe] = count();\n}\n\n\
-             interval:ms:100\n{\n  time();\n  print(@, 5);\n  clear(@);\n}\n\n\
-             END\n{\n  print(@, 5);\n  clear(@);\n}",
+             interval:ms:100\n{\n  print(@);\n}\n\n\
+             END\n{\n  print(@);\n}",
         );
     }
 
@@ -337,23 +458,31 @@ mod tests {
             (CountMeasure::Statistics(field()), "stats(args.bytes)"),
         ];
         for (measure, value) in cases {
-            let expected = format!("tracepoint:block:block_rq_issue\n{{\n  @ = {value};\n}}");
+            let expected = format!("tracepoint:block:block_rq_issue\n{{\n  @ = {value};\n}}{END}");
             check(with(measure), &expected);
         }
     }
 
     #[test]
     fn latency_has_two_events() {
-        let text = "sched:sched_wakeup -> sched:sched_switch by args.pid = next_pid";
-        let measure = CountMeasure::Latency(text.into());
-        check(
-            CountRequest { measure, ..CountRequest::default() },
-            "tracepoint:sched:sched_wakeup\n{\n  @begin[args.pid] = nsecs;\n}\n\n\
-             tracepoint:sched:sched_switch\n/@begin[args.next_pid]/\n{\n  \
-             $ns = nsecs - @begin[args.next_pid];\n  @ns = hist($ns);\n  @ = stats($ns);\n  \
-             delete(@begin, args.next_pid);\n}\n\nEND\n{\n  print(@ns);\n  clear(@ns);\n  \
-             print(@);\n  clear(@);\n  clear(@begin);\n}",
-        );
+        let latency = "sched:sched_wakeup -> sched:sched_switch by args.pid = next_pid";
+        let measure = CountMeasure::Latency(latency.into());
+        let text = written(&CountRequest {
+            measure,
+            by: vec!["comm".into()],
+            tasks: CountedTasks::Command,
+            ..CountRequest::default()
+        });
+        for part in [
+            "tracepoint:sched:sched_process_exec\n/pid == cpid/\n",
+            "tracepoint:sched:sched_wakeup\n/@task[tid]/\n{\n  if (@begin[args.pid]) {",
+            "tracepoint:sched:sched_switch\n{\n  if (@begin[args.next_pid]) {\n",
+            "@[comm] = hist($ns, 3);",
+            "@worst[cpu, $slot] = ($ns, nsecs, args.next_pid, comm);",
+            "  print(@max);\n  print(@);\n}\n",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
     }
 
     #[test]

@@ -16,7 +16,9 @@ mod object;
 mod parser;
 
 pub use code::disassemble;
-pub use count_program::{CountMeasure, CountRequest, write_count_program};
+pub use count_program::{
+    CountMeasure, CountProgram, CountRequest, CountedTasks, write_count_program,
+};
 pub use facts::{
     ArgumentPlace, CType, CompileOptions, EnumerationFacts, FunctionArgument, FunctionFacts,
     RecordLayout, RecordMember, TypeFacts,

@@ -30,7 +30,12 @@ pub struct ProgramSinks<'w> {
     pub output: &'w mut dyn Write,
     /// `errorf()` and its like.
     pub diagnostics: &'w mut dyn Write,
+    /// Is given each printed map as values; without, maps are part of the output.
+    pub maps: Option<&'w mut MapListener<'w>>,
 }
+
+/// Who takes printed maps as values.
+pub type MapListener<'l> = dyn FnMut(PrintedMap<'_>) -> io::Result<()> + 'l;
 
 impl ActionRunner {
     pub(crate) fn new(
@@ -112,7 +117,7 @@ impl ActionRunner {
                 }
             }
             ActionKind::PrintMap { map, top, div } => {
-                self.print_map(program, *map, *top, *div, sinks.output)
+                self.print_map(program, *map, *top, *div, sinks)
             }
             ActionKind::PrintValue => {
                 let value = self.first_field(program, action, record);
@@ -206,7 +211,7 @@ impl ActionRunner {
         map: usize,
         top: u32,
         div: u32,
-        sink: &mut dyn Write,
+        sinks: &mut ProgramSinks<'_>,
     ) -> io::Result<()> {
         let Some(definition) = program.maps.get(map) else { return Ok(()) };
         let read = match self.maps.get(map) {
@@ -235,26 +240,31 @@ impl ActionRunner {
             0 => 0,
             top => entries.len().saturating_sub(top as usize),
         };
-        let entries = entries.into_iter().skip(left_out).map(|(_, key, value)| {
+        let shown = entries.split_off(left_out);
+        let shown = shown.into_iter().map(|(_, key, value)| {
             let key = definition.key_type.as_ref().map(|of| decoder.decode(of, &key));
             (key, value.divide(div))
         });
         let printed = PrintedMap {
             name: &definition.name,
             value_type: &definition.value_type,
-            entries: entries.collect(),
+            entries: shown.collect(),
+            left_out: entries.into_iter().map(|(_, _, value)| value.divide(div)).collect(),
         };
-        ProgramOutput { form: self.form, sink }.map(&printed)
+        match &mut sinks.maps {
+            Some(listen) => listen(printed),
+            None => ProgramOutput { form: self.form, sink: sinks.output }.map(&printed),
+        }
     }
 
     /// Prints all maps of the program, by name.
-    pub(crate) fn print_maps(&mut self, sink: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print_maps(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
         let program = std::mem::take(&mut self.program);
         let own = |(_, map): &(usize, &MapDefinition)| map.purpose == MapPurpose::User;
         let mut maps: Vec<(usize, &MapDefinition)> =
             program.maps.iter().enumerate().filter(own).collect();
         maps.sort_by(|a, b| a.1.name.cmp(&b.1.name));
-        let done = maps.iter().try_for_each(|(map, _)| self.print_map(&program, *map, 0, 0, sink));
+        let done = maps.iter().try_for_each(|(map, _)| self.print_map(&program, *map, 0, 0, sinks));
         self.program = program;
         done
     }

@@ -28,9 +28,12 @@ mod running;
 mod series;
 mod value;
 
-pub use actions::ProgramSinks;
+pub use actions::{MapListener, ProgramSinks};
 pub use error::ProgramError;
 pub use facts::MachineFacts;
 pub use list::list_points;
-pub use output::OutputForm;
-pub use running::{ProgramOptions, ProgramSummary, RunState, RunningProgram, compile_program};
+pub use output::{OutputForm, PrintedMap};
+pub use running::{
+    ProgramOptions, ProgramSummary, RunState, RunningProgram, compile_program, verify_program,
+};
+pub use value::{HistogramBucket, ProgramValue};

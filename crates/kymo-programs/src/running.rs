@@ -99,6 +99,23 @@ fn compile_with(
     compile(text, &options, facts).map_err(ProgramError::Compile)
 }
 
+/// Creates the maps and loads each probe's instructions for its first point; nothing is
+/// attached or run, and all is gone afterwards. Says how many were loaded.
+///
+/// # Errors
+/// The first that the kernel refuses.
+pub fn verify_program(
+    program: &CompiledProgram,
+    facts: &MachineFacts,
+) -> Result<usize, ProgramError> {
+    let loaded = create_maps(program, possible_cpus())?;
+    let loader = ProgramLoader::new(program, &loaded.maps, facts, false);
+    let points = program.probes.iter().filter_map(|probe| Some((probe, probe.points.first()?)));
+    points
+        .map(|(probe, point)| loader.load(probe, point, 0))
+        .try_fold(0, |count, program| program.map(|_| count + 1))
+}
+
 fn possible_cpus() -> u32 {
     SystemRoot::machine().possible_cpus().len().max(1) as u32
 }
@@ -341,7 +358,7 @@ impl RunningProgram {
         });
         if !is_quiet {
             self.output(sinks).before_last_maps()?;
-            self.actions.print_maps(sinks.output)?;
+            self.actions.print_maps(sinks)?;
         }
         sinks.output.flush()?;
         let mut notes = std::mem::take(&mut self.notes);

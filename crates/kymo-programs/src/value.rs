@@ -13,7 +13,7 @@ use crate::series::decode_series;
 
 /// A value to print.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ProgramValue {
+pub enum ProgramValue {
     /// None.
     Empty,
     /// A signed number.
@@ -46,7 +46,7 @@ pub(crate) enum ProgramValue {
 
 /// A bucket: `[from, to)`, each where it is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HistogramBucket {
+pub struct HistogramBucket {
     /// First value.
     pub from: Option<i64>,
     /// First value behind it.
@@ -67,6 +67,16 @@ impl ProgramValue {
             ProgramValue::Statistics(_, average, _) => average.rank(),
             ProgramValue::Histogram(buckets) => buckets.iter().map(|b| i128::from(b.count)).sum(),
             _ => 0,
+        }
+    }
+
+    /// The number that it is, if it is one.
+    pub fn number(&self) -> Option<i128> {
+        match self {
+            ProgramValue::Signed(n) => Some((*n).into()),
+            ProgramValue::Unsigned(n) | ProgramValue::Pointer(n) => Some((*n).into()),
+            ProgramValue::Boolean(b) => Some((*b).into()),
+            _ => None,
         }
     }
 

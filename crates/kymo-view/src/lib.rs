@@ -12,6 +12,7 @@ mod call_tree;
 pub mod class_list;
 pub mod counts;
 pub mod critical_path;
+pub mod event_counts;
 mod event_table;
 pub mod export;
 pub mod kmem;

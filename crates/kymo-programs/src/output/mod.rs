@@ -29,12 +29,16 @@ pub(crate) struct ProgramOutput<'w> {
     pub sink: &'w mut dyn Write,
 }
 
-/// A map to print: entries in the order they are printed.
-pub(crate) struct PrintedMap<'m> {
+/// A map to print: entries in the order they are printed, the largest last.
+pub struct PrintedMap<'m> {
+    /// Its name in the program, with `@`.
     pub name: &'m str,
+    /// Type of its values.
     pub value_type: &'m ValueType,
     /// Key, where the map has one, and value.
     pub entries: Vec<(Option<ProgramValue>, ProgramValue)>,
+    /// Values of the entries that `print()` was told to leave out.
+    pub left_out: Vec<ProgramValue>,
 }
 
 impl ProgramOutput<'_> {

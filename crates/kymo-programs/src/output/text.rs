@@ -106,6 +106,15 @@ pub(crate) fn write_value(out: &mut Vec<u8>, value: &ProgramValue) {
     };
 }
 
+impl ProgramValue {
+    /// The value as it is printed.
+    pub fn to_text(&self) -> String {
+        let mut out = Vec::new();
+        write_value(&mut out, self);
+        String::from_utf8_lossy(&out).trim_end().to_owned()
+    }
+}
+
 fn write_members<'v>(
     out: &mut Vec<u8>,
     members: impl Iterator<Item = (&'v str, &'v ProgramValue)>,

@@ -1,18 +1,23 @@
 //! `kymo count`: events counted and measured in the kernel, by flags. The flags become a
 //! program of `kymo run`'s language, which `--show-program` shows.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use kymo_bpf::{CountMeasure, CountRequest, write_count_program};
+use kymo_bpf::{CountMeasure, CountProgram, CountRequest, CountedTasks, write_count_program};
 use kymo_kernel::process::{Signal, Signals};
+use kymo_kernel::terminal;
+use kymo_model::NoteKind;
 use kymo_programs::{
-    MachineFacts, OutputForm, ProgramError, ProgramOptions, ProgramSinks, RunningProgram,
+    MachineFacts, PrintedMap, ProgramError, ProgramOptions, ProgramSinks, RunningProgram,
     compile_program,
 };
 use kymo_view::Ledger;
+use kymo_view::event_counts::{CountedMap, EventCounts};
 
 use super::program_run::{RunTarget, follow_program};
 
@@ -24,7 +29,8 @@ ustack and event are known of each. Text behind a pointer is written str(FIELD).
 
 EXAMPLES
   kymo count -e raw_syscalls:sys_enter --by comm --top 10
-  kymo count -e sched:sched_switch --by stack -i 1000
+  kymo count -e sched:sched_switch --by stack -- make
+  kymo count -e 'syscalls:sys_enter_*' -i 1000 --top 5
   kymo count -e block:block_rq_issue --hist bytes --by comm
   kymo count --latency 'sched:sched_wakeup -> sched:sched_switch by args.pid = next_pid'
   kymo count -e syscalls:sys_exit_read --sum ret --filter 'ret > 0' -- cat /etc/hosts")]
@@ -40,10 +46,10 @@ pub(crate) struct Args {
     by: Vec<String>,
     #[command(flatten)]
     measure: Measure,
-    /// Show only so many entries, largest first
-    #[arg(long, value_name = "N", default_value = "0")]
+    /// Entries to show at most, largest first; 0 is all
+    #[arg(long, value_name = "N", default_value = "20")]
     top: u32,
-    /// Show and begin anew every so many milliseconds
+    /// Show what came in each interval of these milliseconds
     #[arg(short = 'i', long, value_name = "MS")]
     interval: Option<u64>,
     /// Count events of this process
@@ -52,16 +58,16 @@ pub(crate) struct Args {
     /// Count events of all processes while the command runs
     #[arg(short = 'a', long)]
     all: bool,
-    /// Form of the output
-    #[arg(short = 'f', value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
-    form: String,
+    /// Write JSON: an object, or one a line for each interval
+    #[arg(long)]
+    json: bool,
     /// Show the program that the flags become, and do not run it
     #[arg(long)]
     show_program: bool,
     /// Exit with status 3 if anything was lost
     #[arg(long)]
     strict: bool,
-    /// Command to run; its own events are counted, not those of its children (-a: all)
+    /// Command to run; its events are counted, and those of its children (-a: all)
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -128,43 +134,149 @@ impl Measure {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut target = RunTarget::of_words(args.pid, &args.command)?;
-    let pid = if args.all { args.pid } else { target.pid() };
+    let tasks = match (args.pid, args.command.is_empty() || args.all) {
+        (Some(pid), _) => CountedTasks::Process(pid),
+        (None, true) => CountedTasks::All,
+        (None, false) => CountedTasks::Command,
+    };
     let request = CountRequest {
         events: args.event,
         filter: args.filter,
         by: args.by,
         measure: args.measure.meant()?,
-        pid,
+        tasks,
         interval_ms: args.interval,
         top: args.top,
     };
-    let text = write_count_program(&request).map_err(anyhow::Error::msg)?;
+    let CountProgram { text, keys } = write_count_program(&request).map_err(anyhow::Error::msg)?;
     if args.show_program {
         io::stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut target = RunTarget::of_words(args.pid, &args.command)?;
     let facts = MachineFacts::new(args.pid);
     let options = ProgramOptions {
-        pid,
+        pid: args.pid,
         child_pid: target.child_pid(),
-        form: if args.form == "json" { OutputForm::Json } else { OutputForm::Text },
         ..ProgramOptions::default()
     };
     let program = compile_program(&text, &options, &facts).map_err(|e| explain(&e))?;
     let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     let signals = Signals::listen(&ends).context("cannot listen for signals")?;
     let running = RunningProgram::start(program, &options, &facts).map_err(|e| explain(&e))?;
-    let (mut output, mut diagnostics) = (io::stdout(), anstream::stderr());
-    let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics };
+    let end = Cell::new(None);
+    let mut screen = CountScreen {
+        end: &end,
+        request: &request,
+        keys: &keys,
+        is_json: args.json,
+        columns: terminal::output_columns(),
+        begin: Instant::now(),
+        maps: Vec::new(),
+        earlier: CountedMap::default(),
+    };
+    let mut listen = |map: PrintedMap<'_>| screen.take(map);
+    let (mut output, mut diagnostics) = (io::sink(), anstream::stderr());
+    let mut sinks = ProgramSinks {
+        output: &mut output,
+        diagnostics: &mut diagnostics,
+        maps: Some(&mut listen),
+    };
     let running = follow_program(running, &mut target, &signals, &mut sinks)?;
+    end.set(Some(Instant::now()));
     // From here on a second Ctrl-C ends at once.
     drop(signals);
     let summary = running.finish(&mut sinks)?;
     target.end();
-    let ledger = Ledger::from_notes(summary.notes);
-    say!("{}", ledger.to_text(""));
+    let mut ledger = Ledger::from_notes(summary.notes);
+    if request.interval_ms.is_some() && !request.measure.only_grows() {
+        let fact = "events between reading the maps and emptying them, at each interval";
+        ledger.note(NoteKind::Scope, fact, None);
+    }
+    screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
+}
+
+/// Shows what the program prints: with an interval each time, else at the end.
+struct CountScreen<'a> {
+    request: &'a CountRequest,
+    keys: &'a [String],
+    is_json: bool,
+    columns: Option<usize>,
+    begin: Instant,
+    /// When counting ended: detaching takes a while.
+    end: &'a Cell<Option<Instant>>,
+    maps: Vec<CountedMap>,
+    /// The result at the interval before, of a measure that only grows.
+    earlier: CountedMap,
+}
+
+impl CountScreen<'_> {
+    fn take(&mut self, map: PrintedMap<'_>) -> io::Result<()> {
+        // The result is the last map that is printed each time.
+        let is_last = map.name == "@";
+        self.maps.push(CountedMap::of_printed(map));
+        match is_last && self.request.interval_ms.is_some() {
+            true => self.show_interval(),
+            false => Ok(()),
+        }
+    }
+
+    fn counts(&self) -> EventCounts<'_> {
+        let elapsed = self.end.get().unwrap_or_else(Instant::now).duration_since(self.begin);
+        EventCounts {
+            measure: &self.request.measure,
+            keys: self.keys,
+            maps: &self.maps,
+            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            top: self.request.top as usize,
+            columns: self.columns,
+        }
+    }
+
+    fn show_interval(&mut self) -> io::Result<()> {
+        if self.request.measure.only_grows()
+            && let Some(now) = self.maps.pop()
+        {
+            self.maps.push(now.since(&self.earlier, self.request.top as usize));
+            self.earlier = now;
+        }
+        let mut out = io::stdout().lock();
+        match self.is_json {
+            true => writeln!(out, "{}", self.counts().to_json())?,
+            false => {
+                self.counts().write_text(&mut out)?;
+                writeln!(out)?;
+            }
+        }
+        out.flush()?;
+        self.maps.clear();
+        self.begin = Instant::now();
+        Ok(())
+    }
+
+    fn finish(self, ledger: &Ledger) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        let is_shown = self.request.interval_ms.is_some();
+        match (self.is_json, is_shown) {
+            (true, true) => writeln!(out, "{}", serde_json::json!({"ledger": ledger.to_json()}))?,
+            (true, false) => {
+                let mut page = self.counts().to_json();
+                if let Some(members) = page.as_object_mut() {
+                    members.insert("ledger".into(), ledger.to_json());
+                }
+                writeln!(out, "{page:#}")?;
+            }
+            (false, _) => {
+                if !is_shown {
+                    self.counts().write_text(&mut out)?;
+                }
+                out.flush()?;
+                say!("{}", ledger.to_text(""));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The error without a place in a program that the user did not write.

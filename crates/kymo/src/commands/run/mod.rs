@@ -136,7 +136,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut output = open_output(&args)?;
     let mut diagnostics = anstream::stderr();
-    let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics };
+    let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
     if !args.quiet {
         running.announce(&mut sinks)?;
     }

@@ -1,0 +1,209 @@
+//! `kymo count` on this machine: known numbers, the same of perf and bpftrace, latencies,
+//! intervals, refusals, and nothing that stays attached.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use kymo_kernel::bpf::{BpfObject, object_ids};
+use kymo_testkit::{Need, Outcome, Workload, newest_peers, peer, perf, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+fn begin() -> bool {
+    require(&[Need::Root, Need::Tracefs])
+}
+
+fn count(args: &[&str]) -> Outcome {
+    run(KYMO, [&["count"], args].concat())
+}
+
+/// The object of `--json`.
+fn counted(args: &[&str]) -> Value {
+    let o = count(&[&["--json"], args].concat()).success();
+    serde_json::from_str(&o.stdout).unwrap_or_else(|e| panic!("{e}: {}", o.stdout))
+}
+
+/// Fifty writes of a thousand bytes.
+const WRITES: [&str; 6] = ["--", "dd", "if=/dev/zero", "of=/dev/null", "bs=1000", "count=50"];
+
+#[test]
+fn calls_of_a_command_and_its_children_are_counted_one_by_one() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let event = ["-e", "syscalls:sys_enter_getppid"];
+    let page = counted(&[&event[..], &["--", work.arg(), "700"]].concat());
+    assert_eq!(page["rows"], serde_json::json!([{"key": {}, "count": 700}]), "{page}");
+    assert_eq!(page["ledger"], serde_json::json!([]));
+    let script = format!("{0} 300; {0} 400", work.arg());
+    let by = ["--by", "comm,pid", "--top", "1", "--filter", "comm == syscalls"];
+    let page = counted(&[&event[..], &by, &["--", "sh", "-c", &script]].concat());
+    assert_eq!(page["rows"][0]["key"]["comm"], "syscalls", "{page}");
+    assert_eq!(page["rows"][0]["count"], 400, "{page}");
+    assert_eq!((&page["left_out"], &page["left_out_sum"]), (&1.into(), &300.into()), "{page}");
+    let o = count(&[&event[..], &["--by", "comm", "--", work.arg(), "1700"]].concat()).success();
+    assert!(o.stdout.starts_with("1,700 events in "), "{}", o.stdout);
+    assert!(o.stdout.contains("; 1 entry by comm, first syscalls.\n\n"), "{}", o.stdout);
+    assert!(o.stdout.contains("\n  1,700  100.0 %  "), "{}", o.stdout);
+}
+
+#[test]
+fn a_command_has_as_many_events_as_perf_counts() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let script = format!("{0} 30; {0} 40", work.arg());
+    let command = ["--", "sh", "-c", &script];
+    let theirs = perf([&["stat", "-x,", "-e", "raw_syscalls:sys_enter"][..], &command].concat());
+    let theirs = theirs.success().stderr;
+    let theirs: u64 = theirs.split(',').next().unwrap().trim().parse().unwrap();
+    let page = counted(&[&["-e", "raw_syscalls:sys_enter"][..], &command].concat());
+    assert_eq!(page["rows"][0]["count"], theirs, "{page}");
+}
+
+#[test]
+fn what_flags_become_is_a_program_of_bpftrace() {
+    if !begin() || !require(&[Need::NewestPeers]) || newest_peers().is_none() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let flags = ["-e", "raw_syscalls:sys_enter", "--filter", "id == 110", "--by", "comm"];
+    let command = ["--", work.arg(), "250"];
+    let text = count(&[&flags[..], &["--show-program"], &command].concat()).success().stdout;
+    let line = format!("{} 250", work.arg());
+    for o in [
+        peer("bpftrace").run(["-e", &text, "-c", &line]),
+        run(KYMO, ["run", "-e", &text, "-c", &line]),
+    ] {
+        let o = o.success();
+        assert!(o.stdout.contains("@[syscalls]: 250\n"), "{}\n{}", o.stdout, o.stderr);
+    }
+    let page = counted(&[&flags[..], &command].concat());
+    assert_eq!(page["rows"][0]["count"], 250, "{page}");
+}
+
+#[test]
+fn fields_are_measured_exactly() {
+    if !begin() {
+        return;
+    }
+    let event = ["-e", "syscalls:sys_enter_write", "--filter", "count == 1000"];
+    let check = |measure: &[&str], name: &str, expected: Value| {
+        let page = counted(&[&event[..], measure, &WRITES].concat());
+        assert_eq!(page["rows"][0][name], expected, "{measure:?}: {page}");
+    };
+    check(&["--sum", "count"], "sum", 50_000.into());
+    check(&["--avg", "count"], "average", 1000.into());
+    check(&["--min", "count"], "min", 1000.into());
+    check(&["--max", "count"], "max", 1000.into());
+    check(&["--stats", "count"], "count", 50.into());
+    let bucket = |from: u64, to: u64| serde_json::json!([{"from": from, "to": to, "count": 50}]);
+    check(&["--hist", "count"], "buckets", bucket(512, 1024));
+    check(&["--lhist", "count:0:2000:300"], "buckets", bucket(900, 1200));
+    let o = count(&[&event[..], &["--hist", "count"], &WRITES].concat()).success();
+    assert!(o.stdout.starts_with("50 values of count in "), "{}", o.stdout);
+    assert!(o.stdout.contains("512 -       1024 |        50 █"), "{}", o.stdout);
+}
+
+#[test]
+fn latencies_have_pairs_and_the_slowest() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let latency = "raw_syscalls:sys_enter -> raw_syscalls:sys_exit by tid";
+    let flags = ["--latency", latency, "--filter", "args.id == 110", "--", work.arg(), "600"];
+    let page = counted(&flags);
+    let row = &page["rows"][0];
+    assert_eq!(row["count"], 600, "{page}");
+    let number = |value: &Value| value.as_u64().unwrap();
+    let order = ["p50_ns", "p90_ns", "p99_ns", "max_ns"].map(|name| number(&row[name]));
+    assert!(order.is_sorted() && order[0] > 0, "{order:?}");
+    let slowest = page["slowest"].as_array().unwrap();
+    assert_eq!(number(&slowest[0]["latency_ns"]), order[3], "{page}");
+    assert_eq!(slowest.len(), 5, "{page}");
+    assert_eq!((&page["not_ended"], &page["begun_again"]), (&0.into(), &0.into()));
+    let o = count(&[&["--by", "comm"], &flags[..]].concat()).success();
+    assert!(o.stdout.starts_with(&format!("600 latencies of {latency} in ")), "{}", o.stdout);
+    assert!(o.stdout.contains("  syscalls\n\nThe slowest, "), "{}", o.stdout);
+}
+
+#[test]
+fn intervals_add_up_to_the_whole() {
+    if !begin() {
+        return;
+    }
+    let work = Workload::syscalls();
+    let event = ["-e", "syscalls:sys_enter_getppid", "--by", "comm", "-i", "20", "--json"];
+    let o = count(&[&event[..], &["--", work.arg(), "2000000"]].concat()).success();
+    let lines: Vec<Value> =
+        o.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let counts = lines.iter().filter_map(|line| line["rows"][0]["count"].as_u64());
+    assert_eq!(counts.sum::<u64>(), 2_000_000, "{}", o.stdout);
+    assert!(lines.len() > 3, "{}", o.stdout);
+    assert_eq!(lines.last().unwrap()["ledger"], serde_json::json!([]));
+}
+
+#[test]
+fn what_does_not_fit_is_said_exactly() {
+    if !begin() {
+        return;
+    }
+    // More keys than a map has entries: each getppid has a time of its own.
+    let work = Workload::syscalls();
+    let event = ["-e", "syscalls:sys_enter_getppid", "--by", "nsecs", "--top", "0"];
+    let page = counted(&[&event[..], &["--", work.arg(), "9000"]].concat());
+    let rows = page["rows"].as_array().unwrap();
+    let kept: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
+    let fact = page["ledger"][0]["fact"].as_str().unwrap();
+    let lost = fact.split_once(" updates of @ did not fit").unwrap().0;
+    let lost: u64 = lost.rsplit(' ').next().unwrap().parse().unwrap();
+    assert_eq!((rows.len(), kept + lost), (4096, 9000), "{fact}");
+    let status = [&["--strict"], &event[..], &["--", work.arg(), "9000"]].concat();
+    let _ = count(&status).expect_status(3);
+}
+
+#[test]
+fn mistakes_are_refused_and_nothing_stays() {
+    if !begin() {
+        return;
+    }
+    let refused = |args: &[&str], expected: &str| {
+        let o = count(args).failure();
+        assert!(o.stderr.contains(expected), "{args:?}: {}", o.stderr);
+    };
+    refused(&[], "-e SYSTEM:NAME");
+    refused(&["-e", "nonsense"], "not an event");
+    refused(&["-e", "sched:no_such"], "sched:no_such");
+    refused(&["-e", "sched:sched_switch", "--by", "no_field"], "has no field \"no_field\"");
+    refused(&["-e", "sched:sched_switch", "--hist", "x:y"], "not a field");
+    refused(&["-e", "sched:sched_switch", "--lhist", "prev_prio:0:10"], "FIELD:FROM:TO:STEP");
+    refused(&["--latency", "a:b -> c:d"], "A -> B by KEY");
+    refused(&["-e", "sched:sched_switch", "-p", "4194303"], "4194303");
+    let ids = || (object_ids(BpfObject::Program).unwrap(), object_ids(BpfObject::Link).unwrap());
+    let before = ids();
+    let mut child = std::process::Command::new(KYMO)
+        .args(["count", "-e", "sched:sched_switch", "-i", "10", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+    let during = ids();
+    let new = |now: &[u32], before: &[u32]| -> Vec<u32> {
+        now.iter().copied().filter(|id| !before.contains(id)).collect()
+    };
+    let own = (new(&during.0, &before.0), new(&during.1, &before.1));
+    assert!(!own.0.is_empty() && !own.1.is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(line.starts_with('{'), "{line}");
+    let is_gone = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let now = ids();
+        !own.0.iter().any(|id| now.0.contains(id)) && !own.1.iter().any(|id| now.1.contains(id))
+    });
+    assert!(is_gone, "programs or links {own:?} of a killed kymo are still there");
+}
