@@ -127,6 +127,9 @@ impl Lowering<'_> {
             "jiffies" => self.asked(helper::JIFFIES, U64),
             "comm" => {
                 let place = self.room(COMM_SIZE);
+                // Before Linux 6.2 the kernel leaves what is behind the name as it was, and keys
+                // of the same name would differ.
+                self.zero_memory(place, COMM_SIZE);
                 let address = self.address(place);
                 let size = Operand::Immediate(COMM_SIZE as i32);
                 self.emit(Instruction::Call(helper::COMM, vec![address, size], None));
