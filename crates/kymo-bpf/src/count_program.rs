@@ -132,7 +132,7 @@ pub fn write_count_program(request: &CountRequest) -> Result<CountProgram, Strin
         CountedTasks::Process(pid) => Some(format!("pid == {pid}")),
         CountedTasks::Command => Some("@task[tid]".to_owned()),
     };
-    let conditions: Vec<String> = tasks.into_iter().chain(condition).collect();
+    let conditions: Vec<String> = tasks.clone().into_iter().chain(condition).collect();
     let mut out = String::from("config = { print_maps_on_exit = 0 }\n\n");
     if request.tasks == CountedTasks::Command {
         out.push_str(FOLLOW_COMMAND);
@@ -142,7 +142,7 @@ pub fn write_count_program(request: &CountRequest) -> Result<CountProgram, Strin
         if !request.events.is_empty() {
             return Err("--latency names its events itself: leave out -e".into());
         }
-        write_latency(&mut out, text, &conditions, &keys)?;
+        write_latency(&mut out, text, (&conditions, tasks.as_deref()), &keys)?;
         &LATENCY_MAPS
     } else {
         if request.events.is_empty() {
@@ -306,7 +306,7 @@ fn measure_text(measure: &CountMeasure) -> Result<String, String> {
 fn write_latency(
     out: &mut String,
     text: &str,
-    conditions: &[String],
+    (conditions, tasks): (&[String], Option<&str>),
     by: &[String],
 ) -> Result<(), String> {
     let wrong =
@@ -328,6 +328,8 @@ fn write_latency(
          @begin[{first_key}] = nsecs;\n}}\n",
         filter_line(conditions)
     );
+    // What ends in tasks of others was begun by others.
+    let of_tasks = tasks.map_or_else(String::new, |tasks| format!("if ({tasks}) "));
     let _ = writeln!(
         out,
         "{second}\n{{\n  if (@begin[{second_key}]) {{\n    \
@@ -338,7 +340,7 @@ fn write_latency(
          @worst[cpu, $slot] = ($ns, nsecs, {});\n      $i = (uint64)0;\n      \
          while ($i < {WORST}) {{\n        if (@slow[cpu, $i] < @slow[cpu, $slot]) {{\n          \
          $slot = $i;\n        }}\n        $i++;\n      }}\n      @slot[cpu] = $slot;\n    \
-         }}\n  }} else {{\n    @alone = count();\n  }}\n}}",
+         }}\n  }} else {of_tasks}{{\n    @alone = count();\n  }}\n}}",
         shown.join(", ")
     );
     Ok(())
@@ -478,6 +480,7 @@ mod tests {
             "tracepoint:sched:sched_wakeup\n/@task[tid]/\n{\n  if (@begin[args.pid]) {",
             "tracepoint:sched:sched_switch\n{\n  if (@begin[args.next_pid]) {\n",
             "@[comm] = hist($ns, 3);",
+            "  } else if (@task[tid]) {\n    @alone = count();",
             "@worst[cpu, $slot] = ($ns, nsecs, args.next_pid, comm);",
             "  print(@max);\n  print(@);\n}\n",
         ] {
