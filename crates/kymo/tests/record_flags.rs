@@ -86,6 +86,14 @@ fn events_are_opened_as_perf_opens_them() {
     end(&mut child);
 }
 
+fn wait_for(holds: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it never happened");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn spinning(w: &Workload) -> Child {
     Command::new(w.program()).arg("100000").stdout(Stdio::null()).spawn().unwrap()
 }
@@ -268,14 +276,29 @@ fn files_of_a_rotation_are_limited_and_named_by_time() {
     let names = files();
     assert!(names.len() == 1 && names[0].starts_with("x.data.20"), "{names:?}");
     std::fs::remove_file(w.file(&names[0])).unwrap();
-    let rotated = ["-q", "-o", &data, "-e", "raw_syscalls:sys_enter", "--switch-output=64K"];
-    let busy = ["--switch-max-files", "2", "--", "dd", "if=/dev/zero", "of=/dev/null", "bs=1"];
-    let _ = record(&[&rotated[..], &busy, &["count=40000", "status=none"]].concat()).success();
+    let rotated = ["-q", "-o", &data, "-e", "cpu-clock", "--switch-output"];
+    let mut recorder = Command::new(KYMO)
+        .arg("record")
+        .args([&rotated[..], &["--switch-max-files", "2", "--", "sleep", "100"]].concat())
+        .spawn()
+        .unwrap();
+    let pid = recorder.id().to_string();
+    let sleeps = format!("/proc/{pid}/task/{pid}/children");
+    wait_for(|| std::fs::read_to_string(&sleeps).is_ok_and(|c| !c.trim().is_empty()));
+    wait_for(|| Path::new(&data).exists());
+    let mut newest = String::new();
+    for _ in 0..4 {
+        let before = files();
+        let _ = run("kill", ["-USR2", &pid]).success();
+        let new = || files().into_iter().find(|n| n != "x.data" && !before.contains(n));
+        wait_for(|| new().is_some());
+        newest = new().unwrap();
+    }
+    let _ = run("kill", ["-INT", &pid]).success();
+    let _ = recorder.wait().unwrap();
     let names = files();
     assert_eq!(names.len(), 2, "{names:?}");
-    // The newest: one of them has the end of the command.
-    let tasks = |name| perf(["script", "--show-task-events", "-i", &w.file(name)]).success().stdout;
-    assert!(names.iter().any(|name| tasks(name).contains("PERF_RECORD_EXIT")), "{names:?}");
+    assert!(names.contains(&newest), "{newest} {names:?}");
 }
 
 #[test]
