@@ -1,4 +1,4 @@
-//! `kymo run` in the guest, whose kernel has kprobes and lets functions be traced.
+//! `kymo run` and `kymo count` in the guest, whose kernel has kprobes and lets functions be traced.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use kymo_testkit::{Need, Outcome, Workload, require, run};
@@ -40,4 +40,27 @@ fn arguments_of_kernel_functions_have_types() {
     assert!(o.stdout.lines().any(|line| line == name), "{}\n{}", o.stdout, o.stderr);
     let o = run(KYMO, ["run", "-lv", "fentry:security_file_open"]).success();
     assert!(o.stdout.contains("struct file * file"), "{}", o.stdout);
+}
+
+#[test]
+fn calls_of_kernel_functions_are_counted_by_flags() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let work = Workload::syscalls();
+    let count = |flags: &[&str]| {
+        let o = run(KYMO, [&["count", "--json"], flags, &["--", work.arg(), "70"]].concat());
+        let o = o.success();
+        serde_json::from_str::<serde_json::Value>(&o.stdout).unwrap()
+    };
+    for event in
+        ["kprobe:__do_sys_getppid", "kretprobe:__do_sys_getppid", "fentry:__do_sys_getppid"]
+    {
+        let page = count(&["-e", event, "--by", "comm"]);
+        assert_eq!(page["rows"][0]["count"], 70, "{event}: {page}");
+        assert_eq!(page["rows"][0]["key"]["comm"], "syscalls", "{event}: {page}");
+    }
+    let latency = "kprobe:__do_sys_getppid -> kretprobe:__do_sys_getppid by tid";
+    let page = count(&["--latency", latency]);
+    assert_eq!(page["rows"][0]["count"], 70, "{page}");
 }
