@@ -142,8 +142,7 @@ fn is_found(page: &Value, chain: &Chain) {
     }
     let leaf = chain.links.last().unwrap();
     let own: u64 = of(leaf.tid)
-        .filter(|s| number(&s["start_ns"]) >= leaf.wait.0)
-        .map(|s| number(&s["duration_ns"]))
+        .map(|s| number(&s["end_ns"]).saturating_sub(leaf.wait.0.max(number(&s["start_ns"]))))
         .sum();
     let (least, most) = (leaf.wake.0 - leaf.wait.1, leaf.wake.1 - leaf.wait.0);
     assert!(own + TOLERANCE >= least && own <= most + TOLERANCE, "{name}: {own} {least} {most}");
