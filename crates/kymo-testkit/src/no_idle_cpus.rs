@@ -1,3 +1,5 @@
+//! CPUs that never run their idle task.
+
 use std::process::{Child, Command};
 use std::thread::available_parallelism;
 
