@@ -18,7 +18,7 @@ use crate::schema::{ClassOrigin, FieldDesc, FieldId, FieldPlace, RecordedClass, 
 use crate::trace_dat::{KnownEvent, TaskNames};
 use crate::value::FieldValue;
 
-pub use crate::task_info::TaskInfo;
+pub use crate::task_info::{TaskComm, TaskInfo};
 
 /// The stack of an event as addresses, innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

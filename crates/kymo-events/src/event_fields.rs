@@ -7,6 +7,7 @@ use kymo_model::Endian;
 
 use crate::event::RecordedEvent;
 use crate::schema::{FieldId, FieldPlace, RecordedClass};
+use crate::task_info::TaskComm;
 use crate::value::FieldValue;
 
 /// Fields of one event.
@@ -96,6 +97,18 @@ impl<'a> EventFields<'a, '_> {
             return Cow::Borrowed(bytes.get(..end).unwrap_or(bytes));
         }
         self.text(reader.id)
+    }
+
+    /// Name of a task, by the reader of its field; empty where it is none.
+    #[inline]
+    pub fn read_comm(&self, reader: &FieldReader) -> TaskComm {
+        if let (ReaderPlace::Text { at, size: 16 }, Some((payload, _))) =
+            (reader.place, self.payload)
+            && let Some(bytes) = payload.get(at..).and_then(<[u8]>::first_chunk)
+        {
+            return TaskComm::from_field(*bytes);
+        }
+        TaskComm::new(&self.read_text(reader))
     }
 
     /// Value of an integer, sign-extended.

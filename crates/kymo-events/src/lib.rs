@@ -36,7 +36,7 @@ pub mod worker_pool;
 
 pub use address::{BinaryAddress, CodeAddress};
 pub use chain_frames::{AddressState, ChainFacts, ChainFrame, ChainResolver};
-pub use event::{EventStack, KernelPayload, ProgramPayload, RecordedEvent, TaskInfo};
+pub use event::{EventStack, KernelPayload, ProgramPayload, RecordedEvent, TaskComm, TaskInfo};
 pub use event_fields::{EventFields, FieldReader};
 pub use field_type::{FieldRole, FieldType};
 pub use filter::{BoundFilter, FilterExpr, FilterExprError};

@@ -53,7 +53,7 @@ fn same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T]) {
 /// What events say of waits by lock: number, nanoseconds, the longest.
 fn model(path: &str) -> BTreeMap<String, (u64, u64, u64)> {
     let text = kymo(&["script", "-i", path, "--json"]).success().stdout;
-    let mut begun: HashMap<(u64, u64, String), f64> = HashMap::new();
+    let mut begun: HashMap<(i64, u64, String), f64> = HashMap::new();
     let mut waits: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     for line in text.lines() {
         let e: Value = serde_json::from_str(line).unwrap();
@@ -62,8 +62,9 @@ fn model(path: &str) -> BTreeMap<String, (u64, u64, u64)> {
             continue;
         }
         let lock = e["fields"]["lock_addr"].to_string();
-        let (tid, time) = (e["tid"].as_u64().unwrap(), e["time"].as_f64().unwrap());
-        let cpu = if tid == 0 { e["cpu"].as_u64().unwrap() } else { 0 };
+        // -1: the thread is being released.
+        let (tid, time) = (e["tid"].as_i64().unwrap(), e["time"].as_f64().unwrap());
+        let cpu = if tid <= 0 { e["cpu"].as_u64().unwrap() } else { 0 };
         let key = (tid, cpu, lock.clone());
         if name == "contention_begin" {
             begun.entry(key).or_insert(time);

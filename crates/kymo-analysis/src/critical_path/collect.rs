@@ -195,7 +195,7 @@ impl<'a> PathCollector<'a> {
     fn step(
         &mut self,
         transition: &Transition,
-        (sched, event): (&SchedEvent<'_>, &RecordedEvent<'_>),
+        (sched, event): (&SchedEvent, &RecordedEvent<'_>),
         (time, cpu): (u64, u32),
         machine: &TaskMachine,
     ) {

@@ -200,7 +200,9 @@ impl ContentionCounting<'_> {
         let (first, last) = self.span.unwrap_or((time, time));
         self.span = Some((first.min(time), last.max(time)));
         let address = address as u64;
-        let cpu = if tid == 0 { event.cpu().unwrap_or(0) } else { 0 };
+        // Neither idle tasks nor threads that are being released have numbers of their own.
+        let is_shared = matches!(tid, 0 | u32::MAX);
+        let cpu = if is_shared { event.cpu().unwrap_or(0) } else { 0 };
         let key = (tid, cpu, address);
         match fields.is_begin {
             true => {

@@ -139,7 +139,7 @@ impl<'a> OffCpuCounting<'a> {
     fn step(
         &mut self,
         transition: &Transition,
-        (sched, event): (&SchedEvent<'_>, &RecordedEvent<'_>),
+        (sched, event): (&SchedEvent, &RecordedEvent<'_>),
         (time, cpu): (u64, u32),
         machine: &TaskMachine,
     ) {

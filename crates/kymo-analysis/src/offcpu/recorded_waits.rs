@@ -107,7 +107,7 @@ pub fn count_recorded_waits(
 }
 
 impl WaitReader<'_> {
-    fn event(&mut self, sched: &SchedEvent<'_>, event: &RecordedEvent<'_>, time: u64) {
+    fn event(&mut self, sched: &SchedEvent, event: &RecordedEvent<'_>, time: u64) {
         match sched {
             SchedEvent::Switch { prev, state, .. } => {
                 // The record of the switch comes right behind its event.

@@ -2,9 +2,7 @@
 //! class has is looked up once for each layout; fields are asked for by LTTng's names where
 //! ftrace's mean something else there (`child_pid` is a thread in ftrace, a process in LTTng).
 
-use std::borrow::Cow;
-
-use kymo_events::{EventFields, FieldReader, RecordedClass, RecordedEvent};
+use kymo_events::{EventFields, FieldReader, RecordedClass, RecordedEvent, TaskComm};
 
 use super::switch_state::SwitchOutState;
 
@@ -20,12 +18,12 @@ pub const SCHED_EVENTS: [&str; 7] = [
 ];
 
 /// A task as an event states it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskRef<'e> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskRef {
     /// Thread id; 0 is the idle task of a CPU.
     pub tid: u32,
     /// Its name; empty where the event has none.
-    pub comm: Cow<'e, [u8]>,
+    pub comm: TaskComm,
 }
 
 /// What a task is woken from.
@@ -53,30 +51,30 @@ pub enum WakeupKind {
 }
 
 /// An event of the scheduler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SchedEvent<'e> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedEvent {
     /// A CPU goes from one task to another.
     Switch {
         /// Who leaves it.
-        prev: TaskRef<'e>,
+        prev: TaskRef,
         /// In which state.
         state: SwitchOutState,
         /// Who gets it.
-        next: TaskRef<'e>,
+        next: TaskRef,
     },
     /// A task becomes runnable.
     Wakeup {
         /// Which of the events.
         kind: WakeupKind,
         /// Who.
-        task: TaskRef<'e>,
+        task: TaskRef,
         /// What it is woken from.
         context: WakeupContext,
     },
     /// A task gets another run queue.
     Migrate {
         /// Who.
-        task: TaskRef<'e>,
+        task: TaskRef,
         /// From this CPU.
         from: Option<u32>,
         /// To this one.
@@ -85,16 +83,16 @@ pub enum SchedEvent<'e> {
     /// Time on the CPU is accounted.
     Runtime {
         /// Whose.
-        task: TaskRef<'e>,
+        task: TaskRef,
         /// Nanoseconds.
         runtime: u64,
     },
     /// A task is born.
     Fork {
         /// Its parent.
-        parent: TaskRef<'e>,
+        parent: TaskRef,
         /// The new one.
-        child: TaskRef<'e>,
+        child: TaskRef,
     },
 }
 
@@ -115,9 +113,9 @@ impl TaskFields {
     }
 
     #[inline]
-    fn read<'a>(&self, fields: &EventFields<'a, '_>) -> Option<TaskRef<'a>> {
+    fn read(&self, fields: &EventFields<'_, '_>) -> Option<TaskRef> {
         let tid = u32::try_from(fields.read_integer(&self.tid)?).ok()?;
-        let comm = self.comm.as_ref().map_or(Cow::Borrowed(&[][..]), |c| fields.read_text(c));
+        let comm = self.comm.as_ref().map_or_else(TaskComm::default, |c| fields.read_comm(c));
         Some(TaskRef { tid, comm })
     }
 }
@@ -165,7 +163,7 @@ impl EventPlan {
     }
 
     #[inline]
-    fn decode<'a>(&self, event: &'a RecordedEvent<'_>) -> Option<SchedEvent<'a>> {
+    fn decode(&self, event: &RecordedEvent<'_>) -> Option<SchedEvent> {
         let fields = event.fields();
         let cpu =
             |field: &Option<FieldReader>| u32::try_from(fields.read_integer(field.as_ref()?)?).ok();
@@ -220,7 +218,7 @@ pub struct SchedDecoder {
 impl SchedDecoder {
     /// The event, if it is one of the scheduler's.
     #[inline]
-    pub fn decode<'a>(&mut self, event: &'a RecordedEvent<'_>) -> Option<SchedEvent<'a>> {
+    pub fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<SchedEvent> {
         let index = event.class.layout.index();
         if self.plans.get(index).is_none_or(Option::is_none) {
             self.learn(event.class, index);

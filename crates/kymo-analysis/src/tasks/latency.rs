@@ -1,5 +1,6 @@
 //! Scheduling delays by task: how long each waited for a CPU, and why.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -52,7 +53,9 @@ impl DelayStats {
     pub(crate) fn merge(&mut self, other: &DelayStats) {
         self.count += other.count;
         self.total = self.total.saturating_add(other.total);
-        if other.max.map(|m| m.0) > self.max.map(|m| m.0) {
+        // Of equal ones the first.
+        let order = |max: Option<(u64, u64)>| max.map(|(delay, from)| (delay, Reverse(from)));
+        if order(other.max) > order(self.max) {
             self.max = other.max;
         }
         self.histogram.merge(&other.histogram);
@@ -81,7 +84,7 @@ pub struct LatencyRow {
     pub on_cpu: u64,
     /// How often it got a CPU.
     pub switches: u64,
-    /// All waits for a CPU.
+    /// All waits for a CPU; added up when the row is finished.
     pub delay: DelayStats,
     /// Those after a wake-up.
     pub woken: DelayStats,
@@ -123,7 +126,6 @@ impl LatencyRow {
             self.unknown += 1;
             return;
         };
-        self.delay.add(delay, from);
         match wait.cause {
             WaitCause::Woken => self.woken.add(delay, from),
             WaitCause::Preempted => self.preempted.add(delay, from),
@@ -345,7 +347,10 @@ impl LatencyCounting<'_> {
             return;
         }
         let comm = task.comm().to_vec();
-        let row = LatencyRow { tid: task.tid, pid: task.info.pid, tasks: 1, ..row };
+        let mut row = LatencyRow { tid: task.tid, pid: task.info.pid, tasks: 1, ..row };
+        for part in [&row.woken, &row.preempted, &row.new] {
+            row.delay.merge(part);
+        }
         if self.config.by_task && self.ended.len() < MOST_ENDED {
             return self.ended.push(LatencyRow { comm, ..row });
         }

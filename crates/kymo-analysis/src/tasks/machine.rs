@@ -3,7 +3,7 @@
 //! Memory is that of the tasks that live at a time. Halves of intervals whose other half is not
 //! in the recording are counted (`SchedCounts`), and are no intervals.
 
-use kymo_events::RecordedEvent;
+use kymo_events::{RecordedEvent, TaskComm};
 
 use super::decode::{SchedEvent, TaskRef, WakeupContext, WakeupKind};
 use super::switch_state::SwitchOutState;
@@ -154,13 +154,20 @@ impl TaskMachine {
 
     /// Takes an event.
     #[inline]
-    pub fn apply(
+    pub fn apply(&mut self, sched: &SchedEvent, event: &RecordedEvent<'_>) -> Option<Transition> {
+        self.apply_at(sched, event, (event.time, event.cpu()))
+    }
+
+    /// Takes an event whose time and CPU have been read.
+    #[inline]
+    pub(super) fn apply_at(
         &mut self,
-        sched: &SchedEvent<'_>,
+        sched: &SchedEvent,
         event: &RecordedEvent<'_>,
+        (time, cpu): (Option<u64>, Option<u32>),
     ) -> Option<Transition> {
         self.tasks.forget_ended();
-        let (Some(time), Some(cpu)) = (event.time, event.cpu().filter(|c| *c < MOST_CPUS)) else {
+        let (Some(time), Some(cpu)) = (time, cpu.filter(|c| *c < MOST_CPUS)) else {
             self.counts.unplaced += 1;
             return None;
         };
@@ -213,7 +220,7 @@ impl TaskMachine {
 
     fn switch(
         &mut self,
-        (prev, state, next): (&TaskRef<'_>, SwitchOutState, &TaskRef<'_>),
+        (prev, state, next): (&TaskRef, SwitchOutState, &TaskRef),
         (time, cpu): (u64, u32),
         event: &RecordedEvent<'_>,
     ) -> Option<Transition> {
@@ -283,7 +290,7 @@ impl TaskMachine {
 
     fn wakeup(
         &mut self,
-        (kind, task, context): (WakeupKind, &TaskRef<'_>, WakeupContext),
+        (kind, task, context): (WakeupKind, &TaskRef, WakeupContext),
         (time, cpu): (u64, u32),
         event: &RecordedEvent<'_>,
     ) -> Option<Transition> {
@@ -324,7 +331,7 @@ impl TaskMachine {
         }
         // Its CPU has not switched yet.
         let info = event.task();
-        let task = TaskRef { tid: info.tid?, comm: info.comm().into() };
+        let task = TaskRef { tid: info.tid?, comm: TaskComm::new(info.comm()) };
         self.tasks.find(&task, cpu, event)
     }
 

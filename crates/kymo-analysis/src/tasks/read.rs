@@ -124,7 +124,8 @@ impl SchedReader {
             let (first, last) = span.unwrap_or((time, time));
             *span = Some((first.min(time), last.max(time)));
         }
-        match (machine.apply(&sched, event), event.time, event.cpu()) {
+        let cpu = event.cpu();
+        match (machine.apply_at(&sched, event, (event.time, cpu)), event.time, cpu) {
             (Some(transition), Some(time), Some(cpu)) => {
                 sink(&SchedStep { transition, event, time, cpu }, machine)
             }

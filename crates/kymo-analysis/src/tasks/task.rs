@@ -1,6 +1,6 @@
 //! A task, and the table of those that are alive.
 
-use kymo_events::{RecordedEvent, TaskInfo};
+use kymo_events::{RecordedEvent, TaskComm, TaskInfo};
 use rustc_hash::FxHashMap;
 
 use super::decode::{TaskRef, WakeupContext};
@@ -9,9 +9,6 @@ use super::wait::Wait;
 
 /// Tasks that are known at a time; of more only the number is kept.
 const MOST_TASKS: usize = 1 << 18;
-
-/// Bytes of a task's name in an event.
-const COMM: usize = 16;
 
 /// Slot of a task in the table; taken by another task some time after it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,8 +83,8 @@ pub struct SchedTask {
     pub(super) woken: Option<Wakeup>,
     /// A wake-up that came while it ran.
     pub(super) woken_running: bool,
-    comm: [u8; COMM],
-    comm_len: u8,
+    /// The name that its events state.
+    stated: TaskComm,
     is_named: bool,
 }
 
@@ -115,26 +112,22 @@ impl SchedTask {
     /// Takes the name that an event states. What the recording says of the task beside its
     /// events is asked for only if that is another than the last one.
     #[inline]
-    fn rename(&mut self, comm: &[u8], event: &RecordedEvent<'_>) {
-        let same = self.comm.get(..usize::from(self.comm_len)) == Some(comm);
-        if !self.is_named || !same {
+    fn rename(&mut self, comm: TaskComm, event: &RecordedEvent<'_>) {
+        if !self.is_named || self.stated != comm {
             self.learn_name(comm, event);
         }
     }
 
     #[cold]
-    fn learn_name(&mut self, comm: &[u8], event: &RecordedEvent<'_>) {
-        let comm = comm.get(..COMM).unwrap_or(comm);
-        self.comm = [0; COMM];
-        self.comm[..comm.len()].copy_from_slice(comm);
-        (self.comm_len, self.is_named) = (comm.len() as u8, true);
+    fn learn_name(&mut self, comm: TaskComm, event: &RecordedEvent<'_>) {
+        (self.stated, self.is_named) = (comm, true);
         let told = event.thread(self.tid);
         // A child whose parent has no name is called by its parent's number.
         let has_name = told.is_named && !told.comm().starts_with(b":");
         self.info = match has_name || comm.is_empty() {
             // perf knows more of workers of the kernel than their events tell.
             true => told,
-            false => TaskInfo::new(told.pid, Some(self.tid), comm),
+            false => TaskInfo::new(told.pid, Some(self.tid), comm.as_bytes()),
         };
         if self.is_idle() {
             self.info = TaskInfo::new(Some(0), Some(0), b"<idle>");
@@ -180,7 +173,7 @@ impl TaskTable {
     #[inline]
     pub(super) fn find(
         &mut self,
-        task: &TaskRef<'_>,
+        task: &TaskRef,
         cpu: u32,
         event: &RecordedEvent<'_>,
     ) -> Option<TaskId> {
@@ -193,7 +186,7 @@ impl TaskTable {
             None => self.insert(task.tid, cpu)?,
         };
         if let Some(t) = self.tasks.get_mut(id.index()) {
-            t.rename(&task.comm, event);
+            t.rename(task.comm, event);
         }
         Some(id)
     }

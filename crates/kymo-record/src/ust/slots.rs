@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use kymo_ust::{
-    ChannelConfigView, Control, FieldRecord, Fields, Filter, FilterMismatch, MismatchReason,
-    SLOT_PATH, SLOTS, SLOTS_AT, Shape, Slot, SlotState, enable_at, slot_at,
+    ChannelConfigView, Control, EventRecord, FieldRecord, Fields, Filter, FilterMismatch,
+    MismatchReason, SLOT_PATH, SLOTS, SLOTS_AT, Shape, Slot, SlotState, enable_at, slot_at,
 };
 
 use super::channel::Channel;
@@ -136,9 +136,9 @@ impl Channel {
         let _lock = program.file().lock(LOCKED.0, LOCKED.1)?;
         let Some((attached, slot)) = self.slot_of(program)? else { return Ok(()) };
         let (before, after) = (self.view()?, new.view()?);
-        let wanted: BTreeSet<u32> = new.events(program).collect();
+        let wanted = new.fitting(program);
         all_off(program, attached.slot, |id| !wanted.contains(&id))?;
-        let other = |e: &kymo_ust::EventRecord| {
+        let other = |e: &EventRecord| {
             let name = format!("{}:{}", e.provider, e.name);
             let filter = |view: ChannelConfigView<'_>| {
                 let rule = view.rule_for(name.as_bytes(), e.level);
@@ -157,7 +157,7 @@ impl Channel {
     }
 
     fn switch_on(&self, program: &Program, slot: usize) -> Result<(), UstError> {
-        for event in self.events(program) {
+        for event in self.fitting(program) {
             program.file().write_at(enable_at(program.control(), event, slot), &[1])?;
         }
         Ok(())
@@ -165,19 +165,32 @@ impl Channel {
 
     /// The events that the configuration wants of a program but whose filter does not fit them.
     pub(super) fn unfit(&self, program: &Program) -> Vec<UnfitEvent> {
-        let Ok(view) = self.view() else { return Vec::new() };
-        let mut unfit = Vec::new();
-        for event in program.present() {
+        let unfit = |(event, mismatch): (&EventRecord, FilterMismatch)| UnfitEvent {
+            event: format!("{}:{}", event.provider, event.name),
+            mismatch,
+            fields: event.fields.iter().map(|f| f.name.clone()).collect(),
+        };
+        self.mismatches(program).map(unfit).collect()
+    }
+
+    /// Numbers of the events that are wanted and may pass their filter.
+    fn fitting(&self, program: &Program) -> BTreeSet<u32> {
+        let mut fitting: BTreeSet<u32> = self.events(program).collect();
+        self.mismatches(program).for_each(|(event, _)| _ = fitting.remove(&event.id));
+        fitting
+    }
+
+    fn mismatches<'a>(
+        &'a self,
+        program: &'a Program,
+    ) -> impl Iterator<Item = (&'a EventRecord, FilterMismatch)> {
+        let view = self.view().ok();
+        program.present().filter_map(move |event| {
             let name = format!("{}:{}", event.provider, event.name);
-            let rule = view.rule_for(name.as_bytes(), event.level);
-            let Some(rule) = rule.filter(|r| !r.filter.is_empty()) else { continue };
-            let Ok(filter) = Filter::parse(rule.filter) else { continue };
-            if let Some(mismatch) = filter.mismatch(&RecordedFields(&event.fields)) {
-                let fields = event.fields.iter().map(|f| f.name.clone()).collect();
-                unfit.push(UnfitEvent { event: name, mismatch, fields });
-            }
-        }
-        unfit
+            let rule = view?.rule_for(name.as_bytes(), event.level)?;
+            let filter = Filter::parse(rule.filter).ok().filter(|_| !rule.filter.is_empty())?;
+            Some((event, filter.mismatch(&RecordedFields(&event.fields))?))
+        })
     }
 }
 

@@ -8,6 +8,11 @@ use super::{EventDesc, PerfDataReadStats, known};
 
 const MAX_IDS: usize = 1 << 24;
 
+/// Ids that a table has a slot for each: the kernel numbers events one after the other.
+const MOST_SLOTS: u64 = 1 << 16;
+/// A slot of no event.
+const NO_EVENT: u32 = u32::MAX;
+
 /// Why a record is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnusableRecord {
@@ -26,13 +31,17 @@ type EventAndTime = (u32, Option<u64>);
 #[derive(Debug, Default)]
 pub(super) struct EventIds {
     layouts: Vec<SampleLayout>,
+    /// Events of the ids from `first_slot` on, which are most or all.
+    slots: Vec<u32>,
+    first_slot: Option<u64>,
+    /// Those of the others.
     ids: FxHashMap<u64, u32>,
-    last_id: (u64, u32),
 }
 
 impl EventIds {
     pub(super) fn new(events: &[EventDesc]) -> EventIds {
-        let mut ids = EventIds::default();
+        let first = events.iter().flat_map(|e| &e.ids).copied().filter(|id| *id != 0).min();
+        let mut ids = EventIds { first_slot: first, ..EventIds::default() };
         events.iter().enumerate().for_each(|(number, event)| ids.add(number, event));
         ids
     }
@@ -41,32 +50,40 @@ impl EventIds {
     pub(super) fn add(&mut self, number: usize, event: &EventDesc) {
         self.layouts.push(SampleLayout::new(&event.attr));
         for id in &event.ids {
-            if self.ids.len() < MAX_IDS {
+            let at = id.wrapping_sub(*self.first_slot.get_or_insert(*id));
+            if at < MOST_SLOTS {
+                let at = at as usize;
+                if self.slots.len() <= at {
+                    self.slots.resize(at + 1, NO_EVENT);
+                }
+                if let Some(slot) = self.slots.get_mut(at) {
+                    *slot = number as u32;
+                }
+            } else if self.ids.len() < MAX_IDS {
                 self.ids.insert(*id, number as u32);
             }
         }
-        self.last_id = (0, 0);
     }
 
     /// The event that states this id.
+    #[inline]
     pub(super) fn named(&self, id: u64) -> Option<u32> {
-        self.ids.get(&id).copied()
+        let at = id.wrapping_sub(self.first_slot?);
+        match self.slots.get(usize::try_from(at).ok()?) {
+            Some(event) => Some(*event).filter(|event| *event != NO_EVENT),
+            None => self.ids.get(&id).copied(),
+        }
     }
 
     /// The event with this id. Id 0 is the first event's, as perf has it.
     #[inline]
-    fn event_of(&mut self, id: u64) -> Option<u32> {
-        if self.last_id.0 == id {
-            return Some(self.last_id.1);
-        }
-        let event = if id == 0 { 0 } else { *self.ids.get(&id)? };
-        self.last_id = (id, event);
-        Some(event)
+    fn event_of(&self, id: u64) -> Option<u32> {
+        if id == 0 { Some(0) } else { self.named(id) }
     }
 
     #[inline]
     pub(super) fn sample(
-        &mut self,
+        &self,
         body: &[u8],
         endian: Endian,
     ) -> Result<EventAndTime, UnusableRecord> {
@@ -90,7 +107,7 @@ impl EventIds {
 
     /// The same of a record of the kernel that is no sample.
     pub(super) fn sideband(
-        &mut self,
+        &self,
         kind: RecordKind,
         body: &[u8],
         endian: Endian,
