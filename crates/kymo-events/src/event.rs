@@ -249,7 +249,7 @@ impl<'e> RecordedEvent<'e> {
     }
 
     /// Payload of a kernel's event as it was recorded, and its byte order.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn payload(&self) -> Option<(&[u8], Endian)> {
         match &self.body {
             EventBody::Ftrace(body) => Some((body.payload, body.endian)),

@@ -18,7 +18,7 @@ pub struct EventFields<'a, 'e> {
 
 impl<'e> RecordedEvent<'e> {
     /// Its fields, for who reads several of them.
-    #[inline]
+    #[inline(always)]
     pub fn fields(&self) -> EventFields<'_, 'e> {
         EventFields { event: self, payload: self.payload() }
     }
@@ -42,6 +42,10 @@ enum ReaderPlace {
         at: usize,
         size: usize,
     },
+    /// `__data_loc char[]`: where it is and how long it is stands at `at`.
+    DynText {
+        at: usize,
+    },
     /// By the description of the field.
     Described,
 }
@@ -59,6 +63,7 @@ impl RecordedClass {
                     FieldKind::String if field.size > 0 => {
                         ReaderPlace::Text { at, size: field.size as usize }
                     }
+                    FieldKind::DynString { relative: false } => ReaderPlace::DynText { at },
                     _ => ReaderPlace::Described,
                 }
             }
@@ -70,7 +75,7 @@ impl RecordedClass {
 
 impl<'a> EventFields<'a, '_> {
     /// Value of an integer, sign-extended, by its reader.
-    #[inline]
+    #[inline(always)]
     pub fn read_integer(&self, reader: &FieldReader) -> Option<i64> {
         if let (ReaderPlace::Integer { at, size, signed }, Some((payload, endian))) =
             (reader.place, self.payload)
@@ -100,13 +105,20 @@ impl<'a> EventFields<'a, '_> {
     }
 
     /// Name of a task, by the reader of its field; empty where it is none.
-    #[inline]
+    #[inline(always)]
     pub fn read_comm(&self, reader: &FieldReader) -> TaskComm {
         if let (ReaderPlace::Text { at, size: 16 }, Some((payload, _))) =
             (reader.place, self.payload)
             && let Some(bytes) = payload.get(at..).and_then(<[u8]>::first_chunk)
         {
-            return TaskComm::from_field(*bytes);
+            return TaskComm::from_field(bytes);
+        }
+        if let (ReaderPlace::DynText { at }, Some((payload, endian))) = (reader.place, self.payload)
+            && let Some(loc) = endian.u32_at(payload, at)
+            && let Some(bytes) = payload.get((loc & 0xffff) as usize..)
+            && let Some(text) = bytes.get(..(loc >> 16) as usize)
+        {
+            return TaskComm::new(text);
         }
         TaskComm::new(&self.read_text(reader))
     }

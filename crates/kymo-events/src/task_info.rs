@@ -6,39 +6,79 @@ const NAME: usize = 32;
 /// A task's name as events of the kernel state it: at most 16 bytes (`TASK_COMM_LEN`), zeros
 /// behind the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct TaskComm([u8; 16]);
+pub struct TaskComm {
+    // Words, not bytes: they stay in registers from the event to the comparison.
+    first: u64,
+    second: u64,
+}
 
 impl TaskComm {
-    /// A name; what is longer is cut.
+    /// A name, up to its terminating zero if it has one; what is longer than 16 bytes is cut.
+    #[inline]
     pub fn new(name: &[u8]) -> TaskComm {
-        let mut bytes = [0; 16];
-        let len = name.len().min(bytes.len());
-        bytes[..len].copy_from_slice(&name[..len]);
-        TaskComm::from_field(bytes)
+        let len = name.len().min(16);
+        // Words that overlap where the name is no whole number of them.
+        let word = |at: usize| name.get(at..)?.first_chunk().map(|w| u64::from_le_bytes(*w));
+        let half = |at: usize| name.get(at..)?.first_chunk().map(|w| u32::from_le_bytes(*w));
+        let byte = |at: usize| name.get(at).map_or(0, |b| u64::from(*b) << (8 * at));
+        let (first, second) = match len {
+            8.. => {
+                let last = word(len - 8).unwrap_or(0);
+                (word(0).unwrap_or(0), last.checked_shr(8 * (16 - len as u32)).unwrap_or(0))
+            }
+            4..8 => {
+                let (low, high) = (half(0).unwrap_or(0), half(len - 4).unwrap_or(0));
+                (u64::from(low) | u64::from(high) << (8 * (len - 4)), 0)
+            }
+            _ => (byte(0) | byte(1) | byte(2), 0),
+        };
+        TaskComm::of_words(first, second)
     }
 
     /// The name in a field of an event; behind its terminating zero may be anything.
     #[inline]
-    pub fn from_field(bytes: [u8; 16]) -> TaskComm {
-        let all = u128::from_le_bytes(bytes);
-        // The lowest of these bits is that of the first byte that is zero.
-        let ones = u128::from_le_bytes([1; 16]);
-        let zeros = all.wrapping_sub(ones) & !all & (ones << 7);
-        let kept = zeros.trailing_zeros() & !7;
-        let kept = if kept == 128 { all } else { all & ((1 << kept) - 1) };
-        TaskComm(kept.to_le_bytes())
+    pub fn from_field(bytes: &[u8; 16]) -> TaskComm {
+        let all = u128::from_le_bytes(*bytes);
+        TaskComm::of_words(all as u64, (all >> 64) as u64)
+    }
+
+    #[inline]
+    fn of_words(first: u64, second: u64) -> TaskComm {
+        let (kept, rest) = (bits_to_zero(first), bits_to_zero(second));
+        TaskComm {
+            first: first & low_bits(kept),
+            second: if kept == u64::BITS { second & low_bits(rest) } else { 0 },
+        }
     }
 
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.0[0] == 0
+        self.first == 0
     }
 
-    /// Its bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        let end = self.0.iter().position(|b| *b == 0).unwrap_or(self.0.len());
-        &self.0[..end]
+    /// Its bytes, with zeros behind them.
+    pub fn padded(&self) -> [u8; 16] {
+        (u128::from(self.first) | u128::from(self.second) << 64).to_le_bytes()
     }
+
+    /// Number of its bytes.
+    pub fn len(&self) -> usize {
+        self.padded().iter().position(|b| *b == 0).unwrap_or(16)
+    }
+}
+
+/// Bits of a word before its first byte that is zero.
+#[inline]
+fn bits_to_zero(word: u64) -> u32 {
+    let ones = u64::from_le_bytes([1; 8]);
+    // The lowest of these bits is in the first byte that is zero.
+    let zeros = word.wrapping_sub(ones) & !word & (ones << 7);
+    zeros.trailing_zeros() & !7
+}
+
+#[inline]
+fn low_bits(count: u32) -> u64 {
+    u64::MAX.checked_shl(count).map_or(u64::MAX, |high| !high)
 }
 
 /// The task of an event, as far as the recording tells.
@@ -85,16 +125,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_end_at_their_first_zero() {
-        let of = |field: &[u8; 16]| TaskComm::from_field(*field);
-        assert_eq!(of(b"cat\0garbage\0\xff\x80\x01\0"), TaskComm::new(b"cat"));
-        assert_eq!(of(b"\0garbage\0\0\0\0\0\0\0\0"), TaskComm::default());
-        assert_eq!(of(b"sixteen bytes of").as_bytes(), b"sixteen bytes of");
-        assert_eq!(
-            of(b"\x01\x80\xff\0\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01"),
-            TaskComm::new(b"\x01\x80\xff")
-        );
-        assert_eq!(TaskComm::new(b"sixteen bytes of it").as_bytes(), b"sixteen bytes of");
-        assert!(TaskComm::new(b"").is_empty() && !TaskComm::new(b"a").is_empty());
+    fn names_end_at_their_first_zero_or_after_16_bytes() {
+        let text = b"sixteen bytes of it";
+        for len in 0..=text.len() {
+            let name = &text[..len];
+            let kept = &name[..len.min(16)];
+            let mut field = [0xee; 16];
+            field[..kept.len()].copy_from_slice(kept);
+            field[kept.len()..].iter_mut().take(1).for_each(|b| *b = 0);
+            let comm = TaskComm::from_field(&field);
+            assert_eq!((&comm.padded()[..comm.len()], comm.len()), (kept, kept.len()));
+            assert_eq!(TaskComm::new(name), comm);
+            assert_eq!(TaskComm::new(&[name, b"\0garbage"].concat()), comm);
+            assert_eq!(comm.is_empty(), len == 0);
+        }
+        // Bytes beside 0x00 and 0x80, which the search for zeros could take for them.
+        let odd = b"\x01\x80\xff\x01\x80\x7f\x81\x01\x01\x80\xff\x01\x80\x7f\x81\x01";
+        assert_eq!(TaskComm::from_field(odd).padded(), *odd);
+        assert_eq!(TaskComm::new(odd), TaskComm::from_field(odd));
     }
 }

@@ -112,7 +112,7 @@ impl TaskFields {
         Some(TaskFields { tid: reader(class, tid)?, comm: reader(class, comm) })
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, fields: &EventFields<'_, '_>) -> Option<TaskRef> {
         let tid = u32::try_from(fields.read_integer(&self.tid)?).ok()?;
         let comm = self.comm.as_ref().map_or_else(TaskComm::default, |c| fields.read_comm(c));
@@ -162,7 +162,7 @@ impl EventPlan {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn decode(&self, event: &RecordedEvent<'_>) -> Option<SchedEvent> {
         let fields = event.fields();
         let cpu =
@@ -217,7 +217,7 @@ pub struct SchedDecoder {
 
 impl SchedDecoder {
     /// The event, if it is one of the scheduler's.
-    #[inline]
+    #[inline(always)]
     pub fn decode(&mut self, event: &RecordedEvent<'_>) -> Option<SchedEvent> {
         let index = event.class.layout.index();
         if self.plans.get(index).is_none_or(Option::is_none) {

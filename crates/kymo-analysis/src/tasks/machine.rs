@@ -159,7 +159,7 @@ impl TaskMachine {
     }
 
     /// Takes an event whose time and CPU have been read.
-    #[inline]
+    #[inline(always)]
     pub(super) fn apply_at(
         &mut self,
         sched: &SchedEvent,
@@ -218,6 +218,7 @@ impl TaskMachine {
         }
     }
 
+    #[inline]
     fn switch(
         &mut self,
         (prev, state, next): (&TaskRef, SwitchOutState, &TaskRef),
@@ -251,6 +252,7 @@ impl TaskMachine {
         Some(Transition::Switch { out, next })
     }
 
+    #[inline]
     fn switch_out(
         &mut self,
         id: TaskId,
@@ -272,6 +274,7 @@ impl TaskMachine {
         Some(SwitchOut { task: id, state, since, wait, touches_loss })
     }
 
+    #[inline]
     fn switch_in(&mut self, id: TaskId, cpu: u32, time: u64) -> Option<SwitchIn> {
         let task = self.tasks.get_mut(id)?;
         let (left, woken) = (task.left.take(), task.woken.take());
@@ -288,6 +291,7 @@ impl TaskMachine {
         Some(SwitchIn { task: id, wait })
     }
 
+    #[inline]
     fn wakeup(
         &mut self,
         (kind, task, context): (WakeupKind, &TaskRef, WakeupContext),

@@ -127,7 +127,7 @@ impl SchedTask {
         self.info = match has_name || comm.is_empty() {
             // perf knows more of workers of the kernel than their events tell.
             true => told,
-            false => TaskInfo::new(told.pid, Some(self.tid), comm.as_bytes()),
+            false => TaskInfo::new(told.pid, Some(self.tid), &comm.padded()[..comm.len()]),
         };
         if self.is_idle() {
             self.info = TaskInfo::new(Some(0), Some(0), b"<idle>");
