@@ -1,7 +1,10 @@
 //! Callers of locks: the stack of a wait without the functions that are the lock.
 
+use std::sync::Arc;
+
 use kymo_events::RecordedEvent;
 use kymo_model::Misc;
+use rustc_hash::FxHashMap;
 
 use super::lock_row::{LockCaller, LockFrame};
 
@@ -97,8 +100,51 @@ fn frames(event: &RecordedEvent<'_>, max: usize) -> Vec<LockFrame> {
     frames
 }
 
-/// Who waits: the stack of an event without its first `skip` frames and without locks.
-pub(super) fn find_caller(event: &RecordedEvent<'_>, skip: usize, max: usize) -> LockCaller {
+/// Distinct stacks whose caller is remembered; more start the memory over.
+const MOST_KNOWN: usize = 1 << 16;
+
+/// Frame of a stack: address, symbol by number, whether it is of the kernel.
+type FrameKey = (u64, u32, bool);
+
+/// Finds callers: of each distinct stack once.
+#[derive(Debug, Default)]
+pub(super) struct CallerFinder {
+    known: FxHashMap<Box<[FrameKey]>, Arc<LockCaller>>,
+    stack: Vec<FrameKey>,
+}
+
+impl CallerFinder {
+    /// Who waits: the stack of an event without its first `skip` frames and without locks. Both
+    /// numbers are the same each time.
+    pub(super) fn find(
+        &mut self,
+        event: &RecordedEvent<'_>,
+        skip: usize,
+        max: usize,
+    ) -> Arc<LockCaller> {
+        let chain = event.call_chain();
+        self.stack.clear();
+        if chain.is_empty() {
+            let stack = event.stack();
+            self.stack.extend(stack.kernel.iter().take(max).map(|ip| (*ip, u32::MAX, true)));
+        }
+        self.stack.extend(chain.iter().take(max).map(|frame| {
+            let symbol = frame.shown.symbol.map_or(u32::MAX, |s| s.0);
+            (frame.address.ip, symbol, frame.address.mode == Misc::KERNEL)
+        }));
+        if let Some(known) = self.known.get(self.stack.as_slice()) {
+            return Arc::clone(known);
+        }
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
+        let caller = Arc::new(find_caller(event, skip, max));
+        self.known.insert(self.stack.as_slice().into(), Arc::clone(&caller));
+        caller
+    }
+}
+
+fn find_caller(event: &RecordedEvent<'_>, skip: usize, max: usize) -> LockCaller {
     let frames = frames(event, max);
     let outside = |f: &&LockFrame| {
         !f.kernel || f.symbol.as_ref().is_none_or(|(name, _)| !is_lock_function(name))

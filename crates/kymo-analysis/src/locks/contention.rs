@@ -3,6 +3,7 @@
 //! wait is from the first one on.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use kymo_events::{
     EventSelection, EventSource, FieldId, ReadOptions, ReadSummary, RecordedClass, RecordedEvent,
@@ -11,7 +12,7 @@ use kymo_events::{
 use rustc_hash::FxHashMap;
 
 use super::CONTENTION_EVENTS;
-use super::caller::find_caller;
+use super::caller::CallerFinder;
 use super::lock_row::{LockCaller, LockFrame, LockRow, lock_type};
 use crate::losses::{LossWindows, MOST_CPUS, scan_events, select_events};
 
@@ -78,7 +79,7 @@ pub struct ContentionTable {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum RowKey {
-    Caller(Vec<u64>),
+    Caller(Arc<[u64]>),
     Task(u32),
     Address(u64),
     Others,
@@ -136,6 +137,7 @@ struct ContentionCounting<'a> {
     stacks: Vec<Vec<Option<WaitKey>>>,
     rows: Vec<LockRow>,
     by_key: FxHashMap<RowKey, usize>,
+    callers: CallerFinder,
     events: u64,
     begins: (u64, u64),
     no_begin: u64,
@@ -167,6 +169,7 @@ pub fn count_contention(
         stacks: Vec::new(),
         rows: Vec::new(),
         by_key: FxHashMap::default(),
+        callers: CallerFinder::default(),
         events: 0,
         begins: (0, 0),
         no_begin: 0,
@@ -291,7 +294,7 @@ impl ContentionCounting<'_> {
         if !config.types.is_empty() && !config.types.iter().any(|t| is_type(t, flags)) {
             return None;
         }
-        let caller = find_caller(event, config.stack_skip, config.max_stack);
+        let caller = self.callers.find(event, config.stack_skip, config.max_stack);
         // Locks that are variables of the kernel lie beside its code; others have no name.
         let near = |f: &LockFrame| f.kernel && f.ip >> 31 == address >> 31;
         let is_named = caller.frames.iter().any(near);
@@ -317,7 +320,7 @@ impl ContentionCounting<'_> {
         self.begins.0 += 1;
         self.begins.1 += u64::from(!caller.frames.is_empty());
         let mut row_key = match config.group {
-            LockGroup::Caller => RowKey::Caller(caller.key.clone()),
+            LockGroup::Caller => RowKey::Caller(Arc::clone(&caller.key)),
             LockGroup::Task => RowKey::Task(tid),
             LockGroup::Address => RowKey::Address(address),
         };
@@ -334,7 +337,10 @@ impl ContentionCounting<'_> {
                 address,
                 symbol: symbol(),
                 flags,
-                caller: if others { LockCaller { name, ..LockCaller::default() } } else { caller },
+                caller: match others {
+                    true => LockCaller { name, ..LockCaller::default() },
+                    false => LockCaller::clone(&caller),
+                },
                 tid,
                 comm: task.comm().to_vec(),
                 ..LockRow::default()

@@ -1,5 +1,7 @@
 //! A row of waits for locks: of a caller, a lock, a task.
 
+use std::sync::Arc;
+
 use crate::tasks::DelayStats;
 
 /// Frame of a wait's stack.
@@ -30,7 +32,7 @@ pub struct LockCaller {
     /// The first function that is no lock, with the distance from its begin.
     pub name: String,
     /// Addresses of the stack without locks.
-    pub key: Vec<u64>,
+    pub key: Arc<[u64]>,
     /// The stack, innermost first.
     pub frames: Vec<LockFrame>,
 }
