@@ -114,6 +114,22 @@ pub fn scan_events(
     Ok(EventScan { losses: LossWindows::new(losses), cpus: last.len() })
 }
 
+/// Counts events with the losses known before: in one pass where nothing was lost, else in a
+/// second one. A pass says whether an event told of a loss; `names` are the events whose losses
+/// count.
+pub(crate) fn count_with_losses<T>(
+    source: &EventSource,
+    names: &[&str],
+    mut pass: impl FnMut(LossWindows, &mut bool) -> Result<T, SourceError>,
+) -> Result<T, SourceError> {
+    let mut lost = false;
+    let counted = pass(LossWindows::default(), &mut lost)?;
+    if !lost || source.is_piped() {
+        return Ok(counted);
+    }
+    pass(scan_events(source, &select_events(names))?.losses, &mut lost)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use super::stacks::add_stacks;
 use super::wake_source::WakeSource;
 use super::walk::{find_path, is_of_task};
 use super::work_items::WORK_EVENTS;
-use crate::losses::{LossWindows, MOST_CPUS, scan_events, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, count_with_losses};
 use crate::offcpu::{OFF_CPU_EVENTS, StackRole, StackStore};
 use crate::tasks::{
     DelayStats, SchedDecoder, SchedEvent, SchedRead, SwitchOutState, TaskId, TaskMachine,
@@ -90,7 +90,17 @@ struct PathCollector<'a> {
 /// # Errors
 /// If reading fails.
 pub fn find_paths(source: &EventSource, config: &PathConfig) -> Result<PathTable, SourceError> {
-    let losses = scan_events(source, &select_events(&OFF_CPU_EVENTS))?.losses;
+    count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
+        find_once(source, config, losses, lost)
+    })
+}
+
+fn find_once(
+    source: &EventSource,
+    config: &PathConfig,
+    losses: LossWindows,
+    lost: &mut bool,
+) -> Result<PathTable, SourceError> {
     let mut names = OFF_CPU_EVENTS.to_vec();
     names.push("ftrace:kernel_stack");
     names.extend(WORK_EVENTS);
@@ -107,6 +117,7 @@ pub fn find_paths(source: &EventSource, config: &PathConfig) -> Result<PathTable
     let mut decoder = SchedDecoder::default();
     let mut span: Option<(u64, u64)> = None;
     let summary = source.for_each(&select, ReadOptions::default(), &mut |event| {
+        *lost |= event.lost.is_some();
         if event.class.is_stack {
             collector.take_stack(event);
             return ControlFlow::Continue(());

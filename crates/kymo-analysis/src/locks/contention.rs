@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use super::CONTENTION_EVENTS;
 use super::caller::CallerFinder;
 use super::lock_row::{LockCaller, LockFrame, LockRow, lock_type};
-use crate::losses::{LossWindows, MOST_CPUS, scan_events, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
 
 /// Rows that are told apart; what is more is counted in one.
 const MAX_ROWS: usize = 1 << 16;
@@ -155,8 +155,18 @@ pub fn count_contention(
     source: &EventSource,
     config: &ContentionConfig,
 ) -> Result<ContentionTable, SourceError> {
+    count_with_losses(source, &CONTENTION_EVENTS, |losses, lost| {
+        count_once(source, config, losses, lost)
+    })
+}
+
+fn count_once(
+    source: &EventSource,
+    config: &ContentionConfig,
+    losses: LossWindows,
+    lost: &mut bool,
+) -> Result<ContentionTable, SourceError> {
     let mut names = CONTENTION_EVENTS.to_vec();
-    let losses = scan_events(source, &select_events(&names))?.losses;
     // The ring of ftrace has stacks as events of their own, behind those they belong to. They
     // are not joined here: a task goes from CPU to CPU, and its order of time counts.
     names.push("ftrace:kernel_stack");
@@ -179,6 +189,7 @@ pub fn count_contention(
         span: None,
     };
     let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
+        *lost |= event.lost.is_some();
         counting.event(event);
         ControlFlow::Continue(())
     })?;

@@ -9,7 +9,7 @@ use kymo_events::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::losses::{LossWindows, scan_events, select_events};
+use crate::losses::{LossWindows, count_with_losses, select_events};
 use crate::offcpu::{StackNode, StackRole, StackStore};
 use crate::tasks::DelayStats;
 
@@ -174,8 +174,18 @@ pub fn count_futexes(
     source: &EventSource,
     selection: &EventSelection,
 ) -> Result<FutexTable, SourceError> {
+    count_with_losses(source, &FUTEX_EVENTS, |losses, lost| {
+        count_once(source, selection, losses, lost)
+    })
+}
+
+fn count_once(
+    source: &EventSource,
+    selection: &EventSelection,
+    losses: LossWindows,
+    lost: &mut bool,
+) -> Result<FutexTable, SourceError> {
     let events = select_events(&FUTEX_EVENTS);
-    let losses = scan_events(source, &events)?.losses;
     let mut counting = FutexCounting {
         selection,
         losses,
@@ -194,6 +204,7 @@ pub fn count_futexes(
         span: None,
     };
     let summary = source.for_each(&events, ReadOptions::default(), &mut |event| {
+        *lost |= event.lost.is_some();
         counting.event(event);
         ControlFlow::Continue(())
     })?;

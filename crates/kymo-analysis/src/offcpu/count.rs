@@ -13,7 +13,7 @@ use super::table::{
     CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, WakerId, WakerInfo,
 };
 use super::task_slot::{PendingWait, TaskSlot};
-use crate::losses::{LossWindows, MOST_CPUS, scan_events, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
 use crate::tasks::{
     SchedDecoder, SchedEvent, SchedRead, SchedSelection, SchedTask, SwitchIn, SwitchOut,
     SwitchOutState, TaskId, TaskMachine, TaskState, Transition, WaitCause, WakeupContext,
@@ -68,8 +68,18 @@ pub fn count_off_cpu(
     source: &EventSource,
     config: &OffCpuConfig<'_>,
 ) -> Result<OffCpuTable, SourceError> {
+    count_with_losses(source, &OFF_CPU_EVENTS, |losses, lost| {
+        count_once(source, config, losses, lost)
+    })
+}
+
+fn count_once(
+    source: &EventSource,
+    config: &OffCpuConfig<'_>,
+    losses: LossWindows,
+    lost: &mut bool,
+) -> Result<OffCpuTable, SourceError> {
     let mut names = OFF_CPU_EVENTS.to_vec();
-    let losses = scan_events(source, &select_events(&names))?.losses;
     // The ring of ftrace has stacks as events of their own, behind those they belong to. They
     // are not joined here: the order of time of all tasks counts.
     names.push("ftrace:kernel_stack");
@@ -79,6 +89,7 @@ pub fn count_off_cpu(
     let mut span: Option<(u64, u64)> = None;
     let options = ReadOptions::default();
     let summary = source.for_each(&select_events(&names), options, &mut |event| {
+        *lost |= event.lost.is_some();
         if event.class.is_stack {
             counting.take_stack(event);
             return ControlFlow::Continue(());

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::decode::{CallArguments, CallId, CallInfo, SyscallDecoder, SyscallEvent};
 use super::stats::SyscallStats;
 use super::{SYSCALL_EVENTS, SYSCALL_WAIT_EVENTS};
-use crate::losses::{LossWindows, MOST_CPUS, scan_events, select_events};
+use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
 use crate::offcpu::{OffCpuCause, StackRole, StackStore};
 use crate::tasks::{
     SchedCounts, SchedDecoder, SwitchIn, SwitchOut, SwitchOutState, TaskMachine, Transition,
@@ -227,14 +227,25 @@ pub fn count_syscalls(
     source: &EventSource,
     config: &SyscallConfig,
 ) -> Result<SyscallTable, SourceError> {
+    count_with_losses(source, &event_names(), |losses, lost| {
+        count_once(source, config, losses, lost)
+    })
+}
+
+fn count_once(
+    source: &EventSource,
+    config: &SyscallConfig,
+    losses: LossWindows,
+    lost: &mut bool,
+) -> Result<SyscallTable, SourceError> {
     let mut names = event_names();
-    let losses = scan_events(source, &select_events(&names))?.losses;
     names.push("ftrace:kernel_stack");
     let mut counting = SyscallCounting::new(config, losses.clone());
     let mut sched = SchedDecoder::default();
     let mut machine = TaskMachine::new(losses);
     let selection = select_events(&names);
     let summary = source.for_each(&selection, ReadOptions::default(), &mut |event| {
+        *lost |= event.lost.is_some();
         if event.class.is_stack {
             counting.take_stack(event);
         } else if let Some(sched) = sched.decode(event) {
