@@ -15,6 +15,8 @@ use crate::frames::FramesOf;
 pub(crate) struct StackKey {
     pub(crate) comm: CommId,
     pub(crate) cpu: Option<u32>,
+    /// Threads that ran, where that is kept apart; else 0.
+    pub(crate) parallelism: u32,
     /// Process and thread where they are kept apart.
     pub(crate) task: Option<(u32, u32)>,
     /// What the user of the profile tells apart.
@@ -35,6 +37,8 @@ pub(crate) struct Slot {
     start: usize,
     pub(crate) samples: u64,
     pub(crate) period: u64,
+    /// Sum of the periods, each divided by the number of threads that ran; 0 unless asked for.
+    pub(crate) latency: u64,
 }
 
 /// A sample in time.
@@ -114,7 +118,7 @@ impl Counter {
         task: (u32, u32),
         start: usize,
         first: u64,
-        period: u64,
+        (period, latency): (u64, u64),
     ) -> SlotId {
         let chain = self.arena.get(start..).unwrap_or_default();
         let mut hasher = FxBuildHasher.build_hasher();
@@ -137,12 +141,14 @@ impl Counter {
             if let Some(slot) = self.slots.get_mut(known) {
                 slot.samples += 1;
                 slot.period = slot.period.saturating_add(period);
+                slot.latency = slot.latency.saturating_add(latency);
             }
             self.arena.truncate(start);
             return known;
         }
         let len = chain.len() as u32;
-        let slot = self.slots.push(Slot { key, task, len, first, start, samples: 1, period });
+        let slot =
+            self.slots.push(Slot { key, task, len, first, start, samples: 1, period, latency });
         self.table.insert(StackEntry { hash, number: slot.0 + 1 });
         slot
     }
@@ -210,14 +216,21 @@ mod tests {
     #[test]
     fn equal_stacks_are_counted_and_others_kept_apart() {
         let mut counter = Counter::default();
-        let key =
-            |leaf| StackKey { comm: CommId(1), cpu: None, task: None, label: 0, mode: 2, leaf };
+        let key = |leaf| StackKey {
+            comm: CommId(1),
+            cpu: None,
+            parallelism: 0,
+            task: None,
+            label: 0,
+            mode: 2,
+            leaf,
+        };
         // Enough for the index to grow several times.
         for round in 0..3u32 {
             for i in 0..5000u32 {
                 let start = counter.arena.len();
                 counter.arena.extend((0..i % 4).map(|n| n * i));
-                counter.add(key(i), (7, 8), start, u64::from(round * 5000 + i), 2);
+                counter.add(key(i), (7, 8), start, u64::from(round * 5000 + i), (2, 0));
             }
         }
         assert_eq!(counter.slots.len(), 5000);

@@ -22,6 +22,8 @@ pub enum Key {
     Pid,
     Tid,
     Cpu,
+    /// Threads that ran.
+    Parallelism,
     Parent,
     Srcline,
     Srcfile,
@@ -52,6 +54,14 @@ pub struct HistogramOptions {
     /// Keep stacks of different labels apart: of each part of a label, the
     /// place of each label in the order of that part.
     pub labels: Option<Vec<Vec<u32>>>,
+    /// Entries weigh their latency instead of their period.
+    pub by_latency: bool,
+}
+
+impl HistogramOptions {
+    fn weight(&self, stack: &Stack) -> u64 {
+        if self.by_latency { stack.latency } else { stack.period }
+    }
 }
 
 /// A group.
@@ -65,6 +75,8 @@ pub struct HistEntry {
     pub tid: u32,
     /// CPU of the first sample.
     pub cpu: Option<u32>,
+    /// Threads that ran, of the first sample.
+    pub parallelism: u32,
     /// What the user of the profile tells apart, of the first sample.
     pub label: u32,
     /// Where.
@@ -78,9 +90,11 @@ pub struct HistEntry {
     pub parent: Option<FrameId>,
     /// Samples taken here.
     pub samples: u64,
-    /// Period spent here.
+    /// Sum of their periods.
+    pub period: u64,
+    /// Weight of what was spent here: the same, or its latency.
     pub own: u64,
-    /// Period spent here and in what was called from here.
+    /// Weight of what was spent here and in what was called from here.
     pub total: u64,
     /// The call chains, in [`Histogram::tree`].
     pub chains: Chains,
@@ -207,7 +221,7 @@ impl_vec_index!(EntryId, "entry of a histogram");
 /// Entry of trunks, which stand for no frame.
 const NO_ENTRY: EntryId = EntryId(u32::MAX);
 /// One slot for each key there is, one for labels, and one for binaries.
-const KEYS: usize = 11;
+const KEYS: usize = 12;
 
 impl Groups<'_> {
     /// Counts a stack where the processor was.
@@ -216,8 +230,10 @@ impl Groups<'_> {
         let place = self.profile.frame(stack.leaf).addr;
         let id = self.add(head, Spot { frame: stack.leaf, place, level: stack.level });
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.own = entry.own.saturating_add(stack.period);
-            entry.total = entry.total.saturating_add(stack.period);
+            let weight = self.options.weight(stack);
+            entry.period = entry.period.saturating_add(stack.period);
+            entry.own = entry.own.saturating_add(weight);
+            entry.total = entry.total.saturating_add(weight);
             entry.samples += stack.samples;
         }
         id
@@ -226,7 +242,7 @@ impl Groups<'_> {
     /// Puts the chain of a stack, which belongs to an entry, into the tree.
     fn chain(&mut self, head: Head, id: EntryId, frames: Frames<'_>) {
         let trunk = if self.options.children { self.trunk(head) } else { self.tree.trunk(0) };
-        let period = head.stack.period;
+        let period = self.options.weight(&head.stack);
         let end = match self.options.order {
             ChainOrder::Callee => self.tree.add(trunk, frames.iter(), period),
             ChainOrder::Caller => self.tree.add(trunk, frames.iter().rev(), period),
@@ -330,6 +346,7 @@ impl Groups<'_> {
                 Key::Pid => u64::from(head.stack.pid),
                 Key::Tid => u64::from(head.stack.tid),
                 Key::Cpu => head.stack.cpu.map_or(0, |c| u64::from(c) + 1),
+                Key::Parallelism => u64::from(head.stack.parallelism),
                 Key::Parent => head.parent.map_or(0, |p| u64::from(p.0) + 1),
                 // A place without a line is a frame of its own.
                 Key::Srcline => match (frame, spot) {
@@ -372,12 +389,14 @@ impl Groups<'_> {
                 pid: head.stack.pid,
                 tid: head.stack.tid,
                 cpu: head.stack.cpu,
+                parallelism: head.stack.parallelism,
                 label: head.stack.label,
                 frame: spot.frame,
                 place: spot.place,
                 level: spot.level,
                 parent: head.parent,
                 samples: 0,
+                period: 0,
                 own: 0,
                 total: 0,
                 chains: Chains::default(),
@@ -422,6 +441,7 @@ fn sort(profile: &Profile, options: &HistogramOptions, entries: &mut Vec<HistEnt
             Key::Pid => u64::from(!e.pid),
             Key::Tid => u64::from(!e.tid),
             Key::Cpu => e.cpu.map_or(u64::MAX, |c| u64::from(!c)),
+            Key::Parallelism => u64::from(e.parallelism),
             Key::Parent => e.parent.map_or(u64::MAX, |p| parents.get(p)),
             Key::Srcline => lines.get(e.frame),
             Key::Srcfile => files.get(e.frame),

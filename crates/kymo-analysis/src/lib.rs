@@ -34,6 +34,7 @@ pub mod profile;
 pub mod record_overview;
 pub mod referenced_addresses;
 pub mod report_config;
+mod running_threads;
 mod samples;
 pub mod syscalls;
 pub mod task_activity;

@@ -21,6 +21,7 @@ use crate::counting::{self, Counter, Slot, SlotId};
 use crate::frames::{self, Detail};
 use crate::oncpu::OnCpu;
 use crate::payload_labels::PayloadLabels;
+use crate::running_threads::RunningThreads;
 use crate::samples::{Job, Mark, Settings, Share, Space};
 use kymo_events::state::{CommId, MachineState};
 use kymo_events::unwind::Tally;
@@ -28,6 +29,7 @@ use kymo_events::worker_pool::{WorkerPool, worker_count};
 use kymo_events::{EventSelection, SampleSelector, SourceError};
 
 pub use crate::frames::{Frame, FrameId, Lacking, SourceLine};
+pub use crate::running_threads::ParallelismOptions;
 pub use crate::samples::StackLimit;
 
 /// A stack and what it weighs.
@@ -41,6 +43,8 @@ pub struct Stack {
     pub tid: u32,
     /// CPU, if it is recorded and was asked for.
     pub cpu: Option<u32>,
+    /// Threads that ran, where that was asked for; else 0.
+    pub parallelism: u32,
     /// Its label, where [`LoadOptions::labels`] asks for it.
     pub label: u32,
     /// `k`, `.`, `g`, `u` or `H`: where the processor was.
@@ -51,6 +55,9 @@ pub struct Stack {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
+    /// Sum of their periods, each divided by the number of threads that ran, where that was
+    /// asked for.
+    pub latency: u64,
 }
 
 impl Stack {
@@ -60,11 +67,13 @@ impl Stack {
             pid: slot.task.0,
             tid: slot.task.1,
             cpu: slot.key.cpu,
+            parallelism: slot.key.parallelism,
             label: slot.key.label,
             level: level(slot.key.mode),
             leaf: FrameId(slot.key.leaf),
             samples: slot.samples,
             period: slot.period,
+            latency: slot.latency,
         }
     }
 }
@@ -93,6 +102,8 @@ pub struct EventProfile {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
+    /// Sum of their latencies, where these were asked for.
+    pub latency: u64,
     /// Of each share of the recording.
     counters: Vec<Counter>,
     /// Samples that should have a call chain and have none.
@@ -110,6 +121,7 @@ impl EventProfile {
             desc,
             samples: slots().map(|s| s.samples).sum(),
             period: slots().fold(0, |sum, s| sum.saturating_add(s.period)),
+            latency: slots().fold(0, |sum, s| sum.saturating_add(s.latency)),
             empty_chains: counters.iter().map(|c| c.empty_chains).sum(),
             cut_chains: counters.iter().map(|c| c.cut_chains).sum(),
             bad_chains: counters.iter().map(|c| c.bad_chains).sum(),
@@ -212,6 +224,8 @@ pub struct LoadOptions<'a> {
     pub off_intervals: bool,
     /// Only samples that are selected.
     pub selection: Option<&'a EventSelection>,
+    /// What the number of threads that run at a time means.
+    pub parallelism: ParallelismOptions,
     /// What samples are kept apart by besides.
     pub labels: SampleLabels<'a>,
 }
@@ -287,7 +301,9 @@ impl Profile {
     pub fn read(file: &mut PerfData, options: LoadOptions<'_>) -> Result<Profile, ProfileError> {
         let LoadOptions { symbols, by_cpu, merge_threads, no_chains, by_address, .. } = options;
         let detail = Detail { by_address, inlines: options.inlines, lines: options.lines };
-        let LoadOptions { moments, labels, selection, off_intervals, max_stack, .. } = options;
+        let LoadOptions {
+            moments, labels, selection, off_intervals, max_stack, parallelism, ..
+        } = options;
         let (label, mut labels) = match labels {
             SampleLabels::None => (None, None),
             SampleLabels::Numbers(label) => (Some(label), None),
@@ -300,7 +316,10 @@ impl Profile {
         };
         let mut machine = MachineState::new(Resolver::new(symbols));
         machine.adopt(file.features());
-        let settings = Settings { by_cpu, merge_threads, no_chains, moments, max_stack };
+        let latency = parallelism.weigh;
+        let settings = Settings { by_cpu, merge_threads, no_chains, moments, max_stack, latency };
+        let cpus = file.features().nrcpus.map(|n| n.0);
+        let running = parallelism.is_asked_for().then(|| RunningThreads::new(cpus));
         let (stats, mut machine, shares, on_cpu, span) = std::thread::scope(|scope| {
             let binaries = machine.symbols.binaries();
             let share = || Share::new(&settings, &binaries, labels.as_deref());
@@ -314,6 +333,8 @@ impl Profile {
                 samples: 0,
                 on_cpu: if off_intervals { OnCpu::with_intervals() } else { OnCpu::default() },
                 span: None,
+                running,
+                parallelism,
             };
             let stats = file.for_each_batch(RecordOrder::Time, &mut |batch| {
                 reading.batch(batch);
@@ -478,6 +499,8 @@ struct Reading<'a, 's> {
     samples: u64,
     on_cpu: OnCpu,
     span: Option<(u64, u64)>,
+    running: Option<RunningThreads>,
+    parallelism: ParallelismOptions,
 }
 
 impl Reading<'_, '_> {
@@ -512,11 +535,13 @@ impl Reading<'_, '_> {
                     let comm = self.machine.comm_of(pid, tid);
                     let selector = self.selector.as_mut();
                     let left_out = selector.is_some_and(|s| !s.wants(&entry, &self.machine));
+                    let running = self.running.as_mut().map_or(0, |r| r.at_sample(tid));
+                    let parallelism = (running, self.parallelism.keep_apart);
                     let label = self.label.as_mut().filter(|_| !left_out).map_or(0, |label| {
                         let sample = desc.and_then(|d| Sample::parse(&entry.raw, &d.attr).ok());
                         sample.map_or(0, |s| label(&entry, &s))
                     });
-                    marks.push(Mark { space, comm, label, left_out });
+                    marks.push(Mark { space, comm, label, parallelism, left_out });
                 }
                 RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE if self.piped => {
                     self.machine.adopt(entry.features);
@@ -525,6 +550,9 @@ impl Reading<'_, '_> {
                     current = None;
                     self.machine.apply(&entry.raw);
                     account(&entry, &mut self.on_cpu);
+                    if let Some(running) = &mut self.running {
+                        running.apply(&entry);
+                    }
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! Configuration of a report: sort keys, columns, filters and the drawing of call
 //! chains, and what they come to for each event once it is known what was recorded.
 
+use std::ops::RangeInclusive;
+
 use kymo_files::perfdata::EventDesc;
 use kymo_model::EventType;
 use regex_automata::meta::{BuildError, Regex};
@@ -9,7 +11,7 @@ use crate::histogram::{
     ChainOrder, Choice, HistEntry, Histogram, HistogramOptions, Key, histogram,
 };
 use crate::payload_labels::{PayloadKey, PayloadLabels};
-use crate::profile::{EventProfile, FrameId, Profile, Stack};
+use crate::profile::{EventProfile, FrameId, ParallelismOptions, Profile, Stack};
 
 /// A report as it is asked for, in the words of the flags of `perf report`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +38,10 @@ pub struct ReportRequest<'a> {
     pub symbol_filter: Option<&'a str>,
     pub exclude_other: bool,
     pub inverted: bool,
+    /// Entries weigh their share of the time that passed, not of the CPUs' time.
+    pub latency: bool,
+    /// Numbers of threads that ran.
+    pub parallelism: &'a [RangeInclusive<u32>],
 }
 
 /// A request that cannot be met.
@@ -81,6 +87,7 @@ pub enum ReportColumn {
     Children,
     Own,
     Overhead,
+    Latency,
     Samples,
     Period,
     Key(Key),
@@ -89,7 +96,13 @@ pub enum ReportColumn {
 impl ReportColumn {
     /// Whether the cells are percentages.
     pub fn is_share(self) -> bool {
-        matches!(self, ReportColumn::Children | ReportColumn::Own | ReportColumn::Overhead)
+        matches!(
+            self,
+            ReportColumn::Children
+                | ReportColumn::Own
+                | ReportColumn::Overhead
+                | ReportColumn::Latency
+        )
     }
 }
 
@@ -130,8 +143,25 @@ pub struct ReportConfig {
     hide_unresolved: bool,
     symbol_filter: Option<String>,
     exclude_other: bool,
+    /// Samples weigh their latency.
+    pub latency: bool,
+    /// Their share of CPU time is shown beside it.
+    overhead_beside: bool,
+    /// Numbers of threads that count; all where there are none.
+    parallelism: Vec<RangeInclusive<u32>>,
     /// Only the symbol is sorted by, so that trees need not repeat it.
     pub symbol_first: bool,
+}
+
+/// What shares are of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReportWhole {
+    /// Number of samples.
+    pub samples: u64,
+    /// Sum of their periods.
+    pub period: u64,
+    /// What they weigh: the same, or their latency.
+    pub weight: u64,
 }
 
 /// Layout of the report of one event.
@@ -162,6 +192,7 @@ fn key(word: &str) -> Option<Key> {
         "pid" | "tid" => Key::Tid,
         "tgid" => Key::Pid,
         "cpu" => Key::Cpu,
+        "parallelism" => Key::Parallelism,
         "parent" => Key::Parent,
         "srcline" => Key::Srcline,
         "srcfile" => Key::Srcfile,
@@ -171,7 +202,7 @@ fn key(word: &str) -> Option<Key> {
 
 const USUAL: [SortKey; 3] =
     [SortKey::Key(Key::Comm), SortKey::Key(Key::Dso), SortKey::Key(Key::Symbol)];
-const KEYS: &str = "comm, dso, sym, pid, tgid, cpu, parent, srcline, srcfile";
+const KEYS: &str = "comm, dso, sym, pid, tgid, cpu, parallelism, parent, srcline, srcfile";
 
 /// A sort key: of samples, or by number of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +240,8 @@ impl ReportConfig {
         let fields = args.fields.map(|text| parse_fields(text, &mut trace));
         let mut keys: Option<Vec<SortKey>> = match (args.sort, &fields) {
             (Some(text), _) => {
-                let words = text.split(',').map(str::trim).filter(|w| *w != "overhead");
+                let words =
+                    text.split(',').map(str::trim).filter(|w| !["overhead", "latency"].contains(w));
                 Some(words.map(|w| sort_key(w, &mut trace)).collect())
             }
             (None, Some(fields)) => Some(
@@ -236,6 +268,10 @@ impl ReportConfig {
                 }
             });
         }
+        let named = |text: Option<&str>, name: &str| {
+            text.is_some_and(|text| text.split(',').any(|word| word.trim() == name))
+        };
+        let latency = args.latency || named(args.sort, "latency") || named(args.fields, "latency");
         let pattern = args.parent.unwrap_or(PARENT);
         let parent = Regex::new(pattern).map_err(|e| ReportConfigError::ParentPattern {
             pattern: pattern.to_owned(),
@@ -257,6 +293,9 @@ impl ReportConfig {
             symbol_filter: args.symbol_filter.map(str::to_owned),
             // As in perf, only where callers are asked for.
             exclude_other: args.exclude_other && args.parent.is_some(),
+            latency,
+            overhead_beside: args.latency || latency && named(args.sort, "overhead"),
+            parallelism: args.parallelism.to_vec(),
             // As in perf, until the graph's own limit is stated.
             least: args.percent_limit.unwrap_or(0.5),
             children: args.children,
@@ -320,6 +359,12 @@ impl ReportConfig {
         self.keys.as_deref().unwrap_or(&USUAL).contains(&SortKey::Key(key))
     }
 
+    /// What the number of threads that run at a time means.
+    pub fn parallelism(&self) -> ParallelismOptions {
+        let keep_apart = self.has(Key::Parallelism) || !self.parallelism.is_empty();
+        ParallelismOptions { weigh: self.latency, keep_apart }
+    }
+
     /// Whether lines make a difference.
     pub fn needs_lines(&self) -> bool {
         self.chain_lines || self.has(Key::Srcline) || self.has(Key::Srcfile)
@@ -368,6 +413,7 @@ impl ReportConfig {
             && self.dsos.is_none()
             && self.symbols.is_none()
             && self.symbol_filter.is_none()
+            && self.parallelism.is_empty()
             && !self.hide_unresolved
             && !self.exclude_other
     }
@@ -380,7 +426,9 @@ impl ReportConfig {
         };
         let frame = profile.frame(stack.leaf);
         let symbols = &profile.machine.symbols;
-        among(&self.comms, &|| profile.machine.comm(stack.comm).to_string())
+        let runs = |range: &RangeInclusive<u32>| range.contains(&stack.parallelism);
+        (self.parallelism.is_empty() || self.parallelism.iter().any(runs))
+            && among(&self.comms, &|| profile.machine.comm(stack.comm).to_string())
             && among(&self.dsos, &|| symbols.dso_name(frame.dso).to_string())
             && among(&self.symbols, &|| match frame.symbol {
                 Some(s) => symbols.name(s).to_string(),
@@ -395,7 +443,7 @@ impl ReportConfig {
         event: &EventProfile,
         labels: &PayloadLabels,
     ) -> EventLayout {
-        let (chains, period) = (event.has_chains(), event.period);
+        let (chains, period) = (event.has_chains(), self.weight(event));
         let mut keys: Vec<Key> = Vec::new();
         for key in self.keys.as_deref().unwrap_or(&USUAL) {
             match key {
@@ -434,8 +482,11 @@ impl ReportConfig {
             None => {
                 match children {
                     true => fields.extend([ReportColumn::Children, ReportColumn::Own]),
+                    // Of callers and callees by latency; beside it the share of CPU time.
+                    false if self.latency => fields.push(ReportColumn::Latency),
                     false => fields.push(ReportColumn::Overhead),
                 }
+                fields.extend(self.overhead_beside.then_some(ReportColumn::Overhead));
                 fields.extend(self.nr_samples.then_some(ReportColumn::Samples));
                 fields.extend(self.total_period.then_some(ReportColumn::Period));
                 fields.extend(keys.iter().map(|k| ReportColumn::Key(*k)));
@@ -465,6 +516,7 @@ impl ReportConfig {
                     _ => Some((period as f64 * (self.least / 100.0)) as u64),
                 },
                 order,
+                by_latency: self.latency,
             },
             drawing,
             least: self.least,
@@ -497,14 +549,25 @@ impl ReportConfig {
             && (!self.exclude_other || entry.parent.is_some())
     }
 
-    /// Number of samples and period that are all of an event, or of what is shown of it.
-    pub fn whole(&self, event: &EventProfile, shown: &Histogram) -> (u64, u64) {
+    /// All of an event, or of what is shown of it.
+    pub fn whole(&self, event: &EventProfile, shown: &Histogram) -> ReportWhole {
+        let of =
+            |e: &HistEntry| ReportWhole { samples: e.samples, period: e.period, weight: e.own };
         match self.relative {
-            true => shown.entries.iter().fold((0, 0), |(samples, period), e| {
-                (samples + e.samples, period.saturating_add(e.own))
+            true => shown.entries.iter().map(of).fold(ReportWhole::default(), |a, b| ReportWhole {
+                samples: a.samples + b.samples,
+                period: a.period.saturating_add(b.period),
+                weight: a.weight.saturating_add(b.weight),
             }),
-            false => (event.samples, event.period),
+            false => {
+                let weight = self.weight(event);
+                ReportWhole { samples: event.samples, period: event.period, weight }
+            }
         }
+    }
+
+    fn weight(&self, event: &EventProfile) -> u64 {
+        if self.latency { event.latency } else { event.period }
     }
 }
 
@@ -513,6 +576,7 @@ fn parse_fields(text: &str, trace: &mut Vec<PayloadKey>) -> Vec<ColumnRequest> {
     words
         .map(|word| match word {
             "overhead" => ColumnRequest::Column(ReportColumn::Overhead),
+            "latency" => ColumnRequest::Column(ReportColumn::Latency),
             "overhead_children" => ColumnRequest::Column(ReportColumn::Children),
             "sample" => ColumnRequest::Column(ReportColumn::Samples),
             "period" => ColumnRequest::Column(ReportColumn::Period),

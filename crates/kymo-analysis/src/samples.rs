@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) no_chains: bool,
     pub(crate) moments: bool,
     pub(crate) max_stack: Option<StackLimit>,
+    /// Latencies are counted.
+    pub(crate) latency: bool,
 }
 
 /// Longest part of a call chain that is looked at.
@@ -70,6 +72,8 @@ pub(crate) struct Mark {
     pub(crate) space: u32,
     pub(crate) comm: CommId,
     pub(crate) label: u32,
+    /// Threads that ran, where that was asked for, and whether it keeps samples apart.
+    pub(crate) parallelism: (u32, bool),
     /// It is not selected.
     pub(crate) left_out: bool,
 }
@@ -211,13 +215,18 @@ impl Share {
         let key = StackKey {
             comm: mark.comm,
             cpu: if settings.by_cpu { sample.cpu } else { None },
+            parallelism: if mark.parallelism.1 { mark.parallelism.0 } else { 0 },
             task: (!settings.merge_threads).then_some((pid, tid)),
             label,
             mode,
             leaf,
         };
         let period = sample.period.unwrap_or(desc.attr.sample_period.max(1));
-        let slot = counter.add(key, (pid, tid), start, number, period);
+        let latency = match settings.latency {
+            true => period / u64::from(mark.parallelism.0.max(1)),
+            false => 0,
+        };
+        let slot = counter.add(key, (pid, tid), start, number, (period, latency));
         if settings.moments {
             counter.moments.push(Moment { time, period, slot });
         }

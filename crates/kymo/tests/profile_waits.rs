@@ -40,6 +40,15 @@ fn total(page: &str, cause: &str) -> f64 {
     millis(&line[start.len()..])
 }
 
+/// The longest wait of a cause, in milliseconds.
+#[track_caller]
+fn longest(page: &str, cause: &str) -> f64 {
+    let start = format!("  {cause} ");
+    let line = page.lines().find(|l| l.starts_with(&start)).unwrap_or_else(|| panic!("{page}"));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    millis(&words[words.len() - 2..].join(" "))
+}
+
 /// The cause has the time that the program measured, but for what it ran, and waited for a CPU.
 #[track_caller]
 fn is_cause(page: &str, said: &str, cause: &str) {
@@ -51,7 +60,9 @@ fn is_cause(page: &str, said: &str, cause: &str) {
         .filter(|c| page.lines().any(|l| l.starts_with(&format!("  {c} "))))
         .map(|c| total(page, c))
         .sum();
-    assert!(found <= measured * 1.01 + 1.0, "{found} of {measured}: {page}");
+    // The thread that is joined may have been preempted: that is a futex, too.
+    let most = if cause == "blocked: futex" { longest(page, cause) } else { found };
+    assert!(most <= measured * 1.01 + 1.0, "{most} of {measured}: {page}");
     assert!(found + rest + 1.0 >= measured * 0.99, "{found} of {measured}: {page}");
 }
 

@@ -97,6 +97,7 @@ impl LiveProfile {
             no_chains: false,
             moments: true,
             max_stack: None,
+            latency: false,
         };
         let share = Share::new(&settings, &machine.symbols.binaries(), None);
         LiveProfile {
@@ -177,7 +178,7 @@ impl LiveProfile {
                 kernel_chains |= desc.is_some_and(crate::profile::has_chains);
             }
             let (space, comm) = (spaces.len() as u32 - 1, self.machine.comm_of(pid, tid));
-            marks.push(Mark { space, comm, label: 0, left_out: false });
+            marks.push(Mark { space, comm, label: 0, left_out: false, parallelism: (0, false) });
         }
         let first = self.count;
         self.count += marks.len() as u64;
@@ -272,7 +273,7 @@ impl LiveProfile {
             let mut key = slot.key;
             key.leaf = number(key.leaf);
             to.arena.extend(from.chain(slot).iter().map(|word| number(*word)));
-            let made = to.add(key, slot.task, start, slot.first, 0);
+            let made = to.add(key, slot.task, start, slot.first, (0, 0));
             *known = Some(made);
             sample.slot = made;
         }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use kymo_analysis::histogram::{HistEntry, Key};
 use kymo_analysis::payload_labels::PayloadLabels;
 use kymo_analysis::profile::Profile;
-use kymo_analysis::report_config::ReportColumn;
+use kymo_analysis::report_config::{ReportColumn, ReportWhole};
 
 use crate::{Column, percent};
 
@@ -19,6 +19,8 @@ pub(super) struct CellSource<'a> {
     pub(super) event: usize,
     /// Whole paths of source files.
     pub(super) full_paths: bool,
+    /// Shares with callees are of latencies.
+    pub(super) latency: bool,
 }
 
 /// Heading and alignment of a column.
@@ -28,9 +30,12 @@ pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> Column {
         return Column { title, right, ragged: !right };
     }
     let (title, right, ragged) = match of {
+        // As perf calls it.
+        ReportColumn::Children if source.latency => (" Latency", true, false),
         ReportColumn::Children => ("Children", true, false),
         ReportColumn::Own => ("    Self", true, false),
         ReportColumn::Overhead => ("Overhead", true, false),
+        ReportColumn::Latency => (" Latency", true, false),
         ReportColumn::Samples => ("     Samples", true, false),
         ReportColumn::Period => ("      Period", true, false),
         ReportColumn::Key(Key::Comm) => ("Command", false, false),
@@ -39,6 +44,7 @@ pub(super) fn column(of: ReportColumn, source: CellSource<'_>) -> Column {
         ReportColumn::Key(Key::Pid) => ("   Tgid:Command", false, false),
         ReportColumn::Key(Key::Tid) => ("    Pid:Command", false, false),
         ReportColumn::Key(Key::Cpu) => ("CPU", false, false),
+        ReportColumn::Key(Key::Parallelism) => ("Parallelism", true, false),
         ReportColumn::Key(Key::Parent) => ("Parent symbol", false, false),
         ReportColumn::Key(Key::Srcline) => ("Source:Line", false, false),
         ReportColumn::Key(Key::Srcfile) => ("Source File", false, false),
@@ -53,16 +59,19 @@ pub(super) fn write_cell(
     out: &mut String,
     source: CellSource<'_>,
     e: &HistEntry,
-    whole: u64,
+    whole: ReportWhole,
 ) {
     let profile = source.profile;
     let comm = profile.machine.comm(e.comm);
     // Writing to a String cannot fail.
     let _ = match of {
-        ReportColumn::Children => write!(out, "{:.2}%", percent(e.total, whole)),
-        ReportColumn::Own | ReportColumn::Overhead => write!(out, "{:.2}%", percent(e.own, whole)),
+        ReportColumn::Children => write!(out, "{:.2}%", percent(e.total, whole.weight)),
+        ReportColumn::Own | ReportColumn::Latency => {
+            write!(out, "{:.2}%", percent(e.own, whole.weight))
+        }
+        ReportColumn::Overhead => write!(out, "{:.2}%", percent(e.period, whole.period)),
         ReportColumn::Samples => write!(out, "{}", e.samples),
-        ReportColumn::Period => write!(out, "{}", e.own),
+        ReportColumn::Period => write!(out, "{}", e.period),
         ReportColumn::Key(Key::Comm) => out.write_str(comm),
         ReportColumn::Key(Key::Dso) => out.write_str(dso(profile, e)),
         ReportColumn::Key(Key::Symbol) => {
@@ -75,6 +84,7 @@ pub(super) fn write_cell(
             Some(cpu) => write!(out, "{cpu:03}"),
             None => out.write_str("-001"),
         },
+        ReportColumn::Key(Key::Parallelism) => write!(out, "{}", e.parallelism),
         ReportColumn::Key(Key::Label(part)) => out.write_str(source.labels.text(e.label, part)),
         ReportColumn::Key(Key::Srcline) => {
             out.write_str(&profile.srcline(e.frame, source.full_paths))
@@ -94,7 +104,7 @@ pub(super) fn cell_width(of: ReportColumn, source: CellSource<'_>, e: &HistEntry
     let profile = source.profile;
     let chars = |text: &str| text.chars().count();
     match of {
-        ReportColumn::Children | ReportColumn::Own | ReportColumn::Overhead => 0,
+        share if share.is_share() => 0,
         ReportColumn::Key(Key::Comm) => chars(profile.machine.comm(e.comm)),
         ReportColumn::Key(Key::Dso) => chars(dso(profile, e)),
         ReportColumn::Key(Key::Symbol) => 4 + chars(&symbol(profile, e)),
@@ -104,7 +114,7 @@ pub(super) fn cell_width(of: ReportColumn, source: CellSource<'_>, e: &HistEntry
         }
         _ => {
             let mut cell = String::new();
-            write_cell(of, &mut cell, source, e, 0);
+            write_cell(of, &mut cell, source, e, ReportWhole::default());
             chars(&cell)
         }
     }

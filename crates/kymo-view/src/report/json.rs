@@ -27,7 +27,8 @@ pub fn write_json(
         let rank = |f| profile.rank(f);
         let same = |f| config.merge_key(profile, f);
         let mut viewer = Viewer::new(&found.tree, &rank, &same);
-        let (_, whole) = config.whole(event, &found);
+        let all = config.whole(event, &found);
+        let whole = all.weight;
         let least = (whole as f64 * (layout.least / 100.0)) as u64;
         let rows: Vec<Value> = found
             .entries
@@ -45,9 +46,13 @@ pub fn write_json(
                     "symbol": columns::symbol(profile, e),
                     "level": e.level.to_string(),
                     "samples": e.samples,
-                    "period": e.own,
-                    "percent": percent(e.own, whole),
+                    "period": e.period,
+                    "percent": percent(e.period, all.period),
                 });
+                if config.latency {
+                    row["latency"] = e.own.into();
+                    row["latency_percent"] = percent(e.own, whole).into();
+                }
                 if layout.histogram.children {
                     row["children_period"] = e.total.into();
                     row["children_percent"] = percent(e.total, whole).into();
@@ -57,6 +62,7 @@ pub fn write_json(
                         Key::Srcline => row["srcline"] = profile.srcline(e.frame, true).into(),
                         Key::Srcfile => row["srcfile"] = profile.srcfile(e.frame, true).into(),
                         Key::Cpu => row["cpu"] = e.cpu.into(),
+                        Key::Parallelism => row["parallelism"] = e.parallelism.into(),
                         Key::Parent => {
                             row["parent"] = e.parent.map(|p| profile.frame_name(p)).into();
                         }

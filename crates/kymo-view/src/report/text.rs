@@ -65,12 +65,13 @@ impl ReportWriter<'_> {
         layout: &EventLayout,
         histogram: &Histogram,
     ) -> io::Result<()> {
-        let (samples, whole) = self.config.whole(event, histogram);
+        let all = self.config.whole(event, histogram);
+        let whole = all.weight;
         if !self.quiet {
-            let (count, unit) = scaled(samples);
+            let (count, unit) = scaled(all.samples);
             let name = &event.desc.name;
             writeln!(self.out, "# Samples: {count}{unit} of event '{name}'")?;
-            writeln!(self.out, "# Event count (approx.): {whole}\n#")?;
+            writeln!(self.out, "# Event count (approx.): {}\n#", all.period)?;
         }
         let separator = self.config.separator.as_deref();
         let source = CellSource {
@@ -78,6 +79,7 @@ impl ReportWriter<'_> {
             labels: self.labels,
             event: layout.event,
             full_paths: self.config.full_paths,
+            latency: self.config.latency,
         };
         let mut table = Table::new(layout.columns.iter().map(|f| column(*f, source)).collect());
         let rank = |f| self.profile.rank(f);
@@ -100,7 +102,7 @@ impl ReportWriter<'_> {
             }
             for (cell, field) in cells.iter_mut().zip(&layout.columns) {
                 cell.clear();
-                write_cell(*field, cell, source, entry, whole);
+                write_cell(*field, cell, source, entry, all);
                 if let Some(sep) = separator {
                     *cell = cell.replace(sep, ".");
                     if field.is_share() {

@@ -133,6 +133,9 @@ pub(crate) struct Args {
     /// Record context switches
     #[arg(long)]
     switch_events: bool,
+    /// Record what `report --latency` needs: context switches
+    #[arg(long)]
+    latency: bool,
     /// Record namespaces
     #[arg(long)]
     namespaces: bool,
@@ -305,7 +308,7 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
         cgroup_records: args.all_cgroups,
         synthesis: args.synth,
         inherit_stat: args.stat,
-        switch_events: args.switch_events,
+        switch_events: args.switch_events || args.latency,
         namespaces: args.namespaces,
         inherit: !args.no_inherit && !args.per_thread,
         skip_gone: args.uid.is_some(),

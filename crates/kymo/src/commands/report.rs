@@ -3,6 +3,7 @@
 mod events;
 
 use std::io::{IsTerminal, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,8 +17,8 @@ use kymo_analysis::record_overview::RecordOverview;
 use kymo_analysis::report_config::{ReportConfig, ReportConfigError, ReportRequest};
 use kymo_events::notes_on_perf_data;
 use kymo_files::RecordingFormat;
-use kymo_files::perfdata::PerfData;
-use kymo_model::NoteKind;
+use kymo_files::perfdata::{EventDesc, PerfData};
+use kymo_model::{AttrFlags, NoteKind};
 use kymo_view::Ledger;
 use kymo_view::record_overview::{write_statistics, write_tasks};
 use kymo_view::recording_header::write_header;
@@ -50,11 +51,11 @@ pub(crate) struct Args {
     /// Show each function's own share only
     #[arg(long)]
     no_children: bool,
-    /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parent,srcline,srcfile; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
+    /// Group by these keys: comm,dso,symbol,pid (thread),tgid (process),cpu,parallelism,parent,srcline,srcfile, latency for --latency; of tracepoints: trace, trace_fields, FIELD, EVENT.FIELD;
     /// of events, whatever the recording: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
-    /// Columns to show: overhead,overhead_children,sample,period and sort keys
+    /// Columns to show: overhead,overhead_children,latency,sample,period and sort keys
     #[arg(short = 'F', long, value_name = "FIELDS")]
     fields: Option<String>,
     /// Only tasks with these names
@@ -139,6 +140,12 @@ pub(crate) struct Args {
     /// The same with their mappings
     #[arg(long)]
     mmaps: bool,
+    /// Shares of the time that passed: each sample weighs its period divided by the number of threads that ran (of a recording of `record --latency`)
+    #[arg(long)]
+    latency: bool,
+    /// Only samples taken while this number of threads ran: 1,3-4
+    #[arg(long, value_name = "LIST", value_parser = parallelism)]
+    parallelism: Option<Parallelisms>,
     /// Rows alone: no headings, no ledger
     #[arg(short, long)]
     quiet: bool,
@@ -188,6 +195,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let symbols = args.finding.options(&path);
     let span = file.features().sample_time;
     let selection = args.select.selection(Vec::new(), || Ok(span))?;
+    let parallelism = config.parallelism();
+    let has_switches = |e: &EventDesc| e.attr.flags.contains(AttrFlags::CONTEXT_SWITCH);
+    if parallelism.is_asked_for() && !file.is_pipe() && !file.events().iter().any(has_switches) {
+        bail!(
+            "{}: it does not tell how many threads ran at a time: record it with `kymo record \
+             --latency` (or --switch-events)",
+            path.display()
+        );
+    }
     let mut labels = PayloadLabels::new(&config.payload_keys, symbols.bundle.clone());
     let options = LoadOptions {
         symbols,
@@ -207,6 +223,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             && file.events().iter().any(has_chains),
         lines: config.needs_lines(),
         selection: Some(&selection),
+        parallelism,
         ..LoadOptions::default()
     };
     let profile = Profile::read(&mut file, options).context("report")?;
@@ -283,6 +300,22 @@ fn write_records(out: &mut dyn Write, args: &Args, mut file: PerfData) -> anyhow
     Ok(exit::status(file.name(), damage.as_deref(), &ledger, args.strict))
 }
 
+/// Numbers of threads.
+#[derive(Clone, Debug)]
+struct Parallelisms(Vec<RangeInclusive<u32>>);
+
+fn parallelism(text: &str) -> Result<Parallelisms, String> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| *n > 0);
+        let range = number(first).zip(number(last)).filter(|(first, last)| first <= last);
+        range.map(|(first, last)| first..=last).ok_or_else(|| {
+            format!("`{part}` is neither a number of threads from 1 on nor a range of them, 2-4")
+        })
+    };
+    text.split(',').map(range).collect::<Result<_, _>>().map(Parallelisms)
+}
+
 /// The flags, checked.
 fn config(args: &Args) -> anyhow::Result<ReportConfig> {
     let request = ReportRequest {
@@ -309,6 +342,8 @@ fn config(args: &Args) -> anyhow::Result<ReportConfig> {
         symbol_filter: args.symbol_filter.as_deref(),
         exclude_other: args.exclude_other,
         inverted: args.inverted,
+        latency: args.latency,
+        parallelism: args.parallelism.as_ref().map_or(&[], |p| &p.0),
     };
     match ReportConfig::new(&request) {
         // `-g FILE`: the value of -g is optional.

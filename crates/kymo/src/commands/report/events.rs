@@ -113,6 +113,8 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
         (args.symbols.is_some(), "--symbols", true),
         (args.header || args.header_only, "--header (kymo script --header shows it)", true),
         (args.parent.is_some(), "--parent", true),
+        (args.latency, "--latency", true),
+        (args.parallelism.is_some(), "--parallelism", true),
         (args.finding.symfs.is_some(), "--symfs", !has_perf),
         (args.finding.vmlinux.is_some(), "-k", !has_perf),
         (args.finding.bundle.is_some(), "--bundle", !has_perf),
