@@ -144,8 +144,10 @@ impl ValueDecoder<'_> {
                 let data = bytes.get(4..).unwrap_or_default();
                 ProgramValue::Bytes(data.get(..len.min(data.len())).unwrap_or_default().to_vec())
             }
-            ValueType::Array { element, element_size, .. } => {
+            ValueType::Array { element, element_size, count } => {
+                // Behind the last one is what fills the word.
                 let elements = bytes.chunks_exact((*element_size).max(1) as usize);
+                let elements = elements.take(*count as usize);
                 ProgramValue::Array(elements.map(|e| self.decode(element, e)).collect())
             }
             ValueType::Tuple(fields) => {
@@ -291,7 +293,8 @@ fn linear_buckets(bytes: &[u8], min: i64, max: i64, step: i64) -> Vec<HistogramB
             n if n + 1 == count => (Some(max), None),
             n => (Some(at(n - 1)), Some(at(n).min(max))),
         };
-        HistogramBucket { from, to, is_single: false, count: u64_at(bytes, n * 8) }
+        let is_single = step == 1 && from.is_some() && to.is_some();
+        HistogramBucket { from, to, is_single, count: u64_at(bytes, n * 8) }
     };
     (0..count).map(bucket).collect()
 }

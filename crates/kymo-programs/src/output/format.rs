@@ -110,6 +110,7 @@ fn number_parts(
         'X' => (prefix("0X"), format!("{masked:X}").into()),
         'o' => (prefix("0"), format!("{masked:o}").into()),
         'b' => (prefix("0b"), format!("{masked:b}").into()),
+        'p' if bits == 0 => (String::new(), "0".into()),
         'p' => ("0x".into(), format!("{bits:x}").into()),
         'u' => (String::new(), masked.to_string().into()),
         _ => {
