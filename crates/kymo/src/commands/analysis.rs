@@ -38,6 +38,9 @@ pub(crate) struct AnalysisArgs {
     /// Times in nanoseconds
     #[arg(long)]
     pub(crate) ns: bool,
+    /// Whoever owns the file (this is the default; accepted for compatibility)
+    #[arg(short, long)]
+    pub(crate) force: bool,
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     pub(crate) strict: bool,

@@ -100,6 +100,9 @@ pub(crate) struct Args {
     /// Also print SWITCH records
     #[arg(long)]
     show_switch_events: bool,
+    /// Whoever owns the file (this is the default; accepted for compatibility)
+    #[arg(short, long)]
+    force: bool,
     /// Exit with status 3 if anything makes the output less than trustworthy
     #[arg(long)]
     strict: bool,

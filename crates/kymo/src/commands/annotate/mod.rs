@@ -86,6 +86,9 @@ pub(crate) struct Args {
     /// No other program is started: kymo disassembles by itself
     #[arg(long, value_name = "PATH", hide = true)]
     objdump: Option<String>,
+    /// Whoever owns the file (this is the default; accepted for compatibility)
+    #[arg(short, long)]
+    force: bool,
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     strict: bool,
