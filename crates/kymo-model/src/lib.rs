@@ -21,6 +21,7 @@ mod record;
 mod registers;
 mod sample;
 mod sample_layout;
+pub mod schedstat;
 mod sideband;
 mod width;
 

@@ -9,6 +9,7 @@ use kymo_kernel::perf_ring::MapError;
 use kymo_kernel::process::SpawnError;
 use kymo_kernel::target::TargetError;
 use kymo_kernel::tracefs::TracefsError;
+use kymo_model::schedstat::SchedStatsError;
 
 /// A recording failed; what had been written is named where there is any.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,15 @@ pub enum RecordError {
         path.display()
     )]
     Write { path: PathBuf, source: io::Error, kept: u64 },
+    #[error(
+        "this kernel has no /proc/schedstat: it was built without CONFIG_SCHEDSTATS; kymo sched \
+         record and kymo sched latency work with events instead"
+    )]
+    NoSchedStats,
+    #[error("cannot switch the scheduler's counters on (sysctl kernel.sched_schedstats)")]
+    SchedStatsSwitch(#[source] io::Error),
+    #[error(transparent)]
+    SchedStats(#[from] SchedStatsError),
     #[error("{what}")]
     System { what: &'static str, source: io::Error },
     #[error("nothing to record: give a command, -a, -p, -t, -u or -G")]

@@ -22,6 +22,7 @@ mod opened_events;
 mod options;
 mod output;
 mod scan;
+pub mod schedstat;
 mod selection;
 mod session;
 pub mod sessions;

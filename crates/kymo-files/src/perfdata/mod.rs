@@ -4,6 +4,7 @@
 
 pub mod feature;
 pub mod read;
+pub mod schedstat;
 pub mod write;
 
 pub use feature::Feature;

@@ -2,10 +2,12 @@
 
 mod latency;
 mod map;
+mod stats;
 mod timehist;
 mod timehist_summary;
 
 pub use latency::{LatencyColumn, LatencyView};
 pub use map::MapWriter;
+pub use stats::SchedStatsView;
 pub use timehist::{TimehistColumns, TimehistWriter};
 pub use timehist_summary::TimehistSummary;

@@ -138,7 +138,10 @@ fn file_form(data: &mut PerfData, mut head: Vec<u8>) -> Result<(), PerfDataReadE
         let why = "an attribute and its id section take 80 to 4096 bytes";
         return Err(PerfDataReadError::Header { path, field: "attr_size", value: attr_size, why });
     }
-    read_attrs(data, attrs, attr_size, len)?;
+    // Readings of the scheduler's counters come without events.
+    if attrs.size >= attr_size || !bits.contains(&Feature::CPU_DOMAIN_INFO) {
+        read_attrs(data, attrs, attr_size, len)?;
+    }
     // A killed recorder leaves the size 0: what follows the records is not there.
     if records.size != 0 {
         read_features(data, records, &bits, len)?;

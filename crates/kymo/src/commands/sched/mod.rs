@@ -5,6 +5,7 @@ mod latency;
 mod live;
 mod map;
 mod record;
+mod stats;
 mod timehist;
 
 use std::process::ExitCode;
@@ -39,7 +40,8 @@ EXAMPLES
   kymo sched latency --live -- sleep 10    the same while it happens, without a recording
   kymo sched timehist --state -w           each run and the wait before it, and wake-ups
   kymo sched timehist --live -- sleep 1    each run while it happens
-  kymo sched map                           what each CPU runs")]
+  kymo sched map                           what each CPU runs
+  kymo sched stats -- make -j4             the scheduler's own counters meanwhile")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -57,6 +59,8 @@ enum Action {
     Timehist(Box<timehist::Args>),
     /// Show which task each CPU ran
     Map(map::Args),
+    /// Show what the scheduler counts itself: switches, wake-ups, load balancing
+    Stats(Box<stats::Args>),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -65,6 +69,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::Latency(args) => latency::run(&args),
         Action::Timehist(args) => timehist::run(&args),
         Action::Map(args) => map::run(&args),
+        Action::Stats(args) => stats::run(&args),
     }
 }
 

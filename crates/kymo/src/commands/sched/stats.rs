@@ -1,0 +1,234 @@
+//! `kymo sched stats`: what the scheduler counts itself (`/proc/schedstat`), live, into a file,
+//! out of one, and two of them compared.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Subcommand;
+use kymo_files::perfdata::PerfData;
+use kymo_files::perfdata::schedstat::read_schedstats;
+use kymo_kernel::cpus;
+use kymo_model::NoteKind;
+use kymo_model::schedstat::SchedStats;
+use kymo_record::schedstat::{SchedStatsOptions, SchedStatsReading, measure, write_file};
+use kymo_view::Ledger;
+use kymo_view::sched::SchedStatsView;
+
+use super::super::{analysis::stdout, default_recording};
+use crate::args::values::millis;
+use crate::exit;
+
+/// Flags of `kymo sched stats`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Counters of /proc/schedstat, their difference over the time: switches, wake-ups, time that tasks
+ran and waited, and load balancing of each scheduling domain. The kernel counts only while
+sysctl kernel.sched_schedstats is 1; kymo sets it for that time. It costs little and loses
+nothing, and tells no names: kymo sched record has those. Files are those of perf sched stats.
+
+Behind a counter is its share of another one in per cent (sched_goidle of sched_count, ttwu_local
+of ttwu_count, run_delay against rq_cpu_time), or the mean number of jiffies between two events.
+
+EXAMPLES
+  kymo sched stats -- make -j4              while a command runs
+  kymo sched stats record -- make -j4       the same into a perf.data
+  kymo sched stats report -v                out of it, with what the counters mean
+  kymo sched stats diff perf.data.old perf.data"
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    measure: MeasureArgs,
+    #[command(flatten)]
+    show: ShowArgs,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Write the counters from before and after into a perf.data
+    Record(RecordArgs),
+    /// Show the counters of a recording
+    Report(ReportArgs),
+    /// Compare two recordings
+    Diff(DiffArgs),
+}
+
+#[derive(clap::Args)]
+struct MeasureArgs {
+    /// Only these CPUs (`0,2-3`)
+    #[arg(short = 'C', long, value_name = "LIST")]
+    cpu: Option<String>,
+    /// Stop after this time in milliseconds, and the command with it
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    timeout: Option<Duration>,
+    /// The command that is waited for; without one it lasts until Ctrl-C
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(clap::Args)]
+struct ShowArgs {
+    /// Show what the counters mean instead of their names
+    #[arg(short, long)]
+    verbose: bool,
+    /// Machine-readable output (docs/json.md)
+    #[arg(long)]
+    json: bool,
+    /// Exit with status 3 if anything could make the result wrong
+    #[arg(long)]
+    strict: bool,
+}
+
+#[derive(clap::Args)]
+struct RecordArgs {
+    /// File to write
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    output: PathBuf,
+    /// Overwrite a file that is not a recording
+    #[arg(short, long)]
+    force: bool,
+    #[command(flatten)]
+    measure: MeasureArgs,
+}
+
+#[derive(clap::Args)]
+struct ReportArgs {
+    /// Recording to read
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Only these CPUs (`0,2-3`)
+    #[arg(short = 'C', long, value_name = "LIST")]
+    cpu: Option<String>,
+    #[command(flatten)]
+    show: ShowArgs,
+}
+
+#[derive(clap::Args)]
+struct DiffArgs {
+    /// The earlier recording
+    #[arg(value_name = "FILE", default_value = "perf.data.old")]
+    before: PathBuf,
+    /// The later one
+    #[arg(value_name = "FILE", default_value = "perf.data")]
+    after: PathBuf,
+    #[command(flatten)]
+    show: ShowArgs,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.action {
+        None => live(&args.measure, &args.show),
+        Some(Action::Record(args)) => record(args),
+        Some(Action::Report(args)) => report(args),
+        Some(Action::Diff(args)) => diff(args),
+    }
+}
+
+fn measured(args: &MeasureArgs) -> anyhow::Result<SchedStatsReading> {
+    let cpus = args.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
+    let options = SchedStatsOptions {
+        command: args.command.clone(),
+        cpus: cpus.unwrap_or_default(),
+        timeout: args.timeout,
+    };
+    Ok(measure(&options)?)
+}
+
+fn live(args: &MeasureArgs, show_args: &ShowArgs) -> anyhow::Result<ExitCode> {
+    let reading = measured(args)?;
+    let mut ledger = Ledger::default();
+    let difference = difference(&reading.before, &reading.after, "", &mut ledger)?;
+    show(&[difference], show_args, &ledger)?;
+    Ok(exit::of_command(reading.exit, &ledger, show_args.strict))
+}
+
+fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
+    let reading = measured(&args.measure)?;
+    let mut command_line = vec!["kymo".to_owned()];
+    command_line.extend(std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()));
+    let version = format!("kymo {}", env!("CARGO_PKG_VERSION"));
+    let readings = [&reading.before, &reading.after];
+    let bytes = write_file(&args.output, args.force, &readings, &command_line, &version)?;
+    let text = format!("[ kymo sched stats: wrote {bytes} bytes {} ]\n", args.output.display());
+    // Nobody may be there to read it; the recording is done all the same.
+    let _ = anstream::stderr().write_all(text.as_bytes());
+    Ok(ExitCode::from(reading.exit.unwrap_or(0)))
+}
+
+fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    let path = args.input.clone().unwrap_or_else(default_recording);
+    let mut ledger = Ledger::default();
+    let mut stats = of_file(&path, "", &mut ledger)?;
+    if let Some(list) = &args.cpu {
+        let wanted = cpus::parse_list(list).context("-C")?;
+        stats.cpus.retain(|c| wanted.contains(&c.cpu));
+    }
+    show(&[stats], &args.show, &ledger)?;
+    Ok(exit::of_command(None, &ledger, args.show.strict))
+}
+
+fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
+    let mut ledger = Ledger::default();
+    let both =
+        [of_file(&args.before, "1: ", &mut ledger)?, of_file(&args.after, "2: ", &mut ledger)?];
+    if both[0].version != both[1].version {
+        bail!(
+            "the counters of schedstat version {} and {} cannot be compared",
+            both[0].version,
+            both[1].version
+        );
+    }
+    show(&both, &args.show, &ledger)?;
+    Ok(exit::of_command(None, &ledger, args.show.strict))
+}
+
+/// What a recording's last reading is more than its first.
+fn of_file(path: &Path, name: &str, ledger: &mut Ledger) -> anyhow::Result<SchedStats> {
+    let mut data = PerfData::open(path)?;
+    let (readings, read) = read_schedstats(&mut data)?;
+    let [before, .., after] = &readings[..] else {
+        bail!(
+            "{} has no two readings of /proc/schedstat; kymo sched stats record makes them",
+            path.display()
+        );
+    };
+    if let Some(damage) = &read.damaged {
+        ledger.note(NoteKind::Damaged, format!("{name}{damage}"), None);
+    }
+    difference(before, after, name, ledger)
+}
+
+fn difference(
+    before: &SchedStats,
+    after: &SchedStats,
+    name: &str,
+    ledger: &mut Ledger,
+) -> anyhow::Result<SchedStats> {
+    let (difference, changed) = after.since(before)?;
+    if !changed.is_empty() {
+        let list: Vec<String> = changed.iter().map(u32::to_string).collect();
+        let fact = format!(
+            "{name}CPUs {} went online or offline, or their domains changed: they are left out",
+            list.join(",")
+        );
+        ledger.note(NoteKind::NotCounted, fact, None);
+    }
+    Ok(difference)
+}
+
+fn show(measured: &[SchedStats], args: &ShowArgs, ledger: &Ledger) -> anyhow::Result<()> {
+    let mut out = stdout();
+    let view = SchedStatsView { measured, meanings: args.verbose };
+    match args.json {
+        true => view.write_json(&mut out, ledger)?,
+        false => view.write_text(&mut out, ledger)?,
+    }
+    Ok(out.flush()?)
+}
