@@ -152,7 +152,7 @@ fn events_without_a_stack_stand_below_their_task_and_can_be_chosen() {
     };
     refused(&["-e", "nonsense"], "-e nonsense: the recording has no such event");
     refused(&["--weight", "nonsense"], "no event of the recording has a field nonsense");
-    refused(&["--weight", "a b"], "not `period`, `samples`, or a field");
+    refused(&["--weight", "a b"], "not `period`, `samples`, `on`, `off`, `wall`, or a field");
     refused(&["-d", "libc.so.6"], "--dsos is for perf.data");
 }
 

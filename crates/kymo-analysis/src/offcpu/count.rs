@@ -30,6 +30,8 @@ const MAX_WAKERS: usize = 1 << 16;
 pub struct OffCpuConfig<'a> {
     /// Which tasks and times; waits are those of the CPU that the task goes on on.
     pub selection: &'a SchedSelection,
+    /// Waits of each task by itself, too.
+    pub by_task: bool,
 }
 
 /// Event whose stack comes as an event of its own, by CPU.
@@ -58,6 +60,8 @@ pub(super) struct OffCpuCounting<'a> {
     no_begin: u64,
     unbalanced: u64,
     pub(super) merged: u64,
+    /// Combinations of task, cause and stack.
+    pub(super) task_cells: usize,
 }
 
 /// Counts the waits of recordings.
@@ -131,6 +135,7 @@ impl<'a> OffCpuCounting<'a> {
             no_begin: 0,
             unbalanced: 0,
             merged: 0,
+            task_cells: 0,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::cause::OffCpuCause;
 use super::count::OffCpuCounting;
+use super::stack_store::StackNode;
 use super::task_slot::PendingWait;
 use crate::tasks::{TaskId, Wait, WaitCause};
 
@@ -56,10 +57,23 @@ impl OffCpuCounting<'_> {
             self.merged += 1;
             key = (cause, None, None);
         }
-        let cell = self.cells.entry(key).or_default();
-        cell.count += 1;
-        cell.total = cell.total.saturating_add(nanos);
-        cell.max = cell.max.max(nanos);
+        self.cells.entry(key).or_default().add(nanos);
+        if self.config.by_task {
+            self.count_of_task(task, (key.0, key.1), nanos);
+        }
+    }
+
+    /// Counts a wait in the row of its task, where that is wanted.
+    fn count_of_task(&mut self, task: TaskId, key: (OffCpuCause, Option<StackNode>), nanos: u64) {
+        let is_full = self.task_cells >= MAX_CELLS;
+        let Some(slot) = self.slot(task) else { return };
+        let waits = &mut slot.row.waits;
+        let merged = is_full && !waits.contains_key(&key);
+        let known = waits.len();
+        waits.entry(if merged { (key.0, None) } else { key }).or_default().add(nanos);
+        let more = waits.len() - known;
+        self.task_cells += more;
+        self.merged += u64::from(merged);
     }
 
     /// Counts what is known of a wait whose end is not in the recording: the block until the
@@ -90,8 +104,12 @@ impl OffCpuCounting<'_> {
 
     /// Counts a wait that had not ended when the recording did.
     pub(super) fn leave_open(&mut self, id: TaskId, end: u64) {
+        let stack = self.slot(id).and_then(|slot| slot.pending?.stack);
         let Some((cause, from)) = self.end_unseen(id) else { return };
         let part = self.config.selection.cut(from, end);
+        if let Some((from, to)) = part.filter(|(from, to)| self.config.by_task && to > from) {
+            self.count_of_task(id, (cause, stack), to - from);
+        }
         if let (Some((from, to)), Some(stats)) = (part, self.causes.get_mut(cause as usize))
             && to >= from
         {

@@ -17,6 +17,7 @@ mod recorded_waits;
 mod stack_store;
 mod table;
 mod task_slot;
+mod task_times;
 
 pub use cause::OffCpuCause;
 pub use count::{OffCpuConfig, count_off_cpu};
@@ -24,8 +25,10 @@ pub use notes::off_cpu_notes;
 pub use recorded_waits::{WaitTable, count_recorded_waits};
 pub use stack_store::{StackNode, StackRole, StackStore};
 pub use table::{
-    CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, WakerId, WakerInfo,
+    CauseStats, CellKey, LongestWait, OffCpuCell, OffCpuRow, OffCpuTable, TaskWaits, WakerId,
+    WakerInfo,
 };
+pub use task_times::{TaskTime, TaskTimes, TaskTimesError, count_task_times};
 
 /// Events that are recorded for it, the first ones of which it cannot do without.
 pub const OFF_CPU_EVENTS: [&str; 5] = [

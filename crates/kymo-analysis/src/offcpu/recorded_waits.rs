@@ -4,14 +4,14 @@
 
 use std::ops::ControlFlow;
 
-use kymo_events::{EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError};
+use kymo_events::{EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError, TaskComm};
 use rustc_hash::FxHashMap;
 
 use super::OFF_CPU_EVENTS;
 use super::cause::OffCpuCause;
 use super::count::{is_interrupt, waker_role};
 use super::stack_store::{StackNode, StackRole, StackStore};
-use super::table::{CauseStats, CellKey, OffCpuCell, WakerId, WakerInfo};
+use super::table::{CauseStats, CellKey, OffCpuCell, TaskWaits, WakerId, WakerInfo};
 use crate::losses::select_events;
 use crate::oncpu::{OffInterval, OffIntervals, OffKind};
 use crate::tasks::{SchedDecoder, SchedEvent, SwitchOutState, WakeupContext};
@@ -30,6 +30,10 @@ pub struct WaitTable {
     pub cells: Vec<(CellKey, OffCpuCell)>,
     /// Time by thread and cause, the most first.
     pub threads: FxHashMap<u32, Vec<(OffCpuCause, u64)>>,
+    /// Waits by thread, cause and stack.
+    pub thread_waits: FxHashMap<u32, TaskWaits>,
+    /// Names and processes of threads as of their last switch.
+    pub names: FxHashMap<u32, (TaskComm, Option<u32>)>,
     /// The stacks.
     pub stacks: StackStore,
     /// The wakers.
@@ -73,6 +77,7 @@ struct WaitReader<'a> {
     stacks: StackStore,
     wakers: Vec<WakerInfo>,
     waker_ids: FxHashMap<WakerInfo, WakerId>,
+    names: FxHashMap<u32, (TaskComm, Option<u32>)>,
 }
 
 /// Counts the intervals that tasks were off their CPUs, by what their events tell. `before`:
@@ -94,6 +99,7 @@ pub fn count_recorded_waits(
         stacks: StackStore::default(),
         wakers: Vec::new(),
         waker_ids: FxHashMap::default(),
+        names: FxHashMap::default(),
     };
     let mut decoder = SchedDecoder::default();
     let select = select_events(&OFF_CPU_EVENTS);
@@ -112,6 +118,7 @@ impl WaitReader<'_> {
             SchedEvent::Switch { prev, state, .. } => {
                 // The record of the switch comes right behind its event.
                 let Some(list) = self.intervals.get(&prev.tid) else { return };
+                self.names.insert(prev.tid, (prev.comm, event.task().pid));
                 let at = list.partition_point(|i| i.from < time);
                 let is_next = list.get(at).is_some_and(|i| i.kind != OffKind::New);
                 let facts = self.facts.get_mut(&prev.tid).and_then(|f| f.get_mut(at));
@@ -189,6 +196,7 @@ impl WaitReader<'_> {
             OffCpuCause::ALL.into_iter().map(|c| (c, CauseStats::default())).collect();
         let mut cells: FxHashMap<CellKey, OffCpuCell> = FxHashMap::default();
         let mut threads: FxHashMap<u32, Vec<(OffCpuCause, u64)>> = FxHashMap::default();
+        let mut thread_waits: FxHashMap<u32, TaskWaits> = FxHashMap::default();
         let (mut waits, mut stacked, mut merged) = (0, 0, 0);
         for (tid, list) in &self.intervals {
             let facts = self.facts.get(tid).map_or(&[][..], Vec::as_slice);
@@ -214,10 +222,9 @@ impl WaitReader<'_> {
                         merged += 1;
                         key = (cause, None, None);
                     }
-                    let cell = cells.entry(key).or_default();
-                    cell.count += 1;
-                    cell.total = cell.total.saturating_add(nanos);
-                    cell.max = cell.max.max(nanos);
+                    cells.entry(key).or_default().add(nanos);
+                    let own = thread_waits.entry(*tid).or_default();
+                    own.entry((key.0, key.1)).or_default().add(nanos);
                     let own = threads.entry(*tid).or_default();
                     match own.iter_mut().find(|(c, _)| *c == cause) {
                         Some((_, sum)) => *sum = sum.saturating_add(nanos),
@@ -235,6 +242,8 @@ impl WaitReader<'_> {
             causes,
             cells,
             threads,
+            thread_waits,
+            names: self.names,
             stacks: self.stacks,
             wakers: self.wakers,
             stacked: (waits, stacked),

@@ -1,5 +1,7 @@
 //! What was counted: causes, stacks with their wakers, tasks.
 
+use rustc_hash::FxHashMap;
+
 use crate::tasks::{DelayStats, SchedRead, WakeupContext};
 
 use super::cause::OffCpuCause;
@@ -11,6 +13,9 @@ pub struct WakerId(pub u32);
 
 /// Cause, stack and waker.
 pub type CellKey = (OffCpuCause, Option<StackNode>, Option<WakerId>);
+
+/// Waits of a task by cause and stack.
+pub type TaskWaits = FxHashMap<(OffCpuCause, Option<StackNode>), OffCpuCell>;
 
 /// Who ends waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +83,18 @@ pub struct OffCpuRow {
     pub uncertain: u64,
     /// Nanoseconds that nothing accounts for.
     pub missing: u64,
+    /// Its waits by cause and stack, where these are asked for: those in which nothing was
+    /// lost, and those that had not ended when the recording did.
+    pub waits: TaskWaits,
+}
+
+impl OffCpuCell {
+    /// Counts a wait.
+    pub(super) fn add(&mut self, nanos: u64) {
+        self.count += 1;
+        self.total = self.total.saturating_add(nanos);
+        self.max = self.max.max(nanos);
+    }
 }
 
 impl OffCpuRow {
@@ -90,6 +107,12 @@ impl OffCpuRow {
         self.blocked = self.blocked.saturating_add(other.blocked);
         self.uncertain = self.uncertain.saturating_add(other.uncertain);
         self.missing = self.missing.saturating_add(other.missing);
+        for (key, other) in &other.waits {
+            let cell = self.waits.entry(*key).or_default();
+            cell.count += other.count;
+            cell.total = cell.total.saturating_add(other.total);
+            cell.max = cell.max.max(other.max);
+        }
     }
 
     /// Nanoseconds that are accounted for.

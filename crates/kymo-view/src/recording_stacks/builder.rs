@@ -20,7 +20,7 @@ pub(super) struct StackBuilder {
     complete: usize,
     tasks: FxHashMap<StackTask, u32>,
     stacks: FxHashMap<(u32, u32, Option<u32>), u32>,
-    event_frames: FxHashMap<String, u32>,
+    named_frames: FxHashMap<(String, bool), u32>,
 }
 
 impl StackBuilder {
@@ -32,7 +32,7 @@ impl StackBuilder {
             complete: 0,
             tasks: FxHashMap::default(),
             stacks: FxHashMap::default(),
-            event_frames: FxHashMap::default(),
+            named_frames: FxHashMap::default(),
         }
     }
 
@@ -80,15 +80,22 @@ impl StackBuilder {
 
     /// The frame that stands for events of a class.
     pub(super) fn event_frame(&mut self, name: &str) -> u32 {
-        if let Some(known) = self.event_frames.get(name) {
+        self.named_frame(name, false)
+    }
+
+    /// The frame of a function that has a name and nothing else.
+    pub(super) fn named_frame(&mut self, name: &str, kernel: bool) -> u32 {
+        let key = (name.to_owned(), kernel);
+        if let Some(known) = self.named_frames.get(&key) {
             return *known;
         }
         let function = self.made.functions.len() as u32;
-        let named = stacks::Function { name: name.to_owned(), known: true, ..Default::default() };
+        let known = !name.starts_with('[');
+        let named = stacks::Function { name: key.0.clone(), known, kernel, ..Default::default() };
         self.made.functions.push(named);
         let frame = self.made.frames.len() as u32;
         self.made.frames.push(stacks::StackFrame { function, addr: 0, line: 0, inlined: false });
-        self.event_frames.insert(name.to_owned(), frame);
+        self.named_frames.insert(key, frame);
         frame
     }
 

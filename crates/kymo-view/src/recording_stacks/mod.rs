@@ -10,7 +10,9 @@ mod events;
 mod function_nesting;
 mod plan;
 mod profile;
+mod task_times;
 
+use kymo_analysis::offcpu::TaskTimesError;
 use kymo_analysis::payload_weights::PayloadWeights;
 use kymo_analysis::profile::{LoadOptions, Profile, ProfileError, SampleLabels, has_chains};
 use kymo_events::{EventSource, SourceError};
@@ -24,7 +26,7 @@ use builder::{EVENTS, FUNCTIONS, StackBuilder};
 use events::{EventStacks, WeightCounts};
 use profile::{ProfilePart, add_profile};
 
-pub use plan::{SampleWeight, StackPlan, TaskSplit};
+pub use plan::{SampleWeight, StackPlan, TaskSplit, TimePart};
 
 /// Stacks cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,8 @@ pub enum StackError {
     Source(#[from] SourceError),
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    #[error(transparent)]
+    TaskTimes(#[from] TaskTimesError),
     #[error("--weight: no event of the recording has a field {0} that is a number")]
     NoField(String),
     #[error("-e: this format holds one event, and weights cannot be added up: {0}")]
@@ -60,6 +64,11 @@ impl RecordingStacks {
         let mut builder = StackBuilder::new(plan);
         let mut read =
             RecordingStacks { stacks: Stacks::default(), ledger: Ledger::default(), damage: None };
+        if let Some(part) = plan.weight.time_part() {
+            task_times::add(source, plan, part, (&mut builder, &mut read))?;
+            read.stacks = builder.finish();
+            return Ok(read);
+        }
         let mut weights = WeightCounts::default();
         for number in 0..source.perf_count() {
             if let Some(mut data) = source.perf(number) {
@@ -127,7 +136,10 @@ impl RecordingStacks {
             self.damage.get_or_insert(format!("{damage}; what came before is converted"));
         }
         builder.begin_recording();
-        add_profile(&ProfilePart { profile: &profile, plan, weights: weights.as_ref() }, builder);
+        add_profile(
+            &ProfilePart { profile: &profile, plan, weights: weights.as_ref(), running: None },
+            builder,
+        );
         if let Some(weights) = &weights {
             counts
                 .add(&WeightCounts { weightless: weights.weightless, negative: weights.negative });

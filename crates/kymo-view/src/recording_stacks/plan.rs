@@ -30,9 +30,41 @@ pub enum SampleWeight {
         /// The field's name.
         name: String,
     },
+    /// The time of tasks, out of their switches.
+    Time(TimePart),
+}
+
+/// Part of the time of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimePart {
+    /// On a CPU, by samples of it where there are any.
+    On,
+    /// Off the CPUs, by what was waited for, and where.
+    Off,
+    /// All of it.
+    Wall,
+}
+
+impl TimePart {
+    /// Name of what is weighed.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            TimePart::On => "on-cpu",
+            TimePart::Off => "off-cpu",
+            TimePart::Wall => "wall",
+        }
+    }
 }
 
 impl SampleWeight {
+    /// The part of the time of tasks that weighs, if it does.
+    pub fn time_part(&self) -> Option<TimePart> {
+        match self {
+            SampleWeight::Time(part) => Some(*part),
+            _ => None,
+        }
+    }
+
     /// The field that weighs, if one does.
     pub(super) fn field(&self) -> Option<WeightField<'_>> {
         match self {
@@ -78,9 +110,15 @@ impl std::str::FromStr for SampleWeight {
         match text.split_once('.') {
             None if text == "period" => Ok(SampleWeight::Period),
             None if text == "samples" => Ok(SampleWeight::Samples),
+            None if text == "on" => Ok(SampleWeight::Time(TimePart::On)),
+            None if text == "off" => Ok(SampleWeight::Time(TimePart::Off)),
+            None if text == "wall" => Ok(SampleWeight::Time(TimePart::Wall)),
             None if word(text) => Ok(field(None, text)),
             Some((event, name)) if word(event) && word(name) => Ok(field(Some(event), name)),
-            _ => Err("not `period`, `samples`, or a field as FIELD or EVENT.FIELD".to_owned()),
+            _ => Err(
+                "not `period`, `samples`, `on`, `off`, `wall`, or a field as FIELD or EVENT.FIELD"
+                    .to_owned(),
+            ),
         }
     }
 }

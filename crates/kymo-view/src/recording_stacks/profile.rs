@@ -18,7 +18,12 @@ pub(super) struct ProfilePart<'a> {
     pub(super) plan: &'a StackPlan<'a>,
     /// Weights by label, where a field weighs.
     pub(super) weights: Option<&'a PayloadWeights<'a>>,
+    /// Where time on the CPU weighs: each thread's, and the periods of all its samples.
+    pub(super) running: Option<&'a RunningShares>,
 }
+
+/// By thread: nanoseconds on a CPU, and the sum of periods that stand for them.
+pub(super) type RunningShares = FxHashMap<u32, (u64, u64)>;
 
 /// Adds the stacks of a profile.
 pub(super) fn add_profile(part: &ProfilePart<'_>, builder: &mut StackBuilder) {
@@ -41,13 +46,22 @@ pub(super) fn add_profile(part: &ProfilePart<'_>, builder: &mut StackBuilder) {
         frames: FxHashMap::default(),
     };
     let selection = part.plan.selection;
+    let sampled = part.running.map(|_| time_event(part.profile));
     for event in &part.profile.events {
+        if sampled.is_some_and(|sampled| sampled.is_none_or(|s| !std::ptr::eq(s, event))) {
+            continue;
+        }
         let name = event.desc.name.as_str();
         // A name without modifiers was decided by sample.
         if event.samples > 0 || selection.wants_event(&[name]) {
             adding.event(event);
         }
     }
+}
+
+/// The event whose samples stand for time on a CPU: the first one that is no tracepoint.
+pub(super) fn time_event(profile: &Profile) -> Option<&EventProfile> {
+    profile.events.iter().find(|e| e.samples > 0 && e.desc.attr.kind != EventType::TRACEPOINT)
 }
 
 struct ProfileStacks<'a> {
@@ -81,6 +95,10 @@ impl ProfileStacks<'_> {
     /// samples stand for something else, a time perhaps, the weights are their own.
     fn slot(&mut self, event: &EventProfile) -> EventSlot {
         let weight = &self.part.plan.weight;
+        if let Some(part) = weight.time_part() {
+            let event = self.builder.shared_event(part.name(), "nanoseconds");
+            return EventSlot { event, frame: None };
+        }
         let counts_one = *weight != SampleWeight::Period || event.period == event.samples;
         if event.desc.attr.kind == EventType::TRACEPOINT && counts_one {
             return EventSlot {
@@ -123,9 +141,14 @@ impl ProfileStacks<'_> {
 
     /// What samples of a stack weigh; `None`: they do not count.
     fn weight(&self, stack: &Stack, samples: u64, period: u64) -> Option<u64> {
-        let ProfilePart { profile, plan, weights } = self.part;
+        let ProfilePart { profile, plan, weights, running } = self.part;
         let weight = match (&plan.weight, weights) {
             (SampleWeight::Period, _) => period,
+            (SampleWeight::Time(_), _) => {
+                let (running, total) = *running.as_ref()?.get(&stack.tid)?;
+                let share = u128::from(period) * u128::from(running);
+                u64::try_from(share / u128::from(total.max(1))).unwrap_or(u64::MAX)
+            }
             (_, Some(weights)) => weights.weight(stack.label)?.saturating_mul(samples),
             (_, None) => samples,
         };

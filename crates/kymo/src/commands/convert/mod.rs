@@ -26,7 +26,9 @@ kymo convert -o profile.pb.gz                  go tool pprof -http : profile.pb.
 kymo convert -o profile.json.gz                load it at profiler.firefox.com\n  \
 kymo convert -f folded | sort -k2 -rn | head   the heaviest stacks\n  \
 kymo trace -T -o t.dat -e kmem:kmalloc -- CMD; kymo convert t.dat --weight bytes_alloc -o m.svg\n                                                 \
-who asked the kernel for memory")]
+who asked the kernel for memory\n  \
+kymo profile -o p.data -- CMD; kymo convert p.data --weight wall -o wall.svg\n                                                 \
+all of its time, on and off the CPU")]
 pub(crate) struct Args {
     #[command(flatten)]
     source: RecordingArgs,
@@ -46,8 +48,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     chosen: SampleArgs,
     /// Weight of a sample or event: `period` (what it stands for: nanoseconds of a clock, counts
-    /// of an event; a tracepoint counts as one), `samples` (one), or a field of tracepoints that
-    /// is a number: FIELD or EVENT.FIELD
+    /// of an event; a tracepoint counts as one), `samples` (one), a field of tracepoints that is
+    /// a number (FIELD or EVENT.FIELD), or the time of tasks: `on` their CPUs, `off` them (by
+    /// what they waited for, and where), or both together (`wall`), of recordings with switches:
+    /// kymo profile -o, kymo offcpu record, kymo sched record -g
     #[arg(long, value_name = "WHAT", default_value = "period")]
     weight: SampleWeight,
     /// Group stacks by task
@@ -176,6 +180,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let first = paths.first().cloned().unwrap_or_default();
     let source = EventSource::open(&paths, args.source.symbols(&first))?;
     refuse(&args, &source)?;
+    if args.weight.time_part().is_some() {
+        refuse_time(&args, format)?;
+    }
     let plan = StackPlan {
         selection: &args.chosen.selection(&source)?,
         binaries: &args.chosen.dsos,
@@ -217,6 +224,19 @@ fn refuse(args: &Args, source: &EventSource) -> anyhow::Result<()> {
     }
     if finding.vmlinux.is_some() && has_kernels {
         bail!("-k is for perf.data: a trace.dat has its kernel's symbols, --kallsyms names others");
+    }
+    Ok(())
+}
+
+/// Flags that mean nothing where the time of tasks weighs.
+fn refuse_time(args: &Args, format: Format) -> anyhow::Result<()> {
+    if format.is_timeline() {
+        bail!(
+            "--weight on, off and wall are for folded, flamegraph and pprof: waits are no samples"
+        );
+    }
+    if !args.chosen.dsos.is_empty() {
+        bail!("--dsos chooses samples, and waits are none");
     }
     Ok(())
 }

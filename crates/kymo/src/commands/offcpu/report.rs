@@ -51,7 +51,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.symbols)?;
     let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
-    let mut table = count_off_cpu(&source, &OffCpuConfig { selection: &selection })?;
+    let mut table =
+        count_off_cpu(&source, &OffCpuConfig { selection: &selection, by_task: false })?;
     let notes = table.read.summary.notes(&source).into_iter().chain(off_cpu_notes(&table));
     let mut ledger = Ledger::from_notes(notes);
     note_chains(&table.read.summary, &mut ledger);
