@@ -278,6 +278,49 @@ fn the_flight_recorder_catches_a_stall_with_what_was_before_it_and_nothing_else(
 }
 
 #[test]
+fn a_snapshot_of_a_latency_comes_with_its_explanation() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _state = TracingState::take();
+    let naps = Workload::compile("whynaps", NAPS);
+    let s = Named::create("why", &["--buffer-size", "16M"]);
+    for event in ["sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"] {
+        let _ = session(&["enable", s.name(), "-e", event]).success();
+    }
+    let _ = session(&["start", s.name()]).success();
+    let dat = naps.file("why.dat");
+    let condition = "raw_syscalls:sys_enter if id == 230 && comm == \"whynaps\" -> \
+                     raw_syscalls:sys_exit if id == 230 && comm == \"whynaps\" > 1500ms by pid";
+    let args = ["snapshot", s.name(), "-o", &dat, "-n", "1", "--why", "--on-latency", condition];
+    let mut watcher = beside(&args);
+    watching(&mut watcher);
+    let there = naps.file("there");
+    std::fs::write(&there, "").unwrap();
+    let mut child = Command::new(naps.program()).args(["2", "2000", &there]).spawn().unwrap();
+    assert!(child.wait().unwrap().success());
+    let out = watcher.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{}: {said}", out.status);
+    let files = files(naps.dir(), "why.dat");
+    let [dat, explained] = &files[..] else { panic!("{files:?}: {said}") };
+    assert_eq!(*explained, format!("{dat}.why.txt"));
+    let text = std::fs::read_to_string(explained).unwrap();
+    // It is the path of the thread in that time, most of which an interrupt ended.
+    let tid = child.id();
+    let first = text.lines().find(|l| l.contains(" took ")).unwrap();
+    assert!(first.contains(&format!("whynaps:{tid} took 2")), "{first}");
+    assert!(first.ends_with("the task itself was blocked, ended by an interrupt."), "{first}");
+    let span = said.split(" ms from ").nth(1).unwrap();
+    let (from, rest) = span.split_once(" to ").unwrap();
+    let to = rest.split(',').next().unwrap();
+    let (tid, times) = (tid.to_string(), format!("{from},{to}"));
+    let path = run(KYMO, ["why", "-i", dat, "--tid", &tid, "--time", &times]);
+    let path = path.success().stdout;
+    assert!(path.contains(&format!("whynaps:{tid} took 2")), "{path}");
+}
+
+#[test]
 fn a_snapshot_on_an_event() {
     if !require(&NEEDS) {
         return;

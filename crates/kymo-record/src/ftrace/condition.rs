@@ -67,6 +67,19 @@ impl On {
 }
 
 impl OnLatency {
+    /// The task that took too long: the one that the key of a scheduler's event names, else the
+    /// one whose event ended it.
+    pub fn task(&self, met: &TooLong) -> Option<u32> {
+        const TASKS: [&str; 3] = ["pid", "next_pid", "prev_pid"];
+        let named = self.key.as_ref().is_some_and(|(_, field)| TASKS.contains(&field.as_str()));
+        let tid = match named && self.to.event.starts_with("sched:") {
+            true => u32::try_from(met.key).ok()?,
+            false => met.tid,
+        };
+        // The idle task waits for nothing.
+        Some(tid).filter(|tid| *tid != 0)
+    }
+
     /// Reads `A [if FILTER] -> B [if FILTER] > TIME [by KEY]`.
     pub fn parse(text: &str) -> Result<OnLatency, ConditionError> {
         let error = |what: String| ConditionError { text: text.into(), what, form: ON_LATENCY };
@@ -136,6 +149,8 @@ pub struct TooLong {
     pub from: u64,
     /// When it ended.
     pub to: u64,
+    /// The thread whose event ended it.
+    pub tid: u32,
 }
 
 /// Matches ends to beginnings. Of several beginnings the last one counts, as
@@ -154,7 +169,12 @@ impl Matcher {
     }
 
     /// Takes the next event, by time.
-    pub(crate) fn event(&mut self, side: Side, key: i64, time: u64) -> Option<TooLong> {
+    pub(crate) fn event(
+        &mut self,
+        side: Side,
+        (key, tid): (i64, u32),
+        time: u64,
+    ) -> Option<TooLong> {
         match side {
             Side::From => {
                 if self.open.len() >= MAX_OPEN && !self.open.contains_key(&key) {
@@ -166,7 +186,7 @@ impl Matcher {
             Side::To => {
                 let from = self.open.remove(&key)?;
                 let long = time.saturating_sub(from) > self.limit;
-                long.then_some(TooLong { key, from, to: time })
+                long.then_some(TooLong { key, from, to: time, tid })
             }
         }
     }
@@ -247,7 +267,7 @@ mod tests {
             let mut m = Matcher::new(100);
             let found: Vec<_> = events
                 .iter()
-                .filter_map(|&(side, key, time)| m.event(side, key, time))
+                .filter_map(|&(side, key, time)| m.event(side, (key, 7), time))
                 .map(|l| (l.key, l.from, l.to))
                 .collect();
             assert_eq!(found, expected);
@@ -265,14 +285,14 @@ mod tests {
     #[test]
     fn losses_and_crowds_make_no_false_alarm_and_no_memory() {
         let mut m = Matcher::new(100);
-        m.event(Side::From, 1, 0);
+        m.event(Side::From, (1, 7), 0);
         m.lost();
-        assert_eq!(m.event(Side::To, 1, 1000), None);
+        assert_eq!(m.event(Side::To, (1, 7), 1000), None);
         for key in 0..200_000 {
-            m.event(Side::From, key, key as u64);
+            m.event(Side::From, (key, 7), key as u64);
         }
         assert!(m.open.len() <= MAX_OPEN && m.forgotten > 0);
         // The young ones are still known.
-        assert!(m.event(Side::To, 199_999, 1_000_000).is_some());
+        assert!(m.event(Side::To, (199_999, 7), 1_000_000).is_some());
     }
 }

@@ -53,8 +53,8 @@ impl Met {
     }
 }
 
-/// An event of the condition: its time, which of the two it is, its key.
-type Seen = (u64, Side, i64);
+/// An event of the condition: its time, which of the two it is, its key, its thread.
+type Seen = (u64, Side, i64, u32);
 
 /// An event that is watched for.
 struct Watched {
@@ -195,10 +195,10 @@ impl ConditionWatch {
         let later = events.partition_point(|(time, ..)| *time <= horizon);
         self.early = events.split_off(later);
         let mut met = None;
-        for (time, side, key) in events {
+        for (time, side, key, tid) in events {
             let found = match &mut self.matcher {
                 None => Some(Met::Event(time)),
-                Some(m) => m.event(side, key, time).map(Met::TooLong),
+                Some(m) => m.event(side, (key, tid), time).map(Met::TooLong),
             };
             met = met.or(found.filter(|m| m.time() > self.told_until));
         }
@@ -216,9 +216,8 @@ impl ConditionWatch {
                 };
                 lost |= page.missed.is_some();
                 for event in page.events().map_while(Result::ok) {
-                    if let Some((side, key)) = classify(&self.watched, event.payload, pipe.cpu()) {
-                        events.push((event.time, side, key));
-                    }
+                    let known = classify(&self.watched, event.payload, pipe.cpu());
+                    events.extend(known.map(|(side, key, tid)| (event.time, side, key, tid)));
                 }
             }
         }
@@ -226,7 +225,7 @@ impl ConditionWatch {
     }
 }
 
-fn classify(watched: &[Watched], payload: &[u8], cpu: u32) -> Option<(Side, i64)> {
+fn classify(watched: &[Watched], payload: &[u8], cpu: u32) -> Option<(Side, i64, u32)> {
     let id = EventFormat::payload_id(payload, Endian::NATIVE)?;
     let w = watched.iter().find(|w| w.id == id)?;
     let key = match &w.key {
@@ -234,7 +233,8 @@ fn classify(watched: &[Watched], payload: &[u8], cpu: u32) -> Option<(Side, i64)
         Key::Cpu => i64::from(cpu),
         Key::Field(name) => w.format.field(name)?.int(payload, Endian::NATIVE)?,
     };
-    Some((w.side, key))
+    let tid = w.format.field("common_pid").and_then(|f| f.int(payload, Endian::NATIVE));
+    Some((w.side, key, tid.and_then(|tid| u32::try_from(tid).ok()).unwrap_or(0)))
 }
 
 /// The one event that a name stands for.

@@ -4,6 +4,7 @@
 mod recover;
 mod show;
 mod snapshot;
+mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -15,6 +15,7 @@ use kymo_record::sessions::{SessionSnapshot, Sessions, TakeOptions};
 use kymo_view::Ledger;
 
 use super::show::many;
+use super::why;
 use crate::args::values::millis;
 use crate::exit;
 
@@ -35,6 +36,10 @@ pub(super) struct Snapshot {
     /// Wait, and take one each time it takes too long: 'A -> B > 5ms by pid'
     #[arg(long, value_name = "CONDITION")]
     on_latency: Option<String>,
+    /// Explain each that took too long, in NAME.why.txt beside the snapshot and here: the critical
+    /// path of the task (kymo why); needs sched_switch and sched_waking in the session
+    #[arg(long, requires = "on_latency")]
+    why: bool,
     /// End after N snapshots
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
@@ -103,6 +108,13 @@ pub(super) fn run(sessions: &Sessions, args: &Snapshot) -> anyhow::Result<ExitCo
         watch.told();
         taken += 1;
         let status = tell(&snapshot, Some(met), false, args.strict);
+        if let (true, Condition::OnLatency(latency), Met::TooLong(met)) =
+            (args.why, &condition, met)
+            && let Err(error) = why::explain(&snapshot.path, latency.task(&met), (met.from, met.to))
+        {
+            // The snapshot is there, and the next one may be explained.
+            say(&format!("no explanation of {}: {error:#}", snapshot.path.display()));
+        }
         if args.count.is_some_and(|n| taken >= n) {
             return Ok(status);
         }
@@ -136,13 +148,13 @@ pub(super) fn tell(
         stats.notes(notes.as_slice()).into_iter().for_each(|note| ledger.push(note));
     }
     if !quiet {
-        say(&format!("{}{}, {}", why(met), taken.path.display(), parts.join("; ")));
+        say(&format!("{}{}, {}", reason(met), taken.path.display(), parts.join("; ")));
         let _ = write!(anstream::stderr(), "{}", ledger.to_text(""));
     }
     exit::of_command(None, &ledger, strict)
 }
 
-fn why(met: Option<Met>) -> String {
+fn reason(met: Option<Met>) -> String {
     let seconds = |ns: u64| format!("{:.6}", ns as f64 / 1e9);
     match met {
         None => String::new(),
