@@ -159,6 +159,8 @@ pub(crate) enum ExpressionKind {
     Field(Expression, String),
     Index(Expression, Expression),
     Tuple(Vec<Expression>),
+    /// `(a = 1, b = 2)`: names, and values.
+    NamedTuple(Vec<String>, Vec<Expression>),
     Call(String, Vec<CallArgument>),
     /// Target, step, whether the value is the one before.
     Step(Expression, i64, bool),

@@ -473,7 +473,7 @@ pub enum ErrorKind {
     },
     /// All working memory of this CPU was in use: the event was not handled.
     ScratchBusy,
-    /// Division by zero; the result is 0.
+    /// Division by zero; the result is 1.
     DivisionByZero,
     /// A helper (named) failed.
     HelperFailed(&'static str),

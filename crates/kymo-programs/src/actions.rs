@@ -104,7 +104,7 @@ impl ActionRunner {
                 match Command::new("/bin/sh").arg("-c").arg(&command).output() {
                     Ok(done) => {
                         sinks.diagnostics.write_all(&done.stderr)?;
-                        output.message("syscall", &done.stdout)
+                        output.command_output(&done.stdout)
                     }
                     Err(e) => self.fail(format!("system({command}): {e}")),
                 }
@@ -306,7 +306,9 @@ impl ActionRunner {
 fn has_user_code(of: &ValueType) -> bool {
     match of {
         ValueType::UserStack(_) | ValueType::UserSymbol => true,
-        ValueType::Tuple(fields) => fields.iter().any(|field| has_user_code(&field.value_type)),
+        ValueType::Tuple(fields) | ValueType::Structure { fields, .. } => {
+            fields.iter().any(|field| has_user_code(&field.value_type))
+        }
         _ => false,
     }
 }

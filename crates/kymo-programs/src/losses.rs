@@ -95,7 +95,7 @@ fn describe(
             None,
         ),
         ErrorKind::DivisionByZero => {
-            (NoteKind::Malformed, format!("{count} divisions by zero gave 0"), None)
+            (NoteKind::Malformed, format!("{count} divisions by zero gave 1"), None)
         }
         ErrorKind::HelperFailed(helper) => {
             (NoteKind::Refused, format!("{helper} failed {count} times"), None)

@@ -1,9 +1,8 @@
 //! Programs of bpftrace's language, each beside bpftrace 0.27: exit status and output are the same.
 //!
 //! Not among them, as both cannot be right or bpftrace differs from its own documents: `%x` of 64
-//! bits (bpftrace prints 32), `%.2s` (it prints all), a division by a variable that is 0
-//! (kymo: as BPF, 0; bpftrace: 1 and a warning), `print(@, top)` (any entries of equal order),
-//! `probe` in `BEGIN` (`begin`), the newline behind `system`.
+//! bits (bpftrace prints 32), `%.2s` (it prints all), `print(@, top)` (any entries of equal
+//! order).
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use kymo_testkit::{Need, peer, require, run};

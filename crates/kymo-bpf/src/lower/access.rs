@@ -9,6 +9,7 @@ use super::{Lowered, Lowering, Value, ValueHome};
 use crate::ast::Expression;
 use crate::code::{AddressBase, CompareOperation, ComputeOperation, Operand, Register};
 use crate::facts::{ArgumentPlace, CType, FunctionArgument};
+use crate::lexer::error_at;
 use crate::object::AttachTarget;
 
 /// Registers of `struct pt_regs` by name and offset.
@@ -42,7 +43,7 @@ impl Lowering<'_> {
         let record = layout.map_or(String::new(), |l| l.name.clone());
         let close = closest(name, self.types.member_names(id));
         let text = format!("struct {record} has no member {name:?}");
-        let mut message = crate::lexer::error_at(self.position, text);
+        let mut message = error_at(self.position, text);
         message.hint = close.map(|c| format!("there is {c:?}"));
         Err(message)
     }
@@ -53,10 +54,17 @@ impl Lowering<'_> {
         if value.ty == Type::Arguments {
             return self.argument_named(name);
         }
-        if let Type::Tuple(parts) = &value.ty {
-            let index = name.parse::<usize>().ok().filter(|i| *i < parts.len());
+        if let Type::Tuple(parts, names) = &value.ty {
+            let index = match names.is_empty() {
+                true => name.parse::<usize>().ok().filter(|i| *i < parts.len()),
+                false => names.iter().position(|n| n == name),
+            };
             let Some(index) = index else {
-                return self.error(format!("tuple of {} has no part {name}", parts.len()));
+                let has = if names.is_empty() { String::new() } else { names.join(", ") };
+                let mut message =
+                    error_at(self.position, format!("tuple of {} has no part {name}", parts.len()));
+                message.hint = (!has.is_empty()).then(|| format!("it has {has}"));
+                return Err(message);
             };
             let ValueHome::Memory(place) = value.home else { return self.error("not a tuple") };
             let offset: u32 = parts[..index].iter().map(|p| self.types.storage(p)).sum();
@@ -72,7 +80,7 @@ impl Lowering<'_> {
             }
             Type::Unknown => Ok(Value { ty: Type::Unknown, home: ValueHome::Constant(0) }),
             other => {
-                let mut message = crate::lexer::error_at(
+                let mut message = error_at(
                     self.position,
                     format!("{} has no members, so no {name:?}", other.name()),
                 );
@@ -454,7 +462,7 @@ impl Lowering<'_> {
             None => {
                 let names = format.own_fields().map(|f| f.name.clone()).collect();
                 let text = format!("tracepoint:{category}:{event} has no field {name:?}");
-                let mut message = crate::lexer::error_at(self.position, text);
+                let mut message = error_at(self.position, text);
                 message.hint = closest(name, names).map(|c| format!("there is {c:?}"));
                 return Err(message);
             }

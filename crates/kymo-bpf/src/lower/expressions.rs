@@ -7,6 +7,7 @@ use super::{Lowered, Lowering, MacroBinding, Value, ValueHome};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, TypeName};
 use crate::code::{CodeLabel, CompareOperation, ComputeOperation, Instruction, Operand, Register};
 use crate::facts::CType;
+use crate::object::ErrorKind;
 
 impl Value {
     pub(crate) fn constant(value: i64) -> Value {
@@ -89,7 +90,8 @@ impl Lowering<'_> {
             Kind::Cast(type_name, inner) => self.cast(type_name, inner)?,
             Kind::Field(inner, name) => self.field(inner, name)?,
             Kind::Index(inner, index) => self.index(inner, index)?,
-            Kind::Tuple(parts) => self.tuple(parts)?,
+            Kind::Tuple(parts) => self.tuple(parts, &[])?,
+            Kind::NamedTuple(names, parts) => self.tuple(parts, names)?,
             Kind::Call(name, arguments) => self.call_named(name, arguments)?,
             Kind::Step(target, step, postfix) => self.step(target, *step, *postfix)?,
             Kind::SizeofType(type_name) => {
@@ -388,6 +390,11 @@ impl Lowering<'_> {
         let compute = compute_operation(op);
         let ty = self.arithmetic_type(op, &a, &b);
         if let (Some(x), Some(y)) = (a.as_constant(), b.as_constant()) {
+            let divides = matches!(op, BinaryOperator::Divide | BinaryOperator::Modulo);
+            // Not of what counts as 0 only as it is not known yet.
+            if divides && *right.kind == ExpressionKind::Integer(0) {
+                return self.error("division by zero");
+            }
             let value = fold(op, x, y, ty.is_signed());
             return Ok(Value { ty, home: ValueHome::Constant(value) });
         }
@@ -413,12 +420,7 @@ impl Lowering<'_> {
             };
         }
         let result = match op {
-            BinaryOperator::Divide | BinaryOperator::Modulo => {
-                if y == Operand::Immediate(0) {
-                    return self.error("division by zero");
-                }
-                self.divide(compute, x, y, signed)
-            }
+            BinaryOperator::Divide | BinaryOperator::Modulo => self.divide(compute, x, y, signed),
             BinaryOperator::ShiftRight if a.ty.is_signed() => {
                 self.computed(ComputeOperation::ShiftRightSigned, x, y)
             }
@@ -448,8 +450,33 @@ impl Lowering<'_> {
         }
     }
 
-    /// BPF divides without sign only (before its version 4).
+    /// A division; by zero it is counted and gives 1, as bpftrace has it.
     fn divide(
+        &mut self,
+        operation: ComputeOperation,
+        a: Operand,
+        b: Operand,
+        signed: bool,
+    ) -> Register {
+        if matches!(b, Operand::Immediate(n) if n != 0) {
+            return self.divide_by(operation, a, b, signed);
+        }
+        let (result, zero, done) =
+            (self.copy_of(Operand::Immediate(1)), self.label(), self.label());
+        if let Operand::Register(divisor) = b {
+            self.branch(CompareOperation::Equal, divisor, Operand::Immediate(0), zero);
+            let quotient = self.divide_by(operation, a, b, signed);
+            self.emit(Instruction::Move(result, Operand::Register(quotient)));
+            self.jump(done);
+        }
+        self.place_label(zero);
+        self.count_error(ErrorKind::DivisionByZero);
+        self.place_label(done);
+        result
+    }
+
+    /// BPF divides without sign only (before its version 4).
+    fn divide_by(
         &mut self,
         operation: ComputeOperation,
         a: Operand,
@@ -654,13 +681,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn tuple(&mut self, parts: &[Expression]) -> Lowered<Value> {
+    fn tuple(&mut self, parts: &[Expression], names: &[String]) -> Lowered<Value> {
         let mut values = Vec::new();
         for part in parts {
             let value = self.value(part)?;
             values.push(self.settle(value)?);
         }
-        let ty = Type::Tuple(values.iter().map(|v| v.ty.clone()).collect());
+        let ty = Type::Tuple(values.iter().map(|v| v.ty.clone()).collect(), names.to_vec());
         let place = self.room(self.types.storage(&ty));
         let mut offset = 0;
         for value in &values {
@@ -796,9 +823,7 @@ fn fold(op: BinaryOperator, a: i64, b: i64, signed: bool) -> i64 {
         Op::Add => a.wrapping_add(b),
         Op::Subtract => a.wrapping_sub(b),
         Op::Multiply => a.wrapping_mul(b),
-        // As BPF: a division by zero is 0, the rest of one is the number.
-        Op::Divide if b == 0 => 0,
-        Op::Modulo if b == 0 => a,
+        Op::Divide | Op::Modulo if b == 0 => 1,
         Op::Divide if signed => a.wrapping_div(b),
         Op::Modulo if signed => a.wrapping_rem(b),
         Op::Divide => (a as u64 / b as u64) as i64,

@@ -77,7 +77,7 @@ impl Lowering<'_> {
         }
         let ty = match values.as_slice() {
             [one] => one.ty.clone(),
-            many => Type::Tuple(many.iter().map(|v| v.ty.clone()).collect()),
+            many => Type::Tuple(many.iter().map(|v| v.ty.clone()).collect(), Vec::new()),
         };
         let map = self.user_map(number);
         let (old, name) = (map.key.clone(), map.name.clone());
@@ -104,7 +104,7 @@ impl Lowering<'_> {
                 }
                 self.store_value(one, place, &both)?;
             }
-            (many, Type::Tuple(types)) => {
+            (many, Type::Tuple(types, _)) => {
                 let mut offset = 0;
                 for (value, ty) in many.iter().zip(types) {
                     self.store_value(value, place.at(offset), ty)?;

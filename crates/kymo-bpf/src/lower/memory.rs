@@ -1,7 +1,7 @@
 //! Values in memory: reading remote ones, storing, comparing.
 
 use super::builder::MemoryPlace;
-use super::types::{Type, unify, words};
+use super::types::{Type, part_at, unify, words};
 use super::{Lowered, Lowering, Value, ValueHome};
 use crate::code::{AddressBase, CodeLabel, CompareOperation, Operand};
 use crate::facts::CType;
@@ -58,13 +58,17 @@ impl Lowering<'_> {
                 self.store_literal(text, place, room);
                 Ok(())
             }
-            (ValueHome::Memory(from), Type::Tuple(wanted)) => {
-                let Type::Tuple(parts) = &value.ty else { return self.error("expected a tuple") };
-                let (mut source, mut target) = (0, 0);
-                for (part, wanted) in parts.iter().zip(wanted) {
-                    let part_value = Value::memory(part.clone(), from.at(source));
-                    self.store_value(&part_value, place.at(target), wanted)?;
-                    source += self.types.storage(part);
+            (ValueHome::Memory(from), Type::Tuple(wanted, names)) => {
+                let Type::Tuple(parts, own) = &value.ty else {
+                    return self.error("expected a tuple");
+                };
+                let mut target = 0;
+                for (n, wanted) in wanted.iter().enumerate() {
+                    if let Some(at) = part_at(names, own, n).filter(|at| *at < parts.len()) {
+                        let source: u32 = parts[..at].iter().map(|p| self.types.storage(p)).sum();
+                        let part = Value::memory(parts[at].clone(), from.at(source));
+                        self.store_value(&part, place.at(target), wanted)?;
+                    }
                     target += self.types.storage(wanted);
                 }
                 Ok(())

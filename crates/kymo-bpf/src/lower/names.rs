@@ -170,7 +170,11 @@ impl Lowering<'_> {
             "func" => self.function_name()?,
             "probe" => {
                 self.program.specific = true;
-                let name = self.point.name.clone();
+                let name = match self.point.target {
+                    AttachTarget::Begin => "begin".to_owned(),
+                    AttachTarget::End => "end".to_owned(),
+                    _ => self.point.name.clone(),
+                };
                 let known = self.probe_names.iter().position(|n| *n == name);
                 let index = known.unwrap_or_else(|| {
                     self.probe_names.push(name);

@@ -222,7 +222,7 @@ impl<'f> TypeTable<'f> {
             Type::Buffer(n) => words(n + 4),
             Type::Record(id) => words(self.layout(*id).map_or(0, |l| l.size)),
             Type::Array { element, count } => words(self.size(element).saturating_mul(*count)),
-            Type::Tuple(parts) => {
+            Type::Tuple(parts, _) => {
                 parts.iter().fold(0u32, |sum, p| sum.saturating_add(self.storage(p)))
             }
             Type::UserSymbol | Type::UserStack(_) => 16,
@@ -250,17 +250,21 @@ impl<'f> TypeTable<'f> {
             Type::Text(n) => ValueType::Text { size: words(*n) },
             Type::Buffer(n) => ValueType::Buffer { size: words(n + 4) },
             Type::Record(_) | Type::Array { .. } => self.c_value_type(&self.ctype_of(value), 0),
-            Type::Tuple(parts) => {
+            Type::Tuple(parts, names) => {
                 let mut offset = 0;
-                let field = |part: &Type| {
+                let field = |(n, part): (usize, &Type)| {
                     let size = self.storage(part);
                     let value_type = self.value_type(part);
-                    let name = String::new();
+                    let name = names.get(n).cloned().unwrap_or_default();
                     let field = TypedField { name, offset, size, bits: None, value_type };
                     offset += size;
                     field
                 };
-                ValueType::Tuple(parts.iter().map(field).collect())
+                let fields = parts.iter().enumerate().map(field).collect();
+                match names.is_empty() {
+                    true => ValueType::Tuple(fields),
+                    false => ValueType::Structure { name: String::new(), fields },
+                }
             }
             Type::KernelSymbol => ValueType::KernelSymbol,
             Type::UserSymbol => ValueType::UserSymbol,

@@ -224,7 +224,7 @@ impl Lowering<'_> {
             Some(number) => number.ty.clone(),
             None => value,
         };
-        let pair = Type::Tuple(vec![key.clone(), value.clone()]);
+        let pair = Type::Tuple(vec![key.clone(), value.clone()], Vec::new());
         let (key_size, value_size) = (self.types.storage(&key), self.types.storage(&value));
         let place = self.room(key_size + value_size);
         let from = |register| MemoryPlace { base: AddressBase::Register(register), offset: 0 };

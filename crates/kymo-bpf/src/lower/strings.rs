@@ -90,20 +90,25 @@ impl Lowering<'_> {
         let (length, size) = match arguments.get(1) {
             None => (Operand::Immediate(most as i32), most),
             Some(length) => {
+                let value_home = value.home.clone();
                 let value = self.scalar(length)?;
                 match value.home {
                     ValueHome::Constant(n) => {
                         if n < 0 {
                             return self.error("length of str() is negative");
                         }
-                        // With room for the NUL, which the helper counts in.
-                        let size = (n as u64).min(u64::from(most) - 1) as u32 + 1;
+                        if n == 0 {
+                            return Ok(Value::literal(""));
+                        }
+                        // A literal is cut behind that many bytes; memory is read up to them, the
+                        // last of which is the NUL.
+                        let literal = u64::from(matches!(value_home, ValueHome::Literal(_)));
+                        let size = (n as u64 + literal).min(u64::from(most)) as u32;
                         (Operand::Immediate(size as i32), size)
                     }
                     _ => {
                         let operand = self.operand(&value)?;
                         let length = self.copy_of(operand);
-                        self.compute(ComputeOperation::Add, length, Operand::Immediate(1));
                         let fits = self.label();
                         let limit = Operand::Immediate(most as i32);
                         self.branch(CompareOperation::LessEqual, length, limit, fits);

@@ -41,7 +41,8 @@ pub(crate) enum Type {
         element: CType,
         count: u32,
     },
-    Tuple(Vec<Type>),
+    /// Types of the parts, and their names; without names there are none.
+    Tuple(Vec<Type>, Vec<String>),
     KernelSymbol,
     UserSymbol,
     KernelStack(StackSettings),
@@ -83,7 +84,7 @@ impl Type {
                 | T::Buffer(_)
                 | T::Record(_)
                 | T::Array { .. }
-                | T::Tuple(_)
+                | T::Tuple(..)
                 | T::UserSymbol
                 | T::UserStack(_)
                 | T::Internet
@@ -120,8 +121,12 @@ impl Type {
             T::Buffer(n) => format!("buffer[{n}]"),
             T::Record(_) => "structure".into(),
             T::Array { count, .. } => format!("array of {count}"),
-            T::Tuple(parts) => {
-                let parts: Vec<String> = parts.iter().map(Type::name).collect();
+            T::Tuple(parts, names) => {
+                let part = |(n, part): (usize, &Type)| match names.get(n) {
+                    Some(name) => format!("{name}={}", part.name()),
+                    None => part.name(),
+                };
+                let parts: Vec<String> = parts.iter().enumerate().map(part).collect();
                 format!("({})", parts.join(", "))
             }
             T::KernelSymbol => "ksym".into(),
@@ -179,8 +184,13 @@ pub(crate) fn unify(a: &Type, b: &Type) -> Option<Type> {
         (T::KernelSymbol, T::Integer { .. }) => a.clone(),
         (T::Text(n), T::Text(m)) => T::Text(*n.max(m)),
         (T::Buffer(n), T::Buffer(m)) => T::Buffer(*n.max(m)),
-        (T::Tuple(a), T::Tuple(b)) if a.len() == b.len() => {
-            T::Tuple(a.iter().zip(b).map(|(a, b)| unify(a, b)).collect::<Option<Vec<_>>>()?)
+        (T::Tuple(a, names), T::Tuple(b, other)) if a.len() == b.len() => {
+            if names.len() != other.len() {
+                return None;
+            }
+            let part = |(n, a): (usize, &Type)| unify(a, &b[part_at(names, other, n)?]);
+            let parts = a.iter().enumerate().map(part).collect::<Option<Vec<_>>>()?;
+            T::Tuple(parts, names.clone())
         }
         (T::Aggregate(a), T::Aggregate(b)) => T::Aggregate(unify_aggregates(a, b)?),
         (T::Array { element: CType::Integer { size: 1, .. }, count }, T::Text(n)) => {
@@ -188,6 +198,14 @@ pub(crate) fn unify(a: &Type, b: &Type) -> Option<Type> {
         }
         _ => return None,
     })
+}
+
+/// Place of a tuple's n-th part in another tuple, whose names may have another order.
+pub(crate) fn part_at(names: &[String], other: &[String], n: usize) -> Option<usize> {
+    match names.get(n) {
+        Some(name) => other.iter().position(|o| o == name),
+        None => Some(n),
+    }
 }
 
 /// Aggregations that differ in the sign of their values only fit as signed ones.

@@ -83,9 +83,10 @@ impl ProgramParser<'_> {
             Kind::SizeofValue(e) | Kind::OffsetofValue(e, _) => e.depth,
             Kind::Binary(_, a, b) | Kind::Index(a, b) => a.depth.max(b.depth),
             Kind::Ternary(a, b, c) => a.depth.max(b.depth).max(c.depth),
-            Kind::Tuple(list) | Kind::Call(_, list) | Kind::Map(_, list) => {
-                list.iter().map(|e| e.depth).max().unwrap_or(0)
-            }
+            Kind::Tuple(list)
+            | Kind::NamedTuple(_, list)
+            | Kind::Call(_, list)
+            | Kind::Map(_, list) => list.iter().map(|e| e.depth).max().unwrap_or(0),
             _ => 0,
         } + 1;
         if depth > MAX_DEPTH {
@@ -296,6 +297,29 @@ impl ProgramParser<'_> {
         Ok(list)
     }
 
+    fn begins_named_part(&self) -> bool {
+        matches!((self.kind(), self.kind_at(1)), (TokenKind::Name(_), TokenKind::Mark("=")))
+    }
+
+    /// Parts of a tuple that have names, up to its `)`.
+    fn named_parts(&mut self) -> Parsed<(Vec<String>, Vec<Expression>)> {
+        let (mut names, mut values) = (Vec::new(), Vec::new());
+        loop {
+            let position = self.position();
+            let name = self.expect_name("a part's name")?;
+            if names.contains(&name) {
+                return Err(error_at(position, format!("two parts are named {name}")));
+            }
+            self.expect("=")?;
+            names.push(name);
+            values.push(self.expression()?);
+            if self.accept(")") {
+                return Ok((names, values));
+            }
+            self.expect(",")?;
+        }
+    }
+
     fn primary(&mut self) -> Parsed<Expression> {
         let position = self.position();
         let kind = match self.kind().clone() {
@@ -324,6 +348,10 @@ impl ProgramParser<'_> {
             }
             TokenKind::Mark("(") => {
                 self.at += 1;
+                if self.begins_named_part() {
+                    let (names, values) = self.named_parts()?;
+                    return self.node(ExpressionKind::NamedTuple(names, values), position);
+                }
                 let mut list = vec![self.expression()?];
                 if self.accept(")") {
                     return Ok(list.remove(0));

@@ -62,6 +62,13 @@ fn key_text(key: &ProgramValue) -> Vec<u8> {
             let parts: Vec<Vec<u8>> = parts.iter().map(key_text).collect();
             parts.join(&b","[..])
         }
+        ProgramValue::Record(members) => {
+            let member = |(name, value): &(String, ProgramValue)| {
+                [format!(".{name}=").as_bytes(), &key_text(value)].concat()
+            };
+            let members: Vec<Vec<u8>> = members.iter().map(member).collect();
+            [b"{", members.join(&b","[..]).as_slice(), b"}"].concat()
+        }
         ProgramValue::Stack(lines) => format!("\n{}\n", lines.join("\n")).into_bytes(),
         key => {
             let mut out = Vec::new();

@@ -64,6 +64,15 @@ impl ProgramOutput<'_> {
         }
     }
 
+    /// Output of `system()`; a line's end follows it, as bpftrace has it.
+    pub(crate) fn command_output(&mut self, text: &[u8]) -> io::Result<()> {
+        self.message("syscall", text)?;
+        match self.form {
+            OutputForm::Text => self.sink.write_all(b"\n"),
+            OutputForm::Json => Ok(()),
+        }
+    }
+
     /// `print(value)`.
     pub(crate) fn value(&mut self, value: &ProgramValue) -> io::Result<()> {
         let mut out = Vec::new();
