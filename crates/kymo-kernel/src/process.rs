@@ -5,11 +5,11 @@
 //! be polled, so that no code ever runs in a handler.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, SystemTime};
 
@@ -224,15 +224,32 @@ impl GatedChild {
     }
 }
 
-/// Whether `execvp` will find something to execute; only the kernel knows whether
-/// it can.
-fn executable(name: &OsStr) -> io::Result<()> {
+/// Bytes of a script's first line that the kernel looks at.
+const SCRIPT_LINE: u64 = 256;
+
+/// The binary that runs when a command is called by this name: of a script its interpreter.
+pub fn program_of(name: &OsStr) -> Option<PathBuf> {
+    let path = executable(name).ok()?;
+    let mut begin = Vec::new();
+    std::fs::File::open(&path).ok()?.take(SCRIPT_LINE).read_to_end(&mut begin).ok()?;
+    let Some(line) = begin.strip_prefix(b"#!") else { return Some(path) };
+    let line = line.split(|b| *b == b'\n').next()?;
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
+    let interpreter = Path::new(OsStr::from_bytes(words.next()?));
+    match interpreter.file_name()?.as_bytes() {
+        b"env" => executable(OsStr::from_bytes(words.find(|w| !w.starts_with(b"-"))?)).ok(),
+        _ => Some(interpreter.to_owned()),
+    }
+}
+
+/// What `execvp` will find to execute; only the kernel knows whether it can.
+fn executable(name: &OsStr) -> io::Result<PathBuf> {
     let executable = |path: &Path| {
         rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?;
         // A directory has that permission, too.
         match std::fs::metadata(path)?.is_dir() {
             true => Err(io::Error::from_raw_os_error(libc::EACCES)),
-            false => Ok(()),
+            false => Ok(path.to_owned()),
         }
     };
     if name.as_bytes().contains(&b'/') {
@@ -242,7 +259,7 @@ fn executable(name: &OsStr) -> io::Result<()> {
     let mut error = io::Error::from_raw_os_error(libc::ENOENT);
     for directory in std::env::split_paths(&path) {
         match executable(&directory.join(name)) {
-            Ok(()) => return Ok(()),
+            Ok(path) => return Ok(path),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => error = e,
             Err(_) => {}
         }

@@ -246,6 +246,28 @@ pub fn cgroup_dir(name: &str) -> Result<PathBuf, TargetError> {
     if dir.is_dir() { Ok(dir) } else { Err(TargetError::NoCgroup { name: name.to_owned(), mount }) }
 }
 
+/// The processes in a cgroup and in those below it, sorted.
+pub fn processes_of_cgroup(name: &str) -> Result<Vec<u32>, TargetError> {
+    let mounts = fs::read_to_string(system_path("/proc/self/mounts")).unwrap_or_default();
+    let unified = unified_mount(&mounts).map(|root| root.join(name.trim_start_matches('/')));
+    let dir = match unified.filter(|dir| dir.is_dir()) {
+        Some(dir) => dir,
+        None => cgroup_dir(name)?,
+    };
+    let mut waiting = vec![dir];
+    let mut pids = Vec::new();
+    while let Some(dir) = waiting.pop() {
+        // One that was removed meanwhile is nobody's; some have threads only.
+        let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        pids.extend(procs.lines().filter_map(|l| l.parse::<u32>().ok()).filter(|pid| *pid > 0));
+        let below = fs::read_dir(&dir).into_iter().flatten().flatten();
+        waiting.extend(below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids)
+}
+
 /// Name of a user, by `/etc/passwd`.
 pub fn user_name(uid: u32) -> Option<String> {
     let passwd = fs::read_to_string(system_path("/etc/passwd")).ok()?;

@@ -174,6 +174,14 @@ impl Binaries {
     }
 }
 
+/// Whether most functions of a binary keep frame pointers, as far as its call frame information
+/// says; `None`: it says nothing.
+pub fn keeps_frame_pointers(binary: &Path) -> Option<bool> {
+    let code = UnwindCode::of(Bytes::File(open(binary)?)).ok()?;
+    let (with, all) = code.table?.frame_pointers();
+    (all > 0).then_some(with * 2 > all)
+}
+
 /// Sections larger than this are not believed.
 const LARGEST: u64 = 1 << 30;
 

@@ -12,6 +12,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cgroup;
 mod guest;
 mod kernel_debug;
 mod lttng;
@@ -23,6 +24,7 @@ mod tracepoints;
 mod tracing_state;
 mod workload;
 
+pub use cgroup::TestCgroup;
 pub use guest::{LEFT_FOR_THE_GUEST, guest, load_module, unload_module};
 pub use kernel_debug::{KernelDebug, kernel_debug};
 pub use lttng::{Lttng, LttngSession};

@@ -10,7 +10,7 @@ use gimli::{
 };
 
 use crate::Arch;
-use crate::rule::{Row, Rule, RuleError};
+use crate::rule::{Cfa, Row, Rule, RuleError};
 
 /// A section and where it is in the binary's own terms.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +37,11 @@ pub struct CfiSections {
     /// Byte order of the binary.
     pub big_endian: bool,
 }
+
+/// Functions of fewer bytes have no room for a frame worth keeping.
+const SMALL_FUNCTION: u64 = 48;
+/// About this many functions of a binary are looked at.
+const MOST_FUNCTIONS: usize = 2000;
 
 /// Memory that reading rules needs, one per thread.
 #[derive(Debug, Default)]
@@ -93,6 +98,35 @@ impl CfiTable {
             }
             found => found,
         }
+    }
+
+    /// How many functions of `.eh_frame` keep a frame pointer in their middle, of how many that
+    /// have a frame there; small ones are left out, and of large binaries every n-th is looked at.
+    pub fn frame_pointers(&self) -> (usize, usize) {
+        let bases = self.bases();
+        let mut section = EhFrame::new(&self.sections.eh_frame.bytes, self.endian());
+        section.set_address_size(8);
+        let index = self.eh_index.get_or_init(|| Index::of(&section, &bases));
+        let is_large = |e: &&(u64, u64, usize)| e.1 - e.0 >= SMALL_FUNCTION;
+        let every = (index.entries.len() / MOST_FUNCTIONS).max(1);
+        let mut context = CfiContext::default();
+        let (mut with, mut all) = (0, 0);
+        for (start, end, offset) in index.entries.iter().filter(is_large).step_by(every) {
+            let fde = section.fde_from_offset(&bases, (*offset).into(), EhFrame::cie_from_offset);
+            let middle = start + (end - start) / 2;
+            let rule = fde.map_err(RuleError::from);
+            let rule = rule.and_then(|f| self.row(&section, &bases, &f, &mut context, middle));
+            let Ok(Rule::Row(row)) = rule else { continue };
+            // One that calls nothing has no frame, and needs none.
+            let has_none =
+                |cfa: &Cfa| matches!(cfa, Cfa::Register(r, n) if *r == self.arch.sp() && *n <= 8);
+            if has_none(&row.cfa) {
+                continue;
+            }
+            all += 1;
+            with += usize::from(matches!(row.cfa, Cfa::Register(r, _) if r == self.arch.fp()));
+        }
+        (with, all)
     }
 
     fn endian(&self) -> RunTimeEndian {

@@ -245,3 +245,30 @@ fn a_sorted_table_that_claims_too_much() {
         assert_eq!(wraps.rule(&mut context, address), rule);
     }
 }
+
+#[test]
+fn frame_pointers_are_known_by_what_the_compiler_was_told() {
+    if !require(&[Need::Gcc]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("f.c");
+    let functions = (0..40).map(|n| {
+        format!("int f{n}(int *a) {{ int b[20]; for (int i = 0; i < 20; i++) b[i] = a[i] * {n}; return g(b) + b[3]; }}\n")
+    });
+    let text = format!("int g(int *);\n{}", functions.collect::<String>());
+    std::fs::write(&source, text).unwrap();
+    for (flag, kept) in [("-fomit-frame-pointer", false), ("-fno-omit-frame-pointer", true)] {
+        let object = dir.path().join("f.so");
+        let mut gcc = Command::new("gcc");
+        let gcc = gcc.args(["-O2", "-shared", "-fPIC", flag, "-o"]).arg(&object).arg(&source);
+        assert!(gcc.status().unwrap().success());
+        let (sections, _) = sections(&std::fs::read(&object).unwrap());
+        let (with, all) = CfiTable::new(Arch::X86_64, sections).frame_pointers();
+        // The first function multiplies by 0, and needs no frame.
+        assert!((39..45).contains(&all), "{flag}: {all}");
+        assert!(if kept { with >= 39 } else { with == 0 }, "{flag}: {with} of {all}");
+    }
+    let nothing = CfiTable::new(Arch::X86_64, CfiSections::default());
+    assert_eq!(nothing.frame_pointers(), (0, 0));
+}

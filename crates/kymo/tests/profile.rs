@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kymo_testkit::{Need, Outcome, Unprivileged, Workload, lines_with, require, run};
+use kymo_testkit::{Need, Outcome, TestCgroup, Unprivileged, Workload, lines_with, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 
@@ -106,4 +106,94 @@ fn no_privilege_is_needed_for_ones_own_program() {
     std::fs::copy(w.program(), &program).unwrap();
     let out = place.run(["profile", "--", program.to_str().unwrap(), "300"]).success();
     is_a_page(&out.stderr);
+}
+
+/// Functions that the compiler must leave as they are, each with a frame of its own.
+const NESTED: &str = r#"
+#include <time.h>
+#define NOINLINE __attribute__((noinline))
+volatile long sum;
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+NOINLINE long inner(long n) { for (long i = 0; i < n; i++) sum += i; return sum; }
+NOINLINE long middle(long n) { return inner(n) + 1; }
+NOINLINE long outer(long n) { return middle(n) + 2; }
+int main(void) {
+    for (double end = now() + 0.3; now() < end;) sum += outer(20000);
+    return 0;
+}
+"#;
+
+#[test]
+fn stacks_are_recorded_as_the_program_needs_it() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("nested.c"), NESTED).unwrap();
+    for (flag, copies) in [("-fomit-frame-pointer", true), ("-fno-omit-frame-pointer", false)] {
+        let program = path("nested");
+        // Optimized functions that call nothing have no frame anyway.
+        let args = ["-O0", "-g", flag, "-o", &program, &path("nested.c")];
+        assert!(Command::new("gcc").args(args).status().unwrap().success());
+        let page = run(KYMO, ["profile", "-o", &path("p.data"), "--", &program]).success().stderr;
+        let note =
+            "nested keeps no frame pointers: stacks are copied (--call-graph dwarf), 1000 times";
+        assert_eq!(page.contains(note), copies, "{flag}: {page}");
+        // Either way they are complete, but for those that end in a prologue.
+        let args =
+            ["convert", "-f", "folded", "--no-marks", "-e", "cpu-clock", "-i", &path("p.data")];
+        let folded = run(KYMO, args).success().stdout;
+        let weight = |of: &str| -> u64 {
+            let lines = folded.lines().filter(|l| l.contains(of));
+            lines.map(|l| l.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+        };
+        let (all, whole) = (weight(";inner"), weight(";main;outer;middle;inner"));
+        assert!(all > 10_000_000 && whole * 10 > all * 9, "{flag}: {folded}");
+        let asked = ["profile", "--call-graph", "fp", "--", &program];
+        let asked = run(KYMO, asked).success().stderr;
+        assert!(!asked.contains("stacks are copied"), "{asked}");
+        std::fs::remove_file(path("p.data")).unwrap();
+    }
+    // A script is its interpreter.
+    let script = path("script");
+    std::fs::write(&script, format!("#!{}\n", path("nested"))).unwrap();
+    let args = ["-O0", "-g", "-fomit-frame-pointer", "-o", &path("nested"), &path("nested.c")];
+    assert!(Command::new("gcc").args(args).status().unwrap().success());
+    assert!(Command::new("chmod").args(["755", &script]).status().unwrap().success());
+    let page = run(KYMO, ["profile", "--", &script]).success().stderr;
+    assert!(page.contains("nested keeps no frame pointers"), "{page}");
+}
+
+#[test]
+fn the_processes_of_a_cgroup_are_profiled() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Gcc]) {
+        return;
+    }
+    let Some(group) = TestCgroup::new("profile") else { return };
+    let w = Workload::spin();
+    let start = || {
+        let mut command = Command::new(w.program());
+        command.arg("100000").stdout(Stdio::null()).spawn().unwrap()
+    };
+    let (mut inside, mut outside) = (start(), start());
+    group.add(inside.id());
+    let args = ["profile", "--cgroup", group.name(), "--timeout", "400"];
+    let page = run(KYMO, args);
+    let nobody = run(KYMO, ["profile", "--cgroup", "no-such-group", "--timeout", "100"]);
+    for child in [&mut inside, &mut outside] {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let page = page.success().stdout;
+    let thread = |child: &std::process::Child| format!(" {0}/{0} ", child.id());
+    assert!(page.contains(&format!("cgroup {}: 1 process\n", group.name())), "{page}");
+    assert!(page.contains(&thread(&inside)) || !page.contains("By thread"), "{page}");
+    assert!(!page.contains(&thread(&outside)), "{page}");
+    assert!(page.contains("The hot path"), "{page}");
+    assert!(nobody.failure().stderr.contains("no-such-group"));
 }

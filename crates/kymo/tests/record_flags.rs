@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use kymo_testkit::{Need, Outcome, Workload, lines_with, perf, require, run};
+use kymo_testkit::{Need, Outcome, TestCgroup, Workload, lines_with, perf, require, run};
 
 const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
 const NEEDS: [Need; 5] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Perf, Need::Gcc];
@@ -133,50 +133,17 @@ fn what_comes_of_cpus_and_delay() {
     assert!(waited >= 0.14, "{waited}: {text}");
 }
 
-/// A cgroup of the test's own, if there may be any.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn new() -> Option<Cgroup> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-        let root = mounts.lines().find_map(|l| {
-            let mut f = l.split(' ').skip(1);
-            let (at, kind) = (f.next()?, f.next()?);
-            (kind == "cgroup2").then(|| at.to_owned())
-        })?;
-        let path = Path::new(&root).join(format!("kymo-test-{}", std::process::id()));
-        std::fs::create_dir(&path).ok()?;
-        Some(Cgroup(path))
-    }
-
-    fn name(&self) -> &str {
-        self.0.file_name().unwrap().to_str().unwrap()
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        // The kernel lets a group go a moment after its last task.
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    }
-}
-
 #[test]
 fn a_cgroup_is_recorded_and_no_other_task() {
     if !require(&NEEDS) {
         return;
     }
-    let Some(group) = Cgroup::new() else { return };
+    let Some(group) = TestCgroup::new("record") else { return };
     let (w, other) = (Workload::spin(), Workload::spin());
     let mut inside = spinning(&w);
     let mut outside = Command::new(other.program());
     let mut outside = outside.arg("100000").stdout(Stdio::null()).spawn().unwrap();
-    std::fs::write(group.0.join("cgroup.procs"), inside.id().to_string()).unwrap();
+    group.add(inside.id());
     let data = w.file("x.data");
     let flags = ["-o", &data, "-a", "-e", "cpu-clock", "-F", "999", "-G", group.name()];
     let recorded = record(&[&flags[..], &["--", "sleep", "0.3"]].concat());

@@ -9,14 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::bail;
 use kymo_analysis::offcpu::{OffCpuCause, WakerInfo, count_recorded_waits};
 use kymo_analysis::profile::{EventProfile, LoadOptions, Profile};
 use kymo_events::EventSource;
 use kymo_kernel::clock::monotonic_ns;
 use kymo_kernel::events::{Catalog, EventSpec, paranoid};
+use kymo_kernel::process::program_of;
+use kymo_kernel::system::SystemRoot;
 use kymo_kernel::target;
 use kymo_model::{Note, NoteKind};
 use kymo_record::{CallGraph, Output, RecordOptions, RecordSummary, Target, record};
+use kymo_symbols::unwind::keeps_frame_pointers;
 use kymo_view::profile_page::{CommandRun, ProfileTimes, build_page, page_ledger};
 use rustc_hash::FxHashMap;
 
@@ -32,6 +36,7 @@ EXAMPLES
   kymo profile -- gzip -9 -c /usr/bin/perl > /dev/null
   kymo profile -p 1234 --timeout 5000    a process and its children, for five seconds
   kymo profile -a                        the machine, until Ctrl-C
+  kymo profile --cgroup system.slice/postgresql.service --timeout 10000
   kymo profile -i perf.data              what `kymo profile -o perf.data` recorded")]
 pub(crate) struct Args {
     /// Keep the recording in FILE (perf.data format) for `kymo report` and `kymo script`
@@ -40,13 +45,18 @@ pub(crate) struct Args {
 
     /// Show a recording that `kymo profile -o` made, and record nothing
     #[arg(short, long, value_name = "FILE",
-          conflicts_with_all = ["output", "pid", "all_cpus", "timeout", "command"])]
+          conflicts_with_all = ["output", "pid", "cgroup", "all_cpus", "timeout", "command"])]
     input: Option<PathBuf>,
 
     /// These processes with their threads and all that descend from them, until they end or
     /// Ctrl-C
     #[arg(short, long, value_name = "PID,…", conflicts_with_all = ["all_cpus", "command"])]
     pid: Option<String>,
+
+    /// The processes that are in this cgroup, or in one below it, and all that descend from them
+    /// (a path below the cgroup mount)
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "all_cpus", "command"])]
+    cgroup: Option<String>,
 
     /// All processes that run, until Ctrl-C or the end of the command
     #[arg(short, long)]
@@ -56,14 +66,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", value_parser = millis)]
     timeout: Option<Duration>,
 
-    /// Samples per second and CPU
-    #[arg(short = 'F', long = "freq", value_name = "N", default_value_t = 4000)]
-    freq: u64,
+    /// Samples per second and CPU; 4000, or 1000 where dwarf is chosen by itself
+    #[arg(short = 'F', long = "freq", value_name = "N")]
+    freq: Option<u64>,
 
     /// How to record call chains: fp (frame pointers), dwarf[,BYTES] (copies of the stack, for
-    /// programs without frame pointers)
-    #[arg(long, value_name = "MODE", value_parser = call_graph, default_value = "fp")]
-    call_graph: CallGraph,
+    /// programs without frame pointers). Without it, what the program needs, and fp with -a
+    #[arg(long, value_name = "MODE", value_parser = call_graph)]
+    call_graph: Option<CallGraph>,
 
     /// Leave aside what the command waits for: cheaper where it often does
     #[arg(long)]
@@ -81,9 +91,16 @@ pub(crate) struct Args {
     strict: bool,
 
     /// The command and its arguments
-    #[arg(required_unless_present_any = ["pid", "all_cpus", "input"], trailing_var_arg = true)]
+    #[arg(required_unless_present_any = ["pid", "cgroup", "all_cpus", "input"], trailing_var_arg = true)]
     command: Vec<OsString>,
 }
+
+/// Samples a second.
+const FREQUENCY: u64 = 4000;
+/// The same where stacks are copied though nobody asked for it.
+const COPY_FREQUENCY: u64 = 1000;
+/// Bytes of a copy.
+const COPY_BYTES: u32 = 8192;
 
 /// Events that tell what a command waits for, and who wakes it.
 const WAIT_EVENTS: [&str; 3] = ["sched:sched_switch", WAKE_UP, "sched:sched_wakeup_new"];
@@ -91,13 +108,24 @@ const WAKE_UP: &str = "sched:sched_waking";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.input {
-        let run =
-            CommandRun { attached: true, command: path.display().to_string(), ..run_facts(&args) };
+        let stacks = StackChoice {
+            mode: args.call_graph.unwrap_or(CallGraph::FramePointers),
+            freq: args.freq.unwrap_or(FREQUENCY),
+            note: None,
+        };
+        let run = CommandRun {
+            attached: true,
+            command: path.display().to_string(),
+            ..run_facts(&stacks)
+        };
         return show(&args, path, run, None);
     }
     let scratch = ScratchDirectory::new(args.output.is_none())?;
     let path = args.output.clone().unwrap_or_else(|| scratch.file());
     let options = options(&args, &path)?;
+    let stacks = StackChoice::of(&args, &options);
+    let options =
+        RecordOptions { freq: Some(stacks.freq), call_graph: Some(stacks.mode), ..options };
     let before = blocked_before(&options)?;
     let summary = record(&options)?;
     // The clock of the recording.
@@ -114,8 +142,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         major_faults: usage.major_faults,
         voluntary_switches: usage.voluntary_switches,
         involuntary_switches: usage.involuntary_switches,
-        notes: notes(&summary, &options),
-        ..run_facts(&args)
+        notes: notes(&summary, &options).into_iter().chain(stacks.note.clone()).collect(),
+        ..run_facts(&stacks)
     };
     let end = match run.attached {
         true => summary.began.saturating_add(summary.elapsed.as_nanos() as u64),
@@ -132,20 +160,25 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// What to record.
 fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
-    let target = match &args.pid {
-        Some(pids) => Target::Processes(target::with_descendants(&target::parse_ids(pids)?)?),
-        None if args.all_cpus => Target::System,
-        None => Target::Command,
+    let target = match (&args.pid, &args.cgroup) {
+        (Some(pids), _) => Target::Processes(target::with_descendants(&target::parse_ids(pids)?)?),
+        (_, Some(name)) => {
+            let pids = target::processes_of_cgroup(name)?;
+            if pids.is_empty() {
+                bail!("no process is in the cgroup {name}");
+            }
+            Target::Processes(target::with_descendants(&pids)?)
+        }
+        _ if args.all_cpus => Target::System,
+        _ => Target::Command,
     };
     Ok(RecordOptions {
         more_events: if args.cpu_only { Vec::new() } else { wait_events() },
         // Descendants that nobody named may end before they are opened.
-        skip_gone: args.pid.is_some(),
+        skip_gone: args.pid.is_some() || args.cgroup.is_some(),
         target,
         timeout: args.timeout,
         command: args.command.clone(),
-        freq: Some(args.freq),
-        call_graph: Some(args.call_graph),
         switch_events: true,
         output: Output::File { path: path.to_owned(), force: false },
         command_line: std::env::args().collect(),
@@ -154,9 +187,59 @@ fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
     })
 }
 
+/// How stacks are recorded, and how often.
+struct StackChoice {
+    mode: CallGraph,
+    freq: u64,
+    /// Why, if nobody asked for it.
+    note: Option<Note>,
+}
+
+impl StackChoice {
+    /// What was asked for, or what the program needs.
+    fn of(args: &Args, options: &RecordOptions) -> StackChoice {
+        let without = match args.call_graph {
+            None => without_frame_pointers(&options.target, &args.command),
+            Some(_) => None,
+        };
+        let Some(program) = without else {
+            let mode = args.call_graph.unwrap_or(CallGraph::FramePointers);
+            return StackChoice { mode, freq: args.freq.unwrap_or(FREQUENCY), note: None };
+        };
+        let freq = args.freq.unwrap_or(COPY_FREQUENCY);
+        let fact = format!(
+            "{} keeps no frame pointers: stacks are copied (--call-graph dwarf), {freq} times a \
+             second",
+            program.display()
+        );
+        let advice = "--call-graph fp is cheaper, and loses callers";
+        let note = Note::choice(NoteKind::Stacks, fact, Some(advice.to_owned()));
+        StackChoice { mode: CallGraph::Dwarf(COPY_BYTES), freq, note: Some(note) }
+    }
+}
+
+/// A program of those that are recorded whose code keeps no frame pointers, if there is one.
+fn without_frame_pointers(target: &Target, command: &[OsString]) -> Option<PathBuf> {
+    let programs: Vec<PathBuf> = match target {
+        Target::Command => program_of(command.first()?).into_iter().collect(),
+        Target::Processes(pids) => {
+            let system = SystemRoot::machine();
+            pids.iter().filter_map(|pid| system.executable_of(*pid).ok()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut programs = programs.into_iter();
+    programs.find(|program| keeps_frame_pointers(program) == Some(false))
+}
+
 /// What the page is headed with.
 fn title(args: &Args, options: &RecordOptions) -> String {
     match &options.target {
+        Target::Processes(pids) if args.cgroup.is_some() => format!(
+            "cgroup {}: {}",
+            args.cgroup.as_deref().unwrap_or_default(),
+            super::counted(pids.len() as u64, "process", "processes")
+        ),
         Target::Processes(pids) => {
             let named = args.pid.as_deref().unwrap_or_default();
             let names = named.split(',').map(|pid| {
@@ -302,14 +385,14 @@ fn wait_events() -> Vec<EventSpec> {
 }
 
 /// What is said of every run.
-fn run_facts(args: &Args) -> CommandRun {
+fn run_facts(stacks: &StackChoice) -> CommandRun {
     CommandRun {
-        rate: args.freq,
-        stack_reason: match args.call_graph {
+        rate: stacks.freq,
+        stack_reason: match stacks.mode {
             CallGraph::FramePointers => " (code built without frame pointers)",
             CallGraph::Dwarf(_) => " (code without unwinding information, or deeper than the copy)",
         },
-        stack_advice: match args.call_graph {
+        stack_advice: match stacks.mode {
             CallGraph::FramePointers => "kymo profile --call-graph dwarf -- COMMAND",
             CallGraph::Dwarf(_) => "a larger copy: --call-graph dwarf,32768",
         },
