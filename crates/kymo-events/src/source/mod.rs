@@ -149,7 +149,13 @@ impl EventSource {
         Ok(EventSource { name: names.join(", "), perf, timeline, symbols, kallsyms })
     }
 
-    /// What the recordings are called in messages.
+    /// The same without a name: nobody can name it to read it again.
+    #[must_use]
+    pub fn unnamed(self) -> EventSource {
+        EventSource { name: String::new(), ..self }
+    }
+
+    /// What the recordings are called in messages; empty if they cannot be named.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -69,7 +69,7 @@ fn write_answer(
             Grouped(waiter.waits.count)
         )?;
     }
-    if let Some(slow) = &table.slowest {
+    if let Some(slow) = table.slowest.as_ref().filter(|_| !recording.is_empty()) {
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(slow.start, nano), Seconds(slow.completed, nano));
         writeln!(out, " Its events: kymo script -i {recording} --time {from},{to}")?;

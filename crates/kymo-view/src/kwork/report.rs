@@ -160,6 +160,9 @@ impl KworkReport<'_> {
                 row.cpu
             )?,
         }
+        if self.recording.is_empty() {
+            return Ok(());
+        }
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(from, nano), Seconds(from + max, nano));
         writeln!(out, " Its events: kymo script -i {} --time {from},{to}", self.recording)

@@ -158,6 +158,9 @@ impl OffCpuView<'_> {
         )?;
         let (from, to) = (Seconds(longest.from, nano), Seconds(longest.to, nano));
         let file = &self.recording;
+        if file.is_empty() {
+            return Ok(());
+        }
         writeln!(out, "  its events:   kymo script -i {file} --time {from},{to}")?;
         writeln!(out, "  its task:     kymo offcpu report -i {file} --tid {}", longest.tid)?;
         let largest = self.table.causes.iter().max_by_key(|(_, c)| c.waits.total);

@@ -146,6 +146,9 @@ impl SyscallView<'_> {
             Span(slow.duration),
             spent_on(slow)
         )?;
+        if self.recording.is_empty() {
+            return Ok(());
+        }
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(slow.start, nano), Seconds(slow.start + slow.duration, nano));
         writeln!(out, " Its events: kymo script -i {} --time {from},{to}", self.recording)

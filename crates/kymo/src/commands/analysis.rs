@@ -44,9 +44,17 @@ pub(crate) struct AnalysisArgs {
     /// Exit with status 3 if anything could make the result wrong
     #[arg(long)]
     pub(crate) strict: bool,
+    /// The recording is one that nobody can read again
+    #[arg(skip)]
+    is_live: bool,
 }
 
 impl AnalysisArgs {
+    /// Events come from the recorder, through this pipe.
+    pub(crate) fn set_live(&mut self, pipe: PathBuf) {
+        (self.input, self.is_live) = (Some(pipe), true);
+    }
+
     /// Opens the recordings that were named, or the default one.
     pub(crate) fn open(&self, symbols: &SymbolArgs) -> anyhow::Result<EventSource> {
         let mut paths = self.files.clone();
@@ -55,7 +63,8 @@ impl AnalysisArgs {
             paths.push(default_recording());
         }
         let first = paths.first().cloned().unwrap_or_default();
-        Ok(EventSource::open(&paths, symbols.options(&first))?)
+        let source = EventSource::open(&paths, symbols.options(&first))?;
+        Ok(if self.is_live { source.unnamed() } else { source })
     }
 
     /// The conditions, with those on tasks that each command has flags of its own for.

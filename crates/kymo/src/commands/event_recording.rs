@@ -24,7 +24,8 @@ use crate::exit;
 /// Flags of a `record` sub-command.
 #[derive(clap::Args)]
 pub(crate) struct EventRecordingArgs {
-    /// File to write: a perf.data, or a trace.dat if its name ends in .dat
+    /// File to write: a perf.data, or a trace.dat if its name ends in .dat; `-` is the standard
+    /// output, for another command to read with -i -
     #[arg(short = 'o', long, value_name = "FILE", default_value = "perf.data")]
     pub(crate) output: PathBuf,
     /// Overwrite a file that is not a recording
@@ -62,6 +63,9 @@ pub(crate) struct EventRecordingArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Name of threads that read what is being recorded; those that they start inherit it.
+pub(crate) const READER: &str = "kymo-live";
+
 /// Events that a command records.
 pub(crate) struct RecordedEvents<'a> {
     /// The command, as it is typed: `kymo sched record`.
@@ -74,7 +78,7 @@ pub(crate) struct RecordedEvents<'a> {
 
 impl RecordedEvents<'_> {
     /// The events that the kernel has, each once. System calls of the recorder's own are left
-    /// out: it waits for what it records.
+    /// out, and those of threads that read along: they wait for what is recorded.
     pub(crate) fn specs(&self) -> anyhow::Result<Vec<EventSpec>> {
         let catalog = Catalog::open();
         let mut specs = Vec::new();
@@ -84,9 +88,10 @@ impl RecordedEvents<'_> {
         for name in self.optional {
             specs.extend(catalog.parse(name).into_iter().flatten());
         }
-        let own = format!("common_pid != {}", std::process::id());
+        let own = format!("common_pid != {} && comm != \"{READER}\"", std::process::id());
         let is_call = |spec: &&mut EventSpec| {
-            spec.tracepoint.as_ref().is_some_and(|(system, _)| system == "raw_syscalls")
+            let system = spec.tracepoint.as_ref().map(|(system, _)| &**system);
+            matches!(system, Some("raw_syscalls" | "syscalls"))
         };
         specs.iter_mut().filter(is_call).for_each(|spec| spec.filter = Some(own.clone()));
         Ok(specs)
@@ -134,7 +139,10 @@ fn record_perf_data(
         timeout: args.timeout,
         pages: Some(args.mmap_pages.0),
         clock: RecordClock::default(),
-        output: Output::File { path: args.output.clone(), force: args.force },
+        output: match args.output.as_os_str() == "-" {
+            true => Output::Stdout,
+            false => Output::File { path: args.output.clone(), force: args.force },
+        },
         command_line,
         version: format!("kymo {}", env!("CARGO_PKG_VERSION")),
         ..RecordOptions::default()

@@ -17,6 +17,7 @@ pub(crate) mod kmem;
 pub(crate) mod kwork;
 pub(crate) mod list;
 pub(crate) mod listen;
+mod live;
 pub(crate) mod lock;
 pub(crate) mod manual;
 pub(crate) mod offcpu;

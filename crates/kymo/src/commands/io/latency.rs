@@ -6,6 +6,7 @@ use kymo_analysis::block_io::BlockTable;
 use kymo_view::block_io::LatencyHistograms;
 
 use super::super::analysis::stdout;
+use super::super::live::LiveArgs;
 use super::ReadArgs;
 
 /// Flags of `kymo io latency`.
@@ -22,6 +23,8 @@ EXAMPLES
 pub(super) struct Args {
     #[command(flatten)]
     read: ReadArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// Devices and operations to show at most
     #[arg(short = 'E', long, value_name = "N", default_value_t = 4)]
     entries: usize,
@@ -30,7 +33,20 @@ pub(super) struct Args {
     waiters: usize,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if !args.live.live {
+        return show(&args);
+    }
+    let live = std::mem::take(&mut args.live);
+    super::record::with_events(|events| {
+        live.pass_on(events, false, |pipe| {
+            args.read.analysis.set_live(pipe);
+            show(&args)
+        })
+    })
+}
+
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open()?;
     let table = BlockTable::count(&source, &args.read.config(&source)?)?;
     let ledger = super::ledger(&source, &table.read);

@@ -54,8 +54,8 @@ enum Action {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Record(args) => record::run(&args),
-        Action::Latency(args) => latency::run(&args),
-        Action::Top(args) => top::run(&args),
+        Action::Latency(args) => latency::run(*args),
+        Action::Top(args) => top::run(*args),
         Action::Timehist(args) => timehist::run(&args),
     }
 }

@@ -23,6 +23,15 @@ pub(super) struct Args {
     recording: EventRecordingArgs,
 }
 
+/// Hands over all that is recorded.
+pub(super) fn with_events<T>(use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
+    use_them(&RecordedEvents {
+        command: "kymo io record",
+        required: &BLOCK_EVENTS,
+        optional: &BLOCK_MORE_EVENTS,
+    })
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let of_block = BLOCK_MORE_EVENTS.iter().position(|e| !e.starts_with("block:"));
     let optional = match (args.no_waits, of_block) {

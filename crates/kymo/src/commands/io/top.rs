@@ -6,6 +6,7 @@ use kymo_analysis::block_io::BlockTable;
 use kymo_view::block_io::{BlockColumn, BlockTop};
 
 use super::super::analysis::stdout;
+use super::super::live::LiveArgs;
 use super::ReadArgs;
 
 /// Flags of `kymo io top`.
@@ -20,6 +21,8 @@ EXAMPLES
 pub(super) struct Args {
     #[command(flatten)]
     read: ReadArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// Sort by this: total, count, bytes, queue, device, max
     #[arg(short = 's', long, value_name = "KEY", default_value = "total")]
     sort: BlockColumn,
@@ -28,7 +31,20 @@ pub(super) struct Args {
     entries: usize,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if !args.live.live {
+        return show(&args);
+    }
+    let live = std::mem::take(&mut args.live);
+    super::record::with_events(|events| {
+        live.pass_on(events, false, |pipe| {
+            args.read.analysis.set_live(pipe);
+            show(&args)
+        })
+    })
+}
+
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open()?;
     let table = BlockTable::count(&source, &args.read.config(&source)?)?;
     let ledger = super::ledger(&source, &table.read);

@@ -40,6 +40,16 @@ pub(super) fn record(
     slab: bool,
     page: bool,
 ) -> anyhow::Result<ExitCode> {
+    // Who called the page allocator is known by the call chain alone.
+    recording.graph |= page && recording.call_graph.is_none();
+    with_events((slab, page), |events| record_events(&recording, events))
+}
+
+/// Hands over what is recorded of the slab and the page allocator.
+pub(super) fn with_events<T>(
+    (slab, page): (bool, bool),
+    use_them: impl FnOnce(&RecordedEvents<'_>) -> T,
+) -> T {
     let mut required: Vec<&str> = Vec::new();
     let mut optional: Vec<&str> = Vec::new();
     if slab {
@@ -53,9 +63,9 @@ pub(super) fn record(
         // Who the parents are.
         optional.push("sched:sched_process_fork");
     }
-    let events =
-        RecordedEvents { command: "kymo kmem record", required: &required, optional: &optional };
-    // Who called the page allocator is known by the call chain alone.
-    recording.graph |= page && recording.call_graph.is_none();
-    record_events(&recording, &events)
+    use_them(&RecordedEvents {
+        command: "kymo kmem record",
+        required: &required,
+        optional: &optional,
+    })
 }

@@ -7,6 +7,7 @@ use kymo_model::NoteKind;
 use kymo_view::kwork::{KworkColumn, KworkReport, KworkReportKind};
 
 use super::super::analysis::stdout;
+use super::super::live::LiveArgs;
 use super::ReadArgs;
 
 /// Flags of `kymo kwork latency`.
@@ -23,6 +24,8 @@ EXAMPLES
 pub(super) struct Args {
     #[command(flatten)]
     read: ReadArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// Sort by these: avg, max, count
     #[arg(
         short = 's',
@@ -37,7 +40,21 @@ pub(super) struct Args {
     per_work: bool,
 }
 
-pub(super) fn run(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+    if !args.live.live {
+        return show(&args, kinds);
+    }
+    let live = std::mem::take(&mut args.live);
+    let kinds_of = [kinds, &args.read.kwork].concat();
+    super::record::with_events(kinds_of, |events| {
+        live.pass_on(events, false, |pipe| {
+            args.read.analysis.set_live(pipe);
+            show(&args, kinds)
+        })
+    })
+}
+
+fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let source = args.read.analysis.open(&args.read.symbols)?;
     let config = args.read.config(&source, kinds)?;
     let table = KworkTable::count(&source, &config, args.per_work)?;

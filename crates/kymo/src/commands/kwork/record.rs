@@ -29,6 +29,14 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, mut kinds: Vec<String>) -> anyhow::Result<ExitCode> {
     kinds.extend(args.kwork.iter().cloned());
+    with_events(kinds, |events| record_events(&args.recording, events))
+}
+
+/// Hands over what is recorded: events of these kinds, or of all but sched.
+pub(super) fn with_events<T>(
+    mut kinds: Vec<String>,
+    use_them: impl FnOnce(&RecordedEvents<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     if kinds.is_empty() {
         kinds.extend(KworkKind::ALL.map(|kind| kind.name().to_owned()));
     }
@@ -40,7 +48,5 @@ pub(super) fn run(args: &Args, mut kinds: Vec<String>) -> anyhow::Result<ExitCod
             (_, Err(why)) => bail!("{why}, and sched"),
         }
     }
-    let events =
-        RecordedEvents { command: "kymo kwork record", required: &required, optional: &[] };
-    record_events(&args.recording, &events)
+    use_them(&RecordedEvents { command: "kymo kwork record", required: &required, optional: &[] })
 }

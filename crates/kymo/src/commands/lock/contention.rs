@@ -11,6 +11,7 @@ use kymo_view::locks::{ContentionView, FutexView, LockColumn};
 use kymo_view::trust::note_chains;
 
 use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo lock contention`.
@@ -28,6 +29,8 @@ EXAMPLES
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// Kernel symbols from this file, of the form of /proc/kallsyms
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<std::path::PathBuf>,
@@ -93,7 +96,23 @@ pub(super) struct Args {
     stack_skip: usize,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if !args.live.live {
+        return show(&args);
+    }
+    let live = std::mem::take(&mut args.live);
+    if !args.futex {
+        super::record::check()?;
+    }
+    super::record::with_events(args.futex, |events| {
+        live.pass_on(events, true, |pipe| {
+            args.read.set_live(pipe);
+            show(&args)
+        })
+    })
+}
+
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let symbols = SymbolArgs {
         kallsyms: args.kallsyms.clone(),
         vmlinux: args.vmlinux.clone(),

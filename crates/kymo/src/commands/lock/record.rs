@@ -30,6 +30,12 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if args.futex {
         return record_futexes(args.recording);
     }
+    check()?;
+    with_events(false, |events| record_events(&args.recording, events))
+}
+
+/// Whether the kernel has the events.
+pub(super) fn check() -> anyhow::Result<()> {
     if !CONTENTION_EVENTS.iter().all(|e| has_event(e)) {
         let lockdep = LOCKDEP_EVENTS.iter().any(|e| has_event(e));
         let more =
@@ -38,16 +44,18 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             "this kernel has no lock:contention_begin: Linux 5.19 and later have it{more}"
         );
     }
-    let events =
-        RecordedEvents { command: "kymo lock record", required: &CONTENTION_EVENTS, optional: &[] };
-    record_events(&args.recording, &events)
+    Ok(())
+}
+
+/// Hands over what is recorded: waits for locks of the kernel, or for futexes.
+pub(super) fn with_events<T>(futex: bool, use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
+    let required: &[&str] = if futex { &FUTEX_EVENTS } else { &CONTENTION_EVENTS };
+    use_them(&RecordedEvents { command: "kymo lock record", required, optional: &[] })
 }
 
 fn record_futexes(mut recording: EventRecordingArgs) -> anyhow::Result<ExitCode> {
     // The kernel's stack of a system call says nothing, and a trace.dat has no other.
     let is_trace_dat = recording.output.extension().is_some_and(|e| e == "dat");
     recording.graph &= !is_trace_dat;
-    let events =
-        RecordedEvents { command: "kymo lock record", required: &FUTEX_EVENTS, optional: &[] };
-    record_events(&recording, &events)
+    with_events(true, |events| record_events(&recording, events))
 }

@@ -24,16 +24,20 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.recording.graph |= args.recording.call_graph.is_none();
+    with_events(|events| record_events(&args.recording, events))
+}
+
+/// Hands over what is recorded.
+pub(super) fn with_events<T>(use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
     let has_waking = has_event("sched:sched_waking");
     let optional: Vec<&str> = OFF_CPU_EVENTS
         .into_iter()
         .filter(|name| *name != "sched:sched_switch")
         .filter(|name| *name != "sched:sched_wakeup" || !has_waking)
         .collect();
-    let events = RecordedEvents {
+    use_them(&RecordedEvents {
         command: "kymo offcpu record",
         required: &["sched:sched_switch"],
         optional: &optional,
-    };
-    record_events(&args.recording, &events)
+    })
 }

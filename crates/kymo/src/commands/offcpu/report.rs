@@ -9,6 +9,7 @@ use kymo_view::offcpu::OffCpuView;
 use kymo_view::trust::note_chains;
 
 use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo offcpu report`.
@@ -26,6 +27,8 @@ EXAMPLES
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
     /// Only these processes
@@ -48,7 +51,20 @@ pub(super) struct Args {
     pairs: usize,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if !args.live.live {
+        return show(&args);
+    }
+    let live = std::mem::take(&mut args.live);
+    super::record::with_events(|events| {
+        live.pass_on(events, true, |pipe| {
+            args.read.set_live(pipe);
+            show(&args)
+        })
+    })
+}
+
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.symbols)?;
     let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
     let mut table =

@@ -9,8 +9,9 @@ use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::sched::{LatencyColumn, LatencyView};
 
+use super::super::live::LiveArgs;
 use super::AnalysisArgs;
-use super::live::{LiveArgs, LiveOutcome, LiveStep, watch};
+use super::live::{LiveOutcome, LiveStep, watch};
 use crate::args::symbols::SymbolArgs;
 use crate::exit;
 

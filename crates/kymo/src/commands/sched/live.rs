@@ -1,6 +1,5 @@
 //! The scheduler's events while they happen, out of perf rings.
 
-use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -9,38 +8,14 @@ use kymo_analysis::tasks::SCHED_EVENTS;
 use kymo_events::live::LiveSamples;
 use kymo_events::{ReadSummary, RecordedEvent};
 use kymo_model::{Note, NoteKind};
-use kymo_record::{CallGraph, CaptureSummary, PerfCapture, RecordError, RecordOptions, Target};
+use kymo_record::{CaptureSummary, PerfCapture, RecordError};
 use kymo_symbols::ResolverOptions;
 
+use super::super::live::LiveArgs;
 use super::record::with_events;
-use crate::args::values::{Ring, millis, ring};
 
 /// Rings are read so often, or when one is half full.
 const TICK: Duration = Duration::from_millis(100);
-
-/// Flags of watching.
-#[derive(clap::Args)]
-pub(super) struct LiveArgs {
-    /// Take events while they happen, system-wide, until COMMAND ends, the time is over or Ctrl-C;
-    /// nothing is recorded
-    #[arg(long, conflicts_with_all = ["input", "files", "time"])]
-    pub(super) live: bool,
-    /// System-wide, which is the default with --live
-    #[arg(short = 'a', long, requires = "live")]
-    all_cpus: bool,
-    /// Size of each ring, in pages or with a suffix B, K, M, G (--live)
-    #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring, requires = "live")]
-    mmap_pages: Option<Ring>,
-    /// Stop after this time in milliseconds, and the command with it (--live)
-    #[arg(long, value_name = "MS", value_parser = millis, requires = "live")]
-    timeout: Option<Duration>,
-    /// The command that is waited for (--live)
-    #[arg(last = true, value_name = "COMMAND", requires = "live")]
-    command: Vec<OsString>,
-}
-
-/// Pages of a ring if nothing else is asked for.
-const PAGES: usize = 1024;
 
 /// What came of watching.
 #[derive(Default)]
@@ -67,16 +42,7 @@ pub(super) fn watch(
     outcome: &mut LiveOutcome,
     sink: &mut dyn FnMut(LiveStep<'_, '_>) -> ControlFlow<()>,
 ) -> anyhow::Result<ReadSummary> {
-    let options = RecordOptions {
-        events: with_events(|events| events.specs())?,
-        target: Target::System,
-        command: args.command.clone(),
-        period: Some(1),
-        call_graph: symbols.map(|_| CallGraph::FramePointers),
-        pages: Some(args.mmap_pages.as_ref().map_or(PAGES, |ring| ring.0)),
-        timeout: args.timeout,
-        ..RecordOptions::default()
-    };
+    let options = with_events(|events| args.options(events, symbols.is_some()))?;
     let mut capture = PerfCapture::open(&options)?;
     let selection = select_events(&SCHED_EVENTS);
     let options = symbols.cloned().unwrap_or_default();

@@ -18,8 +18,9 @@ use kymo_view::Ledger;
 use kymo_view::sched::{TimehistColumns, TimehistSummary, TimehistWriter};
 use serde_json::json;
 
+use super::super::live::LiveArgs;
 use super::AnalysisArgs;
-use super::live::{LiveArgs, LiveOutcome, LiveStep, watch};
+use super::live::{LiveOutcome, LiveStep, watch};
 use crate::args::symbols::SymbolArgs;
 use crate::exit;
 

@@ -40,6 +40,6 @@ enum Action {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Record(args) => record::run(&args),
-        Action::Report(args) => report::run(&args),
+        Action::Report(args) => report::run(*args),
     }
 }

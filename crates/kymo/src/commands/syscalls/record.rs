@@ -26,6 +26,15 @@ pub(super) struct Args {
     recording: EventRecordingArgs,
 }
 
+/// Hands over all that is recorded.
+pub(super) fn with_events<T>(use_them: impl FnOnce(&RecordedEvents<'_>) -> T) -> T {
+    use_them(&RecordedEvents {
+        command: "kymo syscalls record",
+        required: &SYSCALL_EVENTS,
+        optional: &SYSCALL_WAIT_EVENTS,
+    })
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let optional: &[&str] = if args.no_waits { &[] } else { &SYSCALL_WAIT_EVENTS };
     let command = "kymo syscalls record";

@@ -12,6 +12,7 @@ use kymo_view::Ledger;
 use kymo_view::syscalls::{SummaryMode, SyscallColumn, SyscallView};
 
 use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo syscalls report`.
@@ -30,6 +31,8 @@ EXAMPLES
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
     /// Tables: total (of all threads together) or thread (one for each, as perf trace -s)
@@ -64,7 +67,20 @@ pub(super) struct Args {
 /// The slowest calls that can be asked for.
 const MOST_SLOWEST: usize = 100_000;
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if !args.live.live {
+        return show(&args);
+    }
+    let live = std::mem::take(&mut args.live);
+    super::record::with_events(|events| {
+        live.pass_on(events, false, |pipe| {
+            args.read.set_live(pipe);
+            show(&args)
+        })
+    })
+}
+
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.symbols)?;
     let config = SyscallConfig {
         selection: args.read.selection(&source, &args.pid, &args.tid)?,

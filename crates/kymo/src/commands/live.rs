@@ -1,0 +1,125 @@
+//! Answers about what happens now: events go from the recorder through a pipe to who reads
+//! recordings, and nothing is kept. The end is that of a command, of a time, or Ctrl-C.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use kymo_kernel::descriptors;
+use kymo_kernel::process::{Signal, Signals, own_usage};
+use kymo_record::{CallGraph, Output, RecordError, RecordOptions, Target, record};
+
+use super::event_recording::{READER, RecordedEvents};
+use crate::args::values::{Ring, millis, ring};
+
+/// Flags of watching.
+#[derive(clap::Args, Default)]
+pub(crate) struct LiveArgs {
+    /// Take events while they happen, system-wide, until COMMAND ends, the time is over or Ctrl-C;
+    /// nothing is recorded
+    #[arg(long, conflicts_with_all = ["input", "files", "time"])]
+    pub(crate) live: bool,
+    /// System-wide, which is the default with --live
+    #[arg(short = 'a', long, requires = "live")]
+    all_cpus: bool,
+    /// Size of each ring, in pages or with a suffix B, K, M, G (--live)
+    #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring, requires = "live")]
+    mmap_pages: Option<Ring>,
+    /// Stop after this time in milliseconds, and the command with it (--live)
+    #[arg(long, value_name = "MS", value_parser = millis, requires = "live")]
+    timeout: Option<Duration>,
+    /// The command that is waited for (--live)
+    #[arg(last = true, value_name = "COMMAND", requires = "live")]
+    command: Vec<OsString>,
+}
+
+/// Pages of a ring if nothing else is asked for.
+const PAGES: usize = 1024;
+/// Bytes of the pipe: a reader that is busy for a moment does not stop the recorder.
+const PIPE: usize = 1 << 20;
+
+impl LiveArgs {
+    /// What is recorded, of all CPUs.
+    pub(crate) fn options(
+        &self,
+        events: &RecordedEvents<'_>,
+        chains: bool,
+    ) -> anyhow::Result<RecordOptions> {
+        Ok(RecordOptions {
+            events: events.specs()?,
+            target: Target::System,
+            command: self.command.clone(),
+            period: Some(1),
+            call_graph: chains.then_some(CallGraph::FramePointers),
+            pages: Some(self.mmap_pages.as_ref().map_or(PAGES, |ring| ring.0)),
+            timeout: self.timeout,
+            ..RecordOptions::default()
+        })
+    }
+
+    /// Records events, and has `read` take them out of the file that it is given, until the end.
+    pub(crate) fn pass_on(
+        &self,
+        events: &RecordedEvents<'_>,
+        chains: bool,
+        read: impl FnOnce(PathBuf) -> anyhow::Result<ExitCode> + Send,
+    ) -> anyhow::Result<ExitCode> {
+        let (from, to) = descriptors::pipe().context("cannot make a pipe")?;
+        // A smaller one works, too.
+        let _ = descriptors::set_pipe_size(&to, PIPE);
+        let output = Output::File { path: descriptors::own_path(&to), force: false };
+        let options = RecordOptions { output, ..self.options(events, chains)? };
+        // The reader's thread inherits that they do not end the program: the recorder does.
+        let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit, Signal::Child];
+        let signals = Signals::listen(&ends).context("cannot listen for signals")?;
+        let (began, used) = (Instant::now(), own_usage());
+        let path = descriptors::own_path(&from);
+        let (recorded, shown) = std::thread::scope(|scope| {
+            let reader = std::thread::Builder::new().name(READER.to_owned());
+            let reader = reader.spawn_scoped(scope, move || {
+                let shown = read(path);
+                // Who gives up early does not keep the recorder waiting for room.
+                drop(from);
+                shown
+            });
+            let reader = reader.context("cannot start a thread")?;
+            let recorded = record(&options);
+            // Now the pipe has an end.
+            drop(to);
+            anyhow::Ok((recorded, reader.join()))
+        })?;
+        drop(signals);
+        let shown = shown.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let mut summary = match recorded {
+            Ok(summary) => summary,
+            // The pipe was closed by the reader.
+            Err(RecordError::Write { .. }) if shown.is_err() => return shown,
+            Err(error) => return Err(error.into()),
+        };
+        let shown = shown?;
+        if let Some(running) = summary.running.take() {
+            summary.exit = Some(running.wait().context("cannot wait for the command")?);
+        }
+        let spent = own_usage();
+        let cpu = (spent.user + spent.system).saturating_sub(used.user + used.system);
+        tell(events.command, cpu, began.elapsed());
+        // Doubts weigh more than how the command ended.
+        Ok(match summary.exit {
+            Some(status) if shown == ExitCode::SUCCESS => ExitCode::from(status),
+            _ => shown,
+        })
+    }
+}
+
+fn tell(command: &str, used: Duration, elapsed: Duration) {
+    let (used, elapsed) = (used.as_secs_f64(), elapsed.as_secs_f64());
+    let share = if elapsed > 0.0 { used * 100.0 / elapsed } else { 0.0 };
+    let name = command.trim_end_matches(" record");
+    let text =
+        format!("[ {name}: used {share:.1}% of one CPU itself: {used:.3} s in {elapsed:.3} s ]\n");
+    // Nobody may be there to read it.
+    let _ = anstream::stderr().write_all(text.as_bytes());
+}

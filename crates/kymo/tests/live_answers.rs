@@ -1,0 +1,128 @@
+//! Answers with `--live`: the numbers are those of a recording, nothing is left behind, and the
+//! end is the command's, a time's, or the user's.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::process::{Command, Stdio};
+
+use kymo_testkit::{Need, NoIdleCpus, Outcome, Workload, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+const NEEDS: [Need; 4] = [Need::Root, Need::Tracefs, Need::PerfEvents, Need::Gcc];
+
+fn json(out: &Outcome) -> Value {
+    serde_json::from_str(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+}
+
+#[test]
+fn system_calls_are_all_counted_and_none_of_who_counts() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::syscalls();
+    let live = ["syscalls", "report", "--live", "--json", "--threads", "10000", "--", w.arg()];
+    let live = run(KYMO, [&live[..], &["3000"]].concat()).success();
+    let text = json(&live);
+    let calls = text["calls"].as_array().unwrap();
+    // Nobody else calls it as often as that.
+    let getppid = calls.iter().find(|c| c["syscall"] == "getppid").unwrap();
+    let count = getppid["count"].as_u64().unwrap();
+    assert!((3000..3100).contains(&count), "{getppid}");
+    assert!(live.stderr.contains("of one CPU itself"), "{}", live.stderr);
+    let threads = text["threads"].as_array().unwrap();
+    assert!(threads.iter().any(|t| t["comm"] == "syscalls"), "{threads:?}");
+    assert!(threads.iter().all(|t| t["comm"] != "kymo-live"), "{threads:?}");
+    // No line tells to read again what cannot be read again.
+    let page = ["syscalls", "report", "--live", "--", w.arg(), "100"];
+    let page = run(KYMO, page).success().stdout;
+    assert!(page.contains(" system calls of ") && !page.contains("kymo script -i"), "{page}");
+}
+
+#[test]
+fn requests_and_waits_are_those_of_the_command() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let _busy = NoIdleCpus::keep();
+    // In the directory of the tests, which is on a disk.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let of = format!("of={}", directory.path().join("f").display());
+    let dd = ["dd", "if=/dev/zero", &of, "bs=64k", "count=64", "oflag=direct"];
+    let top = ["io", "top", "--live", "--json", "--comm", "dd", "--"];
+    let text = json(&run(KYMO, [&top[..], &dd].concat()).success());
+    let rows = text["processes"].as_array().unwrap();
+    let written: u64 = rows.iter().map(|r| r["written_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(written, 64 * 65536, "{text}");
+    let off = ["offcpu", "report", "--live", "--json", "--comm", "sleep", "--", "sleep", "0.2"];
+    let text = json(&run(KYMO, off).success());
+    let causes = text["causes"].as_array().unwrap();
+    let sleeping = causes.iter().find(|c| c["cause"] == "sleep").unwrap();
+    assert!(sleeping["total_ns"].as_u64().unwrap() >= 200_000_000, "{sleeping}");
+}
+
+#[test]
+fn every_command_ends_with_its_command_and_its_status() {
+    if !require(&NEEDS) {
+        return;
+    }
+    for command in [
+        &["syscalls", "report"][..],
+        &["io", "latency"],
+        &["io", "top"],
+        &["lock", "contention"],
+        &["lock", "contention", "--futex"],
+        &["offcpu", "report"],
+        &["kwork", "report"],
+        &["kwork", "latency"],
+    ] {
+        let end = ["--live", "--", "sh", "-c", "sleep 0.1; exit 7"];
+        let out = run(KYMO, [command, &end].concat());
+        assert_eq!(out.status, 7, "{command:?}: {out:?}");
+        assert!(!out.stdout.is_empty(), "{command:?}: {out:?}");
+        let timed = run(KYMO, [command, &["--live", "--timeout", "100"]].concat());
+        assert_eq!(timed.status, 0, "{command:?}: {timed:?}");
+        let refused = run(KYMO, [command, &["--live", "-i", "perf.data"]].concat());
+        assert_eq!(refused.status, 2, "{command:?}: {refused:?}");
+    }
+    let gone = run(KYMO, ["io", "top", "--live", "--", "/nonexistent/program"]);
+    assert_ne!(gone.status, 0);
+    assert!(gone.stderr.contains("/nonexistent/program"), "{gone:?}");
+}
+
+#[test]
+fn an_interrupt_ends_it_and_the_answer_comes() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::spin();
+    let mut spinning =
+        Command::new(w.program()).arg("100000").stdout(Stdio::null()).spawn().unwrap();
+    let mut command = Command::new(KYMO);
+    let command = command.args(["kwork", "report", "--live"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    let _ = run("kill", ["-INT", &child.id().to_string()]).success();
+    let out = child.wait_with_output().unwrap();
+    let _ = spinning.kill();
+    let _ = spinning.wait();
+    assert!(out.status.success(), "{out:?}");
+    assert!(String::from_utf8_lossy(&out.stdout).contains("TIMER"), "{out:?}");
+}
+
+#[test]
+fn a_recording_goes_through_a_pipe_to_who_reads_it() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let w = Workload::syscalls();
+    let mut record = Command::new(KYMO);
+    let record = record.args(["kmem", "record", "--slab", "-q", "-o", "-", "--", "sh", "-c"]);
+    let command = format!("{} 10 >&2", w.program().display());
+    let mut record = record.arg(&command).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stat = Command::new(KYMO);
+    let stat = stat.args(["kmem", "stat", "--slab", "-i", "-"]);
+    let stat = stat.stdin(record.stdout.take().unwrap()).output().unwrap();
+    assert!(record.wait().unwrap().success());
+    let text = String::from_utf8_lossy(&stat.stdout);
+    assert!(stat.status.success() && text.contains("Total bytes requested"), "{stat:?}");
+}
