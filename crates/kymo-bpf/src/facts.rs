@@ -86,6 +86,16 @@ pub enum CType {
         /// Elements; 0 for a flexible one.
         count: u32,
     },
+    /// A text of a program that is no C string (`String`, `&str`, `std::string`): where in it
+    /// the pointer to its bytes and their number (8 bytes each) are.
+    Text {
+        /// Bytes that it takes itself.
+        size: u32,
+        /// Offset of the pointer.
+        data: u32,
+        /// Offset of the length.
+        length: u32,
+    },
     /// A structure or union, by [`TypeFacts::record_layout`]'s id.
     Record {
         /// The answerer's number, below 2^31.
@@ -105,6 +115,18 @@ pub struct RecordLayout {
     /// Members in order; a member without name is an anonymous structure or union,
     /// whose members are looked up as members of this one.
     pub members: Vec<RecordMember>,
+}
+
+/// Name of the first member of an enumeration with data: its variant, an enumeration.
+pub const VARIANT: &str = "<variant>";
+
+impl RecordLayout {
+    /// Whether it is an enumeration with data, as Rust has them.
+    pub fn is_variants(&self) -> bool {
+        self.members.first().is_some_and(|m| {
+            m.name == VARIANT && matches!(m.ctype, CType::Enumeration { .. }) && self.is_union
+        })
+    }
 }
 
 /// A member.
@@ -137,6 +159,19 @@ pub enum ArgumentPlace {
     },
     /// A constant.
     Constant(i64),
+    /// What an expression gives: the value, or with `is_address` the address of the value.
+    Computed {
+        /// Register by name.
+        register: String,
+        /// Offsets that are added before each read of user memory.
+        reads: Vec<i64>,
+        /// Added behind the last read.
+        add: i64,
+        /// Whether it is the value's address.
+        is_address: bool,
+    },
+    /// Parts side by side: bytes and place of each.
+    Pieces(Vec<(u32, ArgumentPlace)>),
 }
 
 /// An argument.
@@ -187,6 +222,11 @@ pub trait TypeFacts {
     /// by DWARF; usdt by its note.
     fn function(&self, point: &AttachPoint) -> Result<Rc<FunctionFacts>, String>;
 
+    /// A variable that is seen at a probe of a program, by debugging information.
+    fn variable(&self, _point: &AttachPoint, _name: &str) -> Result<UserVariable, String> {
+        Err("arguments by name need debugging information".into())
+    }
+
     /// Address of a kernel symbol (`kaddr`).
     fn kernel_symbol(&self, name: &str) -> Option<u64>;
 
@@ -200,6 +240,15 @@ pub trait TypeFacts {
     fn included_text(&self, name: &str) -> Option<String>;
 }
 
+/// A variable of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserVariable {
+    /// Its type and place.
+    pub argument: FunctionArgument,
+    /// Where the probe has to be for it: behind the prologue, if that stores it.
+    pub address: u64,
+}
+
 /// An enumeration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnumerationFacts {
@@ -207,4 +256,6 @@ pub struct EnumerationFacts {
     pub name: String,
     /// Values and names.
     pub variants: Vec<(i64, String)>,
+    /// Name of all other values: of Rust's variant without a value of its own.
+    pub otherwise: Option<String>,
 }

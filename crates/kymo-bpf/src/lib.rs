@@ -21,7 +21,7 @@ pub use count_program::{
 };
 pub use facts::{
     ArgumentPlace, CType, CompileOptions, EnumerationFacts, FunctionArgument, FunctionFacts,
-    RecordLayout, RecordMember, TypeFacts,
+    RecordLayout, RecordMember, TypeFacts, UserVariable, VARIANT,
 };
 pub use object::{
     ActionKind, AttachPoint, AttachTarget, BpfClock, BpfInstruction, BpfMapType, BpfProgramType,

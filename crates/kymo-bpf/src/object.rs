@@ -150,6 +150,8 @@ pub enum ValueType {
         name: String,
         /// Values and names.
         variants: Vec<(i64, String)>,
+        /// Name of all other values, if they have one.
+        otherwise: Option<String>,
     },
     /// Text of at most `size` bytes, up to the first NUL.
     Text {

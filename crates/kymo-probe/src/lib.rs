@@ -7,6 +7,7 @@
 //! | description → definitions | `resolve.rs`; without debugging information `resolve_by_kallsyms.rs`; of USDT probes `usdt.rs` |
 //! | description → probe points by DWARF | `point_finder.rs` |
 //! | argument → fetch argument | `fetch_arg.rs`, `value_steps.rs`; of USDT probes `usdt_args.rs` |
+//! | variables with their places and types, for programs in the kernel | `located.rs` |
 //! | `--line`, `--vars` | `source_lines.rs`, `variables.rs` |
 //! | names of events and groups | `naming.rs` |
 //! | is it safe to arm a point | `safety.rs` |
@@ -25,6 +26,7 @@ mod fetch_arg;
 mod finder_options;
 pub mod grammar;
 mod index_cache;
+mod located;
 pub mod naming;
 mod plan;
 mod plan_error;
@@ -44,6 +46,7 @@ mod variables;
 
 pub use address_line::AddressLine;
 pub use finder_options::{DataNaming, FinderOptions, SymbolLookup};
+pub use located::{LocatedPoint, LocatedVariable};
 pub use plan::{PlanOptions, PlannedProbes, event_names, plan_probes};
 pub use plan_error::PlanError;
 pub use point_finder::{PointError, PointFinder, ProbePoint, SourceReader};

@@ -149,6 +149,7 @@ fn c_name(facts: &MachineFacts, of: &kymo_bpf::CType) -> String {
     use kymo_bpf::CType;
     match of {
         CType::Void => "void".into(),
+        CType::Text { .. } => "string".into(),
         CType::Boolean => "bool".into(),
         CType::Integer { is_char: true, .. } => "char".into(),
         CType::Integer { size, signed, .. } => {

@@ -131,10 +131,11 @@ impl ValueDecoder<'_> {
             ValueType::Integer { signed, .. } => integer(bytes, *signed),
             ValueType::Boolean => ProgramValue::Boolean(unsigned(bytes) != 0),
             ValueType::Pointer => ProgramValue::Pointer(unsigned(bytes)),
-            ValueType::Enumerator { variants, .. } => {
+            ValueType::Enumerator { variants, otherwise, .. } => {
                 let value = signed(bytes);
-                match variants.iter().find(|(v, _)| *v == value) {
-                    Some((_, name)) => text(name),
+                let named = variants.iter().find(|(v, _)| *v == value).map(|(_, name)| name);
+                match named.or(otherwise.as_ref()) {
+                    Some(name) => text(name),
                     None => ProgramValue::Signed(value),
                 }
             }

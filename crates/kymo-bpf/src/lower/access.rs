@@ -100,7 +100,7 @@ impl Lowering<'_> {
         Ok(Value { ty: Type::Record(id), home: ValueHome::Remote(address, 0, space) })
     }
 
-    fn member(&mut self, record: Value, member: &MemberPlace) -> Lowered<Value> {
+    pub(super) fn member(&mut self, record: Value, member: &MemberPlace) -> Lowered<Value> {
         let home = match record.home {
             ValueHome::Remote(address, offset, space) => {
                 ValueHome::Remote(address, offset + member.offset, space)
@@ -112,7 +112,7 @@ impl Lowering<'_> {
     }
 
     /// The value of a C type somewhere: a number is read, an aggregate stays.
-    fn load_c(
+    pub(crate) fn load_c(
         &mut self,
         home: ValueHome,
         ctype: &CType,
@@ -120,8 +120,13 @@ impl Lowering<'_> {
     ) -> Lowered<Value> {
         let space = match home {
             ValueHome::Remote(_, _, space) => space,
+            // Memory of ours holds what a program has in registers.
+            _ if matches!(self.point.target, AttachTarget::Uprobe { .. }) => AddressSpace::User,
             _ => AddressSpace::Either,
         };
+        if let CType::Text { data, length, .. } = ctype {
+            return self.load_text(home, *data, *length);
+        }
         let ty = value_of_ctype(ctype, space);
         if !ty.is_scalar() {
             return Ok(Value { ty, home });
@@ -151,6 +156,10 @@ impl Lowering<'_> {
             }
             None if signed => self.extend(register, size * 8, true),
             None => {}
+        }
+        // References to texts are looked through.
+        if let Type::Pointer { target: target @ CType::Text { .. }, space } = &ty {
+            return self.load_c(ValueHome::Remote(register, 0, *space), target, None);
         }
         Ok(Value::register(ty, register))
     }
@@ -270,6 +279,7 @@ impl Lowering<'_> {
                 self.tracepoint_argument(&category, &event, name)
             }
             AttachTarget::Iter { .. } => self.iterator_member(name),
+            AttachTarget::Uprobe { .. } => self.user_variable(name),
             _ => {
                 let argument = self.function_argument(|a| a.name == name)?;
                 match argument {
@@ -296,13 +306,16 @@ impl Lowering<'_> {
         }
     }
 
-    fn load_argument(&mut self, argument: &FunctionArgument) -> Lowered<Value> {
+    pub(super) fn load_argument(&mut self, argument: &FunctionArgument) -> Lowered<Value> {
         let space = self.default_space();
         let ty = value_of_ctype(&argument.ctype, space);
         let register = match &argument.place {
             ArgumentPlace::Constant(c) => return Ok(Value { ty, home: ValueHome::Constant(*c) }),
             ArgumentPlace::Index(n) => self.argument_word(u32::from(*n))?,
             ArgumentPlace::Register(name) => self.register_named(name)?,
+            ArgumentPlace::Computed { .. } | ArgumentPlace::Pieces(_) => {
+                return self.load_computed(&argument.place, &argument.ctype);
+            }
             ArgumentPlace::Memory { register, offset } => {
                 let base = self.register_named(register)?;
                 let offset = self.constant(*offset);
@@ -331,6 +344,7 @@ impl Lowering<'_> {
         let offset = match &self.point.target {
             AttachTarget::Fentry { .. } | AttachTarget::RawTracepoint { .. } => n as i32 * 8,
             AttachTarget::Kprobe { .. } | AttachTarget::Uprobe { .. } => {
+                self.program.entry_argument = Some(self.position);
                 const ORDER: [&str; 6] = ["di", "si", "dx", "cx", "r8", "r9"];
                 if self.options.arch == "aarch64" {
                     n as i32 * 8

@@ -16,6 +16,15 @@ impl Lowering<'_> {
                 let read = self.read_remote(value, size)?;
                 Ok(Value { ty: Type::Text(size), home: read.home })
             }
+            // An enumeration with data counts as its variant.
+            (Type::Record(id), ValueHome::Remote(..) | ValueHome::Memory(_))
+                if self.types.layout(*id).is_some_and(|l| l.is_variants()) =>
+            {
+                let Some(member) = self.types.member(*id, crate::facts::VARIANT) else {
+                    return Ok(value);
+                };
+                self.member(value, &member)
+            }
             (Type::Record(_) | Type::Array { .. }, ValueHome::Remote(..)) => {
                 let size = self.size_of(&value.ty);
                 self.read_remote(value, size)

@@ -15,6 +15,7 @@ mod records;
 mod statements;
 mod strings;
 mod types;
+mod user_variables;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -159,6 +160,10 @@ pub(crate) struct ProgramState {
     /// Whether what was asked depends on the attach point.
     specific: bool,
     uses_context: bool,
+    /// Address that the probe moves to for the variables that are read.
+    moved: Option<u64>,
+    /// Where `arg0` and its like are read, which hold at a function's entry alone.
+    entry_argument: Option<ProgramPosition>,
     needs_raw: Option<bool>,
 }
 
@@ -382,7 +387,7 @@ impl<'c> Lowering<'c> {
                         && class_of(&other.points[0]) == class
                 });
                 if let Some(other) = equal {
-                    other.points.push(point.clone());
+                    other.points.extend(lowered.points);
                     continue;
                 }
                 if !specific {
@@ -429,6 +434,8 @@ impl<'c> Lowering<'c> {
             }
             break;
         }
+        let mut point = point.clone();
+        self.move_point(&mut point)?;
         let note = self.notes.entry(key).or_default();
         let needs_scratch = self.program.scratch_most > 8;
         let callbacks = self.program.functions.len() > 1;
@@ -454,7 +461,7 @@ impl<'c> Lowering<'c> {
             EncodedProgram::default()
         };
         let program = LoweredProgram {
-            points: vec![point.clone()],
+            points: vec![point],
             program_type: self.program_type(raw),
             encoded,
             position: probe.position,

@@ -51,6 +51,7 @@ impl<'f> TypeTable<'f> {
             let facts = EnumerationFacts {
                 name: declared.name.clone(),
                 variants: declared.variants.clone(),
+                otherwise: None,
             };
             table.enumerations.push(Rc::new(facts));
         }
@@ -169,6 +170,7 @@ impl<'f> TypeTable<'f> {
             CType::Pointer { .. } => 8,
             CType::Array { element, count } => self.size(element).saturating_mul(*count),
             CType::Record { id } => self.layout(*id).map_or(0, |l| l.size),
+            CType::Text { size, .. } => *size,
         }
     }
 
@@ -242,7 +244,8 @@ impl<'f> TypeTable<'f> {
             Type::Enumeration { id, size, signed } => match self.enumeration(*id) {
                 Some(facts) => {
                     let name = facts.name.clone();
-                    ValueType::Enumerator { name, variants: facts.variants.clone() }
+                    let otherwise = facts.otherwise.clone();
+                    ValueType::Enumerator { name, variants: facts.variants.clone(), otherwise }
                 }
                 None => ValueType::Integer { size: *size, signed: *signed },
             },
@@ -297,7 +300,7 @@ impl<'f> TypeTable<'f> {
 
     fn c_value_type(&self, ctype: &CType, depth: u32) -> ValueType {
         match ctype {
-            CType::Void => ValueType::None,
+            CType::Void | CType::Text { .. } => ValueType::None,
             CType::Integer { size, signed, .. } => {
                 ValueType::Integer { size: *size, signed: *signed }
             }
@@ -379,6 +382,8 @@ pub(crate) fn value_of_ctype(ctype: &CType, space: AddressSpace) -> Type {
             Type::Array { element: (**element).clone(), count: *count }
         }
         CType::Record { id } => Type::Record(*id),
+        // Read where it is used: see `load_c`.
+        CType::Text { size, .. } => Type::Buffer(*size),
     }
 }
 

@@ -178,7 +178,8 @@ impl<'s> Dwarf<'s> {
         Ok(names)
     }
 
-    fn member_offset(&self, die: &Die<'s>) -> Result<u64> {
+    /// Bytes from the begin of the type to a member.
+    pub fn member_offset(&self, die: &Die<'s>) -> Result<u64> {
         let entry = self.entry(die)?;
         let Some(value) = entry.attr_value(gimli::DW_AT_data_member_location) else { return Ok(0) };
         if let Some(n) = unsigned(&value) {

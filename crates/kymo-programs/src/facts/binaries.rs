@@ -82,7 +82,7 @@ fn is_elf(path: &Path) -> bool {
     read.is_ok() && begin == *b"\x7fELF"
 }
 
-fn open(name: &str, pid: Option<u32>) -> Result<BinaryFiles, String> {
+pub(super) fn open(name: &str, pid: Option<u32>) -> Result<BinaryFiles, String> {
     let path = find_binary(name, pid)?;
     BinaryFiles::user(&path).map_err(|e| e.to_string())
 }

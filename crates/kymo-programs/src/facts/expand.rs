@@ -3,7 +3,8 @@
 use globset::{GlobBuilder, GlobMatcher};
 use kymo_bpf::{AttachPoint, AttachTarget};
 
-use super::{MachineFacts, binaries};
+use super::user_variables::is_source_line;
+use super::{MachineFacts, binaries, user_variables};
 
 /// Points that one may stand for: more is a mistake.
 const MOST: usize = 100_000;
@@ -52,6 +53,9 @@ impl PointCatalog<'_> {
             AttachTarget::Fentry { function, .. } => self.fentries(&point.target, function)?,
             AttachTarget::Uprobe { function, address, language, .. } => {
                 let is_exact = !has_wildcard(function) && language.is_empty();
+                if is_source_line(function) {
+                    return self.places(&point.target);
+                }
                 match address.is_some() && is_exact {
                     true => vec![point.clone()],
                     false => self.uprobes(&point.target, function, language)?,
@@ -173,6 +177,11 @@ impl PointCatalog<'_> {
         let by_readable_name = !language.is_empty() || function.contains("::");
         let (found, names) =
             binaries::functions(path, self.facts.pid, &is_wanted, by_readable_name)?;
+        let is_plain = matches!(&pattern, NamePattern::Plain(_));
+        if names.is_empty() && is_plain && !function.is_empty() {
+            // Inlined everywhere, or named by the source alone: of the debugging information.
+            return Ok(self.places(target).unwrap_or_default());
+        }
         let made = |name: String| {
             let mut target = target.clone();
             if let AttachTarget::Uprobe { path, function, language, .. } = &mut target {
@@ -183,6 +192,27 @@ impl PointCatalog<'_> {
             named(target)
         };
         Ok(names.into_iter().map(made).collect())
+    }
+
+    /// Places of a source line or of inlined copies.
+    fn places(&self, target: &AttachTarget) -> Result<Vec<AttachPoint>, String> {
+        let AttachTarget::Uprobe { path, function, at_return, .. } = target else {
+            return Ok(Vec::new());
+        };
+        if *at_return {
+            return Err("a line or an inlined copy has no return".into());
+        }
+        let (found, addresses) = user_variables::places(path, function, self.facts.pid)?;
+        let made = |to: u64| {
+            let mut target = target.clone();
+            if let AttachTarget::Uprobe { path, address, language, .. } = &mut target {
+                *path = found.to_string_lossy().into_owned();
+                *address = Some(to);
+                language.clear();
+            }
+            named(target)
+        };
+        Ok(addresses.into_iter().map(made).collect())
     }
 
     fn usdt(&self, path: &str, provider: &str, name: &str) -> Result<Vec<AttachPoint>, String> {
@@ -231,8 +261,8 @@ fn display_name(target: &AttachTarget) -> String {
         AttachTarget::Uprobe { path, function, offset, address, at_return, .. } => {
             let kind = if *at_return { "uretprobe" } else { "uprobe" };
             let place = match address {
-                Some(address) => format!("{address:#x}"),
-                None => format!("{function}{}", plus(*offset)),
+                Some(address) if function.is_empty() => format!("{address:#x}"),
+                _ => format!("{function}{}", plus(*offset)),
             };
             with(kind, &[path, &place])
         }

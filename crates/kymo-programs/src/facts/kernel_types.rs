@@ -70,7 +70,7 @@ impl KernelTypes {
         let found = self.btf.get(id)?;
         let variants = self.btf.enumerators(&found);
         let variants = variants.into_iter().map(|(value, name)| (value, name.to_owned())).collect();
-        Some(Rc::new(EnumerationFacts { name: found.name.to_owned(), variants }))
+        Some(Rc::new(EnumerationFacts { name: found.name.to_owned(), variants, otherwise: None }))
     }
 
     /// Value of an enumerator.

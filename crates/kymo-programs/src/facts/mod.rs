@@ -5,6 +5,8 @@
 mod binaries;
 mod expand;
 mod kernel_types;
+mod user_types;
+mod user_variables;
 
 pub(crate) use binaries::{BinaryPlace, place_of};
 pub(crate) use expand::PointCatalog;
@@ -15,6 +17,7 @@ use std::rc::Rc;
 
 use kymo_bpf::{
     AttachPoint, AttachTarget, CType, EnumerationFacts, FunctionFacts, RecordLayout, TypeFacts,
+    UserVariable,
 };
 use kymo_format::EventFormat;
 use kymo_kernel::bpf::{BpfMap, MapSpec, ProbeEvent};
@@ -22,6 +25,7 @@ use kymo_kernel::target;
 use kymo_kernel::tracefs::{Tracefs, TracefsError};
 use kymo_symbols::{Kallsyms, NameChoice, running_symbols};
 use rustc_hash::FxHashMap;
+use user_types::{USER_TYPES, UserTypes};
 
 /// This machine, as the compiler asks about it.
 #[derive(Default)]
@@ -30,6 +34,8 @@ pub struct MachineFacts {
     types: OnceCell<Option<KernelTypes>>,
     symbols: OnceCell<Kallsyms>,
     formats: RefCell<FxHashMap<(String, String), Rc<EventFormat>>>,
+    user_types: RefCell<UserTypes>,
+    variables: RefCell<FxHashMap<(AttachPoint, String), Result<UserVariable, String>>>,
     /// Process of `-p`.
     pub pid: Option<u32>,
 }
@@ -103,15 +109,22 @@ impl TypeFacts for MachineFacts {
     }
 
     fn record_layout(&self, id: u32) -> Option<Rc<RecordLayout>> {
-        self.types()?.record(id)
+        match id & USER_TYPES {
+            0 => self.types()?.record(id),
+            _ => self.user_types.borrow().record(id),
+        }
     }
 
     fn enumerators(&self, id: u32) -> Option<Rc<EnumerationFacts>> {
-        self.types()?.enumeration(id)
+        match id & USER_TYPES {
+            0 => self.types()?.enumeration(id),
+            _ => self.user_types.borrow().enumeration(id),
+        }
     }
 
     fn constant(&self, name: &str) -> Option<i64> {
-        self.types()?.constant(name)
+        let of_program = self.user_types.borrow().constant(name);
+        of_program.or_else(|| self.types()?.constant(name))
     }
 
     fn function(&self, point: &AttachPoint) -> Result<Rc<FunctionFacts>, String> {
@@ -125,10 +138,19 @@ impl TypeFacts for MachineFacts {
             AttachTarget::Usdt { path, provider, name } => {
                 binaries::usdt_arguments(path, provider, name, self.pid)
             }
-            _ => Err("arguments by name need debugging information, which is not read here; \
-                      use arg0, arg1, …"
-                .into()),
+            _ => Err("it has none by name".into()),
         }
+    }
+
+    fn variable(&self, point: &AttachPoint, name: &str) -> Result<UserVariable, String> {
+        let key = (point.clone(), name.to_owned());
+        if let Some(known) = self.variables.borrow().get(&key) {
+            return known.clone();
+        }
+        let mut types = self.user_types.borrow_mut();
+        let found = user_variables::variable(&point.target, name, self.pid, &mut types);
+        self.variables.borrow_mut().insert(key, found.clone());
+        found
     }
 
     fn kernel_symbol(&self, name: &str) -> Option<u64> {

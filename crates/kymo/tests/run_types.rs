@@ -1,0 +1,180 @@
+//! `kymo run` on programs of Rust and C++: variables have the types that the debugging
+//! information tells.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use kymo_testkit::{Need, Outcome, require, run, run_command};
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+const RUST: &str = r#"use std::hint::black_box;
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub enum Color { Red = 1, Green = 5 }
+pub enum Shape { Circle { radius: u32 }, Square(u64, u16), Empty }
+pub struct Order { id: u32, name: String, color: Color, sizes: Vec<u16> }
+#[inline(never)]
+pub fn take(order: &Order, label: &str, shape: Shape, maybe: Option<String>, n: i16) -> usize {
+    black_box((order, label, &shape, &maybe));
+    n as usize
+}
+#[inline(always)]
+fn add(left: u64, right: u64) -> u64 {
+    black_box(left * 3 + right)
+}
+fn main() {
+    for i in 0..3u16 {
+        let color = if i % 2 == 0 { Color::Red } else { Color::Green };
+        let order = Order { id: i.into(), name: format!("order {i}"), color, sizes: vec![7, i] };
+        let shape = match i {
+            0 => Shape::Circle { radius: 40 },
+            1 => Shape::Square(50, 3),
+            _ => Shape::Empty,
+        };
+        let maybe = if i == 1 { Some(format!("maybe {i}")) } else { None };
+        black_box(take(&order, "a label", shape, maybe, -(i as i16)));
+        black_box(add(i.into(), 5));
+        black_box(add(i.into(), 6));
+        black_box((order.id, &order.sizes, order.color as u8));
+    }
+}
+"#;
+
+const CPP: &str = r#"#include <string>
+#include <vector>
+enum class Kind { Short = 3, Long = 9 };
+struct Base { int number; };
+struct Book : Base {
+  std::string title;
+  unsigned flags : 3;
+  unsigned rest : 5;
+  std::vector<int> pages;
+  char code[8];
+};
+__attribute__((noinline)) long take(const Book &book, const std::string &by, Kind kind, long n) {
+  asm volatile("" : "+r"(n) : "r"(&book), "r"(&by) : "memory");
+  return n + (long)kind;
+}
+int main() {
+  long sum = 0;
+  for (int i = 0; i < 3; i++) {
+    Book book{{i}, "title " + std::to_string(i), (unsigned)i, 9, {1, i}, "code"};
+    sum += take(book, "someone", i % 2 ? Kind::Long : Kind::Short, i * 100);
+  }
+  return sum == 0;
+}
+"#;
+
+struct TypedProgram {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl TypedProgram {
+    fn compile(compiler: &str, file: &str, source: &str, flags: &[&str]) -> TypedProgram {
+        let dir = tempfile::tempdir().unwrap();
+        let (code, path) = (dir.path().join(file), dir.path().join("program"));
+        std::fs::write(&code, source).unwrap();
+        let mut command = Command::new(compiler);
+        command.args(flags).arg("-o").args([&path, &code]);
+        let _ = run_command(command).success();
+        TypedProgram { _dir: dir, path }
+    }
+
+    fn run(&self, probe: &str, body: &str) -> Outcome {
+        let path = self.path.to_str().unwrap();
+        let text = format!("uprobe:{path}:{probe} {{ {body} }}");
+        run(KYMO, ["run", "-q", "-e", &text, "-c", path])
+    }
+}
+
+#[track_caller]
+fn prints(o: Outcome, expected: &[&str]) {
+    let o = o.success();
+    let lines: Vec<&str> = o.stdout.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines, expected, "{}", o.stderr);
+}
+
+#[test]
+fn values_of_rust_have_their_types() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let p = TypedProgram::compile("rustc", "shapes.rs", RUST, &["-g"]);
+    let body = "printf(\"%d [%s] %s [%s] %d\\n\", args.order.id, args.order.name, \
+                args.order.color, args.label, args.n);";
+    let lines = [
+        "0 [order 0] Red [a label] 0",
+        "1 [order 1] Green [a label] -1",
+        "2 [order 2] Red [a label] -2",
+    ];
+    prints(p.run("shapes::take", body), &lines);
+    let body = "print((args.shape, args.maybe, args.order.sizes.len, args.order.sizes.ptr[1]));";
+    let lines = ["(Circle, None, 2, 0)", "(Square, Some, 2, 1)", "(Empty, None, 2, 2)"];
+    prints(p.run("shapes::take", body), &lines);
+    let body =
+        "if (args.order.color == Green) { print(args.shape.Square.0); print(args.maybe.Some.0); }";
+    prints(p.run("shapes::take", body), &["50", "maybe 1"]);
+}
+
+#[test]
+fn lines_inside_inlined_functions_have_variables() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let p = TypedProgram::compile("rustc", "shapes.rs", RUST, &["-g"]);
+    let o =
+        p.run("shapes.rs:14", "@[args.right] = hist(args.left); @sum = sum(args.left);").success();
+    for expected in
+        ["@[5]:\n[0]                    1 |", "@[6]:\n[0]                    1 |", "@sum: 6\n"]
+    {
+        assert!(o.stdout.contains(expected), "{expected}: {}\n{}", o.stdout, o.stderr);
+    }
+    // Each copy is a place of its own; there is no function to attach to.
+    prints(p.run("shapes::add", "@ = count();"), &["@: 6"]);
+    let o = p.run("shapes.rs:14", "print(args.rigth);").failure();
+    assert!(o.stderr.contains("no variable rigth here; there are"), "{}", o.stderr);
+    let o = p.run("shapes.rs:1000", "print(1);").failure();
+    assert!(o.stderr.contains("nothing found for shapes.rs:1000"), "{}", o.stderr);
+}
+
+#[test]
+fn values_of_cpp_have_their_types() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    for level in ["-O0", "-O2"] {
+        let p = TypedProgram::compile("g++", "book.cpp", CPP, &["-g", level]);
+        let body = "printf(\"%d [%s] [%s] %s %d %d %s %d\\n\", args.n, args.book.title, args.by, \
+                    args.kind, args.book.number, args.book.rest, args.book.code, \
+                    args.book.pages._M_impl._M_start[1]);";
+        let lines = [
+            "0 [title 0] [someone] Short 0 9 code 0",
+            "100 [title 1] [someone] Long 1 9 code 1",
+            "200 [title 2] [someone] Short 2 9 code 2",
+        ];
+        prints(p.run("take", body), &lines);
+        prints(p.run("take", "if (args.kind == Long) { print(args.book.flags); }"), &["1"]);
+        if level == "-O0" {
+            prints(
+                p.run("book.cpp:15", "@[args.n] = count();"),
+                &["@[0]: 1", "@[100]: 1", "@[200]: 1"],
+            );
+        }
+    }
+}
+
+#[test]
+fn the_entry_and_what_is_behind_it_are_not_mixed() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let p = TypedProgram::compile("g++", "book.cpp", CPP, &["-g", "-O0"]);
+    let o = p.run("take", "print((arg3, args.n));").failure();
+    assert!(o.stderr.contains("argN holds at a function's entry"), "{}", o.stderr);
+    let bare = TypedProgram::compile("g++", "book.cpp", CPP, &["-O2", "-s"]);
+    let o = bare.run("main", "print(args.n);").failure();
+    assert!(!o.stderr.contains("panicked"), "{}", o.stderr);
+}
