@@ -5,8 +5,9 @@
 use std::rc::Rc;
 
 use kymo_bpf::{
-    AttachPoint, CType, CompileOptions, EnumerationFacts, FunctionFacts, RecordLayout,
-    RecordMember, TypeFacts, compile, disassemble,
+    ArgumentPlace, AttachPoint, CType, CompileOptions, EnumerationFacts, FunctionArgument,
+    FunctionFacts, RecordLayout, RecordMember, TypeFacts, UserVariable, VARIANT, compile,
+    disassemble,
 };
 use kymo_format::EventFormat;
 use libfuzzer_sys::fuzz_target;
@@ -43,6 +44,15 @@ impl TypeFacts for FewFacts {
             bit_offset,
             bit_size,
         };
+        if id == 1 {
+            let variant = CType::Enumeration { size: 1, signed: false, id: 0 };
+            let members = vec![
+                member(VARIANT, variant, 0, None),
+                member("One", CType::Record { id: 0 }, 64, None),
+            ];
+            let name = "v".into();
+            return Some(Rc::new(RecordLayout { name, is_union: true, size: 24, members }));
+        }
         let members = vec![
             member("a", int.clone(), 0, None),
             member("b", int, 37, Some(5)),
@@ -52,15 +62,59 @@ impl TypeFacts for FewFacts {
     }
 
     fn enumerators(&self, _: u32) -> Option<Rc<EnumerationFacts>> {
-        None
+        let variants = vec![(1, "One".into())];
+        let otherwise = Some("Other".into());
+        Some(Rc::new(EnumerationFacts { name: "e".into(), variants, otherwise }))
     }
 
     fn constant(&self, _: &str) -> Option<i64> {
         None
     }
 
-    fn function(&self, _: &AttachPoint) -> Result<Rc<FunctionFacts>, String> {
-        Err("not known".into())
+    fn function(&self, point: &AttachPoint) -> Result<Rc<FunctionFacts>, String> {
+        let argument = |name: &str| self.variable(point, name).map(|found| found.argument);
+        let arguments = vec![argument("n")?, argument("p")?];
+        let returns = CType::Integer { size: 4, signed: true, is_char: false };
+        Ok(Rc::new(FunctionFacts { arguments, returns }))
+    }
+
+    /// Numbers, texts, records and arrays, in registers, in memory and in pieces.
+    fn variable(&self, _: &AttachPoint, name: &str) -> Result<UserVariable, String> {
+        let word = |reads: Vec<i64>, add, is_address| ArgumentPlace::Computed {
+            register: "di".into(),
+            reads,
+            add,
+            is_address,
+        };
+        let char_type = CType::Integer { size: 1, signed: true, is_char: true };
+        let pieces = |bytes: &[u32]| {
+            ArgumentPlace::Pieces(bytes.iter().map(|n| (*n, word(vec![8], 4, *n == 16))).collect())
+        };
+        let text = CType::Text { size: 24, data: 8, length: 16 };
+        let pointer = |target| CType::Pointer { target: Box::new(target), user: true };
+        let text_type = || text.clone();
+        let (ctype, place) = match name {
+            "n" => {
+                (CType::Integer { size: 2, signed: true, is_char: false }, word(vec![], 0, false))
+            }
+            "p" => (pointer(CType::Record { id: 0 }), word(vec![-8, 16], 1, true)),
+            "t" => (text_type(), pieces(&[8, 8, 8])),
+            "m" => (text_type(), word(vec![], -24, true)),
+            "r" => (pointer(text_type()), word(vec![], 0, false)),
+            "s" => (CType::Record { id: 0 }, pieces(&[16])),
+            "a" => (CType::Array { element: Box::new(char_type), count: 12 }, pieces(&[4, 8])),
+            "v" => (CType::Record { id: 1 }, word(vec![], 0, true)),
+            "c" => {
+                (CType::Enumeration { size: 1, signed: false, id: 0 }, ArgumentPlace::Constant(1))
+            }
+            "big" => (
+                CType::Array { element: Box::new(text_type()), count: u32::MAX },
+                pieces(&[u32::MAX]),
+            ),
+            _ => return Err("no such variable".into()),
+        };
+        let argument = FunctionArgument { name: name.into(), ctype, place };
+        Ok(UserVariable { argument, address: 64 })
     }
 
     fn kernel_symbol(&self, _: &str) -> Option<u64> {
@@ -86,7 +140,8 @@ fuzz_target!(|data: &[u8]| {
     for probe in &program.probes {
         let count = probe.instructions.len() as i64;
         for (at, instruction) in probe.instructions.iter().enumerate() {
-            let jumps = matches!(instruction.code & 7, 5) && !matches!(instruction.code, 0x85 | 0x95);
+            let jumps =
+                matches!(instruction.code & 7, 5) && !matches!(instruction.code, 0x85 | 0x95);
             let target = at as i64 + 1 + i64::from(instruction.off);
             assert!(!jumps || (0..count).contains(&target), "jump out of the program");
         }

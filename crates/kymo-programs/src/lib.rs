@@ -11,12 +11,14 @@
 //! | bytes → values | `value.rs`, `series.rs`, `address_names.rs` |
 //! | values → text, JSON | `output/` |
 //! | what was lost | `losses.rs` |
+//! | what it costs | before: `preflight.rs`; while it runs: `budget.rs` |
 //! | `-l` | `list.rs` |
 #![forbid(unsafe_code)]
 
 mod actions;
 mod address_names;
 mod attach;
+mod budget;
 mod bytes;
 mod error;
 mod facts;
@@ -24,6 +26,7 @@ mod list;
 mod load;
 mod losses;
 mod output;
+mod preflight;
 mod running;
 mod series;
 mod value;
@@ -33,6 +36,7 @@ pub use error::ProgramError;
 pub use facts::MachineFacts;
 pub use list::list_points;
 pub use output::{OutputForm, PrintedMap};
+pub use preflight::{ProbeCost, measure_costs};
 pub use running::{
     ProgramOptions, ProgramSummary, RunState, RunningProgram, compile_program, verify_program,
 };

@@ -3,13 +3,14 @@
 use std::io;
 
 use kymo_bpf::{AttachTarget, CompileOptions, CompiledProbe, CompiledProgram, compile};
-use kymo_kernel::bpf::{BpfError, BpfLink, BpfProgram, BpfRing};
+use kymo_kernel::bpf::{BpfError, BpfLink, BpfProgram, BpfRing, ProgramInfo};
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::{Note, NoteKind};
 
 use crate::actions::{ActionRunner, ProgramSinks};
 use crate::attach::ProbeAttacher;
+use crate::budget::RunBudget;
 use crate::error::ProgramError;
 use crate::facts::MachineFacts;
 use crate::load::{LoadedMaps, ProgramLoader, create_maps, running_version};
@@ -134,6 +135,9 @@ pub struct RunningProgram {
     notes: Vec<Note>,
     reported_drops: u64,
     shows_user_code: bool,
+    budget: Option<RunBudget>,
+    /// Whether the budget was exceeded: nothing is attached any more.
+    pub is_detached: bool,
 }
 
 impl RunningProgram {
@@ -158,6 +162,8 @@ impl RunningProgram {
             notes: Vec::new(),
             reported_drops: 0,
             shows_user_code: false,
+            budget: None,
+            is_detached: false,
         };
         run.shows_user_code = run.actions.shows_user_code();
         run.load_and_attach(facts, options.wants_log)?;
@@ -286,6 +292,35 @@ impl RunningProgram {
         self.loaded.len() - 1
     }
 
+    /// How often its programs ran, while run time is measured.
+    pub(crate) fn run_count(&self) -> u64 {
+        self.loaded.iter().map(|(_, p)| ProgramInfo::of(p).map_or(0, |i| i.run_count)).sum()
+    }
+
+    /// Detaches when the programs take more than a share of a CPU, in percent.
+    ///
+    /// # Errors
+    /// If the kernel does not measure run times.
+    pub fn set_budget(&mut self, percent: f64) -> io::Result<()> {
+        self.budget = Some(RunBudget::new(percent)?);
+        Ok(())
+    }
+
+    /// Detaches if the budget is exceeded.
+    fn keep_budget(&mut self) {
+        let excess = self.budget.as_mut().and_then(|budget| budget.excess(&self.loaded));
+        if let Some(fact) = excess {
+            self.links.clear();
+            self.budget = None;
+            self.is_detached = true;
+            self.notes.push(Note::doubt(
+                NoteKind::Scope,
+                fact,
+                Some("raise --budget, or filter more".into()),
+            ));
+        }
+    }
+
     /// Says how many probes are attached, in JSON.
     ///
     /// # Errors
@@ -303,6 +338,7 @@ impl RunningProgram {
     /// # Errors
     /// If the output cannot be written.
     pub fn poll(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<RunState> {
+        self.keep_budget();
         let bytes = self.read_ring(sinks)?;
         if bytes > 0 {
             sinks.output.flush()?;

@@ -243,3 +243,47 @@ fn functions_of_programs_are_probed() {
         assert!(o.stdout.contains(expected), "{expected}: {}\n{}", o.stdout, o.stderr);
     }
 }
+
+#[test]
+fn costs_are_told_before_and_limited() {
+    if !begin() {
+        return;
+    }
+    let text = "profile:hz:50 { @ = count(); } END { printf(\"end\\n\"); }";
+    let o = program(text, &["--preflight", "--dry-run"]).success();
+    let line = o.stderr.lines().find(|line| line.ends_with("profile:hz:50")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert!(words[0].parse::<u64>().unwrap() > 0, "{}", o.stderr);
+    assert!(o.stderr.contains(" % of a CPU: hits counted for a second"), "{}", o.stderr);
+    // The command goes on without its probes and ends by itself.
+    let work = Workload::syscalls();
+    let text = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @[args.id] = count(); }";
+    let command = format!("{} 20000000", work.arg());
+    let o = program(text, &["--budget", "0.01", "-c", &command]).success();
+    assert!(
+        o.stderr.contains("more than the budget of 0.01 %: they were detached"),
+        "{}",
+        o.stderr
+    );
+    let counted = o.stdout.lines().find_map(|line| line.strip_prefix("@[110]: ")).unwrap();
+    assert!(counted.parse::<u64>().unwrap() < 20_000_000);
+    let o = program(text, &["--budget", "none"]).failure();
+    assert!(o.stderr.contains("a share is a number above 0"), "{}", o.stderr);
+}
+
+#[test]
+fn a_missing_right_is_named() {
+    if !begin() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), open).unwrap();
+    let copy = dir.path().join("kymo");
+    std::fs::copy(KYMO, &copy).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
+    command.args(["run", "-e", "BEGIN { exit(); }"]);
+    let o = run_command(command).failure();
+    assert!(o.stderr.contains("run as root, or with CAP_BPF and CAP_PERFMON"), "{}", o.stderr);
+}

@@ -25,6 +25,10 @@ pub struct ProgramInfo {
     pub jited_size: u32,
     /// Calls that were left out because the program ran on that CPU already.
     pub recursion_misses: u64,
+    /// Nanoseconds it ran, while [`enable_run_time`] was in force.
+    pub run_time_ns: u64,
+    /// How often it ran then.
+    pub run_count: u64,
     /// Instructions that the verifier looked at.
     pub verified_instructions: u32,
 }
@@ -56,10 +60,13 @@ impl ProgramInfo {
     /// Asks for the facts of a program; what this kernel does not tell is 0.
     pub fn of(program: impl AsFd) -> io::Result<ProgramInfo> {
         let info: [u8; 232] = read_info(program.as_fd())?;
+        let long = |at| u64::from(word(&info, at)) | u64::from(word(&info, at + 4)) << 32;
         Ok(ProgramInfo {
             id: word(&info, 4),
+            run_time_ns: long(192),
+            run_count: long(200),
             jited_size: word(&info, 16),
-            recursion_misses: u64::from(word(&info, 208)) | u64::from(word(&info, 212)) << 32,
+            recursion_misses: long(208),
             verified_instructions: word(&info, 216),
         })
     }
@@ -85,6 +92,15 @@ fn read_info<const N: usize>(fd: BorrowedFd<'_>) -> io::Result<[u8; N]> {
     // addresses in it are zero, so that it writes nowhere else.
     unsafe { bpf(BpfCommand::ObjectInfo, &mut attribute) }?;
     Ok(info)
+}
+
+/// Makes the kernel measure the run time of programs until the descriptor is closed; what
+/// `kernel.bpf_stats_enabled` does, but ended with this process.
+pub fn enable_run_time() -> io::Result<OwnedFd> {
+    // The only kind of statistics is 0.
+    let mut attribute = 0u32;
+    // SAFETY: the attribute holds no address.
+    unsafe { bpf_fd(BpfCommand::EnableStats, &mut attribute) }
 }
 
 /// Ids of all objects of a kind that exist now.

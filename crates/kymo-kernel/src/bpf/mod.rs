@@ -12,7 +12,7 @@ mod program;
 mod ring_buffer;
 
 pub use error::BpfError;
-pub use info::{BpfObject, MapInfo, ProgramInfo, object_ids, open_program};
+pub use info::{BpfObject, MapInfo, ProgramInfo, enable_run_time, object_ids, open_program};
 pub use link::{BpfLink, ProbeEvent, ProbeEventPlace, open_iterator};
 pub use map::{BpfMap, MapSpec};
 pub use program::{BpfProgram, ProgramSpec, load_btf};
@@ -41,6 +41,7 @@ enum BpfCommand {
     MapLookupBatch = 24,
     LinkCreate = 28,
     LinkNextId = 31,
+    EnableStats = 32,
     IteratorCreate = 33,
 }
 

@@ -95,7 +95,9 @@ pub(crate) fn follow_program(
         if state == RunState::Ended || signals.next()?.is_some_and(Signal::is_end) {
             return Ok(running);
         }
-        if target.has_ended()? {
+        // A command goes on without its probes.
+        let is_over = running.is_detached && state == RunState::Idle && target.pid().is_none();
+        if is_over || target.has_ended()? {
             return Ok(running);
         }
         // Libraries come one by one in the first milliseconds.

@@ -7,12 +7,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use kymo_kernel::process::{Signal, Signals};
 use kymo_programs::{
     MachineFacts, OutputForm, ProgramOptions, ProgramSinks, RunningProgram, compile_program,
-    list_points,
+    list_points, measure_costs,
 };
 use kymo_view::Ledger;
 
@@ -64,6 +65,12 @@ pub(crate) struct Args {
     /// End after all is attached
     #[arg(long)]
     dry_run: bool,
+    /// Say before attaching how often each probe fires now, and what it will cost
+    #[arg(long)]
+    preflight: bool,
+    /// Detach when the programs take more than that share of a CPU
+    #[arg(long, value_name = "PERCENT", value_parser = messages::percent)]
+    budget: Option<f64>,
     /// Allow what changes the system: system(), signal(), override()
     #[arg(long = "unsafe")]
     is_unsafe: bool,
@@ -123,10 +130,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     let signals = Signals::listen(&ends).context("cannot listen for signals")?;
-    let running = match RunningProgram::start(program, &options, &facts) {
+    if args.preflight {
+        match measure_costs(&program, &options, &facts, Duration::from_secs(1)) {
+            Ok(costs) => messages::say_costs(&costs, args.budget),
+            Err(e) => return text.fail_verbosely(&e, args.verbose > 0),
+        }
+    }
+    let mut running = match RunningProgram::start(program, &options, &facts) {
         Ok(running) => running,
         Err(e) => return text.fail_verbosely(&e, args.verbose > 0),
     };
+    if let Some(percent) = args.budget {
+        running.set_budget(percent).context("this kernel does not measure programs (--budget)")?;
+    }
     for (point, log) in &running.logs {
         sayln!("{point}: verifier:\n{log}");
     }
