@@ -95,7 +95,7 @@ pub fn scan_events(
     }
     let mut last: Vec<u64> = Vec::new();
     let mut losses = Vec::new();
-    source.for_each(selection, ReadOptions::default(), &mut |event| {
+    let summary = source.for_each(selection, ReadOptions::default(), &mut |event| {
         let (Some(time), Some(cpu)) = (event.time, event.cpu().filter(|c| *c < MOST_CPUS)) else {
             return ControlFlow::Continue(());
         };
@@ -111,6 +111,14 @@ pub fn scan_events(
         }
         ControlFlow::Continue(())
     })?;
+    // Nothing came behind these: until when events were lost is not known.
+    for cpu in summary.untold_losses {
+        let from = match cpu {
+            Some(cpu) => last.get(cpu as usize).copied().unwrap_or(0),
+            None => last.iter().copied().min().unwrap_or(0),
+        };
+        losses.push((from, u64::MAX));
+    }
     Ok(EventScan { losses: LossWindows::new(losses), cpus: last.len() })
 }
 

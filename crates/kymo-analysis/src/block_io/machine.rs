@@ -188,7 +188,25 @@ impl BlockMachine {
         Some(request)
     }
 
+    /// Forgets requests to the same sectors since whose begin events were lost: their end may be
+    /// among these, and the next end is that of the next request.
+    fn forget_doubtful(&mut self, key: (BlockDevice, u64), time: u64) {
+        if self.losses.is_empty() {
+            return;
+        }
+        let (losses, Some(alike)) = (&self.losses, self.open.get_mut(&key)) else { return };
+        let before = alike.len();
+        alike.retain(|r| !losses.touches(r.start.min(time), time));
+        let forgotten = before - alike.len();
+        if alike.is_empty() {
+            self.open.remove(&key);
+        }
+        self.open_count -= forgotten;
+        self.counts.touching_loss += forgotten as u64;
+    }
+
     fn push(&mut self, key: (BlockDevice, u64), block: &BlockEvent, time: u64) {
+        self.forget_doubtful(key, time);
         let alike = self.open.get(&key).map_or(0, Vec::len);
         if self.open_count >= MOST_OPEN || alike >= MOST_ALIKE {
             self.counts.crowded += 1;

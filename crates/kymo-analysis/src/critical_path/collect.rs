@@ -144,6 +144,7 @@ fn find_once(
             _ => ControlFlow::Continue(()),
         }
     })?;
+    *lost |= !summary.untold_losses.is_empty();
     machine.finish();
     let read = SchedRead { machine, summary, span, malformed: decoder.malformed };
     let mut table = collector.finish(read);

@@ -193,6 +193,7 @@ fn count_once(
         counting.event(event);
         ControlFlow::Continue(())
     })?;
+    *lost |= !summary.untold_losses.is_empty();
     Ok(counting.finish(summary))
 }
 

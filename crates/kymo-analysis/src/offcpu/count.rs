@@ -112,6 +112,7 @@ fn count_once(
         }
         ControlFlow::Continue(())
     })?;
+    *lost |= !summary.untold_losses.is_empty();
     machine.finish();
     Ok(counting.finish(SchedRead { machine, summary, span, malformed: decoder.malformed }))
 }

@@ -258,6 +258,7 @@ fn count_once(
         }
         ControlFlow::Continue(())
     })?;
+    *lost |= !summary.untold_losses.is_empty();
     machine.finish();
     Ok(counting.finish(machine.counts, sched.malformed, summary))
 }

@@ -19,6 +19,8 @@ struct Cpu {
     switched: Option<u64>,
     /// Time of its last event.
     last_event: Option<u64>,
+    /// Events were lost since its last switch: who runs is not known by that.
+    doubtful: bool,
 }
 
 /// What did not fit together.
@@ -211,6 +213,7 @@ impl TaskMachine {
         let before = slot.last_event.replace(time);
         self.counts.backwards += u64::from(before.is_some_and(|t| t > time));
         if lost {
+            slot.doubtful = true;
             self.met.push((before.unwrap_or(0).min(time), time));
             if self.met.len() > 1 << 18 {
                 self.met = LossWindows::new(std::mem::take(&mut self.met)).into_spans();
@@ -230,7 +233,7 @@ impl TaskMachine {
         let next = self.tasks.find(next, cpu, event);
         let slot = self.cpus.get_mut(cpu as usize)?;
         let (before, switched) = (slot.current, slot.switched.replace(time));
-        slot.current = next;
+        (slot.current, slot.doubtful) = (next, false);
         let (out, next) = (out?, next?);
         let matches = before == Some(out);
         if let Some(before) = before.filter(|_| !matches) {
@@ -244,7 +247,7 @@ impl TaskMachine {
         }
         let since = switched.filter(|t| matches && *t <= time);
         self.counts.no_begin += u64::from(since.is_none());
-        let out = self.switch_out(out, state, since, time)?;
+        let out = self.switch_out(out, state, since, (time, cpu))?;
         let next = self.switch_in(next, cpu, time)?;
         if matches!(state, SwitchOutState::Dead(_)) {
             self.tasks.end(out.task);
@@ -258,13 +261,15 @@ impl TaskMachine {
         id: TaskId,
         state: SwitchOutState,
         since: Option<u64>,
-        time: u64,
+        (time, cpu): (u64, u32),
     ) -> Option<SwitchOut> {
         let task = self.tasks.get_mut(id)?;
         let is_idle = task.is_idle();
         task.state = if state.is_runnable() { TaskState::Runnable } else { TaskState::Blocked };
         let woken_before = std::mem::take(&mut task.woken_running);
         task.left = Some(SwitchedOut { time, state, woken_before });
+        // Where it began this run may not have been seen.
+        task.cpu = Some(cpu);
         task.woken = None;
         // Of a run whose begin is not known the wait before it is not, either.
         let wait = std::mem::take(&mut task.wait);
@@ -281,7 +286,7 @@ impl TaskMachine {
         let mut wait = Wait::ended(left, woken, time);
         let slept = left.is_some_and(|l| !l.state.is_runnable());
         self.counts.no_wakeup += u64::from(slept && wait.cause == WaitCause::Unknown);
-        wait.is_migrated = task.cpu.is_some_and(|c| c != cpu);
+        wait.is_migrated = left.is_some() && task.cpu.is_some_and(|c| c != cpu);
         wait.touches_loss = self.losses.touches(wait.begin().unwrap_or(time), time);
         self.counts.touching_loss += u64::from(wait.touches_loss && !task.is_idle());
         task.state = TaskState::Running(cpu);
@@ -328,12 +333,24 @@ impl TaskMachine {
         self.tasks.end(id);
     }
 
+    /// Takes note of losses that no event came behind; `None`: of any CPU.
+    pub(super) fn lose_the_rest(&mut self, cpus: &[Option<u32>]) {
+        for cpu in cpus {
+            let times = match cpu {
+                Some(cpu) => self.cpus.get(*cpu as usize).and_then(|slot| slot.last_event),
+                None => self.cpus.iter().filter_map(|slot| slot.last_event).min(),
+            };
+            self.met.push((times.unwrap_or(0), u64::MAX));
+        }
+    }
+
     /// The task that an event happened in.
     fn who_runs(&mut self, cpu: u32, event: &RecordedEvent<'_>) -> Option<TaskId> {
-        if let Some(id) = self.current(cpu) {
+        let known = self.cpus.get(cpu as usize).filter(|slot| !slot.doubtful);
+        if let Some(id) = known.and_then(|slot| slot.current) {
             return Some(id);
         }
-        // Its CPU has not switched yet.
+        // Its CPU has not switched yet, or nobody saw it.
         let info = event.task();
         let task = TaskRef { tid: info.tid?, comm: TaskComm::new(info.comm()) };
         self.tasks.find(&task, cpu, event)

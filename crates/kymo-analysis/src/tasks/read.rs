@@ -141,6 +141,7 @@ impl SchedReader {
     /// Nothing more comes; `summary` is what the readers say.
     pub fn finish(self, summary: ReadSummary) -> SchedRead {
         let SchedReader { mut machine, decoder, span } = self;
+        machine.lose_the_rest(&summary.untold_losses);
         machine.finish();
         SchedRead { machine, summary, span, malformed: decoder.malformed }
     }

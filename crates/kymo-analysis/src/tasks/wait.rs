@@ -66,6 +66,11 @@ impl Wait {
         left.or(self.runnable)
     }
 
+    /// Whether it is known on which CPU the task ran before, if it did.
+    pub fn knows_cpu(&self) -> bool {
+        self.left.is_some() || self.cause == WaitCause::New
+    }
+
     /// Nanoseconds without a CPU.
     #[inline]
     pub fn off_cpu(&self) -> Option<u64> {

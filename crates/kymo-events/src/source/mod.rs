@@ -325,9 +325,10 @@ impl EventSource {
             }
             reader.finish()
         })?;
+        let untold_losses = lane.untold_losses().collect();
         let perf: Vec<_> =
             self.perf(0).map(|data| summary::PerfSummary::new(&data, stats)).into_iter().collect();
-        let mut summary = ReadSummary { perf, ..ReadSummary::default() };
+        let mut summary = ReadSummary { perf, untold_losses, ..ReadSummary::default() };
         summary.add_samples(context.finish());
         Ok(summary)
     }
@@ -352,7 +353,8 @@ impl EventSource {
         })?;
         lanes.finish(&mut registry, sink);
         let timeline = Some(walk.into_stats());
-        Ok(ReadSummary { timeline, notes: lanes.notes(), ..ReadSummary::default() })
+        let (notes, untold_losses) = (lanes.notes(), lanes.untold_losses());
+        Ok(ReadSummary { timeline, notes, untold_losses, ..ReadSummary::default() })
     }
 
     /// Several, of which at least one is a perf.data.
@@ -379,6 +381,7 @@ impl EventSource {
         if let Some(lanes) = &mut lanes {
             lanes.finish(&mut registry, &mut |e| (sink.borrow_mut())(e));
             summary.add(lanes.notes());
+            summary.untold_losses.extend(lanes.untold_losses());
         }
         Ok(summary)
     }
@@ -470,7 +473,7 @@ impl EventSource {
             None => None,
         };
         let until = registry.selection().until();
-        let stats = std::thread::scope(|scope| {
+        let (untold_losses, stats) = std::thread::scope(|scope| {
             let mut merge = BatchMerge::start(scope, &self.perf, &contexts);
             let mut flow = ControlFlow::Continue(());
             while let Some((lane, entry)) = merge.next() {
@@ -494,9 +497,9 @@ impl EventSource {
                     false => on_moment(moment, registry),
                 })?;
             }
-            Ok::<_, SourceError>(merge.finish())
+            Ok::<_, SourceError>((merge.untold_losses(), merge.finish()))
         })?;
-        let mut summary = ReadSummary::default();
+        let mut summary = ReadSummary { untold_losses, ..ReadSummary::default() };
         for (number, stats) in stats.into_iter().enumerate() {
             if let Some(data) = self.perf(number) {
                 summary.perf.push(summary::PerfSummary::new(&data, stats?));
@@ -555,6 +558,11 @@ impl<'s> TimelineLanes<'s> {
     }
 
     /// Notes on names of functions that were asked for.
+    fn untold_losses(&self) -> Vec<Option<u32>> {
+        let kernels = self.kernels.iter().flat_map(KernelLane::untold_losses);
+        kernels.chain(self.programs.iter().flat_map(CtfContext::untold_losses)).collect()
+    }
+
     fn notes(&self) -> Vec<Note> {
         let kernels = self.kernels.iter().flat_map(KernelLane::notes);
         kernels.chain(self.programs.iter().flat_map(CtfContext::notes)).collect()

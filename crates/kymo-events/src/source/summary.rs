@@ -46,6 +46,8 @@ pub struct ReadSummary {
     /// What call chains of each perf.data were resolved with.
     pub chains: Vec<Arc<ChainFacts>>,
     pub(super) notes: Vec<Note>,
+    /// CPUs of which events were lost behind the last one that was handed out; `None`: any.
+    pub untold_losses: Vec<Option<u32>>,
 }
 
 impl ReadSummary {

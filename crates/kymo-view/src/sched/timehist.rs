@@ -276,7 +276,7 @@ impl<'a> TimehistWriter<'a> {
             ("cause", json!(cause)),
             ("waker_tid", json!(wait.woken.and_then(|w| w.by))),
             ("waker_context", json!(context)),
-            ("migrated", json!(wait.is_migrated)),
+            ("migrated", json!(wait.knows_cpu().then_some(wait.is_migrated))),
             ("state", json!(out.state.text())),
             ("next_comm", json!(String::from_utf8_lossy(next.comm()))),
             ("next_tid", json!(next.tid)),
