@@ -56,6 +56,10 @@ pub(crate) trait PerfState {
     fn kernel_symbol(&self, _addr: u64) -> Option<(String, u64)> {
         None
     }
+    /// Variable of a program at an address of a process.
+    fn variable(&self, _pid: u32, _addr: u64) -> Option<String> {
+        None
+    }
     /// Appends the text of a tracepoint's payload.
     fn write_payload(&self, entry: &Entry<'_>, raw: &[u8], out: &mut Vec<u8>);
 }
@@ -401,6 +405,15 @@ impl<'e> RecordedEvent<'e> {
         match entry.desc().filter(|d| has_chain(d)).and_then(|_| self.sample()) {
             Some(sample) => state.chain(entry, sample),
             None => Vec::new(),
+        }
+    }
+
+    /// Name of the variable at an address of the event's process, where the recording and the
+    /// binary tell.
+    pub fn variable(&self, addr: u64) -> Option<String> {
+        match &self.body {
+            EventBody::Perf { state, .. } => state.variable(self.task().pid?, addr),
+            EventBody::Ftrace(_) | EventBody::Ctf { .. } => None,
         }
     }
 

@@ -17,6 +17,9 @@ use crate::address::{BinaryAddress, CodeAddress};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommId(pub u32);
 
+/// Mappings of code in front of data that may be of the same binary.
+const NEAR_MAPPINGS: usize = 4;
+
 /// A range of an address space and what is behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -340,6 +343,15 @@ impl MachineState {
             Misc::USER => self.spaces.get(&pid)?.find(at).copied(),
             _ => None,
         }
+    }
+
+    /// The variable of a program at an address of a process.
+    pub fn variable(&self, pid: u32, addr: u64) -> Option<String> {
+        // Data lies behind the code of its binary, and not far.
+        let maps = self.spaces.get(&pid)?;
+        let behind = maps.ranges.partition_point(|m| m.start <= addr);
+        let near = maps.ranges.get(..behind)?.iter().rev().filter(|m| !m.identity);
+        near.take(NEAR_MAPPINGS).find_map(|m| self.symbols.variable(m.dso, m.start, m.pgoff, addr))
     }
 
     /// Binary and symbol now of an address that was sampled: it is looked up as it is.

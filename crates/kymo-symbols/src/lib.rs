@@ -27,6 +27,7 @@ mod sources;
 mod symbol_cache;
 mod trampolines;
 pub mod unwind;
+mod variables;
 
 pub use code::{CodeFile, JitCode, NoCode};
 pub use dso::{DsoId, DsoKind, SymId};

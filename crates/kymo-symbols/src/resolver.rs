@@ -18,6 +18,7 @@ use crate::options::ResolverOptions;
 use crate::problem::Problem;
 use crate::symbol_cache::{SymbolCache, Table};
 use crate::unwind::Binaries;
+use crate::variables::VariableTable;
 use crate::{perf_map, read_symbols};
 
 /// A binary.
@@ -34,6 +35,7 @@ pub struct Dso {
     /// The first process that mapped it.
     pub pid: u32,
     table: Arc<OnceLock<Table>>,
+    variables: Arc<OnceLock<Option<VariableTable>>>,
 }
 
 impl Dso {
@@ -218,7 +220,8 @@ impl Resolver {
         let short_name = short_name(&long_name, kind);
         self.binaries.add(kind, &long_name, build_id, pid);
         let table = self.symbol_cache.table(kind, &long_name, build_id);
-        let dso = Dso { kind, long_name, short_name, build_id, pid, table };
+        let variables = Arc::default();
+        let dso = Dso { kind, long_name, short_name, build_id, pid, table, variables };
         self.dsos.push(Arc::new(dso));
         id
     }
@@ -354,6 +357,14 @@ impl Resolver {
                 Some((self.intern(id, start, make), vaddr - start))
             }
         }
+    }
+
+    /// The variable at an address of a process, which has a file from `pgoff` on mapped at
+    /// `start` as code.
+    pub fn variable(&self, id: DsoId, start: u64, pgoff: u64, addr: u64) -> Option<String> {
+        let dso = self.get(id).filter(|dso| dso.kind == DsoKind::File)?;
+        let read = || VariableTable::read(&self.files, &dso.binary());
+        dso.variables.get_or_init(read).as_ref()?.name_at(start, pgoff, addr)
     }
 
     fn symbol_of_kernel(&mut self, id: DsoId, kind: DsoKind, addr: u64) -> Option<(SymId, u64)> {

@@ -253,7 +253,9 @@ const FUTEXES: &str = r#"
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-static int alone, shared;
+static int alone;
+static struct { long count; int word; } queue;
+#define shared queue.word
 static long call(int *word, int op, int value, struct timespec *t) {
     register struct timespec *r10 __asm__("r10") = t;
     long ret;
@@ -330,8 +332,11 @@ fn futexes_are_waited_for_as_the_program_measured() {
             let total = number("total_ns");
             assert!(total <= measured && total * 10 >= measured * 7, "{total} of {measured}");
             if recording.ends_with(".dat") {
+                assert!(futex["variable"].is_null(), "{futex:#}");
                 continue;
             }
+            let variable = if timeouts == 0 { "queue+0x8" } else { "alone" };
+            assert_eq!(futex["variable"], variable, "{futex:#}");
             let cells = futex["stacks"].as_array().unwrap();
             let has = |stack: &Value, f: &str| {
                 stack["stack"].as_array().is_some_and(|s| s.iter().any(|n| *n == *f))
@@ -347,6 +352,7 @@ fn futexes_are_waited_for_as_the_program_measured() {
         }
         let text = kymo(&args).success().stdout;
         assert!(text.contains("waits for futexes took") && text.contains("timeouts"), "{text}");
+        assert_eq!(text.contains("   queue+0x8\n"), recording.ends_with(".data"), "{text}");
         let beside = text.contains("woken by futexes, in");
         assert_eq!(beside, recording.ends_with(".data"), "{text}");
     }

@@ -59,6 +59,8 @@ pub struct FutexRow {
     pub comm: Vec<u8>,
     /// Address of the futex in the process.
     pub address: u64,
+    /// Variable of the program that it is, or is in.
+    pub variable: Option<String>,
     /// Whether it stands for all that there was no room for.
     pub is_others: bool,
     /// Waits that ended.
@@ -278,7 +280,7 @@ impl FutexCounting<'_> {
                     self.crowded += 1;
                     return;
                 }
-                let row = self.row((task.pid, address), task.comm());
+                let row = self.row((task.pid, address), event);
                 let stack = self.stacks.add(event, StackRole::Event);
                 self.stacked.0 += 1;
                 self.stacked.1 += u64::from(stack.is_some());
@@ -287,7 +289,7 @@ impl FutexCounting<'_> {
         }
     }
 
-    fn row(&mut self, key: FutexKey, comm: &[u8]) -> usize {
+    fn row(&mut self, key: FutexKey, event: &RecordedEvent<'_>) -> usize {
         if let Some(row) = self.by_key.get(&key) {
             return *row;
         }
@@ -303,8 +305,12 @@ impl FutexCounting<'_> {
             self.by_key.insert(key, next);
         }
         let (pid, address) = if is_others { (None, 0) } else { key };
-        let comm = if is_others { b"[others]".to_vec() } else { comm.to_vec() };
-        self.rows.push(FutexRow { pid, comm, address, is_others, ..FutexRow::default() });
+        let (comm, variable) = match is_others {
+            true => (b"[others]".to_vec(), None),
+            false => (event.task().comm().to_vec(), event.variable(address)),
+        };
+        let row = FutexRow { pid, comm, address, variable, is_others, ..FutexRow::default() };
+        self.rows.push(row);
         self.wakers.push(None);
         next
     }

@@ -61,6 +61,10 @@ impl PerfState for PerfContext {
         self.machine.borrow().cgroup(id).cloned()
     }
 
+    fn variable(&self, pid: u32, addr: u64) -> Option<String> {
+        self.machine.borrow().variable(pid, addr)
+    }
+
     fn name(&self, pid: u32, addr: u64, mode: u16) -> Option<String> {
         let mut machine = self.machine.borrow_mut();
         let at = machine.locate(pid, addr, mode);

@@ -45,17 +45,17 @@ impl FutexView<'_> {
             None => writeln!(out, "\n No wait for a futex was recorded.\n")?,
             Some(most) => writeln!(
                 out,
-                "\n {} for futexes took {}; most of it {} for {:#x} of {}.\n",
+                "\n {} for futexes took {}; most of it {} for {} of {}.\n",
                 waits(count),
                 ScaledTime(total).to_string().trim_end(),
                 ScaledTime(most.waits.total).to_string().trim_end(),
-                most.address,
+                name(most),
                 shown(&most.comm),
             )?,
         }
         writeln!(
             out,
-            "{:>10} {:>12} {:>12} {:>12} {:>9} {:>10}   {:<18} comm\n",
+            "{:>10} {:>12} {:>12} {:>12} {:>9} {:>10}   {:<18} comm   variable\n",
             "contended", "total wait", "max wait", "avg wait", "timeouts", "pid", "address"
         )?;
         for row in self.rows() {
@@ -63,7 +63,7 @@ impl FutexView<'_> {
             let mark = if row.uncertain > 0 { " *" } else { "" };
             writeln!(
                 out,
-                "{:>10} {:>12} {:>12} {:>12} {:>9} {pid:>10}   {:<18} {}{mark}",
+                "{:>10} {:>12} {:>12} {:>12} {:>9} {pid:>10}   {:<18} {}{mark}{}",
                 row.waits.count,
                 ScaledTime(row.waits.total),
                 ScaledTime(row.waits.max.map_or(0, |m| m.0)),
@@ -71,6 +71,9 @@ impl FutexView<'_> {
                 row.timeouts,
                 format!("{:#x}", row.address),
                 shown(&row.comm),
+                row.variable
+                    .as_ref()
+                    .map_or(String::new(), |v| format!("   {}", shown(v.as_bytes()))),
             )?;
         }
         self.write_pairs(out)?;
@@ -91,8 +94,8 @@ impl FutexView<'_> {
             }
             writeln!(
                 out,
-                "  {:#x} of {}: {} in {}, at most {}",
-                row.address,
+                "  {} of {}: {} in {}, at most {}",
+                name(row),
                 shown(&row.comm),
                 ScaledTime(cell.total).to_string().trim_end(),
                 waits(cell.count),
@@ -144,6 +147,7 @@ impl FutexView<'_> {
         json!({
             "pid": row.pid,
             "comm": String::from_utf8_lossy(&row.comm),
+            "variable": row.variable,
             "address": (!row.is_others).then(|| format!("{:#x}", row.address)),
             "count": row.waits.count,
             "total_ns": row.waits.total,
@@ -161,4 +165,10 @@ impl FutexView<'_> {
             "stacks": cells.collect::<Vec<_>>(),
         })
     }
+}
+
+/// The variable, or the address.
+fn name(row: &FutexRow) -> String {
+    let variable = row.variable.as_ref().map(|v| shown(v.as_bytes()));
+    variable.unwrap_or_else(|| format!("{:#x}", row.address))
 }
