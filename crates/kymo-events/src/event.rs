@@ -266,11 +266,19 @@ impl<'e> RecordedEvent<'e> {
         }
     }
 
+    /// Number of the cgroup it happened in, where samples have it.
+    pub fn cgroup_id(&self) -> Option<u64> {
+        match &self.body {
+            EventBody::Perf { .. } => self.sample()?.cgroup,
+            _ => None,
+        }
+    }
+
     /// Path of the cgroup it happened in, as the kernel mounts them: `/user.slice/…`. Samples
     /// have it if they were recorded so.
     pub fn cgroup(&self) -> Option<Arc<[u8]>> {
         match &self.body {
-            EventBody::Perf { state, .. } => state.cgroup(self.sample()?.cgroup?),
+            EventBody::Perf { state, .. } => state.cgroup(self.cgroup_id()?),
             _ => None,
         }
     }

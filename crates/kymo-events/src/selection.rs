@@ -41,6 +41,9 @@ pub struct EventSelection {
     pub pids: Vec<u32>,
     /// Threads.
     pub tids: Vec<u32>,
+    /// The threads that are wanted of those that a recording tells apart, ascending; `None`:
+    /// all. A thread must be among them and among `tids`.
+    pub members: Option<Vec<u32>>,
     /// Cgroups, by path or glob.
     cgroups: Vec<CgroupPattern>,
     /// Events, by name or glob.
@@ -82,7 +85,8 @@ impl EventSelection {
 
     /// Whether it matters which task an event is of.
     pub fn has_task_conditions(&self) -> bool {
-        !(self.comms.is_empty() && self.pids.is_empty() && self.tids.is_empty())
+        self.members.is_some()
+            || !(self.comms.is_empty() && self.pids.is_empty() && self.tids.is_empty())
     }
 
     /// Reads `0,2-3`.
@@ -236,7 +240,10 @@ impl EventSelection {
         let among =
             |list: &[u32], n: Option<u32>| list.is_empty() || n.is_some_and(|n| list.contains(&n));
         // Where a recording has one number of a task only, it stands for both.
-        among(&self.pids, pid.or(tid))
+        let is_member =
+            |members: &Vec<u32>| tid.is_some_and(|tid| members.binary_search(&tid).is_ok());
+        self.members.as_ref().is_none_or(is_member)
+            && among(&self.pids, pid.or(tid))
             && among(&self.tids, tid.or(pid))
             && (self.comms.is_empty() || self.comms.iter().any(|c| c.as_bytes() == comm))
     }

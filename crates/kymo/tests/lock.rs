@@ -242,6 +242,83 @@ fn what_is_missing_is_said() {
     assert!(bad.stderr.contains("there is no field \"color\""), "{}", bad.stderr);
 }
 
+/// Four programs that write to one file, of which one at a time may.
+const WRITERS: &str = "for n in 1 2 3 4; do dd if=/dev/zero of=$0 bs=1M count=60 conv=notrunc \
+                       status=none & done; wait";
+
+/// Who ended waits for semaphores, by name: the last that woke who waited.
+fn wakers(path: &str) -> BTreeMap<Option<String>, u64> {
+    let text = kymo(&["script", "-i", path, "--json"]).success().stdout;
+    let mut open: HashMap<(i64, String), Option<String>> = HashMap::new();
+    let mut wakers: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    for line in text.lines() {
+        let e: Value = serde_json::from_str(line).unwrap();
+        let (name, tid, fields) = (&e["event"], e["tid"].as_i64().unwrap(), &e["fields"]);
+        let key = || (tid, fields["lock_addr"].to_string());
+        if name == "sched:sched_waking" {
+            let woken = fields["pid"].as_i64();
+            let comm = e["comm"].as_str().map(str::to_owned);
+            let waits = open.iter_mut().filter(|((tid, _), _)| Some(*tid) == woken);
+            waits.for_each(|(_, waker)| *waker = comm.clone());
+        } else if name == "lock:contention_begin" && is_semaphore(&fields["flags"]) {
+            open.entry(key()).or_insert(None);
+        } else if name == "lock:contention_end"
+            && let Some(waker) = open.remove(&key())
+        {
+            *wakers.entry(waker).or_default() += 1;
+        }
+    }
+    wakers
+}
+
+/// Readers or writers of a semaphore, which do not spin: LCB_F_READ, LCB_F_WRITE.
+fn is_semaphore(flags: &Value) -> bool {
+    matches!(flags.as_u64(), Some(2 | 4))
+}
+
+#[test]
+fn who_released_a_lock_is_who_woke_the_task() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let state = TracingState::take();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (data, file) = (path("a.data"), path("file"));
+    let record = ["lock", "record", "--wakers", "-q", "-o", &data, "--", "sh", "-c"];
+    let _ = kymo(&[&record[..], &[WRITERS, &file]].concat()).success();
+    let args = ["lock", "contention", "-i", &data, "-Y", "rwsem"];
+    let page = kymo(&[&args[..], &["--json"]].concat()).success().stdout;
+    let page: Value = serde_json::from_str(&page).unwrap();
+    let mut counted: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    let mut by_writers = 0;
+    for lock in page["locks"].as_array().unwrap() {
+        let cells = lock["stacks"].as_array().unwrap();
+        let sum = |name: &str| cells.iter().map(|c| c[name].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(lock["acquired"].as_u64().unwrap(), sum("count"), "{lock:#}");
+        assert_eq!(lock["total_ns"].as_u64().unwrap(), sum("total_ns"), "{lock:#}");
+        for cell in cells {
+            let count = cell["count"].as_u64().unwrap();
+            *counted.entry(cell["waker"]["comm"].as_str().map(str::to_owned)).or_default() += count;
+            let has = |stack: &Value, part: &str| {
+                let names = stack.as_array().unwrap();
+                names.iter().any(|n| n.as_str().unwrap().contains(part))
+            };
+            if cell["waker"]["comm"] == "dd" && has(&cell["stack"], "down_write") {
+                assert!(has(&cell["waker"]["stack"], "up_write"), "{cell:#}");
+                by_writers += count;
+            }
+        }
+    }
+    assert!(by_writers > 5, "{page:#}");
+    assert_eq!(counted, wakers(&data));
+    let text = kymo(&args).success().stdout;
+    assert!(text.contains("Who waited, and who woke it") && text.contains("woken by dd, in"));
+    let without = kymo(&[&args[..], &["--pairs", "0"]].concat()).success().stdout;
+    assert!(!without.contains("woken by"), "{without}");
+    assert_eq!(state.left_behind(), None);
+}
+
 /// Waits for two futexes: one whose time is over each round, and one that a thread wakes. What
 /// the rounds took is printed. System calls are made without the C library, so that a chain of
 /// frame pointers has the function that made them.

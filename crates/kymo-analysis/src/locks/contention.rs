@@ -11,10 +11,12 @@ use kymo_events::{
 };
 use rustc_hash::FxHashMap;
 
-use super::CONTENTION_EVENTS;
 use super::caller::CallerFinder;
 use super::lock_row::{LockCaller, LockFrame, LockRow, lock_type};
+use super::wait_pairs::{LockWaker, WaitPairs};
+use super::{CONTENTION_EVENTS, RELEASE_EVENT};
 use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
+use crate::offcpu::{StackNode, StackRole, StackStore};
 
 /// Rows that are told apart; what is more is counted in one.
 const MAX_ROWS: usize = 1 << 16;
@@ -50,6 +52,8 @@ pub struct ContentionConfig {
     pub locks: Vec<String>,
     /// Names of functions, parts of one of which the stack has; all where there are none.
     pub functions: Vec<String>,
+    /// Count waits by the stacks of who waits and of who wakes, too.
+    pub pairs: bool,
 }
 
 /// Rows, and what did not fit together.
@@ -57,6 +61,8 @@ pub struct ContentionConfig {
 pub struct ContentionTable {
     /// In no order.
     pub rows: Vec<LockRow>,
+    /// The stacks of their cells.
+    pub stacks: StackStore,
     /// Events.
     pub events: u64,
     /// Begins, and how many of them have a stack.
@@ -93,6 +99,8 @@ struct OpenWait {
     time: u64,
     flags: u64,
     row: OpenRow,
+    stack: Option<StackNode>,
+    waker: Option<LockWaker>,
 }
 
 /// Row of a wait under way.
@@ -110,21 +118,26 @@ enum OpenRow {
 const MAX_STACKS: usize = 8;
 
 #[derive(Clone, Copy)]
-struct ContentionFields {
-    address: FieldId,
-    /// Of a begin.
-    flags: Option<FieldId>,
-    is_begin: bool,
+enum ContentionFields {
+    Begin { address: FieldId, flags: Option<FieldId> },
+    End { address: FieldId },
+    Waking { tid: FieldId },
 }
 
 impl ContentionFields {
     fn of(class: &RecordedClass) -> Option<ContentionFields> {
-        let is_begin = class.is_named("lock:contention_begin");
-        if !is_begin && !class.is_named("lock:contention_end") {
+        if class.is_named(RELEASE_EVENT) {
+            return Some(ContentionFields::Waking { tid: class.field("tid")? });
+        }
+        let is_begin = class.is_named(CONTENTION_EVENTS[0]);
+        if !is_begin && !class.is_named(CONTENTION_EVENTS[1]) {
             return None;
         }
         let address = class.field("lock_addr")?;
-        Some(ContentionFields { address, flags: class.field("flags"), is_begin })
+        Some(match is_begin {
+            true => ContentionFields::Begin { address, flags: class.field("flags") },
+            false => ContentionFields::End { address },
+        })
     }
 }
 
@@ -138,6 +151,10 @@ struct ContentionCounting<'a> {
     rows: Vec<LockRow>,
     by_key: FxHashMap<RowKey, usize>,
     callers: CallerFinder,
+    /// The lock that a task sleeps for, by its number.
+    sleeping: FxHashMap<u32, WaitKey>,
+    wait_stacks: StackStore,
+    pairs: WaitPairs,
     events: u64,
     begins: (u64, u64),
     no_begin: u64,
@@ -170,6 +187,9 @@ fn count_once(
     // The ring of ftrace has stacks as events of their own, behind those they belong to. They
     // are not joined here: a task goes from CPU to CPU, and its order of time counts.
     names.push("ftrace:kernel_stack");
+    if config.pairs {
+        names.push(RELEASE_EVENT);
+    }
     let selection = select_events(&names);
     let mut counting = ContentionCounting {
         config,
@@ -180,6 +200,9 @@ fn count_once(
         rows: Vec::new(),
         by_key: FxHashMap::default(),
         callers: CallerFinder::default(),
+        sleeping: FxHashMap::default(),
+        wait_stacks: StackStore::default(),
+        pairs: WaitPairs::default(),
         events: 0,
         begins: (0, 0),
         no_begin: 0,
@@ -206,8 +229,16 @@ impl ContentionCounting<'_> {
         let fields =
             *self.fields.entry(class.layout.index()).or_insert_with(|| ContentionFields::of(class));
         let Some(fields) = fields else { return };
+        let (address, flags) = match fields {
+            ContentionFields::Waking { tid } => {
+                self.wake(event, tid);
+                return self.expect_stack(event, None);
+            }
+            ContentionFields::Begin { address, flags } => (address, flags),
+            ContentionFields::End { address } => (address, None),
+        };
         self.events += 1;
-        let address = event.fields().integer(fields.address);
+        let address = event.fields().integer(address);
         let (Some(time), Some(address), Some(tid)) = (event.time, address, event.task().tid) else {
             self.malformed += 1;
             return;
@@ -219,16 +250,29 @@ impl ContentionCounting<'_> {
         let is_shared = matches!(tid, 0 | u32::MAX);
         let cpu = if is_shared { event.cpu().unwrap_or(0) } else { 0 };
         let key = (tid, cpu, address);
-        match fields.is_begin {
-            true => {
-                let flags = fields.flags.and_then(|f| event.fields().integer(f)).unwrap_or(0);
+        match fields {
+            ContentionFields::Begin { .. } => {
+                let flags = flags.and_then(|f| event.fields().integer(f)).unwrap_or(0);
                 self.begin(key, (time, flags as u64), event);
             }
-            false => {
+            _ => {
                 self.expect_stack(event, None);
                 self.end(key, time, Some(event));
             }
         }
+    }
+
+    /// A task wakes another one: if that one sleeps for a lock, this may be who releases it. The
+    /// last one before the wait ends is.
+    fn wake(&mut self, event: &RecordedEvent<'_>, tid: FieldId) {
+        let Some(tid) = event.fields().integer(tid).and_then(|n| u32::try_from(n).ok()) else {
+            return;
+        };
+        let Some(open) = self.sleeping.get(&tid).and_then(|key| self.open.get_mut(key)) else {
+            return;
+        };
+        let stack = self.wait_stacks.add(event, StackRole::Waker);
+        open.waker = Some(LockWaker { comm: event.task().comm().to_vec(), stack });
     }
 
     /// A stack of the event may come as the next event of its CPU.
@@ -272,7 +316,12 @@ impl ContentionCounting<'_> {
             self.crowded += 1;
             return;
         }
-        self.open.insert(key, OpenWait { time, flags, row: OpenRow::Unknown });
+        let mut open = OpenWait { time, flags, row: OpenRow::Unknown, stack: None, waker: None };
+        if self.config.pairs && sleeps(flags) {
+            open.stack = self.wait_stacks.add(event, StackRole::Event);
+            self.sleeping.insert(key.0, key);
+        }
+        self.open.insert(key, open);
         match event.class.attr.is_some() || !event.stack().is_empty() {
             true => self.choose_row(key, flags, event),
             false => self.expect_stack(event, Some(key)),
@@ -372,8 +421,11 @@ impl ContentionCounting<'_> {
             self.no_begin += 1;
             return;
         };
-        let OpenRow::Known(row) = open.row else { return };
-        let Some(row) = self.rows.get_mut(row) else { return };
+        if self.sleeping.get(&key.0) == Some(&key) {
+            self.sleeping.remove(&key.0);
+        }
+        let OpenRow::Known(number) = open.row else { return };
+        let Some(row) = self.rows.get_mut(number) else { return };
         let Some(nanos) = time.checked_sub(open.time) else { return };
         if self.losses.touches(open.time, time) {
             row.uncertain += 1;
@@ -381,6 +433,9 @@ impl ContentionCounting<'_> {
             return;
         }
         row.add(nanos, open.time);
+        if self.config.pairs && sleeps(open.flags) {
+            self.pairs.add(number, open.stack, open.waker, nanos);
+        }
     }
 
     fn finish(mut self, summary: ReadSummary) -> ContentionTable {
@@ -393,19 +448,34 @@ impl ContentionCounting<'_> {
                 row.open += 1;
             }
         }
+        let crowded = self.crowded + self.pairs.crowded;
+        for (row, cell) in self.pairs.into_cells() {
+            if let Some(row) = self.rows.get_mut(row) {
+                row.cells.push(cell);
+            }
+        }
         ContentionTable {
             rows: self.rows,
+            stacks: self.wait_stacks,
             events: self.events,
             begins: self.begins,
             no_begin: self.no_begin,
             no_end,
             touching_loss: self.touching_loss,
             malformed: self.malformed,
-            crowded: self.crowded,
+            crowded,
             span: self.span,
             summary,
         }
     }
+}
+
+/// Whether who waits for a lock leaves its CPU: LCB_F_SPIN is of locks that spin, and of mutexes
+/// as long as they do.
+fn sleeps(flags: u64) -> bool {
+    const SPIN: u64 = 0x01;
+    const MUTEX: u64 = 0x20;
+    flags & SPIN == 0 || flags & MUTEX != 0
 }
 
 /// Whether a lock is of a type that is named: `spinlock`, `rwsem:R`, `rwsem` for both.

@@ -9,6 +9,7 @@ use kymo_events::{
 };
 use rustc_hash::FxHashMap;
 
+use super::wait_pairs::{LockWaker, WaitCell, WaitPairs};
 use crate::losses::{LossWindows, count_with_losses, select_events};
 use crate::offcpu::{StackNode, StackRole, StackStore};
 use crate::tasks::DelayStats;
@@ -18,37 +19,11 @@ pub const FUTEX_EVENTS: [&str; 2] = ["syscalls:sys_enter_futex", "syscalls:sys_e
 
 /// Futexes that are told apart; more are counted in one row.
 const MAX_ROWS: usize = 1 << 16;
-/// Combinations of futex and stacks; more lose their stacks.
-const MAX_CELLS: usize = 1 << 17;
 /// System calls under way at a time.
 const MAX_OPEN: usize = 1 << 18;
 
 /// A futex: process, where known, and address.
 type FutexKey = (Option<u32>, u64);
-
-/// Who wakes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FutexWaker {
-    /// Name of the task.
-    pub comm: Vec<u8>,
-    /// Its stack.
-    pub stack: Option<StackNode>,
-}
-
-/// Waits of one stack that one waker's stack ended.
-#[derive(Clone, Debug)]
-pub struct FutexCell {
-    /// Stack of who waits.
-    pub stack: Option<StackNode>,
-    /// Who woke it, where that was seen.
-    pub waker: Option<FutexWaker>,
-    /// Number of waits.
-    pub count: u64,
-    /// Nanoseconds together.
-    pub total: u64,
-    /// The longest.
-    pub max: u64,
-}
 
 /// A futex.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +53,7 @@ pub struct FutexRow {
     /// Waits that had not ended when the recording did.
     pub open: u64,
     /// Waits by stack and waker, the largest total first.
-    pub cells: Vec<FutexCell>,
+    pub cells: Vec<WaitCell>,
 }
 
 /// Futexes, and what did not fit together.
@@ -146,8 +121,6 @@ struct OpenCall {
     stack: Option<StackNode>,
 }
 
-type CellKey = (usize, Option<StackNode>, Option<FutexWaker>);
-
 struct FutexCounting<'a> {
     selection: &'a EventSelection,
     losses: LossWindows,
@@ -158,8 +131,8 @@ struct FutexCounting<'a> {
     rows: Vec<FutexRow>,
     others: Option<usize>,
     /// By row: the last call that wakes, and when.
-    wakers: Vec<Option<(u64, FutexWaker)>>,
-    cells: FxHashMap<CellKey, (u64, u64, u64)>,
+    wakers: Vec<Option<(u64, LockWaker)>>,
+    pairs: WaitPairs,
     stacks: StackStore,
     events: u64,
     stacked: (u64, u64),
@@ -197,7 +170,7 @@ fn count_once(
         rows: Vec::new(),
         others: None,
         wakers: Vec::new(),
-        cells: FxHashMap::default(),
+        pairs: WaitPairs::default(),
         stacks: StackStore::default(),
         events: 0,
         stacked: (0, 0),
@@ -259,7 +232,7 @@ impl FutexCounting<'_> {
                 // Wakers of futexes that nobody waits for are many.
                 let Some(row) = self.by_key.get(&(task.pid, address)).copied() else { return };
                 let stack = self.stacks.add(event, StackRole::Event);
-                let waker = FutexWaker { comm: task.comm().to_vec(), stack };
+                let waker = LockWaker { comm: task.comm().to_vec(), stack };
                 if let Some(slot) = self.wakers.get_mut(row) {
                     *slot = Some((time, waker));
                 }
@@ -337,15 +310,9 @@ impl FutexCounting<'_> {
         row.waits.add(nanos, call.time);
         // The last call that wakes since the wait began.
         let waker = self.wakers.get(call.row).and_then(Option::as_ref);
-        let woke = |(at, _): &&(u64, FutexWaker)| ret >= 0 && *at >= call.time && *at <= time;
+        let woke = |(at, _): &&(u64, LockWaker)| ret >= 0 && *at >= call.time && *at <= time;
         let waker = waker.filter(woke).map(|(_, waker)| waker.clone());
-        let mut key = (call.row, call.stack, waker);
-        if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&key) {
-            self.crowded += 1;
-            key = (call.row, None, None);
-        }
-        let cell = self.cells.entry(key).or_default();
-        *cell = (cell.0 + 1, cell.1.saturating_add(nanos), cell.2.max(nanos));
+        self.pairs.add(call.row, call.stack, waker, nanos);
     }
 
     fn finish(mut self, summary: ReadSummary) -> FutexTable {
@@ -354,13 +321,11 @@ impl FutexCounting<'_> {
                 row.open += 1;
             }
         }
-        for ((row, stack, waker), (count, total, max)) in self.cells {
+        let crowded = self.crowded + self.pairs.crowded;
+        for (row, cell) in self.pairs.into_cells() {
             if let Some(row) = self.rows.get_mut(row) {
-                row.cells.push(FutexCell { stack, waker, count, total, max });
+                row.cells.push(cell);
             }
-        }
-        for row in &mut self.rows {
-            row.cells.sort_by_key(|c| (std::cmp::Reverse(c.total), c.stack));
         }
         let key = |r: &FutexRow| (std::cmp::Reverse(r.waits.total), r.pid, r.address);
         self.rows.sort_by_cached_key(key);
@@ -370,7 +335,7 @@ impl FutexCounting<'_> {
             events: self.events,
             stacked: self.stacked,
             malformed: self.malformed,
-            crowded: self.crowded,
+            crowded,
             span: self.span,
             summary,
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::wait_pairs::WaitCell;
 use crate::tasks::DelayStats;
 
 /// Frame of a wait's stack.
@@ -62,6 +63,8 @@ pub struct LockRow {
     pub uncertain: u64,
     /// Waits that had not ended when the recording did.
     pub open: u64,
+    /// Waits by stack and waker, the largest total first, if the recording has wake-ups.
+    pub cells: Vec<WaitCell>,
 }
 
 impl LockRow {

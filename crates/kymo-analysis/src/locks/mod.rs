@@ -6,14 +6,19 @@ mod contention;
 mod futex;
 mod lock_row;
 mod notes;
+mod wait_pairs;
 
 pub use contention::{ContentionConfig, ContentionTable, LockGroup, count_contention};
-pub use futex::{FUTEX_EVENTS, FutexCell, FutexRow, FutexTable, FutexWaker, count_futexes};
+pub use futex::{FUTEX_EVENTS, FutexRow, FutexTable, count_futexes};
 pub use lock_row::{LockCaller, LockFrame, LockRow, lock_type};
 pub use notes::{contention_notes, futex_notes};
+pub use wait_pairs::{LockWaker, WaitCell};
 
 /// Events of waits for locks of the kernel.
 pub const CONTENTION_EVENTS: [&str; 2] = ["lock:contention_begin", "lock:contention_end"];
+
+/// Event that tells who lets a task go on that sleeps for a lock.
+pub const RELEASE_EVENT: &str = "sched:sched_waking";
 
 /// Events that kernels with lock debugging (lockdep) have beside.
 pub const LOCKDEP_EVENTS: [&str; 4] =

@@ -10,6 +10,7 @@
 //! is read and ordered by a thread of its own.
 
 mod batch_reader;
+mod cgroup_tasks;
 mod clocks;
 mod count;
 pub(crate) mod ctf;
@@ -106,6 +107,8 @@ pub struct EventSource {
     symbols: ResolverOptions,
     /// Kernel symbols that were named for recordings of the kernel.
     kallsyms: Option<String>,
+    /// What was found out before events were read for a result.
+    notes: Mutex<Vec<Note>>,
 }
 
 impl EventSource {
@@ -146,7 +149,8 @@ impl EventSource {
                 SourceError::Kallsyms { path: path.display().to_string(), error }
             })?),
         };
-        Ok(EventSource { name: names.join(", "), perf, timeline, symbols, kallsyms })
+        let name = names.join(", ");
+        Ok(EventSource { name, perf, timeline, symbols, kallsyms, notes: Mutex::default() })
     }
 
     /// The same without a name: nobody can name it to read it again.

@@ -103,6 +103,7 @@ impl ReadSummary {
             notes_on_timeline(timeline, stats).into_iter().for_each(&mut add);
         }
         self.notes.iter().cloned().for_each(&mut add);
+        source.into_iter().flat_map(EventSource::found_notes).for_each(&mut add);
         if several && perf_count > 0 {
             let fact = "the recordings are taken to be of one start of the machine";
             add(Note::choice(NoteKind::Clock, fact, None));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::ScaledTime;
 use super::columns::{LockColumn, sorted};
+use super::pairs::{PairList, cells_json};
 use crate::Ledger;
 use crate::units::shown;
 
@@ -24,6 +25,8 @@ pub struct ContentionView<'a> {
     pub entries: usize,
     /// Stacks below their rows.
     pub stacks: bool,
+    /// Stacks beside those of wakers at most.
+    pub pairs: usize,
     /// Separator of CSV.
     pub separator: Option<String>,
 }
@@ -78,10 +81,28 @@ impl ContentionView<'_> {
         if self.table.rows.iter().any(|r| r.uncertain > 0) {
             writeln!(out, "\n * events were lost in some of its waits, which are in no time")?;
         }
+        let cells = self.rows().into_iter().flat_map(|row| {
+            let of = self.name(row);
+            row.cells.iter().map(move |cell| (of.clone(), cell))
+        });
+        let stacks = &self.table.stacks;
+        PairList { stacks, cells: cells.collect(), most: self.pairs }.write_text(out)?;
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
         }
         Ok(())
+    }
+
+    /// What a row is of.
+    fn name(&self, row: &LockRow) -> String {
+        match self.group {
+            LockGroup::Caller => format!("{} ({})", row.caller.name, lock_type(row.flags)),
+            LockGroup::Task => format!("{}:{}", shown(&row.comm), row.tid),
+            LockGroup::Address => {
+                let symbol = row.symbol.as_deref().map_or(String::new(), |s| format!("{s}, "));
+                format!("the lock {:x} ({symbol}{})", row.address, lock_type(row.flags))
+            }
+        }
     }
 
     fn write_answer(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -94,14 +115,7 @@ impl ContentionView<'_> {
         let Some(most) = most.filter(|r| r.waits.count > 0) else {
             return writeln!(out, "\n No wait for a lock of the kernel was recorded.\n");
         };
-        let who = match self.group {
-            LockGroup::Caller => format!("{} ({})", most.caller.name, lock_type(most.flags)),
-            LockGroup::Task => format!("{}:{}", shown(&most.comm), most.tid),
-            LockGroup::Address => {
-                let symbol = most.symbol.as_deref().map_or(String::new(), |s| format!("{s}, "));
-                format!("the lock {:x} ({symbol}{})", most.address, lock_type(most.flags))
-            }
-        };
+        let who = self.name(most);
         let waits = if count == 1 { "wait" } else { "waits" };
         writeln!(
             out,
@@ -149,7 +163,7 @@ impl ContentionView<'_> {
     /// # Errors
     /// If writing fails.
     pub fn write_json(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
-        let rows: Vec<Value> = self.rows().into_iter().map(|r| row_json(r, self.group)).collect();
+        let rows: Vec<Value> = self.rows().into_iter().map(|r| self.row_json(r)).collect();
         let table = self.table;
         let page = json!({
             "group": match self.group {
@@ -167,40 +181,42 @@ impl ContentionView<'_> {
         });
         writeln!(out, "{page:#}")
     }
-}
 
-fn row_json(row: &LockRow, group: LockGroup) -> Value {
-    let max = row.waits.max.map(|m| m.0);
-    let quantile = |share| row.waits.histogram.quantile(share).map(|q| q.min(max.unwrap_or(q)));
-    let frames = row.caller.frames.iter();
-    let stack: Vec<Value> = frames
-        .map(|f| {
-            json!({
-                "ip": format!("{:#x}", f.ip),
-                "sym": f.symbol.as_ref().map(|s| &s.0),
-                "symoff": f.symbol.as_ref().map(|s| s.1),
+    fn row_json(&self, row: &LockRow) -> Value {
+        let group = self.group;
+        let max = row.waits.max.map(|m| m.0);
+        let quantile = |share| row.waits.histogram.quantile(share).map(|q| q.min(max.unwrap_or(q)));
+        let frames = row.caller.frames.iter();
+        let stack: Vec<Value> = frames
+            .map(|f| {
+                json!({
+                    "ip": format!("{:#x}", f.ip),
+                    "sym": f.symbol.as_ref().map(|s| &s.0),
+                    "symoff": f.symbol.as_ref().map(|s| s.1),
+                })
             })
+            .collect();
+        let (by_task, by_address) = (group == LockGroup::Task, group == LockGroup::Address);
+        json!({
+            "caller": (group == LockGroup::Caller).then_some(&row.caller.name),
+            "stack": (group == LockGroup::Caller).then_some(stack),
+            "tid": by_task.then_some(row.tid),
+            "comm": by_task.then(|| String::from_utf8_lossy(&row.comm).into_owned()),
+            "address": by_address.then(|| format!("{:#x}", row.address)),
+            "symbol": row.symbol.as_ref().filter(|_| by_address),
+            "type": (!by_task).then(|| lock_type(row.flags)),
+            "contended": row.contended,
+            "acquired": row.waits.count,
+            "total_ns": row.waits.total,
+            "average_ns": row.waits.average(),
+            "min_ns": row.min,
+            "p50_ns": quantile(0.5),
+            "p99_ns": quantile(0.99),
+            "max_ns": max,
+            "max_start_ns": row.waits.max.map(|m| m.1),
+            "uncertain": row.uncertain,
+            "not_ended": row.open,
+            "stacks": cells_json(&row.cells, &self.table.stacks),
         })
-        .collect();
-    let (by_task, by_address) = (group == LockGroup::Task, group == LockGroup::Address);
-    json!({
-        "caller": (group == LockGroup::Caller).then_some(&row.caller.name),
-        "stack": (group == LockGroup::Caller).then_some(stack),
-        "tid": by_task.then_some(row.tid),
-        "comm": by_task.then(|| String::from_utf8_lossy(&row.comm).into_owned()),
-        "address": by_address.then(|| format!("{:#x}", row.address)),
-        "symbol": row.symbol.as_ref().filter(|_| by_address),
-        "type": (!by_task).then(|| lock_type(row.flags)),
-        "contended": row.contended,
-        "acquired": row.waits.count,
-        "total_ns": row.waits.total,
-        "average_ns": row.waits.average(),
-        "min_ns": row.min,
-        "p50_ns": quantile(0.5),
-        "p99_ns": quantile(0.99),
-        "max_ns": max,
-        "max_start_ns": row.waits.max.map(|m| m.1),
-        "uncertain": row.uncertain,
-        "not_ended": row.open,
-    })
+    }
 }

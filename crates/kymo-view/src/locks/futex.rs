@@ -4,12 +4,12 @@
 use std::io::{self, Write};
 
 use kymo_analysis::locks::{FutexRow, FutexTable};
-use kymo_analysis::offcpu::StackNode;
 use serde_json::{Value, json};
 
 use super::ScaledTime;
+use super::pairs::{PairList, cells_json};
 use crate::Ledger;
-use crate::offcpu::{waits, write_beside};
+use crate::offcpu::waits;
 use crate::units::shown;
 
 /// The table as it is shown.
@@ -25,10 +25,6 @@ pub struct FutexView<'a> {
 impl FutexView<'_> {
     fn rows(&self) -> impl Iterator<Item = &FutexRow> {
         self.table.rows.iter().take(self.entries)
-    }
-
-    fn names(&self, stack: Option<StackNode>) -> Vec<&str> {
-        stack.map_or_else(Vec::new, |s| self.table.stacks.names(s))
     }
 
     /// Writes the answer, the table, the stacks and the ledger.
@@ -76,39 +72,12 @@ impl FutexView<'_> {
                     .map_or(String::new(), |v| format!("   {}", shown(v.as_bytes()))),
             )?;
         }
-        self.write_pairs(out)?;
+        let of = |row: &FutexRow| format!("{} of {}", name(row), shown(&row.comm));
+        let cells = self.rows().flat_map(|r| r.cells.iter().map(move |c| (of(r), c)));
+        let stacks = &self.table.stacks;
+        PairList { stacks, cells: cells.collect(), most: self.pairs }.write_text(out)?;
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
-        }
-        Ok(())
-    }
-
-    fn write_pairs(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut cells: Vec<_> =
-            self.rows().flat_map(|r| r.cells.iter().map(move |c| (r, c))).collect();
-        cells.retain(|(_, cell)| cell.stack.is_some());
-        cells.sort_by_key(|(_, cell)| std::cmp::Reverse(cell.total));
-        for (n, (row, cell)) in cells.into_iter().take(self.pairs).enumerate() {
-            if n == 0 {
-                writeln!(out, "\n Who waited, and who woke it (innermost function first)\n")?;
-            }
-            writeln!(
-                out,
-                "  {} of {}: {} in {}, at most {}",
-                name(row),
-                shown(&row.comm),
-                ScaledTime(cell.total).to_string().trim_end(),
-                waits(cell.count),
-                ScaledTime(cell.max).to_string().trim_end(),
-            )?;
-            let (by, waker) = match &cell.waker {
-                Some(waker) => {
-                    (format!("woken by {}, in", shown(&waker.comm)), self.names(waker.stack))
-                }
-                None => ("(by whom is not known)".to_owned(), Vec::new()),
-            };
-            write_beside(out, &self.names(cell.stack), (&by, &waker))?;
-            writeln!(out)?;
         }
         Ok(())
     }
@@ -132,18 +101,6 @@ impl FutexView<'_> {
     fn row_json(&self, row: &FutexRow) -> Value {
         let max = row.waits.max.map(|m| m.0);
         let quantile = |share| row.waits.histogram.quantile(share).map(|q| q.min(max.unwrap_or(q)));
-        let cells = row.cells.iter().map(|cell| {
-            let waker = cell.waker.as_ref().map(
-                |w| json!({"comm": String::from_utf8_lossy(&w.comm), "stack": self.names(w.stack)}),
-            );
-            json!({
-                "stack": self.names(cell.stack),
-                "waker": waker,
-                "count": cell.count,
-                "total_ns": cell.total,
-                "max_ns": cell.max,
-            })
-        });
         json!({
             "pid": row.pid,
             "comm": String::from_utf8_lossy(&row.comm),
@@ -162,7 +119,7 @@ impl FutexView<'_> {
             "wakes": row.wakes,
             "uncertain": row.uncertain,
             "not_ended": row.open,
-            "stacks": cells.collect::<Vec<_>>(),
+            "stacks": cells_json(&row.cells, &self.table.stacks),
         })
     }
 }

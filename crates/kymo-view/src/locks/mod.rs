@@ -3,6 +3,7 @@
 mod columns;
 mod contention;
 mod futex;
+mod pairs;
 mod report;
 
 pub use columns::LockColumn;

@@ -5,6 +5,7 @@ use std::io::{BufWriter, StdoutLock, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use kymo_events::{EventSelection, EventSource, ReadSummary, parse_times};
 use kymo_view::Ledger;
 use kymo_view::units::TimeUnits;
@@ -32,6 +33,10 @@ pub(crate) struct AnalysisArgs {
     /// Only tasks with these names
     #[arg(long, visible_alias = "comms", value_name = "NAMES", value_delimiter = ',')]
     pub(crate) comm: Vec<String>,
+    /// Only tasks in these cgroups and those below them (paths or globs); of a perf.data that
+    /// was recorded with --all-cgroups
+    #[arg(long, value_name = "PATHS", value_delimiter = ',')]
+    pub(crate) cgroup: Vec<String>,
     /// Machine-readable output (docs/json.md)
     #[arg(long)]
     pub(crate) json: bool,
@@ -74,10 +79,13 @@ impl AnalysisArgs {
         pids: &[u32],
         tids: &[u32],
     ) -> anyhow::Result<EventSelection> {
-        let mut events = self.live_selection(pids, tids)?;
+        let mut events = self.untimed_selection(pids, tids)?;
         if let Some(text) = &self.time {
             let span = if text.contains('%') { source.span()? } else { None };
             events.times = parse_times(text, span)?;
+        }
+        if !self.cgroup.is_empty() {
+            events.members = Some(source.tasks_of_cgroups(&self.cgroup)?);
         }
         Ok(events)
     }
@@ -88,6 +96,13 @@ impl AnalysisArgs {
         pids: &[u32],
         tids: &[u32],
     ) -> anyhow::Result<EventSelection> {
+        if !self.cgroup.is_empty() {
+            bail!("--cgroup: which tasks are in a cgroup is known when all was read: record first");
+        }
+        self.untimed_selection(pids, tids)
+    }
+
+    fn untimed_selection(&self, pids: &[u32], tids: &[u32]) -> anyhow::Result<EventSelection> {
         let mut events = EventSelection::of_tasks(self.comm.clone(), pids.to_vec(), tids.to_vec());
         if let Some(cpus) = &self.cpu {
             events.set_cpus(cpus)?;

@@ -43,6 +43,9 @@ pub(crate) struct EventRecordingArgs {
     /// System-wide, which is the default (accepted for compatibility)
     #[arg(short = 'a', long)]
     pub(crate) all_cpus: bool,
+    /// Record the cgroup of each event, for --cgroup of the command that reads (perf.data)
+    #[arg(long)]
+    pub(crate) all_cgroups: bool,
     /// Size of each ring, in pages or with a suffix B, K, M, G (perf.data)
     #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring, default_value = "1024")]
     pub(crate) mmap_pages: Ring,
@@ -139,6 +142,7 @@ fn record_perf_data(
         timeout: args.timeout,
         pages: Some(args.mmap_pages.0),
         clock: RecordClock::default(),
+        cgroup_records: args.all_cgroups,
         output: match args.output.as_os_str() == "-" {
             true => Output::Stdout,
             false => Output::File { path: args.output.clone(), force: args.force },
@@ -164,6 +168,9 @@ fn record_trace_dat(
 ) -> anyhow::Result<ExitCode> {
     if args.call_graph.is_some() {
         bail!("--call-graph is for a perf.data: name one with -o; -g records stacks of the kernel");
+    }
+    if args.all_cgroups {
+        bail!("--all-cgroups is for a perf.data: the kernel's own rings have no cgroups");
     }
     let event = |spec: &EventSpec| {
         let filter = spec.filter.clone();

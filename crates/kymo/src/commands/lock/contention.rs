@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use kymo_analysis::locks::{
-    ContentionConfig, LockGroup, count_contention, count_futexes, futex_notes,
+    ContentionConfig, LockGroup, RELEASE_EVENT, count_contention, count_futexes, futex_notes,
 };
 use kymo_events::EventSource;
 use kymo_view::Ledger;
@@ -49,7 +49,8 @@ pub(super) struct Args {
         "threads", "lock_addr", "field_separator", "type_filter", "lock_filter", "callstack_filter"
     ])]
     futex: bool,
-    /// Number of stacks that are shown beside those of who woke the task (--futex)
+    /// Number of stacks that are shown beside those of who woke the task (--futex, and of a
+    /// recording of kymo lock record --wakers)
     #[arg(long, value_name = "N", default_value_t = 3)]
     pairs: usize,
     /// A row for each task
@@ -104,7 +105,7 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if !args.futex {
         super::record::check()?;
     }
-    super::record::with_events(args.futex, |events| {
+    super::record::with_events(args.futex, false, |events| {
         live.pass_on(events, true, |pipe| {
             args.read.set_live(pipe);
             show(&args)
@@ -135,6 +136,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         types: args.type_filter.clone(),
         locks: args.lock_filter.clone(),
         functions: args.callstack_filter.clone(),
+        pairs: args.pairs > 0 && has_wakers(&source),
     };
     let table = count_contention(&source, &config)?;
     let ledger = super::ledger(&source, &table);
@@ -146,6 +148,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         key: args.key,
         entries: args.entries.unwrap_or(usize::MAX),
         stacks: args.verbose,
+        pairs: args.pairs,
         separator: args.field_separator.clone(),
     };
     match args.read.json {
@@ -153,6 +156,11 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         false => view.write_text(&mut out, &ledger)?,
     }
     args.read.close(out, &source, &table.summary, &ledger)
+}
+
+/// Whether a recording tells who wakes; a pipe tells of its events while it is read.
+fn has_wakers(source: &EventSource) -> bool {
+    source.is_piped() || source.classes().iter().any(|class| class.is_named(RELEASE_EVENT))
 }
 
 fn run_futex(args: &Args, source: &EventSource) -> anyhow::Result<ExitCode> {

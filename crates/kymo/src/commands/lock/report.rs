@@ -84,6 +84,7 @@ pub(super) fn run_report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
             key: args.key,
             entries,
             stacks: false,
+            pairs: 0,
             separator: None,
         };
         view.write_json(&mut out, &ledger)?;

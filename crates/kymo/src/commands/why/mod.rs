@@ -92,6 +92,9 @@ fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
     if args.read.cpu.is_some() {
         bail!("--cpu is not for a path: it goes over all CPUs");
     }
+    if !args.read.cgroup.is_empty() {
+        bail!("--cgroup is not for a path: it goes over all tasks");
+    }
     let source = args.read.open(&args.symbols)?;
     if source.is_piped() {
         bail!("a path is read several times, which a pipe cannot be: write it to a file");

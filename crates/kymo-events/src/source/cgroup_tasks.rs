@@ -1,0 +1,101 @@
+//! Tasks of cgroups: which threads a recording saw in them.
+
+use std::ops::ControlFlow;
+use std::sync::PoisonError;
+
+use kymo_model::{Note, NoteKind};
+use rustc_hash::FxHashMap;
+
+use super::hand_off::EventConsumer;
+use super::{EventSource, SourceError};
+use crate::event::RecordedEvent;
+use crate::selection::{EventSelection, SelectionError};
+
+/// Where a thread was seen.
+#[derive(Clone, Copy, Default)]
+struct SeenTask {
+    within: bool,
+    elsewhere: bool,
+}
+
+/// Looks at the cgroup of every sample.
+struct CgroupFinder<'s> {
+    cgroups: &'s EventSelection,
+    /// By number; those whose paths no record has told are asked for again.
+    wanted: FxHashMap<u64, bool>,
+    tasks: FxHashMap<u32, SeenTask>,
+}
+
+impl EventConsumer for CgroupFinder<'_> {
+    fn event(&mut self, event: &RecordedEvent<'_>) -> ControlFlow<()> {
+        let (Some(id), Some(tid)) = (event.cgroup_id(), event.task().tid) else {
+            return ControlFlow::Continue(());
+        };
+        let wanted = match self.wanted.get(&id) {
+            Some(wanted) => *wanted,
+            None => {
+                let path = event.cgroup();
+                let wanted = self.cgroups.wants_cgroup(path.as_deref());
+                if path.is_some() {
+                    self.wanted.insert(id, wanted);
+                }
+                wanted
+            }
+        };
+        // The idle tasks are nobody's.
+        if tid != 0 {
+            let seen = self.tasks.entry(tid).or_default();
+            seen.within |= wanted;
+            seen.elsewhere |= !wanted;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl EventSource {
+    /// What was found out before events were read for a result.
+    pub(super) fn found_notes(&self) -> Vec<Note> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The threads that samples saw in cgroups, or in those below them; the numbers are in
+    /// ascending order. Of threads that were elsewhere for a part of the time a note tells.
+    ///
+    /// # Errors
+    /// If reading fails, or the recordings do not tell cgroups.
+    pub fn tasks_of_cgroups(&self, paths: &[String]) -> Result<Vec<u32>, SourceError> {
+        let mut cgroups = EventSelection::default();
+        cgroups.set_cgroups(paths)?;
+        self.check(&cgroups)?;
+        if self.is_piped() {
+            let why = "--cgroup: which tasks are in a cgroup is known when all was read: record \
+                       into a file with --all-cgroups";
+            return Err(SelectionError(why.to_owned()).into());
+        }
+        let (_, finders) =
+            self.for_each_on_threads(&EventSelection::default(), || CgroupFinder {
+                cgroups: &cgroups,
+                wanted: FxHashMap::default(),
+                tasks: FxHashMap::default(),
+            })?;
+        let mut tasks: FxHashMap<u32, SeenTask> = FxHashMap::default();
+        for (tid, found) in finders.into_iter().flat_map(|f| f.tasks) {
+            let seen = tasks.entry(tid).or_default();
+            seen.within |= found.within;
+            seen.elsewhere |= found.elsewhere;
+        }
+        let moved = tasks.values().filter(|t| t.within && t.elsewhere).count();
+        if moved > 0 {
+            let fact = format!(
+                "{moved} threads were in {} for a part of the time: all of it counts",
+                paths.join(",")
+            );
+            let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+            notes.push(Note::choice(NoteKind::Events, fact, None));
+        }
+        let mut tids: Vec<u32> =
+            tasks.into_iter().filter_map(|(tid, t)| t.within.then_some(tid)).collect();
+        tids.sort_unstable();
+        Ok(tids)
+    }
+}

@@ -1,0 +1,105 @@
+//! `--cgroup` of the answers: the tasks that `perf report --sort cgroup,pid` sees in a cgroup, and no
+//! others.
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, Stdio};
+
+use kymo_testkit::{Need, TestCgroup, TracingState, perf, require, run};
+use serde_json::Value;
+
+const KYMO: &str = env!("CARGO_BIN_EXE_kymo");
+
+/// A shell that starts programs, one after the other, until it is killed.
+struct Shell(Child);
+
+impl Shell {
+    fn start() -> Shell {
+        let script = "while :; do sleep 0.01; done";
+        let mut command = Command::new("sh");
+        Shell(command.args(["-c", script]).stdin(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Threads that perf sees in a cgroup, and elsewhere: `  /group   4711:sh`.
+fn seen_by_perf(path: &str, group: &str) -> (BTreeSet<u64>, BTreeSet<u64>) {
+    let args = ["report", "--stdio", "--sort", "cgroup,pid", "-F", "cgroup,pid", "-i", path];
+    let said = perf(args).success().stdout;
+    let task = |line: &str| {
+        let mut words = line.split_whitespace();
+        let cgroup = words.next()?.strip_prefix('/')?;
+        Some((words.next()?.split_once(':')?.0.parse::<u64>().ok()?, cgroup == group))
+    };
+    let (within, others): (Vec<_>, Vec<_>) = said.lines().filter_map(task).partition(|t| t.1);
+    let tids = |of: Vec<(u64, bool)>| of.into_iter().map(|t| t.0).filter(|t| *t != 0).collect();
+    (tids(within), tids(others))
+}
+
+/// Threads of the rows of an answer.
+fn tids(args: &[&str], rows: &str) -> BTreeSet<u64> {
+    let said = run(KYMO, args).success().stdout;
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let rows = said[rows].as_array().unwrap();
+    rows.iter().map(|row| row["tid"].as_u64().unwrap_or_else(|| panic!("{row}"))).collect()
+}
+
+#[test]
+fn answers_are_about_the_tasks_of_a_cgroup() {
+    if !require(&[Need::Root, Need::PerfEvents, Need::Tracefs, Need::Perf]) {
+        return;
+    }
+    let Some(group) = TestCgroup::new("answers") else { return };
+    let state = TracingState::take();
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (inside, outside) = (Shell::start(), Shell::start());
+    group.add(inside.0.id());
+    let record = |command: &str, more: &[&str], to: &str| {
+        let args = [&[command, "record", "-q", "-o", to], more].concat();
+        let _ = run(KYMO, [&args[..], &["--timeout", "400"]].concat()).success();
+    };
+    let sched = path("sched.data");
+    record("sched", &["--all-cgroups"], &sched);
+    let calls = path("calls.data");
+    record("syscalls", &["--all-cgroups"], &calls);
+    let without = path("without.data");
+    record("sched", &[], &without);
+    let ring = path("ring.dat");
+    record("sched", &[], &ring);
+    let (shell, other) = (u64::from(inside.0.id()), u64::from(outside.0.id()));
+    drop((inside, outside));
+
+    let (within, others) = seen_by_perf(&sched, group.name());
+    assert!(within.contains(&shell) && within.len() > 5, "{within:?}");
+    assert!(others.contains(&other) && within.is_disjoint(&others));
+    let latency = |more: &[&str]| {
+        tids(&[&["sched", "latency", "-p", "--json", "-i", &sched], more].concat(), "tasks")
+    };
+    let all = latency(&[]);
+    let expected: BTreeSet<u64> = all.intersection(&within).copied().collect();
+    assert!(expected.len() > 5 && expected.len() < all.len());
+    assert_eq!(latency(&["--cgroup", group.name()]), expected);
+    // A glob, and a group that is not there.
+    assert_eq!(latency(&["--cgroup", "kymo-answers-*,none"]), expected);
+    assert_eq!(latency(&["--cgroup", "none"]), BTreeSet::new());
+
+    let (within, _) = seen_by_perf(&calls, group.name());
+    let args = ["syscalls", "report", "--json", "-i", &calls, "--cgroup", group.name()];
+    let calling = tids(&args, "threads");
+    assert!(calling.contains(&shell) && calling.is_subset(&within), "{calling:?} {within:?}");
+
+    let refused = |path: &str, why: &str| {
+        let said = run(KYMO, ["sched", "latency", "-i", path, "--cgroup", "a"]).failure().stderr;
+        assert!(said.contains(why), "{said}");
+    };
+    refused(&without, "have no cgroup");
+    refused(&ring, "only samples of perf.data do");
+    assert_eq!(state.left_behind(), None);
+}
