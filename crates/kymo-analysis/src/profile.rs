@@ -12,7 +12,7 @@ use std::sync::Arc;
 use kymo_files::perfdata::{
     Batch, Entry, EventDesc, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder,
 };
-use kymo_model::{IndexVec, Misc, RecordKind, Sample};
+use kymo_model::{IndexVec, Misc, RecordKind, Sample, SamplePlaces};
 use kymo_symbols::{Resolver, ResolverOptions, Sources};
 use rayon::prelude::*;
 
@@ -519,7 +519,7 @@ impl Reading<'_, '_> {
                         self.span = Some(self.span.map_or((t, t), |(a, b)| (a.min(t), b.max(t))));
                     }
                     let desc = entry.desc();
-                    let task = desc.and_then(|d| Sample::task(&entry.raw, &d.attr));
+                    let task = desc.and_then(|d| SamplePlaces::of(&d.attr).task(&entry.raw));
                     let (pid, tid) = task.unwrap_or((0, 0));
                     if current != Some(pid) {
                         let (user, kernel) = (self.machine.space(pid), self.machine.kernel());

@@ -200,9 +200,9 @@ impl ActivityCounting {
                 }
             }
             Transition::Wakeup { task, kind, .. } => {
-                let is_new = kind == crate::tasks::WakeupKind::New;
+                let is_new = *kind == crate::tasks::WakeupKind::New;
                 let cause = if is_new { OffCpuCause::New } else { OffCpuCause::Woken };
-                if let Some(slot) = self.slot(task, machine)
+                if let Some(slot) = self.slot(*task, machine)
                     && !matches!(slot.state, ActivityState::Runs(_) | ActivityState::Waits(_))
                 {
                     slot.change(now, ActivityState::Waits(cause));

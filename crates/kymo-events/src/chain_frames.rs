@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kymo_files::perfdata::Entry;
-use kymo_model::{Misc, Sample};
+use kymo_model::{CALLCHAIN_CONTEXT_MIN, ChainContext, Misc, Sample};
 use kymo_symbols::{DsoId, Resolver};
 use rustc_hash::FxHashMap;
 
@@ -17,6 +17,8 @@ use crate::unwind::{Tally, Unwinder};
 
 /// Addresses remembered; more start the memory over.
 const MAX_KNOWN: usize = 1 << 18;
+/// Frames of whole stacks of the kernel remembered, likewise.
+const MAX_FRAMES: usize = 1 << 18;
 
 /// State of a machine that addresses are resolved in.
 pub trait AddressState {
@@ -40,7 +42,7 @@ impl AddressState for MachineState {
     }
 
     fn generation(&mut self, pid: u32) -> (u64, u64) {
-        (MachineState::space(self, pid).generation, self.kernel().generation)
+        MachineState::generation(self, pid)
     }
 
     fn locate(&mut self, pid: u32, ip: u64, mode: u16) -> Located {
@@ -79,13 +81,57 @@ pub struct ChainFrame {
     pub origin: Origin,
 }
 
-/// An address space's state, the address, and the mode it was seen in.
-type AddressKey = (u64, u64, u64, u16);
+/// The state of the address space, the address, and the mode it was seen in.
+type AddressKey = (u64, u64, u16);
+
+/// The part of a sample's call chain that is of the kernel, as bytes, and the rest: the kernel
+/// puts a marker before each. Without one before the first part nothing is known of it.
+fn kernel_part<'a>(
+    sample: &Sample<'a>,
+) -> (&'a [u8], impl ExactSizeIterator<Item = u64> + use<'a>) {
+    let kernel = ChainContext::KERNEL.0;
+    let words = sample.callchain();
+    let len = match words.clone().next() {
+        Some(first) if first == kernel => {
+            let ends = |word: &u64| *word >= CALLCHAIN_CONTEXT_MIN && *word != kernel;
+            words.clone().position(|word| ends(&word)).unwrap_or(words.len())
+        }
+        _ => 0,
+    };
+    (sample.callchain_bytes().get(..len * 8).unwrap_or_default(), words.skip(len))
+}
+
+/// Frames of whole stacks of the kernel: programs come into it by few ways.
+#[derive(Debug, Default)]
+struct KernelChains {
+    /// By their words.
+    known: FxHashMap<Box<[u8]>, Box<[ChainFrame]>>,
+    /// Frames of all of them.
+    frames: usize,
+    /// Number of the kernel's state that they are of.
+    generation: u64,
+}
+
+impl KernelChains {
+    #[inline]
+    fn find(&mut self, words: &[u8], generation: u64) -> Option<&[ChainFrame]> {
+        if self.generation != generation || self.frames >= MAX_FRAMES {
+            *self = KernelChains { generation, ..KernelChains::default() };
+        }
+        if words.is_empty() { Some(&[]) } else { self.known.get(words).map(|frames| &**frames) }
+    }
+
+    fn remember(&mut self, words: &[u8], frames: &[ChainFrame]) {
+        self.frames += frames.len().max(1);
+        self.known.insert(words.into(), frames.into());
+    }
+}
 
 /// Resolves call chains on one thread, with the state that it is given each time.
 #[derive(Debug)]
 pub struct ChainResolver {
     known: FxHashMap<AddressKey, Located>,
+    kernel: KernelChains,
     trampolines: FxHashMap<(DsoId, u64), bool>,
     unwinder: Unwinder,
 }
@@ -95,6 +141,7 @@ impl ChainResolver {
     pub fn new(symbols: &Resolver) -> ChainResolver {
         ChainResolver {
             known: FxHashMap::default(),
+            kernel: KernelChains::default(),
             trampolines: FxHashMap::default(),
             unwinder: Unwinder::new(symbols.binaries()),
         }
@@ -109,20 +156,43 @@ impl ChainResolver {
         sample: &Sample<'_>,
     ) -> Vec<ChainFrame> {
         let (pid, mode) = (sample.tid.map_or(0, |t| t.0), entry.raw.misc.cpumode());
-        let kernel = Some(Arc::clone(state.symbols().kernel()));
-        let unwound = self.unwind(state, entry, sample).to_vec();
-        let recorded = walk(sample.callchain(), mode, Origin::Recorded, &kernel)
-            .map(|step| (step, Origin::Recorded));
-        let unwound = walk(unwound.into_iter(), mode, Origin::Unwound, &None)
-            .map(|step| (step, Origin::Unwound));
-        let frame = |(step, origin)| match step {
-            Step::Frame(address) => {
-                let (shown, code) = self.frame(state, pid, address);
-                Some(ChainFrame { address, shown, code, origin })
+        let of = (pid, state.generation(pid));
+        let (own, others) = kernel_part(sample);
+        let mut frames = Vec::new();
+        match self.kernel.find(own, of.1.1) {
+            Some(known) => {
+                frames.reserve_exact(known.len() + others.len());
+                frames.extend_from_slice(known);
             }
-            Step::Unknown => None,
-        };
-        recorded.chain(unwound).filter_map(frame).collect()
+            None => {
+                let words = sample.callchain().take(own.len() / 8);
+                self.add(state, of, (words, mode, Origin::Recorded), &mut frames);
+                self.kernel.remember(own, &frames);
+            }
+        }
+        self.add(state, of, (others, mode, Origin::Recorded), &mut frames);
+        if sample.stack_user.is_some() {
+            let unwound = self.unwind(state, entry, sample).to_vec();
+            self.add(state, of, (unwound.into_iter(), mode, Origin::Unwound), &mut frames);
+        }
+        frames
+    }
+
+    /// Adds the frames of a part of a chain.
+    fn add(
+        &mut self,
+        state: &mut impl AddressState,
+        of: (u32, (u64, u64)),
+        (words, mode, origin): (impl Iterator<Item = u64>, u16, Origin),
+        frames: &mut Vec<ChainFrame>,
+    ) {
+        let kernel = (origin == Origin::Recorded).then(|| Arc::clone(state.symbols().kernel()));
+        for step in walk(words, mode, origin, &kernel) {
+            if let Step::Frame(address) = step {
+                let (shown, code) = self.frame_in(state, of, address);
+                frames.push(ChainFrame { address, shown, code, origin });
+            }
+        }
     }
 
     /// The user part of a call chain that is recorded as registers and stack.
@@ -148,8 +218,20 @@ impl ChainResolver {
         ip: u64,
         mode: u16,
     ) -> Located {
-        let (user, kernel) = state.generation(pid);
-        let key = (user, kernel, ip, mode);
+        let generation = state.generation(pid);
+        self.locate_in(state, (pid, generation), ip, mode)
+    }
+
+    /// The same in a state whose numbers are known.
+    fn locate_in(
+        &mut self,
+        state: &mut impl AddressState,
+        (pid, (user, kernel)): (u32, (u64, u64)),
+        ip: u64,
+        mode: u16,
+    ) -> Located {
+        // The kernel is the same in all processes.
+        let key = (if mode == Misc::KERNEL { kernel } else { user }, ip, mode);
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
@@ -169,10 +251,21 @@ impl ChainResolver {
         pid: u32,
         address: ChainAddress,
     ) -> (Located, u64) {
-        let at = self.locate(state, pid, address.code().get(), address.mode);
+        let generation = state.generation(pid);
+        self.frame_in(state, (pid, generation), address)
+    }
+
+    /// The same in a state whose numbers are known.
+    fn frame_in(
+        &mut self,
+        state: &mut impl AddressState,
+        of: (u32, (u64, u64)),
+        address: ChainAddress,
+    ) -> (Located, u64) {
+        let at = self.locate_in(state, of, address.code().get(), address.mode);
         if address.returns && address.mode == Misc::USER && self.is_trampoline(state.symbols(), &at)
         {
-            let at = self.locate(state, pid, address.ip, address.mode);
+            let at = self.locate_in(state, of, address.ip, address.mode);
             return (at, at.addr);
         }
         let behind = |n: u64| n.wrapping_add(u64::from(address.returns));

@@ -217,7 +217,7 @@ impl<'e> RecordedEvent<'e> {
     #[inline]
     pub fn cpu(&self) -> Option<u32> {
         match &self.body {
-            EventBody::Perf { entry, .. } => Sample::cpu(&entry.raw, &entry.desc()?.attr),
+            EventBody::Perf { entry, .. } => self.class.places.as_ref()?.cpu(&entry.raw),
             EventBody::Ftrace(body) => Some(body.cpu),
             EventBody::Ctf { event, .. } => event.cpu,
         }
@@ -231,8 +231,7 @@ impl<'e> RecordedEvent<'e> {
         }
         self.task.get_or_init(|| match &self.body {
             EventBody::Perf { entry, state, .. } => {
-                let attr = entry.desc().map(|d| &d.attr);
-                match attr.and_then(|attr| Sample::task(&entry.raw, attr)) {
+                match self.class.places.as_ref().and_then(|places| places.task(&entry.raw)) {
                     Some((pid, tid)) => state.task(pid, tid),
                     None => TaskInfo::unnamed(None, None, b"N/A"),
                 }
@@ -259,7 +258,7 @@ impl<'e> RecordedEvent<'e> {
             EventBody::Ftrace(body) => Some((body.payload, body.endian)),
             EventBody::Perf { entry, .. } => {
                 let whole = || self.sample().and_then(|s| s.raw);
-                let payload = Sample::payload(&entry.raw, &entry.desc()?.attr).or_else(whole);
+                let payload = self.class.places.as_ref()?.payload(&entry.raw).or_else(whole);
                 payload.map(|p| (p, entry.raw.endian))
             }
             EventBody::Ctf { .. } => None,

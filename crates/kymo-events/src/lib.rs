@@ -46,8 +46,8 @@ pub use schema::{
 };
 pub use selection::{EventHead, EventSelection, SelectionError, parse_times};
 pub use source::{
-    ClassCounts, EventConsumer, EventSource, ReadOptions, ReadSummary, SampleSelector, SourceError,
-    SourcePiece, is_ctf_damaged, is_damaged, is_trace_dat_damaged, notes_on_ctf,
-    notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
+    ClassCounts, DigestSink, EventConsumer, EventDigester, EventSource, ReadOptions, ReadSummary,
+    SampleSelector, SourceError, SourcePiece, is_ctf_damaged, is_damaged, is_trace_dat_damaged,
+    notes_on_ctf, notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
 };
 pub use value::FieldValue;

@@ -7,7 +7,7 @@ use kymo_files::ctf;
 use kymo_files::ctf::types::EnumMapping;
 use kymo_files::perfdata::EventDesc;
 use kymo_format::{EventFormat, Field, FieldKind};
-use kymo_model::{Attr, SampleType};
+use kymo_model::{Attr, SamplePlaces, SampleType};
 
 use crate::field_type::{FieldRole, FieldType};
 use crate::name_map;
@@ -209,6 +209,8 @@ pub struct RecordedClass {
     pub ctf: Option<Box<CtfClass>>,
     /// How the event was opened, in perf.data.
     pub attr: Option<Box<Attr>>,
+    /// Where its samples have some of their fields.
+    pub(crate) places: Option<SamplePlaces>,
 }
 
 impl RecordedClass {
@@ -294,6 +296,7 @@ impl RecordedClass {
             id: Some(u64::from(format.id)),
             ctf: None,
             attr: None,
+            places: None,
             full_name,
         }
     }
@@ -348,6 +351,7 @@ impl RecordedClass {
                 has_stack: class.fields().iter().any(is_stack),
             })),
             attr: None,
+            places: None,
         }
     }
 
@@ -366,6 +370,7 @@ impl RecordedClass {
             id: None,
             ctf: None,
             attr: Some(Box::new(event.attr.clone())),
+            places: Some(SamplePlaces::of(&event.attr)),
         }
     }
 
@@ -373,6 +378,7 @@ impl RecordedClass {
     /// those of the payload keep their names.
     pub(crate) fn with_sample_fields(mut self, event: &EventDesc) -> RecordedClass {
         self.attr = Some(Box::new(event.attr.clone()));
+        self.places = Some(SamplePlaces::of(&event.attr));
         for field in sample_fields(event) {
             if self.field(&field.name).is_none() {
                 self.fields.push(FieldDesc { common: true, ..field });

@@ -331,6 +331,11 @@ impl MachineState {
         self.spaces.get(&pid).cloned().unwrap_or_default()
     }
 
+    /// Numbers of the states that addresses of a process and of the kernel resolve in.
+    pub fn generation(&self, pid: u32) -> (u64, u64) {
+        (self.spaces.get(&pid).map_or(0, |space| space.generation), self.kernel.generation)
+    }
+
     /// The kernel's address space now.
     pub fn kernel(&self) -> Arc<Maps> {
         Arc::clone(&self.kernel)

@@ -21,6 +21,7 @@ mod record;
 mod registers;
 mod sample;
 mod sample_layout;
+mod sample_places;
 pub mod schedstat;
 mod sideband;
 mod width;
@@ -40,6 +41,7 @@ pub use sample::{
     CALLCHAIN_CONTEXT_MIN, ChainContext, ReadValues, Sample, SampledRegisters, UserStack,
 };
 pub use sample_layout::{LeadingFields, SampleLayout, TrailingFields};
+pub use sample_places::SamplePlaces;
 pub use sideband::{
     BuildId, Comm, Ksymbol, Lost, LostSamples, Mmap, Sideband, Switch, Task, TextPoke, Throttle,
 };

@@ -5,7 +5,7 @@ use crate::attr::Attr;
 use crate::cursor::{Cursor, Endian, Truncated};
 use crate::flags::{BranchType, ReadFormat, SampleType};
 use crate::record::RawRecord;
-use crate::sample_layout::{LeadingWalk, SampleLayout};
+use crate::sample_layout::LeadingWalk;
 
 /// Entries of a call chain at or above this are context markers, not addresses.
 pub const CALLCHAIN_CONTEXT_MIN: u64 = (-4095i64) as u64;
@@ -185,38 +185,6 @@ impl<'a> Sample<'a> {
         self.chain_endian.is_some()
     }
 
-    /// Process and thread alone, where the event records them: they lie near the
-    /// beginning, while the end of a sample with a stack is pages away.
-    #[inline]
-    pub fn task(record: &RawRecord<'_>, attr: &Attr) -> Option<(u32, u32)> {
-        let at = SampleLayout::leading_offset(attr.sample_type, SampleType::TID)?;
-        Some((record.endian.u32_at(record.body, at)?, record.endian.u32_at(record.body, at + 4)?))
-    }
-
-    /// CPU alone, where the event records it.
-    #[inline]
-    pub fn cpu(record: &RawRecord<'_>, attr: &Attr) -> Option<u32> {
-        let at = SampleLayout::leading_offset(attr.sample_type, SampleType::CPU)?;
-        record.endian.u32_at(record.body, at)
-    }
-
-    /// Payload of a tracepoint alone. Where values of counters come before it, the sample
-    /// has to be decoded: there is none here.
-    #[inline]
-    pub fn payload(record: &RawRecord<'a>, attr: &Attr) -> Option<&'a [u8]> {
-        let has = attr.sample_type;
-        if !has.contains(SampleType::RAW) || has.contains(SampleType::READ) {
-            return None;
-        }
-        let mut at = SampleLayout::leading_size(has);
-        if has.contains(SampleType::CALLCHAIN) {
-            let count = usize::try_from(record.endian.u64_at(record.body, at)?).ok()?;
-            at = count.checked_mul(8)?.checked_add(at + 8)?;
-        }
-        let size = record.endian.u32_at(record.body, at)? as usize;
-        record.body.get(at.checked_add(4)?..)?.get(..size)
-    }
-
     /// Decodes a `PERF_RECORD_SAMPLE`.
     pub fn parse(record: &RawRecord<'a>, attr: &Attr) -> Result<Sample<'a>, Truncated> {
         let mut c = record.cursor();
@@ -324,6 +292,7 @@ fn registers<'a>(c: &mut Cursor<'a>, mask: u64) -> Result<Option<SampledRegister
 mod tests {
     use super::*;
     use crate::record::{Misc, RecordKind};
+    use crate::sample_places::SamplePlaces;
 
     fn record(body: &[u8]) -> RawRecord<'_> {
         RawRecord { kind: RecordKind::SAMPLE, misc: Misc(2), body, endian: Endian::Little }
@@ -344,10 +313,13 @@ mod tests {
         let with = |has| Attr { sample_type: has, ..Attr::default() };
         let body: Vec<u8> = [1u64, 2, 4 | 5 << 32].iter().flat_map(|v| v.to_le_bytes()).collect();
         let all = with(SampleType::IDENTIFIER | SampleType::IP | SampleType::TID);
-        assert_eq!(Sample::task(&record(&body), &all), Some((4, 5)));
-        assert_eq!(Sample::task(&record(&body[..20]), &all), None);
-        assert_eq!(Sample::task(&record(&body[16..]), &with(SampleType::TID)), Some((4, 5)));
-        assert_eq!(Sample::task(&record(&body), &with(SampleType::IP)), None);
+        assert_eq!(SamplePlaces::of(&all).task(&record(&body)), Some((4, 5)));
+        assert_eq!(SamplePlaces::of(&all).task(&record(&body[..20])), None);
+        assert_eq!(
+            SamplePlaces::of(&with(SampleType::TID)).task(&record(&body[16..])),
+            Some((4, 5))
+        );
+        assert_eq!(SamplePlaces::of(&with(SampleType::IP)).task(&record(&body)), None);
     }
 
     #[test]
@@ -358,11 +330,11 @@ mod tests {
         let body: Vec<u8> = words.iter().flat_map(|v: &u64| v.to_le_bytes()).collect();
         let all = Sample::parse(&record(&body), &attr).unwrap();
         assert_eq!((all.cpu, all.raw), (Some(3), Some(&[0xaa, 0xbb, 0xcc, 0xdd][..])));
-        assert_eq!(Sample::cpu(&record(&body), &attr), all.cpu);
-        assert_eq!(Sample::payload(&record(&body), &attr), all.raw);
-        assert_eq!(Sample::payload(&record(&body[..44]), &attr), None);
+        assert_eq!(SamplePlaces::of(&attr).cpu(&record(&body)), all.cpu);
+        assert_eq!(SamplePlaces::of(&attr).payload(&record(&body)), all.raw);
+        assert_eq!(SamplePlaces::of(&attr).payload(&record(&body[..44])), None);
         let lying = [&body[..16], &u64::MAX.to_le_bytes(), &body[24..]].concat();
-        assert_eq!(Sample::payload(&record(&lying), &attr), None);
+        assert_eq!(SamplePlaces::of(&attr).payload(&record(&lying)), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use kymo_events::state::MachineState;
 use kymo_events::unwind::Tally;
 use kymo_events::worker_pool::PoolWorker as _;
 use kymo_files::perfdata::{Batch, EventDesc, Features, PerfDataReadStats, RingRecords};
-use kymo_model::{Misc, RecordKind, Sample, Sideband};
+use kymo_model::{Misc, RecordKind, SamplePlaces, Sideband};
 use kymo_symbols::{Resolver, ResolverOptions};
 
 use crate::addresses::{AddressId, Addresses};
@@ -166,7 +166,7 @@ impl LiveProfile {
             }
             self.newest = self.newest.max(entry.time.unwrap_or(0));
             let desc = entry.desc();
-            let task = desc.and_then(|d| Sample::task(&entry.raw, &d.attr));
+            let task = desc.and_then(|d| SamplePlaces::of(&d.attr).task(&entry.raw));
             let (pid, tid) = task.unwrap_or((0, 0));
             if current != Some(pid) {
                 let (user, kernel) = (self.machine.space(pid), self.machine.kernel());

@@ -2,7 +2,9 @@
 //! class has is looked up once for each layout; fields are asked for by LTTng's names where
 //! ftrace's mean something else there (`child_pid` is a thread in ftrace, a process in LTTng).
 
-use kymo_events::{EventFields, FieldReader, RecordedClass, RecordedEvent, TaskComm};
+use kymo_events::{
+    EventDigester, EventFields, FieldReader, RecordedClass, RecordedEvent, TaskComm,
+};
 
 use super::switch_state::SwitchOutState;
 
@@ -115,7 +117,11 @@ impl TaskFields {
     #[inline(always)]
     fn read(&self, fields: &EventFields<'_, '_>) -> Option<TaskRef> {
         let tid = u32::try_from(fields.read_integer(&self.tid)?).ok()?;
-        let comm = self.comm.as_ref().map_or_else(TaskComm::default, |c| fields.read_comm(c));
+        // Inlined, which a closure is not.
+        let comm = match &self.comm {
+            Some(comm) => fields.read_comm(comm),
+            None => TaskComm::default(),
+        };
         Some(TaskRef { tid, comm })
     }
 }
@@ -213,6 +219,16 @@ pub struct SchedDecoder {
     plans: Vec<Option<Option<EventPlan>>>,
     /// Events that lack a field, or end before it.
     pub malformed: u64,
+}
+
+impl EventDigester for SchedDecoder {
+    /// CPU and event.
+    type Digest = (Option<u32>, SchedEvent);
+
+    #[inline(always)]
+    fn digest(&mut self, event: &RecordedEvent<'_>) -> Option<Self::Digest> {
+        Some((event.cpu(), self.decode(event)?))
+    }
 }
 
 impl SchedDecoder {

@@ -281,9 +281,9 @@ impl LatencyCounting<'_> {
                 self.has_accounted = true;
                 if wanted
                     && selection.wants_time(step.time)
-                    && let Some(row) = self.row(task)
+                    && let Some(row) = self.row(*task)
                 {
-                    row.accounted = row.accounted.saturating_add(runtime);
+                    row.accounted = row.accounted.saturating_add(*runtime);
                 }
             }
             Transition::Wakeup { .. } | Transition::Migrate { .. } => {}

@@ -16,6 +16,7 @@ mod read;
 mod runtime;
 mod switch_state;
 mod task;
+mod thread_map;
 mod wait;
 
 pub use decode::{SCHED_EVENTS, SchedDecoder, SchedEvent, TaskRef, WakeupContext, WakeupKind};

@@ -6,7 +6,7 @@ use kymo_events::{
     EventSelection, EventSource, ReadOptions, ReadSummary, RecordedEvent, SourceError,
 };
 
-use super::decode::{SCHED_EVENTS, SchedDecoder};
+use super::decode::{SCHED_EVENTS, SchedDecoder, SchedEvent};
 use super::machine::{TaskMachine, Transition};
 use super::task::SchedTask;
 use crate::losses::{EventScan, LossWindows, scan_events, select_events};
@@ -71,7 +71,7 @@ pub struct SchedRead {
 /// A transition with the event that made it.
 pub struct SchedStep<'a, 'e> {
     /// What changed.
-    pub transition: Transition,
+    pub transition: &'a Transition,
     /// The event.
     pub event: &'a RecordedEvent<'e>,
     /// Its time.
@@ -93,7 +93,13 @@ pub fn read_sched(
 ) -> Result<SchedRead, SourceError> {
     let mut reader = SchedReader::new(losses);
     let select = select_events(&SCHED_EVENTS);
-    let summary = source.for_each(&select, options, &mut |event| reader.event(event, sink))?;
+    let (summary, decoders) = source.for_each_digest(
+        &select,
+        options,
+        SchedDecoder::default,
+        &mut |event, (cpu, sched)| reader.decoded(event, cpu, &sched, sink),
+    )?;
+    reader.decoder.malformed += decoders.iter().map(|d| d.malformed).sum::<u64>();
     Ok(reader.finish(summary))
 }
 
@@ -118,17 +124,31 @@ impl SchedReader {
     /// Takes an event, and hands on the transition that it makes.
     #[inline]
     pub fn event(&mut self, event: &RecordedEvent<'_>, sink: SchedSink<'_>) -> ControlFlow<()> {
-        let SchedReader { machine, decoder, span } = self;
-        let Some(sched) = decoder.decode(event) else { return ControlFlow::Continue(()) };
+        match self.decoder.decode(event) {
+            Some(sched) => self.decoded(event, event.cpu(), &sched, sink),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Takes an event whose fields have been read.
+    #[inline]
+    fn decoded(
+        &mut self,
+        event: &RecordedEvent<'_>,
+        cpu: Option<u32>,
+        sched: &SchedEvent,
+        sink: SchedSink<'_>,
+    ) -> ControlFlow<()> {
+        let SchedReader { machine, span, .. } = self;
         if let Some(time) = event.time {
             let (first, last) = span.unwrap_or((time, time));
             *span = Some((first.min(time), last.max(time)));
         }
-        let cpu = event.cpu();
-        match (machine.apply_at(&sched, event, (event.time, cpu)), event.time, cpu) {
-            (Some(transition), Some(time), Some(cpu)) => {
-                sink(&SchedStep { transition, event, time, cpu }, machine)
-            }
+        let Some(transition) = &machine.apply_at(sched, event, (event.time, cpu)) else {
+            return ControlFlow::Continue(());
+        };
+        match (event.time, cpu) {
+            (Some(time), Some(cpu)) => sink(&SchedStep { transition, event, time, cpu }, machine),
             _ => ControlFlow::Continue(()),
         }
     }

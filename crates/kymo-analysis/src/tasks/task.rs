@@ -1,10 +1,10 @@
 //! A task, and the table of those that are alive.
 
 use kymo_events::{RecordedEvent, TaskComm, TaskInfo};
-use rustc_hash::FxHashMap;
 
 use super::decode::{TaskRef, WakeupContext};
 use super::switch_state::SwitchOutState;
+use super::thread_map::ThreadMap;
 use super::wait::Wait;
 
 /// Tasks that are known at a time; of more only the number is kept.
@@ -139,7 +139,7 @@ impl SchedTask {
 #[derive(Debug, Default)]
 pub struct TaskTable {
     tasks: Vec<SchedTask>,
-    by_tid: FxHashMap<u32, TaskId>,
+    by_tid: ThreadMap,
     /// Idle tasks by CPU.
     idle: Vec<Option<TaskId>>,
     free: Vec<TaskId>,
@@ -163,8 +163,8 @@ impl TaskTable {
 
     /// All that are alive.
     pub fn iter(&self) -> impl Iterator<Item = (TaskId, &SchedTask)> {
-        let idle = self.idle.iter().flatten();
-        let mut ids: Vec<TaskId> = self.by_tid.values().chain(idle).copied().collect();
+        let idle = self.idle.iter().flatten().copied();
+        let mut ids: Vec<TaskId> = self.by_tid.values().chain(idle).collect();
         ids.sort_unstable_by_key(|id| id.0);
         ids.into_iter().filter_map(|id| Some((id, self.get(id)?)))
     }
@@ -179,7 +179,7 @@ impl TaskTable {
     ) -> Option<TaskId> {
         let known = match task.tid {
             0 => self.idle.get(cpu as usize).copied().flatten(),
-            tid => self.by_tid.get(&tid).copied(),
+            tid => self.by_tid.get(tid),
         };
         let id = match known {
             Some(id) => id,
@@ -229,15 +229,15 @@ impl TaskTable {
 
     /// Slot of a thread that is alive.
     pub(crate) fn by_tid(&self, tid: u32) -> Option<TaskId> {
-        self.by_tid.get(&tid).copied()
+        self.by_tid.get(tid)
     }
 
     /// Takes a task out of the table; its slot is free when the next event comes.
     pub(super) fn end(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(id.index()) else { return };
         task.state = TaskState::Dead;
-        if self.by_tid.get(&task.tid) == Some(&id) {
-            self.by_tid.remove(&task.tid);
+        if self.by_tid.get(task.tid) == Some(id) {
+            self.by_tid.remove(task.tid);
         }
         self.ended.push(id);
     }

@@ -210,7 +210,7 @@ impl<'c> Tracking<'c> {
             }
             Transition::Wakeup { task, by, .. } => {
                 let by = by.and_then(|by| self.number(machine, by));
-                let Some(number) = self.number(machine, task) else { return };
+                let Some(number) = self.number(machine, *task) else { return };
                 let Some(woken) = self.tasks.get_mut(number) else { return };
                 // The first one counts, of a task that does not run.
                 if woken.woken.is_none() && woken.left.is_none_or(|(_, s)| !s.is_runnable()) {

@@ -7,22 +7,27 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use kymo_files::perfdata::{Batch, PerfData, PerfDataReadError, PerfDataReadStats, RecordOrder};
 
-/// Batches that wait at most.
-const WAITING: usize = 2;
+/// Batches that wait at most, where all of them are worked on by one who takes them.
+pub(super) const WAITING: usize = 2;
 
-/// Batches of one recording by time.
-pub(super) struct BatchReader<'s> {
-    batches: Receiver<Batch>,
+/// Batches of one recording by time, as they were prepared where they are read.
+pub(super) struct BatchReader<'s, T> {
+    batches: Receiver<T>,
     thread: ScopedJoinHandle<'s, Result<PerfDataReadStats, PerfDataReadError>>,
 }
 
-impl<'s> BatchReader<'s> {
-    /// Begins to read; the recording is locked until the reader is finished.
-    pub(super) fn start(scope: &'s Scope<'s, '_>, data: &'s Mutex<PerfData>) -> BatchReader<'s> {
-        let (sender, batches) = sync_channel(WAITING);
+impl<'s, T: Send + 's> BatchReader<'s, T> {
+    /// Begins to read; the recording is locked until the reader is finished. `prepare` works
+    /// on each batch on the thread that reads, at most `waiting` wait then.
+    pub(super) fn start(
+        scope: &'s Scope<'s, '_>,
+        (data, waiting): (&'s Mutex<PerfData>, usize),
+        mut prepare: impl FnMut(Batch) -> T + Send + 's,
+    ) -> BatchReader<'s, T> {
+        let (sender, batches) = sync_channel(waiting);
         let thread = scope.spawn(move || {
             let mut data = data.lock().unwrap_or_else(PoisonError::into_inner);
-            data.for_each_batch(RecordOrder::Time, &mut |batch| match sender.send(batch) {
+            data.for_each_batch(RecordOrder::Time, &mut |batch| match sender.send(prepare(batch)) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             })
@@ -31,7 +36,7 @@ impl<'s> BatchReader<'s> {
     }
 
     /// The next batch, once it is there.
-    pub(super) fn next_batch(&self) -> Option<Batch> {
+    pub(super) fn next(&self) -> Option<T> {
         self.batches.recv().ok()
     }
 

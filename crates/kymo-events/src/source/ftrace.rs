@@ -444,6 +444,7 @@ pub(crate) fn unknown(id: u16, (layout, recording): (LayoutId, usize)) -> Record
         id: Some(u64::from(id)),
         ctf: None,
         attr: None,
+        places: None,
     }
 }
 

@@ -6,14 +6,17 @@
 //!  trace.dat, CTF ─ Timeline ─────┘
 //! ```
 //!
-//! Everything happens on the thread that asks; only where several perf.data are merged each
-//! is read and ordered by a thread of its own.
+//! Each perf.data is read and ordered by a thread of its own, the rest happens on the thread
+//! that asks. Where that one is the slower of the two, fields can be read on the other
+//! ([`EventSource::for_each_digest`]); consumers that need no common order get threads of their
+//! own ([`EventSource::for_each_on_threads`]).
 
 mod batch_reader;
 mod cgroup_tasks;
 mod clocks;
 mod count;
 pub(crate) mod ctf;
+mod digest;
 mod event_batch;
 mod feed;
 pub(crate) mod ftrace;
@@ -28,6 +31,7 @@ mod stack_join;
 pub(crate) mod summary;
 
 use std::cell::RefCell;
+use std::convert::identity;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,9 +46,10 @@ use crate::filter::FilterExprError;
 use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::{EventSelection, SelectionError};
 
-use batch_reader::BatchReader;
+use batch_reader::{BatchReader, WAITING};
 pub use count::ClassCounts;
 use ctf::CtfContext;
+pub use digest::{DigestSink, EventDigester};
 use ftrace::{KernelContext, KernelLane};
 pub use hand_off::EventConsumer;
 use perf::{PerfContext, PerfLane};
@@ -314,14 +319,11 @@ impl EventSource {
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
         let Some(recording) = self.perf.first() else { return Ok(ReadSummary::default()) };
-        let context = match self.perf(0) {
-            Some(data) => PerfContext::new(data.features(), &self.symbols),
-            None => return Ok(ReadSummary::default()),
-        };
+        let Some(context) = self.perf_context() else { return Ok(ReadSummary::default()) };
         let mut lane = PerfLane::new(&context, 0);
         let stats = std::thread::scope(|scope| {
-            let reader = BatchReader::start(scope, recording);
-            while let Some(batch) = reader.next_batch() {
+            let reader = BatchReader::start(scope, (recording, WAITING), identity);
+            while let Some(batch) = reader.next() {
                 let mut entries = batch.entries();
                 if entries.try_for_each(|e| lane.record(&e, &mut registry, sink)).is_break() {
                     break;
@@ -452,6 +454,10 @@ impl EventSource {
                 (sink.borrow_mut())(SourcePiece::Event(event))
             }),
         }
+    }
+
+    fn perf_context(&self) -> Option<PerfContext> {
+        self.perf(0).map(|data| PerfContext::new(data.features(), &self.symbols))
     }
 
     fn kernel_contexts<'s>(&'s self, timeline: &'s Timeline) -> Vec<KernelContext<'s>> {

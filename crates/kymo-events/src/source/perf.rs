@@ -36,6 +36,11 @@ impl PerfContext {
         PerfContext { machine: RefCell::new(machine), chains, payloads }
     }
 
+    /// No classes yet, for a thread that makes them of the same formats.
+    pub(super) fn classes(&self) -> PerfClasses {
+        PerfClasses::new(self.payloads.borrow().fork_for_thread())
+    }
+
     /// Notes on payloads, and what is known of call chains.
     pub(crate) fn finish(self) -> (Vec<Note>, ChainFacts) {
         let tally = self.chains.into_inner().tally().clone();
@@ -131,6 +136,7 @@ impl PerfClasses {
     }
 
     /// The class of a sample; `number` is that of its recording.
+    #[inline]
     pub(super) fn class(
         &mut self,
         entry: &Entry<'_>,
@@ -175,7 +181,7 @@ pub(crate) struct PerfLane<C> {
 impl<C: Borrow<PerfContext>> PerfLane<C> {
     pub(crate) fn new(context: C, number: usize) -> PerfLane<C> {
         let of: &PerfContext = context.borrow();
-        let classes = PerfClasses::new(of.payloads.borrow().fork_for_thread());
+        let classes = of.classes();
         PerfLane { context, number, classes, losses: LossMarks::default() }
     }
 
@@ -191,19 +197,36 @@ impl<C: Borrow<PerfContext>> PerfLane<C> {
         registry: &mut Registry<'_>,
         sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let context: &PerfContext = self.context.borrow();
         if entry.raw.kind != RecordKind::SAMPLE {
-            if entry.raw.kind == RecordKind::LOST {
-                let (cpu, lost) = loss_of(entry);
-                self.losses.note(cpu, lost);
-            }
-            let mut machine = context.machine.borrow_mut();
-            if matches!(entry.raw.kind, RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE) {
-                machine.adopt(entry.features);
-            }
-            machine.apply(&entry.raw);
+            self.sideband(entry);
             return ControlFlow::Continue(());
         }
+        self.sample(entry, registry, sink)
+    }
+
+    /// Applies a record that is no sample.
+    pub(super) fn sideband(&mut self, entry: &Entry<'_>) {
+        if entry.raw.kind == RecordKind::LOST {
+            let (cpu, lost) = loss_of(entry);
+            self.losses.note(cpu, lost);
+        }
+        let context: &PerfContext = self.context.borrow();
+        let mut machine = context.machine.borrow_mut();
+        if matches!(entry.raw.kind, RecordKind::HEADER_BUILD_ID | RecordKind::HEADER_FEATURE) {
+            machine.adopt(entry.features);
+        }
+        machine.apply(&entry.raw);
+    }
+
+    /// Hands a sample on.
+    #[inline]
+    pub(super) fn sample(
+        &mut self,
+        entry: &Entry<'_>,
+        registry: &mut Registry<'_>,
+        sink: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let context: &PerfContext = self.context.borrow();
         let Some(class) = self.classes.class(entry, self.number, registry) else {
             return ControlFlow::Continue(());
         };

@@ -5,12 +5,12 @@ use std::thread::Scope;
 
 use kymo_files::perfdata::{Batch, Entry, PerfData, PerfDataReadError, PerfDataReadStats};
 
-use super::batch_reader::BatchReader;
+use super::batch_reader::{BatchReader, WAITING};
 use super::perf::{PerfContext, PerfLane};
 
 /// A recording among others.
 struct BatchLane<'s> {
-    reader: BatchReader<'s>,
+    reader: BatchReader<'s, Batch>,
     batch: Option<Batch>,
     at: usize,
 }
@@ -24,7 +24,7 @@ impl BatchLane<'_> {
             {
                 return Some(entry.time.unwrap_or(0));
             }
-            self.batch = Some(self.reader.next_batch()?);
+            self.batch = Some(self.reader.next()?);
             self.at = 0;
         }
     }
@@ -43,7 +43,7 @@ impl<'s, 'c> BatchMerge<'s, 'c> {
         contexts: &'c [PerfContext],
     ) -> BatchMerge<'s, 'c> {
         let reader = |data: &'s Mutex<PerfData>| BatchLane {
-            reader: BatchReader::start(scope, data),
+            reader: BatchReader::start(scope, (data, WAITING), std::convert::identity),
             batch: None,
             at: 0,
         };

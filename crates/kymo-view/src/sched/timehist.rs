@@ -109,7 +109,7 @@ impl<'a> TimehistWriter<'a> {
         if !self.selection.wants_cpu(step.cpu) {
             return Ok(());
         }
-        match step.transition {
+        match *step.transition {
             Transition::Switch { out, next } => self.switch(step, machine, &out, &next),
             Transition::Wakeup { task, by, kind } => {
                 self.has_waking |= kind == WakeupKind::Waking;

@@ -73,6 +73,15 @@ impl Batch {
         self.keys.get(index).map(|key| self.entry(key, self.endian()))
     }
 
+    /// The same of a record whose header is known: its bytes are not looked at.
+    #[inline]
+    pub fn get_with_header(&self, index: usize, header: RecordHeader) -> Option<Entry<'_>> {
+        self.keys.get(index).map(|key| {
+            let record = self.record(key);
+            self.entry_of(key, header, record, self.endian())
+        })
+    }
+
     /// Those that are no samples: what changes the meaning of later ones.
     pub fn others(&self) -> impl Iterator<Item = Entry<'_>> {
         let endian = self.endian();
@@ -120,15 +129,31 @@ impl Batch {
 
     #[inline]
     pub(super) fn entry(&self, key: &Key, endian: Endian) -> Entry<'_> {
-        // Keys are made by `Queue::push` only, for records that lie wholly in their block;
-        // but a mapped file may have been cut short since.
-        let block = &self.blocks[key.block as usize];
-        let record = block.bytes().get(key.at as usize..).unwrap_or_default();
+        let record = self.record(key);
         let header = RecordHeader::parse(record, endian).unwrap_or(RecordHeader {
             kind: RecordKind(0),
             misc: Misc(0),
             size: 8,
         });
+        self.entry_of(key, header, record, endian)
+    }
+
+    /// Bytes of a record and what comes behind it. Keys are made by `Queue::push` only, for
+    /// records that lie wholly in their block; but a mapped file may have been cut short since.
+    #[inline]
+    fn record(&self, key: &Key) -> &[u8] {
+        let block = &self.blocks[key.block as usize];
+        block.bytes().get(key.at as usize..).unwrap_or_default()
+    }
+
+    #[inline]
+    fn entry_of<'b>(
+        &'b self,
+        key: &Key,
+        header: RecordHeader,
+        record: &'b [u8],
+        endian: Endian,
+    ) -> Entry<'b> {
         let raw = RawRecord {
             kind: header.kind,
             misc: header.misc,
@@ -141,7 +166,7 @@ impl Batch {
             events: &self.events,
             features: &self.features,
             time: (key.time != 0).then_some(key.time),
-            offset: block.offset_of(key.at),
+            offset: self.blocks[key.block as usize].offset_of(key.at),
         }
     }
 }

@@ -106,7 +106,7 @@ impl Summing {
             let task = machine.tasks.get(out.task).filter(|t| of.wants_task(t));
             let ran = out.since.and_then(|since| of.cut(since, step.time));
             if let (Some(task), Some(ran)) = (task, ran) {
-                self.table.add(&out, task, step.cpu, ran);
+                self.table.add(out, task, step.cpu, ran);
             }
         }
         if !machine.ended().is_empty() {
