@@ -22,13 +22,20 @@ pub(crate) const DRIVER: &str = "virtio_blk";
 const MODULES: [&str; 1] = ["scsi_debug"];
 
 /// Sources on it, below [`fetch::SOURCES`]. A change of this list makes a new disk.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
+    SCRIPT,
     "fs/read_write.c",
     "fs/open.c",
     "kernel/sched/core.c",
     "drivers/scsi/scsi_debug.c",
     "include/linux/fs.h",
 ];
+
+/// The script of the kernel's documentation that counts events of the page allocator.
+const SCRIPT: &str = "Documentation/trace/postprocess/trace-pagealloc-postprocess.pl";
+
+/// Directory of the modules that the script loads.
+const PERL: &str = "perl";
 
 /// The file system's size; `vmlinux` takes 590 MB of it.
 const SIZE: &str = "800M";
@@ -73,6 +80,7 @@ fn fill(stage: &Path, kernel: &Kernel, debug: &Path, source: &Path) -> anyhow::R
     }
     let directory = stage.join("src");
     unpack(source, &directory)?;
+    copy_perl_modules(&stage.join(PERL))?;
     // The directory that Debian's builds name in their debugging information, from the
     // directory of the sources.
     let (_, flavour) = release.rsplit_once("-cloud-").context("not a cloud kernel")?;
@@ -94,6 +102,19 @@ pub(super) fn unpack(source: &Path, directory: &Path) -> anyhow::Result<()> {
     tar.args(["--strip-components=1", "--wildcards", "-xJf"]).arg(&archive);
     tar.arg("-C").arg(directory).args(SOURCES.map(|file| format!("*/{file}")));
     cargo::run_command(tar)
+}
+
+/// Copies the modules of the host's perl that the script loads, if there is a perl.
+fn copy_perl_modules(to: &Path) -> anyhow::Result<()> {
+    let code = "use strict; use Getopt::Long; print map { \"$_\\t$INC{$_}\\n\" } keys %INC";
+    let Ok(loaded) = fetch::output("perl", &["-e", code]) else { return Ok(()) };
+    for (name, path) in loaded.lines().filter_map(|line| line.split_once('\t')) {
+        let copy = to.join(name);
+        let directory = copy.parent().unwrap_or(to);
+        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        std::fs::copy(path, &copy).with_context(|| path.to_owned())?;
+    }
+    Ok(())
 }
 
 /// A second name for a file, in a directory that is made.

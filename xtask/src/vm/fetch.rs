@@ -249,7 +249,7 @@ fn remove(directory: &Path) -> anyhow::Result<()> {
 }
 
 /// What a command prints.
-fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+pub(super) fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new(program);
     let output = command.args(arguments).env("LC_ALL", "C").output();
     let output = output.with_context(|| format!("cannot run {program}"))?;

@@ -71,6 +71,7 @@ const USUAL: &[&str] = &[
     "wc",
     "xargs",
     "perf",
+    "perl",
     "trace-cmd",
 ];
 

@@ -199,6 +199,11 @@ impl OffCpuCause {
         matches!(self, C::Preempted | C::Woken | C::New)
     }
 
+    /// Whether nothing was to be done: such waits hold nobody up.
+    pub fn is_idle(self) -> bool {
+        self == C::IdleWorker
+    }
+
     /// A sentence's words.
     pub fn text(self) -> &'static str {
         match self {

@@ -337,7 +337,8 @@ impl<'a> OffCpuCounting<'a> {
         }
         let begins = wait.left.is_some() || wait.cause == WaitCause::New;
         self.no_begin += u64::from(!begins);
-        if let Some((cause, from, to)) = whole.filter(|_| !wait.touches_loss)
+        // Threads without work hold nobody up, however long they wait for it.
+        if let Some((cause, from, to)) = whole.filter(|w| !wait.touches_loss && !w.0.is_idle())
             && self.longest.as_ref().is_none_or(|l| to - from > l.to - l.from)
         {
             let comm = task.comm().to_vec();

@@ -52,13 +52,13 @@ impl WaitTable {
         self.wakers.get(id.0 as usize)
     }
 
-    /// The cause that most time went to.
+    /// The cause that most time went to; threads without work have it only where there is no other.
     pub fn largest(&self) -> Option<(OffCpuCause, u64)> {
         let total = |(cause, stats): &(OffCpuCause, CauseStats)| {
             (*cause, stats.waits.total.saturating_add(stats.open.1))
         };
-        let all = self.causes.iter().map(total);
-        all.max_by_key(|(_, total)| *total).filter(|(_, total)| *total > 0)
+        let all = self.causes.iter().map(total).filter(|(_, total)| *total > 0);
+        all.max_by_key(|(cause, total)| (!cause.is_idle(), *total))
     }
 }
 

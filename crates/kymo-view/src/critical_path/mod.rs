@@ -39,10 +39,13 @@ impl PathView<'_> {
         stack.map_or_else(Vec::new, |s| self.table.stacks.names(s))
     }
 
-    /// The command that shows the events of a segment.
-    fn script(&self, segment: &PathSegment) -> String {
+    /// The command that shows the events of a segment, where they are kept.
+    fn script(&self, segment: &PathSegment) -> Option<String> {
+        if self.recording.is_empty() {
+            return None;
+        }
         let nano = TimeUnits { nanos: true };
         let (from, to) = (Seconds(segment.from, nano), Seconds(segment.to, nano));
-        format!("kymo script -i {} --time {from},{to}", self.recording)
+        Some(format!("kymo script -i {} --time {from},{to}", self.recording))
     }
 }

@@ -179,7 +179,9 @@ impl PathView<'_> {
             if !stack.is_empty() {
                 writeln!(out, "                   {stack}")?;
             }
-            writeln!(out, "                   {}", self.script(segment))?;
+            if let Some(script) = self.script(segment) {
+                writeln!(out, "                   {script}")?;
+            }
         }
         writeln!(out)
     }

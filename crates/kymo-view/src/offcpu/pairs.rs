@@ -14,7 +14,7 @@ const WIDTH: usize = 44;
 impl OffCpuView<'_> {
     /// Writes the waits of the largest totals that somebody ended.
     pub(super) fn write_pairs(&self, out: &mut dyn Write) -> io::Result<()> {
-        let ended = |cause: OffCpuCause| cause != OffCpuCause::Woken && !cause.is_runnable();
+        let ended = |cause: OffCpuCause| !cause.is_idle() && !cause.is_runnable();
         let cells = self.table.cells.iter();
         let cells = cells.filter(|((cause, stack, _), _)| ended(*cause) && stack.is_some());
         for (n, ((cause, stack, waker), cell)) in cells.take(self.pairs).enumerate() {

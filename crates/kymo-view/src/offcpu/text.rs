@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use kymo_analysis::offcpu::{OffCpuCause, OffCpuRow};
+use kymo_analysis::offcpu::{CauseStats, OffCpuCause, OffCpuRow};
 
 use super::OffCpuView;
 use super::pairs::waits;
-use crate::units::{Millis, Seconds, TimeUnits, shown};
+use crate::units::{Millis, Seconds, Span, TimeUnits, shown};
 use crate::{Ledger, percent};
 
 impl OffCpuView<'_> {
@@ -21,12 +21,18 @@ impl OffCpuView<'_> {
         if self.tasks {
             self.write_tasks(out)?;
         }
-        let whole = self.table.causes.iter().map(|(_, c)| c.waits.total).sum();
-        if whole > 0 {
+        let totals = self.table.causes.iter().map(|(cause, c)| (cause.is_idle(), c.waits.total));
+        let (mut whole, mut idle) = (0u64, 0);
+        for (is_idle, total) in totals {
+            *(if is_idle { &mut idle } else { &mut whole }) += total;
+        }
+        let leave_idle = whole > 0 && idle > 0;
+        if whole + idle > 0 {
             let begin =
                 if self.inverted { "the function that waits" } else { "the outermost caller" };
-            writeln!(out, " Stacks, from {begin} on, in percent of the time off CPU\n")?;
-            self.write_tree(out, whole)?;
+            let without = if leave_idle { ", without idle kernel threads" } else { "" };
+            writeln!(out, " Stacks, from {begin} on, in percent of the time off CPU{without}\n")?;
+            self.write_tree(out, if leave_idle { whole } else { whole + idle }, leave_idle)?;
         }
         self.write_pairs(out)?;
         self.write_next(out)?;
@@ -37,8 +43,7 @@ impl OffCpuView<'_> {
     }
 
     fn write_answer(&self, out: &mut dyn Write, total: &OffCpuRow) -> io::Result<()> {
-        let largest = self.table.causes.iter().max_by_key(|(_, c)| c.waits.total);
-        let Some((cause, stats)) = largest.filter(|(_, c)| c.waits.count > 0) else {
+        let Some((cause, stats)) = self.largest() else {
             return writeln!(out, "\n No task was off CPU and came back.\n");
         };
         let off = total.waiting.saturating_add(total.blocked);
@@ -46,17 +51,29 @@ impl OffCpuView<'_> {
             1 => "1 task was".to_owned(),
             n => format!("{n} tasks were"),
         };
-        let micro = TimeUnits::default();
+        let idle = self.table.causes.iter().find(|(c, _)| c.is_idle() && c != cause);
+        let most = match idle {
+            Some((_, idle)) if idle.waits.total > 0 => {
+                format!("{} of it idle kernel threads, most of the rest", Span(idle.waits.total))
+            }
+            _ => "most of it".to_owned(),
+        };
         writeln!(
             out,
-            "\n {tasks} off CPU for {} ms of {} ms ({:.1}%); most of it {}: {} ms in {}.\n",
-            Millis(off, micro),
-            Millis(total.wall, micro),
+            "\n {tasks} off CPU for {} of {} ({:.1}%); {most} {}: {} in {}.\n",
+            Span(off),
+            Span(total.wall),
             percent(off, total.wall),
             cause.text().replace(": ", " on ").replace("CPU on ", "CPU, "),
-            Millis(stats.waits.total, micro),
+            Span(stats.waits.total),
             waits(stats.waits.count),
         )
+    }
+
+    /// The cause that most time went to; threads without work have it only where there is no other.
+    fn largest(&self) -> Option<&(OffCpuCause, CauseStats)> {
+        let waited = self.table.causes.iter().filter(|(_, c)| c.waits.count > 0);
+        waited.max_by_key(|(cause, c)| (!cause.is_idle(), c.waits.total))
     }
 
     fn write_causes(&self, out: &mut dyn Write, total: &OffCpuRow) -> io::Result<()> {
@@ -163,8 +180,7 @@ impl OffCpuView<'_> {
         }
         writeln!(out, "  its events:   kymo script -i {file} --time {from},{to}")?;
         writeln!(out, "  its task:     kymo offcpu report -i {file} --tid {}", longest.tid)?;
-        let largest = self.table.causes.iter().max_by_key(|(_, c)| c.waits.total);
-        match largest.map(|(cause, _)| cause) {
+        match self.largest().map(|(cause, _)| cause) {
             Some(OffCpuCause::Preempted | OffCpuCause::Woken) => {
                 writeln!(out, "  who ran:      kymo sched latency -i {file} --causes")
             }

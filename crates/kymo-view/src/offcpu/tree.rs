@@ -11,12 +11,21 @@ use super::OffCpuView;
 use crate::{GraphStyle, TreeNode, write_graph};
 
 impl OffCpuView<'_> {
-    /// Writes the tree; `whole` is what 100 % is.
-    pub(super) fn write_tree(&mut self, out: &mut dyn Write, whole: u64) -> io::Result<()> {
+    /// Writes the tree; `whole` is what 100 % is. Threads without work are in it unless they are
+    /// to be left out.
+    pub(super) fn write_tree(
+        &mut self,
+        out: &mut dyn Write,
+        whole: u64,
+        leave_idle: bool,
+    ) -> io::Result<()> {
         let mut tree = ChainTree::default();
         let mut roots = FxHashMap::default();
         let table = &mut *self.table;
         for ((cause, stack, _), cell) in &table.cells {
+            if cause.is_idle() && leave_idle {
+                continue;
+            }
             let stacks = &mut table.stacks;
             let root =
                 *roots.entry(*cause).or_insert_with(|| tree.trunk(stacks.label(cause.text()).0));

@@ -60,7 +60,9 @@ impl WaitSection {
                 max: stats.waits.max.map(|m| Duration::from_nanos(m.0)),
             });
         }
-        rows[1..].sort_by_key(|r| std::cmp::Reverse(r.total));
+        // What nobody waits for comes last.
+        let idle = OffCpuCause::IdleWorker.text();
+        rows[1..].sort_by_key(|r| (r.what == idle, std::cmp::Reverse(r.total)));
         let all = table.cells.iter().fold(running, |sum, (_, c)| sum.saturating_add(c.total));
         let least = (all as f64 * LEAST_SHARE) as u64;
         let pairs = stacks_of_waits(table).into_iter().filter(|w| w.cell.total >= least);
@@ -116,7 +118,7 @@ struct StackWaits {
 fn stacks_of_waits(table: &WaitTable) -> Vec<StackWaits> {
     let mut places: FxHashMap<(OffCpuCause, StackNode), usize> = FxHashMap::default();
     let mut all: Vec<StackWaits> = Vec::new();
-    for ((cause, stack, waker), cell) in &table.cells {
+    for ((cause, stack, waker), cell) in table.cells.iter().filter(|((c, ..), _)| !c.is_idle()) {
         let Some(stack) = stack.filter(|_| !cause.is_runnable()) else { continue };
         let at = *places.entry((*cause, stack)).or_insert(all.len());
         match all.get_mut(at) {

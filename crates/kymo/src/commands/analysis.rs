@@ -55,7 +55,7 @@ pub(crate) struct AnalysisArgs {
 }
 
 impl AnalysisArgs {
-    /// Events come from the recorder, through this pipe.
+    /// Events come from the recorder, through this pipe, or a file that is not kept.
     pub(crate) fn set_live(&mut self, pipe: PathBuf) {
         (self.input, self.is_live) = (Some(pipe), true);
     }

@@ -69,6 +69,9 @@ pub(crate) struct EventRecordingArgs {
 /// Name of threads that read what is being recorded; those that they start inherit it.
 pub(crate) const READER: &str = "kymo-live";
 
+/// Systems of the calls that wait for what is recorded, where the recorder makes them.
+pub(crate) const CALLS: [&str; 2] = ["raw_syscalls", "syscalls"];
+
 /// Events that a command records.
 pub(crate) struct RecordedEvents<'a> {
     /// The command, as it is typed: `kymo sched record`.
@@ -80,9 +83,9 @@ pub(crate) struct RecordedEvents<'a> {
 }
 
 impl RecordedEvents<'_> {
-    /// The events that the kernel has, each once. System calls of the recorder's own are left
-    /// out, and those of threads that read along: they wait for what is recorded.
-    pub(crate) fn specs(&self) -> anyhow::Result<Vec<EventSpec>> {
+    /// The events that the kernel has, each once; of these systems without those of the recorder's
+    /// own, and of threads that read along.
+    pub(crate) fn specs(&self, without_own: &[&str]) -> anyhow::Result<Vec<EventSpec>> {
         let catalog = Catalog::open();
         let mut specs = Vec::new();
         for name in self.required {
@@ -92,11 +95,11 @@ impl RecordedEvents<'_> {
             specs.extend(catalog.parse(name).into_iter().flatten());
         }
         let own = format!("common_pid != {} && comm != \"{READER}\"", std::process::id());
-        let is_call = |spec: &&mut EventSpec| {
+        let is_left_out = |spec: &&mut EventSpec| {
             let system = spec.tracepoint.as_ref().map(|(system, _)| &**system);
-            matches!(system, Some("raw_syscalls" | "syscalls"))
+            system.is_some_and(|system| without_own.contains(&system))
         };
-        specs.iter_mut().filter(is_call).for_each(|spec| spec.filter = Some(own.clone()));
+        specs.iter_mut().filter(is_left_out).for_each(|spec| spec.filter = Some(own.clone()));
         Ok(specs)
     }
 }
@@ -114,7 +117,7 @@ pub(crate) fn record_events(
 ) -> anyhow::Result<ExitCode> {
     let cpus = args.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
     let cpus = cpus.unwrap_or_default();
-    let specs = events.specs()?;
+    let specs = events.specs(&CALLS)?;
     match args.output.extension().is_some_and(|e| e == "dat") {
         true => record_trace_dat(args, events.command, &specs, cpus),
         false => record_perf_data(args, events.command, specs, cpus),

@@ -12,36 +12,65 @@ use kymo_kernel::descriptors;
 use kymo_kernel::process::{Signal, Signals, own_usage};
 use kymo_record::{CallGraph, Output, RecordError, RecordOptions, Target, record};
 
-use super::event_recording::{READER, RecordedEvents};
+use super::event_recording::{CALLS, READER, RecordedEvents};
 use crate::args::values::{Ring, millis, ring};
 
-/// Flags of watching.
+/// Flags of watching, where `--live` is free.
 #[derive(clap::Args, Default)]
 pub(crate) struct LiveArgs {
     /// Take events while they happen, system-wide, until COMMAND ends, the time is over or Ctrl-C;
-    /// nothing is recorded
+    /// nothing is recorded. A command, -a, -m and --timeout mean the same
     #[arg(long, conflicts_with_all = ["input", "files", "time"])]
-    pub(crate) live: bool,
-    /// System-wide, which is the default with --live
-    #[arg(short = 'a', long, requires = "live")]
+    live: bool,
+    #[command(flatten)]
+    watch: WatchArgs,
+}
+
+/// Flags that say what is waited for; any of them means that events are taken while they happen.
+#[derive(clap::Args, Default)]
+pub(crate) struct WatchArgs {
+    /// Take events of the machine while they happen
+    #[arg(short = 'a', long, conflicts_with_all = ["input", "files", "time"])]
     all_cpus: bool,
-    /// Size of each ring, in pages or with a suffix B, K, M, G (--live)
-    #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring, requires = "live")]
+    /// Size of each ring, in pages or with a suffix B, K, M, G (live)
+    #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring,
+          conflicts_with_all = ["input", "files", "time"])]
     mmap_pages: Option<Ring>,
-    /// Stop after this time in milliseconds, and the command with it (--live)
-    #[arg(long, value_name = "MS", value_parser = millis, requires = "live")]
+    /// Stop after this time in milliseconds, and the command with it (live)
+    #[arg(long, value_name = "MS", value_parser = millis,
+          conflicts_with_all = ["input", "files", "time"])]
     timeout: Option<Duration>,
-    /// The command that is waited for (--live)
-    #[arg(last = true, value_name = "COMMAND", requires = "live")]
+    /// Take events of the machine while this command runs
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["input", "files", "time"])]
     command: Vec<OsString>,
 }
 
+/// Systems whose events are left out where they are of kymo itself: the calls that wait for what
+/// happens, and the memory that it is read into.
+const WITHOUT_OWN: [&str; 3] = [CALLS[0], CALLS[1], "kmem"];
 /// Pages of a ring if nothing else is asked for.
 const PAGES: usize = 1024;
 /// Bytes of the pipe: a reader that is busy for a moment does not stop the recorder.
 const PIPE: usize = 1 << 20;
 
 impl LiveArgs {
+    /// What is to be watched, unless a recording is to be read.
+    pub(crate) fn take(&mut self) -> Option<WatchArgs> {
+        (self.live || self.watch.is_given()).then(|| std::mem::take(&mut self.watch))
+    }
+}
+
+impl WatchArgs {
+    fn is_given(&self) -> bool {
+        let WatchArgs { all_cpus, mmap_pages, timeout, command } = self;
+        *all_cpus || mmap_pages.is_some() || timeout.is_some() || !command.is_empty()
+    }
+
+    /// What is to be watched, unless a recording is to be read.
+    pub(crate) fn take(&mut self) -> Option<WatchArgs> {
+        self.is_given().then(|| std::mem::take(self))
+    }
+
     /// What is recorded, of all CPUs.
     pub(crate) fn options(
         &self,
@@ -49,7 +78,7 @@ impl LiveArgs {
         chains: bool,
     ) -> anyhow::Result<RecordOptions> {
         Ok(RecordOptions {
-            events: events.specs()?,
+            events: events.specs(&WITHOUT_OWN)?,
             target: Target::System,
             command: self.command.clone(),
             period: Some(1),

@@ -34,10 +34,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    if !args.live.live {
-        return show(&args);
-    }
-    let live = std::mem::take(&mut args.live);
+    let Some(live) = args.live.take() else { return show(&args) };
     super::record::with_events(|events| {
         live.pass_on(events, false, |pipe| {
             args.read.analysis.set_live(pipe);

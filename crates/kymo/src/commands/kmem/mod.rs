@@ -25,7 +25,7 @@ EXAMPLES
   kymo kmem stat                         both allocators in a summary
   kymo kmem stat --caller -s live -l 20  who holds most memory
   kymo kmem pagealloc                    the page allocator by process and call chain
-  kymo kmem pagealloc -- make -j4        records and shows, beside what /proc/vmstat counted")]
+  kymo kmem pagealloc -- make -j4        while make runs, beside what /proc/vmstat counted")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -44,7 +44,7 @@ enum Action {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Record(args) => record::run(*args),
-        Action::Stat(args) => stat::run(&args),
+        Action::Stat(args) => stat::run(*args),
         Action::Pagealloc(args) => pagealloc::run(*args),
     }
 }

@@ -1,19 +1,16 @@
 //! `kymo kmem pagealloc`: events of the page allocator by process, what stays, and what the
 //! kernel's own counters say of the same time.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use clap::Parser as _;
 use kymo_analysis::kmem::{KmemConfig, page_notes, process_notes, read_kmem};
 use kymo_kernel::vmstat::Snapshot;
 use kymo_view::kmem::{PageProcessView, VmstatDelta};
 
 use super::super::analysis::{AnalysisArgs, stdout};
-use super::super::event_recording::EventRecordingArgs;
-use super::super::scratch::ScratchDirectory;
+use super::super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo kmem pagealloc`.
@@ -31,7 +28,7 @@ from sched_process_fork and are ? for processes that are older than the recordin
 EXAMPLES
   kymo kmem pagealloc -i perf.data --ignore-pid
   kymo kmem pagealloc --prepend-parent -l 20
-  kymo kmem pagealloc -- make -j4            records, shows, and compares with /proc/vmstat")]
+  kymo kmem pagealloc -- make -j4            shows, and compares with /proc/vmstat")]
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
@@ -58,16 +55,8 @@ pub(super) struct Args {
     /// Only events of these threads
     #[arg(long, value_name = "TIDS", value_delimiter = ',')]
     tid: Vec<u32>,
-    /// Record this command, in a file that is removed
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
-}
-
-/// Flags of a recording, where they stand alone.
-#[derive(clap::Parser)]
-struct RecordingFlags {
     #[command(flatten)]
-    flags: EventRecordingArgs,
+    watch: WatchArgs,
 }
 
 /// Counters of /proc/vmstat that changed and are of what the events tell, the largest first.
@@ -93,40 +82,25 @@ fn differences(before: &Snapshot, after: &Snapshot) -> Vec<VmstatDelta> {
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    let mut vmstat = match args.vmstat.as_slice() {
-        [before, after] => {
-            let read = |path: &PathBuf| {
-                Snapshot::read_from(path).with_context(|| path.display().to_string())
-            };
-            Some(differences(&read(before)?, &read(after)?))
-        }
-        _ => None,
-    };
-    let directory;
-    if !args.command.is_empty() {
-        if args.read.input.is_some() || !args.read.files.is_empty() || vmstat.is_some() {
-            bail!(
-                "a command is recorded into a file of its own: -i and --vmstat are for recordings"
-            );
-        }
-        directory = ScratchDirectory::new(true)?;
-        let path = directory.file();
-        let flags = ["record".into(), "-q".into(), "-o".into(), path.clone().into_os_string()];
-        let end = [OsString::from("--")];
-        let all = flags.into_iter().chain(end).chain(args.command.clone());
-        let recording = RecordingFlags::try_parse_from(all)?.flags;
-        let before = Snapshot::read().context("cannot read the counters of memory")?;
-        super::record::record(recording, false, true)?;
-        vmstat = Some(differences(
-            &before,
-            &Snapshot::read().context("cannot read the counters of memory")?,
-        ));
-        args.read.input = Some(path);
+    let Some(watch) = args.watch.take() else { return show(&args, None) };
+    if !args.vmstat.is_empty() {
+        bail!("--vmstat is for recordings: what happens now is compared by itself");
     }
-    show(&args, vmstat)
+    super::record::with_events((false, true), |events| {
+        let before = read_counters()?;
+        watch.pass_on(events, true, |pipe| {
+            args.read.set_live(pipe);
+            show(&args, Some(before))
+        })
+    })
 }
 
-fn show(args: &Args, vmstat: Option<Vec<VmstatDelta>>) -> anyhow::Result<ExitCode> {
+fn read_counters() -> anyhow::Result<Snapshot> {
+    Snapshot::read().context("cannot read the counters of memory")
+}
+
+/// Shows a recording, or what is recorded until its end since these counters were read.
+fn show(args: &Args, before: Option<Snapshot>) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.symbols)?;
     let config = KmemConfig {
         selection: args.read.selection(&source, &args.pid, &args.tid)?,
@@ -135,6 +109,16 @@ fn show(args: &Args, vmstat: Option<Vec<VmstatDelta>>) -> anyhow::Result<ExitCod
         ..KmemConfig::default()
     };
     let read = read_kmem(&source, &config)?;
+    let counters = match (before, args.vmstat.as_slice()) {
+        (Some(before), _) => Some((before, read_counters()?)),
+        (None, [before, after]) => {
+            let read = |path: &PathBuf| {
+                Snapshot::read_from(path).with_context(|| path.display().to_string())
+            };
+            Some((read(before)?, read(after)?))
+        }
+        _ => None,
+    };
     let ledger = super::ledger(&source, &read, vec![page_notes(&read), process_notes(&read)]);
     let view = PageProcessView {
         read: &read,
@@ -142,7 +126,7 @@ fn show(args: &Args, vmstat: Option<Vec<VmstatDelta>>) -> anyhow::Result<ExitCod
         prepend_parent: args.prepend_parent,
         lines: args.lines,
         max_stack: args.max_stack,
-        vmstat,
+        vmstat: counters.map(|(before, after)| differences(&before, &after)),
     };
     let mut out = stdout();
     match args.read.json {

@@ -9,6 +9,7 @@ use kymo_view::kmem::{KmemKey, PageView, SlabView};
 use serde_json::json;
 
 use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::live::WatchArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo kmem stat`.
@@ -17,9 +18,11 @@ use crate::args::symbols::SymbolArgs;
 Without --slab and --page it shows what the recording has. Times, CPUs and tasks choose
 allocations; frees count with the allocation they end. Ping-pong are objects that were freed on
 another CPU; cross CPU allocations took memory of another NUMA node than the CPU's. Live is what is
-allocated at the end of the recording, or of --time.
+allocated at the end of the recording, or of --time. A command, -a or --timeout take events while
+they happen, and nothing is recorded.
 
 EXAMPLES
+  kymo kmem stat --caller -s live -l 10 -- make -j4
   kymo kmem stat --caller -l 10
   kymo kmem stat --slab --alloc -s pingpong -l 10
   kymo kmem stat --page --caller --live
@@ -29,6 +32,8 @@ pub(super) struct Args {
     read: AnalysisArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
+    #[command(flatten)]
+    watch: WatchArgs,
     /// Only the slab allocator
     #[arg(long)]
     slab: bool,
@@ -73,10 +78,22 @@ impl Args {
     }
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if !args.sort.is_empty() && !args.caller && !args.alloc {
         bail!("--sort is for the rows of --caller or --alloc");
     }
+    let Some(watch) = args.watch.take() else { return show(&args) };
+    let both = args.slab == args.page;
+    super::record::with_events((args.slab || both, args.page || both), |events| {
+        // Who called the page allocator is known by the call chain alone.
+        watch.pass_on(events, args.page || both, |pipe| {
+            args.read.set_live(pipe);
+            show(&args)
+        })
+    })
+}
+
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.symbols)?;
     let both = args.slab == args.page;
     let config = KmemConfig {

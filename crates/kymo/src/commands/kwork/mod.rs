@@ -64,8 +64,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::Record(args) => record::run(&args, kinds),
         Action::Report(args) => report::run(*args, &kinds),
         Action::Latency(args) => latency::run(*args, &kinds),
-        Action::Timehist(args) => timehist::run(&args, &kinds),
-        Action::Top(args) => top::run(&args, &kinds),
+        Action::Timehist(args) => timehist::run(*args, &kinds),
+        Action::Top(args) => top::run(*args, &kinds),
     }
 }
 

@@ -47,10 +47,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
-    if !args.live.live {
-        return show(&args, kinds);
-    }
-    let live = std::mem::take(&mut args.live);
+    let Some(live) = args.live.take() else { return show(&args, kinds) };
     let kinds_of = [kinds, &args.read.kwork].concat();
     super::record::with_events(kinds_of, |events| {
         live.pass_on(events, false, |pipe| {

@@ -9,6 +9,7 @@ use kymo_view::kwork::{KworkLineWriter, write_kwork_head};
 use serde_json::json;
 
 use super::super::analysis::stdout;
+use super::super::live::LiveArgs;
 use super::ReadArgs;
 
 /// Flags of `kymo kwork timehist`.
@@ -25,6 +26,8 @@ EXAMPLES
 pub(super) struct Args {
     #[command(flatten)]
     read: ReadArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// Show call chains of begins, where samples of perf.data have them
     #[arg(short = 'g', long)]
     call_graph: bool,
@@ -33,7 +36,18 @@ pub(super) struct Args {
     max_stack: usize,
 }
 
-pub(super) fn run(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+    let Some(live) = args.live.take() else { return show(&args, kinds) };
+    let kinds_of = [kinds, &args.read.kwork].concat();
+    super::record::with_events(kinds_of, |events| {
+        live.pass_on(events, args.call_graph, |pipe| {
+            args.read.analysis.set_live(pipe);
+            show(&args, kinds)
+        })
+    })
+}
+
+fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let read_args = &args.read.analysis;
     let source = read_args.open(&args.read.symbols)?;
     if args.call_graph && source.timeline().is_some() {

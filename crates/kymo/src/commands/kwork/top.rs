@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::kwork::{CpuUsage, KworkConfig};
+use kymo_analysis::kwork::{CpuUsage, KworkConfig, KworkKind};
 use kymo_model::NoteKind;
 use kymo_view::kwork::{TopColumn, TopView};
 
 use super::super::analysis::stdout;
+use super::super::live::LiveArgs;
 use super::ReadArgs;
 
 /// Flags of `kymo kwork top`.
@@ -22,6 +23,8 @@ EXAMPLES
 pub(super) struct Args {
     #[command(flatten)]
     read: ReadArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// Sort by these: rate, runtime, tid, held
     #[arg(
         short = 's',
@@ -36,7 +39,22 @@ pub(super) struct Args {
     lines: Option<usize>,
 }
 
-pub(super) fn run(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
+    let Some(live) = args.live.take() else { return show(&args, kinds) };
+    let mut kinds_of = [kinds, &args.read.kwork].concat();
+    if kinds_of.is_empty() {
+        kinds_of = KworkKind::ALL.map(|kind| kind.name().to_owned()).to_vec();
+    }
+    kinds_of.push("sched".to_owned());
+    super::record::with_events(kinds_of, |events| {
+        live.pass_on(events, false, |pipe| {
+            args.read.analysis.set_live(pipe);
+            show(&args, kinds)
+        })
+    })
+}
+
+fn show(args: &Args, kinds: &[String]) -> anyhow::Result<ExitCode> {
     let source = args.read.analysis.open(&args.read.symbols)?;
     let config = KworkConfig { switches: true, ..args.read.config(&source, kinds)? };
     let mut usage = CpuUsage::count(&source, &config)?;

@@ -98,10 +98,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    if !args.live.live {
-        return show(&args);
-    }
-    let live = std::mem::take(&mut args.live);
+    let Some(live) = args.live.take() else { return show(&args) };
     if !args.futex {
         super::record::check()?;
     }

@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Record(args) => record::run(*args),
         Action::Contention(args) => contention::run(*args),
-        Action::Report(args) => report::run_report(&args),
+        Action::Report(args) => report::run_report(*args),
         Action::Info(args) => report::run_info(&args),
     }
 }

@@ -7,6 +7,7 @@ use kymo_events::EventSource;
 use kymo_view::locks::{ContentionView, LockColumn, LockReportView};
 
 use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo lock report`.
@@ -21,6 +22,8 @@ EXAMPLES
 pub(super) struct ReportArgs {
     #[command(flatten)]
     read: AnalysisArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// A row for each task
     #[arg(short = 't', long)]
     threads: bool,
@@ -70,7 +73,18 @@ fn count(
     Ok((source, table, group))
 }
 
-pub(super) fn run_report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run_report(mut args: ReportArgs) -> anyhow::Result<ExitCode> {
+    let Some(live) = args.live.take() else { return show_report(&args) };
+    super::record::check()?;
+    super::record::with_events(false, false, |events| {
+        live.pass_on(events, true, |pipe| {
+            args.read.set_live(pipe);
+            show_report(&args)
+        })
+    })
+}
+
+fn show_report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let (source, table, group) = count(&args.read, args.threads)?;
     let mut ledger = super::ledger(&source, &table);
     super::note_lockdep(&source, &mut ledger);

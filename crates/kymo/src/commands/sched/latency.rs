@@ -9,7 +9,7 @@ use kymo_model::NoteKind;
 use kymo_view::Ledger;
 use kymo_view::sched::{LatencyColumn, LatencyView};
 
-use super::super::live::LiveArgs;
+use super::super::live::{LiveArgs, WatchArgs};
 use super::AnalysisArgs;
 use super::live::{LiveOutcome, LiveStep, watch};
 use crate::args::symbols::SymbolArgs;
@@ -23,15 +23,15 @@ wake-up, after it was preempted, or when it was new. Waits whose begin is not in
 in no average. -C and --time choose waits by where and when they end. Quantiles are at most a
 sixteenth above the truth.
 
-With --live events of everybody on all CPUs are counted while they happen: nothing is written, and
+With --live, or a command, events of everybody on all CPUs are counted while they happen: nothing is written, and
 the ledger says how much of a CPU that took. What happened between lost events is known when they
 are over: waits that had ended by then are not marked.
 
 EXAMPLES
   kymo sched latency -i perf.data
   kymo sched latency -p --causes --sort p99
-  kymo sched latency --live --timeout 10000
-  kymo sched latency --live -p -- make -j4
+  kymo sched latency -a --timeout 10000
+  kymo sched latency -p -- make -j4
   kymo sched latency --json | jq '.tasks[] | {comm, p99: .woken.p99_ns}'")]
 pub(super) struct Args {
     #[command(flatten)]
@@ -61,10 +61,14 @@ pub(super) struct Args {
     tid: Vec<u32>,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.live.live {
-        return run_live(args);
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    match args.live.take() {
+        Some(live) => run_live(&args, &live),
+        None => show(&args),
     }
+}
+
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&SymbolArgs::default())?;
     let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
@@ -77,12 +81,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Counts what happens until the end.
-fn run_live(args: &Args) -> anyhow::Result<ExitCode> {
+fn run_live(args: &Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
     let selection = SchedSelection { events: args.read.live_selection(&args.pid, &args.tid)? };
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
     let mut outcome = LiveOutcome::default();
     let table = LatencyTable::count_live(&config, |sink| {
-        watch(&args.live, None, &mut outcome, &mut |step| match step {
+        watch(live, None, &mut outcome, &mut |step| match step {
             LiveStep::Event(event) => sink(event),
             LiveStep::RoundEnd => ControlFlow::Continue(()),
         })

@@ -11,7 +11,7 @@ use kymo_model::{Note, NoteKind};
 use kymo_record::{CaptureSummary, PerfCapture, RecordError};
 use kymo_symbols::ResolverOptions;
 
-use super::super::live::LiveArgs;
+use super::super::live::WatchArgs;
 use super::record::with_events;
 
 /// Rings are read so often, or when one is half full.
@@ -37,7 +37,7 @@ pub(super) enum LiveStep<'s, 'e> {
 /// Hands all events to `sink`, by time, until it is over or that breaks off; `symbols` names the
 /// functions of call chains, if these are wanted.
 pub(super) fn watch(
-    args: &LiveArgs,
+    args: &WatchArgs,
     symbols: Option<&ResolverOptions>,
     outcome: &mut LiveOutcome,
     sink: &mut dyn FnMut(LiveStep<'_, '_>) -> ControlFlow<()>,

@@ -9,6 +9,7 @@ use kymo_events::ReadOptions;
 use kymo_view::sched::MapWriter;
 use serde_json::json;
 
+use super::super::live::LiveArgs;
 use super::AnalysisArgs;
 use crate::args::symbols::SymbolArgs;
 
@@ -24,12 +25,24 @@ EXAMPLES
 pub(super) struct Args {
     #[command(flatten)]
     read: AnalysisArgs,
+    #[command(flatten)]
+    live: LiveArgs,
     /// Columns only for CPUs that switch, in the order in which they do
     #[arg(long)]
     compact: bool,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    let Some(live) = args.live.take() else { return show(&args) };
+    super::record::with_events(|events| {
+        live.pass_on(events, false, |pipe| {
+            args.read.set_live(pipe);
+            show(&args)
+        })
+    })
+}
+
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&SymbolArgs::default())?;
     let selection = SchedSelection { events: args.read.selection(&source, &[], &[])? };
     let mut out = super::stdout();

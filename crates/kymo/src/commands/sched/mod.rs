@@ -66,9 +66,9 @@ enum Action {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Record(args) => record::run(&args),
-        Action::Latency(args) => latency::run(&args),
-        Action::Timehist(args) => timehist::run(&args),
-        Action::Map(args) => map::run(&args),
+        Action::Latency(args) => latency::run(args),
+        Action::Timehist(args) => timehist::run(*args),
+        Action::Map(args) => map::run(args),
         Action::Stats(args) => stats::run(&args),
     }
 }

@@ -18,7 +18,7 @@ use kymo_view::Ledger;
 use kymo_view::sched::{TimehistColumns, TimehistSummary, TimehistWriter};
 use serde_json::json;
 
-use super::super::live::LiveArgs;
+use super::super::live::{LiveArgs, WatchArgs};
 use super::AnalysisArgs;
 use super::live::{LiveOutcome, LiveStep, watch};
 use crate::args::symbols::SymbolArgs;
@@ -144,13 +144,17 @@ impl Summing {
     }
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if args.summary && (args.wakeups || args.next || args.migrations) {
         bail!("-s shows no lines: -w, -n and -M are for lines (-S shows both)");
     }
-    if args.live.live {
-        return run_live(args);
+    match args.live.take() {
+        Some(live) => run_live(&args, &live),
+        None => show(&args),
     }
+}
+
+fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.read.open(&args.finding)?;
     let selection = SchedSelection { events: args.read.selection(&source, &args.pid, &args.tid)? };
     // Lines are written before the next is read: losses have to be known before.
@@ -178,7 +182,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Shows what happens until the end.
-fn run_live(args: &Args) -> anyhow::Result<ExitCode> {
+fn run_live(args: &Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
     let selection = SchedSelection { events: args.read.live_selection(&args.pid, &args.tid)? };
     let mut out = super::stdout();
     let mut summing = Summing::default();
@@ -193,7 +197,7 @@ fn run_live(args: &Args) -> anyhow::Result<ExitCode> {
     let mut reader = SchedReader::new(LossWindows::default());
     let mut outcome = LiveOutcome::default();
     let symbols = args.call_graph.then(|| args.finding.options(Path::new("")));
-    let summary = watch(&args.live, symbols.as_ref(), &mut outcome, &mut |step| {
+    let summary = watch(live, symbols.as_ref(), &mut outcome, &mut |step| {
         match step {
             LiveStep::RoundEnd => failed = writer.flush(),
             LiveStep::Event(event) => {

@@ -68,10 +68,7 @@ pub(super) struct Args {
 const MOST_SLOWEST: usize = 100_000;
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    if !args.live.live {
-        return show(&args);
-    }
-    let live = std::mem::take(&mut args.live);
+    let Some(live) = args.live.take() else { return show(&args) };
     super::record::with_events(|events| {
         live.pass_on(events, false, |pipe| {
             args.read.set_live(pipe);

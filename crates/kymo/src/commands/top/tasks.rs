@@ -18,7 +18,7 @@ use kymo_symbols::ResolverOptions;
 use kymo_view::Ledger;
 use kymo_view::top::{ActivityColumns, write_tasks};
 
-use super::super::event_recording::{RecordedEvents, has_event};
+use super::super::event_recording::{CALLS, RecordedEvents, has_event};
 use super::Args;
 use super::stdio::CLEAR;
 use crate::exit;
@@ -41,7 +41,7 @@ fn recorded() -> RecordedEvents<'static> {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cpu_list = args.cpu.as_deref().map(cpus::parse_list).transpose().context("-C")?;
     let options = RecordOptions {
-        events: recorded().specs()?,
+        events: recorded().specs(&CALLS)?,
         target: Target::System,
         cpus: cpu_list.clone().unwrap_or_default(),
         period: Some(1),

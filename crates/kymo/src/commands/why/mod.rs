@@ -3,6 +3,7 @@
 
 mod record;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,12 +11,15 @@ use anyhow::bail;
 use clap::Subcommand;
 use kymo_analysis::critical_path::{PathConfig, PathTarget, SpanExpr, find_paths, path_notes};
 use kymo_events::{EventSelection, EventSource};
+use kymo_record::CallGraph;
 use kymo_view::Ledger;
 use kymo_view::critical_path::PathView;
 use kymo_view::trust::note_chains;
 
 use super::analysis::{AnalysisArgs, stdout};
+use super::scratch::ScratchDirectory;
 use crate::args::symbols::SymbolArgs;
+use crate::args::values::call_graph;
 
 /// Flags of `kymo why`.
 #[derive(clap::Args)]
@@ -33,8 +37,9 @@ the same. Events of spans come from the same recording, or from another one of t
 Without a choice it is the command that was recorded.
 
 EXAMPLES
-  kymo why record -- ./server --once         record, then
-  kymo why                                   what did the command's time go to?
+  kymo why -- ./server --once                what did the command's time go to?
+  kymo why record -- ./server --once         the same in two steps: record, then
+  kymo why                                   show
   kymo why --tid 4711 --time 12.5,12.9       what held thread 4711 up between these seconds?
   kymo why --span 'shop:order -> shop:paid by id' --slowest 3 perf.data shop-trace/
                                              the slowest requests of a program
@@ -73,6 +78,12 @@ struct PathArgs {
     /// Number of spans, the slowest
     #[arg(long, value_name = "N", default_value_t = 5, requires = "span")]
     slowest: usize,
+    /// How to record call chains of the command: fp, dwarf[,BYTES]
+    #[arg(long, value_name = "MODE", value_parser = call_graph, requires = "command")]
+    call_graph: Option<CallGraph>,
+    /// Record this command into a file that is removed, and show its path
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["input", "files", "time"])]
+    command: Vec<OsString>,
     /// Number of parts that are shown with their stacks
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
     parts: usize,
@@ -84,8 +95,24 @@ const MOST_SPANS: usize = 1000;
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Some(Action::Record(args)) => record::run(*args),
-        None => show(&args.path),
+        None if args.path.command.is_empty() => show(&args.path),
+        None => record_and_show(args.path),
     }
+}
+
+/// A path is read several times: what is recorded goes through a file.
+fn record_and_show(mut args: PathArgs) -> anyhow::Result<ExitCode> {
+    let span = args.span.as_deref().map(SpanExpr::parse).transpose()?;
+    let events = span.map_or_else(Vec::new, |span| span.events().map(str::to_owned).to_vec());
+    let directory = ScratchDirectory::new(true)?;
+    record::of_command(
+        events,
+        std::mem::take(&mut args.command),
+        args.call_graph,
+        directory.file(),
+    )?;
+    args.read.set_live(directory.file());
+    show(&args)
 }
 
 fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {

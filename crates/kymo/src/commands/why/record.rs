@@ -1,9 +1,13 @@
 //! `kymo why record`: switches and wake-ups with their stacks, and events of the user's choice.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use kymo_analysis::critical_path::WORK_EVENTS;
 use kymo_analysis::offcpu::OFF_CPU_EVENTS;
+use kymo_record::CallGraph;
 
 use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_event, record_events};
 
@@ -25,6 +29,26 @@ pub(super) struct Args {
     events: Vec<String>,
     #[command(flatten)]
     recording: EventRecordingArgs,
+}
+
+/// Flags of a recording, where they stand alone.
+#[derive(clap::Parser)]
+struct RecordingFlags {
+    #[command(flatten)]
+    flags: EventRecordingArgs,
+}
+
+/// Records this command into `file`.
+pub(super) fn of_command(
+    events: Vec<String>,
+    command: Vec<OsString>,
+    call_graph: Option<CallGraph>,
+    file: PathBuf,
+) -> anyhow::Result<ExitCode> {
+    let flags = ["record".into(), "-q".into(), "-o".into(), file.into_os_string(), "--".into()];
+    let mut recording = RecordingFlags::try_parse_from(flags.into_iter().chain(command))?.flags;
+    recording.call_graph = call_graph;
+    run(Args { events, recording })
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
