@@ -71,22 +71,71 @@ fn every_command_ends_with_its_command_and_its_status() {
         &["io", "top"],
         &["lock", "contention"],
         &["lock", "contention", "--futex"],
+        &["lock", "report"],
         &["offcpu", "report"],
         &["kwork", "report"],
         &["kwork", "latency"],
+        &["kwork", "timehist"],
+        &["kwork", "top"],
+        &["kmem", "stat"],
+        &["kmem", "pagealloc"],
+        &["sched", "latency"],
+        &["sched", "timehist"],
+        &["sched", "map"],
     ] {
-        let end = ["--live", "--", "sh", "-c", "sleep 0.1; exit 7"];
-        let out = run(KYMO, [command, &end].concat());
+        let out = run(KYMO, [command, &["--", "sh", "-c", "sleep 0.1; exit 7"]].concat());
         assert_eq!(out.status, 7, "{command:?}: {out:?}");
         assert!(!out.stdout.is_empty(), "{command:?}: {out:?}");
-        let timed = run(KYMO, [command, &["--live", "--timeout", "100"]].concat());
+        let timed = run(KYMO, [command, &["-a", "--timeout", "100"]].concat());
         assert_eq!(timed.status, 0, "{command:?}: {timed:?}");
-        let refused = run(KYMO, [command, &["--live", "-i", "perf.data"]].concat());
+        let refused = run(KYMO, [command, &["-a", "-i", "perf.data"]].concat());
         assert_eq!(refused.status, 2, "{command:?}: {refused:?}");
+        // There, --live chooses what is alive at the end.
+        if command[0] != "kmem" {
+            let live = run(KYMO, [command, &["--live", "--timeout", "100"]].concat());
+            assert_eq!(live.status, 0, "{command:?}: {live:?}");
+        }
     }
     let gone = run(KYMO, ["io", "top", "--live", "--", "/nonexistent/program"]);
     assert_ne!(gone.status, 0);
     assert!(gone.stderr.contains("/nonexistent/program"), "{gone:?}");
+}
+
+#[test]
+fn memory_that_events_are_read_into_is_not_counted() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let of = format!("of={}", directory.path().join("f").display());
+    let pages = ["kmem", "pagealloc", "--json", "--"];
+    let dd = ["dd", "if=/dev/zero", &of, "bs=1M", "count=20"];
+    let text = json(&run(KYMO, [&pages[..], &dd].concat()).success());
+    let processes = text["processes"].as_array().unwrap();
+    let of = |comm: &str| processes.iter().filter(|p| p["comm"] == comm).collect::<Vec<_>>();
+    // A file system may take several pages at once.
+    let bytes: u64 = of("dd").iter().map(|p| p["allocated_bytes"].as_u64().unwrap()).sum();
+    assert!(bytes >= 20 << 20, "{processes:?}");
+    assert_eq!(of("kymo-live"), Vec::<&Value>::new());
+    assert!(text["vmstat"].as_object().is_some_and(|v| !v.is_empty()), "{text}");
+}
+
+#[test]
+fn the_path_of_a_command_is_shown_at_once() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let out = run(KYMO, ["why", "--json", "--", "sh", "-c", "sleep 0.2; exit 5"]);
+    assert_eq!(out.status, 5, "{out:?}");
+    let text = json(&out);
+    let path = &text["paths"][0];
+    let kinds = text["culprits"].as_array().unwrap();
+    let sleeping = kinds.iter().find(|k| k["kind"] == "sleep").unwrap_or_else(|| panic!("{text}"));
+    assert!(sleeping["total_ns"].as_u64().unwrap() >= 200_000_000, "{text}");
+    // The recording is gone.
+    assert!(path["segments"].as_array().unwrap().iter().all(|s| s["script"].is_null()), "{text}");
+    let page = run(KYMO, ["why", "--", "sleep", "0.1"]).success().stdout;
+    assert!(page.contains("sleeping") && !page.contains("kymo script"), "{page}");
 }
 
 #[test]

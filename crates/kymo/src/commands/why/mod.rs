@@ -105,14 +105,16 @@ fn record_and_show(mut args: PathArgs) -> anyhow::Result<ExitCode> {
     let span = args.span.as_deref().map(SpanExpr::parse).transpose()?;
     let events = span.map_or_else(Vec::new, |span| span.events().map(str::to_owned).to_vec());
     let directory = ScratchDirectory::new(true)?;
-    record::of_command(
+    let recorded = record::of_command(
         events,
         std::mem::take(&mut args.command),
         args.call_graph,
         directory.file(),
     )?;
     args.read.set_live(directory.file());
-    show(&args)
+    // What is wrong with the path weighs more than how the command ended.
+    let shown = show(&args)?;
+    Ok(if shown == ExitCode::SUCCESS { recorded } else { shown })
 }
 
 fn show(args: &PathArgs) -> anyhow::Result<ExitCode> {
