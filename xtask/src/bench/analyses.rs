@@ -67,7 +67,66 @@ impl Bench<'_> {
             rows.extend(measured?);
             removed?;
         }
+        rows.extend(self.sched_recording()?);
         Ok(rows)
+    }
+
+    /// What recordings of the scheduler cost the program that they are of, in both formats.
+    fn sched_recording(&self) -> anyhow::Result<Vec<Row>> {
+        let loops = if self.effort() == Effort::Full { 100_000 } else { 10_000 };
+        // On one CPU: else the scheduler's choice of two changes the figure twofold.
+        let load = format!("taskset -c 0 perf bench -f simple sched pipe -l {loops}");
+        let load: Vec<&str> = load.split(' ').collect();
+        let bare = || {
+            let mut c = Command::new(load[0]);
+            c.args(&load[1..]);
+            c
+        };
+        let with = |mut c: Command| {
+            c.arg("--").args(&load);
+            c
+        };
+        let perf = || with(self.perf_with(&["sched", "record", "-o", "sched-perf.data"]));
+        let data = || with(self.kymo_with(&["sched", "record", "-q", "-o", "sched.data"]));
+        let dat = || with(self.kymo_with(&["sched", "record", "-q", "-o", "sched.dat"]));
+        let commands: [&dyn Fn() -> Command; 4] = [&bare, &perf, &data, &dat];
+        let mut best = [f64::INFINITY; 4];
+        for _ in 0..self.rounds(5) {
+            for (command, best) in commands.iter().zip(&mut best) {
+                let text = output(command())?;
+                let seconds = text.lines().find_map(|l| l.trim().parse::<f64>().ok());
+                *best = best.min(seconds.context("no seconds in the output")? * 1e6 / loops as f64);
+            }
+        }
+        let mut megabytes = Vec::new();
+        for name in ["sched-perf.data", "sched.data", "sched.dat"] {
+            let path = self.dir().join(name);
+            let length = std::fs::metadata(&path).with_context(|| path.display().to_string())?;
+            megabytes.push(length.len() as f64 / 1e6);
+            std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
+        }
+        let [bare, perf, data, dat] = best;
+        Ok(vec![
+            Row {
+                what: format!(
+                    "`sched record` of `perf bench sched pipe`, best of the rounds (bare: {bare:.1} \
+                     µs/op)"
+                ),
+                perf: format!("{perf:.1} µs/op"),
+                kymo: format!("perf.data {data:.1}, `-o x.dat` {dat:.1} µs/op"),
+                verdict: format!(
+                    "added cost {:.2} of perf's, `-o x.dat` {:.2}",
+                    (data - bare) / (perf - bare),
+                    (dat - bare) / (perf - bare)
+                ),
+            },
+            Row {
+                what: "the same, size of the recording".into(),
+                perf: format!("{:.1} MB", megabytes[0]),
+                kymo: format!("perf.data {:.1}, trace.dat {:.1} MB", megabytes[1], megabytes[2]),
+                verdict: String::new(),
+            },
+        ])
     }
 
     fn analysis(&self, analysis: &Analysis, path: &Path) -> anyhow::Result<Vec<Row>> {

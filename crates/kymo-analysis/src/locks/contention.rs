@@ -14,14 +14,14 @@ use rustc_hash::FxHashMap;
 use super::caller::CallerFinder;
 use super::lock_row::{LockCaller, LockFrame, LockRow, lock_type};
 use super::wait_pairs::{LockWaker, WaitPairs};
-use super::{CONTENTION_EVENTS, RELEASE_EVENT};
+use super::{CONTENTION_EVENTS, LockEvents, RELEASE_EVENT};
 use crate::losses::{LossWindows, MOST_CPUS, count_with_losses, select_events};
 use crate::offcpu::{StackNode, StackRole, StackStore};
 
 /// Rows that are told apart; what is more is counted in one.
-const MAX_ROWS: usize = 1 << 16;
+pub(super) const MAX_ROWS: usize = 1 << 16;
 /// Waits under way at a time; tasks wait for one lock, and interrupts upon them.
-const MAX_OPEN: usize = 1 << 18;
+pub(super) const MAX_OPEN: usize = 1 << 18;
 
 /// What makes waits count together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub struct ContentionConfig {
 /// Rows, and what did not fit together.
 #[derive(Debug)]
 pub struct ContentionTable {
+    /// Events that they are of.
+    pub of: LockEvents,
     /// In no order.
     pub rows: Vec<LockRow>,
     /// The stacks of their cells.
@@ -83,6 +85,21 @@ pub struct ContentionTable {
     pub summary: ReadSummary,
 }
 
+impl ContentionTable {
+    /// Makes one row of those with one name: of their caller, or of their class.
+    pub fn combine_names(&mut self) {
+        let mut by_name: FxHashMap<String, usize> = FxHashMap::default();
+        for row in std::mem::take(&mut self.rows) {
+            let next = self.rows.len();
+            let at = *by_name.entry(row.caller.name.clone()).or_insert(next);
+            match self.rows.get_mut(at) {
+                Some(known) => known.merge(&row),
+                None => self.rows.push(row),
+            }
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum RowKey {
     Caller(Arc<[u64]>),
@@ -92,7 +109,14 @@ enum RowKey {
 }
 
 /// Thread, its CPU for idle tasks, and lock.
-type WaitKey = (u32, u32, u64);
+pub(super) type WaitKey = (u32, u32, u64);
+
+/// What tells the waits of a task for a lock from others.
+pub(super) fn wait_key(event: &RecordedEvent<'_>, tid: u32, address: u64) -> WaitKey {
+    // Neither idle tasks nor threads that are being released have numbers of their own.
+    let is_shared = matches!(tid, 0 | u32::MAX);
+    (tid, if is_shared { event.cpu().unwrap_or(0) } else { 0 }, address)
+}
 
 /// A wait under way.
 struct OpenWait {
@@ -245,11 +269,7 @@ impl ContentionCounting<'_> {
         };
         let (first, last) = self.span.unwrap_or((time, time));
         self.span = Some((first.min(time), last.max(time)));
-        let address = address as u64;
-        // Neither idle tasks nor threads that are being released have numbers of their own.
-        let is_shared = matches!(tid, 0 | u32::MAX);
-        let cpu = if is_shared { event.cpu().unwrap_or(0) } else { 0 };
-        let key = (tid, cpu, address);
+        let key = wait_key(event, tid, address as u64);
         match fields {
             ContentionFields::Begin { .. } => {
                 let flags = flags.and_then(|f| event.fields().integer(f)).unwrap_or(0);
@@ -432,7 +452,8 @@ impl ContentionCounting<'_> {
             self.touching_loss += 1;
             return;
         }
-        row.add(nanos, open.time);
+        row.add_wait(nanos, open.time);
+        row.acquired += 1;
         if self.config.pairs && sleeps(open.flags) {
             self.pairs.add(number, open.stack, open.waker, nanos);
         }
@@ -455,6 +476,7 @@ impl ContentionCounting<'_> {
             }
         }
         ContentionTable {
+            of: LockEvents::Contention,
             rows: self.rows,
             stacks: self.wait_stacks,
             events: self.events,

@@ -53,6 +53,8 @@ pub struct LockRow {
     pub tid: u32,
     /// Its name.
     pub comm: Vec<u8>,
+    /// How often locks were taken; where waits alone are recorded, that is after a wait.
+    pub acquired: u64,
     /// Waits that began.
     pub contended: u64,
     /// Waits that ended, in which nothing was lost.
@@ -69,9 +71,22 @@ pub struct LockRow {
 
 impl LockRow {
     /// Takes in a wait that ended.
-    pub(super) fn add(&mut self, nanos: u64, from: u64) {
+    pub(super) fn add_wait(&mut self, nanos: u64, from: u64) {
         self.waits.add(nanos, from);
         self.min = Some(self.min.map_or(nanos, |min| min.min(nanos)));
+    }
+}
+
+impl LockRow {
+    /// Takes in what another row of the same name counts; stacks of waits stay apart.
+    pub(super) fn merge(&mut self, row: &LockRow) {
+        self.acquired += row.acquired;
+        self.contended += row.contended;
+        self.waits.merge(&row.waits);
+        self.min = [self.min, row.min].into_iter().flatten().min();
+        self.uncertain += row.uncertain;
+        self.open += row.open;
+        self.cells.extend_from_slice(&row.cells);
     }
 }
 

@@ -5,12 +5,14 @@ mod caller;
 mod contention;
 mod futex;
 mod lock_row;
+mod lockdep;
 mod notes;
 mod wait_pairs;
 
 pub use contention::{ContentionConfig, ContentionTable, LockGroup, count_contention};
 pub use futex::{FUTEX_EVENTS, FutexRow, FutexTable, count_futexes};
 pub use lock_row::{LockCaller, LockFrame, LockRow, lock_type};
+pub use lockdep::count_lockdep;
 pub use notes::{contention_notes, futex_notes};
 pub use wait_pairs::{LockWaker, WaitCell};
 
@@ -23,3 +25,13 @@ pub const RELEASE_EVENT: &str = "sched:sched_waking";
 /// Events that kernels with lock debugging (lockdep) have beside.
 pub const LOCKDEP_EVENTS: [&str; 4] =
     ["lock:lock_acquire", "lock:lock_acquired", "lock:lock_contended", "lock:lock_release"];
+
+/// Events that locks were counted of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockEvents {
+    /// [`CONTENTION_EVENTS`]: waits alone.
+    #[default]
+    Contention,
+    /// [`LOCKDEP_EVENTS`]: every lock that was taken.
+    Lockdep,
+}

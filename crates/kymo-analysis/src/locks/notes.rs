@@ -2,6 +2,7 @@
 
 use kymo_model::{Note, NoteKind};
 
+use super::LockEvents;
 use super::contention::ContentionTable;
 use super::futex::FutexTable;
 
@@ -35,7 +36,14 @@ pub fn contention_notes(table: &ContentionTable) -> Vec<Note> {
         doubt(NoteKind::Entries, fact, None);
     }
     let mut open = Vec::new();
-    if table.no_begin > 0 {
+    if table.no_begin > 0 && table.of == LockEvents::Lockdep {
+        let fact = format!(
+            "{} events are of locks that were taken before the recording began, or unseen: these \
+             are not counted",
+            table.no_begin
+        );
+        notes.push(Note::choice(NoteKind::Unmatched, fact, None));
+    } else if table.no_begin > 0 {
         open.push(format!("{} waits began before the recording, or unseen", table.no_begin));
     }
     if table.no_end > 0 {

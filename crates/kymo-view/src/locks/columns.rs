@@ -65,7 +65,7 @@ impl LockColumn {
     /// Its number in a row.
     pub(super) fn value(self, row: &LockRow) -> u64 {
         match self {
-            C::Acquired => row.waits.count,
+            C::Acquired => row.acquired,
             C::Contended => row.contended,
             C::WaitTotal => row.waits.total,
             C::WaitMax => row.waits.max.map_or(0, |m| m.0),

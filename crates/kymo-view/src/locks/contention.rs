@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use kymo_analysis::locks::{ContentionTable, LockGroup, LockRow, lock_type};
+use kymo_analysis::locks::{ContentionTable, LockEvents, LockGroup, LockRow, lock_type};
 use serde_json::{Value, json};
 
 use super::ScaledTime;
@@ -196,17 +196,19 @@ impl ContentionView<'_> {
                 })
             })
             .collect();
+        let is_lockdep = self.table.of == LockEvents::Lockdep;
         let (by_task, by_address) = (group == LockGroup::Task, group == LockGroup::Address);
         json!({
             "caller": (group == LockGroup::Caller).then_some(&row.caller.name),
+            "class": is_lockdep.then_some(&row.caller.name),
             "stack": (group == LockGroup::Caller).then_some(stack),
             "tid": by_task.then_some(row.tid),
             "comm": by_task.then(|| String::from_utf8_lossy(&row.comm).into_owned()),
             "address": by_address.then(|| format!("{:#x}", row.address)),
             "symbol": row.symbol.as_ref().filter(|_| by_address),
-            "type": (!by_task).then(|| lock_type(row.flags)),
+            "type": (!by_task && !is_lockdep).then(|| lock_type(row.flags)),
             "contended": row.contended,
-            "acquired": row.waits.count,
+            "acquired": row.acquired,
             "total_ns": row.waits.total,
             "average_ns": row.waits.average(),
             "min_ns": row.min,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use kymo_analysis::locks::{ContentionTable, lock_type};
+use kymo_analysis::locks::{ContentionTable, LockEvents, lock_type};
 use serde_json::{Value, json};
 
 use super::columns::{LockColumn, sorted};
@@ -77,7 +77,12 @@ impl LockReportView<'_> {
             writeln!(out, "Address of instance: name of class")?;
             for row in sorted(&self.table.rows, LockColumn::Contended) {
                 let name = row.symbol.as_deref().unwrap_or(&row.caller.name);
-                writeln!(out, " {:#x}: {name} ({})", row.address, lock_type(row.flags))?;
+                match self.table.of {
+                    LockEvents::Lockdep => writeln!(out, " {:#x}: {name}", row.address)?,
+                    LockEvents::Contention => {
+                        writeln!(out, " {:#x}: {name} ({})", row.address, lock_type(row.flags))?;
+                    }
+                }
             }
         }
         if !ledger.is_empty() {
@@ -96,14 +101,16 @@ impl LockReportView<'_> {
             .into_iter()
             .map(|(tid, comm)| json!({"tid": tid, "comm": comm}))
             .collect();
+        let is_lockdep = self.table.of == LockEvents::Lockdep;
         let locks: Vec<Value> = sorted(&self.table.rows, LockColumn::Contended)
             .into_iter()
             .map(|row| {
                 json!({
                     "address": format!("{:#x}", row.address),
                     "symbol": row.symbol,
-                    "caller": row.caller.name,
-                    "type": lock_type(row.flags),
+                    "caller": (!is_lockdep).then_some(&row.caller.name),
+                    "class": is_lockdep.then_some(&row.caller.name),
+                    "type": (!is_lockdep).then(|| lock_type(row.flags)),
                 })
             })
             .collect();

@@ -8,7 +8,7 @@ mod report;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use kymo_analysis::locks::{ContentionTable, LOCKDEP_EVENTS, contention_notes};
+use kymo_analysis::locks::{ContentionTable, LockEvents, contention_notes};
 use kymo_events::EventSource;
 use kymo_model::NoteKind;
 use kymo_view::Ledger;
@@ -19,7 +19,8 @@ use kymo_view::trust::note_chains;
 #[command(after_long_help = "\
 Waits for locks of the kernel are told by lock:contention_begin and lock:contention_end (Linux 5.19
 and later): spinlocks, mutexes, semaphores. Locks that are taken without a wait are told by
-lock:lock_acquire and others, which only kernels with lock debugging have (CONFIG_LOCK_STAT).
+lock:lock_acquire and others, which only kernels with lock debugging have (CONFIG_LOCK_STAT); there
+they are recorded, too, and `kymo lock report` has every lock.
 
 EXAMPLES
   kymo lock record -- make -j4        waits for locks of the kernel while make runs
@@ -63,16 +64,12 @@ fn ledger(source: &EventSource, table: &ContentionTable) -> Ledger {
     ledger
 }
 
-/// States what locks are counted, as nothing tells of those that were taken without a wait.
-fn note_lockdep(source: &EventSource, ledger: &mut Ledger) {
-    let has = !source.is_piped()
-        && source.classes().iter().any(|c| LOCKDEP_EVENTS.iter().any(|e| c.is_named(e)));
-    let fact = match has {
-        true => "waits alone are counted, not lock:lock_acquire and the like",
-        false => {
-            "there is no lock:lock_acquire, which kernels without lock debugging do not have: \
-             locks that were taken without a wait are not counted"
-        }
-    };
+/// States what locks are counted where nothing tells of those that were taken without a wait.
+fn note_lockdep(table: &ContentionTable, ledger: &mut Ledger) {
+    if table.of == LockEvents::Lockdep {
+        return;
+    }
+    let fact = "there is no lock:lock_acquire, which kernels without lock debugging do not have: \
+                locks that were taken without a wait are not counted";
     ledger.tell(NoteKind::Events, fact, Some("kymo lock contention shows the waits".to_owned()));
 }

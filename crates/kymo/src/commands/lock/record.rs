@@ -10,7 +10,8 @@ use super::super::event_recording::{EventRecordingArgs, RecordedEvents, has_even
 #[derive(clap::Args)]
 #[command(after_help = "\
 Records lock:contention_begin and lock:contention_end of everybody on all CPUs, with their stacks:
-by frame pointers, unless --call-graph says otherwise; with --futex entries and exits of futex(2)
+by frame pointers, unless --call-graph says otherwise; of kernels with lock debugging lock:lock_acquire
+and its like without stacks, too; with --futex entries and exits of futex(2)
 instead, whose stacks are in a perf.data.
 
 EXAMPLES
@@ -39,28 +40,36 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     with_events(false, args.wakers, |events| record_events(&args.recording, events))
 }
 
-/// Whether the kernel has the events.
+/// Whether the kernel has events of locks.
 pub(super) fn check() -> anyhow::Result<()> {
-    if !CONTENTION_EVENTS.iter().all(|e| has_event(e)) {
-        let lockdep = LOCKDEP_EVENTS.iter().any(|e| has_event(e));
-        let more =
-            if lockdep { "; `kymo record -e 'lock:*' -a` records those of lockdep" } else { "" };
-        anyhow::bail!(
-            "this kernel has no lock:contention_begin: Linux 5.19 and later have it{more}"
-        );
+    if !has_event(CONTENTION_EVENTS[0]) && !has_event(LOCKDEP_EVENTS[0]) {
+        anyhow::bail!("this kernel has no lock:contention_begin: Linux 5.19 and later have it");
     }
     Ok(())
 }
 
-/// Hands over what is recorded: waits for locks of the kernel, or for futexes.
+/// Hands over what is recorded: waits for locks of the kernel, or for futexes. Every lock that is
+/// taken is too much for a stack each.
 pub(super) fn with_events<T>(
     futex: bool,
     wakers: bool,
     use_them: impl FnOnce(&RecordedEvents<'_>) -> T,
 ) -> T {
-    let mut required = if futex { FUTEX_EVENTS.to_vec() } else { CONTENTION_EVENTS.to_vec() };
+    let lockdep = LOCKDEP_EVENTS.map(|name| format!("{name}/call-graph=no/"));
+    let mut optional = Vec::new();
+    let mut required = Vec::new();
+    if futex {
+        required.extend(FUTEX_EVENTS);
+    } else {
+        optional.extend(CONTENTION_EVENTS);
+        optional.extend(lockdep.iter().map(String::as_str));
+    }
     required.extend(wakers.then_some(RELEASE_EVENT));
-    use_them(&RecordedEvents { command: "kymo lock record", required: &required, optional: &[] })
+    use_them(&RecordedEvents {
+        command: "kymo lock record",
+        required: &required,
+        optional: &optional,
+    })
 }
 
 fn record_futexes(mut recording: EventRecordingArgs) -> anyhow::Result<ExitCode> {

@@ -2,19 +2,23 @@
 
 use std::process::ExitCode;
 
-use kymo_analysis::locks::{ContentionConfig, ContentionTable, LockGroup, count_contention};
+use kymo_analysis::locks::{
+    ContentionConfig, ContentionTable, LOCKDEP_EVENTS, LockGroup, count_contention, count_lockdep,
+};
 use kymo_events::EventSource;
 use kymo_view::locks::{ContentionView, LockColumn, LockReportView};
 
 use super::super::analysis::{AnalysisArgs, stdout};
+use super::super::event_recording::has_event;
 use super::super::live::LiveArgs;
 use crate::args::symbols::SymbolArgs;
 
 /// Flags of `kymo lock report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A row for each lock, named by who waited for it first. Of kernels without lock debugging, locks that
-are taken without a wait are not counted: acquired is how often a wait ended.
+A row for each lock: of kernels with lock debugging (lockdep) every lock that was taken, by its
+class. Of others only those that were waited for, named by who did first: acquired is how often a
+wait ended.
 
 EXAMPLES
   kymo lock report -k wait_total -E 10
@@ -27,6 +31,9 @@ pub(super) struct ReportArgs {
     /// A row for each task
     #[arg(short = 't', long)]
     threads: bool,
+    /// One row for the locks of one class, or those that one caller waited for first
+    #[arg(short = 'c', long, conflicts_with = "threads")]
+    combine_locks: bool,
     /// Sort by this: acquired, contended, avg_wait, wait_total, wait_max, wait_min
     #[arg(short = 'k', long, value_name = "KEY", default_value = "acquired")]
     key: LockColumn,
@@ -57,6 +64,15 @@ pub(super) struct InfoArgs {
     map: bool,
 }
 
+/// Whether there are events of every lock that was taken. What is read once cannot be asked; what
+/// happens now, this kernel has or not.
+fn has_lockdep(source: &EventSource) -> bool {
+    match source.is_piped() {
+        true => has_event(LOCKDEP_EVENTS[0]) && source.name().is_empty(),
+        false => source.classes().iter().any(|c| c.is_named(LOCKDEP_EVENTS[0])),
+    }
+}
+
 fn count(
     read: &AnalysisArgs,
     tasks: bool,
@@ -69,7 +85,10 @@ fn count(
         max_stack: 8,
         ..ContentionConfig::default()
     };
-    let table = count_contention(&source, &config)?;
+    let table = match has_lockdep(&source) {
+        true => count_lockdep(&source, &config)?,
+        false => count_contention(&source, &config)?,
+    };
     Ok((source, table, group))
 }
 
@@ -85,9 +104,12 @@ pub(super) fn run_report(mut args: ReportArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn show_report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let (source, table, group) = count(&args.read, args.threads)?;
+    let (source, mut table, group) = count(&args.read, args.threads)?;
+    if args.combine_locks {
+        table.combine_names();
+    }
     let mut ledger = super::ledger(&source, &table);
-    super::note_lockdep(&source, &mut ledger);
+    super::note_lockdep(&table, &mut ledger);
     let entries = args.entries.unwrap_or(usize::MAX);
     let mut out = stdout();
     if args.read.json {
@@ -119,7 +141,7 @@ pub(super) fn run_info(args: &InfoArgs) -> anyhow::Result<ExitCode> {
     let tasks = args.threads || !args.map;
     let (source, table, _) = count(&args.read, tasks)?;
     let mut ledger = super::ledger(&source, &table);
-    super::note_lockdep(&source, &mut ledger);
+    super::note_lockdep(&table, &mut ledger);
     let mut out = stdout();
     let view = LockReportView {
         table: &table,
