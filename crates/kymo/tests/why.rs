@@ -307,3 +307,28 @@ fn other_formats_have_the_same_paths_and_losses_are_marked() {
     }
     assert!(compared > 0 && marked > 0, "{compared} {marked}");
 }
+
+#[test]
+fn lines_of_the_program_are_named() {
+    if !require(&NEEDS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (program, source) = (directory.path().join("nap"), PROGRAM.replace("chains.c", "nap.c"));
+    let flags = ["-O1", "-g", "-fno-omit-frame-pointer", "-o", program.to_str().unwrap(), &source];
+    assert!(Command::new("gcc").args(flags).status().unwrap().success());
+    let line = |text: &str| {
+        let lines = std::fs::read_to_string(&source).unwrap();
+        lines.lines().position(|l| l.contains(text)).unwrap() + 1
+    };
+    let (nap, file) = (line("\"syscall\""), directory.path().join("nap.data"));
+    let (program, file) = (program.to_str().unwrap(), file.to_str().unwrap());
+    let _ = kymo(&["why", "record", "-q", "-o", file, "--", program]).success();
+    let page = kymo(&["why", "--json", "-i", file]).success().stdout;
+    let page: Value = serde_json::from_str(&page).unwrap();
+    let segments = array(&page["paths"][0]["segments"]);
+    let sleeps = segments.iter().find(|s| s["kind"] == "sleep").unwrap_or_else(|| panic!("{page}"));
+    assert_eq!(sleeps["line"], format!("{source}:{nap}"), "{sleeps}");
+    let text = kymo(&["why", "-i", file]).success().stdout;
+    assert!(text.contains(&format!(" < nap (nap.c:{nap}) < main")), "{text}");
+}

@@ -453,6 +453,7 @@ impl<'a> PathCollector<'a> {
             tasks: self.history.tasks,
             spans: is_spans.then_some(stats),
             alternatives,
+            lines: Vec::new(),
             stacks: self.stacks,
             stacked: (0, 0),
             forgotten: self.history.forgotten,

@@ -23,7 +23,9 @@ mod work_items;
 
 pub use collect::{PathConfig, PathTarget, SpanStats, find_paths};
 pub use notes::path_notes;
-pub use path::{CriticalPath, PathCulprit, PathKind, PathSegment, PathTable, PathTask, PathTaskId};
+pub use path::{
+    CriticalPath, PathCulprit, PathKind, PathLine, PathSegment, PathTable, PathTask, PathTaskId,
+};
 pub use span::{SpanError, SpanExpr};
 pub use wake_source::WakeSource;
 pub use work_items::WORK_EVENTS;

@@ -99,6 +99,8 @@ pub struct PathSegment {
     pub instead: Option<PathTaskId>,
     /// Stack at its end: where it was switched out or woke the one that waited.
     pub stack: Option<StackNode>,
+    /// Line of the program there; see [`PathTable::line`].
+    pub(super) line: Option<u32>,
     /// Whether events were lost within it.
     pub touches_loss: bool,
     /// Whether a switch is missing, so that running and waiting are not told apart in it.
@@ -166,6 +168,17 @@ pub struct PathCulprit {
     pub longest: (usize, usize),
 }
 
+/// Line of a program's source at the end of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathLine {
+    /// Frame of the program that it is of: 0 is the innermost one.
+    pub frame: usize,
+    /// Source file.
+    pub file: String,
+    /// Line in it.
+    pub line: u32,
+}
+
 /// Critical paths, and what they are made of.
 #[derive(Debug)]
 pub struct PathTable {
@@ -177,6 +190,8 @@ pub struct PathTable {
     pub spans: Option<SpanStats>,
     /// Tasks that would have fitted the choice as well.
     pub alternatives: Vec<PathTask>,
+    /// Lines of the longest segments.
+    pub(super) lines: Vec<PathLine>,
     /// The stacks.
     pub stacks: StackStore,
     /// Events whose stacks were looked for, and found.
@@ -240,6 +255,12 @@ impl PathTable {
     /// A segment by the number of its path and of its place there.
     pub fn segment(&self, (path, at): (usize, usize)) -> Option<&PathSegment> {
         self.paths.get(path)?.segments.get(at)
+    }
+
+    /// Line of the innermost function of the program that has one at the end of a segment, if it
+    /// is one of the longest segments.
+    pub fn line(&self, segment: &PathSegment) -> Option<&PathLine> {
+        self.lines.get(segment.line? as usize)
     }
 
     /// Places of the longest segments.

@@ -4,9 +4,11 @@
 use std::ops::ControlFlow;
 
 use kymo_events::{EventSource, ReadOptions, RecordedEvent, SourceError};
+use kymo_model::Misc;
+use kymo_symbols::DsoId;
 use rustc_hash::FxHashMap;
 
-use super::path::{PathKind, PathSegment, PathTable, StackPlace};
+use super::path::{PathKind, PathLine, PathSegment, PathTable, StackPlace};
 use super::wake_source::WakeSource;
 use crate::losses::select_events;
 use crate::offcpu::{OFF_CPU_EVENTS, OffCpuCause, StackNode, StackRole, StackStore};
@@ -14,6 +16,14 @@ use crate::tasks::{SwitchOutState, WakeupContext};
 
 /// Events whose stacks are looked for.
 const MAX_PLACES: usize = 1 << 20;
+
+/// Segments whose lines are looked for: the longest.
+const MAX_LINES: usize = 64;
+/// Frames of the program that are asked for a line.
+const MAX_FRAMES: usize = 16;
+
+/// Source line of an address of a binary, of each recording.
+type KnownLines = FxHashMap<(usize, DsoId, u64), Option<(String, u32)>>;
 
 type FoundStacks = FxHashMap<StackPlace, Option<StackNode>>;
 
@@ -31,12 +41,25 @@ pub(super) fn add_stacks(source: &EventSource, table: &mut PathTable) -> Result<
     }
     // Numbers of symbols are those of one reading.
     table.stacks = StackStore::default();
-    read(source, &mut found, &mut table.stacks)?;
+    let longest = table.worst(MAX_LINES).into_iter();
+    let longest = longest.filter_map(|place| Some((table.segment(place)?.place?, None)));
+    let mut lines: FxHashMap<StackPlace, Option<u32>> = longest.collect();
+    let (mut texts, mut known) = (Vec::new(), KnownLines::default());
+    read(source, &mut found, &mut table.stacks, &mut |place, event| {
+        if let Some(slot) = lines.get_mut(&place)
+            && let Some(line) = source_line(event, &mut known)
+        {
+            *slot = Some(texts.len() as u32);
+            texts.push(line);
+        }
+    })?;
+    table.lines = texts;
     table.stacked = (found.len() as u64, found.values().flatten().count() as u64);
     let stacks = &table.stacks;
     for segment in table.paths.iter_mut().flat_map(|p| &mut p.segments) {
         let stack = |place: Option<StackPlace>| found.get(&place?).copied().flatten();
         segment.stack = stack(segment.place);
+        segment.line = segment.place.and_then(|place| lines.get(&place).copied().flatten());
         tell_cause(segment, stack(segment.wake_place), stacks);
     }
     Ok(())
@@ -46,6 +69,7 @@ fn read(
     source: &EventSource,
     found: &mut FoundStacks,
     stacks: &mut StackStore,
+    see: &mut dyn FnMut(StackPlace, &RecordedEvent<'_>),
 ) -> Result<(), SourceError> {
     let mut names = OFF_CPU_EVENTS.to_vec();
     names.push("ftrace:kernel_stack");
@@ -70,6 +94,7 @@ fn read(
         if slot.is_none() {
             let role = if place.is_switch { StackRole::Sleeper } else { StackRole::Waker };
             *slot = stacks.add(event, role);
+            see(place, event);
             if slot.is_none() && !event.class.is_stack {
                 owners.insert(cpu, place);
             }
@@ -77,6 +102,25 @@ fn read(
         ControlFlow::Continue(())
     })?;
     Ok(())
+}
+
+/// Line of the innermost function of the program that has one.
+fn source_line(event: &RecordedEvent<'_>, known: &mut KnownLines) -> Option<PathLine> {
+    let chain = event.call_chain();
+    let of_program = chain.iter().filter(|f| f.address.mode == Misc::USER).take(MAX_FRAMES);
+    of_program.enumerate().find_map(|(frame, at)| {
+        let dso = at.shown.dso?;
+        let line = known.entry((event.class.recording, dso, at.code)).or_insert_with(|| {
+            let mut line = None;
+            event.with_symbols(&mut |symbols| {
+                let sources = symbols.sources_of(&[(dso, vec![at.code])]);
+                let first = sources.frames(0, 0).first().filter(|f| f.line > 0);
+                line = first.map(|f| (sources.file(f.file).to_owned(), f.line));
+            });
+            line
+        });
+        line.clone().map(|(file, line)| PathLine { frame, file, line })
+    })
 }
 
 fn place_of(event: &RecordedEvent<'_>, cpu: u32) -> Option<StackPlace> {

@@ -209,6 +209,7 @@ impl PathWalk<'_> {
             depth,
             instead: None,
             stack: None,
+            line: None,
             touches_loss: self.losses.touches(from, to),
             is_unsplit: false,
             place: None,

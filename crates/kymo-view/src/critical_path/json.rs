@@ -80,6 +80,7 @@ impl PathView<'_> {
             "depth": s.depth,
             "instead": s.instead.map(|i| self.task_json(i)),
             "stack": self.names(s.stack),
+            "line": self.table.line(s).map(|l| format!("{}:{}", l.file, l.line)),
             "uncertain": s.is_uncertain(),
             "script": self.script(s),
         })

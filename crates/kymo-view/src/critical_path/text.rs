@@ -190,14 +190,23 @@ impl PathView<'_> {
     fn stack_line(&self, segment: &PathSegment) -> String {
         let Some(stack) = segment.stack else { return String::new() };
         let stacks = &self.table.stacks;
-        let says = |name: &&str| !SYSCALL_ENTRY.contains(name);
         let part = |kernel: bool, most: usize| {
             let frames = stacks.frames(stack).filter(move |f| stacks.is_kernel(*f) == kernel);
-            frames.map(|f| stacks.frame_name(f)).filter(says).take(most).collect::<Vec<_>>()
+            let names = frames.map(|f| stacks.frame_name(f)).enumerate();
+            let says = names.filter(|(_, name)| !SYSCALL_ENTRY.contains(name));
+            says.take(most).collect::<Vec<_>>()
         };
         let user = part(false, FRAMES - 1);
         let kernel = part(true, FRAMES - user.len().min(FRAMES - 2));
-        let all = kernel.into_iter().chain(user).map(|name| shown(name.as_bytes()));
+        let line = self.table.line(segment);
+        let user = user.into_iter().map(|(at, name)| match line.filter(|l| l.frame == at) {
+            Some(line) => {
+                let file = line.file.rsplit('/').next().unwrap_or(&line.file);
+                format!("{} ({}:{})", shown(name.as_bytes()), shown(file.as_bytes()), line.line)
+            }
+            None => shown(name.as_bytes()),
+        });
+        let all = kernel.into_iter().map(|(_, name)| shown(name.as_bytes())).chain(user);
         let how = if segment.kind == PathKind::Running { "until " } else { "in " };
         format!("{how}{}", all.collect::<Vec<_>>().join(" < "))
     }
