@@ -314,11 +314,11 @@ fn lines_of_the_program_are_named() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let (program, source) = (directory.path().join("nap"), PROGRAM.replace("chains.c", "nap.c"));
-    let flags = ["-O1", "-g", "-fno-omit-frame-pointer", "-o", program.to_str().unwrap(), &source];
+    let (program, code) = (directory.path().join("nap"), PROGRAM.replace("chains.c", "nap.c"));
+    let flags = ["-O1", "-g", "-fno-omit-frame-pointer", "-o", program.to_str().unwrap(), &code];
     assert!(Command::new("gcc").args(flags).status().unwrap().success());
     let line = |text: &str| {
-        let lines = std::fs::read_to_string(&source).unwrap();
+        let lines = std::fs::read_to_string(&code).unwrap();
         lines.lines().position(|l| l.contains(text)).unwrap() + 1
     };
     let (nap, file) = (line("\"syscall\""), directory.path().join("nap.data"));
@@ -328,7 +328,7 @@ fn lines_of_the_program_are_named() {
     let page: Value = serde_json::from_str(&page).unwrap();
     let segments = array(&page["paths"][0]["segments"]);
     let sleeps = segments.iter().find(|s| s["kind"] == "sleep").unwrap_or_else(|| panic!("{page}"));
-    assert_eq!(sleeps["line"], format!("{source}:{nap}"), "{sleeps}");
+    assert_eq!(sleeps["line"], format!("{code}:{nap}"), "{sleeps}");
     let text = kymo(&["why", "-i", file]).success().stdout;
     assert!(text.contains(&format!(" < nap (nap.c:{nap}) < main")), "{text}");
 }

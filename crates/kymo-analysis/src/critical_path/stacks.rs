@@ -22,6 +22,9 @@ const MAX_LINES: usize = 64;
 /// Frames of the program that are asked for a line.
 const MAX_FRAMES: usize = 16;
 
+/// Begins of the names of functions through which system calls come into the kernel.
+const SYSCALL_ENTRIES: [&str; 3] = ["entry_SYSCALL", "entry_SYSENTER", "el0_svc"];
+
 /// Source line of an address of a binary, of each recording.
 type KnownLines = FxHashMap<(usize, DsoId, u64), Option<(String, u32)>>;
 
@@ -107,13 +110,23 @@ fn read(
 /// Line of the innermost function of the program that has one.
 fn source_line(event: &RecordedEvent<'_>, known: &mut KnownLines) -> Option<PathLine> {
     let chain = event.call_chain();
+    let of_kernel = chain.iter().rfind(|f| f.address.mode == Misc::KERNEL);
+    let is_call = of_kernel.and_then(|f| f.shown.symbol).is_some_and(|symbol| {
+        let mut is_call = false;
+        event.with_symbols(&mut |symbols| {
+            is_call = SYSCALL_ENTRIES.iter().any(|entry| symbols.name(symbol).starts_with(entry));
+        });
+        is_call
+    });
     let of_program = chain.iter().filter(|f| f.address.mode == Misc::USER).take(MAX_FRAMES);
     of_program.enumerate().find_map(|(frame, at)| {
         let dso = at.shown.dso?;
-        let line = known.entry((event.class.recording, dso, at.code)).or_insert_with(|| {
+        // A system call returns behind its instruction.
+        let code = if is_call && frame == 0 { at.code.saturating_sub(1) } else { at.code };
+        let line = known.entry((event.class.recording, dso, code)).or_insert_with(|| {
             let mut line = None;
             event.with_symbols(&mut |symbols| {
-                let sources = symbols.sources_of(&[(dso, vec![at.code])]);
+                let sources = symbols.sources_of(&[(dso, vec![code])]);
                 let first = sources.frames(0, 0).first().filter(|f| f.line > 0);
                 line = first.map(|f| (sources.file(f.file).to_owned(), f.line));
             });
