@@ -25,6 +25,7 @@ mod exit;
 mod refused_options;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command, FromArgMatches as _};
@@ -97,11 +98,15 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     profile, "Find out what a command spends its time on";
     cache, "Show or remove what earlier runs found out about binaries";
     evlist, "Show the events of a perf.data, and how they were opened";
+    buildid_cache as "buildid-cache", "Put binaries into perf's build-id cache, list and remove them";
     buildid_list as "buildid-list", "Show build-ids of the binaries of a perf.data, or of the kernel";
     kallsyms, "Show where symbols of the running kernel are";
     version, "Show the version of this program";
     manual, "Print a manual page, or completions for a shell";
 };
+
+/// The option before commands that says where perf's build-id cache is.
+const BUILD_ID_DIRECTORY: &str = "buildid-dir";
 
 /// kymo's command line, where commands declare their flags when they are typed.
 fn command_line() -> Command {
@@ -121,11 +126,21 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
         .propagate_version(true)
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .arg(
+            clap::Arg::new(BUILD_ID_DIRECTORY)
+                .long("buildid-dir")
+                .value_name("DIR")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("perf's build-id cache, in place of ~/.debug"),
+        )
         .subcommands(commands.map(|e| declared(Command::new(e.name).about(e.about), e.declare)))
 }
 
 fn main() -> ExitCode {
     let (command_line, mut matches) = parse(typed_args());
+    if let Some(directory) = matches.remove_one::<PathBuf>(BUILD_ID_DIRECTORY) {
+        kymo_symbols::BuildIdDirectory::choose(directory);
+    }
     let Some((name, mut matches)) = matches.remove_subcommand() else {
         unreachable!("clap requires a command");
     };

@@ -3,6 +3,7 @@
 pub(crate) mod analysis;
 pub(crate) mod annotate;
 pub(crate) mod boot;
+pub(crate) mod buildid_cache;
 pub(crate) mod buildid_list;
 pub(crate) mod bundle;
 pub(crate) mod cache;
