@@ -7,6 +7,7 @@ pub(crate) mod buildid_cache;
 pub(crate) mod buildid_list;
 pub(crate) mod bundle;
 pub(crate) mod cache;
+pub(crate) mod config;
 pub(crate) mod convert;
 pub(crate) mod count;
 pub(crate) mod event;
