@@ -82,8 +82,9 @@ impl BuildIdCache {
     /// # Errors
     /// If a file cannot be read or written.
     pub fn add(&self, binary: &BinaryToAdd<'_>) -> io::Result<bool> {
-        let too_short = || io::Error::new(ErrorKind::InvalidInput, "its build-id is too short");
-        let link = self.directory.link(binary.build_id).ok_or_else(too_short)?;
+        if self.directory.link(binary.build_id).is_none() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "its build-id is too short"));
+        }
         if self.holds(binary.build_id) {
             return Ok(false);
         }
@@ -96,13 +97,7 @@ impl BuildIdCache {
         if !binary.probes.is_empty() {
             replace(&files.join("probes"), |file| file.write_all(binary.probes.as_bytes()))?;
         }
-        if let Some(parent) = link.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        // The link makes all of it visible, and replaces one that leads nowhere.
-        let unfinished = unfinished(&link);
-        symlink(relative_target(binary.name, binary.build_id), &unfinished)?;
-        fs::rename(&unfinished, &link).inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
+        self.link(binary.name, binary.build_id)?;
         Ok(true)
     }
 
@@ -170,6 +165,38 @@ impl BuildIdCache {
         Ok(found)
     }
 
+    /// Makes the link by build-id, by which all of a binary is found. It replaces another.
+    pub(crate) fn link(&self, name: &Path, id: BuildId) -> io::Result<()> {
+        let Some(link) = self.directory.link(id) else { return Ok(()) };
+        if let Some(parent) = link.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let unfinished = unfinished(&link);
+        symlink(relative_target(name, id), &unfinished)?;
+        fs::rename(&unfinished, &link).inspect_err(|_| drop(fs::remove_file(&unfinished)))
+    }
+
+    /// The name of the binary of this build, and the files that the cache has of it.
+    ///
+    /// # Errors
+    /// If its directory cannot be read.
+    pub(crate) fn files_of(&self, id: BuildId) -> io::Result<Option<(PathBuf, Vec<PathBuf>)>> {
+        let Some(link) = self.directory.link(id).filter(|link| link.is_dir()) else {
+            return Ok(None);
+        };
+        let Some(name) = name_at(&link, id) else { return Ok(None) };
+        let files = self.directory.files_of(&name, id);
+        let mut names = names_in(&files)?;
+        names.sort();
+        let files = names.iter().map(|name| files.join(name)).filter(|file| file.is_file());
+        Ok(Some((name, files.collect())))
+    }
+
+    /// The directory that it is in.
+    pub fn directory(&self) -> &BuildIdDirectory {
+        &self.directory
+    }
+
     fn remove_files(&self, name: &Path, id: BuildId) -> io::Result<()> {
         let files = self.directory.files_of(name, id);
         match fs::remove_dir_all(&files) {
@@ -192,7 +219,7 @@ impl BuildIdCache {
 }
 
 /// Where a link by build-id leads: `../../PATH/BUILDID`.
-fn relative_target(name: &Path, id: BuildId) -> PathBuf {
+pub(crate) fn relative_target(name: &Path, id: BuildId) -> PathBuf {
     let name = name.strip_prefix("/").unwrap_or(name);
     Path::new("../..").join(name).join(id.to_string())
 }
@@ -200,7 +227,11 @@ fn relative_target(name: &Path, id: BuildId) -> PathBuf {
 /// The name of the binary that a link by build-id belongs to. `None` of what no link of a
 /// cache is.
 fn name_at(link: &Path, id: BuildId) -> Option<PathBuf> {
-    let target = fs::read_link(link).ok()?;
+    name_of_target(&fs::read_link(link).ok()?, id)
+}
+
+/// The name of the binary that a link by build-id with this target belongs to.
+pub(crate) fn name_of_target(target: &Path, id: BuildId) -> Option<PathBuf> {
     let inside = target.strip_prefix("../..").ok()?;
     let name = inside.parent()?;
     let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
@@ -237,7 +268,10 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Writes a file that replaces another as a whole.
-fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
     let unfinished = unfinished(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     let written = write(&mut file).and_then(|()| fs::rename(&unfinished, path));

@@ -5,6 +5,7 @@
 //! `kymo-analysis`.
 #![forbid(unsafe_code)]
 
+pub mod build_id_archive;
 pub mod build_id_cache;
 mod build_id_directory;
 pub mod bundle;

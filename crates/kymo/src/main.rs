@@ -102,6 +102,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     cache, "Show or remove what earlier runs found out about binaries";
     evlist, "Show the events of a perf.data, and how they were opened";
     config, "Show and set variables of perf's configuration";
+    archive, "Pack the binaries of a recording by build-id, or unpack them on another machine";
     buildid_cache as "buildid-cache", "Put binaries into perf's build-id cache, list and remove them";
     buildid_list as "buildid-list", "Show build-ids of the binaries of a perf.data, or of the kernel";
     kallsyms, "Show where symbols of the running kernel are";

@@ -2,6 +2,7 @@
 
 pub(crate) mod analysis;
 pub(crate) mod annotate;
+pub(crate) mod archive;
 pub(crate) mod boot;
 pub(crate) mod buildid_cache;
 pub(crate) mod buildid_list;
@@ -13,6 +14,7 @@ pub(crate) mod count;
 pub(crate) mod event;
 pub(crate) mod event_recording;
 pub(crate) mod evlist;
+mod hit_binaries;
 pub(crate) mod io;
 pub(crate) mod kallsyms;
 pub(crate) mod kmem;
