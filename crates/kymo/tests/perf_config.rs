@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kymo_testkit::{Need, Outcome, Workload, require, run_command};
@@ -263,6 +265,29 @@ fn a_file_of_somebody_else_is_not_read() {
     let ours = home.kymo(&["config", "-l"]).expect_status(1);
     assert_eq!(ours.stdout, home.perf(&["config", "-l"]).success().stdout);
     assert!(ours.stdout.is_empty() && ours.stderr.contains("belongs"), "{}", ours.stderr);
+}
+
+/// Who may not look into the home directory has no configuration, and is not told of it.
+#[test]
+fn a_home_directory_of_somebody_else_has_no_configuration() {
+    if !require(&[Need::Root]) {
+        return;
+    }
+    let home = Home::new("[a]\nk = 1\n");
+    fs::set_permissions(home.0.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    let program = kymo_testkit::Unprivileged::new(Path::new(env!("CARGO_BIN_EXE_kymo")));
+    let run = |named: bool| {
+        let copy = program.dir().join("kymo");
+        let mut command = home.command(copy.to_str().unwrap(), &["config", "-l"]);
+        command.uid(kymo_testkit::NOBODY).current_dir(program.dir());
+        if named {
+            command.env("PERF_CONFIG", home.file());
+        }
+        run_command(command)
+    };
+    let outcome = run(false).success();
+    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", ""));
+    assert!(run(true).failure().stderr.contains("ermission denied"));
 }
 
 #[test]
