@@ -156,8 +156,20 @@ pub fn unpack(
     cache: &BuildIdCache,
     other: &mut dyn FnMut(&str, &mut dyn Read) -> io::Result<()>,
 ) -> io::Result<UnpackedArchive> {
+    unpack_tar(&mut MultiBzDecoder::new(archive), cache, other)
+}
+
+/// Unpacks the tar of an archive, as [`unpack`].
+///
+/// # Errors
+/// As [`unpack`].
+pub fn unpack_tar(
+    tar: &mut dyn Read,
+    cache: &BuildIdCache,
+    other: &mut dyn FnMut(&str, &mut dyn Read) -> io::Result<()>,
+) -> io::Result<UnpackedArchive> {
     let mut unpacking = Unpacking { cache, links: BTreeSet::new(), refused: Vec::new() };
-    unpacking.visit(&mut MultiBzDecoder::new(archive), Some(other))?;
+    unpacking.visit(tar, Some(other))?;
     let mut unpacked = UnpackedArchive { refused: unpacking.refused, ..Default::default() };
     // Last: what is linked is complete.
     for (name, id) in unpacking.links {
@@ -201,15 +213,14 @@ impl Unpacking<'_> {
         let taken = match kind {
             MemberKind::File => match self.place(name) {
                 Some(place) => {
-                    replace(&place, |file| io::copy(bytes, file).map(drop))?;
+                    put(&place, bytes)?;
                     true
                 }
                 None => false,
             },
             MemberKind::HardLink(target) => match (self.place(name), self.place(target)) {
                 (Some(place), Some(first)) => {
-                    let mut first = fs::File::open(first)?;
-                    replace(&place, |file| io::copy(&mut first, file).map(drop))?;
+                    put(&place, &mut fs::File::open(first)?)?;
                     true
                 }
                 _ => false,
@@ -229,11 +240,9 @@ impl Unpacking<'_> {
         Ok(())
     }
 
-    /// Where a file of a binary lies in the cache, whose directory is made. `None` of a name
-    /// that none has.
+    /// Where a file of a binary lies in the cache. `None` of a name that none has.
     fn place(&self, name: &str) -> Option<PathBuf> {
-        let path = Path::new(name);
-        let parts: Vec<&str> = path
+        let parts: Vec<&str> = Path::new(name)
             .components()
             .map(|part| match part {
                 Component::Normal(name) => name.to_str(),
@@ -246,10 +255,16 @@ impl Unpacking<'_> {
         if *first == ".build-id" || !has_id {
             return None;
         }
-        let place = self.cache.directory().path().join(path);
-        fs::create_dir_all(place.parent()?).ok()?;
-        Some(place)
+        Some(self.cache.directory().path().join(parts.iter().collect::<PathBuf>()))
     }
+}
+
+/// Puts a file into the cache.
+fn put(place: &Path, bytes: &mut dyn Read) -> io::Result<()> {
+    if let Some(directory) = place.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    replace(place, |file| io::copy(bytes, file).map(drop))
 }
 
 /// What a link by build-id belongs to.
@@ -263,9 +278,7 @@ fn linked(name: &str, target: &str) -> Option<(PathBuf, String)> {
 /// Whether this is the name of a file, and of nothing elsewhere; of a hidden file no recording
 /// has one.
 fn is_file_name(name: &str) -> bool {
-    let mut parts = Path::new(name).components();
-    let is_one = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
-    is_one && !name.starts_with('.')
+    !name.is_empty() && !name.contains('/') && !name.starts_with('.')
 }
 
 #[cfg(test)]
@@ -319,6 +332,7 @@ mod tests {
             format!("bin/../../{hex}/elf"),
             format!(".build-id/ab/{}/elf", &hex[2..]),
             "bin/ls/elf".to_owned(),
+            "perf.data/".to_owned(),
         ];
         let hidden = ".bashrc";
         let links = [

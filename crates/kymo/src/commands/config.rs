@@ -17,8 +17,8 @@ use crate::perf_config::{ConfigScope, PerfConfig, key_of, settings};
 FILES
 /etc/perfconfig, and ~/.perfconfig, which counts more; or only the file that PERF_CONFIG names
 (/dev/null: none). PERF_CONFIG_NOSYSTEM=1 and PERF_CONFIG_NOGLOBAL=1 leave one of the two out. A
-file that belongs neither to you nor to root is not read. What follows a mistake is not read, either,
-and commands warn of it.
+file that belongs neither to you nor to root is not read, nor is what follows a mistake, of which
+commands warn.
 
   # a comment
   [report]
