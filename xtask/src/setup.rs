@@ -119,6 +119,11 @@ const PACKAGES: &[Package] = &[
         present: || cargo::has("xz", &["--version"]),
     },
     Package {
+        name: "bzip2",
+        why: "unpacks what kymo archive packs, in tests",
+        present: || cargo::has("bzip2", &["--version"]),
+    },
+    Package {
         name: "debuginfod",
         why: "the server that debug files are fetched from in tests",
         present: || cargo::has("debuginfod-find", &["--version"]),

@@ -36,6 +36,14 @@ impl ClientConfig {
         ClientConfig::from(|name| std::env::var(name).ok())
     }
 
+    /// The same with these servers in place of those of `DEBUGINFOD_URLS`.
+    pub fn of_servers(urls: &str) -> Option<ClientConfig> {
+        ClientConfig::from(|name| match name {
+            "DEBUGINFOD_URLS" => Some(urls.to_owned()),
+            _ => std::env::var(name).ok(),
+        })
+    }
+
     fn from(var: impl Fn(&str) -> Option<String>) -> Option<ClientConfig> {
         let servers: Vec<String> = var("DEBUGINFOD_URLS")?
             .split_whitespace()

@@ -1,7 +1,7 @@
 //! Readers and writers of trace formats: perf.data in [`perfdata`],
 //! trace.dat in [`tracedat`], CTF in [`ctf`], each with `read` and `write` that mirror each
 //! other; [`RecordingFormat`] tells them apart by their first bytes. [`Timeline`] puts recordings of
-//! the kernel and of programs on one time.
+//! the kernel and of programs on one time. [`perf_config`] is perf's configuration file.
 //!
 //! Nothing here interprets what the records mean: they are handed on as bytes
 //! with their event and time.
@@ -11,6 +11,7 @@ pub mod ctf;
 mod damage;
 mod machine;
 mod merge_heap;
+pub mod perf_config;
 pub mod perfdata;
 mod recording_format;
 mod text;

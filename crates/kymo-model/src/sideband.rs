@@ -20,6 +20,19 @@ impl BuildId {
         BuildId { bytes, len: len as u8 }
     }
 
+    /// Reads the hexadecimal digits of a build-id, at most 40.
+    pub fn parse(hex: &str) -> Option<BuildId> {
+        let digits = hex.as_bytes();
+        if !(1..=20).contains(&digits.len().div_ceil(2)) || !digits.len().is_multiple_of(2) {
+            return None;
+        }
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|n| u8::try_from(n).ok());
+        let pairs = digits.as_chunks::<2>().0.iter();
+        let bytes: Option<Vec<u8>> =
+            pairs.map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+        Some(BuildId::new(&bytes?))
+    }
+
     /// The build-id in bare ELF notes: those of a note segment, or `/sys/kernel/notes`.
     pub fn from_notes(notes: &[u8], endian: Endian) -> Option<BuildId> {
         const NT_GNU_BUILD_ID: u32 = 3;
@@ -329,6 +342,16 @@ mod tests {
             assert_eq!(BuildId::from_notes(&notes[..cut], Endian::Little), expected, "{cut}");
         }
         assert_eq!(BuildId::from_notes(&[0xff; 64], Endian::Little), None);
+    }
+
+    #[test]
+    fn a_build_id_is_read_as_it_is_written() {
+        let id = BuildId::new(&[0x0a; 20]);
+        assert_eq!(BuildId::parse(&id.to_string()), Some(id));
+        assert_eq!(BuildId::parse("AB"), Some(BuildId::new(&[0xab])));
+        for bad in ["", "a", "abc", "+1", "zz", &"0".repeat(42)] {
+            assert_eq!(BuildId::parse(bad), None, "{bad}");
+        }
     }
 
     type DeviceInode = (u32, u32, u64, u64);

@@ -57,5 +57,6 @@ pub use resolve_by_kallsyms::{kallsyms_functions, resolve_by_kallsyms};
 pub use safety::{PointSafety, ProbeHazard};
 pub use source_lines::{SourceLines, source_lines};
 pub use target::{ProbeResolver, ProbedTarget};
+pub use usdt::usdt_probe_lines;
 pub use usdt_args::usdt_fetch_arg;
 pub use variables::{PointVariables, SourceVariable};

@@ -1,11 +1,12 @@
 //! USDT probes of a binary → definitions.
 
 use kymo_debuginfo::sdt::{UsdtNote, usdt_notes};
-use kymo_model::glob::glob_match;
+use kymo_model::glob::{glob_match, is_glob};
 use kymo_model::probe::{
     Dereference, FetchArg, FetchType, ProbeDefinition, ProbeKind, ProbeTarget,
 };
 use kymo_model::{Note, NoteKind};
+use kymo_symbols::debug_files::BinaryFiles;
 
 use crate::grammar::{ArgValue, ProbeDescription, UsdtName};
 use crate::naming;
@@ -15,6 +16,44 @@ use crate::usdt_args::usdt_fetch_arg;
 
 /// Names of USDT probes shown when the wanted one is not there.
 const SHOWN: usize = 8;
+
+/// All USDT probes of a binary as the file `probes` of perf's build-id cache has them:
+/// `%GROUP:EVENT=EVENT`, and below it the definitions, in which the binary's path is `path`.
+///
+/// # Errors
+/// If the binary's notes or symbols cannot be read.
+pub fn usdt_probe_lines(files: &BinaryFiles, path: &str) -> Result<String, ResolveError> {
+    let mut lines = String::new();
+    let notes = usdt_notes(files.binary())?;
+    if notes.is_empty() {
+        return Ok(lines);
+    }
+    let binary = ProbedBinary::load(files)?;
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for note in &notes {
+        let name = (note.provider.as_str(), note.name.as_str());
+        // What would be a glob is no name that anybody can ask for.
+        let plain = !is_glob(name.0) && !is_glob(name.1);
+        if plain && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let all = ProbeDescription::default();
+    for (provider, name) in names {
+        let wanted = UsdtName { provider: Some(provider.to_owned()), name: name.to_owned() };
+        // A probe whose arguments no fetch argument can express is left out, the others are not.
+        let Ok(resolved) = binary.resolve_usdt(&all, &wanted) else { continue };
+        let (group, event) = naming::usdt_event(&all, provider, name);
+        lines.push_str(&format!("%{group}:{name}={event}\n"));
+        for mut definition in resolved.definitions {
+            if let ProbeTarget::File { path: own, .. } = &mut definition.target {
+                path.clone_into(own);
+            }
+            lines.push_str(&format!("{definition}\n"));
+        }
+    }
+    Ok(lines)
+}
 
 impl ProbedBinary<'_> {
     /// Definitions for `%PROVIDER:NAME`. Without arguments given, all of the probe's

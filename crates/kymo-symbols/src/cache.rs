@@ -295,19 +295,10 @@ fn listed(path: PathBuf) -> Option<CachedFile> {
     let name = path.file_name()?.to_str()?;
     let (key, kind) = name.split_once('.').filter(|n| !n.0.is_empty())?;
     let meta = fs::symlink_metadata(&path).ok().filter(Metadata::is_file)?;
-    let (key, kind) = (parse_key(key), kind.to_owned());
+    let (key, kind) = (BuildId::parse(key), kind.to_owned());
     let label = header::label(&path).unwrap_or_default();
     let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
     Some(CachedFile { kind, key, label, size: meta.len(), used, path })
-}
-
-fn parse_key(hex: &str) -> Option<BuildId> {
-    let digits = hex.as_bytes().chunks(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).ok().filter(|p| p.len() == 2)?;
-        u8::from_str_radix(pair, 16).ok()
-    });
-    let bytes: Vec<u8> = digits.collect::<Option<_>>()?;
-    (!bytes.is_empty() && bytes.len() <= 20).then(|| BuildId::new(&bytes))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
 use crate::Kallsyms;
+use crate::build_id_directory::BuildIdDirectory;
 use crate::files::{self, FilePart, Finder, running_build_id, running_release, same};
 use crate::problem::Problem;
 use interrupts::Interrupts;
@@ -191,9 +192,8 @@ pub(crate) fn slide(image: &[u8], reference: Option<&(String, u64)>) -> Option<u
 }
 
 fn cached(id: BuildId) -> Option<Vec<u8>> {
-    let home = PathBuf::from(std::env::var_os("HOME")?);
-    let path = home.join(format!(".debug/[kernel.kallsyms]/{id}/kallsyms"));
-    regular_file::read(&path, LARGEST_LIST).ok()
+    let files = BuildIdDirectory::of_user()?.files_of(Path::new(files::KERNEL), id);
+    regular_file::read(&files.join("kallsyms"), LARGEST_LIST).ok()
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@
 //! `kymo-analysis`.
 #![forbid(unsafe_code)]
 
+pub mod build_id_archive;
+pub mod build_id_cache;
+mod build_id_directory;
 pub mod bundle;
 pub mod bundle_writer;
 pub mod cache;
@@ -29,6 +32,7 @@ mod trampolines;
 pub mod unwind;
 mod variables;
 
+pub use build_id_directory::BuildIdDirectory;
 pub use code::{CodeFile, JitCode, NoCode};
 pub use dso::{DsoId, DsoKind, SymId};
 pub use files::{Binary, FilePart, Finder};

@@ -22,12 +22,16 @@ macro_rules! sayln {
 mod args;
 mod commands;
 mod exit;
+mod perf_config;
 mod refused_options;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, FromArgMatches as _};
+use perf_config::{ConfigScope, PerfConfig, settings};
 
 /// A command of kymo. Its flags are declared when it is the one that was typed: those of all
 /// commands cost more than what many of them do.
@@ -97,11 +101,17 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     profile, "Find out what a command spends its time on";
     cache, "Show or remove what earlier runs found out about binaries";
     evlist, "Show the events of a perf.data, and how they were opened";
+    config, "Show and set variables of perf's configuration";
+    archive, "Pack the binaries of a recording by build-id, or unpack them on another machine";
+    buildid_cache as "buildid-cache", "Put binaries into perf's build-id cache, list and remove them";
     buildid_list as "buildid-list", "Show build-ids of the binaries of a perf.data, or of the kernel";
     kallsyms, "Show where symbols of the running kernel are";
     version, "Show the version of this program";
     manual, "Print a manual page, or completions for a shell";
 };
+
+/// The option before commands that says where perf's build-id cache is.
+const BUILD_ID_DIRECTORY: &str = "buildid-dir";
 
 /// kymo's command line, where commands declare their flags when they are typed.
 fn command_line() -> Command {
@@ -121,6 +131,13 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
         .propagate_version(true)
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .arg(
+            clap::Arg::new(BUILD_ID_DIRECTORY)
+                .long("buildid-dir")
+                .value_name("DIR")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("perf's build-id cache, in place of ~/.debug"),
+        )
         .subcommands(commands.map(|e| declared(Command::new(e.name).about(e.about), e.declare)))
 }
 
@@ -139,12 +156,28 @@ fn main() -> ExitCode {
 
 /// Ends with what is wrong with the command line.
 fn refuse(args: &[OsString], error: &clap::Error) -> ! {
-    let command = args.get(1).and_then(|name| name.to_str()).unwrap_or_default();
+    let name = command_place(args).and_then(|at| args.get(at));
+    let command = name.and_then(|name| name.to_str()).unwrap_or_default();
     if let Some(text) = refused_options::explain(command, error) {
         say!("{text}");
         std::process::exit(2);
     }
     error.exit()
+}
+
+/// Where the name of the command stands.
+fn command_place(args: &[OsString]) -> Option<usize> {
+    let is_option = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
+    let mut args = args.iter().enumerate().skip(1);
+    while let Some((at, arg)) = args.next() {
+        if !is_option(arg) {
+            return Some(at);
+        }
+        if arg.to_str().and_then(|arg| arg.strip_prefix("--")) == Some(BUILD_ID_DIRECTORY) {
+            args.next();
+        }
+    }
+    None
 }
 
 /// What was typed. Under the name `bpftrace` this is `kymo run`.
@@ -157,22 +190,123 @@ fn typed_args() -> Vec<OsString> {
     args
 }
 
-/// What was typed, and the command line that took it, for errors found later.
+/// What was typed with what perf's configuration adds, and the command line that took it, for
+/// errors found later.
 fn parse(args: Vec<OsString>) -> (Command, ArgMatches) {
-    let try_parse = |args: &[OsString]| {
-        let mut command_line = command_line();
-        let matches = command_line.try_get_matches_from_mut(args)?;
-        Ok::<_, clap::Error>((command_line, matches))
+    let (args, mut parsed) = parse_typed(args);
+    let config = match parsed.1.subcommand_name() {
+        // They are about the files, or about no recording.
+        None | Some("config" | "manual" | "version") => PerfConfig::default(),
+        Some(_) => PerfConfig::read(ConfigScope::All),
     };
-    let mut args = args;
+    let mut problems = config.problems.clone();
+    let directory = parsed.1.remove_one::<PathBuf>(BUILD_ID_DIRECTORY);
+    let directory = directory.or_else(|| settings::build_id_directory(&config));
+    if let Some(directory) = directory {
+        kymo_symbols::BuildIdDirectory::choose(directory);
+    }
+    if !config.variables().is_empty() {
+        parsed = parse_configured(&args, parsed, &config, &mut problems);
+    }
+    for problem in problems {
+        sayln!("kymo: {problem}");
+    }
+    parsed
+}
+
+/// What was typed, as it was taken.
+fn parse_typed(mut args: Vec<OsString>) -> (Vec<OsString>, (Command, ArgMatches)) {
     loop {
         let error = match try_parse(&args) {
-            Ok(parsed) => return parsed,
+            Ok(parsed) => return (args, parsed),
             Err(error) => error,
         };
         match commands::record::value_with_equals_instead(&args) {
             Some(changed) => args = changed,
             None => refuse(&args, &error),
         }
+    }
+}
+
+fn try_parse(args: &[OsString]) -> Result<(Command, ArgMatches), clap::Error> {
+    let mut command_line = command_line();
+    let matches = command_line.try_get_matches_from_mut(args)?;
+    Ok((command_line, matches))
+}
+
+/// The command line with the options of the configuration before those that were typed, without
+/// which it was parsed to `typed`.
+fn parse_configured(
+    args: &[OsString],
+    typed: (Command, ArgMatches),
+    config: &PerfConfig,
+    problems: &mut Vec<String>,
+) -> (Command, ArgMatches) {
+    let Some(mut place) = command_place(args) else { return typed };
+    let (mut path, mut matches) = (Vec::new(), &typed.1);
+    while let Some((name, within)) = matches.subcommand() {
+        // Options between a command and one within it belong to neither's table.
+        if args.get(place + path.len()).is_none_or(|arg| arg != name) {
+            return typed;
+        }
+        path.push(name);
+        matches = within;
+    }
+    place += path.len();
+    let (options, wrong) = settings::options_of(config, &path.join(" "), matches);
+    problems.extend(wrong);
+    let (head, tail) = args.split_at(place);
+    let mut taken: Vec<OsString> = Vec::new();
+    let mut parsed = None;
+    for option in options {
+        taken.push(option.option);
+        let with = [head, &taken, tail].concat();
+        match try_parse(&with) {
+            Ok(configured) => parsed = Some(configured),
+            Err(error) => {
+                taken.pop();
+                // What was typed excludes it, and counts more.
+                if error.kind() != ErrorKind::ArgumentConflict {
+                    let text = error.to_string();
+                    let why = text.lines().next().unwrap_or_default();
+                    let why = why.strip_prefix("error: ").unwrap_or(why);
+                    problems.push(settings::problem(config, option.key, why));
+                }
+            }
+        }
+    }
+    parsed.unwrap_or(typed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each option that a variable stands for, and each that stands against it, is one of the
+    /// command.
+    #[test]
+    fn commands_have_the_options_of_the_configuration() {
+        let line = full_command_line();
+        for setting in settings::SETTINGS {
+            for path in setting.commands {
+                let command = path.split(' ').fold(&line, |command, name| {
+                    command.find_subcommand(name).unwrap_or_else(|| panic!("{path}"))
+                });
+                for id in setting.typed_instead.iter().chain(&setting.only_with) {
+                    let known = command.get_arguments().any(|arg| arg.get_id() == id);
+                    assert!(known, "{path} has no {id}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_command_is_found_behind_options() {
+        let place =
+            |args: &str| command_place(&args.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(place("kymo report -i x"), Some(1));
+        assert_eq!(place("kymo --buildid-dir report record"), Some(3));
+        assert_eq!(place("kymo --buildid-dir=x record"), Some(2));
+        assert_eq!(place("kymo --help"), None);
     }
 }

@@ -100,6 +100,12 @@ const REFUSED: &[RefusedOption] = &[
         reason: "a recording is one file, which one thread writes without copies; use -m for \
                  larger rings",
     },
+    RefusedOption {
+        commands: &["buildid-cache"],
+        options: &["kcore"],
+        reason: "code of the kernel is read from the running one, or from its vmlinux: add that \
+                 with -a",
+    },
 ];
 
 /// What to say of an error of the command line in place of what it says itself.

@@ -134,7 +134,8 @@ fn a_tracepoint_is_reported_with_its_callers() {
 /// Lines as perf prints them, in perf's order, headings included; what perf adds
 /// in grey (a tip) and our ledger left out.
 fn lines(text: &str) -> Vec<String> {
-    let shown = text.lines().take_while(|l| !l.starts_with("# Trust") && !l.contains("(Tip:"));
+    let is_ledger = |l: &str| l.starts_with("# Trust") || l.starts_with("# Note:");
+    let shown = text.lines().take_while(|l| !is_ledger(l) && !l.contains("(Tip:"));
     let trimmed = shown.map(|l| l.trim_end().to_string());
     trimmed.filter(|l| !l.is_empty() && l != "#").collect()
 }

@@ -42,7 +42,7 @@ impl CodeMapping {
         let (start, end, offset) = (hex(start)?, hex(end)?, hex(parts.next()?)?);
         let build_id = match parts.next()? {
             "-" => None,
-            id => Some(parse_build_id(id)?),
+            id => Some(BuildId::parse(id)?),
         };
         let path = parts.next()?.to_owned();
         (start < end).then_some(CodeMapping { start, end, offset, build_id, path })
@@ -57,18 +57,6 @@ impl std::fmt::Display for CodeMapping {
             None => write!(f, "- {}", self.path),
         }
     }
-}
-
-/// A build-id from its hexadecimal digits.
-fn parse_build_id(digits: &str) -> Option<BuildId> {
-    let pairs = digits.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| {
-        let [high, low] = *pair else { return None };
-        let digit = |b: u8| char::from(b).to_digit(16);
-        Some((digit(high)? << 4 | digit(low)?) as u8)
-    };
-    let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
-    bytes.filter(|b| (1..=20).contains(&b.len())).map(|b| BuildId::new(&b))
 }
 
 /// The attributes of a trace as values of the environment.

@@ -71,17 +71,6 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// A build-id from its digits.
-pub(crate) fn build_id(hex: &str) -> Option<BuildId> {
-    let digits = hex.as_bytes();
-    if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() > 40 {
-        return None;
-    }
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-    Some(BuildId::new(&bytes?))
-}
-
 fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".into())
 }
@@ -118,8 +107,8 @@ fn problem(fields: &[String]) -> Option<Problem> {
     Some(match (word.as_str(), rest) {
         ("changed", [path, found, recorded]) => Problem::Changed {
             path: path.clone(),
-            found: build_id(found),
-            recorded: build_id(recorded)?,
+            found: BuildId::parse(found),
+            recorded: BuildId::parse(recorded)?,
         },
         ("refused", [path, of, why]) => {
             Problem::Refused { path: path.clone(), of: of.clone(), why: why.clone() }
@@ -185,7 +174,7 @@ impl Manifest {
                 ("dso", [kind, id, directory, path]) => entries.push(Entry {
                     kind: kind.clone(),
                     path: path.clone(),
-                    build_id: build_id(id),
+                    build_id: BuildId::parse(id),
                     directory: known(directory),
                     problems: Vec::new(),
                 }),

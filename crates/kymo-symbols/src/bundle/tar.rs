@@ -81,6 +81,65 @@ pub(crate) fn list(file: &mut File) -> Result<Vec<Member>, String> {
     }
 }
 
+/// What a member of an archive is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MemberKind {
+    File,
+    /// A symbolic link to this target.
+    Link(String),
+    /// The same file as an earlier member of this name.
+    HardLink(String),
+    Other,
+}
+
+/// Reads an archive from its begin to its end, and gives each member with its bytes to
+/// `visit`, which may leave them.
+pub(crate) fn visit_members(
+    mut archive: impl Read,
+    mut visit: impl FnMut(&str, &MemberKind, &mut dyn Read) -> io::Result<()>,
+) -> io::Result<()> {
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the tar archive is damaged");
+    let (mut long_name, mut long_target) = (None, None);
+    let mut header = [0; BLOCK as usize];
+    loop {
+        archive.read_exact(&mut header)?;
+        if header.iter().all(|b| *b == 0) {
+            return Ok(());
+        }
+        let field = |from: usize, to: usize| header.get(from..to).unwrap_or_default();
+        let size = octal(field(124, 136)).filter(|_| octal(field(148, 156)) == Some(sum(&header)));
+        let size = size.ok_or_else(damaged)?;
+        let mut bytes = archive.by_ref().take(size);
+        let kind = header[156];
+        if matches!(kind, b'L' | b'K') {
+            let mut name = Vec::new();
+            if size > LONGEST_NAME || bytes.read_to_end(&mut name)? as u64 != size {
+                return Err(damaged());
+            }
+            let name = Some(text(&name));
+            if kind == b'L' { long_name = name } else { long_target = name }
+        } else {
+            let (prefix, name) = (text(field(345, 500)), text(field(0, 100)));
+            // GNU's headers have other fields where those of POSIX have a prefix.
+            let posix = field(257, 263) == b"ustar\0" && !prefix.is_empty();
+            let short = if posix { format!("{prefix}/{name}") } else { name };
+            let name = long_name.take().unwrap_or(short);
+            let target = long_target.take().unwrap_or_else(|| text(field(157, 257)));
+            let kind = match kind {
+                b'0' | 0 => MemberKind::File,
+                b'1' => MemberKind::HardLink(target),
+                b'2' => MemberKind::Link(target),
+                _ => MemberKind::Other,
+            };
+            visit(name.trim_start_matches("./"), &kind, &mut bytes)?;
+        }
+        let rest = bytes.limit() + (size.next_multiple_of(BLOCK) - size);
+        if io::copy(&mut archive.by_ref().take(rest), &mut io::sink())? != rest {
+            return Err(damaged());
+        }
+    }
+}
+
 /// Writes an archive.
 pub(crate) struct Writer<W: Write> {
     out: W,

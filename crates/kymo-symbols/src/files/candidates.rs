@@ -8,13 +8,14 @@ use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
 use super::{Binary, Module, kernel};
+use crate::build_id_directory::BuildIdDirectory;
 use crate::compressed_modules::plain_name;
 
 /// Directories that all candidates are below.
 #[derive(Debug)]
 pub(super) struct SearchRoots {
     symfs: Option<PathBuf>,
-    home: Option<PathBuf>,
+    build_ids: Option<BuildIdDirectory>,
 }
 
 /// A path where a binary may be.
@@ -34,7 +35,7 @@ impl Default for SearchRoots {
 
 impl SearchRoots {
     pub(super) fn new(symfs: Option<PathBuf>) -> SearchRoots {
-        SearchRoots { symfs, home: std::env::var_os("HOME").map(PathBuf::from) }
+        SearchRoots { symfs, build_ids: BuildIdDirectory::of_user() }
     }
 
     /// Whether the user named a root to look under.
@@ -50,10 +51,9 @@ impl SearchRoots {
         }
     }
 
-    /// perf keeps copies of recorded files under `~/.debug`.
+    /// perf keeps copies of recorded files in its build-id cache.
     fn cached(&self, id: BuildId, name: &str) -> Option<PathBuf> {
-        let (head, tail) = split(id)?;
-        Some(self.home.as_ref()?.join(".debug/.build-id").join(head).join(tail).join(name))
+        self.build_ids.as_ref()?.file(id, name)
     }
 
     fn global(&self, id: BuildId) -> Option<PathBuf> {

@@ -98,6 +98,11 @@ impl BinaryFacts {
     }
 }
 
+/// The build-id of an ELF file.
+pub(crate) fn build_id_of(path: &Path) -> Option<BuildId> {
+    BinaryFacts::of(path)?.build_id
+}
+
 /// Looks at a file. Build-ids decide where both sides have one; the checksum of
 /// a debug link decides otherwise, as it does for gdb.
 pub(crate) fn judge(

@@ -26,7 +26,7 @@ use candidates::SearchRoots;
 pub(crate) use kernel::{find_module, running_build_id, running_release, vmlinux_places};
 pub use match_build_id::FilePart;
 use match_build_id::{Verdict, judge};
-pub(crate) use match_build_id::{open, same};
+pub(crate) use match_build_id::{build_id_of, open, same};
 
 /// A binary as a recording names it.
 #[derive(Clone, Copy, Debug)]

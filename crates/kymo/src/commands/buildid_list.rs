@@ -1,18 +1,16 @@
 //! `kymo buildid-list`: build-ids of the binaries of a perf.data, or of the running kernel.
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use kymo_analysis::profile::{LoadOptions, Profile};
 use kymo_files::perfdata::PerfData;
 use kymo_kernel::proc_maps;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::BuildId;
 
-use crate::args::symbols::SymbolArgs;
+use super::hit_binaries::hit_binaries;
 
 /// Flags of `kymo buildid-list`.
 #[derive(clap::Args)]
@@ -56,7 +54,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let path = args.input.clone().unwrap_or_else(super::default_recording);
         let mut file = PerfData::open(&path)?;
         let hit = match args.with_hits {
-            true => Some(binaries_with_samples(&mut file, &path)?),
+            true => Some(hit_binaries(&mut file, &path)?),
             false => None,
         };
         for entry in &file.features().build_ids {
@@ -71,20 +69,4 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn text_of(id: Option<BuildId>) -> String {
     id.map_or_else(|| "0".repeat(40), |id| id.to_string())
-}
-
-/// Binaries in which samples were taken, or which call chains lead through.
-fn binaries_with_samples(file: &mut PerfData, path: &Path) -> anyhow::Result<BTreeSet<String>> {
-    let symbols = SymbolArgs::default().options(path);
-    let options = LoadOptions { symbols, merge_threads: true, ..LoadOptions::default() };
-    let profile = Profile::read(file, options).context("buildid-list")?;
-    let frames = profile.events.iter().flat_map(|event| event.stacks());
-    let mut binaries = BTreeSet::new();
-    for (stack, chain) in frames {
-        for frame in chain.iter().chain([stack.leaf]) {
-            let dso = profile.frame(frame).dso.and_then(|id| profile.machine.symbols.get(id));
-            binaries.extend(dso.map(|dso| dso.long_name.clone()));
-        }
-    }
-    Ok(binaries)
 }

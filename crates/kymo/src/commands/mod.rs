@@ -2,15 +2,19 @@
 
 pub(crate) mod analysis;
 pub(crate) mod annotate;
+pub(crate) mod archive;
 pub(crate) mod boot;
+pub(crate) mod buildid_cache;
 pub(crate) mod buildid_list;
 pub(crate) mod bundle;
 pub(crate) mod cache;
+pub(crate) mod config;
 pub(crate) mod convert;
 pub(crate) mod count;
 pub(crate) mod event;
 pub(crate) mod event_recording;
 pub(crate) mod evlist;
+mod hit_binaries;
 pub(crate) mod io;
 pub(crate) mod kallsyms;
 pub(crate) mod kmem;

@@ -45,6 +45,9 @@ pub(crate) struct Args {
     /// Call graphs: none|graph|fractal|flat|folded|caller|callee, srcline to tell lines apart, a least percentage; comma-separated
     #[arg(short = 'g', long, value_name = "SPEC", num_args = 0..=1, default_missing_value = "graph,caller")]
     call_graph: Option<String>,
+    /// What perf's configuration says of -g
+    #[arg(long, hide = true)]
+    configured_call_graph: Option<String>,
     /// Add to each function what it called
     #[arg(long, overrides_with = "no_children")]
     children: bool,
@@ -55,6 +58,9 @@ pub(crate) struct Args {
     /// of events, whatever the recording: event,comm,pid,cpu,instance,stack, FIELD, EVENT.FIELD
     #[arg(short, long, value_name = "KEYS")]
     sort: Option<String>,
+    /// What perf's configuration says of -s, for a perf.data without keys
+    #[arg(long, hide = true)]
+    configured_sort: Option<String>,
     /// Columns to show: overhead,overhead_children,latency,sample,period and sort keys
     #[arg(short = 'F', long, value_name = "FIELDS")]
     fields: Option<String>,
@@ -319,10 +325,10 @@ fn parallelism(text: &str) -> Result<Parallelisms, String> {
 /// The flags, checked.
 fn config(args: &Args) -> anyhow::Result<ReportConfig> {
     let request = ReportRequest {
-        sort: args.sort.as_deref(),
+        sort: args.sort.as_deref().or(args.configured_sort.as_deref()),
         fields: args.fields.as_deref(),
         parent: args.parent.as_deref(),
-        call_graph: args.call_graph.as_deref(),
+        call_graph: args.call_graph.as_deref().or(args.configured_call_graph.as_deref()),
         children: match (args.children, args.no_children) {
             (_, true) => Some(false),
             (true, false) => Some(true),

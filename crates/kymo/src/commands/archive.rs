@@ -1,0 +1,222 @@
+//! `kymo archive`: the binaries of a recording by build-id in a tar, for the build-id cache of
+//! another machine.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use kymo_files::perfdata::PerfData;
+use kymo_kernel::process::format_local_time;
+use kymo_kernel::system::SystemRoot;
+use kymo_symbols::build_id_archive::{ArchiveWriter, INNER, unpack};
+use kymo_symbols::build_id_cache::BuildIdCache;
+use kymo_symbols::{BuildIdDirectory, Finder, ResolverOptions};
+
+use super::counted;
+use super::hit_binaries::hit_binaries;
+use crate::args::symbols::DebuginfodArgs;
+
+/// Flags of `kymo archive`.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+WHAT IT HOLDS
+The binaries in which samples were taken, as perf's build-id cache has them (`kymo buildid-cache`),
+or, of those that are not in it, as they are on this machine, if they are still the ones that were
+recorded. perf unpacks it, too (`tar xf FILE -C ~/.debug`), and kymo what `perf archive` has packed.
+`kymo bundle` writes a smaller file that resolves the same addresses, with lines and inlined
+functions.
+
+EXAMPLES
+  kymo archive                         perf.data.tar.bz2 of perf.data
+  kymo archive --all                   perf.all-HOST-TIME.tar.bz2: the recording with its binaries
+  kymo archive --unpack FILE           into the build-id cache; a recording to this directory")]
+pub(crate) struct Args {
+    /// The perf.data; with --unpack the archive, else the only perf*.tar.bz2 of this directory
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Pack the recording with its binaries, into perf.all-HOST-TIME.tar.bz2
+    #[arg(long)]
+    all: bool,
+    /// Unpack an archive
+    #[arg(long, conflicts_with_all = ["all", "exclude_buildids"])]
+    unpack: bool,
+    /// Leave out the build-ids that this file lists, one a line
+    #[arg(long, value_name = "FILE")]
+    exclude_buildids: Option<PathBuf>,
+    /// Overwrite a recording when unpacking
+    #[arg(short, long)]
+    force: bool,
+    #[command(flatten)]
+    servers: DebuginfodArgs,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let directory = BuildIdDirectory::of_user()
+        .context("there is no build-id cache: HOME is not set, or buildid.dir is /dev/null")?;
+    let cache = BuildIdCache::new(directory);
+    match args.unpack {
+        true => unpack_archive(&args, &cache),
+        false => pack(&args, &cache),
+    }
+    .map(|()| ExitCode::SUCCESS)
+}
+
+fn pack(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
+    let recording = args.file.clone().unwrap_or_else(PerfData::default_path);
+    let excluded = match &args.exclude_buildids {
+        Some(path) => fs::read_to_string(path).with_context(|| path.display().to_string())?,
+        None => String::new(),
+    };
+    let excluded: BTreeSet<&str> = excluded.split_whitespace().collect();
+    let mut file = PerfData::open(&recording)?;
+    let hit = hit_binaries(&mut file, &recording)?;
+    let mut wanted: Vec<_> = file.features().build_ids.clone();
+    wanted.retain(|entry| {
+        hit.contains(&entry.filename) && !excluded.contains(entry.build_id.to_string().as_str())
+    });
+    if wanted.is_empty() {
+        bail!("no build-ids to pack: no binary with samples in {} has one", recording.display());
+    }
+    let finder = Finder::new(&ResolverOptions {
+        debuginfod: args.servers.client(),
+        ..ResolverOptions::default()
+    });
+    let name = match args.all {
+        true => with_ending(Path::new(INNER), &format!(".{}", std::process::id())),
+        false => with_ending(&recording, ".tar.bz2"),
+    };
+    let mut packed = 0;
+    write_whole(&name, |out| {
+        let mut archive = ArchiveWriter::new(out);
+        for entry in &wanted {
+            let binary = Path::new(&entry.filename);
+            if archive.add_binary(cache, &finder, binary, entry.build_id)? {
+                packed += 1;
+            } else {
+                sayln!(
+                    "kymo: {} of build-id {} is neither in the cache nor here",
+                    entry.filename,
+                    entry.build_id
+                );
+            }
+        }
+        archive.finish()
+    })?;
+    let name = match args.all {
+        true => pack_all(&recording, &name)?,
+        false => name,
+    };
+    say!(
+        "[ kymo archive: Packed {} into {} ]\n\
+         Where it is to be read, `kymo archive --unpack {}` unpacks it.\n",
+        counted(packed, "binary", "binaries"),
+        name.display(),
+        name.display()
+    );
+    Ok(())
+}
+
+/// The recording and the archive of its binaries in one, whose name is given.
+fn pack_all(recording: &Path, binaries: &Path) -> anyhow::Result<PathBuf> {
+    let host = SystemRoot::machine().hostname().unwrap_or_default();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = now.map_or(0, |now| now.as_secs().cast_signed());
+    let time = format_local_time("%Y%m%d-%H%M%S", seconds);
+    let name = PathBuf::from(format!("perf.all-{host}-{time}.tar.bz2"));
+    let inside = recording.file_name().context("the recording has no name")?;
+    let written = write_whole(&name, |out| {
+        let mut archive = ArchiveWriter::new(out);
+        archive.add_file(&inside.to_string_lossy(), recording)?;
+        archive.add_file(INNER, binaries)?;
+        archive.finish()
+    });
+    // It is within the other, or nobody asked for it.
+    let _ = fs::remove_file(binaries);
+    written.map(|()| name)
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Writes a file that is there when it is complete. Like a recording it is its maker's alone to
+/// read.
+fn write_whole(
+    path: &Path,
+    write: impl FnOnce(BufWriter<File>) -> io::Result<BufWriter<File>>,
+) -> anyhow::Result<()> {
+    let unfinished = with_ending(path, &format!(".{}", std::process::id()));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished);
+    let written = file.and_then(|file| {
+        write(BufWriter::new(file))?.flush()?;
+        fs::rename(&unfinished, path)
+    });
+    if written.is_err() {
+        // What matters is why it could not be written.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn unpack_archive(args: &Args, cache: &BuildIdCache) -> anyhow::Result<()> {
+    let path = match &args.file {
+        Some(path) => path.clone(),
+        None => only_archive()?,
+    };
+    let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut recordings = Vec::new();
+    let mut recording = |name: &str, bytes: &mut dyn Read| {
+        recordings.push(name.to_owned());
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600);
+        // An existing file may be a link to another.
+        if args.force && Path::new(name).exists() {
+            fs::remove_file(name)?;
+        }
+        let mut file = options.create_new(true).open(name).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => {
+                io::Error::new(e.kind(), format!("{name} is there already; -f overwrites it"))
+            }
+            _ => e,
+        })?;
+        io::copy(bytes, &mut file).map(drop)
+    };
+    let unpacked = unpack(BufReader::new(file), cache, &mut recording)
+        .with_context(|| format!("cannot unpack {}", path.display()))?;
+    for name in &unpacked.refused {
+        sayln!("kymo: left out {name}: it is no file of a build-id cache");
+    }
+    if unpacked.binaries == 0 && recordings.is_empty() {
+        bail!("{} holds nothing of a build-id cache", path.display());
+    }
+    let binaries = counted(unpacked.binaries as u64, "binary", "binaries");
+    say!("[ kymo archive: Unpacked {binaries} into {}", cache.directory().path().display());
+    for name in recordings {
+        say!(", and {name}");
+    }
+    say!(" ]\n");
+    Ok(())
+}
+
+/// The archive that is meant where none is named.
+fn only_archive() -> anyhow::Result<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(".").context("cannot read this directory")? {
+        let name = entry?.file_name().into_string().unwrap_or_default();
+        if name.starts_with("perf") && name.ends_with(".tar.bz2") {
+            found.push(name);
+        }
+    }
+    found.sort();
+    match found.as_slice() {
+        [only] => Ok(PathBuf::from(only)),
+        [] => bail!("no perf*.tar.bz2 lies in this directory; name the archive"),
+        _ => bail!("there are several archives, name one of them: {}", found.join(", ")),
+    }
+}
