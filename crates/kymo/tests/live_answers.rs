@@ -131,7 +131,8 @@ fn the_path_of_a_command_is_shown_at_once() {
     let path = &text["paths"][0];
     let kinds = text["culprits"].as_array().unwrap();
     let sleeping = kinds.iter().find(|k| k["kind"] == "sleep").unwrap_or_else(|| panic!("{text}"));
-    assert!(sleeping["total_ns"].as_u64().unwrap() >= 200_000_000, "{text}");
+    // It leaves its CPU a little after it began to count.
+    assert!(sleeping["total_ns"].as_u64().unwrap() >= 190_000_000, "{text}");
     // The recording is gone.
     assert!(path["segments"].as_array().unwrap().iter().all(|s| s["script"].is_null()), "{text}");
     let page = run(KYMO, ["why", "--", "sleep", "0.1"]).success().stdout;
