@@ -28,6 +28,7 @@ mod source;
 pub mod state;
 pub mod state_history;
 mod task_info;
+mod task_tree;
 pub mod trace_dat;
 pub mod unwind;
 mod unwind_tally;
@@ -50,4 +51,5 @@ pub use source::{
     SampleSelector, SourceError, SourcePiece, is_ctf_damaged, is_damaged, is_trace_dat_damaged,
     notes_on_ctf, notes_on_perf_data, notes_on_timeline, notes_on_trace_dat,
 };
+pub use task_tree::TaskTree;
 pub use value::FieldValue;

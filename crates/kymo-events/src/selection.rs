@@ -7,6 +7,7 @@ use kymo_model::{EventType, SampleType, sw};
 
 use crate::filter::FilterExpr;
 use crate::schema::RecordedClass;
+use crate::task_tree::TaskTree;
 
 /// Time, CPU and task of an event: what is known of every event at once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +45,8 @@ pub struct EventSelection {
     /// The threads that are wanted of those that a recording tells apart, ascending; `None`:
     /// all. A thread must be among them and among `tids`.
     pub members: Option<Vec<u32>>,
+    /// The tasks of one command; `None`: all.
+    pub tree: Option<TaskTree>,
     /// Cgroups, by path or glob.
     cgroups: Vec<CgroupPattern>,
     /// Events, by name or glob.
@@ -86,6 +89,7 @@ impl EventSelection {
     /// Whether it matters which task an event is of.
     pub fn has_task_conditions(&self) -> bool {
         self.members.is_some()
+            || self.tree.is_some()
             || !(self.comms.is_empty() && self.pids.is_empty() && self.tids.is_empty())
     }
 
@@ -242,7 +246,9 @@ impl EventSelection {
         // Where a recording has one number of a task only, it stands for both.
         let is_member =
             |members: &Vec<u32>| tid.is_some_and(|tid| members.binary_search(&tid).is_ok());
+        let is_of = |tree: &TaskTree| tid.or(pid).is_some_and(|n| tree.has(n));
         self.members.as_ref().is_none_or(is_member)
+            && self.tree.as_ref().is_none_or(is_of)
             && among(&self.pids, pid.or(tid))
             && among(&self.tids, tid.or(pid))
             && (self.comms.is_empty() || self.comms.iter().any(|c| c.as_bytes() == comm))

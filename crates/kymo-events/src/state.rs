@@ -12,6 +12,7 @@ use kymo_symbols::{DsoId, DsoKind, Resolver, SymId};
 use rustc_hash::FxHashMap;
 
 use crate::address::{BinaryAddress, CodeAddress};
+use crate::task_tree::TaskTree;
 
 /// Number of a task name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -133,6 +134,7 @@ pub struct MachineState {
     /// Paths by number.
     cgroups: FxHashMap<u64, Arc<[u8]>>,
     generations: u64,
+    tree: Option<TaskTree>,
 }
 
 impl MachineState {
@@ -147,6 +149,7 @@ impl MachineState {
             comm_ids: FxHashMap::default(),
             cgroups: FxHashMap::default(),
             generations: 1,
+            tree: None,
         };
         let idle = machine.comm_id("swapper");
         machine.threads.insert(0, Thread { pid: 0, comm: idle, named: true });
@@ -167,6 +170,11 @@ impl MachineState {
         if let Some(t) = &features.tracing_data {
             self.symbols.set_embedded_kallsyms(Arc::clone(&t.machine.kallsyms));
         }
+    }
+
+    /// Tells the tree of a command's tasks of those that begin.
+    pub(crate) fn follow(&mut self, tree: &TaskTree) {
+        self.tree = Some(tree.clone());
     }
 
     /// Path of a cgroup.
@@ -203,6 +211,9 @@ impl MachineState {
                 }
             }
             Ok(Some(Sideband::Fork(t))) => {
+                if let Some(tree) = &self.tree {
+                    tree.fork(&t);
+                }
                 let comm = match self.threads.get(&t.ptid).or_else(|| self.threads.get(&t.ppid)) {
                     Some(parent) => parent.comm,
                     None => self.comm_id(&format!(":{}", t.ptid)),

@@ -58,6 +58,10 @@ impl OpenedEvents {
             true => None,
             false => Some(GatedChild::spawn(&options.command)?),
         };
+        if let (Some(place), Some(child)) = (&options.spawned, &child) {
+            // It is of one recording alone.
+            let _ = place.set(child.pid());
+        }
         let tids = chosen_tids(options, child.as_ref())?;
         let cpus = chosen_cpus(options)?;
         let mut plan = attrs::plan(options, &specs, Kernel::probe())?;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kymo_kernel::events::EventSpec;
@@ -163,6 +164,8 @@ pub struct RecordOptions {
     pub target: Target,
     /// The command to run, if any.
     pub command: Vec<OsString>,
+    /// Where the number of the command's process is put, before its first event comes.
+    pub spawned: Option<Arc<OnceLock<u32>>>,
     /// CPUs; empty means all online.
     pub cpus: Vec<u32>,
     /// Samples per second; `u64::MAX` for the most the kernel allows.
@@ -252,6 +255,7 @@ impl Default for RecordOptions {
             more_events: Vec::new(),
             target: Target::Command,
             command: Vec::new(),
+            spawned: None,
             cpus: Vec::new(),
             freq: None,
             period: None,

@@ -34,7 +34,7 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 /// Lines of a table, sorted; title and notes are left out.
 fn lines(text: &str) -> Vec<String> {
     let from = text.lines().position(|l| l.starts_with(" contended ")).unwrap();
-    let is_note = |l: &&str| ["Trust:", "Note:"].contains(l);
+    let is_note = |l: &&str| ["Trust:", "Note:", " Where to look next"].contains(l);
     let table = text.lines().skip(from).take_while(|l| !is_note(l)).filter(|l| !l.is_empty());
     let mut lines: Vec<String> = table.map(|l| l.trim_end().to_owned()).collect();
     lines.sort();
@@ -437,14 +437,20 @@ fn futexes_are_waited_for_as_the_program_measured() {
     assert_eq!(state.left_behind(), None);
 }
 
-/// Rows of `lock report`: name, acquired, contended, and the times, as perf words them.
+/// Rows of `lock report`: name, acquired, contended, and the times, as perf words them; names are
+/// cut as perf cuts them.
 fn report_rows(text: &str) -> Vec<(String, u64, u64, String)> {
+    let title = text.lines().find_map(|l| Some(l.split_once("Name ")?.0.len() + 4)).unwrap();
     let row = |line: &str| {
-        let (name, numbers) = (line.get(..20)?, line.get(20..)?);
+        let (name, numbers) = (line.get(..title)?.trim(), line.get(title..)?);
+        let name = match name.len() {
+            0..20 => name.to_owned(),
+            _ => format!("{}...", name.get(..16)?),
+        };
         let mut words = numbers.split_whitespace();
         let (acquired, contended) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let times = words.collect::<Vec<_>>().join(" ");
-        Some((name.trim().to_owned(), acquired, contended, times))
+        Some((name, acquired, contended, times))
     };
     text.lines().filter_map(row).collect()
 }

@@ -12,6 +12,7 @@ use crate::source::ReadSummary;
 use crate::source::perf::{PerfContext, PerfLane};
 use crate::source::registry::Registry;
 use crate::source::summary::PerfSummary;
+use crate::task_tree::TaskTree;
 
 /// Takes events of perf rings; `Break` ends the handing out.
 pub type SampleSink<'k> = &'k mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>;
@@ -34,6 +35,11 @@ impl<'s> LiveSamples<'s> {
         let lane = PerfLane::new(PerfContext::new(&features, symbols), 0);
         let registry = Registry::new(selection);
         LiveSamples { records: RingRecords::new(events, features), registry, lane }
+    }
+
+    /// Tells `tree` of the tasks that begin.
+    pub fn follow(&self, tree: &TaskTree) {
+        self.lane.context.follow(tree);
     }
 
     /// Takes what a ring holds: whole records in two pieces, of which the first may end in a

@@ -45,6 +45,7 @@ use crate::event::RecordedEvent;
 use crate::filter::FilterExprError;
 use crate::schema::{LayoutId, RecordedClass};
 use crate::selection::{EventSelection, SelectionError};
+use crate::task_tree::TaskTree;
 
 use batch_reader::{BatchReader, WAITING};
 pub use count::ClassCounts;
@@ -114,6 +115,7 @@ pub struct EventSource {
     kallsyms: Option<String>,
     /// What was found out before events were read for a result.
     notes: Mutex<Vec<Note>>,
+    tree: Option<TaskTree>,
 }
 
 impl EventSource {
@@ -155,13 +157,33 @@ impl EventSource {
             })?),
         };
         let name = names.join(", ");
-        Ok(EventSource { name, perf, timeline, symbols, kallsyms, notes: Mutex::default() })
+        Ok(EventSource {
+            name,
+            perf,
+            timeline,
+            symbols,
+            kallsyms,
+            notes: Mutex::default(),
+            tree: None,
+        })
     }
 
     /// The same without a name: nobody can name it to read it again.
     #[must_use]
     pub fn unnamed(self) -> EventSource {
         EventSource { name: String::new(), ..self }
+    }
+
+    /// The same, where the tasks of a command are followed while records are read
+    /// ([`EventSelection::tree`]).
+    #[must_use]
+    pub fn following(self, tree: Option<TaskTree>) -> EventSource {
+        EventSource { tree, ..self }
+    }
+
+    /// Puts a note in front of those of reading.
+    pub fn tell(&self, note: Note) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 
     /// What the recordings are called in messages; empty if they cannot be named.
@@ -457,7 +479,15 @@ impl EventSource {
     }
 
     fn perf_context(&self) -> Option<PerfContext> {
-        self.perf(0).map(|data| PerfContext::new(data.features(), &self.symbols))
+        self.perf_context_of(0)
+    }
+
+    fn perf_context_of(&self, number: usize) -> Option<PerfContext> {
+        let context = PerfContext::new(self.perf(number)?.features(), &self.symbols);
+        if let Some(tree) = &self.tree {
+            context.follow(tree);
+        }
+        Some(context)
     }
 
     fn kernel_contexts<'s>(&'s self, timeline: &'s Timeline) -> Vec<KernelContext<'s>> {
@@ -473,11 +503,8 @@ impl EventSource {
         on_moment: &mut dyn FnMut(Moment<'_>, &mut Registry<'_>) -> ControlFlow<()>,
         on_event: &mut dyn FnMut(&RecordedEvent<'_>) -> ControlFlow<()>,
     ) -> Result<ReadSummary, SourceError> {
-        let contexts: Vec<PerfContext> = (0..self.perf.len())
-            .filter_map(|n| {
-                self.perf(n).map(|data| PerfContext::new(data.features(), &self.symbols))
-            })
-            .collect();
+        let contexts: Vec<PerfContext> =
+            (0..self.perf.len()).filter_map(|n| self.perf_context_of(n)).collect();
         let mut walk = match &self.timeline {
             Some(timeline) => Some(timeline.walk(select)?),
             None => None,

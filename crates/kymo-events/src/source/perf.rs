@@ -19,6 +19,7 @@ use crate::perf_data::{TracepointPayloads, note};
 use crate::schema::{LayoutId, RecordedClass};
 use crate::state::MachineState;
 use crate::state_history::{StateMark, StateReader, StateTracker};
+use crate::task_tree::TaskTree;
 
 /// What is known of a recording at the present place.
 pub(crate) struct PerfContext {
@@ -34,6 +35,11 @@ impl PerfContext {
         let payloads = RefCell::new(TracepointPayloads::new(symbols.bundle.clone()));
         let chains = RefCell::new(ChainResolver::new(&machine.symbols));
         PerfContext { machine: RefCell::new(machine), chains, payloads }
+    }
+
+    /// Follows the tasks of a command.
+    pub(crate) fn follow(&self, tree: &TaskTree) {
+        self.machine.borrow_mut().follow(tree);
     }
 
     /// No classes yet, for a thread that makes them of the same formats.

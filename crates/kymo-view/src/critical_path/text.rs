@@ -112,21 +112,23 @@ impl PathView<'_> {
 
     fn write_table(&self, out: &mut dyn Write, rows: &[PathCulprit]) -> io::Result<()> {
         let total = self.table.total();
+        let shown = rows.get(..rows.len().min(ROWS)).unwrap_or_default();
+        let width = shown.iter().map(|r| row_kind(r).len()).max().unwrap_or(0).max(26);
         writeln!(
             out,
-            "  {:<26.26} {:<42} {:>12} {:>7} {:>7} {:>11}",
+            "  {:<26.26} {:<width$} {:>12} {:>7} {:>7} {:>11}",
             "Who", "Time on the path", "Total ms", "Share", "Count", "Max ms"
         )?;
-        writeln!(out, "  {}", "-".repeat(110))?;
-        for row in rows.iter().take(ROWS) {
-            self.write_row(out, row, total)?;
+        writeln!(out, "  {}", "-".repeat(68 + width))?;
+        for row in shown {
+            self.write_row(out, row, (total, width))?;
         }
         let rest: u64 = rows.iter().skip(ROWS).map(|r| r.total).sum();
         if rest > 0 {
             let count: u64 = rows.iter().skip(ROWS).map(|r| r.count).sum();
             writeln!(
                 out,
-                "  {:<26.26} {:<42} {:>12} {:>6.1}% {count:>7}",
+                "  {:<26.26} {:<width$} {:>12} {:>6.1}% {count:>7}",
                 format!("({} more)", rows.len() - ROWS),
                 "",
                 Millis(rest, self.units),
@@ -136,17 +138,18 @@ impl PathView<'_> {
         writeln!(out)
     }
 
-    fn write_row(&self, out: &mut dyn Write, row: &PathCulprit, total: u64) -> io::Result<()> {
+    fn write_row(
+        &self,
+        out: &mut dyn Write,
+        row: &PathCulprit,
+        (total, width): (u64, usize),
+    ) -> io::Result<()> {
         let max = self.table.segment(row.longest).map_or(0, PathSegment::nanos);
-        let kind = match row.kind {
-            PathKind::Waiting(_) if row.ran_instead => "ran while it waited for a CPU".to_owned(),
-            PathKind::Waiting(_) => "waiting for a CPU".to_owned(),
-            kind => kind.text(),
-        };
         writeln!(
             out,
-            "  {:<26.26} {kind:<42} {:>12} {:>6.1}% {:>7} {:>11}",
+            "  {:<26.26} {:<width$} {:>12} {:>6.1}% {:>7} {:>11}",
             self.culprit(row),
+            row_kind(row),
             Millis(row.total, self.units),
             percent(row.total, total),
             row.count,
@@ -240,5 +243,14 @@ impl PathView<'_> {
             writeln!(out, "  {tool:<18} {command}")?;
         }
         writeln!(out, "  all parts:         the same command with --json")
+    }
+}
+
+/// What a culprit did, in words.
+fn row_kind(row: &PathCulprit) -> String {
+    match row.kind {
+        PathKind::Waiting(_) if row.ran_instead => "ran while it waited for a CPU".to_owned(),
+        PathKind::Waiting(_) => "waiting for a CPU".to_owned(),
+        kind => kind.text(),
     }
 }

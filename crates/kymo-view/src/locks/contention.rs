@@ -29,6 +29,8 @@ pub struct ContentionView<'a> {
     pub pairs: usize,
     /// Separator of CSV.
     pub separator: Option<String>,
+    /// The recording as a word of a command line; empty: events that nobody can read again.
+    pub recording: String,
 }
 
 impl ContentionView<'_> {
@@ -46,7 +48,7 @@ impl ContentionView<'_> {
         if let Some(separator) = &self.separator {
             return self.write_csv(out, separator, ledger);
         }
-        self.write_answer(out)?;
+        write_answer(out, self.table, |row| self.name(row))?;
         for column in &self.columns {
             write!(out, "{:>width$} ", column.title(), width = column.width())?;
         }
@@ -87,8 +89,25 @@ impl ContentionView<'_> {
         });
         let stacks = &self.table.stacks;
         PairList { stacks, cells: cells.collect(), most: self.pairs }.write_text(out)?;
+        self.write_next(out)?;
         if !ledger.is_empty() {
             write!(out, "\n{}", ledger.to_text(""))?;
+        }
+        Ok(())
+    }
+
+    /// The commands that split the rows of callers further.
+    fn write_next(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.group != LockGroup::Caller || self.table.rows.is_empty() {
+            return Ok(());
+        }
+        let (input, after) = match self.recording.is_empty() {
+            true => (String::new(), " -- COMMAND"),
+            false => (format!(" -i {}", self.recording), ""),
+        };
+        writeln!(out, "\n Where to look next")?;
+        for (what, flags) in [("which locks:", "-l"), ("which tasks:", "-t"), ("stacks:", "-v")] {
+            writeln!(out, "  {what:<13} kymo lock contention{input} {flags}{after}")?;
         }
         Ok(())
     }
@@ -103,26 +122,6 @@ impl ContentionView<'_> {
                 format!("the lock {:x} ({symbol}{})", row.address, lock_type(row.flags))
             }
         }
-    }
-
-    fn write_answer(&self, out: &mut dyn Write) -> io::Result<()> {
-        let (mut count, mut total) = (0, 0u64);
-        for row in &self.table.rows {
-            count += row.waits.count;
-            total = total.saturating_add(row.waits.total);
-        }
-        let most = self.table.rows.iter().max_by_key(|r| r.waits.total);
-        let Some(most) = most.filter(|r| r.waits.count > 0) else {
-            return writeln!(out, "\n No wait for a lock of the kernel was recorded.\n");
-        };
-        let who = self.name(most);
-        let waits = if count == 1 { "wait" } else { "waits" };
-        writeln!(
-            out,
-            "\n {count} {waits} for locks of the kernel took {}; most of it {} by {who}.\n",
-            ScaledTime(total).to_string().trim_end(),
-            ScaledTime(most.waits.total).to_string().trim_end(),
-        )
     }
 
     /// Writes rows as perf's `-x` does; the ledger stands in comments.
@@ -221,4 +220,29 @@ impl ContentionView<'_> {
             "stacks": cells_json(&row.cells, &self.table.stacks),
         })
     }
+}
+
+/// The sentence with the answer; `name` says what a row is of.
+pub(super) fn write_answer(
+    out: &mut dyn Write,
+    table: &ContentionTable,
+    name: impl Fn(&LockRow) -> String,
+) -> io::Result<()> {
+    let (mut count, mut total) = (0, 0u64);
+    for row in &table.rows {
+        count += row.waits.count;
+        total = total.saturating_add(row.waits.total);
+    }
+    let most = table.rows.iter().max_by_key(|r| r.waits.total);
+    let Some(most) = most.filter(|r| r.waits.count > 0) else {
+        return writeln!(out, "\n No wait for a lock of the kernel was recorded.\n");
+    };
+    let waits = if count == 1 { "wait" } else { "waits" };
+    writeln!(
+        out,
+        "\n {count} {waits} for locks of the kernel took {}; most of it {} by {}.\n",
+        ScaledTime(total).to_string().trim_end(),
+        ScaledTime(most.waits.total).to_string().trim_end(),
+        name(most),
+    )
 }

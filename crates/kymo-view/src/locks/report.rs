@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use kymo_analysis::locks::{ContentionTable, LockEvents, lock_type};
+use kymo_analysis::locks::{ContentionTable, LockEvents, LockRow, lock_type};
 use serde_json::{Value, json};
 
 use super::columns::{LockColumn, sorted};
+use super::contention::write_answer;
 use crate::Ledger;
 use crate::units::shown;
 
-/// Longest name of a lock; more is cut, as in perf.
-const NAME: usize = 19;
+/// Columns of a name at least, and at most: what is longer is cut.
+const NAME: (usize, usize) = (20, 40);
 
 /// The tables as they are shown.
 pub struct LockReportView<'a> {
@@ -33,21 +34,34 @@ impl LockReportView<'_> {
     /// # Errors
     /// If writing fails.
     pub fn write_text(&self, out: &mut dyn Write, ledger: &Ledger) -> io::Result<()> {
-        write!(out, "{:>20} ", "Name")?;
+        if self.table.of == LockEvents::Contention {
+            write_answer(out, self.table, |row| match self.tasks {
+                true => format!("{}:{}", shown(&row.comm), row.tid),
+                false => format!("the lock of {} ({})", row.caller.name, lock_type(row.flags)),
+            })?;
+        }
+        let rows: Vec<&LockRow> =
+            sorted(&self.table.rows, self.key).into_iter().take(self.entries).collect();
+        let names: Vec<String> = rows
+            .iter()
+            .map(|row| match self.tasks {
+                true => shown(&row.comm),
+                false => row.caller.name.clone(),
+            })
+            .collect();
+        let longest = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
+        let name_width = longest.clamp(NAME.0, NAME.1);
+        write!(out, "{:>name_width$} ", "Name")?;
         for column in &self.columns {
             write!(out, "{:>width$} ", column.title(), width = column.width())?;
         }
         write!(out, "\n\n")?;
-        for row in sorted(&self.table.rows, self.key).into_iter().take(self.entries) {
-            let name = match self.tasks {
-                true => shown(&row.comm),
-                false => row.caller.name.clone(),
-            };
-            let cut: String = match name.chars().count() > NAME {
-                true => name.chars().take(NAME - 3).chain("...".chars()).collect(),
+        for (row, name) in rows.into_iter().zip(names) {
+            let cut: String = match name.chars().count() > NAME.1 {
+                true => name.chars().take(NAME.1 - 3).chain("...".chars()).collect(),
                 false => name,
             };
-            write!(out, "{cut:>20} ")?;
+            write!(out, "{cut:>name_width$} ")?;
             for column in &self.columns {
                 write!(out, "{} ", column.cell(row))?;
             }

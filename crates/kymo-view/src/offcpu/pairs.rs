@@ -65,11 +65,23 @@ pub(crate) fn write_beside(
     (by, waker): (&str, &[&str]),
 ) -> io::Result<()> {
     writeln!(out, "{}", format!("    {:<WIDTH$}  {by}", "waits in").trim_end())?;
+    let (waiter, waker) = (folded(waiter), folded(waker));
     for at in 0..waiter.len().max(waker.len()) {
-        let left = shown(waiter.get(at).copied().unwrap_or("").as_bytes());
-        let right = shown(waker.get(at).copied().unwrap_or("").as_bytes());
-        let left: String = left.chars().take(WIDTH).collect();
+        let left = waiter.get(at).map_or("", String::as_str);
+        let right = waker.get(at).map_or("", String::as_str);
         writeln!(out, "{}", format!("      {left:<WIDTH$}  {right}").trim_end())?;
     }
     Ok(())
+}
+
+/// Lines of a stack, in which what stands below itself is one: a recursion, or functions without
+/// a name.
+fn folded(names: &[&str]) -> Vec<String> {
+    let line = |same: &[&str]| {
+        let name = shown(same.first().copied().unwrap_or("").as_bytes());
+        let times = if same.len() > 1 { format!(" ({} times)", same.len()) } else { String::new() };
+        let room = WIDTH.saturating_sub(times.len());
+        name.chars().take(room).collect::<String>() + &times
+    };
+    names.chunk_by(|a, b| a == b).map(line).collect()
 }

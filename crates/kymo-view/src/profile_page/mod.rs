@@ -177,16 +177,20 @@ impl ProfilePage {
             return None;
         }
         let ready = self.ready.unwrap_or_default();
-        let mut said = match (busy, self.blocked) {
-            (b, _) if b >= 1.5 => format!("it keeps {b:.1} CPUs busy"),
-            (_, Some(blocked)) if ready > blocked.max(cpu) => match self.threads.len() {
-                0 | 1 => "it waits for a CPU: others keep the machine busy".to_owned(),
-                _ => "its threads wait for CPUs longer than they run: there are too few for \
-                      them and what else runs"
-                    .to_owned(),
-            },
-            (b, _) if b >= 0.75 => "it is busy: a faster CPU or less work would help".to_owned(),
-            (b, _) => {
+        let blocked = self.blocked.unwrap_or(ready);
+        // Those of several who sleep may wait for the others.
+        let is_crowded = self.threads.len() > 1 && ready > cpu && (busy >= 0.5 || ready > blocked);
+        let crowded = "its threads wait for CPUs longer than they run: there are too few for them \
+                       and what else runs";
+        let mut said = match busy {
+            b if b >= 1.5 && is_crowded => format!("it keeps {b:.1} CPUs busy, and {crowded}"),
+            b if b >= 1.5 => format!("it keeps {b:.1} CPUs busy"),
+            _ if is_crowded => crowded.to_owned(),
+            _ if self.threads.len() <= 1 && ready > blocked.max(cpu) => {
+                "it waits for a CPU: others keep the machine busy".to_owned()
+            }
+            b if b >= 0.75 => "it is busy: a faster CPU or less work would help".to_owned(),
+            b => {
                 let largest = self.waits.as_ref().and_then(|w| w.largest.as_ref());
                 let largest = largest.map(|what| format!(", mostly {what}"));
                 format!(

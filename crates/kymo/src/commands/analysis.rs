@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_events::{EventSelection, EventSource, ReadSummary, parse_times};
+use kymo_events::{EventSelection, EventSource, ReadSummary, TaskTree, parse_times};
+use kymo_model::{Note, NoteKind};
 use kymo_view::Ledger;
 use kymo_view::units::TimeUnits;
 
@@ -52,12 +53,20 @@ pub(crate) struct AnalysisArgs {
     /// The recording is one that nobody can read again
     #[arg(skip)]
     is_live: bool,
+    /// The tasks of a command that are wanted, unless others are chosen
+    #[arg(skip)]
+    tree: Option<TaskTree>,
 }
 
 impl AnalysisArgs {
     /// Events come from the recorder, through this pipe, or a file that is not kept.
     pub(crate) fn set_live(&mut self, pipe: PathBuf) {
         (self.input, self.is_live) = (Some(pipe), true);
+    }
+
+    /// Only the tasks of a command are wanted, unless flags choose others.
+    pub(crate) fn set_tree(&mut self, tree: Option<TaskTree>) {
+        self.tree = tree;
     }
 
     /// Opens the recordings that were named, or the default one.
@@ -69,6 +78,7 @@ impl AnalysisArgs {
         }
         let first = paths.first().cloned().unwrap_or_default();
         let source = EventSource::open(&paths, symbols.options(&first))?;
+        let source = source.following(self.tree.clone());
         Ok(if self.is_live { source.unnamed() } else { source })
     }
 
@@ -80,6 +90,9 @@ impl AnalysisArgs {
         tids: &[u32],
     ) -> anyhow::Result<EventSelection> {
         let mut events = self.untimed_selection(pids, tids)?;
+        if events.tree.is_some() {
+            source.tell(note_scope());
+        }
         if let Some(text) = &self.time {
             let span = if text.contains('%') { source.span()? } else { None };
             events.times = parse_times(text, span)?;
@@ -107,6 +120,9 @@ impl AnalysisArgs {
         if let Some(cpus) = &self.cpu {
             events.set_cpus(cpus)?;
         }
+        if !events.has_task_conditions() && self.cgroup.is_empty() {
+            events.tree.clone_from(&self.tree);
+        }
         Ok(events)
     }
 
@@ -127,6 +143,12 @@ impl AnalysisArgs {
         let damage = summary.is_damaged(source).then_some("damaged; what can be read is counted");
         Ok(exit::status(source.name(), damage, ledger, self.strict))
     }
+}
+
+/// Tells that a result is of the tasks of a command.
+pub(crate) fn note_scope() -> Note {
+    let fact = "only tasks of the command and of what it started";
+    Note::choice(NoteKind::Scope, fact.to_owned(), Some("-a shows all tasks of the machine".into()))
 }
 
 /// Standard output, with a buffer.

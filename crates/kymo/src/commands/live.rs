@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use kymo_events::TaskTree;
 use kymo_kernel::descriptors;
 use kymo_kernel::process::{Signal, Signals, own_usage};
 use kymo_record::{CallGraph, Output, RecordError, RecordOptions, Target, record};
@@ -29,7 +30,7 @@ pub(crate) struct LiveArgs {
 /// Flags that say what is waited for; any of them means that events are taken while they happen.
 #[derive(clap::Args, Default)]
 pub(crate) struct WatchArgs {
-    /// Take events of the machine while they happen
+    /// Take events of the machine while they happen; with a command, of all tasks, not only its own
     #[arg(short = 'a', long, conflicts_with_all = ["input", "files", "time"])]
     all_cpus: bool,
     /// Size of each ring, in pages or with a suffix B, K, M, G (live)
@@ -40,9 +41,12 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "MS", value_parser = millis,
           conflicts_with_all = ["input", "files", "time"])]
     timeout: Option<Duration>,
-    /// Take events of the machine while this command runs
+    /// Take events while this command runs: what waits is shown of its tasks, unless -a, -p or the
+    /// like choose others
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["input", "files", "time"])]
     command: Vec<OsString>,
+    #[arg(skip)]
+    tree: TaskTree,
 }
 
 /// Systems whose events are left out where they are of kymo itself: the calls that wait for what
@@ -62,13 +66,18 @@ impl LiveArgs {
 
 impl WatchArgs {
     fn is_given(&self) -> bool {
-        let WatchArgs { all_cpus, mmap_pages, timeout, command } = self;
+        let WatchArgs { all_cpus, mmap_pages, timeout, command, tree: _ } = self;
         *all_cpus || mmap_pages.is_some() || timeout.is_some() || !command.is_empty()
     }
 
     /// What is to be watched, unless a recording is to be read.
     pub(crate) fn take(&mut self) -> Option<WatchArgs> {
         self.is_given().then(|| std::mem::take(self))
+    }
+
+    /// The tasks of the command, unless those of the machine are wanted.
+    pub(crate) fn tree(&self) -> Option<TaskTree> {
+        (!self.all_cpus && !self.command.is_empty()).then(|| self.tree.clone())
     }
 
     /// What is recorded, of all CPUs.
@@ -81,6 +90,7 @@ impl WatchArgs {
             events: events.specs(&WITHOUT_OWN)?,
             target: Target::System,
             command: self.command.clone(),
+            spawned: Some(self.tree.root()),
             period: Some(1),
             call_graph: chains.then_some(CallGraph::FramePointers),
             pages: Some(self.mmap_pages.as_ref().map_or(PAGES, |ring| ring.0)),

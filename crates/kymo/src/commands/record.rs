@@ -291,6 +291,7 @@ fn options(args: &Args) -> anyhow::Result<RecordOptions> {
         events.iter_mut().for_each(|event| event.group = Some(0));
     }
     Ok(RecordOptions {
+        spawned: None,
         events,
         more_events: Vec::new(),
         target: target(args)?,

@@ -99,6 +99,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
+    args.read.set_tree(live.tree());
     if !args.futex {
         super::record::check()?;
     }
@@ -147,6 +148,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
         stacks: args.verbose,
         pairs: args.pairs,
         separator: args.field_separator.clone(),
+        recording: source.name().to_owned(),
     };
     match args.read.json {
         true => view.write_json(&mut out, &ledger)?,

@@ -94,6 +94,7 @@ fn count(
 
 pub(super) fn run_report(mut args: ReportArgs) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show_report(&args) };
+    args.read.set_tree(live.tree());
     super::record::check()?;
     super::record::with_events(false, false, |events| {
         live.pass_on(events, true, |pipe| {
@@ -122,6 +123,7 @@ fn show_report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
             stacks: false,
             pairs: 0,
             separator: None,
+            recording: String::new(),
         };
         view.write_json(&mut out, &ledger)?;
     } else {

@@ -53,6 +53,7 @@ pub(super) struct Args {
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
+    args.read.set_tree(live.tree());
     super::record::with_events(|events| {
         live.pass_on(events, true, |pipe| {
             args.read.set_live(pipe);

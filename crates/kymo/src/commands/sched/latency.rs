@@ -62,10 +62,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    match args.live.take() {
-        Some(live) => run_live(&args, &live),
-        None => show(&args),
-    }
+    let Some(live) = args.live.take() else { return show(&args) };
+    args.read.set_tree(live.tree());
+    run_live(&args, &live)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
@@ -84,7 +83,7 @@ fn show(args: &Args) -> anyhow::Result<ExitCode> {
 fn run_live(args: &Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
     let selection = SchedSelection { events: args.read.live_selection(&args.pid, &args.tid)? };
     let config = LatencyConfig { selection: &selection, by_task: args.pids };
-    let mut outcome = LiveOutcome::default();
+    let mut outcome = LiveOutcome::of(&selection);
     let table = LatencyTable::count_live(&config, |sink| {
         watch(live, None, &mut outcome, &mut |step| match step {
             LiveStep::Event(event) => sink(event),

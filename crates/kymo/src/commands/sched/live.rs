@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use kymo_analysis::losses::select_events;
-use kymo_analysis::tasks::SCHED_EVENTS;
+use kymo_analysis::tasks::{SCHED_EVENTS, SchedSelection};
 use kymo_events::live::LiveSamples;
 use kymo_events::{ReadSummary, RecordedEvent};
 use kymo_model::{Note, NoteKind};
 use kymo_record::{CaptureSummary, PerfCapture, RecordError};
 use kymo_symbols::ResolverOptions;
 
+use super::super::analysis::note_scope;
 use super::super::live::WatchArgs;
 use super::record::with_events;
 
@@ -18,12 +19,19 @@ use super::record::with_events;
 const TICK: Duration = Duration::from_millis(100);
 
 /// What came of watching.
-#[derive(Default)]
 pub(super) struct LiveOutcome {
     /// The command's exit status.
     pub(super) exit: Option<u8>,
     /// What is to be known of it.
     pub(super) notes: Vec<Note>,
+}
+
+impl LiveOutcome {
+    /// Of what these tasks do.
+    pub(super) fn of(selection: &SchedSelection) -> LiveOutcome {
+        let notes = selection.events.tree.iter().map(|_| note_scope()).collect();
+        LiveOutcome { exit: None, notes }
+    }
 }
 
 /// What comes while it happens.
@@ -47,6 +55,9 @@ pub(super) fn watch(
     let selection = select_events(&SCHED_EVENTS);
     let options = symbols.cloned().unwrap_or_default();
     let mut samples = LiveSamples::new(&selection, capture.described(), &options);
+    if let Some(tree) = args.tree() {
+        samples.follow(&tree);
+    }
     let mut existing = Vec::new();
     capture.tell_existing(symbols.is_some(), &mut |record| existing.extend_from_slice(record))?;
     samples.push(&existing, &[]);

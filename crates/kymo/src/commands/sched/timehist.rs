@@ -148,10 +148,9 @@ pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if args.summary && (args.wakeups || args.next || args.migrations) {
         bail!("-s shows no lines: -w, -n and -M are for lines (-S shows both)");
     }
-    match args.live.take() {
-        Some(live) => run_live(&args, &live),
-        None => show(&args),
-    }
+    let Some(live) = args.live.take() else { return show(&args) };
+    args.read.set_tree(live.tree());
+    run_live(&args, &live)
 }
 
 fn show(args: &Args) -> anyhow::Result<ExitCode> {
@@ -195,7 +194,7 @@ fn run_live(args: &Args, live: &WatchArgs) -> anyhow::Result<ExitCode> {
         writer.write_head()?;
     }
     let mut reader = SchedReader::new(LossWindows::default());
-    let mut outcome = LiveOutcome::default();
+    let mut outcome = LiveOutcome::of(&selection);
     let symbols = args.call_graph.then(|| args.finding.options(Path::new("")));
     let summary = watch(live, symbols.as_ref(), &mut outcome, &mut |step| {
         match step {

@@ -69,6 +69,7 @@ const MOST_SLOWEST: usize = 100_000;
 
 pub(super) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let Some(live) = args.live.take() else { return show(&args) };
+    args.read.set_tree(live.tree());
     super::record::with_events(|events| {
         live.pass_on(events, false, |pipe| {
             args.read.set_live(pipe);
