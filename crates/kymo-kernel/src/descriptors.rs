@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::event::Timespec;
+use rustix::event::{EventfdFlags, Timespec};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
@@ -46,6 +46,36 @@ pub fn wait(fds: &mut [PollFd<'_>], most: Duration) -> io::Result<bool> {
 /// If the kernel refuses.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+/// What one thread sets and the others poll (eventfd(2)).
+#[derive(Debug)]
+pub struct EventFlag(OwnedFd);
+
+impl EventFlag {
+    /// # Errors
+    /// As the kernel gives them: there are too many descriptors.
+    pub fn new() -> io::Result<EventFlag> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(EventFlag(rustix::event::eventfd(0, flags)?))
+    }
+
+    /// Polls readable from now on.
+    pub fn set(&self) {
+        // A counter at its end is set, too.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Does not poll readable until it is set again.
+    pub fn clear(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for EventFlag {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// A descriptor that this program was started with, as a copy that programs it starts do not

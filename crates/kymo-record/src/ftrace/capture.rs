@@ -20,7 +20,7 @@ use kymo_model::{Note, NoteKind};
 use super::error::TraceError;
 use super::facts::Gathered;
 use super::growing::Growing;
-use super::movers::{self, Current, Movers, ToFile};
+use super::movers::{self, Current, Movers, SizeAlarm, ToFile};
 use super::pack;
 use super::pump::{self, CpuRing, PumpError};
 use super::setup::{TraceSetup, enable};
@@ -248,6 +248,13 @@ impl pump::Sink for Once {
     }
 }
 
+/// A file that pages go to, and what tells of its size.
+struct GrowingFile<'a> {
+    current: &'a Arc<Current>,
+    path: &'a Path,
+    alarm: Option<&'a SizeAlarm>,
+}
+
 struct Capture<'a> {
     options: &'a TraceOptions,
     instance: &'a Instance,
@@ -266,11 +273,14 @@ impl Capture<'_> {
         let growing = self.begin_file(path, force)?;
         let current = Current::new(growing);
         let (sources, page) = self.sources()?;
+        let threads = system("cannot start threads");
+        let alarm = self.alarm().map_err(&threads)?;
         let movers = Movers::start(sources, (page, self.summary.buffer_kb * 1024), false, || {
-            ToFile(current.clone())
+            ToFile { current: current.clone(), alarm: alarm.clone() }
         })
-        .map_err(system("cannot start threads"))?;
-        let ran = self.run(&movers, Some((&current, path)), &|| current.get().total());
+        .map_err(&threads)?;
+        let file = GrowingFile { current: &current, path, alarm: alarm.as_deref() };
+        let ran = self.run(&movers, Some(file));
         let (sinks, moved) = movers.stop();
         drop(sinks);
         self.after()?;
@@ -308,7 +318,7 @@ impl Capture<'_> {
             Once(remote.take())
         })
         .map_err(system("cannot start threads"))?;
-        let ran = self.run(&movers, None, &|| 0);
+        let ran = self.run(&movers, None);
         ending.store(true, Ordering::Relaxed);
         let (sinks, moved) = movers.stop();
         self.after()?;
@@ -380,8 +390,7 @@ impl Capture<'_> {
     fn run<S: pump::Sink + Send + 'static>(
         &mut self,
         movers: &Movers<S>,
-        file: Option<(&Arc<Current>, &Path)>,
-        size: &dyn Fn() -> u64,
+        file: Option<GrowingFile<'_>>,
     ) -> Result<(), TraceError> {
         self.instance.set_tracing(true)?;
         let began = Instant::now();
@@ -389,7 +398,7 @@ impl Capture<'_> {
             Some(child) => child.release().map_err(TraceError::from),
             None => Ok(()),
         };
-        let ran = released.and_then(|()| self.wait_for_end(movers, file, size, began));
+        let ran = released.and_then(|()| self.wait_for_end(movers, file, began));
         self.summary.elapsed = began.elapsed();
         let off = self.instance.set_tracing(false);
         ran?;
@@ -399,24 +408,30 @@ impl Capture<'_> {
     fn wait_for_end<S: pump::Sink + Send + 'static>(
         &mut self,
         movers: &Movers<S>,
-        file: Option<(&Arc<Current>, &Path)>,
-        size: &dyn Fn() -> u64,
+        file: Option<GrowingFile<'_>>,
         began: Instant,
     ) -> Result<(), TraceError> {
+        let size = || file.as_ref().map_or(0, |f| f.current.get().total());
+        let alarm = file.as_ref().and_then(|f| f.alarm).map(SizeAlarm::reached);
         let mut file_began = began;
         let waiting = system("cannot wait");
         let watching = !self.watched.is_empty();
         loop {
             let mut fds = vec![descriptors::readable(&self.signals)];
             fds.extend(movers.ended().map(descriptors::readable_fd));
+            let own = fds.len();
+            fds.extend(alarm.map(descriptors::readable));
             let first_watched = fds.len();
             fds.extend(self.watched.iter().map(descriptors::readable));
             descriptors::wait(&mut fds, self.next_look(began, file_began)).map_err(&waiting)?;
             let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
-            let (own, watched) = ready.split_at(first_watched);
+            let (_, watched) = ready.split_at(first_watched);
             // A mover that ends by itself has failed.
-            if own.iter().skip(1).any(|r| *r) {
+            if ready.iter().take(own).skip(1).any(|r| *r) {
                 return Ok(());
+            }
+            if let Some(alarm) = alarm {
+                alarm.clear();
             }
             let mut dead = watched.iter();
             drop(fds);
@@ -450,17 +465,27 @@ impl Capture<'_> {
                 Some(SwitchOn::Time(t)) => switch |= file_began.elapsed() >= t,
                 _ => {}
             }
-            if let (true, Some((current, path))) = (switch, file) {
-                self.switch_file(current, path)?;
+            if let (true, Some(file)) = (switch, &file) {
+                self.switch_file(file.current, file.path)?;
                 file_began = Instant::now();
             }
         }
     }
 
+    /// For the size at which a file is full, if one was asked for.
+    fn alarm(&self) -> io::Result<Option<Arc<SizeAlarm>>> {
+        let switch = match self.options.switch {
+            Some(SwitchOn::Size(size)) => Some(size),
+            _ => None,
+        };
+        let most = self.options.max_size.into_iter().chain(switch).min();
+        most.map(|most| SizeAlarm::new(most).map(Arc::new)).transpose()
+    }
+
     fn next_look(&self, began: Instant, file_began: Instant) -> Duration {
         let mut most = Duration::from_secs(3600);
-        if self.options.max_size.is_some() || matches!(self.options.switch, Some(SwitchOn::Size(_)))
-        {
+        // The size of several files is not a file's own.
+        if self.options.max_size.is_some() && self.options.switch.is_some() {
             most = Duration::from_millis(50);
         }
         if let Some(t) = self.options.setup.timeout {

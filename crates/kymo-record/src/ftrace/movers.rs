@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kymo_kernel::descriptors;
+use kymo_kernel::descriptors::{self, EventFlag};
 
 use super::growing::Growing;
 use super::pump::{CpuRing, Pump, PumpError, Sink};
@@ -62,17 +62,58 @@ pub(crate) fn take(current: Arc<Current>) -> io::Result<Growing> {
     Ok(sole(current.0.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
+/// Tells who waits for it that a file has reached its size.
+#[derive(Debug)]
+pub(crate) struct SizeAlarm {
+    most: u64,
+    reached: EventFlag,
+}
+
+impl SizeAlarm {
+    pub(crate) fn new(most: u64) -> io::Result<SizeAlarm> {
+        Ok(SizeAlarm { most, reached: EventFlag::new()? })
+    }
+
+    /// Polls readable when a file has reached the size, until it is cleared.
+    pub(crate) fn reached(&self) -> &EventFlag {
+        &self.reached
+    }
+
+    fn look(&self, file: &Growing) {
+        if file.total() >= self.most {
+            self.reached.set();
+        }
+    }
+}
+
 /// A mover's way to the file.
 #[derive(Debug)]
-pub(crate) struct ToFile(pub(crate) Arc<Current>);
+pub(crate) struct ToFile {
+    pub(crate) current: Arc<Current>,
+    pub(crate) alarm: Option<Arc<SizeAlarm>>,
+}
+
+impl ToFile {
+    fn grown(&self, file: &Growing) {
+        if let Some(alarm) = &self.alarm {
+            alarm.look(file);
+        }
+    }
+}
 
 impl Sink for ToFile {
     fn pipe(&mut self, stream: usize, pipe: &OwnedFd, len: usize) -> io::Result<()> {
-        self.0.get().append_pipe(stream, pipe, len)
+        let file = self.current.get();
+        file.append_pipe(stream, pipe, len)?;
+        self.grown(&file);
+        Ok(())
     }
 
     fn bytes(&mut self, stream: usize, pages: &[u8]) -> io::Result<()> {
-        self.0.get().append(stream, pages)
+        let file = self.current.get();
+        file.append(stream, pages)?;
+        self.grown(&file);
+        Ok(())
     }
 }
 

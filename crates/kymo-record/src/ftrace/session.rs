@@ -277,10 +277,11 @@ impl KernelSession {
         let current = Current::new(growing);
         let mut pump = Pump::new(sources, page).map_err(write(0))?;
         let room = self.dir.buffer_size_kb()?.unwrap_or(1 << 20) * 1024;
-        pump.once(&mut ToFile(current.clone()), room + page as u64).map_err(|e| match e {
-            PumpError::Ring(e) => TraceError::Ring(e),
-            PumpError::Sink(e) => write(current.get().total())(e),
-        })?;
+        pump.once(&mut ToFile { current: current.clone(), alarm: None }, room + page as u64)
+            .map_err(|e| match e {
+                PumpError::Ring(e) => TraceError::Ring(e),
+                PumpError::Sink(e) => write(current.get().total())(e),
+            })?;
         drop(pump);
         let mut growing = super::movers::take(current).map_err(write(0))?;
         let stored = growing.total();
