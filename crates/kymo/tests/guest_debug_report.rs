@@ -50,6 +50,8 @@ fn stacks(text: &str) -> Vec<Vec<Frame>> {
 }
 
 /// Counts frames in a source file whose line names the function above, and the others.
+/// Calls through `pfp`, scsi_debug's pointer to a command's function, are neither, nor are those
+/// of `scsi_done`, which jumps on to others and leaves no frame of its own.
 fn named_there(stacks: &[Vec<Frame>], source: &Path) -> (usize, Vec<String>) {
     let file = source.file_name().unwrap().to_str().unwrap();
     let text = std::fs::read_to_string(source).unwrap();
@@ -62,10 +64,14 @@ fn named_there(stacks: &[Vec<Frame>], source: &Path) -> (usize, Vec<String>) {
             continue;
         }
         let at = line.parse::<usize>().unwrap() - 1;
-        let called = above.function.split('.').next().unwrap();
-        match lines[at].contains(called) {
+        let rest = lines[at..].iter().position(|l| l.trim_end().ends_with([';', '{']));
+        let statement = lines[at..=at + rest.unwrap_or(0).min(3)].concat();
+        // `read_lock` is a macro that calls `_raw_read_lock`.
+        let called = above.function.split('.').next().unwrap().trim_start_matches("_raw_");
+        match statement.contains(called) {
             true => good += 1,
-            false => other.push(format!("{called} from {}: {}", frame.line, lines[at])),
+            false if ["pfp(", "scsi_done("].iter().any(|call| statement.contains(call)) => {}
+            false => other.push(format!("{called} from {}: {statement}", frame.line)),
         }
     }
     (good, other)
@@ -149,7 +155,8 @@ fn a_modules_lines_name_what_they_call() {
         return;
     }
     load_module("sd_mod", "");
-    load_module("scsi_debug", "dev_size_mb=8");
+    // Answers at once: with its delay the machine would be idle, mostly.
+    load_module("scsi_debug", "dev_size_mb=8 delay=0");
     let w = Workload::compile("reads", include_str!("guest_programs/reads.c"));
     let file = w.file("perf.data");
     let sources = kernel_debug().unwrap().sources;
@@ -161,16 +168,15 @@ fn a_modules_lines_name_what_they_call() {
         let found = named_there(&stacks(&text), &sources.join("drivers/scsi/scsi_debug.c"));
         (text, found)
     };
-    // As many as it takes on this machine: calls through pointers are others, and few samples may
-    // hold more of these.
-    let mut rounds = ["2", "8", "32", "128"].iter();
+    // As many as it takes on this machine.
+    let mut rounds = ["4", "16", "64"].iter();
     let (text, good, other) = loop {
         let (text, (good, other)) = sampled(rounds.next().unwrap());
         if good >= 20 || rounds.len() == 0 {
             break (text, good, other);
         }
     };
-    assert!(good >= 20 && other.len() * 3 < good, "{good} {other:#?}");
+    assert!(good >= 20 && other.len() * 5 < good, "{good} {other:#?}");
     // Without the module's names in the kernel's list, its file has them.
     let list = std::fs::read_to_string("/proc/kallsyms").unwrap();
     let kernel: String =
