@@ -36,4 +36,5 @@ pub use live::{CaptureEnd, CaptureSummary, PerfCapture, SavedRecording};
 pub use options::{
     CallGraph, Output, RecordClock, RecordOptions, SampleContents, SwitchOn, Synthesis, Target,
 };
+pub use output::create as create_recording;
 pub use session::{RecordSummary, Running, record};

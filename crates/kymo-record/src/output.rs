@@ -13,7 +13,7 @@ use crate::error::RecordError;
 
 /// Creates `path`, moving an older recording to `path.old`. Gives the file and
 /// whether it can only be streamed to (a named pipe).
-pub(crate) fn create(path: &Path, force: bool) -> Result<(File, bool), RecordError> {
+pub fn create(path: &Path, force: bool) -> Result<(File, bool), RecordError> {
     let error = |source| RecordError::Create { path: path.to_owned(), source };
     match fs::metadata(path) {
         Ok(m) if m.is_dir() => return Err(error(io::ErrorKind::IsADirectory.into())),

@@ -201,7 +201,8 @@ impl<'a> Session<'a> {
                     Some(f) => Box::new(f.try_clone().map_err(system("cannot write"))?),
                     None => Box::new(io::stdout()),
                 };
-                PerfDataWriter::pipe(out, events, &self.features, self.tracing.as_ref())
+                let tracing = self.features.get(&Feature::TRACING_DATA).map(Vec::as_slice);
+                PerfDataWriter::pipe(out, events, &self.features, tracing)
             }
         }
         .map_err(|e| self.write_error(e, 0))?;

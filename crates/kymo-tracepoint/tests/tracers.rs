@@ -196,7 +196,7 @@ fn the_semaphore_goes_up_and_down(program: &Program) {
     };
     assert_eq!(semaphore(), 0);
     let place = format!("usdt:{path}:{}:{}", program.provider, program.event);
-    let script = format!("{place} {{ @hits++; if (@hits == 3) {{ printf(\"three\\n\"); }} }}");
+    let script = format!("{place} {{ @hits++; if (@hits % 3 == 0) {{ printf(\"three\\n\"); }} }}");
     let attach = || {
         let mut command = Command::new("bpftrace");
         command.args(["-B", "line", "-e", &script, "-p", &id.to_string()]);

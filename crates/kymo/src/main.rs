@@ -105,6 +105,7 @@ const COMMANDS: &[CommandEntry] = command_entries! {
     archive, "Pack the binaries of a recording by build-id, or unpack them on another machine";
     buildid_cache as "buildid-cache", "Put binaries into perf's build-id cache, list and remove them";
     buildid_list as "buildid-list", "Show build-ids of the binaries of a perf.data, or of the kernel";
+    inject, "Write a perf.data again, uncompressed, with build-ids that others need";
     kallsyms, "Show where symbols of the running kernel are";
     version, "Show the version of this program";
     manual, "Print a manual page, or completions for a shell";
@@ -131,6 +132,8 @@ fn with_commands(declared: fn(Command, fn(Command) -> Command) -> Command) -> Co
         .propagate_version(true)
         .subcommand_required(true)
         .arg_required_else_help(true)
+        // As perf takes them: an option may be cut short as far as it stays the only one.
+        .infer_long_args(true)
         .arg(
             clap::Arg::new(BUILD_ID_DIRECTORY)
                 .long("buildid-dir")

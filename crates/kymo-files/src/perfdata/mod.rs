@@ -4,6 +4,7 @@
 
 pub mod feature;
 pub mod read;
+pub mod rewrite;
 pub mod schedstat;
 pub mod write;
 

@@ -15,6 +15,7 @@ pub(crate) mod event;
 pub(crate) mod event_recording;
 pub(crate) mod evlist;
 mod hit_binaries;
+pub(crate) mod inject;
 pub(crate) mod io;
 pub(crate) mod kallsyms;
 pub(crate) mod kmem;

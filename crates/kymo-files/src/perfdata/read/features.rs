@@ -2,6 +2,7 @@
 //! read; a section that lies about its size costs only itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kymo_model::{Attr, BuildId, Cursor, Endian, Truncated};
 
@@ -73,6 +74,8 @@ pub struct Features {
     pub pmu_mappings: Vec<(u32, String)>,
     /// Every section as it was, by number, the tracing data excepted.
     pub raw: BTreeMap<Feature, Vec<u8>>,
+    /// The tracing data as it was.
+    pub tracing_bytes: Option<Arc<[u8]>>,
     /// Sections that could not be decoded, with the reason.
     pub damaged: Vec<(Feature, String)>,
 }
@@ -92,8 +95,9 @@ impl Features {
         if let Err(e) = self.decode(feature, &bytes, endian) {
             self.damaged.push((feature, e.to_string()));
         }
-        if feature != Feature::TRACING_DATA {
-            self.raw.insert(feature, bytes);
+        match feature {
+            Feature::TRACING_DATA => self.tracing_bytes = Some(bytes.into()),
+            _ => _ = self.raw.insert(feature, bytes),
         }
     }
 

@@ -169,7 +169,7 @@ impl PerfDataWriter {
         out: Box<dyn Write + Send>,
         events: Vec<EventMeta>,
         features: &FeatureSections,
-        tracing: Option<&TracingBlob>,
+        tracing: Option<&[u8]>,
     ) -> io::Result<PerfDataWriter> {
         let mut head = MAGIC_V2_NATIVE.to_ne_bytes().to_vec();
         head.extend(PIPE_HEADER_SIZE.to_ne_bytes());
@@ -194,7 +194,7 @@ impl PerfDataWriter {
             head.extend(bytes);
         }
         if let Some(blob) = tracing {
-            let mut bytes = blob.to_bytes();
+            let mut bytes = blob.to_vec();
             bytes.resize(bytes.len().next_multiple_of(8), 0);
             head.extend(
                 RecordHeader {

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use kymo_kernel::descriptors::append_to;
 use kymo_kernel::process::local_time;
-use kymo_model::{Note, Weight};
 use kymo_record::count::{Count, CountReading, CountResult, CountSink};
 use kymo_view::Ledger;
 use kymo_view::counts::{
@@ -62,16 +61,10 @@ impl CountOutput {
         Ok(err.flush()?)
     }
 
-    /// The ledger as text. Lines for programs that share standard error with it say
-    /// `<not supported>` themselves, and what else there is stands in comments.
+    /// The ledger as text; nothing where lines for programs go to the same stream.
     fn notes(&self, ledger: &Ledger) -> String {
         match self.options.target {
-            OutputTarget::Stderr if !self.is_text && !self.options.quiet => {
-                let mut doubts = Ledger::default();
-                let is_doubt = |n: &&Note| n.weight == Weight::Doubt;
-                ledger.notes().iter().filter(is_doubt).for_each(|n| doubts.push(n.clone()));
-                doubts.to_text("# ")
-            }
+            OutputTarget::Stderr if !self.is_text && !self.options.quiet => String::new(),
             _ => ledger.to_text(""),
         }
     }

@@ -1,0 +1,223 @@
+//! A recording written again, record by record: of either form from either form, uncompressed,
+//! with records changed, added or left out on the way.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use kymo_model::{Endian, RecordHeader, RecordKind};
+
+use super::write::features::{BuildIdOf, build_id};
+use super::write::synth::finished_round;
+use super::write::{EventMeta, FeatureSections, PerfDataWriter};
+use super::{Entry, EventDesc, Feature, Features, PerfData, PerfDataReadStats, RecordOrder};
+
+/// Where the new recording goes.
+pub enum RewriteTarget {
+    /// A file, which becomes of the file form.
+    File(File),
+    /// What can only be written to, which becomes of the pipe form.
+    Pipe(Box<dyn Write + Send>),
+}
+
+impl std::fmt::Debug for RewriteTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            RewriteTarget::File(_) => "File",
+            RewriteTarget::Pipe(_) => "Pipe",
+        })
+    }
+}
+
+/// A recording cannot be written again.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum RewriteError {
+    #[error(transparent)]
+    Read(#[from] super::PerfDataReadError),
+    #[error("cannot write the recording: {0}")]
+    Write(#[from] io::Error),
+    #[error("a recording of a machine with the other byte order is not written again")]
+    ByteOrder,
+    #[error("the recording has no events")]
+    NoEvents,
+}
+
+/// What is done on the way.
+pub trait Rewriting {
+    /// Appends what stands in the new recording for this record: [`append`] keeps it.
+    fn record(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>);
+
+    /// Binaries with build-ids that are told besides those that the recording has.
+    fn build_ids(&mut self) -> Vec<BuildIdOf> {
+        Vec::new()
+    }
+}
+
+/// Appends a record as it is.
+pub fn append(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    let raw = entry.raw;
+    // No record is longer than its header can say, and none becomes longer.
+    let size = (RecordHeader::SIZE + raw.body.len()) as u16;
+    out.extend(RecordHeader { kind: raw.kind, misc: raw.misc, size }.to_bytes());
+    out.extend_from_slice(raw.body);
+}
+
+/// Appends the record of a pipe that tells a build-id.
+pub fn append_build_id(binary: &BuildIdOf, out: &mut Vec<u8>) {
+    let mut record = build_id(binary);
+    record[..4].copy_from_slice(&RecordKind::HEADER_BUILD_ID.0.to_ne_bytes());
+    out.extend(record);
+}
+
+/// Writes `input` again. Trace data of the AUX area is left out. Gives the size of what was
+/// written and how the recording was read.
+pub fn rewrite(
+    input: &mut PerfData,
+    target: RewriteTarget,
+    rewriting: &mut dyn Rewriting,
+) -> Result<(u64, PerfDataReadStats), RewriteError> {
+    if input.endian() != Endian::NATIVE {
+        return Err(RewriteError::ByteOrder);
+    }
+    let from_pipe = input.is_pipe();
+    let mut out = Rewriter { target: Some(target), writer: None, bytes: Vec::new() };
+    if !from_pipe {
+        out.begin(input.events(), input.features(), rewriting)?;
+    }
+    let mut failed = None;
+    let read = input.for_each(RecordOrder::File, &mut |entry| {
+        match out.take(entry, from_pipe, rewriting) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if out.writer.is_none() {
+        out.begin(input.events(), input.features(), rewriting)?;
+    }
+    let writer = out.writer.ok_or(RewriteError::NoEvents)?;
+    let sections = match writer.is_pipe() {
+        true => FeatureSections::new(),
+        false => sections(input.features(), &rewriting.build_ids()),
+    };
+    Ok((writer.finish(&sections)?, read))
+}
+
+struct Rewriter {
+    target: Option<RewriteTarget>,
+    writer: Option<PerfDataWriter>,
+    bytes: Vec<u8>,
+}
+
+impl Rewriter {
+    /// Writes what stands before the records.
+    fn begin(
+        &mut self,
+        events: &[EventDesc],
+        features: &Features,
+        rewriting: &mut dyn Rewriting,
+    ) -> Result<(), RewriteError> {
+        let Some(target) = self.target.take() else { return Ok(()) };
+        if events.is_empty() {
+            return Err(RewriteError::NoEvents);
+        }
+        let meta = |event: &EventDesc| EventMeta {
+            name: event.name.clone(),
+            attr: event.attr.clone(),
+            ids: event.ids.clone(),
+            ..EventMeta::default()
+        };
+        let events: Vec<EventMeta> = events.iter().map(meta).collect();
+        self.writer = Some(match target {
+            RewriteTarget::File(file) => {
+                let mut early = sections(features, &[]);
+                // Grows until the end.
+                early.remove(&Feature::BUILD_ID);
+                PerfDataWriter::file(file, events, &early)?
+            }
+            RewriteTarget::Pipe(pipe) => {
+                let added = rewriting.build_ids();
+                let mut early = sections(features, &added);
+                // A section may be larger than a record.
+                early.remove(&Feature::BUILD_ID);
+                let tracing = early.remove(&Feature::TRACING_DATA);
+                let mut writer = PerfDataWriter::pipe(pipe, events, &early, tracing.as_deref())?;
+                let mut records = Vec::new();
+                let known = build_ids(features, &added);
+                known.iter().for_each(|binary| append_build_id(binary, &mut records));
+                writer.record(&records)?;
+                writer
+            }
+        });
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        entry: &Entry<'_>,
+        from_pipe: bool,
+        rewriting: &mut dyn Rewriting,
+    ) -> Result<(), RewriteError> {
+        match entry.raw.kind {
+            // The sections and attributes are written from what was read of them.
+            RecordKind::HEADER_ATTR
+            | RecordKind::HEADER_FEATURE
+            | RecordKind::HEADER_TRACING_DATA
+            | RecordKind::HEADER_EVENT_TYPE => return Ok(()),
+            RecordKind::HEADER_BUILD_ID if self.writer.is_none() => return Ok(()),
+            RecordKind::AUXTRACE | RecordKind::AUXTRACE_INFO => return Ok(()),
+            _ => {}
+        }
+        if self.writer.is_none() {
+            self.begin(entry.events, entry.features, rewriting)?;
+        }
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        self.bytes.clear();
+        match entry.raw.kind {
+            // In a file they are a section.
+            RecordKind::HEADER_BUILD_ID if from_pipe && !writer.is_pipe() => {}
+            // Tables that kymo leaves in it for a writer that is killed are of another file.
+            RecordKind::FINISHED_ROUND => self.bytes.extend(finished_round()),
+            _ => rewriting.record(entry, &mut self.bytes),
+        }
+        Ok(writer.record(&self.bytes)?)
+    }
+}
+
+/// The sections of the new recording.
+fn sections(features: &Features, added: &[BuildIdOf]) -> FeatureSections {
+    let mut sections = features.raw.clone();
+    for gone in [Feature::COMPRESSED, Feature::AUXTRACE, Feature::DIR_FORMAT] {
+        sections.remove(&gone);
+    }
+    let known = build_ids(features, added);
+    if !known.is_empty() {
+        sections.insert(Feature::BUILD_ID, known.iter().flat_map(build_id).collect());
+    }
+    if let Some(tracing) = &features.tracing_bytes {
+        sections.insert(Feature::TRACING_DATA, tracing.to_vec());
+    }
+    sections
+}
+
+/// What the recording tells, and what it does not.
+fn build_ids(features: &Features, added: &[BuildIdOf]) -> Vec<BuildIdOf> {
+    let told = features.build_ids.iter().map(|entry| BuildIdOf {
+        kernel: entry.misc & kymo_model::Misc::CPUMODE_MASK == kymo_model::Misc::KERNEL,
+        name: entry.filename.clone().into_bytes(),
+        id: entry.build_id,
+    });
+    let mut all: Vec<BuildIdOf> = told.collect();
+    for binary in added {
+        if !all.iter().any(|known| known.name == binary.name && known.id == binary.id) {
+            all.push(binary.clone());
+        }
+    }
+    all
+}
