@@ -23,6 +23,9 @@ pub struct CompileOptions {
     /// Whether tracepoints without arguments may come as raw tracepoints. The runtime
     /// compiles again without, where the kernel knows no raw tracepoint of that name.
     pub raw_tracepoints: bool,
+    /// Whether the program is to be run in user space, on events out of rings
+    /// ([`crate::ProgramInterpreter`]): what only the kernel can do is refused.
+    pub in_user_space: bool,
     /// Kernel's version as (major, minor): helpers and instructions it has.
     pub kernel: (u32, u32),
     /// `std::env::consts::ARCH` of the machine: `x86_64` or `aarch64`.
@@ -40,6 +43,7 @@ impl Default for CompileOptions {
             start_ns: 0,
             cpus: 1,
             raw_tracepoints: true,
+            in_user_space: false,
             kernel: (6, 18),
             arch: String::from("x86_64"),
             config: Vec::new(),

@@ -10,6 +10,7 @@ mod ast;
 mod code;
 mod count_program;
 mod facts;
+mod interpreter;
 mod lexer;
 mod lower;
 mod object;
@@ -22,6 +23,9 @@ pub use count_program::{
 pub use facts::{
     ArgumentPlace, CType, CompileOptions, EnumerationFacts, FunctionArgument, FunctionFacts,
     RecordLayout, RecordMember, TypeFacts, UserVariable, VARIANT,
+};
+pub use interpreter::{
+    ClockOffsets, ProgramEvent, ProgramInterpreter, ProgramNeeds, ProgramRecords,
 };
 pub use object::{
     ActionKind, AttachPoint, AttachTarget, BpfClock, BpfInstruction, BpfMapType, BpfProgramType,

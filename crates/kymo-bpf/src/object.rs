@@ -520,6 +520,9 @@ pub struct CompiledProbe {
     /// Offset of the line's text and of the file's name in the BTF's strings, for each of
     /// `lines`: (`file_name_off`, `line_off`) of `bpf_line_info`.
     pub line_texts: Vec<(u32, u32)>,
+    /// Part of a tracepoint's filter that the kernel's event filters can judge, in their
+    /// syntax: events that it leaves out are left out by the program, too.
+    pub condition: Option<String>,
     /// Position of the probe in the program.
     pub position: ProgramPosition,
     /// Bytes of stack used.

@@ -5,10 +5,10 @@ mod machine;
 
 use common::TestFacts;
 use kymo_bpf::{
-    ActionKind, CompileOptions, CompiledProgram, ErrorKind, MapPurpose, compile,
-    histogram_bucket_range,
+    ActionKind, ClockOffsets, CompileOptions, CompiledProgram, ErrorKind, MapPurpose, ProgramEvent,
+    ProgramInterpreter, ProgramRecords, compile, histogram_bucket_range,
 };
-use machine::{PID, TID, TestMachine};
+use machine::{NOW, PID, TID, TestMachine};
 
 fn compiled(text: &str) -> CompiledProgram {
     let options = CompileOptions { cpus: 2, ..CompileOptions::default() };
@@ -26,6 +26,25 @@ fn check(body: &str, expected: i64) {
     let mut machine = TestMachine::new(&program);
     machine.run(&program.probes[0], 0);
     assert_eq!(machine.scalar("@"), expected, "{body}");
+    // The same of what runs programs in user space.
+    let mut interpreter = ProgramInterpreter::new(&program, ClockOffsets::default());
+    interpreter.run(0, &event(&[]));
+    assert_eq!(interpreter.runs(), (1, 0), "{body}");
+    let map = program.maps.iter().position(|m| m.name == "@").unwrap();
+    let value = interpreter.lookup(map, &[0; 4]).unwrap();
+    assert_eq!(i64::from_ne_bytes(*value.first_chunk().unwrap()), expected, "{body}");
+}
+
+/// The task and time that the machine of the tests has.
+fn event(record: &[u8]) -> ProgramEvent<'_> {
+    ProgramEvent {
+        record,
+        time: NOW,
+        pid: PID as u32,
+        tid: TID as u32,
+        comm: b"machine",
+        ..ProgramEvent::default()
+    }
 }
 
 /// Compiles a program that is wrong; its message must contain `expected`.
@@ -350,4 +369,128 @@ fn mistakes_are_told_with_their_place() {
     let long = format!("BEGIN {{ @ = 1{}; }}", " + 1".repeat(5000));
     let messages = compile(&long, &CompileOptions::default(), &TestFacts::default());
     assert!(messages.expect_err("too deep")[0].text.contains("deeper"));
+}
+
+fn in_user_space(text: &str) -> CompiledProgram {
+    let options = CompileOptions {
+        in_user_space: true,
+        raw_tracepoints: false,
+        ..CompileOptions::default()
+    };
+    compiled_with(text, &options)
+}
+
+/// Entries of a map by name.
+fn entries(
+    program: &CompiledProgram,
+    interpreter: &ProgramInterpreter,
+    name: &str,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let map = program.maps.iter().position(|m| m.name == name).expect("a map");
+    interpreter.entries(map)
+}
+
+#[test]
+fn records_are_evaluated_in_user_space() {
+    if !kymo_testkit::require(&[kymo_testkit::Need::Tracefs]) {
+        return;
+    }
+    let program = in_user_space(
+        "tracepoint:sched:sched_switch /args.prev_pid > 10 && args.next_comm == \"task\"/
+         { @n[args.prev_comm, args.next_pid] = count(); @h = hist(args.prev_pid);
+           @s[kstack] = count(); printf(\"%d\", args.prev_pid); }",
+    );
+    assert_eq!(program.probes[0].condition.as_deref(), Some("prev_pid > 10"));
+    let text = common::format_text("sched", "sched_switch").unwrap();
+    let format = kymo_format::EventFormat::parse(&text).unwrap();
+    let place = |name| format.field(name).unwrap().offset as usize;
+    let record = |prev_pid: u32, next: &[u8]| {
+        let mut record = vec![0u8; 64];
+        let mut set = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
+        set(place("prev_comm"), b"before");
+        set(place("prev_pid"), &prev_pid.to_ne_bytes());
+        set(place("next_comm"), next);
+        set(place("next_pid"), &77u32.to_ne_bytes());
+        record
+    };
+    let mut interpreter = ProgramInterpreter::new(&program, ClockOffsets::default());
+    assert!(interpreter.needs().stacks && !interpreter.needs().owner);
+    let (kernel, user) = (-128i64 as u64, -512i64 as u64);
+    let chain = [kernel, 0xffff_ffff_8100_0001, 0xffff_ffff_8100_0002, user, 0x40_0000];
+    for (pid, next) in [(11, &b"task"[..]), (10, b"task"), (12, b"task"), (13, b"tasks")] {
+        let record = record(pid, next);
+        interpreter.run(0, &ProgramEvent { chain: &chain, ..event(&record) });
+    }
+    assert_eq!(interpreter.runs(), (4, 0));
+    let counted = entries(&program, &interpreter, "@n");
+    assert_eq!(counted.len(), 1);
+    assert!(counted[0].0.starts_with(b"before\0"));
+    assert_eq!(counted[0].1, 2u64.to_ne_bytes());
+    let stacks = entries(&program, &interpreter, "stacks");
+    assert_eq!(stacks.len(), 1);
+    let frames: Vec<u64> =
+        stacks[0].1.chunks(8).take(3).map(|f| u64::from_ne_bytes(f.try_into().unwrap())).collect();
+    assert_eq!(frames, [chain[1], chain[2], 0]);
+    let mut records = ProgramRecords::default();
+    interpreter.swap_records(&mut records);
+    let printed: Vec<&[u8]> = records.iter().collect();
+    assert_eq!(printed.len(), 2);
+    assert_eq!(printed[1][8..12], 12u32.to_ne_bytes());
+    // A record that is cut ends the run, which is counted.
+    interpreter.run(0, &event(&[0; 12]));
+    assert_eq!(interpreter.runs(), (5, 1));
+}
+
+#[test]
+fn endless_runs_and_full_maps_end_in_user_space() {
+    let options = CompileOptions { kernel: (6, 18), in_user_space: true, ..Default::default() };
+    let program = compiled_with("BEGIN { while (1) { @ += 1; } }", &options);
+    let mut interpreter = ProgramInterpreter::new(&program, ClockOffsets::default());
+    interpreter.run(0, &event(&[]));
+    assert_eq!(interpreter.runs(), (1, 1));
+    let program = in_user_space(
+        "config = { max_map_keys = 3 } BEGIN { for ($i : 0..5) { @m[$i] = $i; } delete(@m, 1);
+         @m[9] = 1; }",
+    );
+    let mut interpreter = ProgramInterpreter::new(&program, ClockOffsets::default());
+    interpreter.run(0, &event(&[]));
+    let mut keys: Vec<u64> = entries(&program, &interpreter, "@m")
+        .iter()
+        .map(|(key, _)| u64::from_ne_bytes(key[..8].try_into().unwrap()))
+        .collect();
+    keys.sort_unstable();
+    assert_eq!(keys, [0, 2, 9]);
+    let program = in_user_space(
+        "let @m = lruhash(8); BEGIN { for ($i : 0..1000) { @m[$i] = $i; @m[3] = 4; } }",
+    );
+    let mut interpreter = ProgramInterpreter::new(&program, ClockOffsets::default());
+    interpreter.run(0, &event(&[]));
+    let kept = entries(&program, &interpreter, "@m");
+    assert_eq!(kept.len(), 8);
+    assert!(kept.iter().any(|(key, _)| key[..8] == 3u64.to_ne_bytes()));
+}
+
+#[test]
+fn what_only_the_kernel_has_is_refused_in_user_space() {
+    let options = CompileOptions {
+        in_user_space: true,
+        raw_tracepoints: false,
+        ..CompileOptions::default()
+    };
+    let check = |text: &str, (line, column), expected: &str| {
+        let messages = compile(text, &options, &TestFacts::default())
+            .err()
+            .unwrap_or_else(|| panic!("{text}: compiles"));
+        let message = &messages[0];
+        assert!(message.text.contains(expected), "{text}: {message:?}");
+        let at = (message.position.line, message.position.column);
+        assert_eq!(at, (line, column), "{text}: {message:?}");
+    };
+    check("BEGIN { }\nkprobe:vfs_read { @ = count(); }", (2, 1), "kprobe probes");
+    check("BEGIN { } profile:hz:99 { @ = count(); }", (1, 11), "profile probes");
+    check("BEGIN { @ = 1; signal(\"KILL\"); }", (1, 16), "signal()");
+    check("BEGIN { @ = curtask->pid; }", (1, 13), "the task's structure");
+    check("BEGIN { @ = str($1); }", (1, 13), "memory that a pointer points to");
+    check("BEGIN { @ = *(uint64 *)5; }", (1, 13), "memory that a pointer points to");
+    check("software:page-faults:1 { @ = reg(\"ip\"); }", (1, 30), "registers");
 }

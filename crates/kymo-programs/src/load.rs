@@ -228,6 +228,7 @@ mod tests {
             functions: Vec::new(),
             lines: vec![(0, at(1)), (2, at(4)), (9, at(7))],
             line_texts: Vec::new(),
+            condition: None,
             position: at(1),
             stack: 0,
         };

@@ -382,6 +382,7 @@ impl Lowering<'_> {
 
     /// `reg("ip")`
     pub(crate) fn register_named(&mut self, name: &str) -> Lowered<Register> {
+        self.refuse("registers of the event");
         self.program.uses_context = true;
         use AttachTarget as T;
         let known = matches!(
@@ -501,7 +502,7 @@ impl Lowering<'_> {
                 } else {
                     let copy = self.room(8);
                     let from = self.address(place);
-                    self.probe_read(copy, size, from, AddressSpace::Kernel);
+                    self.probe_read(copy, size, from, AddressSpace::Record);
                     self.load(copy, size as u8)
                 };
                 if ty.is_signed() {
@@ -513,7 +514,7 @@ impl Lowering<'_> {
                 let ty = CType::Integer { size: 1, signed: true, is_char: true };
                 let from = self.address(place);
                 let base = self.in_register(from);
-                let home = ValueHome::Remote(base, 0, AddressSpace::Kernel);
+                let home = ValueHome::Remote(base, 0, AddressSpace::Record);
                 Ok(Value { ty: Type::Array { element: ty, count: field.size }, home })
             }
             FieldKind::Array { elem, signed } => {
@@ -521,7 +522,7 @@ impl Lowering<'_> {
                 let count = field.size / u32::from((*elem).max(1));
                 let from = self.address(place);
                 let base = self.in_register(from);
-                let home = ValueHome::Remote(base, 0, AddressSpace::Kernel);
+                let home = ValueHome::Remote(base, 0, AddressSpace::Record);
                 Ok(Value { ty: Type::Array { element, count }, home })
             }
             FieldKind::DynString { relative }
@@ -540,13 +541,13 @@ impl Lowering<'_> {
                         self.zero_memory(room, super::types::words(size));
                         let size_operand = Operand::Immediate(size as i32);
                         let address = Operand::Register(word);
-                        self.probe_read_text(room, size_operand, address, AddressSpace::Kernel);
+                        self.probe_read_text(room, size_operand, address, AddressSpace::Record);
                         Ok(Value::memory(Type::Text(size), room))
                     }
                     FieldKind::DynArray { elem, signed, .. } => {
                         let element =
                             CType::Integer { size: *elem, signed: *signed, is_char: false };
-                        let ty = Type::Pointer { target: element, space: AddressSpace::Kernel };
+                        let ty = Type::Pointer { target: element, space: AddressSpace::Record };
                         Ok(Value::register(ty, word))
                     }
                     _ => Ok(Value::register(U64, word)),
@@ -556,7 +557,7 @@ impl Lowering<'_> {
                 let named = field.type_text.trim();
                 let from = self.address(place);
                 let base = self.in_register(from);
-                let home = ValueHome::Remote(base, 0, AddressSpace::Kernel);
+                let home = ValueHome::Remote(base, 0, AddressSpace::Record);
                 match self.types.find(named) {
                     Some(CType::Record { id }) => Ok(Value { ty: Type::Record(id), home }),
                     _ => {

@@ -142,6 +142,7 @@ impl Lowering<'_> {
     }
 
     pub(crate) fn call(&mut self, helper: i32, arguments: Vec<Operand>) -> Register {
+        self.refuse_helper(helper);
         let result = self.register();
         self.emit(Instruction::Call(helper, arguments, Some(result)));
         result
@@ -302,8 +303,9 @@ impl Lowering<'_> {
         address: Operand,
         space: AddressSpace,
     ) {
+        self.read_from(space);
         let helper = match space {
-            AddressSpace::Kernel => helper::PROBE_READ_KERNEL,
+            AddressSpace::Kernel | AddressSpace::Record => helper::PROBE_READ_KERNEL,
             AddressSpace::User => helper::PROBE_READ_USER,
             AddressSpace::Either => helper::PROBE_READ,
         };
@@ -320,8 +322,9 @@ impl Lowering<'_> {
         address: Operand,
         space: AddressSpace,
     ) -> Register {
+        self.read_from(space);
         let helper = match space {
-            AddressSpace::Kernel => helper::PROBE_READ_KERNEL_STR,
+            AddressSpace::Kernel | AddressSpace::Record => helper::PROBE_READ_KERNEL_STR,
             AddressSpace::User => helper::PROBE_READ_USER_STR,
             AddressSpace::Either => helper::PROBE_READ_STR,
         };

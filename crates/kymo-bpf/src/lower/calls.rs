@@ -368,6 +368,7 @@ impl Lowering<'_> {
                 self.need_unsafe(name);
                 let value = self.number(&arguments[0])?;
                 let context = Operand::Register(self.context());
+                self.refuse_helper(helper::OVERRIDE);
                 self.emit(Instruction::Call(helper::OVERRIDE, vec![context, value], None));
                 Value::none()
             }

@@ -103,6 +103,7 @@ impl Lowering<'_> {
                 functions,
                 lines: program.encoded.lines,
                 line_texts,
+                condition: program.condition,
                 position: program.position,
                 stack: program.encoded.stack,
             });

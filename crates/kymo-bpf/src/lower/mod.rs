@@ -7,6 +7,7 @@ mod builder;
 mod calls;
 mod expressions;
 mod finish;
+mod kernel_only;
 mod maps;
 mod memory;
 mod names;
@@ -31,6 +32,7 @@ use crate::object::{
     AttachPoint, AttachTarget, BpfProgramType, ErrorKind, ErrorSite, ProgramOption,
     ProgramPosition, RingAction, SourceMessage,
 };
+pub(crate) use builder::helper;
 use builder::{MAX_SCRATCH, MemoryPlace};
 use records::TypeTable;
 use types::Type;
@@ -162,6 +164,8 @@ pub(crate) struct ProgramState {
     uses_context: bool,
     /// Address that the probe moves to for the variables that are read.
     moved: Option<u64>,
+    /// What only the kernel can do, and the program asks for in user space.
+    refusal: Option<SourceMessage>,
     /// Where `arg0` and its like are read, which hold at a function's entry alone.
     entry_argument: Option<ProgramPosition>,
     needs_raw: Option<bool>,
@@ -172,6 +176,8 @@ struct LoweredProgram {
     points: Vec<AttachPoint>,
     program_type: BpfProgramType,
     encoded: EncodedProgram,
+    /// See [`crate::CompiledProbe::condition`].
+    condition: Option<String>,
     position: ProgramPosition,
     nested: bool,
 }
@@ -325,6 +331,9 @@ impl<'c> Lowering<'c> {
                         _ => self.warnings.push(message),
                     }
                 }
+                if let Some(refused) = found.iter().find(|point| self.needs_kernel(point)) {
+                    return Err(kernel_only::refused_point(refused, *position));
+                }
                 total += found.len();
                 if total > most {
                     let what = format!("{total} probes match, at most {most} are attached");
@@ -427,6 +436,9 @@ impl<'c> Lowering<'c> {
             self.point = point.clone();
             self.program = ProgramState { key, needs_raw: Some(raw), ..ProgramState::default() };
             self.lower_body(probe)?;
+            if let Some(refusal) = self.program.refusal.take() {
+                return Err(refusal);
+            }
             let uses_context = self.program.uses_context;
             if raw && uses_context && matches!(point.target, AttachTarget::Tracepoint { .. }) {
                 raw = false;
@@ -464,6 +476,7 @@ impl<'c> Lowering<'c> {
             points: vec![point],
             program_type: self.program_type(raw),
             encoded,
+            condition: self.kernel_condition(probe),
             position: probe.position,
             nested: self.may_nest(),
         };

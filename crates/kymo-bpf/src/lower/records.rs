@@ -375,7 +375,12 @@ pub(crate) fn value_of_ctype(ctype: &CType, space: AddressSpace) -> Type {
             Type::Enumeration { size: *size, signed: *signed, id: *id }
         }
         CType::Pointer { target, user } => {
-            let space = if *user { AddressSpace::User } else { space };
+            let space = match (user, space) {
+                (true, _) => AddressSpace::User,
+                // Pointers in a record point out of it.
+                (false, AddressSpace::Record) => AddressSpace::Kernel,
+                (false, space) => space,
+            };
             Type::Pointer { target: (**target).clone(), space }
         }
         CType::Array { element, count } => {

@@ -212,7 +212,7 @@ impl Lowering<'_> {
                 (self.address(at), space)
             }
             ValueHome::Memory(at) if !value.ty.is_scalar() => {
-                (self.address(at), AddressSpace::Kernel)
+                (self.address(at), AddressSpace::Record)
             }
             _ => {
                 let space = match value.ty {
@@ -223,8 +223,9 @@ impl Lowering<'_> {
                 (self.operand(&value)?, space)
             }
         };
+        self.read_from(space);
         let helper = match space {
-            AddressSpace::Kernel => helper::PROBE_READ_KERNEL,
+            AddressSpace::Kernel | AddressSpace::Record => helper::PROBE_READ_KERNEL,
             AddressSpace::User => helper::PROBE_READ_USER,
             AddressSpace::Either => helper::PROBE_READ,
         };

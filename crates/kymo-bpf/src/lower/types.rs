@@ -10,6 +10,8 @@ pub(crate) enum AddressSpace {
     User,
     /// Told by the address itself.
     Either,
+    /// The event's own record, in kernel memory: all there is in user space.
+    Record,
 }
 
 /// A type.
