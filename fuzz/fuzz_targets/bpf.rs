@@ -1,13 +1,14 @@
 //! Any text as a program of bpftrace's language: lexer, parser, lowering, registers. Whatever
-//! compiles has instructions whose jumps stay inside.
+//! compiles has instructions whose jumps stay inside, and what compiles for user space runs there
+//! to its end, on any record.
 #![no_main]
 
 use std::rc::Rc;
 
 use kymo_bpf::{
-    ArgumentPlace, AttachPoint, CType, CompileOptions, EnumerationFacts, FunctionArgument,
-    FunctionFacts, RecordLayout, RecordMember, TypeFacts, UserVariable, VARIANT, compile,
-    disassemble,
+    ArgumentPlace, AttachPoint, CType, ClockOffsets, CompileOptions, EnumerationFacts,
+    FunctionArgument, FunctionFacts, ProgramEvent, ProgramInterpreter, RecordLayout, RecordMember,
+    TypeFacts, UserVariable, VARIANT, compile, disassemble,
 };
 use kymo_format::EventFormat;
 use libfuzzer_sys::fuzz_target;
@@ -136,6 +137,7 @@ impl TypeFacts for FewFacts {
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
+    run_in_user_space(text);
     let Ok(program) = compile(text, &CompileOptions::default(), &FewFacts) else { return };
     for probe in &program.probes {
         let count = probe.instructions.len() as i64;
@@ -148,3 +150,22 @@ fuzz_target!(|data: &[u8]| {
         std::hint::black_box(disassemble(&program, probe, text));
     }
 });
+
+fn run_in_user_space(text: &str) {
+    let options =
+        CompileOptions { in_user_space: true, raw_tracepoints: false, ..CompileOptions::default() };
+    let Ok(program) = compile(text, &options, &FewFacts) else { return };
+    let mut interpreter = ProgramInterpreter::new(&program, ClockOffsets::default());
+    let chain = [-128i64 as u64, 1, 2, -512i64 as u64, 3];
+    // The text is the record, too: its data_loc leads anywhere.
+    for record in [text.as_bytes(), &[0; 64], &[]] {
+        let event = ProgramEvent { record, comm: b"task", chain: &chain, ..Default::default() };
+        // Each may run as long as a run may.
+        for probe in 0..program.probes.len().min(3) {
+            interpreter.run(probe, &event);
+        }
+    }
+    for map in 0..program.maps.len() {
+        std::hint::black_box(interpreter.entries(map));
+    }
+}

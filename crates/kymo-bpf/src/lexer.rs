@@ -60,7 +60,7 @@ pub(crate) struct LexedText {
 
 /// An error at a position.
 pub(crate) fn error_at(position: ProgramPosition, text: impl Into<String>) -> SourceMessage {
-    SourceMessage { position, text: text.into(), hint: None }
+    SourceMessage { position, text: text.into(), hint: None, needs_kernel: false }
 }
 
 struct TextLexer<'t> {

@@ -65,11 +65,8 @@ fn with_imports(
         if name.starts_with("stdlib") || seen.contains(&name) {
             continue;
         }
-        let failed = |what: String| SourceMessage {
-            position,
-            text: format!("cannot import {name:?}: {what}"),
-            hint: None,
-        };
+        let failed =
+            |what: String| lexer::error_at(position, format!("cannot import {name:?}: {what}"));
         if seen.len() >= MAX_IMPORTS {
             return Err(failed(format!("more than {MAX_IMPORTS} files")));
         }

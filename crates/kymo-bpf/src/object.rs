@@ -46,6 +46,8 @@ pub struct SourceMessage {
     pub text: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// Whether programs in the kernel could do it.
+    pub needs_kernel: bool,
 }
 
 /// An option of the program, as `getopt` declares it.

@@ -30,9 +30,10 @@ fn check(body: &str, expected: i64) {
     let mut interpreter = ProgramInterpreter::new(&program, ClockOffsets::default());
     interpreter.run(0, &event(&[]));
     assert_eq!(interpreter.runs(), (1, 0), "{body}");
-    let map = program.maps.iter().position(|m| m.name == "@").unwrap();
-    let value = interpreter.lookup(map, &[0; 4]).unwrap();
-    assert_eq!(i64::from_ne_bytes(*value.first_chunk().unwrap()), expected, "{body}");
+    let map = program.maps.iter().position(|m| m.name == "@");
+    let value = map.and_then(|map| interpreter.lookup(map, &[0; 4]));
+    let value = value.as_deref().and_then(<[u8]>::first_chunk).copied();
+    assert_eq!(value.map(i64::from_ne_bytes), Some(expected), "{body}");
 }
 
 /// The task and time that the machine of the tests has.
@@ -372,11 +373,8 @@ fn mistakes_are_told_with_their_place() {
 }
 
 fn in_user_space(text: &str) -> CompiledProgram {
-    let options = CompileOptions {
-        in_user_space: true,
-        raw_tracepoints: false,
-        ..CompileOptions::default()
-    };
+    let options =
+        CompileOptions { in_user_space: true, raw_tracepoints: false, ..CompileOptions::default() };
     compiled_with(text, &options)
 }
 
@@ -472,11 +470,8 @@ fn endless_runs_and_full_maps_end_in_user_space() {
 
 #[test]
 fn what_only_the_kernel_has_is_refused_in_user_space() {
-    let options = CompileOptions {
-        in_user_space: true,
-        raw_tracepoints: false,
-        ..CompileOptions::default()
-    };
+    let options =
+        CompileOptions { in_user_space: true, raw_tracepoints: false, ..CompileOptions::default() };
     let check = |text: &str, (line, column), expected: &str| {
         let messages = compile(text, &options, &TestFacts::default())
             .err()
@@ -487,7 +482,7 @@ fn what_only_the_kernel_has_is_refused_in_user_space() {
         assert_eq!(at, (line, column), "{text}: {message:?}");
     };
     check("BEGIN { }\nkprobe:vfs_read { @ = count(); }", (2, 1), "kprobe probes");
-    check("BEGIN { } profile:hz:99 { @ = count(); }", (1, 11), "profile probes");
+    check("BEGIN { } watchpoint:0x1000:8:w { @ = count(); }", (1, 11), "watchpoint probes");
     check("BEGIN { @ = 1; signal(\"KILL\"); }", (1, 16), "signal()");
     check("BEGIN { @ = curtask->pid; }", (1, 13), "the task's structure");
     check("BEGIN { @ = str($1); }", (1, 13), "memory that a pointer points to");

@@ -265,6 +265,29 @@ impl<'e> RecordedEvent<'e> {
         }
     }
 
+    /// Number of the event of a perf.data or of perf rings, in the order in which they were
+    /// opened.
+    #[inline]
+    pub fn opened_number(&self) -> Option<usize> {
+        match &self.body {
+            EventBody::Perf { entry, .. } => Some(entry.event),
+            EventBody::Ftrace(_) | EventBody::Ctf { .. } => None,
+        }
+    }
+
+    /// Record of a tracepoint as the kernel wrote it, from `common_type` on.
+    #[inline]
+    pub fn record_bytes(&self) -> Option<&[u8]> {
+        self.payload().map(|(bytes, _)| bytes)
+    }
+
+    /// Appends the entries of a sample's call chain as the kernel wrote them, with its marks.
+    pub fn append_chain_entries(&self, entries: &mut Vec<u64>) {
+        if let Some(sample) = self.sample() {
+            entries.extend(sample.callchain());
+        }
+    }
+
     /// Number of the cgroup it happened in, where samples have it.
     pub fn cgroup_id(&self) -> Option<u64> {
         match &self.body {

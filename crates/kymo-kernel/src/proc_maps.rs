@@ -130,6 +130,8 @@ pub struct Status {
     pub ppid: u32,
     /// The effective user.
     pub uid: u32,
+    /// The real user and group.
+    pub owner: (u32, u32),
     /// Whether it has memory of its own (kernel threads have not).
     pub has_memory: bool,
 }
@@ -152,7 +154,8 @@ fn parse_status(text: &[u8]) -> Status {
             b"Name" => s.comm = value.to_vec(),
             b"Tgid" => s.tgid = number(value, 0),
             b"PPid" => s.ppid = number(value, 0),
-            b"Uid" => s.uid = number(value, 1),
+            b"Uid" => (s.uid, s.owner.0) = (number(value, 1), number(value, 0)),
+            b"Gid" => s.owner.1 = number(value, 0),
             b"VmPeak" => s.has_memory = true,
             _ => {}
         }

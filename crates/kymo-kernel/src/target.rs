@@ -313,6 +313,14 @@ pub fn cgroup_id(path: &str) -> Option<u64> {
     dirs.into_iter().flatten().find_map(|dir| Some(fs::metadata(dir).ok()?.ino()))
 }
 
+/// Id of this process's cgroup in the unified hierarchy.
+pub fn own_cgroup_id() -> Option<u64> {
+    let mounts = fs::read_to_string(system_path("/proc/self/mounts")).ok()?;
+    let own = fs::read_to_string(system_path("/proc/self/cgroup")).ok()?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(fs::metadata(unified_mount(&mounts)?.join(path)).ok()?.ino())
+}
+
 fn unified_mount(mounts: &str) -> Option<PathBuf> {
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let mut unified = fields.filter(|fields| fields.get(2) == Some(&"cgroup2"));

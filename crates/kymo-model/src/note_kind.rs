@@ -195,6 +195,9 @@ note_kinds! {
     Narrow "narrow" [Choice]
         "Narrow parts of a flame graph are not drawn."
         "`--percent-limit 0` draws all of them.";
+    NoBpf "no-bpf" [Choice]
+        "Programs ran in user space, on events out of rings: the kernel runs none for this user."
+        "Run it as root or with CAP_BPF and CAP_PERFMON, on Linux 5.8 or later: it costs less there.";
     NotCounted "not-counted" [Doubt]
         "An event never ran while it was counted."
         "Name fewer events, or count for longer.";

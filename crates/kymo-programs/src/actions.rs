@@ -4,17 +4,18 @@ use std::io::{self, Write};
 use std::process::Command;
 
 use kymo_bpf::{ActionKind, CompiledProgram, MapDefinition, MapPurpose, RingAction, ValueType};
-use kymo_kernel::bpf::BpfMap;
+use kymo_model::{Note, NoteKind};
 
 use crate::address_names::{AddressNames, local_time_now};
 use crate::bytes::u64_at;
+use crate::maps::ProgramMaps;
 use crate::output::{OutputForm, PrintedMap, ProgramOutput, format_values};
 use crate::value::{ProgramValue, ValueDecoder, merge_cpus, was_written};
 
 /// A program's maps and actions, with what is needed to show them.
 pub(crate) struct ActionRunner {
     pub program: CompiledProgram,
-    pub maps: Vec<BpfMap>,
+    pub maps: ProgramMaps,
     pub names: AddressNames,
     pub form: OutputForm,
     /// Status that `exit()` gave; records behind it are left out.
@@ -40,7 +41,7 @@ pub type MapListener<'l> = dyn FnMut(PrintedMap<'_>) -> io::Result<()> + 'l;
 impl ActionRunner {
     pub(crate) fn new(
         program: CompiledProgram,
-        maps: Vec<BpfMap>,
+        maps: ProgramMaps,
         form: OutputForm,
     ) -> ActionRunner {
         ActionRunner {
@@ -196,7 +197,7 @@ impl ActionRunner {
         let mut key = vec![0u8; definition.key_size as usize];
         let stated = record.get(begin..).unwrap_or_default();
         key.iter_mut().zip(stated).for_each(|(to, from)| *to = *from);
-        let bytes = self.maps.get(map)?.lookup(&key).ok()??;
+        let bytes = self.maps.lookup(map, &key)?;
         let maps = &self.maps;
         let stack = |map, id| stack_frames(program, maps, map, id);
         let probe_names = &program.probe_names;
@@ -214,11 +215,7 @@ impl ActionRunner {
         sinks: &mut ProgramSinks<'_>,
     ) -> io::Result<()> {
         let Some(definition) = program.maps.get(map) else { return Ok(()) };
-        let read = match self.maps.get(map) {
-            Some(map) => map.entries(),
-            None => Ok(Vec::new()),
-        };
-        let read = match read {
+        let read = match self.maps.entries(map) {
             Ok(read) => read,
             Err(e) => return self.fail(format!("cannot read map {}: {e}", definition.name)),
         };
@@ -269,6 +266,30 @@ impl ActionRunner {
         done
     }
 
+    /// Prints what is printed at the end, unless the program says otherwise.
+    pub(crate) fn print_last_maps(&mut self, sinks: &mut ProgramSinks<'_>) -> io::Result<()> {
+        let is_quiet = self.program.config.iter().any(|(key, value)| {
+            key == "print_maps_on_exit" && matches!(value.as_str(), "0" | "false")
+        });
+        if !is_quiet {
+            ProgramOutput { form: self.form, sink: sinks.output }.before_last_maps()?;
+            self.print_maps(sinks)?;
+        }
+        sinks.output.flush()
+    }
+
+    /// What could not be done or named.
+    pub(crate) fn notes(&self) -> Vec<Note> {
+        let failures = self.failures.iter();
+        let mut notes: Vec<Note> =
+            failures.map(|f| Note::doubt(NoteKind::Missing, f.clone(), None)).collect();
+        if self.names.unresolved > 0 {
+            let fact = format!("{} addresses have no symbol", self.names.unresolved);
+            notes.push(Note::doubt(NoteKind::Unresolved, fact, None));
+        }
+        notes
+    }
+
     /// `clear()` deletes entries, `zero()` their values.
     fn empty_map(
         &mut self,
@@ -276,18 +297,9 @@ impl ActionRunner {
         map: usize,
         is_clear: bool,
     ) -> io::Result<()> {
-        let (Some(definition), Some(map)) = (program.maps.get(map), self.maps.get(map)) else {
-            return Ok(());
-        };
-        let zero = vec![0u8; map.value_size()];
-        let emptied = map.entries().and_then(|entries| {
-            entries.iter().try_for_each(|(key, _)| {
-                match is_clear && definition.key_type.is_some() {
-                    true => map.delete(key),
-                    false => map.update(key, &zero),
-                }
-            })
-        });
+        let Some(definition) = program.maps.get(map) else { return Ok(()) };
+        let deletes = is_clear && definition.key_type.is_some();
+        let emptied = self.maps.empty(map, deletes);
         match emptied {
             Ok(()) => Ok(()),
             Err(e) => self.fail(format!("cannot clear map {}: {e}", definition.name)),
@@ -330,11 +342,11 @@ fn number_first(key: &[u8]) -> (i64, &[u8]) {
 }
 
 /// Frames of a stack from the n-th map of stacks.
-fn stack_frames(program: &CompiledProgram, maps: &[BpfMap], nth: u32, id: i32) -> Vec<u64> {
-    let stacks = program.maps.iter().zip(maps);
-    let mut stacks = stacks.filter(|(map, _)| map.purpose == MapPurpose::StackTraces);
-    let Some((_, map)) = stacks.nth(nth as usize) else { return Vec::new() };
-    let bytes = map.lookup(&id.to_ne_bytes()).ok().flatten().unwrap_or_default();
+fn stack_frames(program: &CompiledProgram, maps: &ProgramMaps, nth: u32, id: i32) -> Vec<u64> {
+    let stacks = program.maps.iter().enumerate();
+    let mut stacks = stacks.filter(|(_, map)| map.purpose == MapPurpose::StackTraces);
+    let Some((number, _)) = stacks.nth(nth as usize) else { return Vec::new() };
+    let bytes = maps.lookup(number, &id.to_ne_bytes()).unwrap_or_default();
     let frames = bytes.chunks_exact(8).map(|frame| u64_at(frame, 0));
     frames.take_while(|frame| *frame != 0).collect()
 }

@@ -48,7 +48,9 @@ impl<'f> ProbeAttacher<'f> {
                 let tracefs = self.facts.tracefs()?;
                 let id = tracefs.event_id(category, event).map_err(|e| e.to_string())?;
                 let attr = Attr { kind: EventType::TRACEPOINT, config: id, ..sampling(1, 0) };
-                self.on_event(program, &attr, -1, 0)
+                let event = PerfEvent::open(&attr, -1, 0, None, OpenFlags::NONE);
+                let event = event.map_err(|e| e.to_string())?;
+                Ok(vec![BpfLink::to_tracepoint(program, event).map_err(|e| e.to_string())?])
             }
             AttachTarget::RawTracepoint { .. } | AttachTarget::Fentry { .. } => raw(program, None),
             AttachTarget::Iter { .. } => iterate(program),
@@ -252,7 +254,7 @@ fn sampling(period: u64, hertz: u64) -> Attr {
 }
 
 /// `config` and usual period.
-fn software_event(name: &str) -> Option<(u64, u64)> {
+pub(crate) fn software_event(name: &str) -> Option<(u64, u64)> {
     Some(match name {
         "alignment-faults" => (sw::ALIGNMENT_FAULTS, 1),
         "bpf-output" => (sw::BPF_OUTPUT, 1),
@@ -270,7 +272,7 @@ fn software_event(name: &str) -> Option<(u64, u64)> {
 }
 
 /// Type, `config` and usual period.
-fn hardware_event(name: &str) -> Option<(EventType, u64, u64)> {
+pub(crate) fn hardware_event(name: &str) -> Option<(EventType, u64, u64)> {
     let plain = |config, period| Some((EventType::HARDWARE, config, period));
     match name {
         "backend-stalls" => plain(hw::STALLED_CYCLES_BACKEND, 1_000_000),

@@ -10,6 +10,8 @@
 //! | the run, from BEGIN to END | `running.rs`; records `actions.rs` |
 //! | bytes → values | `value.rs`, `series.rs`, `address_names.rs` |
 //! | values → text, JSON | `output/` |
+//! | the same in user space, on events that are handed over | `interpreted.rs` |
+//! | maps, in the kernel or here | `maps.rs` |
 //! | what was lost | `losses.rs` |
 //! | what it costs | before: `preflight.rs`; while it runs: `budget.rs` |
 //! | `-l` | `list.rs` |
@@ -22,9 +24,11 @@ mod budget;
 mod bytes;
 mod error;
 mod facts;
+mod interpreted;
 mod list;
 mod load;
 mod losses;
+mod maps;
 mod output;
 mod preflight;
 mod running;
@@ -34,6 +38,7 @@ mod value;
 pub use actions::{MapListener, ProgramSinks};
 pub use error::ProgramError;
 pub use facts::MachineFacts;
+pub use interpreted::{EventPoint, InterpretedProgram, bpf_refusal};
 pub use list::list_points;
 pub use output::{OutputForm, PrintedMap};
 pub use preflight::{ProbeCost, measure_costs};

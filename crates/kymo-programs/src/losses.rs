@@ -1,13 +1,14 @@
 //! What a run lost: entries, records, reads, texts, each with the line that lost it.
 
-use kymo_bpf::{CompiledProgram, ErrorKind, MapPurpose};
-use kymo_kernel::bpf::{BpfMap, BpfProgram, ProgramInfo};
+use kymo_bpf::{CompiledProgram, ErrorKind, MapDefinition, MapPurpose};
+use kymo_kernel::bpf::{BpfProgram, ProgramInfo};
 use kymo_model::{Note, NoteKind};
 
 use crate::bytes::u64_at;
+use crate::maps::ProgramMaps;
 
 /// Records that did not fit the ring.
-pub(crate) fn ring_drops(program: &CompiledProgram, maps: &[BpfMap]) -> u64 {
+pub(crate) fn ring_drops(program: &CompiledProgram, maps: &ProgramMaps) -> u64 {
     let counts = site_counts(program, maps);
     let sites = program.error_sites.iter().zip(counts);
     sites.filter(|(site, _)| site.kind == ErrorKind::RingFull).map(|(_, count)| count).sum()
@@ -16,7 +17,7 @@ pub(crate) fn ring_drops(program: &CompiledProgram, maps: &[BpfMap]) -> u64 {
 /// Notes for the ledger.
 pub(crate) fn loss_notes(
     program: &CompiledProgram,
-    maps: &[BpfMap],
+    maps: &ProgramMaps,
     loaded: &[(String, BpfProgram)],
 ) -> Vec<Note> {
     let counts = site_counts(program, maps);
@@ -42,12 +43,11 @@ pub(crate) fn loss_notes(
     notes
 }
 
-fn site_counts(program: &CompiledProgram, maps: &[BpfMap]) -> Vec<u64> {
-    let definitions = program.maps.iter().zip(maps);
-    let mut counters = definitions.filter(|(map, _)| map.purpose == MapPurpose::ErrorCounters);
+fn site_counts(program: &CompiledProgram, maps: &ProgramMaps) -> Vec<u64> {
+    let is_counters = |map: &MapDefinition| map.purpose == MapPurpose::ErrorCounters;
     let mut counts = vec![0u64; program.error_sites.len()];
-    let Some((_, map)) = counters.next() else { return counts };
-    for (key, value) in map.entries().unwrap_or_default() {
+    let Some(map) = program.maps.iter().position(is_counters) else { return counts };
+    for (key, value) in maps.entries(map).unwrap_or_default() {
         let sum = value.chunks_exact(8).map(|cpu| u64_at(cpu, 0)).sum();
         if let Some(count) = counts.get_mut(u64_at(&key, 0) as usize) {
             *count = sum;

@@ -3,7 +3,7 @@
 use std::io;
 
 use kymo_bpf::{AttachTarget, CompileOptions, CompiledProbe, CompiledProgram, compile};
-use kymo_kernel::bpf::{BpfError, BpfLink, BpfProgram, BpfRing, ProgramInfo};
+use kymo_kernel::bpf::{BpfError, BpfLink, BpfMap, BpfProgram, BpfRing, ProgramInfo};
 use kymo_kernel::clock::KernelClock;
 use kymo_kernel::system::SystemRoot;
 use kymo_model::{Note, NoteKind};
@@ -15,6 +15,7 @@ use crate::error::ProgramError;
 use crate::facts::MachineFacts;
 use crate::load::{LoadedMaps, ProgramLoader, create_maps, running_version};
 use crate::losses::{loss_notes, ring_drops};
+use crate::maps::ProgramMaps;
 use crate::output::{OutputForm, ProgramOutput};
 
 /// Options of a run.
@@ -30,6 +31,8 @@ pub struct ProgramOptions {
     pub form: OutputForm,
     /// Whether the verifier's log is wanted.
     pub wants_log: bool,
+    /// Whether it is to run in user space, on events out of rings.
+    pub in_user_space: bool,
 }
 
 /// Whether a run goes on.
@@ -64,6 +67,9 @@ pub fn compile_program(
     options: &ProgramOptions,
     facts: &MachineFacts,
 ) -> Result<CompiledProgram, ProgramError> {
+    if options.in_user_space {
+        return compile_with(text, options, facts, false);
+    }
     let compiled = compile_with(text, options, facts, true)?;
     // System calls' tracepoints are made by the kernel of one raw tracepoint.
     let is_syscall = |probe: &CompiledProbe| {
@@ -91,8 +97,10 @@ fn compile_with(
         pid: options.pid,
         child_pid: options.child_pid,
         start_ns: KernelClock::Boottime.now().unwrap_or(0),
-        cpus: possible_cpus(),
+        // Maps of user space have one value for all.
+        cpus: if options.in_user_space { 1 } else { possible_cpus() },
         raw_tracepoints,
+        in_user_space: options.in_user_space,
         kernel: running_version(),
         arch: std::env::consts::ARCH.to_owned(),
         config: Vec::new(),
@@ -152,7 +160,7 @@ impl RunningProgram {
     ) -> Result<RunningProgram, ProgramError> {
         let LoadedMaps { maps, ring } = create_maps(&program, possible_cpus())?;
         let mut run = RunningProgram {
-            actions: ActionRunner::new(program, maps, options.form),
+            actions: ActionRunner::new(program, ProgramMaps::default(), options.form),
             ring,
             links: Vec::new(),
             loaded: Vec::new(),
@@ -166,17 +174,17 @@ impl RunningProgram {
             is_detached: false,
         };
         run.shows_user_code = run.actions.shows_user_code();
-        run.load_and_attach(facts, options.wants_log)?;
+        run.load_and_attach(maps, facts, options.wants_log)?;
         Ok(run)
     }
 
     fn load_and_attach(
         &mut self,
+        maps: Vec<BpfMap>,
         facts: &MachineFacts,
         wants_log: bool,
     ) -> Result<(), ProgramError> {
         let program = std::mem::take(&mut self.actions.program);
-        let maps = std::mem::take(&mut self.actions.maps);
         let done = {
             let loader = ProgramLoader::new(&program, &maps, facts, wants_log);
             let attacher = ProbeAttacher::new(facts);
@@ -188,7 +196,7 @@ impl RunningProgram {
             begins.chain(others).try_for_each(|probe| self.start_probe(&loader, &attacher, probe))
         };
         self.actions.program = program;
-        self.actions.maps = maps;
+        self.actions.maps = ProgramMaps::Kernel(maps);
         done
     }
 
@@ -389,22 +397,10 @@ impl RunningProgram {
         while self.read_ring(sinks)? > 0 && self.actions.exit.is_none() {}
         let status = status.or(self.actions.exit);
         self.report_drops(sinks)?;
-        let is_quiet = self.actions.program.config.iter().any(|(key, value)| {
-            key == "print_maps_on_exit" && matches!(value.as_str(), "0" | "false")
-        });
-        if !is_quiet {
-            self.output(sinks).before_last_maps()?;
-            self.actions.print_maps(sinks)?;
-        }
-        sinks.output.flush()?;
+        self.actions.print_last_maps(sinks)?;
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(loss_notes(&self.actions.program, &self.actions.maps, &self.loaded));
-        let failures = self.actions.failures.iter();
-        notes.extend(failures.map(|f| Note::doubt(NoteKind::Missing, f.clone(), None)));
-        if self.actions.names.unresolved > 0 {
-            let fact = format!("{} addresses have no symbol", self.actions.names.unresolved);
-            notes.push(Note::doubt(NoteKind::Unresolved, fact, None));
-        }
+        notes.extend(self.actions.notes());
         Ok(ProgramSummary { status: status.unwrap_or(0) as u8, notes })
     }
 

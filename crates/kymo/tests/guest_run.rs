@@ -64,3 +64,26 @@ fn calls_of_kernel_functions_are_counted_by_flags() {
     let page = count(&["--latency", latency]);
     assert_eq!(page["rows"][0]["count"], 70, "{page}");
 }
+
+#[test]
+fn an_older_kernel_counts_the_same_in_user_space() {
+    if !require(&[Need::Root, Need::Tracefs]) {
+        return;
+    }
+    let work = Workload::syscalls();
+    let rows = |flags: &[&str]| {
+        let event = ["count", "--json", "-e", "raw_syscalls:sys_enter", "--filter", "id == 110"];
+        let o = run(KYMO, [&event, flags, &["--", work.arg(), "70"]].concat()).success();
+        serde_json::from_str::<serde_json::Value>(&o.stdout).unwrap()["rows"].clone()
+    };
+    for by in ["comm", "ustack", "uid"] {
+        let kernel = rows(&["--by", by]);
+        assert_eq!(kernel[0]["count"], 70, "{by}: {kernel}");
+        assert_eq!(kernel, rows(&["--no-bpf", "--by", by]), "{by}");
+    }
+    // Programs that read fields have tracepoints of perf events, which stay disabled.
+    let text =
+        "tracepoint:sched:sched_process_exec /pid == cpid/ { @[str(args.filename)] = count(); }";
+    let o = program(text, &work);
+    assert!(o.stdout.contains(&format!("@[{}]: 1\n", work.arg())), "{}\n{}", o.stdout, o.stderr);
+}

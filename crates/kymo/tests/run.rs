@@ -46,6 +46,9 @@ fn values_are_printed_as_bpftrace_prints_them() {
         let ours = program(VALUES, &["-f", form]).success().stdout;
         let theirs = peer("bpftrace").run(["-f", form, "-e", VALUES]).success().stdout;
         assert_eq!(ours, theirs, "{form}");
+        // The same of user space, by itself.
+        let rings = program(VALUES, &["--no-bpf", "-f", form]).success().stdout;
+        assert_eq!(rings, theirs, "{form}");
     }
 }
 
@@ -283,7 +286,7 @@ fn a_missing_right_is_named() {
     std::fs::copy(KYMO, &copy).unwrap();
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
-    command.args(["run", "-e", "BEGIN { exit(); }"]);
+    command.args(["run", "-e", "BEGIN { @ = curtask->pid; exit(); }"]);
     let o = run_command(command).failure();
     assert!(o.stderr.contains("run as root, or with CAP_BPF and CAP_PERFMON"), "{}", o.stderr);
 }

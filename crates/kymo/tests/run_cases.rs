@@ -1,4 +1,5 @@
-//! Programs of bpftrace's language, each beside bpftrace 0.27: exit status and output are the same.
+//! Programs of bpftrace's language, each beside bpftrace 0.27: exit status and output are the same,
+//! in user space (`--no-bpf`), too.
 //!
 //! Not among them, as both cannot be right or bpftrace differs from its own documents: `%x` of 64
 //! bits (bpftrace prints 32), `%.2s` (it prints all), `print(@, top)` (any entries of equal
@@ -42,6 +43,17 @@ fn part_is_same(part: usize) {
             "{name}: {program}\n{}\n{}",
             ours.stderr,
             theirs.stderr
+        );
+        // In user space as in the kernel, unless it is said that it cannot be.
+        let way = ["run".to_owned(), "--no-bpf".to_owned()];
+        let rings = run(env!("CARGO_BIN_EXE_kymo"), [&way, &args[..]].concat());
+        assert!(
+            rings.stderr.contains(" known to programs in the kernel only")
+                || (rings.status, sorted(&rings.stdout)) == (ours.status, sorted(&ours.stdout)),
+            "{name}: {program}\n{}\n{}\n{}",
+            ours.stdout,
+            rings.stdout,
+            rings.stderr
         );
     }
 }

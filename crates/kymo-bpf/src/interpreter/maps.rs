@@ -91,20 +91,22 @@ impl InterpretedMap {
     }
 
     /// Slot of an entry.
-    pub(super) fn find(&mut self, key: &[u8]) -> Option<u32> {
-        match &mut self.kind {
-            MapKind::Array => self.slot_of_index(key),
-            MapKind::Stacks(_) => self.slot_of_index(key),
-            MapKind::Hash(slots) => {
-                let slot = *slots.index.get(key)?;
-                if let Some((used, _)) = &mut slots.lru
-                    && let Some(used) = used.get_mut(slot as usize)
-                {
-                    *used = true;
-                }
-                Some(slot)
-            }
+    pub(super) fn slot(&self, key: &[u8]) -> Option<u32> {
+        match &self.kind {
+            MapKind::Array | MapKind::Stacks(_) => self.slot_of_index(key),
+            MapKind::Hash(slots) => slots.index.get(key).copied(),
         }
+    }
+
+    /// Slot of an entry that a program uses.
+    pub(super) fn find(&mut self, key: &[u8]) -> Option<u32> {
+        let slot = self.slot(key)?;
+        if let MapKind::Hash(HashSlots { lru: Some((used, _)), .. }) = &mut self.kind
+            && let Some(used) = used.get_mut(slot as usize)
+        {
+            *used = true;
+        }
+        Some(slot)
     }
 
     fn slot_of_index(&self, key: &[u8]) -> Option<u32> {

@@ -135,6 +135,7 @@ pub struct ProgramInterpreter {
     records: ProgramRecords,
     runs: u64,
     cut: u64,
+    stackless: u64,
 }
 
 fn address(region: u64, offset: usize) -> u64 {
@@ -156,6 +157,7 @@ impl ProgramInterpreter {
             records: ProgramRecords::default(),
             runs: 0,
             cut: 0,
+            stackless: 0,
         }
     }
 
@@ -190,6 +192,11 @@ impl ProgramInterpreter {
         (self.runs, self.cut)
     }
 
+    /// How many records came without the kernel's part of a stack that was asked for.
+    pub fn stackless(&self) -> u64 {
+        self.stackless
+    }
+
     /// Exchanges the records that were put out for an empty place.
     pub fn swap_records(&mut self, records: &mut ProgramRecords) {
         records.clear();
@@ -207,9 +214,9 @@ impl ProgramInterpreter {
     }
 
     /// Value of a key.
-    pub fn lookup(&mut self, map: usize, key: &[u8]) -> Option<Vec<u8>> {
-        let map = self.maps.get_mut(map)?;
-        let slot = map.find(key)?;
+    pub fn lookup(&self, map: usize, key: &[u8]) -> Option<Vec<u8>> {
+        let map = self.maps.get(map)?;
+        let slot = map.slot(key)?;
         Some(map.entry(slot).1)
     }
 
@@ -516,6 +523,9 @@ impl ProgramInterpreter {
                 frame if is_wanted => frames.push(frame),
                 _ => {}
             }
+        }
+        if frames.is_empty() && wanted == CONTEXT_KERNEL && !event.record.is_empty() {
+            self.stackless += 1;
         }
         let id = match frames.is_empty() {
             true => EFAULT,

@@ -22,6 +22,7 @@ impl Lowering<'_> {
                 | T::Software { .. }
                 | T::Hardware { .. }
                 | T::Interval { .. }
+                | T::Profile { .. }
         );
         self.options.in_user_space && !comes
     }
@@ -29,7 +30,7 @@ impl Lowering<'_> {
     /// Notes that the program asks for something that user space does not have.
     pub(super) fn refuse(&mut self, what: &str) {
         if self.options.in_user_space && self.program.refusal.is_none() {
-            let text = format!("{what}: only programs in the kernel have that");
+            let text = format!("{what} is known to programs in the kernel only");
             self.program.refusal = Some(with_hint(error_at(self.position, text)));
         }
     }
@@ -89,12 +90,14 @@ impl Lowering<'_> {
 /// The message for a probe whose events do not come out of rings.
 pub(super) fn refused_point(point: &AttachPoint, position: ProgramPosition) -> SourceMessage {
     let kind = point.name.split(':').next().unwrap_or_default();
-    with_hint(error_at(position, format!("{kind} probes: only programs in the kernel have those")))
+    with_hint(error_at(position, format!("{kind} probes are known to programs in the kernel only")))
 }
 
 fn with_hint(mut message: SourceMessage) -> SourceMessage {
+    message.needs_kernel = true;
     message.hint = Some(
-        "in user space there are tracepoints, software and hardware events, intervals, BEGIN and END"
+        "in user space there are tracepoints, software and hardware events, profile, intervals, \
+         BEGIN and END"
             .into(),
     );
     message

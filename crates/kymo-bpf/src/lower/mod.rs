@@ -557,7 +557,9 @@ impl<'c> Lowering<'c> {
             self.store(flag, 8, Operand::Immediate(0));
         }
         self.place_label(exit);
-        self.emit(Instruction::Exit(Operand::Immediate(0)));
+        // Of a tracepoint's program, 0 would keep the event from all perf events.
+        let keeps = matches!(self.point.target, AttachTarget::Tracepoint { .. });
+        self.emit(Instruction::Exit(Operand::Immediate(keeps.into())));
         Ok(())
     }
 

@@ -89,24 +89,20 @@ struct IteratorAttribute {
 }
 
 impl BpfLink {
-    /// Attaches to a perf event (tracepoint, probe, sampling). Kernels before 5.15 have no
+    /// Attaches to the tracepoint of a perf event, which stays disabled: programs run without
+    /// it, and an enabled one would take each event that they let pass.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn to_tracepoint(program: &BpfProgram, event: PerfEvent) -> Result<BpfLink, BpfError> {
+        let link = link_to_event(program, &event)?;
+        Ok(BpfLink { _link: link, _event: Some(event) })
+    }
+
+    /// Attaches to a perf event (probe, sampling). Kernels before 5.15 have no
     /// link for it: there the program is set on the event, which holds it as well.
     pub fn to_perf_event(program: &BpfProgram, event: PerfEvent) -> Result<BpfLink, BpfError> {
-        let mut attribute = LinkAttribute {
-            prog_fd: fd_of(program),
-            target_fd: event.as_raw_fd() as u32,
-            attach_type: PERF_EVENT,
-            ..LinkAttribute::default()
-        };
-        // SAFETY: the attribute is of `BPF_LINK_CREATE` and holds no address.
-        let link = match unsafe { bpf_fd(BpfCommand::LinkCreate, &mut attribute) } {
-            Ok(link) => Some(link),
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-                set_program(&event, program).map_err(|e| BpfError::new("attach program", e))?;
-                None
-            }
-            Err(e) => return Err(BpfError::new("attach program", e)),
-        };
+        let link = link_to_event(program, &event)?;
         event.enable().map_err(|e| BpfError::new("enable event", e))?;
         Ok(BpfLink { _link: link, _event: Some(event) })
     }
@@ -264,6 +260,25 @@ impl ProbeEvent {
 
 fn fd_of(program: &BpfProgram) -> u32 {
     program.as_fd().as_raw_fd() as u32
+}
+
+/// The link, or none where the program is set on the event.
+fn link_to_event(program: &BpfProgram, event: &PerfEvent) -> Result<Option<OwnedFd>, BpfError> {
+    let mut attribute = LinkAttribute {
+        prog_fd: fd_of(program),
+        target_fd: event.as_raw_fd() as u32,
+        attach_type: PERF_EVENT,
+        ..LinkAttribute::default()
+    };
+    // SAFETY: the attribute is of `BPF_LINK_CREATE` and holds no address.
+    match unsafe { bpf_fd(BpfCommand::LinkCreate, &mut attribute) } {
+        Ok(link) => Ok(Some(link)),
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+            set_program(event, program).map_err(|e| BpfError::new("attach program", e))?;
+            Ok(None)
+        }
+        Err(e) => Err(BpfError::new("attach program", e)),
+    }
 }
 
 fn set_program(event: &PerfEvent, program: &BpfProgram) -> io::Result<()> {

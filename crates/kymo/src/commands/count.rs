@@ -11,15 +11,18 @@ use anyhow::{Context as _, bail};
 use kymo_bpf::{CountMeasure, CountProgram, CountRequest, CountedTasks, write_count_program};
 use kymo_kernel::process::{Signal, Signals};
 use kymo_kernel::terminal;
-use kymo_model::NoteKind;
+use kymo_model::{Note, NoteKind};
 use kymo_programs::{
-    MachineFacts, PrintedMap, ProgramError, ProgramOptions, ProgramSinks, RunningProgram,
-    compile_program,
+    InterpretedProgram, MachineFacts, PrintedMap, ProgramError, ProgramOptions, ProgramSinks,
+    RunningProgram, compile_program,
 };
+use kymo_record::Target;
 use kymo_view::Ledger;
 use kymo_view::event_counts::{CountedMap, EventCounts};
 
+use super::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
 use super::program_run::{RunTarget, follow_program};
+use crate::args::values::{Ring, ring};
 
 /// Flags of `kymo count`.
 #[derive(clap::Args)]
@@ -58,6 +61,13 @@ pub(crate) struct Args {
     /// Count events of all processes while the command runs
     #[arg(short = 'a', long)]
     all: bool,
+    /// Count in user space, on events out of rings, as without the right to run programs in the
+    /// kernel
+    #[arg(long)]
+    no_bpf: bool,
+    /// Size of each of these rings, in pages or with a suffix B, K, M, G
+    #[arg(short = 'm', long, value_name = "PAGES|SIZE", value_parser = ring)]
+    mmap_pages: Option<Ring>,
     /// Write JSON: an object, or one a line for each interval
     #[arg(long)]
     json: bool,
@@ -153,17 +163,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         io::stdout().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut target = RunTarget::of_words(args.pid, &args.command)?;
-    let facts = MachineFacts::new(args.pid);
-    let options = ProgramOptions {
+    let opening = CountOpening {
+        request: &request,
         pid: args.pid,
-        child_pid: target.child_pid(),
-        ..ProgramOptions::default()
+        command: &args.command,
+        pages: args.mmap_pages.map(|ring| ring.0),
+        facts: MachineFacts::new(args.pid),
     };
-    let program = compile_program(&text, &options, &facts).map_err(|e| explain(&e))?;
-    let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
-    let signals = Signals::listen(&ends).context("cannot listen for signals")?;
-    let running = RunningProgram::start(program, &options, &facts).map_err(|e| explain(&e))?;
+    let (counting, mut target) = match args.no_bpf {
+        true => opening.in_rings(UserSpaceReason::wanted(), None)?,
+        false => opening.open(&text)?,
+    };
     let end = Cell::new(None);
     let mut screen = CountScreen {
         end: &end,
@@ -182,19 +192,149 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         diagnostics: &mut diagnostics,
         maps: Some(&mut listen),
     };
-    let running = follow_program(running, &mut target, &signals, &mut sinks)?;
-    end.set(Some(Instant::now()));
-    // From here on a second Ctrl-C ends at once.
-    drop(signals);
-    let summary = running.finish(&mut sinks)?;
+    let mut gap = false;
+    let summary = match counting {
+        Counting::Kernel(run) => {
+            let (running, signals) = *run;
+            let running = follow_program(running, &mut target, &signals, &mut sinks)?;
+            end.set(Some(Instant::now()));
+            gap = request.interval_ms.is_some() && !request.measure.only_grows();
+            // From here on a second Ctrl-C ends at once.
+            drop(signals);
+            running.finish(&mut sinks)?
+        }
+        Counting::Rings { run, reason, notes } => {
+            let mut summary = run.follow(&mut target, &reason, &mut sinks, &end, true)?;
+            summary.notes.splice(0..0, notes);
+            summary
+        }
+    };
     target.end();
     let mut ledger = Ledger::from_notes(summary.notes);
-    if request.interval_ms.is_some() && !request.measure.only_grows() {
+    if gap {
         let fact = "events between reading the maps and emptying them, at each interval";
         ledger.note(NoteKind::Scope, fact, None);
     }
     screen.finish(&ledger)?;
     Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
+}
+
+/// A count that waits for its start.
+enum Counting {
+    Kernel(Box<(RunningProgram, Signals)>),
+    Rings { run: Box<RingRun>, reason: UserSpaceReason, notes: Vec<Note> },
+}
+
+/// What is counted, and for whom.
+struct CountOpening<'a> {
+    request: &'a CountRequest,
+    pid: Option<u32>,
+    command: &'a [OsString],
+    pages: Option<usize>,
+    facts: MachineFacts,
+}
+
+impl CountOpening<'_> {
+    fn options(&self, target: &RunTarget, in_user_space: bool) -> ProgramOptions {
+        ProgramOptions {
+            pid: self.pid,
+            child_pid: target.child_pid(),
+            in_user_space,
+            ..ProgramOptions::default()
+        }
+    }
+
+    /// In the kernel, or where that runs no programs, in rings.
+    fn open(&self, text: &str) -> anyhow::Result<(Counting, RunTarget)> {
+        let target = RunTarget::of_words(self.pid, self.command)?;
+        let options = self.options(&target, false);
+        let program = match compile_program(text, &options, &self.facts) {
+            Ok(program) => program,
+            // The formats of the events that follow a command may not be readable.
+            Err(error) => match UserSpaceReason::of_refusal() {
+                Some(reason) => return self.in_rings(reason, Some(target)),
+                None => return Err(explain(&error)),
+            },
+        };
+        let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
+        let signals = Signals::listen(&ends).context("cannot listen for signals")?;
+        let error = match RunningProgram::start(program, &options, &self.facts) {
+            Ok(running) => return Ok((Counting::Kernel(Box::new((running, signals))), target)),
+            Err(error) => error,
+        };
+        drop(signals);
+        match UserSpaceReason::of_refusal() {
+            Some(reason) => self.in_rings(reason, Some(target)),
+            None => Err(explain(&error)),
+        }
+    }
+
+    /// In user space: as in the kernel, or if that may not be watched, by what the kernel tells
+    /// of the command's own tasks.
+    fn in_rings(
+        &self,
+        reason: UserSpaceReason,
+        target: Option<RunTarget>,
+    ) -> anyhow::Result<(Counting, RunTarget)> {
+        let target = match target {
+            Some(target) => target,
+            None => RunTarget::of_words(self.pid, self.command)?,
+        };
+        let is_latency = matches!(self.request.measure, CountMeasure::Latency(_));
+        let own = target.pid().map(|pid| Target::Processes(vec![pid]));
+        let scope = match (own, self.request.tasks) {
+            (Some(own), CountedTasks::Process(_) | CountedTasks::Command) if !is_latency => own,
+            // A latency may end in a task of others.
+            _ => Target::System,
+        };
+        let scope = RingScope { pages: self.pages, ..RingScope::of(scope) };
+        let error = match self.open_rings(self.request, &target, scope, &reason) {
+            Ok(run) => return Ok((Counting::Rings { run, reason, notes: Vec::new() }, target)),
+            Err(error) => error,
+        };
+        let own = match self.request.tasks {
+            CountedTasks::All => return Err(error),
+            CountedTasks::Process(_) if !is_latency => return Err(error),
+            CountedTasks::Process(pid) => Target::Processes(vec![pid]),
+            CountedTasks::Command => Target::Command,
+        };
+        let (request, target, command) = match own {
+            Target::Command => {
+                target.end();
+                let request = CountRequest { tasks: CountedTasks::All, ..self.request.clone() };
+                (request, RunTarget::of_words(None, &[])?, self.command.to_vec())
+            }
+            _ => (self.request.clone(), target, Vec::new()),
+        };
+        let scope = RingScope { command, pages: self.pages, ..RingScope::of(own) };
+        let run = self.open_rings(&request, &target, scope, &reason)?;
+        let mut notes = Vec::new();
+        if is_latency {
+            let fact = format!("ends in tasks of others are not seen: {error:#}");
+            notes.push(Note::doubt(NoteKind::Scope, fact, None));
+        }
+        Ok((Counting::Rings { run, reason, notes }, target))
+    }
+
+    fn open_rings(
+        &self,
+        request: &CountRequest,
+        target: &RunTarget,
+        scope: RingScope,
+        reason: &UserSpaceReason,
+    ) -> anyhow::Result<Box<RingRun>> {
+        let text = write_count_program(request).map_err(anyhow::Error::msg)?.text;
+        let options = self.options(target, true);
+        let because = |e: ProgramError| match &e {
+            ProgramError::Compile(messages) if messages.iter().any(|m| m.needs_kernel) => {
+                reason.explain(&explain(&e))
+            }
+            _ => explain(&e),
+        };
+        let program = compile_program(&text, &options, &self.facts).map_err(because)?;
+        let program = InterpretedProgram::new(program, &options).map_err(because)?;
+        Ok(Box::new(RingRun::open(program, scope)?))
+    }
 }
 
 /// Shows what the program prints: with an interval each time, else at the end.

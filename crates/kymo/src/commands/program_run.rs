@@ -1,5 +1,7 @@
 //! A run of a program in the kernel until its target, the user or itself ends it: what `kymo run`
-//! and `kymo count` share.
+//! and `kymo count` share; `ring_run` is the same in user space.
+
+pub(crate) mod ring_run;
 
 use std::ffi::OsString;
 use std::time::Duration;

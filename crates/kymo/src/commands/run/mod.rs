@@ -3,6 +3,7 @@
 
 mod messages;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -10,14 +11,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use kymo_bpf::CompiledProgram;
 use kymo_kernel::process::{Signal, Signals};
 use kymo_programs::{
-    MachineFacts, OutputForm, ProgramOptions, ProgramSinks, RunningProgram, compile_program,
-    list_points, measure_costs,
+    InterpretedProgram, MachineFacts, OutputForm, ProgramOptions, ProgramSinks, RunningProgram,
+    compile_program, list_points, measure_costs,
 };
+use kymo_record::Target;
 use kymo_view::Ledger;
 
+use super::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
 use super::program_run::{RunTarget, follow_program};
+use crate::args::values::ring;
 use messages::ProgramText;
 
 /// Flags of `kymo run`.
@@ -74,6 +79,10 @@ pub(crate) struct Args {
     /// Allow what changes the system: system(), signal(), override()
     #[arg(long = "unsafe")]
     is_unsafe: bool,
+    /// Run in user space, on events out of rings, as without the right to run programs in the
+    /// kernel: tracepoints, software and hardware events, profile, intervals, BEGIN and END
+    #[arg(long)]
+    no_bpf: bool,
     /// Show what this kernel can do
     #[arg(long)]
     info: bool,
@@ -113,6 +122,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         child_pid: target.child_pid(),
         form: if args.form == "json" { OutputForm::Json } else { OutputForm::Text },
         wants_log: args.verbose > 0,
+        in_user_space: args.no_bpf,
     };
     let program = match compile_program(&text.text, &options, &facts) {
         Ok(program) => program,
@@ -128,6 +138,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let (Some((call, position)), false) = (&program.unsafe_call, args.is_unsafe) {
         return text.refuse_unsafe(call, *position);
     }
+    if args.no_bpf {
+        return run_in_rings(&args, &text, (program, &options), target, &UserSpaceReason::wanted());
+    }
     let ends = [Signal::Int, Signal::Term, Signal::Hup, Signal::Quit];
     let signals = Signals::listen(&ends).context("cannot listen for signals")?;
     if args.preflight {
@@ -138,7 +151,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut running = match RunningProgram::start(program, &options, &facts) {
         Ok(running) => running,
-        Err(e) => return text.fail_verbosely(&e, args.verbose > 0),
+        Err(e) => {
+            let Some(reason) = UserSpaceReason::of_refusal() else {
+                return text.fail_verbosely(&e, args.verbose > 0);
+            };
+            drop(signals);
+            let options = ProgramOptions { in_user_space: true, ..options };
+            return match compile_program(&text.text, &options, &facts) {
+                Ok(program) => run_in_rings(&args, &text, (program, &options), target, &reason),
+                Err(e) => {
+                    let status = text.fail(&e);
+                    reason
+                        .refusal()
+                        .into_iter()
+                        .for_each(|why| sayln!("HINT: it runs none here: {why}"));
+                    status
+                }
+            };
+        }
     };
     if let Some(percent) = args.budget {
         running.set_budget(percent).context("this kernel does not measure programs (--budget)")?;
@@ -146,13 +176,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     for (point, log) in &running.logs {
         sayln!("{point}: verifier:\n{log}");
     }
-    if !args.quiet && options.form == OutputForm::Text {
-        let (n, s) = (running.attached, if running.attached == 1 { "" } else { "s" });
-        sayln!("Attached {n} probe{s}");
-    }
     let mut output = open_output(&args)?;
     let mut diagnostics = anstream::stderr();
     let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
+    say_attached(&args, running.attached);
     if !args.quiet {
         running.announce(&mut sinks)?;
     }
@@ -167,6 +194,53 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ledger = Ledger::from_notes(summary.notes);
     say!("{}", ledger.to_text(""));
     Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
+}
+
+/// Runs a program, compiled for it, in user space.
+fn run_in_rings(
+    args: &Args,
+    text: &ProgramText,
+    (program, options): (CompiledProgram, &ProgramOptions),
+    mut target: RunTarget,
+    reason: &UserSpaceReason,
+) -> anyhow::Result<ExitCode> {
+    if args.preflight || args.budget.is_some() {
+        anyhow::bail!("--preflight and --budget are for programs that run in the kernel");
+    }
+    let wanted = program.config.iter().find(|(key, _)| key == "perf_rb_pages");
+    let pages = wanted.and_then(|(_, pages)| ring(pages).ok()).map(|ring| ring.0);
+    let program = match InterpretedProgram::new(program, options) {
+        Ok(program) => program,
+        Err(e) => return text.fail(&e),
+    };
+    let scope = RingScope {
+        pages,
+        at_least: target.pid(),
+        // A program says itself how large its rings are.
+        larger: Some("raise perf_rb_pages in the config block"),
+        ..RingScope::of(Target::System)
+    };
+    let run = RingRun::open(program, scope)?;
+    let mut output = open_output(args)?;
+    let mut diagnostics = anstream::stderr();
+    let mut sinks = ProgramSinks { output: &mut output, diagnostics: &mut diagnostics, maps: None };
+    say_attached(args, run.probes());
+    if !args.quiet {
+        run.announce(&mut sinks)?;
+    }
+    let end = Cell::new(None);
+    let summary = run.follow(&mut target, reason, &mut sinks, &end, !args.dry_run)?;
+    target.end();
+    let ledger = Ledger::from_notes(summary.notes);
+    say!("{}", ledger.to_text(""));
+    Ok(crate::exit::of_command(Some(summary.status), &ledger, args.strict))
+}
+
+fn say_attached(args: &Args, probes: usize) {
+    if !args.quiet && args.form != "json" {
+        let s = if probes == 1 { "" } else { "s" };
+        sayln!("Attached {probes} probe{s}");
+    }
 }
 
 fn list(pattern: &str, with_arguments: bool, facts: &MachineFacts) -> anyhow::Result<ExitCode> {
