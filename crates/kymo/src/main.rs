@@ -20,6 +20,7 @@ macro_rules! sayln {
 }
 
 mod args;
+mod called_name;
 mod commands;
 mod exit;
 mod perf_config;
@@ -29,6 +30,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use called_name::CalledName;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, FromArgMatches as _};
 use perf_config::{ConfigScope, PerfConfig, settings};
@@ -152,7 +154,7 @@ fn main() -> ExitCode {
     let Some(entry) = COMMANDS.iter().find(|entry| entry.name == name) else {
         unreachable!("clap knows the commands of the table only");
     };
-    let refused = |e: clap::Error| e.format(&mut { command_line }).exit();
+    let refused = |e: clap::Error| end_of_usage(&e.format(&mut { command_line }));
     let result = (entry.run)(&mut matches).unwrap_or_else(refused);
     result.unwrap_or_else(|e| commands::fail(&e))
 }
@@ -163,9 +165,19 @@ fn refuse(args: &[OsString], error: &clap::Error) -> ! {
     let command = name.and_then(|name| name.to_str()).unwrap_or_default();
     if let Some(text) = refused_options::explain(command, error) {
         say!("{text}");
-        std::process::exit(2);
+        std::process::exit(CalledName::get().usage_status());
     }
-    error.exit()
+    end_of_usage(error)
+}
+
+/// Shows help where it was asked for, or what is wrong with the command line.
+fn end_of_usage(error: &clap::Error) -> ! {
+    if !error.use_stderr() {
+        error.exit()
+    }
+    // As with any error: if nobody can be told, the status tells it.
+    let _ = error.print();
+    std::process::exit(CalledName::get().usage_status())
 }
 
 /// Where the name of the command stands.
@@ -186,8 +198,7 @@ fn command_place(args: &[OsString]) -> Option<usize> {
 /// What was typed. Under the name `bpftrace` this is `kymo run`.
 fn typed_args() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
-    let name = args.first().map(std::path::Path::new).and_then(std::path::Path::file_name);
-    if name.is_some_and(|name| name == "bpftrace") {
+    if CalledName::get() == CalledName::Bpftrace {
         args.insert(1, "run".into());
     }
     args

@@ -111,6 +111,32 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Puts the binaries that a recording names, and that are here, into the cache. What cannot be
+/// put there is no fault of the recording.
+pub(crate) fn cache_binaries(recording: &Path) {
+    let (Some(directory), Ok(file)) = (BuildIdDirectory::of_user(), PerfData::open(recording)) else {
+        return;
+    };
+    let cache = BuildIdCache::new(directory);
+    for entry in &file.features().build_ids {
+        let path = Path::new(&entry.filename);
+        let Ok(files) = BinaryFiles::user(path) else { continue };
+        if files.build_id != Some(entry.build_id) || cache.holds(entry.build_id) {
+            continue;
+        }
+        let binary = BinaryToAdd {
+            name: path,
+            build_id: entry.build_id,
+            file: &files.path,
+            debug: None,
+            probes: "",
+        };
+        if let Err(e) = cache.add(&binary) {
+            sayln!("kymo: {} is not cached: {e}", path.display());
+        }
+    }
+}
+
 impl Args {
     /// Client of the servers that are named, or that the environment names.
     fn client(&self) -> Option<Arc<Client>> {

@@ -56,6 +56,8 @@ use kymo_record::RecordError;
 use kymo_record::count::CountError;
 use kymo_record::ftrace::TraceError;
 
+use crate::called_name::CalledName;
+
 /// What is read when no file is named: perf's choice, or a trace.dat where there is
 /// no perf.data.
 pub(crate) fn default_recording() -> PathBuf {
@@ -89,7 +91,11 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let bare = error.downcast_ref::<std::io::Error>().filter(|_| error.chain().count() == 1);
     let full = bare.is_some_and(|e| e.kind() == std::io::ErrorKind::StorageFull);
     let what = if full { "cannot write the result: " } else { "" };
-    sayln!("kymo: {what}{error:#}");
+    let caller = CalledName::get();
+    sayln!("{}: {what}{error:#}", caller.word());
+    if caller == CalledName::Perf {
+        return ExitCode::from(u8::MAX);
+    }
     // A command that cannot be run gives the status that a shell would give.
     let spawn = error
         .downcast_ref::<SpawnError>()

@@ -19,6 +19,7 @@ use kymo_symbols::bundle_writer::Contents;
 use kymo_view::Ledger;
 use kymo_view::bundle::{bundle_ledger, bundle_text};
 
+use super::buildid_cache::cache_binaries;
 use crate::args::contents::ContentArgs;
 use crate::args::event_filters::EventArgs;
 use crate::args::probes::{ProbeArgs, TemporaryProbes};
@@ -27,6 +28,7 @@ use crate::args::targets::named_target;
 use crate::args::values::{
     Rate, Ring, bytes, call_graph, control, delay, millis, ring, sample_rate, switch_on, synthesis,
 };
+use crate::called_name::CalledName;
 use crate::exit;
 
 /// Flags of `kymo record`.
@@ -178,7 +180,7 @@ pub(crate) struct Args {
     /// No build-ids in the file
     #[arg(short = 'B', long)]
     no_buildid: bool,
-    /// Leave perf's build-id cache alone (always on; accepted for compatibility)
+    /// Leave perf's build-id cache alone: only under the name perf are binaries put there
     #[arg(short = 'N', long)]
     no_buildid_cache: bool,
     /// Timeout for reading the maps of one process, in milliseconds
@@ -242,12 +244,17 @@ fn record(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(running) = summary.running.take() {
         // perf ends the command here; its user wanted a small recording, not that.
         if !args.quiet {
-            sayln!("[ kymo record: The command runs on, unrecorded ]");
+            let caller = CalledName::get().word();
+            sayln!("[ {caller} record: The command runs on, unrecorded ]");
         }
         summary.exit = Some(running.wait().context("cannot wait for the command")?);
     }
     if args.bundle {
         make_bundle(args, &summary)?;
+    }
+    let cached = !args.no_buildid && !args.no_buildid_cache;
+    if CalledName::get() == CalledName::Perf && cached {
+        summary.switched.iter().chain(&summary.path).for_each(|path| cache_binaries(path));
     }
     Ok(exit::of_command(summary.exit, &ledger, args.strict))
 }
@@ -367,15 +374,16 @@ fn value_with_equals(arg: &OsString) -> Option<String> {
 
 fn tell(s: &RecordSummary, ledger: &Ledger, verbose: bool) {
     let mut text = String::new();
+    let caller = CalledName::get().word();
     for path in &s.switched {
-        text.push_str(&format!("[ kymo record: Dump {} ]\n", path.display()));
+        text.push_str(&format!("[ {caller} record: Dump {} ]\n", path.display()));
     }
     if verbose {
-        text.push_str(&format!("[ kymo record: Woken up {} times to write data ]\n", s.wakeups));
+        text.push_str(&format!("[ {caller} record: Woken up {} times to write data ]\n", s.wakeups));
     }
     let name = s.path.as_ref().map_or("-".into(), |p| p.display().to_string());
     text.push_str(&format!(
-        "[ kymo record: Captured and wrote {:.3} MB {name} ({} samples) ]\n",
+        "[ {caller} record: Captured and wrote {:.3} MB {name} ({} samples) ]\n",
         s.bytes as f64 / (1024.0 * 1024.0),
         s.samples
     ));

@@ -193,6 +193,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.stats || args.tasks || args.mmaps {
+        if args.header || args.show_info {
+            write_header(&mut out, &file, captured_on(&path).as_deref(), args.show_info)?;
+        }
         let code = write_records(&mut out, &args, file)?;
         out.flush()?;
         return Ok(code);

@@ -1,0 +1,55 @@
+//! The name that kymo is called under: a link `perf` or `bpftrace` takes the place of that
+//! program, and behaves as it does where the two choices differ.
+
+use std::path::Path;
+
+/// Whose command line is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CalledName {
+    Kymo,
+    Perf,
+    Bpftrace,
+}
+
+impl CalledName {
+    /// The name of this run.
+    pub(crate) fn get() -> CalledName {
+        std::env::args_os().next().map_or(CalledName::Kymo, |path| CalledName::of(Path::new(&path)))
+    }
+
+    fn of(path: &Path) -> CalledName {
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some("perf") => CalledName::Perf,
+            Some("bpftrace") => CalledName::Bpftrace,
+            _ => CalledName::Kymo,
+        }
+    }
+
+    /// The name in messages.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            CalledName::Perf => "perf",
+            _ => "kymo",
+        }
+    }
+
+    /// The exit status for what cannot be typed.
+    pub(crate) fn usage_status(self) -> i32 {
+        match self {
+            CalledName::Perf => 129,
+            _ => 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_part_of_the_path_counts() {
+        assert_eq!(CalledName::of(Path::new("/usr/local/bin/perf")), CalledName::Perf);
+        assert_eq!(CalledName::of(Path::new("bpftrace")), CalledName::Bpftrace);
+        assert_eq!(CalledName::of(Path::new("perf/kymo")), CalledName::Kymo);
+    }
+}
