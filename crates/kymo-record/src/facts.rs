@@ -28,14 +28,9 @@ pub(crate) fn of_kernel() -> FeatureSections {
     f
 }
 
-/// What is known when the recording begins.
-pub(crate) fn at_start(
-    options: &RecordOptions,
-    events: &[EventMeta],
-    specs: &[EventSpec],
-) -> FeatureSections {
+/// Sections on the machine.
+pub(crate) fn of_machine() -> FeatureSections {
     let (mut f, system) = (of_kernel(), SystemRoot::machine());
-    f.insert(Feature::VERSION, features::string(&options.version));
     let online = cpus::online();
     let available = system.possible_cpus().len().max(online.len()) as u32;
     f.insert(Feature::NRCPUS, features::nr_cpus(available, online.len() as u32));
@@ -48,8 +43,6 @@ pub(crate) fn at_start(
     if let Some(kb) = system.total_memory_kb() {
         f.insert(Feature::TOTAL_MEM, features::number(kb));
     }
-    f.insert(Feature::CMDLINE, features::strings(&options.command_line));
-    f.insert(Feature::EVENT_DESC, features::event_desc(events));
     f.insert(Feature::CPU_TOPOLOGY, hardware::topology(&system, available));
     let nodes = hardware::numa(&system);
     if !nodes.is_empty() {
@@ -71,6 +64,19 @@ pub(crate) fn at_start(
         let others: Vec<_> = capabilities.into_iter().collect();
         f.insert(Feature::PMU_CAPS, features::caps_of_pmus(&others));
     }
+    f
+}
+
+/// What is known when the recording begins.
+pub(crate) fn at_start(
+    options: &RecordOptions,
+    events: &[EventMeta],
+    specs: &[EventSpec],
+) -> FeatureSections {
+    let mut f = of_machine();
+    f.insert(Feature::VERSION, features::string(&options.version));
+    f.insert(Feature::CMDLINE, features::strings(&options.command_line));
+    f.insert(Feature::EVENT_DESC, features::event_desc(events));
     let groups = groups(specs);
     if !groups.is_empty() {
         f.insert(Feature::GROUP_DESC, features::group_desc(&groups));

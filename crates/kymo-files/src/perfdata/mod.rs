@@ -6,6 +6,7 @@ pub mod feature;
 pub mod read;
 pub mod rewrite;
 pub mod schedstat;
+pub mod stat;
 pub mod write;
 
 pub use feature::Feature;

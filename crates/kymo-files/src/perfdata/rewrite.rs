@@ -86,13 +86,13 @@ pub fn rewrite(
         out.begin(input.events(), input.features(), rewriting)?;
     }
     let mut failed = None;
-    let read = input.for_each(RecordOrder::File, &mut |entry| {
-        match out.take(entry, from_pipe, rewriting) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
+    let read = input.for_each(RecordOrder::File, &mut |entry| match out
+        .take(entry, from_pipe, rewriting)
+    {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
         }
     })?;
     if let Some(error) = failed {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use kymo_kernel::events::{CounterSource, EventSpec};
 use kymo_kernel::vmstat;
-use kymo_model::{AttrFlags, Note, NoteKind, ReadFormat, SampleType};
+use kymo_model::{Attr, AttrFlags, Note, NoteKind, ReadFormat, SampleType};
 
 use super::error::system;
 use super::{CountError, CountedEvent};
@@ -36,7 +36,7 @@ pub struct Count {
 }
 
 impl Count {
-    fn since(self, before: Count) -> Count {
+    pub(super) fn since(self, before: Count) -> Count {
         Count {
             value: self.value.wrapping_sub(before.value),
             enabled: self.enabled.saturating_sub(before.enabled),
@@ -75,6 +75,8 @@ pub(super) struct Counters {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counter<'a> {
     pub(super) spec: &'a EventSpec,
+    /// As it was opened.
+    pub(super) attr: &'a Attr,
     pub(super) cgroup: Option<&'a str>,
     /// Whether the machine has it.
     pub(super) supported: bool,
@@ -90,6 +92,12 @@ impl<'a> Counter<'a> {
     /// Counts since the reading before, by place.
     pub(super) fn counts(&self) -> impl Iterator<Item = (CounterPlace, Count)> + use<'a> {
         self.instances.iter().zip(self.cells).map(|(i, cell)| (i.place, cell.count))
+    }
+
+    /// Counts since the start, by place, with the ids of what is open there.
+    pub(super) fn totals(&self) -> impl Iterator<Item = (CounterPlace, u64, Count)> + use<'a> {
+        let cells = self.instances.iter().zip(self.cells);
+        cells.filter_map(|(i, cell)| Some((i.place, i.open.as_ref()?.1, cell.last)))
     }
 }
 
@@ -136,6 +144,7 @@ impl Counters {
     pub(super) fn iter(&self) -> impl Iterator<Item = Counter<'_>> {
         self.set.events.iter().zip(&self.readings).map(|(event, readings)| Counter {
             spec: &event.planned.spec,
+            attr: &event.planned.attr,
             cgroup: event.planned.cgroup.as_ref().map(|c| c.name.as_str()),
             supported: event.supported,
             user_only: event.user_only,
@@ -281,7 +290,7 @@ fn leader_of(plan: &[PlannedEvent], spec: &EventSpec) -> Option<usize> {
 mod tests {
     use super::*;
     use kymo_kernel::events::Tool;
-    use kymo_model::{Attr, EventType};
+    use kymo_model::EventType;
 
     #[test]
     fn a_group_is_led_by_its_first_perf_event() {

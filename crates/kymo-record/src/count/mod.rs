@@ -3,6 +3,7 @@
 //!
 //! `counters.rs` opens (as recordings do, by `open/`) and reads, `rows.rs` sums and scales,
 //! `repeat.rs` makes mean and spread of several runs, `metrics.rs` derives numbers,
+//! `recording.rs` writes counts into a perf.data and `report.rs` reads them from one,
 //! `session.rs` runs the command and keeps the time, `trust.rs` says what lessens the
 //! trust in the result. Nothing here prints.
 
@@ -10,7 +11,9 @@ mod counters;
 mod error;
 mod metrics;
 mod options;
+mod recording;
 mod repeat;
+mod report;
 mod rows;
 mod session;
 mod trust;
@@ -18,7 +21,9 @@ mod trust;
 pub use counters::Count;
 pub use error::CountError;
 pub use options::{CountOptions, CountTarget, CountedEvent, StartDelay, default_events};
+pub use recording::CountFileOptions;
 pub use repeat::Spread;
+pub use report::{CountFileError, CountFileFacts, CountFileReading, read_counts};
 pub use session::{CountReading, CountResult, CountSink, CountSummary, Repetition, count};
 
 pub use crate::open::Cgroup;

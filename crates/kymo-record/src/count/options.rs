@@ -8,7 +8,7 @@ use kymo_kernel::events::{Catalog, EventSpec};
 use kymo_kernel::pmu::cpu_has_event;
 use kymo_model::Aggregation;
 
-use super::CountError;
+use super::{CountError, CountFileOptions};
 use crate::open::Cgroup;
 
 /// Whose events are counted.
@@ -80,6 +80,8 @@ pub struct CountOptions {
     pub delay: StartDelay,
     /// Write caches to disk before each run.
     pub sync: bool,
+    /// A perf.data that the counts go into; the command then runs once.
+    pub file: Option<CountFileOptions>,
 }
 
 /// Events that are counted when none are named: perf's choice, in its order. `detail` is

@@ -26,16 +26,58 @@ pub(super) struct RunTimes {
     pub(super) usage: Usage,
 }
 
+/// Counts of one event, wherever they come from.
+pub(super) struct EventCounts {
+    pub(super) name: String,
+    pub(super) cgroup: Option<String>,
+    /// Type and config; none if it is not the kernel's counter.
+    pub(super) event: Option<(EventType, u64)>,
+    /// A value that the kernel's counters do not have, over the time of the reading.
+    pub(super) tool: Option<(f64, f64)>,
+    pub(super) supported: bool,
+    pub(super) unit: String,
+    pub(super) scale: f64,
+    pub(super) counts: Vec<(CounterPlace, Count)>,
+}
+
 /// Rows of a reading, in the order perf prints them.
 pub(super) fn rows(counters: &Counters, options: RowOptions, times: RunTimes) -> Vec<CountRow> {
+    let counts = |counter: Counter<'_>| {
+        let spec = counter.spec;
+        let (unit, scale) = unit(spec);
+        let is_perf = spec.source == CounterSource::Perf;
+        let elapsed = times.elapsed_ns as f64;
+        EventCounts {
+            name: spec.name.clone(),
+            cgroup: counter.cgroup.map(str::to_owned),
+            event: is_perf.then_some((spec.attr.kind, spec.attr.config)),
+            tool: tool_value(&counter, times).map(|value| (value, elapsed)),
+            supported: counter.supported,
+            unit,
+            scale,
+            counts: counter.counts().collect(),
+        }
+    };
+    let counts: Vec<EventCounts> = counters.iter().map(counts).collect();
+    event_rows(&counts, options, &key)
+}
+
+/// What a place is summed for.
+type PlaceKey<'a> = &'a dyn Fn(CounterPlace, Aggregation) -> CountKey;
+
+/// Rows of these events.
+pub(super) fn event_rows(
+    events: &[EventCounts],
+    options: RowOptions,
+    place_key: PlaceKey<'_>,
+) -> Vec<CountRow> {
     let mut rows: Vec<CountRow> = Vec::new();
-    for counter in counters.iter() {
-        let mut keyed = group_by_key(&counter, options.by);
+    for event in events {
+        let mut keyed = group_by_key(event, options.by, place_key);
         if keyed.is_empty() {
             keyed.push((CountKey::All, Vec::new()));
         }
-        let row =
-            |(key, counts): (CountKey, Vec<Count>)| row(&counter, key, &counts, options, times);
+        let row = |(key, counts): (CountKey, Vec<Count>)| row(event, key, &counts, options);
         let mut new: Vec<CountRow> = keyed.into_iter().map(row).collect();
         if options.by == Aggregation::Thread {
             // The busiest thread first, as perf has it.
@@ -56,13 +98,17 @@ pub(super) fn rows(counters: &Counters, options: RowOptions, times: RunTimes) ->
 }
 
 /// Counts of an event by what they are summed for, in the order of the places.
-fn group_by_key(counter: &Counter<'_>, by: Aggregation) -> Vec<(CountKey, Vec<Count>)> {
+fn group_by_key(
+    event: &EventCounts,
+    by: Aggregation,
+    place_key: PlaceKey<'_>,
+) -> Vec<(CountKey, Vec<Count>)> {
     let mut keyed: Vec<(CountKey, Vec<Count>)> = Vec::new();
-    for (place, count) in counter.counts() {
-        let key = key(place, by);
+    for (place, count) in &event.counts {
+        let key = place_key(*place, by);
         match keyed.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, counts)) => counts.push(count),
-            None => keyed.push((key, vec![count])),
+            Some((_, counts)) => counts.push(*count),
+            None => keyed.push((key, vec![*count])),
         }
     }
     keyed
@@ -89,37 +135,28 @@ fn key(place: CounterPlace, by: Aggregation) -> CountKey {
     }
 }
 
-fn row(
-    counter: &Counter<'_>,
-    key: CountKey,
-    counts: &[Count],
-    options: RowOptions,
-    times: RunTimes,
-) -> CountRow {
-    let spec = counter.spec;
-    let (unit, scale) = unit(spec);
+fn row(event: &EventCounts, key: CountKey, counts: &[Count], options: RowOptions) -> CountRow {
     let mut row = CountRow {
         key,
-        name: spec.name.clone(),
-        cgroup: counter.cgroup.map(str::to_owned),
-        event: (spec.source == CounterSource::Perf).then_some((spec.attr.kind, spec.attr.config)),
+        name: event.name.clone(),
+        cgroup: event.cgroup.clone(),
+        event: event.event,
         state: CountState::Counted,
         value: 0.0,
         enabled: 0.0,
         running: 0.0,
         summed: counts.len(),
-        unit,
-        scale,
+        unit: event.unit.clone(),
+        scale: event.scale,
         noise: None,
         metric: None,
         metric_kind: None,
     };
-    if let Some(value) = tool_value(counter, times) {
-        let elapsed = times.elapsed_ns as f64;
+    if let Some((value, elapsed)) = event.tool {
         (row.value, row.enabled, row.running) = (value, elapsed, elapsed);
         return row;
     }
-    if !counter.supported {
+    if !event.supported {
         row.state = CountState::NotSupported;
         // perf stops summing at the first CPU that has nothing.
         row.summed = row.summed.min(1);
@@ -180,7 +217,7 @@ impl Count {
 }
 
 /// Unit that an event is printed in, and the factor from the kernel's.
-fn unit(spec: &EventSpec) -> (String, f64) {
+pub(super) fn unit(spec: &EventSpec) -> (String, f64) {
     let clock = spec.source == CounterSource::Perf
         && spec.attr.kind == EventType::SOFTWARE
         && matches!(spec.attr.config, sw::CPU_CLOCK | sw::TASK_CLOCK);

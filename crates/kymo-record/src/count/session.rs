@@ -11,6 +11,7 @@ use kymo_model::{CountRow, Note};
 use super::counters::{Count, CounterOptions, Counters};
 use super::error::system;
 use super::metrics::derive;
+use super::recording::CountRecording;
 use super::repeat::{RepeatedRows, Spread};
 use super::rows::{RowOptions, RunTimes, rows};
 use super::trust;
@@ -87,7 +88,7 @@ pub struct CountSummary {
 pub fn count(options: &CountOptions, sink: &mut dyn CountSink) -> Result<CountSummary, CountError> {
     let signals = [Signal::Int, Signal::Term, Signal::Hup, Signal::Child];
     let signals = Signals::listen(&signals).map_err(system("cannot listen for signals"))?;
-    Session { options, signals, sink, notes: Vec::new() }.run()
+    Session { options, signals, sink, notes: Vec::new(), recording: None }.run()
 }
 
 /// How a run ended.
@@ -121,6 +122,8 @@ struct Session<'a> {
     signals: Signals,
     sink: &'a mut dyn CountSink,
     notes: Vec<Note>,
+    /// The file that counts go into.
+    recording: Option<CountRecording>,
 }
 
 fn cannot_write(source: io::Error) -> CountError {
@@ -196,6 +199,9 @@ impl Session<'_> {
         };
         let on_exec = options.target == CountTarget::Command && options.delay == StartDelay::None;
         let mut run = self.open(child, on_exec)?;
+        if let Some(file) = &options.file {
+            self.recording = Some(CountRecording::begin(file, options, &run.counters, &run.tids)?);
+        }
         run.counters.start_vmstat()?;
         let released = Instant::now();
         if !on_exec && options.delay == StartDelay::None {
@@ -207,6 +213,9 @@ impl Session<'_> {
         let (begun, early) = self.delay(&mut run, released)?;
         let mut ended = self.watch(&mut run, begun, early)?;
         self.end_command(&mut run, &mut ended)?;
+        if let Some(recording) = self.recording.take() {
+            recording.finish()?;
+        }
         Ok(ended)
     }
 
@@ -293,6 +302,9 @@ impl Session<'_> {
                 _ => Usage::default(),
             };
             let elapsed = now - begun;
+            if let Some(recording) = &mut self.recording {
+                recording.reading(&run.counters, elapsed, options.interval.is_none())?;
+            }
             let rows = match options.interval {
                 Some(_) => {
                     let rows = self.read_rows(run, now - last, usage)?;

@@ -114,7 +114,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Puts the binaries that a recording names, and that are here, into the cache. What cannot be
 /// put there is no fault of the recording.
 pub(crate) fn cache_binaries(recording: &Path) {
-    let (Some(directory), Ok(file)) = (BuildIdDirectory::of_user(), PerfData::open(recording)) else {
+    let (Some(directory), Ok(file)) = (BuildIdDirectory::of_user(), PerfData::open(recording))
+    else {
         return;
     };
     let cache = BuildIdCache::new(directory);

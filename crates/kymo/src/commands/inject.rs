@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use kymo_files::perfdata::rewrite::{
-    RewriteTarget, Rewriting, append, append_build_id, rewrite,
-};
+use kymo_files::perfdata::rewrite::{RewriteTarget, Rewriting, append, append_build_id, rewrite};
 use kymo_files::perfdata::write::features::BuildIdOf;
 use kymo_files::perfdata::{Entry, Features, PerfData};
 use kymo_kernel::system::{KernelName, SystemRoot};
@@ -263,7 +261,8 @@ fn append_with_build_id(entry: &Entry<'_>, id: BuildId, out: &mut Vec<u8>) {
     const PLACE: std::ops::Range<usize> = 32..56;
     let at = out.len();
     append(entry, out);
-    let Some(place) = out[at..].get_mut(RecordHeader::SIZE + PLACE.start..RecordHeader::SIZE + PLACE.end)
+    let Some(place) =
+        out[at..].get_mut(RecordHeader::SIZE + PLACE.start..RecordHeader::SIZE + PLACE.end)
     else {
         return;
     };

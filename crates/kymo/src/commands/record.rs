@@ -379,7 +379,10 @@ fn tell(s: &RecordSummary, ledger: &Ledger, verbose: bool) {
         text.push_str(&format!("[ {caller} record: Dump {} ]\n", path.display()));
     }
     if verbose {
-        text.push_str(&format!("[ {caller} record: Woken up {} times to write data ]\n", s.wakeups));
+        text.push_str(&format!(
+            "[ {caller} record: Woken up {} times to write data ]\n",
+            s.wakeups
+        ));
     }
     let name = s.path.as_ref().map_or("-".into(), |p| p.display().to_string());
     text.push_str(&format!(

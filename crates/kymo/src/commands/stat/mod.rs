@@ -1,10 +1,11 @@
 //! `kymo stat`: counts events for a command, tasks, cgroups or the machine.
 //!
-//! `options.rs` turns the flags into what is meant, `output.rs` prints; counting is
+//! `recorded.rs` has `stat record` and `stat report`, `options.rs` turns the flags into what is meant, `output.rs` prints; counting is
 //! `kymo_record::count`, the layout `kymo_view::counts`.
 
 mod options;
 mod output;
+mod recorded;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use kymo_kernel::process::{Signal, die_by};
 use kymo_model::NoteKind;
 
+use kymo_record::count::{CountFileOptions, CountOptions};
 use kymo_view::Ledger;
 
 use self::options::{count_options, count_style, output_target, title};
@@ -22,6 +24,11 @@ use crate::args::probes::{ProbeArgs, TemporaryProbes};
 
 /// Flags of `kymo stat`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+INTO A FILE AND OUT OF ONE
+  kymo stat record [FLAGS] [-o FILE] -- COMMAND     counts into a perf.data, perf.data without -o
+  kymo stat report [-i FILE] [FLAGS]                the rows of such a file, perf's own too; also
+                                                    by CPU, core, die, socket, node (-A, --per-core)")]
 pub(crate) struct Args {
     #[command(flatten)]
     events: EventArgs,
@@ -112,6 +119,9 @@ pub(crate) struct Args {
     /// Print to this open file descriptor
     #[arg(long, value_name = "FD")]
     log_fd: Option<u32>,
+    /// With record, overwrite a file that is not a recording
+    #[arg(long)]
+    force: bool,
     /// Add to the file of -o
     #[arg(long)]
     append: bool,
@@ -148,18 +158,27 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    let probes = args.probes.add(None)?;
-    probes.iter().flat_map(TemporaryProbes::events).for_each(|e| args.events.push(e));
-    let finished = count(&args);
-    if let Some(probes) = probes {
-        probes.remove()?;
-    }
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let finished = match recorded::run(&args) {
+        Some(finished) => finished,
+        None => with_probes(args, None),
+    };
     match finished? {
         Finished::Status(status) => Ok(status),
         // Whoever waits for us sees what ended us, and a shell ends its loop.
         Finished::Signal(signal) => die_by(signal),
     }
+}
+
+/// Counts, into a file too if one is given, with the probes that are wanted for that time.
+fn with_probes(mut args: Args, file: Option<CountFileOptions>) -> anyhow::Result<Finished> {
+    let probes = args.probes.add(None)?;
+    probes.iter().flat_map(TemporaryProbes::events).for_each(|e| args.events.push(e));
+    let finished = count(&args, file);
+    if let Some(probes) = probes {
+        probes.remove()?;
+    }
+    finished
 }
 
 /// How `stat` came to its end.
@@ -169,8 +188,8 @@ enum Finished {
     Signal(Signal),
 }
 
-fn count(args: &Args) -> anyhow::Result<Finished> {
-    let options = count_options(args)?;
+fn count(args: &Args, file: Option<CountFileOptions>) -> anyhow::Result<Finished> {
+    let options = CountOptions { file, ..count_options(args)? };
     let style = count_style(args, options.by);
     let output = OutputOptions {
         target: output_target(args),

@@ -47,23 +47,30 @@ pub(super) fn count_options(args: &Args) -> anyhow::Result<CountOptions> {
         timeout: args.timeout.map(Duration::from_millis),
         delay: start_delay(args.delay),
         sync: args.sync,
+        file: None,
     })
 }
 
 /// How it is printed.
 pub(super) fn count_style(args: &Args, by: Aggregation) -> CountStyle {
-    let format = match &args.field_separator {
-        Some(separator) if separator == "\\t" => CountFormat::Csv("\t".into()),
-        Some(separator) => CountFormat::Csv(separator.clone()),
-        None if args.json_output => CountFormat::Json,
-        None => CountFormat::Text { thousands: !args.no_big_num && locale_has_thousands() },
-    };
+    let separator = args.field_separator.as_deref();
+    let format = count_format(separator, args.json_output, args.no_big_num);
     CountStyle {
         format,
         by,
         metric_only: args.metric_only,
         intervals: args.interval_print.is_some(),
         csv_summary: !args.no_csv_summary,
+    }
+}
+
+/// The form of the output.
+pub(super) fn count_format(separator: Option<&str>, json: bool, no_big_num: bool) -> CountFormat {
+    match separator {
+        Some("\\t") => CountFormat::Csv("\t".into()),
+        Some(separator) => CountFormat::Csv(separator.to_owned()),
+        None if json => CountFormat::Json,
+        None => CountFormat::Text { thousands: !no_big_num && locale_has_thousands() },
     }
 }
 
@@ -112,20 +119,25 @@ pub(super) fn title(args: &Args) -> String {
 }
 
 fn aggregation(args: &Args) -> anyhow::Result<Aggregation> {
-    let chosen: Vec<Aggregation> = [
+    let chosen = only_aggregation(&[
         (args.no_aggr, Aggregation::Cpu),
         (args.per_core, Aggregation::Core),
         (args.per_die, Aggregation::Die),
         (args.per_socket, Aggregation::Socket),
         (args.per_node, Aggregation::Node),
         (args.per_thread, Aggregation::Thread),
-    ]
-    .into_iter()
-    .filter_map(|(on, by)| on.then_some(by))
-    .collect();
+    ]);
+    Ok(chosen?.unwrap_or_default())
+}
+
+/// The one that was asked for.
+pub(super) fn only_aggregation(
+    flags: &[(bool, Aggregation)],
+) -> anyhow::Result<Option<Aggregation>> {
+    let chosen: Vec<Aggregation> = flags.iter().filter_map(|(on, by)| on.then_some(*by)).collect();
     match chosen[..] {
-        [] => Ok(Aggregation::Global),
-        [one] => Ok(one),
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
         _ => bail!(
             "give one of -A, --per-core, --per-die, --per-socket, --per-node and --per-thread"
         ),
