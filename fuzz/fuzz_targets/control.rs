@@ -1,11 +1,11 @@
 //! Any bytes as what a traced program and the tool tell each other: the control
-//! file, the event table, channel configurations, filters and ring headers.
+//! file, the event table, channel configurations, filters, counters and ring headers.
 #![no_main]
 
 use kymo_ring::{AreaState, Context, Header};
 use kymo_ust::{
-    ChannelConfigView, Control, EventRecord, FieldTag, Fields, Filter, Shape, Slot, SlotState,
-    compile,
+    ChannelConfigView, Control, CounterRecord, CounterValue, CountersHeader, EventRecord, FieldTag,
+    Fields, Filter, Shape, Slot, SlotState, compile,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -47,6 +47,28 @@ fn filter(bytes: &[u8], payload: &[u8]) {
     }
 }
 
+/// A file of counters; what is behind the head stands for a record, a table and an area as well.
+fn counters(data: &[u8], size: u64) {
+    let Ok(header) = CountersHeader::parse(data, size.max(1 << 34)) else { return };
+    assert!(header.area_at(header.area_count()) <= 1 << 34);
+    assert!(header.record_at(header.counters) <= header.areas);
+    let rest = &data[CountersHeader::BYTES..];
+    let Ok(record) = CounterRecord::parse(rest, &header) else { return };
+    let _ = CounterRecord::parse(&record.encode(), &header);
+    let area = kymo_ust::COUNTER_AREA;
+    assert!(record.value + record.kind.value_bytes() <= area);
+    let keys = record.keys(rest);
+    assert!(keys.len() <= record.kind.keys() as usize);
+    assert!(keys.iter().all(|(_, at)| at + record.kind.value_bytes() <= area));
+    let mut value = CounterValue::zero(record.kind);
+    value.add_area(rest);
+    let before = value.clone();
+    value.add_area(data);
+    value.add(&before);
+    value.subtract(&before);
+    std::hint::black_box(value.count());
+}
+
 fuzz_target!(|data: &[u8]| {
     let size = data.len() as u64;
     if let Ok(control) = Control::parse(data, size) {
@@ -71,6 +93,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let _ = (AreaState::parse(data), Context::parse(data));
+    counters(data, size);
     filter(data, data);
     // Behind the first byte a filter as text, with what it says as its payload.
     if let Ok(text) = std::str::from_utf8(data)

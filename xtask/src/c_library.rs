@@ -22,8 +22,10 @@ pub(crate) fn run(to: Option<&str>) -> anyhow::Result<()> {
     for directory in [&include, &lib.join("pkgconfig")] {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
-    let header = crate::root().join("crates/kymo-tracepoint/include/kymo_tracepoint.h");
-    copy(&header, &include.join("kymo_tracepoint.h"))?;
+    for header in ["kymo_tracepoint.h", "kymo_counter.h"] {
+        let from = crate::root().join("crates/kymo-tracepoint/include").join(header);
+        copy(&from, &include.join(header))?;
+    }
     copy(&build("staticlib", "a")?, &lib.join(format!("{LIBRARY}.a")))?;
     let shared = format!("{LIBRARY}.so.{ABI}");
     copy(&build("cdylib", "so")?, &lib.join(&shared))?;

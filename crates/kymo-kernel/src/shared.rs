@@ -197,6 +197,26 @@ impl SharedDir {
     /// # Errors
     /// If it cannot be written.
     pub fn put(&self, name: &OsStr, bytes: &[u8]) -> Result<(), SharedError> {
+        self.put_whole(name, |file| io::Write::write_all(file, bytes)).map(drop)
+    }
+
+    /// Makes an empty file that is held with `flock(LOCK_EX)` from the moment it is there until the
+    /// value is dropped or this process ends.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn put_held(&self, name: &OsStr) -> Result<SharedFile, SharedError> {
+        let file = self.put_whole(name, |file| {
+            Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
+        })?;
+        Ok(SharedFile { file, path: self.path.join(name) })
+    }
+
+    fn put_whole(
+        &self,
+        name: &OsStr,
+        fill: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> Result<File, SharedError> {
         let path = self.path.join(name);
         one_name(&path, name)?;
         let temporary = format!(".{}.{}", name.to_string_lossy(), std::process::id());
@@ -207,8 +227,10 @@ impl SharedDir {
         let fd = openat(&self.fd, temporary.as_str(), flags, Mode::from_raw_mode(0o600))
             .map_err(&failed)?;
         let written = self.give(&fd).and_then(|()| {
-            io::Write::write_all(&mut File::from(fd), bytes)?;
-            Ok(rustix::fs::renameat(&self.fd, temporary.as_str(), &self.fd, name)?)
+            let mut file = File::from(fd);
+            fill(&mut file)?;
+            rustix::fs::renameat(&self.fd, temporary.as_str(), &self.fd, name)?;
+            Ok(file)
         });
         written.map_err(|error| {
             let _ = rustix::fs::unlinkat(&self.fd, temporary.as_str(), AtFlags::empty());
@@ -338,6 +360,18 @@ impl SharedFile {
         match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(offset)) {
             Ok(hole) => Ok(hole >= offset.saturating_add(len)),
             // It ends before.
+            Err(Errno::NXIO) => Ok(false),
+            Err(e) => Err(self.failed("look at", e.into())),
+        }
+    }
+
+    /// Whether there is anything but holes from `offset` on.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn has_data(&self, offset: u64) -> Result<bool, SharedError> {
+        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(_) => Ok(true),
             Err(Errno::NXIO) => Ok(false),
             Err(e) => Err(self.failed("look at", e.into())),
         }

@@ -156,6 +156,9 @@ note_kinds! {
     KernelSymbols "kernel-symbols" [Doubt]
         "Kernel addresses are hidden while recording: kernel functions will have no names."
         "Record as root, or set `kernel.kptr_restrict=0`.";
+    Keys "keys" [Doubt]
+        "A counter inside a program was hit with more keys than it can hold: what came under the others is counted together."
+        "Count by something that takes fewer values.";
     Late "late" [Choice]
         "Texts of system calls, marked `~`, were read after the call had returned."
         "Nothing, unless the program changes them meanwhile.";

@@ -14,6 +14,7 @@
 //! | `area` | ordering: how an event and a new packet are committed |
 //! | `rseq` | the restartable sequences on a CPU |
 //! | `ring` | memory and sharing: which area, which discipline |
+//! | `cpu_words` | counters: words that each CPU has of its own |
 //! | `futex_word` | how a writer wakes a reader that sleeps |
 //! | `cursor` | the reader's note of how far it has read |
 //! | `generations` | sharing of what is made once for each generation of a slot |
@@ -24,6 +25,7 @@
 
 mod area;
 mod clock;
+mod cpu_words;
 mod cursor;
 mod futex_word;
 mod generations;
@@ -37,6 +39,7 @@ mod sync;
 mod loom_tests;
 
 pub use clock::{Clock, ClockFacts, ClockKind};
+pub use cpu_words::CpuWords;
 pub use cursor::RingCursor;
 pub use futex_word::FutexWord;
 pub use generations::{Generations, OfGeneration};
@@ -46,4 +49,4 @@ pub use layout::{
 };
 #[cfg(not(loom))]
 pub use ring::{CacheLine, Filled, Memory, Provide, Ring, WriteOutcome};
-pub use rseq::Rseq;
+pub use rseq::{AREA_SHIFT, Rseq};

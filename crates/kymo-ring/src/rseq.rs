@@ -6,14 +6,27 @@
 //! The copying and the commit of an event are such a sequence: what is interrupted
 //! has not happened.
 
+/// Areas of words that CPUs count in lie two to this power bytes apart.
+pub const AREA_SHIFT: u32 = 21;
+
 /// That this thread's restartable sequences are registered, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Rseq {
-    #[cfg_attr(
-        not(all(target_arch = "x86_64", not(miri), not(loom))),
-        expect(dead_code, reason = "no sequences on this machine")
-    )]
     offset: isize,
+}
+
+impl Rseq {
+    /// The registration by what [`Rseq::offset`] said before.
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    #[inline(always)]
+    pub(crate) fn at(offset: isize) -> Self {
+        Self { offset }
+    }
+
+    /// Where struct rseq lies from the thread pointer; the same in each thread.
+    pub(crate) fn offset(self) -> isize {
+        self.offset
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
@@ -21,7 +34,7 @@ mod imp {
     use std::arch::asm;
     use std::arch::x86_64::__m128i;
 
-    use super::Rseq;
+    use super::{AREA_SHIFT, Rseq};
 
     /// A restartable sequence around the instructions given: they run only on the expected
     /// CPU with `pos` as expected, and the store of the time and the commit follow them.
@@ -77,6 +90,57 @@ mod imp {
             )
         };
     }
+
+    /// A restartable sequence around instructions of which the last is the commit: they find in
+    /// `{tmp}` the distance from an address in the area of CPU 0 to the same in the area of the CPU.
+    /// Begins again when it was interrupted, a few times. Sound as [`sequence!`] is.
+    macro_rules! on_cpu {
+        ($($body:literal),+;
+         ($offset:expr, $cpus:expr, $tries:ident)
+         $($operands:tt)*) => {
+            asm!(
+                ".pushsection __rseq_cs, \"aw\", @progbits",
+                ".balign 32",
+                "66:",
+                ".long 0, 0",
+                ".quad 77f, 88f - 77f, 99f",
+                ".popsection",
+                "33:",
+                "lea {tmp}, [rip + 66b]",
+                "mov qword ptr fs:[{offset} + 8], {tmp}",
+                "77:",
+                "mov {tmp:e}, dword ptr fs:[{offset} + 4]",
+                "cmp {tmp:e}, {cpus:e}",
+                "jae 55f",
+                "shl {tmp}, {shift}",
+                $($body,)+
+                "88:",
+                "44:",
+                "mov qword ptr fs:[{offset} + 8], 0",
+                ".pushsection __rseq_failure, \"ax\", @progbits",
+                // An invalid instruction whose operand is the signature 0x53053053.
+                ".byte 0x0f, 0xb9, 0x3d",
+                ".long 0x53053053",
+                "99:",
+                "dec {tries:e}",
+                "jnz 33b",
+                "55:",
+                "xor {tries:e}, {tries:e}",
+                "jmp 44b",
+                ".popsection",
+                $($operands)*
+                tmp = out(reg) _,
+                offset = in(reg) $offset,
+                cpus = in(reg) $cpus,
+                tries = inout(reg) $tries,
+                shift = const AREA_SHIFT,
+                options(nostack),
+            )
+        };
+    }
+
+    /// How often a sequence begins before it is given up: a debugger's single steps interrupt each.
+    const TRIES: u32 = 16;
 
     /// One copy of bytes, eight at a time; at least eight.
     #[repr(C)]
@@ -174,6 +238,69 @@ mod imp {
                 );
             }
             status == 0
+        }
+
+        /// Adds to a word of the CPU's area, given by its address in the area of CPU 0. False if
+        /// this thread has no sequences, or the CPU none of the areas, or it was interrupted too often:
+        /// then nothing has been added.
+        ///
+        /// # Safety
+        /// In each of the areas of `cpus` CPUs, [`AREA_SHIFT`] apart, the word can be written.
+        #[inline(always)]
+        pub(crate) unsafe fn add(self, word: *mut u8, cpus: u32, n: u64) -> bool {
+            let mut tries = TRIES;
+            // SAFETY: the memory is the caller's promise; see `sequence!` for the rest.
+            unsafe {
+                on_cpu!(
+                    "add qword ptr [{word} + {tmp}], {n}";
+                    (self.offset, cpus, tries)
+                    word = in(reg) word,
+                    n = in(reg) n,
+                );
+            }
+            tries != 0
+        }
+
+        /// Adds to two words at once, the first at a multiple of 16 bytes, and makes two others, the
+        /// one behind the other, as large as `largest`, if they are less. As [`Rseq::add`], but that
+        /// the latter may have happened alone.
+        ///
+        /// # Safety
+        /// As [`Rseq::add`], of all four words.
+        #[inline(always)]
+        pub(crate) unsafe fn add_pair(
+            self,
+            pair: *mut u8,
+            cpus: u32,
+            n: __m128i,
+            others: *mut u8,
+            largest: [u64; 2],
+        ) -> bool {
+            let mut tries = TRIES;
+            // SAFETY: the memory is the caller's promise; see `sequence!` for the rest.
+            unsafe {
+                on_cpu!(
+                    "cmp qword ptr [{others} + {tmp}], {first}",
+                    "jae 22f",
+                    "mov qword ptr [{others} + {tmp}], {first}",
+                    "22:",
+                    "cmp qword ptr [{others} + {tmp} + 8], {second}",
+                    "jae 23f",
+                    "mov qword ptr [{others} + {tmp} + 8], {second}",
+                    "23:",
+                    "movdqa {sum}, xmmword ptr [{pair} + {tmp}]",
+                    "paddq {sum}, {n}",
+                    "movdqa xmmword ptr [{pair} + {tmp}], {sum}";
+                    (self.offset, cpus, tries)
+                    pair = in(reg) pair,
+                    n = in(xmm_reg) n,
+                    others = in(reg) others,
+                    first = in(reg) largest[0],
+                    second = in(reg) largest[1],
+                    sum = out(xmm_reg) _,
+                );
+            }
+            tries != 0
         }
 
         /// As [`Rseq::commit`], with two pieces that are copied upwards, the second after the first.

@@ -1,7 +1,9 @@
 //! How long an event takes: `pace KIND MODE EVENTS THREADS` prints ns of a thread's own CPU
 //! time per event. KIND: `empty` (a loop that does nothing), `disabled`, `floor` (reads the
 //! counter and stores 24 bytes), `two` (two u64), `string` (a u64 and 16 bytes of text),
-//! `handler` (two u64, in a signal handler), `rejected` (by a filter); MODE: `overwrite` or
+//! `handler` (two u64, in a signal handler), `rejected` (by a filter); `counter`, `counter-text`,
+//! `counter-number`, `histogram`, `histogram-text` (hits of those, by keys), `atomic` (an addition
+//! to one word of all threads); MODE: `overwrite` or
 //! `discard`. With KIND `paced` it waits until it is traced, hits EVENTS a second for four
 //! seconds and prints how many that were, and how many seconds; with KIND `flat` as many as its
 //! threads can. Compared with LTTng by `cargo xtask bench ust`.
@@ -12,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kymo_tracepoint::{emit, tracepoint};
+use kymo_tracepoint::{counter, emit, histogram, tracepoint};
 use kymo_ust::{ChannelConfig, EventRule};
 
 tracepoint! {
@@ -155,9 +157,28 @@ fn run(kind: &str, events: u64) {
         }),
         "floor" => floor(events),
         "string" => (0..events).for_each(|i| emit!(text(black_box(i), "fifteen letters"))),
+        "atomic" => {
+            static SUM: AtomicU64 = AtomicU64::new(0);
+            (0..events).for_each(|i| {
+                SUM.fetch_add(black_box(i) & 1, Ordering::Relaxed);
+            });
+        }
+        "counter" => (0..events).for_each(|i| counter!(pace: hits, black_box(i) & 1)),
+        "counter-text" => {
+            (0..events).for_each(|i| counter!(pace: texts, by METHODS[black_box(i) as usize % 4]));
+        }
+        "counter-number" => {
+            (0..events).for_each(|i| counter!(pace: numbers, by black_box(i) % 4));
+        }
+        "histogram" => (0..events).for_each(|i| histogram!(pace: sizes, black_box(i))),
+        "histogram-text" => (0..events).for_each(|i| {
+            histogram!(pace: times, black_box(i), by METHODS[i as usize % 4]);
+        }),
         _ => two_numbers(events),
     }
 }
+
+const METHODS: [&str; 4] = ["GET", "POST", "DELETE", "PROPFIND"];
 
 #[inline(never)]
 fn two_numbers(events: u64) {

@@ -10,6 +10,7 @@
 #else
 #include "shop_events.h"
 #endif
+#include "kymo_counter.h"
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,12 +21,18 @@
 #define PARCEL_FIELDS(F) F(u32, number) F(str, where)
 KYMO_TRACEPOINT(shop, parcel, KYMO_NOTICE, "parcel {number} to {where}", PARCEL_FIELDS)
 
+KYMO_COUNTER(shop, parcels, "Parcels that were sent.")
+
 void send_parcel(int number);
 void send_parcel(int number)
 {
     kymo_emit(shop, parcel, number, "nowhere");
+    kymo_count(shop, parcels);
 }
 #else
+KYMO_COUNTER_BY(shop, payments, "Sales by means of payment.")
+KYMO_HISTOGRAM(shop, basket_cents, "Worth of a sale.")
+
 void sell(int number);
 void sell(int number)
 {
@@ -34,6 +41,8 @@ void sell(int number)
     const enum payment payment = number % 3 ? PAID_CARD : PAID_VOUCHER;
     kymo_emit(shop, sale, number, number % 2 ? "somebody" : NULL, 1001 * number, payment, &basket,
               sell);
+    kymo_count_text(shop, payments, payment == PAID_CARD ? "card" : "voucher");
+    kymo_sample(shop, basket_cents, 1001 * number);
 }
 
 /* A callback: the arguments of the tracepoint behind a pointer of its own. */

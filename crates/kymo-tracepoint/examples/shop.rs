@@ -1,6 +1,8 @@
 //! A program with tracepoints of every kind: `cargo run -p kymo-tracepoint --example shop -- 1000`.
 
-use kymo_tracepoint::{Level, Symbol, emit, mark, tracepoint, tracepoint_class, tracepoint_enum};
+use kymo_tracepoint::{
+    Level, Symbol, counter, emit, histogram, mark, tracepoint, tracepoint_class, tracepoint_enum,
+};
 
 tracepoint_enum! {
     /// How something is paid for.
@@ -45,6 +47,9 @@ fn main() {
     for i in 0..rounds {
         emit!(door_opened(i as u32));
         let payment = if i % 2 == 0 { Payment::Cash } else { Payment::Card };
+        counter!(shop: sales);
+        counter!(shop: payments, by if i % 2 == 0 { "cash" } else { "card" });
+        histogram!(shop: basket_cents, i * 1001);
         emit!(sale(i, &format!("customer {i}"), i as i64 * 1001 - 3, payment));
         mark!(shop: thinking, "about {what}, {deep}", what: str = "life", deep: u64 = i);
         emit!(door_closed(i as u32));

@@ -11,6 +11,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::callbacks::calls::{self, Calls, Probe};
 use crate::callbacks::grace_period;
+use crate::counter::{CounterInfo, CounterKey as _, CounterRef, CounterSite, KeyWords};
 use crate::process;
 use crate::record::{SMALL, Scratch};
 use crate::site::{EnumEntry, EventInfo, Site, SiteField, SiteRef};
@@ -20,6 +21,10 @@ use crate::sys;
 #[used]
 #[unsafe(link_section = "kymo_events")]
 static NONE: SiteRef = SiteRef::none();
+
+#[used]
+#[unsafe(link_section = "kymo_counters")]
+static NO_COUNTER: CounterRef = CounterRef::none();
 
 /// Makes the section of the sites begin with a page of the file. Else its first page may be
 /// mapped a second time, as the end of what is read-only after relocation: the kernel, which
@@ -36,6 +41,10 @@ unsafe extern "C" {
     static START: SiteRef;
     #[link_name = "__stop_kymo_events"]
     static STOP: SiteRef;
+    #[link_name = "__start_kymo_counters"]
+    static COUNTERS_START: CounterRef;
+    #[link_name = "__stop_kymo_counters"]
+    static COUNTERS_STOP: CounterRef;
 }
 
 #[used]
@@ -47,10 +56,13 @@ static LEAVE: extern "C" fn() = leave;
 
 extern "C" fn enter() {
     enter_all(own());
+    let (sound, refused) = check::sound_counters(own_counters());
+    process::register_counters(&sound, refused);
 }
 
 extern "C" fn leave() {
     process::unregister(&check::sound(own()).0);
+    process::unregister_counters(&check::sound_counters(own_counters()).0);
 }
 
 fn enter_all(entries: &[SiteRef]) {
@@ -64,10 +76,15 @@ fn own() -> &'static [SiteRef] {
     unsafe { section(&raw const START, &raw const STOP) }
 }
 
+fn own_counters() -> &'static [CounterRef] {
+    // SAFETY: as above.
+    unsafe { section(&raw const COUNTERS_START, &raw const COUNTERS_STOP) }
+}
+
 /// # Safety
 /// Limits of an array that stays.
-unsafe fn section<'a>(start: *const SiteRef, stop: *const SiteRef) -> &'a [SiteRef] {
-    let count = stop.addr().saturating_sub(start.addr()) / size_of::<SiteRef>();
+unsafe fn section<'a, T>(start: *const T, stop: *const T) -> &'a [T] {
+    let count = stop.addr().saturating_sub(start.addr()) / size_of::<T>();
     if start.is_null() {
         return &[];
     }
@@ -258,4 +275,142 @@ pub unsafe extern "C" fn kymo_abi1_calls_end(calls: *const Calls) {
 #[unsafe(no_mangle)]
 pub extern "C" fn kymo_abi1_synchronize() -> c_int {
     answer(if grace_period::synchronize() { Ok(()) } else { Err(libc::EDEADLK) })
+}
+
+/// What a program or library in C says of its counters.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CounterModule {
+    /// Bytes of this structure.
+    size: u32,
+    entry: u16,
+    site: u16,
+    info: u16,
+    start: *const CounterRef,
+    stop: *const CounterRef,
+}
+
+/// # Safety
+/// `module` is null or begins with its size.
+unsafe fn counters(module: *const CounterModule) -> Result<&'static [CounterRef], c_int> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { module.cast::<u32>().as_ref() }.ok_or(libc::EINVAL)?;
+    if (*size as usize) < size_of::<CounterModule>() {
+        return Err(libc::ENOSYS);
+    }
+    // SAFETY: as large as that.
+    let module = unsafe { &*module };
+    let layout = [module.entry, module.site, module.info].map(usize::from);
+    if layout != [size_of::<CounterRef>(), size_of::<CounterSite>(), size_of::<CounterInfo>()] {
+        return Err(libc::ENOSYS);
+    }
+    // SAFETY: the linker's limits of the section of a library that is there.
+    Ok(unsafe { section(module.start, module.stop) })
+}
+
+/// Enters the counters of a program or library. Doing it twice does no harm. Zero, or a negative
+/// error number: ENOSYS if the header is of another make.
+///
+/// # Safety
+/// `at` begins with its size, and says where the linker has put the counters.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_enter_counters(at: *const CounterModule) -> c_int {
+    // SAFETY: the caller's promise.
+    let entries = unsafe { counters(at) };
+    answer(entries.map(|entries| {
+        let (sound, refused) = check::sound_counters(entries);
+        process::register_counters(&sound, refused);
+    }))
+}
+
+/// Takes the counters of a library out that is being unloaded.
+///
+/// # Safety
+/// As [`kymo_abi1_enter_counters`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_leave_counters(at: *const CounterModule) {
+    // SAFETY: the caller's promise.
+    if let Ok(entries) = unsafe { counters(at) } {
+        process::unregister_counters(&check::sound_counters(entries).0);
+    }
+}
+
+/// Adds to a counter.
+///
+/// # Safety
+/// The site is one that C has declared as a counter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_add(site: *const CounterSite, n: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { (*site).add(n) }
+}
+
+/// Adds to a counter under a text.
+///
+/// # Safety
+/// The site is one that C has declared as a counter with keys; there are `len` bytes at `key`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_add_text(
+    site: *const CounterSite,
+    n: u64,
+    key: *const u8,
+    len: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { (*site).add_keyed(n, &text_key(key, len)) }
+}
+
+/// Adds to a counter under a number.
+///
+/// # Safety
+/// The site is one that C has declared as a counter with keys.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_add_number(site: *const CounterSite, n: u64, key: i64) {
+    // SAFETY: the caller's promise.
+    unsafe { (*site).add_keyed(n, &key.key()) }
+}
+
+/// Puts a value into a histogram.
+///
+/// # Safety
+/// The site is one that C has declared as a histogram.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_sample(site: *const CounterSite, value: i64) {
+    // SAFETY: the caller's promise.
+    unsafe { (*site).record(value) }
+}
+
+/// Puts a value into a histogram under a text.
+///
+/// # Safety
+/// The site is one that C has declared as a histogram with keys; there are `len` bytes at `key`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_sample_text(
+    site: *const CounterSite,
+    value: i64,
+    key: *const u8,
+    len: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { (*site).record_keyed(value, &text_key(key, len)) }
+}
+
+/// Puts a value into a histogram under a number.
+///
+/// # Safety
+/// The site is one that C has declared as a histogram with keys.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kymo_abi1_sample_number(site: *const CounterSite, value: i64, key: i64) {
+    // SAFETY: the caller's promise.
+    unsafe { (*site).record_keyed(value, &key.key()) }
+}
+
+/// # Safety
+/// There are `len` bytes at `key`, or it is null.
+unsafe fn text_key<'a>(key: *const u8, len: usize) -> KeyWords<'a> {
+    if key.is_null() {
+        return KeyWords::text(b"(null)");
+    }
+    // SAFETY: the caller's promise.
+    KeyWords::text(unsafe { std::slice::from_raw_parts(key, len) })
 }

@@ -398,7 +398,7 @@ fn tests_size() -> usize {
     process::place().map_or(0, |place| place.capacity as usize) * size_of::<Test>()
 }
 
-fn cpu_count() -> u32 {
+pub(crate) fn cpu_count() -> u32 {
     // CPUs that may come count as well: numbers go up to the last.
     let mut buffer = [0; 64];
     let text = sys::read_file(c"/sys/devices/system/cpu/possible", &mut buffer);

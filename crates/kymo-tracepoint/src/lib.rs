@@ -9,8 +9,11 @@
 //! place in the file: link with `-C link-arg=-Wl,-z,separate-loadable-segments` for it where lld is
 //! the linker, as it is by default.)
 //!
-//! Programs in C and C++ use `include/kymo_tracepoint.h` and link this crate as a static or shared
-//! library (`cargo xtask c-library`; `docs/c.md`).
+//! [`counter!`] and [`histogram!`] count, with keys if wanted, whether anybody looks or not; `kymo
+//! count -u` shows what they have come to, also when the program was killed.
+//!
+//! Programs in C and C++ use `include/kymo_tracepoint.h` and `include/kymo_counter.h`, and link
+//! this crate as a static or shared library (`cargo xtask c-library`; `docs/c.md`).
 //!
 //! Programs that use the crates `log` or `tracing` have their records, events and spans in the
 //! trace with the features of these names.
@@ -21,6 +24,7 @@
 pub mod abi;
 mod callbacks;
 mod channel;
+mod counter;
 mod lock;
 #[cfg(feature = "log")]
 pub mod log_records;
@@ -34,6 +38,7 @@ mod sys;
 mod value;
 
 pub use callbacks::Registration;
+pub use counter::{CounterKey, SampleValue};
 pub use site::Level;
 pub use value::{Element, FieldType, Symbol};
 
@@ -43,6 +48,7 @@ pub mod private {
     pub use kymo_ust::Shape;
 
     pub use crate::callbacks::call;
+    pub use crate::counter::{CounterInfo, CounterRef, CounterSite, KeyWords, step};
     pub use crate::record::{SMALL, Scratch};
     pub use crate::site::{
         Declared, EnumEntry, EventInfo, Listeners, Site, SiteField, SiteRef, StaticText,

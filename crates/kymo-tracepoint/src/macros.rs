@@ -223,6 +223,99 @@ macro_rules! mark {
     }};
 }
 
+/// Counts: adds one, or what is said, to a counter of the program, which `kymo count -u` shows.
+/// It always counts, whether anybody looks or not.
+///
+/// ```
+/// use kymo_tracepoint::counter;
+///
+/// # let (bytes, payment) = (7u32, "card");
+/// counter!(shop: sales);
+/// counter!(shop: bytes, bytes);
+/// counter!(shop: payments, by payment);
+/// counter!(shop: paid_bytes, bytes, by payment);
+/// ```
+///
+/// Steps are integers of any type; a negative one adds nothing. Keys are texts (of long ones the
+/// first 40 bytes), integers, `bool` or `char`. A counter holds 256 keys; what comes under more of them is counted together, as the other keys. The same
+/// counter may be hit in several places.
+#[macro_export]
+macro_rules! counter {
+    ($(#[doc = $doc:expr])* $provider:ident : $name:ident $(,)?) => {
+        $crate::counter!($(#[doc = $doc])* $provider: $name, 1u64)
+    };
+    ($(#[doc = $doc:expr])* $provider:ident : $name:ident, by $key:expr $(,)?) => {
+        $crate::counter!($(#[doc = $doc])* $provider: $name, 1u64, by $key)
+    };
+    ($(#[doc = $doc:expr])* $provider:ident : $name:ident, $n:expr, by $key:expr $(,)?) => {
+        // Outside of the block whose statics have names.
+        match ($crate::private::step($n), $crate::CounterKey::key(&$key)) {
+            (n, key) => {
+                $crate::__counter! { $provider, $name, concat!($($doc, "\n",)* ""), false, true }
+                SITE.add_keyed(n, &key)
+            }
+        }
+    };
+    ($(#[doc = $doc:expr])* $provider:ident : $name:ident, $n:expr $(,)?) => {
+        match $crate::private::step($n) {
+            n => {
+                $crate::__counter! { $provider, $name, concat!($($doc, "\n",)* ""), false, false }
+                SITE.add(n)
+            }
+        }
+    };
+}
+
+/// Puts a value into a histogram of the program, which `kymo count -u` draws by powers of two.
+///
+/// ```
+/// use kymo_tracepoint::histogram;
+///
+/// # let (bytes, payment) = (7u32, "card");
+/// histogram!(shop: parcel_bytes, bytes);
+/// histogram!(shop: basket, bytes, by payment);
+/// ```
+///
+/// Values are integers of any type, keys as those of [`counter!`](crate::counter); a histogram
+/// holds 64 keys.
+#[macro_export]
+macro_rules! histogram {
+    ($(#[doc = $doc:expr])* $provider:ident : $name:ident, $value:expr, by $key:expr $(,)?) => {
+        match ($crate::SampleValue::sample($value), $crate::CounterKey::key(&$key)) {
+            (value, key) => {
+                $crate::__counter! { $provider, $name, concat!($($doc, "\n",)* ""), true, true }
+                SITE.record_keyed(value, &key)
+            }
+        }
+    };
+    ($(#[doc = $doc:expr])* $provider:ident : $name:ident, $value:expr $(,)?) => {
+        match $crate::SampleValue::sample($value) {
+            value => {
+                $crate::__counter! { $provider, $name, concat!($($doc, "\n",)* ""), true, false }
+                SITE.record(value)
+            }
+        }
+    };
+}
+
+/// The statics of a counter: its description, its site, and its place in the linker's list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __counter {
+    ($provider:ident, $name:ident, $doc:expr, $is_histogram:expr, $keyed:expr) => {
+        static INFO: $crate::private::CounterInfo = $crate::private::CounterInfo::new(
+            [stringify!($provider), stringify!($name), $doc, file!()],
+            line!(),
+            $is_histogram,
+            $keyed,
+        );
+        static SITE: $crate::private::CounterSite = $crate::private::CounterSite::new(&INFO);
+        #[used]
+        #[unsafe(link_section = "kymo_counters")]
+        static ENTRY: $crate::private::CounterRef = $crate::private::CounterRef::new(&SITE);
+    };
+}
+
 /// Declares an enum whose values have names in the trace.
 ///
 /// ```

@@ -53,6 +53,11 @@ pub(crate) fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: this thread's errno.
+    unsafe { *libc::__errno_location() = errno };
+}
+
 fn checked(result: c_int) -> Result<c_int, c_int> {
     if result < 0 { Err(errno()) } else { Ok(result) }
 }
@@ -170,6 +175,12 @@ impl Fd {
         }
     }
 
+    /// Whether there is anything but holes from `at` on.
+    pub(crate) fn has_data(&self, at: u64) -> bool {
+        // SAFETY: no memory involved.
+        unsafe { libc::lseek(self.0, at.cast_signed(), libc::SEEK_DATA) >= 0 }
+    }
+
     /// Maps all of it for reading and writing, over `place` if that is not null.
     pub(crate) fn map(&self, size: usize, place: *mut u8) -> Result<*mut u8, c_int> {
         let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
@@ -198,6 +209,20 @@ pub(crate) fn anonymous(size: usize) -> Result<*mut u8, c_int> {
 pub(crate) fn populate(at: *mut u8, size: usize) {
     // SAFETY: only maps pages that are ours.
     unsafe { libc::madvise(at.cast(), size, libc::MADV_POPULATE_WRITE) };
+}
+
+/// Makes sure that there is memory for all of a mapped range. EINVAL: the kernel cannot say.
+pub(crate) fn populate_all(at: *mut u8, size: usize) -> Result<(), c_int> {
+    let begin = at.map_addr(|at| at & !4095);
+    let size = (at.addr() + size).next_multiple_of(4096) - begin.addr();
+    loop {
+        // SAFETY: only maps pages that are ours.
+        let result = unsafe { libc::madvise(begin.cast(), size, libc::MADV_POPULATE_WRITE) };
+        match checked(result) {
+            Err(libc::EINTR) => {}
+            result => return result.map(drop),
+        }
+    }
 }
 
 /// # Safety

@@ -1,5 +1,5 @@
 //! The words between traced programs and the tool (`docs/formats/ust.md`): the control
-//! file of a program, its event records, channel configurations, and filters. Bytes in,
+//! file of a program, its event records, its counters, channel configurations, and filters. Bytes in,
 //! values out; nothing is opened or mapped here. Rings are in `kymo-ring`.
 //!
 //! What a program needs while it runs (matching, linking and running a filter) allocates
@@ -9,6 +9,8 @@
 mod bytes;
 mod channel_config;
 mod control;
+mod counter_totals;
+mod counters;
 mod decompile;
 mod error;
 mod event;
@@ -24,6 +26,13 @@ pub use channel_config::{
 pub use control::{
     CONTROL_HEADER, CONTROL_MAGIC, Control, MAX_EVENTS, SLOT, SLOT_PATH, SLOTS, SLOTS_AT, Slot,
     SlotState, enable_at, slot_at,
+};
+pub use counter_totals::{CountedUnder, CounterRow, CounterTotals};
+pub use counters::{
+    COUNTER_ANCESTORS, COUNTER_AREA, COUNTER_RECORD, COUNTERS_HEADER, COUNTERS_MAGIC, CountedKey,
+    CounterKind, CounterRecord, CounterValue, CountersHeader, HISTOGRAM_BUCKETS,
+    HISTOGRAM_EXTREMES, HistogramCounts, KEY_BYTES, KEY_ENTRY, MAX_COUNTER_AREAS, MAX_COUNTERS,
+    bucket_of, bucket_range, to_ordered,
 };
 pub use decompile::decompile;
 pub use error::{FilterError, UstFormatError};

@@ -242,3 +242,28 @@ fn a_running_program_is_listed() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
 }
+
+/// Counters of the program and of the library, which is loaded twice.
+#[test]
+fn counters_are_shown_with_those_of_a_library() {
+    if !require(NEEDS) {
+        return;
+    }
+    let shop = Shop::new();
+    let library = shop.dir.path().join("libshop.so");
+    let crate_ = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kymo-tracepoint");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC", "-DLIBRARY"]);
+    gcc.arg(crate_.join("examples/shop.c")).arg("-I").arg(crate_.join("include"));
+    assert!(gcc.arg("-o").arg(&library).status().unwrap().success());
+    let (program, library) = (shop.program.to_str().unwrap(), library.to_str().unwrap());
+    let text = shop.kymo(&["count", "-u", "shop:*", "--", program, "4", library]);
+    let row = |count: &str, words: &str| {
+        let is_row = |line: &str| line.starts_with(&format!("{count} ")) && line.ends_with(words);
+        assert!(text.lines().any(|line| is_row(line.trim())), "{count} {words} in {text}");
+    };
+    row("2", "shop:parcels");
+    row("2", "shop:payments  card");
+    row("2", "shop:payments  voucher");
+    assert!(text.contains("shop:basket_cents: 4 values from 0 to 3,003; average 1,501,"), "{text}");
+}

@@ -20,12 +20,16 @@
 //! | `metadata` | what a program says of its events, as CTF says it |
 //! | `live` | the rings of programs, event by event, for those who watch |
 //! | `futex_waiters` | the words that programs wake when their rings fill up |
+//! | `counters` | counters and histograms of one program |
+//! | `counter_watch` | those of all programs, added up |
 //! | `watch` | a channel over all programs there are and those that come |
 
 mod channel;
 mod clock;
 mod code_maps;
 mod complete_packets;
+mod counter_watch;
+mod counters;
 mod drain;
 mod drain_notes;
 mod draining;
@@ -45,6 +49,8 @@ mod watch;
 
 pub use channel::{Channel, ChannelOptions, DEFAULT_CHANNEL};
 pub use complete_packets::CompletePackets;
+pub use counter_watch::{CountedPrograms, CounterChoice, CounterWatch};
+pub use counters::ProgramCounter;
 pub use drain::{Drain, DrainStats, Peek, check_new_directory};
 pub use draining::Draining;
 pub use error::{Notes, UstError};

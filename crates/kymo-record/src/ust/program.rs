@@ -9,6 +9,7 @@ use kymo_ust::{
 };
 
 use super::code_maps;
+use super::counters;
 use super::error::UstError;
 use super::mount_namespace::UserDirectory;
 use super::slots::Attached;
@@ -256,12 +257,23 @@ impl Program {
         Ok(())
     }
 
-    /// Removes what a dead program has left, if no ring is left in it.
+    /// Removes what a dead program has left, if no ring is left in it, and no counters that
+    /// somebody may want to see.
     ///
     /// # Errors
     /// If it cannot be removed.
     pub fn remove_if_empty(&self, user: &UserDirectory) -> Result<bool, UstError> {
-        if self.is_alive()? || !self.rings()?.is_empty() {
+        self.remove_counted(user, None)
+    }
+
+    /// The same by one who counts, under the name `me`, and has seen what the program counted.
+    pub(super) fn remove_counted(
+        &self,
+        user: &UserDirectory,
+        me: Option<&OsStr>,
+    ) -> Result<bool, UstError> {
+        let is_wanted = || self.keeps_counts(user, me);
+        if self.is_alive()? || !self.rings()?.is_empty() || is_wanted() {
             return Ok(false);
         }
         let pending = OsStr::new("orders");
@@ -277,9 +289,22 @@ impl Program {
                 self.dir.remove(&name)?;
             }
         }
+        self.dir.remove(OsStr::new(counters::FILE))?;
         self.dir.remove(OsStr::new("control"))?;
         user.dir.remove_dir(OsStr::new(&self.id.to_string()))?;
         Ok(true)
+    }
+
+    /// Removes the counters of a program that is dead, and its directory if nothing else is in it.
+    ///
+    /// # Errors
+    /// If they cannot be removed.
+    pub fn forget_counters(&self, user: &UserDirectory) -> Result<(), UstError> {
+        if !self.is_alive()? {
+            self.dir.remove(OsStr::new(counters::FILE))?;
+            self.remove_if_empty(user)?;
+        }
+        Ok(())
     }
 }
 

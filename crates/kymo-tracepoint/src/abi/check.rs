@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use kymo_ust::FieldTag;
 
+use crate::counter::{CounterInfo, CounterRef, CounterSite};
 use crate::site::{EventInfo, Level, SiteField, SiteRef, StaticText};
 
 /// Most fields of an event that can be told.
@@ -31,6 +32,40 @@ pub(super) fn sound(entries: &[SiteRef]) -> (Vec<SiteRef>, u32) {
         }
     }
     (sound, refused)
+}
+
+/// The counters that can be believed, each once, and how many entries cannot.
+pub(super) fn sound_counters(entries: &[CounterRef]) -> (Vec<&'static CounterSite>, u32) {
+    let mut sound: Vec<&'static CounterSite> = Vec::new();
+    let mut refused = 0;
+    for entry in entries {
+        let site = entry.raw();
+        if site.is_null() {
+            continue;
+        }
+        // SAFETY: not null; the memory of a site, of which only a pointer is read.
+        let of_site = || unsafe { (&raw const (*site).info).read() };
+        if site.is_aligned() && is_counter(of_site()) {
+            // SAFETY: checked; it stays until its library is unloaded, which takes it out first.
+            let site = unsafe { &*site };
+            if !sound.iter().any(|there| std::ptr::eq(*there, site)) {
+                sound.push(site);
+            }
+        } else {
+            refused += 1;
+        }
+    }
+    (sound, refused)
+}
+
+fn is_counter(info: *const CounterInfo) -> bool {
+    if info.is_null() || !info.is_aligned() {
+        return false;
+    }
+    // SAFETY: the memory of a description, which is texts and numbers.
+    let info = unsafe { &*info };
+    let texts = [&info.provider, &info.name, &info.doc, &info.file];
+    texts.into_iter().all(is_text) && info.kind().is_some()
 }
 
 /// Whether a description can be looked at as one: its numbers are those that there are.

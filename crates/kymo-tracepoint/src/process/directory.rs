@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use kymo_ust::{CONTROL_HEADER, Control, MAX_EVENTS};
+use kymo_ust::{CONTROL_HEADER, Control, CountersHeader, MAX_EVENTS};
 
 use super::page::ControlPage;
-use super::{PENDING, PLACE, ProgramDirectory, State};
+use super::{PENDING, PLACE, ProgramDirectory, State, counting};
 use crate::channel;
 use crate::sys::{self, Fd, Path};
 
@@ -60,9 +60,16 @@ pub(super) fn create_control(
         }
     };
     let path = Path::new().add(directory.bytes()).add(b"/control");
+    // It has its name when it is locked: who is not locked is dead, and removed.
+    let unlocked = Path::new().add(directory.bytes()).add(b"/.control");
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
-    let file = Fd::open(path.c(), flags)?;
+    let file = Fd::open(unlocked.c(), flags)?;
     file.lock();
+    if let Err(errno) = sys::rename(unlocked.c(), path.c()) {
+        sys::unlink(unlocked.c());
+        sys::rmdir(directory.c());
+        return Err(errno);
+    }
     let enable = CONTROL_HEADER as u32;
     let table = enable + 8 * capacity;
     let made = file.set_size(table.into()).and_then(|()| file.allocate(0, table.into()));
@@ -115,7 +122,7 @@ pub(super) fn create_control(
 }
 
 /// Field 22 of /proc/self/stat.
-fn start_time() -> u64 {
+pub(super) fn start_time() -> u64 {
     let mut buffer = [0; 1024];
     let stat = sys::read_file(c"/proc/self/stat", &mut buffer).unwrap_or_default();
     // The second field may hold spaces and parentheses; nothing behind it does.
@@ -129,19 +136,75 @@ fn is_code_maps(name: &[u8]) -> bool {
     name == b"maps" || name.starts_with(b".maps-")
 }
 
-/// Removes a few directories of dead programs that left no events behind.
+/// Directories of one user beyond which counters of the dead are removed, the oldest first.
+const CROWD: usize = 64;
+/// The same while somebody counts.
+const CROWD_COUNTED: usize = 2048;
+/// Most directories of the dead that one program looks at.
+const MOST_REMOVED: usize = 8;
+
+/// Removes a few directories of dead programs that left no events and no counts behind.
 fn remove_dead(user: &Path) {
     let Ok(text) = std::str::from_utf8(user.bytes()) else { return };
     let Ok(entries) = std::fs::read_dir(text) else { return };
-    let is_program = |name: &[u8]| name.first().is_some_and(u8::is_ascii_digit);
-    let names = entries.flatten().map(|entry| entry.file_name());
-    for name in names.filter(|n| is_program(n.as_encoded_bytes())).take(8) {
-        let directory = Path::new().add(user.bytes()).add(b"/").add(name.as_encoded_bytes());
-        let path = Path::new().add(directory.bytes()).add(b"/control");
-        let Ok(file) = Fd::open(path.c(), libc::O_RDWR | libc::O_NONBLOCK) else { continue };
-        if file.lock() {
-            remove(&directory);
-        }
+    let is_program =
+        |name: &std::ffi::OsString| name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
+    let mut names: Vec<_> = entries
+        .flatten()
+        .map(|entry| entry.file_name())
+        .filter(is_program)
+        .take(MAX_EVENTS as usize)
+        .collect();
+    if names.is_empty() {
+        return;
+    }
+    let is_counted = counting::is_counted_in(user);
+    // What is left of programs that ended in order is for those who count.
+    let kept = if is_counted { Counts::Kept } else { Counts::KeptOfKilled };
+    for name in names.iter().take(MOST_REMOVED) {
+        remove_if_dead(user, name, kept);
+    }
+    let crowd = if is_counted { CROWD_COUNTED } else { CROWD };
+    if names.len() > crowd {
+        // PID-START-INSTANCE.
+        names.sort_by_key(|name| {
+            let start = name.to_str().and_then(|name| name.split('-').nth(1)?.parse::<u64>().ok());
+            start.unwrap_or(0)
+        });
+        let oldest = names.iter().take(names.len() - crowd);
+        let removed = oldest.filter(|name| remove_if_dead(user, name, Counts::Removed));
+        let _ = removed.take(MOST_REMOVED).count();
+    }
+}
+
+fn remove_if_dead(user: &Path, name: &std::ffi::OsStr, counts: Counts) -> bool {
+    let directory = Path::new().add(user.bytes()).add(b"/").add(name.as_encoded_bytes());
+    let path = Path::new().add(directory.bytes()).add(b"/control");
+    let Ok(file) = Fd::open(path.c(), libc::O_RDWR | libc::O_NONBLOCK) else { return false };
+    file.lock() && remove(&directory, counts)
+}
+
+/// Whether a directory stays for the sake of its counters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// If anything was counted.
+    Kept,
+    /// The same, of a program that did not end in order.
+    KeptOfKilled,
+    Removed,
+}
+
+/// Whether a directory stays for the sake of its counters: they were hit.
+fn is_kept(directory: &Path, counts: Counts) -> bool {
+    let path = Path::new().add(directory.bytes()).add(b"/counters");
+    let Ok(file) = Fd::open(path.c(), libc::O_RDONLY | libc::O_NONBLOCK) else { return false };
+    let mut ended = [0];
+    let is_left = file.read_at(&mut ended, CountersHeader::ENDED_AT).is_ok() && ended == [1];
+    match counts {
+        Counts::Removed => false,
+        Counts::KeptOfKilled if is_left => false,
+        // Memory that nobody has touched is a hole.
+        Counts::Kept | Counts::KeptOfKilled => file.has_data(CountersHeader::AREAS),
     }
 }
 
@@ -157,12 +220,12 @@ pub(super) fn has_rings(directory: &Path) -> bool {
     names.any(|name| name.as_encoded_bytes().starts_with(b"ring-"))
 }
 
-/// Removes a directory if there is no ring in it.
-pub(super) fn remove(directory: &Path) {
-    let Ok(text) = std::str::from_utf8(directory.bytes()) else { return };
-    let Some(names) = names(directory) else { return };
-    if has_rings(directory) {
-        return;
+/// Removes a directory if there is no ring in it, nor counts that are to be kept.
+pub(super) fn remove(directory: &Path, counts: Counts) -> bool {
+    let Ok(text) = std::str::from_utf8(directory.bytes()) else { return false };
+    let Some(names) = names(directory) else { return false };
+    if has_rings(directory) || is_kept(directory, counts) {
+        return false;
     }
     // Orders of a tool that is gone, if there are any.
     let _ = std::fs::remove_dir_all(format!("{text}/orders"));
@@ -171,7 +234,8 @@ pub(super) fn remove(directory: &Path) {
         let path = Path::new().add(directory.bytes()).add(b"/").add(name.as_encoded_bytes());
         sys::unlink(path.c());
     }
-    let control = Path::new().add(directory.bytes()).add(b"/control");
-    sys::unlink(control.c());
-    sys::rmdir(directory.c());
+    for file in [&b"/counters"[..], b"/control"] {
+        sys::unlink(Path::new().add(directory.bytes()).add(file).c());
+    }
+    sys::rmdir(directory.c())
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use kymo_ust::{SLOT_PATH, SLOTS, Slot, slot_at};
 
-use super::directory::{create_control, has_rings, remove};
+use super::directory::{Counts, create_control, has_rings, remove};
 use super::{
-    CONTROL, ENDING, STATE, State, code_maps, control, enable_word, events, page, place, publish,
-    write_counts,
+    CONTROL, ENDING, STATE, State, code_maps, control, counter_file, counting, enable_word, events,
+    page, place, publish, write_counts,
 };
 use crate::callbacks::grace_period;
 use crate::channel;
@@ -24,7 +24,7 @@ pub(super) fn at_fork_and_exit() {
 
 extern "C" fn at_exit() {
     ENDING.store(true, Ordering::Relaxed);
-    let _state = STATE.lock();
+    let state = STATE.lock();
     // A forked child without handlers has copied the state of its parent.
     let ours = control().is_some_and(|page| {
         let pid: [u8; 4] = std::array::from_fn(|i| page.bytes[12 + i].load(Ordering::Relaxed));
@@ -34,7 +34,11 @@ extern "C" fn at_exit() {
         if has_rings(&place.directory) {
             code_maps::leave();
         }
-        remove(&place.directory);
+        let counts = if counting::is_counted() { Counts::Kept } else { Counts::Removed };
+        if counts == Counts::Kept {
+            counter_file::mark_ended(&state);
+        }
+        remove(&place.directory, counts);
     }
 }
 
@@ -85,6 +89,7 @@ fn become_child(state: &mut State) {
         return;
     }
     state.table_bytes = table.len() as u64;
+    counter_file::become_child(state);
     write_counts(state);
     for (i, copy) in slots.iter().enumerate() {
         page().write(slot_at(i) + Slot::PATH_AT, &copy[2..]);

@@ -5,6 +5,8 @@
 //! reached by a site that is hit, but what [`control`] and [`place`] hand out.
 
 pub(crate) mod code_maps;
+pub(crate) mod counter_file;
+mod counting;
 mod directory;
 mod life;
 mod page;
@@ -16,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use kymo_ust::{CONTROL_HEADER, CONTROL_MAGIC, EventFlags, EventRecord, MAX_EVENTS};
 
+use crate::counter::CounterSite;
 use crate::lock::Guarded;
 use crate::site::{REFUSED, Registered, Site, SiteRef, UNREGISTERED};
 use crate::sys::{Fd, Path};
@@ -54,6 +57,7 @@ struct State {
     table_bytes: u64,
     refused: u32,
     known: [Known; MAX_EVENTS as usize],
+    counters: counter_file::CounterFile,
 }
 
 /// An event of the table.
@@ -75,6 +79,7 @@ impl State {
             table_bytes: 0,
             refused: 0,
             known: [nothing; MAX_EVENTS as usize],
+            counters: counter_file::CounterFile::new(),
         }
     }
 
@@ -133,14 +138,7 @@ pub(crate) fn register(entries: &[SiteRef], refused: u32) {
     let mut state = STATE.lock();
     let state = &mut *state;
     let sites = Declared::of(entries);
-    if !state.tried {
-        state.tried = true;
-        life::at_fork_and_exit();
-        if directory::create(state, sites.len() as u32).is_none() {
-            return;
-        }
-    }
-    if place().is_none() {
+    if !begin(state, sites.len() as u32) {
         return;
     }
     state.refused += refused;
@@ -168,6 +166,46 @@ pub(crate) fn register(entries: &[SiteRef], refused: u32) {
     for site in fresh {
         listen(site);
     }
+}
+
+/// Makes the directory, the first time. Says whether there is one.
+fn begin(state: &mut State, events: u32) -> bool {
+    if !state.tried {
+        state.tried = true;
+        life::at_fork_and_exit();
+        if directory::create(state, events).is_none() {
+            return false;
+        }
+    }
+    place().is_some()
+}
+
+/// Enters the counters of a library. Called again with the same it does nothing. `refused` are
+/// those whose description cannot be believed.
+pub(crate) fn register_counters(sites: &[&CounterSite], refused: u32) {
+    let is_fresh = |site: &&CounterSite| site.id.load(Ordering::Relaxed) == UNREGISTERED;
+    if !sites.iter().any(is_fresh) {
+        return;
+    }
+    let mut state = STATE.lock();
+    if !begin(&mut state, 0) {
+        return;
+    }
+    let sites: Vec<&CounterSite> = sites.iter().copied().filter(is_fresh).collect();
+    counter_file::enter(&mut state, &sites, refused);
+    if CONTROL.load(Ordering::Relaxed).is_null() {
+        // It has no events.
+        write_counts(&state);
+        publish();
+    }
+}
+
+/// Takes the counters of a library out that is being unloaded.
+pub(crate) fn unregister_counters(sites: &[&CounterSite]) {
+    if is_ending() || sites.is_empty() {
+        return;
+    }
+    counter_file::leave(&mut STATE.lock(), sites);
 }
 
 /// A site, which several source files of a library may have declared.

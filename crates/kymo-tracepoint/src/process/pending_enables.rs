@@ -7,7 +7,7 @@ use kymo_ust::{
     ChannelConfigView, MAX_CHANNEL_CONFIG, Pids, SLOT_PATH, SLOTS, Slot, SlotState, is_for, slot_at,
 };
 
-use super::{ProgramDirectory, enable, events, page, place, sites};
+use super::{ProgramDirectory, counting, enable, events, page, place, sites};
 use crate::channel;
 use crate::site::Site;
 use crate::sys::{self, Path};
@@ -55,16 +55,11 @@ pub(super) fn apply_pending() {
 /// Whether an order is for all, or for this process or one it descends from.
 fn is_for_us(wanted: &Pids) -> bool {
     let mut pid = sys::pid();
-    let mut buffer = [0; 1024];
     for _ in 0..64 {
         if is_for(wanted, pid) {
             return true;
         }
-        let path = Path::new().add(b"/proc/").number(pid.into()).add(b"/stat");
-        let stat = sys::read_file(path.c(), &mut buffer).unwrap_or_default();
-        let behind = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 1);
-        let parent = stat[behind..].split(|b| *b == b' ').nth(2).unwrap_or_default();
-        match std::str::from_utf8(parent).ok().and_then(|p| p.parse().ok()) {
+        match counting::parent(pid) {
             Some(parent) if parent > 1 => pid = parent,
             _ => return false,
         }

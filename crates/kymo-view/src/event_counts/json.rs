@@ -105,7 +105,7 @@ fn value_json(value: &ProgramValue) -> Value {
     }
 }
 
-fn number_json(n: i128) -> Value {
+pub(super) fn number_json(n: i128) -> Value {
     match (u64::try_from(n), i64::try_from(n)) {
         (Ok(n), _) => n.into(),
         (_, Ok(n)) => n.into(),
@@ -114,7 +114,7 @@ fn number_json(n: i128) -> Value {
 }
 
 /// Buckets that are not empty: `from` and `to` are missing where it is open.
-fn buckets_json(buckets: &[HistogramBucket]) -> Value {
+pub(super) fn buckets_json(buckets: &[HistogramBucket]) -> Value {
     let used = buckets.iter().filter(|b| b.count > 0);
     let bucket = |b: &HistogramBucket| {
         let mut members = Map::new();

@@ -1,15 +1,17 @@
 //! Output of `kymo count`: the answer, a table or histograms, the slowest of a latency, and JSON
-//! (docs/json.md).
+//! (docs/json.md); the same of counters inside programs.
 
 mod histogram;
 mod json;
 mod latency;
+mod programs;
 mod text;
 
 use std::collections::HashMap;
 
 use kymo_bpf::CountMeasure;
 use kymo_programs::{HistogramBucket, PrintedMap, ProgramValue};
+pub use programs::ProgramCounts;
 
 /// A map that the program printed.
 #[derive(Clone, Debug, Default)]

@@ -170,25 +170,11 @@ impl EventCounts<'_> {
                 row.numbers.iter().cloned().chain(keys).collect()
             })
             .collect();
-        let mut widths: Vec<usize> = titles.iter().map(|t| t.chars().count()).collect();
-        for row in &cells {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        let line = |row: &mut dyn Iterator<Item = &str>| {
-            let mut line = String::new();
-            for (n, (cell, width)) in row.zip(&widths).enumerate() {
-                match n < numbers {
-                    true => line.push_str(&format!("  {cell:>width$}")),
-                    false => line.push_str(&format!("  {cell:<width$}")),
-                }
-            }
-            cut(line.trim_end(), self.columns)
-        };
-        writeln!(out, "\n{}", line(&mut titles.iter().copied()))?;
-        for (row, cells) in rows.iter().zip(&cells) {
-            writeln!(out, "{}", line(&mut cells.iter().map(String::as_str)))?;
+        let lines = aligned(&titles, &cells, numbers, self.columns);
+        let mut lines = lines.iter();
+        writeln!(out, "\n{}", lines.next().map_or("", String::as_str))?;
+        for (row, line) in rows.iter().zip(lines) {
+            writeln!(out, "{line}")?;
             for key in row.keys {
                 let ProgramValue::Stack(frames) = key else { continue };
                 for frame in frames {
@@ -247,6 +233,34 @@ impl EventCounts<'_> {
     }
 }
 
+/// Titles and rows, as wide as their cells; the first `numbers` columns stand on the right.
+pub(super) fn aligned(
+    titles: &[&str],
+    rows: &[Vec<String>],
+    numbers: usize,
+    columns: Option<usize>,
+) -> Vec<String> {
+    let mut widths: Vec<usize> = titles.iter().map(|t| t.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &mut dyn Iterator<Item = &str>| {
+        let mut line = String::new();
+        for (n, (cell, width)) in row.zip(&widths).enumerate() {
+            match n < numbers {
+                true => line.push_str(&format!("  {cell:>width$}")),
+                false => line.push_str(&format!("  {cell:<width$}")),
+            }
+        }
+        cut(line.trim_end(), columns)
+    };
+    let titles = line(&mut titles.iter().copied());
+    let rows = rows.iter().map(|row| line(&mut row.iter().map(String::as_str)));
+    std::iter::once(titles).chain(rows).collect()
+}
+
 fn number_value(n: i128) -> ProgramValue {
     match (u64::try_from(n), i64::try_from(n)) {
         (Ok(n), _) => ProgramValue::Unsigned(n),
@@ -255,12 +269,12 @@ fn number_value(n: i128) -> ProgramValue {
     }
 }
 
-fn grouped(n: i128) -> String {
+pub(super) fn grouped(n: i128) -> String {
     let magnitude = u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX);
     format!("{}{}", if n < 0 { "-" } else { "" }, Grouped(magnitude))
 }
 
-fn rate(per_second: f64) -> String {
+pub(super) fn rate(per_second: f64) -> String {
     match per_second.abs() {
         rate if rate < 10.0 => format!("{per_second:.1}"),
         _ => grouped(per_second.round() as i128),

@@ -29,8 +29,8 @@ KINDS
   mem (breakpoint) how to write a hardware breakpoint
   tracepoint      static and dynamic tracepoints of the kernel
   probe           dynamic ones only (kprobes, uprobes, synthetic events)
-  ust             events of programs that run and have tracepoints of their own; the
-                  programs with -v
+  ust             events of programs that run and have tracepoints of their own, and
+                  their counters (kymo count -u); the programs with -v
   vmstat          counters of /proc/vmstat
 
 MARKS
@@ -47,7 +47,7 @@ there is nothing to ask), reason (string or null). PMU events add pmu, terms,
 unit, scale, cpus. With -v tracepoints add id, fields (array of {name, type,
 offset, size, signed}) and print_fmt; PMU events add formats. Dynamic events
 add definition. Events of programs add programs (array of {pid, comm, exe, uid}),
-level, source, print_fmt and fields. With -i the objects are those of a recording,
+level, source, print_fmt and fields; counters add source, keyed and programs. With -i the objects are those of a recording,
 alike for all formats: docs/json.md.")]
 pub(crate) struct Args {
     /// Kinds of events (hw sw tool cache pmu raw mem tracepoint probe ust vmstat),

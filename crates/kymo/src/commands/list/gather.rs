@@ -94,6 +94,10 @@ pub(super) enum EntryDetail {
         event: Box<kymo_ust::EventRecord>,
         programs: Vec<super::ust::OwningProgram>,
     },
+    Counter {
+        record: Box<kymo_ust::CounterRecord>,
+        programs: Vec<super::ust::OwningProgram>,
+    },
 }
 
 /// The list, and what could not be listed.

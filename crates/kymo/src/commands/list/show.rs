@@ -77,6 +77,9 @@ fn details(out: &mut impl Write, entry: &ListEntry) -> io::Result<()> {
         EntryDetail::Ust { event, programs } => {
             super::ust::details(out, &entry.about, event, programs)
         }
+        EntryDetail::Counter { record, programs } => {
+            super::ust::counter_details(out, record, programs)
+        }
     }
 }
 
@@ -148,6 +151,9 @@ fn object(entry: &ListEntry, denied: &str) -> Value {
             }
         }
         EntryDetail::Ust { event, programs } => super::ust::object(&mut o, event, programs),
+        EntryDetail::Counter { record, programs } => {
+            super::ust::counter_object(&mut o, record, programs);
+        }
     }
     Value::Object(o)
 }

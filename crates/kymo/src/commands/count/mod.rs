@@ -1,5 +1,8 @@
 //! `kymo count`: events counted and measured in the kernel, by flags. The flags become a
-//! program of `kymo run`'s language, which `--show-program` shows.
+//! program of `kymo run`'s language, which `--show-program` shows. `programs` has the counters
+//! inside programs (`-u`).
+
+mod programs;
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -20,9 +23,9 @@ use kymo_record::Target;
 use kymo_view::Ledger;
 use kymo_view::event_counts::{CountedMap, EventCounts};
 
-use super::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
-use super::program_run::{RunTarget, follow_program};
 use crate::args::values::{Ring, ring};
+use crate::commands::program_run::ring_run::{RingRun, RingScope, UserSpaceReason};
+use crate::commands::program_run::{RunTarget, follow_program};
 
 /// Flags of `kymo count`.
 #[derive(clap::Args)]
@@ -36,15 +39,27 @@ EXAMPLES
   kymo count -e 'syscalls:sys_enter_*' -i 1000 --top 5
   kymo count -e block:block_rq_issue --hist bytes --by comm
   kymo count --latency 'sched:sched_wakeup -> sched:sched_switch by args.pid = next_pid'
-  kymo count -e syscalls:sys_exit_read --sum ret --filter 'ret > 0' -- cat /etc/hosts")]
+  kymo count -e syscalls:sys_exit_read --sum ret --filter 'ret > 0' -- cat /etc/hosts
+  kymo count -u
+  kymo count -u 'shop:*' --by pid -i 1000
+  kymo count -u -- make test")]
 pub(crate) struct Args {
     /// Events: SYSTEM:NAME with wildcards, software events, or probes (kprobe:vfs_read)
     #[arg(short = 'e', long, value_name = "EVENT", value_delimiter = ',')]
     event: Vec<String>,
+    /// Show counters and histograms inside programs (PROVIDER:NAME with * and ?; all if none is
+    /// named) as they are; with a command or -i, what comes meanwhile
+    #[arg(short = 'u', long = "user-event", value_name = "PROVIDER:NAME", value_delimiter = ',',
+          num_args = 0..=1, default_missing_value = "*",
+          conflicts_with_all = ["event", "filter", "Measure", "show_program", "no_bpf"])]
+    user_events: Option<Vec<String>>,
+    /// With -u: once they are shown, remove counters of programs that were killed
+    #[arg(long, requires = "user_events")]
+    forget: bool,
     /// Count only events whose fields fit
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
-    /// Count by these fields
+    /// Count by these fields; with -u by pid or comm
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     by: Vec<String>,
     #[command(flatten)]
@@ -144,6 +159,9 @@ impl Measure {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.user_events.is_some() {
+        return programs::run(&args);
+    }
     let tasks = match (args.pid, args.command.is_empty() || args.all) {
         (Some(pid), _) => CountedTasks::Process(pid),
         (None, true) => CountedTasks::All,
