@@ -38,3 +38,17 @@ fn in_package(root: &Path) -> Option<KernelDebug> {
         Some(KernelDebug { vmlinux: file.path(), modules, own, sources })
     })
 }
+
+/// The archive of the kernel's sources, where `cargo xtask vm fetch --debug` has put it.
+#[must_use]
+pub fn kernel_source() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let vm = program.ancestors().map(|a| a.join("vm")).find(|v| v.is_dir())?;
+    let files = std::fs::read_dir(vm).ok()?.flatten();
+    let archives =
+        files.filter_map(|package| std::fs::read_dir(package.path().join("usr/src")).ok());
+    archives.flatten().flatten().map(|file| file.path()).find(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|n| n.starts_with("linux-source-") && n.ends_with(".tar.xz"))
+    })
+}

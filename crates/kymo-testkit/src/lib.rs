@@ -26,7 +26,7 @@ mod workload;
 
 pub use cgroup::TestCgroup;
 pub use guest::{LEFT_FOR_THE_GUEST, guest, load_module, unload_module};
-pub use kernel_debug::{KernelDebug, kernel_debug};
+pub use kernel_debug::{KernelDebug, kernel_debug, kernel_source};
 pub use lttng::{Lttng, LttngSession};
 pub use need::{Need, require};
 pub use no_idle_cpus::NoIdleCpus;

@@ -34,6 +34,9 @@ pub enum Need {
     /// `cargo xtask vm fetch --debug`, which `cargo xtask test` does where the network
     /// allows. 283 MB to download, so its absence is said but never a failure.
     KernelDebug,
+    /// The kernel's sources with perf's own tests, which `cargo xtask vm fetch --debug` fetches
+    /// too. Their absence is said but never a failure.
+    KernelSource,
     /// A PMU that counts cycles. Virtual machines often lack it, so its absence
     /// is said but never a failure.
     HardwareCounters,
@@ -68,6 +71,9 @@ impl Need {
             Need::KernelDebug => crate::kernel_debug()
                 .is_none()
                 .then(|| "the kernel's debug package (cargo xtask vm fetch --debug)".into()),
+            Need::KernelSource => crate::kernel_source()
+                .is_none()
+                .then(|| "the kernel's sources (cargo xtask vm fetch --debug)".into()),
             Need::HardwareCounters => (!Path::new("/sys/bus/event_source/devices/cpu/type")
                 .exists())
             .then(|| "a PMU that counts cycles".into()),
@@ -76,7 +82,10 @@ impl Need {
 
     /// Whether every machine that runs the tests is expected to have it.
     fn expected_in_ci(self) -> bool {
-        !matches!(self, Need::HardwareCounters | Need::KernelDebug | Need::NewestPeers)
+        !matches!(
+            self,
+            Need::HardwareCounters | Need::KernelDebug | Need::KernelSource | Need::NewestPeers
+        )
     }
 }
 
